@@ -1,0 +1,26 @@
+//! The session model of Rethread: what can happen to a session, what is written of it, and how its state
+//! follows from what was written. No I/O, no clock, no wire types: all of those meet this crate as plain data.
+//!
+//! Read [`session`] first: [`Session`] is the fold of its journal, [`decide`] turns an [`Input`] into entries.
+
+mod decide;
+mod entry;
+mod fold;
+mod id;
+mod input;
+mod json;
+mod merge;
+pub mod session;
+pub mod stored;
+mod update;
+
+pub use decide::decide;
+pub use entry::{
+    Activity, Binding, Dropped, Entry, Millis, PromptStyle, QuestionKind, ServerNote, Stop, TitleSource,
+};
+pub use fold::{Folded, fold};
+pub use id::{AskId, MessageId, QuestionId, Seq, SessionId, TurnNo};
+pub use input::{Input, Refusal};
+pub use json::{Fields, Json, JsonError};
+pub use session::Session;
+pub use update::{Update, UpdateKind};

@@ -1,0 +1,335 @@
+//! The state of one session, rebuilt by folding its journal. Knows nothing of connections, agents or stores.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    Activity, AskId, Binding, Entry, Json, MessageId, PromptStyle, QuestionId, QuestionKind, Seq, Stop,
+    TitleSource, TurnNo, Update, UpdateKind,
+};
+
+/// What is true of a session after the entries so far.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Session {
+    /// The last entry that was applied.
+    pub head: Seq,
+    /// The working directory, for ever.
+    pub cwd: String,
+    /// The additional roots.
+    pub roots: Vec<String>,
+    /// The agent it was made with.
+    pub made_with: String,
+    /// The title and who gave it.
+    pub title: Option<(String, TitleSource)>,
+    /// How many agent processes have served it.
+    pub generations: u32,
+    /// The ids that agents gave it, oldest first.
+    pub natives: Vec<String>,
+    /// The agent behind it now.
+    pub agent: Option<BoundAgent>,
+    /// How many turns there were.
+    pub turns: TurnNo,
+    /// The turn that runs.
+    pub turn: Option<Turn>,
+    /// Prompts that are not done with.
+    pub prompts: Vec<OpenPrompt>,
+    /// Questions that nobody has answered.
+    pub questions: Vec<OpenQuestion>,
+    /// Changes of options under way.
+    pub asks: Vec<AskId>,
+    /// What it is doing.
+    pub activity: Activity,
+    /// That in full, as clients are shown it; nothing before the first word of it.
+    pub state: Option<Json>,
+    /// How the last turn ended.
+    pub last_stop: Option<Stop>,
+    /// The last word on options, commands and usage, as updates.
+    pub options: Option<Json>,
+    /// The commands on offer.
+    pub commands: Option<Json>,
+    /// Tokens and cost.
+    pub usage: Option<Json>,
+    /// Tool calls that are not final, with whether each is of this turn.
+    pub calls: BTreeMap<String, Call>,
+    /// Terminals that have not exited.
+    pub terminals: BTreeMap<String, TurnNo>,
+}
+
+/// The agent session behind a session.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BoundAgent {
+    /// Which process of how many.
+    pub generation: u32,
+    /// The agent's id for the session.
+    pub native: String,
+    /// What it knew when it was bound.
+    pub binding: Binding,
+    /// How it takes prompts.
+    pub style: PromptStyle,
+}
+
+/// A turn that runs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Turn {
+    /// Its number.
+    pub no: TurnNo,
+    /// A client wants it to stop.
+    pub cancelled: bool,
+    /// The messages that have content by now, as kind and id.
+    pub messages: Vec<(UpdateKind, String)>,
+}
+
+/// A tool call that was announced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Call {
+    /// The turn it was announced in; 0 between turns.
+    pub turn: TurnNo,
+    /// Whether its last status was final.
+    pub settled: bool,
+}
+
+/// A prompt between its arrival and the end of its turn.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OpenPrompt {
+    /// The id of its message.
+    pub message: MessageId,
+    /// Its content blocks.
+    pub content: Json,
+    /// How far it is.
+    pub phase: Phase,
+}
+
+/// How far a prompt is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Phase {
+    /// It waits.
+    Held,
+    /// It was written to an agent that will acknowledge it. `worked` says that foreground work began since.
+    Sent {
+        /// See above.
+        worked: bool,
+    },
+    /// It was acknowledged-to-be by work that began and ended before the acknowledgement.
+    Overtaken,
+    /// It is part of the conversation.
+    Inserted,
+}
+
+/// A question that is open.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OpenQuestion {
+    /// Its id.
+    pub question: QuestionId,
+    /// What sort.
+    pub kind: QuestionKind,
+    /// The question.
+    pub body: Json,
+}
+
+impl Session {
+    /// Folds one more entry in. It cannot fail: what is written is true.
+    pub fn apply(&mut self, entry: &Entry) {
+        self.head = self.head.next();
+        match entry {
+            Entry::Opened { cwd, roots, agent, .. } => self.opened(cwd, roots, agent),
+            Entry::RootsSet { roots, .. } => self.roots.clone_from(roots),
+            Entry::AgentBound { generation, native, binding, style } => {
+                self.agent_bound(*generation, native, *binding, *style);
+            }
+            Entry::AgentLost { .. } => self.agent = None,
+            Entry::PromptHeld { message, content } => self.prompt_held(message, content),
+            Entry::PromptSent { message } => self.prompt_sent(message),
+            Entry::PromptInserted { message, content, .. } => self.prompt_inserted(message, content),
+            Entry::PromptDropped { message, .. } => self.prompts.retain(|prompt| prompt.message != *message),
+            Entry::TurnStarted { turn, state, .. } => self.turn_started(*turn, state),
+            Entry::StateChanged { activity, state } => self.state_is(*activity, state),
+            Entry::TurnEnded { stop, state, .. } => self.turn_ended(stop, state),
+            Entry::Updated { update, .. } => self.updated(update),
+            Entry::QuestionAsked { question, kind, body } => self.questions.push(OpenQuestion {
+                question: question.clone(),
+                kind: *kind,
+                body: body.clone(),
+            }),
+            Entry::QuestionAnswered { question, .. } | Entry::QuestionWithdrawn { question } => {
+                self.questions.retain(|open| open.question != *question);
+            }
+            Entry::OptionAsked { ask, .. } => self.asks.push(ask.clone()),
+            Entry::OptionSettled { ask, .. } => self.asks.retain(|open| open != ask),
+            Entry::CancelAsked { .. } => {
+                if let Some(turn) = &mut self.turn {
+                    turn.cancelled = true;
+                }
+            }
+            Entry::TitleSet { title, by } => self.title = Some((title.clone(), *by)),
+        }
+    }
+
+    /// Folds entries that were read back: what was merged into one counts as all that it came from.
+    pub fn replay(&mut self, last: Seq, entry: &Entry) {
+        self.apply(entry);
+        self.head = self.head.max(last);
+    }
+
+    /// A prompt that is not done with.
+    #[must_use]
+    pub fn prompt(&self, message: &MessageId) -> Option<&OpenPrompt> {
+        self.prompts.iter().find(|prompt| prompt.message == *message)
+    }
+
+    /// Says whether the thing that an update speaks of is there already.
+    #[must_use]
+    pub fn knows(&self, update: &Update) -> bool {
+        match update.kind.whole() {
+            UpdateKind::ToolCallUpdate => self.calls.contains_key(&update.id),
+            UpdateKind::UserMessage | UpdateKind::AgentMessage | UpdateKind::AgentThought => {
+                let key = (update.kind.whole(), update.id.as_str());
+                self.turn
+                    .as_ref()
+                    .is_some_and(|turn| turn.messages.iter().rev().any(|(k, id)| (*k, id.as_str()) == key))
+            }
+            UpdateKind::TerminalUpdate => self.terminals.contains_key(&update.id),
+            UpdateKind::UserMessageChunk
+            | UpdateKind::AgentMessageChunk
+            | UpdateKind::AgentThoughtChunk
+            | UpdateKind::ToolCallContentChunk
+            | UpdateKind::TerminalOutputChunk
+            | UpdateKind::CompactionSummaryChunk
+            | UpdateKind::PlanUpdate
+            | UpdateKind::PlanRemoved
+            | UpdateKind::AvailableCommandsUpdate
+            | UpdateKind::ConfigOptionUpdate
+            | UpdateKind::SessionInfoUpdate
+            | UpdateKind::UsageUpdate
+            | UpdateKind::CompactionUpdate
+            | UpdateKind::Notice
+            | UpdateKind::Other => false,
+        }
+    }
+
+    fn opened(&mut self, cwd: &str, roots: &[String], agent: &str) {
+        cwd.clone_into(&mut self.cwd);
+        self.roots = roots.to_vec();
+        agent.clone_into(&mut self.made_with);
+    }
+
+    fn agent_bound(&mut self, generation: u32, native: &str, binding: Binding, style: PromptStyle) {
+        self.generations = generation;
+        if self.natives.last().is_none_or(|last| last != native) {
+            self.natives.push(native.to_owned());
+        }
+        self.agent = Some(BoundAgent { generation, native: native.to_owned(), binding, style });
+    }
+
+    fn prompt_held(&mut self, message: &MessageId, content: &Json) {
+        let prompt = OpenPrompt { message: message.clone(), content: content.clone(), phase: Phase::Held };
+        self.prompts.push(prompt);
+    }
+
+    fn prompt_sent(&mut self, message: &MessageId) {
+        if let Some(prompt) = self.prompts.iter_mut().find(|prompt| prompt.message == *message)
+            && prompt.phase == Phase::Held
+        {
+            prompt.phase = Phase::Sent { worked: false };
+        }
+    }
+
+    fn prompt_inserted(&mut self, message: &MessageId, content: &Json) {
+        self.prompts.retain(|prompt| prompt.message != *message);
+        if self.turn.is_some() {
+            self.prompts.push(OpenPrompt {
+                message: message.clone(),
+                content: content.clone(),
+                phase: Phase::Inserted,
+            });
+        }
+    }
+
+    fn turn_started(&mut self, turn: TurnNo, state: &Json) {
+        self.turns = turn;
+        self.turn = Some(Turn { no: turn, cancelled: false, messages: Vec::new() });
+        for prompt in &mut self.prompts {
+            if matches!(prompt.phase, Phase::Sent { .. }) {
+                prompt.phase = Phase::Sent { worked: true };
+            }
+        }
+        self.state_is(Activity::Running, state);
+    }
+
+    fn turn_ended(&mut self, stop: &Stop, state: &Json) {
+        self.turn = None;
+        self.last_stop = Some(stop.clone());
+        self.prompts.retain(|prompt| prompt.phase != Phase::Inserted);
+        for prompt in &mut self.prompts {
+            if prompt.phase == (Phase::Sent { worked: true }) {
+                prompt.phase = Phase::Overtaken;
+            }
+        }
+        self.calls.retain(|_, call| !call.settled);
+        self.state_is(Activity::Idle, state);
+    }
+
+    fn state_is(&mut self, activity: Activity, state: &Json) {
+        self.activity = activity;
+        self.state = Some(state.clone());
+    }
+
+    fn updated(&mut self, update: &Update) {
+        match update.kind.whole() {
+            UpdateKind::UserMessage | UpdateKind::AgentMessage | UpdateKind::AgentThought => {
+                self.message_grew(update);
+            }
+            UpdateKind::ToolCallUpdate => self.call_changed(update),
+            UpdateKind::TerminalUpdate => self.terminal_changed(update),
+            UpdateKind::ConfigOptionUpdate => self.options = Some(update.body.clone()),
+            UpdateKind::AvailableCommandsUpdate => self.commands = Some(update.body.clone()),
+            UpdateKind::UsageUpdate => self.usage = Some(update.body.clone()),
+            UpdateKind::UserMessageChunk
+            | UpdateKind::AgentMessageChunk
+            | UpdateKind::AgentThoughtChunk
+            | UpdateKind::ToolCallContentChunk
+            | UpdateKind::TerminalOutputChunk
+            | UpdateKind::CompactionSummaryChunk
+            | UpdateKind::PlanUpdate
+            | UpdateKind::PlanRemoved
+            | UpdateKind::SessionInfoUpdate
+            | UpdateKind::CompactionUpdate
+            | UpdateKind::Notice
+            | UpdateKind::Other => {}
+        }
+    }
+
+    fn message_grew(&mut self, update: &Update) {
+        if let Some(turn) = &mut self.turn {
+            let kind = update.kind.whole();
+            // The message that grows is nearly always the last one.
+            if !turn.messages.iter().rev().any(|(k, id)| *k == kind && *id == update.id) {
+                turn.messages.push((kind, update.id.clone()));
+            }
+        }
+    }
+
+    fn call_changed(&mut self, update: &Update) {
+        let turn = self.turn.as_ref().map(|turn| turn.no).unwrap_or_default();
+        let call = self.calls.entry(update.id.clone()).or_insert(Call { turn, settled: false });
+        if let Some(status) = update.body.fields().text("status") {
+            call.settled = matches!(status.as_str(), "completed" | "failed" | "cancelled");
+        }
+        // Between turns there is no turn end that would let go of it.
+        if call.settled && self.turn.is_none() {
+            self.calls.remove(&update.id);
+        }
+    }
+
+    fn terminal_changed(&mut self, update: &Update) {
+        let exited = update.kind == UpdateKind::TerminalUpdate
+            && update.body.fields().get("exitStatus").is_some_and(|status| !status.is_null());
+        if exited {
+            self.terminals.remove(&update.id);
+        } else {
+            let turn = self.turn.as_ref().map(|turn| turn.no).unwrap_or_default();
+            self.terminals.entry(update.id.clone()).or_insert(turn);
+        }
+    }
+}

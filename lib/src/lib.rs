@@ -1,0 +1,3 @@
+//! Keeps, resumes and serves the sessions of AI coding agents over the Agent Client Protocol.
+
+pub mod store;

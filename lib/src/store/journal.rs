@@ -1,0 +1,1 @@
+//! The writer thread in front of a store.
