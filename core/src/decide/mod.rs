@@ -1,0 +1,170 @@
+//! Turns an input into the entries that follow from it, or refuses it. Pure: reads the session, changes nothing.
+//! Prompts and turns are in `turn`, options in `option`; what is small is here.
+
+mod option;
+mod turn;
+
+use serde_json::json;
+
+use crate::{
+    Activity, Entry, Input, Json, PromptStyle, QuestionId, QuestionKind, Refusal, Session, TitleSource,
+    Update, UpdateKind,
+};
+
+/// Decides what follows from an input. A refusal writes nothing.
+pub fn decide(session: &Session, input: Input) -> Result<Vec<Entry>, Refusal> {
+    match input {
+        Input::Prompt { message, content, title, at } => turn::prompt(session, message, content, title, at),
+        Input::Withdraw { message } => turn::withdraw(session, message),
+        Input::Cancel => Ok(turn::cancel(session)),
+        Input::SetRoots { roots, servers } => {
+            let changed = roots != session.roots || !servers.is_empty();
+            Ok(changed.then_some(Entry::RootsSet { roots, servers }).into_iter().collect())
+        }
+        Input::SetOption { ask, option, value } => option::set(session, ask, option, value),
+        Input::SetTitle { title } => set_title(&title),
+        Input::Answer { question, answer } => answer_question(session, question, answer),
+        Input::AgentBound { native, binding, style, at } => {
+            Ok(turn::agent_bound(session, native, binding, style, at))
+        }
+        Input::AgentFailed { error } => Ok(turn::agent_failed(session, &error)),
+        Input::AgentExited { reason, at } => Ok(turn::agent_exited(session, &reason, at)),
+        Input::Updated(update) => Ok(updated(session, update)),
+        Input::AgentState { activity, stop, state, at } => {
+            Ok(turn::agent_state(session, activity, stop, state, at))
+        }
+        Input::PromptInserted { message, at } => turn::inserted(session, message, at),
+        Input::PromptFinished { message, stop, extra, at } => {
+            turn::finished(session, &message, stop, extra, at)
+        }
+        Input::PromptRefused { message, error } => turn::refused(session, message, error),
+        Input::Question { question, kind, body } => Ok(ask_question(session, question, kind, body)),
+        Input::QuestionWithdrawn { question } => withdraw_question(session, question),
+        Input::OptionAnswered { ask, error, options } => option::answered(session, ask, error, options),
+    }
+}
+
+fn set_title(title: &str) -> Result<Vec<Entry>, Refusal> {
+    let title = title.split_whitespace().collect::<Vec<_>>().join(" ");
+    if title.is_empty() {
+        return Err(Refusal::EmptyTitle);
+    }
+    Ok(vec![Entry::TitleSet { title, by: TitleSource::User }])
+}
+
+fn updated(session: &Session, update: Update) -> Vec<Entry> {
+    match update.kind {
+        UpdateKind::SessionInfoUpdate => info_updated(session, update),
+        UpdateKind::UserMessageChunk
+        | UpdateKind::UserMessage
+        | UpdateKind::AgentMessageChunk
+        | UpdateKind::AgentMessage
+        | UpdateKind::AgentThoughtChunk
+        | UpdateKind::AgentThought
+        | UpdateKind::ToolCallUpdate
+        | UpdateKind::ToolCallContentChunk
+        | UpdateKind::TerminalUpdate
+        | UpdateKind::TerminalOutputChunk
+        | UpdateKind::PlanUpdate
+        | UpdateKind::PlanRemoved
+        | UpdateKind::AvailableCommandsUpdate
+        | UpdateKind::ConfigOptionUpdate
+        | UpdateKind::UsageUpdate
+        | UpdateKind::CompactionUpdate
+        | UpdateKind::CompactionSummaryChunk
+        | UpdateKind::Notice
+        | UpdateKind::Other => vec![Entry::Updated { known: session.knows(&update), update }],
+    }
+}
+
+/// A title that the user gave stays: the agent's is taken out of what it says.
+fn info_updated(session: &Session, mut update: Update) -> Vec<Entry> {
+    let mut fields = update.body.fields();
+    let title = fields.text("title");
+    if matches!(session.title, Some((_, TitleSource::User))) && fields.take("title").is_some() {
+        update.body = fields.json();
+        let says_more = fields.iter().any(|(name, _)| name != "sessionUpdate");
+        return says_more.then_some(Entry::Updated { update, known: false }).into_iter().collect();
+    }
+    let mut entries = vec![Entry::Updated { update, known: false }];
+    entries.extend(title.map(|title| Entry::TitleSet { title, by: TitleSource::Agent }));
+    entries
+}
+
+fn ask_question(session: &Session, question: QuestionId, kind: QuestionKind, body: Json) -> Vec<Entry> {
+    let mut entries = vec![Entry::QuestionAsked { question: question.clone(), kind, body }];
+    match &session.turn {
+        // Whoever cancelled will not answer: the agent must not wait.
+        Some(turn) if turn.cancelled => entries.push(Entry::QuestionWithdrawn { question }),
+        Some(_) if speaks_for(session) && session.activity == Activity::Running => {
+            entries.push(state_changed(Activity::RequiresAction));
+        }
+        Some(_) | None => {}
+    }
+    entries
+}
+
+fn answer_question(session: &Session, question: QuestionId, answer: Json) -> Result<Vec<Entry>, Refusal> {
+    let Some(open) = session.questions.iter().find(|open| open.question == question) else {
+        return Err(Refusal::UnknownQuestion(question));
+    };
+    let answer = match open.kind {
+        QuestionKind::Permission => offered_or_cancelled(&open.body, answer),
+        QuestionKind::Elicitation => answer,
+    };
+    let mut entries = vec![Entry::QuestionAnswered { question: question.clone(), answer }];
+    entries.extend(runs_again(session, &question));
+    Ok(entries)
+}
+
+fn withdraw_question(session: &Session, question: QuestionId) -> Result<Vec<Entry>, Refusal> {
+    if !session.questions.iter().any(|open| open.question == question) {
+        return Err(Refusal::UnknownQuestion(question));
+    }
+    let again = runs_again(session, &question);
+    let mut entries = vec![Entry::QuestionWithdrawn { question }];
+    entries.extend(again);
+    Ok(entries)
+}
+
+/// An outcome that selects what was never offered, or that nobody knows, is no approval.
+fn offered_or_cancelled(question: &Json, answer: Json) -> Json {
+    let outcome = answer.fields().get("outcome").map(Json::fields).unwrap_or_default();
+    let approved = match outcome.text("outcome").as_deref() {
+        Some("selected") => outcome.text("optionId").is_some_and(|option| offers(question, &option)),
+        Some("cancelled") => return answer,
+        Some(_) | None => false,
+    };
+    if approved { answer } else { json!({"outcome": {"outcome": "cancelled"}}).into() }
+}
+
+fn offers(question: &Json, option: &str) -> bool {
+    let options = question.fields().get("options").and_then(Json::items).unwrap_or_default();
+    options.iter().any(|offered| offered.fields().text("optionId").as_deref() == Some(option))
+}
+
+/// The state to show when the last open question goes away and the turn goes on.
+fn runs_again(session: &Session, question: &QuestionId) -> Option<Entry> {
+    let others = session.questions.iter().any(|open| open.question != *question);
+    let waited = session.activity == Activity::RequiresAction && speaks_for(session);
+    (waited && !others).then(|| state_changed(Activity::Running))
+}
+
+/// Says whether this side reports the state of the session, because the agent does not.
+fn speaks_for(session: &Session) -> bool {
+    session.agent.as_ref().is_none_or(|agent| agent.style == PromptStyle::OneAtATime)
+}
+
+fn state_changed(activity: Activity) -> Entry {
+    Entry::StateChanged { activity, state: plain_state(activity) }
+}
+
+fn plain_state(activity: Activity) -> Json {
+    let state = match activity {
+        Activity::Idle => "idle",
+        Activity::Running => "running",
+        Activity::RequiresAction => "requires_action",
+        Activity::Other => "unknown",
+    };
+    json!({"sessionUpdate": "state_update", "state": state}).into()
+}

@@ -1,0 +1,264 @@
+//! Decisions about prompts and turns, and about agents that come and go in the midst of them.
+//!
+//! An agent that takes prompts one at a time has its state told by this side: its turn begins when the prompt
+//! is sent and ends with its answer. One that acknowledges prompts tells its own state.
+
+use serde_json::json;
+
+use super::{plain_state, state_changed};
+use crate::session::{OpenPrompt, Phase};
+use crate::{
+    Activity, Binding, Dropped, Entry, Json, MessageId, Millis, PromptStyle, Refusal, Session, Stop,
+    TitleSource, TurnNo, Update, UpdateKind,
+};
+
+/// A client sends a prompt.
+pub(super) fn prompt(
+    session: &Session,
+    message: MessageId,
+    content: Json,
+    title: Option<String>,
+    at: Millis,
+) -> Result<Vec<Entry>, Refusal> {
+    if content.items().is_none_or(|blocks| blocks.is_empty()) {
+        return Err(Refusal::EmptyPrompt);
+    }
+    let mut entries = Vec::new();
+    if session.title.is_none() {
+        entries.extend(title.map(|title| Entry::TitleSet { title, by: TitleSource::Prompt }));
+    }
+    match session.agent.as_ref().map(|agent| agent.style) {
+        Some(PromptStyle::Acknowledged) => {
+            entries.push(Entry::PromptHeld { message: message.clone(), content });
+            entries.push(Entry::PromptSent { message });
+        }
+        Some(PromptStyle::OneAtATime) if session.turn.is_none() && held(session).next().is_none() => {
+            entries.extend(begin(session.turns.next(), message, content, at));
+        }
+        Some(PromptStyle::OneAtATime) | None => entries.push(Entry::PromptHeld { message, content }),
+    }
+    Ok(entries)
+}
+
+/// A client takes back a prompt: only one that nobody has sent.
+pub(super) fn withdraw(session: &Session, message: MessageId) -> Result<Vec<Entry>, Refusal> {
+    match session.prompt(&message).map(|prompt| prompt.phase) {
+        Some(Phase::Held) => Ok(vec![Entry::PromptDropped { message, why: Dropped::Cancelled }]),
+        Some(Phase::Sent { .. } | Phase::Overtaken | Phase::Inserted) | None => {
+            Err(Refusal::UnknownPrompt(message))
+        }
+    }
+}
+
+/// A client wants everything in the foreground to stop. Nothing to stop is no error.
+pub(super) fn cancel(session: &Session) -> Vec<Entry> {
+    let mut entries: Vec<_> = held(session).map(|prompt| dropped(prompt, Dropped::Cancelled)).collect();
+    let unacknowledged = session.prompts.iter().any(|prompt| matches!(prompt.phase, Phase::Sent { .. }));
+    match &session.turn {
+        Some(turn) if turn.cancelled => return entries,
+        Some(turn) => entries.push(Entry::CancelAsked { turn: turn.no }),
+        None if unacknowledged => entries.push(Entry::CancelAsked { turn: session.turns.next() }),
+        None => return entries,
+    }
+    entries.extend(withdraw_questions(session));
+    entries
+}
+
+/// An agent session is there: what waited for it starts.
+pub(super) fn agent_bound(
+    session: &Session,
+    native: String,
+    binding: Binding,
+    style: PromptStyle,
+    at: Millis,
+) -> Vec<Entry> {
+    let mut entries = vec![Entry::AgentBound { generation: session.generations + 1, native, binding, style }];
+    match style {
+        PromptStyle::OneAtATime => entries.extend(begin_next(session, session.turns.next(), at)),
+        PromptStyle::Acknowledged => {
+            entries.extend(held(session).map(|prompt| Entry::PromptSent { message: prompt.message.clone() }));
+        }
+    }
+    entries
+}
+
+/// No agent can be had: whoever waits for it is told.
+pub(super) fn agent_failed(session: &Session, error: &Json) -> Vec<Entry> {
+    let refused = |prompt| dropped(prompt, Dropped::Refused(error.clone()));
+    let mut entries: Vec<_> = held(session).map(refused).collect();
+    entries.extend(settle_asks(session, error));
+    entries
+}
+
+/// The agent is gone: what it left open is settled, and the turn ends with the reason.
+pub(super) fn agent_exited(session: &Session, reason: &str, at: Millis) -> Vec<Entry> {
+    let stop = Stop::failed(-32603, reason);
+    let error = stop.error.clone().unwrap_or_else(|| json!({}).into());
+    let mut entries = Vec::new();
+    entries.extend(withdraw_questions(session));
+    entries.extend(settle_calls(session));
+    entries.extend(settle_terminals(session));
+    entries.extend(settle_asks(session, &error));
+    for prompt in session.prompts.iter().filter(|prompt| prompt.phase != Phase::Inserted) {
+        entries.push(dropped(prompt, Dropped::Refused(error.clone())));
+    }
+    if let Some(turn) = &session.turn {
+        let stop = if turn.cancelled { Stop::plain("cancelled") } else { stop };
+        entries.push(ended(turn.no, stop, None, at));
+    }
+    if let Some(agent) = &session.agent {
+        entries.push(Entry::AgentLost { generation: agent.generation, reason: reason.to_owned() });
+    }
+    entries
+}
+
+/// An agent that tells its own state does so.
+pub(super) fn agent_state(
+    session: &Session,
+    activity: Activity,
+    stop: Option<Stop>,
+    state: Json,
+    at: Millis,
+) -> Vec<Entry> {
+    match (&session.turn, activity) {
+        (Some(turn), Activity::Idle) => {
+            let stop = stop.unwrap_or_else(|| {
+                Stop::plain(if turn.cancelled { "cancelled" } else { "end_turn" })
+            });
+            // What goes wrong while aborting is still the end that was asked for.
+            if turn.cancelled && stop.reason == "error" {
+                return vec![ended(turn.no, Stop::plain("cancelled"), None, at)];
+            }
+            vec![Entry::TurnEnded { turn: turn.no, stop, at, state }]
+        }
+        (None, Activity::Running) => vec![Entry::TurnStarted { turn: session.turns.next(), at, state }],
+        (None, Activity::RequiresAction) => vec![
+            Entry::TurnStarted { turn: session.turns.next(), at, state: state.clone() },
+            Entry::StateChanged { activity, state },
+        ],
+        (Some(_), Activity::Running | Activity::RequiresAction | Activity::Other)
+        | (None, Activity::Idle | Activity::Other) => vec![Entry::StateChanged { activity, state }],
+    }
+}
+
+/// An acknowledging agent took a prompt into the conversation.
+pub(super) fn inserted(session: &Session, message: MessageId, at: Millis) -> Result<Vec<Entry>, Refusal> {
+    let Some(prompt) = session.prompt(&message) else { return Err(Refusal::UnknownPrompt(message)) };
+    let content = prompt.content.clone();
+    match (prompt.phase, &session.turn) {
+        (Phase::Inserted, _) => Err(Refusal::UnknownPrompt(message)),
+        (Phase::Held | Phase::Sent { .. } | Phase::Overtaken, Some(turn)) => {
+            Ok(vec![Entry::PromptInserted { message, turn: turn.no, content, at }])
+        }
+        // The work on it is over already: it belongs to the turn that was.
+        (Phase::Overtaken, None) => {
+            Ok(vec![Entry::PromptInserted { message, turn: session.turns, content, at }])
+        }
+        (Phase::Held | Phase::Sent { .. }, None) => {
+            let turn = session.turns.next();
+            let state = plain_state(Activity::Running);
+            Ok(vec![
+                Entry::TurnStarted { turn, at, state },
+                Entry::PromptInserted { message, turn, content, at },
+            ])
+        }
+    }
+}
+
+/// An agent that takes one prompt at a time is done with it; the next one that waits begins.
+pub(super) fn finished(
+    session: &Session,
+    message: &MessageId,
+    stop: Stop,
+    extra: Option<Json>,
+    at: Millis,
+) -> Result<Vec<Entry>, Refusal> {
+    let inserted = session.prompt(message).is_some_and(|prompt| prompt.phase == Phase::Inserted);
+    let Some(turn) = session.turn.as_ref().filter(|_| inserted) else {
+        return Err(Refusal::UnknownPrompt(message.clone()));
+    };
+    let failed_abort = turn.cancelled && stop.reason == "error";
+    let stop = if failed_abort { Stop::plain("cancelled") } else { stop };
+    let mut entries: Vec<_> = withdraw_questions(session).collect();
+    entries.push(ended(turn.no, stop, extra, at));
+    entries.extend(begin_next(session, turn.no.next(), at));
+    Ok(entries)
+}
+
+/// An acknowledging agent did not take a prompt.
+pub(super) fn refused(session: &Session, message: MessageId, error: Json) -> Result<Vec<Entry>, Refusal> {
+    match session.prompt(&message).map(|prompt| prompt.phase) {
+        Some(Phase::Held | Phase::Sent { .. } | Phase::Overtaken) => {
+            Ok(vec![Entry::PromptDropped { message, why: Dropped::Refused(error) }])
+        }
+        Some(Phase::Inserted) | None => Err(Refusal::UnknownPrompt(message)),
+    }
+}
+
+fn begin(turn: TurnNo, message: MessageId, content: Json, at: Millis) -> [Entry; 3] {
+    [
+        Entry::TurnStarted { turn, at, state: plain_state(Activity::Running) },
+        Entry::PromptInserted { message: message.clone(), turn, content, at },
+        Entry::PromptSent { message },
+    ]
+}
+
+fn begin_next(session: &Session, turn: TurnNo, at: Millis) -> impl Iterator<Item = Entry> {
+    let next = held(session).next();
+    next.map(|prompt| begin(turn, prompt.message.clone(), prompt.content.clone(), at)).into_iter().flatten()
+}
+
+fn held(session: &Session) -> impl Iterator<Item = &OpenPrompt> {
+    session.prompts.iter().filter(|prompt| prompt.phase == Phase::Held)
+}
+
+fn dropped(prompt: &OpenPrompt, why: Dropped) -> Entry {
+    Entry::PromptDropped { message: prompt.message.clone(), why }
+}
+
+fn ended(turn: TurnNo, stop: Stop, extra: Option<Json>, at: Millis) -> Entry {
+    let mut state = state_changed_body(&stop);
+    for (name, value) in extra.map(|extra| extra.fields()).unwrap_or_default().iter() {
+        state.set(name, value.clone());
+    }
+    Entry::TurnEnded { turn, stop, at, state: state.json() }
+}
+
+fn state_changed_body(stop: &Stop) -> crate::Fields {
+    let mut state = plain_state(Activity::Idle).fields();
+    state.set("stopReason", Json::of(&stop.reason));
+    if let Some(error) = &stop.error {
+        state.set("error", error.clone());
+    }
+    state
+}
+
+fn withdraw_questions(session: &Session) -> impl Iterator<Item = Entry> {
+    let withdrawn = |open: &crate::session::OpenQuestion| Entry::QuestionWithdrawn {
+        question: open.question.clone(),
+    };
+    // The turn that waited goes on to its end: nothing requires action any more.
+    let again = (session.activity == Activity::RequiresAction && super::speaks_for(session))
+        .then(|| state_changed(Activity::Running));
+    session.questions.iter().map(withdrawn).chain(again)
+}
+
+fn settle_calls(session: &Session) -> impl Iterator<Item = Entry> {
+    session.calls.iter().filter(|(_, call)| !call.settled).map(|(id, _)| {
+        let body = json!({"sessionUpdate": "tool_call_update", "toolCallId": id, "status": "failed"});
+        let update = Update { kind: UpdateKind::ToolCallUpdate, id: id.clone(), body: body.into() };
+        Entry::Updated { update, known: true }
+    })
+}
+
+fn settle_terminals(session: &Session) -> impl Iterator<Item = Entry> {
+    session.terminals.keys().map(|id| {
+        let body = json!({"sessionUpdate": "terminal_update", "terminalId": id, "exitStatus": {}});
+        let update = Update { kind: UpdateKind::TerminalUpdate, id: id.clone(), body: body.into() };
+        Entry::Updated { update, known: true }
+    })
+}
+
+fn settle_asks(session: &Session, error: &Json) -> impl Iterator<Item = Entry> {
+    session.asks.iter().map(|ask| Entry::OptionSettled { ask: ask.clone(), error: Some(error.clone()) })
+}
