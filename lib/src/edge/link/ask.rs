@@ -1,0 +1,200 @@
+//! What is asked of an agent, in its own words, and what its answers to that tell.
+
+use rethread_core::{Fields, Json, QuestionKind, Stop, Update, UpdateKind};
+use serde_json::{Value, json};
+
+use super::Link;
+use crate::edge::call::Setup;
+use crate::edge::capabilities::Profile;
+use crate::edge::v1::options::{Options, Source};
+use crate::edge::{Version, v1};
+use crate::wire::{RpcError, code};
+
+/// The parameters that open a session at the agent: new, or its own session again.
+pub fn open(profile: &Profile, setup: &Setup, native: Option<&str>) -> Json {
+    let mut params = Fields::new();
+    if let Some(native) = native {
+        params.set("sessionId", Json::of(native));
+    }
+    params.set("cwd", Json::of(&setup.cwd));
+    if profile.has("additionalDirectories") && !setup.roots.is_empty() {
+        params.set("additionalDirectories", Json::of(&setup.roots));
+    }
+    let servers: Vec<_> = match profile.version {
+        Version::V1 => setup.servers.iter().map(v1::servers::to_v1).collect(),
+        Version::V2 => setup.servers.clone(),
+    };
+    params.set("mcpServers", Json::of(&servers));
+    if let Some(system_prompt) = setup.system_prompt.as_ref().filter(|_| profile.has("systemPrompt")) {
+        params.set("systemPrompt", system_prompt.clone());
+    }
+    if let Some(meta) = &setup.meta {
+        params.set("_meta", meta.clone());
+    }
+    params.json()
+}
+
+/// Refuses servers whose transport the agent does not have.
+pub fn check_servers(profile: &Profile, servers: &[Fields]) -> Result<(), RpcError> {
+    for (at, server) in servers.iter().enumerate() {
+        let transport = v1::servers::transport_of(server);
+        if !profile.transports.iter().any(|known| *known == transport) {
+            let field = format!("mcpServers[{at}].type");
+            let expected = format!("one of {}", profile.transports.join(", "));
+            return Err(RpcError::field(&field, &Value::String(transport), &expected)
+                .hint("the agent does not offer this MCP transport"));
+        }
+    }
+    Ok(())
+}
+
+/// Refuses content that the agent does not take.
+pub fn check_content(profile: &Profile, content: &Json) -> Result<(), RpcError> {
+    for (at, block) in content.items().unwrap_or_default().iter().enumerate() {
+        let kind = block.fields().text("type").unwrap_or_default();
+        if !profile.takes(&kind) {
+            let mut expected = vec!["text", "resource_link"];
+            expected.extend(["image", "audio", "resource"].iter().filter(|kind| profile.takes(kind)));
+            let field = format!("prompt[{at}].type");
+            let expected = format!("one of {}", expected.join(", "));
+            return Err(RpcError::field(&field, &Value::String(kind), &expected)
+                .hint("the agent does not take this kind of content"));
+        }
+    }
+    Ok(())
+}
+
+/// Checks a system prompt against what the agent says it takes.
+pub fn check_system_prompt(profile: &Profile, setup: &Setup) -> Result<(), RpcError> {
+    let (Some(prompt), true) = (&setup.system_prompt, profile.has("systemPrompt")) else { return Ok(()) };
+    let fields = prompt.fields();
+    let modes = profile.passed_on.get("systemPrompt").and_then(|known| known.fields().get("mode").cloned());
+    let overrides = modes.is_some_and(|modes| modes.fields().get("override").is_some_and(|mode| !mode.is_null()));
+    match fields.text("mode").as_deref() {
+        None | Some("append") => {}
+        Some("override") if overrides => {}
+        Some(other) => {
+            let got = Value::String(other.to_owned());
+            return Err(RpcError::field("systemPrompt.mode", &got, "a mode that the agent offers"));
+        }
+    }
+    match fields.get("content").and_then(Json::items) {
+        Some(blocks) if !blocks.is_empty() => Ok(()),
+        Some(_) | None => Err(RpcError::new(code::INVALID_PARAMS, "the system prompt is empty")
+            .with("field", "systemPrompt.content")),
+    }
+}
+
+/// How an agent that takes one prompt at a time ended it: the stop, and what goes with the final state.
+pub fn prompt_ended(outcome: Result<&Json, &RpcError>) -> (Stop, Option<Json>) {
+    match outcome {
+        Ok(result) => {
+            let mut fields = result.fields();
+            let reason = fields.take("stopReason").and_then(|reason| reason.as_string());
+            let stop = Stop::plain(reason.as_deref().unwrap_or("end_turn"));
+            (stop, (!fields.is_empty()).then(|| fields.json()))
+        }
+        Err(error) if error.code == code::CANCELLED => (Stop::plain("cancelled"), None),
+        Err(error) => (Stop { reason: "error".to_owned(), error: Some(error.json()) }, None),
+    }
+}
+
+impl Link {
+    /// The parameters of a prompt.
+    #[must_use]
+    pub fn prompt(&self, native: &str, content: &Json, meta: Option<&Json>) -> Json {
+        let mut params: Fields =
+            [("sessionId", Json::of(native)), ("prompt", content.clone())].into_iter().collect();
+        if let Some(meta) = meta {
+            params.set("_meta", meta.clone());
+        }
+        params.json()
+    }
+
+    /// The request that changes an option.
+    #[must_use]
+    pub fn set_option(&self, native: &str, option: &str, value: &Json) -> (&'static str, Json) {
+        let mut params: Fields = [("sessionId", Json::of(native))].into_iter().collect();
+        match (self.version, self.sources.of(option)) {
+            (Version::V1, Source::Mode) => {
+                params.set("modeId", value.clone());
+                return ("session/set_mode", params.json());
+            }
+            (Version::V1, Source::Model) => {
+                params.set("modelId", value.clone());
+                return ("session/set_model", params.json());
+            }
+            (Version::V1, Source::Config) | (Version::V2, _) => {}
+        }
+        params.set("configId", Json::of(option));
+        match (self.version, value.as_string()) {
+            (Version::V1, Some(_)) => {}
+            (Version::V2, Some(_)) => params.set("type", Json::of("id")),
+            (_, None) => params.set("type", Json::of("boolean")),
+        }
+        params.set("value", value.clone());
+        ("session/set_config_option", params.json())
+    }
+
+    /// The options after a change that the agent accepted.
+    pub fn option_set(&mut self, option: &str, value: &Json, result: &Json) -> Update {
+        match result.fields().get("configOptions") {
+            Some(list) if list.items().is_some() => self.take_config(Some(list)),
+            Some(_) | None => self.options = self.options.with_value(option, value),
+        }
+        self.options_update()
+    }
+
+    /// What the agent's answer to new, load or resume tells: options and commands.
+    pub fn opened(&mut self, answer: &Json) -> Vec<Update> {
+        let fields = answer.fields();
+        let mut updates = Vec::new();
+        let some = |name: &str| fields.get(name).filter(|value| !value.is_null());
+        match self.version {
+            Version::V1 => {
+                (self.options, self.sources) =
+                    Options::from_v1(some("modes"), some("models"), some("configOptions"));
+                updates.push(self.options_update());
+            }
+            Version::V2 => {
+                self.options = Options::from_v2(some("configOptions").unwrap_or(&json!([]).into()));
+                updates.push(self.options_update());
+                if let Some(commands) = some("availableCommands") {
+                    let tag = "available_commands_update";
+                    let body = json!({"sessionUpdate": tag, "availableCommands": commands.value()});
+                    let kind = UpdateKind::AvailableCommandsUpdate;
+                    updates.push(Update { kind, id: String::new(), body: body.into() });
+                }
+            }
+        }
+        updates
+    }
+
+    /// The answer to a question, as this agent reads it.
+    #[must_use]
+    pub fn answer(&self, kind: QuestionKind, answer: &Json) -> Json {
+        match (self.version, kind) {
+            (Version::V1, QuestionKind::Permission) => v1::permission::outcome_to_v1(answer),
+            (Version::V1, QuestionKind::Elicitation) | (Version::V2, _) => answer.clone(),
+        }
+    }
+
+    /// A new list of options from the agent; what it says in other ways stays.
+    pub(super) fn take_config(&mut self, list: Option<&Json>) {
+        match self.version {
+            Version::V1 => self.options = self.options.refreshed_v1(list, &self.sources),
+            Version::V2 => {
+                self.options = Options::from_v2(list.unwrap_or(&json!([]).into()));
+            }
+        }
+    }
+}
+
+/// The result that tells an agent that nobody will answer.
+#[must_use]
+pub fn nobody_answers(kind: QuestionKind) -> Json {
+    match kind {
+        QuestionKind::Permission => json!({"outcome": {"outcome": "cancelled"}}).into(),
+        QuestionKind::Elicitation => json!({"action": "cancel"}).into(),
+    }
+}

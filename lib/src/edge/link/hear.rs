@@ -1,0 +1,242 @@
+//! What an agent says, heard: lines become inputs, questions and relays.
+
+use rethread_core::{Activity, Fields, Input, Json, Millis, QuestionKind, Stop, Update, UpdateKind};
+use serde_json::value::RawValue;
+
+use super::run::{Run, TextLine};
+use super::{Heard, Link, canonical};
+use crate::edge::{Version, v1};
+use crate::mint;
+use crate::wire::{Id, Message, parse};
+
+/// The plan of an agent that has only one.
+const ONLY_PLAN: &str = "plan";
+
+impl Link {
+    /// Hears several lines. Adjacent plain text of one message comes out as one chunk.
+    pub fn hear<'a>(&mut self, lines: impl Iterator<Item = &'a [u8]>, at: Millis) -> Vec<Heard> {
+        let mut heard = Vec::new();
+        let mut run: Option<Run> = None;
+        for line in lines {
+            if let Some(text) = TextLine::read(line)
+                && let Some(kind) = text.kind()
+            {
+                let id = self.message_id(kind, text.message());
+                match &mut run {
+                    Some(run) if run.takes(kind, &id) => run.add(text.text()),
+                    other => {
+                        let done = other.replace(Run::start(kind, id, text.text()));
+                        heard.extend(done.map(|run| Heard::Input(Input::Updated(run.finish()))));
+                    }
+                }
+                continue;
+            }
+            heard.extend(run.take().map(|run| Heard::Input(Input::Updated(run.finish()))));
+            self.hear_line(line, at, &mut heard);
+        }
+        heard.extend(run.map(|run| Heard::Input(Input::Updated(run.finish()))));
+        heard
+    }
+
+    fn hear_line(&mut self, line: &[u8], at: Millis, heard: &mut Vec<Heard>) {
+        match parse(line) {
+            Ok(Message::Request { id, method, params }) => heard.push(self.request(id, &method, params)),
+            Ok(Message::Notification { method, params }) => self.notification(&method, params, at, heard),
+            // Answers are matched by number before they come here, and noise was logged.
+            Ok(Message::Response { .. }) | Err(_) => {}
+        }
+    }
+
+    fn request(&mut self, id: Id, method: &str, params: Option<&RawValue>) -> Heard {
+        match method {
+            "session/request_permission" => {
+                let body = self.permission(&fields(params));
+                Heard::Question { request: id, kind: QuestionKind::Permission, body }
+            }
+            "elicitation/create" => {
+                let mut body = fields(params);
+                body.take("sessionId");
+                Heard::Question { request: id, kind: QuestionKind::Elicitation, body: body.json() }
+            }
+            _ => Heard::Relay { request: Some(id), method: method.to_owned(), params: fields(params).json() },
+        }
+    }
+
+    fn permission(&mut self, params: &Fields) -> Json {
+        let mut body = match self.version {
+            Version::V1 => v1::permission::to_canonical(params, "Permission needed"),
+            Version::V2 => params.clone(),
+        };
+        body.take("sessionId");
+        let mut subject = body.get("subject").map(Json::fields).unwrap_or_default();
+        if let Some(mut call) = subject.get("toolCall").map(Json::fields)
+            && let Some(id) = call.text("toolCallId")
+        {
+            call.set("toolCallId", Json::of(&self.public_id(&id)));
+            subject.set("toolCall", call.json());
+            body.set("subject", subject.json());
+        }
+        body.json()
+    }
+
+    fn notification(&mut self, method: &str, params: Option<&RawValue>, at: Millis, heard: &mut Vec<Heard>) {
+        match method {
+            "session/update" => {
+                let update = fields(params).take("update").map(|update| update.fields()).unwrap_or_default();
+                let inputs = match self.version {
+                    Version::V1 => self.update_v1(update),
+                    Version::V2 => self.update_v2(update, at),
+                };
+                heard.extend(inputs.into_iter().map(Heard::Input));
+            }
+            "$/cancel_request" => {
+                let params = fields(params);
+                let request = params.get("requestId").and_then(|id| Id::read(id.raw()));
+                heard.extend(request.map(|request| Heard::Withdrawn { request }));
+            }
+            _ => heard.push(Heard::Relay {
+                request: None,
+                method: method.to_owned(),
+                params: fields(params).json(),
+            }),
+        }
+    }
+
+    fn update_v1(&mut self, mut update: Fields) -> Vec<Input> {
+        let tag = update.text("sessionUpdate").unwrap_or_default();
+        let body = match tag.as_str() {
+            "user_message_chunk" | "agent_message_chunk" | "agent_thought_chunk" => {
+                let id = self.message_id(UpdateKind::of_tag(&tag), update.text("messageId").as_deref());
+                update.set("messageId", Json::of(&id));
+                return vec![Input::Updated(canonical(&update))];
+            }
+            "tool_call" | "tool_call_update" => v1::tool_call::to_canonical(&update),
+            "plan" => v1::plan::to_canonical(&update, ONLY_PLAN),
+            "available_commands_update" => v1::commands::to_canonical(&update),
+            "current_mode_update" => return self.mode_changed(&update),
+            "config_option_update" => {
+                self.take_config(update.get("configOptions"));
+                return vec![Input::Updated(self.options_update())];
+            }
+            _ => update,
+        };
+        vec![Input::Updated(self.named(&body))]
+    }
+
+    fn update_v2(&mut self, update: Fields, at: Millis) -> Vec<Input> {
+        let tag = update.text("sessionUpdate").unwrap_or_default();
+        match tag.as_str() {
+            "state_update" => vec![state(&update, at)],
+            "config_option_update" => {
+                self.take_config(update.get("configOptions"));
+                vec![Input::Updated(canonical(&update))]
+            }
+            "user_message" | "user_message_chunk" => self.user_message(update),
+            _ => vec![Input::Updated(self.named(&update))],
+        }
+    }
+
+    /// What an agent echoes of a prompt is ours already. An echo may come before the acknowledgement that
+    /// tells its id, so what could be one waits for that.
+    fn user_message(&mut self, update: Fields) -> Vec<Input> {
+        let native = update.text("messageId").unwrap_or_default();
+        if self.echoes.contains(&native) {
+            return Vec::new();
+        }
+        if self.unacknowledged > 0 {
+            self.early.push(canonical(&update));
+            return Vec::new();
+        }
+        vec![Input::Updated(self.named(&update))]
+    }
+
+    /// A prompt was written to an agent that will acknowledge it.
+    pub fn prompt_sent(&mut self) {
+        self.unacknowledged += 1;
+    }
+
+    /// The agent acknowledged a prompt under its own id, or refused it.
+    pub fn prompt_acknowledged(&mut self, native: Option<String>) -> Vec<Input> {
+        self.unacknowledged = self.unacknowledged.saturating_sub(1);
+        self.echoes.extend(native);
+        if self.unacknowledged > 0 {
+            self.early.retain(|update| !self.echoes.contains(&update.id));
+            return Vec::new();
+        }
+        let early = std::mem::take(&mut self.early);
+        let others = early.into_iter().filter(|update| !self.echoes.contains(&update.id));
+        others.map(|update| Input::Updated(self.named(&update.body.fields()))).collect()
+    }
+
+    fn mode_changed(&mut self, update: &Fields) -> Vec<Input> {
+        let (Some(mode), Some(option)) = (update.get("currentModeId"), self.options.by_category("mode")) else {
+            // A mode where none was offered: kept as it is, for whoever knows it.
+            return vec![Input::Updated(canonical(update))];
+        };
+        self.options = self.options.with_value(&option, mode);
+        vec![Input::Updated(self.options_update())]
+    }
+
+    /// The id of the message that a chunk belongs to: the agent's, or one minted when a new message begins.
+    fn message_id(&mut self, kind: UpdateKind, native: Option<&str>) -> String {
+        if let Some(native) = native {
+            self.speaking = None;
+            return self.public_id(native);
+        }
+        match &self.speaking {
+            Some((spoken, id)) if *spoken == kind => id.clone(),
+            Some(_) | None => {
+                let id = mint::message_id().0;
+                self.speaking = Some((kind, id.clone()));
+                id
+            }
+        }
+    }
+
+    /// An update with the ids that clients know.
+    fn named(&mut self, body: &Fields) -> Update {
+        let mut update = canonical(body);
+        if matches!(update.kind, UpdateKind::ToolCallUpdate | UpdateKind::ToolCallContentChunk) {
+            self.speaking = None;
+        }
+        if self.older.is_empty() || update.id.is_empty() {
+            return update;
+        }
+        let public = self.public_id(&update.id);
+        if public != update.id {
+            update.body = renamed(update.kind, body, &public);
+            update.id = public;
+        }
+        update
+    }
+}
+
+/// The body with another id of its thing.
+fn renamed(kind: UpdateKind, body: &Fields, id: &str) -> Json {
+    let mut body = body.clone();
+    match (kind, kind.id_field()) {
+        (UpdateKind::PlanUpdate, _) => {
+            let mut plan = body.get("plan").map(Json::fields).unwrap_or_default();
+            plan.set("planId", Json::of(id));
+            body.set("plan", plan.json());
+        }
+        (_, Some(field)) => body.set(field, Json::of(id)),
+        (_, None) => {}
+    }
+    body.json()
+}
+
+fn state(update: &Fields, at: Millis) -> Input {
+    let activity = match update.text("state").as_deref() {
+        Some("running") => Activity::Running,
+        Some("requires_action") => Activity::RequiresAction,
+        Some("idle") => Activity::Idle,
+        Some(_) | None => Activity::Other,
+    };
+    let stop = update.text("stopReason").map(|reason| Stop { reason, error: update.get("error").cloned() });
+    Input::AgentState { activity, stop, state: update.json(), at }
+}
+
+fn fields(params: Option<&RawValue>) -> Fields {
+    params.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default()
+}

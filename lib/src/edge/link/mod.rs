@@ -1,0 +1,133 @@
+//! The translation for one session at one agent process: what the agent says becomes inputs, what is asked of
+//! it becomes its requests. Owns the ids of this generation of the agent, its options and where they are set.
+//! Sends nothing and waits for nothing.
+
+pub mod ask;
+mod hear;
+mod run;
+
+use std::collections::HashSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use rethread_core::{Fields, Input, Json, QuestionKind, Update, UpdateKind};
+use serde_json::json;
+
+use super::Version;
+use super::v1::options::{Options, Sources};
+use crate::wire::Id;
+
+/// Something that an agent said about its session.
+#[derive(Debug)]
+pub enum Heard {
+    /// An occurrence for the core.
+    Input(Input),
+    /// A question for the user, to be answered under the agent's request id.
+    Question {
+        /// The agent's request id.
+        request: Id,
+        /// What sort.
+        kind: QuestionKind,
+        /// The question in canonical shape.
+        body: Json,
+    },
+    /// Something for the client alone: files, terminals, extensions.
+    Relay {
+        /// The agent's request id; none for a notification.
+        request: Option<Id>,
+        /// The method.
+        method: String,
+        /// The parameters as they came.
+        params: Json,
+    },
+    /// The agent takes back one of its requests.
+    Withdrawn {
+        /// Which.
+        request: Id,
+    },
+}
+
+/// The state of the translation.
+pub struct Link {
+    version: Version,
+    generation: u32,
+    /// Hashes of the ids that were in use before this agent process: it must not overwrite their things.
+    older: HashSet<u64>,
+    /// The message that is being said by an agent that names none.
+    speaking: Option<(UpdateKind, String)>,
+    options: Options,
+    sources: Sources,
+    /// Prompts that were sent and not acknowledged.
+    unacknowledged: usize,
+    /// User messages that may be the echo of such a prompt.
+    early: Vec<Update>,
+    /// The agent's ids of user messages that are ours.
+    echoes: HashSet<String>,
+}
+
+impl Link {
+    /// A translation for an agent that speaks `version`, as the `generation`th agent of the session. `older`
+    /// has every id that earlier generations used.
+    #[must_use]
+    pub fn new(version: Version, generation: u32, older: HashSet<u64>) -> Self {
+        Self {
+            version,
+            generation,
+            older,
+            speaking: None,
+            options: Options::default(),
+            sources: Sources::default(),
+            unacknowledged: 0,
+            early: Vec::new(),
+            echoes: HashSet::new(),
+        }
+    }
+
+    /// The version spoken.
+    #[must_use]
+    pub fn version(&self) -> Version {
+        self.version
+    }
+
+    /// A turn begins: a message without an id is a new one.
+    pub fn turn_started(&mut self) {
+        self.speaking = None;
+    }
+
+    /// The id under which clients know a thing of the agent's.
+    fn public_id(&self, id: &str) -> String {
+        if self.older.contains(&id_hash(id)) { format!("{id}~{}", self.generation) } else { id.to_owned() }
+    }
+
+    /// The id under which the agent knows a thing that clients name.
+    #[must_use]
+    pub fn native_id(&self, id: &str) -> String {
+        let suffix = format!("~{}", self.generation);
+        match id.strip_suffix(&suffix) {
+            Some(base) if self.older.contains(&id_hash(base)) => base.to_owned(),
+            Some(_) | None => id.to_owned(),
+        }
+    }
+
+    fn options_update(&self) -> Update {
+        let body = json!({"sessionUpdate": "config_option_update", "configOptions": self.options.to_v2().value()});
+        Update { kind: UpdateKind::ConfigOptionUpdate, id: String::new(), body: body.into() }
+    }
+}
+
+/// The hash under which an older id is remembered.
+#[must_use]
+pub fn id_hash(id: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    id.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// A canonical update out of its body.
+fn canonical(body: &Fields) -> Update {
+    let kind = body.text("sessionUpdate").map_or(UpdateKind::Other, |tag| UpdateKind::of_tag(&tag));
+    let id = match kind {
+        UpdateKind::PlanUpdate => body.get("plan").and_then(|plan| plan.fields().text("planId")),
+        other => other.id_field().and_then(|name| body.text(name)),
+    };
+    Update { kind, id: id.unwrap_or_default(), body: body.json() }
+}

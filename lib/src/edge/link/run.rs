@@ -1,0 +1,125 @@
+//! Runs of text: an agent that streams writes thousands of lines that differ in one string. They are read with
+//! a parser for just that shape, and adjacent ones of one message become one chunk.
+
+use std::borrow::Cow;
+
+use rethread_core::{Json, UpdateKind};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+/// A run longer than this is cut, so that no single entry grows without bound.
+const LONGEST: usize = 256 * 1024;
+
+/// A line that is a plain text chunk and nothing else. Anything unknown in it makes the parse fail: then the
+/// line takes the long way, where nothing is lost.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct TextLine<'a> {
+    #[serde(rename = "jsonrpc")]
+    _jsonrpc: &'a str,
+    method: &'a str,
+    #[serde(borrow)]
+    params: TextParams<'a>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TextParams<'a> {
+    #[serde(borrow, rename = "sessionId")]
+    _session: Cow<'a, str>,
+    #[serde(borrow)]
+    update: TextUpdate<'a>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TextUpdate<'a> {
+    #[serde(rename = "sessionUpdate")]
+    tag: &'a str,
+    #[serde(rename = "messageId", default)]
+    message: Option<&'a str>,
+    #[serde(borrow)]
+    content: TextContent<'a>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TextContent<'a> {
+    #[serde(rename = "type")]
+    kind: &'a str,
+    #[serde(borrow)]
+    text: &'a RawValue,
+}
+
+impl<'a> TextLine<'a> {
+    /// Reads the line if it has exactly this shape.
+    pub(super) fn read(line: &'a [u8]) -> Option<Self> {
+        let line: Self = serde_json::from_slice(line).ok()?;
+        let plain = line.method == "session/update"
+            && line.params.update.content.kind == "text"
+            && line.params.update.content.text.get().starts_with('"');
+        plain.then_some(line)
+    }
+
+    /// The kind of chunk, if it is one that the agent itself speaks.
+    pub(super) fn kind(&self) -> Option<UpdateKind> {
+        match self.params.update.tag {
+            "agent_message_chunk" => Some(UpdateKind::AgentMessageChunk),
+            "agent_thought_chunk" => Some(UpdateKind::AgentThoughtChunk),
+            _ => None,
+        }
+    }
+
+    /// The id of the message, if the agent names it.
+    pub(super) fn message(&self) -> Option<&'a str> {
+        self.params.update.message
+    }
+
+    /// The text, still escaped, without its quotes.
+    pub(super) fn text(&self) -> &'a str {
+        let quoted = self.params.update.content.text.get();
+        &quoted[1..quoted.len() - 1]
+    }
+}
+
+/// A chunk that grows while lines of the same message follow each other.
+pub(super) struct Run {
+    pub(super) kind: UpdateKind,
+    pub(super) id: String,
+    body: String,
+}
+
+impl Run {
+    /// Starts a run with one text, still escaped.
+    pub(super) fn start(kind: UpdateKind, id: String, text: &str) -> Self {
+        let tag = match kind {
+            UpdateKind::AgentThoughtChunk => "agent_thought_chunk",
+            _ => "agent_message_chunk",
+        };
+        let mut body = String::with_capacity(256 + text.len());
+        body.push_str("{\"sessionUpdate\":\"");
+        body.push_str(tag);
+        body.push_str("\",\"messageId\":");
+        body.push_str(Json::of(&id).text());
+        body.push_str(",\"content\":{\"type\":\"text\",\"text\":\"");
+        body.push_str(text);
+        Self { kind, id, body }
+    }
+
+    /// Says whether a text of this message may join.
+    pub(super) fn takes(&self, kind: UpdateKind, id: &str) -> bool {
+        self.kind == kind && self.id == id && self.body.len() < LONGEST
+    }
+
+    /// Adds a text, still escaped.
+    pub(super) fn add(&mut self, text: &str) {
+        self.body.push_str(text);
+    }
+
+    /// The body of the one chunk that the run comes to.
+    pub(super) fn finish(mut self) -> rethread_core::Update {
+        self.body.push_str("\"}}");
+        let body = Json::parse(self.body).expect("strings that were parsed, joined inside one string");
+        rethread_core::Update { kind: self.kind, id: self.id, body }
+    }
+}

@@ -1,0 +1,107 @@
+//! Reads the parameters of requests, with errors that say which member is wrong and what was expected.
+
+use std::path::Path;
+
+use rethread_core::{Fields, Json};
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use crate::wire::{RpcError, code};
+
+/// The parameters of one request.
+pub struct Params(Fields);
+
+impl Params {
+    /// Takes an object; nothing at all counts as an empty one.
+    pub fn read(params: Option<&RawValue>) -> Result<Self, RpcError> {
+        let Some(params) = params else { return Ok(Self(Fields::new())) };
+        match serde_json::from_str(params.get()) {
+            Ok(fields) => Ok(Self(fields)),
+            Err(_) => {
+                let got = serde_json::from_str(params.get()).unwrap_or(Value::Null);
+                Err(RpcError::field("params", &got, "an object"))
+            }
+        }
+    }
+
+    /// A member that is there and not null.
+    pub fn get(&self, name: &str) -> Option<&Json> {
+        self.0.get(name).filter(|value| !value.is_null())
+    }
+
+    /// All members.
+    pub fn fields(&self) -> &Fields {
+        &self.0
+    }
+
+    /// A string that must be there.
+    pub fn text(&self, name: &str) -> Result<String, RpcError> {
+        self.optional_text(name)?.ok_or_else(|| self.wrong(name, "a string"))
+    }
+
+    /// A string that may be absent or null.
+    pub fn optional_text(&self, name: &str) -> Result<Option<String>, RpcError> {
+        match self.get(name) {
+            None => Ok(None),
+            Some(value) => value.as_string().map(Some).ok_or_else(|| self.wrong(name, "a string")),
+        }
+    }
+
+    /// An array that must be there.
+    pub fn items(&self, name: &str) -> Result<Vec<Json>, RpcError> {
+        self.get(name).and_then(Json::items).ok_or_else(|| self.wrong(name, "an array"))
+    }
+
+    /// An array of objects; absent and null count as empty.
+    pub fn optional_items(&self, name: &str) -> Result<Vec<Json>, RpcError> {
+        match self.get(name) {
+            None => Ok(Vec::new()),
+            Some(_) => self.items(name),
+        }
+    }
+
+    /// An absolute path that must be there.
+    pub fn path(&self, name: &str) -> Result<String, RpcError> {
+        let path = self.text(name)?;
+        absolute(name, &path)?;
+        Ok(path)
+    }
+
+    /// Absolute paths; absent and null count as none.
+    pub fn paths(&self, name: &str) -> Result<Vec<String>, RpcError> {
+        let items = self.optional_items(name)?;
+        items
+            .iter()
+            .enumerate()
+            .map(|(at, item)| {
+                let field = format!("{name}[{at}]");
+                let Some(path) = item.as_string() else {
+                    return Err(RpcError::field(&field, &item.value(), "an absolute path"));
+                };
+                absolute(&field, &path)?;
+                Ok(path)
+            })
+            .collect()
+    }
+
+    /// The error for a member that is missing or of the wrong shape.
+    pub fn wrong(&self, name: &str, expected: &str) -> RpcError {
+        match self.0.get(name) {
+            Some(got) => RpcError::field(name, &got.value(), expected),
+            None => RpcError::new(code::INVALID_PARAMS, format!("missing {name}: expected {expected}"))
+                .with("field", name)
+                .with("got", Value::Null)
+                .with("expected", expected)
+                .hint(format!("add \"{name}\" to the parameters")),
+        }
+    }
+}
+
+/// Refuses a path that is not absolute.
+pub fn absolute(field: &str, path: &str) -> Result<(), RpcError> {
+    if Path::new(path).is_absolute() {
+        return Ok(());
+    }
+    Err(RpcError::field(field, &Value::String(path.to_owned()), "an absolute path")
+        .hint("send the full path, from the root of the file system"))
+}

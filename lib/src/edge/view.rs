@@ -1,0 +1,294 @@
+//! What one client is shown of one session: entries become its updates and questions. Owns the little that a
+//! client's view needs to remember between entries. Writes nothing itself.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+
+use rethread_core::{Entry, Fields, Json, MessageId, QuestionId, QuestionKind, TitleSource, Update, UpdateKind};
+use serde_json::json;
+
+use super::Version;
+use super::capabilities::ClientProfile;
+use super::screen::Screen;
+use super::v1;
+use super::v1::tool_call::{Announced, TerminalText, TerminalView};
+use super::v1::update::ClientView;
+
+/// One thing to send.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Shown {
+    /// A `session/update` of the session.
+    Update(Json),
+    /// A `session/update` in the name of a sub-agent's session.
+    OfChild(String, Json),
+    /// A request that wants an answer.
+    Ask {
+        /// Which question it is.
+        question: QuestionId,
+        /// The method.
+        method: &'static str,
+        /// The parameters, without the session id.
+        params: Fields,
+    },
+    /// A request that wants none any more.
+    Unask(QuestionId),
+}
+
+/// Whether an entry is history or happens now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum When {
+    /// It is replayed.
+    Past,
+    /// It has just been written.
+    Now,
+}
+
+/// Who owns the terminals that an agent's tool calls refer to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Terminals {
+    /// This client: it knows them by their ids.
+    Client,
+    /// The agent: a v1 client is shown their text.
+    Agent,
+}
+
+/// A client's view of a session.
+pub struct View {
+    client: ClientProfile,
+    terminals: Terminals,
+    /// Prompts that this client sent: version 1 knows them already.
+    own: BTreeSet<MessageId>,
+    /// The mode that was shown last.
+    mode: Option<String>,
+    screens: RefCell<BTreeMap<String, Screen>>,
+    /// Tool calls whose content shows terminals, with that content.
+    screen_calls: BTreeMap<String, Json>,
+    stale_calls: BTreeSet<String>,
+}
+
+impl View {
+    /// A view for this client.
+    #[must_use]
+    pub fn new(client: ClientProfile, terminals: Terminals) -> Self {
+        Self {
+            client,
+            terminals,
+            own: BTreeSet::new(),
+            mode: None,
+            screens: RefCell::default(),
+            screen_calls: BTreeMap::new(),
+            stale_calls: BTreeSet::new(),
+        }
+    }
+
+    /// The client sent this prompt itself.
+    pub fn sent(&mut self, message: MessageId) {
+        self.own.insert(message);
+    }
+
+    /// The client was told this mode in an answer.
+    pub fn mode_is(&mut self, options: Option<&Json>) {
+        self.mode = options.and_then(v1::options::current_mode);
+    }
+
+    /// Shows one entry.
+    pub fn show(&mut self, entry: &Entry, when: When, shown: &mut Vec<Shown>) {
+        match entry {
+            Entry::PromptInserted { message, content, .. } => self.prompt(message, content, when, shown),
+            Entry::TurnStarted { state, .. }
+            | Entry::StateChanged { state, .. }
+            | Entry::TurnEnded { state, .. } => self.state(state, when, shown),
+            Entry::Updated { update, known } => self.update(update, *known, when, shown),
+            Entry::QuestionAsked { question, kind, body } => {
+                if when == When::Now {
+                    shown.push(self.ask(question, *kind, body));
+                }
+            }
+            Entry::QuestionAnswered { question, .. } | Entry::QuestionWithdrawn { question } => {
+                if when == When::Now {
+                    shown.push(Shown::Unask(question.clone()));
+                }
+            }
+            Entry::TitleSet { title, by: TitleSource::User | TitleSource::Prompt } => {
+                let body = json!({"sessionUpdate": "session_info_update", "title": title});
+                shown.push(Shown::Update(body.into()));
+            }
+            // The agent's own word for it was shown as it came.
+            Entry::TitleSet { by: TitleSource::Agent, .. } => {}
+            Entry::Opened { .. }
+            | Entry::RootsSet { .. }
+            | Entry::AgentBound { .. }
+            | Entry::AgentLost { .. }
+            | Entry::PromptHeld { .. }
+            | Entry::PromptSent { .. }
+            | Entry::PromptDropped { .. }
+            | Entry::OptionAsked { .. }
+            | Entry::OptionSettled { .. }
+            | Entry::CancelAsked { .. } => {}
+        }
+    }
+
+    /// The request for a question that is open.
+    #[must_use]
+    pub fn ask(&self, question: &QuestionId, kind: QuestionKind, body: &Json) -> Shown {
+        let (method, params) = match (kind, self.client.version) {
+            (QuestionKind::Permission, Version::V1) => {
+                let params = v1::permission::to_v1(&body.fields(), question.as_str(), self);
+                ("session/request_permission", params)
+            }
+            (QuestionKind::Permission, Version::V2) => ("session/request_permission", body.fields()),
+            (QuestionKind::Elicitation, _) => ("elicitation/create", body.fields()),
+        };
+        Shown::Ask { question: question.clone(), method, params }
+    }
+
+    /// Shows what several entries together have made stale: the text of terminals inside tool calls.
+    pub fn settle(&mut self, shown: &mut Vec<Shown>) {
+        for call in std::mem::take(&mut self.stale_calls) {
+            let Some(content) = self.screen_calls.get(&call) else { continue };
+            let body = json!({"sessionUpdate": "tool_call_update", "toolCallId": call, "content": content.value()});
+            shown.push(Shown::Update(v1::tool_call::to_v1(&body.into(), Announced::Known, self)));
+        }
+    }
+
+    fn prompt(&self, message: &MessageId, content: &Json, when: When, shown: &mut Vec<Shown>) {
+        match self.client.version {
+            Version::V2 => {
+                let body = json!({"sessionUpdate": "user_message", "messageId": message, "content": content.value()});
+                shown.push(Shown::Update(body.into()));
+            }
+            Version::V1 if when == When::Now && self.own.contains(message) => {}
+            Version::V1 => {
+                for block in content.items().unwrap_or_default() {
+                    let chunk: Fields = [
+                        ("sessionUpdate", Json::of("user_message_chunk")),
+                        ("messageId", Json::of(message)),
+                        ("content", block),
+                    ]
+                    .into_iter()
+                    .collect();
+                    shown.push(Shown::Update(chunk.json()));
+                }
+            }
+        }
+    }
+
+    fn state(&self, state: &Json, when: When, shown: &mut Vec<Shown>) {
+        if self.client.version == Version::V2 && when == When::Now {
+            shown.push(Shown::Update(state.clone()));
+        }
+    }
+
+    fn update(&mut self, update: &Update, known: bool, when: When, shown: &mut Vec<Shown>) {
+        if update.kind == UpdateKind::Notice && when == When::Past {
+            return;
+        }
+        if update.kind == UpdateKind::Other && !update.id.is_empty() {
+            shown.push(Shown::OfChild(update.id.clone(), update.body.clone()));
+            return;
+        }
+        match self.client.version {
+            Version::V2 => shown.push(Shown::Update(update.body.clone())),
+            Version::V1 => self.update_v1(update, known, when, shown),
+        }
+    }
+
+    fn update_v1(&mut self, update: &Update, known: bool, when: When, shown: &mut Vec<Shown>) {
+        match update.kind {
+            UpdateKind::ConfigOptionUpdate => self.mode_update(&update.body, shown),
+            UpdateKind::TerminalUpdate | UpdateKind::TerminalOutputChunk => self.screen(update, when),
+            UpdateKind::ToolCallUpdate | UpdateKind::ToolCallContentChunk => self.remember_call(update),
+            UpdateKind::UserMessageChunk
+            | UpdateKind::UserMessage
+            | UpdateKind::AgentMessageChunk
+            | UpdateKind::AgentMessage
+            | UpdateKind::AgentThoughtChunk
+            | UpdateKind::AgentThought
+            | UpdateKind::PlanUpdate
+            | UpdateKind::PlanRemoved
+            | UpdateKind::AvailableCommandsUpdate
+            | UpdateKind::SessionInfoUpdate
+            | UpdateKind::UsageUpdate
+            | UpdateKind::CompactionUpdate
+            | UpdateKind::CompactionSummaryChunk
+            | UpdateKind::Notice
+            | UpdateKind::Other => {}
+        }
+        let announced = if known { Announced::Known } else { Announced::New };
+        let at = PointOfView { view: self, when };
+        let view = ClientView {
+            plan: self.client.plan(),
+            booleans: self.client.booleans(),
+            notices: self.client.notices(),
+            compaction: self.client.compaction(),
+            subagents: self.client.subagents(),
+            terminals: &at,
+        };
+        shown.extend(v1::update::to_v1(update, announced, &view).into_iter().map(Shown::Update));
+    }
+
+    fn mode_update(&mut self, options: &Json, shown: &mut Vec<Shown>) {
+        let mode = v1::options::current_mode(options);
+        if let Some(mode) = mode.as_ref().filter(|mode| self.mode.as_ref() != Some(mode)) {
+            let body = json!({"sessionUpdate": "current_mode_update", "currentModeId": mode});
+            shown.push(Shown::Update(body.into()));
+        }
+        self.mode = mode;
+    }
+
+    fn screen(&mut self, update: &Update, when: When) {
+        self.screens.borrow_mut().entry(update.id.clone()).or_default().update(update);
+        if self.owns_live(when) {
+            return;
+        }
+        for (call, content) in &self.screen_calls {
+            if content.text().contains(Json::of(&update.id).text()) {
+                self.stale_calls.insert(call.clone());
+            }
+        }
+    }
+
+    /// A call that shows terminals is shown again when they have more to show.
+    fn remember_call(&mut self, update: &Update) {
+        let Some(content) = update.body.fields().take("content") else { return };
+        let shows = content.text().contains("\"terminalId\"");
+        if update.kind == UpdateKind::ToolCallContentChunk {
+            if shows || self.screen_calls.contains_key(&update.id) {
+                let old = self.screen_calls.get(&update.id).and_then(Json::items).unwrap_or_default();
+                let all: Vec<_> = old.into_iter().chain([content]).collect();
+                self.screen_calls.insert(update.id.clone(), Json::of(&all));
+            }
+        } else if shows {
+            self.screen_calls.insert(update.id.clone(), content);
+        } else {
+            self.screen_calls.remove(&update.id);
+        }
+    }
+
+    fn owns_live(&self, when: When) -> bool {
+        self.terminals == Terminals::Client && when == When::Now
+    }
+
+    fn text_of(&self, terminal: &str) -> TerminalView {
+        let screens = self.screens.borrow();
+        TerminalView::Text(screens.get(terminal).map_or_else(Screen::nothing, Screen::text))
+    }
+}
+
+impl TerminalText for View {
+    fn render(&self, terminal: &str) -> TerminalView {
+        PointOfView { view: self, when: When::Now }.render(terminal)
+    }
+}
+
+/// The view at the time of an entry: a terminal of the client's own is one only while it lives.
+struct PointOfView<'a> {
+    view: &'a View,
+    when: When,
+}
+
+impl TerminalText for PointOfView<'_> {
+    fn render(&self, terminal: &str) -> TerminalView {
+        if self.view.owns_live(self.when) { TerminalView::Own } else { self.view.text_of(terminal) }
+    }
+}
