@@ -1,2 +1,48 @@
-//! placeholder
-fn main() {}
+//! The `rethread` command: reads the command line and hands over to the library.
+
+use std::ffi::OsString;
+use std::os::fd::RawFd;
+use std::process::exit;
+
+use clap::{Args, Parser, Subcommand};
+use rethread::agent::guardian::{self, Guard};
+
+/// Keeps, resumes and serves the sessions of AI coding agents.
+#[derive(Debug, Parser)]
+#[command(name = "rethread", version, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Watches over one agent; started by rethread itself.
+    #[command(name = "__guard", hide = true)]
+    Guard(GuardArgs),
+}
+
+#[derive(Debug, Args)]
+struct GuardArgs {
+    /// The descriptor that closes when rethread is gone.
+    #[arg(long, value_name = "FD")]
+    tie: RawFd,
+    /// The descriptor that takes what becomes of the agent.
+    #[arg(long, value_name = "FD")]
+    status: RawFd,
+    /// The agent's program and arguments.
+    #[arg(last = true, required = true, num_args = 1..)]
+    command: Vec<OsString>,
+}
+
+fn main() {
+    match Cli::parse().command {
+        Command::Guard(args) => exit(guard(args)),
+    }
+}
+
+fn guard(args: GuardArgs) -> i32 {
+    let mut words = args.command.into_iter();
+    let program = words.next().unwrap_or_default();
+    guardian::run(Guard { tie: args.tie, status: args.status, program, args: words.collect() })
+}

@@ -1,4 +1,17 @@
 //! Keeps, resumes and serves the sessions of AI coding agents over the Agent Client Protocol.
+//!
+//! One path: wire, edge, decide, journal, apply, edge, wire. [`server`] is the door; `runner` is where one
+//! session's inputs become entries; `connection` is where entries become what one client sees.
 
+pub mod agent;
+mod connection;
+pub mod edge;
+mod live;
+pub mod log;
+pub mod mint;
+mod registry;
+mod runner;
+pub mod server;
 pub mod store;
+pub mod transport;
 pub mod wire;

@@ -1,0 +1,316 @@
+//! Has the agent running when somebody needs it: starts it once for all sessions of a connection, agrees on a
+//! protocol version with it, watches it, starts it again when it is needed after it ended.
+
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rethread_core::Json;
+use tokio::sync::{mpsc, oneshot, watch};
+
+use super::peer::{AgentPeer, Aside};
+use super::process::{self, AgentCommand, AgentProcess, ExitReport};
+use crate::edge::Version;
+use crate::edge::capabilities::{ClientProfile, Profile};
+use crate::log::Log;
+use crate::transport::Wire;
+use crate::wire::{RpcError, code};
+
+/// Where an agent comes from.
+pub trait AgentSource: Send + Sync + 'static {
+    /// Starts one more of it.
+    fn start(&self) -> Starting<'_>;
+
+    /// What a person would call it.
+    fn name(&self) -> String;
+}
+
+/// A start under way.
+pub type Starting<'a> = Pin<Box<dyn Future<Output = Result<Started, RpcError>> + Send + 'a>>;
+
+/// An agent that was started.
+pub struct Started {
+    /// The way to talk to it.
+    pub wire: Wire,
+    /// The process, if it is one.
+    pub process: Option<AgentProcess>,
+}
+
+/// An agent that is a command.
+pub struct CommandSource(pub AgentCommand);
+
+impl AgentSource for CommandSource {
+    fn start(&self) -> Starting<'_> {
+        Box::pin(async {
+            let spawned = process::spawn(&self.0).await.map_err(|error| {
+                let mut told = RpcError::internal(format!("the agent did not start: {error}"));
+                if let Some(hint) = error.hint() {
+                    told = told.hint(hint);
+                }
+                told
+            })?;
+            let (wire, process) = spawned.split();
+            Ok(Started { wire, process: Some(process) })
+        })
+    }
+
+    fn name(&self) -> String {
+        let program = std::path::Path::new(&self.0.program);
+        let name = program.file_name().unwrap_or(program.as_os_str());
+        name.to_string_lossy().into_owned()
+    }
+}
+
+/// Which versions an agent is offered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AgentProtocol {
+    /// The client's own first, then the other.
+    #[default]
+    Auto,
+    /// Only this one.
+    Only(Version),
+}
+
+/// What a host needs to know.
+#[derive(Clone, Debug)]
+pub struct HostConfig {
+    /// Which versions to offer.
+    pub protocol: AgentProtocol,
+    /// How long a line may be.
+    pub longest_line: usize,
+    /// Where skipped lines are noted.
+    pub log: Log,
+}
+
+/// A live agent: how to reach it and what it is.
+#[derive(Clone)]
+pub struct LiveAgent {
+    /// How to reach it.
+    pub peer: AgentPeer,
+    /// What it said of itself.
+    pub profile: Arc<Profile>,
+    stop: Arc<watch::Sender<Order>>,
+    ended: watch::Receiver<bool>,
+}
+
+/// What the watcher of an agent is told to do.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Order {
+    Run,
+    End,
+}
+
+impl LiveAgent {
+    /// Ends the agent and all its children, politely first. Returns when they are gone.
+    pub async fn end(&self) {
+        let _ = self.stop.send(Order::End);
+        let mut ended = self.ended.clone();
+        // The sender goes only after it has sent `true`.
+        let _ = ended.wait_for(|ended| *ended).await;
+    }
+
+    fn has_ended(&self) -> bool {
+        *self.ended.borrow()
+    }
+}
+
+enum Slot {
+    Empty,
+    Starting(watch::Receiver<Option<Result<(), RpcError>>>),
+    Live(LiveAgent),
+}
+
+/// Keeps one agent running for a connection.
+#[derive(Clone)]
+pub struct AgentHost {
+    shared: Arc<HostShared>,
+}
+
+struct HostShared {
+    source: Arc<dyn AgentSource>,
+    client: ClientProfile,
+    config: HostConfig,
+    asides: mpsc::Sender<Aside>,
+    slot: Mutex<Slot>,
+}
+
+impl AgentHost {
+    /// A host for this client; nothing is started yet.
+    #[must_use]
+    pub fn new(
+        source: Arc<dyn AgentSource>,
+        client: ClientProfile,
+        config: HostConfig,
+        asides: mpsc::Sender<Aside>,
+    ) -> Self {
+        Self { shared: Arc::new(HostShared { source, client, config, asides, slot: Mutex::new(Slot::Empty) }) }
+    }
+
+    /// What a person would call the agent.
+    #[must_use]
+    pub fn name(&self) -> String {
+        self.shared.source.name()
+    }
+
+    /// The running agent; starts it if there is none.
+    pub async fn live(&self) -> Result<LiveAgent, RpcError> {
+        loop {
+            let mut starting = match self.slot_now() {
+                Ok(live) => return Ok(live),
+                Err(starting) => starting,
+            };
+            let outcome = starting.wait_for(Option::is_some).await.map(|outcome| outcome.clone());
+            match outcome {
+                Ok(Some(Ok(()))) => {}
+                Ok(Some(Err(error))) => return Err(error),
+                Ok(None) | Err(_) => return Err(RpcError::internal("the agent's start was given up")),
+            }
+        }
+    }
+
+    /// Ends the agent, if one runs.
+    pub async fn end(&self) {
+        let live = match &*locked(&self.shared.slot) {
+            Slot::Live(live) => Some(live.clone()),
+            Slot::Empty | Slot::Starting(_) => None,
+        };
+        if let Some(live) = live {
+            live.end().await;
+        }
+    }
+
+    fn slot_now(&self) -> Result<LiveAgent, watch::Receiver<Option<Result<(), RpcError>>>> {
+        let mut slot = locked(&self.shared.slot);
+        match &*slot {
+            Slot::Live(live) if !live.has_ended() => Ok(live.clone()),
+            Slot::Starting(starting) => Err(starting.clone()),
+            Slot::Live(_) | Slot::Empty => {
+                let (done, starting) = watch::channel(None);
+                *slot = Slot::Starting(starting.clone());
+                tokio::spawn(self.clone().start(done));
+                Err(starting)
+            }
+        }
+    }
+
+    async fn start(self, done: watch::Sender<Option<Result<(), RpcError>>>) {
+        let outcome = self.try_start().await;
+        let (slot, told) = match outcome {
+            Ok(live) => (Slot::Live(live), Ok(())),
+            Err(error) => (Slot::Empty, Err(error)),
+        };
+        *locked(&self.shared.slot) = slot;
+        let _ = done.send(Some(told));
+    }
+
+    /// Offers the client's own version first, so that translation happens only where it must.
+    async fn try_start(&self) -> Result<LiveAgent, RpcError> {
+        let own = self.shared.client.version;
+        let offers = match self.shared.config.protocol {
+            AgentProtocol::Only(version) => vec![version],
+            AgentProtocol::Auto if own == Version::V1 => vec![Version::V1, Version::V2],
+            AgentProtocol::Auto => vec![Version::V2, Version::V1],
+        };
+        let mut last = RpcError::internal("no protocol version to offer");
+        for offer in offers {
+            match self.introduce(offer).await {
+                Ok(live) => return Ok(live),
+                Err(error) if refused_version(&error) => last = error,
+                Err(error) => return Err(error),
+            }
+        }
+        Err(last)
+    }
+
+    async fn introduce(&self, offer: Version) -> Result<LiveAgent, RpcError> {
+        let started = self.shared.source.start().await?;
+        let (heard_end, stream_ended) = oneshot::channel();
+        let config = &self.shared.config;
+        let peer = AgentPeer::start(
+            started.wire.reader,
+            started.wire.writer,
+            config.longest_line,
+            self.shared.asides.clone(),
+            heard_end,
+            config.log.clone(),
+        );
+        let (stop, orders) = watch::channel(Order::Run);
+        let (ended_now, mut ended) = watch::channel(false);
+        let (why, reason) = oneshot::channel();
+        tokio::spawn(watch_over(peer.clone(), started.process, stream_ended, orders, ended_now, why));
+        let params = self.shared.client.introduce(offer);
+        let answer = tokio::select! {
+            answer = peer.call("initialize", &params) => answer,
+            _ = ended.wait_for(|ended| *ended) => Err(RpcError::internal("the agent ended")),
+        };
+        let stop = Arc::new(stop);
+        match answer.and_then(|answer| accepted(&answer, config.protocol)) {
+            Ok(profile) => Ok(LiveAgent { peer, profile: Arc::new(profile), stop, ended }),
+            Err(mut error) => {
+                let _ = stop.send(Order::End);
+                // The reason of an exit says more than that there was no answer.
+                if error.code == code::INTERNAL
+                    && let Ok(reason) = reason.await
+                {
+                    error = RpcError::internal(format!("the agent ended before it was ready: {reason}"));
+                }
+                Err(error)
+            }
+        }
+    }
+}
+
+fn accepted(answer: &Json, protocol: AgentProtocol) -> Result<Profile, RpcError> {
+    let profile = Profile::read(answer)?;
+    match protocol {
+        AgentProtocol::Only(version) if profile.version != version => Err(RpcError::new(
+            code::UNSUPPORTED_VERSION,
+            format!("the agent answered protocol version {}", profile.version.number()),
+        )
+        .hint("drop --agent-protocol, or name the version that the agent speaks")),
+        AgentProtocol::Only(_) | AgentProtocol::Auto => Ok(profile),
+    }
+}
+
+fn refused_version(error: &RpcError) -> bool {
+    matches!(error.code, code::UNSUPPORTED_VERSION | code::INVALID_PARAMS | code::INVALID_REQUEST)
+}
+
+/// Waits for the agent's end, asked for or not, and tells its sessions.
+async fn watch_over(
+    peer: AgentPeer,
+    mut process: Option<AgentProcess>,
+    mut stream_ended: oneshot::Receiver<()>,
+    mut orders: watch::Receiver<Order>,
+    ended: watch::Sender<bool>,
+    why: oneshot::Sender<String>,
+) {
+    let asked = tokio::select! {
+        _ = &mut stream_ended => false,
+        order = orders.wait_for(|order| *order == Order::End) => { drop(order); true }
+    };
+    peer.hang_up();
+    let report = match process.take() {
+        Some(process) => Some(process.end().await),
+        None => None,
+    };
+    if asked && report.is_some() {
+        // What it said last is still heard.
+        let _ = tokio::time::timeout(std::time::Duration::from_millis(200), stream_ended).await;
+    }
+    let reason = report.map_or_else(|| "the agent closed the connection".to_owned(), |report| words(&report));
+    peer.gone(&reason).await;
+    let _ = why.send(reason);
+    let _ = ended.send(true);
+}
+
+/// How it ended, with its last words: what it wrote on stderr usually says why.
+fn words(report: &ExitReport) -> String {
+    match report.stderr.trim() {
+        "" => format!("the agent ended: {}", report.end),
+        said => format!("the agent ended: {}; it said: {said}", report.end),
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

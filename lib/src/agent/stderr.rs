@@ -1,0 +1,183 @@
+//! What an agent says on stderr: the last lines of it for messages, all of it for a log of bounded size. Owns
+//! the thread that reads it.
+
+use std::collections::VecDeque;
+use std::fs::{File, OpenOptions};
+use std::io::{self, PipeReader, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+
+/// How much of the end is kept for messages.
+const TAIL_BYTES: usize = 4 * 1024;
+const TAIL_LINES: usize = 20;
+/// The size at which a log is put aside and a new one begun.
+const LOG_BYTES: u64 = 4 * 1024 * 1024;
+
+/// The stderr of one agent, as far as it has been read.
+#[derive(Debug)]
+pub(super) struct AgentStderr {
+    tail: Arc<Mutex<Tail>>,
+    /// Never sends; its closing says that all has been read.
+    open: mpsc::Receiver<()>,
+}
+
+impl AgentStderr {
+    /// Reads from here on. A plain thread: the log may be on a slow disk, and no task shall wait for it.
+    pub(super) fn read(from: PipeReader, log: Option<Log>) -> io::Result<AgentStderr> {
+        let tail = Arc::new(Mutex::new(Tail::default()));
+        let (closing, open) = mpsc::channel(1);
+        let filled = Arc::clone(&tail);
+        std::thread::Builder::new().name("agent-stderr".into()).spawn(move || {
+            pump(from, log, &filled);
+            drop(closing);
+        })?;
+        Ok(AgentStderr { tail, open })
+    }
+
+    /// The last lines, once all has been read or the time is over: something that the agent left behind may
+    /// still hold its stderr.
+    pub(super) async fn settled_tail(&mut self, limit: Duration) -> String {
+        let _ = tokio::time::timeout(limit, self.open.recv()).await;
+        self.tail.lock().unwrap_or_else(PoisonError::into_inner).text()
+    }
+}
+
+/// A log file that is never much larger than its bound; what was before is kept once, as `<name>.old`.
+#[derive(Debug)]
+pub(super) struct Log {
+    path: PathBuf,
+    file: File,
+    bound: u64,
+}
+
+impl Log {
+    /// Opens or makes the log, for its owner's eyes only: agents print secrets.
+    pub(super) fn open(path: &Path) -> io::Result<Log> {
+        Ok(Log { path: path.to_owned(), file: open_log(path)?, bound: LOG_BYTES })
+    }
+
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if self.is_full()? {
+            // Another process on the same log may have put it aside already.
+            self.file = open_log(&self.path)?;
+            if self.is_full()? {
+                std::fs::rename(&self.path, old_name(&self.path))?;
+                self.file = open_log(&self.path)?;
+            }
+        }
+        self.file.write_all(bytes)
+    }
+
+    fn is_full(&self) -> io::Result<bool> {
+        Ok(self.file.metadata()?.len() >= self.bound)
+    }
+}
+
+/// The last bytes of a stream.
+#[derive(Debug, Default)]
+struct Tail {
+    bytes: VecDeque<u8>,
+}
+
+impl Tail {
+    fn push(&mut self, bytes: &[u8]) {
+        let last = &bytes[bytes.len().saturating_sub(TAIL_BYTES)..];
+        let surplus = (self.bytes.len() + last.len()).saturating_sub(TAIL_BYTES);
+        self.bytes.drain(..surplus);
+        self.bytes.extend(last);
+    }
+
+    fn text(&self) -> String {
+        let (front, back) = self.bytes.as_slices();
+        let bytes = [front, back].concat();
+        let text = String::from_utf8_lossy(&bytes);
+        let lines: Vec<&str> = text.trim_end().lines().collect();
+        lines[lines.len().saturating_sub(TAIL_LINES)..].join("\n")
+    }
+}
+
+/// Reads to the end. A log that fails is given up: an agent must never block on its stderr for its sake.
+fn pump(mut from: PipeReader, mut log: Option<Log>, tail: &Mutex<Tail>) {
+    let mut buffer = [0; 8 * 1024];
+    loop {
+        let count = match from.read(&mut buffer) {
+            Ok(0) => return,
+            Ok(count) => count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(_) => return,
+        };
+        tail.lock().unwrap_or_else(PoisonError::into_inner).push(&buffer[..count]);
+        if log.as_mut().is_some_and(|log| log.append(&buffer[..count]).is_err()) {
+            log = None;
+        }
+    }
+}
+
+fn open_log(path: &Path) -> io::Result<File> {
+    OpenOptions::new().append(true).create(true).mode(0o600).open(path)
+}
+
+fn old_name(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".old");
+    name.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    fn tail(parts: &[&[u8]]) -> String {
+        let mut tail = Tail::default();
+        for part in parts {
+            tail.push(part);
+        }
+        tail.text()
+    }
+
+    #[test]
+    fn a_tail_has_the_last_lines() {
+        let lines: Vec<String> = (1..=30).map(|n| format!("line {n}\n")).collect();
+        let parts: Vec<&[u8]> = lines.iter().map(String::as_bytes).collect();
+        let text = tail(&parts);
+        assert_eq!(text.lines().count(), TAIL_LINES);
+        assert!(text.starts_with("line 11\n") && text.ends_with("line 30"), "{text}");
+    }
+
+    #[test]
+    fn a_tail_has_the_last_bytes() {
+        assert_eq!(tail(&[&[b'a'; 3 * TAIL_BYTES], b"end\n"]).len(), TAIL_BYTES - 1);
+        assert_eq!(tail(&[&[b'a'; TAIL_BYTES], &[b'b'; TAIL_BYTES]]), "b".repeat(TAIL_BYTES));
+        assert_eq!(tail(&[b"broken \xff text", b"\n"]), "broken \u{fffd} text");
+        assert_eq!(tail(&[]), "");
+    }
+
+    #[test]
+    fn a_log_is_private_and_bounded() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("agent.log");
+        let mut log = Log { bound: 10, ..Log::open(&path).unwrap() };
+        for _ in 0..5 {
+            log.append(b"123456").unwrap();
+        }
+        assert_eq!(std::fs::read(&path).unwrap(), b"123456");
+        assert_eq!(std::fs::read(old_name(&path)).unwrap(), b"123456123456");
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    }
+
+    #[tokio::test]
+    async fn all_is_read_before_the_tail_is_settled() {
+        let (read, mut write) = io::pipe().unwrap();
+        let mut stderr = AgentStderr::read(read, None).unwrap();
+        write.write_all(b"one\ntwo\n").unwrap();
+        drop(write);
+        assert_eq!(stderr.settled_tail(Duration::from_secs(10)).await, "one\ntwo");
+        assert_eq!(stderr.settled_tail(Duration::from_secs(10)).await, "one\ntwo");
+    }
+}

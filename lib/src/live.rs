@@ -1,0 +1,161 @@
+//! What the peers of a live session share: the newest entries and a bell. A peer has a number, not a queue:
+//! one that falls behind the tail reads the store.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use rethread_core::{Entry, Seq};
+use tokio::sync::Notify;
+
+/// How many bytes of newest entries a session keeps in memory.
+const TAIL: usize = 4 * 1024 * 1024;
+
+/// The shared end of a journal.
+#[derive(Default)]
+pub struct Live {
+    tail: Mutex<Tail>,
+    peers: Mutex<Vec<Weak<Cursor>>>,
+}
+
+#[derive(Default)]
+struct Tail {
+    /// The sequence number of the first entry kept.
+    first: u64,
+    entries: VecDeque<Arc<Entry>>,
+    bytes: usize,
+}
+
+/// Where one peer is.
+pub struct Cursor {
+    /// The sequence number it will read next.
+    next: AtomicU64,
+    bell: Arc<Notify>,
+}
+
+impl Cursor {
+    /// A cursor before `next` that rings this bell.
+    #[must_use]
+    pub fn new(next: Seq, bell: Arc<Notify>) -> Arc<Self> {
+        Arc::new(Self { next: AtomicU64::new(next.0), bell })
+    }
+
+    /// What it reads next.
+    #[must_use]
+    pub fn next(&self) -> Seq {
+        Seq(self.next.load(Ordering::Acquire))
+    }
+
+    /// Everything before `next` has been shown.
+    pub fn advance(&self, next: Seq) {
+        self.next.store(next.0, Ordering::Release);
+    }
+}
+
+/// What is there for a cursor.
+pub enum Tailing {
+    /// These, from the cursor on.
+    Entries(Vec<Arc<Entry>>),
+    /// It is behind the tail: the store has them.
+    Behind,
+}
+
+impl Live {
+    /// A session whose journal ends at `head`.
+    #[must_use]
+    pub fn new(head: Seq) -> Self {
+        let tail = Tail { first: head.0 + 1, ..Tail::default() };
+        Self { tail: Mutex::new(tail), peers: Mutex::default() }
+    }
+
+    /// The last entry that is written.
+    #[must_use]
+    pub fn head(&self) -> Seq {
+        let tail = locked(&self.tail);
+        Seq(tail.first + tail.entries.len() as u64 - 1)
+    }
+
+    /// Makes entries known that are written, and rings everybody.
+    pub fn publish(&self, entries: &[Arc<Entry>]) {
+        let mut tail = locked(&self.tail);
+        for entry in entries {
+            tail.bytes += weight(entry);
+            tail.entries.push_back(entry.clone());
+        }
+        while tail.bytes > TAIL && tail.entries.len() > 1 {
+            if let Some(oldest) = tail.entries.pop_front() {
+                tail.bytes -= weight(&oldest);
+                tail.first += 1;
+            }
+        }
+        drop(tail);
+        self.ring();
+    }
+
+    /// Rings everybody who reads along.
+    pub fn ring(&self) {
+        locked(&self.peers).retain(|peer| match peer.upgrade() {
+            Some(peer) => {
+                peer.bell.notify_one();
+                true
+            }
+            None => false,
+        });
+    }
+
+    /// Lets a peer hear the bell.
+    pub fn attach(&self, cursor: &Arc<Cursor>) {
+        locked(&self.peers).push(Arc::downgrade(cursor));
+    }
+
+    /// Says whether some peer has yet to read an entry up to `seq`.
+    #[must_use]
+    pub fn read_below(&self, seq: Seq) -> bool {
+        locked(&self.peers).iter().filter_map(Weak::upgrade).any(|peer| peer.next() <= seq)
+    }
+
+    /// Reads on, about `budget` bytes.
+    #[must_use]
+    pub fn read(&self, from: Seq, budget: usize) -> Tailing {
+        let tail = locked(&self.tail);
+        let Some(skip) = from.0.checked_sub(tail.first) else { return Tailing::Behind };
+        let mut bytes = 0;
+        let skip = usize::try_from(skip).unwrap_or(usize::MAX);
+        let entries = tail.entries.iter().skip(skip).take_while(|entry| {
+            let room = bytes < budget;
+            bytes += weight(entry);
+            room
+        });
+        Tailing::Entries(entries.cloned().collect())
+    }
+}
+
+/// About what an entry costs in memory.
+fn weight(entry: &Entry) -> usize {
+    let text = match entry {
+        Entry::Updated { update, .. } => update.body.text().len(),
+        Entry::PromptInserted { content, .. } | Entry::PromptHeld { content, .. } => content.text().len(),
+        Entry::QuestionAsked { body, .. } => body.text().len(),
+        Entry::Opened { .. }
+        | Entry::RootsSet { .. }
+        | Entry::AgentBound { .. }
+        | Entry::AgentLost { .. }
+        | Entry::PromptSent { .. }
+        | Entry::PromptDropped { .. }
+        | Entry::TurnStarted { .. }
+        | Entry::StateChanged { .. }
+        | Entry::TurnEnded { .. }
+        | Entry::QuestionAnswered { .. }
+        | Entry::QuestionWithdrawn { .. }
+        | Entry::OptionAsked { .. }
+        | Entry::OptionSettled { .. }
+        | Entry::CancelAsked { .. }
+        | Entry::TitleSet { .. } => 128,
+    };
+    text + 192
+}
+
+/// Nobody panics while holding these locks; if somebody did, the data would still be whole.
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,119 @@
+//! Pipes and sockets that we did not make ourselves: non-blocking while they are ours, and as they were when
+//! we let go, for whoever else holds the same open file.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use tokio::io::unix::AsyncFd;
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
+
+/// One direction of a pipe or a socket.
+#[derive(Debug)]
+pub(super) struct Polled {
+    fd: AsyncFd<OwnedFd>,
+    _flags: Arc<Flags>,
+}
+
+impl Polled {
+    /// Takes a descriptor to read from, of a file that these flags are for.
+    pub(super) fn reading(fd: OwnedFd, flags: Arc<Flags>) -> io::Result<Polled> {
+        Polled::register(fd, flags, Interest::READABLE)
+    }
+
+    /// Takes a descriptor to write to, of a file that these flags are for.
+    pub(super) fn writing(fd: OwnedFd, flags: Arc<Flags>) -> io::Result<Polled> {
+        Polled::register(fd, flags, Interest::WRITABLE)
+    }
+
+    fn register(fd: OwnedFd, flags: Arc<Flags>, interest: Interest) -> io::Result<Polled> {
+        // SAFETY: the descriptor is owned, so it stays open and the same as long as the `AsyncFd` has it.
+        let fd = unsafe { AsyncFd::register_with_interest(fd, interest) }?;
+        Ok(Polled { fd, _flags: flags })
+    }
+}
+
+/// The flags that a file had before it was made non-blocking, to be set again at the end. Shared where two
+/// descriptors are one open file, as a socket for both directions is.
+#[derive(Debug)]
+pub(super) struct Flags {
+    file: OwnedFd,
+    before: libc::c_int,
+}
+
+impl Flags {
+    /// Makes the open file behind a descriptor non-blocking.
+    pub(super) fn non_blocking(file: impl AsFd) -> io::Result<Flags> {
+        let file = file.as_fd().try_clone_to_owned()?;
+        // SAFETY: plain calls on a descriptor that we own.
+        let before = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETFL) };
+        if before < 0
+            || unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETFL, before | libc::O_NONBLOCK) } < 0
+        {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(Flags { file, before })
+    }
+}
+
+impl Drop for Flags {
+    fn drop(&mut self) {
+        // SAFETY: a plain call on a descriptor that we own. A failure leaves nothing to be done.
+        unsafe { libc::fcntl(self.file.as_raw_fd(), libc::F_SETFL, self.before) };
+    }
+}
+
+impl AsyncRead for Polled {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        loop {
+            let mut ready = ready!(self.fd.poll_read_ready(cx))?;
+            match ready.try_io(|fd| read(fd, buf)) {
+                Ok(Err(error)) if error.kind() == io::ErrorKind::Interrupted => {}
+                Ok(result) => return Poll::Ready(result),
+                Err(_would_block) => {}
+            }
+        }
+    }
+}
+
+impl AsyncWrite for Polled {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        loop {
+            let mut ready = ready!(self.fd.poll_write_ready(cx))?;
+            match ready.try_io(|fd| write(fd, buf)) {
+                Ok(Err(error)) if error.kind() == io::ErrorKind::Interrupted => {}
+                Ok(result) => return Poll::Ready(result),
+                Err(_would_block) => {}
+            }
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    /// The end is said by dropping: the file may be shared with others, whom a shutdown would cut off.
+    fn poll_shutdown(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+fn read(fd: &AsyncFd<OwnedFd>, buf: &mut ReadBuf<'_>) -> io::Result<()> {
+    // SAFETY: the kernel only writes to the spare room, and never makes any of it uninitialised.
+    let spare = unsafe { buf.unfilled_mut() };
+    // SAFETY: the room is valid for its own length.
+    let count = unsafe { libc::read(fd.as_raw_fd(), spare.as_mut_ptr().cast(), spare.len()) };
+    let count = usize::try_from(count).map_err(|_negative| io::Error::last_os_error())?;
+    // SAFETY: the kernel has just filled that many bytes.
+    unsafe { buf.assume_init(count) };
+    buf.advance(count);
+    Ok(())
+}
+
+fn write(fd: &AsyncFd<OwnedFd>, buf: &[u8]) -> io::Result<usize> {
+    // SAFETY: the buffer is valid for its own length.
+    let count = unsafe { libc::write(fd.as_raw_fd(), buf.as_ptr().cast(), buf.len()) };
+    usize::try_from(count).map_err(|_negative| io::Error::last_os_error())
+}
