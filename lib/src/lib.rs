@@ -1,3 +1,4 @@
 //! Keeps, resumes and serves the sessions of AI coding agents over the Agent Client Protocol.
 
+pub mod edge;
 pub mod store;
