@@ -64,9 +64,15 @@ impl Options {
     /// The list after the agent named its config options anew; its modes and models stay.
     #[must_use]
     pub fn with_config(&self, sources: &Sources, config_options: &Json) -> Self {
-        let own = |option: &&Fields| sources.of(&id_of(option)) != Source::Config;
         let mut list = from_v1::list_from_v1(config_options);
-        list.extend(self.0.iter().filter(own).cloned());
+        for option in self.0.iter().filter(|option| sources.of(&id_of(option)) != Source::Config) {
+            let category = option.text("category").unwrap_or_default();
+            let named = list.iter().any(|other| id_of(other) == id_of(option));
+            // The agent may have begun to offer the same thing as a config option.
+            if !named && select_of(&list, &category).is_none() {
+                list.push(option.clone());
+            }
+        }
         Self(list)
     }
 

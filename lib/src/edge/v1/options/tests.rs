@@ -72,6 +72,10 @@ fn the_views_are_in_step() {
         .assert_eq(views.models.unwrap().text());
     let anew = options.with_config(&sources, &of(json!([])));
     assert_eq!(anew.iter().map(id_of).collect::<Vec<_>>(), ["_mode", "model"]);
+    let newer = json!([{"id": "llm", "name": "M", "category": "model", "type": "select", "currentValue": "m1",
+        "options": [{"value": "m1", "name": "One"}]}]);
+    let anew = options.with_config(&sources, &of(newer));
+    assert_eq!(anew.iter().map(id_of).collect::<Vec<_>>(), ["llm", "_mode"]);
 }
 
 #[test]
