@@ -1,6 +1,8 @@
 //! Updates between the canonical shape and the first protocol version, through the public interface only, each
 //! result read by the schema's own types. Recordings of real agents join in where `RETHREAD_RECORDINGS` names them.
 
+#![expect(clippy::unwrap_used, reason = "a test may fail by panicking")]
+
 use std::path::Path;
 
 use agent_client_protocol_schema::{v1, v2};
@@ -272,10 +274,9 @@ fn messages_of(path: &Path) -> Vec<(String, Fields)> {
 /// Does what the stateful part of the edge does, with ids made up on the spot.
 fn canonical(mut body: Fields) -> Option<Json> {
     let tag = body.text("sessionUpdate").unwrap();
-    if tag.ends_with("_message_chunk") || tag.ends_with("_thought_chunk") {
-        if body.text("messageId").is_none() {
-            body.set("messageId", Json::of("made-up"));
-        }
+    let chunk = tag.ends_with("_message_chunk") || tag.ends_with("_thought_chunk");
+    if chunk && body.text("messageId").is_none() {
+        body.set("messageId", Json::of("made-up"));
     }
     match tag.as_str() {
         "current_mode_update" => None,
