@@ -7,8 +7,10 @@ pub mod agent;
 mod connection;
 pub mod edge;
 mod live;
+
 pub mod log;
 pub mod mint;
+mod outbox;
 mod registry;
 mod runner;
 pub mod server;

@@ -1,0 +1,156 @@
+//! What an agent says beside the conversation: notices, compactions and the doings of its sub-agents. A client of the
+//! first version takes each only if it said so; for one that did not, this says the same in words.
+
+use rethread_core::{Fields, Json};
+
+use super::content;
+use super::meta::{each, present};
+
+/// Whether the client takes notices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Notices {
+    /// It said so.
+    Accepted,
+    /// It is told in a message.
+    AsText,
+}
+
+/// Whether the client takes news of a compaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Compaction {
+    /// It said so.
+    Accepted,
+    /// It is told in a thought.
+    AsText,
+}
+
+/// Whether the client takes news of sub-agents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Subagents {
+    /// It said so.
+    Accepted,
+    /// It is told in a thought.
+    Withheld,
+}
+
+const MESSAGE: &str = "agent_message_chunk";
+const THOUGHT: &str = "agent_thought_chunk";
+
+/// A notice, or one chunk of a message under `note_id` that says it.
+#[must_use]
+pub fn notice_to_v1(body: &Json, notices: Notices, note_id: &str) -> Json {
+    match notices {
+        Notices::Accepted => body.clone(),
+        Notices::AsText => {
+            let notice = body.fields();
+            let severity = notice.text("severity").unwrap_or_else(|| "notice".to_owned());
+            let title = notice.text("title").unwrap_or_default();
+            let rest = notice.text("description").map(|text| format!(": {text}")).unwrap_or_default();
+            said(MESSAGE, note_id, &format!("[{severity}] {title}{rest}"), &notice)
+        }
+    }
+}
+
+/// A compaction or a chunk of its summary, or chunks of a thought that say it.
+#[must_use]
+pub fn compaction_to_v1(body: &Json, compaction: Compaction, note_id: &str) -> Vec<Json> {
+    let mut fields = body.fields();
+    let chunk = fields.text("sessionUpdate").as_deref() == Some("compaction_summary_chunk");
+    match (compaction, chunk) {
+        (Compaction::Accepted, true) => vec![super::message::chunk_to_v1(body)],
+        (Compaction::Accepted, false) => {
+            if let Some(summary) = fields.get("summary") {
+                let summary = each(summary, content::to_v1);
+                fields.set("summary", summary);
+            }
+            vec![fields.json()]
+        }
+        (Compaction::AsText, true) => vec![spoken(&fields, &fields.text("compactionId").unwrap_or_default())],
+        (Compaction::AsText, false) => compaction_in_words(&fields, note_id),
+    }
+}
+
+/// News of a sub-agent, or chunks of a thought that say it.
+#[must_use]
+pub fn subagent_to_v1(body: &Json, subagents: Subagents, note_id: &str) -> Vec<Json> {
+    let fields = body.fields();
+    match (subagents, fields.text("sessionUpdate").as_deref()) {
+        (Subagents::Accepted, Some("session_message_chunk")) => vec![super::message::chunk_to_v1(body)],
+        (Subagents::Accepted, _) => vec![with_blocks(fields)],
+        (Subagents::Withheld, Some("session_message_chunk")) => {
+            vec![spoken(&fields, &fields.text("messageId").unwrap_or_default())]
+        }
+        (Subagents::Withheld, Some("session_message")) => message_in_words(&fields, note_id),
+        (Subagents::Withheld, _) => vec![said(THOUGHT, note_id, &subagent_sentence(&fields), &fields)],
+    }
+}
+
+fn compaction_in_words(compaction: &Fields, note_id: &str) -> Vec<Json> {
+    let id = compaction.text("compactionId").unwrap_or_default();
+    let words = match compaction.text("status").as_deref() {
+        Some("in_progress") => "[the conversation is being compacted]".to_owned(),
+        Some("completed") => "[the conversation was compacted]".to_owned(),
+        Some("failed") => match compaction.text("error") {
+            Some(error) => format!("[compacting the conversation failed: {error}]"),
+            None => "[compacting the conversation failed]".to_owned(),
+        },
+        Some("cancelled") => "[compacting the conversation was cancelled]".to_owned(),
+        Some(_) | None => "[news of a compaction of the conversation]".to_owned(),
+    };
+    let mut thoughts = vec![said(THOUGHT, note_id, &words, compaction)];
+    thoughts.extend(blocks_of(compaction, "summary", &id));
+    thoughts
+}
+
+fn subagent_sentence(subagent: &Fields) -> String {
+    let named = subagent.text("title").or_else(|| subagent.text("sessionId")).unwrap_or_default();
+    let state = present(subagent, "state").and_then(|state| state.fields().text("state"));
+    let state = state.map(|state| format!(" is {}", state.replace('_', " "))).unwrap_or_default();
+    let about = subagent.text("description").map(|text| format!(": {text}")).unwrap_or_default();
+    format!("[sub-agent {named}{state}{about}]")
+}
+
+fn message_in_words(message: &Fields, note_id: &str) -> Vec<Json> {
+    let party = |name: &str| message.text(name).unwrap_or_else(|| "another session".to_owned());
+    let id = message.text("messageId").unwrap_or_default();
+    let words = format!("[message from {} to {}]", party("senderSessionId"), party("recipientSessionId"));
+    let mut thoughts = vec![said(THOUGHT, note_id, &words, message)];
+    thoughts.extend(blocks_of(message, "content", &id));
+    thoughts
+}
+
+fn with_blocks(mut fields: Fields) -> Json {
+    if let Some(blocks) = fields.get("content") {
+        let blocks = content::list_to_v1(blocks);
+        fields.set("content", blocks);
+    }
+    fields.json()
+}
+
+fn blocks_of(fields: &Fields, name: &str, id: &str) -> Vec<Json> {
+    let blocks = fields.get(name).and_then(Json::items).unwrap_or_default();
+    blocks.iter().map(|block| chunk(THOUGHT, id, content::to_v1(block)).json()).collect()
+}
+
+/// The content of a chunk of something else, as a thought.
+fn spoken(fields: &Fields, id: &str) -> Json {
+    let block = fields.get("content").map_or_else(|| content::text_block(""), content::to_v1);
+    let mut thought = chunk(THOUGHT, id, block);
+    if let Some(meta) = present(fields, "_meta") {
+        thought.set("_meta", meta.clone());
+    }
+    thought.json()
+}
+
+/// A sentence of ours; what it stands for keeps its `_meta`.
+fn said(tag: &str, id: &str, words: &str, source: &Fields) -> Json {
+    let mut chunk = chunk(tag, id, content::text_block(words));
+    if let Some(meta) = present(source, "_meta") {
+        chunk.set("_meta", meta.clone());
+    }
+    chunk.json()
+}
+
+fn chunk(tag: &str, id: &str, block: Json) -> Fields {
+    [("sessionUpdate", Json::of(tag)), ("messageId", Json::of(id)), ("content", block)].into_iter().collect()
+}

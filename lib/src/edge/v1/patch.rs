@@ -1,0 +1,310 @@
+//! The text of a git patch: written for one file with all of its lines, and read back file by file.
+//! Knows nothing of protocols. Paths are written as they are, without the `a/` and `b/` of git.
+
+use std::time::{Duration, Instant};
+
+use similar::{Algorithm, DiffOp, capture_diff_slices_deadline};
+
+/// More lines than this on one side are not compared: the old text goes and the new one comes.
+const COMPARED_LINES: usize = 100_000;
+/// After this long the comparison settles for a coarser answer.
+const COMPARED_FOR: Duration = Duration::from_millis(200);
+
+/// What a patch does to one file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Change {
+    Add,
+    Delete,
+    Modify,
+    Move,
+    Copy,
+    /// Only the mode, or something that has no lines: a link, binary data.
+    Wordless,
+}
+
+/// One file of a patch, with the text of its hunks joined.
+#[derive(Clone, Debug)]
+pub(super) struct FilePatch {
+    pub(super) change: Change,
+    /// The path after the change, or before it if the file is gone.
+    pub(super) path: Option<String>,
+    pub(super) old_path: Option<String>,
+    pub(super) hunks: usize,
+    pub(super) old: String,
+    pub(super) new: String,
+    /// The part of the patch that speaks of this file.
+    pub(super) section: String,
+}
+
+/// Writes the patch that makes `new` of `old`, with every line of both; no `old` is a new file.
+pub(super) fn write(path: &str, old: Option<&str>, new: &str) -> String {
+    let quoted = quote(path);
+    let mut text = format!("diff --git {quoted} {quoted}\n");
+    if old.is_none() {
+        text.push_str("new file mode 100644\n");
+    }
+    let before: Vec<&str> = old.unwrap_or("").split_inclusive('\n').collect();
+    let after: Vec<&str> = new.split_inclusive('\n').collect();
+    if before.is_empty() && after.is_empty() {
+        return text;
+    }
+    let from = if old.is_some() { with_tab(&quoted) } else { "/dev/null".to_owned() };
+    text.push_str(&format!("--- {from}\n+++ {}\n", with_tab(&quoted)));
+    text.push_str(&format!("@@ -{} +{} @@\n", range(before.len()), range(after.len())));
+    for op in compare(&before, &after) {
+        write_op(&mut text, op, &before, &after);
+    }
+    text
+}
+
+/// Reads a patch, or nothing if it is not one from beginning to end.
+pub(super) fn read(text: &str) -> Option<Vec<FilePatch>> {
+    let mut reader = Reader::default();
+    for line in text.split_inclusive('\n') {
+        reader.line(line)?;
+    }
+    let done = reader.left == (0, 0) && !reader.files.is_empty();
+    done.then_some(reader.files)
+}
+
+fn compare(before: &[&str], after: &[&str]) -> Vec<DiffOp> {
+    if before.len().max(after.len()) > COMPARED_LINES {
+        let (old_len, new_len) = (before.len(), after.len());
+        return vec![DiffOp::Replace { old_index: 0, old_len, new_index: 0, new_len }];
+    }
+    let deadline = Instant::now() + COMPARED_FOR;
+    capture_diff_slices_deadline(Algorithm::Myers, before, after, Some(deadline))
+}
+
+fn write_op(text: &mut String, op: DiffOp, before: &[&str], after: &[&str]) {
+    let (tag, old, new) = op.as_tag_tuple();
+    if tag == similar::DiffTag::Equal {
+        return before[old].iter().for_each(|line| write_line(text, ' ', line));
+    }
+    before[old].iter().for_each(|line| write_line(text, '-', line));
+    after[new].iter().for_each(|line| write_line(text, '+', line));
+}
+
+fn write_line(text: &mut String, mark: char, line: &str) {
+    text.push(mark);
+    text.push_str(line);
+    if !line.ends_with('\n') {
+        text.push_str("\n\\ No newline at end of file\n");
+    }
+}
+
+fn range(lines: usize) -> String {
+    format!("{},{lines}", usize::from(lines > 0))
+}
+
+/// Git ends a path that has a space with a tab, so that readers find its end.
+fn with_tab(quoted: &str) -> String {
+    if quoted.contains(' ') && !quoted.starts_with('"') { format!("{quoted}\t") } else { quoted.to_owned() }
+}
+
+fn quote(path: &str) -> String {
+    let plain = |byte: &u8| (0x20..0x7f).contains(byte) && !matches!(byte, b'"' | b'\\');
+    if path.as_bytes().iter().all(plain) {
+        return path.to_owned();
+    }
+    let mut quoted = String::from("\"");
+    for byte in path.bytes() {
+        match byte {
+            b'"' | b'\\' => quoted.extend(['\\', char::from(byte)]),
+            b'\n' => quoted.push_str("\\n"),
+            b'\t' => quoted.push_str("\\t"),
+            b'\r' => quoted.push_str("\\r"),
+            0x20..0x7f => quoted.push(char::from(byte)),
+            _ => quoted.push_str(&format!("\\{byte:03o}")),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
+/// Undoes the quoting of one path at the start of `text`; also says what follows it.
+fn unquote(text: &str) -> Option<(String, &str)> {
+    let inner = text.strip_prefix('"')?;
+    let (mut bytes, mut at) = (Vec::new(), 0);
+    let raw = inner.as_bytes();
+    loop {
+        match *raw.get(at)? {
+            b'"' => return Some((String::from_utf8(bytes).ok()?, &inner[at + 1..])),
+            b'\\' => at = unescape(raw, at + 1, &mut bytes)?,
+            byte => {
+                bytes.push(byte);
+                at += 1;
+            }
+        }
+    }
+}
+
+fn unescape(raw: &[u8], at: usize, bytes: &mut Vec<u8>) -> Option<usize> {
+    let escape = *raw.get(at)?;
+    if (b'0'..=b'7').contains(&escape) {
+        let digits = std::str::from_utf8(raw.get(at..at + 3)?).ok()?;
+        bytes.push(u8::from_str_radix(digits, 8).ok()?);
+        return Some(at + 3);
+    }
+    bytes.push(match escape {
+        b'a' => 7,
+        b'b' => 8,
+        b't' => b'\t',
+        b'n' => b'\n',
+        b'v' => 11,
+        b'f' => 12,
+        b'r' => b'\r',
+        other => other,
+    });
+    Some(at + 1)
+}
+
+/// Reads line by line; a hunk's own counts say where it ends.
+#[derive(Default)]
+struct Reader {
+    files: Vec<FilePatch>,
+    /// Lines of the hunk still to come, old and new.
+    left: (usize, usize),
+    /// The mark of the last hunk line.
+    last: Option<char>,
+}
+
+impl Reader {
+    fn line(&mut self, line: &str) -> Option<()> {
+        let body = line.strip_suffix('\n').unwrap_or(line);
+        let orphan = body.starts_with("--- ") && self.files.last().is_none_or(|file| file.hunks > 0);
+        if self.left == (0, 0) && (body.starts_with("diff --git ") || orphan) {
+            self.files.push(FilePatch::titled(body));
+            self.last = None;
+        }
+        let Some(file) = self.files.last_mut() else { return Some(()) };
+        file.section.push_str(line);
+        if body.starts_with('\\') {
+            file.strip_newline(self.last?);
+        } else if self.left != (0, 0) {
+            self.last = Some(file.hunk_line(body, &mut self.left)?);
+        } else if body.starts_with("@@ ") {
+            self.left = hunk_counts(body)?;
+            file.hunks += 1;
+        } else {
+            file.header(body);
+        }
+        Some(())
+    }
+}
+
+impl FilePatch {
+    fn titled(body: &str) -> Self {
+        let path = body.strip_prefix("diff --git ").and_then(title_path);
+        let (old, new, section) = (String::new(), String::new(), String::new());
+        Self { change: Change::Modify, old_path: path.clone(), path, hunks: 0, old, new, section }
+    }
+
+    fn strip_newline(&mut self, mark: char) {
+        if mark != '+' {
+            self.old.pop();
+        }
+        if mark != '-' {
+            self.new.pop();
+        }
+    }
+
+    fn hunk_line(&mut self, body: &str, left: &mut (usize, usize)) -> Option<char> {
+        // Some tools strip the space of an empty line of context.
+        let mark = body.chars().next().unwrap_or(' ');
+        let text = body.get(1..).unwrap_or_default();
+        if matches!(mark, ' ' | '-') {
+            left.0 = left.0.checked_sub(1)?;
+            self.old.extend([text, "\n"]);
+        }
+        if matches!(mark, ' ' | '+') {
+            left.1 = left.1.checked_sub(1)?;
+            self.new.extend([text, "\n"]);
+        }
+        matches!(mark, ' ' | '-' | '+').then_some(mark)
+    }
+
+    fn header(&mut self, body: &str) {
+        let Some((key, value)) = HEADERS.iter().find_map(|key| Some((*key, body.strip_prefix(key)?))) else {
+            return;
+        };
+        match key {
+            "new file mode " => self.change = lined(value, Change::Add),
+            "deleted file mode " => self.change = lined(value, Change::Delete),
+            "rename from " => (self.change, self.old_path) = (Change::Move, Some(path_of(value))),
+            "copy from " => (self.change, self.old_path) = (Change::Copy, Some(path_of(value))),
+            "rename to " | "copy to " => self.path = Some(path_of(value)),
+            "--- " => self.side(value, Change::Add),
+            "+++ " => self.side(value, Change::Delete),
+            "index " if !value.ends_with(" 120000") => {}
+            _ => self.change = Change::Wordless,
+        }
+    }
+
+    /// One of the two path lines; `absent` is what it means that this side has no file.
+    fn side(&mut self, value: &str, absent: Change) {
+        let path = path_of(value);
+        if path == "/dev/null" {
+            self.change = if self.change == Change::Wordless { Change::Wordless } else { absent };
+        } else if absent == Change::Add {
+            self.path.get_or_insert_with(|| path.clone());
+            self.old_path = Some(path);
+        } else {
+            self.path = Some(path);
+        }
+        // A file whose mode changes may change its lines too.
+        if self.change == Change::Wordless && !self.section.contains("120000") {
+            self.change = Change::Modify;
+        }
+    }
+}
+
+const HEADERS: [&str; 12] = [
+    "new file mode ",
+    "deleted file mode ",
+    "rename from ",
+    "rename to ",
+    "copy from ",
+    "copy to ",
+    "--- ",
+    "+++ ",
+    "index ",
+    "old mode ",
+    "Binary files ",
+    "GIT binary patch",
+];
+
+fn lined(mode: &str, change: Change) -> Change {
+    if mode.trim() == "120000" { Change::Wordless } else { change }
+}
+
+fn path_of(value: &str) -> String {
+    match unquote(value) {
+        Some((path, _)) => path,
+        None => value.split('\t').next().unwrap_or(value).trim_end_matches('\r').to_owned(),
+    }
+}
+
+/// The path of a `diff --git` line, which names it twice.
+fn title_path(value: &str) -> Option<String> {
+    if let Some((_, rest)) = unquote(value) {
+        return Some(path_of(rest.trim_start()));
+    }
+    let middle = value.len() / 2;
+    let (left, right) = (value.get(..middle)?, value.get(middle + 1..)?);
+    let same = left == right || left.strip_prefix("a/").is_some_and(|l| right.strip_prefix("b/") == Some(l));
+    same.then(|| right.to_owned())
+}
+
+fn hunk_counts(header: &str) -> Option<(usize, usize)> {
+    let (old, rest) = header.strip_prefix("@@ -")?.split_once(" +")?;
+    let (new, _) = rest.split_once(" @@")?;
+    Some((count(old)?, count(new)?))
+}
+
+fn count(range: &str) -> Option<usize> {
+    match range.split_once(',') {
+        Some((_, lines)) => lines.parse().ok(),
+        None => range.parse::<usize>().ok().map(|_| 1),
+    }
+}

@@ -1,0 +1,375 @@
+//! Tool calls: two updates in the first version, one upsert in the canonical shape. Which calls a client has
+//! been told of, and what a terminal has printed, is known elsewhere and given as parameters.
+
+use rethread_core::{Fields, Json};
+
+use super::meta::{drop_nulls, each, present, remark};
+use super::{content, diff};
+
+/// Whether the client has already heard of the thing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Announced {
+    /// Not yet.
+    New,
+    /// Yes.
+    Known,
+}
+
+/// Whether a tool call of the first version is whole or a patch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// A `tool_call`: what it leaves out has its default.
+    Create,
+    /// A `tool_call_update`: what it leaves out stays.
+    Patch,
+}
+
+/// Knows how a terminal named by a tool call can be shown to this client.
+pub trait TerminalText {
+    /// Shows one terminal.
+    fn render(&self, terminal_id: &str) -> TerminalView;
+}
+
+/// How a terminal is shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TerminalView {
+    /// The client runs it: the reference is passed through.
+    Own,
+    /// The client does not have it: its output so far is shown as text.
+    Text(String),
+}
+
+const STATUSES: [&str; 4] = ["pending", "in_progress", "completed", "failed"];
+const KINDS: [&str; 10] =
+    ["read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode", "other"];
+/// Members that mean "keep" in the first version when they are null, and "clear" in the canonical shape.
+const NULLABLE: [&str; 9] =
+    ["title", "name", "kind", "status", "content", "locations", "rawInput", "rawOutput", "_meta"];
+
+/// The canonical update for a `tool_call` or `tool_call_update` of the first version.
+#[must_use]
+pub fn from_v1(mut body: Fields) -> Json {
+    let form = match body.text("sessionUpdate").as_deref() {
+        Some("tool_call") => Form::Create,
+        _ => Form::Patch,
+    };
+    body.set("sessionUpdate", Json::of("tool_call_update"));
+    call_from_v1(body, form).json()
+}
+
+/// The canonical members of a tool call of the first version.
+#[must_use]
+pub fn call_from_v1(mut call: Fields, form: Form) -> Fields {
+    drop_nulls(&mut call, &NULLABLE);
+    if form == Form::Create {
+        for (name, default) in [("status", "pending"), ("kind", "other")] {
+            if call.get(name).is_none() {
+                call.set(name, Json::of(default));
+            }
+        }
+    }
+    if let Some(items) = call.get("content") {
+        let items = each(items, item_from_v1);
+        call.set("content", items);
+    }
+    if let Some(locations) = call.get("locations") {
+        let locations = each(locations, location_from_v1);
+        call.set("locations", locations);
+    }
+    call
+}
+
+/// The update of the first version for a canonical `tool_call_update`.
+///
+/// A `tool_call_content_chunk` becomes the update that has its item as the whole content, since the first
+/// version cannot append: give [`with_content`] the content so far to keep what was there.
+#[must_use]
+pub fn to_v1(body: &Json, announced: Announced, terminals: &dyn TerminalText) -> Json {
+    let mut call = body.fields();
+    if call.text("sessionUpdate").as_deref() == Some("tool_call_content_chunk") {
+        let item = call.take("content");
+        call.set("content", Json::of(&item.into_iter().collect::<Vec<_>>()));
+    }
+    let tag = match announced {
+        Announced::New => "tool_call",
+        Announced::Known => "tool_call_update",
+    };
+    call.set("sessionUpdate", Json::of(tag));
+    call_to_v1(call, announced, terminals).json()
+}
+
+/// The canonical `tool_call_update` that a content chunk amounts to, once all items up to it are known.
+#[must_use]
+pub fn with_content(chunk: &Json, items: &Json) -> Json {
+    let mut call = chunk.fields();
+    call.set("sessionUpdate", Json::of("tool_call_update"));
+    call.set("content", items.clone());
+    call.json()
+}
+
+/// The members of a tool call of the first version.
+#[must_use]
+pub fn call_to_v1(mut call: Fields, announced: Announced, terminals: &dyn TerminalText) -> Fields {
+    restate(&mut call, "status", &STATUSES, status_to_v1);
+    restate(&mut call, "kind", &KINDS, |_| "other");
+    if let Some(capabilities) = call.take("capabilities") {
+        remark(&mut call, "capabilities", capabilities);
+    }
+    match announced {
+        Announced::New => begin(&mut call),
+        Announced::Known => clear(&mut call),
+    }
+    if let Some(items) = call.get("content").and_then(Json::items) {
+        let items: Vec<Json> = items.iter().flat_map(|item| item_to_v1(item, terminals)).collect();
+        call.set("content", Json::of(&items));
+    }
+    call
+}
+
+/// Names a tool call that has no title.
+#[must_use]
+pub fn made_title(call: &Fields) -> String {
+    let kind = call.text("kind").filter(|kind| kind != "other").map(|kind| kind.replace('_', " "));
+    match (call.text("name").filter(|name| !name.is_empty()), kind) {
+        (Some(name), _) => name,
+        (None, Some(kind)) => kind,
+        (None, None) => format!("Tool call {}", call.text("toolCallId").unwrap_or_default()),
+    }
+}
+
+/// The first version must have a title at once, and null says nothing there.
+fn begin(call: &mut Fields) {
+    drop_nulls(call, &NULLABLE);
+    if call.text("title").is_none() {
+        let title = made_title(call);
+        call.set("title", Json::of(&title));
+    }
+}
+
+/// Null clears in the canonical shape; the first version has to be given the emptiest value instead.
+fn clear(call: &mut Fields) {
+    let title = made_title(call);
+    let emptiest = [
+        ("title", Json::of(&title)),
+        ("name", Json::of("")),
+        ("kind", Json::of("other")),
+        ("status", Json::of("pending")),
+        ("content", Json::of::<[Json]>(&[])),
+        ("locations", Json::of::<[Json]>(&[])),
+        ("rawInput", Json::of("")),
+        ("rawOutput", Json::of("")),
+    ];
+    for (name, value) in emptiest {
+        if call.get(name).is_some_and(Json::is_null) {
+            call.set(name, value);
+        }
+    }
+    drop_nulls(call, &["_meta"]);
+}
+
+/// Gives a member the nearest word of a closed list, and remembers the word it had.
+fn restate(call: &mut Fields, name: &str, known: &[&str], nearest: fn(&str) -> &'static str) {
+    let Some(value) = present(call, name).cloned() else { return };
+    let word = value.as_string().unwrap_or_default();
+    if !known.contains(&word.as_str()) {
+        call.set(name, Json::of(nearest(&word)));
+        remark(call, name, value);
+    }
+}
+
+fn status_to_v1(status: &str) -> &'static str {
+    if status == "cancelled" { "failed" } else { "in_progress" }
+}
+
+fn item_from_v1(item: &Json) -> Json {
+    let fields = item.fields();
+    match fields.text("type").as_deref() {
+        Some("diff") => diff::from_v1(fields),
+        _ => item.clone(),
+    }
+}
+
+fn item_to_v1(item: &Json, terminals: &dyn TerminalText) -> Vec<Json> {
+    let mut fields = item.fields();
+    match fields.text("type").as_deref() {
+        Some("content") => {
+            if let Some(block) = fields.get("content") {
+                let block = content::to_v1(block);
+                fields.set("content", block);
+            }
+            vec![fields.json()]
+        }
+        Some("diff") => diff::to_v1(fields),
+        Some("terminal") => vec![terminal_to_v1(fields, terminals)],
+        _ => vec![item_in_words(item)],
+    }
+}
+
+fn terminal_to_v1(mut item: Fields, terminals: &dyn TerminalText) -> Json {
+    let id = item.text("terminalId").unwrap_or_default();
+    if let TerminalView::Text(text) = terminals.render(&id) {
+        item.take("terminalId");
+        item.set("type", Json::of("content"));
+        item.set("content", content::text_block(&text));
+        remark(&mut item, "terminalId", Json::of(&id));
+    }
+    item.json()
+}
+
+fn item_in_words(item: &Json) -> Json {
+    let text = content::describe(item, "tool output");
+    let mut shown: Fields =
+        [("type", Json::of("content")), ("content", content::text_block(&text))].into_iter().collect();
+    if let Some(meta) = item.fields().get("_meta") {
+        shown.set("_meta", meta.clone());
+    }
+    remark(&mut shown, "item", item.clone());
+    shown.json()
+}
+
+/// Lines count from one; the first version lets a zero pass, the canonical shape does not.
+fn location_from_v1(location: &Json) -> Json {
+    let mut fields = location.fields();
+    if fields.get("line").is_some_and(|line| matches!(line.text(), "0" | "null")) {
+        fields.take("line");
+        return fields.json();
+    }
+    location.clone()
+}
+
+#[cfg(test)]
+mod tests {
+    use agent_client_protocol_schema::{v1, v2};
+    use expect_test::{Expect, expect};
+
+    use super::*;
+    use crate::edge::v1::typed::{holds, json, parses};
+
+    struct Terminals;
+
+    impl TerminalText for Terminals {
+        fn render(&self, terminal_id: &str) -> TerminalView {
+            match terminal_id {
+                "own" => TerminalView::Own,
+                _ => TerminalView::Text("$ ls\n".to_owned()),
+            }
+        }
+    }
+
+    fn canonical(body: &str, expect: &Expect) {
+        let update = from_v1(json(body).fields());
+        let typed = holds::<v2::SessionUpdate>(&update);
+        assert!(matches!(typed, v2::SessionUpdate::ToolCallUpdate(_)));
+        expect.assert_eq(update.text());
+    }
+
+    fn shown(body: &str, announced: Announced, expect: &Expect) {
+        parses::<v2::SessionUpdate>(&json(body));
+        let update = to_v1(&json(body), announced, &Terminals);
+        parses::<v1::SessionUpdate>(&update);
+        let items = update.fields().get("content").and_then(Json::items).unwrap_or_default();
+        items.iter().for_each(|item| drop(parses::<v1::ToolCallContent>(item)));
+        expect.assert_eq(update.text());
+    }
+
+    #[test]
+    fn a_created_call_has_its_defaults() {
+        canonical(
+            r#"{"sessionUpdate":"tool_call","toolCallId":"c","title":"T","rawInput":null,"content":[]}"#,
+            &expect![[
+                r#"{"sessionUpdate":"tool_call_update","toolCallId":"c","title":"T","content":[],"status":"pending","kind":"other"}"#
+            ]],
+        );
+    }
+
+    #[test]
+    fn a_patched_call_keeps_what_is_null() {
+        canonical(
+            r#"{"sessionUpdate":"tool_call_update","toolCallId":"c","status":null,"content":null,"_meta":null,"title":"T","locations":[{"path":"/a","line":0},{"path":"/a","line":3}]}"#,
+            &expect![[
+                r#"{"sessionUpdate":"tool_call_update","toolCallId":"c","title":"T","locations":[{"path":"/a"},{"path":"/a","line":3}]}"#
+            ]],
+        );
+    }
+
+    #[test]
+    fn content_items_are_converted_one_by_one() {
+        canonical(
+            r#"{"sessionUpdate":"tool_call_update","toolCallId":"c","content":[{"type":"content","content":{"type":"text","text":"x"}},{"type":"diff","path":"/a","newText":""},{"type":"terminal","terminalId":"t"}]}"#,
+            &expect![[
+                r#"{"sessionUpdate":"tool_call_update","toolCallId":"c","content":[{"type":"content","content":{"type":"text","text":"x"}},{"type":"diff","changes":[{"operation":"add","path":"/a","fileType":"text"}],"patch":{"format":"git_patch","text":"diff --git /a /a\nnew file mode 100644\n"}},{"type":"terminal","terminalId":"t"}]}"#
+            ]],
+        );
+    }
+
+    #[test]
+    fn a_new_call_gets_a_title() {
+        for (members, title) in [
+            (r#""name":"Bash","kind":"execute","title":null"#, "Bash"),
+            (r#""kind":"switch_mode""#, "switch mode"),
+            (r#""kind":"other""#, "Tool call c"),
+        ] {
+            let body = format!(r#"{{"sessionUpdate":"tool_call_update","toolCallId":"c",{members}}}"#);
+            let update = to_v1(&json(&body), Announced::New, &Terminals);
+            parses::<v1::SessionUpdate>(&update);
+            assert_eq!(update.fields().text("title").as_deref(), Some(title));
+            assert_eq!(update.fields().text("sessionUpdate").as_deref(), Some("tool_call"));
+        }
+    }
+
+    #[test]
+    fn words_the_first_version_lacks_are_restated() {
+        shown(
+            r#"{"sessionUpdate":"tool_call_update","toolCallId":"c","status":"cancelled","kind":"_brew","capabilities":{"cancel":{}},"_meta":{"k":1}}"#,
+            Announced::Known,
+            &expect![[
+                r#"{"sessionUpdate":"tool_call_update","toolCallId":"c","status":"failed","kind":"other","_meta":{"k":1,"rethread":{"status":"cancelled","kind":"_brew","capabilities":{"cancel":{}}}}}"#
+            ]],
+        );
+        shown(
+            r#"{"sessionUpdate":"tool_call_update","toolCallId":"c","status":"paused"}"#,
+            Announced::Known,
+            &expect![[
+                r#"{"sessionUpdate":"tool_call_update","toolCallId":"c","status":"in_progress","_meta":{"rethread":{"status":"paused"}}}"#
+            ]],
+        );
+    }
+
+    #[test]
+    fn cleared_members_get_the_emptiest_value() {
+        shown(
+            r#"{"sessionUpdate":"tool_call_update","toolCallId":"c","title":null,"name":null,"kind":null,"status":null,"content":null,"locations":null,"rawInput":null,"rawOutput":null,"_meta":null}"#,
+            Announced::Known,
+            &expect![[
+                r#"{"sessionUpdate":"tool_call_update","toolCallId":"c","title":"Tool call c","name":"","kind":"other","status":"pending","content":[],"locations":[],"rawInput":"","rawOutput":""}"#
+            ]],
+        );
+    }
+
+    #[test]
+    fn terminals_and_unknown_items() {
+        shown(
+            r#"{"sessionUpdate":"tool_call_update","toolCallId":"c","content":[{"type":"terminal","terminalId":"own"},{"type":"terminal","terminalId":"t"},{"type":"_chart","title":"Sales"}]}"#,
+            Announced::Known,
+            &expect![[
+                r#"{"sessionUpdate":"tool_call_update","toolCallId":"c","content":[{"type":"terminal","terminalId":"own"},{"type":"content","content":{"type":"text","text":"$ ls\n"},"_meta":{"rethread":{"terminalId":"t"}}},{"type":"content","content":{"type":"text","text":"[tool output of type _chart, which this client cannot show] Sales"},"_meta":{"rethread":{"item":{"type":"_chart","title":"Sales"}}}}]}"#
+            ]],
+        );
+    }
+
+    #[test]
+    fn a_chunk_is_the_content_so_far() {
+        let chunk = json(
+            r#"{"sessionUpdate":"tool_call_content_chunk","toolCallId":"c","content":{"type":"content","content":{"type":"text","text":"b"}}}"#,
+        );
+        shown(
+            chunk.text(),
+            Announced::Known,
+            &expect![[
+                r#"{"sessionUpdate":"tool_call_update","toolCallId":"c","content":[{"type":"content","content":{"type":"text","text":"b"}}]}"#
+            ]],
+        );
+        let whole = with_content(&chunk, &json("[]"));
+        assert!(matches!(parses(&whole), v2::SessionUpdate::ToolCallUpdate(_)));
+    }
+}

@@ -1,0 +1,138 @@
+//! What the rest of the program hands to a connection for its client. Answers wait here for their place among
+//! the entries: an answer is sent once its client has been shown everything up to `after`.
+
+use std::sync::Arc;
+
+use rethread_core::{Json, MessageId, Seq, SessionId};
+use tokio::sync::mpsc;
+
+use crate::edge::Version;
+use crate::edge::view::View;
+use crate::live::{Cursor, Live};
+use crate::runner::Handle;
+use crate::wire::{Id, RpcError};
+
+/// How much may wait for a client that does not read, apart from entries, which do not wait here.
+pub const WAITING: usize = 4096;
+
+/// The way to a client.
+pub type Outbox = mpsc::Sender<Outbound>;
+
+/// One thing for a client.
+pub enum Outbound {
+    /// The answer to a request of the client's.
+    Answer {
+        /// Its id.
+        id: Id,
+        /// What must have been shown before.
+        after: Option<(SessionId, Seq)>,
+        /// The result or the error.
+        outcome: Result<Json, RpcError>,
+    },
+    /// The client follows a session from now on.
+    Attach(Box<Attachment>),
+    /// The client does not follow it any more, once it has been shown everything up to there.
+    Detach(SessionId, Seq),
+    /// A prompt that the client sent itself.
+    OwnPrompt(SessionId, MessageId),
+    /// A request of the agent's that only the client can answer.
+    Relay {
+        /// The session it belongs to; none if to no one.
+        from: Relayed,
+        /// The method.
+        method: String,
+        /// The parameters with our session id.
+        params: Json,
+    },
+    /// A relayed request is taken back.
+    Unrelay(Relayed),
+    /// A notification of the agent's.
+    Notify {
+        /// The method.
+        method: String,
+        /// The parameters with our session id.
+        params: Json,
+    },
+}
+
+/// Where the answer to a relayed request goes.
+#[derive(Clone)]
+pub struct Relayed {
+    /// The agent's request id.
+    pub request: Id,
+    /// The session, or the agent itself.
+    pub origin: Origin,
+}
+
+/// Who relays.
+#[derive(Clone)]
+pub enum Origin {
+    /// A session.
+    Session(Handle),
+    /// The agent, apart from any session.
+    Agent(crate::agent::peer::AgentPeer),
+}
+
+/// A client that follows a session.
+pub struct Attachment {
+    /// The session.
+    pub session: SessionId,
+    /// Where its newest entries are.
+    pub live: Arc<Live>,
+    /// Where the client is.
+    pub cursor: Arc<Cursor>,
+    /// Up to here it is a replay.
+    pub past: Seq,
+    /// How the client sees it.
+    pub view: View,
+    /// What is sent between the replay and everything after it.
+    pub then: Then,
+}
+
+/// What is sent when a replay is over, in this order.
+#[derive(Default)]
+pub struct Then {
+    /// Updates that say how things stand.
+    pub updates: Vec<Json>,
+    /// The answer to whoever asked for all this.
+    pub answer: Option<(Id, Json)>,
+    /// Updates that must not come before the answer.
+    pub after_answer: Vec<Json>,
+    /// Requests that are open.
+    pub asks: Vec<crate::edge::view::Shown>,
+}
+
+/// A request that is to be answered.
+pub struct Reply {
+    /// The version that the client speaks.
+    pub version: Version,
+    id: Id,
+    session: SessionId,
+    outbox: Outbox,
+}
+
+impl Reply {
+    /// A reply to the request `id` about a session.
+    #[must_use]
+    pub fn new(version: Version, id: Id, session: SessionId, outbox: Outbox) -> Self {
+        Self { version, id, session, outbox }
+    }
+
+    /// The id of the request.
+    #[must_use]
+    pub fn id(&self) -> &Id {
+        &self.id
+    }
+
+    /// Answers once the client has been shown everything up to `after`.
+    pub fn send(self, after: Seq, outcome: Result<Json, RpcError>) {
+        let after = Some((self.session, after));
+        // A client that is gone, or that let thousands of answers pile up, is not waited for.
+        let _ = self.outbox.try_send(Outbound::Answer { id: self.id, after, outcome });
+    }
+
+    /// Answers at once.
+    pub fn refuse(self, error: RpcError) {
+        let _ = self.outbox.try_send(Outbound::Answer { id: self.id, after: None, outcome: Err(error) });
+    }
+}
