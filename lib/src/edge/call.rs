@@ -7,7 +7,6 @@ use serde_json::value::RawValue;
 
 use super::params::{Params, absolute};
 use super::{Version, v1};
-use crate::store::ArchivedFilter;
 use crate::wire::RpcError;
 
 /// A request of a client, after `initialize`.
@@ -82,6 +81,17 @@ pub enum SessionCall {
     CancelToolCall(String),
     /// Cancel one terminal.
     CancelTerminal(String),
+}
+
+/// How a client wants archived sessions treated in a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ArchivedFilter {
+    /// Left out.
+    Exclude,
+    /// Among the others.
+    Include,
+    /// Nothing else.
+    Only,
 }
 
 /// How a client names an option.

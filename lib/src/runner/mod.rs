@@ -479,7 +479,7 @@ pub(crate) fn store_error(error: &StoreError) -> RpcError {
     match error {
         StoreError::Io { .. } => told.hint("free some space or mend the file, then try again; what was shown is kept"),
         StoreError::LiveElsewhere { session, owner } => {
-            let owner = serde_json::json!({"pid": owner.pid, "host": owner.host, "since": rfc3339(owner.since)});
+            let owner = serde_json::json!({"pid": owner.pid, "host": owner.host, "since": mint::rfc3339(owner.since)});
             RpcError::new(crate::wire::code::LIVE_ELSEWHERE, error.to_string())
                 .with("sessionId", session.as_str())
                 .with("owner", owner)
@@ -504,9 +504,4 @@ fn describe(error: &StoreError) -> String {
         source = cause.source();
     }
     text
-}
-
-/// A time as the protocol writes it.
-pub(crate) fn rfc3339(at: rethread_core::Millis) -> String {
-    crate::mint::rfc3339(at)
 }

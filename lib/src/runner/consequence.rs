@@ -1,0 +1,197 @@
+//! What follows from entries that are written: the agent is asked, those who wait are answered. Nothing here
+//! changes the state; what goes wrong comes back as inputs.
+
+use rethread_core::{
+    AskId, Dropped, Entry, Input, Json, MessageId, QuestionId, QuestionKind, Seq, Stop, session::Phase,
+};
+use serde_json::json;
+use tokio::time::Instant;
+
+use super::{Runner, Seat, Waiting};
+use crate::edge::Version;
+use crate::edge::link::ask::nobody_answers;
+use crate::mint;
+use crate::outbox::Reply;
+use crate::wire::{RpcError, code};
+
+impl Runner {
+    pub(super) fn consequence(&mut self, seq: Seq, entry: &Entry, following: &mut Vec<Input>) {
+        match entry {
+            Entry::PromptSent { message } => self.send_prompt(message, following),
+            Entry::PromptInserted { message, .. } => self.prompt_inserted(seq, message),
+            Entry::PromptDropped { message, why } => self.prompt_dropped(seq, message, why),
+            Entry::TurnStarted { .. } => {
+                if let Seat::Bound(bound) = &mut self.seat {
+                    bound.link.turn_started();
+                }
+            }
+            Entry::TurnEnded { stop, state, .. } => self.turn_ended(seq, stop, state),
+            Entry::CancelAsked { .. } => self.send_cancel(),
+            Entry::QuestionAnswered { question, answer } => self.answer_agent(question, Some(answer)),
+            Entry::QuestionWithdrawn { question } => self.answer_agent(question, None),
+            Entry::OptionAsked { ask, option, value } => self.send_option(ask, option, value, following),
+            Entry::OptionSettled { ask, error } => self.option_settled(seq, ask, error.as_ref()),
+            Entry::Opened { .. }
+            | Entry::RootsSet { .. }
+            | Entry::AgentBound { .. }
+            | Entry::AgentLost { .. }
+            | Entry::PromptHeld { .. }
+            | Entry::StateChanged { .. }
+            | Entry::Updated { .. }
+            | Entry::QuestionAsked { .. }
+            | Entry::TitleSet { .. } => {}
+        }
+    }
+
+    fn send_prompt(&mut self, message: &MessageId, following: &mut Vec<Input>) {
+        let Some(prompt) = self.session.prompt(message) else { return };
+        let Seat::Bound(bound) = &mut self.seat else { return };
+        let meta = self.prompts.get(message).and_then(|(_, meta)| meta.clone());
+        let params = bound.link.prompt(&bound.native, &prompt.content, meta.as_ref());
+        match bound.agent.peer.request("session/prompt", &params, &self.agent_route) {
+            Ok(request) => {
+                if bound.link.version() == Version::V2 {
+                    bound.link.prompt_sent();
+                }
+                self.waiting.insert(request, Waiting::Prompt(message.clone()));
+            }
+            Err(error) => following.push(Input::AgentExited { reason: error.to_string(), at: mint::now() }),
+        }
+    }
+
+    fn send_cancel(&mut self) {
+        if let Seat::Bound(bound) = &self.seat {
+            // An agent that does not take it any more is about to be seen gone.
+            let _ = bound.agent.peer.notify("session/cancel", &json!({"sessionId": bound.native}).into());
+            self.deadline = Some(Instant::now() + self.around.cancel_patience);
+        }
+    }
+
+    fn send_option(&mut self, ask: &AskId, option: &str, value: &Json, following: &mut Vec<Input>) {
+        let Seat::Bound(bound) = &self.seat else { return };
+        let (method, params) = bound.link.set_option(&bound.native, option, value);
+        match bound.agent.peer.request(method, &params, &self.agent_route) {
+            Ok(request) => {
+                let (ask, option, value) = (ask.clone(), option.to_owned(), value.clone());
+                self.waiting.insert(request, Waiting::Option { ask, option, value });
+            }
+            Err(error) => following.push(Input::OptionAnswered {
+                ask: ask.clone(),
+                error: Some(RpcError::internal(error.to_string()).json()),
+                options: None,
+            }),
+        }
+    }
+
+    fn answer_agent(&mut self, question: &QuestionId, answer: Option<&Json>) {
+        let Some((request, kind)) = self.questions.remove(question) else { return };
+        let Seat::Bound(bound) = &self.seat else { return };
+        let result = match answer {
+            Some(answer) => bound.link.answer(kind, answer),
+            None => nobody_answers(kind),
+        };
+        let _ = bound.agent.peer.answer(&request, Ok(&result));
+    }
+
+    fn prompt_inserted(&mut self, seq: Seq, message: &MessageId) {
+        let waits_for_end = self.prompts.get(message).is_some_and(|(reply, _)| reply.version == Version::V1);
+        let over = !self.session.prompts.iter().any(|open| open.message == *message);
+        match (waits_for_end, over) {
+            (true, false) => {}
+            // It was inserted into a turn that is over: there is nothing more to wait for.
+            (true, true) => {
+                if let Some(stop) = self.session.last_stop.clone() {
+                    self.answer_end(seq, message, &stop, None);
+                }
+            }
+            (false, _) => {
+                if let Some((reply, _)) = self.prompts.remove(message) {
+                    reply.send(seq, Ok(json!({"messageId": message}).into()));
+                }
+            }
+        }
+    }
+
+    fn prompt_dropped(&mut self, seq: Seq, message: &MessageId, why: &Dropped) {
+        let Some((reply, _)) = self.prompts.remove(message) else { return };
+        let outcome = match (why, reply.version) {
+            (Dropped::Cancelled, Version::V1) => Ok(json!({"stopReason": "cancelled"}).into()),
+            (Dropped::Cancelled, Version::V2) => Err(RpcError::cancelled()),
+            (Dropped::Refused(error), _) => Err(RpcError::read(error)),
+        };
+        reply.send(seq, outcome);
+    }
+
+    fn turn_ended(&mut self, seq: Seq, stop: &Stop, state: &Json) {
+        self.deadline = None;
+        let waits = |phase: Phase| matches!(phase, Phase::Held | Phase::Sent { .. } | Phase::Overtaken);
+        let later: Vec<_> =
+            self.session.prompts.iter().filter(|open| waits(open.phase)).map(|open| &open.message).collect();
+        let done: Vec<_> = self.prompts.keys().filter(|message| !later.contains(message)).cloned().collect();
+        // One that begins in the same breath as another ends is open again by now.
+        let next = self.session.turn.is_some();
+        for message in done {
+            let begun = next && self.session.prompt(&message).is_some_and(|open| open.phase == Phase::Inserted);
+            if !begun {
+                self.answer_end(seq, &message, stop, Some(state));
+            }
+        }
+    }
+
+    fn answer_end(&mut self, seq: Seq, message: &MessageId, stop: &Stop, state: Option<&Json>) {
+        if let Some((reply, _)) = self.prompts.remove(message) {
+            reply.send(seq, end_of_turn(stop, state));
+        }
+    }
+
+    fn option_settled(&mut self, seq: Seq, ask: &AskId, error: Option<&Json>) {
+        let Some(reply) = self.options.remove(ask) else { return };
+        let outcome = match error {
+            Some(error) => Err(RpcError::read(error)),
+            None => Ok(self.option_answer(&reply)),
+        };
+        reply.send(seq, outcome);
+    }
+
+    /// Everything that is open at the agent is let go of without an answer.
+    pub(super) fn forget_agent(&mut self) {
+        for (_, waiting) in self.waiting.drain() {
+            if let Waiting::Relay(reply) = waiting {
+                reply.refuse(RpcError::internal("the agent ended before it answered"));
+            }
+        }
+        self.questions.clear();
+        self.terminals.clear();
+    }
+
+    pub(super) fn question_opened(&mut self, question: QuestionId, request: crate::wire::Id, kind: QuestionKind) {
+        self.questions.insert(question, (request, kind));
+    }
+
+    pub(super) fn reply_error(&self, reply: Reply, error: RpcError) {
+        reply.send(self.lease.head, Err(error));
+    }
+}
+
+/// The answer to a version 1 prompt. Its stop reasons are a closed list; what is not in it is said beside.
+fn end_of_turn(stop: &Stop, state: Option<&Json>) -> Result<Json, RpcError> {
+    if stop.reason == "error" {
+        let error = stop.error.as_ref().map(RpcError::read);
+        return Err(error.unwrap_or_else(|| RpcError::new(code::INTERNAL, "the turn failed")));
+    }
+    let known = ["end_turn", "max_tokens", "max_turn_requests", "refusal", "cancelled"];
+    let reason = known.iter().find(|known| **known == stop.reason).unwrap_or(&"end_turn");
+    let mut answer: rethread_core::Fields = [("stopReason", Json::of(reason))].into_iter().collect();
+    let state = state.map(Json::fields).unwrap_or_default();
+    for member in ["usage", "_meta"] {
+        if let Some(value) = state.get(member) {
+            answer.set(member, value.clone());
+        }
+    }
+    if *reason != stop.reason {
+        let mut meta = answer.get("_meta").map(Json::fields).unwrap_or_default();
+        meta.set("rethread", json!({"stopReason": stop.reason}).into());
+        answer.set("_meta", meta.json());
+    }
+    Ok(answer.json())
+}
