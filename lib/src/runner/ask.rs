@@ -1,0 +1,321 @@
+//! What clients ask of a session.
+
+use std::sync::Arc;
+
+use rethread_core::{Input, Json, MessageId, QuestionId, Refusal, Seq, ServerNote};
+use serde_json::{Value, json};
+use tokio::sync::oneshot;
+
+use super::{Message, Runner, Seat};
+use crate::edge::Version;
+use crate::edge::call::{OptionName, Setup};
+use crate::edge::link::ask::{check_content, check_servers, check_system_prompt, nobody_answers};
+use crate::edge::v1;
+use crate::edge::v1::options::Options;
+use crate::live::Cursor;
+use crate::mint;
+use crate::outbox::{Outbox, Reply};
+use crate::wire::{Id, RpcError, code};
+
+/// How a session stands for a client that begins to follow it.
+pub struct Attached {
+    /// The last entry of the past.
+    pub head: Seq,
+    /// The state to show.
+    pub state: Json,
+    /// The options, as an update.
+    pub options: Option<Json>,
+    /// The commands, as an update.
+    pub commands: Option<Json>,
+    /// The usage, as an update.
+    pub usage: Option<Json>,
+    /// The questions that are open.
+    pub questions: Vec<rethread_core::session::OpenQuestion>,
+    /// The version of the agent, where one is bound.
+    pub agent: Option<Version>,
+}
+
+impl Runner {
+    pub(super) async fn hear_client(&mut self, message: Message) {
+        if self.broken.is_some() {
+            self.mend().await;
+        }
+        match message {
+            Message::Attach { cursor, outbox, setup, reply } => self.attach(cursor, outbox, setup, reply).await,
+            Message::Prompt { message, content, meta, reply } => {
+                self.prompt(message, content, meta, reply).await;
+            }
+            Message::Cancel => self.cancel().await,
+            Message::Withdraw(id) => self.withdraw(&id).await,
+            Message::SetOption { option, value, reply } => self.set_option(option, value, reply).await,
+            Message::SetTitle(title, reply) => self.set_title(title, reply).await,
+            Message::Answer(question, answer) => self.answer(question, answer).await,
+            Message::CancelThing { method, field, id, reply } => self.cancel_thing(method, field, id, reply),
+            Message::Relay { method, params, reply } => self.relay_to_agent(method, params, reply),
+            Message::Relayed(request, outcome) => self.relayed(request, outcome).await,
+            Message::Close(reply) => self.close(reply).await,
+            Message::Status(reply) => {
+                let _ = reply.send(self.session.state.clone());
+            }
+            Message::End { reason, done } => self.end(reason, done).await,
+            Message::AgentUp(up) => self.agent_up(up).await,
+        }
+    }
+
+    async fn attach(
+        &mut self,
+        cursor: Arc<Cursor>,
+        outbox: Outbox,
+        setup: Setup,
+        reply: oneshot::Sender<Result<Attached, RpcError>>,
+    ) {
+        if let Err(error) = self.check_setup(&setup) {
+            let _ = reply.send(Err(error));
+            return;
+        }
+        let servers: Vec<ServerNote> = setup.servers.iter().map(v1::servers::note).collect();
+        self.step(vec![Input::SetRoots { roots: setup.roots.clone(), servers }]).await;
+        self.setup = setup;
+        self.clients.retain(|client| !client.is_closed() && !client.same_channel(&outbox));
+        self.clients.push(outbox);
+        self.live.attach(&cursor);
+        let idle = || json!({"sessionUpdate": "state_update", "state": "idle"}).into();
+        let attached = Attached {
+            head: self.lease.head,
+            state: self.session.state.clone().unwrap_or_else(idle),
+            options: self.session.options.clone(),
+            commands: self.session.commands.clone(),
+            usage: self.session.usage.clone(),
+            questions: self.session.questions.clone(),
+            agent: self.profile().map(|profile| profile.version),
+        };
+        let _ = reply.send(Ok(attached));
+        self.need_agent();
+    }
+
+    fn check_setup(&self, setup: &Setup) -> Result<(), RpcError> {
+        if !same_directory(&setup.cwd, &self.session.cwd) {
+            return Err(RpcError::field("cwd", &json!(setup.cwd), &self.session.cwd)
+                .hint(format!("this session belongs to {}", self.session.cwd)));
+        }
+        if let Some(profile) = self.profile() {
+            check_servers(profile, &setup.servers)?;
+            check_system_prompt(profile, setup)?;
+        }
+        Ok(())
+    }
+
+    async fn prompt(&mut self, message: MessageId, content: Json, meta: Option<Json>, reply: Reply) {
+        if let Some(error) = self.broken_error() {
+            return reply.refuse(error);
+        }
+        if let Some(Err(error)) = self.profile().map(|profile| check_content(profile, &content)) {
+            return reply.refuse(error);
+        }
+        let title = title_of(&content);
+        self.prompts.insert(message.clone(), (reply, meta));
+        let input = Input::Prompt { message: message.clone(), content, title, at: mint::now() };
+        match self.take(input).await {
+            Ok(_) => self.need_agent(),
+            Err(refusal) => {
+                if let Some((reply, _)) = self.prompts.remove(&message) {
+                    reply.refuse(refused(&refusal));
+                }
+            }
+        }
+    }
+
+    async fn cancel(&mut self) {
+        self.step(vec![Input::Cancel]).await;
+        self.close_if_asked().await;
+    }
+
+    /// A client takes back a request: a prompt that waits is dropped, one that the agent has is taken back
+    /// there, by our own number for it.
+    async fn withdraw(&mut self, id: &Id) {
+        let prompt = self.prompts.iter().find(|(_, (reply, _))| reply.id() == id);
+        if let Some(message) = prompt.map(|(message, _)| message.clone()) {
+            if self.take(Input::Withdraw { message: message.clone() }).await.is_ok() {
+                return;
+            }
+            let sent = |waiting: &super::Waiting| matches!(waiting, super::Waiting::Prompt(sent) if *sent == message);
+            let request = self.waiting.iter().find(|(_, waiting)| sent(waiting)).map(|(request, _)| *request);
+            self.cancel_at_agent(request);
+            return;
+        }
+        let relayed = |waiting: &super::Waiting| matches!(waiting, super::Waiting::Relay(reply) if reply.id() == id);
+        let request = self.waiting.iter().find(|(_, waiting)| relayed(waiting)).map(|(request, _)| *request);
+        self.cancel_at_agent(request);
+    }
+
+    fn cancel_at_agent(&self, request: Option<u64>) {
+        if let (Some(request), Seat::Bound(bound)) = (request, &self.seat) {
+            let _ = bound.agent.peer.cancel(request);
+        }
+    }
+
+    async fn set_option(&mut self, option: OptionName, value: Json, reply: Reply) {
+        if let Some(error) = self.broken_error() {
+            return reply.refuse(error);
+        }
+        if !matches!(self.seat, Seat::Bound(_)) {
+            self.postponed.push(Message::SetOption { option, value, reply });
+            return self.need_agent();
+        }
+        let (name, field) = match &option {
+            OptionName::Id(id) => (Some(id.clone()), "configId"),
+            OptionName::Category(category, field) => (self.known_options().by_category(category), *field),
+        };
+        let Some(name) = name else {
+            let expected = format!("nothing: the agent has no such option ({field})");
+            return reply.refuse(RpcError::field(field, &value.value(), &expected));
+        };
+        let ask = mint::ask_id();
+        self.options.insert(ask.clone(), reply);
+        if let Err(refusal) = self.take(Input::SetOption { ask: ask.clone(), option: name, value }).await
+            && let Some(reply) = self.options.remove(&ask)
+        {
+            reply.refuse(refused_option(&refusal, &option, field));
+        }
+    }
+
+    fn known_options(&self) -> Options {
+        let list = self.session.options.as_ref().and_then(|body| body.fields().take("configOptions"));
+        Options::from_v2(&list.unwrap_or_else(|| json!([]).into()))
+    }
+
+    /// The answer to a change of option: everything, so that what depends on it is seen too.
+    pub(super) fn option_answer(&self, reply: &Reply) -> Json {
+        let options = self.known_options();
+        match reply.version {
+            Version::V2 => json!({"configOptions": options.to_v2().value()}).into(),
+            Version::V1 => {
+                let view = options.to_v1(v1::options::BooleanOptions::Offered);
+                let mut fields = rethread_core::Fields::new();
+                view.write_config(&mut fields);
+                fields.json()
+            }
+        }
+    }
+
+    async fn set_title(&mut self, title: String, reply: Reply) {
+        match self.take(Input::SetTitle { title: title.clone() }).await {
+            Ok(seq) => match self.broken_error() {
+                Some(error) => reply.refuse(error),
+                None => {
+                    let stored = self.session.title.as_ref().map_or("", |(title, _)| title.as_str());
+                    reply.send(seq, Ok(json!({"title": stored}).into()));
+                }
+            },
+            Err(_) => reply.refuse(RpcError::field("title", &json!(title), "a title with visible characters")),
+        }
+    }
+
+    async fn answer(&mut self, question: QuestionId, answer: Result<Json, RpcError>) {
+        let kind = self.questions.get(&question).map(|(_, kind)| *kind);
+        // A client that fails to answer has not approved anything.
+        let answer = match (answer, kind) {
+            (Ok(answer), _) => answer,
+            (Err(_), Some(kind)) => nobody_answers(kind),
+            (Err(_), None) => return,
+        };
+        self.step(vec![Input::Answer { question, answer }]).await;
+    }
+
+    async fn close(&mut self, reply: Reply) {
+        self.closing.push(reply);
+        self.cancel().await;
+        self.close_if_asked().await;
+    }
+
+    /// A session that is to be closed goes when its turn is over.
+    pub(super) async fn close_if_asked(&mut self) {
+        if self.closing.is_empty() || self.session.turn.is_some() || self.ended {
+            return;
+        }
+        self.settle_and_let_go("the session was closed".to_owned()).await;
+    }
+
+    async fn end(&mut self, reason: String, done: oneshot::Sender<Seq>) {
+        self.settle_and_let_go(reason).await;
+        let _ = done.send(self.lease.head);
+    }
+
+    async fn settle_and_let_go(&mut self, reason: String) {
+        if self.ended {
+            return;
+        }
+        self.ended = true;
+        self.step(vec![Input::AgentExited { reason, at: mint::now() }]).await;
+        self.let_go().await;
+    }
+
+    fn broken_error(&self) -> Option<RpcError> {
+        let reason = self.broken.as_ref()?;
+        Some(RpcError::internal(reason.clone()).hint("nothing new can be written; what was shown is kept"))
+    }
+}
+
+/// The reply that a postponed message carries.
+pub(super) fn reply_of(message: Message) -> Option<Reply> {
+    match message {
+        Message::SetOption { reply, .. } => Some(reply),
+        Message::Relay { reply, .. } => reply,
+        Message::Attach { .. }
+        | Message::Prompt { .. }
+        | Message::Cancel
+        | Message::Withdraw(_)
+        | Message::SetTitle(..)
+        | Message::Answer(..)
+        | Message::CancelThing { .. }
+        | Message::Relayed(..)
+        | Message::Close(_)
+        | Message::Status(_)
+        | Message::End { .. }
+        | Message::AgentUp(_) => None,
+    }
+}
+
+/// The same directory may be written with a slash at its end or through `.`.
+fn same_directory(one: &str, other: &str) -> bool {
+    let parts = |path: &str| std::path::Path::new(path).components().collect::<std::path::PathBuf>();
+    parts(one) == parts(other)
+}
+
+/// A title out of the first line that says something.
+fn title_of(content: &Json) -> Option<String> {
+    const LONGEST: usize = 80;
+    let blocks = content.items()?;
+    let text = blocks.iter().find_map(|block| block.fields().text("text"))?;
+    let line = text.lines().map(str::trim).find(|line| !line.is_empty())?;
+    let words = line.split_whitespace().collect::<Vec<_>>().join(" ");
+    if words.chars().count() <= LONGEST {
+        return Some(words);
+    }
+    Some(words.chars().take(LONGEST - 1).chain(['…']).collect())
+}
+
+fn refused(refusal: &Refusal) -> RpcError {
+    RpcError::new(code::INVALID_PARAMS, refusal.to_string())
+}
+
+fn refused_option(refusal: &Refusal, option: &OptionName, field: &str) -> RpcError {
+    match refusal {
+        Refusal::UnknownOption { option, known } => {
+            RpcError::field(field, &json!(option), &format!("one of {}", known.join(", ")))
+        }
+        Refusal::BadValue { got, expected, .. } => {
+            let field = match option {
+                OptionName::Id(_) => "value",
+                OptionName::Category(_, field) => field,
+            };
+            RpcError::field(field, &got.value(), &format!("one of {}", expected.join(", ")))
+        }
+        Refusal::EmptyPrompt
+        | Refusal::UnknownPrompt(_)
+        | Refusal::NoAgent
+        | Refusal::UnknownQuestion(_)
+        | Refusal::UnknownAsk(_)
+        | Refusal::EmptyTitle => refused(refusal).with("got", Value::Null),
+    }
+}

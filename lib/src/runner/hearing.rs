@@ -1,0 +1,127 @@
+//! What the agent says to a session: its lines become inputs through the link, its answers end what waits.
+
+use bytes::Bytes;
+use rethread_core::{Input, Json, MessageId, UpdateKind};
+
+use super::{Runner, Seat, Waiting};
+use crate::agent::peer::{AgentLine, FromAgent};
+use crate::edge::Version;
+use crate::edge::link::{Heard, ask};
+use crate::mint;
+use crate::wire::RpcError;
+
+impl Runner {
+    pub(super) async fn hear_agent(&mut self, from: FromAgent) {
+        match from {
+            FromAgent::Lines(lines) => self.hear_lines(lines).await,
+            FromAgent::Gone(reason) => self.agent_gone(reason).await,
+        }
+    }
+
+    /// Runs of lines between answers are taken together: one write for many lines.
+    async fn hear_lines(&mut self, lines: Vec<AgentLine>) {
+        let mut said: Vec<Bytes> = Vec::with_capacity(lines.len());
+        let mut inputs = Vec::new();
+        for line in lines {
+            match line {
+                AgentLine::Said(bytes) => said.push(bytes),
+                AgentLine::Answered { request, outcome } => {
+                    self.hear_said(&mut said, &mut inputs);
+                    match self.waiting.remove(&request) {
+                        Some(Waiting::Open) => {
+                            self.step(std::mem::take(&mut inputs)).await;
+                            self.opened(outcome).await;
+                        }
+                        Some(waiting) => self.answered(waiting, outcome, &mut inputs),
+                        None => {}
+                    }
+                }
+            }
+        }
+        self.hear_said(&mut said, &mut inputs);
+        self.step(inputs).await;
+        self.close_if_asked().await;
+    }
+
+    fn hear_said(&mut self, said: &mut Vec<Bytes>, inputs: &mut Vec<Input>) {
+        let at = mint::now();
+        let (heard, swallowing) = match &mut self.seat {
+            Seat::Bound(bound) => (bound.link.hear(said.iter().map(|line| &line[..]), at), false),
+            Seat::Opening(opening) => (opening.link.hear(said.iter().map(|line| &line[..]), at), true),
+            Seat::Empty | Seat::Starting => (Vec::new(), true),
+        };
+        said.clear();
+        for heard in heard {
+            match heard {
+                // What an agent replays of its own session is in the journal already.
+                Heard::Input(input) if swallowing && !says_how_things_stand(&input) => {}
+                Heard::Input(input) => inputs.push(input),
+                Heard::Question { request, kind, body } => {
+                    let question = mint::question_id();
+                    self.question_opened(question.clone(), request, kind);
+                    inputs.push(Input::Question { question, kind, body });
+                }
+                Heard::Relay { request, method, params } => self.relay_to_client(request, &method, &params),
+                Heard::Withdrawn { request } => {
+                    let open = self.questions.iter().find(|(_, (asked, _))| *asked == request);
+                    match open.map(|(question, _)| question.clone()) {
+                        Some(question) => inputs.push(Input::QuestionWithdrawn { question }),
+                        None => self.unrelay(&request),
+                    }
+                }
+            }
+        }
+    }
+
+    fn answered(&mut self, waiting: Waiting, outcome: Result<Json, RpcError>, inputs: &mut Vec<Input>) {
+        match waiting {
+            Waiting::Prompt(message) => self.prompt_answered(message, outcome, inputs),
+            Waiting::Option { ask, option, value } => {
+                let (error, options) = match (outcome, &mut self.seat) {
+                    (Ok(result), Seat::Bound(bound)) => {
+                        (None, Some(bound.link.option_set(&option, &value, &result)))
+                    }
+                    (Ok(_), _) => (None, None),
+                    (Err(error), _) => (Some(error.json()), None),
+                };
+                inputs.push(Input::OptionAnswered { ask, error, options });
+            }
+            Waiting::Relay(reply) => reply.send(self.lease.head, outcome),
+            Waiting::Open | Waiting::Nothing => {}
+        }
+    }
+
+    fn prompt_answered(
+        &mut self,
+        message: MessageId,
+        outcome: Result<Json, RpcError>,
+        inputs: &mut Vec<Input>,
+    ) {
+        let Seat::Bound(bound) = &mut self.seat else { return };
+        let at = mint::now();
+        match (bound.link.version(), outcome) {
+            (Version::V1, outcome) => {
+                let (stop, extra) = ask::prompt_ended(outcome.as_ref());
+                inputs.push(Input::PromptFinished { message, stop, extra, at });
+            }
+            (Version::V2, Ok(result)) => {
+                inputs.push(Input::PromptInserted { message, at });
+                inputs.extend(bound.link.prompt_acknowledged(result.fields().text("messageId")));
+            }
+            (Version::V2, Err(error)) => {
+                inputs.push(Input::PromptRefused { message, error: error.json() });
+                inputs.extend(bound.link.prompt_acknowledged(None));
+            }
+        }
+    }
+}
+
+/// Of what an agent says while it restores a session, only this is not history.
+fn says_how_things_stand(input: &Input) -> bool {
+    match input {
+        Input::Updated(update) => {
+            matches!(update.kind, UpdateKind::AvailableCommandsUpdate | UpdateKind::ConfigOptionUpdate)
+        }
+        _ => false,
+    }
+}
