@@ -1,1 +1,3 @@
-//! placeholder
+//! What Rethread's own tests are made with. It never ships.
+
+pub mod fault;

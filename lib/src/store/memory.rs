@@ -1,1 +1,351 @@
-//! A store in memory, for tests and for sessions that need not outlive the process.
+//! A store in memory, for tests and for sessions that need not outlive the process. It obeys the same contract
+//! as the others, except that there is never another owner.
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::ops::ControlFlow;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rethread_core::{Entry, Folded, Millis, Seq, SessionId, TitleSource, fold, stored};
+
+use super::cursor::Cursor;
+use super::lineage::{Layer, lineage};
+use super::page::Filling;
+use super::process::{Process, now};
+use super::{
+    Append, Archived, ArchivedFilter, Deleted, Lease, ListPage, ListQuery, Listed, NewSession, Ours, Owner,
+    Page, RowFacts, SessionRow, Store, StoreError,
+};
+
+/// Sessions that end with the process.
+#[derive(Default)]
+pub struct MemoryStore {
+    shelf: Mutex<Shelf>,
+}
+
+#[derive(Default)]
+struct Shelf {
+    sessions: HashMap<SessionId, Kept>,
+    profiles: HashMap<String, Vec<u8>>,
+}
+
+struct Kept {
+    row: SessionRow,
+    listed: Option<Listed>,
+    epoch: u64,
+    items: Vec<Weighed>,
+    folded: Seq,
+}
+
+/// An item with the size of its stored form, so that pages are as large as those of other stores.
+#[derive(Clone)]
+struct Weighed {
+    item: Folded,
+    size: usize,
+}
+
+impl MemoryStore {
+    /// A store with nothing in it.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    fn shelf(&self) -> MutexGuard<'_, Shelf> {
+        // No method leaves a session half changed, so what a panicking thread left behind is sound.
+        self.shelf.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Store for MemoryStore {
+    fn create(&self, new: NewSession) -> Result<Lease, StoreError> {
+        let mut shelf = self.shelf();
+        if shelf.sessions.contains_key(&new.id) {
+            return Err(StoreError::Exists(new.id));
+        }
+        if let Some((parent, fork)) = &new.parent {
+            shelf.live(parent)?.reaches(*fork)?;
+        }
+        let mut kept = Kept::new(&new);
+        kept.write(&new.entries, &new.facts, new.snapshot.as_ref(), new.at);
+        let lease = kept.lease();
+        shelf.sessions.insert(new.id, kept);
+        Ok(lease)
+    }
+
+    fn claim(&self, session: &SessionId) -> Result<Lease, StoreError> {
+        let mut shelf = self.shelf();
+        let kept = shelf.live(session)?;
+        kept.epoch += 1;
+        kept.row.owner = Some(ourselves());
+        Ok(kept.lease())
+    }
+
+    fn release(&self, lease: &Lease) -> Result<(), StoreError> {
+        if let Some(kept) = self.shelf().sessions.get_mut(&lease.session)
+            && kept.epoch == lease.epoch
+        {
+            kept.row.owner = None;
+        }
+        Ok(())
+    }
+
+    fn append(&self, appends: &[Append]) -> Vec<Result<(), StoreError>> {
+        let mut shelf = self.shelf();
+        appends.iter().map(|append| shelf.append(append)).collect()
+    }
+
+    fn read(&self, session: &SessionId, from: Seq, budget: usize) -> Result<Page, StoreError> {
+        let mut shelf = self.shelf();
+        let head = shelf.live(session)?.row.head;
+        let mut page = Filling::new(budget);
+        for layer in shelf.layers(session, head) {
+            if let ControlFlow::Break(next) = shelf.fill(&layer, from, &mut page) {
+                return Ok(page.cut(next));
+            }
+        }
+        Ok(page.end(from.max(head.next())))
+    }
+
+    fn fold(&self, lease: &Lease, upto: Seq) -> Result<(), StoreError> {
+        let mut shelf = self.shelf();
+        shelf.known(&lease.session)?.check_epoch(lease.epoch)?;
+        let cuts = shelf.forks_of(&lease.session);
+        shelf.known(&lease.session)?.fold(upto, &cuts);
+        Ok(())
+    }
+
+    fn find(&self, session: &SessionId) -> Result<Option<SessionRow>, StoreError> {
+        Ok(self.shelf().sessions.get(session).map(|kept| kept.row.clone()))
+    }
+
+    fn list(&self, query: &ListQuery) -> Result<ListPage, StoreError> {
+        let after = query.after.as_deref().map(Cursor::decode).transpose()?;
+        let shelf = self.shelf();
+        let mut rows: Vec<_> =
+            shelf.sessions.values().filter(|kept| kept.matches(query)).map(Kept::listing).collect();
+        rows.sort_by_cached_key(|row| std::cmp::Reverse(Cursor::after(row)));
+        if let Some(after) = after {
+            rows.retain(|row| Cursor::after(row) < after);
+        }
+        Ok(ListPage::of(rows, query.limit))
+    }
+
+    fn set_title(&self, session: &SessionId, title: &str) -> Result<(), StoreError> {
+        self.shelf().live(session)?.row.title = Some((title.to_owned(), TitleSource::User));
+        Ok(())
+    }
+
+    fn set_archived(&self, session: &SessionId, archived: Archived, _at: Millis) -> Result<(), StoreError> {
+        let mut shelf = self.shelf();
+        let kept = shelf.live(session)?;
+        kept.row.archived = archived;
+        if archived == Archived::Yes {
+            kept.dispossess();
+        }
+        Ok(())
+    }
+
+    fn delete(&self, session: &SessionId, _at: Millis) -> Result<(), StoreError> {
+        let mut shelf = self.shelf();
+        let kept = shelf.known(session)?;
+        if kept.row.deleted == Deleted::No {
+            kept.row.deleted = Deleted::Yes;
+            kept.dispossess();
+        }
+        Ok(())
+    }
+
+    fn profile(&self, key: &str) -> Result<Option<Vec<u8>>, StoreError> {
+        Ok(self.shelf().profiles.get(key).cloned())
+    }
+
+    fn remember_profile(&self, key: &str, profile: &[u8], _at: Millis) -> Result<(), StoreError> {
+        self.shelf().profiles.insert(key.to_owned(), profile.to_vec());
+        Ok(())
+    }
+}
+
+impl Shelf {
+    /// A session, deleted ones included.
+    fn known(&mut self, session: &SessionId) -> Result<&mut Kept, StoreError> {
+        self.sessions.get_mut(session).ok_or_else(|| StoreError::Unknown(session.clone()))
+    }
+
+    /// A session that is not deleted.
+    fn live(&mut self, session: &SessionId) -> Result<&mut Kept, StoreError> {
+        let kept = self.known(session)?;
+        match kept.row.deleted {
+            Deleted::No => Ok(kept),
+            Deleted::Yes => Err(StoreError::Unknown(session.clone())),
+        }
+    }
+
+    fn append(&mut self, append: &Append) -> Result<(), StoreError> {
+        let kept = self.known(&append.session)?;
+        kept.check_epoch(append.epoch)?;
+        if kept.row.head != append.expected {
+            return Err(kept.moved_on(append.expected));
+        }
+        kept.write(&append.entries, &append.facts, append.snapshot.as_ref(), append.at);
+        Ok(())
+    }
+
+    fn layers(&self, session: &SessionId, head: Seq) -> Vec<Layer<SessionId>> {
+        let parent_of = |id: &SessionId| {
+            Ok::<_, Infallible>(self.sessions.get(id).and_then(|kept| kept.row.parent.clone()))
+        };
+        let Ok(layers) = lineage(session.clone(), head, parent_of);
+        layers
+    }
+
+    fn fill(&self, layer: &Layer<SessionId>, from: Seq, page: &mut Filling) -> ControlFlow<Seq> {
+        let from = from.max(layer.after.next());
+        let Some(kept) = self.sessions.get(&layer.key) else { return ControlFlow::Continue(()) };
+        let start = kept.items.partition_point(|weighed| weighed.item.first < from);
+        for weighed in &kept.items[start..] {
+            if weighed.item.first > layer.upto {
+                break;
+            }
+            page.take(weighed.item.clone(), weighed.size)?;
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Where other sessions branch off the journal of this one.
+    fn forks_of(&self, session: &SessionId) -> Vec<Seq> {
+        let heads = self.sessions.values().map(|kept| (&kept.row.id, kept.row.head));
+        let layers = heads.filter(|(id, _)| *id != session).flat_map(|(id, head)| self.layers(id, head));
+        layers.filter(|layer| layer.key == *session).map(|layer| layer.upto).collect()
+    }
+}
+
+impl Kept {
+    fn new(new: &NewSession) -> Self {
+        let head = new.parent.as_ref().map_or(Seq(0), |(_, fork)| *fork);
+        let row = SessionRow {
+            id: new.id.clone(),
+            cwd: new.cwd.clone(),
+            roots: Vec::new(),
+            title: None,
+            agent: new.agent.clone(),
+            natives: Vec::new(),
+            updated_at: new.at,
+            head,
+            snapshot: None,
+            archived: Archived::No,
+            deleted: Deleted::No,
+            owner: Some(ourselves()),
+            parent: new.parent.clone(),
+        };
+        Self { row, listed: None, epoch: 1, items: Vec::new(), folded: head }
+    }
+
+    fn lease(&self) -> Lease {
+        Lease { session: self.row.id.clone(), epoch: self.epoch, head: self.row.head }
+    }
+
+    fn check_epoch(&self, held: u64) -> Result<(), StoreError> {
+        if self.epoch == held {
+            return Ok(());
+        }
+        Err(StoreError::StaleEpoch { session: self.row.id.clone(), held, found: self.epoch })
+    }
+
+    fn reaches(&self, seq: Seq) -> Result<(), StoreError> {
+        if seq <= self.row.head { Ok(()) } else { Err(self.moved_on(seq)) }
+    }
+
+    fn moved_on(&self, expected: Seq) -> StoreError {
+        StoreError::MovedOn { session: self.row.id.clone(), expected, found: self.row.head }
+    }
+
+    fn write(&mut self, entries: &[Arc<Entry>], facts: &RowFacts, snapshot: Option<&Vec<u8>>, at: Millis) {
+        for entry in entries {
+            self.row.head = self.row.head.next();
+            let item = Folded { first: self.row.head, last: self.row.head, entry: entry.as_ref().clone() };
+            self.items.push(Weighed::of(item));
+        }
+        self.row.updated_at = at;
+        self.learn(facts);
+        if let Some(snapshot) = snapshot {
+            self.row.snapshot = Some(snapshot.clone());
+        }
+    }
+
+    fn learn(&mut self, facts: &RowFacts) {
+        if let Some((title, by)) = &facts.title
+            && self.row.title.as_ref().is_none_or(|(_, old)| by <= old)
+        {
+            self.row.title = Some((title.clone(), *by));
+        }
+        if let Some(roots) = &facts.roots {
+            self.row.roots.clone_from(roots);
+        }
+        if let Some(native) = &facts.native
+            && self.row.natives.last() != Some(native)
+        {
+            self.row.natives.push(native.clone());
+        }
+        self.listed = self.listed.or(facts.listed);
+    }
+
+    fn dispossess(&mut self) {
+        self.epoch += 1;
+        self.row.owner = None;
+    }
+
+    /// Folds what is not folded yet, and merges nothing across a place where a fork ends its view.
+    fn fold(&mut self, upto: Seq, cuts: &[Seq]) {
+        let upto = upto.min(self.row.head);
+        let start = self.items.partition_point(|weighed| weighed.item.first <= self.folded);
+        let end = self.items.partition_point(|weighed| weighed.item.first <= upto);
+        if start >= end {
+            return;
+        }
+        let open: Vec<_> = self.items[start..end].iter().map(|weighed| weighed.item.clone()).collect();
+        let stretches = open.chunk_by(|item, _| !cuts.contains(&item.last));
+        let folded: Vec<_> = stretches.flat_map(fold).map(Weighed::of).collect();
+        debug_assert!(folded.is_sorted_by_key(|weighed| weighed.item.first), "a fold keeps the order");
+        self.items.splice(start..end, folded);
+        self.folded = upto;
+    }
+
+    fn matches(&self, query: &ListQuery) -> bool {
+        self.listed.is_some()
+            && self.row.deleted == Deleted::No
+            && query.cwd.as_ref().is_none_or(|cwd| *cwd == self.row.cwd)
+            && match query.archived {
+                ArchivedFilter::Exclude => self.row.archived == Archived::No,
+                ArchivedFilter::Include => true,
+                ArchivedFilter::Only => self.row.archived == Archived::Yes,
+            }
+    }
+
+    fn listing(&self) -> SessionRow {
+        SessionRow { snapshot: None, owner: None, ..self.row.clone() }
+    }
+}
+
+impl Weighed {
+    fn of(item: Folded) -> Self {
+        let size = stored::encode_entry(&item.entry).len();
+        Self { item, size }
+    }
+}
+
+impl ListPage {
+    /// The first rows of a longer list, with a cursor if more follow.
+    pub(super) fn of(mut rows: Vec<SessionRow>, limit: usize) -> Self {
+        let limit = limit.max(1);
+        let more = rows.len() > limit;
+        rows.truncate(limit);
+        let next = rows.last().filter(|_| more).map(|row| Cursor::after(row).encode());
+        Self { rows, next }
+    }
+}
+
+fn ourselves() -> Owner {
+    let process = Process::this();
+    Owner { pid: process.pid, host: process.host, since: now(), ours: Ours::Yes }
+}

@@ -5,8 +5,12 @@ use std::sync::Arc;
 
 use rethread_core::{Entry, Folded, Millis, Seq, SessionId, TitleSource};
 
+mod cursor;
 pub mod journal;
+mod lineage;
 pub mod memory;
+mod page;
+mod process;
 pub mod sqlite;
 
 /// A store of sessions. All methods block; [`journal::Journal`] calls them off the async threads.

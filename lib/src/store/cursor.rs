@@ -1,0 +1,49 @@
+//! The cursor of a list: the place after one row, opaque to clients. The first byte is a version, so that a
+//! later order can refuse the cursors of this one.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use rethread_core::Millis;
+
+use super::{SessionRow, StoreError};
+
+const VERSION: u8 = 1;
+const TIME_BYTES: usize = size_of::<Millis>();
+
+/// The row that the page before ended with.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Cursor {
+    /// Its time.
+    pub(super) updated_at: Millis,
+    /// Its id.
+    pub(super) uid: String,
+}
+
+impl Cursor {
+    /// The place after a row.
+    pub(super) fn after(row: &SessionRow) -> Self {
+        Self { updated_at: row.updated_at, uid: row.id.0.clone() }
+    }
+
+    /// The cursor as clients see it.
+    pub(super) fn encode(&self) -> String {
+        let mut bytes = vec![VERSION];
+        bytes.extend(self.updated_at.to_be_bytes());
+        bytes.extend(self.uid.as_bytes());
+        URL_SAFE_NO_PAD.encode(bytes)
+    }
+
+    /// Reads what a client sent back.
+    pub(super) fn decode(text: &str) -> Result<Self, StoreError> {
+        let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|_| StoreError::BadCursor)?;
+        parse(&bytes).ok_or(StoreError::BadCursor)
+    }
+}
+
+fn parse(bytes: &[u8]) -> Option<Cursor> {
+    let (version, rest) = bytes.split_first()?;
+    let (time, uid) = rest.split_at_checked(TIME_BYTES)?;
+    let updated_at = Millis::from_be_bytes(time.try_into().ok()?);
+    let uid = String::from_utf8(uid.to_vec()).ok()?;
+    (*version == VERSION && !uid.is_empty()).then_some(Cursor { updated_at, uid })
+}

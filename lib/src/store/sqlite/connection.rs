@@ -1,0 +1,87 @@
+//! Opens connections to the database file and sets what every one of them needs. Knows no tables.
+
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rusqlite::{Connection, ErrorCode, MAIN_DB, OpenFlags};
+
+use super::StoreError;
+use super::fault::failed;
+
+/// Older versions can lose commits when several processes write and one of them resets the log.
+const OLDEST_SQLITE: i32 = 3_051_003;
+
+/// How long a writer waits for another process: longer than any transaction here, shorter than patience.
+const BUSY: Duration = Duration::from_secs(10);
+
+/// How many statements a connection keeps ready; there are fewer.
+const STATEMENTS: usize = 48;
+
+/// Refuses to run with a SQLite whose log is not safe with several writers.
+pub(super) fn check_version(database: &Path) -> Result<(), StoreError> {
+    let found = rusqlite::version_number();
+    if found >= OLDEST_SQLITE {
+        return Ok(());
+    }
+    let cause = format!("SQLite {} is too old, 3.51.3 is needed", rusqlite::version());
+    Err(failed("opening", database, cause))
+}
+
+/// A connection that writes. It never checkpoints by itself: that would make some append wait for the disk.
+pub(super) fn writer(database: &Path) -> rusqlite::Result<Connection> {
+    let connection = open(database)?;
+    connection.execute_batch("PRAGMA wal_autocheckpoint = 0; PRAGMA synchronous = NORMAL;")?;
+    Ok(connection)
+}
+
+/// A connection that only reads.
+pub(super) fn reader(database: &Path) -> rusqlite::Result<Connection> {
+    let connection = open(database)?;
+    connection.execute_batch("PRAGMA query_only = 1;")?;
+    Ok(connection)
+}
+
+/// Makes sure that the file is a database that can be written, in WAL mode.
+pub(super) fn check_file(connection: &Connection, database: &Path) -> Result<(), StoreError> {
+    let opening = |cause| failed("opening", database, cause);
+    let _: i64 =
+        connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0)).map_err(opening)?;
+    if connection.is_readonly(MAIN_DB).map_err(opening)? {
+        return Err(failed("opening", database, "the file is read-only"));
+    }
+    let mode = enter_wal(connection).map_err(opening)?;
+    if mode == "wal" {
+        Ok(())
+    } else {
+        Err(failed("opening", database, format!("no write-ahead log, only {mode}")))
+    }
+}
+
+fn open(database: &Path) -> rusqlite::Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(database, flags)?;
+    connection.busy_timeout(BUSY)?;
+    connection.set_prepared_statement_cache_capacity(STATEMENTS);
+    // Only some systems have it: there, a plain sync leaves the bytes in the disk's own memory.
+    connection.execute_batch("PRAGMA fullfsync = 1; PRAGMA checkpoint_fullfsync = 1;")?;
+    Ok(connection)
+}
+
+/// Several processes may meet on a new file, and this one change of mode does not wait for the others by itself.
+fn enter_wal(connection: &Connection) -> rusqlite::Result<String> {
+    let patience = Instant::now() + BUSY;
+    loop {
+        let mode = connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0));
+        match mode {
+            Err(error) if is_busy(&error) && Instant::now() < patience => {
+                thread::sleep(Duration::from_millis(5))
+            }
+            done => return done,
+        }
+    }
+}
+
+fn is_busy(error: &rusqlite::Error) -> bool {
+    matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
+}

@@ -1,0 +1,87 @@
+//! Lists sessions, newest first, by key and not by counting: a page costs the same wherever it is.
+
+use rusqlite::{Transaction, params};
+
+use super::fault::Fault;
+use super::number::put;
+use super::row::{COLUMNS, read_row};
+use super::{ArchivedFilter, ListPage, ListQuery, SessionRow};
+use crate::store::cursor::Cursor;
+
+const NO: i64 = 0;
+const YES: i64 = 1;
+
+/// One page.
+pub(super) fn list(
+    tx: &Transaction<'_>,
+    query: &ListQuery,
+    after: Option<&Cursor>,
+) -> Result<ListPage, Fault> {
+    let rows = match query.archived {
+        ArchivedFilter::Exclude => rows(tx, query, after, NO)?,
+        ArchivedFilter::Only => rows(tx, query, after, YES)?,
+        ArchivedFilter::Include => {
+            let mut both = rows(tx, query, after, NO)?;
+            both.extend(rows(tx, query, after, YES)?);
+            both.sort_by_cached_key(|row| std::cmp::Reverse(Cursor::after(row)));
+            both
+        }
+    };
+    Ok(ListPage::of(rows, query.limit))
+}
+
+/// The rows of a page and one more, which tells that there is a next page.
+fn rows(
+    tx: &Transaction<'_>,
+    query: &ListQuery,
+    after: Option<&Cursor>,
+    archived: i64,
+) -> Result<Vec<SessionRow>, Fault> {
+    let (time, uid) = after.map_or((i64::MAX, ""), |cursor| (put(cursor.updated_at), cursor.uid.as_str()));
+    let limit = i64::try_from(query.limit.max(1).saturating_add(1)).unwrap_or(i64::MAX);
+    let mut statement = tx.prepare_cached(&sql(query))?;
+    let mut found = match &query.cwd {
+        None => statement.query(params![archived, time, uid, limit])?,
+        Some(cwd) => statement.query(params![archived, time, uid, limit, cwd])?,
+    };
+    let mut rows = Vec::new();
+    while let Some(row) = found.next()? {
+        rows.push(read_row(row)?.whole()?);
+    }
+    Ok(rows)
+}
+
+fn sql(query: &ListQuery) -> String {
+    let cwd = if query.cwd.is_some() { "cwd = ?5 AND" } else { "" };
+    format!(
+        "SELECT {COLUMNS} FROM session
+         WHERE {cwd} archived = ?1 AND listed = 1 AND deleted_at IS NULL AND (updated_at, uid) < (?2, ?3)
+         ORDER BY updated_at DESC, uid DESC LIMIT ?4"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use rusqlite::Connection;
+
+    use super::*;
+
+    /// Every page is a walk along an index that starts at the cursor.
+    #[test]
+    fn a_page_is_one_walk_along_an_index() {
+        for (cwd, index) in [(None, "session_by_age"), (Some("/w".to_owned()), "session_by_cwd")] {
+            let plan = plan(&sql(&ListQuery { cwd, ..ListQuery::default() }));
+            assert!(plan.contains(&format!("SEARCH session USING INDEX {index} ")), "{plan}");
+            assert!(plan.contains("(updated_at,uid)<(?,?)"), "{plan}");
+            assert!(!plan.contains("TEMP B-TREE") && !plan.contains("SCAN"), "{plan}");
+        }
+    }
+
+    fn plan(sql: &str) -> String {
+        let connection = Connection::open_in_memory().unwrap();
+        connection.execute_batch(include_str!("migrations/0001_sessions.sql")).unwrap();
+        let mut statement = connection.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
+        let lines = statement.raw_query().mapped(|row| row.get::<_, String>(3));
+        lines.map(|line| line.unwrap() + "\n").collect()
+    }
+}

@@ -1,0 +1,141 @@
+//! Reads journals: ancestors first, of each the segments, then the tail.
+
+use std::ops::ControlFlow;
+
+use rethread_core::{Folded, Seq, SessionId, stored};
+use rusqlite::{OptionalExtension as _, Row, Transaction};
+
+use super::fault::Fault;
+use super::number::{got_seq, put_seq};
+use super::row::live;
+use super::segment::unpack;
+use super::{Page, StoreError};
+use crate::store::lineage::{Layer, lineage};
+use crate::store::page::Filling;
+
+/// One page of a journal.
+pub(super) fn read(
+    tx: &Transaction<'_>,
+    session: &SessionId,
+    from: Seq,
+    budget: usize,
+) -> Result<Page, Fault> {
+    let standing = live(tx, session)?;
+    let layers = lineage(standing.key, standing.head, |key| parent_of(tx, *key))?;
+    let mut page = Filling::new(budget);
+    for layer in layers.into_iter().filter(|layer| layer.upto >= from) {
+        let mut walk = Walk { tx, position: from.max(layer.after.next()), layer };
+        if let ControlFlow::Break(next) = walk.fill(&mut page)? {
+            return Ok(page.cut(next));
+        }
+    }
+    Ok(page.end(from.max(standing.head.next())))
+}
+
+/// A way through one layer.
+struct Walk<'a> {
+    tx: &'a Transaction<'a>,
+    layer: Layer<i64>,
+    /// Everything before this has been seen.
+    position: Seq,
+}
+
+impl Walk<'_> {
+    fn fill(&mut self, page: &mut Filling) -> Result<ControlFlow<Seq>, Fault> {
+        if let ControlFlow::Break(next) = self.fill_from_segments(page)? {
+            return Ok(ControlFlow::Break(next));
+        }
+        if let ControlFlow::Break(next) = self.fill_from_tail(page)? {
+            return Ok(ControlFlow::Break(next));
+        }
+        if self.position <= self.layer.upto {
+            return Err(self.damaged(self.position, "entries are missing"));
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    fn fill_from_segments(&mut self, page: &mut Filling) -> Result<ControlFlow<Seq>, Fault> {
+        let sql = "SELECT first_seq, last_seq, length, checksum, items FROM segment
+                   WHERE session = ?1 AND last_seq >= ?2 ORDER BY last_seq";
+        let mut statement = self.tx.prepare_cached(sql)?;
+        let mut rows = statement.query([self.layer.key, put_seq(self.position)])?;
+        while let Some(row) = rows.next()? {
+            let first = got_seq(row.get(0)?);
+            if first > self.layer.upto {
+                break;
+            }
+            if first > self.position {
+                return Err(self.damaged(self.position, "entries are missing"));
+            }
+            if let ControlFlow::Break(next) = self.fill_from_segment(row, first, page)? {
+                return Ok(ControlFlow::Break(next));
+            }
+            self.position = got_seq(row.get(1)?).next();
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    fn fill_from_segment(
+        &self,
+        row: &Row<'_>,
+        first: Seq,
+        page: &mut Filling,
+    ) -> Result<ControlFlow<Seq>, Fault> {
+        let length: i64 = row.get(2)?;
+        let bytes = row.get_ref(4)?.as_blob().map_err(|cause| self.damaged(first, cause))?;
+        let items = unpack(length, row.get(3)?, bytes).map_err(|cause| self.damaged(first, cause))?;
+        // The average stands for the size of each: close enough for a budget, and nothing is written twice.
+        let size = usize::try_from(length).unwrap_or(0) / items.len().max(1);
+        let seen = items.into_iter().filter(|item| (self.position..=self.layer.upto).contains(&item.first));
+        for item in seen {
+            if let ControlFlow::Break(next) = page.take(item, size) {
+                return Ok(ControlFlow::Break(next));
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    fn fill_from_tail(&mut self, page: &mut Filling) -> Result<ControlFlow<Seq>, Fault> {
+        let sql = "SELECT seq, entry FROM tail WHERE session = ?1 AND seq BETWEEN ?2 AND ?3 ORDER BY seq";
+        let mut statement = self.tx.prepare_cached(sql)?;
+        let range = [self.layer.key, put_seq(self.position), put_seq(self.layer.upto)];
+        let mut rows = statement.query(range)?;
+        while let Some(row) = rows.next()? {
+            let seq = got_seq(row.get(0)?);
+            if seq != self.position {
+                return Err(self.damaged(self.position, "entries are missing"));
+            }
+            let bytes = row.get_ref(1)?.as_blob().map_err(|cause| self.damaged(seq, cause))?;
+            let entry = stored::decode_entry(bytes).map_err(|cause| self.damaged(seq, cause))?;
+            if let ControlFlow::Break(next) = page.take(Folded { first: seq, last: seq, entry }, bytes.len())
+            {
+                return Ok(ControlFlow::Break(next));
+            }
+            self.position = seq.next();
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    fn damaged(&self, at: Seq, cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Fault {
+        damaged(self.tx, self.layer.key, at, cause)
+    }
+}
+
+/// The error for a journal that cannot be understood at some place.
+pub(super) fn damaged(
+    tx: &Transaction<'_>,
+    key: i64,
+    at: Seq,
+    cause: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+) -> Fault {
+    let uid = tx.query_row("SELECT uid FROM session WHERE key = ?1", [key], |row| row.get(0));
+    match uid {
+        Ok(uid) => StoreError::Damaged { session: SessionId(uid), at, source: cause.into() }.into(),
+        Err(failure) => failure.into(),
+    }
+}
+
+fn parent_of(tx: &Transaction<'_>, key: i64) -> Result<Option<(i64, Seq)>, rusqlite::Error> {
+    let sql = "SELECT parent, fork_seq FROM session WHERE key = ?1 AND parent IS NOT NULL";
+    tx.prepare_cached(sql)?.query_row([key], |row| Ok((row.get(0)?, got_seq(row.get(1)?)))).optional()
+}
