@@ -1,0 +1,220 @@
+//! What a stretch says of one thing, in as few items as can say it. Knows places; `merge` knows the JSON.
+
+use super::Folded;
+use crate::merge::{Base, Chunk, Piece, Unappendable, Whole, Word};
+use crate::{Entry, Seq, Update, UpdateKind};
+
+/// An update at its place.
+#[derive(Clone, Copy)]
+pub(super) struct Placed<'a> {
+    pub(super) first: Seq,
+    pub(super) last: Seq,
+    pub(super) known: bool,
+    pub(super) update: &'a Update,
+}
+
+/// A message, tool call, terminal or compaction, or the info of the session.
+///
+/// Where its content is known from the start on, all is one upsert. Where it is not, chunks stay chunks, and an
+/// upsert stays behind the chunks that it came after, because a terminal's end is its last word.
+pub(super) struct Thing<'a> {
+    kind: UpdateKind,
+    base: Base,
+    parts: Vec<Part<'a>>,
+}
+
+/// One item in the making. Its place is that of its first update, which also names the thing.
+struct Part<'a> {
+    placed: Placed<'a>,
+    said: Said,
+    sources: Sources,
+}
+
+/// How many updates an item came from.
+#[derive(Clone, Copy)]
+enum Sources {
+    One,
+    Several,
+}
+
+/// What an item comes to.
+enum Said {
+    Whole(Whole),
+    Piece(Piece),
+}
+
+impl<'a> Thing<'a> {
+    /// Begins a thing of this kind.
+    pub(super) fn new(kind: UpdateKind, base: Base) -> Self {
+        let base = if known_is_told(kind) { base } else { Base::Unknown };
+        Self { kind, base, parts: Vec::new() }
+    }
+
+    /// Adds what an update says. What cannot be merged goes out as it is, and all before it with it.
+    pub(super) fn add(&mut self, placed: Placed<'a>, folded: &mut Vec<Folded>) {
+        // Whoever wrote the entry may not have known, but here it is certain.
+        let known = placed.known || (known_is_told(self.kind) && self.base == Base::Unknown);
+        let placed = Placed { known, ..placed };
+        match Word::read(placed.update, self.base) {
+            Some(Word::Patch(whole)) => self.patch(placed, whole),
+            Some(Word::Chunk(chunk)) => self.append(placed, &chunk, folded),
+            None => {
+                self.close(folded);
+                folded.push(placed.item(placed.update.clone()));
+            }
+        }
+    }
+
+    /// Puts out what is there. What comes after adds to something unknown.
+    pub(super) fn close(&mut self, folded: &mut Vec<Folded>) {
+        folded.extend(self.parts.drain(..).map(Part::item));
+        self.base = Base::Unknown;
+    }
+
+    fn patch(&mut self, placed: Placed<'a>, whole: Whole) {
+        let replaces = whole.says_content();
+        match self.parts.last_mut() {
+            Some(part @ Part { said: Said::Whole(_), .. }) => part.patch(placed, whole),
+            Some(Part { said: Said::Piece(_), .. }) | None => {
+                self.parts.push(Part::new(placed, Said::Whole(whole)));
+            }
+        }
+        if replaces {
+            self.gather();
+        }
+    }
+
+    /// Makes one item of all that is there: the last part says all of the content.
+    fn gather(&mut self) {
+        let mut parts = self.parts.drain(..);
+        let Some(mut all) = parts.next() else { return };
+        for part in parts {
+            all.overlay(part);
+        }
+        self.parts.push(all);
+    }
+
+    fn append(&mut self, placed: Placed<'a>, chunk: &Chunk<'a>, folded: &mut Vec<Folded>) {
+        if self.content_is_at_hand() {
+            let Some(part) = self.parts.last_mut() else {
+                return self.parts.push(Part::new(placed, Said::Whole(Whole::of_chunk(chunk))));
+            };
+            match part.append(placed, chunk) {
+                Ok(()) => return,
+                Err(Unappendable) => self.close(folded),
+            }
+        }
+        // An upsert in between does not speak of the content, so the chunks on both sides of it can be one.
+        let piece = self.parts.iter_mut().rev().find(|part| matches!(part.said, Said::Piece(_)));
+        if piece.is_none_or(|piece| piece.append(placed, chunk).is_err()) {
+            self.parts.push(Part::new(placed, Said::Piece(Piece::of_chunk(chunk))));
+        }
+    }
+
+    fn content_is_at_hand(&self) -> bool {
+        match self.parts.last() {
+            Some(Part { said: Said::Whole(whole), .. }) => self.base == Base::Empty || whole.says_content(),
+            Some(Part { said: Said::Piece(_), .. }) => false,
+            None => self.base == Base::Empty,
+        }
+    }
+}
+
+impl<'a> Part<'a> {
+    fn new(placed: Placed<'a>, said: Said) -> Self {
+        Self { placed, said, sources: Sources::One }
+    }
+
+    fn patch(&mut self, placed: Placed<'a>, whole: Whole) {
+        if let Said::Whole(so_far) = &mut self.said {
+            so_far.patch(whole);
+            self.cover(placed.last);
+        }
+    }
+
+    fn append(&mut self, placed: Placed<'a>, chunk: &Chunk<'a>) -> Result<(), Unappendable> {
+        match &mut self.said {
+            Said::Whole(whole) => whole.append(chunk)?,
+            Said::Piece(piece) => piece.append(chunk)?,
+        }
+        self.cover(placed.last);
+        Ok(())
+    }
+
+    /// Lays a later part over this one, which has no content that lasts.
+    fn overlay(&mut self, later: Self) {
+        match (&mut self.said, later.said) {
+            (Said::Whole(so_far), Said::Whole(whole)) => so_far.patch(whole),
+            (said @ Said::Piece(_), whole @ Said::Whole(_)) => *said = whole,
+            (_, Said::Piece(_)) => {}
+        }
+        self.cover(later.placed.last);
+    }
+
+    fn cover(&mut self, last: Seq) {
+        self.placed.last = self.placed.last.max(last);
+        self.sources = Sources::Several;
+    }
+
+    fn item(self) -> Folded {
+        let id = &self.placed.update.id;
+        match (self.sources, self.said) {
+            // What came alone stays untouched.
+            (Sources::One, _) => self.placed.item(self.placed.update.clone()),
+            (Sources::Several, Said::Whole(whole)) => self.placed.item(whole.update(id)),
+            (Sources::Several, Said::Piece(piece)) => self.placed.item(piece.update(id)),
+        }
+    }
+}
+
+/// A plan: only the last word on it counts, but one that was removed comes back in another place.
+#[derive(Default)]
+pub(super) struct Plan<'a> {
+    removed: Option<Placed<'a>>,
+    set: Option<Placed<'a>>,
+}
+
+impl<'a> Plan<'a> {
+    /// The plan is this now.
+    pub(super) fn set(&mut self, placed: Placed<'a>) {
+        self.set = Some(placed.after(self.set));
+    }
+
+    /// The plan is gone.
+    pub(super) fn remove(&mut self, placed: Placed<'a>) {
+        let set = self.set.take();
+        let before = self.removed.or(set);
+        self.removed = Some(placed.after(before));
+    }
+
+    /// Puts out what is there.
+    pub(super) fn close(self, folded: &mut Vec<Folded>) {
+        let words = self.removed.into_iter().chain(self.set);
+        folded.extend(words.map(|placed| placed.item(placed.update.clone())));
+    }
+}
+
+impl<'a> Placed<'a> {
+    /// Takes the place of an earlier one.
+    fn after(self, earlier: Option<Self>) -> Self {
+        let Some(earlier) = earlier else { return self };
+        Self { first: earlier.first, last: self.last.max(earlier.last), known: earlier.known, ..self }
+    }
+
+    fn item(self, update: Update) -> Folded {
+        let entry = Entry::Updated { update, known: self.known };
+        Folded { first: self.first, last: self.last, entry }
+    }
+}
+
+/// Says whether entries tell of a thing of this kind if it was there before.
+fn known_is_told(kind: UpdateKind) -> bool {
+    matches!(
+        kind,
+        UpdateKind::UserMessage
+            | UpdateKind::AgentMessage
+            | UpdateKind::AgentThought
+            | UpdateKind::ToolCallUpdate
+            | UpdateKind::TerminalUpdate
+    )
+}
