@@ -371,7 +371,7 @@ fn lists_are_newest_first(store: &dyn Store) {
     }
     assert_eq!(ids(store, &some(10)), ["c", "b", "a", "d"]);
     let lease = store.claim(&id("d")).unwrap();
-    append_one(store, Append { at: 8, ..append_of(&lease, texts("x")) }).unwrap();
+    append_one(store, Append { at: Some(8), ..append_of(&lease, texts("x")) }).unwrap();
     assert_eq!(ids(store, &some(10)), ["d", "c", "b", "a"]);
     let row = &store.list(&some(1)).unwrap().rows[0];
     assert_eq!((row.owner.clone(), row.snapshot.clone(), row.head), (None, None, Seq(1)));

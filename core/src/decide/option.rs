@@ -3,12 +3,7 @@
 use crate::{AskId, Entry, Fields, Json, Refusal, Session, Update};
 
 /// A client changes an option: only to a value that is on offer.
-pub(super) fn set(
-    session: &Session,
-    ask: AskId,
-    option: String,
-    value: Json,
-) -> Result<Vec<Entry>, Refusal> {
+pub(super) fn set(session: &Session, ask: AskId, option: String, value: Json) -> Result<Vec<Entry>, Refusal> {
     check(session, &option, &value)?;
     if session.agent.is_none() {
         return Err(Refusal::NoAgent);

@@ -122,9 +122,8 @@ pub(super) fn agent_state(
 ) -> Vec<Entry> {
     match (&session.turn, activity) {
         (Some(turn), Activity::Idle) => {
-            let stop = stop.unwrap_or_else(|| {
-                Stop::plain(if turn.cancelled { "cancelled" } else { "end_turn" })
-            });
+            let stop =
+                stop.unwrap_or_else(|| Stop::plain(if turn.cancelled { "cancelled" } else { "end_turn" }));
             // What goes wrong while aborting is still the end that was asked for.
             if turn.cancelled && stop.reason == "error" {
                 return vec![ended(turn.no, Stop::plain("cancelled"), None, at)];
@@ -234,9 +233,8 @@ fn state_changed_body(stop: &Stop) -> crate::Fields {
 }
 
 fn withdraw_questions(session: &Session) -> impl Iterator<Item = Entry> {
-    let withdrawn = |open: &crate::session::OpenQuestion| Entry::QuestionWithdrawn {
-        question: open.question.clone(),
-    };
+    let withdrawn =
+        |open: &crate::session::OpenQuestion| Entry::QuestionWithdrawn { question: open.question.clone() };
     // The turn that waited goes on to its end: nothing requires action any more.
     let again = (session.activity == Activity::RequiresAction && super::speaks_for(session))
         .then(|| state_changed(Activity::Running));

@@ -142,7 +142,9 @@ impl AgentHost {
         config: HostConfig,
         asides: mpsc::Sender<Aside>,
     ) -> Self {
-        Self { shared: Arc::new(HostShared { source, client, config, asides, slot: Mutex::new(Slot::Empty) }) }
+        Self {
+            shared: Arc::new(HostShared { source, client, config, asides, slot: Mutex::new(Slot::Empty) }),
+        }
     }
 
     /// What a person would call the agent.

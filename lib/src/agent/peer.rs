@@ -96,28 +96,59 @@ impl AgentPeer {
             }),
         };
         tokio::spawn(write_lines(writer, lines));
-        let hearing =
-            Hearing { peer: peer.clone(), asides, strays: Vec::new(), stray_bytes: 0, batches: Vec::new(), log };
+        let hearing = Hearing {
+            peer: peer.clone(),
+            asides,
+            strays: Vec::new(),
+            stray_bytes: 0,
+            batches: Vec::new(),
+            log,
+        };
         tokio::spawn(hearing.run(LineReader::new(reader, longest_line), ended));
         peer
     }
 
     /// Sends a request whose answer reaches the session in order with its lines.
-    pub fn request(&self, method: &str, params: &Json, route: &mpsc::Sender<FromAgent>) -> Result<u64, NotTaken> {
+    pub fn request(
+        &self,
+        method: &str,
+        params: &Json,
+        route: &mpsc::Sender<FromAgent>,
+    ) -> Result<u64, NotTaken> {
         self.send_request(method, params, Pending::Session(route.clone()))
     }
 
     /// The same, for a request whose answer tells the id of the session.
-    pub fn open(&self, method: &str, params: &Json, route: &mpsc::Sender<FromAgent>) -> Result<u64, NotTaken> {
+    pub fn open(
+        &self,
+        method: &str,
+        params: &Json,
+        route: &mpsc::Sender<FromAgent>,
+    ) -> Result<u64, NotTaken> {
         self.send_request(method, params, Pending::Opens(route.clone()))
     }
 
     /// Sends a request and waits for its answer.
     pub async fn call(&self, method: &str, params: &Json) -> Result<Json, RpcError> {
-        let gone = || RpcError::internal("the agent ended before it answered").with("method", method);
+        self.begin_call(method, params).1.await
+    }
+
+    /// Sends a request, and gives its number and its answer to be waited for.
+    pub fn begin_call(
+        &self,
+        method: &str,
+        params: &Json,
+    ) -> (u64, impl Future<Output = Result<Json, RpcError>> + use<>) {
         let (answer, answered) = oneshot::channel();
-        self.send_request(method, params, Pending::Once(answer)).map_err(|_| gone())?;
-        answered.await.map_err(|_| gone())?
+        let sent = self.send_request(method, params, Pending::Once(answer));
+        let gone = RpcError::internal("the agent ended before it answered").with("method", method);
+        let number = *sent.as_ref().unwrap_or(&0);
+        (number, async move {
+            match sent {
+                Ok(_) => answered.await.map_err(|_| gone)?,
+                Err(_) => Err(gone),
+            }
+        })
     }
 
     /// Sends a notification.
@@ -347,7 +378,6 @@ impl Hearing {
         }
     }
 }
-
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)

@@ -139,9 +139,7 @@ impl Call {
             (Version::V1, "session/resume") => resume(&read, version, Replay::Nothing, Servers::Optional),
             // The earlier draft of version 2 had it; its clients still send it.
             (Version::V2, "session/load") => resume(&read, version, Replay::Start, Servers::Optional),
-            (Version::V2, "session/resume") => {
-                resume(&read, version, replay_from(&read)?, Servers::Optional)
-            }
+            (Version::V2, "session/resume") => resume(&read, version, replay_from(&read)?, Servers::Optional),
             (_, "session/list") => list(&read),
             _ => match session_call(version, method, &read)? {
                 Some(call) => Ok(Self::Session { session: read.text("sessionId")?, call }),
@@ -227,9 +225,9 @@ fn resume(params: &Params, version: Version, replay: Replay, servers: Servers) -
 
 fn setup(version: Version, params: &Params, servers: Servers) -> Result<Setup, RpcError> {
     let servers = match (version, servers) {
-        (Version::V1, Servers::Required) => params.items("mcpServers").map_err(|error| {
-            error.hint("send \"mcpServers\": [] if there are none")
-        })?,
+        (Version::V1, Servers::Required) => params
+            .items("mcpServers")
+            .map_err(|error| error.hint("send \"mcpServers\": [] if there are none"))?,
         (Version::V1, Servers::Optional) | (Version::V2, _) => params.optional_items("mcpServers")?,
     };
     let servers = servers.iter().enumerate().map(|(at, server)| read_server(version, at, server));
@@ -252,7 +250,7 @@ fn read_server(version: Version, at: usize, server: &Json) -> Result<Fields, Rpc
         return Err(RpcError::field(&field, &Value::Null, "a server with a name and a transport"));
     }
     Ok(match version {
-        Version::V1 => v1::servers::to_canonical(&fields),
+        Version::V1 => v1::servers::from_v1(fields),
         Version::V2 => fields,
     })
 }

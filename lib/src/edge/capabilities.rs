@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::v1;
 use super::v1::options::BooleanOptions;
 use super::v1::plan::PlanForm;
-use super::v1::update::{Compaction, Notices, Subagents};
+use super::v1::{Compaction, Notices, Subagents};
 use super::{Version, params::Params};
 use crate::wire::{RpcError, code};
 
@@ -113,7 +113,7 @@ impl Profile {
             capabilities.set("auth", auth_for_v1(auth, self.version));
         }
         self.pass_on(&mut capabilities, &["providers", "_meta"]);
-        let methods: Vec<_> = self.auth_methods.iter().map(v1::auth::to_v1).collect();
+        let methods: Vec<_> = self.auth_methods.iter().cloned().map(v1::auth::to_v1).collect();
         let mut answer: Fields = [
             ("protocolVersion", json!(1).into()),
             ("agentCapabilities", capabilities.json()),
@@ -186,7 +186,8 @@ fn read_v1(answer: &Fields) -> Profile {
     let capabilities = answer.get("agentCapabilities").map(Json::fields).unwrap_or_default();
     let part = |name: &str| capabilities.get(name).map(Json::fields).unwrap_or_default();
     let on = |fields: &Fields, name: &str| fields.get(name).is_some_and(|value| value.text() == "true");
-    let (prompt, mcp, session) = (part("promptCapabilities"), part("mcpCapabilities"), part("sessionCapabilities"));
+    let (prompt, mcp, session) =
+        (part("promptCapabilities"), part("mcpCapabilities"), part("sessionCapabilities"));
     let mut transports = vec!["stdio"];
     transports.extend(["http", "sse", "acp"].into_iter().filter(|name| on(&mcp, name)));
     let native = |name: &&str| match *name {
@@ -196,7 +197,7 @@ fn read_v1(answer: &Fields) -> Profile {
     Profile {
         version: Version::V1,
         info: answer.get("agentInfo").filter(|info| !info.is_null()).cloned(),
-        auth_methods: auth_methods(answer, v1::auth::to_canonical),
+        auth_methods: auth_methods(answer, v1::auth::from_v1),
         content: CONTENT.into_iter().filter(|name| on(&prompt, name)).collect(),
         transports,
         native: NATIVE.into_iter().filter(native).collect(),
@@ -219,7 +220,7 @@ fn read_v2(answer: &Fields) -> Profile {
     Profile {
         version: Version::V2,
         info: answer.get("info").filter(|info| !info.is_null()).cloned(),
-        auth_methods: auth_methods(answer, Clone::clone),
+        auth_methods: auth_methods(answer, |method| method),
         content: CONTENT.into_iter().filter(|name| has_object(&prompt, name)).collect(),
         transports: ["stdio", "http", "acp"].into_iter().filter(|name| has_object(&mcp, name)).collect(),
         native: NATIVE.into_iter().filter(native).collect(),
@@ -232,13 +233,14 @@ fn has_object(fields: &Fields, name: &str) -> bool {
     fields.get(name).is_some_and(|value| value.text().starts_with('{'))
 }
 
-fn auth_methods(answer: &Fields, convert: impl Fn(&Fields) -> Fields) -> Vec<Fields> {
+fn auth_methods(answer: &Fields, convert: impl Fn(Fields) -> Fields) -> Vec<Fields> {
     let methods = answer.get("authMethods").and_then(Json::items).unwrap_or_default();
-    methods.iter().map(|method| convert(&method.fields())).collect()
+    methods.iter().map(|method| convert(method.fields())).collect()
 }
 
 fn passed_on(capabilities: &Fields, session: &Fields) -> Fields {
-    let own = ["auth", "providers", "_meta"].into_iter().filter_map(|name| Some((name, capabilities.get(name)?)));
+    let own =
+        ["auth", "providers", "_meta"].into_iter().filter_map(|name| Some((name, capabilities.get(name)?)));
     let of_session = ["systemPrompt"].into_iter().filter_map(|name| Some((name, session.get(name)?)));
     own.chain(of_session)
         .filter(|(_, value)| !value.is_null())
@@ -275,9 +277,10 @@ impl ClientProfile {
 
     /// Exactly version 2 is read strictly; of what is newer, only what fits is kept.
     fn read_v2(params: &Params, requested: u64) -> Result<Self, RpcError> {
-        let named = params.get("info").map(Json::fields).is_some_and(|info| {
-            info.text("name").is_some() && info.text("version").is_some()
-        });
+        let named = params
+            .get("info")
+            .map(Json::fields)
+            .is_some_and(|info| info.text("name").is_some() && info.text("version").is_some());
         if requested == 2 && !named {
             return Err(params.wrong("info", "an object with name and version"));
         }
@@ -295,9 +298,10 @@ impl ClientProfile {
     /// The `initialize` parameters that offer `offer` to the agent in this client's name.
     #[must_use]
     pub fn introduce(&self, offer: Version) -> Json {
-        let info = self.info.clone().unwrap_or_else(|| {
-            json!({"name": "rethread", "version": env!("CARGO_PKG_VERSION")}).into()
-        });
+        let info = self
+            .info
+            .clone()
+            .unwrap_or_else(|| json!({"name": "rethread", "version": env!("CARGO_PKG_VERSION")}).into());
         let mut params: Fields = [
             ("protocolVersion", json!(offer.number()).into()),
             ("clientCapabilities", self.capabilities_v1().json()),

@@ -4,7 +4,9 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
-use rethread_core::{Entry, Fields, Json, MessageId, QuestionId, QuestionKind, TitleSource, Update, UpdateKind};
+use rethread_core::{
+    Entry, Fields, Json, MessageId, QuestionId, QuestionKind, TitleSource, Update, UpdateKind,
+};
 use serde_json::json;
 
 use super::Version;
@@ -12,7 +14,8 @@ use super::capabilities::ClientProfile;
 use super::screen::Screen;
 use super::v1;
 use super::v1::tool_call::{Announced, TerminalText, TerminalView};
-use super::v1::update::ClientView;
+use super::v1::{BooleanOptions, CallContent, ClientView, Compaction, Notices, PlanForm, Subagents};
+use crate::mint;
 
 /// One thing to send.
 #[derive(Debug, PartialEq, Eq)]
@@ -52,17 +55,27 @@ pub enum Terminals {
     Agent,
 }
 
+/// What a version 1 client said it takes, read once.
+struct Taste {
+    plan: PlanForm,
+    booleans: BooleanOptions,
+    notices: Notices,
+    compaction: Compaction,
+    subagents: Subagents,
+}
+
 /// A client's view of a session.
 pub struct View {
     client: ClientProfile,
+    taste: Taste,
     terminals: Terminals,
     /// Prompts that this client sent: version 1 knows them already.
     own: BTreeSet<MessageId>,
     /// The mode that was shown last.
     mode: Option<String>,
     screens: RefCell<BTreeMap<String, Screen>>,
-    /// Tool calls whose content shows terminals, with that content.
-    screen_calls: BTreeMap<String, Json>,
+    /// The content of tool calls that run or that show terminals.
+    calls: BTreeMap<String, Json>,
     stale_calls: BTreeSet<String>,
 }
 
@@ -70,13 +83,21 @@ impl View {
     /// A view for this client.
     #[must_use]
     pub fn new(client: ClientProfile, terminals: Terminals) -> Self {
+        let taste = Taste {
+            plan: client.plan(),
+            booleans: client.booleans(),
+            notices: client.notices(),
+            compaction: client.compaction(),
+            subagents: client.subagents(),
+        };
         Self {
             client,
+            taste,
             terminals,
             own: BTreeSet::new(),
             mode: None,
             screens: RefCell::default(),
-            screen_calls: BTreeMap::new(),
+            calls: BTreeMap::new(),
             stale_calls: BTreeSet::new(),
         }
     }
@@ -133,7 +154,7 @@ impl View {
     pub fn ask(&self, question: &QuestionId, kind: QuestionKind, body: &Json) -> Shown {
         let (method, params) = match (kind, self.client.version) {
             (QuestionKind::Permission, Version::V1) => {
-                let params = v1::permission::to_v1(&body.fields(), question.as_str(), self);
+                let params = v1::permission::to_v1(body, question.as_str(), self);
                 ("session/request_permission", params)
             }
             (QuestionKind::Permission, Version::V2) => ("session/request_permission", body.fields()),
@@ -145,8 +166,9 @@ impl View {
     /// Shows what several entries together have made stale: the text of terminals inside tool calls.
     pub fn settle(&mut self, shown: &mut Vec<Shown>) {
         for call in std::mem::take(&mut self.stale_calls) {
-            let Some(content) = self.screen_calls.get(&call) else { continue };
-            let body = json!({"sessionUpdate": "tool_call_update", "toolCallId": call, "content": content.value()});
+            let Some(content) = self.calls.get(&call) else { continue };
+            let body =
+                json!({"sessionUpdate": "tool_call_update", "toolCallId": call, "content": content.value()});
             shown.push(Shown::Update(v1::tool_call::to_v1(&body.into(), Announced::Known, self)));
         }
     }
@@ -214,15 +236,25 @@ impl View {
             | UpdateKind::Notice
             | UpdateKind::Other => {}
         }
+        // A message of ours that only some updates need: the many others must not pay for its id.
+        let note = match update.kind {
+            UpdateKind::Notice
+            | UpdateKind::CompactionUpdate
+            | UpdateKind::CompactionSummaryChunk
+            | UpdateKind::Other => mint::message_id().0,
+            _ => String::new(),
+        };
         let announced = if known { Announced::Known } else { Announced::New };
         let at = PointOfView { view: self, when };
         let view = ClientView {
-            plan: self.client.plan(),
-            booleans: self.client.booleans(),
-            notices: self.client.notices(),
-            compaction: self.client.compaction(),
-            subagents: self.client.subagents(),
+            plan: self.taste.plan,
+            booleans: self.taste.booleans,
+            notices: self.taste.notices,
+            compaction: self.taste.compaction,
+            subagents: self.taste.subagents,
             terminals: &at,
+            calls: &at,
+            note_id: &note,
         };
         shown.extend(v1::update::to_v1(update, announced, &view).into_iter().map(Shown::Update));
     }
@@ -241,27 +273,33 @@ impl View {
         if self.owns_live(when) {
             return;
         }
-        for (call, content) in &self.screen_calls {
+        for (call, content) in &self.calls {
             if content.text().contains(Json::of(&update.id).text()) {
                 self.stale_calls.insert(call.clone());
             }
         }
     }
 
-    /// A call that shows terminals is shown again when they have more to show.
+    /// A call's content is sent anew as a whole when it grows, or when its terminals have more to show.
     fn remember_call(&mut self, update: &Update) {
-        let Some(content) = update.body.fields().take("content") else { return };
-        let shows = content.text().contains("\"terminalId\"");
-        if update.kind == UpdateKind::ToolCallContentChunk {
-            if shows || self.screen_calls.contains_key(&update.id) {
-                let old = self.screen_calls.get(&update.id).and_then(Json::items).unwrap_or_default();
-                let all: Vec<_> = old.into_iter().chain([content]).collect();
-                self.screen_calls.insert(update.id.clone(), Json::of(&all));
+        let mut body = update.body.fields();
+        let content = body.take("content").filter(|content| !content.is_null());
+        match (update.kind, content) {
+            (UpdateKind::ToolCallContentChunk, Some(item)) => {
+                let old = self.calls.get(&update.id).and_then(Json::items).unwrap_or_default();
+                let all: Vec<_> = old.into_iter().chain([item]).collect();
+                self.calls.insert(update.id.clone(), Json::of(&all));
             }
-        } else if shows {
-            self.screen_calls.insert(update.id.clone(), content);
-        } else {
-            self.screen_calls.remove(&update.id);
+            (_, Some(content)) => {
+                self.calls.insert(update.id.clone(), content);
+            }
+            (_, None) => {}
+        }
+        let over = matches!(body.text("status").as_deref(), Some("completed" | "failed" | "cancelled"));
+        if over
+            && self.calls.get(&update.id).is_some_and(|content| !content.text().contains("\"terminalId\""))
+        {
+            self.calls.remove(&update.id);
         }
     }
 
@@ -285,6 +323,12 @@ impl TerminalText for View {
 struct PointOfView<'a> {
     view: &'a View,
     when: When,
+}
+
+impl CallContent for PointOfView<'_> {
+    fn content(&self, call: &str) -> Option<Json> {
+        self.view.calls.get(call).cloned()
+    }
 }
 
 impl TerminalText for PointOfView<'_> {

@@ -41,7 +41,9 @@ impl Runner {
             self.mend().await;
         }
         match message {
-            Message::Attach { cursor, outbox, setup, reply } => self.attach(cursor, outbox, setup, reply).await,
+            Message::Attach { cursor, outbox, setup, reply } => {
+                self.attach(cursor, outbox, setup, reply).await
+            }
             Message::Prompt { message, content, meta, reply } => {
                 self.prompt(message, content, meta, reply).await;
             }
@@ -143,7 +145,8 @@ impl Runner {
             self.cancel_at_agent(request);
             return;
         }
-        let relayed = |waiting: &super::Waiting| matches!(waiting, super::Waiting::Relay(reply) if reply.id() == id);
+        let relayed =
+            |waiting: &super::Waiting| matches!(waiting, super::Waiting::Relay(reply) if reply.id() == id);
         let request = self.waiting.iter().find(|(_, waiting)| relayed(waiting)).map(|(request, _)| *request);
         self.cancel_at_agent(request);
     }
@@ -207,7 +210,9 @@ impl Runner {
                     reply.send(seq, Ok(json!({"title": stored}).into()));
                 }
             },
-            Err(_) => reply.refuse(RpcError::field("title", &json!(title), "a title with visible characters")),
+            Err(_) => {
+                reply.refuse(RpcError::field("title", &json!(title), "a title with visible characters"))
+            }
         }
     }
 

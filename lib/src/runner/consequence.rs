@@ -131,7 +131,8 @@ impl Runner {
         // One that begins in the same breath as another ends is open again by now.
         let next = self.session.turn.is_some();
         for message in done {
-            let begun = next && self.session.prompt(&message).is_some_and(|open| open.phase == Phase::Inserted);
+            let begun =
+                next && self.session.prompt(&message).is_some_and(|open| open.phase == Phase::Inserted);
             if !begun {
                 self.answer_end(seq, &message, stop, Some(state));
             }
@@ -164,7 +165,12 @@ impl Runner {
         self.terminals.clear();
     }
 
-    pub(super) fn question_opened(&mut self, question: QuestionId, request: crate::wire::Id, kind: QuestionKind) {
+    pub(super) fn question_opened(
+        &mut self,
+        question: QuestionId,
+        request: crate::wire::Id,
+        kind: QuestionKind,
+    ) {
         self.questions.insert(question, (request, kind));
     }
 

@@ -30,7 +30,7 @@ use crate::store::{Append, Durability, Lease, Listed, RowFacts, StoreError};
 use crate::wire::{Id, RpcError};
 
 pub(crate) use ask::Attached;
-use seat::Seat;
+pub(crate) use seat::{Bound, Seat, style};
 
 /// How many messages of clients may wait for a session.
 const INBOX: usize = 256;
@@ -466,10 +466,7 @@ pub(crate) fn facts<'a>(entries: impl Iterator<Item = &'a Entry>) -> RowFacts {
 /// Opening a session to look at it does not make it the newest.
 fn touched(entries: &[Arc<Entry>]) -> bool {
     entries.iter().any(|entry| {
-        matches!(
-            **entry,
-            Entry::PromptInserted { .. } | Entry::TurnEnded { .. } | Entry::TitleSet { .. }
-        )
+        matches!(**entry, Entry::PromptInserted { .. } | Entry::TurnEnded { .. } | Entry::TitleSet { .. })
     })
 }
 
@@ -477,7 +474,9 @@ fn touched(entries: &[Arc<Entry>]) -> bool {
 pub(crate) fn store_error(error: &StoreError) -> RpcError {
     let told = RpcError::internal(describe(error));
     match error {
-        StoreError::Io { .. } => told.hint("free some space or mend the file, then try again; what was shown is kept"),
+        StoreError::Io { .. } => {
+            told.hint("free some space or mend the file, then try again; what was shown is kept")
+        }
         StoreError::LiveElsewhere { session, owner } => {
             let owner = serde_json::json!({"pid": owner.pid, "host": owner.host, "since": mint::rfc3339(owner.since)});
             RpcError::new(crate::wire::code::LIVE_ELSEWHERE, error.to_string())
@@ -486,8 +485,10 @@ pub(crate) fn store_error(error: &StoreError) -> RpcError {
                 .hint("close the session there, or end that process; then load it again")
         }
         StoreError::Unknown(session) => RpcError::unknown_session(session.as_str()),
-        StoreError::BadCursor => RpcError::field("cursor", &serde_json::Value::Null, "a cursor from an earlier page")
-            .hint("start again without a cursor"),
+        StoreError::BadCursor => {
+            RpcError::field("cursor", &serde_json::Value::Null, "a cursor from an earlier page")
+                .hint("start again without a cursor")
+        }
         StoreError::Newer { .. } => told.hint("use the newer rethread that wrote the database"),
         StoreError::Exists(_)
         | StoreError::StaleEpoch { .. }

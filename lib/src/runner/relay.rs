@@ -163,7 +163,13 @@ impl Runner {
     }
 
     /// Cancelling one tool call or terminal is for agents that offer it; version 1 has no such thing.
-    pub(super) fn cancel_thing(&mut self, method: &'static str, field: &'static str, id: String, reply: Reply) {
+    pub(super) fn cancel_thing(
+        &mut self,
+        method: &'static str,
+        field: &'static str,
+        id: String,
+        reply: Reply,
+    ) {
         let refused = || {
             RpcError::field(field, &json!(id), "something that runs and can be cancelled")
                 .hint("cancel the whole turn with session/cancel")
@@ -171,8 +177,9 @@ impl Runner {
         match &self.seat {
             Seat::Bound(bound) if bound.link.version() == Version::V2 => {
                 let native = bound.link.native_id(&id);
-                let params: Fields =
-                    [("sessionId", Json::of(&bound.native)), (field, Json::of(&native))].into_iter().collect();
+                let params: Fields = [("sessionId", Json::of(&bound.native)), (field, Json::of(&native))]
+                    .into_iter()
+                    .collect();
                 self.relay_to_agent(method.to_owned(), params.json(), Some(reply));
             }
             Seat::Bound(_) | Seat::Empty | Seat::Starting | Seat::Opening(_) => reply.refuse(refused()),

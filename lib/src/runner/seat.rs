@@ -146,7 +146,8 @@ impl Runner {
             Rung::New if self.session.turns.0 == 0 => Binding::Fresh,
             Rung::New => Binding::Anew,
         };
-        let mut inputs: Vec<_> = link.opened(answer).into_iter().filter(|update| self.is_news(update)).collect();
+        let mut inputs: Vec<_> =
+            link.opened(answer).into_iter().filter(|update| self.is_news(update)).collect();
         if binding == Binding::Anew {
             inputs.push(started_anew());
         }

@@ -187,7 +187,8 @@ impl Shelf {
         if kept.row.head != append.expected {
             return Err(kept.moved_on(append.expected));
         }
-        kept.write(&append.entries, &append.facts, append.snapshot.as_ref(), append.at);
+        let at = append.at.unwrap_or(kept.row.updated_at);
+        kept.write(&append.entries, &append.facts, append.snapshot.as_ref(), at);
         Ok(())
     }
 

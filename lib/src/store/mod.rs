@@ -108,8 +108,8 @@ pub struct Append {
     pub snapshot: Option<Vec<u8>>,
     /// What they must survive once the append has returned.
     pub durability: Durability,
-    /// Now.
-    pub at: Millis,
+    /// When they changed the session in a way that makes it the newest; none leaves its place in lists.
+    pub at: Option<Millis>,
 }
 
 /// Changes to a session's row; `None` leaves as it is.

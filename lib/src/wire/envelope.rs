@@ -36,6 +36,12 @@ impl Id {
         Self(number.to_string())
     }
 
+    /// An id of our own that is no number, and so none that a peer's numbering could meet.
+    #[must_use]
+    pub fn own(name: &str) -> Self {
+        Self(format!("\"{name}\""))
+    }
+
     /// The id as JSON.
     #[must_use]
     pub fn text(&self) -> &str {
@@ -153,9 +159,7 @@ pub fn parse(line: &[u8]) -> Result<Message<'_>, Malformed> {
         None => None,
     };
     match (id, envelope.method, envelope.result, envelope.error) {
-        (Some(id), Some(method), None, None) => {
-            Ok(Message::Request { id, method, params: envelope.params })
-        }
+        (Some(id), Some(method), None, None) => Ok(Message::Request { id, method, params: envelope.params }),
         (None, Some(method), None, None) => Ok(Message::Notification { method, params: envelope.params }),
         (Some(id), None, Some(result), None) => Ok(Message::Response { id, outcome: Ok(result) }),
         (Some(id), None, None, Some(error)) => Ok(Message::Response { id, outcome: Err(error) }),

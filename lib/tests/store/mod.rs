@@ -68,7 +68,7 @@ pub fn append_of(lease: &Lease, entries: Vec<Arc<Entry>>) -> Append {
         facts: RowFacts::default(),
         snapshot: None,
         durability: Durability::Process,
-        at: 2,
+        at: Some(2),
     }
 }
 

@@ -21,7 +21,7 @@ pub fn open(profile: &Profile, setup: &Setup, native: Option<&str>) -> Json {
         params.set("additionalDirectories", Json::of(&setup.roots));
     }
     let servers: Vec<_> = match profile.version {
-        Version::V1 => setup.servers.iter().map(v1::servers::to_v1).collect(),
+        Version::V1 => setup.servers.iter().cloned().map(v1::servers::to_v1).collect(),
         Version::V2 => setup.servers.clone(),
     };
     params.set("mcpServers", Json::of(&servers));
@@ -69,7 +69,8 @@ pub fn check_system_prompt(profile: &Profile, setup: &Setup) -> Result<(), RpcEr
     let (Some(prompt), true) = (&setup.system_prompt, profile.has("systemPrompt")) else { return Ok(()) };
     let fields = prompt.fields();
     let modes = profile.passed_on.get("systemPrompt").and_then(|known| known.fields().get("mode").cloned());
-    let overrides = modes.is_some_and(|modes| modes.fields().get("override").is_some_and(|mode| !mode.is_null()));
+    let overrides =
+        modes.is_some_and(|modes| modes.fields().get("override").is_some_and(|mode| !mode.is_null()));
     match fields.text("mode").as_deref() {
         None | Some("append") => {}
         Some("override") if overrides => {}
@@ -174,7 +175,7 @@ impl Link {
     #[must_use]
     pub fn answer(&self, kind: QuestionKind, answer: &Json) -> Json {
         match (self.version, kind) {
-            (Version::V1, QuestionKind::Permission) => v1::permission::outcome_to_v1(answer),
+            (Version::V1, QuestionKind::Permission) => v1::permission::answer_to_v1(answer),
             (Version::V1, QuestionKind::Elicitation) | (Version::V2, _) => answer.clone(),
         }
     }
@@ -182,7 +183,10 @@ impl Link {
     /// A new list of options from the agent; what it says in other ways stays.
     pub(super) fn take_config(&mut self, list: Option<&Json>) {
         match self.version {
-            Version::V1 => self.options = self.options.refreshed_v1(list, &self.sources),
+            Version::V1 => {
+                let list = list.cloned().unwrap_or_else(|| json!([]).into());
+                self.options = self.options.with_config(&self.sources, &list);
+            }
             Version::V2 => {
                 self.options = Options::from_v2(list.unwrap_or(&json!([]).into()));
             }

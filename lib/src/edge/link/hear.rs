@@ -64,7 +64,7 @@ impl Link {
 
     fn permission(&mut self, params: &Fields) -> Json {
         let mut body = match self.version {
-            Version::V1 => v1::permission::to_canonical(params, "Permission needed"),
+            Version::V1 => v1::permission::from_v1(params.clone(), "Permission needed").fields(),
             Version::V2 => params.clone(),
         };
         body.take("sessionId");
@@ -110,15 +110,13 @@ impl Link {
                 update.set("messageId", Json::of(&id));
                 return vec![Input::Updated(canonical(&update))];
             }
-            "tool_call" | "tool_call_update" => v1::tool_call::to_canonical(&update),
-            "plan" => v1::plan::to_canonical(&update, ONLY_PLAN),
-            "available_commands_update" => v1::commands::to_canonical(&update),
+            "plan" => v1::plan::from_v1(update, ONLY_PLAN).fields(),
             "current_mode_update" => return self.mode_changed(&update),
             "config_option_update" => {
                 self.take_config(update.get("configOptions"));
                 return vec![Input::Updated(self.options_update())];
             }
-            _ => update,
+            other => v1::to_canonical_simple(other, update).fields(),
         };
         vec![Input::Updated(self.named(&body))]
     }
@@ -164,12 +162,13 @@ impl Link {
             return Vec::new();
         }
         let early = std::mem::take(&mut self.early);
-        let others = early.into_iter().filter(|update| !self.echoes.contains(&update.id));
-        others.map(|update| Input::Updated(self.named(&update.body.fields()))).collect()
+        let others: Vec<_> = early.into_iter().filter(|update| !self.echoes.contains(&update.id)).collect();
+        others.iter().map(|update| Input::Updated(self.named(&update.body.fields()))).collect()
     }
 
     fn mode_changed(&mut self, update: &Fields) -> Vec<Input> {
-        let (Some(mode), Some(option)) = (update.get("currentModeId"), self.options.by_category("mode")) else {
+        let (Some(mode), Some(option)) = (update.get("currentModeId"), self.options.by_category("mode"))
+        else {
             // A mode where none was offered: kept as it is, for whoever knows it.
             return vec![Input::Updated(canonical(update))];
         };

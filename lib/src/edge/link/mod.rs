@@ -109,7 +109,8 @@ impl Link {
     }
 
     fn options_update(&self) -> Update {
-        let body = json!({"sessionUpdate": "config_option_update", "configOptions": self.options.to_v2().value()});
+        let body =
+            json!({"sessionUpdate": "config_option_update", "configOptions": self.options.to_v2().value()});
         Update { kind: UpdateKind::ConfigOptionUpdate, id: String::new(), body: body.into() }
     }
 }

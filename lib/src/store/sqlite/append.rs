@@ -91,11 +91,10 @@ fn append_one(tx: &Transaction<'_>, append: &Append) -> Result<(), Fault> {
         return Err(moved.into());
     }
     let head = add_entries(tx, standing.key, standing.head, &append.entries)?;
-    tx.prepare_cached("UPDATE session SET head_seq = ?2, updated_at = ?3 WHERE key = ?1")?.execute([
-        standing.key,
-        put_seq(head),
-        put(append.at),
-    ])?;
+    tx.prepare_cached(
+        "UPDATE session SET head_seq = ?2, updated_at = coalesce(?3, updated_at) WHERE key = ?1",
+    )?
+    .execute(params![standing.key, put_seq(head), append.at.map(put)])?;
     learn(tx, standing.key, &append.facts)?;
     keep_snapshot(tx, standing.key, append.snapshot.as_deref())?;
     Ok(())

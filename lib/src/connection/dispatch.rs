@@ -1,0 +1,300 @@
+//! Sends each message of a client where it belongs: to its session, to the store, to the agent.
+
+use rethread_core::{Json, SessionId};
+use serde_json::value::RawValue;
+
+use super::asked::AskedOf;
+use super::in_flight::Worker;
+use super::{Agreed, Connection, Phase, Ready};
+use crate::agent::host::{AgentHost, HostConfig};
+use crate::edge::Version;
+use crate::edge::call::{Call, SessionCall};
+use crate::edge::capabilities::ClientProfile;
+use crate::edge::params::Params;
+use crate::mint;
+use crate::outbox::{Origin, Outbound, Relayed, Reply};
+use crate::registry::Registry;
+use crate::runner::{Handle, Message, Surroundings};
+use crate::wire::{Id, RpcError, code, parse};
+
+impl Connection {
+    pub(super) async fn request(&mut self, id: Id, method: &str, params: Option<&RawValue>) {
+        if let Err(error) = self.take_id(&id) {
+            return self.answer(id, Err(error));
+        }
+        if method == "initialize" {
+            return self.initialize(id, params);
+        }
+        let agreed = match &mut self.phase {
+            Phase::Ready(agreed) => {
+                agreed.used = true;
+                (**agreed).clone()
+            }
+            Phase::Fresh | Phase::Initializing(_) => {
+                let error = RpcError::new(code::INVALID_REQUEST, "initialize has not been answered yet")
+                    .with("method", method)
+                    .hint("send initialize first, and wait for its answer");
+                return self.answer(id, Err(error));
+            }
+        };
+        match Call::decode(agreed.client.version, method, params) {
+            Ok(call) => self.call(agreed, id, call).await,
+            Err(error) => self.answer(id, Err(error)),
+        }
+    }
+
+    async fn call(&mut self, agreed: Agreed, id: Id, call: Call) {
+        match call {
+            Call::New(setup) => self.create(agreed, id, setup),
+            Call::Resume { session, setup, replay } => {
+                self.resume(agreed, id, SessionId(session), setup, replay).await;
+            }
+            Call::List { cwd, cursor, archived } => self.list(agreed, id, cwd, cursor, archived).await,
+            Call::Session { session, call } => self.session_call(agreed, id, SessionId(session), call).await,
+            Call::Relay { method, params } => self.relay(agreed, id, method, params).await,
+        }
+    }
+
+    async fn session_call(&mut self, agreed: Agreed, id: Id, session: SessionId, call: SessionCall) {
+        match call {
+            SessionCall::Close => self.close(agreed, id, session).await,
+            SessionCall::Delete => self.delete(agreed, id, session).await,
+            SessionCall::Archive => self.archive(agreed, id, session).await,
+            SessionCall::Unarchive => self.unarchive(agreed, id, session).await,
+            SessionCall::Status => self.status(agreed, id, session).await,
+            SessionCall::SetTitle(title) => self.set_title(agreed, id, session, title).await,
+            SessionCall::Prompt { .. }
+            | SessionCall::SetOption { .. }
+            | SessionCall::CancelToolCall(_)
+            | SessionCall::CancelTerminal(_) => self.live_call(agreed, id, session, call).await,
+        }
+    }
+
+    /// Calls that only a session which this client follows can answer.
+    async fn live_call(&mut self, agreed: Agreed, id: Id, session: SessionId, call: SessionCall) {
+        let Some(handle) = self.following(&agreed, &session) else {
+            return self.answer(id, Err(not_followed(&session)));
+        };
+        self.in_flight.assign(&id, Worker::Session(session.clone()));
+        let reply = Reply::new(agreed.client.version, id.clone(), session.clone(), self.outbox.clone());
+        let message = match call {
+            SessionCall::Prompt { content, meta } => {
+                let message = mint::message_id();
+                let _ = self.outbox.try_send(Outbound::OwnPrompt(session.clone(), message.clone()));
+                Message::Prompt { message, content, meta, reply }
+            }
+            SessionCall::SetOption { option, value } => Message::SetOption { option, value, reply },
+            SessionCall::CancelToolCall(id) => {
+                Message::CancelThing { method: "tool_call/cancel", field: "toolCallId", id, reply }
+            }
+            SessionCall::CancelTerminal(id) => {
+                Message::CancelThing { method: "terminal/cancel", field: "terminalId", id, reply }
+            }
+            SessionCall::SetTitle(_)
+            | SessionCall::Close
+            | SessionCall::Delete
+            | SessionCall::Archive
+            | SessionCall::Unarchive
+            | SessionCall::Status => return,
+        };
+        if handle.tell(message).await.is_err() {
+            self.answer(id, Err(not_followed(&session)));
+        }
+    }
+
+    pub(super) fn following(&self, agreed: &Agreed, session: &SessionId) -> Option<Handle> {
+        if self.attached.has(session) { agreed.registry.find(session) } else { None }
+    }
+
+    fn initialize(&mut self, id: Id, params: Option<&RawValue>) {
+        let used = matches!(&self.phase, Phase::Ready(agreed) if agreed.used);
+        if used || matches!(self.phase, Phase::Initializing(_)) {
+            let error = RpcError::new(code::INVALID_REQUEST, "the connection is initialized already");
+            return self.answer(id, Err(error.hint("open a new connection to agree on something else")));
+        }
+        let client = match Params::read(params).and_then(|params| ClientProfile::read(&params)) {
+            Ok(client) => client,
+            Err(error) => return self.answer(id, Err(error)),
+        };
+        let config = HostConfig {
+            protocol: self.server.config.agent_protocol,
+            longest_line: self.server.config.longest_line,
+            log: self.server.config.log.clone(),
+        };
+        let host = AgentHost::new(self.server.agent.clone(), client.clone(), config, self.asides.clone());
+        let before = match std::mem::replace(&mut self.phase, Phase::Fresh) {
+            Phase::Ready(agreed) => Some(agreed),
+            Phase::Fresh | Phase::Initializing(_) => None,
+        };
+        self.phase = Phase::Initializing(before);
+        let ready = self.ready.clone();
+        tokio::spawn(async move {
+            let outcome = host.live().await;
+            let _ = ready.send(Ready { id, client, host, outcome }).await;
+        });
+    }
+
+    pub(super) async fn initialized(&mut self, ready: Ready) {
+        let Phase::Initializing(before) = std::mem::replace(&mut self.phase, Phase::Fresh) else { return };
+        let Ready { id, client, host, outcome } = ready;
+        match outcome {
+            Ok(live) => {
+                let answer = live.profile.answer(client.version);
+                let around = Surroundings {
+                    journal: self.server.journal.clone(),
+                    host: host.clone(),
+                    log: self.server.config.log.clone(),
+                    cancel_patience: self.server.config.cancel_patience,
+                };
+                let registry = std::sync::Arc::new(Registry::new(around));
+                let agreed = Agreed { client, host, profile: live.profile.clone(), registry, used: false };
+                self.phase = Phase::Ready(Box::new(agreed));
+                self.answer(id, Ok(answer));
+                if let Some(before) = before {
+                    before.host.end().await;
+                }
+            }
+            Err(error) => {
+                // What was agreed before stays in force.
+                self.phase = before.map_or(Phase::Fresh, Phase::Ready);
+                self.answer(id, Err(error));
+            }
+        }
+    }
+
+    pub(super) async fn notification(&mut self, method: &str, params: Option<&RawValue>) {
+        let Phase::Ready(agreed) = &self.phase else { return };
+        let agreed = (**agreed).clone();
+        let Ok(read) = Params::read(params) else { return };
+        let session = read.optional_text("sessionId").ok().flatten().map(SessionId);
+        match (method, session) {
+            ("$/cancel_request", _) => self.withdraw(&agreed, &read).await,
+            ("session/cancel", Some(session)) => {
+                if let Some(handle) = self.following(&agreed, &session) {
+                    let _ = handle.tell(Message::Cancel).await;
+                }
+            }
+            (_, Some(session)) => {
+                if let Some(handle) = self.following(&agreed, &session) {
+                    let (method, params) = (method.to_owned(), read.fields().json());
+                    let _ = handle.tell(Message::Relay { method, params, reply: None }).await;
+                }
+            }
+            (method, None) => {
+                let (method, params) = (method.to_owned(), read.fields().json());
+                tokio::spawn(async move {
+                    if let Ok(live) = agreed.host.live().await {
+                        let _ = live.peer.notify(&method, &params);
+                    }
+                });
+            }
+        }
+    }
+
+    /// A client takes back a request. Its id means nothing to the agent: ours is used there.
+    async fn withdraw(&self, agreed: &Agreed, params: &Params) {
+        let Some(id) = params.get("requestId").and_then(|id| Id::read(id.raw())) else { return };
+        match self.in_flight.worker(&id) {
+            Some(Worker::Session(session)) => {
+                if let Some(handle) = agreed.registry.find(&session) {
+                    let _ = handle.tell(Message::Withdraw(id)).await;
+                }
+            }
+            Some(Worker::Agent(number)) => {
+                if let Ok(live) = agreed.host.live().await {
+                    let _ = live.peer.cancel(number);
+                }
+            }
+            Some(Worker::Connection) | None => {}
+        }
+    }
+
+    pub(super) async fn response(&mut self, id: &Id, outcome: Result<Json, RpcError>) {
+        let Phase::Ready(agreed) = &self.phase else { return };
+        match self.asked.answered(id) {
+            Some(AskedOf::Question(session, question)) => {
+                if let Some(handle) = agreed.registry.find(&session) {
+                    let _ = handle.tell(Message::Answer(question, outcome)).await;
+                }
+            }
+            Some(AskedOf::Relayed(Relayed { request, origin: Origin::Session(handle) })) => {
+                let _ = handle.tell(Message::Relayed(request, outcome)).await;
+            }
+            Some(AskedOf::Relayed(Relayed { request, origin: Origin::Agent(peer) })) => {
+                let _ = peer.answer(&request, outcome.as_ref());
+            }
+            None => {}
+        }
+    }
+
+    /// What the agent says apart from any session goes to the client as it is.
+    pub(super) fn aside(&mut self, line: &[u8]) {
+        let Phase::Ready(agreed) = &self.phase else { return };
+        let json = |params: Option<&RawValue>| {
+            params.map_or_else(|| Json::of(&rethread_core::Fields::new()), |raw| Json::from(raw.to_owned()))
+        };
+        match parse(line) {
+            Ok(crate::wire::Message::Notification { method, params }) if method != "$/cancel_request" => {
+                let message = Outbound::Notify { method: method.into_owned(), params: json(params) };
+                if self.outbox.try_send(message).is_err() {
+                    self.server.config.log.line("skipped a notification for a client that does not read");
+                }
+            }
+            Ok(crate::wire::Message::Request { id, method, params }) => {
+                let (host, outbox) = (agreed.host.clone(), self.outbox.clone());
+                let (method, params) = (method.into_owned(), json(params));
+                tokio::spawn(async move {
+                    let Ok(live) = host.live().await else { return };
+                    let from = Relayed { request: id, origin: Origin::Agent(live.peer) };
+                    let _ = outbox.try_send(Outbound::Relay { from, method, params });
+                });
+            }
+            Ok(_) | Err(_) => {}
+        }
+    }
+
+    async fn relay(&mut self, agreed: Agreed, id: Id, method: String, params: Json) {
+        if let Some(session) = params.fields().text("sessionId").map(SessionId) {
+            let Some(handle) = self.following(&agreed, &session) else {
+                return self.answer(id, Err(not_followed(&session)));
+            };
+            self.in_flight.assign(&id, Worker::Session(session.clone()));
+            let reply = Reply::new(agreed.client.version, id.clone(), session.clone(), self.outbox.clone());
+            let message = Message::Relay { method, params, reply: Some(reply) };
+            if handle.tell(message).await.is_err() {
+                self.answer(id, Err(not_followed(&session)));
+            }
+            return;
+        }
+        let (outbox, in_flight) = (self.outbox.clone(), self.in_flight.clone());
+        tokio::spawn(async move {
+            let outcome = match agreed.host.live().await {
+                Ok(live) => {
+                    let method = own_name(&method, live.profile.version);
+                    let (number, answer) = live.peer.begin_call(&method, &params);
+                    in_flight.assign(&id, Worker::Agent(number));
+                    answer.await
+                }
+                Err(error) => Err(error),
+            };
+            let _ = outbox.try_send(Outbound::Answer { id, after: None, outcome });
+        });
+    }
+}
+
+/// A method under the name that the agent's version has for it.
+fn own_name(method: &str, version: Version) -> String {
+    match (version, method) {
+        (Version::V2, "authenticate") => "auth/login",
+        (Version::V2, "logout") => "auth/logout",
+        (Version::V1, "auth/login") => "authenticate",
+        (Version::V1, "auth/logout") => "logout",
+        (_, other) => other,
+    }
+    .to_owned()
+}
+
+/// A session that this connection does not follow, whether it exists or not.
+pub(super) fn not_followed(session: &SessionId) -> RpcError {
+    RpcError::unknown_session(session.as_str()).hint("load or resume the session on this connection first")
+}

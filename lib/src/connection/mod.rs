@@ -1,0 +1,248 @@
+//! One client: what it says is read here and sent where it belongs; what it is shown is written by the `pump`.
+//! The two halves run side by side, so that a client which writes before it reads is always heard.
+
+mod answers;
+mod asked;
+mod dispatch;
+mod in_flight;
+mod opening;
+mod pump;
+
+use std::collections::{HashSet, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use rethread_core::{Json, SessionId};
+use tokio::io::AsyncRead;
+use tokio::sync::{Notify, mpsc};
+
+use crate::agent::host::{AgentHost, LiveAgent};
+use crate::agent::peer::Aside;
+use crate::edge::capabilities::ClientProfile;
+use crate::outbox::{self, Outbound, Outbox};
+use crate::registry::Registry;
+use crate::server::Server;
+use crate::transport::Wire;
+use crate::wire::{Id, IdKind, Line, LineReader, Malformed, Message, Out, RpcError, code, parse};
+use asked::Asked;
+use in_flight::{InFlight, NotTaken};
+use pump::Pump;
+
+/// How long answers that are under way may still take when the client has said its last word.
+const LAST_ANSWERS: Duration = Duration::from_millis(300);
+
+/// A client's connection.
+pub(crate) struct Connection {
+    server: Server,
+    phase: Phase,
+    outbox: Outbox,
+    bell: Arc<Notify>,
+    asked: Asked,
+    in_flight: InFlight,
+    /// The sessions that this client follows.
+    attached: Attachments,
+    ready: mpsc::Sender<Ready>,
+    asides: mpsc::Sender<Aside>,
+}
+
+/// The sessions that a client follows.
+#[derive(Clone, Default)]
+struct Attachments(Arc<Mutex<HashSet<SessionId>>>);
+
+impl Attachments {
+    fn has(&self, session: &SessionId) -> bool {
+        self.set().contains(session)
+    }
+
+    fn add(&self, session: SessionId) {
+        self.set().insert(session);
+    }
+
+    fn remove(&self, session: &SessionId) -> bool {
+        self.set().remove(session)
+    }
+
+    fn set(&self) -> MutexGuard<'_, HashSet<SessionId>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// How far a connection is.
+enum Phase {
+    /// Nothing was said.
+    Fresh,
+    /// `initialize` waits for the agent; what was agreed before stays until it is answered.
+    Initializing(Option<Box<Agreed>>),
+    /// It was answered.
+    Ready(Box<Agreed>),
+}
+
+/// What `initialize` agreed on.
+#[derive(Clone)]
+struct Agreed {
+    client: ClientProfile,
+    host: AgentHost,
+    profile: Arc<crate::edge::capabilities::Profile>,
+    registry: Arc<Registry>,
+    /// Whether anything was asked since: then it cannot be agreed anew.
+    used: bool,
+}
+
+/// The outcome of an `initialize`.
+struct Ready {
+    id: Id,
+    client: ClientProfile,
+    host: AgentHost,
+    outcome: Result<LiveAgent, RpcError>,
+}
+
+impl Connection {
+    /// Serves a client until it hangs up or `stop` says so.
+    pub(crate) async fn serve(server: Server, wire: Wire, stop: impl Future<Output = ()>) {
+        let (outbox, outgoing) = mpsc::channel(outbox::WAITING);
+        let (ready, initialized) = mpsc::channel(1);
+        let (asides, heard) = mpsc::channel(256);
+        let (asked, bell, in_flight) = (Asked::default(), Arc::new(Notify::new()), InFlight::default());
+        let pump = Pump {
+            writer: wire.writer,
+            outbox: outgoing,
+            bell: bell.clone(),
+            journal: server.journal.clone(),
+            asked: asked.clone(),
+            out: Out::default(),
+            followed: Vec::new(),
+            waiting: VecDeque::new(),
+            in_flight: in_flight.clone(),
+        };
+        let lines = LineReader::new(wire.reader, server.config.longest_line);
+        let phase = Phase::Fresh;
+        let connection = Self {
+            server,
+            phase,
+            outbox,
+            bell,
+            asked,
+            in_flight,
+            attached: Attachments::default(),
+            ready,
+            asides,
+        };
+        let mut writing = Box::pin(pump.run());
+        let reading = async {
+            tokio::select! {
+                agreed = connection.read(lines, initialized, heard) => agreed,
+            }
+        };
+        tokio::select! {
+            // Whoever reads no more gets no more; what runs is ended below.
+            _ = &mut writing => {}
+            () = reading => { let _ = tokio::time::timeout(Duration::from_secs(1), &mut writing).await; }
+            () = stop => {}
+        }
+    }
+
+    async fn read<R: AsyncRead + Unpin>(
+        mut self,
+        mut lines: LineReader<R>,
+        mut initialized: mpsc::Receiver<Ready>,
+        mut asides: mpsc::Receiver<Aside>,
+    ) {
+        loop {
+            tokio::select! {
+                batch = lines.batch() => match batch {
+                    Ok(Some(batch)) => for line in batch {
+                        self.hear(line).await;
+                    },
+                    Ok(None) | Err(_) => break,
+                },
+                Some(ready) = initialized.recv() => self.initialized(ready).await,
+                Some(aside) = asides.recv() => self.aside(&aside.0),
+            }
+        }
+        self.finish_answers(&mut initialized).await;
+        self.end("the client went away").await;
+    }
+
+    /// Somebody who pipes requests in and waits for the end still gets the answers that are under way.
+    async fn finish_answers(&mut self, initialized: &mut mpsc::Receiver<Ready>) {
+        let patience = tokio::time::sleep(LAST_ANSWERS);
+        tokio::pin!(patience);
+        while !self.in_flight.is_empty() {
+            tokio::select! {
+                () = &mut patience => return,
+                Some(ready) = initialized.recv() => self.initialized(ready).await,
+                () = tokio::time::sleep(Duration::from_millis(5)) => {}
+            }
+        }
+    }
+
+    async fn end(self, reason: &str) {
+        let agreed = match self.phase {
+            Phase::Fresh => None,
+            Phase::Initializing(agreed) => agreed,
+            Phase::Ready(agreed) => Some(agreed),
+        };
+        if let Some(agreed) = agreed {
+            agreed.registry.end_all(reason).await;
+            agreed.host.end().await;
+        }
+    }
+
+    async fn hear(&mut self, line: Line) {
+        let bytes = match line {
+            Line::Text(bytes) => bytes,
+            Line::TooLong => {
+                let longest = self.server.config.longest_line;
+                let error = RpcError::new(code::PARSE, "the line is too long").with("longest", longest);
+                return self.answer(Id::null(), Err(error.hint("send large content as a resource link")));
+            }
+        };
+        match parse(&bytes) {
+            Ok(Message::Request { id, method, params }) => self.request(id, &method, params).await,
+            Ok(Message::Notification { method, params }) => self.notification(&method, params).await,
+            Ok(Message::Response { id, outcome }) => {
+                let json = |raw: &serde_json::value::RawValue| Json::from(raw.to_owned());
+                self.response(&id, outcome.map(json).map_err(|error| RpcError::read(&json(error)))).await;
+            }
+            Err(malformed) => {
+                let (id, error) = unreadable(malformed);
+                self.answer(id, Err(error));
+            }
+        }
+    }
+
+    /// Refuses ids that cannot be told apart, before anything is done.
+    fn take_id(&self, id: &Id) -> Result<(), RpcError> {
+        let strict = matches!(&self.phase, Phase::Ready(agreed) if agreed.client.version.number() == 2);
+        if strict && matches!(id.kind(), IdKind::Null | IdKind::Fraction) {
+            return Err(RpcError::new(code::INVALID_REQUEST, "a request id is a string or a whole number"));
+        }
+        self.in_flight.take(id).map_err(|why| match why {
+            NotTaken::Twice => RpcError::new(code::INVALID_REQUEST, "this request id is in use")
+                .hint("use an id again only after its answer"),
+            NotTaken::TooMany => {
+                RpcError::internal("too many requests are open").hint("wait for answers before you send more")
+            }
+        })
+    }
+
+    fn answer(&self, id: Id, outcome: Result<Json, RpcError>) {
+        // The queue is far longer than the number of requests that may be open.
+        let _ = self.outbox.try_send(Outbound::Answer { id, after: None, outcome });
+    }
+}
+
+fn unreadable(malformed: Malformed) -> (Id, RpcError) {
+    match malformed {
+        Malformed::NotUtf8 => (Id::null(), RpcError::new(code::PARSE, "the line is not UTF-8")),
+        Malformed::NotJson(why) => (Id::null(), RpcError::new(code::PARSE, format!("not JSON: {why}"))),
+        Malformed::Batch => (
+            Id::null(),
+            RpcError::new(code::INVALID_REQUEST, "batches are not part of the protocol")
+                .hint("send each request on its own line"),
+        ),
+        Malformed::NotAMessage(id) => {
+            (id, RpcError::new(code::INVALID_REQUEST, "not a request, a notification or a response"))
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! The live sessions of this process: finds one, opens it from the store, or makes it. Owns who is live, not
+//! what they do.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rethread_core::{Binding, Entry, Input, Json, Seq, Session, SessionId, stored};
+use tokio::sync::oneshot;
+
+use crate::agent::host::LiveAgent;
+use crate::agent::peer::{AgentLine, FromAgent};
+use crate::edge::call::Setup;
+use crate::edge::link::{Link, ask};
+use crate::mint;
+use crate::runner::{AgentLines, Beginning, Bound, Handle, Message, Runner, Seat, Surroundings};
+use crate::runner::{facts, store_error, style};
+use crate::store::journal::Journal;
+use crate::store::{Deleted, NewSession, SessionRow, StoreError};
+use crate::wire::RpcError;
+
+/// How much of a journal is read at once.
+const PAGE: usize = 1024 * 1024;
+
+/// The live sessions.
+pub(crate) struct Registry {
+    live: Mutex<HashMap<SessionId, Handle>>,
+    around: Surroundings,
+}
+
+impl Registry {
+    pub(crate) fn new(around: Surroundings) -> Self {
+        Self { live: Mutex::default(), around }
+    }
+
+    pub(crate) fn journal(&self) -> &Journal {
+        &self.around.journal
+    }
+
+    /// The session, if it is live in this process.
+    pub(crate) fn find(&self, id: &SessionId) -> Option<Handle> {
+        let mut live = locked(&self.live);
+        if live.get(id).is_some_and(Handle::ended) {
+            live.remove(id);
+        }
+        live.get(id).cloned()
+    }
+
+    /// The row of a session that exists for clients.
+    pub(crate) async fn row(&self, id: &SessionId) -> Result<SessionRow, RpcError> {
+        let wanted = id.clone();
+        let row = self.journal().call(move |store| store.find(&wanted)).await.map_err(|e| store_error(&e))?;
+        row.filter(|row| row.deleted == Deleted::No).ok_or_else(|| RpcError::unknown_session(id.as_str()))
+    }
+
+    /// The session, live: opened from the store if it was not.
+    pub(crate) async fn open(&self, id: &SessionId) -> Result<Handle, RpcError> {
+        if let Some(handle) = self.find(id) {
+            return Ok(handle);
+        }
+        let row = self.row(id).await?;
+        let claimed = id.clone();
+        let mut lease =
+            self.journal().call(move |store| store.claim(&claimed)).await.map_err(|e| store_error(&e))?;
+        let (mut session, head) = read_state(self.journal(), id).await.map_err(|e| store_error(&e))?;
+        lease.head = head;
+        // A title that was set from outside is the row's; the journal need not know of it.
+        session.title = row.title.or(session.title);
+        let setup = Setup { cwd: session.cwd.clone(), roots: session.roots.clone(), ..Setup::default() };
+        let begin =
+            Beginning { id: id.clone(), session, lease, setup, seat: Seat::Empty, lines: AgentLines::new() };
+        Ok(self.start(begin))
+    }
+
+    /// Makes a session: at the agent first, since it has to agree.
+    pub(crate) async fn create(&self, agent: LiveAgent, setup: Setup) -> Result<(Handle, Session), RpcError> {
+        ask::check_servers(&agent.profile, &setup.servers)?;
+        ask::check_system_prompt(&agent.profile, &setup)?;
+        let mut lines = AgentLines::new();
+        let params = ask::open(&agent.profile, &setup, None);
+        let gone = |reason: String| RpcError::internal(reason);
+        let request =
+            agent.peer.open("session/new", &params, &lines.route).map_err(|error| gone(error.to_string()))?;
+        let (answer, rest) = answer_to(&mut lines, request).await?;
+        let Some(native) = answer.fields().text("sessionId") else {
+            return Err(gone("the agent made a session without an id".to_owned()));
+        };
+        let mut link = Link::new(agent.profile.version, 1, std::collections::HashSet::new());
+        let (session, entries) = first_entries(&self.around.host.name(), &setup, &native, &mut link, &answer);
+        let id = mint::session_id();
+        let new = NewSession {
+            id: id.clone(),
+            cwd: setup.cwd.clone(),
+            agent: self.around.host.name(),
+            parent: None,
+            facts: facts(entries.iter()),
+            entries: entries.into_iter().map(Arc::new).collect(),
+            snapshot: Some(stored::encode_session(&session)),
+            at: mint::now(),
+        };
+        let lease = self.journal().call(move |store| store.create(new)).await.map_err(|e| store_error(&e))?;
+        if !rest.is_empty() {
+            // Said right behind the answer, before anybody was there to hear it.
+            let _ = lines.route.send(FromAgent::Lines(rest)).await;
+        }
+        let seat = Seat::Bound(Box::new(Bound { agent, link, native }));
+        let begin = Beginning { id, session: session.clone(), lease, setup, seat, lines };
+        Ok((self.start(begin), session))
+    }
+
+    /// Ends a live session and waits until it has let go.
+    pub(crate) async fn end(&self, id: &SessionId, reason: &str) -> Option<Seq> {
+        let handle = self.find(id)?;
+        let (done, ended) = oneshot::channel();
+        handle.tell(Message::End { reason: reason.to_owned(), done }).await.ok()?;
+        let seq = ended.await.ok();
+        locked(&self.live).remove(id);
+        seq
+    }
+
+    /// Ends everything.
+    pub(crate) async fn end_all(&self, reason: &str) {
+        let ids: Vec<_> = locked(&self.live).keys().cloned().collect();
+        for id in ids {
+            self.end(&id, reason).await;
+        }
+    }
+
+    fn start(&self, begin: Beginning) -> Handle {
+        let handle = Runner::start(begin, self.around.clone());
+        locked(&self.live).insert(handle.id.clone(), handle.clone());
+        handle
+    }
+}
+
+/// The state of a session as the store has it, and its last sequence number.
+pub(crate) async fn read_state(journal: &Journal, id: &SessionId) -> Result<(Session, Seq), StoreError> {
+    let wanted = id.clone();
+    let row = journal.call(move |store| store.find(&wanted)).await?;
+    let row = row.ok_or_else(|| StoreError::Unknown(id.clone()))?;
+    // A snapshot that cannot be read costs time, nothing else: the journal has it all.
+    let mut session = row.snapshot.and_then(|bytes| stored::decode_session(&bytes).ok()).unwrap_or_default();
+    let mut from = session.head.next();
+    while from <= row.head {
+        let page = journal.read(id.clone(), from, PAGE).await?;
+        for item in &page.items {
+            session.replay(item.last, &item.entry);
+        }
+        from = page.next;
+        if page.end {
+            break;
+        }
+    }
+    session.head = row.head;
+    Ok((session, row.head))
+}
+
+async fn answer_to(lines: &mut AgentLines, request: u64) -> Result<(Json, Vec<AgentLine>), RpcError> {
+    let mut early = Vec::new();
+    loop {
+        let batch = match lines.lines.recv().await {
+            Some(FromAgent::Lines(batch)) => batch,
+            Some(FromAgent::Gone(reason)) => return Err(RpcError::internal(reason)),
+            None => return Err(RpcError::internal("the agent ended before it made the session")),
+        };
+        let mut answer = None;
+        for line in batch {
+            match line {
+                AgentLine::Answered { request: answered, outcome } if answered == request => {
+                    answer = Some(outcome);
+                }
+                other => early.push(other),
+            }
+        }
+        if let Some(outcome) = answer {
+            return outcome.map(|answer| (answer, early));
+        }
+    }
+}
+
+fn first_entries(
+    agent: &str,
+    setup: &Setup,
+    native: &str,
+    link: &mut Link,
+    answer: &Json,
+) -> (Session, Vec<Entry>) {
+    let mut session = Session::default();
+    let at = mint::now();
+    let opened =
+        Entry::Opened { cwd: setup.cwd.clone(), roots: setup.roots.clone(), agent: agent.to_owned(), at };
+    session.apply(&opened);
+    let mut entries = vec![opened];
+    let bound = Input::AgentBound {
+        native: native.to_owned(),
+        binding: Binding::Fresh,
+        style: style(link.version()),
+        at,
+    };
+    let updates = link.opened(answer).into_iter().map(Input::Updated);
+    for input in std::iter::once(bound).chain(updates) {
+        for entry in rethread_core::decide(&session, input).unwrap_or_default() {
+            session.apply(&entry);
+            entries.push(entry);
+        }
+    }
+    (session, entries)
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,63 @@
+//! The door: a server has a store and an agent, and serves clients. Store, edge and transport meet here.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::agent::host::{AgentProtocol, AgentSource};
+use crate::connection::Connection;
+use crate::log::Log;
+use crate::store::Store;
+use crate::store::journal::Journal;
+use crate::transport::Wire;
+
+/// What can be set.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Which protocol versions the agent is offered.
+    pub agent_protocol: AgentProtocol,
+    /// How many bytes a line may have, in either direction.
+    pub longest_line: usize,
+    /// How long an agent may ignore a cancel before it is ended.
+    pub cancel_patience: Duration,
+    /// Where things are noted that nobody can be told.
+    pub log: Log,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            agent_protocol: AgentProtocol::Auto,
+            // Images are big.
+            longest_line: 64 * 1024 * 1024,
+            cancel_patience: Duration::from_secs(10),
+            log: Log::default(),
+        }
+    }
+}
+
+/// Serves clients with one store and one kind of agent.
+#[derive(Clone)]
+pub struct Server {
+    pub(crate) journal: Journal,
+    pub(crate) agent: Arc<dyn AgentSource>,
+    pub(crate) config: Config,
+}
+
+impl Server {
+    /// A server over this store with this agent.
+    #[must_use]
+    pub fn new(store: Arc<dyn Store>, agent: Arc<dyn AgentSource>, config: Config) -> Self {
+        Self { journal: Journal::start(store), agent, config }
+    }
+
+    /// Serves one client until it hangs up.
+    pub async fn serve(&self, wire: Wire) {
+        self.serve_until(wire, std::future::pending()).await;
+    }
+
+    /// Serves one client until it hangs up or `stop` is ready. Either way its sessions are settled and its
+    /// agent is ended before this returns.
+    pub async fn serve_until(&self, wire: Wire, stop: impl Future<Output = ()>) {
+        Connection::serve(self.clone(), wire, stop).await;
+    }
+}
