@@ -12,7 +12,7 @@ use rethread_core::{Entry, Folded, Json, Seq, Session, Update, UpdateKind, fold,
 
 fn config() -> ProptestConfig {
     ProptestConfig {
-        cases: 200,
+        cases: 120,
         failure_persistence: None,
         max_shrink_iters: 4_000,
         ..ProptestConfig::default()
