@@ -51,17 +51,19 @@ fn chunks_become_a_message() {
 }
 
 #[test]
-fn a_lone_update_stays_untouched() {
+fn a_lone_chunk_becomes_a_message_and_any_other_lone_update_stays_untouched() {
     check(
         vec![
             new(agent("m", "Hello")),
+            known(agent("from before", "Hello")),
             new(
                 json!({"sessionUpdate": "agent_thought", "messageId": "t", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}),
             ),
         ],
         expect![[r#"
-            1 new {"sessionUpdate":"agent_message_chunk","messageId":"m","content":{"type":"text","text":"Hello"}}
-            2 new {"sessionUpdate":"agent_thought","messageId":"t","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}
+            1 new {"sessionUpdate":"agent_message","messageId":"m","content":[{"type":"text","text":"Hello"}]}
+            2 known {"sessionUpdate":"agent_message_chunk","messageId":"from before","content":{"type":"text","text":"Hello"}}
+            3 new {"sessionUpdate":"agent_thought","messageId":"t","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}
         "#]],
     );
 }
@@ -177,7 +179,7 @@ fn an_upsert_takes_the_place_of_the_chunks_that_it_replaces() {
         ],
         expect![[r#"
             1-6 known {"sessionUpdate":"agent_message","messageId":"m","_meta":{"a":1},"content":[{"type":"text","text":"c"}]}
-            4 new {"sessionUpdate":"agent_message_chunk","messageId":"n","content":{"type":"text","text":"other"}}
+            4 new {"sessionUpdate":"agent_message","messageId":"n","content":[{"type":"text","text":"other"}]}
         "#]],
     );
 }

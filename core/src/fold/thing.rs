@@ -27,14 +27,16 @@ pub(super) struct Thing<'a> {
 struct Part<'a> {
     placed: Placed<'a>,
     said: Said,
-    sources: Sources,
+    form: Form,
 }
 
-/// How many updates an item came from.
+/// How an item is written.
 #[derive(Clone, Copy)]
-enum Sources {
-    One,
-    Several,
+enum Form {
+    /// As the only update that it came from: untouched.
+    AsItCame,
+    /// Anew.
+    Anew,
 }
 
 /// What an item comes to.
@@ -120,7 +122,13 @@ impl<'a> Thing<'a> {
 
 impl<'a> Part<'a> {
     fn new(placed: Placed<'a>, said: Said) -> Self {
-        Self { placed, said, sources: Sources::One }
+        let whole = placed.update.kind == placed.update.kind.whole();
+        let form = match said {
+            // A first chunk is turned into a message, however short.
+            Said::Whole(_) if !whole => Form::Anew,
+            Said::Whole(_) | Said::Piece(_) => Form::AsItCame,
+        };
+        Self { placed, said, form }
     }
 
     fn patch(&mut self, placed: Placed<'a>, whole: Whole) {
@@ -151,17 +159,17 @@ impl<'a> Part<'a> {
 
     fn cover(&mut self, last: Seq) {
         self.placed.last = self.placed.last.max(last);
-        self.sources = Sources::Several;
+        self.form = Form::Anew;
     }
 
     fn item(self) -> Folded {
         let id = &self.placed.update.id;
-        match (self.sources, self.said) {
-            // What came alone stays untouched.
-            (Sources::One, _) => self.placed.item(self.placed.update.clone()),
-            (Sources::Several, Said::Whole(whole)) => self.placed.item(whole.update(id)),
-            (Sources::Several, Said::Piece(piece)) => self.placed.item(piece.update(id)),
-        }
+        let update = match (self.form, self.said) {
+            (Form::AsItCame, _) => self.placed.update.clone(),
+            (Form::Anew, Said::Whole(whole)) => whole.update(id),
+            (Form::Anew, Said::Piece(piece)) => piece.update(id),
+        };
+        self.placed.item(update)
     }
 }
 
