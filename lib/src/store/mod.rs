@@ -38,7 +38,8 @@ pub trait Store: Send + Sync + 'static {
     /// `upto` and that no cursor stands inside. Nothing is merged across a place where a fork branches off.
     fn fold(&self, lease: &Lease, upto: Seq) -> Result<(), StoreError>;
 
-    /// The row of a session; deleted ones included, which are unknown to every other method but `delete`.
+    /// The row of a session; deleted ones included. To claims, reads and changes from outside they are unknown, to
+    /// the writer they had they answer [`StoreError::StaleEpoch`].
     fn find(&self, session: &SessionId) -> Result<Option<SessionRow>, StoreError>;
 
     /// One page of sessions, newest first.
