@@ -161,6 +161,25 @@ async fn what_an_agent_leaves_behind_goes_when_it_exits() {
     within(spawned.stdout.read_to_end(&mut Vec::new())).await.unwrap();
 }
 
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_process_that_forks_and_exits_all_the_time_is_caught() {
+    let scene = Scene::new(&Script {
+        text: "trap '' TERM
+               [ -e \"$dir/agent\" ] || { note agent; sh \"$0\" \"$dir\" & cat > /dev/null; exit; }
+               [ -d \"$dir\" ] && note hop && sh \"$0\" \"$dir\" &
+               exit",
+        writes: &["agent", "hop"],
+    });
+    let Spawned { stdin, stdout: _stdout, process } = scene.spawn().await;
+    scene.pids();
+    drop(stdin);
+    process.end().await;
+    let last = fs::read(scene.path("hop")).unwrap();
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    assert_eq!(fs::read(scene.path("hop")).unwrap(), last);
+}
+
 #[tokio::test]
 async fn bytes_go_through_and_the_end_of_output_is_seen() {
     let scene = Scene::new(&Script { text: "exec cat", writes: &[] });

@@ -103,8 +103,8 @@ impl<'a> Chunk<'a> {
     }
 }
 
-/// The existing content of a thing cannot be appended to.
-pub(crate) struct Unappendable;
+/// Two chunks that one chunk cannot carry.
+pub(crate) struct Apart;
 
 /// What upserts and chunks of a thing come to: an upsert.
 pub(crate) struct Whole {
@@ -119,8 +119,7 @@ impl Whole {
     pub(crate) fn of_chunk(chunk: &Chunk<'_>) -> Self {
         let kind = chunk.kind.whole();
         let mut whole = Self { kind, fields: heading(kind, chunk.id.to_owned().into()), grown: None };
-        // Nothing is there yet, so there is nothing that could not be appended to.
-        let _ = whole.append(chunk);
+        whole.append(chunk);
         whole
     }
 
@@ -144,20 +143,14 @@ impl Whole {
     }
 
     /// Appends to the content; a thing that says nothing of its content is taken to have none.
-    pub(crate) fn append(&mut self, chunk: &Chunk<'_>) -> Result<(), Unappendable> {
-        let place = place(self.kind).ok_or(Unappendable)?;
+    pub(crate) fn append(&mut self, chunk: &Chunk<'_>) {
+        let Some(place) = place(self.kind) else { return };
         if self.grown.is_none() {
-            let grown = match self.fields.get(place.whole) {
-                Some(said) if !said.is_null() => Grown::read(place.style, said).ok_or(Unappendable)?,
-                _ => Grown::new(place.style),
-            };
-            self.grown = Some(grown);
+            let said = self.fields.get(place.whole);
+            self.grown = said.and_then(|said| Grown::read(place.style, said));
             self.fields.set(place.whole, Json::of(&()));
         }
-        if let Some(grown) = &mut self.grown {
-            grown.push(&chunk.bit);
-        }
-        Ok(())
+        self.grown.get_or_insert_with(|| Grown::new(place.style)).push(&chunk.bit);
     }
 
     /// The update that says all of it.
@@ -173,7 +166,7 @@ impl Whole {
         let meta_is_clear = fields.get("_meta").is_none_or(|meta| meta_can_merge(meta, base));
         let content_is_clear = place(kind)
             .and_then(|place| Some((place.style, fields.get(place.whole)?)))
-            .is_none_or(|(style, content)| content.is_null() || style.fits(content));
+            .is_none_or(|(style, content)| content.is_null() || Grown::can_read(style, content));
         (meta_is_clear && content_is_clear).then_some(Self { kind, fields, grown: None })
     }
 }
@@ -194,9 +187,9 @@ impl Piece {
     }
 
     /// Appends a chunk that one chunk can carry together with what is there.
-    pub(crate) fn append(&mut self, chunk: &Chunk<'_>) -> Result<(), Unappendable> {
+    pub(crate) fn append(&mut self, chunk: &Chunk<'_>) -> Result<(), Apart> {
         if !self.grown.joins(&chunk.bit) {
-            return Err(Unappendable);
+            return Err(Apart);
         }
         self.grown.push(&chunk.bit);
         Ok(())

@@ -1,4 +1,5 @@
 //! The contract of a store, run on every store there is.
+#![allow(clippy::unwrap_used, reason = "a test may fail where it stands")]
 
 use std::sync::Arc;
 

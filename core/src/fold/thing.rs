@@ -1,7 +1,7 @@
 //! What a stretch says of one thing, in as few items as can say it. Knows places; `merge` knows the JSON.
 
 use super::Folded;
-use crate::merge::{Base, Chunk, Piece, Unappendable, Whole, Word};
+use crate::merge::{Apart, Base, Chunk, Piece, Whole, Word};
 use crate::{Entry, Seq, Update, UpdateKind};
 
 /// An update at its place.
@@ -27,14 +27,16 @@ pub(super) struct Thing<'a> {
 struct Part<'a> {
     placed: Placed<'a>,
     said: Said,
-    sources: Sources,
+    form: Form,
 }
 
-/// How many updates an item came from.
+/// How an item is written.
 #[derive(Clone, Copy)]
-enum Sources {
-    One,
-    Several,
+enum Form {
+    /// As the only update that it came from: untouched.
+    AsItCame,
+    /// Anew.
+    Anew,
 }
 
 /// What an item comes to.
@@ -57,7 +59,7 @@ impl<'a> Thing<'a> {
         let placed = Placed { known, ..placed };
         match Word::read(placed.update, self.base) {
             Some(Word::Patch(whole)) => self.patch(placed, whole),
-            Some(Word::Chunk(chunk)) => self.append(placed, &chunk, folded),
+            Some(Word::Chunk(chunk)) => self.append(placed, &chunk),
             None => {
                 self.close(folded);
                 folded.push(placed.item(placed.update.clone()));
@@ -94,19 +96,17 @@ impl<'a> Thing<'a> {
         self.parts.push(all);
     }
 
-    fn append(&mut self, placed: Placed<'a>, chunk: &Chunk<'a>, folded: &mut Vec<Folded>) {
-        if self.content_is_at_hand() {
-            let Some(part) = self.parts.last_mut() else {
+    fn append(&mut self, placed: Placed<'a>, chunk: &Chunk<'a>) {
+        let at_hand = self.content_is_at_hand();
+        let grows = match self.parts.last_mut() {
+            Some(part) if at_hand => Some(part),
+            None if at_hand => {
                 return self.parts.push(Part::new(placed, Said::Whole(Whole::of_chunk(chunk))));
-            };
-            match part.append(placed, chunk) {
-                Ok(()) => return,
-                Err(Unappendable) => self.close(folded),
             }
-        }
-        // An upsert in between does not speak of the content, so the chunks on both sides of it can be one.
-        let piece = self.parts.iter_mut().rev().find(|part| matches!(part.said, Said::Piece(_)));
-        if piece.is_none_or(|piece| piece.append(placed, chunk).is_err()) {
+            // An upsert in between does not speak of the content, so the chunks on both sides of it can be one.
+            Some(_) | None => self.parts.iter_mut().rev().find(|part| matches!(part.said, Said::Piece(_))),
+        };
+        if grows.is_none_or(|part| part.append(placed, chunk).is_err()) {
             self.parts.push(Part::new(placed, Said::Piece(Piece::of_chunk(chunk))));
         }
     }
@@ -122,7 +122,13 @@ impl<'a> Thing<'a> {
 
 impl<'a> Part<'a> {
     fn new(placed: Placed<'a>, said: Said) -> Self {
-        Self { placed, said, sources: Sources::One }
+        let whole = placed.update.kind == placed.update.kind.whole();
+        let form = match said {
+            // A first chunk is turned into a message, however short.
+            Said::Whole(_) if !whole => Form::Anew,
+            Said::Whole(_) | Said::Piece(_) => Form::AsItCame,
+        };
+        Self { placed, said, form }
     }
 
     fn patch(&mut self, placed: Placed<'a>, whole: Whole) {
@@ -132,9 +138,9 @@ impl<'a> Part<'a> {
         }
     }
 
-    fn append(&mut self, placed: Placed<'a>, chunk: &Chunk<'a>) -> Result<(), Unappendable> {
+    fn append(&mut self, placed: Placed<'a>, chunk: &Chunk<'a>) -> Result<(), Apart> {
         match &mut self.said {
-            Said::Whole(whole) => whole.append(chunk)?,
+            Said::Whole(whole) => whole.append(chunk),
             Said::Piece(piece) => piece.append(chunk)?,
         }
         self.cover(placed.last);
@@ -153,17 +159,17 @@ impl<'a> Part<'a> {
 
     fn cover(&mut self, last: Seq) {
         self.placed.last = self.placed.last.max(last);
-        self.sources = Sources::Several;
+        self.form = Form::Anew;
     }
 
     fn item(self) -> Folded {
         let id = &self.placed.update.id;
-        match (self.sources, self.said) {
-            // What came alone stays untouched.
-            (Sources::One, _) => self.placed.item(self.placed.update.clone()),
-            (Sources::Several, Said::Whole(whole)) => self.placed.item(whole.update(id)),
-            (Sources::Several, Said::Piece(piece)) => self.placed.item(piece.update(id)),
-        }
+        let update = match (self.form, self.said) {
+            (Form::AsItCame, _) => self.placed.update.clone(),
+            (Form::Anew, Said::Whole(whole)) => whole.update(id),
+            (Form::Anew, Said::Piece(piece)) => piece.update(id),
+        };
+        self.placed.item(update)
     }
 }
 

@@ -18,16 +18,6 @@ pub(super) enum Style {
     Bytes,
 }
 
-impl Style {
-    /// Says whether a whole of this style looks like this, at first sight.
-    pub(super) fn fits(self, content: &Json) -> bool {
-        content.text().starts_with(match self {
-            Self::Blocks | Self::Items => '[',
-            Self::Bytes => '{',
-        })
-    }
-}
-
 /// What one chunk carries.
 pub(super) enum Bit<'a> {
     /// The text of a plain text block, still escaped.
@@ -75,22 +65,28 @@ impl Grown {
         }
     }
 
-    /// Takes a whole content over, or gives nothing if it cannot be appended to.
-    pub(super) fn read(style: Style, content: &Json) -> Option<Self> {
-        let mut grown = Self::new(style);
-        match &mut grown {
-            Self::List(_) => {
-                let blocks: Vec<&RawValue> = serde_json::from_str(content.text()).ok()?;
-                for block in blocks {
-                    grown.push(&Bit::read(style, block)?);
-                }
-            }
-            Self::Bytes(grown) => {
-                grown.output = content.read().ok()?;
-                grown.data = bytes(grown.output.get("data")?.raw())?;
-            }
+    /// Says whether a whole content can be taken over.
+    pub(super) fn can_read(style: Style, content: &Json) -> bool {
+        match style {
+            Style::Blocks | Style::Items => content.text().starts_with('['),
+            Style::Bytes => output(content).is_some(),
         }
-        Some(grown)
+    }
+
+    /// Takes a whole content over.
+    pub(super) fn read(style: Style, content: &Json) -> Option<Self> {
+        match style {
+            Style::Blocks | Style::Items => {
+                let mut grown = Self::new(style);
+                let blocks: Vec<&RawValue> = serde_json::from_str(content.text()).ok()?;
+                blocks
+                    .into_iter()
+                    .filter_map(|block| Bit::read(style, block))
+                    .for_each(|bit| grown.push(&bit));
+                Some(grown)
+            }
+            Style::Bytes => output(content).map(Self::Bytes),
+        }
     }
 
     /// Appends.
@@ -211,6 +207,13 @@ fn plain_text(block: &RawValue) -> Option<&str> {
         return None;
     }
     block.text.get().strip_prefix('"')?.strip_suffix('"')
+}
+
+/// A snapshot of output, if its bytes can be read.
+fn output(content: &Json) -> Option<Bytes> {
+    let output: Fields = content.read().ok()?;
+    let data = bytes(output.get("data")?.raw())?;
+    Some(Bytes { data, output })
 }
 
 fn bytes(data: &RawValue) -> Option<Vec<u8>> {

@@ -30,7 +30,7 @@ const TERM_WAIT: Duration = Duration::from_millis(400);
 /// How long SIGKILL is repeated for what is forked meanwhile. All three together stay below 1.6 s.
 const KILL_WAIT: Duration = Duration::from_millis(400);
 /// The pause between two rounds of SIGKILL.
-const KILL_ROUND: Duration = Duration::from_millis(10);
+const KILL_ROUND: Duration = Duration::from_millis(1);
 
 /// The exit codes of a guardian that has no agent's end to mirror, as shells use them.
 const EXIT_UNUSABLE: i32 = 125;

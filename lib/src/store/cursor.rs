@@ -5,7 +5,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use rethread_core::Millis;
 
-use super::{SessionRow, StoreError};
+use super::{ListPage, SessionRow, StoreError};
 
 const VERSION: u8 = 1;
 const TIME_BYTES: usize = size_of::<Millis>();
@@ -37,6 +37,17 @@ impl Cursor {
     pub(super) fn decode(text: &str) -> Result<Self, StoreError> {
         let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|_| StoreError::BadCursor)?;
         parse(&bytes).ok_or(StoreError::BadCursor)
+    }
+}
+
+impl ListPage {
+    /// The first rows of a longer list, with a cursor if more follow.
+    pub(super) fn of(mut rows: Vec<SessionRow>, limit: usize) -> Self {
+        let limit = limit.max(1);
+        let more = rows.len() > limit;
+        rows.truncate(limit);
+        let next = rows.last().filter(|_| more).map(|row| Cursor::after(row).encode());
+        Self { rows, next }
     }
 }
 

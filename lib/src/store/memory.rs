@@ -335,17 +335,6 @@ impl Weighed {
     }
 }
 
-impl ListPage {
-    /// The first rows of a longer list, with a cursor if more follow.
-    pub(super) fn of(mut rows: Vec<SessionRow>, limit: usize) -> Self {
-        let limit = limit.max(1);
-        let more = rows.len() > limit;
-        rows.truncate(limit);
-        let next = rows.last().filter(|_| more).map(|row| Cursor::after(row).encode());
-        Self { rows, next }
-    }
-}
-
 fn ourselves() -> Owner {
     let process = Process::this();
     Owner { pid: process.pid, host: process.host, since: now(), ours: Ours::Yes }

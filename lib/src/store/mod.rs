@@ -15,11 +15,12 @@ pub mod sqlite;
 
 /// A store of sessions. All methods block; [`journal::Journal`] calls them off the async threads.
 pub trait Store: Send + Sync + 'static {
-    /// Makes a session that this process owns, with its first entries.
+    /// Makes a session that this process owns, with its first entries. An id is given once, also after a delete.
+    /// A fork's parent must be there and not deleted, and must reach the fork: [`StoreError::MovedOn`] if not.
     fn create(&self, new: NewSession) -> Result<Lease, StoreError>;
 
-    /// Takes the session for this process. Refused while a living process has it; a dead owner loses it at
-    /// once, and the epoch grows.
+    /// Takes the session for this process. Refused while another living process has it; a dead owner loses it at
+    /// once. The epoch grows with every claim, so an earlier lease of this process ends too.
     fn claim(&self, session: &SessionId) -> Result<Lease, StoreError>;
 
     /// Gives the session back, if this lease still holds it.
@@ -34,10 +35,11 @@ pub trait Store: Send + Sync + 'static {
     fn read(&self, session: &SessionId, from: Seq, budget: usize) -> Result<Page, StoreError>;
 
     /// Folds the entries up to `upto`, inclusive, into segments. The caller knows that no turn is open below
-    /// `upto` and that no cursor stands inside.
+    /// `upto` and that no cursor stands inside. Nothing is merged across a place where a fork branches off.
     fn fold(&self, lease: &Lease, upto: Seq) -> Result<(), StoreError>;
 
-    /// The row of a session; deleted ones included.
+    /// The row of a session; deleted ones included. To claims, reads and changes from outside they are unknown, to
+    /// the writer they had they answer [`StoreError::StaleEpoch`].
     fn find(&self, session: &SessionId) -> Result<Option<SessionRow>, StoreError>;
 
     /// One page of sessions, newest first.

@@ -9,16 +9,16 @@ use rethread::store::{Append, Durability, Lease, Listed, NewSession, Page, RowFa
 use rethread_core::{Entry, Folded, Seq, SessionId, TurnNo, Update, UpdateKind};
 
 /// Where the tests put a database below their directory.
-pub fn paths(dir: &Path) -> SqlitePaths {
+pub(crate) fn paths(dir: &Path) -> SqlitePaths {
     SqlitePaths { database: dir.join("data/rethread.db"), locks: dir.join("state/locks") }
 }
 
-pub fn open(dir: &Path) -> SqliteStore {
+pub(crate) fn open(dir: &Path) -> SqliteStore {
     SqliteStore::open(&paths(dir)).unwrap()
 }
 
 /// A session with nothing in it.
-pub fn new_session(id: &str) -> NewSession {
+pub(crate) fn new_session(id: &str) -> NewSession {
     NewSession {
         id: id.into(),
         cwd: "/w".to_owned(),
@@ -32,23 +32,23 @@ pub fn new_session(id: &str) -> NewSession {
 }
 
 /// A session that lists show.
-pub fn listed_session(id: &str, cwd: &str, at: u64) -> NewSession {
+pub(crate) fn listed_session(id: &str, cwd: &str, at: u64) -> NewSession {
     let facts = RowFacts { listed: Some(Listed), ..RowFacts::default() };
     NewSession { cwd: cwd.to_owned(), facts, at, ..new_session(id) }
 }
 
-pub fn fork_of(id: &str, parent: &str, at: u64) -> NewSession {
+pub(crate) fn fork_of(id: &str, parent: &str, at: u64) -> NewSession {
     NewSession { parent: Some((parent.into(), Seq(at))), ..new_session(id) }
 }
 
 /// An entry that no fold merges with another.
-pub fn entry(text: &str) -> Arc<Entry> {
+pub(crate) fn entry(text: &str) -> Arc<Entry> {
     let content = serde_json::json!([]).into();
     Arc::new(Entry::PromptInserted { message: text.into(), turn: TurnNo(1), content, at: 1 })
 }
 
 /// One more piece of a message.
-pub fn chunk(message: &str, text: &str) -> Arc<Entry> {
+pub(crate) fn chunk(message: &str, text: &str) -> Arc<Entry> {
     let body = serde_json::json!({
         "sessionUpdate": "agent_message_chunk",
         "messageId": message,
@@ -59,7 +59,7 @@ pub fn chunk(message: &str, text: &str) -> Arc<Entry> {
 }
 
 /// An append after the lease's head.
-pub fn append_of(lease: &Lease, entries: Vec<Arc<Entry>>) -> Append {
+pub(crate) fn append_of(lease: &Lease, entries: Vec<Arc<Entry>>) -> Append {
     Append {
         session: lease.session.clone(),
         epoch: lease.epoch,
@@ -73,21 +73,25 @@ pub fn append_of(lease: &Lease, entries: Vec<Arc<Entry>>) -> Append {
 }
 
 /// Appends and moves the lease's head along.
-pub fn append(store: &dyn Store, lease: &mut Lease, entries: Vec<Arc<Entry>>) -> Result<(), StoreError> {
+pub(crate) fn append(
+    store: &dyn Store,
+    lease: &mut Lease,
+    entries: Vec<Arc<Entry>>,
+) -> Result<(), StoreError> {
     let count = entries.len() as u64;
     append_one(store, append_of(lease, entries))?;
     lease.head = Seq(lease.head.0 + count);
     Ok(())
 }
 
-pub fn append_one(store: &dyn Store, append: Append) -> Result<(), StoreError> {
+pub(crate) fn append_one(store: &dyn Store, append: Append) -> Result<(), StoreError> {
     let mut outcomes = store.append(&[append]);
     assert_eq!(outcomes.len(), 1);
     outcomes.remove(0)
 }
 
 /// Reads all pages and checks that they fit together.
-pub fn read_all(store: &dyn Store, session: &str, budget: usize) -> Vec<Folded> {
+pub(crate) fn read_all(store: &dyn Store, session: &str, budget: usize) -> Vec<Folded> {
     let session = SessionId::from(session);
     let (mut items, mut from) = (Vec::new(), Seq(0));
     loop {
@@ -105,7 +109,7 @@ pub fn read_all(store: &dyn Store, session: &str, budget: usize) -> Vec<Folded> 
 }
 
 /// Items as text: `1 a`.
-pub fn show(items: &[Folded]) -> Vec<String> {
+pub(crate) fn show(items: &[Folded]) -> Vec<String> {
     items.iter().map(show_item).collect()
 }
 

@@ -98,28 +98,55 @@ mod platform {
         Left::Nothing
     }
 
-    /// All our descendants that still run; the agent's group where the process table cannot be read.
+    /// All our descendants; the agent's group where nobody tells us who they are.
     pub(super) fn targets(agent: libc::pid_t) -> Vec<libc::pid_t> {
-        match running_by_parent() {
-            Ok(mut by_parent) => descendants(&mut by_parent, std::process::id() as libc::pid_t),
-            Err(_) => vec![-agent],
-        }
+        let guardian = std::process::id() as libc::pid_t;
+        // The tree itself first: it is read in microseconds, fast enough to catch a process that forks and exits
+        // all the time. The table of all processes takes a hundred times longer, but every kernel has it.
+        walked(guardian).or_else(|_| listed(guardian)).unwrap_or_else(|_| vec![-agent])
     }
 
-    type ByParent = HashMap<libc::pid_t, Vec<libc::pid_t>>;
+    /// Descendants by the lists of children that the kernel keeps.
+    pub(super) fn walked(root: libc::pid_t) -> io::Result<Vec<libc::pid_t>> {
+        let mut found = children(root)?;
+        let mut next = 0;
+        while let Some(parent) = found.get(next) {
+            // One that has ended meanwhile has none; they are our children now, for the next round.
+            found.extend(children(*parent).unwrap_or_default());
+            next += 1;
+        }
+        Ok(found)
+    }
 
-    fn descendants(by_parent: &mut ByParent, root: libc::pid_t) -> Vec<libc::pid_t> {
+    fn children(parent: libc::pid_t) -> io::Result<Vec<libc::pid_t>> {
+        let mut found: Vec<libc::pid_t> = Vec::new();
+        for thread in std::fs::read_dir(format!("/proc/{parent}/task"))? {
+            let thread = thread?.path();
+            match std::fs::read_to_string(thread.join("children")) {
+                Ok(text) => found
+                    .extend(text.split_ascii_whitespace().filter_map(|pid| pid.parse::<libc::pid_t>().ok())),
+                // Ended meanwhile; its children are with another thread or with us.
+                Err(_) if !thread.exists() => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(found)
+    }
+
+    /// Descendants by the parents that all processes name.
+    pub(super) fn listed(root: libc::pid_t) -> io::Result<Vec<libc::pid_t>> {
+        let mut by_parent = by_parent()?;
         let mut found = by_parent.remove(&root).unwrap_or_default();
         let mut next = 0;
         while let Some(parent) = found.get(next) {
             found.extend(by_parent.remove(parent).unwrap_or_default());
             next += 1;
         }
-        found
+        Ok(found)
     }
 
-    fn running_by_parent() -> io::Result<ByParent> {
-        let mut by_parent = ByParent::new();
+    fn by_parent() -> io::Result<HashMap<libc::pid_t, Vec<libc::pid_t>>> {
+        let mut by_parent: HashMap<libc::pid_t, Vec<libc::pid_t>> = HashMap::new();
         for entry in std::fs::read_dir("/proc")? {
             let Ok(entry) = entry else { continue };
             let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
@@ -170,12 +197,33 @@ mod platform {
 
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
-    use super::platform::parent_in;
+    use std::io::{BufRead, BufReader};
+    use std::process::{Command, Stdio};
+
+    use super::platform::{listed, parent_in, walked};
 
     #[test]
     fn the_parent_is_found_behind_any_name() {
         assert_eq!(parent_in("12 (sh) S 7 12 12 0 -1"), Some(7));
         assert_eq!(parent_in("12 (a) b (c)) S 7 12 12 0 -1"), Some(7));
         assert_eq!(parent_in("12 (sh"), None);
+    }
+
+    #[test]
+    fn a_grandchild_is_found_either_way() {
+        let script = "sh -c 'sleep 10 & echo $!; wait' & wait";
+        let mut child = Command::new("sh").args(["-c", script]).stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let grandchild: i32 = line.trim().parse().unwrap();
+        let root = child.id() as i32;
+        let (listed, walked) = (listed(root), walked(root));
+        for pid in walked.as_ref().unwrap().iter().copied().chain([root]) {
+            // SAFETY: a plain call, for processes that this test has started.
+            unsafe { libc::kill(pid, libc::SIGKILL) };
+        }
+        child.wait().unwrap();
+        assert!(listed.unwrap().contains(&grandchild));
+        assert!(walked.unwrap().contains(&grandchild));
     }
 }

@@ -158,3 +158,26 @@ fn open(database: &Path) -> rusqlite::Result<Connection> {
 fn run(connection: &Connection, pragma: &str) -> rusqlite::Result<i64> {
     connection.query_row(pragma, [], |row| row.get(1))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_checkpoint_is_wished_for_when_the_log_is_large_and_again_when_it_has_grown() {
+        let growth = Growth::default();
+        let steps = [
+            (1000, false),
+            (1024, true),
+            (1100, false),
+            (1279, false),
+            (1280, true),
+            (5, false),
+            (1030, true),
+        ];
+        for (pages, wished) in steps {
+            growth.grown(pages);
+            assert_eq!(std::mem::take(&mut growth.lock().wish) == Wish::Checkpoint, wished, "{pages} pages");
+        }
+    }
+}

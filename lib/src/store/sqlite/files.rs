@@ -20,7 +20,7 @@ pub(super) fn prepare(paths: &SqlitePaths) -> Result<(), StoreError> {
     }
     make_dir(&paths.locks)?;
     let database = &paths.database;
-    create(database).map_err(io_failed("creating the database", database))?;
+    make_file(database).map_err(io_failed("creating the database", database))?;
     for file in [database.clone(), beside(database, "-wal"), beside(database, "-shm")] {
         close_to_others(&file).map_err(io_failed("protecting", &file))?;
     }
@@ -34,12 +34,23 @@ pub(super) fn beside(path: &Path, suffix: &str) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// Opens a file for locking or filling, and makes it if it is missing; what is in it stays.
+/// Opens a file for locking or filling, and makes it if it is missing; what is in it stays. Never a database:
+/// see [`make_file`].
 pub(super) fn create(path: &Path) -> io::Result<File> {
     let made = OpenOptions::new().write(true).create_new(true).mode(PRIVATE_FILE).open(path);
     match made {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => File::open(path),
         other => other,
+    }
+}
+
+/// Makes a file if it is missing. One that exists must not even be opened: closing it would drop the locks that
+/// SQLite holds on it for this process.
+fn make_file(path: &Path) -> io::Result<()> {
+    let made = OpenOptions::new().write(true).create_new(true).mode(PRIVATE_FILE).open(path);
+    match made {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        other => other.map(drop),
     }
 }
 

@@ -2,8 +2,10 @@
 //! kinds of connection; what is done on them stands in the modules below, one file per kind of work.
 
 use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
 
 use rethread_core::{Millis, Seq, SessionId};
+use rusqlite::Connection;
 
 use self::checkpoint::Checkpoints;
 use self::owner::Ourselves;
@@ -57,9 +59,7 @@ impl SqliteStore {
     pub fn open(paths: &SqlitePaths) -> Result<Self, StoreError> {
         let database = &paths.database;
         connection::check_version(database)?;
-        files::prepare(paths)?;
-        let first =
-            connection::writer(database).map_err(|cause| fault::failed("opening", database, cause))?;
+        let first = prepare_and_connect(paths)?;
         connection::check_file(&first, database)?;
         migrate::migrate(&first, database)?;
         let checkpoints = Checkpoints::start(database)?;
@@ -67,6 +67,15 @@ impl SqliteStore {
         let ourselves = Ourselves::enter(&writer, &paths.locks)?;
         Ok(Self { readers: Readers::new(database), writer, _checkpoints: checkpoints, ourselves })
     }
+}
+
+/// Makes the files and opens the first connection, one store of this process at a time: while a new database file
+/// is made, no other store may have a connection to it, or it would lose its locks.
+fn prepare_and_connect(paths: &SqlitePaths) -> Result<Connection, StoreError> {
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    files::prepare(paths)?;
+    connection::writer(&paths.database).map_err(|cause| fault::failed("opening", &paths.database, cause))
 }
 
 impl Drop for SqliteStore {

@@ -123,7 +123,7 @@ pub(super) fn read_row(row: &Row<'_>) -> rusqlite::Result<RawRow> {
             head: got_seq(row.get(8)?),
             snapshot: None,
             archived: if row.get(9)? { Archived::Yes } else { Archived::No },
-            deleted: deleted(row.get(10)?),
+            deleted: deleted(row, 10)?,
             owner: None,
             parent: parent.map(SessionId).zip(fork.map(got_seq)),
         },
@@ -152,7 +152,7 @@ fn read_standing(row: &Row<'_>) -> rusqlite::Result<Standing> {
         key: row.get(0)?,
         epoch: got(row.get(1)?),
         head: got_seq(row.get(2)?),
-        deleted: deleted(row.get(3)?),
+        deleted: deleted(row, 3)?,
     })
 }
 
@@ -161,6 +161,6 @@ fn snapshot(tx: &Transaction<'_>, key: i64) -> Result<Option<Vec<u8>>, Fault> {
     Ok(statement.query_row([key], |row| row.get(0)).optional()?)
 }
 
-fn deleted(marked: bool) -> Deleted {
-    if marked { Deleted::Yes } else { Deleted::No }
+fn deleted(row: &Row<'_>, column: usize) -> rusqlite::Result<Deleted> {
+    Ok(if row.get(column)? { Deleted::Yes } else { Deleted::No })
 }

@@ -105,3 +105,28 @@ impl Open {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_transaction_that_must_survive_a_power_cut_is_synced_and_others_are_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let database = dir.path().join("db");
+        let first = Connection::open(&database).unwrap();
+        let writer = Writer::new(&database, first, Arc::default()).unwrap();
+        for (durability, synchronous) in
+            [(Durability::Process, 1), (Durability::Power, 2), (Durability::Process, 1)]
+        {
+            // The first connection of this test has SQLite's own setting; a failure makes the writer open its own.
+            let _: Result<(), Fault> =
+                writer.write_as(durability, |_| Err(rusqlite::Error::InvalidQuery.into()));
+            let _: Result<(), Fault> = writer.write_as(durability, |_| Err(StoreError::BadCursor.into()));
+            let in_force = writer.write_as(durability, |tx| {
+                Ok(tx.query_row("PRAGMA synchronous", [], |row| row.get::<_, i64>(0))?)
+            });
+            assert_eq!(in_force.unwrap(), synchronous);
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! The laws of journals, checked on random ones: what is stored is what was, any prefix replays, and folding
+//! changes neither what a client sees nor the state at the end of a turn.
+
+mod common;
+
+use common::act::{TAGS, acts, wild_acts};
+use common::journal::{Manner, journal};
+use common::view::View;
+use common::view_v1::ViewV1;
+use proptest::prelude::*;
+use rethread_core::{Entry, Folded, Json, Seq, Session, Update, UpdateKind, fold, stored};
+
+fn config() -> ProptestConfig {
+    ProptestConfig {
+        cases: 120,
+        failure_persistence: None,
+        max_shrink_iters: 4_000,
+        ..ProptestConfig::default()
+    }
+}
+
+/// The state after these items. The head is left out: of a folded journal the store knows it.
+fn state(items: &[Folded]) -> Session {
+    let mut session = Session::default();
+    for item in items {
+        session.replay(item.last, &item.entry);
+    }
+    Session { head: Seq(0), ..session }
+}
+
+/// Folds window by window, the sizes of which come round again.
+fn fold_windows(items: &[Folded], sizes: &[usize]) -> Vec<Folded> {
+    let mut rest = items;
+    let mut folded = Vec::new();
+    for size in sizes.iter().cycle() {
+        if rest.is_empty() {
+            break;
+        }
+        let (window, later) = rest.split_at(rest.len().min(*size));
+        folded.extend(fold(window));
+        rest = later;
+    }
+    folded
+}
+
+fn sizes() -> impl Strategy<Value = Vec<usize>> {
+    prop::collection::vec(1..12usize, 1..5)
+}
+
+fn turn_ends(items: &[Folded]) -> Vec<Seq> {
+    items.iter().filter(|item| matches!(item.entry, Entry::TurnEnded { .. })).map(|item| item.last).collect()
+}
+
+/// What a fork at this place is made of.
+fn up_to(items: &[Folded], end: Seq) -> Vec<Folded> {
+    items.iter().filter(|item| item.first <= end).cloned().collect()
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    #[test]
+    fn what_is_read_back_is_what_was_written(acts in acts(), sizes in sizes()) {
+        let live = journal(&acts, Manner::Free);
+        let read: Vec<Folded> = live
+            .iter()
+            .map(|item| {
+                let entry = stored::decode_entry(&stored::encode_entry(&item.entry)).expect("it reads");
+                Folded { entry, ..item.clone() }
+            })
+            .collect();
+        prop_assert_eq!(&read, &live);
+        let folded = fold_windows(&live, &sizes);
+        prop_assert_eq!(&fold_windows(&read, &sizes), &folded);
+        let segment = stored::decode_segment(&stored::encode_segment(&folded)).expect("it reads");
+        prop_assert_eq!(segment, folded);
+    }
+
+    #[test]
+    fn any_prefix_replays(acts in acts(), cut in any::<prop::sample::Index>()) {
+        let items = journal(&acts, Manner::Free);
+        let mut whole = Session::default();
+        items.iter().for_each(|item| whole.apply(&item.entry));
+        let (before, after) = items.split_at(cut.index(items.len()));
+        let mut session = Session::default();
+        before.iter().for_each(|item| session.apply(&item.entry));
+        let mut session = stored::decode_session(&stored::encode_session(&session)).expect("it reads");
+        after.iter().for_each(|item| session.apply(&item.entry));
+        prop_assert_eq!(session, whole);
+    }
+
+    #[test]
+    fn folding_changes_nothing_that_a_client_sees(acts in acts(), sizes in sizes(), again in sizes()) {
+        let items = journal(&acts, Manner::Free);
+        let folded = fold_windows(&items, &sizes);
+        prop_assert_eq!(View::of(&folded), View::of(&items));
+        prop_assert_eq!(View::of(&fold(&items)), View::of(&items));
+        prop_assert_eq!(View::of(&fold_windows(&folded, &again)), View::of(&items));
+    }
+
+    #[test]
+    fn folding_changes_nothing_that_a_client_of_the_first_version_sees(acts in acts(), sizes in sizes()) {
+        let items = journal(&acts, Manner::Streaming);
+        let folded = fold_windows(&items, &sizes);
+        prop_assert_eq!(ViewV1::of(&folded), ViewV1::of(&items));
+        prop_assert_eq!(ViewV1::of(&fold(&folded)), ViewV1::of(&items));
+    }
+
+    #[test]
+    fn folding_again_changes_nothing(acts in acts(), sizes in sizes()) {
+        let items = journal(&acts, Manner::Free);
+        let folded = fold(&items);
+        prop_assert!(folded.len() <= items.len());
+        prop_assert!(folded.is_sorted_by_key(|item| item.first));
+        prop_assert_eq!(&fold(&folded), &folded);
+        let folded = fold(&fold_windows(&items, &sizes));
+        prop_assert_eq!(&fold(&folded), &folded);
+    }
+
+    #[test]
+    fn folding_keeps_the_state_and_the_view_at_every_turn_end(acts in acts(), sizes in sizes()) {
+        let items = journal(&acts, Manner::Free);
+        let folded = [fold(&items), fold_windows(&items, &sizes)];
+        for folded in &folded {
+            prop_assert_eq!(state(folded), state(&items));
+            for end in turn_ends(&items) {
+                prop_assert!(folded.iter().all(|item| item.last <= end || item.first > end));
+                let (fork, parent) = (up_to(folded, end), up_to(&items, end));
+                prop_assert_eq!(state(&fork), state(&parent));
+                prop_assert_eq!(View::of(&fork), View::of(&parent));
+            }
+        }
+    }
+
+    #[test]
+    fn bodies_that_make_no_sense_do_no_harm(acts in wild_acts(), sizes in sizes()) {
+        let items = journal(&acts, Manner::Free);
+        let folded = fold_windows(&items, &sizes);
+        prop_assert_eq!(View::of(&folded), View::of(&items));
+        let _ = state(&folded);
+        let folded = fold(&items);
+        prop_assert_eq!(View::of(&folded), View::of(&items));
+        prop_assert_eq!(&fold(&folded), &folded);
+    }
+}
+
+/// JSON that is valid as text and yet cannot be read as values.
+#[test]
+fn bodies_that_cannot_be_read_do_no_harm() {
+    let deep = format!("{}{}", "[".repeat(5_000), "]".repeat(5_000));
+    let oddities =
+        ["1e999", r#""\ud800""#, r#"{"\ud800":1}"#, r#"{"a":1,"a":2}"#, "[[]]", r#""\u0061""#, &deep];
+    let mut entries = Vec::new();
+    for odd in oddities {
+        for tag in TAGS {
+            for body in odd_bodies(tag, odd) {
+                let update = Update { kind: UpdateKind::of_tag(tag), id: "x".to_owned(), body };
+                entries.push(Entry::Updated { update, known: !entries.is_empty() });
+            }
+        }
+    }
+    let items = common::placed(entries);
+    let folded = fold(&items);
+    assert_eq!(fold(&folded), folded);
+    let _ = (state(&items), state(&folded));
+}
+
+fn odd_bodies(tag: &str, odd: &str) -> Vec<Json> {
+    let field = UpdateKind::of_tag(tag).id_field().unwrap_or("id");
+    let named = format!(r#""sessionUpdate":"{tag}","{field}":"x""#);
+    let members = ["content", "output", "data", "summary", "_meta", "status", "exitStatus"];
+    let with_member = |name| format!(r#"{{{named},"{name}":{odd}}}"#);
+    let inside = [
+        format!(r#"{{{named},"content":[{odd}],"output":{{"data":{odd}}},"summary":[{odd}]}}"#),
+        format!(r#"{{{named},"content":{{"type":"text","text":{odd}}}}}"#),
+        format!(r#"{{{named},"_meta":{{"k":{odd}}}}}"#),
+        format!(r#"{{{named},"content":{{"type":"text","text":"plain"}}}}"#),
+        odd.to_owned(),
+    ];
+    let bodies = members.into_iter().map(with_member).chain(inside);
+    bodies.map(|body| Json::parse(body).expect("valid as text")).collect()
+}
