@@ -1,5 +1,9 @@
 //! The `rethread` command: reads the command line and hands over to the library.
 
+mod acp;
+mod failure;
+mod paths;
+
 use std::ffi::OsString;
 use std::os::fd::RawFd;
 use std::process::exit;
@@ -17,6 +21,8 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Serves an ACP client on stdin and stdout, with this agent behind.
+    Acp(acp::AcpArgs),
     /// Watches over one agent; started by rethread itself.
     #[command(name = "__guard", hide = true)]
     Guard(GuardArgs),
@@ -36,8 +42,13 @@ struct GuardArgs {
 }
 
 fn main() {
-    match Cli::parse().command {
+    let outcome = match Cli::parse().command {
+        Command::Acp(args) => acp::run(args),
         Command::Guard(args) => exit(guard(args)),
+    };
+    if let Err(failure) = outcome {
+        eprintln!("{failure}");
+        exit(1);
     }
 }
 

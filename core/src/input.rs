@@ -78,7 +78,12 @@ pub enum Input {
         at: Millis,
     },
     /// The agent said something of its work.
-    Updated(Update),
+    Updated {
+        /// What it said.
+        update: Update,
+        /// Whether the thing it speaks of was there already.
+        known: bool,
+    },
     /// The agent reports what it is doing.
     AgentState {
         /// In short.

@@ -1,6 +1,8 @@
 //! JSON kept as the text it came in, so that what nobody here understands travels on untouched.
 //! Holds no meaning of any field.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::fmt;
 
 use serde::de::{DeserializeOwned, MapAccess, Visitor};
@@ -47,10 +49,11 @@ impl Json {
         Ok(serde_json::from_str(self.0.get())?)
     }
 
-    /// The value as a tree; text that came through this type always has one.
+    /// The value as a tree. Some valid text has none (a number out of range, half of a surrogate pair, a very
+    /// deep nest): it comes back as a string of itself, so what must stay exact is never built this way.
     #[must_use]
     pub fn value(&self) -> serde_json::Value {
-        serde_json::from_str(self.0.get()).expect("a Json is valid JSON")
+        serde_json::from_str(self.0.get()).unwrap_or_else(|_| self.0.get().into())
     }
 
     /// The members of the value, or none if it is not an object.
@@ -201,8 +204,16 @@ impl<'de> Deserialize<'de> for Fields {
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Fields, A::Error> {
                 let mut fields = Fields::new();
+                let mut places: HashMap<String, usize> = HashMap::new();
                 while let Some((key, value)) = map.next_entry::<String, Json>()? {
-                    fields.set(&key, value);
+                    // The last of several members of one name counts, as everywhere in JSON.
+                    match places.entry(key) {
+                        Entry::Occupied(place) => fields.0[*place.get()].1 = value,
+                        Entry::Vacant(place) => {
+                            fields.0.push((place.key().clone(), value));
+                            place.insert(fields.0.len() - 1);
+                        }
+                    }
                 }
                 Ok(fields)
             }

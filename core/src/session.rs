@@ -50,10 +50,10 @@ pub struct Session {
     pub commands: Option<Json>,
     /// Tokens and cost.
     pub usage: Option<Json>,
-    /// Tool calls that are not final, with whether each is of this turn.
+    /// Tool calls that are not final, and those of this turn that are.
     pub calls: BTreeMap<String, Call>,
     /// Terminals that have not exited.
-    pub terminals: BTreeMap<String, TurnNo>,
+    pub terminals: BTreeMap<String, Call>,
 }
 
 /// The agent session behind a session.
@@ -76,11 +76,9 @@ pub struct Turn {
     pub no: TurnNo,
     /// A client wants it to stop.
     pub cancelled: bool,
-    /// The messages that have content by now, as kind and id.
-    pub messages: Vec<(UpdateKind, String)>,
 }
 
-/// A tool call that was announced.
+/// A tool call or terminal that was announced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Call {
     /// The turn it was announced in; 0 between turns.
@@ -168,44 +166,15 @@ impl Session {
 
     /// Folds entries that were read back: what was merged into one counts as all that it came from.
     pub fn replay(&mut self, last: Seq, entry: &Entry) {
+        let head = self.head;
         self.apply(entry);
-        self.head = self.head.max(last);
+        self.head = head.max(last);
     }
 
     /// A prompt that is not done with.
     #[must_use]
     pub fn prompt(&self, message: &MessageId) -> Option<&OpenPrompt> {
         self.prompts.iter().find(|prompt| prompt.message == *message)
-    }
-
-    /// Says whether the thing that an update speaks of is there already.
-    #[must_use]
-    pub fn knows(&self, update: &Update) -> bool {
-        match update.kind.whole() {
-            UpdateKind::ToolCallUpdate => self.calls.contains_key(&update.id),
-            UpdateKind::UserMessage | UpdateKind::AgentMessage | UpdateKind::AgentThought => {
-                let key = (update.kind.whole(), update.id.as_str());
-                self.turn
-                    .as_ref()
-                    .is_some_and(|turn| turn.messages.iter().rev().any(|(k, id)| (*k, id.as_str()) == key))
-            }
-            UpdateKind::TerminalUpdate => self.terminals.contains_key(&update.id),
-            UpdateKind::UserMessageChunk
-            | UpdateKind::AgentMessageChunk
-            | UpdateKind::AgentThoughtChunk
-            | UpdateKind::ToolCallContentChunk
-            | UpdateKind::TerminalOutputChunk
-            | UpdateKind::CompactionSummaryChunk
-            | UpdateKind::PlanUpdate
-            | UpdateKind::PlanRemoved
-            | UpdateKind::AvailableCommandsUpdate
-            | UpdateKind::ConfigOptionUpdate
-            | UpdateKind::SessionInfoUpdate
-            | UpdateKind::UsageUpdate
-            | UpdateKind::CompactionUpdate
-            | UpdateKind::Notice
-            | UpdateKind::Other => false,
-        }
     }
 
     fn opened(&mut self, cwd: &str, roots: &[String], agent: &str) {
@@ -248,7 +217,7 @@ impl Session {
 
     fn turn_started(&mut self, turn: TurnNo, state: &Json) {
         self.turns = turn;
-        self.turn = Some(Turn { no: turn, cancelled: false, messages: Vec::new() });
+        self.turn = Some(Turn { no: turn, cancelled: false });
         for prompt in &mut self.prompts {
             if matches!(prompt.phase, Phase::Sent { .. }) {
                 prompt.phase = Phase::Sent { worked: true };
@@ -267,6 +236,7 @@ impl Session {
             }
         }
         self.calls.retain(|_, call| !call.settled);
+        self.terminals.retain(|_, terminal| !terminal.settled);
         self.state_is(Activity::Idle, state);
     }
 
@@ -277,17 +247,17 @@ impl Session {
 
     fn updated(&mut self, update: &Update) {
         match update.kind.whole() {
-            UpdateKind::UserMessage | UpdateKind::AgentMessage | UpdateKind::AgentThought => {
-                self.message_grew(update);
-            }
             UpdateKind::ToolCallUpdate => self.call_changed(update),
             UpdateKind::TerminalUpdate => self.terminal_changed(update),
             UpdateKind::ConfigOptionUpdate => self.options = Some(update.body.clone()),
             UpdateKind::AvailableCommandsUpdate => self.commands = Some(update.body.clone()),
             UpdateKind::UsageUpdate => self.usage = Some(update.body.clone()),
             UpdateKind::UserMessageChunk
+            | UpdateKind::UserMessage
             | UpdateKind::AgentMessageChunk
+            | UpdateKind::AgentMessage
             | UpdateKind::AgentThoughtChunk
+            | UpdateKind::AgentThought
             | UpdateKind::ToolCallContentChunk
             | UpdateKind::TerminalOutputChunk
             | UpdateKind::CompactionSummaryChunk
@@ -300,36 +270,22 @@ impl Session {
         }
     }
 
-    fn message_grew(&mut self, update: &Update) {
-        if let Some(turn) = &mut self.turn {
-            let kind = update.kind.whole();
-            // The message that grows is nearly always the last one.
-            if !turn.messages.iter().rev().any(|(k, id)| *k == kind && *id == update.id) {
-                turn.messages.push((kind, update.id.clone()));
-            }
-        }
-    }
-
     fn call_changed(&mut self, update: &Update) {
         let turn = self.turn.as_ref().map(|turn| turn.no).unwrap_or_default();
         let call = self.calls.entry(update.id.clone()).or_insert(Call { turn, settled: false });
-        if let Some(status) = update.body.fields().text("status") {
-            call.settled = matches!(status.as_str(), "completed" | "failed" | "cancelled");
-        }
-        // Between turns there is no turn end that would let go of it.
-        if call.settled && self.turn.is_none() {
-            self.calls.remove(&update.id);
+        if let Some(status) = update.body.fields().get("status") {
+            let status = status.as_string();
+            call.settled = matches!(status.as_deref(), Some("completed" | "failed" | "cancelled"));
         }
     }
 
     fn terminal_changed(&mut self, update: &Update) {
-        let exited = update.kind == UpdateKind::TerminalUpdate
-            && update.body.fields().get("exitStatus").is_some_and(|status| !status.is_null());
-        if exited {
-            self.terminals.remove(&update.id);
-        } else {
-            let turn = self.turn.as_ref().map(|turn| turn.no).unwrap_or_default();
-            self.terminals.entry(update.id.clone()).or_insert(turn);
+        let turn = self.turn.as_ref().map(|turn| turn.no).unwrap_or_default();
+        let terminal = self.terminals.entry(update.id.clone()).or_insert(Call { turn, settled: false });
+        if update.kind == UpdateKind::TerminalUpdate
+            && let Some(status) = update.body.fields().get("exitStatus")
+        {
+            terminal.settled = !status.is_null();
         }
     }
 }

@@ -137,7 +137,7 @@ proptest! {
         let items = journal(&acts, Manner::Free);
         let folded = fold_windows(&items, &sizes);
         prop_assert_eq!(View::of(&folded), View::of(&items));
-        let _ = state(&folded);
+        prop_assert_eq!(state(&folded), state(&items));
         let folded = fold(&items);
         prop_assert_eq!(View::of(&folded), View::of(&items));
         prop_assert_eq!(&fold(&folded), &folded);

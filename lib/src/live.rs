@@ -13,7 +13,7 @@ const TAIL: usize = 4 * 1024 * 1024;
 
 /// The shared end of a journal.
 #[derive(Default)]
-pub struct Live {
+pub(crate) struct Live {
     tail: Mutex<Tail>,
     peers: Mutex<Vec<Weak<Cursor>>>,
 }
@@ -27,7 +27,7 @@ struct Tail {
 }
 
 /// Where one peer is.
-pub struct Cursor {
+pub(crate) struct Cursor {
     /// The sequence number it will read next.
     next: AtomicU64,
     bell: Arc<Notify>,
@@ -36,24 +36,24 @@ pub struct Cursor {
 impl Cursor {
     /// A cursor before `next` that rings this bell.
     #[must_use]
-    pub fn new(next: Seq, bell: Arc<Notify>) -> Arc<Self> {
+    pub(crate) fn new(next: Seq, bell: Arc<Notify>) -> Arc<Self> {
         Arc::new(Self { next: AtomicU64::new(next.0), bell })
     }
 
     /// What it reads next.
     #[must_use]
-    pub fn next(&self) -> Seq {
+    pub(crate) fn next(&self) -> Seq {
         Seq(self.next.load(Ordering::Acquire))
     }
 
     /// Everything before `next` has been shown.
-    pub fn advance(&self, next: Seq) {
+    pub(crate) fn advance(&self, next: Seq) {
         self.next.store(next.0, Ordering::Release);
     }
 }
 
 /// What is there for a cursor.
-pub enum Tailing {
+pub(crate) enum Tailing {
     /// These, from the cursor on.
     Entries(Vec<Arc<Entry>>),
     /// It is behind the tail: the store has them.
@@ -63,20 +63,13 @@ pub enum Tailing {
 impl Live {
     /// A session whose journal ends at `head`.
     #[must_use]
-    pub fn new(head: Seq) -> Self {
+    pub(crate) fn new(head: Seq) -> Self {
         let tail = Tail { first: head.0 + 1, ..Tail::default() };
         Self { tail: Mutex::new(tail), peers: Mutex::default() }
     }
 
-    /// The last entry that is written.
-    #[must_use]
-    pub fn head(&self) -> Seq {
-        let tail = locked(&self.tail);
-        Seq(tail.first + tail.entries.len() as u64 - 1)
-    }
-
     /// Makes entries known that are written, and rings everybody.
-    pub fn publish(&self, entries: &[Arc<Entry>]) {
+    pub(crate) fn publish(&self, entries: &[Arc<Entry>]) {
         let mut tail = locked(&self.tail);
         for entry in entries {
             tail.bytes += weight(entry);
@@ -93,7 +86,7 @@ impl Live {
     }
 
     /// Rings everybody who reads along.
-    pub fn ring(&self) {
+    pub(crate) fn ring(&self) {
         locked(&self.peers).retain(|peer| match peer.upgrade() {
             Some(peer) => {
                 peer.bell.notify_one();
@@ -104,19 +97,19 @@ impl Live {
     }
 
     /// Lets a peer hear the bell.
-    pub fn attach(&self, cursor: &Arc<Cursor>) {
+    pub(crate) fn attach(&self, cursor: &Arc<Cursor>) {
         locked(&self.peers).push(Arc::downgrade(cursor));
     }
 
     /// Says whether some peer has yet to read an entry up to `seq`.
     #[must_use]
-    pub fn read_below(&self, seq: Seq) -> bool {
+    pub(crate) fn read_below(&self, seq: Seq) -> bool {
         locked(&self.peers).iter().filter_map(Weak::upgrade).any(|peer| peer.next() <= seq)
     }
 
     /// Reads on, about `budget` bytes.
     #[must_use]
-    pub fn read(&self, from: Seq, budget: usize) -> Tailing {
+    pub(crate) fn read(&self, from: Seq, budget: usize) -> Tailing {
         let tail = locked(&self.tail);
         let Some(skip) = from.0.checked_sub(tail.first) else { return Tailing::Behind };
         let mut bytes = 0;

@@ -13,13 +13,13 @@ use crate::runner::Handle;
 use crate::wire::{Id, RpcError};
 
 /// How much may wait for a client that does not read, apart from entries, which do not wait here.
-pub const WAITING: usize = 4096;
+pub(crate) const WAITING: usize = 4096;
 
 /// The way to a client.
-pub type Outbox = mpsc::Sender<Outbound>;
+pub(crate) type Outbox = mpsc::Sender<Outbound>;
 
 /// One thing for a client.
-pub enum Outbound {
+pub(crate) enum Outbound {
     /// The answer to a request of the client's.
     Answer {
         /// Its id.
@@ -57,16 +57,16 @@ pub enum Outbound {
 
 /// Where the answer to a relayed request goes.
 #[derive(Clone)]
-pub struct Relayed {
+pub(crate) struct Relayed {
     /// The agent's request id.
-    pub request: Id,
+    pub(crate) request: Id,
     /// The session, or the agent itself.
-    pub origin: Origin,
+    pub(crate) origin: Origin,
 }
 
 /// Who relays.
 #[derive(Clone)]
-pub enum Origin {
+pub(crate) enum Origin {
     /// A session.
     Session(Handle),
     /// The agent, apart from any session.
@@ -74,38 +74,38 @@ pub enum Origin {
 }
 
 /// A client that follows a session.
-pub struct Attachment {
+pub(crate) struct Attachment {
     /// The session.
-    pub session: SessionId,
+    pub(crate) session: SessionId,
     /// Where its newest entries are.
-    pub live: Arc<Live>,
+    pub(crate) live: Arc<Live>,
     /// Where the client is.
-    pub cursor: Arc<Cursor>,
+    pub(crate) cursor: Arc<Cursor>,
     /// Up to here it is a replay.
-    pub past: Seq,
+    pub(crate) past: Seq,
     /// How the client sees it.
-    pub view: View,
+    pub(crate) view: View,
     /// What is sent between the replay and everything after it.
-    pub then: Then,
+    pub(crate) then: Then,
 }
 
 /// What is sent when a replay is over, in this order.
 #[derive(Default)]
-pub struct Then {
+pub(crate) struct Then {
     /// Updates that say how things stand.
-    pub updates: Vec<Json>,
+    pub(crate) updates: Vec<Json>,
     /// The answer to whoever asked for all this.
-    pub answer: Option<(Id, Json)>,
+    pub(crate) answer: Option<(Id, Json)>,
     /// Updates that must not come before the answer.
-    pub after_answer: Vec<Json>,
+    pub(crate) after_answer: Vec<Json>,
     /// Requests that are open.
-    pub asks: Vec<crate::edge::view::Shown>,
+    pub(crate) asks: Vec<crate::edge::view::Shown>,
 }
 
 /// A request that is to be answered.
-pub struct Reply {
+pub(crate) struct Reply {
     /// The version that the client speaks.
-    pub version: Version,
+    pub(crate) version: Version,
     id: Id,
     session: SessionId,
     outbox: Outbox,
@@ -114,25 +114,25 @@ pub struct Reply {
 impl Reply {
     /// A reply to the request `id` about a session.
     #[must_use]
-    pub fn new(version: Version, id: Id, session: SessionId, outbox: Outbox) -> Self {
+    pub(crate) fn new(version: Version, id: Id, session: SessionId, outbox: Outbox) -> Self {
         Self { version, id, session, outbox }
     }
 
     /// The id of the request.
     #[must_use]
-    pub fn id(&self) -> &Id {
+    pub(crate) fn id(&self) -> &Id {
         &self.id
     }
 
     /// Answers once the client has been shown everything up to `after`.
-    pub fn send(self, after: Seq, outcome: Result<Json, RpcError>) {
+    pub(crate) fn send(self, after: Seq, outcome: Result<Json, RpcError>) {
         let after = Some((self.session, after));
         // A client that is gone, or that let thousands of answers pile up, is not waited for.
         let _ = self.outbox.try_send(Outbound::Answer { id: self.id, after, outcome });
     }
 
     /// Answers at once.
-    pub fn refuse(self, error: RpcError) {
+    pub(crate) fn refuse(self, error: RpcError) {
         let _ = self.outbox.try_send(Outbound::Answer { id: self.id, after: None, outcome: Err(error) });
     }
 }

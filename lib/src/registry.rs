@@ -168,7 +168,7 @@ async fn answer_to(lines: &mut AgentLines, request: u64) -> Result<(Json, Vec<Ag
                 AgentLine::Answered { request: answered, outcome } if answered == request => {
                     answer = Some(outcome);
                 }
-                other => early.push(other),
+                AgentLine::Answered { .. } | AgentLine::Said(_) => early.push(line),
             }
         }
         if let Some(outcome) = answer {
@@ -196,7 +196,7 @@ fn first_entries(
         style: style(link.version()),
         at,
     };
-    let updates = link.opened(answer).into_iter().map(Input::Updated);
+    let updates = link.opened(answer).into_iter().map(|update| Input::Updated { update, known: false });
     for input in std::iter::once(bound).chain(updates) {
         for entry in rethread_core::decide(&session, input).unwrap_or_default() {
             session.apply(&entry);

@@ -29,7 +29,7 @@ pub fn decide(session: &Session, input: Input) -> Result<Vec<Entry>, Refusal> {
         }
         Input::AgentFailed { error } => Ok(turn::agent_failed(session, &error)),
         Input::AgentExited { reason, at } => Ok(turn::agent_exited(session, &reason, at)),
-        Input::Updated(update) => Ok(updated(session, update)),
+        Input::Updated { update, known } => Ok(updated(session, update, known)),
         Input::AgentState { activity, stop, state, at } => {
             Ok(turn::agent_state(session, activity, stop, state, at))
         }
@@ -52,7 +52,7 @@ fn set_title(title: &str) -> Result<Vec<Entry>, Refusal> {
     Ok(vec![Entry::TitleSet { title, by: TitleSource::User }])
 }
 
-fn updated(session: &Session, update: Update) -> Vec<Entry> {
+fn updated(session: &Session, update: Update, known: bool) -> Vec<Entry> {
     match update.kind {
         UpdateKind::SessionInfoUpdate => info_updated(session, update),
         UpdateKind::UserMessageChunk
@@ -73,7 +73,7 @@ fn updated(session: &Session, update: Update) -> Vec<Entry> {
         | UpdateKind::CompactionUpdate
         | UpdateKind::CompactionSummaryChunk
         | UpdateKind::Notice
-        | UpdateKind::Other => vec![Entry::Updated { known: session.knows(&update), update }],
+        | UpdateKind::Other => vec![Entry::Updated { update, known }],
     }
 }
 

@@ -250,7 +250,7 @@ fn settle_calls(session: &Session) -> impl Iterator<Item = Entry> {
 }
 
 fn settle_terminals(session: &Session) -> impl Iterator<Item = Entry> {
-    session.terminals.keys().map(|id| {
+    session.terminals.iter().filter(|(_, terminal)| !terminal.settled).map(|(id, _)| {
         let body = json!({"sessionUpdate": "terminal_update", "terminalId": id, "exitStatus": {}});
         let update = Update { kind: UpdateKind::TerminalUpdate, id: id.clone(), body: body.into() };
         Entry::Updated { update, known: true }

@@ -127,17 +127,25 @@ impl Connection {
             ready,
             asides,
         };
-        let mut writing = Box::pin(pump.run());
-        let reading = async {
+        let hung = Arc::new(Notify::new());
+        let mut writing = tokio::spawn({
+            let hung = hung.clone();
+            async move {
+                pump.run().await;
+                hung.notify_one();
+            }
+        });
+        let stop = async {
             tokio::select! {
-                agreed = connection.read(lines, initialized, heard) => agreed,
+                () = stop => {}
+                // Whoever reads no more gets no more.
+                () = hung.notified() => {}
             }
         };
-        tokio::select! {
-            // Whoever reads no more gets no more; what runs is ended below.
-            _ = &mut writing => {}
-            () = reading => { let _ = tokio::time::timeout(Duration::from_secs(1), &mut writing).await; }
-            () = stop => {}
+        connection.read(lines, initialized, heard, stop).await;
+        // What was to be said is said, to a client that still listens.
+        if tokio::time::timeout(Duration::from_secs(1), &mut writing).await.is_err() {
+            writing.abort();
         }
     }
 
@@ -146,9 +154,12 @@ impl Connection {
         mut lines: LineReader<R>,
         mut initialized: mpsc::Receiver<Ready>,
         mut asides: mpsc::Receiver<Aside>,
+        stop: impl Future<Output = ()>,
     ) {
+        tokio::pin!(stop);
         loop {
             tokio::select! {
+                () = &mut stop => break,
                 batch = lines.batch() => match batch {
                     Ok(Some(batch)) => for line in batch {
                         self.hear(line).await;

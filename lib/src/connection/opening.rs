@@ -300,6 +300,13 @@ async fn set_archived(agreed: &Agreed, session: &SessionId, archived: Archived) 
     outcome.map(|()| json!({}).into()).map_err(|e| store_error(&e))
 }
 
+fn is_of_message(entry: &Entry, message: &str) -> bool {
+    let prompt = matches!(entry, Entry::PromptInserted { message: id, .. } if id.as_str() == message);
+    let said = matches!(entry, Entry::Updated { update, .. }
+        if update.kind.id_field() == Some("messageId") && update.id == message);
+    prompt || said
+}
+
 /// Where a message of a session begins.
 async fn find_message(
     journal: &Journal,
@@ -310,13 +317,7 @@ async fn find_message(
     let mut from = Seq(0);
     loop {
         let page = journal.read(session.clone(), from, PAGE).await?;
-        let found = page.items.iter().find(|item| match &item.entry {
-            Entry::PromptInserted { message: id, .. } => id.as_str() == message,
-            Entry::Updated { update, .. } => {
-                update.kind.id_field() == Some("messageId") && update.id == message
-            }
-            _ => false,
-        });
+        let found = page.items.iter().find(|item| is_of_message(&item.entry, message));
         if let Some(item) = found {
             return Ok(Some(item.first));
         }

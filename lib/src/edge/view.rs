@@ -167,29 +167,22 @@ impl View {
     pub fn settle(&mut self, shown: &mut Vec<Shown>) {
         for call in std::mem::take(&mut self.stale_calls) {
             let Some(content) = self.calls.get(&call) else { continue };
-            let body =
-                json!({"sessionUpdate": "tool_call_update", "toolCallId": call, "content": content.value()});
-            shown.push(Shown::Update(v1::tool_call::to_v1(&body.into(), Announced::Known, self)));
+            let body = body_of("tool_call_update", "toolCallId", Json::of(&call), content.clone());
+            shown.push(Shown::Update(v1::tool_call::to_v1(&body, Announced::Known, self)));
         }
     }
 
     fn prompt(&self, message: &MessageId, content: &Json, when: When, shown: &mut Vec<Shown>) {
         match self.client.version {
             Version::V2 => {
-                let body = json!({"sessionUpdate": "user_message", "messageId": message, "content": content.value()});
-                shown.push(Shown::Update(body.into()));
+                let body = body_of("user_message", "messageId", Json::of(message), content.clone());
+                shown.push(Shown::Update(body));
             }
             Version::V1 if when == When::Now && self.own.contains(message) => {}
             Version::V1 => {
                 for block in content.items().unwrap_or_default() {
-                    let chunk: Fields = [
-                        ("sessionUpdate", Json::of("user_message_chunk")),
-                        ("messageId", Json::of(message)),
-                        ("content", block),
-                    ]
-                    .into_iter()
-                    .collect();
-                    shown.push(Shown::Update(chunk.json()));
+                    let body = body_of("user_message_chunk", "messageId", Json::of(message), block);
+                    shown.push(Shown::Update(body));
                 }
             }
         }
@@ -237,13 +230,14 @@ impl View {
             | UpdateKind::Other => {}
         }
         // A message of ours that only some updates need: the many others must not pay for its id.
-        let note = match update.kind {
+        let in_words = matches!(
+            update.kind,
             UpdateKind::Notice
-            | UpdateKind::CompactionUpdate
-            | UpdateKind::CompactionSummaryChunk
-            | UpdateKind::Other => mint::message_id().0,
-            _ => String::new(),
-        };
+                | UpdateKind::CompactionUpdate
+                | UpdateKind::CompactionSummaryChunk
+                | UpdateKind::Other
+        );
+        let note = if in_words { mint::message_id().0 } else { String::new() };
         let announced = if known { Announced::Known } else { Announced::New };
         let at = PointOfView { view: self, when };
         let view = ClientView {
@@ -317,6 +311,13 @@ impl TerminalText for View {
     fn render(&self, terminal: &str) -> TerminalView {
         PointOfView { view: self, when: When::Now }.render(terminal)
     }
+}
+
+/// An update whose content stays exactly as it is.
+fn body_of(tag: &str, id_field: &str, id: Json, content: Json) -> Json {
+    let fields: Fields =
+        [("sessionUpdate", Json::of(tag)), (id_field, id), ("content", content)].into_iter().collect();
+    fields.json()
 }
 
 /// The view at the time of an entry: a terminal of the client's own is one only while it lives.

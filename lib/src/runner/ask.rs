@@ -18,21 +18,19 @@ use crate::outbox::{Outbox, Reply};
 use crate::wire::{Id, RpcError, code};
 
 /// How a session stands for a client that begins to follow it.
-pub struct Attached {
+pub(crate) struct Attached {
     /// The last entry of the past.
-    pub head: Seq,
+    pub(crate) head: Seq,
     /// The state to show.
-    pub state: Json,
+    pub(crate) state: Json,
     /// The options, as an update.
-    pub options: Option<Json>,
+    pub(crate) options: Option<Json>,
     /// The commands, as an update.
-    pub commands: Option<Json>,
+    pub(crate) commands: Option<Json>,
     /// The usage, as an update.
-    pub usage: Option<Json>,
+    pub(crate) usage: Option<Json>,
     /// The questions that are open.
-    pub questions: Vec<rethread_core::session::OpenQuestion>,
-    /// The version of the agent, where one is bound.
-    pub agent: Option<Version>,
+    pub(crate) questions: Vec<rethread_core::session::OpenQuestion>,
 }
 
 impl Runner {
@@ -89,7 +87,6 @@ impl Runner {
             commands: self.session.commands.clone(),
             usage: self.session.usage.clone(),
             questions: self.session.questions.clone(),
-            agent: self.profile().map(|profile| profile.version),
         };
         let _ = reply.send(Ok(attached));
         self.need_agent();
@@ -191,7 +188,9 @@ impl Runner {
     pub(super) fn option_answer(&self, reply: &Reply) -> Json {
         let options = self.known_options();
         match reply.version {
-            Version::V2 => json!({"configOptions": options.to_v2().value()}).into(),
+            Version::V2 => {
+                [("configOptions", options.to_v2())].into_iter().collect::<rethread_core::Fields>().json()
+            }
             Version::V1 => {
                 let view = options.to_v1(v1::options::BooleanOptions::Offered);
                 let mut fields = rethread_core::Fields::new();

@@ -124,6 +124,7 @@ impl Runner {
 
     fn turn_ended(&mut self, seq: Seq, stop: &Stop, state: &Json) {
         self.deadline = None;
+        self.fetch_outputs();
         let waits = |phase: Phase| matches!(phase, Phase::Held | Phase::Sent { .. } | Phase::Overtaken);
         let later: Vec<_> =
             self.session.prompts.iter().filter(|open| waits(open.phase)).map(|open| &open.message).collect();

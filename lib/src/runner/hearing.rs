@@ -87,7 +87,7 @@ impl Runner {
                 inputs.push(Input::OptionAnswered { ask, error, options });
             }
             Waiting::Relay(reply) => reply.send(self.lease.head, outcome),
-            Waiting::Open | Waiting::Nothing => {}
+            Waiting::Open => {}
         }
     }
 
@@ -118,10 +118,9 @@ impl Runner {
 
 /// Of what an agent says while it restores a session, only this is not history.
 fn says_how_things_stand(input: &Input) -> bool {
-    match input {
-        Input::Updated(update) => {
-            matches!(update.kind, UpdateKind::AvailableCommandsUpdate | UpdateKind::ConfigOptionUpdate)
-        }
-        _ => false,
-    }
+    matches!(
+        input,
+        Input::Updated { update, .. }
+            if matches!(update.kind, UpdateKind::AvailableCommandsUpdate | UpdateKind::ConfigOptionUpdate)
+    )
 }

@@ -24,7 +24,7 @@ use crate::edge::call::Setup;
 use crate::live::{Cursor, Live};
 use crate::log::Log;
 use crate::mint;
-use crate::outbox::{Outbox, Reply};
+use crate::outbox::{Outbound, Outbox, Reply};
 use crate::store::journal::Journal;
 use crate::store::{Append, Durability, Lease, Listed, RowFacts, StoreError};
 use crate::wire::{Id, RpcError};
@@ -39,23 +39,23 @@ const BATCHES: usize = 4;
 
 /// The way to a live session.
 #[derive(Clone)]
-pub struct Handle {
+pub(crate) struct Handle {
     /// Its id.
-    pub id: SessionId,
+    pub(crate) id: SessionId,
     /// What its peers share.
-    pub live: Arc<Live>,
+    pub(crate) live: Arc<Live>,
     inbox: mpsc::Sender<Message>,
 }
 
 impl Handle {
     /// Says something to the session. An error means that it has ended.
-    pub async fn tell(&self, message: Message) -> Result<(), Ended> {
+    pub(crate) async fn tell(&self, message: Message) -> Result<(), Ended> {
         self.inbox.send(message).await.map_err(|_| Ended)
     }
 
     /// Says whether the session has ended.
     #[must_use]
-    pub fn ended(&self) -> bool {
+    pub(crate) fn ended(&self) -> bool {
         self.inbox.is_closed()
     }
 }
@@ -63,10 +63,10 @@ impl Handle {
 /// The session is not live any more.
 #[derive(Debug, thiserror::Error)]
 #[error("the session has ended")]
-pub struct Ended;
+pub(crate) struct Ended;
 
 /// What a client, through its connection, says to a session.
-pub enum Message {
+pub(crate) enum Message {
     /// It wants to follow.
     Attach {
         /// Where it is, and its bell.
@@ -145,15 +145,15 @@ pub enum Message {
 
 /// What every session is given.
 #[derive(Clone)]
-pub struct Surroundings {
+pub(crate) struct Surroundings {
     /// Where it is written.
-    pub journal: Journal,
+    pub(crate) journal: Journal,
     /// Where its agent comes from.
-    pub host: AgentHost,
+    pub(crate) host: AgentHost,
     /// For what nobody can be told.
-    pub log: Log,
+    pub(crate) log: Log,
     /// How long an agent may ignore a cancel.
-    pub cancel_patience: Duration,
+    pub(crate) cancel_patience: Duration,
 }
 
 /// A session that runs.
@@ -192,7 +192,6 @@ enum Waiting {
     Prompt(MessageId),
     Option { ask: AskId, option: String, value: Json },
     Relay(Reply),
-    Nothing,
 }
 
 /// A session as it is found or made, ready to run.
@@ -416,6 +415,9 @@ impl Runner {
         self.release_seat();
         for reply in self.closing.drain(..) {
             reply.send(self.lease.head, Ok(serde_json::json!({}).into()));
+        }
+        for client in self.clients.drain(..) {
+            let _ = client.try_send(Outbound::Detach(self.id.clone(), self.lease.head));
         }
         for (_, (reply, _)) in self.prompts.drain() {
             reply.refuse(RpcError::internal("the session has ended"));

@@ -93,7 +93,8 @@ impl Runner {
     async fn output_fetched(&mut self, fetch: Fetch, outcome: Result<Json, RpcError>) {
         if let Ok(output) = &outcome {
             let command = self.terminals.open.get(&fetch.terminal).cloned().unwrap_or_default();
-            self.step(vec![Input::Updated(screenful(&fetch.terminal, &command, &output.fields()))]).await;
+            let update = screenful(&fetch.terminal, &command, &output.fields());
+            self.step(vec![Input::Updated { update, known: true }]).await;
         }
         if let Some((request, params)) = fetch.then_release {
             self.terminals.open.remove(&fetch.terminal);

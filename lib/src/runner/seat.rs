@@ -151,7 +151,8 @@ impl Runner {
         if binding == Binding::Anew {
             inputs.push(started_anew());
         }
-        let mut inputs: Vec<_> = inputs.into_iter().map(Input::Updated).collect();
+        let known = |update| Input::Updated { update, known: true };
+        let mut inputs: Vec<_> = inputs.into_iter().map(known).collect();
         let style = style(link.version());
         inputs.push(Input::AgentBound { native: native.clone(), binding, style, at: mint::now() });
         self.seat = Seat::Bound(Box::new(Bound { agent, link, native }));
@@ -161,11 +162,8 @@ impl Runner {
 
     /// Saying again what is known would only make noise.
     fn is_news(&self, update: &Update) -> bool {
-        match update.kind {
-            UpdateKind::ConfigOptionUpdate => self.session.options.as_ref() != Some(&update.body),
-            UpdateKind::AvailableCommandsUpdate => self.session.commands.as_ref() != Some(&update.body),
-            _ => true,
-        }
+        let told = [&self.session.options, &self.session.commands];
+        !told.into_iter().any(|body| body.as_ref() == Some(&update.body))
     }
 
     async fn agent_failed(&mut self, error: RpcError) {
@@ -202,7 +200,10 @@ impl Runner {
     async fn older_ids(&self) -> HashSet<u64> {
         let mut ids = HashSet::new();
         let mut from = Seq(0);
-        while self.session.generations > 0 {
+        if self.session.generations == 0 {
+            return ids;
+        }
+        loop {
             let Ok(page) = self.around.journal.read(self.id.clone(), from, PAGE).await else { break };
             for item in &page.items {
                 if let Entry::Updated { update, .. } = &item.entry

@@ -161,10 +161,12 @@ impl Link {
                 self.options = Options::from_v2(some("configOptions").unwrap_or(&json!([]).into()));
                 updates.push(self.options_update());
                 if let Some(commands) = some("availableCommands") {
-                    let tag = "available_commands_update";
-                    let body = json!({"sessionUpdate": tag, "availableCommands": commands.value()});
+                    let tag = Json::of("available_commands_update");
+                    let body: Fields = [("sessionUpdate", tag), ("availableCommands", commands.clone())]
+                        .into_iter()
+                        .collect();
                     let kind = UpdateKind::AvailableCommandsUpdate;
-                    updates.push(Update { kind, id: String::new(), body: body.into() });
+                    updates.push(Update { kind, id: String::new(), body: body.json() });
                 }
             }
         }

@@ -1,6 +1,6 @@
 //! What an agent says, heard: lines become inputs, questions and relays.
 
-use rethread_core::{Activity, Fields, Input, Json, Millis, QuestionKind, Stop, Update, UpdateKind};
+use rethread_core::{Activity, Fields, Input, Json, Millis, QuestionKind, Stop, UpdateKind};
 use serde_json::value::RawValue;
 
 use super::run::{Run, TextLine};
@@ -21,21 +21,26 @@ impl Link {
             if let Some(text) = TextLine::read(line)
                 && let Some(kind) = text.kind()
             {
-                let id = self.message_id(kind, text.message());
                 match &mut run {
-                    Some(run) if run.takes(kind, &id) => run.add(text.text()),
+                    Some(run) if run.takes(kind, text.message()) => run.add(text.text()),
                     other => {
-                        let done = other.replace(Run::start(kind, id, text.text()));
-                        heard.extend(done.map(|run| Heard::Input(Input::Updated(run.finish()))));
+                        heard.extend(other.take().map(Run::finish));
+                        *other = Some(self.start_run(kind, &text));
                     }
                 }
                 continue;
             }
-            heard.extend(run.take().map(|run| Heard::Input(Input::Updated(run.finish()))));
+            heard.extend(run.take().map(Run::finish));
             self.hear_line(line, at, &mut heard);
         }
-        heard.extend(run.map(|run| Heard::Input(Input::Updated(run.finish()))));
+        heard.extend(run.map(Run::finish));
         heard
+    }
+
+    fn start_run(&mut self, kind: UpdateKind, text: &TextLine<'_>) -> Run {
+        let id = self.message_id(kind, text.message());
+        let known = self.knows(kind, &id);
+        Run::start(kind, text.message(), &id, known, text.text())
     }
 
     fn hear_line(&mut self, line: &[u8], at: Millis, heard: &mut Vec<Heard>) {
@@ -108,17 +113,17 @@ impl Link {
             "user_message_chunk" | "agent_message_chunk" | "agent_thought_chunk" => {
                 let id = self.message_id(UpdateKind::of_tag(&tag), update.text("messageId").as_deref());
                 update.set("messageId", Json::of(&id));
-                return vec![Input::Updated(canonical(&update))];
+                return vec![self.heard(canonical(&update))];
             }
             "plan" => v1::plan::from_v1(update, ONLY_PLAN).fields(),
             "current_mode_update" => return self.mode_changed(&update),
             "config_option_update" => {
                 self.take_config(update.get("configOptions"));
-                return vec![Input::Updated(self.options_update())];
+                return vec![Input::Updated { update: self.options_update(), known: true }];
             }
             other => v1::to_canonical_simple(other, update).fields(),
         };
-        vec![Input::Updated(self.named(&body))]
+        vec![self.named(&body)]
     }
 
     fn update_v2(&mut self, update: Fields, at: Millis) -> Vec<Input> {
@@ -127,10 +132,10 @@ impl Link {
             "state_update" => vec![state(&update, at)],
             "config_option_update" => {
                 self.take_config(update.get("configOptions"));
-                vec![Input::Updated(canonical(&update))]
+                vec![self.heard(canonical(&update))]
             }
             "user_message" | "user_message_chunk" => self.user_message(update),
-            _ => vec![Input::Updated(self.named(&update))],
+            _ => vec![self.named(&update)],
         }
     }
 
@@ -145,7 +150,7 @@ impl Link {
             self.early.push(canonical(&update));
             return Vec::new();
         }
-        vec![Input::Updated(self.named(&update))]
+        vec![self.named(&update)]
     }
 
     /// A prompt was written to an agent that will acknowledge it.
@@ -163,17 +168,17 @@ impl Link {
         }
         let early = std::mem::take(&mut self.early);
         let others: Vec<_> = early.into_iter().filter(|update| !self.echoes.contains(&update.id)).collect();
-        others.iter().map(|update| Input::Updated(self.named(&update.body.fields()))).collect()
+        others.iter().map(|update| self.named(&update.body.fields())).collect()
     }
 
     fn mode_changed(&mut self, update: &Fields) -> Vec<Input> {
         let (Some(mode), Some(option)) = (update.get("currentModeId"), self.options.by_category("mode"))
         else {
             // A mode where none was offered: kept as it is, for whoever knows it.
-            return vec![Input::Updated(canonical(update))];
+            return vec![self.heard(canonical(update))];
         };
         self.options = self.options.with_value(&option, mode);
-        vec![Input::Updated(self.options_update())]
+        vec![Input::Updated { update: self.options_update(), known: true }]
     }
 
     /// The id of the message that a chunk belongs to: the agent's, or one minted when a new message begins.
@@ -192,21 +197,18 @@ impl Link {
         }
     }
 
-    /// An update with the ids that clients know.
-    fn named(&mut self, body: &Fields) -> Update {
+    /// An update as an input, with the ids that clients know.
+    fn named(&mut self, body: &Fields) -> Input {
         let mut update = canonical(body);
         if matches!(update.kind, UpdateKind::ToolCallUpdate | UpdateKind::ToolCallContentChunk) {
             self.speaking = None;
-        }
-        if self.older.is_empty() || update.id.is_empty() {
-            return update;
         }
         let public = self.public_id(&update.id);
         if public != update.id {
             update.body = renamed(update.kind, body, &public);
             update.id = public;
         }
-        update
+        self.heard(update)
     }
 }
 

@@ -10,7 +10,6 @@ use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use rethread_core::{Fields, Input, Json, QuestionKind, Update, UpdateKind};
-use serde_json::json;
 
 use super::Version;
 use super::v1::options::{Options, Sources};
@@ -62,6 +61,8 @@ pub struct Link {
     early: Vec<Update>,
     /// The agent's ids of user messages that are ours.
     echoes: HashSet<String>,
+    /// Hashes of the things that this agent process has spoken of.
+    said: HashSet<u64>,
 }
 
 impl Link {
@@ -79,6 +80,7 @@ impl Link {
             unacknowledged: 0,
             early: Vec::new(),
             echoes: HashSet::new(),
+            said: HashSet::new(),
         }
     }
 
@@ -108,10 +110,28 @@ impl Link {
         }
     }
 
+    /// An update as an input, with whether the thing it speaks of was there already.
+    fn heard(&mut self, update: Update) -> Input {
+        let known = self.knows(update.kind, &update.id);
+        Input::Updated { update, known }
+    }
+
+    /// Says whether a thing was spoken of before, and remembers that it is now.
+    fn knows(&mut self, kind: UpdateKind, id: &str) -> bool {
+        if id.is_empty() {
+            return false;
+        }
+        let mut hasher = DefaultHasher::new();
+        (kind.whole(), id).hash(&mut hasher);
+        !self.said.insert(hasher.finish())
+    }
+
     fn options_update(&self) -> Update {
-        let body =
-            json!({"sessionUpdate": "config_option_update", "configOptions": self.options.to_v2().value()});
-        Update { kind: UpdateKind::ConfigOptionUpdate, id: String::new(), body: body.into() }
+        let body: Fields =
+            [("sessionUpdate", Json::of("config_option_update")), ("configOptions", self.options.to_v2())]
+                .into_iter()
+                .collect();
+        Update { kind: UpdateKind::ConfigOptionUpdate, id: String::new(), body: body.json() }
     }
 }
 
@@ -126,9 +146,10 @@ pub fn id_hash(id: &str) -> u64 {
 /// A canonical update out of its body.
 fn canonical(body: &Fields) -> Update {
     let kind = body.text("sessionUpdate").map_or(UpdateKind::Other, |tag| UpdateKind::of_tag(&tag));
-    let id = match kind {
-        UpdateKind::PlanUpdate => body.get("plan").and_then(|plan| plan.fields().text("planId")),
-        other => other.id_field().and_then(|name| body.text(name)),
+    let id = if kind == UpdateKind::PlanUpdate {
+        body.get("plan").and_then(|plan| plan.fields().text("planId"))
+    } else {
+        kind.id_field().and_then(|name| body.text(name))
     };
     Update { kind, id: id.unwrap_or_default(), body: body.json() }
 }

@@ -3,9 +3,11 @@
 
 use std::borrow::Cow;
 
-use rethread_core::{Json, UpdateKind};
+use rethread_core::{Input, Json, Update, UpdateKind};
 use serde::Deserialize;
 use serde_json::value::RawValue;
+
+use super::Heard;
 
 /// A run longer than this is cut, so that no single entry grows without bound.
 const LONGEST: usize = 256 * 1024;
@@ -84,31 +86,32 @@ impl<'a> TextLine<'a> {
 
 /// A chunk that grows while lines of the same message follow each other.
 pub(super) struct Run {
-    pub(super) kind: UpdateKind,
-    pub(super) id: String,
+    kind: UpdateKind,
+    /// The agent's own id for the message, if it names it.
+    native: Option<String>,
+    id: String,
+    known: bool,
     body: String,
 }
 
 impl Run {
     /// Starts a run with one text, still escaped.
-    pub(super) fn start(kind: UpdateKind, id: String, text: &str) -> Self {
-        let tag = match kind {
-            UpdateKind::AgentThoughtChunk => "agent_thought_chunk",
-            _ => "agent_message_chunk",
-        };
+    pub(super) fn start(kind: UpdateKind, native: Option<&str>, id: &str, known: bool, text: &str) -> Self {
+        let thought = kind == UpdateKind::AgentThoughtChunk;
+        let tag = if thought { "agent_thought_chunk" } else { "agent_message_chunk" };
         let mut body = String::with_capacity(256 + text.len());
         body.push_str("{\"sessionUpdate\":\"");
         body.push_str(tag);
         body.push_str("\",\"messageId\":");
-        body.push_str(Json::of(&id).text());
+        body.push_str(Json::of(id).text());
         body.push_str(",\"content\":{\"type\":\"text\",\"text\":\"");
         body.push_str(text);
-        Self { kind, id, body }
+        Self { kind, native: native.map(str::to_owned), id: id.to_owned(), known, body }
     }
 
     /// Says whether a text of this message may join.
-    pub(super) fn takes(&self, kind: UpdateKind, id: &str) -> bool {
-        self.kind == kind && self.id == id && self.body.len() < LONGEST
+    pub(super) fn takes(&self, kind: UpdateKind, native: Option<&str>) -> bool {
+        self.kind == kind && self.native.as_deref() == native && self.body.len() < LONGEST
     }
 
     /// Adds a text, still escaped.
@@ -116,10 +119,11 @@ impl Run {
         self.body.push_str(text);
     }
 
-    /// The body of the one chunk that the run comes to.
-    pub(super) fn finish(mut self) -> rethread_core::Update {
+    /// The one chunk that the run comes to.
+    pub(super) fn finish(mut self) -> Heard {
         self.body.push_str("\"}}");
         let body = Json::parse(self.body).expect("strings that were parsed, joined inside one string");
-        rethread_core::Update { kind: self.kind, id: self.id, body }
+        let update = Update { kind: self.kind, id: self.id, body };
+        Heard::Input(Input::Updated { update, known: self.known })
     }
 }

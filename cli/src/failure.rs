@@ -1,0 +1,62 @@
+//! How a command fails: one line that says what, one that says what to do.
+
+use std::error::Error;
+use std::fmt;
+
+use rethread::store::StoreError;
+
+use crate::paths::NoHome;
+
+/// Why a command ended without doing its work.
+#[derive(Debug)]
+pub struct Failure {
+    message: String,
+    hint: Option<String>,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "error: {}", self.message)?;
+        match &self.hint {
+            Some(hint) => write!(f, "\nhint: {hint}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl From<std::io::Error> for Failure {
+    fn from(error: std::io::Error) -> Self {
+        Self { message: with_causes(&error), hint: None }
+    }
+}
+
+impl From<NoHome> for Failure {
+    fn from(_: NoHome) -> Self {
+        Self {
+            message: "neither RETHREAD_HOME nor HOME is set".to_owned(),
+            hint: Some("set RETHREAD_HOME to the folder where sessions are to be kept".to_owned()),
+        }
+    }
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        let hint = match &error {
+            StoreError::Newer { .. } => {
+                "use the newer rethread that wrote the database, or another RETHREAD_HOME"
+            }
+            _ => "check the file and its folder, or set RETHREAD_HOME to another folder",
+        };
+        Self { message: with_causes(&error), hint: Some(hint.to_owned()) }
+    }
+}
+
+fn with_causes(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text.push_str(&format!(": {cause}"));
+        source = cause.source();
+    }
+    text
+}

@@ -1,0 +1,55 @@
+//! Where things are kept, by the environment: `RETHREAD_HOME`, or the XDG folders. The one place that reads it.
+
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+use rethread::store::sqlite::SqlitePaths;
+
+/// The folders in use.
+pub struct Paths {
+    data: PathBuf,
+    state: PathBuf,
+}
+
+impl Paths {
+    /// Reads the environment.
+    pub fn from_environment() -> Result<Self, NoHome> {
+        if let Some(home) = variable("RETHREAD_HOME") {
+            return Ok(Self { data: home.clone(), state: home.join("state") });
+        }
+        let home = variable("HOME");
+        let below = |name: &str, standard: &str| {
+            let given = variable(name).filter(|path| path.is_absolute());
+            given.or_else(|| home.as_ref().map(|home| home.join(standard))).ok_or(NoHome)
+        };
+        Ok(Self {
+            data: below("XDG_DATA_HOME", ".local/share")?.join("rethread"),
+            state: below("XDG_STATE_HOME", ".local/state")?.join("rethread"),
+        })
+    }
+
+    /// The database and its locks.
+    pub fn store(&self) -> SqlitePaths {
+        SqlitePaths { database: self.data.join("rethread.db"), locks: self.state.join("locks") }
+    }
+
+    /// The folder for logs, made if it is not there.
+    pub fn logs(&self) -> io::Result<PathBuf> {
+        let logs = self.state.join("logs");
+        make_private(&logs)?;
+        Ok(logs)
+    }
+}
+
+/// Nothing says where to keep things.
+#[derive(Debug)]
+pub struct NoHome;
+
+fn variable(name: &str) -> Option<PathBuf> {
+    std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from)
+}
+
+fn make_private(path: &Path) -> io::Result<()> {
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
+}
