@@ -19,7 +19,7 @@ use crate::paths::Paths;
 
 /// Options of `acp`.
 #[derive(Debug, Args)]
-pub struct AcpArgs {
+pub(crate) struct AcpArgs {
     /// The protocol version that the agent is offered.
     #[arg(long, value_enum, default_value_t = Protocol::Auto)]
     agent_protocol: Protocol,
@@ -44,7 +44,7 @@ enum Protocol {
 }
 
 /// Serves the client on stdin and stdout until it hangs up.
-pub fn run(args: AcpArgs) -> Result<(), Failure> {
+pub(crate) fn run(args: AcpArgs) -> Result<(), Failure> {
     let paths = Paths::from_environment()?;
     let store = SqliteStore::open(&paths.store())?;
     let logs = paths.logs()?;

@@ -9,7 +9,7 @@ use crate::paths::NoHome;
 
 /// Why a command ended without doing its work.
 #[derive(Debug)]
-pub struct Failure {
+pub(crate) struct Failure {
     message: String,
     hint: Option<String>,
 }
@@ -45,7 +45,16 @@ impl From<StoreError> for Failure {
             StoreError::Newer { .. } => {
                 "use the newer rethread that wrote the database, or another RETHREAD_HOME"
             }
-            _ => "check the file and its folder, or set RETHREAD_HOME to another folder",
+            StoreError::Unknown(_)
+            | StoreError::Exists(_)
+            | StoreError::LiveElsewhere { .. }
+            | StoreError::StaleEpoch { .. }
+            | StoreError::MovedOn { .. }
+            | StoreError::BadCursor
+            | StoreError::Io { .. }
+            | StoreError::Damaged { .. } => {
+                "check the file and its folder, or set RETHREAD_HOME to another folder"
+            }
         };
         Self { message: with_causes(&error), hint: Some(hint.to_owned()) }
     }

@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 use rethread::store::sqlite::SqlitePaths;
 
 /// The folders in use.
-pub struct Paths {
+pub(crate) struct Paths {
     data: PathBuf,
     state: PathBuf,
 }
 
 impl Paths {
     /// Reads the environment.
-    pub fn from_environment() -> Result<Self, NoHome> {
+    pub(crate) fn from_environment() -> Result<Self, NoHome> {
         if let Some(home) = variable("RETHREAD_HOME") {
             return Ok(Self { data: home.clone(), state: home.join("state") });
         }
@@ -30,12 +30,12 @@ impl Paths {
     }
 
     /// The database and its locks.
-    pub fn store(&self) -> SqlitePaths {
+    pub(crate) fn store(&self) -> SqlitePaths {
         SqlitePaths { database: self.data.join("rethread.db"), locks: self.state.join("locks") }
     }
 
     /// The folder for logs, made if it is not there.
-    pub fn logs(&self) -> io::Result<PathBuf> {
+    pub(crate) fn logs(&self) -> io::Result<PathBuf> {
         let logs = self.state.join("logs");
         make_private(&logs)?;
         Ok(logs)
@@ -44,7 +44,7 @@ impl Paths {
 
 /// Nothing says where to keep things.
 #[derive(Debug)]
-pub struct NoHome;
+pub(crate) struct NoHome;
 
 fn variable(name: &str) -> Option<PathBuf> {
     std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from)

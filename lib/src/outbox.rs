@@ -44,8 +44,8 @@ pub(crate) enum Outbound {
         /// The parameters with our session id.
         params: Json,
     },
-    /// A relayed request is taken back.
-    Unrelay(Relayed),
+    /// A relayed request is taken back, by the agent's id for it.
+    Unrelay(Id),
     /// A notification of the agent's.
     Notify {
         /// The method.

@@ -310,6 +310,13 @@ impl Hearing {
             self.answered(number, outcome);
             return;
         }
+        if head.method.as_deref() == Some("$/cancel_request") {
+            // It names no session: whoever has that request open knows.
+            let routes: Vec<_> = locked(&self.peer.shared.routes).values().cloned().collect();
+            for route in routes {
+                self.collect(route, AgentLine::Said(bytes.clone()));
+            }
+        }
         match head.params.and_then(|params| params.session) {
             Some(session) => {
                 let session = session.into_owned();

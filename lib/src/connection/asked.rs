@@ -48,8 +48,8 @@ impl Asked {
     }
 
     /// Closes a relayed request, if it is open.
-    pub(super) fn relayed(&self, relayed: &Relayed) -> Option<Id> {
-        self.close(|of| matches!(of, AskedOf::Relayed(open) if open.request == relayed.request))
+    pub(super) fn relayed(&self, request: &Id) -> Option<Id> {
+        self.close(|of| matches!(of, AskedOf::Relayed(open) if open.request == *request))
     }
 
     fn close(&self, is: impl Fn(&AskedOf) -> bool) -> Option<Id> {

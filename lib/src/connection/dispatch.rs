@@ -10,6 +10,7 @@ use crate::agent::host::{AgentHost, HostConfig};
 use crate::edge::Version;
 use crate::edge::call::{Call, SessionCall};
 use crate::edge::capabilities::ClientProfile;
+use crate::edge::link::ask::check_content;
 use crate::edge::params::Params;
 use crate::mint;
 use crate::outbox::{Origin, Outbound, Relayed, Reply};
@@ -75,6 +76,11 @@ impl Connection {
         let Some(handle) = self.following(&agreed, &session) else {
             return self.answer(id, Err(not_followed(&session)));
         };
+        if let SessionCall::Prompt { content, .. } = &call
+            && let Err(error) = check_content(&agreed.profile, content)
+        {
+            return self.answer(id, Err(error));
+        }
         self.in_flight.assign(&id, Worker::Session(session.clone()));
         let reply = Reply::new(agreed.client.version, id.clone(), session.clone(), self.outbox.clone());
         let message = match call {
@@ -242,14 +248,37 @@ impl Connection {
             }
             Ok(crate::wire::Message::Request { id, method, params }) => {
                 let (host, outbox) = (agreed.host.clone(), self.outbox.clone());
-                let (method, params) = (method.into_owned(), json(params));
+                let (method, params) = (method.into_owned(), self.own_request(json(params)));
                 tokio::spawn(async move {
                     let Ok(live) = host.live().await else { return };
                     let from = Relayed { request: id, origin: Origin::Agent(live.peer) };
                     let _ = outbox.try_send(Outbound::Relay { from, method, params });
                 });
             }
-            Ok(_) | Err(_) => {}
+            Ok(crate::wire::Message::Notification { params, .. }) => self.withdrawn_aside(&json(params)),
+            Ok(crate::wire::Message::Response { .. }) | Err(_) => {}
+        }
+    }
+
+    /// The agent takes back a request of its own that was relayed.
+    fn withdrawn_aside(&self, params: &Json) {
+        let Some(request) = params.fields().get("requestId").and_then(|id| Id::read(id.raw())) else {
+            return;
+        };
+        let _ = self.outbox.try_send(Outbound::Unrelay(request));
+    }
+
+    /// What the agent asks about a request of ours is about the client's own request.
+    fn own_request(&self, params: Json) -> Json {
+        let mut fields = params.fields();
+        let number = fields.get("requestId").and_then(|id| id.read::<u64>().ok());
+        let Some(own) = number.and_then(|number| self.in_flight.of_agent(number)) else { return params };
+        match Json::parse(own.text().to_owned()) {
+            Ok(own) => {
+                fields.set("requestId", own);
+                fields.json()
+            }
+            Err(_) => params,
         }
     }
 

@@ -60,6 +60,12 @@ impl InFlight {
         self.open().get(id).cloned()
     }
 
+    /// The request that the agent works on under this number.
+    pub(super) fn of_agent(&self, number: u64) -> Option<Id> {
+        let open = self.open();
+        open.iter().find(|(_, worker)| **worker == Worker::Agent(number)).map(|(id, _)| id.clone())
+    }
+
     /// It is answered.
     pub(super) fn answered(&self, id: &Id) {
         self.open().remove(id);

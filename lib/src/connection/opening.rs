@@ -9,7 +9,7 @@ use super::in_flight::Worker;
 use super::{Agreed, Connection};
 use crate::edge::Version;
 use crate::edge::call::{self, Replay, Setup};
-use crate::edge::view::{Terminals, View};
+use crate::edge::view::{Terminals, View, title_update};
 use crate::live::Cursor;
 use crate::mint;
 use crate::outbox::{Attachment, Outbound, Outbox, Reply, Then};
@@ -167,9 +167,13 @@ impl Connection {
 
     pub(super) async fn delete(&mut self, agreed: Agreed, id: Id, session: SessionId) {
         let after = self.end_session(&agreed, &session, "the session was deleted").await;
+        let row = agreed.registry.row(&session).await.ok();
         let gone = session.clone();
         let at = mint::now();
         let outcome = agreed.registry.journal().call(move |store| store.delete(&gone, at)).await;
+        if let Some(row) = row.filter(|row| row.agent == agreed.host.name()) {
+            delete_natively(&agreed, row.natives);
+        }
         self.answer_after(
             id,
             &session,
@@ -273,22 +277,38 @@ fn terminals(agreed: &Agreed) -> Terminals {
     }
 }
 
+/// What the agent keeps of a deleted session is deleted too, where it can; nobody waits for that.
+fn delete_natively(agreed: &Agreed, natives: Vec<String>) {
+    if !agreed.profile.has("delete") {
+        return;
+    }
+    let host = agreed.host.clone();
+    tokio::spawn(async move {
+        let Ok(live) = host.live().await else { return };
+        for native in natives {
+            let _ = live.peer.call("session/delete", &json!({"sessionId": native}).into()).await;
+        }
+    });
+}
+
 /// What a client is told between the replay and everything after it.
 fn then(agreed: &Agreed, attached: &Attached, view: &View, replay: &Replay, id: Id) -> Then {
     let answer = answers::opened(&agreed.client, attached.options.as_ref(), attached.commands.as_ref());
-    let updates = match agreed.client.version {
-        Version::V1 => Vec::new(),
-        Version::V2 => vec![attached.state.clone()],
+    let commands = match agreed.client.version {
+        Version::V1 => attached.commands.as_ref().map(crate::edge::v1::commands::to_v1),
+        // They are in the answer.
+        Version::V2 => None,
     };
-    // Without a replay nobody has told it these yet.
-    let after_answer = match (replay, agreed.client.version) {
-        (Replay::Nothing, Version::V1) => {
-            let commands = attached.commands.as_ref().map(crate::edge::v1::commands::to_v1);
-            commands.into_iter().chain(attached.usage.clone()).collect()
-        }
-        (Replay::Nothing, Version::V2) => attached.usage.clone().into_iter().collect(),
-        (Replay::Start | Replay::Message(_), _) => Vec::new(),
+    let title = attached.title.as_deref().map(title_update);
+    let moment: Vec<_> = [commands, attached.usage.clone(), title].into_iter().flatten().collect();
+    // A client that wants no replay is answered before it hears anything; only its state goes before.
+    let (mut updates, after_answer) = match replay {
+        Replay::Nothing => (Vec::new(), moment),
+        Replay::Start | Replay::Message(_) => (moment, Vec::new()),
     };
+    if agreed.client.version == Version::V2 {
+        updates.push(attached.state.clone());
+    }
     let asks =
         attached.questions.iter().map(|open| view.ask(&open.question, open.kind, &open.body)).collect();
     Then { updates, answer: Some((id, answer.json())), after_answer, asks }

@@ -21,6 +21,8 @@ use crate::wire::{Id, Out, RpcError};
 
 /// How much is encoded before it is written.
 const WRITE: usize = 256 * 1024;
+/// How much is read from the store at once: a segment is unpacked as a whole anyway.
+const READ: usize = 2 * 1024 * 1024;
 
 /// The writing half.
 pub(super) struct Pump<W> {
@@ -122,8 +124,8 @@ impl<W: AsyncWrite + Unpin> Pump<W> {
                 let id = self.asked.ask(AskedOf::Relayed(from));
                 self.out.request(&id, &method, &params);
             }
-            Outbound::Unrelay(relayed) => {
-                if let Some(id) = self.asked.relayed(&relayed) {
+            Outbound::Unrelay(request) => {
+                if let Some(id) = self.asked.relayed(&request) {
                     self.out.notification("$/cancel_request", &cancel(&id));
                 }
             }
@@ -239,7 +241,7 @@ impl Followed {
         out: &mut Out,
         asked: &Asked,
     ) -> Result<bool, StoreError> {
-        let page = journal.read(self.attachment.session.clone(), next, WRITE).await?;
+        let page = journal.read(self.attachment.session.clone(), next, READ).await?;
         let mut reached = page.next;
         for item in &page.items {
             // What was written since the replay began comes after what stands between past and present.
@@ -317,7 +319,10 @@ impl Followed {
             Shown::OfChild(child, update) => out.update(Json::of(&child).text(), &update),
             Shown::Ask { question, method, mut params } => {
                 let id = asked.ask(AskedOf::Question(self.attachment.session.clone(), question));
-                params.set("sessionId", Json::of(&self.attachment.session));
+                // A sub-agent asks in its own name.
+                if params.get("sessionId").is_none() {
+                    params.set("sessionId", Json::of(&self.attachment.session));
+                }
                 out.request(&id, method, &params.json());
             }
             Shown::Unask(question) => {

@@ -131,8 +131,9 @@ impl View {
                 }
             }
             Entry::TitleSet { title, by: TitleSource::User | TitleSource::Prompt } => {
-                let body = json!({"sessionUpdate": "session_info_update", "title": title});
-                shown.push(Shown::Update(body.into()));
+                if when == When::Now {
+                    shown.push(Shown::Update(title_update(title)));
+                }
             }
             // The agent's own word for it was shown as it came.
             Entry::TitleSet { by: TitleSource::Agent, .. } => {}
@@ -195,12 +196,11 @@ impl View {
     }
 
     fn update(&mut self, update: &Update, known: bool, when: When, shown: &mut Vec<Shown>) {
-        if update.kind == UpdateKind::Notice && when == When::Past {
+        if when == When::Past && is_of_the_moment(update.kind) {
             return;
         }
         if update.kind == UpdateKind::Other && !update.id.is_empty() {
-            shown.push(Shown::OfChild(update.id.clone(), update.body.clone()));
-            return;
+            return self.child_update(update, known, when, shown);
         }
         match self.client.version {
             Version::V2 => shown.push(Shown::Update(update.body.clone())),
@@ -251,6 +251,26 @@ impl View {
             note_id: &note,
         };
         shown.extend(v1::update::to_v1(update, announced, &view).into_iter().map(Shown::Update));
+    }
+
+    /// What a sub-agent says of its own work is told in the name of its session.
+    fn child_update(&mut self, update: &Update, known: bool, when: When, shown: &mut Vec<Shown>) {
+        let child = update.id.clone();
+        if self.client.version == Version::V2 {
+            shown.push(Shown::OfChild(child, update.body.clone()));
+            return;
+        }
+        if self.taste.subagents == Subagents::Withheld {
+            return;
+        }
+        let tag = update.body.fields().text("sessionUpdate").unwrap_or_default();
+        let inner = Update { kind: UpdateKind::of_tag(&tag), id: String::new(), body: update.body.clone() };
+        let mut of_child = Vec::new();
+        self.update_v1(&inner, known, when, &mut of_child);
+        shown.extend(of_child.into_iter().map(|shown| match shown {
+            Shown::Update(body) => Shown::OfChild(child.clone(), body),
+            other @ (Shown::OfChild(..) | Shown::Ask { .. } | Shown::Unask(_)) => other,
+        }));
     }
 
     fn mode_update(&mut self, options: &Json, shown: &mut Vec<Shown>) {
@@ -311,6 +331,24 @@ impl TerminalText for View {
     fn render(&self, terminal: &str) -> TerminalView {
         PointOfView { view: self, when: When::Now }.render(terminal)
     }
+}
+
+/// The update that tells a title.
+#[must_use]
+pub fn title_update(title: &str) -> Json {
+    json!({"sessionUpdate": "session_info_update", "title": title}).into()
+}
+
+/// What tells how things stand at the moment: a replay ends with the last word on each instead.
+fn is_of_the_moment(kind: UpdateKind) -> bool {
+    matches!(
+        kind,
+        UpdateKind::Notice
+            | UpdateKind::ConfigOptionUpdate
+            | UpdateKind::AvailableCommandsUpdate
+            | UpdateKind::UsageUpdate
+            | UpdateKind::SessionInfoUpdate
+    )
 }
 
 /// An update whose content stays exactly as it is.

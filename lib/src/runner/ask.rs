@@ -9,13 +9,22 @@ use tokio::sync::oneshot;
 use super::{Message, Runner, Seat};
 use crate::edge::Version;
 use crate::edge::call::{OptionName, Setup};
-use crate::edge::link::ask::{check_content, check_servers, check_system_prompt, nobody_answers};
+use crate::edge::link::ask::nobody_answers;
 use crate::edge::v1;
 use crate::edge::v1::options::Options;
 use crate::live::Cursor;
 use crate::mint;
 use crate::outbox::{Outbox, Reply};
 use crate::wire::{Id, RpcError, code};
+
+/// What the answer to a change of option tells.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum OptionAnswer {
+    /// All options.
+    Options,
+    /// Nothing: the older methods tell by updates only.
+    Nothing,
+}
 
 /// How a session stands for a client that begins to follow it.
 pub(crate) struct Attached {
@@ -29,6 +38,8 @@ pub(crate) struct Attached {
     pub(crate) commands: Option<Json>,
     /// The usage, as an update.
     pub(crate) usage: Option<Json>,
+    /// The title.
+    pub(crate) title: Option<String>,
     /// The questions that are open.
     pub(crate) questions: Vec<rethread_core::session::OpenQuestion>,
 }
@@ -86,6 +97,7 @@ impl Runner {
             options: self.session.options.clone(),
             commands: self.session.commands.clone(),
             usage: self.session.usage.clone(),
+            title: self.session.title.as_ref().map(|(title, _)| title.clone()),
             questions: self.session.questions.clone(),
         };
         let _ = reply.send(Ok(attached));
@@ -97,18 +109,11 @@ impl Runner {
             return Err(RpcError::field("cwd", &json!(setup.cwd), &self.session.cwd)
                 .hint(format!("this session belongs to {}", self.session.cwd)));
         }
-        if let Some(profile) = self.profile() {
-            check_servers(profile, &setup.servers)?;
-            check_system_prompt(profile, setup)?;
-        }
         Ok(())
     }
 
     async fn prompt(&mut self, message: MessageId, content: Json, meta: Option<Json>, reply: Reply) {
         if let Some(error) = self.broken_error() {
-            return reply.refuse(error);
-        }
-        if let Some(Err(error)) = self.profile().map(|profile| check_content(profile, &content)) {
             return reply.refuse(error);
         }
         let title = title_of(&content);
@@ -171,9 +176,13 @@ impl Runner {
             return reply.refuse(RpcError::field(field, &value.value(), &expected));
         };
         let ask = mint::ask_id();
-        self.options.insert(ask.clone(), reply);
+        let form = match option {
+            OptionName::Id(_) => OptionAnswer::Options,
+            OptionName::Category(..) => OptionAnswer::Nothing,
+        };
+        self.options.insert(ask.clone(), (reply, form));
         if let Err(refusal) = self.take(Input::SetOption { ask: ask.clone(), option: name, value }).await
-            && let Some(reply) = self.options.remove(&ask)
+            && let Some((reply, _)) = self.options.remove(&ask)
         {
             reply.refuse(refused_option(&refusal, &option, field));
         }
@@ -185,7 +194,10 @@ impl Runner {
     }
 
     /// The answer to a change of option: everything, so that what depends on it is seen too.
-    pub(super) fn option_answer(&self, reply: &Reply) -> Json {
+    pub(super) fn option_answer(&self, reply: &Reply, form: OptionAnswer) -> Json {
+        if form == OptionAnswer::Nothing {
+            return json!({}).into();
+        }
         let options = self.known_options();
         match reply.version {
             Version::V2 => {

@@ -147,10 +147,10 @@ impl Runner {
     }
 
     fn option_settled(&mut self, seq: Seq, ask: &AskId, error: Option<&Json>) {
-        let Some(reply) = self.options.remove(ask) else { return };
+        let Some((reply, form)) = self.options.remove(ask) else { return };
         let outcome = match error {
             Some(error) => Err(RpcError::read(error)),
-            None => Ok(self.option_answer(&reply)),
+            None => Ok(self.option_answer(&reply, form)),
         };
         reply.send(seq, outcome);
     }

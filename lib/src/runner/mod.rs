@@ -172,7 +172,7 @@ pub(crate) struct Runner {
     /// Clients that may be asked to do what only a client can, the newest last.
     clients: Vec<Outbox>,
     prompts: HashMap<MessageId, (Reply, Option<Json>)>,
-    options: HashMap<AskId, Reply>,
+    options: HashMap<AskId, (Reply, ask::OptionAnswer)>,
     questions: HashMap<QuestionId, (Id, QuestionKind)>,
     waiting: HashMap<u64, Waiting>,
     /// What waits for the agent and is no prompt.
@@ -356,7 +356,7 @@ impl Runner {
         for (_, (reply, _)) in self.prompts.drain() {
             reply.refuse(told.clone());
         }
-        for (_, reply) in self.options.drain() {
+        for (_, (reply, _)) in self.options.drain() {
             reply.refuse(told.clone());
         }
         self.around.log.line(&format!("session {}: {reason}", self.id));

@@ -127,10 +127,8 @@ impl Runner {
     }
 
     pub(super) fn unrelay(&mut self, request: &Id) {
-        let handle = Handle { id: self.id.clone(), live: self.live.clone(), inbox: self.own.clone() };
         if let Some(client) = self.clients.last() {
-            let relayed = Relayed { request: request.clone(), origin: Origin::Session(handle) };
-            let _ = client.try_send(Outbound::Unrelay(relayed));
+            let _ = client.try_send(Outbound::Unrelay(request.clone()));
         }
     }
 

@@ -80,7 +80,8 @@ impl Runner {
         match up {
             Ok(agent) => {
                 let older = self.older_ids().await;
-                let link = Link::new(agent.profile.version, self.session.generations + 1, older);
+                let mut link = Link::new(agent.profile.version, self.session.generations + 1, older);
+                link.options_were(self.session.options.as_ref());
                 let native = self.session.natives.last().cloned();
                 let rung = first_rung(&agent.profile, native.as_deref());
                 self.open_at(Opening { agent, link, rung, native }).await;
@@ -244,15 +245,6 @@ impl Runner {
         if let Seat::Bound(bound) = &self.seat {
             let agent = bound.agent.clone();
             tokio::spawn(async move { agent.end().await });
-        }
-    }
-
-    /// What the agent said of itself, while it is there.
-    pub(super) fn profile(&self) -> Option<&Profile> {
-        match &self.seat {
-            Seat::Bound(bound) => Some(&bound.agent.profile),
-            Seat::Opening(opening) => Some(&opening.agent.profile),
-            Seat::Empty | Seat::Starting => None,
         }
     }
 }

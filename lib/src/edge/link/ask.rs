@@ -146,20 +146,33 @@ impl Link {
         self.options_update()
     }
 
+    /// What was known of the options before this agent process came.
+    pub fn options_were(&mut self, update: Option<&Json>) {
+        if let Some(list) = update.and_then(|body| body.fields().take("configOptions")) {
+            self.options = Options::from_v2(&list);
+        }
+    }
+
     /// What the agent's answer to new, load or resume tells: options and commands.
     pub fn opened(&mut self, answer: &Json) -> Vec<Update> {
         let fields = answer.fields();
         let mut updates = Vec::new();
         let some = |name: &str| fields.get(name).filter(|value| !value.is_null());
+        let views = [some("modes"), some("models"), some("configOptions")];
+        let told = views.iter().any(Option::is_some);
         match self.version {
-            Version::V1 => {
-                (self.options, self.sources) =
-                    Options::from_v1(some("modes"), some("models"), some("configOptions"));
+            Version::V1 if told => {
+                let [modes, models, options] = views;
+                (self.options, self.sources) = Options::from_v1(modes, models, options);
                 updates.push(self.options_update());
             }
+            // Some agents say nothing when they restore a session: what was known stays.
+            Version::V1 => {}
             Version::V2 => {
-                self.options = Options::from_v2(some("configOptions").unwrap_or(&json!([]).into()));
-                updates.push(self.options_update());
+                if let Some(options) = some("configOptions") {
+                    self.options = Options::from_v2(options);
+                    updates.push(self.options_update());
+                }
                 if let Some(commands) = some("availableCommands") {
                     let tag = Json::of("available_commands_update");
                     let body: Fields = [("sessionUpdate", tag), ("availableCommands", commands.clone())]

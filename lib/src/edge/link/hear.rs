@@ -1,6 +1,6 @@
 //! What an agent says, heard: lines become inputs, questions and relays.
 
-use rethread_core::{Activity, Fields, Input, Json, Millis, QuestionKind, Stop, UpdateKind};
+use rethread_core::{Activity, Fields, Input, Json, Millis, QuestionKind, Stop, Update, UpdateKind};
 use serde_json::value::RawValue;
 
 use super::run::{Run, TextLine};
@@ -20,6 +20,7 @@ impl Link {
         for line in lines {
             if let Some(text) = TextLine::read(line)
                 && let Some(kind) = text.kind()
+                && !self.children.contains(text.session())
             {
                 match &mut run {
                     Some(run) if run.takes(kind, text.message()) => run.add(text.text()),
@@ -59,11 +60,20 @@ impl Link {
                 Heard::Question { request: id, kind: QuestionKind::Permission, body }
             }
             "elicitation/create" => {
-                let mut body = fields(params);
-                body.take("sessionId");
+                let params = fields(params);
+                let mut body = params.clone();
+                self.keep_child(&mut body, &params);
                 Heard::Question { request: id, kind: QuestionKind::Elicitation, body: body.json() }
             }
             _ => Heard::Relay { request: Some(id), method: method.to_owned(), params: fields(params).json() },
+        }
+    }
+
+    /// A question names a session only if it is not the one that is asked.
+    fn keep_child(&self, body: &mut Fields, params: &Fields) {
+        body.take("sessionId");
+        if let Some(child) = params.text("sessionId").filter(|session| self.children.contains(session)) {
+            body.set("sessionId", Json::of(&child));
         }
     }
 
@@ -72,7 +82,7 @@ impl Link {
             Version::V1 => v1::permission::from_v1(params.clone(), "Permission needed").fields(),
             Version::V2 => params.clone(),
         };
-        body.take("sessionId");
+        self.keep_child(&mut body, params);
         let mut subject = body.get("subject").map(Json::fields).unwrap_or_default();
         if let Some(mut call) = subject.get("toolCall").map(Json::fields)
             && let Some(id) = call.text("toolCallId")
@@ -87,12 +97,14 @@ impl Link {
     fn notification(&mut self, method: &str, params: Option<&RawValue>, at: Millis, heard: &mut Vec<Heard>) {
         match method {
             "session/update" => {
-                let update = fields(params).take("update").map(|update| update.fields()).unwrap_or_default();
-                let inputs = match self.version {
-                    Version::V1 => self.update_v1(update),
-                    Version::V2 => self.update_v2(update, at),
-                };
-                heard.extend(inputs.into_iter().map(Heard::Input));
+                let mut params = fields(params);
+                let update = params.take("update").map(|update| update.fields()).unwrap_or_default();
+                let speaker = params.text("sessionId").filter(|session| self.children.contains(session));
+                heard.extend(self.new_child(&update).map(Heard::Child));
+                match speaker {
+                    Some(child) => heard.push(Heard::Input(self.of_child(child, update))),
+                    None => heard.extend(self.update(update, at).into_iter().map(Heard::Input)),
+                }
             }
             "$/cancel_request" => {
                 let params = fields(params);
@@ -105,6 +117,31 @@ impl Link {
                 params: fields(params).json(),
             }),
         }
+    }
+
+    fn update(&mut self, update: Fields, at: Millis) -> Vec<Input> {
+        match self.version {
+            Version::V1 => self.update_v1(update),
+            Version::V2 => self.update_v2(update, at),
+        }
+    }
+
+    fn new_child(&mut self, update: &Fields) -> Option<String> {
+        let announced = update.text("sessionUpdate").as_deref() == Some("subagent_update");
+        let child = announced.then(|| update.text("sessionId")).flatten()?;
+        self.children.insert(child.clone()).then_some(child)
+    }
+
+    /// A sub-agent's words are kept in its parent's journal, under its own session's id.
+    fn of_child(&mut self, child: String, update: Fields) -> Input {
+        let body = match self.version {
+            Version::V1 => {
+                let tag = update.text("sessionUpdate").unwrap_or_default();
+                v1::to_canonical_simple(&tag, update)
+            }
+            Version::V2 => update.json(),
+        };
+        Input::Updated { update: Update { kind: UpdateKind::Other, id: child, body }, known: true }
     }
 
     fn update_v1(&mut self, mut update: Fields) -> Vec<Input> {

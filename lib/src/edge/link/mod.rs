@@ -38,6 +38,8 @@ pub enum Heard {
         /// The parameters as they came.
         params: Json,
     },
+    /// The agent has a sub-agent, whose session belongs to this one.
+    Child(String),
     /// The agent takes back one of its requests.
     Withdrawn {
         /// Which.
@@ -63,6 +65,8 @@ pub struct Link {
     echoes: HashSet<String>,
     /// Hashes of the things that this agent process has spoken of.
     said: HashSet<u64>,
+    /// The sessions of its sub-agents.
+    children: HashSet<String>,
 }
 
 impl Link {
@@ -81,6 +85,7 @@ impl Link {
             early: Vec::new(),
             echoes: HashSet::new(),
             said: HashSet::new(),
+            children: HashSet::new(),
         }
     }
 

@@ -28,7 +28,7 @@ pub(super) struct TextLine<'a> {
 #[serde(deny_unknown_fields)]
 struct TextParams<'a> {
     #[serde(borrow, rename = "sessionId")]
-    _session: Cow<'a, str>,
+    session: Cow<'a, str>,
     #[serde(borrow)]
     update: TextUpdate<'a>,
 }
@@ -70,6 +70,11 @@ impl<'a> TextLine<'a> {
             "agent_thought_chunk" => Some(UpdateKind::AgentThoughtChunk),
             _ => None,
         }
+    }
+
+    /// The session that speaks.
+    pub(super) fn session(&self) -> &str {
+        &self.params.session
     }
 
     /// The id of the message, if the agent names it.
