@@ -168,7 +168,7 @@ fn an_append_changes_the_row(store: &dyn Store) {
     let changed = Append {
         facts,
         snapshot: Some(vec![1, 2]),
-        at: 77,
+        at: Some(77),
         durability: Durability::Power,
         ..append_of(&lease, texts("a"))
     };
