@@ -20,7 +20,12 @@ pub(crate) struct Row {
 
 impl Row {
     /// A figure that must hold.
-    pub(crate) fn new(what: impl Into<String>, figure: impl Into<String>, bound: &'static str, holds: bool) -> Self {
+    pub(crate) fn new(
+        what: impl Into<String>,
+        figure: impl Into<String>,
+        bound: &'static str,
+        holds: bool,
+    ) -> Self {
         Self { what: what.into(), figure: figure.into(), bound, holds }
     }
 }
