@@ -10,8 +10,8 @@ fn root() -> PathBuf {
 
 fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
     let Ok(entries) = fs::read_dir(folder) else { return };
-    for path in entries.map(|entry| entry.unwrap().path()) {
-        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+    for path in entries.map(|entry| entry.expect("the folder stays").path()) {
+        let name = path.file_name().expect("it has a name").to_string_lossy().into_owned();
         if path.is_dir() && name != "target" && !name.starts_with('.') {
             sources(&path, found);
         } else if name.ends_with(".rs") {
@@ -36,7 +36,7 @@ fn names(cell: &str) -> BTreeSet<String> {
 }
 
 fn architecture() -> String {
-    fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap()
+    fs::read_to_string(root().join("ARCHITECTURE.md")).expect("it is there")
 }
 
 #[test]
@@ -71,6 +71,21 @@ fn crates_depend_as_the_table_says() {
             .collect();
         assert_eq!(named, names(&row[3]), "crates that `{folder}` depends on");
     }
+}
+
+#[test]
+fn every_dependency_has_its_reason() {
+    let text = architecture();
+    let reasons: BTreeSet<String> =
+        table(&text, "| crate | why |").iter().flat_map(|row| names(&row[0])).collect();
+    let manifest = fs::read_to_string(root().join("Cargo.toml")).unwrap();
+    let list = manifest.split("[workspace.dependencies]").nth(1).unwrap().split("\n[").next().unwrap();
+    let used: BTreeSet<String> = list
+        .lines()
+        .filter_map(|line| line.split_once(" = ").map(|(name, _)| name.to_owned()))
+        .filter(|name| !name.starts_with("rethread"))
+        .collect();
+    assert_eq!(used, reasons, "dependencies of the workspace, and those with a reason in ARCHITECTURE.md");
 }
 
 #[test]

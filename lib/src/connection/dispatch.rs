@@ -153,6 +153,7 @@ impl Connection {
                     cancel_patience: self.server.config.cancel_patience,
                 };
                 let registry = std::sync::Arc::new(Registry::new(around));
+                let client = std::sync::Arc::new(client);
                 let agreed = Agreed { client, host, profile: live.profile.clone(), registry, used: false };
                 self.phase = Phase::Ready(Box::new(agreed));
                 self.answer(id, Ok(answer));

@@ -80,7 +80,7 @@ enum Phase {
 /// What `initialize` agreed on.
 #[derive(Clone)]
 struct Agreed {
-    client: ClientProfile,
+    client: Arc<ClientProfile>,
     host: AgentHost,
     profile: Arc<crate::edge::capabilities::Profile>,
     registry: Arc<Registry>,

@@ -48,7 +48,7 @@ impl Connection {
                 return;
             }
             attached.add(handle.id.clone());
-            let mut view = View::new(agreed.client.clone(), terminals(&agreed));
+            let mut view = View::new(&agreed.client, terminals(&agreed));
             view.mode_is(session.options.as_ref());
             let mut answer =
                 answers::opened(&agreed.client, session.options.as_ref(), session.commands.as_ref());
@@ -71,7 +71,7 @@ impl Connection {
         drop_unoffered(&agreed, &mut setup);
         match self.attach(&agreed, &session, setup, &replay).await {
             Ok((handle, cursor, attached)) => {
-                let mut view = View::new(agreed.client.clone(), terminals(&agreed));
+                let mut view = View::new(&agreed.client, terminals(&agreed));
                 view.mode_is(attached.options.as_ref());
                 let then = then(&agreed, &attached, &view, &replay, id);
                 let past = attached.head;

@@ -84,6 +84,8 @@ impl Runner {
             let _ = reply.send(Err(error));
             return;
         }
+        self.settle_fold().await;
+        self.set_up_anew(&setup).await;
         let servers: Vec<ServerNote> = setup.servers.iter().map(v1::servers::note).collect();
         self.step(vec![Input::SetRoots { roots: setup.roots.clone(), servers }]).await;
         self.setup = setup;
@@ -102,6 +104,19 @@ impl Runner {
         };
         let _ = reply.send(Ok(attached));
         self.need_agent();
+    }
+
+    /// An agent that has the session open with other servers or roots opens it again with these, unless it is
+    /// at work.
+    async fn set_up_anew(&mut self, setup: &Setup) {
+        let same = setup.servers == self.setup.servers && setup.roots == self.setup.roots;
+        if same || self.session.turn.is_some() || !matches!(self.seat, Seat::Bound(_)) {
+            return;
+        }
+        let reason = "the session was set up anew".to_owned();
+        self.step(vec![Input::AgentExited { reason, at: mint::now() }]).await;
+        self.forget_agent();
+        self.release_seat();
     }
 
     fn check_setup(&self, setup: &Setup) -> Result<(), RpcError> {

@@ -16,6 +16,7 @@ use rethread_core::{
     AskId, Entry, Input, Json, MessageId, QuestionId, QuestionKind, Refusal, Seq, Session, SessionId, stored,
 };
 use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use crate::agent::host::{AgentHost, LiveAgent};
@@ -181,6 +182,8 @@ pub(crate) struct Runner {
     terminals: relay::Terminals,
     deadline: Option<Instant>,
     folded: Seq,
+    /// A fold under way: nobody may begin to read until it is done.
+    folding: Option<JoinHandle<()>>,
     /// The store failed; what it was.
     broken: Option<String>,
     ended: bool,
@@ -245,6 +248,7 @@ impl Runner {
             terminals: relay::Terminals::default(),
             deadline: None,
             folded: Seq(0),
+            folding: None,
             broken: None,
             ended: false,
         };
@@ -401,18 +405,39 @@ impl Runner {
     /// A finished turn is folded once nobody reads inside it.
     fn fold_if_read(&mut self) {
         let head = self.lease.head;
-        if self.session.turn.is_some() || self.folded >= head || self.live.read_below(head) {
+        let busy = self.folding.as_ref().is_some_and(|folding| !folding.is_finished());
+        if busy || self.session.turn.is_some() || self.folded >= head || self.live.read_below(head) {
             return;
         }
         self.folded = head;
         let (journal, lease) = (self.around.journal.clone(), self.lease.clone());
-        // A fold that fails costs room, not truth; the next one takes up the rest.
-        tokio::spawn(async move { journal.fold(lease, head).await });
+        let (log, id) = (self.around.log.clone(), self.id.clone());
+        self.folding = Some(tokio::spawn(async move {
+            // A fold that fails costs room, not truth; the next one takes up the rest.
+            if let Err(error) = journal.fold(lease, head).await {
+                log.line(&format!("session {id}: {}", describe(&error)));
+            }
+        }));
     }
 
+    /// Waits for a fold under way: a reader must not have the journal change below it.
+    async fn settle_fold(&mut self) {
+        if let Some(folding) = self.folding.take() {
+            let _ = folding.await;
+        }
+    }
+
+    /// Nobody reaches the session from here on; whoever opens it now opens it from the store.
     async fn let_go(&mut self) {
         self.ended = true;
+        self.inbox.close();
         self.release_seat();
+        self.settle_fold().await;
+        let lease = self.lease.clone();
+        let released = self.around.journal.call(move |store| store.release(&lease)).await;
+        if let Err(error) = released {
+            self.around.log.line(&format!("session {}: {}", self.id, describe(&error)));
+        }
         for reply in self.closing.drain(..) {
             reply.send(self.lease.head, Ok(serde_json::json!({}).into()));
         }
@@ -421,11 +446,6 @@ impl Runner {
         }
         for (_, (reply, _)) in self.prompts.drain() {
             reply.refuse(RpcError::internal("the session has ended"));
-        }
-        let lease = self.lease.clone();
-        let released = self.around.journal.call(move |store| store.release(&lease)).await;
-        if let Err(error) = released {
-            self.around.log.line(&format!("session {}: {}", self.id, describe(&error)));
         }
     }
 }

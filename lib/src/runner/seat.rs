@@ -79,6 +79,7 @@ impl Runner {
     pub(super) async fn agent_up(&mut self, up: Result<LiveAgent, RpcError>) {
         match up {
             Ok(agent) => {
+                self.settle_fold().await;
                 let older = self.older_ids().await;
                 let mut link = Link::new(agent.profile.version, self.session.generations + 1, older);
                 link.options_were(self.session.options.as_ref());
