@@ -124,6 +124,7 @@ impl Runner {
 
     fn turn_ended(&mut self, seq: Seq, stop: &Stop, state: &Json) {
         self.deadline = None;
+        self.foldable = seq;
         self.fetch_outputs();
         let waits = |phase: Phase| matches!(phase, Phase::Held | Phase::Sent { .. } | Phase::Overtaken);
         let later: Vec<_> =

@@ -35,6 +35,8 @@ pub(crate) use seat::{Bound, Seat, style};
 
 /// How many messages of clients may wait for a session.
 const INBOX: usize = 256;
+/// How long after a turn it is looked whether everybody has read it.
+const FOLD_CHECK: Duration = Duration::from_millis(300);
 /// How many batches of an agent may wait: enough to read on while the store writes.
 const BATCHES: usize = 4;
 
@@ -181,7 +183,10 @@ pub(crate) struct Runner {
     closing: Vec<Reply>,
     terminals: relay::Terminals,
     deadline: Option<Instant>,
+    /// The end of the last turn, up to which entries may be folded, and up to where they are.
+    foldable: Seq,
     folded: Seq,
+    fold_check: Option<Instant>,
     /// A fold under way: nobody may begin to read until it is done.
     folding: Option<JoinHandle<()>>,
     /// The store failed; what it was.
@@ -247,7 +252,9 @@ impl Runner {
             closing: Vec::new(),
             terminals: relay::Terminals::default(),
             deadline: None,
+            foldable: Seq(0),
             folded: Seq(0),
+            fold_check: None,
             folding: None,
             broken: None,
             ended: false,
@@ -259,11 +266,12 @@ impl Runner {
     async fn run(mut self) {
         self.settle_past().await;
         while !self.ended {
-            let deadline = self.deadline;
+            let (deadline, fold_check) = (self.deadline, self.fold_check);
             tokio::select! {
                 Some(message) = self.inbox.recv() => self.hear_client(message).await,
                 Some(lines) = self.agent_lines.recv() => self.hear_agent(lines).await,
                 () = at(deadline) => self.out_of_patience().await,
+                () = at(fold_check) => self.fold_check = None,
             }
             self.fold_if_read();
         }
@@ -404,17 +412,24 @@ impl Runner {
 
     /// A finished turn is folded once nobody reads inside it.
     fn fold_if_read(&mut self) {
-        let head = self.lease.head;
-        let busy = self.folding.as_ref().is_some_and(|folding| !folding.is_finished());
-        if busy || self.session.turn.is_some() || self.folded >= head || self.live.read_below(head) {
+        let upto = self.foldable;
+        if self.folded >= upto {
+            self.fold_check = None;
             return;
         }
-        self.folded = head;
+        let busy = self.folding.as_ref().is_some_and(|folding| !folding.is_finished());
+        if busy || self.live.read_below(upto) {
+            // A slow reader need not be asked often.
+            self.fold_check.get_or_insert_with(|| Instant::now() + FOLD_CHECK);
+            return;
+        }
+        self.fold_check = None;
+        self.folded = upto;
         let (journal, lease) = (self.around.journal.clone(), self.lease.clone());
         let (log, id) = (self.around.log.clone(), self.id.clone());
         self.folding = Some(tokio::spawn(async move {
             // A fold that fails costs room, not truth; the next one takes up the rest.
-            if let Err(error) = journal.fold(lease, head).await {
+            if let Err(error) = journal.fold(lease, upto).await {
                 log.line(&format!("session {id}: {}", describe(&error)));
             }
         }));
