@@ -28,7 +28,7 @@ pub(crate) struct Seen {
 /// Makes a session, works in it, closes it. Gives its id.
 pub(crate) async fn converse(transport: Transport) -> (String, Seen) {
     let seen = Arc::new(Mutex::new(Seen::default()));
-    let session = connect(transport, seen.clone(), async |agent, grown| {
+    connect(transport, seen.clone(), async |agent, grown| {
         initialize(&agent).await?;
         let made = agent.send_request(NewSessionRequest::new(CWD)).block_task().await?;
         let session = made.session_id;
@@ -66,8 +66,7 @@ pub(crate) async fn converse(transport: Transport) -> (String, Seen) {
         agent.send_request(CloseSessionRequest::new(session.clone())).block_task().await?;
         Ok(session.to_string())
     })
-    .await;
-    session
+    .await
 }
 
 /// Loads a session on a new connection, and closes it.
