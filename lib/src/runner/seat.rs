@@ -92,6 +92,11 @@ impl Runner {
     }
 
     async fn open_at(&mut self, opening: Opening) {
+        // Whoever only looks at a session does not make the agent forget it.
+        if opening.rung == Rung::New && self.session.turns.0 > 0 && !self.waits_for_agent() {
+            self.seat = Seat::Empty;
+            return;
+        }
         let profile = &opening.agent.profile;
         let known = opening.native.as_deref().filter(|_| opening.rung != Rung::New);
         let params = ask::open(profile, &self.setup, known);
@@ -114,6 +119,10 @@ impl Runner {
             }
             Err(error) => self.agent_failed(RpcError::internal(error.to_string())).await,
         }
+    }
+
+    fn waits_for_agent(&self) -> bool {
+        !self.session.prompts.is_empty() || !self.postponed.is_empty()
     }
 
     /// The agent answered new, load or resume.
