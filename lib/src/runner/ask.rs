@@ -46,6 +46,7 @@ pub(crate) struct Attached {
 
 impl Runner {
     pub(super) async fn hear_client(&mut self, message: Message) {
+        self.idle_at = tokio::time::Instant::now() + self.around.idle_limit;
         if self.broken.is_some() {
             self.mend().await;
         }
@@ -61,8 +62,10 @@ impl Runner {
             Message::SetOption { option, value, reply } => self.set_option(option, value, reply).await,
             Message::SetTitle(title, reply) => self.set_title(title, reply).await,
             Message::Answer(question, answer) => self.answer(question, answer).await,
-            Message::CancelThing { method, field, id, reply } => self.cancel_thing(method, field, id, reply),
-            Message::Relay { method, params, reply } => self.relay_to_agent(method, params, reply),
+            Message::CancelThing { method, field, id, reply } => {
+                self.cancel_thing(method, field, id, reply).await;
+            }
+            Message::Relay { method, params, reply } => self.relay_to_agent(method, params, reply).await,
             Message::Relayed(request, outcome) => self.relayed(request, outcome).await,
             Message::Close(reply) => self.close(reply).await,
             Message::Status(reply) => {
@@ -103,7 +106,7 @@ impl Runner {
             questions: self.session.questions.clone(),
         };
         let _ = reply.send(Ok(attached));
-        self.need_agent();
+        self.need_agent().await;
     }
 
     /// An agent that has the session open with other servers or roots opens it again with these, unless it is
@@ -135,7 +138,7 @@ impl Runner {
         self.prompts.insert(message.clone(), (reply, meta));
         let input = Input::Prompt { message: message.clone(), content, title, at: mint::now() };
         match self.take(input).await {
-            Ok(_) => self.need_agent(),
+            Ok(_) => self.need_agent().await,
             Err(refusal) => {
                 if let Some((reply, _)) = self.prompts.remove(&message) {
                     reply.refuse(refused(&refusal));
@@ -180,7 +183,7 @@ impl Runner {
         }
         if !matches!(self.seat, Seat::Bound(_)) {
             self.postponed.push(Message::SetOption { option, value, reply });
-            return self.need_agent();
+            return self.need_agent().await;
         }
         let (name, field) = match &option {
             OptionName::Id(id) => (Some(id.clone()), "configId"),
