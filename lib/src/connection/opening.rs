@@ -20,6 +20,8 @@ use crate::wire::{Id, RpcError};
 
 /// How many sessions a page of a list has.
 const PAGE: usize = 50;
+/// How often a session that keeps ending is opened anew.
+const ATTEMPTS: usize = 3;
 
 impl Connection {
     /// Making a session waits for the agent, and nothing else waits for that.
@@ -91,15 +93,7 @@ impl Connection {
     ) -> Result<(Handle, std::sync::Arc<Cursor>, Attached), RpcError> {
         crate::edge::link::ask::check_servers(&agreed.profile, &setup.servers)?;
         crate::edge::link::ask::check_system_prompt(&agreed.profile, &setup)?;
-        let handle = agreed.registry.open(session).await?;
-        // Before everything, so that nothing is folded away under it.
-        let cursor = Cursor::new(Seq(0), self.bell.clone());
-        let (reply, attached) = oneshot::channel();
-        let ended = || RpcError::internal("the session ended while it was opened").hint("try again");
-        let outbox = self.outbox.clone();
-        let attach = Message::Attach { cursor: cursor.clone(), outbox, setup, reply };
-        handle.tell(attach).await.map_err(|_| ended())?;
-        let attached = attached.await.map_err(|_| ended())??;
+        let (handle, cursor, attached) = self.attach_live(agreed, session, setup).await?;
         match replay {
             Replay::Start => {}
             Replay::Nothing => cursor.advance(attached.head.next()),
@@ -117,6 +111,29 @@ impl Connection {
             }
         }
         Ok((handle, cursor, attached))
+    }
+
+    /// A session that ends just then is opened anew.
+    async fn attach_live(
+        &self,
+        agreed: &Agreed,
+        session: &SessionId,
+        setup: Setup,
+    ) -> Result<(Handle, std::sync::Arc<Cursor>, Attached), RpcError> {
+        for _ in 0..ATTEMPTS {
+            let handle = agreed.registry.open(session).await?;
+            // Before everything, so that nothing is folded away under it.
+            let cursor = Cursor::new(Seq(0), self.bell.clone());
+            let (reply, attached) = oneshot::channel();
+            let (outbox, setup) = (self.outbox.clone(), setup.clone());
+            let attach = Message::Attach { cursor: cursor.clone(), outbox, setup, reply };
+            if handle.tell(attach).await.is_ok()
+                && let Ok(attached) = attached.await
+            {
+                return Ok((handle, cursor, attached?));
+            }
+        }
+        Err(RpcError::internal("the session ended while it was opened").hint("try again"))
     }
 
     pub(super) async fn list(
@@ -223,9 +240,10 @@ impl Connection {
 
     pub(super) async fn set_title(&mut self, agreed: Agreed, id: Id, session: SessionId, title: String) {
         if let Some(handle) = agreed.registry.find(&session) {
-            let reply = Reply::new(agreed.client.version, id, session, self.outbox.clone());
-            let _ = handle.tell(Message::SetTitle(title, reply)).await;
-            return;
+            let reply = Reply::new(agreed.client.version, id.clone(), session.clone(), self.outbox.clone());
+            if handle.tell(Message::SetTitle(title.clone(), reply)).await.is_ok() {
+                return;
+            }
         }
         let stored = title.split_whitespace().collect::<Vec<_>>().join(" ");
         if stored.is_empty() {

@@ -274,20 +274,20 @@ impl Runner {
     }
 }
 
-/// The reply that a postponed message carries.
+/// The reply that a message carries for whoever sent it.
 pub(super) fn reply_of(message: Message) -> Option<Reply> {
     match message {
-        Message::SetOption { reply, .. } => Some(reply),
+        Message::Prompt { reply, .. }
+        | Message::SetOption { reply, .. }
+        | Message::SetTitle(_, reply)
+        | Message::CancelThing { reply, .. }
+        | Message::Close(reply) => Some(reply),
         Message::Relay { reply, .. } => reply,
         Message::Attach { .. }
-        | Message::Prompt { .. }
         | Message::Cancel
         | Message::Withdraw(_)
-        | Message::SetTitle(..)
         | Message::Answer(..)
-        | Message::CancelThing { .. }
         | Message::Relayed(..)
-        | Message::Close(_)
         | Message::Status(_)
         | Message::End { .. }
         | Message::AgentUp(_) => None,

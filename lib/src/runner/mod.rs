@@ -414,14 +414,28 @@ impl Runner {
         tokio::spawn(async move { journal.fold(lease, head).await });
     }
 
+    /// From here on the session is opened anew by whoever wants it. Those who came too late are told so.
+    fn turn_away(&mut self) {
+        self.inbox.close();
+        while let Ok(message) = self.inbox.try_recv() {
+            if matches!(message, Message::Close(_)) {
+                self.closing.extend(ask::reply_of(message));
+            } else if let Some(reply) = ask::reply_of(message) {
+                reply.refuse(RpcError::not_followed(self.id.as_str()));
+            }
+        }
+    }
+
     async fn let_go(&mut self) {
         self.ended = true;
         self.release_seat();
-        for reply in self.closing.drain(..) {
-            reply.send(self.lease.head, Ok(serde_json::json!({}).into()));
-        }
+        // Before anybody can follow it anew.
         for client in self.clients.drain(..) {
             let _ = client.try_send(Outbound::Detach(self.id.clone(), self.lease.head));
+        }
+        self.turn_away();
+        for reply in self.closing.drain(..) {
+            reply.send(self.lease.head, Ok(serde_json::json!({}).into()));
         }
         for (_, reply) in self.prompts.drain() {
             reply.refuse(RpcError::internal("the session has ended"));
