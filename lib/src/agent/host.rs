@@ -154,6 +154,8 @@ struct HostShared {
     asides: mpsc::Sender<Aside>,
     slot: Mutex<Slot>,
     crashes: Mutex<Crashes>,
+    /// The version that the agent answered with, to be offered at once the next time.
+    spoken: Mutex<Option<Version>>,
 }
 
 /// How often the agent has ended soon after its start.
@@ -193,6 +195,7 @@ impl AgentHost {
                 asides,
                 slot: Mutex::new(Slot::Empty),
                 crashes: Mutex::default(),
+                spoken: Mutex::default(),
             }),
         }
     }
@@ -266,7 +269,7 @@ impl AgentHost {
 
     /// Offers the client's own version first, so that translation happens only where it must.
     async fn try_start(&self) -> Result<LiveAgent, RpcError> {
-        let own = self.shared.client.version;
+        let own = locked(&self.shared.spoken).unwrap_or(self.shared.client.version);
         let offers = match self.shared.config.protocol {
             AgentProtocol::Only(version) => vec![version],
             AgentProtocol::Auto if own == Version::V1 => vec![Version::V1, Version::V2],
@@ -275,7 +278,10 @@ impl AgentHost {
         let mut last = RpcError::internal("no protocol version to offer");
         for offer in offers {
             match self.introduce(offer).await {
-                Ok(live) => return Ok(live),
+                Ok(live) => {
+                    *locked(&self.shared.spoken) = Some(live.profile.version);
+                    return Ok(live);
+                }
                 Err(error) if refused_version(&error) => last = error,
                 Err(error) => return Err(error),
             }

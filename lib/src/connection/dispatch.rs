@@ -18,7 +18,7 @@ use crate::wire::{Id, RpcError, code, parse};
 impl Connection {
     pub(super) async fn request(&mut self, id: Id, method: &str, params: Option<&RawValue>) {
         if let Err(error) = self.take_id(&id) {
-            return self.answer(id, Err(error));
+            return self.refuse(id, error);
         }
         if method == "initialize" {
             return self.initialize(id, params);
@@ -74,7 +74,7 @@ impl Connection {
     /// Calls that only a session which this client follows can answer.
     async fn live_call(&mut self, agreed: Agreed, id: Id, session: SessionId, call: SessionCall) {
         let Some(handle) = self.following(&agreed, &session) else {
-            return self.answer(id, Err(not_followed(&session)));
+            return self.answer(id, Err(RpcError::not_followed(session.as_str())));
         };
         if let SessionCall::Prompt { content, .. } = &call
             && let Err(error) = check_content(&agreed.profile(), content)
@@ -104,7 +104,7 @@ impl Connection {
             | SessionCall::Status => return,
         };
         if handle.tell(message).await.is_err() {
-            self.answer(id, Err(not_followed(&session)));
+            self.answer(id, Err(RpcError::not_followed(session.as_str())));
         }
     }
 
@@ -229,13 +229,13 @@ impl Connection {
     async fn relay(&mut self, agreed: Agreed, id: Id, method: String, params: Json) {
         if let Some(session) = params.fields().text("sessionId").map(SessionId) {
             let Some(handle) = self.following(&agreed, &session) else {
-                return self.answer(id, Err(not_followed(&session)));
+                return self.answer(id, Err(RpcError::not_followed(session.as_str())));
             };
             self.in_flight.assign(&id, Worker::Session(session.clone()));
             let reply = Reply::new(agreed.client.version, id.clone(), session.clone(), self.outbox.clone());
             let message = Message::Relay { method, params, reply: Some(reply) };
             if handle.tell(message).await.is_err() {
-                self.answer(id, Err(not_followed(&session)));
+                self.answer(id, Err(RpcError::not_followed(session.as_str())));
             }
             return;
         }
@@ -265,9 +265,4 @@ fn own_name(method: &str, version: Version) -> String {
         (_, other) => other,
     }
     .to_owned()
-}
-
-/// A session that this connection does not follow, whether it exists or not.
-pub(super) fn not_followed(session: &SessionId) -> RpcError {
-    RpcError::unknown_session(session.as_str()).hint("load or resume the session on this connection first")
 }

@@ -22,6 +22,8 @@ use crate::wire::{Id, RpcError};
 
 /// How many sessions a page of a list has.
 const PAGE: usize = 50;
+/// How often a session that keeps ending is opened anew.
+const ATTEMPTS: usize = 3;
 
 impl Connection {
     /// Making a session waits for the agent, and nothing else waits for that.
@@ -204,9 +206,10 @@ impl Connection {
 
     pub(super) async fn set_title(&mut self, agreed: Agreed, id: Id, session: SessionId, title: String) {
         if let Some(handle) = agreed.registry.find(&session) {
-            let reply = Reply::new(agreed.client.version, id, session, self.outbox.clone());
-            let _ = handle.tell(Message::SetTitle(title, reply)).await;
-            return;
+            let reply = Reply::new(agreed.client.version, id.clone(), session.clone(), self.outbox.clone());
+            if handle.tell(Message::SetTitle(title.clone(), reply)).await.is_ok() {
+                return;
+            }
         }
         let stored = title.split_whitespace().collect::<Vec<_>>().join(" ");
         if stored.is_empty() {
@@ -252,7 +255,7 @@ impl Follower {
     /// Follows a session that has just been made, from its end on.
     async fn begin(&self, id: &Id, handle: Handle, session: Session, setup: Setup) -> Result<(), RpcError> {
         let cursor = Cursor::new(session.head.next(), self.bell.clone());
-        self.attach(&handle, &cursor, setup).await?;
+        self.attach(&handle, &cursor, setup).await.ok_or_else(ended)??;
         self.attached.add(handle.id.clone());
         let mut view = self.view();
         view.mode_is(session.options.as_ref());
@@ -288,10 +291,7 @@ impl Follower {
     ) -> Result<(Handle, Arc<Cursor>, Attached), RpcError> {
         check(&self.agreed, &setup)?;
         let registry = &self.agreed.registry;
-        let handle = registry.open(session).await?;
-        // Before everything, so that nothing is folded away under it.
-        let cursor = Cursor::new(Seq(0), self.bell.clone());
-        let attached = self.attach(&handle, &cursor, setup).await?;
+        let (handle, cursor, attached) = self.attach_live(session, setup).await?;
         match replay {
             Replay::Start => {}
             Replay::Nothing => cursor.advance(attached.head.next()),
@@ -307,17 +307,34 @@ impl Follower {
         Ok((handle, cursor, attached))
     }
 
+    /// A session that ends just then is opened anew.
+    async fn attach_live(
+        &self,
+        session: &SessionId,
+        setup: Setup,
+    ) -> Result<(Handle, Arc<Cursor>, Attached), RpcError> {
+        for _ in 0..ATTEMPTS {
+            let handle = self.agreed.registry.open(session).await?;
+            // Before everything, so that nothing is folded away under it.
+            let cursor = Cursor::new(Seq(0), self.bell.clone());
+            if let Some(attached) = self.attach(&handle, &cursor, setup.clone()).await {
+                return Ok((handle, cursor, attached?));
+            }
+        }
+        Err(ended())
+    }
+
+    /// Tells a session that the client follows it; nothing if the session has ended meanwhile.
     async fn attach(
         &self,
         handle: &Handle,
         cursor: &Arc<Cursor>,
         setup: Setup,
-    ) -> Result<Attached, RpcError> {
+    ) -> Option<Result<Attached, RpcError>> {
         let (reply, attached) = oneshot::channel();
-        let ended = || RpcError::internal("the session ended while it was opened").hint("try again");
         let attach = Message::Attach { cursor: cursor.clone(), outbox: self.outbox.clone(), setup, reply };
-        handle.tell(attach).await.map_err(|_| ended())?;
-        attached.await.map_err(|_| ended())?
+        handle.tell(attach).await.ok()?;
+        attached.await.ok()
     }
 
     fn view(&self) -> View {
@@ -330,6 +347,10 @@ impl Follower {
     }
 }
 
+fn ended() -> RpcError {
+    RpcError::internal("the session ended while it was opened").hint("try again")
+}
+
 /// Refuses what the agent does not offer.
 fn check(agreed: &Agreed, setup: &Setup) -> Result<(), RpcError> {
     let profile = agreed.profile();
@@ -337,14 +358,10 @@ fn check(agreed: &Agreed, setup: &Setup) -> Result<(), RpcError> {
     ask::check_system_prompt(&profile, setup)
 }
 
-/// Roots and system prompts that the agent does not offer were not offered to the client either.
+/// Roots that the agent does not take were not offered to the client either.
 fn drop_unoffered(agreed: &Agreed, setup: &mut Setup) {
-    let profile = agreed.profile();
-    if !profile.has("additionalDirectories") {
+    if !agreed.profile().has("additionalDirectories") {
         setup.roots.clear();
-    }
-    if !profile.has("systemPrompt") {
-        setup.system_prompt = None;
     }
 }
 

@@ -6,7 +6,7 @@ use rethread_core::{Input, Json, MessageId, QuestionId, Refusal, Seq, ServerNote
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
-use super::{Message, Runner, Seat};
+use super::{Message, Runner, Seat, Waiting};
 use crate::edge::Version;
 use crate::edge::call::{OptionName, Setup};
 use crate::edge::link::ask::nobody_answers;
@@ -135,12 +135,14 @@ impl Runner {
             return reply.refuse(error);
         }
         let title = title_of(&content);
-        self.prompts.insert(message.clone(), (reply, meta));
+        self.prompts.insert(message.clone(), reply);
+        self.metas.extend(meta.map(|meta| (message.clone(), meta)));
         let input = Input::Prompt { message: message.clone(), content, title, at: mint::now() };
         match self.take(input).await {
             Ok(_) => self.need_agent().await,
             Err(refusal) => {
-                if let Some((reply, _)) = self.prompts.remove(&message) {
+                self.metas.remove(&message);
+                if let Some(reply) = self.prompts.remove(&message) {
                     reply.refuse(refused(&refusal));
                 }
             }
@@ -153,22 +155,25 @@ impl Runner {
     }
 
     /// A client takes back a request: a prompt that waits is dropped, one that the agent has is taken back
-    /// there, by our own number for it.
+    /// there, by our own number for it. One that the agent has acknowledged is only a turn any more.
     async fn withdraw(&mut self, id: &Id) {
-        let prompt = self.prompts.iter().find(|(_, (reply, _))| reply.id() == id);
-        if let Some(message) = prompt.map(|(message, _)| message.clone()) {
-            if self.take(Input::Withdraw { message: message.clone() }).await.is_ok() {
-                return;
-            }
-            let sent = |waiting: &super::Waiting| matches!(waiting, super::Waiting::Prompt(sent) if *sent == message);
-            let request = self.waiting.iter().find(|(_, waiting)| sent(waiting)).map(|(request, _)| *request);
-            self.cancel_at_agent(request);
+        let prompt = self.prompts.iter().find(|(_, reply)| reply.id() == id);
+        let Some(message) = prompt.map(|(message, _)| message.clone()) else {
+            let is = |waiting: &Waiting| matches!(waiting, Waiting::Relay(reply) if reply.id() == id);
+            return self.cancel_at_agent(self.waiting_for(is));
+        };
+        if self.take(Input::Withdraw { message: message.clone() }).await.is_ok() {
             return;
         }
-        let relayed =
-            |waiting: &super::Waiting| matches!(waiting, super::Waiting::Relay(reply) if reply.id() == id);
-        let request = self.waiting.iter().find(|(_, waiting)| relayed(waiting)).map(|(request, _)| *request);
-        self.cancel_at_agent(request);
+        let is = |waiting: &Waiting| matches!(waiting, Waiting::Prompt(sent) if *sent == message);
+        match self.waiting_for(is) {
+            Some(request) => self.cancel_at_agent(Some(request)),
+            None => self.cancel().await,
+        }
+    }
+
+    fn waiting_for(&self, is: impl Fn(&Waiting) -> bool) -> Option<u64> {
+        self.waiting.iter().find(|(_, waiting)| is(waiting)).map(|(request, _)| *request)
     }
 
     fn cancel_at_agent(&self, request: Option<u64>) {
@@ -290,20 +295,20 @@ impl Runner {
     }
 }
 
-/// The reply that a postponed message carries.
+/// The reply that a message carries for whoever sent it.
 pub(super) fn reply_of(message: Message) -> Option<Reply> {
     match message {
-        Message::SetOption { reply, .. } => Some(reply),
+        Message::Prompt { reply, .. }
+        | Message::SetOption { reply, .. }
+        | Message::SetTitle(_, reply)
+        | Message::CancelThing { reply, .. }
+        | Message::Close(reply) => Some(reply),
         Message::Relay { reply, .. } => reply,
         Message::Attach { .. }
-        | Message::Prompt { .. }
         | Message::Cancel
         | Message::Withdraw(_)
-        | Message::SetTitle(..)
         | Message::Answer(..)
-        | Message::CancelThing { .. }
         | Message::Relayed(..)
-        | Message::Close(_)
         | Message::Status(_)
         | Message::End { .. }
         | Message::AgentUp(_) => None,

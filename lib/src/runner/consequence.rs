@@ -46,7 +46,7 @@ impl Runner {
     fn send_prompt(&mut self, message: &MessageId, following: &mut Vec<Input>) {
         let Some(prompt) = self.session.prompt(message) else { return };
         let Seat::Bound(bound) = &mut self.seat else { return };
-        let meta = self.prompts.get(message).and_then(|(_, meta)| meta.clone());
+        let meta = self.metas.remove(message);
         let content = match &self.seed {
             Some(seed) => ask::primed(&bound.agent.profile, seed, &prompt.content),
             None => prompt.content.clone(),
@@ -108,7 +108,7 @@ impl Runner {
         {
             self.seed = None;
         }
-        let waits_for_end = self.prompts.get(message).is_some_and(|(reply, _)| reply.version == Version::V1);
+        let waits_for_end = self.prompts.get(message).is_some_and(|reply| reply.version == Version::V1);
         let over = !self.session.prompts.iter().any(|open| open.message == *message);
         match (waits_for_end, over) {
             (true, false) => {}
@@ -119,7 +119,7 @@ impl Runner {
                 }
             }
             (false, _) => {
-                if let Some((reply, _)) = self.prompts.remove(message) {
+                if let Some(reply) = self.prompts.remove(message) {
                     reply.send(seq, Ok(json!({"messageId": message}).into()));
                 }
             }
@@ -127,7 +127,8 @@ impl Runner {
     }
 
     fn prompt_dropped(&mut self, seq: Seq, message: &MessageId, why: &Dropped) {
-        let Some((reply, _)) = self.prompts.remove(message) else { return };
+        self.metas.remove(message);
+        let Some(reply) = self.prompts.remove(message) else { return };
         let outcome = match (why, reply.version) {
             (Dropped::Cancelled, Version::V1) => Ok(json!({"stopReason": "cancelled"}).into()),
             (Dropped::Cancelled, Version::V2) => Err(RpcError::cancelled()),
@@ -156,7 +157,7 @@ impl Runner {
     }
 
     fn answer_end(&mut self, seq: Seq, message: &MessageId, stop: &Stop, state: Option<&Json>) {
-        if let Some((reply, _)) = self.prompts.remove(message) {
+        if let Some(reply) = self.prompts.remove(message) {
             reply.send(seq, end_of_turn(stop, state));
         }
     }

@@ -186,7 +186,9 @@ pub(crate) struct Runner {
     idle_at: Instant,
     /// Clients that may be asked to do what only a client can, the newest last.
     clients: Vec<Outbox>,
-    prompts: HashMap<MessageId, (Reply, Option<Json>)>,
+    prompts: HashMap<MessageId, Reply>,
+    /// The `_meta` of prompts that have not been sent: it goes to the agent and is not kept.
+    metas: HashMap<MessageId, Json>,
     options: HashMap<AskId, (Reply, ask::OptionAnswer)>,
     questions: HashMap<QuestionId, (Id, QuestionKind)>,
     waiting: HashMap<u64, Waiting>,
@@ -262,6 +264,7 @@ impl Runner {
             idle_at: Instant::now() + around_idle,
             clients: Vec::new(),
             prompts: HashMap::new(),
+            metas: HashMap::new(),
             options: HashMap::new(),
             questions: HashMap::new(),
             waiting: HashMap::new(),
@@ -386,7 +389,8 @@ impl Runner {
     async fn store_failed(&mut self, error: StoreError) {
         let reason = describe(&error);
         let told = store_error(&error);
-        for (_, (reply, _)) in self.prompts.drain() {
+        self.metas.clear();
+        for (_, reply) in self.prompts.drain() {
             reply.refuse(told.clone());
         }
         for (_, (reply, _)) in self.options.drain() {
@@ -475,11 +479,26 @@ impl Runner {
         }
     }
 
-    /// Nobody reaches the session from here on; whoever opens it now opens it from the store.
+    /// From here on the session is opened anew by whoever wants it. Those who came too late are told so.
+    fn turn_away(&mut self) {
+        self.inbox.close();
+        while let Ok(message) = self.inbox.try_recv() {
+            if matches!(message, Message::Close(_)) {
+                self.closing.extend(ask::reply_of(message));
+            } else if let Some(reply) = ask::reply_of(message) {
+                reply.refuse(RpcError::not_followed(self.id.as_str()));
+            }
+        }
+    }
+
     async fn let_go(&mut self) {
         self.ended = true;
-        self.inbox.close();
         self.release_seat();
+        // Before anybody can follow it anew.
+        for client in self.clients.drain(..) {
+            let _ = client.try_send(Outbound::Detach(self.id.clone(), self.lease.head));
+        }
+        self.turn_away();
         self.settle_fold().await;
         let lease = self.lease.clone();
         let released = self.around.journal.call(move |store| store.release(&lease)).await;
@@ -489,10 +508,7 @@ impl Runner {
         for reply in self.closing.drain(..) {
             reply.send(self.lease.head, Ok(serde_json::json!({}).into()));
         }
-        for client in self.clients.drain(..) {
-            let _ = client.try_send(Outbound::Detach(self.id.clone(), self.lease.head));
-        }
-        for (_, (reply, _)) in self.prompts.drain() {
+        for (_, reply) in self.prompts.drain() {
             reply.refuse(RpcError::internal("the session has ended"));
         }
     }

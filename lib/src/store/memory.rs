@@ -284,7 +284,7 @@ impl Kept {
 
     /// A row that an agent's list made, and nothing more.
     fn is_stub(&self) -> bool {
-        self.row.head == Seq(0) && self.row.deleted == Deleted::No
+        self.row.head == Seq(0) && self.row.deleted == Deleted::No && self.row.owner.is_none()
     }
 
     fn lease(&self) -> Lease {

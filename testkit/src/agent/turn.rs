@@ -111,6 +111,12 @@ pub(super) async fn play(talk: Arc<Talk>, session: String, cancelled: watch::Rec
     }
 }
 
+/// What an agent is given of an earlier conversation is not for it to carry out.
+fn is_transcript(block: &Value) -> bool {
+    let text = block["text"].as_str().unwrap_or_default();
+    text.starts_with("# The conversation so far") || block["resource"]["uri"] == "rethread://transcript"
+}
+
 fn failure() -> Value {
     json!({"code": -32603, "message": "the script failed", "data": {"why": "it was told to"}})
 }
@@ -122,6 +128,7 @@ impl Turn {
             .as_array()
             .into_iter()
             .flatten()
+            .filter(|block| !is_transcript(block))
             .map(|block| match block["type"].as_str() {
                 Some("text") => block["text"].as_str().unwrap_or_default().to_owned(),
                 other => format!("say got a {}", other.unwrap_or_default()),
@@ -146,6 +153,7 @@ impl Turn {
             Step::Think(text) => self.say("agent_thought", &text).await,
             Step::Tool(id) => self.tool(&id).await,
             Step::ToolOpen(id) => self.update(words::tool_begins(self.version(), &id)).await,
+            Step::Meta(id) => self.meta(&id).await,
             Step::Plan(entries) => self.update(words::plan(self.version(), &entries)).await,
             Step::Usage(used, size) => {
                 self.update(json!({"sessionUpdate": "usage_update", "used": used, "size": size})).await;
@@ -230,6 +238,15 @@ impl Turn {
         self.update(words::tool_begins(self.version(), id)).await;
         self.update(words::tool_runs(id)).await;
         self.update(words::tool_ends(self.version(), id)).await;
+    }
+
+    async fn meta(&self, id: &str) {
+        let mut begins = words::tool_begins(self.version(), id);
+        begins["_meta"] = json!({"a": 1, "b": {"deep": 1}});
+        self.update(begins).await;
+        let mut ends = words::tool_over(id);
+        ends["_meta"] = json!({"a": null, "b": {"other": 2}, "c": 3});
+        self.update(ends).await;
     }
 
     async fn mode(&self, mode: &str) {
