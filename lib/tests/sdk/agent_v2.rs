@@ -61,6 +61,14 @@ pub(crate) async fn serve(transport: Transport, next: Arc<AtomicUsize>) -> Resul
             on_receive_request!(),
         )
         .on_receive_request(
+            async |_: ListSessionsRequest,
+                   responder: Responder<ListSessionsResponse>,
+                   _: ConnectionTo<Client>| {
+                responder.respond(ListSessionsResponse::new(Vec::new()))
+            },
+            on_receive_request!(),
+        )
+        .on_receive_request(
             async |request: ResumeSessionRequest,
                    responder: Responder<ResumeSessionResponse>,
                    _: ConnectionTo<Client>| {
