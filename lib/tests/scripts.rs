@@ -1,0 +1,95 @@
+//! The test kit's own test: every step of the scripts works on all pairings, and a replay shows what was live.
+
+use rethread::edge::Version;
+use rethread_testkit::agent::Offer;
+use rethread_testkit::{Pairing, World, pairings};
+use serde_json::json;
+
+const EVERYTHING: &str = "say hello; chunks 5; tool call_1; think hm; plan a,b; usage 10/100; commands; \
+    title Named; permit; elicit; mode b; notice; compact; unknown _x; ext; tell; subagent; whole done; noid; say bare";
+
+async fn every_step_can_be_played(pairing: Pairing) {
+    let world = World::having(pairing, |config| config.offering(&[Offer::Modes, Offer::Effort]));
+    let client = world.ready().await;
+    let session = client.new_session().await;
+    let turn = client.prompt(&session, EVERYTHING).await;
+    assert_eq!(turn.stop, "end_turn");
+    let live = client.view(&session);
+    let heard = live.agent();
+    for said in ["hello", "c1 c2 c3 c4 c5", "permission: selected yes", "done", "bare"] {
+        assert!(heard.iter().any(|text| text == said), "{said} in {live}");
+    }
+    assert_eq!(live.plan, ["a (completed)", "b (pending)"]);
+    assert_eq!(live.usage, Some((10, 100)));
+    assert_eq!(live.commands, ["plan", "test"]);
+    assert_eq!(live.options.get("mode").map(String::as_str), Some("b"));
+    client.wait_method("_test/told").await;
+
+    client.hang_up().await;
+    world.agent.wait_gone().await;
+    let next = world.again().ready().await;
+    next.load(&session).await;
+    assert_eq!(next.view(&session), live, "replay:\n{}live:\n{live}", next.view(&session));
+}
+
+async fn terminals_can_be_played(pairing: Pairing) {
+    let world = World::of(pairing);
+    let client = world.ready().await;
+    let session = client.new_session().await;
+    client.prompt(&session, "term").await;
+    // An agent of version 1 has terminals if somebody offers them.
+    let offered = &world.agent.told("initialize")[0]["clientCapabilities"]["terminal"];
+    let said = client.view(&session).agent();
+    if pairing.agent == Version::V2 || *offered == json!(true) {
+        assert_eq!(said, ["terminal: 0 hi"]);
+    } else {
+        assert_eq!(said, ["terminal: not offered"]);
+    }
+}
+
+async fn endings_can_be_played(pairing: Pairing) {
+    let world = World::of(pairing);
+    let client = world.ready().await;
+    let session = client.new_session().await;
+    assert_eq!(client.prompt(&session, "stop refusal").await.stop, "refusal");
+    let failed = client.prompt(&session, "toolopen call_7; fail").await.stop;
+    assert!(["error -32603", "error"].contains(&failed.as_str()), "{failed}");
+    let hanging = client.begin_prompt(&session, "say a; hang").await;
+    world.agent.wait_told("session/prompt", 3).await;
+    client.cancel(&session).await;
+    assert_eq!(client.finish(&session, &hanging).await.stop, "cancelled");
+    let held = client.begin_prompt(&session, "wait now; say b").await;
+    world.agent.open_gate("now");
+    assert_eq!(client.finish(&session, &held).await.stop, "end_turn");
+    let crashed = client.prompt(&session, "say c; crash").await.stop;
+    assert!(["error -32603", "error"].contains(&crashed.as_str()), "{crashed}");
+    assert_eq!(client.prompt(&session, "slow 3").await.stop, "end_turn");
+    let starts: Vec<_> = world.agent.received().iter().map(|received| received.start).collect();
+    assert!(starts.first() < starts.last());
+    client.close(&session).await.expect("a session can be closed");
+    world.agent.wait_told("session/close", 1).await;
+}
+
+async fn two_clients_of_both_versions_see_the_same(pairing: Pairing) {
+    let world = World::of(pairing);
+    let client = world.ready().await;
+    let session = client.new_session().await;
+    client.prompt(&session, "say hello; tool call_1; plan a,b; title Named").await;
+    client.hang_up().await;
+    for version in [Version::V1, Version::V2] {
+        let other = world.ready_as(version).await;
+        other.load(&session).await;
+        assert_eq!(other.view(&session), client.view(&session));
+        other.hang_up().await;
+    }
+    assert_eq!(world.agent.told("session/prompt").len(), 1);
+    let expected = json!([{"type": "text", "text": "say hello; tool call_1; plan a,b; title Named"}]);
+    assert_eq!(world.agent.told("session/prompt")[0]["prompt"], expected);
+}
+
+pairings!(
+    every_step_can_be_played,
+    terminals_can_be_played,
+    endings_can_be_played,
+    two_clients_of_both_versions_see_the_same
+);

@@ -1,0 +1,155 @@
+//! The steps of a script that ask the client for something, and say what came of it.
+
+use rethread::edge::Version;
+use serde_json::{Value, json};
+
+use super::talk::Outcome;
+use super::turn::{Flow, Turn};
+use super::words;
+
+/// Asks. A version 2 agent that is cancelled takes the request back and waits no longer; of version 1 the
+/// client has to answer.
+async fn ask(turn: &mut Turn, method: &str, params: Value) -> Option<Outcome> {
+    let (id, mut answered) = turn.talk.ask(method, params).await;
+    if turn.version() == Version::V1 {
+        return answered.await.ok();
+    }
+    let cancelled = tokio::select! {
+        answer = &mut answered => return answer.ok(),
+        _ = turn.cancelled.wait_for(|cancelled| *cancelled) => true,
+    };
+    if cancelled {
+        turn.talk.notify("$/cancel_request", json!({"requestId": id})).await;
+    }
+    None
+}
+
+fn flow(turn: &Turn) -> Flow {
+    if *turn.cancelled.borrow() { Flow::Over } else { Flow::On }
+}
+
+pub(super) async fn permit(turn: &mut Turn) -> Flow {
+    let call = turn.talk.mint("permit");
+    let mut announced = words::tool_begins(turn.version(), &call);
+    announced["title"] = json!("Run it");
+    turn.update(announced).await;
+    let session = turn.session.clone();
+    let waits = turn.version() == Version::V2;
+    if waits {
+        turn.update(words::state("requires_action", None)).await;
+    }
+    let params = words::permission(turn.version(), &session, &call);
+    let answer = ask(turn, "session/request_permission", params).await;
+    if waits {
+        turn.update(words::state("running", None)).await;
+    }
+    let outcome = match answer {
+        Some(Ok(result)) => match result["outcome"]["optionId"].as_str() {
+            Some(option) => format!("selected {option}"),
+            None => result["outcome"]["outcome"].as_str().unwrap_or("nothing").to_owned(),
+        },
+        Some(Err(error)) => format!("error {}", error["code"]),
+        None => "withdrawn".to_owned(),
+    };
+    turn.update(words::tool_over(&call)).await;
+    turn.say("agent_message", &format!("permission: {outcome}")).await;
+    flow(turn)
+}
+
+pub(super) async fn elicit(turn: &mut Turn) -> Flow {
+    let params = words::elicitation(&turn.session);
+    let answer = ask(turn, "elicitation/create", params).await;
+    say_answer(turn, "elicited", answer).await;
+    flow(turn)
+}
+
+pub(super) async fn ext(turn: &mut Turn, method: &str) -> Flow {
+    let params = json!({"sessionId": turn.session, "text": "hi", "nested": {"sessionId": "untouched"}});
+    let answer = ask(turn, method, params).await;
+    say_answer(turn, "echo", answer).await;
+    flow(turn)
+}
+
+pub(super) async fn fs(turn: &mut Turn, path: &str) -> Flow {
+    if turn.version() == Version::V2 {
+        turn.say("agent_message", "file: read by myself").await;
+        return flow(turn);
+    }
+    if !turn.talk.client_takes("fs/readTextFile") {
+        turn.say("agent_message", "file: not offered").await;
+        return flow(turn);
+    }
+    let cwd = turn.talk.memory.inner().sessions.get(&turn.session).map(|kept| kept.cwd.clone());
+    let path = if path.starts_with('/') {
+        path.to_owned()
+    } else {
+        format!("{}/{path}", cwd.unwrap_or_default().trim_end_matches('/'))
+    };
+    let answer = ask(turn, "fs/read_text_file", json!({"sessionId": turn.session, "path": path})).await;
+    match answer {
+        Some(Ok(result)) => {
+            let text = result["content"].as_str().unwrap_or_default().to_owned();
+            turn.say("agent_message", &format!("file: {text}")).await;
+        }
+        other => say_answer(turn, "file", other).await,
+    }
+    flow(turn)
+}
+
+pub(super) async fn term(turn: &mut Turn) -> Flow {
+    if turn.version() == Version::V1 && !turn.talk.client_takes("terminal") {
+        turn.say("agent_message", "terminal: not offered").await;
+        return flow(turn);
+    }
+    let call = turn.talk.mint("run");
+    turn.update(words::tool_begins(turn.version(), &call)).await;
+    match turn.version() {
+        Version::V1 => clients_terminal(turn, &call).await,
+        Version::V2 => own_terminal(turn, &call).await,
+    }
+    turn.update(words::tool_over(&call)).await;
+    flow(turn)
+}
+
+async fn clients_terminal(turn: &mut Turn, call: &str) {
+    let session = turn.session.clone();
+    let params = json!({"sessionId": session, "command": "echo", "args": ["hi"], "env": []});
+    let terminal = match ask(turn, "terminal/create", params).await {
+        Some(Ok(result)) => result["terminalId"].as_str().unwrap_or_default().to_owned(),
+        other => return say_answer(turn, "terminal", other).await,
+    };
+    turn.update(words::tool_shows(call, &terminal)).await;
+    let named = json!({"sessionId": session, "terminalId": terminal});
+    let status = ask(turn, "terminal/wait_for_exit", named.clone()).await;
+    let output = ask(turn, "terminal/output", named.clone()).await;
+    ask(turn, "terminal/release", named).await;
+    let code = status.and_then(Result::ok).map(|status| status["exitCode"].clone()).unwrap_or_default();
+    let text = output.and_then(Result::ok).and_then(|output| output["output"].as_str().map(str::to_owned));
+    let said = format!("terminal: {code} {}", text.unwrap_or_default().trim_end());
+    turn.say("agent_message", &said).await;
+}
+
+async fn own_terminal(turn: &mut Turn, call: &str) {
+    let terminal = turn.talk.mint("term");
+    turn.update(json!({"sessionUpdate": "terminal_update", "terminalId": terminal, "command": "echo hi"}))
+        .await;
+    turn.update(words::tool_shows(call, &terminal)).await;
+    // "hi\n" in two pieces, each encoded for itself.
+    for data in ["aA==", "aQo="] {
+        let chunk = json!({"sessionUpdate": "terminal_output_chunk", "terminalId": terminal, "data": data});
+        turn.update(chunk).await;
+    }
+    let exit = json!({"sessionUpdate": "terminal_update", "terminalId": terminal,
+        "exitStatus": {"exitCode": 0}});
+    turn.update(exit).await;
+    turn.say("agent_message", "terminal: 0 hi").await;
+}
+
+async fn say_answer(turn: &Turn, what: &str, answer: Option<Outcome>) {
+    let text = match answer {
+        Some(Ok(result)) => result.to_string(),
+        Some(Err(error)) => format!("error {}", error["code"]),
+        None => "withdrawn".to_owned(),
+    };
+    turn.say("agent_message", &format!("{what}: {text}")).await;
+}

@@ -1,0 +1,201 @@
+//! What a scripted agent can do and how it behaves. Nothing here runs.
+
+use serde_json::{Value, json};
+
+/// Which protocol versions it speaks, and what it does when it is offered another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Speaks {
+    /// Answers 1 to whatever it is offered.
+    One,
+    /// Version 1 only; refuses another with -32022.
+    OneStrictly,
+    /// Version 2 only; answers 2 to 2 and more, refuses less with -32022.
+    Two,
+    /// Whatever it is offered, 2 at most.
+    Both,
+}
+
+/// Something that the user may choose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Offer {
+    /// Modes `a` and `b`: `modes` in version 1, an option of category `mode` in version 2.
+    Modes,
+    /// Models `fast` and `deep`: the old `models` in version 1, an option of category `model` in version 2.
+    Models,
+    /// The mode as a config option `mode`; beside [`Offer::Modes`] version 1 has both views of one state.
+    ModeOption,
+    /// The config option `effort` with the values `low` and `high`.
+    Effort,
+    /// The boolean option `verbose`; version 1 gets it only if the client takes such options.
+    Verbose,
+}
+
+/// The ids of a replay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReplayIds {
+    /// Those that were there live.
+    Same,
+    /// Others, as of an agent that forgets them.
+    New,
+}
+
+/// What becomes of a session that an earlier instance had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Restores {
+    /// It is there again.
+    All,
+    /// Load and resume answer that there is no such session.
+    Nothing,
+}
+
+/// When a version 2 agent echoes a prompt and reports that it works.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Echo {
+    /// After it has acknowledged the prompt.
+    AfterAnswer,
+    /// Before that.
+    BeforeAnswer,
+}
+
+/// Whether the user has to log in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Login {
+    /// No.
+    NotNeeded,
+    /// `session/new` is refused with -32000 until a login.
+    Needed,
+}
+
+/// The nature of a scripted agent. All of it may change between two starts.
+#[derive(Clone, Debug)]
+pub struct AgentConfig {
+    /// The versions.
+    pub speaks: Speaks,
+    /// What it says it can do, under the names of version 1: `load`, `resume`, `list`, `close`, `delete`,
+    /// `fork`, `additionalDirectories`, `systemPrompt`, `image`, `audio`, `embeddedContext`, `stdio`, `http`,
+    /// `sse`, `acp`. A version 2 agent has `resume`, `list` and `close` whatever is here.
+    pub can: Vec<&'static str>,
+    /// What the user may choose.
+    pub offers: Vec<Offer>,
+    /// The ids of a replay.
+    pub replay_ids: ReplayIds,
+    /// Whether earlier sessions are there again.
+    pub restores: Restores,
+    /// When prompts are echoed.
+    pub echo: Echo,
+    /// Whether the user has to log in.
+    pub login: Login,
+    /// Commands that a version 2 agent names in its answers.
+    pub commands: Vec<&'static str>,
+    /// The `_meta` of the answer to `initialize`.
+    pub meta: Option<Value>,
+}
+
+impl AgentConfig {
+    /// An agent that speaks so and can do everything.
+    #[must_use]
+    pub fn able(speaks: Speaks) -> Self {
+        Self {
+            can: vec![
+                "load",
+                "resume",
+                "list",
+                "close",
+                "delete",
+                "additionalDirectories",
+                "image",
+                "audio",
+                "embeddedContext",
+                "stdio",
+                "http",
+                "sse",
+            ],
+            ..Self::bare(speaks)
+        }
+    }
+
+    /// An agent that speaks so and can do only what it must.
+    #[must_use]
+    pub fn bare(speaks: Speaks) -> Self {
+        Self {
+            speaks,
+            can: vec!["stdio"],
+            offers: Vec::new(),
+            replay_ids: ReplayIds::Same,
+            restores: Restores::All,
+            echo: Echo::AfterAnswer,
+            login: Login::NotNeeded,
+            commands: Vec::new(),
+            meta: None,
+        }
+    }
+
+    /// The same agent without these abilities.
+    #[must_use]
+    pub fn without(mut self, abilities: &[&str]) -> Self {
+        self.can.retain(|ability| !abilities.contains(ability));
+        self
+    }
+
+    /// The same agent with these offers.
+    #[must_use]
+    pub fn offering(mut self, offers: &[Offer]) -> Self {
+        self.offers = offers.to_vec();
+        self
+    }
+
+    /// Says whether it can do that.
+    #[must_use]
+    pub fn can(&self, ability: &str) -> bool {
+        self.can.contains(&ability)
+    }
+
+    pub(super) fn answer_v1(&self) -> Value {
+        let mut session = json!({});
+        for ability in ["resume", "list", "close", "delete", "fork", "additionalDirectories", "systemPrompt"]
+        {
+            if self.can(ability) {
+                session[ability] = json!({});
+            }
+        }
+        let on = |ability: &str| self.can(ability);
+        json!({
+            "protocolVersion": 1,
+            "agentInfo": {"name": "scripted", "version": "1"},
+            "agentCapabilities": {
+                "loadSession": on("load"),
+                "promptCapabilities":
+                    {"image": on("image"), "audio": on("audio"), "embeddedContext": on("embeddedContext")},
+                "mcpCapabilities": {"http": on("http"), "sse": on("sse"), "acp": on("acp")},
+                "sessionCapabilities": session,
+            },
+            "authMethods": self.auth_methods("id"),
+        })
+    }
+
+    pub(super) fn answer_v2(&self) -> Value {
+        let some = |abilities: &[&str]| {
+            let mut object = json!({});
+            for ability in abilities.iter().filter(|ability| self.can(ability)) {
+                object[*ability] = json!({});
+            }
+            object
+        };
+        let mut session = some(&["delete", "fork", "additionalDirectories", "systemPrompt"]);
+        session["prompt"] = some(&["image", "audio", "embeddedContext"]);
+        session["mcp"] = some(&["stdio", "http", "acp"]);
+        json!({
+            "protocolVersion": 2,
+            "info": {"name": "scripted", "version": "2"},
+            "capabilities": {"session": session},
+            "authMethods": self.auth_methods("methodId"),
+        })
+    }
+
+    fn auth_methods(&self, id: &str) -> Value {
+        match self.login {
+            Login::NotNeeded => json!([]),
+            Login::Needed => json!([{id: "key", "name": "A key", "type": "agent"}]),
+        }
+    }
+}

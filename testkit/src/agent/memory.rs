@@ -1,0 +1,217 @@
+//! What a scripted agent keeps beyond one process of it: its sessions, and a record of all it was told.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use rethread::edge::Version;
+use serde_json::{Value, json};
+use tokio::sync::Notify;
+
+use super::config::{AgentConfig, Offer};
+use super::words;
+
+/// One message that reached the agent.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Received {
+    /// Which start of the agent it reached, from 1.
+    pub start: usize,
+    /// The id of the request; none for a notification.
+    pub id: Option<Value>,
+    /// The method; `answer` for an answer to a request of the agent's.
+    pub method: String,
+    /// The parameters, or the whole answer.
+    pub params: Value,
+}
+
+/// Shared by all starts of one agent.
+pub(super) struct Memory {
+    inner: Mutex<Inner>,
+    /// Rings whenever something was recorded or a gate was opened.
+    pub(super) bell: Notify,
+}
+
+pub(super) struct Inner {
+    pub(super) config: AgentConfig,
+    pub(super) starts: usize,
+    pub(super) broken_starts: usize,
+    pub(super) received: Vec<Received>,
+    pub(super) sessions: BTreeMap<String, Kept>,
+    pub(super) made: usize,
+    pub(super) logged_in: bool,
+    pub(super) gates: BTreeSet<String>,
+    pub(super) running: usize,
+}
+
+/// A session of the agent's.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Kept {
+    pub(super) cwd: String,
+    /// What a replay tells.
+    pub(super) history: Vec<Value>,
+    pub(super) chosen: BTreeMap<&'static str, Value>,
+    /// The commands it named last.
+    pub(super) commands: Option<Value>,
+}
+
+impl Memory {
+    pub(super) fn new(config: AgentConfig) -> Self {
+        let inner = Inner {
+            config,
+            starts: 0,
+            broken_starts: 0,
+            received: Vec::new(),
+            sessions: BTreeMap::new(),
+            made: 0,
+            logged_in: false,
+            gates: BTreeSet::new(),
+            running: 0,
+        };
+        Self { inner: Mutex::new(inner), bell: Notify::new() }
+    }
+
+    pub(super) fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn config(&self) -> AgentConfig {
+        self.inner().config.clone()
+    }
+
+    pub(super) fn record(&self, received: Received) {
+        self.inner().received.push(received);
+        self.bell.notify_waiters();
+    }
+
+    /// Makes a session and gives its id.
+    pub(super) fn make(&self, cwd: &str) -> String {
+        let mut inner = self.inner();
+        inner.made += 1;
+        let id = format!("native-{}", inner.made);
+        let chosen = [
+            ("mode", json!("a")),
+            ("model", json!("fast")),
+            ("effort", json!("low")),
+            ("verbose", json!(false)),
+        ];
+        let chosen = chosen.into_iter().collect();
+        let kept = Kept { cwd: cwd.to_owned(), chosen, ..Kept::default() };
+        inner.sessions.insert(id.clone(), kept);
+        id
+    }
+
+    pub(super) fn keep(&self, session: &str, update: &Value) {
+        let kind = update["sessionUpdate"].as_str().unwrap_or_default();
+        if matches!(kind, "notice" | "state_update") {
+            return;
+        }
+        if let Some(kept) = self.inner().sessions.get_mut(session) {
+            if kind == "available_commands_update" {
+                kept.commands = Some(update["availableCommands"].clone());
+            }
+            kept.history.push(update.clone());
+        }
+    }
+
+    /// Changes a choice; says whether there is such a one with such a value.
+    pub(super) fn choose(&self, session: &str, option: &str, value: &Value) -> bool {
+        let values = match option {
+            "mode" => json!(["a", "b"]),
+            "model" => json!(["fast", "deep"]),
+            "effort" => json!(["low", "high"]),
+            "verbose" => json!([true, false]),
+            _ => return false,
+        };
+        let fits = values.as_array().is_some_and(|values| values.contains(value));
+        if let Some(kept) = self.inner().sessions.get_mut(session).filter(|_| fits)
+            && let Some((_, chosen)) = kept.chosen.iter_mut().find(|(name, _)| **name == option)
+        {
+            *chosen = value.clone();
+            return true;
+        }
+        false
+    }
+}
+
+impl Inner {
+    /// What the answers to new, load and resume tell of the choices.
+    pub(super) fn choices(&self, session: &str, version: Version, booleans: Booleans) -> Value {
+        let has = |offer: Offer| self.config.offers.contains(&offer);
+        let mut answer = json!({});
+        match version {
+            Version::V1 => {
+                if has(Offer::Modes) {
+                    answer["modes"] = self.modes(session);
+                }
+                if has(Offer::Models) {
+                    answer["models"] = self.models(session);
+                }
+                if has(Offer::ModeOption) || has(Offer::Effort) || has(Offer::Verbose) {
+                    answer["configOptions"] = self.options(session, version, booleans);
+                }
+            }
+            Version::V2 => {
+                answer["configOptions"] = self.options(session, version, booleans);
+                let named = self.sessions.get(session).and_then(|kept| kept.commands.clone());
+                let first =
+                    || self.config.commands.iter().map(|name| words::command(version, name)).collect();
+                answer["availableCommands"] = named.unwrap_or_else(first);
+            }
+        }
+        answer
+    }
+
+    /// The config options, complete.
+    pub(super) fn options(&self, session: &str, version: Version, booleans: Booleans) -> Value {
+        let has = |offer: Offer| self.config.offers.contains(&offer);
+        let (id, two) = match version {
+            Version::V1 => ("id", false),
+            Version::V2 => ("configId", true),
+        };
+        let chosen = |name: &str| self.chosen(session, name);
+        let select = |name: &'static str, title: &str, category: Option<&str>, values: [&str; 2]| {
+            let values: Vec<_> = values.iter().map(|value| json!({"value": value, "name": value})).collect();
+            let mut option = json!({id: name, "name": title, "type": "select",
+                "currentValue": chosen(name), "options": values});
+            if let Some(category) = category {
+                option["category"] = json!(category);
+            }
+            option
+        };
+        let mut list = Vec::new();
+        if has(Offer::ModeOption) || (two && has(Offer::Modes)) {
+            list.push(select("mode", "Mode", Some("mode"), ["a", "b"]));
+        }
+        if two && has(Offer::Models) {
+            list.push(select("model", "Model", Some("model"), ["fast", "deep"]));
+        }
+        if has(Offer::Effort) {
+            list.push(select("effort", "Effort", None, ["low", "high"]));
+        }
+        if has(Offer::Verbose) && (two || booleans == Booleans::Taken) {
+            list.push(json!({id: "verbose", "name": "Verbose", "type": "boolean",
+                "currentValue": chosen("verbose")}));
+        }
+        Value::Array(list)
+    }
+
+    fn chosen(&self, session: &str, name: &str) -> Value {
+        self.sessions.get(session).and_then(|kept| kept.chosen.get(name)).cloned().unwrap_or_default()
+    }
+
+    fn modes(&self, session: &str) -> Value {
+        json!({"currentModeId": self.chosen(session, "mode"),
+            "availableModes": [{"id": "a", "name": "a"}, {"id": "b", "name": "b"}]})
+    }
+
+    fn models(&self, session: &str) -> Value {
+        json!({"currentModelId": self.chosen(session, "model"),
+            "availableModels": [{"modelId": "fast", "name": "fast"}, {"modelId": "deep", "name": "deep"}]})
+    }
+}
+
+/// Whether the client takes boolean options.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Booleans {
+    Taken,
+    NotTaken,
+}

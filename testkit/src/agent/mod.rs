@@ -1,0 +1,179 @@
+//! An ACP agent inside the test, in either version, that does in a turn what the prompt tells it to, and keeps
+//! a record of everything it was told. `script` has its language, `config` its nature.
+
+mod ask;
+mod config;
+mod memory;
+mod script;
+mod serve;
+mod talk;
+mod turn;
+mod words;
+
+use std::sync::Arc;
+
+use rethread::agent::host::{AgentSource, Started, Starting};
+use rethread::edge::Version;
+use rethread::transport::{Wire, memory as pipe};
+use rethread::wire::RpcError;
+use serde_json::Value;
+
+pub use config::{AgentConfig, Echo, Login, Offer, ReplayIds, Restores, Speaks};
+pub use memory::Received;
+pub use script::{Step, steps};
+
+use memory::Memory;
+
+/// A scripted agent. Clones are the same agent; every start of it shares its sessions and its record.
+#[derive(Clone)]
+pub struct ScriptedAgent {
+    memory: Arc<Memory>,
+}
+
+/// How a connection to the agent ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// The other side hung up.
+    HungUp,
+    /// A script said `crash`.
+    Crashed,
+}
+
+impl ScriptedAgent {
+    /// An agent of this nature, not started.
+    #[must_use]
+    pub fn new(config: AgentConfig) -> Self {
+        Self { memory: Arc::new(Memory::new(config)) }
+    }
+
+    /// An agent of this version that can do everything.
+    #[must_use]
+    pub fn able(version: Version) -> Self {
+        Self::new(AgentConfig::able(speaks(version)))
+    }
+
+    /// An agent of this version that can do only what it must.
+    #[must_use]
+    pub fn bare(version: Version) -> Self {
+        Self::new(AgentConfig::bare(speaks(version)))
+    }
+
+    /// Changes its nature from the next request on; what it told about itself holds until it is started anew.
+    pub fn configure(&self, change: impl FnOnce(&mut AgentConfig)) {
+        change(&mut self.memory.inner().config);
+    }
+
+    /// Lets this many of the next starts fail.
+    pub fn break_starts(&self, count: usize) {
+        self.memory.inner().broken_starts = count;
+    }
+
+    /// Serves one connection: the whole of an agent process.
+    pub async fn run(&self, wire: Wire) -> End {
+        serve::serve(self.memory.clone(), wire).await
+    }
+
+    /// How many times it was started.
+    #[must_use]
+    pub fn starts(&self) -> usize {
+        self.memory.inner().starts
+    }
+
+    /// How many of its starts have not ended.
+    #[must_use]
+    pub fn running(&self) -> usize {
+        self.memory.inner().running
+    }
+
+    /// Everything it was told, in order.
+    #[must_use]
+    pub fn received(&self) -> Vec<Received> {
+        self.memory.inner().received.clone()
+    }
+
+    /// The parameters of everything it was told by this method, in order.
+    #[must_use]
+    pub fn told(&self, method: &str) -> Vec<Value> {
+        let inner = self.memory.inner();
+        let of = inner.received.iter().filter(|received| received.method == method);
+        of.map(|received| received.params.clone()).collect()
+    }
+
+    /// Waits until it was told by this method, so many times in all, and gives the last parameters.
+    pub async fn wait_told(&self, method: &str, times: usize) -> Value {
+        self.wait(&format!("{method} ({times})"), || {
+            let told = self.told(method);
+            (told.len() >= times).then(|| told[times - 1].clone())
+        })
+        .await
+    }
+
+    /// Waits until no start of it runs.
+    pub async fn wait_gone(&self) {
+        self.wait("the agent's end", || (self.running() == 0).then_some(())).await;
+    }
+
+    /// Opens a gate that scripts wait at.
+    pub fn open_gate(&self, gate: &str) {
+        self.memory.inner().gates.insert(gate.to_owned());
+        self.memory.bell.notify_waiters();
+    }
+
+    /// The agent's own ids of its sessions.
+    #[must_use]
+    pub fn sessions(&self) -> Vec<String> {
+        self.memory.inner().sessions.keys().cloned().collect()
+    }
+
+    /// Forgets all its sessions.
+    pub fn forget(&self) {
+        self.memory.inner().sessions.clear();
+    }
+
+    async fn wait<T>(&self, what: &str, mut found: impl FnMut() -> Option<T>) -> T {
+        let waiting = async {
+            loop {
+                let rung = self.memory.bell.notified();
+                tokio::pin!(rung);
+                rung.as_mut().enable();
+                if let Some(found) = found() {
+                    return found;
+                }
+                rung.await;
+            }
+        };
+        match tokio::time::timeout(crate::DEADLINE, waiting).await {
+            Ok(found) => found,
+            Err(_) => panic!("the agent was not told {what}; it was told {:#?}", self.received()),
+        }
+    }
+}
+
+impl AgentSource for ScriptedAgent {
+    fn start(&self) -> Starting<'_> {
+        Box::pin(async {
+            {
+                let mut inner = self.memory.inner();
+                if inner.broken_starts > 0 {
+                    inner.broken_starts -= 1;
+                    return Err(RpcError::internal("the agent did not start: it was told not to"));
+                }
+            }
+            let (here, there) = pipe::pair();
+            let agent = self.clone();
+            tokio::spawn(async move { agent.run(there.into()).await });
+            Ok(Started { wire: here.into(), process: None })
+        })
+    }
+
+    fn name(&self) -> String {
+        "scripted".to_owned()
+    }
+}
+
+fn speaks(version: Version) -> Speaks {
+    match version {
+        Version::V1 => Speaks::One,
+        Version::V2 => Speaks::Two,
+    }
+}

@@ -1,0 +1,115 @@
+//! The language of scripts: the text of a prompt, one step on each line or between `;`. Reading only.
+
+/// One step of a turn.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// `say TEXT`: one message in one chunk. Text that is no step is answered with `you said: TEXT`.
+    Say(String),
+    /// `whole TEXT`: a message as a whole in version 2, a chunk in version 1.
+    Whole(String),
+    /// `chunks N`: one message in so many chunks, `c1 c2 …`.
+    Chunks(usize),
+    /// `noid`: from here on version 1 leaves the ids of messages out.
+    NoId,
+    /// `think TEXT`: a thought.
+    Think(String),
+    /// `tool ID`: a tool call from its announcement to its end, with text and a diff.
+    Tool(String),
+    /// `toolopen ID`: a tool call that is announced and never ends.
+    ToolOpen(String),
+    /// `plan A,B`: a plan with these entries; the first one is done.
+    Plan(Vec<String>),
+    /// `usage USED/SIZE`.
+    Usage(u64, u64),
+    /// `commands NAME,…`: the commands on offer; `plan` and `test` if none is named.
+    Commands(Vec<String>),
+    /// `title TEXT`: the agent's own title.
+    Title(String),
+    /// `permit`: asks for permission and says what came of it.
+    Permit,
+    /// `elicit`: asks for a name and says what came of it.
+    Elicit,
+    /// `mode ID`: the agent changes its own mode.
+    Mode(String),
+    /// `notice TEXT`: one that is not kept. Version 1 sends it only to clients that take it.
+    Notice(String),
+    /// `compact`: a compaction from its beginning to its end. Version 1 as for notices.
+    Compact,
+    /// `unknown TAG`: an update that nobody knows, `future_thing` if none is named.
+    Unknown(String),
+    /// `ext METHOD`: a request to the client, `_test/echo` if none is named; says what came of it.
+    Ext(String),
+    /// `tell METHOD`: a notification to the client, `_test/told` if none is named.
+    Tell(String),
+    /// `fs PATH`: reads a file: the client's in version 1, says so in version 2.
+    Fs(String),
+    /// `term`: a terminal inside a tool call: the client's in version 1, the agent's own in version 2.
+    Term,
+    /// `hang`: waits for a cancel.
+    Hang,
+    /// `slow N`: so many chunks with 5 ms between them.
+    Slow(usize),
+    /// `deaf`: ignores a cancel for ever.
+    Deaf,
+    /// `wait NAME`: waits until the test opens this gate, or for a cancel.
+    Wait(String),
+    /// `crash`: ends the connection at once.
+    Crash,
+    /// `fail`: the turn fails with an error.
+    Fail,
+    /// `stop REASON`: the turn ends so.
+    Stop(String),
+    /// `subagent`: a child that is announced and says something.
+    Subagent,
+}
+
+/// Reads a script.
+#[must_use]
+pub fn steps(text: &str) -> Vec<Step> {
+    text.split(['\n', ';']).map(str::trim).filter(|line| !line.is_empty()).map(step).collect()
+}
+
+fn step(line: &str) -> Step {
+    let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
+    let rest = rest.trim();
+    let or = |standard: &str| if rest.is_empty() { standard.to_owned() } else { rest.to_owned() };
+    match word {
+        "say" => Step::Say(rest.to_owned()),
+        "whole" => Step::Whole(rest.to_owned()),
+        "chunks" => Step::Chunks(rest.parse().unwrap_or(3)),
+        "noid" => Step::NoId,
+        "think" => Step::Think(rest.to_owned()),
+        "tool" => Step::Tool(or("call_1")),
+        "toolopen" => Step::ToolOpen(or("call_1")),
+        "plan" => Step::Plan(list(&or("one,two"))),
+        "usage" => {
+            let (used, size) = rest.split_once('/').unwrap_or(("10", "100"));
+            Step::Usage(used.parse().unwrap_or(10), size.parse().unwrap_or(100))
+        }
+        "commands" => Step::Commands(list(&or("plan,test"))),
+        "title" => Step::Title(or("A title")),
+        "permit" => Step::Permit,
+        "elicit" => Step::Elicit,
+        "mode" => Step::Mode(or("b")),
+        "notice" => Step::Notice(or("Look out")),
+        "compact" => Step::Compact,
+        "unknown" => Step::Unknown(or("future_thing")),
+        "ext" => Step::Ext(or("_test/echo")),
+        "tell" => Step::Tell(or("_test/told")),
+        "fs" => Step::Fs(or("a.txt")),
+        "term" => Step::Term,
+        "hang" => Step::Hang,
+        "slow" => Step::Slow(rest.parse().unwrap_or(10)),
+        "deaf" => Step::Deaf,
+        "wait" => Step::Wait(or("gate")),
+        "crash" => Step::Crash,
+        "fail" => Step::Fail,
+        "stop" => Step::Stop(or("end_turn")),
+        "subagent" => Step::Subagent,
+        _ => Step::Say(format!("you said: {line}")),
+    }
+}
+
+fn list(words: &str) -> Vec<String> {
+    words.split(',').map(|word| word.trim().to_owned()).collect()
+}

@@ -1,0 +1,230 @@
+//! What a scripted agent does with each request. Turns are played in `turn`.
+
+use std::sync::Arc;
+
+use rethread::edge::Version;
+use rethread::transport::Wire;
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+use super::End;
+use super::config::{Login, ReplayIds, Restores, Speaks};
+use super::memory::{Memory, Received};
+use super::talk::{self, Outcome, Prompt, Taken, Talk};
+use super::turn;
+
+/// Serves one connection until either side ends it.
+pub(super) async fn serve(memory: Arc<Memory>, wire: Wire) -> End {
+    let start = {
+        let mut inner = memory.inner();
+        inner.starts += 1;
+        inner.running += 1;
+        inner.starts
+    };
+    let (out, lines) = mpsc::channel(1024);
+    let mut writing = tokio::spawn(talk::write(wire.writer, lines));
+    let talk = Arc::new(Talk::new(memory.clone(), start, out));
+    let mut crashed = talk.crashed.subscribe();
+    let mut reader = BufReader::new(wire.reader).lines();
+    // Dropped with this function, and what runs in it with it.
+    let mut work = JoinSet::new();
+    let end = loop {
+        let line = tokio::select! {
+            biased;
+            _ = crashed.changed() => break End::Crashed,
+            line = reader.next_line() => line,
+        };
+        match line {
+            Ok(Some(line)) => hear(&talk, &line, &mut work).await,
+            Ok(None) | Err(_) => break End::HungUp,
+        }
+    };
+    drop(work);
+    talk.end().await;
+    drop(talk);
+    let _ = tokio::time::timeout(crate::DEADLINE, &mut writing).await;
+    memory.inner().running -= 1;
+    memory.bell.notify_waiters();
+    end
+}
+
+async fn hear(talk: &Arc<Talk>, line: &str, work: &mut JoinSet<()>) {
+    let Ok(message) = serde_json::from_str::<Value>(line) else { return };
+    let id = message.get("id").cloned();
+    let Some(method) = message["method"].as_str() else {
+        record(talk, id.clone(), "answer", message.clone());
+        let outcome = match message.get("error") {
+            Some(error) => Err(error.clone()),
+            None => Ok(message["result"].clone()),
+        };
+        return talk.answered(&message["id"], outcome);
+    };
+    let params = message["params"].clone();
+    record(talk, id.clone(), method, params.clone());
+    match (id, method) {
+        (Some(id), "session/prompt") => prompt(talk, id, &params, work).await,
+        (Some(id), _) => {
+            let outcome = request(talk, method, &params).await;
+            talk.answer(id, outcome).await;
+        }
+        (None, "session/cancel") => talk.cancel(params["sessionId"].as_str().unwrap_or_default()),
+        (None, _) => {}
+    }
+}
+
+fn record(talk: &Talk, id: Option<Value>, method: &str, params: Value) {
+    talk.memory.record(Received { start: talk.start, id, method: method.to_owned(), params });
+}
+
+async fn request(talk: &Arc<Talk>, method: &str, params: &Value) -> Outcome {
+    match method {
+        "initialize" => initialize(talk, params),
+        "session/new" => new(talk, params),
+        "session/load" if can(talk, "load") => again(talk, params, Replay::All).await,
+        "session/resume" if can(talk, "resume") => {
+            let replay = if params["replayFrom"].is_object() { Replay::All } else { Replay::Nothing };
+            again(talk, params, replay).await
+        }
+        "session/list" if can(talk, "list") => Ok(list(talk)),
+        "session/close" if can(talk, "close") => {
+            talk.cancel(params["sessionId"].as_str().unwrap_or_default());
+            Ok(json!({}))
+        }
+        "session/delete" if can(talk, "delete") => {
+            let id = params["sessionId"].as_str().unwrap_or_default();
+            talk.memory.inner().sessions.remove(id);
+            Ok(json!({}))
+        }
+        "session/set_mode" => choose(talk, params, "mode", "modeId").map(|()| json!({})),
+        "session/set_model" => choose(talk, params, "model", "modelId").map(|()| json!({})),
+        "session/set_config_option" => set_option(talk, params),
+        "authenticate" | "auth/login" => {
+            talk.memory.inner().logged_in = true;
+            Ok(json!({}))
+        }
+        "_agent/echo" => Ok(json!({"method": method, "params": params})),
+        _ => Err(json!({"code": -32601, "message": "method not found", "data": {"method": method}})),
+    }
+}
+
+fn can(talk: &Talk, ability: &str) -> bool {
+    let always = talk.version() == Version::V2 && matches!(ability, "resume" | "list" | "close");
+    always || talk.memory.inner().config.can(ability)
+}
+
+fn initialize(talk: &Talk, params: &Value) -> Outcome {
+    let config = talk.memory.config();
+    let offered = params["protocolVersion"].as_u64().unwrap_or(0);
+    let version = match (config.speaks, offered) {
+        (Speaks::One, _) | (Speaks::OneStrictly | Speaks::Both, 1) => Version::V1,
+        (Speaks::Two | Speaks::Both, 2..) => Version::V2,
+        (Speaks::OneStrictly, _) => return Err(unsupported(offered, 1)),
+        (Speaks::Two | Speaks::Both, _) => return Err(unsupported(offered, 2)),
+    };
+    talk.agreed(version, params.clone());
+    let mut answer = match version {
+        Version::V1 => config.answer_v1(),
+        Version::V2 => config.answer_v2(),
+    };
+    if let Some(meta) = config.meta {
+        answer["_meta"] = meta;
+    }
+    Ok(answer)
+}
+
+fn unsupported(requested: u64, supported: u64) -> Value {
+    json!({"code": -32022, "message": "unsupported protocol version",
+        "data": {"requested": requested, "supported": [supported]}})
+}
+
+fn new(talk: &Talk, params: &Value) -> Outcome {
+    let config = talk.memory.config();
+    if config.login == Login::Needed && !talk.memory.inner().logged_in {
+        return Err(json!({"code": -32000, "message": "log in first"}));
+    }
+    let id = talk.memory.make(params["cwd"].as_str().unwrap_or_default());
+    let mut answer = choices(talk, &id);
+    answer["sessionId"] = json!(id);
+    Ok(answer)
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Replay {
+    All,
+    Nothing,
+}
+
+async fn again(talk: &Arc<Talk>, params: &Value, replay: Replay) -> Outcome {
+    let id = params["sessionId"].as_str().unwrap_or_default();
+    let config = talk.memory.config();
+    let kept = talk.memory.inner().sessions.get(id).cloned();
+    let kept = kept.filter(|_| config.restores == Restores::All);
+    let Some(kept) = kept else {
+        return Err(json!({"code": -32002, "message": "no such session", "data": {"sessionId": id}}));
+    };
+    if replay == Replay::All {
+        for mut update in kept.history {
+            if config.replay_ids == ReplayIds::New {
+                rename(&mut update);
+            }
+            talk.show(id, update).await;
+        }
+    }
+    if talk.version() == Version::V2 {
+        talk.show(id, super::words::state("idle", None)).await;
+    }
+    Ok(choices(talk, id))
+}
+
+fn rename(update: &mut Value) {
+    for name in ["messageId", "toolCallId"] {
+        if let Some(id) = update.get(name).and_then(Value::as_str) {
+            update[name] = json!(format!("again-{id}"));
+        }
+    }
+}
+
+fn choices(talk: &Talk, session: &str) -> Value {
+    talk.memory.inner().choices(session, talk.version(), talk.booleans())
+}
+
+fn list(talk: &Talk) -> Value {
+    let inner = talk.memory.inner();
+    let sessions = inner.sessions.iter().map(|(id, kept)| json!({"sessionId": id, "cwd": kept.cwd}));
+    json!({"sessions": sessions.collect::<Vec<_>>()})
+}
+
+fn choose(talk: &Talk, params: &Value, option: &str, field: &str) -> Result<(), Value> {
+    let session = params["sessionId"].as_str().unwrap_or_default();
+    if talk.memory.choose(session, option, &params[field]) {
+        return Ok(());
+    }
+    Err(json!({"code": -32602, "message": "no such choice", "data": {"field": field}}))
+}
+
+fn set_option(talk: &Talk, params: &Value) -> Outcome {
+    choose(talk, params, params["configId"].as_str().unwrap_or_default(), "value")?;
+    let session = params["sessionId"].as_str().unwrap_or_default();
+    let options = talk.memory.inner().options(session, talk.version(), talk.booleans());
+    Ok(json!({"configOptions": options}))
+}
+
+async fn prompt(talk: &Arc<Talk>, id: Value, params: &Value, work: &mut JoinSet<()>) {
+    let session = params["sessionId"].as_str().unwrap_or_default().to_owned();
+    if !talk.memory.inner().sessions.contains_key(&session) {
+        let error = json!({"code": -32002, "message": "no such session", "data": {"sessionId": session}});
+        return talk.answer(id, Err(error)).await;
+    }
+    if talk.version() == Version::V1 && talk.busy(&session) {
+        let error = json!({"code": -32600, "message": "this agent takes one prompt at a time"});
+        return talk.answer(id, Err(error)).await;
+    }
+    let message = talk.mint("user");
+    let prompt = Prompt { request: id, message, content: params["prompt"].clone() };
+    turn::acknowledge(talk, &session, &prompt).await;
+    if let Taken::Starts(cancelled) = talk.take(&session, prompt) {
+        work.spawn(turn::play(talk.clone(), session, cancelled));
+    }
+}

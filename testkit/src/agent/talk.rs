@@ -1,0 +1,218 @@
+//! The connection of one start of a scripted agent: lines out, requests of its own, and what turns run.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rethread::edge::Version;
+use serde_json::{Value, json};
+use tokio::io::{AsyncWrite, AsyncWriteExt};
+use tokio::sync::{mpsc, oneshot, watch};
+
+use super::memory::{Booleans, Memory};
+
+/// What goes out.
+pub(super) enum Out {
+    Line(String),
+    /// Nothing more: the stream is closed.
+    End,
+}
+
+/// The answer to a request: a result or an error object.
+pub(super) type Outcome = Result<Value, Value>;
+
+/// One start of the agent.
+pub(super) struct Talk {
+    pub(super) memory: Arc<Memory>,
+    pub(super) start: usize,
+    out: mpsc::Sender<Out>,
+    asked: AtomicU64,
+    counted: AtomicU64,
+    inner: Mutex<Inner>,
+    pub(super) crashed: watch::Sender<bool>,
+}
+
+#[derive(Default)]
+struct Inner {
+    version: Option<Version>,
+    client: Value,
+    pending: HashMap<u64, oneshot::Sender<Outcome>>,
+    turns: HashMap<String, Turns>,
+}
+
+/// The prompts of one session.
+pub(super) struct Turns {
+    pub(super) cancel: watch::Sender<bool>,
+    pub(super) queue: VecDeque<Prompt>,
+}
+
+/// A prompt that was taken.
+pub(super) struct Prompt {
+    /// The id of the request, for an agent that answers at the end.
+    pub(super) request: Value,
+    /// The id of its message.
+    pub(super) message: String,
+    pub(super) content: Value,
+}
+
+impl Talk {
+    pub(super) fn new(memory: Arc<Memory>, start: usize, out: mpsc::Sender<Out>) -> Self {
+        Self {
+            memory,
+            start,
+            out,
+            asked: AtomicU64::new(1000),
+            counted: AtomicU64::new(0),
+            inner: Mutex::default(),
+            crashed: watch::Sender::new(false),
+        }
+    }
+
+    /// The version that was agreed on.
+    pub(super) fn version(&self) -> Version {
+        self.inner().version.unwrap_or(Version::V1)
+    }
+
+    pub(super) fn agreed(&self, version: Version, client: Value) {
+        let mut inner = self.inner();
+        inner.version = Some(version);
+        inner.client = client;
+    }
+
+    /// Says whether a version 1 client advertised this capability, as a JSON pointer.
+    pub(super) fn client_takes(&self, pointer: &str) -> bool {
+        let inner = self.inner();
+        let value = inner.client.pointer(&format!("/clientCapabilities/{pointer}"));
+        value.is_some_and(|value| value.is_object() || *value == json!(true))
+    }
+
+    pub(super) fn booleans(&self) -> Booleans {
+        if self.client_takes("session/configOptions/boolean") { Booleans::Taken } else { Booleans::NotTaken }
+    }
+
+    /// An id that is new in this start, and used again by the next one.
+    pub(super) fn mint(&self, kind: &str) -> String {
+        format!("{kind}_{}", self.counted.fetch_add(1, Ordering::Relaxed) + 1)
+    }
+
+    pub(super) async fn send(&self, message: Value) {
+        let message = {
+            let mut whole = json!({"jsonrpc": "2.0"});
+            if let (Value::Object(whole), Value::Object(rest)) = (&mut whole, message) {
+                whole.extend(rest);
+            }
+            whole
+        };
+        let _ = self.out.send(Out::Line(message.to_string())).await;
+    }
+
+    pub(super) async fn answer(&self, id: Value, outcome: Outcome) {
+        self.send(match outcome {
+            Ok(result) => json!({"id": id, "result": result}),
+            Err(error) => json!({"id": id, "error": error}),
+        })
+        .await;
+    }
+
+    pub(super) async fn notify(&self, method: &str, params: Value) {
+        self.send(json!({"method": method, "params": params})).await;
+    }
+
+    /// Tells of a session, and keeps it for a replay.
+    pub(super) async fn update(&self, session: &str, update: Value) {
+        self.memory.keep(session, &update);
+        self.show(session, update).await;
+    }
+
+    /// Tells of a session without keeping it.
+    pub(super) async fn show(&self, session: &str, update: Value) {
+        self.notify("session/update", json!({"sessionId": session, "update": update})).await;
+    }
+
+    /// Asks the client.
+    pub(super) async fn ask(&self, method: &str, params: Value) -> (u64, oneshot::Receiver<Outcome>) {
+        let id = self.asked.fetch_add(1, Ordering::Relaxed);
+        let (answer, answered) = oneshot::channel();
+        self.inner().pending.insert(id, answer);
+        self.send(json!({"id": id, "method": method, "params": params})).await;
+        (id, answered)
+    }
+
+    pub(super) fn answered(&self, id: &Value, outcome: Outcome) {
+        let waiting = id.as_u64().and_then(|id| self.inner().pending.remove(&id));
+        if let Some(waiting) = waiting {
+            let _ = waiting.send(outcome);
+        }
+    }
+
+    /// Takes a prompt in. Gives the means to cancel if nothing runs yet: then a turn is to be started.
+    pub(super) fn take(&self, session: &str, prompt: Prompt) -> Taken {
+        let mut inner = self.inner();
+        if let Some(turns) = inner.turns.get_mut(session) {
+            turns.queue.push_back(prompt);
+            return Taken::Queued;
+        }
+        let (cancel, cancelled) = watch::channel(false);
+        inner.turns.insert(session.to_owned(), Turns { cancel, queue: VecDeque::from([prompt]) });
+        Taken::Starts(cancelled)
+    }
+
+    pub(super) fn busy(&self, session: &str) -> bool {
+        self.inner().turns.contains_key(session)
+    }
+
+    /// The next prompt; none ends the work. A cancel takes those along that were there.
+    pub(super) fn next(&self, session: &str) -> Option<Prompt> {
+        let mut inner = self.inner();
+        let turns = inner.turns.get_mut(session)?;
+        match turns.queue.pop_front() {
+            Some(prompt) => {
+                // It came after the cancel.
+                turns.cancel.send_replace(false);
+                Some(prompt)
+            }
+            None => {
+                inner.turns.remove(session);
+                None
+            }
+        }
+    }
+
+    pub(super) fn cancel(&self, session: &str) {
+        if let Some(turns) = self.inner().turns.get_mut(session) {
+            turns.queue.clear();
+            turns.cancel.send_replace(true);
+        }
+    }
+
+    /// Ends the connection as a crash does, after all that was said before.
+    pub(super) async fn crash(&self) {
+        let _ = self.out.send(Out::End).await;
+        let _ = self.crashed.send(true);
+    }
+
+    pub(super) async fn end(&self) {
+        let _ = self.out.send(Out::End).await;
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What became of a prompt.
+pub(super) enum Taken {
+    Starts(watch::Receiver<bool>),
+    Queued,
+}
+
+/// Writes lines until the end is said.
+pub(super) async fn write(mut writer: impl AsyncWrite + Unpin, mut lines: mpsc::Receiver<Out>) {
+    while let Some(Out::Line(mut line)) = lines.recv().await {
+        line.push('\n');
+        if writer.write_all(line.as_bytes()).await.is_err() || writer.flush().await.is_err() {
+            return;
+        }
+    }
+    let _ = writer.shutdown().await;
+}

@@ -1,0 +1,295 @@
+//! Plays the script of a prompt.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rethread::edge::Version;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+use super::config::Echo;
+use super::script::{Step, steps};
+use super::talk::{Prompt, Talk};
+use super::{ask, words};
+
+/// A turn that is played.
+pub(super) struct Turn {
+    pub(super) talk: Arc<Talk>,
+    pub(super) session: String,
+    pub(super) cancelled: watch::Receiver<bool>,
+    ids: Ids,
+    stop: String,
+}
+
+/// Whether messages have ids.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Ids {
+    Told,
+    LeftOut,
+}
+
+/// Whether a turn goes on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Flow {
+    On,
+    /// It ends; the reason was noted.
+    Over,
+    /// It ends with an error.
+    Failed,
+}
+
+/// A version 2 agent takes a prompt at once.
+pub(super) async fn acknowledge(talk: &Talk, session: &str, prompt: &Prompt) {
+    if talk.version() == Version::V1 {
+        // The client knows what it said; a replay has to tell.
+        for block in prompt.content.as_array().into_iter().flatten() {
+            let mut update = words::chunk("user_message", Some(&prompt.message), "");
+            update["content"] = block.clone();
+            talk.memory.keep(session, &update);
+        }
+        return;
+    }
+    let first = talk.memory.config().echo;
+    let echo = words::whole("user_message", &prompt.message, prompt.content.clone());
+    let answer = json!({"messageId": prompt.message});
+    let running = words::state("running", None);
+    match first {
+        Echo::AfterAnswer => {
+            talk.answer(prompt.request.clone(), Ok(answer)).await;
+            talk.update(session, echo).await;
+            talk.update(session, running).await;
+        }
+        Echo::BeforeAnswer => {
+            talk.update(session, running).await;
+            talk.update(session, echo).await;
+            talk.answer(prompt.request.clone(), Ok(answer)).await;
+        }
+    }
+}
+
+/// Plays prompt after prompt until none is left.
+pub(super) async fn play(talk: Arc<Talk>, session: String, cancelled: watch::Receiver<bool>) {
+    let mut last = None;
+    while let Some(prompt) = talk.next(&session) {
+        if last.take().as_deref() == Some("cancelled") {
+            talk.update(&session, words::state("running", None)).await;
+        }
+        let mut turn = Turn {
+            talk: talk.clone(),
+            session: session.clone(),
+            cancelled: cancelled.clone(),
+            ids: Ids::Told,
+            stop: "end_turn".to_owned(),
+        };
+        let flow = turn.play_all(&prompt).await;
+        let stop = match flow {
+            Flow::Failed => "error".to_owned(),
+            Flow::On | Flow::Over if *cancelled.borrow() => "cancelled".to_owned(),
+            Flow::On | Flow::Over => turn.stop,
+        };
+        if talk.version() == Version::V1 {
+            // Free before it answers: the next prompt may come at once.
+            talk.next(&session);
+            let outcome = match flow {
+                Flow::Failed => Err(failure()),
+                Flow::On | Flow::Over => Ok(json!({"stopReason": stop})),
+            };
+            return talk.answer(prompt.request, outcome).await;
+        }
+        if stop == "cancelled" {
+            talk.update(&session, words::state("idle", Some(&stop))).await;
+        }
+        last = Some(stop);
+    }
+    let last = last.unwrap_or_default();
+    let mut idle = words::state("idle", Some(&last));
+    if last == "error" {
+        idle["error"] = failure();
+    }
+    if last != "cancelled" {
+        talk.update(&session, idle).await;
+    }
+}
+
+fn failure() -> Value {
+    json!({"code": -32603, "message": "the script failed", "data": {"why": "it was told to"}})
+}
+
+impl Turn {
+    async fn play_all(&mut self, prompt: &Prompt) -> Flow {
+        let text: Vec<_> = prompt
+            .content
+            .as_array()
+            .into_iter()
+            .flatten()
+            .map(|block| match block["type"].as_str() {
+                Some("text") => block["text"].as_str().unwrap_or_default().to_owned(),
+                other => format!("say got a {}", other.unwrap_or_default()),
+            })
+            .collect();
+        for step in steps(&text.join("\n")) {
+            let flow = self.play(step).await;
+            if flow != Flow::On {
+                return flow;
+            }
+        }
+        Flow::On
+    }
+
+    async fn play(&mut self, step: Step) -> Flow {
+        match step {
+            Step::Say(text) => self.say("agent_message", &text).await,
+            Step::Whole(text) => self.whole(&text).await,
+            Step::Chunks(count) => self.chunks(count, Duration::ZERO).await,
+            Step::Slow(count) => self.chunks(count, Duration::from_millis(5)).await,
+            Step::NoId => self.ids = Ids::LeftOut,
+            Step::Think(text) => self.say("agent_thought", &text).await,
+            Step::Tool(id) => self.tool(&id).await,
+            Step::ToolOpen(id) => self.update(words::tool_begins(self.version(), &id)).await,
+            Step::Plan(entries) => self.update(words::plan(self.version(), &entries)).await,
+            Step::Usage(used, size) => {
+                self.update(json!({"sessionUpdate": "usage_update", "used": used, "size": size})).await;
+            }
+            Step::Commands(names) => self.update(words::commands(self.version(), &names)).await,
+            Step::Title(title) => {
+                self.update(json!({"sessionUpdate": "session_info_update", "title": title})).await;
+            }
+            Step::Mode(mode) => self.mode(&mode).await,
+            Step::Notice(text) => self.notice(&text).await,
+            Step::Compact => self.compact().await,
+            Step::Unknown(tag) => self.update(words::unknown(&tag)).await,
+            Step::Tell(method) => {
+                self.talk.notify(&method, json!({"sessionId": self.session, "text": "told"})).await;
+            }
+            Step::Subagent => self.subagent().await,
+            Step::Stop(reason) => {
+                self.stop = reason;
+                return Flow::Over;
+            }
+            Step::Fail => return Flow::Failed,
+            Step::Crash => {
+                self.talk.crash().await;
+                return std::future::pending().await;
+            }
+            Step::Deaf => return std::future::pending().await,
+            Step::Hang => return self.hang().await,
+            Step::Wait(gate) => return self.wait(&gate).await,
+            Step::Permit => return ask::permit(self).await,
+            Step::Elicit => return ask::elicit(self).await,
+            Step::Ext(method) => return ask::ext(self, &method).await,
+            Step::Fs(path) => return ask::fs(self, &path).await,
+            Step::Term => return ask::term(self).await,
+        }
+        if *self.cancelled.borrow() { Flow::Over } else { Flow::On }
+    }
+
+    pub(super) fn version(&self) -> Version {
+        self.talk.version()
+    }
+
+    pub(super) async fn update(&self, update: Value) {
+        self.talk.update(&self.session, update).await;
+    }
+
+    fn message_id(&self) -> Option<String> {
+        let told = self.ids == Ids::Told || self.version() == Version::V2;
+        told.then(|| self.talk.mint("msg"))
+    }
+
+    /// One message in one chunk.
+    pub(super) async fn say(&self, kind: &str, text: &str) {
+        let id = self.message_id();
+        self.update(words::chunk(kind, id.as_deref(), text)).await;
+    }
+
+    async fn whole(&self, text: &str) {
+        match self.version() {
+            Version::V1 => self.say("agent_message", text).await,
+            Version::V2 => {
+                let content = json!([{"type": "text", "text": text}]);
+                self.update(words::whole("agent_message", &self.talk.mint("msg"), content)).await;
+            }
+        }
+    }
+
+    async fn chunks(&self, count: usize, pause: Duration) {
+        let id = self.message_id();
+        for at in 1..=count {
+            if *self.cancelled.borrow() {
+                return;
+            }
+            if !pause.is_zero() {
+                tokio::time::sleep(pause).await;
+            }
+            let text = if at == 1 { "c1".to_owned() } else { format!(" c{at}") };
+            self.update(words::chunk("agent_message", id.as_deref(), &text)).await;
+        }
+    }
+
+    async fn tool(&self, id: &str) {
+        self.update(words::tool_begins(self.version(), id)).await;
+        self.update(words::tool_runs(id)).await;
+        self.update(words::tool_ends(self.version(), id)).await;
+    }
+
+    async fn mode(&self, mode: &str) {
+        if !self.talk.memory.choose(&self.session, "mode", &json!(mode)) {
+            return self.say("agent_message", "there is no such mode").await;
+        }
+        let config = self.talk.memory.config();
+        if self.version() == Version::V1 && config.offers.contains(&super::config::Offer::Modes) {
+            self.update(json!({"sessionUpdate": "current_mode_update", "currentModeId": mode})).await;
+        }
+        if self.version() == Version::V2 || config.offers.contains(&super::config::Offer::ModeOption) {
+            let options =
+                self.talk.memory.inner().options(&self.session, self.version(), self.talk.booleans());
+            self.update(json!({"sessionUpdate": "config_option_update", "configOptions": options})).await;
+        }
+    }
+
+    async fn notice(&self, text: &str) {
+        if self.version() == Version::V2 || self.talk.client_takes("session/notices") {
+            self.update(json!({"sessionUpdate": "notice", "severity": "warning", "title": text})).await;
+        }
+    }
+
+    async fn compact(&self) {
+        if self.version() == Version::V2 || self.talk.client_takes("session/compaction") {
+            let id = self.talk.mint("compaction");
+            self.update(words::compaction(&id, "in_progress")).await;
+            self.update(words::compaction(&id, "completed")).await;
+        }
+    }
+
+    async fn subagent(&self) {
+        if self.version() == Version::V1 && !self.talk.client_takes("subagents") {
+            return;
+        }
+        let child = self.talk.mint("child");
+        self.update(json!({"sessionUpdate": "subagent_update", "sessionId": child, "title": "A helper"}))
+            .await;
+        let said = words::chunk("agent_message", Some(&self.talk.mint("msg")), "the child speaks");
+        self.talk.show(&child, said).await;
+    }
+
+    async fn hang(&mut self) -> Flow {
+        // The sender lives as long as the turn.
+        let _ = self.cancelled.wait_for(|cancelled| *cancelled).await;
+        Flow::Over
+    }
+
+    async fn wait(&mut self, gate: &str) -> Flow {
+        loop {
+            let opened = self.talk.memory.bell.notified();
+            tokio::pin!(opened);
+            opened.as_mut().enable();
+            if self.talk.memory.inner().gates.contains(gate) {
+                return Flow::On;
+            }
+            tokio::select! {
+                () = opened => {}
+                _ = self.cancelled.wait_for(|cancelled| *cancelled) => return Flow::Over,
+            }
+        }
+    }
+}

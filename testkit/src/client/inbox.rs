@@ -1,0 +1,184 @@
+//! What a test client heard and said, in order, and how it answers what it is asked.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rethread::edge::Version;
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
+use tokio::sync::Notify;
+
+use super::Outcome;
+use crate::DEADLINE;
+
+/// Who said something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum From {
+    /// The test client.
+    Client,
+    /// The server.
+    Server,
+}
+
+/// One message.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Said {
+    /// Who said it.
+    pub from: From,
+    /// The message.
+    pub message: Value,
+}
+
+/// Answers a request.
+pub(super) type Answering = Box<dyn FnMut(&Value) -> Option<Outcome> + Send>;
+
+/// Everything that was said.
+pub(super) struct Inbox {
+    inner: Mutex<Inner>,
+    bell: Notify,
+}
+
+struct Inner {
+    version: Version,
+    said: Vec<Said>,
+    /// The answers that somebody has waited for, by their place.
+    taken: Vec<usize>,
+    answering: HashMap<String, Answering>,
+    closed: bool,
+}
+
+impl Inbox {
+    pub(super) fn new(version: Version) -> Self {
+        let inner =
+            Inner { version, said: Vec::new(), taken: Vec::new(), answering: HashMap::new(), closed: false };
+        Self { inner: Mutex::new(inner), bell: Notify::new() }
+    }
+
+    pub(super) fn on(&self, method: &str, answer: Answering) {
+        self.inner().answering.insert(method.to_owned(), answer);
+    }
+
+    pub(super) fn sent(&self, message: &Value) {
+        self.inner().said.push(Said { from: From::Client, message: message.clone() });
+    }
+
+    pub(super) fn said(&self) -> Vec<Said> {
+        self.inner().said.clone()
+    }
+
+    /// The first answer to this id that nobody has taken.
+    pub(super) fn take_answer(&self, id: &Value) -> Option<Value> {
+        let mut inner = self.inner();
+        let at = inner.said.iter().enumerate().position(|(at, said)| {
+            let answer = said.from == From::Server && said.message.get("method").is_none();
+            answer && said.message["id"] == *id && !inner.taken.contains(&at)
+        })?;
+        inner.taken.push(at);
+        Some(inner.said[at].message.clone())
+    }
+
+    pub(super) async fn wait<T>(&self, what: &str, found: impl Fn(&Self) -> Option<T>) -> T {
+        let waiting = async {
+            loop {
+                let rung = self.bell.notified();
+                tokio::pin!(rung);
+                rung.as_mut().enable();
+                if let Some(found) = found(self) {
+                    return found;
+                }
+                if self.inner().closed {
+                    panic!("the server hung up before {what} came\n{}", self.text());
+                }
+                rung.await;
+            }
+        };
+        match tokio::time::timeout(DEADLINE, waiting).await {
+            Ok(found) => found,
+            Err(_) => panic!("{what} did not come\n{}", self.text()),
+        }
+    }
+
+    /// The conversation, for a person who looks for a mistake.
+    pub(super) fn text(&self) -> String {
+        let said = self.said();
+        let lines = said.iter().map(|said| {
+            let arrow = if said.from == From::Client { '>' } else { '<' };
+            let line = said.message.to_string();
+            let short: String = line.chars().take(600).collect();
+            format!("{arrow} {short}\n")
+        });
+        lines.collect()
+    }
+
+    fn heard(&self, message: Value) -> Option<Value> {
+        let mut inner = self.inner();
+        inner.said.push(Said { from: From::Server, message: message.clone() });
+        let (id, method) = (message.get("id")?.clone(), message.get("method")?.as_str()?.to_owned());
+        let answer = match inner.answering.get_mut(&method) {
+            Some(answering) => answering(&message["params"])?,
+            None => standard(inner.version, &method, &message["params"])?,
+        };
+        let answer = match answer {
+            Ok(result) => json!({"jsonrpc": "2.0", "id": id, "result": result}),
+            Err(error) => json!({"jsonrpc": "2.0", "id": id, "error": error}),
+        };
+        inner.said.push(Said { from: From::Client, message: answer.clone() });
+        Some(answer)
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// How requests are answered that the test says nothing about.
+fn standard(version: Version, method: &str, params: &Value) -> Option<Outcome> {
+    let of_version_1 = method.starts_with("fs/") || method.starts_with("terminal/");
+    let result = match method {
+        _ if of_version_1 && version == Version::V2 => return Some(Err(not_found(method))),
+        "session/request_permission" => {
+            let option = params["options"][0]["optionId"].clone();
+            json!({"outcome": {"outcome": "selected", "optionId": option}})
+        }
+        "elicitation/create" => json!({"action": "accept", "content": {"name": "Ada"}}),
+        "fs/read_text_file" => json!({"content": "from the client"}),
+        "fs/write_text_file" | "terminal/release" | "terminal/kill" => json!({}),
+        "terminal/create" => json!({"terminalId": "client-term-1"}),
+        "terminal/wait_for_exit" => json!({"exitCode": 0, "signal": null}),
+        "terminal/output" => {
+            json!({"output": "hi\n", "truncated": false, "exitStatus": {"exitCode": 0, "signal": null}})
+        }
+        "_test/echo" => json!({"echoed": params}),
+        _ => return Some(Err(not_found(method))),
+    };
+    Some(Ok(result))
+}
+
+fn not_found(method: &str) -> Value {
+    json!({"code": -32601, "message": "method not found", "data": {"method": method}})
+}
+
+type Writer = Arc<tokio::sync::Mutex<Option<Box<dyn AsyncWrite + Send + Unpin>>>>;
+
+/// Reads until the server hangs up, and answers what it asks.
+pub(super) async fn read(reader: impl AsyncRead + Unpin, inbox: Arc<Inbox>, writer: Writer) {
+    let mut lines = BufReader::new(reader).lines();
+    while let Ok(Some(line)) = lines.next_line().await {
+        let message = serde_json::from_str(&line)
+            .unwrap_or_else(|error| json!({"not json": line, "error": error.to_string()}));
+        let answer = inbox.heard(message);
+        inbox.bell.notify_waiters();
+        if let Some(answer) = answer {
+            // In a task of its own: who reads must not wait for who writes.
+            let writer = writer.clone();
+            tokio::spawn(async move {
+                if let Some(writer) = &mut *writer.lock().await {
+                    let _ = writer.write_all(format!("{answer}\n").as_bytes()).await;
+                    let _ = writer.flush().await;
+                }
+            });
+        }
+    }
+    inbox.inner().closed = true;
+    inbox.bell.notify_waiters();
+}

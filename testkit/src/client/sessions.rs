@@ -1,0 +1,196 @@
+//! What a test client asks of sessions, in the words of its version.
+
+use rethread::edge::Version;
+use serde_json::{Value, json};
+
+use super::{Client, From, Outcome};
+use crate::view::View;
+
+/// The working directory of test sessions.
+pub const CWD: &str = "/work";
+
+/// How a turn ended for the client.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Turn {
+    /// The stop reason, or `error N` with the code.
+    pub stop: String,
+    /// The id of the prompt's message, where the client is told.
+    pub message: Option<String>,
+}
+
+impl Client {
+    /// The usual parameters of `initialize`: a client that can do everything.
+    #[must_use]
+    pub fn introduction(&self) -> Value {
+        match self.version {
+            Version::V1 => json!({
+                "protocolVersion": 1,
+                "clientInfo": {"name": "test", "version": "1"},
+                "clientCapabilities": {
+                    "fs": {"readTextFile": true, "writeTextFile": true},
+                    "terminal": true,
+                    "elicitation": {"form": {}},
+                    "session": {"configOptions": {"boolean": {}}, "notices": {}, "compaction": {}},
+                    "plan": {},
+                    "subagents": {},
+                },
+            }),
+            Version::V2 => json!({
+                "protocolVersion": 2,
+                "info": {"name": "test", "version": "2"},
+                "capabilities": {"elicitation": {"form": {}}},
+            }),
+        }
+    }
+
+    /// Initializes, and gives the answer.
+    pub async fn initialize(&self) -> Value {
+        self.ask("initialize", self.introduction()).await
+    }
+
+    /// Initializes as a client that can do nothing.
+    pub async fn initialize_bare(&self) -> Value {
+        let mut params = self.introduction();
+        match self.version {
+            Version::V1 => params["clientCapabilities"] = json!({}),
+            Version::V2 => params["capabilities"] = json!({}),
+        }
+        self.ask("initialize", params).await
+    }
+
+    /// Makes a session in [`CWD`] and gives its id.
+    pub async fn new_session(&self) -> String {
+        let made = self.ask("session/new", json!({"cwd": CWD, "mcpServers": []})).await;
+        made["sessionId"].as_str().expect("a new session has an id").to_owned()
+    }
+
+    /// The parameters that load a session with its whole replay: `session/load`, or `session/resume`.
+    #[must_use]
+    pub fn load_params(&self, session: &str) -> (&'static str, Value) {
+        let mut params = json!({"sessionId": session, "cwd": CWD, "mcpServers": []});
+        match self.version {
+            Version::V1 => ("session/load", params),
+            Version::V2 => {
+                params["replayFrom"] = json!({"type": "start"});
+                ("session/resume", params)
+            }
+        }
+    }
+
+    /// Loads a session with its whole replay, and gives the answer.
+    pub async fn load(&self, session: &str) -> Value {
+        let (method, params) = self.load_params(session);
+        self.ask(method, params).await
+    }
+
+    /// Loads a session that cannot be loaded, and gives the error.
+    pub async fn load_refused(&self, session: &str) -> Value {
+        let (method, params) = self.load_params(session);
+        self.refused(method, params).await
+    }
+
+    /// Resumes a session with no replay, and gives the answer.
+    pub async fn resume(&self, session: &str) -> Value {
+        let params = json!({"sessionId": session, "cwd": CWD, "mcpServers": []});
+        self.ask("session/resume", params).await
+    }
+
+    /// Sends a prompt and gives the id of the request.
+    pub async fn begin_prompt(&self, session: &str, text: &str) -> Value {
+        let prompt = json!([{"type": "text", "text": text}]);
+        self.begin("session/prompt", json!({"sessionId": session, "prompt": prompt})).await
+    }
+
+    /// Sends a prompt and waits for the end of its turn.
+    pub async fn prompt(&self, session: &str, text: &str) -> Turn {
+        let id = self.begin_prompt(session, text).await;
+        self.finish(session, &id).await
+    }
+
+    /// Waits for the end of the turn of a prompt.
+    pub async fn finish(&self, session: &str, request: &Value) -> Turn {
+        match self.answer(request).await {
+            Err(error) => Turn { stop: format!("error {}", error["code"]), message: None },
+            Ok(answer) => match self.version {
+                Version::V1 => {
+                    let stop = answer["stopReason"].as_str().unwrap_or("none").to_owned();
+                    Turn { stop, message: None }
+                }
+                Version::V2 => self.idle_after(session, &answer).await,
+            },
+        }
+    }
+
+    /// A version 2 turn is over at the first idle state behind the echo of its prompt.
+    async fn idle_after(&self, session: &str, answer: &Value) -> Turn {
+        let message = answer["messageId"].as_str().expect("a prompt's answer has a messageId").to_owned();
+        let idle = |inbox: &super::Inbox| {
+            let said = inbox.said();
+            let of = |said: &&super::Said| {
+                said.from == From::Server && said.message["params"]["sessionId"] == session
+            };
+            let updates = said.iter().filter(of).map(|said| &said.message["params"]["update"]);
+            let mut behind = updates.skip_while(|update| update["messageId"] != *message);
+            behind.find(|update| update["state"] == "idle").cloned()
+        };
+        let idle = self.inbox.wait("the end of the turn", idle).await;
+        Turn { stop: idle["stopReason"].as_str().unwrap_or("none").to_owned(), message: Some(message) }
+    }
+
+    /// Cancels what a session does.
+    pub async fn cancel(&self, session: &str) {
+        self.notify("session/cancel", json!({"sessionId": session})).await;
+    }
+
+    /// Closes a session.
+    pub async fn close(&self, session: &str) -> Outcome {
+        self.request("session/close", json!({"sessionId": session})).await
+    }
+
+    /// The updates of a session since a mark, in order.
+    #[must_use]
+    pub fn updates_since(&self, mark: usize, session: &str) -> Vec<Value> {
+        let heard = self.heard_since(mark).into_iter();
+        let of = heard.filter(|message| {
+            message["method"] == "session/update" && message["params"]["sessionId"] == session
+        });
+        of.map(|message| message["params"]["update"].clone()).collect()
+    }
+
+    /// All updates of a session, in order.
+    #[must_use]
+    pub fn updates(&self, session: &str) -> Vec<Value> {
+        self.updates_since(0, session)
+    }
+
+    /// Waits for an update of a session at or after a mark.
+    pub async fn wait_update(
+        &self,
+        mark: usize,
+        session: &str,
+        what: &str,
+        is: impl Fn(&Value) -> bool,
+    ) -> Value {
+        let found = self
+            .wait_since(mark, what, |message| {
+                message["method"] == "session/update"
+                    && message["params"]["sessionId"] == session
+                    && is(&message["params"]["update"])
+            })
+            .await;
+        found["params"]["update"].clone()
+    }
+
+    /// What a user of this client sees of a session, from everything said since a mark. A version 1 client has
+    /// shown its own prompts itself.
+    #[must_use]
+    pub fn view_since(&self, mark: usize, session: &str) -> View {
+        View::of(self.version, session, &self.said()[mark..])
+    }
+
+    /// What a user of this client sees of a session.
+    #[must_use]
+    pub fn view(&self, session: &str) -> View {
+        self.view_since(0, session)
+    }
+}

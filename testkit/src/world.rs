@@ -1,0 +1,94 @@
+//! A store, an agent and a server over both.
+
+use std::sync::Arc;
+
+use rethread::edge::Version;
+use rethread::server::{Config, Server};
+use rethread::store::Store;
+use rethread::store::memory::MemoryStore;
+
+use crate::Pairing;
+use crate::agent::{AgentConfig, ScriptedAgent};
+use crate::client::Client;
+
+/// Everything that a scenario needs.
+pub struct World {
+    /// The server.
+    pub server: Server,
+    /// Its store.
+    pub store: Arc<dyn Store>,
+    /// Its agent.
+    pub agent: ScriptedAgent,
+    /// The version of clients.
+    pub client: Version,
+    config: Config,
+}
+
+impl World {
+    /// A memory store and an agent that can do everything.
+    #[must_use]
+    pub fn of(pairing: Pairing) -> Self {
+        Self::with(pairing.client, ScriptedAgent::able(pairing.agent))
+    }
+
+    /// The same with another nature of the agent, made from the one that can do everything.
+    #[must_use]
+    pub fn having(pairing: Pairing, nature: impl FnOnce(AgentConfig) -> AgentConfig) -> Self {
+        let world = Self::of(pairing);
+        world.agent.configure(|config| *config = nature(config.clone()));
+        world
+    }
+
+    /// A memory store and this agent.
+    #[must_use]
+    pub fn with(client: Version, agent: ScriptedAgent) -> Self {
+        Self::over(client, agent, Arc::new(MemoryStore::new()), Config::default())
+    }
+
+    /// This store, this agent, these settings.
+    #[must_use]
+    pub fn over(client: Version, agent: ScriptedAgent, store: Arc<dyn Store>, config: Config) -> Self {
+        let server = Server::new(store.clone(), Arc::new(agent.clone()), config.clone());
+        Self { server, store, agent, client, config }
+    }
+
+    /// The same world with other settings.
+    #[must_use]
+    pub fn set(self, change: impl FnOnce(&mut Config)) -> Self {
+        let mut config = self.config;
+        change(&mut config);
+        Self::over(self.client, self.agent, self.store, config)
+    }
+
+    /// The next process on the same store, with the same agent.
+    #[must_use]
+    pub fn again(&self) -> Self {
+        Self::over(self.client, self.agent.clone(), self.store.clone(), self.config.clone())
+    }
+
+    /// A client that has said nothing yet.
+    #[must_use]
+    pub fn connect(&self) -> Client {
+        self.connect_as(self.client)
+    }
+
+    /// A client of this version that has said nothing yet.
+    #[must_use]
+    pub fn connect_as(&self, version: Version) -> Client {
+        Client::connect(&self.server, version)
+    }
+
+    /// A client that is initialized.
+    pub async fn ready(&self) -> Client {
+        let client = self.connect();
+        client.initialize().await;
+        client
+    }
+
+    /// A client of this version that is initialized.
+    pub async fn ready_as(&self, version: Version) -> Client {
+        let client = self.connect_as(version);
+        client.initialize().await;
+        client
+    }
+}
