@@ -1,5 +1,7 @@
 //! Making, resuming, listing and ending sessions for a client.
 
+use std::sync::Arc;
+
 use rethread_core::{Entry, Json, Seq, SessionId};
 use serde_json::json;
 use tokio::sync::oneshot;
@@ -88,18 +90,20 @@ impl Connection {
         session: &SessionId,
         setup: Setup,
         replay: &Replay,
-    ) -> Result<(Handle, std::sync::Arc<Cursor>, Attached), RpcError> {
+    ) -> Result<(Handle, Arc<Cursor>, Attached), RpcError> {
         crate::edge::link::ask::check_servers(&agreed.profile, &setup.servers)?;
         crate::edge::link::ask::check_system_prompt(&agreed.profile, &setup)?;
-        let handle = agreed.registry.open(session).await?;
         // Before everything, so that nothing is folded away under it.
         let cursor = Cursor::new(Seq(0), self.bell.clone());
-        let (reply, attached) = oneshot::channel();
-        let ended = || RpcError::internal("the session ended while it was opened").hint("try again");
-        let outbox = self.outbox.clone();
-        let attach = Message::Attach { cursor: cursor.clone(), outbox, setup, reply };
-        handle.tell(attach).await.map_err(|_| ended())?;
-        let attached = attached.await.map_err(|_| ended())??;
+        let joined = match self.join(agreed, session, &setup, &cursor).await {
+            // One that was just ending is opened anew.
+            Err(NotJoined::Ended) => self.join(agreed, session, &setup, &cursor).await,
+            joined => joined,
+        };
+        let (handle, attached) = joined.map_err(|why| match why {
+            NotJoined::Ended => RpcError::internal("the session ended while it was opened").hint("try again"),
+            NotJoined::Refused(error) => error,
+        })?;
         match replay {
             Replay::Start => {}
             Replay::Nothing => cursor.advance(attached.head.next()),
@@ -117,6 +121,22 @@ impl Connection {
             }
         }
         Ok((handle, cursor, attached))
+    }
+
+    async fn join(
+        &self,
+        agreed: &Agreed,
+        session: &SessionId,
+        setup: &Setup,
+        cursor: &Arc<Cursor>,
+    ) -> Result<(Handle, Attached), NotJoined> {
+        let handle = agreed.registry.open(session).await.map_err(NotJoined::Refused)?;
+        let (reply, attached) = oneshot::channel();
+        let (cursor, outbox) = (cursor.clone(), self.outbox.clone());
+        let attach = Message::Attach { cursor, outbox, setup: setup.clone(), reply };
+        handle.tell(attach).await.map_err(|_| NotJoined::Ended)?;
+        let attached = attached.await.map_err(|_| NotJoined::Ended)?.map_err(NotJoined::Refused)?;
+        Ok((handle, attached))
     }
 
     pub(super) async fn list(
@@ -253,6 +273,14 @@ impl Connection {
         let after = after.map(|seq| (session.clone(), seq));
         let _ = self.outbox.try_send(Outbound::Answer { id, after, outcome });
     }
+}
+
+/// Why a client does not follow a session.
+enum NotJoined {
+    /// It has just ended.
+    Ended,
+    /// There is another reason.
+    Refused(RpcError),
 }
 
 fn follow(outbox: &Outbox, attachment: Attachment) {
