@@ -120,6 +120,7 @@ impl Runner {
         self.prompts.insert(message.clone(), (reply, meta));
         let input = Input::Prompt { message: message.clone(), content, title, at: mint::now() };
         match self.take(input).await {
+            Ok(_) if self.broken.is_some() => {}
             Ok(_) => self.need_agent(),
             Err(refusal) => {
                 if let Some((reply, _)) = self.prompts.remove(&message) {

@@ -95,19 +95,17 @@ impl Runner {
     }
 
     fn refuse_waiting(&mut self, told: &RpcError) {
+        // After everything that was written before.
         for (_, (reply, _)) in self.prompts.drain() {
-            reply.refuse(told.clone());
+            reply.send(self.lease.head, Err(told.clone()));
         }
         for (_, (reply, _)) in self.options.drain() {
-            reply.refuse(told.clone());
+            reply.send(self.lease.head, Err(told.clone()));
         }
     }
 
     /// A turn that cannot go on is told to those who do not wait for an answer. No entry: it is not kept.
     fn tell_trouble(&self, error: &RpcError, state: Option<Json>) {
-        if self.session.turn.is_none() {
-            return;
-        }
         let hint = error.data.as_ref().and_then(|data| data.fields().text("hint"));
         let notice = json!({
             "sessionUpdate": "notice", "severity": "error", "title": error.message, "description": hint,

@@ -282,8 +282,11 @@ impl Runner {
     }
 
     /// Takes inputs all the way: decide, write, apply, tell. Refusals of single inputs are dropped: use
-    /// [`Runner::take`] where somebody wants to know.
+    /// [`Runner::take`] where somebody wants to know. Nothing is taken while the store is broken.
     async fn step(&mut self, inputs: Vec<Input>) {
+        if self.broken.is_some() {
+            return;
+        }
         let mut entries = Vec::new();
         for input in inputs {
             match rethread_core::decide(&self.session, input) {
@@ -296,6 +299,9 @@ impl Runner {
 
     /// Takes one input all the way, or says why not.
     async fn take(&mut self, input: Input) -> Result<Seq, Refusal> {
+        if self.broken.is_some() {
+            return Ok(self.lease.head);
+        }
         let decided = rethread_core::decide(&self.session, input)?;
         let mut entries = Vec::new();
         self.apply(decided, &mut entries);

@@ -77,6 +77,11 @@ impl Runner {
     }
 
     pub(super) async fn agent_up(&mut self, up: Result<LiveAgent, RpcError>) {
+        if self.broken.is_some() {
+            // It could not be written down that the agent has the session. The next prompt asks again.
+            self.seat = Seat::Empty;
+            return;
+        }
         match up {
             Ok(agent) => {
                 let older = self.older_ids().await;
