@@ -27,7 +27,7 @@ async fn what_a_v2_client_was_shown_survives() {
 
 async fn kill_many(client: Version) {
     let mut moments = Moments::new(client.number().into());
-    let mut cut_short = 0;
+    let (mut cut_short, mut in_a_message) = (0, 0);
     for agent in [Version::V1, Version::V2] {
         let home = Home::new(env!("CARGO_BIN_EXE_rethread"));
         let program = home.ready(client, agent).await;
@@ -37,6 +37,7 @@ async fn kill_many(client: Version) {
             let seed = format!("kill {kill}, {SEED}={}", moments.seed);
             let (shown, over) = shown_until_killed(&mut running, &session, &mut moments).await;
             cut_short += usize::from(!over);
+            in_a_message += usize::from(shown.agent().last().is_some_and(|text| text.starts_with("c1")));
             // The other version must show it too.
             let reader = if kill % 3 == 2 { other(client) } else { client };
             let mut next = home.ready(reader, agent).await;
@@ -58,6 +59,7 @@ async fn kill_many(client: Version) {
         assert_eq!(turn.stop, "end_turn");
     }
     assert!(cut_short > KILLS / 2, "only {cut_short} of {KILLS} turns were cut short");
+    assert!(in_a_message > KILLS / 10, "only {in_a_message} of {KILLS} kills came while text was shown");
 }
 
 /// Prompts, kills after a while, and gives everything that the client was shown, and whether it was the whole turn.
