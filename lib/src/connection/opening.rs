@@ -288,13 +288,10 @@ fn follow(outbox: &Outbox, attachment: Attachment) {
     let _ = outbox.try_send(Outbound::Attach(Box::new(attachment)));
 }
 
-/// Roots and system prompts that the agent does not offer were not offered to the client either.
+/// Roots that the agent does not take were not offered to the client either.
 fn drop_unoffered(agreed: &Agreed, setup: &mut Setup) {
     if !agreed.profile.has("additionalDirectories") {
         setup.roots.clear();
-    }
-    if !agreed.profile.has("systemPrompt") {
-        setup.system_prompt = None;
     }
 }
 

@@ -96,7 +96,8 @@ impl Runner {
 
     fn refuse_waiting(&mut self, told: &RpcError) {
         // After everything that was written before.
-        for (_, (reply, _)) in self.prompts.drain() {
+        self.metas.clear();
+        for (_, reply) in self.prompts.drain() {
             reply.send(self.lease.head, Err(told.clone()));
         }
         for (_, (reply, _)) in self.options.drain() {

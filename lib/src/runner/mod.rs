@@ -174,7 +174,9 @@ pub(crate) struct Runner {
     setup: Setup,
     /// Clients that may be asked to do what only a client can, the newest last.
     clients: Vec<Outbox>,
-    prompts: HashMap<MessageId, (Reply, Option<Json>)>,
+    prompts: HashMap<MessageId, Reply>,
+    /// The `_meta` of prompts that have not been sent: it goes to the agent and is not kept.
+    metas: HashMap<MessageId, Json>,
     options: HashMap<AskId, (Reply, ask::OptionAnswer)>,
     questions: HashMap<QuestionId, (Id, QuestionKind)>,
     waiting: HashMap<u64, Waiting>,
@@ -240,6 +242,7 @@ impl Runner {
             setup: begin.setup,
             clients: Vec::new(),
             prompts: HashMap::new(),
+            metas: HashMap::new(),
             options: HashMap::new(),
             questions: HashMap::new(),
             waiting: HashMap::new(),
@@ -393,7 +396,7 @@ impl Runner {
         for client in self.clients.drain(..) {
             let _ = client.try_send(Outbound::Detach(self.id.clone(), self.lease.head));
         }
-        for (_, (reply, _)) in self.prompts.drain() {
+        for (_, reply) in self.prompts.drain() {
             reply.refuse(RpcError::internal("the session has ended"));
         }
         let lease = self.lease.clone();
