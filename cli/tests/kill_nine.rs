@@ -26,7 +26,7 @@ async fn what_a_v2_client_was_shown_survives() {
 }
 
 async fn kill_many(client: Version) {
-    let mut moments = Moments::new(client.number().into());
+    let mut moments = Moments::new(client.number());
     let (mut cut_short, mut in_a_message) = (0, 0);
     for agent in [Version::V1, Version::V2] {
         let home = Home::new(env!("CARGO_BIN_EXE_rethread"));
@@ -138,7 +138,7 @@ impl Moments {
         self.state ^= self.state << 13;
         self.state ^= self.state >> 7;
         self.state ^= self.state << 17;
-        let longest = if self.state % 2 == 0 { 25_000 } else { 250_000 };
+        let longest = if self.state.is_multiple_of(2) { 25_000 } else { 250_000 };
         Duration::from_micros((self.state >> 8) % longest)
     }
 }

@@ -70,7 +70,7 @@ async fn listing_works_while_another_process_has_the_session() {
         first.client.begin_prompt(&session, "hang").await;
 
         let second = home.ready(version, Version::V2).await;
-        assert_eq!(listed(&second.client).await, [session.clone()]);
+        assert_eq!(listed(&second.client).await, std::slice::from_ref(&session));
         let status = second.client.ask("session/status", json!({"sessionId": session})).await;
         assert_eq!(status["status"], "open", "{status}");
         let own = second.client.new_session().await;
