@@ -8,7 +8,7 @@ use rethread_core::{Entry, Input, Json};
 use serde_json::json;
 use tokio::time::Instant;
 
-use super::Runner;
+use super::{Runner, Seat};
 use crate::mint;
 use crate::outbox::Outbound;
 use crate::store::{Archived, Deleted, StoreError};
@@ -37,6 +37,9 @@ impl Runner {
         match self.end_turn_anew(reason).await {
             Ok(entries) => {
                 self.broken = None;
+                if matches!(self.seat, Seat::Stopping(_)) {
+                    self.deadline = Some(Instant::now() + self.around.cancel_patience);
+                }
                 let following = self.publish(&entries);
                 Box::pin(self.write(following)).await;
             }

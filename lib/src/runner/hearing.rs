@@ -33,7 +33,7 @@ impl Runner {
                             self.opened(outcome).await;
                         }
                         Some(waiting) => self.answered(waiting, outcome, &mut inputs),
-                        None => {}
+                        None => self.answered_late(request),
                     }
                 }
             }
@@ -48,7 +48,7 @@ impl Runner {
         let (heard, swallowing) = match &mut self.seat {
             Seat::Bound(bound) => (bound.link.hear(said.iter().map(|line| &line[..]), at), false),
             Seat::Opening(opening) => (opening.link.hear(said.iter().map(|line| &line[..]), at), true),
-            Seat::Empty | Seat::Starting => (Vec::new(), true),
+            Seat::Empty | Seat::Starting | Seat::Stopping(_) => (Vec::new(), true),
         };
         said.clear();
         for heard in heard {

@@ -369,7 +369,8 @@ impl Runner {
         if self.broken.is_some() {
             return self.mend().await;
         }
-        if self.session.turn.as_ref().is_some_and(|turn| turn.cancelled) {
+        let stopping = matches!(self.seat, Seat::Stopping(_));
+        if stopping || self.session.turn.as_ref().is_some_and(|turn| turn.cancelled) {
             // Its exit ends the turn as cancelled, for every session it serves.
             self.end_agent();
         }

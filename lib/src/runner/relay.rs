@@ -181,7 +181,9 @@ impl Runner {
                     .collect();
                 self.relay_to_agent(method.to_owned(), params.json(), Some(reply));
             }
-            Seat::Bound(_) | Seat::Empty | Seat::Starting | Seat::Opening(_) => reply.refuse(refused()),
+            Seat::Bound(_) | Seat::Empty | Seat::Starting | Seat::Opening(_) | Seat::Stopping(_) => {
+                reply.refuse(refused());
+            }
         }
     }
 }
