@@ -110,6 +110,26 @@ async fn a_disk_that_stays_full_refuses_and_works_again_with_room(pairing: Pairi
     assert_works_again(&world, &client, &session, &["one", "three"]).await;
 }
 
+/// Promise 3, with an agent that does not stop when its work cannot be written down: it is ended.
+#[tokio::test]
+async fn an_agent_that_works_on_unwritten_is_ended() {
+    for client in [Version::V1, Version::V2] {
+        let store = Arc::new(FaultStore::new(Arc::new(MemoryStore::new())));
+        let patience = Duration::from_millis(100);
+        let config = Config { cancel_patience: patience, ..Config::default() };
+        let world = World::over(client, ScriptedAgent::able(Version::V1), store.clone(), config);
+        let client = world.ready().await;
+        let session = client.new_session().await;
+        let request = client.begin_prompt(&session, "say one; wait gate; say two; deaf").await;
+        client.wait_update(0, &session, "one", |update| update["content"]["text"] == "one").await;
+        store.fail_appends(1);
+        world.agent.open_gate("gate");
+        failed_turn(&client, &session, &request).await;
+        assert_works_again(&world, &client, &session, &["one"]).await;
+        assert!(world.agent.starts() > 1, "the agent was ended");
+    }
+}
+
 /// Promise 4, in one process; `owners.rs` has it with a kill in between.
 async fn a_new_id_can_be_loaded(pairing: Pairing) {
     let dir = tempfile::tempdir().expect("a folder can be made");
