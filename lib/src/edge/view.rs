@@ -102,6 +102,12 @@ impl View {
         }
     }
 
+    /// The version of the client.
+    #[must_use]
+    pub fn version(&self) -> Version {
+        self.version
+    }
+
     /// The client sent this prompt itself.
     pub fn sent(&mut self, message: MessageId) {
         self.own.insert(message);

@@ -139,6 +139,7 @@ impl Runner {
         self.metas.extend(meta.map(|meta| (message.clone(), meta)));
         let input = Input::Prompt { message: message.clone(), content, title, at: mint::now() };
         match self.take(input).await {
+            Ok(_) if self.broken.is_some() => {}
             Ok(_) => self.need_agent().await,
             Err(refusal) => {
                 self.metas.remove(&message);

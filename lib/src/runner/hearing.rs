@@ -34,7 +34,7 @@ impl Runner {
                             self.opened(outcome).await;
                         }
                         Some(waiting) => self.answered(waiting, outcome, &mut inputs),
-                        None => {}
+                        None => self.answered_late(request).await,
                     }
                 }
             }
@@ -54,7 +54,7 @@ impl Runner {
                 (bound.link.hear(lines, at), if late { Swallow::Conversation } else { Swallow::Nothing })
             }
             Seat::Opening(opening) => (opening.link.hear(lines, at), Swallow::AllButStanding),
-            Seat::Empty | Seat::Starting => (Vec::new(), Swallow::AllButStanding),
+            Seat::Empty | Seat::Starting | Seat::Stopping(_) => (Vec::new(), Swallow::AllButStanding),
         };
         said.clear();
         for heard in heard {

@@ -180,7 +180,9 @@ impl Runner {
                     .collect();
                 self.relay_to_agent(method.to_owned(), params.json(), Some(reply)).await;
             }
-            Seat::Bound(_) | Seat::Empty | Seat::Starting | Seat::Opening(_) => reply.refuse(refused()),
+            Seat::Bound(_) | Seat::Empty | Seat::Starting | Seat::Opening(_) | Seat::Stopping(_) => {
+                reply.refuse(refused());
+            }
         }
     }
 }
