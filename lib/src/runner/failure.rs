@@ -37,10 +37,11 @@ impl Runner {
         match self.end_turn_anew(reason).await {
             Ok(entries) => {
                 self.broken = None;
+                let following = self.publish(&entries);
+                // After the end of the turn, which takes away its own deadline.
                 if matches!(self.seat, Seat::Stopping(_)) {
                     self.deadline = Some(Instant::now() + self.around.cancel_patience);
                 }
-                let following = self.publish(&entries);
                 Box::pin(self.write(following)).await;
             }
             Err(error @ (StoreError::StaleEpoch { .. } | StoreError::Unknown(_))) => {
