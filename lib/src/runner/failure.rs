@@ -37,10 +37,10 @@ impl Runner {
         match self.end_turn_anew(reason).await {
             Ok(entries) => {
                 self.broken = None;
+                let following = self.publish(&entries);
                 if matches!(self.seat, Seat::Stopping(_)) {
                     self.deadline = Some(Instant::now() + self.around.cancel_patience);
                 }
-                let following = self.publish(&entries);
                 Box::pin(self.write(following)).await;
             }
             Err(error @ (StoreError::StaleEpoch { .. } | StoreError::Unknown(_))) => {
