@@ -97,7 +97,7 @@ async fn a_read_only_home_is_told_in_two_lines() {
 #[tokio::test]
 async fn a_newer_database_is_told_in_two_lines_and_left_alone() {
     let home = home();
-    drop(used(&home).await);
+    used(&home).await.kill().await;
     let database = home.path().join("rethread.db");
     let open = || rusqlite::Connection::open(&database).expect("a database");
     open().pragma_update(None, "user_version", 999).expect("it is ours");
@@ -193,7 +193,7 @@ async fn secrets_are_in_no_file() {
             assert_no_secret(&home.path());
             program.kill().await;
 
-            let next = home.ready(version, agent).await;
+            let mut next = home.ready(version, agent).await;
             let (method, mut params) = next.client.load_params(&session);
             params["mcpServers"] = setup(version)["mcpServers"].clone();
             next.client.ask(method, params).await;
@@ -204,7 +204,7 @@ async fn secrets_are_in_no_file() {
             wrong["cwd"] = json!("not/absolute");
             let error = next.client.refused("session/new", wrong).await;
             assert!(!error.to_string().contains(SECRET), "{error}");
-            drop(next);
+            next.kill().await;
             assert_no_secret(&home.path());
         }
     }

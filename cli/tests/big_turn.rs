@@ -38,7 +38,7 @@ async fn made_by_a_v2_client_with_a_v2_agent() {
 
 async fn check(client: Version, agent: Version) {
     let home = Home::new(env!("CARGO_BIN_EXE_rethread"));
-    let program = home.ready(client, agent).await;
+    let mut program = home.ready(client, agent).await;
     let session = program.client.new_session().await;
     assert_eq!(program.client.prompt(&session, &script()).await.stop, "end_turn");
     let live = program.client.view(&session);
@@ -48,12 +48,13 @@ async fn check(client: Version, agent: Version) {
     folded(&home).await;
     same(&program.client, &session, &live, "after it was folded").await;
     program.client.hang_up().await;
-    drop(program);
+    assert!(program.exited().await.success());
     for version in BOTH {
-        let again = home.ready(version, agent).await;
+        let mut again = home.ready(version, agent).await;
         let words = format!("v{} after a new start", version.number());
         same(&again.client, &session, &live, &words).await;
         same(&again.client, &session, &live, &words).await;
+        again.kill().await;
     }
 }
 
