@@ -40,7 +40,8 @@ impl Connection {
             };
             let cursor = Cursor::new(session.head.next(), bell);
             let (reply, asked) = oneshot::channel();
-            let attach = Message::Attach { cursor: cursor.clone(), outbox: outbox.clone(), setup, reply };
+            let (follower, version) = (outbox.clone(), agreed.client.version);
+            let attach = Message::Attach { cursor: cursor.clone(), outbox: follower, version, setup, reply };
             let told = handle.tell(attach).await;
             if told.is_err() || asked.await.is_err() {
                 let error = RpcError::internal("the session ended while it was made");
@@ -96,8 +97,8 @@ impl Connection {
         let cursor = Cursor::new(Seq(0), self.bell.clone());
         let (reply, attached) = oneshot::channel();
         let ended = || RpcError::internal("the session ended while it was opened").hint("try again");
-        let outbox = self.outbox.clone();
-        let attach = Message::Attach { cursor: cursor.clone(), outbox, setup, reply };
+        let (outbox, version) = (self.outbox.clone(), agreed.client.version);
+        let attach = Message::Attach { cursor: cursor.clone(), outbox, version, setup, reply };
         handle.tell(attach).await.map_err(|_| ended())?;
         let attached = attached.await.map_err(|_| ended())??;
         match replay {

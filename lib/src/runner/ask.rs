@@ -6,7 +6,7 @@ use rethread_core::{Input, Json, MessageId, QuestionId, Refusal, Seq, ServerNote
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
-use super::{Message, Runner, Seat};
+use super::{Client, Message, Runner, Seat};
 use crate::edge::Version;
 use crate::edge::call::{OptionName, Setup};
 use crate::edge::link::ask::nobody_answers;
@@ -14,7 +14,7 @@ use crate::edge::v1;
 use crate::edge::v1::options::Options;
 use crate::live::Cursor;
 use crate::mint;
-use crate::outbox::{Outbox, Reply};
+use crate::outbox::Reply;
 use crate::wire::{Id, RpcError, code};
 
 /// What the answer to a change of option tells.
@@ -50,8 +50,8 @@ impl Runner {
             self.mend().await;
         }
         match message {
-            Message::Attach { cursor, outbox, setup, reply } => {
-                self.attach(cursor, outbox, setup, reply).await
+            Message::Attach { cursor, outbox, version, setup, reply } => {
+                self.attach(cursor, Client { outbox, version }, setup, reply).await
             }
             Message::Prompt { message, content, meta, reply } => {
                 self.prompt(message, content, meta, reply).await;
@@ -64,6 +64,7 @@ impl Runner {
             Message::CancelThing { method, field, id, reply } => self.cancel_thing(method, field, id, reply),
             Message::Relay { method, params, reply } => self.relay_to_agent(method, params, reply),
             Message::Relayed(request, outcome) => self.relayed(request, outcome).await,
+            Message::Hosted(hosted) => self.hosted(hosted).await,
             Message::Close(reply) => self.close(reply).await,
             Message::Status(reply) => {
                 let _ = reply.send(self.session.state.clone());
@@ -76,7 +77,7 @@ impl Runner {
     async fn attach(
         &mut self,
         cursor: Arc<Cursor>,
-        outbox: Outbox,
+        client: Client,
         setup: Setup,
         reply: oneshot::Sender<Result<Attached, RpcError>>,
     ) {
@@ -89,8 +90,8 @@ impl Runner {
         let servers: Vec<ServerNote> = setup.servers.iter().map(v1::servers::note).collect();
         self.step(vec![Input::SetRoots { roots: setup.roots.clone(), servers }]).await;
         self.setup = setup;
-        self.clients.retain(|client| !client.is_closed() && !client.same_channel(&outbox));
-        self.clients.push(outbox);
+        self.clients.retain(|known| !known.outbox.is_closed() && !known.outbox.same_channel(&client.outbox));
+        self.clients.push(client);
         self.live.attach(&cursor);
         let idle = || json!({"sessionUpdate": "state_update", "state": "idle"}).into();
         let attached = Attached {
@@ -114,6 +115,7 @@ impl Runner {
             return;
         }
         let reason = "the session was set up anew".to_owned();
+        self.end_hosted().await;
         self.step(vec![Input::AgentExited { reason, at: mint::now() }]).await;
         self.forget_agent();
         self.release_seat();
@@ -277,6 +279,7 @@ impl Runner {
             return;
         }
         self.ended = true;
+        self.end_hosted().await;
         self.step(vec![Input::AgentExited { reason, at: mint::now() }]).await;
         self.let_go().await;
     }
@@ -300,6 +303,7 @@ pub(super) fn reply_of(message: Message) -> Option<Reply> {
         | Message::Answer(..)
         | Message::CancelThing { .. }
         | Message::Relayed(..)
+        | Message::Hosted(_)
         | Message::Close(_)
         | Message::Status(_)
         | Message::End { .. }

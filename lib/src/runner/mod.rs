@@ -5,6 +5,7 @@
 mod ask;
 mod consequence;
 mod hearing;
+mod hosted;
 mod relay;
 mod seat;
 
@@ -21,7 +22,9 @@ use tokio::time::Instant;
 
 use crate::agent::host::{AgentHost, LiveAgent};
 use crate::agent::peer::FromAgent;
+use crate::edge::Version;
 use crate::edge::call::Setup;
+use crate::hosting::Hosting;
 use crate::live::{Cursor, Live};
 use crate::log::Log;
 use crate::mint;
@@ -76,6 +79,8 @@ pub(crate) enum Message {
         cursor: Arc<Cursor>,
         /// The way to it.
         outbox: Outbox,
+        /// The version it speaks.
+        version: Version,
         /// How it wants the session to be set up.
         setup: Setup,
         /// How things stand, or why not.
@@ -131,6 +136,8 @@ pub(crate) enum Message {
     },
     /// It answered what was relayed to it.
     Relayed(Id, Result<Json, RpcError>),
+    /// Something was carried out in the place of a client.
+    Hosted(hosted::Hosted),
     /// It closes the session.
     Close(Reply),
     /// How the session stands.
@@ -173,7 +180,7 @@ pub(crate) struct Runner {
     seat: Seat,
     setup: Setup,
     /// Clients that may be asked to do what only a client can, the newest last.
-    clients: Vec<Outbox>,
+    clients: Vec<Client>,
     prompts: HashMap<MessageId, (Reply, Option<Json>)>,
     options: HashMap<AskId, (Reply, ask::OptionAnswer)>,
     questions: HashMap<QuestionId, (Id, QuestionKind)>,
@@ -182,6 +189,7 @@ pub(crate) struct Runner {
     postponed: Vec<Message>,
     closing: Vec<Reply>,
     terminals: relay::Terminals,
+    hosting: Hosting,
     deadline: Option<Instant>,
     /// The end of the last turn, up to which entries may be folded, and up to where they are.
     foldable: Seq,
@@ -192,6 +200,12 @@ pub(crate) struct Runner {
     /// The store failed; what it was.
     broken: Option<String>,
     ended: bool,
+}
+
+/// A client that follows.
+struct Client {
+    outbox: Outbox,
+    version: Version,
 }
 
 /// What an answer of the agent's is for.
@@ -251,6 +265,7 @@ impl Runner {
             postponed: Vec::new(),
             closing: Vec::new(),
             terminals: relay::Terminals::default(),
+            hosting: Hosting::new(),
             deadline: None,
             foldable: Seq(0),
             folded: Seq(0),
@@ -446,7 +461,9 @@ impl Runner {
     async fn let_go(&mut self) {
         self.ended = true;
         self.inbox.close();
+        self.hosting.end();
         self.release_seat();
+        self.hosting.gone().await;
         self.settle_fold().await;
         let lease = self.lease.clone();
         let released = self.around.journal.call(move |store| store.release(&lease)).await;
@@ -457,7 +474,7 @@ impl Runner {
             reply.send(self.lease.head, Ok(serde_json::json!({}).into()));
         }
         for client in self.clients.drain(..) {
-            let _ = client.try_send(Outbound::Detach(self.id.clone(), self.lease.head));
+            let _ = client.outbox.try_send(Outbound::Detach(self.id.clone(), self.lease.head));
         }
         for (_, (reply, _)) in self.prompts.drain() {
             reply.refuse(RpcError::internal("the session has ended"));
