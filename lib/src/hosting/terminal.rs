@@ -24,7 +24,7 @@ const TERM_WAIT: Duration = Duration::from_millis(400);
 /// How long SIGKILL is repeated for what is forked meanwhile.
 const KILL_WAIT: Duration = Duration::from_millis(400);
 /// The pause between two looks at a group that is being ended.
-const ROUND: Duration = Duration::from_millis(5);
+const ROUND: Duration = Duration::from_millis(10);
 /// How long the last output is waited for after the command's end: something it left running may hold the pipe.
 const LAST_OUTPUT: Duration = Duration::from_millis(100);
 /// How much is read at once.
@@ -286,13 +286,13 @@ impl Group {
         let group = self.leader.id();
         let _ = self.leader.try_wait();
         let begun = Instant::now();
-        while send(group, 0) && begun.elapsed() < TERM_WAIT + KILL_WAIT {
+        while is_alive(group) && begun.elapsed() < TERM_WAIT + KILL_WAIT {
             if begun.elapsed() >= TERM_WAIT {
                 send(group, libc::SIGKILL);
             }
             tokio::time::sleep(ROUND).await;
         }
-        if !send(group, 0) {
+        if !is_alive(group) {
             let _ = self.watcher.write_all(b"done\n").await;
         }
     }
@@ -303,6 +303,33 @@ fn send(group: u32, signal: libc::c_int) -> bool {
     let Ok(group) = libc::pid_t::try_from(group) else { return false };
     // SAFETY: a plain call, for a group that we made.
     unsafe { libc::kill(-group, signal) == 0 }
+}
+
+/// Says whether a group has a member that runs.
+fn is_alive(group: u32) -> bool {
+    send(group, 0) && !all_ended(group)
+}
+
+/// Orphans that nobody collects, as in a container without an init, are members and do not run.
+#[cfg(target_os = "linux")]
+fn all_ended(group: u32) -> bool {
+    let Ok(processes) = std::fs::read_dir("/proc") else { return false };
+    let runs = |stat: &str| {
+        // The name before it may hold anything, `)` too.
+        let (_, fields) = stat.rsplit_once(')')?;
+        let mut fields = fields.split_ascii_whitespace();
+        let (state, of) = (fields.next()?, fields.nth(1)?);
+        Some(of.parse() == Ok(group) && !matches!(state, "Z" | "X"))
+    };
+    !processes.flatten().any(|process| {
+        let stat = std::fs::read(process.path().join("stat")).unwrap_or_default();
+        runs(&String::from_utf8_lossy(&stat)).unwrap_or(false)
+    })
+}
+
+#[cfg(not(target_os = "linux"))]
+fn all_ended(_group: u32) -> bool {
+    false
 }
 
 /// Starts the command; a line that names no program is one for the shell.

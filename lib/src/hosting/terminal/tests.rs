@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use tokio::sync::watch;
 
 use super::super::beneath::Roots;
-use super::{Launch, Moment, Terminal, line, send};
+use super::{Launch, Moment, Terminal, is_alive, line};
 
 /// How long anything may take.
 const DEADLINE: Duration = Duration::from_secs(10);
@@ -118,12 +118,12 @@ async fn a_tree_that_ignores_requests_is_killed() {
     until_says(&terminal, "child").await;
     until_says(&terminal, "parent").await;
     let group = terminal.group;
-    assert!(send(group, 0));
+    assert!(is_alive(group));
     terminal.end();
     let status = exited(&terminal).await;
     assert_eq!(status, serde_json::json!({"exitCode": null, "signal": "SIGKILL"}));
     gone(terminal.moments()).await;
-    assert!(!send(group, 0), "nobody of the group is left");
+    assert!(!is_alive(group), "nobody of the group is left");
 }
 
 #[tokio::test]
@@ -143,7 +143,7 @@ async fn what_is_left_running_ends_when_the_terminal_is_dropped() {
     let moments = terminal.moments();
     drop(terminal);
     gone(moments).await;
-    assert!(!send(group, 0), "nobody of the group is left");
+    assert!(!is_alive(group), "nobody of the group is left");
 }
 
 /// What `kill -9` of us does: the runtime and all that it holds is gone, and nobody says a word.
@@ -159,17 +159,10 @@ fn a_terminal_that_is_forgotten_does_not_live_on() {
     });
     drop(runtime);
     let given_up = std::time::Instant::now() + DEADLINE;
-    // Its leader stays to be collected by whoever is our parent.
-    while is_running(group) {
+    while is_alive(group) {
         assert!(std::time::Instant::now() < given_up, "it lives on");
         std::thread::sleep(Duration::from_millis(5));
     }
-}
-
-fn is_running(group: u32) -> bool {
-    let state = fs::read_to_string(format!("/proc/{group}/stat")).unwrap_or_default();
-    let ended = state.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with('Z'));
-    if cfg!(target_os = "linux") { !ended } else { send(group, 0) }
 }
 
 #[test]
