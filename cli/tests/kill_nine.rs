@@ -1,12 +1,12 @@
 //! Promise 1 of docs/durability.md: what a client has been shown survives `kill -9`, at any instant. The real
 //! program streams, is killed at a random moment, and the next one shows at least what was shown before.
 
-use std::fmt::Write as _;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rethread::edge::Version;
+use rethread_testkit::kept;
 use rethread_testkit::program::{Home, Program};
-use rethread_testkit::view::{Item, View};
+use rethread_testkit::view::View;
 
 /// How often each test kills; there are two.
 const KILLS: usize = 60;
@@ -43,7 +43,7 @@ async fn kill_many(client: Version) {
             let mut next = home.ready(reader, agent).await;
             next.client.load(&session).await;
             let loaded = next.client.view(&session);
-            if let Err(missing) = is_prefix(&shown, &loaded) {
+            if let Err(missing) = kept::check(&shown, &loaded) {
                 panic!("{seed}: {missing}\nshown:\n{shown}\nloaded:\n{loaded}");
             }
             running = if reader == client {
@@ -67,49 +67,9 @@ async fn shown_until_killed(program: &mut Program, session: &str, moments: &mut 
     program.client.begin_prompt(session, SCRIPT).await;
     tokio::time::sleep(moments.next()).await;
     program.kill().await;
-    let mut shown = program.client.view(session);
-    // A client of version 1 shows its own prompt by itself; only what came after it says that it was taken.
-    if program.client.version == Version::V1
-        && matches!(shown.items.last(), Some(Item::Message { who: "user", id, .. }) if id.0.is_none())
-    {
-        shown.items.pop();
-    }
+    let shown = kept::shown(&program.client, session);
     let over = shown.agent().last().is_some_and(|text| text == "done");
     (shown, over)
-}
-
-/// Says what of the first view is not in the second. The last thing may have grown.
-fn is_prefix(shown: &View, loaded: &View) -> Result<(), String> {
-    let mut wrong = String::new();
-    for (at, item) in shown.items.iter().enumerate() {
-        let last = at + 1 == shown.items.len();
-        let found = loaded.items.get(at);
-        let kept = found.is_some_and(|found| item == found || (last && grew(item, found)));
-        if !kept {
-            let _ = writeln!(wrong, "{item:?} became {found:?}");
-        }
-    }
-    let gone = |of: bool, what: &str| if of { format!("{what} is gone\n") } else { String::new() };
-    wrong += &gone(!shown.plan.is_empty() && shown.plan != loaded.plan, "the plan");
-    wrong += &gone(shown.usage.is_some() && shown.usage != loaded.usage, "the usage");
-    wrong += &gone(shown.title.is_some() && shown.title != loaded.title, "the title");
-    if wrong.is_empty() { Ok(()) } else { Err(wrong) }
-}
-
-fn grew(shown: &Item, loaded: &Item) -> bool {
-    match (shown, loaded) {
-        (Item::Message { who, id, text }, Item::Message { who: whose, id: name, text: whole }) => {
-            who == whose && id == name && whole.starts_with(text.as_str())
-        }
-        (
-            Item::Tool { id, title, status, content },
-            Item::Tool { id: name, title: called, content: whole, .. },
-        ) => {
-            let over = matches!(status.as_str(), "completed" | "failed" | "cancelled");
-            !over && id == name && title == called && whole.starts_with(content)
-        }
-        (Item::Message { .. } | Item::Tool { .. } | Item::Other(_), _) => false,
-    }
 }
 
 fn other(version: Version) -> Version {

@@ -35,11 +35,14 @@
 //!   a live one and a replay, are compared with `assert_eq!`.
 //! - [`normal::transcript`] is the whole conversation as text with stable names for ids, for `expect!`.
 //! - [`fault::FaultStore`] fails as a full disk does.
+//! - [`model::ModelServer`] is the model behind real agents.
 //! - [`program::Home`] and [`program::Program`] are the shipped binary as a real process, with a client.
 
 pub mod agent;
 pub mod client;
 pub mod fault;
+pub mod kept;
+pub mod model;
 pub mod normal;
 mod pairing;
 pub mod processes;

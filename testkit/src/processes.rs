@@ -22,6 +22,27 @@ pub fn signal(target: i32, number: i32) {
     assert_eq!(unsafe { libc::kill(target, number) }, 0, "no process {target}");
 }
 
+/// All that descend from a process, as far as their parents live.
+#[cfg(target_os = "linux")]
+#[must_use]
+pub fn descendants_of(root: i32) -> Vec<i32> {
+    let numbers = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = numbers.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let parents: Vec<(i32, i32)> = pids.filter_map(|pid| Some((pid, parent_of(pid)?))).collect();
+    let (mut found, mut next) = (vec![root], 0);
+    while let Some(parent) = found.get(next).copied() {
+        found.extend(parents.iter().filter(|(_, of)| *of == parent).map(|(pid, _)| *pid));
+        next += 1;
+    }
+    found.split_off(1)
+}
+
+#[cfg(target_os = "linux")]
+fn parent_of(pid: i32) -> Option<i32> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(") ")?.1.split(' ').nth(1)?.parse().ok()
+}
+
 #[cfg(target_os = "linux")]
 fn is_there(pid: i32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use rethread::edge::Version;
 use serde_json::{Value, json};
@@ -47,6 +48,8 @@ struct Inner {
     closed: bool,
     /// What did not fit the schema.
     fault: Option<String>,
+    /// How long anything may take.
+    patience: Duration,
 }
 
 impl Inbox {
@@ -58,12 +61,17 @@ impl Inbox {
             answering: HashMap::new(),
             closed: false,
             fault: None,
+            patience: DEADLINE,
         };
         Self { inner: Mutex::new(inner), bell: Notify::new() }
     }
 
     pub(super) fn on(&self, method: &str, answer: Answering) {
         self.inner().answering.insert(method.to_owned(), answer);
+    }
+
+    pub(super) fn be_patient(&self, patience: Duration) {
+        self.inner().patience = patience;
     }
 
     pub(super) fn sent(&self, message: &Value) {
@@ -121,7 +129,8 @@ impl Inbox {
                 rung.await;
             }
         };
-        match tokio::time::timeout(DEADLINE, waiting).await {
+        let patience = self.inner().patience;
+        match tokio::time::timeout(patience, waiting).await {
             Ok(found) => found,
             Err(_) => panic!("{what} did not come\n{}", self.text()),
         }

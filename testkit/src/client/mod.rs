@@ -6,6 +6,7 @@ mod sessions;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use rethread::edge::Version;
 use rethread::server::Server;
@@ -56,6 +57,11 @@ impl Client {
     /// Says how requests of this method are answered from now on; `None` leaves one open.
     pub fn on(&self, method: &str, answer: impl FnMut(&Value) -> Option<Outcome> + Send + 'static) {
         self.inbox.on(method, Box::new(answer));
+    }
+
+    /// Says how long anything may take from now on, for agents that are not scripted.
+    pub fn be_patient(&self, patience: Duration) {
+        self.inbox.be_patient(patience);
     }
 
     /// Sends bytes as they are, with nothing added.

@@ -1,0 +1,100 @@
+//! The program is killed while an agent speaks: nothing that was shown is lost, nothing of the tree is left, and the
+//! conversation goes on, with this agent and with another.
+
+use std::time::{Duration, Instant};
+
+use rethread::edge::Version;
+use rethread_testkit::kept;
+use rethread_testkit::processes::{assert_gone_by, descendants_of, left_of};
+use rethread_testkit::program::Program;
+
+use super::agents::Agent;
+use super::stage::Stage;
+
+/// How long a process of the tree may live on.
+const GONE_AFTER: Duration = Duration::from_secs(2);
+/// How many words the model says.
+const WORDS: usize = 200;
+
+/// Only with the agent itself.
+pub(crate) async fn killed(agent: Agent, client: Version) -> String {
+    let stage = Stage::new();
+    let (mut program, _, said) = killed_and_back(&stage, agent, client).await;
+    end(&mut program).await;
+    said
+}
+
+/// The same, and then another agent goes on from the transcript.
+pub(crate) async fn killed_and_taken_over(agent: Agent, other: Agent, client: Version) -> String {
+    let stage = Stage::new();
+    let (mut program, session, said) = killed_and_back(&stage, agent, client).await;
+    end(&mut program).await;
+    let before = stage.model.asked().len();
+    let mut program = stage.start(client, other, &["--restore", "auto"]).await;
+    program.client.load_in(&stage.cwd, &session).await;
+    answers(&program, &session).await;
+    let asked = stage.model.asked().split_off(before);
+    let told = asked.iter().filter(|asked| asked.path.ends_with(other.asks_at()));
+    let told: Vec<String> = told.map(|asked| asked.body.to_string()).collect();
+    let whole = told.iter().any(|body| words(1, WORDS).iter().all(|word| body.contains(word.trim())));
+    assert!(whole, "{} was not told what {} had said: {told:#?}", other.name(), agent.name());
+    assert!(told.iter().any(|body| body.contains("t2w049")), "what was cut short is not in it: {told:#?}");
+    end(&mut program).await;
+    said
+}
+
+async fn killed_and_back(stage: &Stage, agent: Agent, client: Version) -> (Program, String, String) {
+    let mut program = stage.start(client, agent, &[]).await;
+    let session = program.client.new_session_in(&stage.cwd).await;
+    let turn = program.client.prompt(&session, &format!("one DELTAS={WORDS}")).await;
+    assert_eq!(turn.stop, "end_turn");
+    let text = program.client.view(&session).agent().concat();
+    assert!(text.contains(&words(1, WORDS).concat()), "the agent said only: {text}");
+
+    let mark = program.client.mark();
+    program.client.begin_prompt(&session, &format!("two DELTAS={WORDS} DELAY=20")).await;
+    let middle = |update: &serde_json::Value| update["content"]["text"].to_string().contains("t2w050");
+    program.client.wait_update(mark, &session, "the middle of the text", middle).await;
+    let tree = descendants_of(program.pid());
+    assert!(tree.len() > 1, "there is a guardian and an agent: {tree:?}");
+    let start = Instant::now();
+    program.kill().await;
+    assert_gone_by(start + GONE_AFTER, &tree, agent.name()).await;
+    let gone = start.elapsed();
+
+    let shown = kept::shown(&program.client, &session);
+    let last = shown.agent().concat();
+    assert!(last.contains("t2w050") && !last.contains("t2w199"), "not in mid-text: {last}");
+    let back = stage.start(client, agent, &[]).await;
+    back.client.load_in(&stage.cwd, &session).await;
+    let loaded = back.client.view(&session);
+    if let Err(lost) = kept::check(&shown, &loaded) {
+        panic!("{lost}\nshown:\n{shown}\nloaded:\n{loaded}");
+    }
+    answers(&back, &session).await;
+    (back, session, format!(", {} processes gone in {} ms", tree.len(), gone.as_millis()))
+}
+
+/// The next prompt is answered.
+async fn answers(program: &Program, session: &str) {
+    let mark = program.client.mark();
+    let turn = program.client.prompt(session, "three DELTAS=4").await;
+    assert_eq!(turn.stop, "end_turn");
+    let view = program.client.view_since(mark, session);
+    let text = view.agent().concat();
+    assert!(text.contains("w003 ") && !text.contains("w004"), "not the answer to this prompt:\n{view}");
+}
+
+async fn end(program: &mut Program) {
+    let mut tree = descendants_of(program.pid());
+    tree.push(program.pid());
+    let start = Instant::now();
+    program.client.hang_up().await;
+    program.exited().await;
+    assert_gone_by(start + GONE_AFTER, &tree, "the end of input").await;
+    assert!(left_of(&tree).is_empty());
+}
+
+fn words(turn: usize, count: usize) -> Vec<String> {
+    (0..count).map(|word| format!("t{turn}w{word:03} ")).collect()
+}

@@ -1,0 +1,58 @@
+//! Whether what a client had been shown when the program died is there when it loads the session again.
+
+use std::fmt::Write as _;
+
+use rethread::edge::Version;
+
+use crate::client::Client;
+use crate::view::{Item, View};
+
+/// What a client was shown by a program that is dead.
+#[must_use]
+pub fn shown(client: &Client, session: &str) -> View {
+    let mut shown = client.view(session);
+    // A client of version 1 shows its own prompt by itself; only what came after it says that it was taken.
+    if client.version == Version::V1
+        && matches!(shown.items.last(), Some(Item::Message { who: "user", id, .. }) if id.0.is_none())
+    {
+        shown.items.pop();
+    }
+    shown
+}
+
+/// Says what of the first view is not in the second. The last thing may have grown.
+///
+/// # Errors
+/// One line for each thing that is missing or changed.
+pub fn check(shown: &View, loaded: &View) -> Result<(), String> {
+    let mut wrong = String::new();
+    for (at, item) in shown.items.iter().enumerate() {
+        let last = at + 1 == shown.items.len();
+        let found = loaded.items.get(at);
+        let kept = found.is_some_and(|found| item == found || (last && grew(item, found)));
+        if !kept {
+            let _ = writeln!(wrong, "{item:?} became {found:?}");
+        }
+    }
+    let gone = |of: bool, what: &str| if of { format!("{what} is gone\n") } else { String::new() };
+    wrong += &gone(!shown.plan.is_empty() && shown.plan != loaded.plan, "the plan");
+    wrong += &gone(shown.usage.is_some() && shown.usage != loaded.usage, "the usage");
+    wrong += &gone(shown.title.is_some() && shown.title != loaded.title, "the title");
+    if wrong.is_empty() { Ok(()) } else { Err(wrong) }
+}
+
+fn grew(shown: &Item, loaded: &Item) -> bool {
+    match (shown, loaded) {
+        (Item::Message { who, id, text }, Item::Message { who: whose, id: name, text: whole }) => {
+            who == whose && id == name && whole.starts_with(text.as_str())
+        }
+        (
+            Item::Tool { id, title, status, content },
+            Item::Tool { id: name, title: called, content: whole, .. },
+        ) => {
+            let over = matches!(status.as_str(), "completed" | "failed" | "cancelled");
+            !over && id == name && title == called && whole.starts_with(content)
+        }
+        (Item::Message { .. } | Item::Tool { .. } | Item::Other(_), _) => false,
+    }
+}

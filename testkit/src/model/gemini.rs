@@ -1,0 +1,84 @@
+//! Gemini's content generation.
+
+use std::io;
+
+use serde_json::{Value, json};
+
+use super::http::{Events, Request};
+use super::plan::Reply;
+use super::{Dialect, Heard, Tool, text_of};
+
+pub(super) struct Gemini;
+
+impl Dialect for Gemini {
+    fn read(body: &Value) -> Heard {
+        let contents = body["contents"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let prompts = |said: &&Value| {
+            said["role"] == "user" && !has_result(said) && !text_of(&said["parts"]).is_empty()
+        };
+        let last = contents.iter().rposition(|said| prompts(&said));
+        let groups = body["tools"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let tools = groups.iter().filter_map(|group| group["functionDeclarations"].as_array()).flatten();
+        let tool = |tool: &Value| {
+            let newer = &tool["parametersJsonSchema"];
+            Tool::new(&tool["name"], if newer.is_null() { &tool["parameters"] } else { newer })
+        };
+        Heard {
+            prompt: last.map(|at| text_of(&contents[at]["parts"])).unwrap_or_default(),
+            turn: contents.iter().filter(prompts).count(),
+            tool_answered: last.is_some_and(|at| contents[at..].iter().any(has_result)),
+            tools: tools.filter_map(tool).collect(),
+            model: String::new(),
+        }
+    }
+
+    fn streams(request: &Request) -> bool {
+        request.path.ends_with(":streamGenerateContent")
+    }
+
+    /// What it asks aside it wants as JSON of its own: which model to use, who speaks next.
+    fn whole(reply: &Reply, request: &Request) -> Value {
+        let config = &request.body["generationConfig"];
+        let structured =
+            config["responseMimeType"] == "application/json" || !config["responseJsonSchema"].is_null();
+        let decided = json!({"reasoning": "a test", "next_speaker": "user", "model_choice": "flash",
+            "complexity_reasoning": "a test", "complexity_score": 1});
+        let text = if structured { decided.to_string() } else { reply.text() };
+        said(reply, &json!({"text": text}), Place::Last)
+    }
+
+    fn stream(reply: &Reply, _: &Request, events: &mut Events) -> io::Result<()> {
+        for word in &reply.words {
+            events.tell(&said(reply, &json!({"text": word}), Place::Inside))?;
+            reply.pause();
+        }
+        if let Some(call) = &reply.call {
+            let call = json!({"functionCall": {"name": call.name, "args": call.arguments}});
+            events.tell(&said(reply, &call, Place::Inside))?;
+        }
+        events.tell(&said(reply, &json!({"text": ""}), Place::Last))
+    }
+}
+
+enum Place {
+    Inside,
+    Last,
+}
+
+fn said(reply: &Reply, part: &Value, place: Place) -> Value {
+    let mut candidate = json!({"index": 0, "content": {"role": "model", "parts": [part]}});
+    match place {
+        Place::Inside => json!({"candidates": [candidate]}),
+        Place::Last => {
+            candidate["finishReason"] = json!("STOP");
+            let said = reply.words.len();
+            json!({"candidates": [candidate], "usageMetadata": {"promptTokenCount": 1000,
+                "candidatesTokenCount": said, "totalTokenCount": 1000 + said}})
+        }
+    }
+}
+
+fn has_result(said: &Value) -> bool {
+    let parts = said["parts"].as_array().map(Vec::as_slice).unwrap_or_default();
+    parts.iter().any(|part| !part["functionResponse"].is_null())
+}

@@ -1,0 +1,212 @@
+//! A model server for real agents, on loopback only, that says what the prompt tells it to say. It speaks the four
+//! dialects that the agents use and keeps what it was asked. The prompt's language is [`plan`].
+
+mod anthropic;
+mod chat;
+mod gemini;
+mod http;
+mod plan;
+mod responses;
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use http::{Events, Request};
+use plan::Reply;
+
+/// The most connections at a time; one more is turned away.
+const MOST_CONNECTIONS: usize = 64;
+/// The longest that a peer may neither read nor write.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A request for an answer, as it came.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    /// The path, without the query.
+    pub path: String,
+    /// The body.
+    pub body: Value,
+}
+
+/// The server, gone when this is dropped. Answers that are under way end by themselves.
+pub struct ModelServer {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+}
+
+#[derive(Default)]
+struct Shared {
+    asked: Mutex<Vec<Asked>>,
+    connections: AtomicUsize,
+    stopped: AtomicBool,
+}
+
+impl ModelServer {
+    /// Starts on a free port of 127.0.0.1.
+    #[must_use]
+    pub fn start() -> Self {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("loopback has a free port");
+        let address = listener.local_addr().expect("a bound socket has an address");
+        let shared = Arc::new(Shared::default());
+        let server = Self { address, shared: shared.clone() };
+        thread::spawn(move || accept(&listener, &shared));
+        server
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.address.port()
+    }
+
+    /// What it was asked to answer so far, in order.
+    #[must_use]
+    pub fn asked(&self) -> Vec<Asked> {
+        self.shared.asked.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Drop for ModelServer {
+    fn drop(&mut self) {
+        self.shared.stopped.store(true, Ordering::SeqCst);
+        // Who waits for a connection gets one more.
+        let _ = TcpStream::connect(self.address);
+    }
+}
+
+fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
+    for stream in listener.incoming() {
+        if shared.stopped.load(Ordering::SeqCst) {
+            return;
+        }
+        let Ok(stream) = stream else { continue };
+        if shared.connections.fetch_add(1, Ordering::SeqCst) >= MOST_CONNECTIONS {
+            shared.connections.fetch_sub(1, Ordering::SeqCst);
+            continue;
+        }
+        let shared = shared.clone();
+        thread::spawn(move || {
+            // An agent that hangs up in the middle is none of the server's business.
+            let _ = serve(&stream, &shared);
+            shared.connections.fetch_sub(1, Ordering::SeqCst);
+        });
+    }
+}
+
+/// Answers the one request of a connection.
+fn serve(stream: &TcpStream, shared: &Shared) -> io::Result<()> {
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    stream.set_nodelay(true)?;
+    let Some(request) = http::read(stream)? else { return Ok(()) };
+    let path = request.path.as_str();
+    match request.method.as_str() {
+        "POST" if path.ends_with("/count_tokens") => {
+            http::answer(stream, 200, &json!({"input_tokens": 1000}))
+        }
+        "POST" if path.ends_with(":countTokens") => http::answer(stream, 200, &json!({"totalTokens": 1000})),
+        "POST" if path.ends_with("/messages") => talk::<anthropic::Anthropic>(stream, request, shared),
+        "POST" if path.ends_with("/chat/completions") => talk::<chat::Chat>(stream, request, shared),
+        "POST" if path.ends_with("/responses") => talk::<responses::Responses>(stream, request, shared),
+        "POST" if path.ends_with("enerateContent") => talk::<gemini::Gemini>(stream, request, shared),
+        "GET" if path.ends_with("/models") => http::answer(stream, 200, &models()),
+        _ => http::answer(stream, 404, &json!({"error": {"type": "not_found_error", "message": path}})),
+    }
+}
+
+/// The same list in the members of every dialect.
+fn models() -> Value {
+    let model = |name: &str| {
+        json!({"id": name, "object": "model", "type": "model", "display_name": name,
+            "created": 1, "created_at": "2026-01-01T00:00:00Z", "owned_by": "loopback"})
+    };
+    let data = ["loopback-1", "loopback-small"].map(model);
+    json!({"object": "list", "data": data, "models": [], "has_more": false})
+}
+
+/// How one kind of agent asks, and how it is answered.
+trait Dialect {
+    /// Reads what is asked.
+    fn read(body: &Value) -> Heard;
+    /// Whether it wants the answer as it is made.
+    fn streams(request: &Request) -> bool {
+        request.body["stream"] == true
+    }
+    /// Gives the whole answer.
+    fn whole(reply: &Reply, request: &Request) -> Value;
+    /// Gives the answer bit by bit.
+    fn stream(reply: &Reply, request: &Request, events: &mut Events) -> io::Result<()>;
+}
+
+/// What of a request decides the answer.
+#[derive(Debug, Default)]
+struct Heard {
+    /// The text of the newest message of the user's.
+    prompt: String,
+    /// How many messages of the user's there are.
+    turn: usize,
+    /// Whether a tool has answered since that message.
+    tool_answered: bool,
+    /// The tools that may be called.
+    tools: Vec<Tool>,
+    /// The name of the model.
+    model: String,
+}
+
+/// A tool that may be called.
+#[derive(Debug)]
+struct Tool {
+    name: String,
+    /// What codex calls the group it is in.
+    group: Option<String>,
+    /// The names of its arguments.
+    arguments: Vec<String>,
+}
+
+impl Tool {
+    fn new(name: &Value, schema: &Value) -> Option<Self> {
+        let arguments = schema["properties"].as_object();
+        let arguments = arguments.map(|fields| fields.keys().cloned().collect()).unwrap_or_default();
+        Some(Self { name: name.as_str()?.to_owned(), group: None, arguments })
+    }
+}
+
+fn talk<D: Dialect>(stream: &TcpStream, request: Request, shared: &Shared) -> io::Result<()> {
+    let number = {
+        let mut asked = shared.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        asked.push(Asked { path: request.path.clone(), body: request.body.clone() });
+        asked.len()
+    };
+    let reply = plan::reply(&D::read(&request.body), number);
+    if !D::streams(&request) {
+        return http::answer(stream, 200, &D::whole(&reply, &request));
+    }
+    let mut events = Events::begin(stream)?;
+    D::stream(&reply, &request, &mut events)?;
+    events.end()
+}
+
+/// The text of content in any dialect: a string, or parts of which some have a text.
+fn text_of(content: &Value) -> String {
+    let part = |part: &Value| part.as_str().or(part["text"].as_str()).map(str::to_owned);
+    match content.as_array() {
+        // What is quoted of an earlier conversation gives no orders.
+        Some(parts) => {
+            let parts = parts.iter().filter_map(part).filter(|text| !text.contains(QUOTED));
+            parts.collect::<Vec<_>>().join("\n")
+        }
+        None => part(content).unwrap_or_default(),
+    }
+}
+
+/// The first words of a transcript that a fresh agent is given.
+const QUOTED: &str = "# The conversation so far";
+
+#[cfg(test)]
+mod tests;
