@@ -89,7 +89,8 @@ impl Table {
 
     fn add(&mut self, agent: Agent, scene: &str, outcome: String) {
         let row = Row { agent: agent.name(), scene: scene.to_owned(), outcome };
-        println!("{}", row.text());
+        // As it goes; the whole table is printed at the end.
+        eprintln!("{}", row.text());
         self.rows.push(row);
     }
 

@@ -33,12 +33,9 @@ pub(crate) async fn killed_and_taken_over(agent: Agent, other: Agent, client: Ve
     let mut program = stage.start(client, other, &["--restore", "auto"]).await;
     program.client.load_in(&stage.cwd, &session).await;
     answers(&program, &session).await;
-    let asked = stage.model.asked().split_off(before);
-    let told = asked.iter().filter(|asked| asked.path.ends_with(other.asks_at()));
-    let told: Vec<String> = told.map(|asked| asked.body.to_string()).collect();
-    let whole = told.iter().any(|body| words(1, WORDS).iter().all(|word| body.contains(word.trim())));
-    assert!(whole, "{} was not told what {} had said: {told:#?}", other.name(), agent.name());
-    assert!(told.iter().any(|body| body.contains("t2w049")), "what was cut short is not in it: {told:#?}");
+    assert_eq!(restored(&program, &session), "reseeded");
+    assert_told(&stage, before, other, &words(1, WORDS));
+    assert_told(&stage, before, other, &["t2w049".to_owned()]);
     end(&mut program).await;
     said
 }
@@ -71,8 +68,32 @@ async fn killed_and_back(stage: &Stage, agent: Agent, client: Version) -> (Progr
     if let Err(lost) = kept::check(&shown, &loaded) {
         panic!("{lost}\nshown:\n{shown}\nloaded:\n{loaded}");
     }
+    let before = stage.model.asked().len();
     answers(&back, &session).await;
-    (back, session, format!(", {} processes gone in {} ms", tree.len(), gone.as_millis()))
+    assert_told(stage, before, agent, &words(1, WORDS));
+    let how = restored(&back, &session);
+    (back, session, format!(", {} processes gone in {} ms, {how}", tree.len(), gone.as_millis()))
+}
+
+/// The agent has told its model all of this in one request since then.
+fn assert_told(stage: &Stage, since: usize, agent: Agent, what: &[String]) {
+    let asked = stage.model.asked().split_off(since).into_iter();
+    let of_agent = asked.filter(|asked| asked.path.ends_with(agent.asks_at()));
+    let bodies: Vec<String> = of_agent.map(|asked| asked.body.to_string()).collect();
+    let whole = |body: &String| what.iter().all(|word| body.contains(word.trim()));
+    assert!(
+        bodies.iter().any(whole),
+        "the model of {} was not told of {}: {bodies:#?}",
+        agent.name(),
+        what[0]
+    );
+}
+
+/// How the client was told that the agent came back to the session.
+fn restored(program: &Program, session: &str) -> String {
+    let updates = program.client.updates(session);
+    let how = updates.iter().find_map(|update| update["_meta"]["rethread"]["restored"].as_str());
+    how.expect("the client is told").to_owned()
 }
 
 /// The next prompt is answered.
