@@ -29,6 +29,13 @@ pub(crate) enum Outbound {
         /// The result or the error.
         outcome: Result<Json, RpcError>,
     },
+    /// The answer to a line that was not taken as a request. Its id may be that of a request which was.
+    Refusal {
+        /// The id on the line, or null.
+        id: Id,
+        /// Why.
+        error: RpcError,
+    },
     /// The client follows a session from now on.
     Attach(Box<Attachment>),
     /// The client does not follow it any more, once it has been shown everything up to there.

@@ -21,7 +21,7 @@ use crate::wire::{Id, RpcError, code, parse};
 impl Connection {
     pub(super) async fn request(&mut self, id: Id, method: &str, params: Option<&RawValue>) {
         if let Err(error) = self.take_id(&id) {
-            return self.answer(id, Err(error));
+            return self.refuse(id, error);
         }
         if method == "initialize" {
             return self.initialize(id, params);

@@ -205,7 +205,7 @@ impl Connection {
             Line::TooLong => {
                 let longest = self.server.config.longest_line;
                 let error = RpcError::new(code::PARSE, "the line is too long").with("longest", longest);
-                return self.answer(Id::null(), Err(error.hint("send large content as a resource link")));
+                return self.refuse(Id::null(), error.hint("send large content as a resource link"));
             }
         };
         match parse(&bytes) {
@@ -217,7 +217,7 @@ impl Connection {
             }
             Err(malformed) => {
                 let (id, error) = unreadable(malformed);
-                self.answer(id, Err(error));
+                self.refuse(id, error);
             }
         }
     }
@@ -235,6 +235,11 @@ impl Connection {
                 RpcError::internal("too many requests are open").hint("wait for answers before you send more")
             }
         })
+    }
+
+    /// Answers a line that is no request of ours to work on.
+    fn refuse(&self, id: Id, error: RpcError) {
+        let _ = self.outbox.try_send(Outbound::Refusal { id, error });
     }
 
     fn answer(&self, id: Id, outcome: Result<Json, RpcError>) {

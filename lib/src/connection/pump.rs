@@ -109,6 +109,7 @@ impl<W: AsyncWrite + Unpin> Pump<W> {
             Outbound::Answer { id, after: Some((session, after)), outcome } => {
                 self.waiting.push_back(Answer { id, session, after, outcome });
             }
+            Outbound::Refusal { id, error } => self.out.error(&id, &error),
             Outbound::Attach(attachment) => self.attach(*attachment),
             Outbound::Detach(session, after) => {
                 if let Some(followed) = self.followed(&session) {

@@ -173,7 +173,7 @@ fn prompt(params: &Params) -> Result<SessionCall, RpcError> {
         return Err(params.wrong("prompt", "at least one content block").hint("a prompt must not be empty"));
     }
     let content = Json::of(&blocks);
-    Ok(SessionCall::Prompt { content, meta: params.get("_meta").cloned() })
+    Ok(SessionCall::Prompt { content, meta: params.meta() })
 }
 
 fn by_category(params: &Params, category: &'static str, name: &'static str) -> Result<SessionCall, RpcError> {
@@ -236,7 +236,7 @@ fn setup(version: Version, params: &Params, servers: Servers) -> Result<Setup, R
         roots: params.paths("additionalDirectories")?,
         servers: servers.collect::<Result<_, _>>()?,
         system_prompt: params.get("systemPrompt").cloned(),
-        meta: params.get("_meta").cloned(),
+        meta: params.meta(),
     })
 }
 

@@ -132,12 +132,14 @@ impl Runner {
             return reply.refuse(error);
         }
         let title = title_of(&content);
-        self.prompts.insert(message.clone(), (reply, meta));
+        self.prompts.insert(message.clone(), reply);
+        self.metas.extend(meta.map(|meta| (message.clone(), meta)));
         let input = Input::Prompt { message: message.clone(), content, title, at: mint::now() };
         match self.take(input).await {
             Ok(_) => self.need_agent(),
             Err(refusal) => {
-                if let Some((reply, _)) = self.prompts.remove(&message) {
+                self.metas.remove(&message);
+                if let Some(reply) = self.prompts.remove(&message) {
                     reply.refuse(refused(&refusal));
                 }
             }
@@ -152,7 +154,7 @@ impl Runner {
     /// A client takes back a request: a prompt that waits is dropped, one that the agent has is taken back
     /// there, by our own number for it.
     async fn withdraw(&mut self, id: &Id) {
-        let prompt = self.prompts.iter().find(|(_, (reply, _))| reply.id() == id);
+        let prompt = self.prompts.iter().find(|(_, reply)| reply.id() == id);
         if let Some(message) = prompt.map(|(message, _)| message.clone()) {
             if self.take(Input::Withdraw { message: message.clone() }).await.is_ok() {
                 return;

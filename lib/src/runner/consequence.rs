@@ -46,7 +46,7 @@ impl Runner {
     fn send_prompt(&mut self, message: &MessageId, following: &mut Vec<Input>) {
         let Some(prompt) = self.session.prompt(message) else { return };
         let Seat::Bound(bound) = &mut self.seat else { return };
-        let meta = self.prompts.get(message).and_then(|(_, meta)| meta.clone());
+        let meta = self.metas.remove(message);
         let params = bound.link.prompt(&bound.native, &prompt.content, meta.as_ref());
         match bound.agent.peer.request("session/prompt", &params, &self.agent_route) {
             Ok(request) => {
@@ -94,7 +94,7 @@ impl Runner {
     }
 
     fn prompt_inserted(&mut self, seq: Seq, message: &MessageId) {
-        let waits_for_end = self.prompts.get(message).is_some_and(|(reply, _)| reply.version == Version::V1);
+        let waits_for_end = self.prompts.get(message).is_some_and(|reply| reply.version == Version::V1);
         let over = !self.session.prompts.iter().any(|open| open.message == *message);
         match (waits_for_end, over) {
             (true, false) => {}
@@ -105,7 +105,7 @@ impl Runner {
                 }
             }
             (false, _) => {
-                if let Some((reply, _)) = self.prompts.remove(message) {
+                if let Some(reply) = self.prompts.remove(message) {
                     reply.send(seq, Ok(json!({"messageId": message}).into()));
                 }
             }
@@ -113,7 +113,8 @@ impl Runner {
     }
 
     fn prompt_dropped(&mut self, seq: Seq, message: &MessageId, why: &Dropped) {
-        let Some((reply, _)) = self.prompts.remove(message) else { return };
+        self.metas.remove(message);
+        let Some(reply) = self.prompts.remove(message) else { return };
         let outcome = match (why, reply.version) {
             (Dropped::Cancelled, Version::V1) => Ok(json!({"stopReason": "cancelled"}).into()),
             (Dropped::Cancelled, Version::V2) => Err(RpcError::cancelled()),
@@ -142,7 +143,7 @@ impl Runner {
     }
 
     fn answer_end(&mut self, seq: Seq, message: &MessageId, stop: &Stop, state: Option<&Json>) {
-        if let Some((reply, _)) = self.prompts.remove(message) {
+        if let Some(reply) = self.prompts.remove(message) {
             reply.send(seq, end_of_turn(stop, state));
         }
     }

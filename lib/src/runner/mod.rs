@@ -174,7 +174,9 @@ pub(crate) struct Runner {
     setup: Setup,
     /// Clients that may be asked to do what only a client can, the newest last.
     clients: Vec<Outbox>,
-    prompts: HashMap<MessageId, (Reply, Option<Json>)>,
+    prompts: HashMap<MessageId, Reply>,
+    /// The `_meta` of prompts that have not been sent: it goes to the agent and is not kept.
+    metas: HashMap<MessageId, Json>,
     options: HashMap<AskId, (Reply, ask::OptionAnswer)>,
     questions: HashMap<QuestionId, (Id, QuestionKind)>,
     waiting: HashMap<u64, Waiting>,
@@ -245,6 +247,7 @@ impl Runner {
             setup: begin.setup,
             clients: Vec::new(),
             prompts: HashMap::new(),
+            metas: HashMap::new(),
             options: HashMap::new(),
             questions: HashMap::new(),
             waiting: HashMap::new(),
@@ -365,7 +368,8 @@ impl Runner {
     async fn store_failed(&mut self, error: StoreError) {
         let reason = describe(&error);
         let told = store_error(&error);
-        for (_, (reply, _)) in self.prompts.drain() {
+        self.metas.clear();
+        for (_, reply) in self.prompts.drain() {
             reply.refuse(told.clone());
         }
         for (_, (reply, _)) in self.options.drain() {
@@ -459,7 +463,7 @@ impl Runner {
         for client in self.clients.drain(..) {
             let _ = client.try_send(Outbound::Detach(self.id.clone(), self.lease.head));
         }
-        for (_, (reply, _)) in self.prompts.drain() {
+        for (_, reply) in self.prompts.drain() {
             reply.refuse(RpcError::internal("the session has ended"));
         }
     }
