@@ -70,6 +70,13 @@ pub(super) async fn ext(turn: &mut Turn, method: &str) -> Flow {
     flow(turn)
 }
 
+pub(super) async fn apart(turn: &mut Turn, method: &str) -> Flow {
+    let params = json!({"serverId": "s", "requestId": "r", "method": "tools/list", "params": {}});
+    let answer = ask(turn, method, params).await;
+    say_answer(turn, "apart", answer).await;
+    flow(turn)
+}
+
 pub(super) async fn fs(turn: &mut Turn, path: &str) -> Flow {
     if turn.version() == Version::V2 {
         turn.say("agent_message", "file: read by myself").await;
@@ -111,14 +118,42 @@ pub(super) async fn term(turn: &mut Turn) -> Flow {
     flow(turn)
 }
 
+pub(super) async fn term_open(turn: &mut Turn) -> Flow {
+    let call = turn.talk.mint("run");
+    turn.update(words::tool_begins(turn.version(), &call)).await;
+    match turn.version() {
+        Version::V1 => {
+            create_terminal(turn, &call).await;
+        }
+        Version::V2 => {
+            let terminal = turn.talk.mint("term");
+            let update = json!({"sessionUpdate": "terminal_update", "terminalId": terminal,
+                "command": "sleep 9", "capabilities": {"cancel": {}}});
+            turn.update(update).await;
+            turn.update(words::tool_shows(&call, &terminal)).await;
+        }
+    }
+    flow(turn)
+}
+
+async fn create_terminal(turn: &mut Turn, call: &str) -> Option<String> {
+    let params = json!({"sessionId": turn.session, "command": "echo", "args": ["hi"], "env": []});
+    match ask(turn, "terminal/create", params).await {
+        Some(Ok(result)) => {
+            let terminal = result["terminalId"].as_str().unwrap_or_default().to_owned();
+            turn.update(words::tool_shows(call, &terminal)).await;
+            Some(terminal)
+        }
+        other => {
+            say_answer(turn, "terminal", other).await;
+            None
+        }
+    }
+}
+
 async fn clients_terminal(turn: &mut Turn, call: &str) {
     let session = turn.session.clone();
-    let params = json!({"sessionId": session, "command": "echo", "args": ["hi"], "env": []});
-    let terminal = match ask(turn, "terminal/create", params).await {
-        Some(Ok(result)) => result["terminalId"].as_str().unwrap_or_default().to_owned(),
-        other => return say_answer(turn, "terminal", other).await,
-    };
-    turn.update(words::tool_shows(call, &terminal)).await;
+    let Some(terminal) = create_terminal(turn, call).await else { return };
     let named = json!({"sessionId": session, "terminalId": terminal});
     let status = ask(turn, "terminal/wait_for_exit", named.clone()).await;
     let output = ask(turn, "terminal/output", named.clone()).await;

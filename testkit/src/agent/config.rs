@@ -55,6 +55,9 @@ pub enum Echo {
     AfterAnswer,
     /// Before that.
     BeforeAnswer,
+    /// As the first, but not before the gate `acknowledge` is open; one that is cancelled until then is not
+    /// inserted.
+    AtGate,
 }
 
 /// Whether the user has to log in.

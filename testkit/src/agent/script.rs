@@ -15,7 +15,7 @@ pub enum Step {
     Think(String),
     /// `tool ID`: a tool call from its announcement to its end, with text and a diff.
     Tool(String),
-    /// `toolopen ID`: a tool call that is announced and never ends.
+    /// `toolopen ID`: a tool call that is announced and never ends; in version 2 it can be cancelled.
     ToolOpen(String),
     /// `meta ID`: a tool call whose `_meta` is patched: `{a,b}`, then `a` goes and `c` comes.
     Meta(String),
@@ -47,8 +47,18 @@ pub enum Step {
     Fs(String),
     /// `term`: a terminal inside a tool call: the client's in version 1, the agent's own in version 2.
     Term,
+    /// `termopen`: a terminal inside a tool call that stays open: the client's in version 1, the agent's own,
+    /// which can be cancelled, in version 2.
+    TermOpen,
+    /// `apart METHOD`: a request to the client that belongs to no session, `mcp/message` if none is named; says
+    /// what came of it.
+    Apart(String),
     /// `hang`: waits for a cancel.
     Hang,
+    /// `late TEXT`: waits for a cancel, and then has a tool call and this to tell.
+    Late(String),
+    /// `abort`: waits for a cancel and fails at it.
+    Abort,
     /// `slow N`: so many chunks with 5 ms between them.
     Slow(usize),
     /// `deaf`: ignores a cancel for ever.
@@ -101,7 +111,11 @@ fn step(line: &str) -> Step {
         "tell" => Step::Tell(or("_test/told")),
         "fs" => Step::Fs(or("a.txt")),
         "term" => Step::Term,
+        "termopen" => Step::TermOpen,
+        "apart" => Step::Apart(or("mcp/message")),
         "hang" => Step::Hang,
+        "late" => Step::Late(or("late")),
+        "abort" => Step::Abort,
         "slow" => Step::Slow(rest.parse().unwrap_or(10)),
         "deaf" => Step::Deaf,
         "wait" => Step::Wait(or("gate")),
