@@ -214,7 +214,7 @@ impl Connection {
             Some(handle) => {
                 let (reply, state) = oneshot::channel();
                 let _ = handle.tell(Message::Status(reply)).await;
-                state.await.ok().flatten()
+                state.await.ok()
             }
             None => None,
         };

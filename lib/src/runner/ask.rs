@@ -66,7 +66,7 @@ impl Runner {
             Message::Relayed(request, outcome) => self.relayed(request, outcome).await,
             Message::Close(reply) => self.close(reply).await,
             Message::Status(reply) => {
-                let _ = reply.send(self.session.state.clone());
+                let _ = reply.send(self.state());
             }
             Message::End { reason, done } => self.end(reason, done).await,
             Message::AgentUp(up) => self.agent_up(up).await,
@@ -92,10 +92,9 @@ impl Runner {
         self.clients.retain(|client| !client.is_closed() && !client.same_channel(&outbox));
         self.clients.push(outbox);
         self.live.attach(&cursor);
-        let idle = || json!({"sessionUpdate": "state_update", "state": "idle"}).into();
         let attached = Attached {
             head: self.lease.head,
-            state: self.session.state.clone().unwrap_or_else(idle),
+            state: self.state(),
             options: self.session.options.clone(),
             commands: self.session.commands.clone(),
             usage: self.session.usage.clone(),
@@ -104,6 +103,12 @@ impl Runner {
         };
         let _ = reply.send(Ok(attached));
         self.need_agent();
+    }
+
+    /// The state to show: a session is idle until somebody says otherwise.
+    fn state(&self) -> Json {
+        let idle = || json!({"sessionUpdate": "state_update", "state": "idle"}).into();
+        self.session.state.clone().unwrap_or_else(idle)
     }
 
     /// An agent that has the session open with other servers or roots opens it again with these, unless it is

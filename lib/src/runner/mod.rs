@@ -134,7 +134,7 @@ pub(crate) enum Message {
     /// It closes the session.
     Close(Reply),
     /// How the session stands.
-    Status(oneshot::Sender<Option<Json>>),
+    Status(oneshot::Sender<Json>),
     /// The process ends, or the session is deleted: settle and let go.
     End {
         /// Why, in words for a person.
