@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use rethread_core::session::{OpenPrompt, Phase};
 use rethread_core::{Input, Json, MessageId, QuestionId, Refusal, Seq, ServerNote};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
@@ -284,7 +285,16 @@ impl Runner {
             return;
         }
         self.ended = true;
-        self.step(vec![Input::AgentExited { reason, at: mint::now() }]).await;
+        // A prompt that the agent has not taken yet goes with the session.
+        let open = self.session.prompts.iter().filter(|prompt| prompt.phase != Phase::Inserted);
+        let error = RpcError::cancelled().json();
+        let refused = |prompt: &OpenPrompt| Input::PromptRefused {
+            message: prompt.message.clone(),
+            error: error.clone(),
+        };
+        let mut inputs: Vec<_> = open.map(refused).collect();
+        inputs.push(Input::AgentExited { reason, at: mint::now() });
+        self.step(inputs).await;
         self.let_go().await;
     }
 
