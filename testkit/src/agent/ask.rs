@@ -70,6 +70,18 @@ pub(super) async fn ext(turn: &mut Turn, method: &str) -> Flow {
     flow(turn)
 }
 
+pub(super) async fn take_back(turn: &mut Turn, method: &str) -> Flow {
+    let params = match method {
+        "session/request_permission" => words::permission(turn.version(), &turn.session, "call_back"),
+        "elicitation/create" => words::elicitation(&turn.session),
+        _ => json!({"sessionId": turn.session}),
+    };
+    let (id, answered) = turn.talk.ask(method, params).await;
+    turn.talk.notify("$/cancel_request", json!({"requestId": id})).await;
+    say_answer(turn, "taken back", answered.await.ok()).await;
+    flow(turn)
+}
+
 pub(super) async fn apart(turn: &mut Turn, method: &str) -> Flow {
     let params = json!({"serverId": "s", "requestId": "r", "method": "tools/list", "params": {}});
     let answer = ask(turn, method, params).await;

@@ -99,8 +99,8 @@ impl Memory {
     pub(super) fn is_open(&self, session: &str, field: &str, id: &Value) -> bool {
         let inner = self.inner();
         let history = inner.sessions.get(session).map(|kept| kept.history.as_slice()).unwrap_or_default();
-        let mut told = history.iter().filter(|update| update.get(field) == Some(id)).peekable();
-        told.peek().is_some() && told.all(|update| !words::is_final(update))
+        let last = history.iter().rfind(|update| update.get(field) == Some(id));
+        last.is_some_and(|update| !words::is_final(update))
     }
 
     /// Makes a session and gives its id.

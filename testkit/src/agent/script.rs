@@ -53,6 +53,9 @@ pub enum Step {
     /// `apart METHOD`: a request to the client that belongs to no session, `mcp/message` if none is named; says
     /// what came of it.
     Apart(String),
+    /// `takeback METHOD`: a request to the client that is taken back at once, `session/request_permission` if
+    /// none is named; says what came of it.
+    TakeBack(String),
     /// `hang`: waits for a cancel.
     Hang,
     /// `late TEXT`: waits for a cancel, and then has a tool call and this to tell.
@@ -113,6 +116,7 @@ fn step(line: &str) -> Step {
         "term" => Step::Term,
         "termopen" => Step::TermOpen,
         "apart" => Step::Apart(or("mcp/message")),
+        "takeback" => Step::TakeBack(or("session/request_permission")),
         "hang" => Step::Hang,
         "late" => Step::Late(or("late")),
         "abort" => Step::Abort,

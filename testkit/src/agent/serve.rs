@@ -121,8 +121,8 @@ async fn request(talk: &Arc<Talk>, method: &str, params: &Value) -> Outcome {
             talk.memory.inner().logged_in = false;
             Ok(json!({}))
         }
-        "tool_call/cancel" if talk.version() == Version::V2 => stop(talk, params, "toolCallId").await,
-        "terminal/cancel" if talk.version() == Version::V2 => stop(talk, params, "terminalId").await,
+        "tool_call/cancel" if can(talk, "cancelOne") => stop(talk, params, "toolCallId").await,
+        "terminal/cancel" if can(talk, "cancelOne") => stop(talk, params, "terminalId").await,
         "auth/status" | "providers/list" | "providers/set" | "providers/disable" | "mcp/message" => {
             Ok(json!({"method": method, "params": params}))
         }

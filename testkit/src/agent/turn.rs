@@ -186,6 +186,7 @@ impl Turn {
             Step::Fs(path) => return ask::fs(self, &path).await,
             Step::Term => return ask::term(self).await,
             Step::TermOpen => return ask::term_open(self).await,
+            Step::TakeBack(method) => return ask::take_back(self, &method).await,
             Step::Apart(method) => return ask::apart(self, &method).await,
         }
         if *self.cancelled.borrow() { Flow::Over } else { Flow::On }
