@@ -158,7 +158,7 @@ impl Runner {
     }
 
     /// A client takes back a request: a prompt that waits is dropped, one that the agent has is taken back
-    /// there, by our own number for it.
+    /// there, by our own number for it. Of one that the agent has answered already, the work is left to stop.
     async fn withdraw(&mut self, id: &Id) {
         let prompt = self.prompts.iter().find(|(_, reply)| reply.id() == id);
         if let Some(message) = prompt.map(|(message, _)| message.clone()) {
@@ -167,17 +167,22 @@ impl Runner {
             }
             let sent = |waiting: &super::Waiting| matches!(waiting, super::Waiting::Prompt(sent) if *sent == message);
             let request = self.waiting.iter().find(|(_, waiting)| sent(waiting)).map(|(request, _)| *request);
-            self.cancel_at_agent(request);
+            match request {
+                Some(request) => self.cancel_at_agent(request),
+                None => self.cancel().await,
+            }
             return;
         }
         let relayed =
             |waiting: &super::Waiting| matches!(waiting, super::Waiting::Relay(reply) if reply.id() == id);
         let request = self.waiting.iter().find(|(_, waiting)| relayed(waiting)).map(|(request, _)| *request);
-        self.cancel_at_agent(request);
+        if let Some(request) = request {
+            self.cancel_at_agent(request);
+        }
     }
 
-    fn cancel_at_agent(&self, request: Option<u64>) {
-        if let (Some(request), Seat::Bound(bound)) = (request, &self.seat) {
+    fn cancel_at_agent(&self, request: u64) {
+        if let Seat::Bound(bound) = &self.seat {
             let _ = bound.agent.peer.cancel(request);
         }
     }
