@@ -8,7 +8,7 @@ use super::in_flight::Worker;
 use super::{Agreed, Connection, Phase, Ready};
 use crate::agent::host::{AgentHost, HostConfig};
 use crate::edge::Version;
-use crate::edge::call::{Call, SessionCall};
+use crate::edge::call::{Call, SessionCall, is_ours};
 use crate::edge::capabilities::ClientProfile;
 use crate::edge::link::ask::check_content;
 use crate::edge::params::Params;
@@ -181,6 +181,8 @@ impl Connection {
                     let _ = handle.tell(Message::Cancel).await;
                 }
             }
+            // One that makes no sense here makes none to the agent.
+            (method, _) if is_ours(method) => {}
             (_, Some(session)) => {
                 if let Some(handle) = self.following(&agreed, &session) {
                     let (method, params) = (method.to_owned(), read.fields().json());
