@@ -7,7 +7,7 @@ use rethread_core::{Input, Json, MessageId, QuestionId, Refusal, Seq, ServerNote
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
-use super::{Message, Runner, Seat};
+use super::{Message, Runner, Seat, Waiting};
 use crate::edge::Version;
 use crate::edge::call::{OptionName, Setup};
 use crate::edge::link::ask::nobody_answers;
@@ -161,30 +161,29 @@ impl Runner {
     /// there, by our own number for it. Of one that the agent has answered already, the work is left to stop.
     async fn withdraw(&mut self, id: &Id) {
         let prompt = self.prompts.iter().find(|(_, reply)| reply.id() == id);
-        if let Some(message) = prompt.map(|(message, _)| message.clone()) {
-            if self.take(Input::Withdraw { message: message.clone() }).await.is_ok() {
-                return;
-            }
-            let sent = |waiting: &super::Waiting| matches!(waiting, super::Waiting::Prompt(sent) if *sent == message);
-            let request = self.waiting.iter().find(|(_, waiting)| sent(waiting)).map(|(request, _)| *request);
-            match request {
-                Some(request) => self.cancel_at_agent(request),
-                None => self.cancel().await,
-            }
+        let prompt = prompt.map(|(message, _)| message.clone());
+        if let Some(message) = prompt.clone()
+            && self.take(Input::Withdraw { message }).await.is_ok()
+        {
             return;
         }
-        let relayed =
-            |waiting: &super::Waiting| matches!(waiting, super::Waiting::Relay(reply) if reply.id() == id);
-        let request = self.waiting.iter().find(|(_, waiting)| relayed(waiting)).map(|(request, _)| *request);
-        if let Some(request) = request {
-            self.cancel_at_agent(request);
+        match (self.number_at_agent(id, prompt.as_ref()), &self.seat) {
+            (Some(request), Seat::Bound(bound)) => {
+                let _ = bound.agent.peer.cancel(request);
+            }
+            (None, _) if prompt.is_some() => self.cancel().await,
+            (Some(_) | None, _) => {}
         }
     }
 
-    fn cancel_at_agent(&self, request: u64) {
-        if let Seat::Bound(bound) = &self.seat {
-            let _ = bound.agent.peer.cancel(request);
-        }
+    /// Our number for a client's request that the agent has not answered.
+    fn number_at_agent(&self, id: &Id, prompt: Option<&MessageId>) -> Option<u64> {
+        let is = |waiting: &Waiting| match waiting {
+            Waiting::Prompt(message) => Some(message) == prompt,
+            Waiting::Relay(reply) | Waiting::CancelThing(reply) => reply.id() == id,
+            Waiting::Open | Waiting::Option { .. } => false,
+        };
+        self.waiting.iter().find(|(_, waiting)| is(waiting)).map(|(request, _)| *request)
     }
 
     async fn set_option(&mut self, option: OptionName, value: Json, reply: Reply) {

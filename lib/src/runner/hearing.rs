@@ -8,7 +8,7 @@ use crate::agent::peer::{AgentLine, FromAgent};
 use crate::edge::Version;
 use crate::edge::link::{Heard, ask};
 use crate::mint;
-use crate::wire::RpcError;
+use crate::wire::{RpcError, code};
 
 impl Runner {
     pub(super) async fn hear_agent(&mut self, from: FromAgent) {
@@ -92,6 +92,7 @@ impl Runner {
                 inputs.push(Input::OptionAnswered { ask, error, options });
             }
             Waiting::Relay(reply) => reply.send(self.lease.head, outcome),
+            Waiting::CancelThing(reply) => reply.send(self.lease.head, outcome.map_err(not_cancellable)),
             Waiting::Open => {}
         }
     }
@@ -118,6 +119,14 @@ impl Runner {
                 inputs.extend(bound.link.prompt_acknowledged(None));
             }
         }
+    }
+}
+
+/// The method exists for whoever asks us; an agent without it cannot cancel this thing.
+fn not_cancellable(error: RpcError) -> RpcError {
+    match error.code {
+        code::METHOD_NOT_FOUND => RpcError { code: code::INVALID_PARAMS, ..error },
+        _ => error,
     }
 }
 

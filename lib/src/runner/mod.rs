@@ -200,8 +200,14 @@ pub(crate) struct Runner {
 enum Waiting {
     Open,
     Prompt(MessageId),
-    Option { ask: AskId, option: String, value: Json },
+    Option {
+        ask: AskId,
+        option: String,
+        value: Json,
+    },
     Relay(Reply),
+    /// The same, for one thing that is to be cancelled.
+    CancelThing(Reply),
 }
 
 /// A session as it is found or made, ready to run.

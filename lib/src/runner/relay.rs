@@ -152,12 +152,17 @@ impl Runner {
             None => {
                 let _ = bound.agent.peer.notify(&method, &params);
             }
-            Some(reply) => match bound.agent.peer.request(&method, &params, &self.agent_route) {
-                Ok(request) => {
-                    self.waiting.insert(request, Waiting::Relay(reply));
-                }
-                Err(error) => reply.refuse(RpcError::internal(error.to_string())),
-            },
+            Some(reply) => self.ask_agent(&method, &params, reply, Waiting::Relay),
+        }
+    }
+
+    fn ask_agent(&mut self, method: &str, params: &Json, reply: Reply, waiting: fn(Reply) -> Waiting) {
+        let Seat::Bound(bound) = &self.seat else { return };
+        match bound.agent.peer.request(method, params, &self.agent_route) {
+            Ok(request) => {
+                self.waiting.insert(request, waiting(reply));
+            }
+            Err(error) => reply.refuse(RpcError::internal(error.to_string())),
         }
     }
 
@@ -179,7 +184,7 @@ impl Runner {
                 let params: Fields = [("sessionId", Json::of(&bound.native)), (field, Json::of(&native))]
                     .into_iter()
                     .collect();
-                self.relay_to_agent(method.to_owned(), params.json(), Some(reply));
+                self.ask_agent(method, &params.json(), reply, Waiting::CancelThing);
             }
             Seat::Bound(_) | Seat::Empty | Seat::Starting | Seat::Opening(_) => reply.refuse(refused()),
         }
