@@ -226,12 +226,14 @@ impl Connection {
                     let _ = handle.tell(Message::Answer(question, outcome)).await;
                 }
             }
-            Some(AskedOf::Relayed(Relayed { request, origin: Origin::Session(handle) })) => {
-                let _ = handle.tell(Message::Relayed(request, outcome)).await;
-            }
-            Some(AskedOf::Relayed(Relayed { request, origin: Origin::Agent(peer) })) => {
-                let _ = peer.answer(&request, outcome.as_ref());
-            }
+            Some(AskedOf::Relayed(relayed) | AskedOf::TakenBack(relayed)) => match relayed.origin {
+                Origin::Session(handle) => {
+                    let _ = handle.tell(Message::Relayed(relayed.request, outcome)).await;
+                }
+                Origin::Agent(peer) => {
+                    let _ = peer.answer(&relayed.request, outcome.as_ref());
+                }
+            },
             None => {}
         }
     }

@@ -126,7 +126,7 @@ impl<W: AsyncWrite + Unpin> Pump<W> {
                 self.out.request(&id, &method, &params);
             }
             Outbound::Unrelay(request) => {
-                if let Some(id) = self.asked.relayed(&request) {
+                if let Some(id) = self.asked.take_back(&request) {
                     self.out.notification("$/cancel_request", &cancel(&id));
                 }
             }
