@@ -78,6 +78,21 @@ async fn extension_notifications_go_both_ways(pairing: Pairing) {
     assert_eq!(world.agent.wait_told("_client/apart", 1).await, json!({"x": 1}));
 }
 
+async fn what_is_relayed_keeps_its_place_among_the_updates(pairing: Pairing) {
+    let world = World::of(pairing);
+    let client = world.ready().await;
+    let session = client.new_session().await;
+    client.prompt(&session, "say a; tell _test/one; say b; ext; say c; tell _test/two; say d").await;
+    client.wait_method("_test/two").await;
+    let place = |message: &Value| {
+        let text = message["params"]["update"]["content"]["text"].as_str();
+        let method = message["method"].as_str().filter(|method| method.starts_with("_test/"));
+        text.filter(|text| text.len() == 1).or(method).map(str::to_owned)
+    };
+    let heard: Vec<_> = client.heard().iter().filter_map(place).collect();
+    assert_eq!(heard, ["a", "_test/one", "b", "_test/echo", "c", "_test/two", "d"]);
+}
+
 async fn an_extension_request_wakes_the_agent(pairing: Pairing) {
     let world = World::of(pairing);
     let client = world.ready().await;
@@ -160,7 +175,7 @@ async fn the_output_of_a_clients_terminal_is_kept() {
             assert!(shown.contains("hi"), "{script}, {version:?}: {shown}");
             if version == Version::V1 {
                 let told = json!(next.updates(&session)).to_string();
-                assert!(!told.contains("terminalId"), "no terminal that is gone is named: {told}");
+                assert!(!told.contains(r#""type":"terminal""#), "none is shown that is gone: {told}");
             }
             next.hang_up().await;
         }
@@ -239,6 +254,7 @@ pairings!(
     extension_requests_of_the_client_reach_the_agent,
     extension_requests_of_the_agent_reach_the_client,
     extension_notifications_go_both_ways,
+    what_is_relayed_keeps_its_place_among_the_updates,
     an_extension_request_wakes_the_agent,
     a_relayed_request_is_taken_back_by_our_own_number,
     a_request_that_the_agent_takes_back_is_still_answered,
