@@ -102,6 +102,8 @@ pub(crate) enum Message {
         option: crate::edge::call::OptionName,
         /// To what.
         value: Json,
+        /// Whether the answer may tell of boolean options.
+        booleans: crate::edge::v1::options::BooleanOptions,
         /// Who waits.
         reply: Reply,
     },
