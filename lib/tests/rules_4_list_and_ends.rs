@@ -50,6 +50,11 @@ async fn on(client: &Client, method: &str, session: &str) -> Value {
     client.ask(method, json!({"sessionId": session})).await
 }
 
+/// How much the agent was told of particular sessions.
+fn told_of_sessions(world: &World) -> usize {
+    world.agent.received().iter().filter(|received| received.params["sessionId"].is_string()).count()
+}
+
 /// Asserts that a method knows no such session, and says so.
 async fn unknown(client: &Client, method: &str, mut params: Value) {
     let error = client.refused(method, params.take()).await;
@@ -100,7 +105,6 @@ async fn r4_01_the_list_is_there_whatever_the_agent_can_do(pairing: Pairing) {
     }
     let session = listed_session(&client).await;
     assert_eq!(listed(&client, json!({})).await, [session]);
-    assert!(world.agent.told("session/list").is_empty(), "the journal has the answer");
 }
 
 async fn r4_02_no_match_is_an_empty_list(pairing: Pairing) {
@@ -210,10 +214,10 @@ async fn r4_08_listing_changes_nothing(pairing: Pairing) {
     client.hang_up().await;
     world.agent.wait_gone().await;
     let next = world.again().ready().await;
-    let told = world.agent.received().len();
+    let told = told_of_sessions(&world);
     let before = list(&next, json!({})).await;
     assert_eq!(list(&next, json!({"cwd": CWD, "archived": "include"})).await, before);
-    assert_eq!(world.agent.received().len(), told, "the agent hears nothing of it");
+    assert_eq!(told_of_sessions(&world), told, "the agent hears nothing of it");
     assert_eq!(on(&next, "session/status", &session).await["status"], "saved");
     assert!(next.updates(&session).is_empty());
 }
@@ -378,12 +382,12 @@ async fn r4_14_unarchiving_opens_nothing(pairing: Pairing) {
     let session = listed_session(&client).await;
     on(&client, "session/archive", &session).await;
     world.agent.wait_told("session/close", 1).await;
-    let told = world.agent.received().len();
+    let told = told_of_sessions(&world);
     on(&client, "session/unarchive", &session).await;
     on(&client, "session/unarchive", &session).await;
     assert_eq!(listed(&client, json!({})).await, [session.clone()]);
     assert_eq!(on(&client, "session/status", &session).await["status"], "saved");
-    assert_eq!(world.agent.received().len(), told, "the agent hears nothing of it");
+    assert_eq!(told_of_sessions(&world), told, "the agent hears nothing of it");
     unknown(&client, "session/unarchive", json!({"sessionId": "nobody"})).await;
     // It can be taken up again.
     client.resume(&session).await;
@@ -397,13 +401,13 @@ async fn r4_15_asking_for_the_status_has_no_effect(pairing: Pairing) {
     client.hang_up().await;
     world.agent.wait_gone().await;
     let next = world.again().ready().await;
-    let told = world.agent.received().len();
+    let told = told_of_sessions(&world);
     for _ in 0..2 {
         let status = on(&next, "session/status", &session).await;
         assert_eq!(status["status"], "saved");
         assert!(status.get("state").is_none());
     }
-    assert_eq!(world.agent.received().len(), told);
+    assert_eq!(told_of_sessions(&world), told);
     assert!(next.updates(&session).is_empty());
     let text = json!([{"type": "text", "text": "x"}]);
     unknown(&next, "session/prompt", json!({"sessionId": session, "prompt": text})).await;
@@ -468,11 +472,11 @@ async fn r4_17_any_session_can_be_given_a_title(pairing: Pairing) {
     client.hang_up().await;
     world.agent.wait_gone().await;
     let next = world.again().ready().await;
-    let told = world.agent.received().len();
+    let told = told_of_sessions(&world);
     next.ask("session/set_title", json!({"sessionId": session, "title": "While saved"})).await;
     assert_eq!(info(&next, &session).await["title"], "While saved");
     assert_eq!(on(&next, "session/status", &session).await["status"], "saved", "it was not opened");
-    assert_eq!(world.agent.received().len(), told);
+    assert_eq!(told_of_sessions(&world), told);
     next.load(&session).await;
     assert_eq!(next.view(&session).title.as_deref(), Some("While saved"));
     unknown(&next, "session/set_title", json!({"sessionId": "nobody", "title": "x"})).await;
@@ -528,20 +532,69 @@ async fn r4_18_a_title_set_before_the_first_prompt_is_kept(pairing: Pairing) {
     assert_eq!(info(&client, &session).await["title"], "First");
 }
 
-/// Fork is the next issue's: until then it is neither advertised nor there.
-async fn r4_19_r4_20_r4_21_fork_is_not_offered_yet(pairing: Pairing) {
-    let world = World::having(pairing, |config| config.able_to(&["fork"]));
+async fn r4_19_a_fork_is_a_session_of_its_own(pairing: Pairing) {
+    let world = World::of(pairing);
     let client = world.connect();
     let answer = client.initialize().await;
     let session = match pairing.client {
         Version::V1 => &answer["agentCapabilities"]["sessionCapabilities"],
         Version::V2 => &answer["capabilities"]["session"],
     };
-    assert!(session.get("fork").is_none());
-    let session = listed_session(&client).await;
+    assert_eq!(session["fork"], json!({}));
+    let session = client.new_session().await;
+    client.prompt(&session, "say one; tool call_1").await;
     let params = json!({"sessionId": session, "cwd": CWD, "mcpServers": []});
-    assert_eq!(client.refused("session/fork", params).await["code"], -32601);
-    assert!(world.agent.told("session/fork").is_empty());
+    let made = client.ask("session/fork", params).await;
+    let fork = made["sessionId"].as_str().expect("a fork has an id").to_owned();
+    assert_ne!(fork, session);
+    assert_eq!(client.prompt(&fork, "say of the fork").await.stop, "end_turn");
+    assert_eq!(client.prompt(&session, "say of the first").await.stop, "end_turn");
+    client.hang_up().await;
+    let next = world.again().ready().await;
+    next.load(&session).await;
+    assert_eq!(next.view(&session).agent(), ["one", "of the first"], "it goes its own way");
+    next.load(&fork).await;
+    assert_eq!(next.view(&fork).agent(), ["one", "of the fork"], "from what was there before");
+    assert_eq!(next.view(&fork).user(), ["say one; tool call_1", "say of the fork"]);
+    let both: BTreeSet<_> = listed(&next, json!({})).await.into_iter().collect();
+    assert_eq!(both, BTreeSet::from([session, fork]));
+}
+
+async fn r4_20_a_fork_is_active_where_the_request_says(pairing: Pairing) {
+    let world = World::of(pairing);
+    let client = world.ready().await;
+    let session = listed_session(&client).await;
+    let params = json!({"sessionId": session, "cwd": "/elsewhere", "mcpServers": [],
+        "additionalDirectories": ["/more"]});
+    let made = client.ask("session/fork", params).await;
+    let fork = made["sessionId"].as_str().expect("a fork has an id").to_owned();
+    assert_eq!(on(&client, "session/status", &fork).await["status"], "open");
+    assert_eq!(client.prompt(&fork, "say here").await.stop, "end_turn", "without a resume");
+    let info = info(&client, &fork).await;
+    assert_eq!((&info["cwd"], &info["additionalDirectories"]), (&json!("/elsewhere"), &json!(["/more"])));
+    for params in
+        [json!({"sessionId": session, "cwd": "relative", "mcpServers": []}), json!({"sessionId": session})]
+    {
+        assert_eq!(client.refused("session/fork", params).await["code"], -32602);
+    }
+    unknown(&client, "session/fork", json!({"sessionId": "nobody", "cwd": CWD, "mcpServers": []})).await;
+}
+
+/// The protocol has no place for the message to fork at; ours is in `_meta`.
+async fn r4_21_a_fork_takes_everything_unless_a_message_is_named(pairing: Pairing) {
+    let world = World::of(pairing);
+    let client = world.ready().await;
+    let session = client.new_session().await;
+    client.prompt(&session, "say one").await;
+    client.prompt(&session, "say two").await;
+    let params = json!({"sessionId": session, "cwd": CWD, "mcpServers": [], "atMessage": "nobody"});
+    let made = client.ask("session/fork", params).await;
+    let fork = made["sessionId"].as_str().expect("a fork has an id").to_owned();
+    client.load(&fork).await;
+    assert_eq!(client.view(&fork).agent(), ["one", "two"]);
+    let params = json!({"sessionId": session, "cwd": CWD, "mcpServers": [],
+        "_meta": {"rethread": {"atMessage": "nobody"}}});
+    assert_eq!(client.refused("session/fork", params).await["code"], -32602);
 }
 
 async fn r4_22_version_1_closes_by_cancelling(pairing: Pairing) {
@@ -692,7 +745,9 @@ pairings!(
     r4_18_a_title_is_answered_as_it_is_stored,
     r4_18_a_users_title_is_kept_over_the_agents_and_the_prompts,
     r4_18_a_title_set_before_the_first_prompt_is_kept,
-    r4_19_r4_20_r4_21_fork_is_not_offered_yet,
+    r4_19_a_fork_is_a_session_of_its_own,
+    r4_20_a_fork_is_active_where_the_request_says,
+    r4_21_a_fork_takes_everything_unless_a_message_is_named,
 );
 
 pairings!(client V1:

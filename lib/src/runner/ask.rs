@@ -47,6 +47,7 @@ pub(crate) struct Attached {
 
 impl Runner {
     pub(super) async fn hear_client(&mut self, message: Message) {
+        self.idle_at = tokio::time::Instant::now() + self.around.idle_limit;
         if self.broken.is_some() {
             self.mend().await;
         }
@@ -65,7 +66,7 @@ impl Runner {
             Message::SetTitle(title, reply) => self.set_title(title, reply).await,
             Message::Answer(question, answer) => self.answer(question, answer).await,
             Message::CancelThing { method, field, id, reply } => self.cancel_thing(method, field, id, reply),
-            Message::Relay { method, params, reply } => self.relay_to_agent(method, params, reply),
+            Message::Relay { method, params, reply } => self.relay_to_agent(method, params, reply).await,
             Message::Relayed(request, outcome) => self.relayed(request, outcome).await,
             Message::Close(reply) => self.close(reply).await,
             Message::Status(reply) => {
@@ -105,7 +106,7 @@ impl Runner {
             questions: self.session.questions.clone(),
         };
         let _ = reply.send(Ok(attached));
-        self.need_agent();
+        self.need_agent().await;
     }
 
     /// The state to show: a session is idle until somebody says otherwise.
@@ -144,7 +145,7 @@ impl Runner {
         self.metas.extend(meta.map(|meta| (message.clone(), meta)));
         let input = Input::Prompt { message: message.clone(), content, title, at: mint::now() };
         match self.take(input).await {
-            Ok(_) => self.need_agent(),
+            Ok(_) => self.need_agent().await,
             Err(refusal) => {
                 self.metas.remove(&message);
                 if let Some(reply) = self.prompts.remove(&message) {
@@ -194,7 +195,7 @@ impl Runner {
         }
         if !matches!(self.seat, Seat::Bound(_)) {
             self.postponed.push(Message::SetOption { option, value, booleans, reply });
-            return self.need_agent();
+            return self.need_agent().await;
         }
         let (name, field) = match &option {
             OptionName::Id(id) => (Some(id.clone()), "configId"),
@@ -308,20 +309,20 @@ impl Runner {
     }
 }
 
-/// The reply that a postponed message carries.
+/// The reply that a message carries for whoever sent it.
 pub(super) fn reply_of(message: Message) -> Option<Reply> {
     match message {
-        Message::SetOption { reply, .. } => Some(reply),
+        Message::Prompt { reply, .. }
+        | Message::SetOption { reply, .. }
+        | Message::SetTitle(_, reply)
+        | Message::CancelThing { reply, .. }
+        | Message::Close(reply) => Some(reply),
         Message::Relay { reply, .. } => reply,
         Message::Attach { .. }
-        | Message::Prompt { .. }
         | Message::Cancel
         | Message::Withdraw(_)
-        | Message::SetTitle(..)
         | Message::Answer(..)
-        | Message::CancelThing { .. }
         | Message::Relayed(..)
-        | Message::Close(_)
         | Message::Status(_)
         | Message::End { .. }
         | Message::AgentUp(_) => None,

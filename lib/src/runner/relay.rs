@@ -141,11 +141,10 @@ impl Runner {
     }
 
     /// A client has something for the agent.
-    pub(super) fn relay_to_agent(&mut self, method: String, params: Json, reply: Option<Reply>) {
+    pub(super) async fn relay_to_agent(&mut self, method: String, params: Json, reply: Option<Reply>) {
         let Seat::Bound(bound) = &self.seat else {
             self.postponed.push(Message::Relay { method, params, reply });
-            self.need_agent();
-            return;
+            return self.need_agent().await;
         };
         let params = with_session(&params, &bound.native);
         match reply {

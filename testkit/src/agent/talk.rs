@@ -39,15 +39,13 @@ struct Inner {
     pending: HashMap<u64, oneshot::Sender<Outcome>>,
     turns: HashMap<String, Turns>,
     /// Prompts that are not acknowledged, with their sessions.
-    unacknowledged: Vec<(String, Value, oneshot::Sender<()>)>,
+    unacknowledged: Vec<(String, oneshot::Sender<()>)>,
 }
 
 /// The prompts of one session.
 pub(super) struct Turns {
     pub(super) cancel: watch::Sender<bool>,
     pub(super) queue: VecDeque<Prompt>,
-    /// The request whose prompt is played.
-    running: Option<Value>,
 }
 
 /// A prompt that was taken.
@@ -157,26 +155,15 @@ impl Talk {
             return Taken::Queued;
         }
         let (cancel, cancelled) = watch::channel(false);
-        inner
-            .turns
-            .insert(session.to_owned(), Turns { cancel, queue: VecDeque::from([prompt]), running: None });
+        inner.turns.insert(session.to_owned(), Turns { cancel, queue: VecDeque::from([prompt]) });
         Taken::Starts(cancelled)
     }
 
     /// Keeps a prompt that is not acknowledged yet. The end of it says that it was taken back.
-    pub(super) fn hold(&self, session: &str, request: &Value) -> oneshot::Receiver<()> {
+    pub(super) fn hold(&self, session: &str) -> oneshot::Receiver<()> {
         let (back, taken_back) = oneshot::channel();
-        self.inner().unacknowledged.push((session.to_owned(), request.clone(), back));
+        self.inner().unacknowledged.push((session.to_owned(), back));
         taken_back
-    }
-
-    /// A request is taken back: a prompt that waits goes, one that runs is cancelled.
-    pub(super) fn take_back(&self, request: &Value) {
-        let mut inner = self.inner();
-        inner.unacknowledged.retain(|(_, held, _)| held != request);
-        for turns in inner.turns.values_mut().filter(|turns| turns.running.as_ref() == Some(request)) {
-            turns.cancel.send_replace(true);
-        }
     }
 
     pub(super) fn busy(&self, session: &str) -> bool {
@@ -191,7 +178,6 @@ impl Talk {
             Some(prompt) => {
                 // It came after the cancel.
                 turns.cancel.send_replace(false);
-                turns.running = Some(prompt.request.clone());
                 Some(prompt)
             }
             None => {
@@ -203,7 +189,7 @@ impl Talk {
 
     pub(super) fn cancel(&self, session: &str) {
         let mut inner = self.inner();
-        inner.unacknowledged.retain(|(of, _, _)| of != session);
+        inner.unacknowledged.retain(|(of, _)| of != session);
         if let Some(turns) = inner.turns.get_mut(session) {
             turns.queue.clear();
             turns.cancel.send_replace(true);
