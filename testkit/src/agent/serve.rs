@@ -271,6 +271,7 @@ async fn prompt(talk: &Arc<Talk>, id: Value, params: &Value, work: &mut JoinSet<
         work.spawn(prompt_at_gate(talk.clone(), session, prompt));
         return;
     }
+    talk.expect(&session);
     turn::acknowledge(talk, &session, &prompt).await;
     if let Taken::Starts(cancelled) = talk.take(&session, prompt) {
         work.spawn(turn::play(talk.clone(), session, cancelled));

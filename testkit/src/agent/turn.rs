@@ -100,6 +100,9 @@ pub(super) async fn play(talk: Arc<Talk>, session: String, cancelled: watch::Rec
             talk.update(&session, words::state("idle", Some(&stop))).await;
         }
         last = Some(stop);
+        while talk.expects(&session) {
+            tokio::task::yield_now().await;
+        }
     }
     let last = last.unwrap_or_default();
     let mut idle = words::state("idle", Some(&last));
