@@ -80,6 +80,37 @@ async fn r5_01_the_answer_comes_at_the_end_with_a_stop_reason(pairing: Pairing) 
     assert_eq!(answer["_meta"]["rethread"]["stopReason"], "_tired");
 }
 
+async fn r5_01_every_answer_stands_at_the_end_of_its_own_turn(pairing: Pairing) {
+    let world = World::of(pairing);
+    let client = world.ready().await;
+    let session = client.new_session().await;
+    let mut prompts = Vec::new();
+    for text in ["say 1", "say 2", "say 3"] {
+        prompts.push(client.begin_prompt(&session, text).await);
+    }
+    for prompt in &prompts {
+        client.finish(&session, prompt).await;
+    }
+    let place = |message: &Value| match message["params"]["update"]["content"]["text"].as_str() {
+        Some(text) => Some(text.to_owned()),
+        None if message.get("method").is_none() && prompts.contains(&message["id"]) => {
+            Some(format!("answer {}", 1 + prompts.iter().position(|prompt| *prompt == message["id"])?))
+        }
+        None => None,
+    };
+    let heard: Vec<_> = client.heard().iter().filter_map(place).collect();
+    let at = |what: &str| heard.iter().position(|heard| heard == what).expect("it was heard");
+    match pairing.agent {
+        Version::V1 => assert_eq!(heard, ["1", "answer 1", "2", "answer 2", "3", "answer 3"]),
+        // It may make one turn of them.
+        Version::V2 => {
+            for (text, answer) in [("1", "answer 1"), ("2", "answer 2"), ("3", "answer 3")] {
+                assert!(at(text) < at(answer), "{heard:?}");
+            }
+        }
+    }
+}
+
 async fn r5_02_text_and_links_are_always_taken(pairing: Pairing) {
     let world = World::having(pairing, |config| AgentConfig::bare(config.speaks));
     let client = world.ready().await;
@@ -549,6 +580,7 @@ pairings!(
 
 pairings!(client V1:
     r5_01_the_answer_comes_at_the_end_with_a_stop_reason,
+    r5_01_every_answer_stands_at_the_end_of_its_own_turn,
     r5_06_version_1_does_not_hear_its_own_prompt,
     r5_10_a_prompt_that_runs_can_be_taken_back_in_version_1,
 );
