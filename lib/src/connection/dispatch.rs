@@ -256,7 +256,7 @@ impl Connection {
                 }
                 Err(error) => Err(error),
             };
-            let _ = outbox.try_send(Outbound::Answer { id, after: None, outcome });
+            let _ = outbox.try_send(Outbound::Answer { id, outcome });
         });
     }
 }

@@ -27,7 +27,7 @@ impl Runner {
             match line {
                 AgentLine::Said(bytes) => said.push(bytes),
                 AgentLine::Answered { request, outcome } => {
-                    self.hear_said(&mut said, &mut inputs);
+                    self.hear_said(&mut said, &mut inputs).await;
                     match self.waiting.remove(&request) {
                         Some(Waiting::Open) => {
                             self.step(std::mem::take(&mut inputs)).await;
@@ -39,12 +39,12 @@ impl Runner {
                 }
             }
         }
-        self.hear_said(&mut said, &mut inputs);
+        self.hear_said(&mut said, &mut inputs).await;
         self.step(inputs).await;
         self.close_if_asked().await;
     }
 
-    fn hear_said(&mut self, said: &mut Vec<Bytes>, inputs: &mut Vec<Input>) {
+    async fn hear_said(&mut self, said: &mut Vec<Bytes>, inputs: &mut Vec<Input>) {
         let at = mint::now();
         let idle = self.session.turn.is_none();
         let lines = said.iter().map(|line| &line[..]);
@@ -67,7 +67,11 @@ impl Runner {
                     self.question_opened(question.clone(), request, kind);
                     inputs.push(Input::Question { question, kind, body });
                 }
-                Heard::Relay { request, method, params } => self.relay_to_client(request, &method, &params),
+                Heard::Relay { request, method, params } => {
+                    // What was said before is shown before.
+                    self.step(std::mem::take(inputs)).await;
+                    self.relay_to_client(request, &method, &params);
+                }
                 Heard::Child(child) => {
                     if let Seat::Bound(bound) = &self.seat {
                         bound.agent.peer.route(&child, &self.agent_route);

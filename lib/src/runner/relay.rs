@@ -105,9 +105,10 @@ impl Runner {
     fn send_relay(&mut self, request: Id, method: String, params: Json) {
         let handle = Handle { id: self.id.clone(), live: self.live.clone(), inbox: self.own.clone() };
         let from = Relayed { request: request.clone(), origin: Origin::Session(handle) };
+        let message = self.here(Outbound::Relay { from, method, params });
         self.clients.retain(|client| !client.is_closed());
         let sent = match self.clients.last() {
-            Some(client) => client.try_send(Outbound::Relay { from, method, params }).is_ok(),
+            Some(client) => client.try_send(message).is_ok(),
             None => false,
         };
         if !sent {
@@ -119,7 +120,7 @@ impl Runner {
     fn notify_clients(&mut self, method: &str, params: &Json) {
         self.clients.retain(|client| !client.is_closed());
         for client in &self.clients {
-            let message = Outbound::Notify { method: method.to_owned(), params: params.clone() };
+            let message = self.here(Outbound::Notify { method: method.to_owned(), params: params.clone() });
             if client.try_send(message).is_err() {
                 self.around.log.line("skipped a notification for a client that does not read");
             }
@@ -128,8 +129,13 @@ impl Runner {
 
     pub(super) fn unrelay(&mut self, request: &Id) {
         if let Some(client) = self.clients.last() {
-            let _ = client.try_send(Outbound::Unrelay(request.clone()));
+            let _ = client.try_send(self.here(Outbound::Unrelay(request.clone())));
         }
+    }
+
+    /// Something for a client in its place behind all that is written by now.
+    fn here(&self, message: Outbound) -> Outbound {
+        message.behind(Some((self.id.clone(), self.lease.head)))
     }
 
     fn answer_request(&self, request: &Id, outcome: Result<&Json, &RpcError>) {
