@@ -12,11 +12,10 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
 
 use rethread_core::{Json, Update};
 use serde_json::{Value, json};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::Semaphore;
 
 use self::beneath::Roots;
 use self::files::{FileError, Lines};
@@ -42,8 +41,6 @@ const AT_ONCE: usize = 4;
 const MOST_WORK: usize = 256;
 /// How many terminals a session may have that are not released.
 const MOST_TERMINALS: usize = 64;
-/// How long the end of all terminals is waited for; a little more than it can take.
-const END_LIMIT: Duration = Duration::from_secs(2);
 
 /// Where a session's files and commands are: its working directory first.
 #[derive(Clone, Debug)]
@@ -85,7 +82,6 @@ pub(crate) struct Hosting {
     working: usize,
     /// Counts the agents: what was done for one is not answered to the next.
     generation: u64,
-    ending: Vec<watch::Receiver<Moment>>,
 }
 
 /// A terminal and the requests that wait for its end.
@@ -109,7 +105,6 @@ impl Hosting {
             room: Arc::new(Semaphore::new(AT_ONCE)),
             working: 0,
             generation: 0,
-            ending: Vec::new(),
         }
     }
 
@@ -175,9 +170,7 @@ impl Hosting {
         let mut news = News { updates, answers };
         if released && let Some(hosted) = self.terminals.remove(terminal) {
             news.updates.extend(hosted.terminal.last_news());
-            self.ending.push(hosted.terminal.moments());
         }
-        self.ending.retain(|moments| moments.has_changed().is_ok());
         news
     }
 
@@ -200,7 +193,8 @@ impl Hosting {
     }
 
     /// Ends everything: the agent it was done for is gone or shall go. Gives the last news of all terminals,
-    /// and the requests that nobody will answer.
+    /// and the requests that nobody will answer. What runs is asked to end, and killed if it does not: soon,
+    /// and nobody waits for it.
     pub(crate) fn end(&mut self) -> (Vec<Update>, Vec<Id>) {
         self.generation += 1;
         self.working = 0;
@@ -208,20 +202,8 @@ impl Hosting {
         for hosted in std::mem::take(&mut self.terminals).into_values() {
             updates.extend(hosted.terminal.last_news());
             open.extend(hosted.waiting.into_iter().map(|(request, _)| request));
-            self.ending.push(hosted.terminal.moments());
         }
         (updates, open)
-    }
-
-    /// Waits until nothing is left of the terminals that were ended.
-    pub(crate) async fn gone(&mut self) {
-        let all = async {
-            for mut moments in self.ending.drain(..) {
-                while moments.changed().await.is_ok() {}
-            }
-        };
-        // What cannot be killed is not waited for.
-        let _ = tokio::time::timeout(END_LIMIT, all).await;
     }
 
     fn read_file(&mut self, params: &Params, roots: RootPaths) -> Result<Begun, RpcError> {
@@ -350,10 +332,11 @@ fn number(params: &Params, name: &str) -> Result<Option<u64>, RpcError> {
 
 fn not_started(launch: &Launch, error: &std::io::Error) -> RpcError {
     let got = Value::String(launch.command.clone());
-    match error.kind() {
-        std::io::ErrorKind::NotFound => RpcError::field("command", &got, "a program that is there")
+    match error.raw_os_error() {
+        Some(libc::ENOENT) => RpcError::field("command", &got, "a program that is there")
             .hint("give its full path, or its name if it is in the search path"),
-        std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::InvalidInput => {
+        // The last is a zero byte in a word: it was never tried.
+        Some(libc::EACCES | libc::ENOEXEC | libc::E2BIG | libc::ENOTDIR) | None => {
             RpcError::field("command", &got, "a program that may be run").hint(error.to_string())
         }
         _ => RpcError::internal(format!("{} did not start: {error}", launch.command))

@@ -463,7 +463,6 @@ impl Runner {
         self.inbox.close();
         self.hosting.end();
         self.release_seat();
-        self.hosting.gone().await;
         self.settle_fold().await;
         let lease = self.lease.clone();
         let released = self.around.journal.call(move |store| store.release(&lease)).await;
