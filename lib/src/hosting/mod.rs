@@ -5,6 +5,8 @@
 mod at;
 mod beneath;
 mod files;
+mod group;
+mod launch;
 mod output;
 mod terminal;
 
@@ -19,7 +21,7 @@ use tokio::sync::Semaphore;
 
 use self::beneath::Roots;
 use self::files::{FileError, Lines};
-use self::terminal::Launch;
+use self::launch::number;
 pub(crate) use self::terminal::{Moment, Terminal};
 use crate::edge::params::Params;
 use crate::wire::{Id, RpcError};
@@ -230,7 +232,7 @@ impl Hosting {
             return Err(RpcError::internal(format!("there are {MOST_TERMINALS} terminals already"))
                 .hint("release those that are not needed any more"));
         }
-        let launch = launch(params, roots.0.first().map_or("/", String::as_str))?;
+        let launch = launch::read(params, roots.0.first().map_or("/", String::as_str))?;
         let room = self.take_up()?;
         Ok(Begun::Works(Box::pin(async move {
             let _room = room.acquire().await;
@@ -241,7 +243,7 @@ impl Hosting {
             });
             let started = match opened.await {
                 Ok(Ok(directory)) => {
-                    Terminal::start(&launch, directory).map_err(|error| not_started(&launch, &error))
+                    Terminal::start(&launch, directory).map_err(|error| launch::not_started(&launch, &error))
                 }
                 Ok(Err(error)) => Err(error),
                 Err(_) => Err(RpcError::internal("the working directory could not be opened")),
@@ -292,56 +294,5 @@ impl Hosting {
         }
         self.working += 1;
         Ok(self.room.clone())
-    }
-}
-
-fn launch(params: &Params, cwd: &str) -> Result<Launch, RpcError> {
-    let words = |(at, item): (usize, Json)| {
-        let wrong = || RpcError::field(&format!("args[{at}]"), &item.value(), "a string");
-        item.as_string().ok_or_else(wrong)
-    };
-    let args = params.optional_items("args")?.into_iter().enumerate().map(words);
-    let variable = |(at, item): (usize, Json)| {
-        let fields = item.fields();
-        let wrong = || RpcError::field(&format!("env[{at}]"), &item.value(), "an object with name and value");
-        let name = fields.text("name").filter(|name| !name.is_empty() && !name.contains(['=', '\0']));
-        name.zip(fields.text("value")).ok_or_else(wrong)
-    };
-    let env = params.optional_items("env")?.into_iter().enumerate().map(variable);
-    let cwd = match params.get("cwd") {
-        Some(_) => params.path("cwd")?,
-        None => cwd.to_owned(),
-    };
-    Ok(Launch {
-        command: params.text("command")?,
-        args: args.collect::<Result<_, _>>()?,
-        env: env.collect::<Result<_, _>>()?,
-        cwd,
-        limit: number(params, "outputByteLimit")?,
-    })
-}
-
-fn number(params: &Params, name: &str) -> Result<Option<u64>, RpcError> {
-    match params.get(name) {
-        None => Ok(None),
-        Some(value) => {
-            value.read().map(Some).map_err(|_| params.wrong(name, "a whole number that is not negative"))
-        }
-    }
-}
-
-fn not_started(launch: &Launch, error: &std::io::Error) -> RpcError {
-    let got = Value::String(launch.command.clone());
-    match error.raw_os_error() {
-        Some(libc::ENOENT) => RpcError::field("command", &got, "a program that is there")
-            .hint("give its full path, or its name if it is in the search path"),
-        // The last is a zero byte in a word: it was never tried.
-        Some(libc::EACCES | libc::ENOEXEC | libc::E2BIG | libc::ENOTDIR) | None => {
-            RpcError::field("command", &got, "a program that may be run").hint(error.to_string())
-        }
-        _ => RpcError::internal(format!("{} did not start: {error}", launch.command))
-            .with("field", "command")
-            .with("got", got)
-            .hint("try again"),
     }
 }
