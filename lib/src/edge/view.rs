@@ -175,7 +175,9 @@ impl View {
         for call in std::mem::take(&mut self.stale_calls) {
             let Some(content) = self.calls.get(&call) else { continue };
             let body = body_of("tool_call_update", "toolCallId", Json::of(&call), content.clone());
-            shown.push(Shown::Update(v1::tool_call::to_v1(&body, Announced::Known, self)));
+            // Only terminals that are not the client's own, or not any more, make a call stale.
+            let at = PointOfView { view: self, when: When::Past };
+            shown.push(Shown::Update(v1::tool_call::to_v1(&body, Announced::Known, &at)));
         }
     }
 

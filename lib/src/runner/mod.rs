@@ -489,7 +489,6 @@ impl Runner {
             let _ = client.outbox.try_send(Outbound::Detach(self.id.clone(), self.lease.head));
         }
         self.turn_away();
-        self.hosting.gone().await;
         self.settle_fold().await;
         let lease = self.lease.clone();
         let released = self.around.journal.call(move |store| store.release(&lease)).await;

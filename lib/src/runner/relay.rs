@@ -130,11 +130,8 @@ impl Runner {
         }
     }
 
-    /// The last one stays known when all are gone: it says for whom the agent works.
     fn forget_gone_clients(&mut self) {
-        if self.clients.iter().any(|client| !client.outbox.is_closed()) {
-            self.clients.retain(|client| !client.outbox.is_closed());
-        }
+        self.clients.retain(|client| !client.outbox.is_closed());
     }
 
     pub(super) fn unrelay(&mut self, request: &Id) {
