@@ -14,6 +14,13 @@ pub(crate) struct Failure {
     hint: Option<String>,
 }
 
+impl Failure {
+    /// A failure with no more to say.
+    pub(crate) fn plain(message: &str) -> Self {
+        Self { message: message.to_owned(), hint: None }
+    }
+}
+
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "error: {}", self.message)?;

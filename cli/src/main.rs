@@ -1,6 +1,7 @@
 //! The `rethread` command: reads the command line and hands over to the library.
 
 mod acp;
+mod demo;
 mod failure;
 mod paths;
 
@@ -23,6 +24,11 @@ struct Cli {
 enum Command {
     /// Serves an ACP client on stdin and stdout, with this agent behind.
     Acp(acp::AcpArgs),
+    /// Shows what rethread is for: an agent is killed in mid-sentence, and nothing that was shown is lost.
+    Demo,
+    /// The agent of the demonstration.
+    #[command(name = "__demo-agent", hide = true)]
+    DemoAgent,
     /// Watches over one agent; started by rethread itself.
     #[command(name = "__guard", hide = true)]
     Guard(GuardArgs),
@@ -44,6 +50,8 @@ struct GuardArgs {
 fn main() {
     let outcome = match Cli::parse().command {
         Command::Acp(args) => acp::run(args),
+        Command::Demo => demo::run(),
+        Command::DemoAgent => demo::be_the_agent(),
         Command::Guard(args) => exit(guard(args)),
     };
     if let Err(failure) = outcome {

@@ -10,7 +10,8 @@ use rethread::server::Config;
 use rethread::store::memory::MemoryStore;
 use rethread::store::sqlite::{SqlitePaths, SqliteStore};
 use rethread::store::{
-    Append, Archived, Durability, Lease, ListPage, ListQuery, NewSession, Page, SessionRow, Store, StoreError,
+    Append, Archived, Durability, Lease, ListPage, ListQuery, NewSession, Page, SessionRow, Store,
+    StoreError, Stub,
 };
 use rethread_core::{Entry, Millis, Seq, SessionId};
 use rethread_testkit::agent::ScriptedAgent;
@@ -350,6 +351,10 @@ impl Store for Held {
 
     fn delete(&self, session: &SessionId, at: Millis) -> Result<(), StoreError> {
         self.inner.delete(session, at)
+    }
+
+    fn add_stubs(&self, agent: &str, stubs: &[Stub]) -> Result<(), StoreError> {
+        self.inner.add_stubs(agent, stubs)
     }
 
     fn profile(&self, key: &str) -> Result<Option<Vec<u8>>, StoreError> {

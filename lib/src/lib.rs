@@ -13,6 +13,7 @@ pub mod mint;
 mod outbox;
 mod registry;
 mod runner;
+mod seed;
 pub mod server;
 pub mod store;
 pub mod transport;

@@ -111,20 +111,22 @@ pub(crate) struct Then {
     pub(crate) asks: Vec<crate::edge::view::Shown>,
 }
 
-/// A request that is to be answered.
+/// A request that is to be answered. One that is dropped without an answer is answered with an error: no
+/// client waits for ever.
 pub(crate) struct Reply {
     /// The version that the client speaks.
     pub(crate) version: Version,
     id: Id,
     session: SessionId,
     outbox: Outbox,
+    answered: bool,
 }
 
 impl Reply {
     /// A reply to the request `id` about a session.
     #[must_use]
     pub(crate) fn new(version: Version, id: Id, session: SessionId, outbox: Outbox) -> Self {
-        Self { version, id, session, outbox }
+        Self { version, id, session, outbox, answered: false }
     }
 
     /// The id of the request.
@@ -134,14 +136,27 @@ impl Reply {
     }
 
     /// Answers once the client has been shown everything up to `after`.
-    pub(crate) fn send(self, after: Seq, outcome: Result<Json, RpcError>) {
-        let after = Some((self.session, after));
-        // A client that is gone, or that let thousands of answers pile up, is not waited for.
-        let _ = self.outbox.try_send(Outbound::Answer { id: self.id, after, outcome });
+    pub(crate) fn send(mut self, after: Seq, outcome: Result<Json, RpcError>) {
+        let after = Some((self.session.clone(), after));
+        self.answer(after, outcome);
     }
 
     /// Answers at once.
-    pub(crate) fn refuse(self, error: RpcError) {
-        let _ = self.outbox.try_send(Outbound::Answer { id: self.id, after: None, outcome: Err(error) });
+    pub(crate) fn refuse(mut self, error: RpcError) {
+        self.answer(None, Err(error));
+    }
+
+    fn answer(&mut self, after: Option<(SessionId, Seq)>, outcome: Result<Json, RpcError>) {
+        self.answered = true;
+        // A client that is gone, or that let thousands of answers pile up, is not waited for.
+        let _ = self.outbox.try_send(Outbound::Answer { id: self.id.clone(), after, outcome });
+    }
+}
+
+impl Drop for Reply {
+    fn drop(&mut self) {
+        if !self.answered {
+            self.answer(None, Err(RpcError::internal("the session ended before it answered")));
+        }
     }
 }

@@ -5,6 +5,7 @@ mod answers;
 mod asked;
 mod dispatch;
 mod in_flight;
+mod introduction;
 mod opening;
 mod pump;
 
@@ -16,9 +17,9 @@ use rethread_core::{Json, SessionId};
 use tokio::io::AsyncRead;
 use tokio::sync::{Notify, mpsc};
 
-use crate::agent::host::{AgentHost, LiveAgent};
+use crate::agent::host::AgentHost;
 use crate::agent::peer::Aside;
-use crate::edge::capabilities::ClientProfile;
+use crate::edge::capabilities::{ClientProfile, Profile};
 use crate::outbox::{self, Outbound, Outbox};
 use crate::registry::Registry;
 use crate::server::Server;
@@ -80,12 +81,19 @@ enum Phase {
 /// What `initialize` agreed on.
 #[derive(Clone)]
 struct Agreed {
-    client: ClientProfile,
+    client: Arc<ClientProfile>,
     host: AgentHost,
-    profile: Arc<crate::edge::capabilities::Profile>,
+    /// What is known of the agent: at first perhaps only from the last time.
+    profile: Arc<Mutex<Arc<Profile>>>,
     registry: Arc<Registry>,
     /// Whether anything was asked since: then it cannot be agreed anew.
     used: bool,
+}
+
+impl Agreed {
+    fn profile(&self) -> Arc<Profile> {
+        self.profile.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
 }
 
 /// The outcome of an `initialize`.
@@ -93,7 +101,7 @@ struct Ready {
     id: Id,
     client: ClientProfile,
     host: AgentHost,
-    outcome: Result<LiveAgent, RpcError>,
+    outcome: Result<Arc<Profile>, RpcError>,
 }
 
 impl Connection {

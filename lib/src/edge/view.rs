@@ -66,7 +66,7 @@ struct Taste {
 
 /// A client's view of a session.
 pub struct View {
-    client: ClientProfile,
+    version: Version,
     taste: Taste,
     terminals: Terminals,
     /// Prompts that this client sent: version 1 knows them already.
@@ -82,7 +82,7 @@ pub struct View {
 impl View {
     /// A view for this client.
     #[must_use]
-    pub fn new(client: ClientProfile, terminals: Terminals) -> Self {
+    pub fn new(client: &ClientProfile, terminals: Terminals) -> Self {
         let taste = Taste {
             plan: client.plan(),
             booleans: client.booleans(),
@@ -91,7 +91,7 @@ impl View {
             subagents: client.subagents(),
         };
         Self {
-            client,
+            version: client.version,
             taste,
             terminals,
             own: BTreeSet::new(),
@@ -105,7 +105,7 @@ impl View {
     /// The version of the client.
     #[must_use]
     pub fn version(&self) -> Version {
-        self.client.version
+        self.version
     }
 
     /// The client sent this prompt itself.
@@ -159,7 +159,7 @@ impl View {
     /// The request for a question that is open.
     #[must_use]
     pub fn ask(&self, question: &QuestionId, kind: QuestionKind, body: &Json) -> Shown {
-        let (method, params) = match (kind, self.client.version) {
+        let (method, params) = match (kind, self.version) {
             (QuestionKind::Permission, Version::V1) => {
                 let params = v1::permission::to_v1(body, question.as_str(), self);
                 ("session/request_permission", params)
@@ -180,7 +180,7 @@ impl View {
     }
 
     fn prompt(&self, message: &MessageId, content: &Json, when: When, shown: &mut Vec<Shown>) {
-        match self.client.version {
+        match self.version {
             Version::V2 => {
                 let body = body_of("user_message", "messageId", Json::of(message), content.clone());
                 shown.push(Shown::Update(body));
@@ -196,7 +196,7 @@ impl View {
     }
 
     fn state(&self, state: &Json, when: When, shown: &mut Vec<Shown>) {
-        if self.client.version == Version::V2 && when == When::Now {
+        if self.version == Version::V2 && when == When::Now {
             shown.push(Shown::Update(state.clone()));
         }
     }
@@ -205,10 +205,13 @@ impl View {
         if when == When::Past && is_of_the_moment(update.kind) {
             return;
         }
+        if self.version == Version::V1 && self.taste.notices == Notices::AsText && is_quiet(update) {
+            return;
+        }
         if update.kind == UpdateKind::Other && !update.id.is_empty() {
             return self.child_update(update, known, when, shown);
         }
-        match self.client.version {
+        match self.version {
             Version::V2 => shown.push(Shown::Update(update.body.clone())),
             Version::V1 => self.update_v1(update, known, when, shown),
         }
@@ -262,7 +265,7 @@ impl View {
     /// What a sub-agent says of its own work is told in the name of its session.
     fn child_update(&mut self, update: &Update, known: bool, when: When, shown: &mut Vec<Shown>) {
         let child = update.id.clone();
-        if self.client.version == Version::V2 {
+        if self.version == Version::V2 {
             shown.push(Shown::OfChild(child, update.body.clone()));
             return;
         }
@@ -343,6 +346,14 @@ impl TerminalText for View {
 #[must_use]
 pub fn title_update(title: &str) -> Json {
     json!({"sessionUpdate": "session_info_update", "title": title}).into()
+}
+
+/// Good news of our own: not worth a line of text in the midst of the agent's words.
+fn is_quiet(update: &Update) -> bool {
+    let fields = update.body.fields();
+    update.kind == UpdateKind::Notice
+        && fields.text("severity").as_deref() == Some("info")
+        && fields.get("_meta").is_some_and(|meta| meta.fields().get("rethread").is_some())
 }
 
 /// What tells how things stand at the moment: a replay ends with the last word on each instead.

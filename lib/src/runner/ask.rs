@@ -6,7 +6,7 @@ use rethread_core::{Input, Json, MessageId, QuestionId, Refusal, Seq, ServerNote
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
-use super::{Message, Runner, Seat};
+use super::{Message, Runner, Seat, Waiting};
 use crate::edge::Version;
 use crate::edge::call::{OptionName, Setup};
 use crate::edge::link::ask::nobody_answers;
@@ -46,6 +46,7 @@ pub(crate) struct Attached {
 
 impl Runner {
     pub(super) async fn hear_client(&mut self, message: Message) {
+        self.idle_at = tokio::time::Instant::now() + self.around.idle_limit;
         if self.broken.is_some() {
             self.mend().await;
         }
@@ -61,8 +62,10 @@ impl Runner {
             Message::SetOption { option, value, reply } => self.set_option(option, value, reply).await,
             Message::SetTitle(title, reply) => self.set_title(title, reply).await,
             Message::Answer(question, answer) => self.answer(question, answer).await,
-            Message::CancelThing { method, field, id, reply } => self.cancel_thing(method, field, id, reply),
-            Message::Relay { method, params, reply } => self.relay_to_agent(method, params, reply),
+            Message::CancelThing { method, field, id, reply } => {
+                self.cancel_thing(method, field, id, reply).await;
+            }
+            Message::Relay { method, params, reply } => self.relay_to_agent(method, params, reply).await,
             Message::Relayed(request, outcome) => self.relayed(request, outcome).await,
             Message::Close(reply) => self.close(reply).await,
             Message::Status(reply) => {
@@ -84,6 +87,8 @@ impl Runner {
             let _ = reply.send(Err(error));
             return;
         }
+        self.settle_fold().await;
+        self.set_up_anew(&setup).await;
         let servers: Vec<ServerNote> = setup.servers.iter().map(v1::servers::note).collect();
         self.step(vec![Input::SetRoots { roots: setup.roots.clone(), servers }]).await;
         self.setup = setup;
@@ -101,7 +106,20 @@ impl Runner {
             questions: self.session.questions.clone(),
         };
         let _ = reply.send(Ok(attached));
-        self.need_agent();
+        self.need_agent().await;
+    }
+
+    /// An agent that has the session open with other servers or roots opens it again with these, unless it is
+    /// at work.
+    async fn set_up_anew(&mut self, setup: &Setup) {
+        let same = setup.servers == self.setup.servers && setup.roots == self.setup.roots;
+        if same || self.session.turn.is_some() || !matches!(self.seat, Seat::Bound(_)) {
+            return;
+        }
+        let reason = "the session was set up anew".to_owned();
+        self.step(vec![Input::AgentExited { reason, at: mint::now() }]).await;
+        self.forget_agent();
+        self.release_seat();
     }
 
     fn check_setup(&self, setup: &Setup) -> Result<(), RpcError> {
@@ -122,7 +140,7 @@ impl Runner {
         let input = Input::Prompt { message: message.clone(), content, title, at: mint::now() };
         match self.take(input).await {
             Ok(_) if self.broken.is_some() => {}
-            Ok(_) => self.need_agent(),
+            Ok(_) => self.need_agent().await,
             Err(refusal) => {
                 self.metas.remove(&message);
                 if let Some(reply) = self.prompts.remove(&message) {
@@ -138,22 +156,25 @@ impl Runner {
     }
 
     /// A client takes back a request: a prompt that waits is dropped, one that the agent has is taken back
-    /// there, by our own number for it.
+    /// there, by our own number for it. One that the agent has acknowledged is only a turn any more.
     async fn withdraw(&mut self, id: &Id) {
         let prompt = self.prompts.iter().find(|(_, reply)| reply.id() == id);
-        if let Some(message) = prompt.map(|(message, _)| message.clone()) {
-            if self.take(Input::Withdraw { message: message.clone() }).await.is_ok() {
-                return;
-            }
-            let sent = |waiting: &super::Waiting| matches!(waiting, super::Waiting::Prompt(sent) if *sent == message);
-            let request = self.waiting.iter().find(|(_, waiting)| sent(waiting)).map(|(request, _)| *request);
-            self.cancel_at_agent(request);
+        let Some(message) = prompt.map(|(message, _)| message.clone()) else {
+            let is = |waiting: &Waiting| matches!(waiting, Waiting::Relay(reply) if reply.id() == id);
+            return self.cancel_at_agent(self.waiting_for(is));
+        };
+        if self.take(Input::Withdraw { message: message.clone() }).await.is_ok() {
             return;
         }
-        let relayed =
-            |waiting: &super::Waiting| matches!(waiting, super::Waiting::Relay(reply) if reply.id() == id);
-        let request = self.waiting.iter().find(|(_, waiting)| relayed(waiting)).map(|(request, _)| *request);
-        self.cancel_at_agent(request);
+        let is = |waiting: &Waiting| matches!(waiting, Waiting::Prompt(sent) if *sent == message);
+        match self.waiting_for(is) {
+            Some(request) => self.cancel_at_agent(Some(request)),
+            None => self.cancel().await,
+        }
+    }
+
+    fn waiting_for(&self, is: impl Fn(&Waiting) -> bool) -> Option<u64> {
+        self.waiting.iter().find(|(_, waiting)| is(waiting)).map(|(request, _)| *request)
     }
 
     fn cancel_at_agent(&self, request: Option<u64>) {
@@ -168,7 +189,7 @@ impl Runner {
         }
         if !matches!(self.seat, Seat::Bound(_)) {
             self.postponed.push(Message::SetOption { option, value, reply });
-            return self.need_agent();
+            return self.need_agent().await;
         }
         let (name, field) = match &option {
             OptionName::Id(id) => (Some(id.clone()), "configId"),
@@ -275,20 +296,20 @@ impl Runner {
     }
 }
 
-/// The reply that a postponed message carries.
+/// The reply that a message carries for whoever sent it.
 pub(super) fn reply_of(message: Message) -> Option<Reply> {
     match message {
-        Message::SetOption { reply, .. } => Some(reply),
+        Message::Prompt { reply, .. }
+        | Message::SetOption { reply, .. }
+        | Message::SetTitle(_, reply)
+        | Message::CancelThing { reply, .. }
+        | Message::Close(reply) => Some(reply),
         Message::Relay { reply, .. } => reply,
         Message::Attach { .. }
-        | Message::Prompt { .. }
         | Message::Cancel
         | Message::Withdraw(_)
-        | Message::SetTitle(..)
         | Message::Answer(..)
-        | Message::CancelThing { .. }
         | Message::Relayed(..)
-        | Message::Close(_)
         | Message::Status(_)
         | Message::End { .. }
         | Message::AgentUp(_) => None,

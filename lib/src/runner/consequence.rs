@@ -7,9 +7,9 @@ use rethread_core::{
 use serde_json::json;
 use tokio::time::Instant;
 
-use super::{Runner, Seat, Waiting};
+use super::{Replaying, Runner, Seat, Waiting};
 use crate::edge::Version;
-use crate::edge::link::ask::nobody_answers;
+use crate::edge::link::ask::{self, nobody_answers};
 use crate::mint;
 use crate::outbox::Reply;
 use crate::wire::{RpcError, code};
@@ -47,11 +47,19 @@ impl Runner {
         let Some(prompt) = self.session.prompt(message) else { return };
         let Seat::Bound(bound) = &mut self.seat else { return };
         let meta = self.metas.remove(message);
-        let params = bound.link.prompt(&bound.native, &prompt.content, meta.as_ref());
+        let content = match &self.seed {
+            Some(seed) => ask::primed(&bound.agent.profile, seed, &prompt.content),
+            None => prompt.content.clone(),
+        };
+        let params = bound.link.prompt(&bound.native, &content, meta.as_ref());
+        bound.replaying = Replaying::No;
         match bound.agent.peer.request("session/prompt", &params, &self.agent_route) {
             Ok(request) => {
                 if bound.link.version() == Version::V2 {
                     bound.link.prompt_sent();
+                }
+                if bound.link.version() == Version::V1 {
+                    self.seed = None;
                 }
                 self.waiting.insert(request, Waiting::Prompt(message.clone()));
             }
@@ -94,6 +102,12 @@ impl Runner {
     }
 
     fn prompt_inserted(&mut self, seq: Seq, message: &MessageId) {
+        // The agent has the transcript with it.
+        if let Seat::Bound(bound) = &self.seat
+            && bound.link.version() == Version::V2
+        {
+            self.seed = None;
+        }
         let waits_for_end = self.prompts.get(message).is_some_and(|reply| reply.version == Version::V1);
         let over = !self.session.prompts.iter().any(|open| open.message == *message);
         match (waits_for_end, over) {
@@ -125,6 +139,7 @@ impl Runner {
 
     fn turn_ended(&mut self, seq: Seq, stop: &Stop, state: &Json) {
         self.deadline = None;
+        self.foldable = seq;
         self.fetch_outputs();
         let waits = |phase: Phase| matches!(phase, Phase::Held | Phase::Sent { .. } | Phase::Overtaken);
         let later: Vec<_> =

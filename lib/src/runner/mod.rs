@@ -15,11 +15,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rethread_core::{
-    AskId, Entry, Input, Json, MessageId, QuestionId, QuestionKind, Refusal, Seq, Session, SessionId, stored,
+    AskId, Entry, Input, Json, MessageId, QuestionId, QuestionKind, Refusal, Seq, Session, SessionId,
+    session::Native, stored,
 };
 use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
+use crate::agent::Restore;
 use crate::agent::host::{AgentHost, LiveAgent};
 use crate::agent::peer::FromAgent;
 use crate::edge::call::Setup;
@@ -28,15 +31,17 @@ use crate::log::Log;
 use crate::mint;
 use crate::outbox::{Outbound, Outbox, Reply};
 use crate::store::journal::Journal;
-use crate::store::{Append, Durability, Lease, Listed, RowFacts};
+use crate::store::{Append, Durability, Lease, Listed, NativeId, RowFacts};
 use crate::wire::{Id, RpcError};
 
 pub(crate) use ask::Attached;
 pub(crate) use failure::store_error;
-pub(crate) use seat::{Bound, Seat, style};
+pub(crate) use seat::{Bound, Replaying, Seat, style};
 
 /// How many messages of clients may wait for a session.
 const INBOX: usize = 256;
+/// How long after a turn it is looked whether everybody has read it.
+const FOLD_CHECK: Duration = Duration::from_millis(300);
 /// How many batches of an agent may wait: enough to read on while the store writes.
 const BATCHES: usize = 4;
 
@@ -157,6 +162,10 @@ pub(crate) struct Surroundings {
     pub(crate) log: Log,
     /// How long an agent may ignore a cancel.
     pub(crate) cancel_patience: Duration,
+    /// How far an agent goes to restore a session.
+    pub(crate) restore: Restore,
+    /// How long a session may do nothing before its agent is let go.
+    pub(crate) idle_limit: Duration,
 }
 
 /// A session that runs.
@@ -172,6 +181,12 @@ pub(crate) struct Runner {
     agent_route: mpsc::Sender<FromAgent>,
     seat: Seat,
     setup: Setup,
+    /// The agent's session that this one was forked from, until the agent has been asked.
+    fork_of: Option<Native>,
+    /// The transcript for an agent that does not know it, until a prompt has carried it.
+    seed: Option<String>,
+    /// When the agent is let go if nothing happens.
+    idle_at: Instant,
     /// Clients that may be asked to do what only a client can, the newest last.
     clients: Vec<Outbox>,
     prompts: HashMap<MessageId, Reply>,
@@ -185,7 +200,12 @@ pub(crate) struct Runner {
     closing: Vec<Reply>,
     terminals: relay::Terminals,
     deadline: Option<Instant>,
+    /// The end of the last turn, up to which entries may be folded, and up to where they are.
+    foldable: Seq,
     folded: Seq,
+    fold_check: Option<Instant>,
+    /// A fold under way: nobody may begin to read until it is done.
+    folding: Option<JoinHandle<()>>,
     /// The store failed; what it was.
     broken: Option<String>,
     ended: bool,
@@ -205,6 +225,7 @@ pub(crate) struct Beginning {
     pub(crate) session: Session,
     pub(crate) lease: Lease,
     pub(crate) setup: Setup,
+    pub(crate) fork_of: Option<Native>,
     pub(crate) seat: Seat,
     pub(crate) lines: AgentLines,
 }
@@ -227,6 +248,7 @@ impl Runner {
     pub(crate) fn start(begin: Beginning, around: Surroundings) -> Handle {
         let (own, inbox) = mpsc::channel(INBOX);
         let live = Arc::new(Live::new(begin.lease.head));
+        let around_idle = around.idle_limit;
         let handle = Handle { id: begin.id.clone(), live: live.clone(), inbox: own.clone() };
         let runner = Self {
             id: begin.id,
@@ -240,6 +262,9 @@ impl Runner {
             agent_route: begin.lines.route,
             seat: begin.seat,
             setup: begin.setup,
+            fork_of: begin.fork_of,
+            seed: None,
+            idle_at: Instant::now() + around_idle,
             clients: Vec::new(),
             prompts: HashMap::new(),
             metas: HashMap::new(),
@@ -250,7 +275,10 @@ impl Runner {
             closing: Vec::new(),
             terminals: relay::Terminals::default(),
             deadline: None,
+            foldable: Seq(0),
             folded: Seq(0),
+            fold_check: None,
+            folding: None,
             broken: None,
             ended: false,
         };
@@ -261,11 +289,16 @@ impl Runner {
     async fn run(mut self) {
         self.settle_past().await;
         while !self.ended {
-            let deadline = self.deadline;
+            let (deadline, fold_check) = (self.deadline, self.fold_check);
             tokio::select! {
                 Some(message) = self.inbox.recv() => self.hear_client(message).await,
                 Some(lines) = self.agent_lines.recv() => self.hear_agent(lines).await,
                 () = at(deadline) => self.out_of_patience().await,
+                () = at(fold_check) => self.fold_check = None,
+                () = at(Some(self.idle_at)) => self.idle().await,
+            }
+            if self.session.turn.is_some() {
+                self.idle_at = Instant::now() + self.around.idle_limit;
             }
             self.fold_if_read();
         }
@@ -364,6 +397,18 @@ impl Runner {
         }
     }
 
+    /// Nothing has happened for long: the agent and what it holds are let go, the history stays, and the next
+    /// prompt brings it back.
+    async fn idle(&mut self) {
+        self.idle_at = Instant::now() + self.around.idle_limit;
+        if self.session.turn.is_none() && matches!(self.seat, Seat::Bound(_)) {
+            let reason = "the session was idle".to_owned();
+            self.step(vec![Input::AgentExited { reason, at: mint::now() }]).await;
+            self.forget_agent();
+            self.release_seat();
+        }
+    }
+
     async fn out_of_patience(&mut self) {
         self.deadline = None;
         if self.broken.is_some() {
@@ -378,32 +423,67 @@ impl Runner {
 
     /// A finished turn is folded once nobody reads inside it.
     fn fold_if_read(&mut self) {
-        let head = self.lease.head;
-        if self.session.turn.is_some() || self.folded >= head || self.live.read_below(head) {
+        let upto = self.foldable;
+        if self.folded >= upto {
+            self.fold_check = None;
             return;
         }
-        self.folded = head;
+        let busy = self.folding.as_ref().is_some_and(|folding| !folding.is_finished());
+        if busy || self.live.read_below(upto) {
+            // A slow reader need not be asked often.
+            self.fold_check.get_or_insert_with(|| Instant::now() + FOLD_CHECK);
+            return;
+        }
+        self.fold_check = None;
+        self.folded = upto;
         let (journal, lease) = (self.around.journal.clone(), self.lease.clone());
-        // A fold that fails costs room, not truth; the next one takes up the rest.
-        tokio::spawn(async move { journal.fold(lease, head).await });
+        let (log, id) = (self.around.log.clone(), self.id.clone());
+        self.folding = Some(tokio::spawn(async move {
+            // A fold that fails costs room, not truth; the next one takes up the rest.
+            if let Err(error) = journal.fold(lease, upto).await {
+                log.line(&format!("session {id}: {}", failure::describe(&error)));
+            }
+        }));
+    }
+
+    /// Waits for a fold under way: a reader must not have the journal change below it.
+    async fn settle_fold(&mut self) {
+        if let Some(folding) = self.folding.take() {
+            let _ = folding.await;
+        }
+    }
+
+    /// From here on the session is opened anew by whoever wants it. Those who came too late are told so.
+    fn turn_away(&mut self) {
+        self.inbox.close();
+        while let Ok(message) = self.inbox.try_recv() {
+            if matches!(message, Message::Close(_)) {
+                self.closing.extend(ask::reply_of(message));
+            } else if let Some(reply) = ask::reply_of(message) {
+                reply.refuse(RpcError::not_followed(self.id.as_str()));
+            }
+        }
     }
 
     async fn let_go(&mut self) {
         self.ended = true;
         self.release_seat();
-        for reply in self.closing.drain(..) {
-            reply.send(self.lease.head, Ok(serde_json::json!({}).into()));
-        }
+        // Before anybody can follow it anew.
         for client in self.clients.drain(..) {
             let _ = client.try_send(Outbound::Detach(self.id.clone(), self.lease.head));
         }
-        for (_, reply) in self.prompts.drain() {
-            reply.refuse(RpcError::internal("the session has ended"));
-        }
+        self.turn_away();
+        self.settle_fold().await;
         let lease = self.lease.clone();
         let released = self.around.journal.call(move |store| store.release(&lease)).await;
         if let Err(error) = released {
             self.around.log.line(&format!("session {}: {}", self.id, failure::describe(&error)));
+        }
+        for reply in self.closing.drain(..) {
+            reply.send(self.lease.head, Ok(serde_json::json!({}).into()));
+        }
+        for (_, reply) in self.prompts.drain() {
+            reply.refuse(RpcError::internal("the session has ended"));
         }
     }
 }
@@ -422,7 +502,9 @@ pub(crate) fn facts<'a>(entries: impl Iterator<Item = &'a Entry>) -> RowFacts {
         match entry {
             Entry::TitleSet { title, by } => facts.title = Some((title.clone(), *by)),
             Entry::Opened { roots, .. } | Entry::RootsSet { roots, .. } => facts.roots = Some(roots.clone()),
-            Entry::AgentBound { native, .. } => facts.native = Some(native.clone()),
+            Entry::AgentBound { agent, native, .. } => {
+                facts.native = Some(NativeId { agent: agent.clone(), id: native.clone() });
+            }
             Entry::PromptInserted { .. } => facts.listed = Some(Listed),
             Entry::AgentLost { .. }
             | Entry::PromptHeld { .. }

@@ -141,11 +141,10 @@ impl Runner {
     }
 
     /// A client has something for the agent.
-    pub(super) fn relay_to_agent(&mut self, method: String, params: Json, reply: Option<Reply>) {
+    pub(super) async fn relay_to_agent(&mut self, method: String, params: Json, reply: Option<Reply>) {
         let Seat::Bound(bound) = &self.seat else {
             self.postponed.push(Message::Relay { method, params, reply });
-            self.need_agent();
-            return;
+            return self.need_agent().await;
         };
         let params = with_session(&params, &bound.native);
         match reply {
@@ -162,7 +161,7 @@ impl Runner {
     }
 
     /// Cancelling one tool call or terminal is for agents that offer it; version 1 has no such thing.
-    pub(super) fn cancel_thing(
+    pub(super) async fn cancel_thing(
         &mut self,
         method: &'static str,
         field: &'static str,
@@ -179,7 +178,7 @@ impl Runner {
                 let params: Fields = [("sessionId", Json::of(&bound.native)), (field, Json::of(&native))]
                     .into_iter()
                     .collect();
-                self.relay_to_agent(method.to_owned(), params.json(), Some(reply));
+                self.relay_to_agent(method.to_owned(), params.json(), Some(reply)).await;
             }
             Seat::Bound(_) | Seat::Empty | Seat::Starting | Seat::Opening(_) | Seat::Stopping(_) => {
                 reply.refuse(refused());

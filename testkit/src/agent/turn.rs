@@ -111,6 +111,12 @@ pub(super) async fn play(talk: Arc<Talk>, session: String, cancelled: watch::Rec
     }
 }
 
+/// What an agent is given of an earlier conversation is not for it to carry out.
+fn is_transcript(block: &Value) -> bool {
+    let text = block["text"].as_str().unwrap_or_default();
+    text.starts_with("# The conversation so far") || block["resource"]["uri"] == "rethread://transcript"
+}
+
 fn failure() -> Value {
     json!({"code": -32603, "message": "the script failed", "data": {"why": "it was told to"}})
 }
@@ -122,6 +128,7 @@ impl Turn {
             .as_array()
             .into_iter()
             .flatten()
+            .filter(|block| !is_transcript(block))
             .map(|block| match block["type"].as_str() {
                 Some("text") => block["text"].as_str().unwrap_or_default().to_owned(),
                 other => format!("say got a {}", other.unwrap_or_default()),

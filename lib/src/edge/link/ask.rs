@@ -64,6 +64,19 @@ pub fn check_content(profile: &Profile, content: &Json) -> Result<(), RpcError> 
     Ok(())
 }
 
+/// A prompt that carries the transcript before it, as embedded context where the agent takes that.
+pub fn primed(profile: &Profile, seed: &str, content: &Json) -> Json {
+    let block = if profile.takes("resource") {
+        let uri = "rethread://transcript";
+        json!({"type": "resource", "resource": {"uri": uri, "mimeType": "text/markdown", "text": seed}})
+    } else {
+        json!({"type": "text", "text": seed})
+    };
+    let blocks: Vec<Json> =
+        std::iter::once(block.into()).chain(content.items().unwrap_or_default()).collect();
+    Json::of(&blocks)
+}
+
 /// Refuses a system prompt that the agent does not take: it must not be left out in silence.
 pub fn check_system_prompt(profile: &Profile, setup: &Setup) -> Result<(), RpcError> {
     let Some(prompt) = &setup.system_prompt else { return Ok(()) };

@@ -1,0 +1,54 @@
+//! An agent that talks as fast as it can, one write for each line, as real agents do. A copy of this program
+//! runs as it. The prompt's text is the number of chunks.
+
+use std::io::{BufRead, Write};
+
+use serde_json::{Value, json};
+
+/// The argument that makes this program the agent.
+pub(crate) const FLAG: &str = "--be-the-agent";
+
+/// What each chunk says; its number makes all of them different.
+pub(crate) fn word(number: usize) -> String {
+    format!("word {number} ")
+}
+
+/// Serves stdin and stdout.
+pub(crate) fn run() {
+    let mut out = std::io::stdout().lock();
+    for line in std::io::stdin().lock().lines() {
+        let Ok(request) = serde_json::from_str::<Value>(&line.expect("stdin is text")) else { continue };
+        match request["method"].as_str() {
+            Some("initialize") => {
+                answer(&mut out, &request, json!({"protocolVersion": 1, "agentCapabilities": {}}))
+            }
+            Some("session/new") => answer(&mut out, &request, json!({"sessionId": "bench"})),
+            Some("session/prompt") => prompt(&mut out, &request),
+            _ => {}
+        }
+    }
+}
+
+fn prompt(out: &mut impl Write, request: &Value) {
+    let text = request["params"]["prompt"][0]["text"].as_str().unwrap_or_default();
+    let mut words = text.split(' ');
+    let count: usize = words.next().and_then(|count| count.parse().ok()).unwrap_or(0);
+    for number in 0..count {
+        let line = format!(
+            "{{\"jsonrpc\":\"2.0\",\"method\":\"session/update\",\"params\":{{\"sessionId\":\"bench\",\"update\":\
+             {{\"sessionUpdate\":\"agent_message_chunk\",\"messageId\":\"m1\",\"content\":{{\"type\":\"text\",\
+             \"text\":\"{}\"}}}}}}}}\n",
+            word(number)
+        );
+        out.write_all(line.as_bytes()).and_then(|()| out.flush()).expect("somebody reads");
+    }
+    if let Some(path) = words.next() {
+        std::fs::write(path, "done").expect("the bench has a folder for it");
+    }
+    answer(out, request, json!({"stopReason": "end_turn"}));
+}
+
+fn answer(out: &mut impl Write, request: &Value, result: Value) {
+    let line = json!({"jsonrpc": "2.0", "id": request["id"], "result": result}).to_string() + "\n";
+    out.write_all(line.as_bytes()).and_then(|()| out.flush()).expect("somebody reads");
+}

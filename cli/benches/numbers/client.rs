@@ -1,0 +1,95 @@
+//! The smallest client: requests, answers, and the number of bytes of text in between.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use serde_json::{Value, json};
+
+use crate::agent;
+
+/// A client and the process it talks to.
+pub(crate) struct Client {
+    pub(crate) process: Child,
+    stdin: Option<ChildStdin>,
+    stdout: BufReader<ChildStdout>,
+    last: u64,
+}
+
+impl Client {
+    /// Talks to the agent itself.
+    pub(crate) fn direct() -> Self {
+        let mut command = Command::new(std::env::current_exe().expect("a program has a path"));
+        command.arg(agent::FLAG);
+        Self::start(&mut command)
+    }
+
+    /// Talks to the agent through rethread.
+    pub(crate) fn through_rethread(home: &Path) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_rethread"));
+        command.env("RETHREAD_HOME", home).args(["acp", "--"]);
+        command.arg(std::env::current_exe().expect("a program has a path")).arg(agent::FLAG);
+        Self::start(&mut command)
+    }
+
+    fn start(command: &mut Command) -> Self {
+        let mut process =
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the program starts");
+        let stdin = process.stdin.take();
+        let stdout = process.stdout.take().expect("it is a pipe");
+        let mut client =
+            Self { process, stdin, stdout: BufReader::with_capacity(256 * 1024, stdout), last: 0 };
+        client.request("initialize", &json!({"protocolVersion": 1, "clientCapabilities": {}}));
+        client
+    }
+
+    /// A new session's id.
+    pub(crate) fn new_session(&mut self) -> String {
+        let made = self.request("session/new", &json!({"cwd": "/", "mcpServers": []}));
+        made["result"]["sessionId"].as_str().expect("a session has an id").to_owned()
+    }
+
+    /// Sends a request and gives its answer.
+    pub(crate) fn request(&mut self, method: &str, params: &Value) -> Value {
+        self.send(method, params);
+        self.answer().0
+    }
+
+    /// Sends a request.
+    pub(crate) fn send(&mut self, method: &str, params: &Value) {
+        self.last += 1;
+        let line = json!({"jsonrpc": "2.0", "id": self.last, "method": method, "params": params}).to_string();
+        let stdin = self.stdin.as_mut().expect("not closed yet");
+        stdin.write_all((line + "\n").as_bytes()).expect("somebody reads");
+    }
+
+    /// Reads up to the answer to the last request; gives it and all the text before it.
+    pub(crate) fn answer(&mut self) -> (Value, String) {
+        let mut text = String::new();
+        let mut line = String::new();
+        let wanted = format!("\"id\":{}", self.last);
+        loop {
+            line.clear();
+            let read = self.stdout.read_line(&mut line).expect("lines are text");
+            assert!(read > 0, "the program hung up");
+            // Only the answer has both the id and no method; chunks are picked apart by hand, as fast as can be.
+            if let Some(at) = line.find("\"text\":\"") {
+                let rest = &line[at + 8..];
+                text.push_str(&rest[..rest.find('"').expect("a string ends")]);
+            } else if line.contains(&wanted) {
+                return (serde_json::from_str(&line).expect("an answer is JSON"), text);
+            }
+        }
+    }
+
+    /// Ends it.
+    pub(crate) fn end(mut self) {
+        drop(self.stdin.take());
+        self.process.wait().expect("it ends");
+    }
+}
+
+/// The parameters of a prompt that makes the agent say `count` words.
+pub(crate) fn prompt(session: &str, text: &str) -> Value {
+    json!({"sessionId": session, "prompt": [{"type": "text", "text": text}]})
+}

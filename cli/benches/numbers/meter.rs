@@ -1,0 +1,25 @@
+//! Reads what a process has cost so far.
+
+use std::fs;
+
+/// The processor time of all threads of a process, in nanoseconds.
+pub(crate) fn processor_time(pid: u32) -> u64 {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).expect("the process runs");
+    tasks
+        .filter_map(|task| fs::read_to_string(task.ok()?.path().join("schedstat")).ok())
+        .filter_map(|stat| stat.split_whitespace().next()?.parse::<u64>().ok())
+        .sum()
+}
+
+/// The most memory that a process has held, in KiB.
+pub(crate) fn peak_memory(pid: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("the process runs");
+    let line = status.lines().find(|line| line.starts_with("VmHWM")).expect("it has a peak");
+    line.split_whitespace().nth(1).and_then(|number| number.parse().ok()).expect("a number of KiB")
+}
+
+/// The middle one.
+pub(crate) fn median(mut figures: Vec<f64>) -> f64 {
+    figures.sort_by(f64::total_cmp);
+    figures[figures.len() / 2]
+}

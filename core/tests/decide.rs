@@ -1,0 +1,459 @@
+//! What follows from inputs, told in words: inputs in, text out, through one `check`.
+
+use expect_test::{Expect, expect};
+use rethread_core::session::Session;
+use rethread_core::{
+    Activity, Binding, Dropped, Entry, Input, Json, PromptStyle, QuestionKind, Refusal, Stop, TitleSource,
+    Update, UpdateKind, decide,
+};
+use serde_json::{Value, json};
+
+/// Takes the inputs one after the other and tells what was written of each.
+fn check(inputs: Vec<Input>, expected: Expect) {
+    let mut session = Session::default();
+    let mut told = String::new();
+    for input in inputs {
+        match decide(&session, input) {
+            Ok(entries) => {
+                for entry in entries {
+                    session.apply(&entry);
+                    told.push_str(&tell(&entry));
+                    told.push('\n');
+                }
+            }
+            Err(refusal) => told.push_str(&format!("refused: {refusal}\n")),
+        }
+    }
+    expected.assert_eq(&told);
+}
+
+fn tell(entry: &Entry) -> String {
+    match entry {
+        Entry::AgentBound { generation, native, binding, .. } => {
+            format!("agent {generation} bound as {native}, {binding:?}")
+        }
+        Entry::AgentLost { generation, reason } => format!("agent {generation} lost: {reason}"),
+        Entry::PromptHeld { message, .. } => format!("prompt {message} held"),
+        Entry::PromptSent { message } => format!("prompt {message} sent"),
+        Entry::PromptInserted { message, turn, .. } => format!("prompt {message} inserted into turn {turn}"),
+        Entry::PromptDropped { message, why: Dropped::Cancelled } => {
+            format!("prompt {message} dropped: cancelled")
+        }
+        Entry::PromptDropped { message, why: Dropped::Refused(error) } => {
+            format!("prompt {message} dropped: {}", error.value()["message"])
+        }
+        Entry::TurnStarted { turn, .. } => format!("turn {turn} started"),
+        Entry::StateChanged { activity, .. } => format!("state {activity:?}"),
+        Entry::TurnEnded { turn, stop, .. } => format!("turn {turn} ended: {}", stop.reason),
+        Entry::Updated { update, .. } => format!("update {}", update.body),
+        Entry::QuestionAsked { question, .. } => format!("question {question} asked"),
+        Entry::QuestionAnswered { question, answer } => format!("question {question} answered: {answer}"),
+        Entry::QuestionWithdrawn { question } => format!("question {question} withdrawn"),
+        Entry::OptionAsked { ask, option, value } => format!("option {option} asked as {ask}: {value}"),
+        Entry::OptionSettled { ask, error } => format!("option {ask} settled: {error:?}"),
+        Entry::CancelAsked { turn } => format!("turn {turn} to be cancelled"),
+        Entry::TitleSet { title, by } => format!("title by {by:?}: {title}"),
+        Entry::Opened { cwd, .. } => format!("opened in {cwd}"),
+        Entry::RootsSet { roots, .. } => format!("roots {roots:?}"),
+    }
+}
+
+fn prompt(id: &str) -> Input {
+    let content = json!([{"type": "text", "text": id}]).into();
+    Input::Prompt { message: id.into(), content, title: None, at: 0 }
+}
+
+fn bound(style: PromptStyle) -> Input {
+    Input::AgentBound { agent: "a".to_owned(), native: "n".to_owned(), binding: Binding::Fresh, style, at: 0 }
+}
+
+fn one_at_a_time() -> Input {
+    bound(PromptStyle::OneAtATime)
+}
+
+fn acknowledging() -> Input {
+    bound(PromptStyle::Acknowledged)
+}
+
+fn finished(id: &str, stop: Stop) -> Input {
+    Input::PromptFinished { message: id.into(), stop, extra: None, at: 0 }
+}
+
+fn inserted(id: &str) -> Input {
+    Input::PromptInserted { message: id.into(), at: 0 }
+}
+
+fn state(activity: Activity, stop: Option<&str>) -> Input {
+    let state = json!({"sessionUpdate": "state_update"}).into();
+    Input::AgentState { activity, stop: stop.map(Stop::plain), state, at: 0 }
+}
+
+fn exited() -> Input {
+    Input::AgentExited { reason: "exit status 3".to_owned(), at: 0 }
+}
+
+fn update(kind: UpdateKind, id: &str, body: Value) -> Input {
+    Input::Updated { update: Update { kind, id: id.to_owned(), body: body.into() }, known: false }
+}
+
+fn permission(id: &str) -> Input {
+    let body: Json = json!({"title": "may I", "options": [{"optionId": "yes"}]}).into();
+    Input::Question { question: id.into(), kind: QuestionKind::Permission, body }
+}
+
+fn answer(id: &str, outcome: Value) -> Input {
+    Input::Answer { question: id.into(), answer: json!({"outcome": outcome}).into() }
+}
+
+fn options() -> Input {
+    let list = json!([
+        {"configId": "mode", "type": "select", "currentValue": "ask",
+         "options": [{"value": "ask"}, {"groupId": "g", "options": [{"value": "code"}]}]},
+        {"configId": "fast", "type": "boolean", "currentValue": false},
+    ]);
+    update(UpdateKind::ConfigOptionUpdate, "", json!({"configOptions": list}))
+}
+
+fn set(option: &str, value: Value) -> Input {
+    Input::SetOption { ask: "a".into(), option: option.to_owned(), value: value.into() }
+}
+
+#[test]
+fn a_turn_of_an_agent_that_takes_one_prompt_at_a_time() {
+    check(
+        vec![one_at_a_time(), prompt("p1"), finished("p1", Stop::plain("end_turn"))],
+        expect![[r#"
+            agent 1 bound as n, Fresh
+            turn 1 started
+            prompt p1 inserted into turn 1
+            prompt p1 sent
+            turn 1 ended: end_turn
+        "#]],
+    );
+}
+
+#[test]
+fn prompts_while_busy_are_held_and_begin_in_order() {
+    check(
+        vec![
+            one_at_a_time(),
+            prompt("p1"),
+            prompt("p2"),
+            prompt("p3"),
+            finished("p1", Stop::plain("end_turn")),
+            finished("p2", Stop::plain("end_turn")),
+        ],
+        expect![[r#"
+            agent 1 bound as n, Fresh
+            turn 1 started
+            prompt p1 inserted into turn 1
+            prompt p1 sent
+            prompt p2 held
+            prompt p3 held
+            turn 1 ended: end_turn
+            turn 2 started
+            prompt p2 inserted into turn 2
+            prompt p2 sent
+            turn 2 ended: end_turn
+            turn 3 started
+            prompt p3 inserted into turn 3
+            prompt p3 sent
+        "#]],
+    );
+}
+
+#[test]
+fn a_prompt_waits_for_the_agent_or_hears_that_there_is_none() {
+    check(
+        vec![
+            prompt("p1"),
+            Input::AgentFailed { error: json!({"code": -32603, "message": "no such program"}).into() },
+            prompt("p2"),
+            one_at_a_time(),
+        ],
+        expect![[r#"
+            prompt p1 held
+            prompt p1 dropped: "no such program"
+            prompt p2 held
+            agent 1 bound as n, Fresh
+            turn 1 started
+            prompt p2 inserted into turn 1
+            prompt p2 sent
+        "#]],
+    );
+}
+
+#[test]
+fn an_acknowledging_agent_tells_its_own_state() {
+    check(
+        vec![
+            acknowledging(),
+            prompt("p1"),
+            state(Activity::Running, None),
+            inserted("p1"),
+            prompt("p2"),
+            inserted("p2"),
+            state(Activity::RequiresAction, None),
+            state(Activity::Running, None),
+            state(Activity::Idle, Some("end_turn")),
+        ],
+        expect![[r#"
+            agent 1 bound as n, Fresh
+            prompt p1 held
+            prompt p1 sent
+            turn 1 started
+            prompt p1 inserted into turn 1
+            prompt p2 held
+            prompt p2 sent
+            prompt p2 inserted into turn 1
+            state RequiresAction
+            state Running
+            turn 1 ended: end_turn
+        "#]],
+    );
+}
+
+#[test]
+fn an_acknowledgement_before_any_state_begins_the_turn_and_one_after_the_work_does_not() {
+    check(
+        vec![
+            acknowledging(),
+            prompt("p1"),
+            inserted("p1"),
+            state(Activity::Idle, None),
+            prompt("p2"),
+            state(Activity::Running, None),
+            state(Activity::Idle, Some("end_turn")),
+            inserted("p2"),
+        ],
+        expect![[r#"
+            agent 1 bound as n, Fresh
+            prompt p1 held
+            prompt p1 sent
+            turn 1 started
+            prompt p1 inserted into turn 1
+            turn 1 ended: end_turn
+            prompt p2 held
+            prompt p2 sent
+            turn 2 started
+            turn 2 ended: end_turn
+            prompt p2 inserted into turn 2
+        "#]],
+    );
+}
+
+#[test]
+fn a_refused_prompt_was_never_there() {
+    check(
+        vec![
+            acknowledging(),
+            prompt("p1"),
+            Input::PromptRefused { message: "p1".into(), error: json!({"message": "no"}).into() },
+            inserted("p1"),
+        ],
+        expect![[r#"
+            agent 1 bound as n, Fresh
+            prompt p1 held
+            prompt p1 sent
+            prompt p1 dropped: "no"
+            refused: no prompt p1 is waiting
+        "#]],
+    );
+}
+
+#[test]
+fn cancel_stops_the_turn_and_drops_what_waits() {
+    check(
+        vec![
+            Input::Cancel,
+            one_at_a_time(),
+            prompt("p1"),
+            permission("q1"),
+            prompt("p2"),
+            Input::Cancel,
+            Input::Cancel,
+            permission("q2"),
+            finished("p1", Stop::failed(-1, "aborted")),
+        ],
+        expect![[r#"
+            agent 1 bound as n, Fresh
+            turn 1 started
+            prompt p1 inserted into turn 1
+            prompt p1 sent
+            question q1 asked
+            state RequiresAction
+            prompt p2 held
+            prompt p2 dropped: cancelled
+            turn 1 to be cancelled
+            question q1 withdrawn
+            state Running
+            question q2 asked
+            question q2 withdrawn
+            turn 1 ended: cancelled
+        "#]],
+    );
+}
+
+#[test]
+fn withdrawing_takes_back_only_what_was_not_sent() {
+    check(
+        vec![
+            one_at_a_time(),
+            prompt("p1"),
+            prompt("p2"),
+            Input::Withdraw { message: "p2".into() },
+            Input::Withdraw { message: "p1".into() },
+        ],
+        expect![[r#"
+            agent 1 bound as n, Fresh
+            turn 1 started
+            prompt p1 inserted into turn 1
+            prompt p1 sent
+            prompt p2 held
+            prompt p2 dropped: cancelled
+            refused: no prompt p1 is waiting
+        "#]],
+    );
+}
+
+#[test]
+fn agent_loss_settles_everything_it_left_open() {
+    check(
+        vec![
+            one_at_a_time(),
+            prompt("p1"),
+            prompt("p2"),
+            update(UpdateKind::ToolCallUpdate, "c1", json!({"toolCallId": "c1", "status": "in_progress"})),
+            update(UpdateKind::ToolCallUpdate, "c2", json!({"toolCallId": "c2", "status": "completed"})),
+            update(UpdateKind::TerminalUpdate, "t1", json!({"terminalId": "t1"})),
+            permission("q1"),
+            exited(),
+            exited(),
+            prompt("p3"),
+            one_at_a_time(),
+        ],
+        expect![[r#"
+            agent 1 bound as n, Fresh
+            turn 1 started
+            prompt p1 inserted into turn 1
+            prompt p1 sent
+            prompt p2 held
+            update {"toolCallId":"c1","status":"in_progress"}
+            update {"toolCallId":"c2","status":"completed"}
+            update {"terminalId":"t1"}
+            question q1 asked
+            state RequiresAction
+            question q1 withdrawn
+            state Running
+            update {"sessionUpdate":"tool_call_update","toolCallId":"c1","status":"failed"}
+            update {"sessionUpdate":"terminal_update","terminalId":"t1","exitStatus":{}}
+            prompt p2 dropped: "exit status 3"
+            turn 1 ended: error
+            agent 1 lost: exit status 3
+            prompt p3 held
+            agent 2 bound as n, Fresh
+            turn 2 started
+            prompt p3 inserted into turn 2
+            prompt p3 sent
+        "#]],
+    );
+}
+
+#[test]
+fn only_what_was_offered_is_an_approval() {
+    check(
+        vec![
+            one_at_a_time(),
+            prompt("p1"),
+            permission("q1"),
+            permission("q2"),
+            permission("q3"),
+            answer("q1", json!({"outcome": "selected", "optionId": "yes"})),
+            answer("q2", json!({"outcome": "selected", "optionId": "always"})),
+            answer("q3", json!({"outcome": "maybe"})),
+            answer("q3", json!({"outcome": "cancelled"})),
+        ],
+        expect![[r#"
+            agent 1 bound as n, Fresh
+            turn 1 started
+            prompt p1 inserted into turn 1
+            prompt p1 sent
+            question q1 asked
+            state RequiresAction
+            question q2 asked
+            question q3 asked
+            question q1 answered: {"outcome":{"outcome":"selected","optionId":"yes"}}
+            question q2 answered: {"outcome":{"outcome":"cancelled"}}
+            question q3 answered: {"outcome":{"outcome":"cancelled"}}
+            state Running
+            refused: question q3 is not open
+        "#]],
+    );
+}
+
+#[test]
+fn options_take_only_what_is_on_offer() {
+    check(
+        vec![
+            options(),
+            set("mode", json!("code")),
+            one_at_a_time(),
+            set("mode", json!("code")),
+            set("mode", json!("fly")),
+            set("fast", json!("yes")),
+            set("fast", json!(true)),
+            set("colour", json!("red")),
+            Input::OptionAnswered { ask: "a".into(), error: None, options: None },
+        ],
+        expect![[r#"
+            update {"configOptions":[{"configId":"mode","type":"select","currentValue":"ask","options":[{"value":"ask"},{"groupId":"g","options":[{"value":"code"}]}]},{"configId":"fast","type":"boolean","currentValue":false}]}
+            refused: no agent is bound to the session
+            agent 1 bound as n, Fresh
+            option mode asked as a: "code"
+            refused: option mode does not take the value "fly"
+            refused: option fast does not take the value "yes"
+            option fast asked as a: true
+            refused: the session has no option colour
+            option a settled: None
+        "#]],
+    );
+}
+
+#[test]
+fn the_users_title_stays() {
+    let told = |title: &str| {
+        update(
+            UpdateKind::SessionInfoUpdate,
+            "",
+            json!({"sessionUpdate": "session_info_update", "title": title}),
+        )
+    };
+    let mut first = prompt("p1");
+    if let Input::Prompt { title, .. } = &mut first {
+        *title = Some("from the prompt".to_owned());
+    }
+    check(
+        vec![
+            first,
+            told("from the agent"),
+            Input::SetTitle { title: "  \n ".to_owned() },
+            Input::SetTitle { title: " mine\n own ".to_owned() },
+            told("from the agent again"),
+        ],
+        expect![[r#"
+            title by Prompt: from the prompt
+            prompt p1 held
+            update {"sessionUpdate":"session_info_update","title":"from the agent"}
+            title by Agent: from the agent
+            refused: the title is empty
+            title by User: mine own
+        "#]],
+    );
+}
+
+#[test]
+fn an_empty_prompt_is_refused() {
+    let empty = Input::Prompt { message: "p".into(), content: json!([]).into(), title: None, at: 0 };
+    assert_eq!(decide(&Session::default(), empty), Err(Refusal::EmptyPrompt));
+    assert!(TitleSource::User < TitleSource::Prompt, "an earlier source wins");
+}
