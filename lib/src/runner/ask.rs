@@ -6,7 +6,7 @@ use rethread_core::{Input, Json, MessageId, QuestionId, Refusal, Seq, ServerNote
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
-use super::{Message, Runner, Seat, Waiting};
+use super::{Client, Message, Runner, Seat, Waiting};
 use crate::edge::Version;
 use crate::edge::call::{OptionName, Setup};
 use crate::edge::link::ask::nobody_answers;
@@ -14,7 +14,7 @@ use crate::edge::v1;
 use crate::edge::v1::options::Options;
 use crate::live::Cursor;
 use crate::mint;
-use crate::outbox::{Outbox, Reply};
+use crate::outbox::Reply;
 use crate::wire::{Id, RpcError, code};
 
 /// What the answer to a change of option tells.
@@ -51,8 +51,8 @@ impl Runner {
             self.mend().await;
         }
         match message {
-            Message::Attach { cursor, outbox, setup, reply } => {
-                self.attach(cursor, outbox, setup, reply).await
+            Message::Attach { cursor, outbox, version, setup, reply } => {
+                self.attach(cursor, Client { outbox, version }, setup, reply).await
             }
             Message::Prompt { message, content, meta, reply } => {
                 self.prompt(message, content, meta, reply).await;
@@ -67,6 +67,7 @@ impl Runner {
             }
             Message::Relay { method, params, reply } => self.relay_to_agent(method, params, reply).await,
             Message::Relayed(request, outcome) => self.relayed(request, outcome).await,
+            Message::Hosted(hosted) => self.hosted(hosted).await,
             Message::Close(reply) => self.close(reply).await,
             Message::Status(reply) => {
                 let _ = reply.send(self.session.state.clone());
@@ -79,7 +80,7 @@ impl Runner {
     async fn attach(
         &mut self,
         cursor: Arc<Cursor>,
-        outbox: Outbox,
+        client: Client,
         setup: Setup,
         reply: oneshot::Sender<Result<Attached, RpcError>>,
     ) {
@@ -92,8 +93,8 @@ impl Runner {
         let servers: Vec<ServerNote> = setup.servers.iter().map(v1::servers::note).collect();
         self.step(vec![Input::SetRoots { roots: setup.roots.clone(), servers }]).await;
         self.setup = setup;
-        self.clients.retain(|client| !client.is_closed() && !client.same_channel(&outbox));
-        self.clients.push(outbox);
+        self.clients.retain(|known| !known.outbox.is_closed() && !known.outbox.same_channel(&client.outbox));
+        self.clients.push(client);
         self.live.attach(&cursor);
         let idle = || json!({"sessionUpdate": "state_update", "state": "idle"}).into();
         let attached = Attached {
@@ -117,6 +118,7 @@ impl Runner {
             return;
         }
         let reason = "the session was set up anew".to_owned();
+        self.end_hosted().await;
         self.step(vec![Input::AgentExited { reason, at: mint::now() }]).await;
         self.forget_agent();
         self.release_seat();
@@ -286,6 +288,7 @@ impl Runner {
             return;
         }
         self.ended = true;
+        self.end_hosted().await;
         self.step(vec![Input::AgentExited { reason, at: mint::now() }]).await;
         self.let_go().await;
     }
@@ -310,6 +313,7 @@ pub(super) fn reply_of(message: Message) -> Option<Reply> {
         | Message::Withdraw(_)
         | Message::Answer(..)
         | Message::Relayed(..)
+        | Message::Hosted(_)
         | Message::Status(_)
         | Message::End { .. }
         | Message::AgentUp(_) => None,

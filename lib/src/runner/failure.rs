@@ -38,6 +38,7 @@ impl Runner {
             Ok(entries) => {
                 self.broken = None;
                 let following = self.publish(&entries);
+                // After the end of the turn, which takes away its own deadline.
                 if matches!(self.seat, Seat::Stopping(_)) {
                     self.deadline = Some(Instant::now() + self.around.cancel_patience);
                 }
@@ -116,7 +117,7 @@ impl Runner {
         });
         let updates: Vec<_> = [Some(notice.into()), state].into_iter().flatten().collect();
         for client in &self.clients {
-            let _ = client.try_send(Outbound::Trouble(self.id.clone(), updates.clone()));
+            let _ = client.outbox.try_send(Outbound::Trouble(self.id.clone(), updates.clone()));
         }
     }
 }

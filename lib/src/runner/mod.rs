@@ -7,6 +7,7 @@ mod ask;
 mod consequence;
 mod failure;
 mod hearing;
+mod hosted;
 mod relay;
 mod seat;
 
@@ -25,7 +26,9 @@ use tokio::time::Instant;
 use crate::agent::Restore;
 use crate::agent::host::{AgentHost, LiveAgent};
 use crate::agent::peer::FromAgent;
+use crate::edge::Version;
 use crate::edge::call::Setup;
+use crate::hosting::Hosting;
 use crate::live::{Cursor, Live};
 use crate::log::Log;
 use crate::mint;
@@ -81,6 +84,8 @@ pub(crate) enum Message {
         cursor: Arc<Cursor>,
         /// The way to it.
         outbox: Outbox,
+        /// The version it speaks.
+        version: Version,
         /// How it wants the session to be set up.
         setup: Setup,
         /// How things stand, or why not.
@@ -136,6 +141,8 @@ pub(crate) enum Message {
     },
     /// It answered what was relayed to it.
     Relayed(Id, Result<Json, RpcError>),
+    /// Something was carried out in the place of a client.
+    Hosted(hosted::Hosted),
     /// It closes the session.
     Close(Reply),
     /// How the session stands.
@@ -188,7 +195,7 @@ pub(crate) struct Runner {
     /// When the agent is let go if nothing happens.
     idle_at: Instant,
     /// Clients that may be asked to do what only a client can, the newest last.
-    clients: Vec<Outbox>,
+    clients: Vec<Client>,
     prompts: HashMap<MessageId, Reply>,
     /// The `_meta` of prompts that have not been sent: it goes to the agent and is not kept.
     metas: HashMap<MessageId, Json>,
@@ -199,6 +206,7 @@ pub(crate) struct Runner {
     postponed: Vec<Message>,
     closing: Vec<Reply>,
     terminals: relay::Terminals,
+    hosting: Hosting,
     deadline: Option<Instant>,
     /// The end of the last turn, up to which entries may be folded, and up to where they are.
     foldable: Seq,
@@ -209,6 +217,12 @@ pub(crate) struct Runner {
     /// The store failed; what it was.
     broken: Option<String>,
     ended: bool,
+}
+
+/// A client that follows.
+struct Client {
+    outbox: Outbox,
+    version: Version,
 }
 
 /// What an answer of the agent's is for.
@@ -274,6 +288,7 @@ impl Runner {
             postponed: Vec::new(),
             closing: Vec::new(),
             terminals: relay::Terminals::default(),
+            hosting: Hosting::new(),
             deadline: None,
             foldable: Seq(0),
             folded: Seq(0),
@@ -467,12 +482,14 @@ impl Runner {
 
     async fn let_go(&mut self) {
         self.ended = true;
+        self.hosting.end();
         self.release_seat();
         // Before anybody can follow it anew.
         for client in self.clients.drain(..) {
-            let _ = client.try_send(Outbound::Detach(self.id.clone(), self.lease.head));
+            let _ = client.outbox.try_send(Outbound::Detach(self.id.clone(), self.lease.head));
         }
         self.turn_away();
+        self.hosting.gone().await;
         self.settle_fold().await;
         let lease = self.lease.clone();
         let released = self.around.journal.call(move |store| store.release(&lease)).await;

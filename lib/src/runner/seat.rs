@@ -291,11 +291,13 @@ impl Runner {
     pub(super) async fn agent_gone(&mut self, reason: String) {
         match std::mem::replace(&mut self.seat, Seat::Empty) {
             Seat::Opening(_) => {
+                self.end_hosted().await;
                 self.forget_agent();
                 self.agent_failed(RpcError::internal(reason)).await;
             }
             Seat::Stopping(_) => self.stopped().await,
             Seat::Empty | Seat::Starting | Seat::Bound(_) => {
+                self.end_hosted().await;
                 self.forget_agent();
                 self.step(vec![Input::AgentExited { reason, at: mint::now() }]).await;
                 self.close_if_asked().await;
