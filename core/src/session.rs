@@ -242,10 +242,13 @@ impl Session {
     fn turn_ended(&mut self, stop: &Stop, state: &Json) {
         self.turn = None;
         self.last_stop = Some(stop.clone());
+        // Work that a prompt was inserted into was done on that one, not on others that were under way.
+        let claimed = self.prompts.iter().any(|prompt| prompt.phase == Phase::Inserted);
+        let after = if claimed { Phase::Sent { worked: false } } else { Phase::Overtaken };
         self.prompts.retain(|prompt| prompt.phase != Phase::Inserted);
         for prompt in &mut self.prompts {
             if prompt.phase == (Phase::Sent { worked: true }) {
-                prompt.phase = Phase::Overtaken;
+                prompt.phase = after;
             }
         }
         self.calls.retain(|_, call| !call.settled);

@@ -170,7 +170,8 @@ impl View {
         Shown::Ask { question: question.clone(), method, params }
     }
 
-    /// Shows what several entries together have made stale: the text of terminals inside tool calls.
+    /// Shows what several entries together have made stale: the text of terminals inside tool calls. Only what
+    /// is not a live terminal of the client's own is ever stale.
     pub fn settle(&mut self, shown: &mut Vec<Shown>) {
         for call in std::mem::take(&mut self.stale_calls) {
             let Some(content) = self.calls.get(&call) else { continue };

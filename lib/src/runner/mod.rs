@@ -112,6 +112,8 @@ pub(crate) enum Message {
         option: crate::edge::call::OptionName,
         /// To what.
         value: Json,
+        /// Whether the answer may tell of boolean options.
+        booleans: crate::edge::v1::options::BooleanOptions,
         /// Who waits.
         reply: Reply,
     },
@@ -146,7 +148,7 @@ pub(crate) enum Message {
     /// It closes the session.
     Close(Reply),
     /// How the session stands.
-    Status(oneshot::Sender<Option<Json>>),
+    Status(oneshot::Sender<Json>),
     /// The process ends, or the session is deleted: settle and let go.
     End {
         /// Why, in words for a person.
@@ -229,8 +231,14 @@ struct Client {
 enum Waiting {
     Open,
     Prompt(MessageId),
-    Option { ask: AskId, option: String, value: Json },
+    Option {
+        ask: AskId,
+        option: String,
+        value: Json,
+    },
     Relay(Reply),
+    /// The same, for one thing that is to be cancelled.
+    CancelThing(Reply),
 }
 
 /// A session as it is found or made, ready to run.
