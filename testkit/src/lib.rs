@@ -29,7 +29,8 @@
 //!   `connect_as` of another; `again` is the next process on the same store.
 //! - [`client::Client`] sends and waits. Every wait has a deadline and panics with the conversation so far.
 //!   Errors come back as the error object, so a test can look at `error["data"]["hint"]`. `on` says how
-//!   requests of the agent's are answered; an unanswered one can be answered by hand.
+//!   requests of the agent's are answered; an unanswered one can be answered by hand. What the server says is
+//!   held against the official schema as it comes; what does not fit it fails the next wait.
 //! - [`view::View`] is what a user sees, folded from the updates of either version: a v1 and a v2 client, or
 //!   a live one and a replay, are compared with `assert_eq!`.
 //! - [`normal::transcript`] is the whole conversation as text with stable names for ids, for `expect!`.
@@ -40,6 +41,7 @@ pub mod client;
 pub mod fault;
 pub mod normal;
 mod pairing;
+mod schema;
 pub mod view;
 mod world;
 

@@ -72,7 +72,7 @@ pub struct AgentConfig {
     /// The versions.
     pub speaks: Speaks,
     /// What it says it can do, under the names of version 1: `load`, `resume`, `list`, `close`, `delete`,
-    /// `fork`, `additionalDirectories`, `systemPrompt`, `image`, `audio`, `embeddedContext`, `stdio`, `http`,
+    /// `fork`, `additionalDirectories`, `systemPrompt`, `override` (a mode of that), `image`, `audio`, `embeddedContext`, `stdio`, `http`,
     /// `sse`, `acp`. A version 2 agent has `resume`, `list` and `close` whatever is here.
     pub can: Vec<&'static str>,
     /// What the user may choose.
@@ -137,6 +137,13 @@ impl AgentConfig {
         self
     }
 
+    /// The same agent with these abilities too.
+    #[must_use]
+    pub fn able_to(mut self, abilities: &[&'static str]) -> Self {
+        self.can.extend(abilities);
+        self
+    }
+
     /// The same agent with these offers.
     #[must_use]
     pub fn offering(mut self, offers: &[Offer]) -> Self {
@@ -158,6 +165,7 @@ impl AgentConfig {
                 session[ability] = json!({});
             }
         }
+        self.override_mode(&mut session);
         let on = |ability: &str| self.can(ability);
         json!({
             "protocolVersion": 1,
@@ -182,6 +190,7 @@ impl AgentConfig {
             object
         };
         let mut session = some(&["delete", "fork", "additionalDirectories", "systemPrompt"]);
+        self.override_mode(&mut session);
         session["prompt"] = some(&["image", "audio", "embeddedContext"]);
         session["mcp"] = some(&["stdio", "http", "acp"]);
         json!({
@@ -190,6 +199,12 @@ impl AgentConfig {
             "capabilities": {"session": session},
             "authMethods": self.auth_methods("methodId"),
         })
+    }
+
+    fn override_mode(&self, session: &mut Value) {
+        if self.can("override") {
+            session["systemPrompt"] = json!({"mode": {"override": {}}});
+        }
     }
 
     fn auth_methods(&self, id: &str) -> Value {

@@ -17,6 +17,8 @@ pub enum Step {
     Tool(String),
     /// `toolopen ID`: a tool call that is announced and never ends.
     ToolOpen(String),
+    /// `meta ID`: a tool call whose `_meta` is patched: `{a,b}`, then `a` goes and `c` comes.
+    Meta(String),
     /// `plan A,B`: a plan with these entries; the first one is done.
     Plan(Vec<String>),
     /// `usage USED/SIZE`.
@@ -81,6 +83,7 @@ fn step(line: &str) -> Step {
         "think" => Step::Think(rest.to_owned()),
         "tool" => Step::Tool(or("call_1")),
         "toolopen" => Step::ToolOpen(or("call_1")),
+        "meta" => Step::Meta(or("call_1")),
         "plan" => Step::Plan(list(&or("one,two"))),
         "usage" => {
             let (used, size) = rest.split_once('/').unwrap_or(("10", "100"));

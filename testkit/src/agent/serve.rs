@@ -65,6 +65,12 @@ async fn hear(talk: &Arc<Talk>, line: &str, work: &mut JoinSet<()>) {
     record(talk, id.clone(), method, params.clone());
     match (id, method) {
         (Some(id), "session/prompt") => prompt(talk, id, &params, work).await,
+        // Left open until it is taken back.
+        (Some(_), "_agent/hang") => {}
+        (None, "$/cancel_request") if was_left_open(talk, &params["requestId"]) => {
+            let error = json!({"code": -32800, "message": "request cancelled"});
+            talk.answer(params["requestId"].clone(), Err(error)).await;
+        }
         (Some(id), _) => {
             let outcome = request(talk, method, &params).await;
             talk.answer(id, outcome).await;
@@ -76,6 +82,12 @@ async fn hear(talk: &Arc<Talk>, line: &str, work: &mut JoinSet<()>) {
 
 fn record(talk: &Talk, id: Option<Value>, method: &str, params: Value) {
     talk.memory.record(Received { start: talk.start, id, method: method.to_owned(), params });
+}
+
+fn was_left_open(talk: &Talk, id: &Value) -> bool {
+    let inner = talk.memory.inner();
+    let mut here = inner.received.iter().filter(|received| received.start == talk.start);
+    here.any(|received| received.method == "_agent/hang" && received.id.as_ref() == Some(id))
 }
 
 async fn request(talk: &Arc<Talk>, method: &str, params: &Value) -> Outcome {

@@ -146,6 +146,7 @@ impl Turn {
             Step::Think(text) => self.say("agent_thought", &text).await,
             Step::Tool(id) => self.tool(&id).await,
             Step::ToolOpen(id) => self.update(words::tool_begins(self.version(), &id)).await,
+            Step::Meta(id) => self.meta(&id).await,
             Step::Plan(entries) => self.update(words::plan(self.version(), &entries)).await,
             Step::Usage(used, size) => {
                 self.update(json!({"sessionUpdate": "usage_update", "used": used, "size": size})).await;
@@ -230,6 +231,15 @@ impl Turn {
         self.update(words::tool_begins(self.version(), id)).await;
         self.update(words::tool_runs(id)).await;
         self.update(words::tool_ends(self.version(), id)).await;
+    }
+
+    async fn meta(&self, id: &str) {
+        let mut begins = words::tool_begins(self.version(), id);
+        begins["_meta"] = json!({"a": 1, "b": {"deep": 1}});
+        self.update(begins).await;
+        let mut ends = words::tool_over(id);
+        ends["_meta"] = json!({"a": null, "b": {"other": 2}, "c": 3});
+        self.update(ends).await;
     }
 
     async fn mode(&self, mode: &str) {

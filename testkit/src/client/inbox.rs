@@ -9,7 +9,7 @@ use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader
 use tokio::sync::Notify;
 
 use super::Outcome;
-use crate::DEADLINE;
+use crate::{DEADLINE, schema};
 
 /// Who said something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,12 +45,20 @@ struct Inner {
     taken: Vec<usize>,
     answering: HashMap<String, Answering>,
     closed: bool,
+    /// What did not fit the schema.
+    fault: Option<String>,
 }
 
 impl Inbox {
     pub(super) fn new(version: Version) -> Self {
-        let inner =
-            Inner { version, said: Vec::new(), taken: Vec::new(), answering: HashMap::new(), closed: false };
+        let inner = Inner {
+            version,
+            said: Vec::new(),
+            taken: Vec::new(),
+            answering: HashMap::new(),
+            closed: false,
+            fault: None,
+        };
         Self { inner: Mutex::new(inner), bell: Notify::new() }
     }
 
@@ -66,6 +74,23 @@ impl Inbox {
         self.inner().said.clone()
     }
 
+    /// The first message of the server's from a place on that fits; the place moves
+    /// there, or behind all that was looked at.
+    pub(super) fn find(&self, from: &mut usize, is: impl Fn(&Value) -> bool) -> Option<Value> {
+        let inner = self.inner();
+        let fits = |said: &&Said| said.from == From::Server && is(&said.message);
+        match inner.said.iter().skip(*from).position(|said| fits(&said)) {
+            Some(at) => {
+                *from += at;
+                Some(inner.said[*from].message.clone())
+            }
+            None => {
+                *from = inner.said.len();
+                None
+            }
+        }
+    }
+
     /// The first answer to this id that nobody has taken.
     pub(super) fn take_answer(&self, id: &Value) -> Option<Value> {
         let mut inner = self.inner();
@@ -77,13 +102,17 @@ impl Inbox {
         Some(inner.said[at].message.clone())
     }
 
-    pub(super) async fn wait<T>(&self, what: &str, found: impl Fn(&Self) -> Option<T>) -> T {
+    pub(super) async fn wait<T>(&self, what: &str, mut found: impl FnMut(&Self) -> Option<T>) -> T {
         let waiting = async {
             loop {
                 let rung = self.bell.notified();
                 tokio::pin!(rung);
                 rung.as_mut().enable();
-                if let Some(found) = found(self) {
+                let found = found(self);
+                if let Some(fault) = &self.inner().fault {
+                    panic!("the server said what the schema does not know: {fault}");
+                }
+                if let Some(found) = found {
                     return found;
                 }
                 if self.inner().closed {
@@ -112,6 +141,8 @@ impl Inbox {
 
     fn heard(&self, message: Value) -> Option<Value> {
         let mut inner = self.inner();
+        let fault = schema::fault(inner.version, &message, inner.method_of(&message).as_deref());
+        inner.fault = inner.fault.take().or_else(|| fault.map(|fault| format!("{fault}: {message}")));
         inner.said.push(Said { from: From::Server, message: message.clone() });
         let (id, method) = (message.get("id")?.clone(), message.get("method")?.as_str()?.to_owned());
         let answer = match inner.answering.get_mut(&method) {
@@ -128,6 +159,16 @@ impl Inbox {
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    /// The method of the client's request that this message answers.
+    fn method_of(&self, message: &Value) -> Option<String> {
+        let id = message.get("id").filter(|id| !id.is_null() && message.get("method").is_none())?;
+        let asked = |said: &&Said| said.from == From::Client && said.message.get("id") == Some(id);
+        let request = self.said.iter().rev().filter(asked).find_map(|said| said.message.get("method"))?;
+        request.as_str().map(str::to_owned)
     }
 }
 

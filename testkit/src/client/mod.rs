@@ -158,12 +158,8 @@ impl Client {
 
     /// Waits for a message of the server's at or after a mark, and gives it.
     pub async fn wait_since(&self, mark: usize, what: &str, is: impl Fn(&Value) -> bool) -> Value {
-        let found = |inbox: &Inbox| {
-            let said = inbox.said();
-            let mut heard = said.into_iter().skip(mark).filter(|said| said.from == From::Server);
-            heard.find(|said| is(&said.message)).map(|said| said.message)
-        };
-        self.inbox.wait(what, found).await
+        let mut from = mark;
+        self.inbox.wait(what, |inbox| inbox.find(&mut from, &is)).await
     }
 
     /// Waits for a message of the server's, whenever it came.

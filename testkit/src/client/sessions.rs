@@ -3,7 +3,7 @@
 use rethread::edge::Version;
 use serde_json::{Value, json};
 
-use super::{Client, From, Outcome};
+use super::{Client, Outcome};
 use crate::view::View;
 
 /// The working directory of test sessions.
@@ -124,16 +124,19 @@ impl Client {
     /// A version 2 turn is over at the first idle state behind the echo of its prompt.
     async fn idle_after(&self, session: &str, answer: &Value) -> Turn {
         let message = answer["messageId"].as_str().expect("a prompt's answer has a messageId").to_owned();
+        let of = |said: &Value, name: &str, value: &str| {
+            said["params"]["sessionId"] == session && said["params"]["update"][name] == value
+        };
+        let (mut from, mut idle_from) = (0, None);
         let idle = |inbox: &super::Inbox| {
-            let said = inbox.said();
-            let of = |said: &&super::Said| {
-                said.from == From::Server && said.message["params"]["sessionId"] == session
-            };
-            let updates = said.iter().filter(of).map(|said| &said.message["params"]["update"]);
-            let mut behind = updates.skip_while(|update| update["messageId"] != *message);
-            behind.find(|update| update["state"] == "idle").cloned()
+            if idle_from.is_none() {
+                inbox.find(&mut from, |said| of(said, "messageId", &message))?;
+                idle_from = Some(from);
+            }
+            inbox.find(idle_from.as_mut()?, |said| of(said, "state", "idle"))
         };
         let idle = self.inbox.wait("the end of the turn", idle).await;
+        let idle = &idle["params"]["update"];
         Turn { stop: idle["stopReason"].as_str().unwrap_or("none").to_owned(), message: Some(message) }
     }
 
