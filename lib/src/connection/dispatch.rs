@@ -89,7 +89,9 @@ impl Connection {
                 let _ = self.outbox.try_send(Outbound::OwnPrompt(session.clone(), message.clone()));
                 Message::Prompt { message, content, meta, reply }
             }
-            SessionCall::SetOption { option, value } => Message::SetOption { option, value, reply },
+            SessionCall::SetOption { option, value } => {
+                Message::SetOption { option, value, booleans: agreed.client.booleans(), reply }
+            }
             SessionCall::CancelToolCall(id) => {
                 Message::CancelThing { method: "tool_call/cancel", field: "toolCallId", id, reply }
             }

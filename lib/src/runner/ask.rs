@@ -11,6 +11,7 @@ use crate::edge::Version;
 use crate::edge::call::{OptionName, Setup};
 use crate::edge::link::ask::nobody_answers;
 use crate::edge::v1;
+use crate::edge::v1::BooleanOptions;
 use crate::edge::v1::options::Options;
 use crate::live::Cursor;
 use crate::mint;
@@ -20,8 +21,8 @@ use crate::wire::{Id, RpcError, code};
 /// What the answer to a change of option tells.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OptionAnswer {
-    /// All options.
-    Options,
+    /// All options that the client takes.
+    Options(BooleanOptions),
     /// Nothing: the older methods tell by updates only.
     Nothing,
 }
@@ -58,7 +59,9 @@ impl Runner {
             }
             Message::Cancel => self.cancel().await,
             Message::Withdraw(id) => self.withdraw(&id).await,
-            Message::SetOption { option, value, reply } => self.set_option(option, value, reply).await,
+            Message::SetOption { option, value, booleans, reply } => {
+                self.set_option(option, value, booleans, reply).await;
+            }
             Message::SetTitle(title, reply) => self.set_title(title, reply).await,
             Message::Answer(question, answer) => self.answer(question, answer).await,
             Message::CancelThing { method, field, id, reply } => self.cancel_thing(method, field, id, reply),
@@ -99,7 +102,7 @@ impl Runner {
             options: self.session.options.clone(),
             commands: self.session.commands.clone(),
             usage: self.session.usage.clone(),
-            title: self.session.title.as_ref().map(|(title, _)| title.clone()),
+            title: self.session.title().map(str::to_owned),
             questions: self.session.questions.clone(),
         };
         let _ = reply.send(Ok(attached));
@@ -174,12 +177,12 @@ impl Runner {
         }
     }
 
-    async fn set_option(&mut self, option: OptionName, value: Json, reply: Reply) {
+    async fn set_option(&mut self, option: OptionName, value: Json, booleans: BooleanOptions, reply: Reply) {
         if let Some(error) = self.broken_error() {
             return reply.refuse(error);
         }
         if !matches!(self.seat, Seat::Bound(_)) {
-            self.postponed.push(Message::SetOption { option, value, reply });
+            self.postponed.push(Message::SetOption { option, value, booleans, reply });
             return self.need_agent();
         }
         let (name, field) = match &option {
@@ -192,7 +195,7 @@ impl Runner {
         };
         let ask = mint::ask_id();
         let form = match option {
-            OptionName::Id(_) => OptionAnswer::Options,
+            OptionName::Id(_) => OptionAnswer::Options(booleans),
             OptionName::Category(..) => OptionAnswer::Nothing,
         };
         self.options.insert(ask.clone(), (reply, form));
@@ -210,16 +213,14 @@ impl Runner {
 
     /// The answer to a change of option: everything, so that what depends on it is seen too.
     pub(super) fn option_answer(&self, reply: &Reply, form: OptionAnswer) -> Json {
-        if form == OptionAnswer::Nothing {
-            return json!({}).into();
-        }
+        let OptionAnswer::Options(booleans) = form else { return json!({}).into() };
         let options = self.known_options();
         match reply.version {
             Version::V2 => {
                 [("configOptions", options.to_v2())].into_iter().collect::<rethread_core::Fields>().json()
             }
             Version::V1 => {
-                let view = options.to_v1(v1::options::BooleanOptions::Offered);
+                let view = options.to_v1(booleans);
                 let mut fields = rethread_core::Fields::new();
                 view.write_config(&mut fields);
                 fields.json()

@@ -22,6 +22,7 @@ use tokio::time::Instant;
 use crate::agent::host::{AgentHost, LiveAgent};
 use crate::agent::peer::FromAgent;
 use crate::edge::call::Setup;
+use crate::edge::v1::BooleanOptions;
 use crate::live::{Cursor, Live};
 use crate::log::Log;
 use crate::mint;
@@ -102,6 +103,8 @@ pub(crate) enum Message {
         option: crate::edge::call::OptionName,
         /// To what.
         value: Json,
+        /// Whether it takes options that are on or off.
+        booleans: BooleanOptions,
         /// Who waits.
         reply: Reply,
     },
