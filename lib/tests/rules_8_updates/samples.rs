@@ -195,7 +195,8 @@ fn of_one() -> Vec<Sample> {
 
 fn of_two() -> Vec<Sample> {
     let whole = |tag: &'static str, id: &str, word: &'static str, one: &'static str| {
-        let update = json!({"sessionUpdate": tag, "messageId": id, "content": [text(word)], "_meta": {"k": 1}});
+        let update =
+            json!({"sessionUpdate": tag, "messageId": id, "content": [text(word)], "_meta": {"k": 1}});
         sample(update, word, Some(one), tag)
     };
     vec![
