@@ -182,7 +182,7 @@ impl View {
     /// The request for a question that is open.
     #[must_use]
     pub fn ask(&self, question: &QuestionId, kind: QuestionKind, body: &Json) -> Shown {
-        let (method, params) = match (kind, self.version) {
+        let (method, mut params) = match (kind, self.version) {
             (QuestionKind::Permission, Version::V1) => {
                 let params = v1::permission::to_v1(body, question.as_str(), self);
                 ("session/request_permission", params)
@@ -190,6 +190,12 @@ impl View {
             (QuestionKind::Permission, Version::V2) => ("session/request_permission", body.fields()),
             (QuestionKind::Elicitation, _) => ("elicitation/create", body.fields()),
         };
+        // A client that was not told of a sub-agent is asked in the name of its parent.
+        let told = self.version == Version::V2 || self.taste.subagents == Subagents::Accepted;
+        params.take("sessionId");
+        if let Some(child) = body.fields().take("sessionId").filter(|_| told) {
+            params.set("sessionId", child);
+        }
         Shown::Ask { question: question.clone(), method, params }
     }
 
