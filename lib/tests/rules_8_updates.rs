@@ -1026,6 +1026,33 @@ async fn r8_15_all_that_a_child_does_is_in_the_words_of_the_client(pairing: Pair
     }
 }
 
+async fn r8_15_a_child_asks_in_its_own_name(pairing: Pairing) {
+    for takes in [true, false] {
+        let (world, client, session) = if takes { begun(pairing).await } else { begun_bare(pairing).await };
+        let announced = json!({"sessionUpdate": "subagent_update", "sessionId": "kid", "title": "Kid"});
+        let turn = client.begin_prompt(&session, &format!("{}say a\nwait on", script([&announced]))).await;
+        client.wait_update(0, &session, "the turn", |update| update["content"]["text"] == "a").await;
+        let call = json!({"toolCallId": "k", "title": "Run it"});
+        let mut params = json!({"sessionId": "kid", "options": [{"optionId": "yes", "name": "Yes", "kind": "allow_once"}]});
+        match pairing.agent {
+            Version::V1 => params["toolCall"] = call,
+            Version::V2 => {
+                params["title"] = json!("Run it?");
+                params["subject"] = json!({"type": "tool_call", "toolCall": call});
+            }
+        }
+        let method = "session/request_permission";
+        world.agent.send(json!({"jsonrpc": "2.0", "id": 501, "method": method, "params": params})).await;
+        let asked = client.wait_method(method).await;
+        let knows_it = takes || pairing.client == Version::V2;
+        assert_eq!(asked["params"]["sessionId"], if knows_it { "kid" } else { session.as_str() });
+        let answer = world.agent.wait_told("answer", 1).await;
+        assert_eq!(answer["result"]["outcome"]["optionId"], "yes");
+        world.agent.open_gate("on");
+        client.finish(&session, &turn).await;
+    }
+}
+
 // 8.16: whole messages for version 1.
 
 async fn r8_16_a_whole_message_is_shown_once(pairing: Pairing) {
@@ -1091,6 +1118,7 @@ pairings!(
     r8_14_plans_and_children_only_for_those_who_take_them,
     r8_15_a_child_is_announced_before_it_speaks,
     r8_15_all_that_a_child_does_is_in_the_words_of_the_client,
+    r8_15_a_child_asks_in_its_own_name,
 );
 pairings!(agent V1: r8_03_messages_without_an_id_get_one);
 pairings!(
