@@ -1,15 +1,18 @@
 //! `rethread acp -- <agent>`: what an editor runs instead of the agent.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use rethread::agent::Restore;
 use rethread::agent::host::{AgentProtocol, CommandSource};
 use rethread::agent::process::{AgentCommand, GuardianCommand};
 use rethread::edge::Version;
 use rethread::log::Log;
-use rethread::server::{Config, Server};
+use rethread::server::{Config, NativeSessions, Server};
 use rethread::store::sqlite::SqliteStore;
 use rethread::transport::stdio;
 use tokio::signal::unix::{SignalKind, signal};
@@ -26,6 +29,15 @@ pub(crate) struct AcpArgs {
     /// The most bytes that one line may have.
     #[arg(long, value_name = "BYTES", default_value_t = 64 * 1024 * 1024)]
     longest_line: usize,
+    /// How a session is brought back when the agent has lost it.
+    #[arg(long, value_enum, default_value_t = RestoreBy::Auto)]
+    restore: RestoreBy,
+    /// List only sessions that were made through rethread.
+    #[arg(long)]
+    own_sessions_only: bool,
+    /// How many minutes a session may do nothing before its agent is let go.
+    #[arg(long, value_name = "MINUTES", default_value_t = 30)]
+    idle_minutes: u64,
     /// The agent's program and arguments.
     #[arg(last = true, required = true, num_args = 1..)]
     command: Vec<OsString>,
@@ -43,12 +55,25 @@ enum Protocol {
     Two,
 }
 
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum RestoreBy {
+    /// By the agent itself if it can, else from the kept transcript.
+    Auto,
+    /// By the agent itself or not at all.
+    Native,
+    /// Always from the kept transcript.
+    Reseed,
+    /// Not at all: sessions can be read.
+    ReadOnly,
+}
+
 /// Serves the client on stdin and stdout until it hangs up.
 pub(crate) fn run(args: AcpArgs) -> Result<(), Failure> {
     let paths = Paths::from_environment()?;
     let store = SqliteStore::open(&paths.store())?;
     let logs = paths.logs()?;
-    let agent = CommandSource(agent_command(args.command, logs.join("agent.log"))?);
+    let key = agent_key(&args.command);
+    let agent = CommandSource { command: agent_command(args.command, logs.join("agent.log"))?, key };
     let config = Config {
         agent_protocol: match args.agent_protocol {
             Protocol::Auto => AgentProtocol::Auto,
@@ -56,6 +81,14 @@ pub(crate) fn run(args: AcpArgs) -> Result<(), Failure> {
             Protocol::Two => AgentProtocol::Only(Version::V2),
         },
         longest_line: args.longest_line,
+        restore: match args.restore {
+            RestoreBy::Auto => Restore::Auto,
+            RestoreBy::Native => Restore::Native,
+            RestoreBy::Reseed => Restore::Reseed,
+            RestoreBy::ReadOnly => Restore::ReadOnly,
+        },
+        idle_limit: Duration::from_secs(args.idle_minutes.max(1) * 60),
+        native_sessions: if args.own_sessions_only { NativeSessions::Hidden } else { NativeSessions::Listed },
         log: Log::to(logs.join("rethread.log")),
         ..Config::default()
     };
@@ -66,6 +99,23 @@ pub(crate) fn run(args: AcpArgs) -> Result<(), Failure> {
         server.serve_until(wire, asked_to_stop()).await;
         Ok(())
     })
+}
+
+/// Names the program file as it is now, and the arguments: another version of it is another agent.
+fn agent_key(command: &[OsString]) -> Option<String> {
+    let program = found(Path::new(command.first()?))?;
+    let file = std::fs::metadata(&program).ok()?;
+    let identity = (file.dev(), file.ino(), file.len(), file.mtime(), file.mtime_nsec());
+    Some(format!("{} {identity:?} {:?}", program.display(), &command[1..]))
+}
+
+/// The program that a name means, by the search path.
+fn found(program: &Path) -> Option<PathBuf> {
+    if program.components().count() > 1 {
+        return std::fs::canonicalize(program).ok();
+    }
+    let folders = std::env::var_os("PATH")?;
+    std::env::split_paths(&folders).map(|folder| folder.join(program)).find(|path| path.is_file())
 }
 
 fn agent_command(command: Vec<OsString>, log: PathBuf) -> Result<AgentCommand, Failure> {

@@ -32,6 +32,8 @@ pub enum Entry {
     AgentBound {
         /// Counts the agent processes that have served this session.
         generation: u32,
+        /// The agent, by the name it has for itself.
+        agent: String,
         /// The agent's own id for the session.
         native: String,
         /// How much the agent knows of what came before.
@@ -180,8 +182,8 @@ pub enum Binding {
     Resumed,
     /// It restored its own session and replayed it; the replay was swallowed.
     Loaded,
-    /// It knows nothing of what came before.
-    Anew,
+    /// It has a fresh session of its own, and is given the transcript with the next prompt.
+    Reseeded,
 }
 
 /// How an agent takes prompts.

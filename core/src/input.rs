@@ -56,6 +56,8 @@ pub enum Input {
     },
     /// An agent session is there.
     AgentBound {
+        /// The agent, by the name it has for itself.
+        agent: String,
         /// The agent's own id for the session.
         native: String,
         /// What it knows.

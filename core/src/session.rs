@@ -25,7 +25,7 @@ pub struct Session {
     /// How many agent processes have served it.
     pub generations: u32,
     /// The ids that agents gave it, oldest first.
-    pub natives: Vec<String>,
+    pub natives: Vec<Native>,
     /// The agent behind it now.
     pub agent: Option<BoundAgent>,
     /// How many turns there were.
@@ -54,6 +54,15 @@ pub struct Session {
     pub calls: BTreeMap<String, Call>,
     /// Terminals that have not exited.
     pub terminals: BTreeMap<String, Call>,
+}
+
+/// An id that an agent has for the session.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Native {
+    /// The agent, by the name it has for itself.
+    pub agent: String,
+    /// Its id.
+    pub id: String,
 }
 
 /// The agent session behind a session.
@@ -133,7 +142,8 @@ impl Session {
         match entry {
             Entry::Opened { cwd, roots, agent, .. } => self.opened(cwd, roots, agent),
             Entry::RootsSet { roots, .. } => self.roots.clone_from(roots),
-            Entry::AgentBound { generation, native, binding, style } => {
+            Entry::AgentBound { generation, agent, native, binding, style } => {
+                let native = Native { agent: agent.clone(), id: native.clone() };
                 self.agent_bound(*generation, native, *binding, *style);
             }
             Entry::AgentLost { .. } => self.agent = None,
@@ -187,14 +197,17 @@ impl Session {
         cwd.clone_into(&mut self.cwd);
         self.roots = roots.to_vec();
         agent.clone_into(&mut self.made_with);
+        // A fork begins in the midst of another session: the agent's side of that one is not its own.
+        self.natives.clear();
+        self.agent = None;
     }
 
-    fn agent_bound(&mut self, generation: u32, native: &str, binding: Binding, style: PromptStyle) {
+    fn agent_bound(&mut self, generation: u32, native: Native, binding: Binding, style: PromptStyle) {
         self.generations = generation;
-        if self.natives.last().is_none_or(|last| last != native) {
-            self.natives.push(native.to_owned());
+        self.agent = Some(BoundAgent { generation, native: native.id.clone(), binding, style });
+        if self.natives.last() != Some(&native) {
+            self.natives.push(native);
         }
-        self.agent = Some(BoundAgent { generation, native: native.to_owned(), binding, style });
     }
 
     fn prompt_held(&mut self, message: &MessageId, content: &Json) {

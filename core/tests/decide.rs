@@ -64,7 +64,7 @@ fn prompt(id: &str) -> Input {
 }
 
 fn bound(style: PromptStyle) -> Input {
-    Input::AgentBound { native: "n".to_owned(), binding: Binding::Fresh, style, at: 0 }
+    Input::AgentBound { agent: "a".to_owned(), native: "n".to_owned(), binding: Binding::Fresh, style, at: 0 }
 }
 
 fn one_at_a_time() -> Input {

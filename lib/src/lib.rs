@@ -6,6 +6,7 @@
 pub mod agent;
 mod connection;
 pub mod edge;
+mod hosting;
 mod live;
 
 pub mod log;
@@ -13,6 +14,7 @@ pub mod mint;
 mod outbox;
 mod registry;
 mod runner;
+mod seed;
 pub mod server;
 pub mod store;
 pub mod transport;

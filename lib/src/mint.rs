@@ -29,6 +29,12 @@ pub fn ask_id() -> AskId {
     AskId(Uuid::now_v7().to_string())
 }
 
+/// A new terminal id.
+#[must_use]
+pub fn terminal_id() -> String {
+    format!("term-{}", Uuid::now_v7())
+}
+
 /// Now.
 #[must_use]
 pub fn now() -> Millis {
@@ -45,6 +51,40 @@ pub fn rfc3339(at: Millis) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{:03}Z", ms % 1000)
 }
 
+/// Reads a time as the protocol writes it.
+#[must_use]
+pub fn from_rfc3339(text: &str) -> Option<Millis> {
+    let number = |from: usize, to: usize| text.get(from..to)?.parse::<u64>().ok();
+    let (year, month, day) = (number(0, 4)?, number(5, 7)?, number(8, 10)?);
+    let (hour, minute, second) = (number(11, 13)?, number(14, 16)?, number(17, 19)?);
+    if !(1970..10_000).contains(&year) || !(1..=12).contains(&month) || !(1..=31).contains(&day) {
+        return None;
+    }
+    let rest = text.get(19..)?;
+    let (fraction, zone) = rest.split_at(rest.find(['Z', 'z', '+', '-'])?);
+    let ms = fraction.strip_prefix('.').map_or(0, |digits| {
+        format!("{digits:0<3}").get(..3).and_then(|digits| digits.parse().ok()).unwrap_or(0)
+    });
+    let local = ((days(year, month, day) * 24 + hour) * 60 + minute) * 60_000 + second * 1000 + ms;
+    let offset = match zone.get(1..).map(|zone| (zone.get(..2), zone.get(3..5))) {
+        Some((Some(hours), Some(minutes))) => {
+            (hours.parse::<u64>().ok()? * 60 + minutes.parse::<u64>().ok()?) * 60_000
+        }
+        _ => 0,
+    };
+    if zone.starts_with('-') { Some(local + offset) } else { local.checked_sub(offset) }
+}
+
+/// Counts the days from 1970 to a date.
+fn days(year: u64, month: u64, day: u64) -> u64 {
+    let year = if month <= 2 { year - 1 } else { year };
+    let (era, year_of_era) = (year / 400, year % 400);
+    let month = (month + 9) % 12;
+    let day_of_year = (153 * month + 2) / 5 + day - 1;
+    let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
+    era * 146_097 + day_of_era - 719_468
+}
+
 /// The date of a day counted from 1970. Years are taken to begin in March, so that a leap day comes last.
 fn civil(days: u64) -> (u64, u64, u64) {
     let shifted = days + 719_468;
@@ -59,7 +99,7 @@ fn civil(days: u64) -> (u64, u64, u64) {
 
 #[cfg(test)]
 mod tests {
-    use super::rfc3339;
+    use super::{from_rfc3339, rfc3339};
 
     #[test]
     fn times() {
@@ -67,5 +107,11 @@ mod tests {
         assert_eq!(rfc3339(951_782_400_000), "2000-02-29T00:00:00.000Z");
         assert_eq!(rfc3339(1_794_767_959_255), "2026-11-15T18:39:19.255Z");
         assert_eq!(rfc3339(1_709_251_199_999), "2024-02-29T23:59:59.999Z");
+        for at in [0, 951_782_400_000, 1_794_767_959_255, 1_709_251_199_999] {
+            assert_eq!(from_rfc3339(&rfc3339(at)), Some(at));
+        }
+        assert_eq!(from_rfc3339("2024-02-29T23:59:59+01:00"), Some(1_709_247_599_000));
+        assert_eq!(from_rfc3339("2024-02-29T23:59:59.5Z"), Some(1_709_251_199_500));
+        assert_eq!(from_rfc3339("yesterday"), None);
     }
 }

@@ -29,10 +29,19 @@ pub(crate) enum Outbound {
         /// The result or the error.
         outcome: Result<Json, RpcError>,
     },
+    /// The answer to a line that was not taken as a request. Its id may be that of a request which was.
+    Refusal {
+        /// The id on the line, or null.
+        id: Id,
+        /// Why.
+        error: RpcError,
+    },
     /// The client follows a session from now on.
     Attach(Box<Attachment>),
     /// The client does not follow it any more, once it has been shown everything up to there.
     Detach(SessionId, Seq),
+    /// Updates that say why a turn cannot go on. They are of the moment: no entry has them.
+    Trouble(SessionId, Vec<Json>),
     /// A prompt that the client sent itself.
     OwnPrompt(SessionId, MessageId),
     /// A request of the agent's that only the client can answer.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::agent::Restore;
 use crate::agent::host::{AgentProtocol, AgentSource};
 use crate::connection::Connection;
 use crate::log::Log;
@@ -19,8 +20,24 @@ pub struct Config {
     pub longest_line: usize,
     /// How long an agent may ignore a cancel before it is ended.
     pub cancel_patience: Duration,
+    /// How far an agent goes to restore a session.
+    pub restore: Restore,
+    /// How long a session may do nothing before its agent is let go.
+    pub idle_limit: Duration,
+    /// Whether sessions that the agent keeps by itself are listed too.
+    pub native_sessions: NativeSessions,
     /// Where things are noted that nobody can be told.
     pub log: Log,
+}
+
+/// Whether sessions that an agent keeps by itself are listed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum NativeSessions {
+    /// Among the others.
+    #[default]
+    Listed,
+    /// Not at all.
+    Hidden,
 }
 
 impl Default for Config {
@@ -30,6 +47,9 @@ impl Default for Config {
             // Images are big.
             longest_line: 64 * 1024 * 1024,
             cancel_patience: Duration::from_secs(10),
+            restore: Restore::Auto,
+            idle_limit: Duration::from_secs(30 * 60),
+            native_sessions: NativeSessions::Listed,
             log: Log::default(),
         }
     }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use rethread::store::journal::Journal;
 use rethread::store::memory::MemoryStore;
 use rethread::store::{
-    Append, Archived, Lease, ListPage, ListQuery, NewSession, Page, SessionRow, Store, StoreError,
+    Append, Archived, Lease, ListPage, ListQuery, NewSession, Page, SessionRow, Store, StoreError, Stub,
 };
 use rethread_core::{Millis, Seq, SessionId};
 use rethread_testkit::fault::FaultStore;
@@ -80,6 +80,10 @@ impl Store for Gated {
 
     fn delete(&self, session: &SessionId, at: Millis) -> Result<(), StoreError> {
         self.inner.delete(session, at)
+    }
+
+    fn add_stubs(&self, agent: &str, stubs: &[Stub]) -> Result<(), StoreError> {
+        self.inner.add_stubs(agent, stubs)
     }
 
     fn profile(&self, key: &str) -> Result<Option<Vec<u8>>, StoreError> {

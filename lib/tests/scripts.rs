@@ -35,7 +35,8 @@ async fn every_step_can_be_played(pairing: Pairing) {
 async fn terminals_can_be_played(pairing: Pairing) {
     let world = World::of(pairing);
     let client = world.ready().await;
-    let session = client.new_session().await;
+    let folder = tempfile::tempdir().unwrap();
+    let session = client.new_session_in(folder.path().to_str().unwrap()).await;
     client.prompt(&session, "term").await;
     // An agent of version 1 has terminals if somebody offers them.
     let offered = &world.agent.told("initialize")[0]["clientCapabilities"]["terminal"];

@@ -162,7 +162,7 @@ fn an_append_changes_the_row(store: &dyn Store) {
     let facts = RowFacts {
         title: Some(("t".to_owned(), TitleSource::Prompt)),
         roots: Some(vec!["/x".to_owned(), "/y".to_owned()]),
-        native: Some("n1".to_owned()),
+        native: Some(native("n1")),
         listed: None,
     };
     let changed = Append {
@@ -205,7 +205,7 @@ fn a_title_yields_to_a_stronger_one(store: &dyn Store) {
 fn an_id_of_the_agent_is_kept_once_in_a_row(store: &dyn Store) {
     store.create(new_session("s")).unwrap();
     for native in ["x", "x", "1", "1", "x"] {
-        learn(store, "s", RowFacts { native: Some(native.to_owned()), ..RowFacts::default() });
+        learn(store, "s", RowFacts { native: Some(crate::native(native)), ..RowFacts::default() });
     }
     assert_eq!(store.find(&id("s")).unwrap().unwrap().natives, ["x", "1", "x"]);
 }
@@ -512,4 +512,8 @@ fn profiles_are_remembered(store: &dyn Store) {
     store.remember_profile("k", &[2, 3], 2).unwrap();
     assert_eq!(store.profile("k").unwrap(), Some(vec![2, 3]));
     assert_eq!(store.profile("l").unwrap(), Some(vec![9]));
+}
+
+fn native(id: &str) -> rethread::store::NativeId {
+    rethread::store::NativeId { agent: "agent".to_owned(), id: id.to_owned() }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rethread::store::{
-    Append, Archived, Lease, ListPage, ListQuery, NewSession, Page, SessionRow, Store, StoreError,
+    Append, Archived, Lease, ListPage, ListQuery, NewSession, Page, SessionRow, Store, StoreError, Stub,
 };
 use rethread_core::{Millis, Seq, SessionId};
 
@@ -86,6 +86,10 @@ impl Store for FaultStore {
 
     fn delete(&self, session: &SessionId, at: Millis) -> Result<(), StoreError> {
         self.inner.delete(session, at)
+    }
+
+    fn add_stubs(&self, agent: &str, stubs: &[Stub]) -> Result<(), StoreError> {
+        self.inner.add_stubs(agent, stubs)
     }
 
     fn profile(&self, key: &str) -> Result<Option<Vec<u8>>, StoreError> {

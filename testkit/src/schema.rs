@@ -50,14 +50,15 @@ fn stranger(update: &Value) -> Option<String> {
 
 fn answered(version: Version, method: &str, result: &Value) -> Option<String> {
     match (version, method) {
-        (Version::V1, "initialize") => parses::<v1::InitializeResponse>(result),
+        // It says itself which version it is of.
+        (_, "initialize") if result["protocolVersion"] == 1 => parses::<v1::InitializeResponse>(result),
+        (_, "initialize") => parses::<v2::InitializeResponse>(result),
         (Version::V1, "session/new") => parses::<v1::NewSessionResponse>(result),
         (Version::V1, "session/load") => parses::<v1::LoadSessionResponse>(result),
         (Version::V1, "session/resume") => parses::<v1::ResumeSessionResponse>(result),
         (Version::V1, "session/list") => parses::<v1::ListSessionsResponse>(result),
         (Version::V1, "session/prompt") => parses::<v1::PromptResponse>(result),
         (Version::V1, "session/set_config_option") => parses::<v1::SetSessionConfigOptionResponse>(result),
-        (Version::V2, "initialize") => parses::<v2::InitializeResponse>(result),
         (Version::V2, "session/new") => parses::<v2::NewSessionResponse>(result),
         (Version::V2, "session/resume") => parses::<v2::ResumeSessionResponse>(result),
         (Version::V2, "session/list") => parses::<v2::ListSessionsResponse>(result),

@@ -6,7 +6,9 @@ use rethread::edge::Version;
 use rethread::server::{Config, Server};
 use rethread::store::Store;
 use rethread::store::memory::MemoryStore;
+use rethread::store::sqlite::{SqlitePaths, SqliteStore};
 use rethread_core::SessionId;
+use tempfile::TempDir;
 
 use crate::Pairing;
 use crate::agent::{AgentConfig, ScriptedAgent};
@@ -38,6 +40,16 @@ impl World {
         let world = Self::of(pairing);
         world.agent.configure(|config| *config = nature(config.clone()));
         world
+    }
+
+    /// A SQLite store in a folder that goes with the guard, and an agent that can do everything.
+    #[must_use]
+    pub fn on_disk(pairing: Pairing) -> (Self, TempDir) {
+        let folder = tempfile::tempdir().expect("there is room for a folder");
+        let (database, locks) = (folder.path().join("rethread.db"), folder.path().join("locks"));
+        let store = SqliteStore::open(&SqlitePaths { database, locks }).expect("a new database opens");
+        let agent = ScriptedAgent::able(pairing.agent);
+        (Self::over(pairing.client, agent, Arc::new(store), Config::default()), folder)
     }
 
     /// A memory store and this agent.

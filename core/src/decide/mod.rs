@@ -24,8 +24,10 @@ pub fn decide(session: &Session, input: Input) -> Result<Vec<Entry>, Refusal> {
         Input::SetOption { ask, option, value } => option::set(session, ask, option, value),
         Input::SetTitle { title } => set_title(&title),
         Input::Answer { question, answer } => answer_question(session, question, answer),
-        Input::AgentBound { native, binding, style, at } => {
-            Ok(turn::agent_bound(session, native, binding, style, at))
+        Input::AgentBound { agent, native, binding, style, at } => {
+            let bound =
+                Entry::AgentBound { generation: session.generations + 1, agent, native, binding, style };
+            Ok(turn::agent_bound(session, bound, style, at))
         }
         Input::AgentFailed { error } => Ok(turn::agent_failed(session, &error)),
         Input::AgentExited { reason, at } => Ok(turn::agent_exited(session, &reason, at)),

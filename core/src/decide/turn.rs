@@ -8,8 +8,8 @@ use serde_json::json;
 use super::{plain_state, state_changed};
 use crate::session::{OpenPrompt, Phase};
 use crate::{
-    Activity, Binding, Dropped, Entry, Json, MessageId, Millis, PromptStyle, Refusal, Session, Stop,
-    TitleSource, TurnNo, Update, UpdateKind,
+    Activity, Dropped, Entry, Json, MessageId, Millis, PromptStyle, Refusal, Session, Stop, TitleSource,
+    TurnNo, Update, UpdateKind,
 };
 
 /// A client sends a prompt.
@@ -65,14 +65,8 @@ pub(super) fn cancel(session: &Session) -> Vec<Entry> {
 }
 
 /// An agent session is there: what waited for it starts.
-pub(super) fn agent_bound(
-    session: &Session,
-    native: String,
-    binding: Binding,
-    style: PromptStyle,
-    at: Millis,
-) -> Vec<Entry> {
-    let mut entries = vec![Entry::AgentBound { generation: session.generations + 1, native, binding, style }];
+pub(super) fn agent_bound(session: &Session, bound: Entry, style: PromptStyle, at: Millis) -> Vec<Entry> {
+    let mut entries = vec![bound];
     match style {
         PromptStyle::OneAtATime => entries.extend(begin_next(session, session.turns.next(), at)),
         PromptStyle::Acknowledged => {

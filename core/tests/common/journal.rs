@@ -268,7 +268,8 @@ impl Scribe {
         self.generation += 1;
         let native = format!("native-{}", self.generation / 2);
         let (binding, style) = (Binding::Resumed, PromptStyle::Acknowledged);
-        self.write(Entry::AgentBound { generation: self.generation, native, binding, style });
+        let agent = "agent".to_owned();
+        self.write(Entry::AgentBound { generation: self.generation, agent, native, binding, style });
     }
 
     fn lose(&mut self) {

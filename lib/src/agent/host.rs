@@ -3,6 +3,7 @@
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use rethread_core::Json;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -15,6 +16,11 @@ use crate::log::Log;
 use crate::transport::Wire;
 use crate::wire::{RpcError, code};
 
+/// An agent that has run this long is not crashing.
+const STEADY: Duration = Duration::from_secs(10);
+const FIRST_PAUSE: Duration = Duration::from_millis(250);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+
 /// Where an agent comes from.
 pub trait AgentSource: Send + Sync + 'static {
     /// Starts one more of it.
@@ -22,6 +28,11 @@ pub trait AgentSource: Send + Sync + 'static {
 
     /// What a person would call it.
     fn name(&self) -> String;
+
+    /// Names what is started so exactly that its answer to `initialize` can be remembered; nothing if it cannot.
+    fn key(&self) -> Option<String> {
+        None
+    }
 }
 
 /// A start under way.
@@ -36,12 +47,17 @@ pub struct Started {
 }
 
 /// An agent that is a command.
-pub struct CommandSource(pub AgentCommand);
+pub struct CommandSource {
+    /// The command.
+    pub command: AgentCommand,
+    /// Names the program file, its version and its arguments.
+    pub key: Option<String>,
+}
 
 impl AgentSource for CommandSource {
     fn start(&self) -> Starting<'_> {
         Box::pin(async {
-            let spawned = process::spawn(&self.0).await.map_err(|error| {
+            let spawned = process::spawn(&self.command).await.map_err(|error| {
                 let mut told = RpcError::internal(format!("the agent did not start: {error}"));
                 if let Some(hint) = error.hint() {
                     told = told.hint(hint);
@@ -54,9 +70,13 @@ impl AgentSource for CommandSource {
     }
 
     fn name(&self) -> String {
-        let program = std::path::Path::new(&self.0.program);
+        let program = std::path::Path::new(&self.command.program);
         let name = program.file_name().unwrap_or(program.as_os_str());
         name.to_string_lossy().into_owned()
+    }
+
+    fn key(&self) -> Option<String> {
+        self.key.clone()
     }
 }
 
@@ -88,6 +108,8 @@ pub struct LiveAgent {
     pub peer: AgentPeer,
     /// What it said of itself.
     pub profile: Arc<Profile>,
+    /// That in its own words.
+    pub answer: Json,
     stop: Arc<watch::Sender<Order>>,
     ended: watch::Receiver<bool>,
 }
@@ -131,6 +153,29 @@ struct HostShared {
     config: HostConfig,
     asides: mpsc::Sender<Aside>,
     slot: Mutex<Slot>,
+    crashes: Mutex<Crashes>,
+    /// The version that the agent answered with, to be offered at once the next time.
+    spoken: Mutex<Option<Version>>,
+}
+
+/// How often the agent has ended soon after its start.
+#[derive(Default)]
+struct Crashes {
+    in_a_row: u32,
+    started: Option<Instant>,
+}
+
+impl Crashes {
+    /// How long the next start waits: an agent that cannot stay up is not started over and over.
+    fn pause(&mut self) -> Duration {
+        let short = self.started.is_some_and(|started| started.elapsed() < STEADY);
+        self.in_a_row = if short { self.in_a_row + 1 } else { 0 };
+        self.started = Some(Instant::now());
+        match self.in_a_row {
+            0 | 1 => Duration::ZERO,
+            more => FIRST_PAUSE.saturating_mul(1 << (more - 2).min(8)).min(LONGEST_PAUSE),
+        }
+    }
 }
 
 impl AgentHost {
@@ -143,7 +188,15 @@ impl AgentHost {
         asides: mpsc::Sender<Aside>,
     ) -> Self {
         Self {
-            shared: Arc::new(HostShared { source, client, config, asides, slot: Mutex::new(Slot::Empty) }),
+            shared: Arc::new(HostShared {
+                source,
+                client,
+                config,
+                asides,
+                slot: Mutex::new(Slot::Empty),
+                crashes: Mutex::default(),
+                spoken: Mutex::default(),
+            }),
         }
     }
 
@@ -151,6 +204,14 @@ impl AgentHost {
     #[must_use]
     pub fn name(&self) -> String {
         self.shared.source.name()
+    }
+
+    /// The name that an agent has for itself, or what it is called here: the same agent under another command
+    /// line is still the same.
+    #[must_use]
+    pub fn identity(&self, agent: &LiveAgent) -> String {
+        let named = agent.profile.info.as_ref().and_then(|info| info.fields().text("name"));
+        named.unwrap_or_else(|| self.name())
     }
 
     /// The running agent; starts it if there is none.
@@ -195,6 +256,8 @@ impl AgentHost {
     }
 
     async fn start(self, done: watch::Sender<Option<Result<(), RpcError>>>) {
+        let pause = locked(&self.shared.crashes).pause();
+        tokio::time::sleep(pause).await;
         let outcome = self.try_start().await;
         let (slot, told) = match outcome {
             Ok(live) => (Slot::Live(live), Ok(())),
@@ -206,7 +269,7 @@ impl AgentHost {
 
     /// Offers the client's own version first, so that translation happens only where it must.
     async fn try_start(&self) -> Result<LiveAgent, RpcError> {
-        let own = self.shared.client.version;
+        let own = locked(&self.shared.spoken).unwrap_or(self.shared.client.version);
         let offers = match self.shared.config.protocol {
             AgentProtocol::Only(version) => vec![version],
             AgentProtocol::Auto if own == Version::V1 => vec![Version::V1, Version::V2],
@@ -215,7 +278,10 @@ impl AgentHost {
         let mut last = RpcError::internal("no protocol version to offer");
         for offer in offers {
             match self.introduce(offer).await {
-                Ok(live) => return Ok(live),
+                Ok(live) => {
+                    *locked(&self.shared.spoken) = Some(live.profile.version);
+                    return Ok(live);
+                }
                 Err(error) if refused_version(&error) => last = error,
                 Err(error) => return Err(error),
             }
@@ -245,8 +311,8 @@ impl AgentHost {
             _ = ended.wait_for(|ended| *ended) => Err(RpcError::internal("the agent ended")),
         };
         let stop = Arc::new(stop);
-        match answer.and_then(|answer| accepted(&answer, config.protocol)) {
-            Ok(profile) => Ok(LiveAgent { peer, profile: Arc::new(profile), stop, ended }),
+        match answer.and_then(|answer| Ok((accepted(&answer, config.protocol)?, answer))) {
+            Ok((profile, answer)) => Ok(LiveAgent { peer, profile: Arc::new(profile), answer, stop, ended }),
             Err(mut error) => {
                 let _ = stop.send(Order::End);
                 // The reason of an exit says more than that there was no answer.
@@ -297,7 +363,7 @@ async fn watch_over(
     };
     if asked && report.is_some() {
         // What it said last is still heard.
-        let _ = tokio::time::timeout(std::time::Duration::from_millis(200), stream_ended).await;
+        let _ = tokio::time::timeout(Duration::from_millis(200), stream_ended).await;
     }
     let reason = report.map_or_else(|| "the agent closed the connection".to_owned(), |report| words(&report));
     peer.gone(&reason).await;

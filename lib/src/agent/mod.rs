@@ -10,3 +10,17 @@ mod status;
 mod stderr;
 
 pub use status::AgentEnd;
+
+/// How a session is brought back when its agent has lost it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Restore {
+    /// By the agent itself if it can, else from the kept transcript.
+    #[default]
+    Auto,
+    /// By the agent itself or not at all.
+    Native,
+    /// Always from the kept transcript.
+    Reseed,
+    /// Not at all: sessions can be read.
+    ReadOnly,
+}

@@ -373,11 +373,11 @@ impl Hearing {
             Some(Pending::Session(route)) => self.collect(route, AgentLine::Answered { request, outcome }),
             Some(Pending::Opens(route)) => {
                 let native = outcome.as_ref().ok().and_then(|result| result.fields().text("sessionId"));
-                self.collect(route.clone(), AgentLine::Answered { request, outcome });
                 if let Some(native) = native {
                     self.peer.route(&native, &route);
                     self.claim_strays(&native, &route);
                 }
+                self.collect(route, AgentLine::Answered { request, outcome });
             }
             Some(Pending::Once(waiting)) => {
                 let _ = waiting.send(outcome);

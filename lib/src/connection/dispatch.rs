@@ -5,23 +5,20 @@ use serde_json::value::RawValue;
 
 use super::asked::AskedOf;
 use super::in_flight::Worker;
-use super::{Agreed, Connection, Phase, Ready};
-use crate::agent::host::{AgentHost, HostConfig};
+use super::{Agreed, Connection, Phase};
 use crate::edge::Version;
 use crate::edge::call::{Call, SessionCall};
-use crate::edge::capabilities::ClientProfile;
 use crate::edge::link::ask::check_content;
 use crate::edge::params::Params;
 use crate::mint;
 use crate::outbox::{Origin, Outbound, Relayed, Reply};
-use crate::registry::Registry;
-use crate::runner::{Handle, Message, Surroundings};
+use crate::runner::{Handle, Message};
 use crate::wire::{Id, RpcError, code, parse};
 
 impl Connection {
     pub(super) async fn request(&mut self, id: Id, method: &str, params: Option<&RawValue>) {
         if let Err(error) = self.take_id(&id) {
-            return self.answer(id, Err(error));
+            return self.refuse(id, error);
         }
         if method == "initialize" {
             return self.initialize(id, params);
@@ -50,6 +47,9 @@ impl Connection {
             Call::Resume { session, setup, replay } => {
                 self.resume(agreed, id, SessionId(session), setup, replay).await;
             }
+            Call::Fork { session, setup, at } => {
+                self.fork(agreed, id, SessionId(session), setup, at).await;
+            }
             Call::List { cwd, cursor, archived } => self.list(agreed, id, cwd, cursor, archived).await,
             Call::Session { session, call } => self.session_call(agreed, id, SessionId(session), call).await,
             Call::Relay { method, params } => self.relay(agreed, id, method, params).await,
@@ -74,10 +74,10 @@ impl Connection {
     /// Calls that only a session which this client follows can answer.
     async fn live_call(&mut self, agreed: Agreed, id: Id, session: SessionId, call: SessionCall) {
         let Some(handle) = self.following(&agreed, &session) else {
-            return self.answer(id, Err(not_followed(&session)));
+            return self.answer(id, Err(RpcError::not_followed(session.as_str())));
         };
         if let SessionCall::Prompt { content, .. } = &call
-            && let Err(error) = check_content(&agreed.profile, content)
+            && let Err(error) = check_content(&agreed.profile(), content)
         {
             return self.answer(id, Err(error));
         }
@@ -106,69 +106,12 @@ impl Connection {
             | SessionCall::Status => return,
         };
         if handle.tell(message).await.is_err() {
-            self.answer(id, Err(not_followed(&session)));
+            self.answer(id, Err(RpcError::not_followed(session.as_str())));
         }
     }
 
     pub(super) fn following(&self, agreed: &Agreed, session: &SessionId) -> Option<Handle> {
         if self.attached.has(session) { agreed.registry.find(session) } else { None }
-    }
-
-    fn initialize(&mut self, id: Id, params: Option<&RawValue>) {
-        let used = matches!(&self.phase, Phase::Ready(agreed) if agreed.used);
-        if used || matches!(self.phase, Phase::Initializing(_)) {
-            let error = RpcError::new(code::INVALID_REQUEST, "the connection is initialized already");
-            return self.answer(id, Err(error.hint("open a new connection to agree on something else")));
-        }
-        let client = match Params::read(params).and_then(|params| ClientProfile::read(&params)) {
-            Ok(client) => client,
-            Err(error) => return self.answer(id, Err(error)),
-        };
-        let config = HostConfig {
-            protocol: self.server.config.agent_protocol,
-            longest_line: self.server.config.longest_line,
-            log: self.server.config.log.clone(),
-        };
-        let host = AgentHost::new(self.server.agent.clone(), client.clone(), config, self.asides.clone());
-        let before = match std::mem::replace(&mut self.phase, Phase::Fresh) {
-            Phase::Ready(agreed) => Some(agreed),
-            Phase::Fresh | Phase::Initializing(_) => None,
-        };
-        self.phase = Phase::Initializing(before);
-        let ready = self.ready.clone();
-        tokio::spawn(async move {
-            let outcome = host.live().await;
-            let _ = ready.send(Ready { id, client, host, outcome }).await;
-        });
-    }
-
-    pub(super) async fn initialized(&mut self, ready: Ready) {
-        let Phase::Initializing(before) = std::mem::replace(&mut self.phase, Phase::Fresh) else { return };
-        let Ready { id, client, host, outcome } = ready;
-        match outcome {
-            Ok(live) => {
-                let answer = live.profile.answer(client.version);
-                let around = Surroundings {
-                    journal: self.server.journal.clone(),
-                    host: host.clone(),
-                    log: self.server.config.log.clone(),
-                    cancel_patience: self.server.config.cancel_patience,
-                };
-                let registry = std::sync::Arc::new(Registry::new(around));
-                let client = std::sync::Arc::new(client);
-                let agreed = Agreed { client, host, profile: live.profile.clone(), registry, used: false };
-                self.phase = Phase::Ready(Box::new(agreed));
-                self.answer(id, Ok(answer));
-                if let Some(before) = before {
-                    before.host.end().await;
-                }
-            }
-            Err(error) => {
-                // What was agreed before stays in force.
-                self.phase = before.map_or(Phase::Fresh, Phase::Ready);
-                self.answer(id, Err(error));
-            }
-        }
     }
 
     pub(super) async fn notification(&mut self, method: &str, params: Option<&RawValue>) {
@@ -288,13 +231,13 @@ impl Connection {
     async fn relay(&mut self, agreed: Agreed, id: Id, method: String, params: Json) {
         if let Some(session) = params.fields().text("sessionId").map(SessionId) {
             let Some(handle) = self.following(&agreed, &session) else {
-                return self.answer(id, Err(not_followed(&session)));
+                return self.answer(id, Err(RpcError::not_followed(session.as_str())));
             };
             self.in_flight.assign(&id, Worker::Session(session.clone()));
             let reply = Reply::new(agreed.client.version, id.clone(), session.clone(), self.outbox.clone());
             let message = Message::Relay { method, params, reply: Some(reply) };
             if handle.tell(message).await.is_err() {
-                self.answer(id, Err(not_followed(&session)));
+                self.answer(id, Err(RpcError::not_followed(session.as_str())));
             }
             return;
         }
@@ -324,9 +267,4 @@ fn own_name(method: &str, version: Version) -> String {
         (_, other) => other,
     }
     .to_owned()
-}
-
-/// A session that this connection does not follow, whether it exists or not.
-pub(super) fn not_followed(session: &SessionId) -> RpcError {
-    RpcError::unknown_session(session.as_str()).hint("load or resume the session on this connection first")
 }

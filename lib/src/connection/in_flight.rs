@@ -2,6 +2,7 @@
 //! taken back.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rethread_core::SessionId;
@@ -42,10 +43,16 @@ impl InFlight {
             return Err(NotTaken::TooMany);
         }
         // Version 1 allows null, which names nothing and so clashes with nothing.
-        if id.kind() != IdKind::Null && open.insert(id.clone(), Worker::Connection).is_some() {
-            return Err(NotTaken::Twice);
+        if id.kind() == IdKind::Null {
+            return Ok(());
         }
-        Ok(())
+        match open.entry(id.clone()) {
+            Entry::Occupied(_) => Err(NotTaken::Twice),
+            Entry::Vacant(free) => {
+                free.insert(Worker::Connection);
+                Ok(())
+            }
+        }
     }
 
     /// Says who works on it.

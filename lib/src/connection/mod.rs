@@ -5,6 +5,7 @@ mod answers;
 mod asked;
 mod dispatch;
 mod in_flight;
+mod introduction;
 mod opening;
 mod pump;
 
@@ -16,9 +17,9 @@ use rethread_core::{Json, SessionId};
 use tokio::io::AsyncRead;
 use tokio::sync::{Notify, mpsc};
 
-use crate::agent::host::{AgentHost, LiveAgent};
+use crate::agent::host::AgentHost;
 use crate::agent::peer::Aside;
-use crate::edge::capabilities::ClientProfile;
+use crate::edge::capabilities::{ClientProfile, Profile};
 use crate::outbox::{self, Outbound, Outbox};
 use crate::registry::Registry;
 use crate::server::Server;
@@ -82,10 +83,17 @@ enum Phase {
 struct Agreed {
     client: Arc<ClientProfile>,
     host: AgentHost,
-    profile: Arc<crate::edge::capabilities::Profile>,
+    /// What is known of the agent: at first perhaps only from the last time.
+    profile: Arc<Mutex<Arc<Profile>>>,
     registry: Arc<Registry>,
     /// Whether anything was asked since: then it cannot be agreed anew.
     used: bool,
+}
+
+impl Agreed {
+    fn profile(&self) -> Arc<Profile> {
+        self.profile.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
 }
 
 /// The outcome of an `initialize`.
@@ -93,7 +101,7 @@ struct Ready {
     id: Id,
     client: ClientProfile,
     host: AgentHost,
-    outcome: Result<LiveAgent, RpcError>,
+    outcome: Result<Arc<Profile>, RpcError>,
 }
 
 impl Connection {
@@ -205,7 +213,7 @@ impl Connection {
             Line::TooLong => {
                 let longest = self.server.config.longest_line;
                 let error = RpcError::new(code::PARSE, "the line is too long").with("longest", longest);
-                return self.answer(Id::null(), Err(error.hint("send large content as a resource link")));
+                return self.refuse(Id::null(), error.hint("send large content as a resource link"));
             }
         };
         match parse(&bytes) {
@@ -217,7 +225,7 @@ impl Connection {
             }
             Err(malformed) => {
                 let (id, error) = unreadable(malformed);
-                self.answer(id, Err(error));
+                self.refuse(id, error);
             }
         }
     }
@@ -235,6 +243,11 @@ impl Connection {
                 RpcError::internal("too many requests are open").hint("wait for answers before you send more")
             }
         })
+    }
+
+    /// Answers a line that is no request of ours to work on.
+    fn refuse(&self, id: Id, error: RpcError) {
+        let _ = self.outbox.try_send(Outbound::Refusal { id, error });
     }
 
     fn answer(&self, id: Id, outcome: Result<Json, RpcError>) {

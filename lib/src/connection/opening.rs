@@ -1,65 +1,69 @@
 //! Making, resuming, listing and ending sessions for a client.
 
-use rethread_core::{Entry, Json, Seq, SessionId};
+use std::sync::Arc;
+
+use rethread_core::{Json, Seq, Session, SessionId};
 use serde_json::json;
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 
 use super::answers::{self, Open};
 use super::in_flight::Worker;
-use super::{Agreed, Connection};
+use super::{Agreed, Attachments, Connection};
 use crate::edge::Version;
 use crate::edge::call::{self, Replay, Setup};
+use crate::edge::link::ask;
 use crate::edge::view::{Terminals, View, title_update};
 use crate::live::Cursor;
 use crate::mint;
 use crate::outbox::{Attachment, Outbound, Outbox, Reply, Then};
 use crate::runner::{Attached, Handle, Message, store_error};
-use crate::store::journal::Journal;
-use crate::store::{Archived, ArchivedFilter, ListQuery, StoreError};
+use crate::store::{Archived, ArchivedFilter, ListQuery, SessionRow, StoreError};
 use crate::wire::{Id, RpcError};
 
 /// How many sessions a page of a list has.
 const PAGE: usize = 50;
+/// How often a session that keeps ending is opened anew.
+const ATTEMPTS: usize = 3;
 
 impl Connection {
     /// Making a session waits for the agent, and nothing else waits for that.
     pub(super) fn create(&self, agreed: Agreed, id: Id, mut setup: Setup) {
         drop_unoffered(&agreed, &mut setup);
-        let (outbox, bell, attached) = (self.outbox.clone(), self.bell.clone(), self.attached.clone());
+        let follower = self.follower(&agreed);
         tokio::spawn(async move {
             let made = async {
                 let live = agreed.host.live().await?;
-                agreed.registry.create(live, setup.clone()).await
+                let (handle, session) = agreed.registry.create(live, setup.clone()).await?;
+                follower.begin(&id, handle, session, setup).await
             };
-            let (handle, session) = match made.await {
-                Ok(made) => made,
-                Err(error) => {
-                    let _ = outbox.try_send(Outbound::Answer { id, after: None, outcome: Err(error) });
-                    return;
-                }
-            };
-            let cursor = Cursor::new(session.head.next(), bell);
-            let (reply, asked) = oneshot::channel();
-            let attach = Message::Attach { cursor: cursor.clone(), outbox: outbox.clone(), setup, reply };
-            let told = handle.tell(attach).await;
-            if told.is_err() || asked.await.is_err() {
-                let error = RpcError::internal("the session ended while it was made");
-                let _ = outbox.try_send(Outbound::Answer { id, after: None, outcome: Err(error) });
-                return;
+            if let Err(error) = made.await {
+                follower.refuse(id, error);
             }
-            attached.add(handle.id.clone());
-            let mut view = View::new(&agreed.client, terminals(&agreed));
-            view.mode_is(session.options.as_ref());
-            let mut answer =
-                answers::opened(&agreed.client, session.options.as_ref(), session.commands.as_ref());
-            answer.set("sessionId", Json::of(&handle.id));
-            let then = Then { answer: Some((id, answer.json())), ..Then::default() };
-            let past = session.head;
-            follow(&outbox, Attachment { session: handle.id, live: handle.live, cursor, past, view, then });
         });
     }
 
-    /// Served from the journal: it does not wait for the agent.
+    /// A fork is made in the store and is live at once; its agent comes up behind it.
+    pub(super) async fn fork(
+        &mut self,
+        agreed: Agreed,
+        id: Id,
+        parent: SessionId,
+        mut setup: Setup,
+        at: Option<String>,
+    ) {
+        drop_unoffered(&agreed, &mut setup);
+        let follower = self.follower(&agreed);
+        let made = async {
+            check(&agreed, &setup)?;
+            let (handle, session) = agreed.registry.fork(&parent, at.as_deref(), setup.clone()).await?;
+            follower.begin(&id, handle, session, setup).await
+        };
+        if let Err(error) = made.await {
+            self.answer(id, Err(error));
+        }
+    }
+
+    /// Served from the journal: it does not wait for the agent, unless only the agent has the session.
     pub(super) async fn resume(
         &mut self,
         agreed: Agreed,
@@ -69,54 +73,33 @@ impl Connection {
         replay: Replay,
     ) {
         drop_unoffered(&agreed, &mut setup);
-        match self.attach(&agreed, &session, setup, &replay).await {
-            Ok((handle, cursor, attached)) => {
-                let mut view = View::new(&agreed.client, terminals(&agreed));
-                view.mode_is(attached.options.as_ref());
-                let then = then(&agreed, &attached, &view, &replay, id);
-                let past = attached.head;
-                self.attached.add(session.clone());
-                follow(&self.outbox, Attachment { session, live: handle.live, cursor, past, view, then });
+        let follower = self.follower(&agreed);
+        match agreed.registry.knows(&session).await {
+            Ok(true) => follower.resume(id, session, setup, replay).await,
+            Ok(false) => {
+                tokio::spawn(async move {
+                    let adopted = async {
+                        check(&agreed, &setup)?;
+                        let live = agreed.host.live().await?;
+                        agreed.registry.adopt(live, &session, setup.clone()).await
+                    };
+                    match adopted.await {
+                        Ok(_) => follower.resume(id, session, setup, replay).await,
+                        Err(error) => follower.refuse(id, error),
+                    }
+                });
             }
             Err(error) => self.answer(id, Err(error)),
         }
     }
 
-    async fn attach(
-        &self,
-        agreed: &Agreed,
-        session: &SessionId,
-        setup: Setup,
-        replay: &Replay,
-    ) -> Result<(Handle, std::sync::Arc<Cursor>, Attached), RpcError> {
-        crate::edge::link::ask::check_servers(&agreed.profile, &setup.servers)?;
-        crate::edge::link::ask::check_system_prompt(&agreed.profile, &setup)?;
-        let handle = agreed.registry.open(session).await?;
-        // Before everything, so that nothing is folded away under it.
-        let cursor = Cursor::new(Seq(0), self.bell.clone());
-        let (reply, attached) = oneshot::channel();
-        let ended = || RpcError::internal("the session ended while it was opened").hint("try again");
-        let outbox = self.outbox.clone();
-        let attach = Message::Attach { cursor: cursor.clone(), outbox, setup, reply };
-        handle.tell(attach).await.map_err(|_| ended())?;
-        let attached = attached.await.map_err(|_| ended())??;
-        match replay {
-            Replay::Start => {}
-            Replay::Nothing => cursor.advance(attached.head.next()),
-            Replay::Message(message) => {
-                let journal = agreed.registry.journal();
-                let found = find_message(journal, session, message).await.map_err(|e| store_error(&e))?;
-                let Some(at) = found else {
-                    return Err(RpcError::field(
-                        "replayFrom.messageId",
-                        &json!(message),
-                        "the id of a message of this session",
-                    ));
-                };
-                cursor.advance(at);
-            }
+    fn follower(&self, agreed: &Agreed) -> Follower {
+        Follower {
+            agreed: agreed.clone(),
+            outbox: self.outbox.clone(),
+            bell: self.bell.clone(),
+            attached: self.attached.clone(),
         }
-        Ok((handle, cursor, attached))
     }
 
     pub(super) async fn list(
@@ -171,8 +154,8 @@ impl Connection {
         let gone = session.clone();
         let at = mint::now();
         let outcome = agreed.registry.journal().call(move |store| store.delete(&gone, at)).await;
-        if let Some(row) = row.filter(|row| row.agent == agreed.host.name()) {
-            delete_natively(&agreed, row.natives);
+        if let Some(row) = row {
+            delete_natively(&agreed, row);
         }
         self.answer_after(
             id,
@@ -223,9 +206,10 @@ impl Connection {
 
     pub(super) async fn set_title(&mut self, agreed: Agreed, id: Id, session: SessionId, title: String) {
         if let Some(handle) = agreed.registry.find(&session) {
-            let reply = Reply::new(agreed.client.version, id, session, self.outbox.clone());
-            let _ = handle.tell(Message::SetTitle(title, reply)).await;
-            return;
+            let reply = Reply::new(agreed.client.version, id.clone(), session.clone(), self.outbox.clone());
+            if handle.tell(Message::SetTitle(title.clone(), reply)).await.is_ok() {
+                return;
+            }
         }
         let stored = title.split_whitespace().collect::<Vec<_>>().join(" ");
         if stored.is_empty() {
@@ -255,37 +239,152 @@ impl Connection {
     }
 }
 
-fn follow(outbox: &Outbox, attachment: Attachment) {
-    // The queue is longer than all the sessions that requests in flight can open.
-    let _ = outbox.try_send(Outbound::Attach(Box::new(attachment)));
+/// Has the client follow a session. It stands for the connection in what waits for the agent.
+struct Follower {
+    agreed: Agreed,
+    outbox: Outbox,
+    bell: Arc<Notify>,
+    attached: Attachments,
 }
 
-/// Roots and system prompts that the agent does not offer were not offered to the client either.
-fn drop_unoffered(agreed: &Agreed, setup: &mut Setup) {
-    if !agreed.profile.has("additionalDirectories") {
-        setup.roots.clear();
+impl Follower {
+    fn refuse(&self, id: Id, error: RpcError) {
+        let _ = self.outbox.try_send(Outbound::Answer { id, after: None, outcome: Err(error) });
     }
-    if !agreed.profile.has("systemPrompt") {
-        setup.system_prompt = None;
+
+    /// Follows a session that has just been made, from its end on.
+    async fn begin(&self, id: &Id, handle: Handle, session: Session, setup: Setup) -> Result<(), RpcError> {
+        let cursor = Cursor::new(session.head.next(), self.bell.clone());
+        self.attach(&handle, &cursor, setup).await.ok_or_else(ended)??;
+        self.attached.add(handle.id.clone());
+        let mut view = self.view();
+        view.mode_is(session.options.as_ref());
+        let client = &self.agreed.client;
+        let mut answer = answers::opened(client, session.options.as_ref(), session.commands.as_ref());
+        answer.set("sessionId", Json::of(&handle.id));
+        let then = Then { answer: Some((id.clone(), answer.json())), ..Then::default() };
+        let past = session.head;
+        self.follow(Attachment { session: handle.id, live: handle.live, cursor, past, view, then });
+        Ok(())
+    }
+
+    /// Follows a session from wherever the client wants it replayed.
+    async fn resume(&self, id: Id, session: SessionId, setup: Setup, replay: Replay) {
+        match self.open(&session, setup, &replay).await {
+            Ok((handle, cursor, attached)) => {
+                let mut view = self.view();
+                view.mode_is(attached.options.as_ref());
+                let then = then(&self.agreed, &attached, &view, &replay, id);
+                let past = attached.head;
+                self.attached.add(session.clone());
+                self.follow(Attachment { session, live: handle.live, cursor, past, view, then });
+            }
+            Err(error) => self.refuse(id, error),
+        }
+    }
+
+    async fn open(
+        &self,
+        session: &SessionId,
+        setup: Setup,
+        replay: &Replay,
+    ) -> Result<(Handle, Arc<Cursor>, Attached), RpcError> {
+        check(&self.agreed, &setup)?;
+        let registry = &self.agreed.registry;
+        let (handle, cursor, attached) = self.attach_live(session, setup).await?;
+        match replay {
+            Replay::Start => {}
+            Replay::Nothing => cursor.advance(attached.head.next()),
+            Replay::Message(message) => {
+                let found = registry.find_message(session, message).await.map_err(|e| store_error(&e))?;
+                let Some(item) = found else {
+                    let expected = "the id of a message of this session";
+                    return Err(RpcError::field("replayFrom.messageId", &json!(message), expected));
+                };
+                cursor.advance(item.first);
+            }
+        }
+        Ok((handle, cursor, attached))
+    }
+
+    /// A session that ends just then is opened anew.
+    async fn attach_live(
+        &self,
+        session: &SessionId,
+        setup: Setup,
+    ) -> Result<(Handle, Arc<Cursor>, Attached), RpcError> {
+        for _ in 0..ATTEMPTS {
+            let handle = self.agreed.registry.open(session).await?;
+            // Before everything, so that nothing is folded away under it.
+            let cursor = Cursor::new(Seq(0), self.bell.clone());
+            if let Some(attached) = self.attach(&handle, &cursor, setup.clone()).await {
+                return Ok((handle, cursor, attached?));
+            }
+        }
+        Err(ended())
+    }
+
+    /// Tells a session that the client follows it; nothing if the session has ended meanwhile.
+    async fn attach(
+        &self,
+        handle: &Handle,
+        cursor: &Arc<Cursor>,
+        setup: Setup,
+    ) -> Option<Result<Attached, RpcError>> {
+        let (reply, attached) = oneshot::channel();
+        let (cursor, outbox, version) = (cursor.clone(), self.outbox.clone(), self.agreed.client.version);
+        let attach = Message::Attach { cursor, outbox, version, setup, reply };
+        handle.tell(attach).await.ok()?;
+        attached.await.ok()
+    }
+
+    fn view(&self) -> View {
+        View::new(&self.agreed.client, terminals(&self.agreed))
+    }
+
+    fn follow(&self, attachment: Attachment) {
+        // The queue is longer than all the sessions that requests in flight can open.
+        let _ = self.outbox.try_send(Outbound::Attach(Box::new(attachment)));
+    }
+}
+
+fn ended() -> RpcError {
+    RpcError::internal("the session ended while it was opened").hint("try again")
+}
+
+/// Refuses what the agent does not offer.
+fn check(agreed: &Agreed, setup: &Setup) -> Result<(), RpcError> {
+    let profile = agreed.profile();
+    ask::check_servers(&profile, &setup.servers)?;
+    ask::check_system_prompt(&profile, setup)
+}
+
+/// Roots that the agent does not take were not offered to the client either.
+fn drop_unoffered(agreed: &Agreed, setup: &mut Setup) {
+    if !agreed.profile().has("additionalDirectories") {
+        setup.roots.clear();
     }
 }
 
 fn terminals(agreed: &Agreed) -> Terminals {
-    match (agreed.client.version, agreed.profile.version) {
+    match (agreed.client.version, agreed.profile().version) {
         (Version::V1, Version::V1) => Terminals::Client,
         (Version::V1, Version::V2) | (Version::V2, _) => Terminals::Agent,
     }
 }
 
 /// What the agent keeps of a deleted session is deleted too, where it can; nobody waits for that.
-fn delete_natively(agreed: &Agreed, natives: Vec<String>) {
-    if !agreed.profile.has("delete") {
+fn delete_natively(agreed: &Agreed, row: SessionRow) {
+    if !agreed.profile().has("delete") {
         return;
     }
     let host = agreed.host.clone();
     tokio::spawn(async move {
         let Ok(live) = host.live().await else { return };
-        for native in natives {
+        if row.agent != host.identity(&live) {
+            return;
+        }
+        for native in row.natives {
             let _ = live.peer.call("session/delete", &json!({"sessionId": native}).into()).await;
         }
     });
@@ -318,32 +417,4 @@ async fn set_archived(agreed: &Agreed, session: &SessionId, archived: Archived) 
     let (named, at) = (session.clone(), mint::now());
     let outcome = agreed.registry.journal().call(move |store| store.set_archived(&named, archived, at)).await;
     outcome.map(|()| json!({}).into()).map_err(|e| store_error(&e))
-}
-
-fn is_of_message(entry: &Entry, message: &str) -> bool {
-    let prompt = matches!(entry, Entry::PromptInserted { message: id, .. } if id.as_str() == message);
-    let said = matches!(entry, Entry::Updated { update, .. }
-        if update.kind.id_field() == Some("messageId") && update.id == message);
-    prompt || said
-}
-
-/// Where a message of a session begins.
-async fn find_message(
-    journal: &Journal,
-    session: &SessionId,
-    message: &str,
-) -> Result<Option<Seq>, StoreError> {
-    const PAGE: usize = 1024 * 1024;
-    let mut from = Seq(0);
-    loop {
-        let page = journal.read(session.clone(), from, PAGE).await?;
-        let found = page.items.iter().find(|item| is_of_message(&item.entry, message));
-        if let Some(item) = found {
-            return Ok(Some(item.first));
-        }
-        if page.end {
-            return Ok(None);
-        }
-        from = page.next;
-    }
 }

@@ -12,6 +12,7 @@ use tokio::sync::{Notify, mpsc};
 
 use super::asked::{Asked, AskedOf};
 use super::in_flight::InFlight;
+use crate::edge::Version;
 use crate::edge::view::{Place, Shown, When};
 use crate::live::Tailing;
 use crate::outbox::{Attachment, Outbound};
@@ -109,12 +110,14 @@ impl<W: AsyncWrite + Unpin> Pump<W> {
             Outbound::Answer { id, after: Some((session, after)), outcome } => {
                 self.waiting.push_back(Answer { id, session, after, outcome });
             }
+            Outbound::Refusal { id, error } => self.out.error(&id, &error),
             Outbound::Attach(attachment) => self.attach(*attachment),
             Outbound::Detach(session, after) => {
                 if let Some(followed) = self.followed(&session) {
                     followed.leaves = Some(after);
                 }
             }
+            Outbound::Trouble(session, updates) => self.trouble(&session, &updates),
             Outbound::OwnPrompt(session, message) => {
                 if let Some(followed) = self.followed(&session) {
                     followed.attachment.view.sent(message);
@@ -130,6 +133,15 @@ impl<W: AsyncWrite + Unpin> Pump<W> {
                 }
             }
             Outbound::Notify { method, params } => self.out.notification(&method, &params),
+        }
+    }
+
+    fn trouble(&mut self, session: &SessionId, updates: &[Json]) {
+        let followed = self.followed.iter().find(|followed| followed.attachment.session == *session);
+        // Version 1 hears it as the answer to its prompt.
+        if let Some(followed) = followed.filter(|followed| followed.attachment.view.version() == Version::V2)
+        {
+            updates.iter().for_each(|update| self.out.update(&followed.name, update));
         }
     }
 

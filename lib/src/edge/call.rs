@@ -23,6 +23,15 @@ pub enum Call {
         /// What to replay.
         replay: Replay,
     },
+    /// Branch a session off another one.
+    Fork {
+        /// Which.
+        session: String,
+        /// How the new one is to be set up.
+        setup: Setup,
+        /// The last message that the new one has; without it, the end of the last finished turn.
+        at: Option<String>,
+    },
     /// List sessions.
     List {
         /// Only with this working directory.
@@ -140,6 +149,7 @@ impl Call {
             // The earlier draft of version 2 had it; its clients still send it.
             (Version::V2, "session/load") => resume(&read, version, Replay::Start, Servers::Optional),
             (Version::V2, "session/resume") => resume(&read, version, replay_from(&read)?, Servers::Optional),
+            (_, "session/fork") => fork(&read, version),
             (_, "session/list") => list(&read),
             _ => match session_call(version, method, &read)? {
                 Some(call) => Ok(Self::Session { session: read.text("sessionId")?, call }),
@@ -173,7 +183,7 @@ fn prompt(params: &Params) -> Result<SessionCall, RpcError> {
         return Err(params.wrong("prompt", "at least one content block").hint("a prompt must not be empty"));
     }
     let content = Json::of(&blocks);
-    Ok(SessionCall::Prompt { content, meta: params.get("_meta").cloned() })
+    Ok(SessionCall::Prompt { content, meta: params.meta() })
 }
 
 fn by_category(params: &Params, category: &'static str, name: &'static str) -> Result<SessionCall, RpcError> {
@@ -223,6 +233,19 @@ fn resume(params: &Params, version: Version, replay: Replay, servers: Servers) -
     Ok(Call::Resume { session, setup: setup(version, params, servers)?, replay })
 }
 
+fn fork(params: &Params, version: Version) -> Result<Call, RpcError> {
+    let session = params.text("sessionId")?;
+    let own = params.get("_meta").and_then(|meta| meta.fields().get("rethread").map(Json::fields));
+    let at = own.and_then(|own| own.get("atMessage").cloned()).filter(|at| !at.is_null());
+    let at = match at {
+        None => None,
+        Some(at) => Some(at.as_string().ok_or_else(|| {
+            RpcError::field("_meta.rethread.atMessage", &at.value(), "the id of a message")
+        })?),
+    };
+    Ok(Call::Fork { session, setup: setup(version, params, Servers::Optional)?, at })
+}
+
 fn setup(version: Version, params: &Params, servers: Servers) -> Result<Setup, RpcError> {
     let servers = match (version, servers) {
         (Version::V1, Servers::Required) => params
@@ -236,7 +259,7 @@ fn setup(version: Version, params: &Params, servers: Servers) -> Result<Setup, R
         roots: params.paths("additionalDirectories")?,
         servers: servers.collect::<Result<_, _>>()?,
         system_prompt: params.get("systemPrompt").cloned(),
-        meta: params.get("_meta").cloned(),
+        meta: params.meta(),
     })
 }
 

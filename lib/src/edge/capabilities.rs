@@ -81,7 +81,7 @@ impl Profile {
     fn answer_v1(&self) -> Fields {
         let flag = |list: &[&str], name: &str| Value::Bool(list.contains(&name));
         let mut session = Fields::new();
-        for added in ["list", "resume", "close", "delete", "archive", "status", "title"] {
+        for added in ["list", "resume", "close", "delete", "fork", "archive", "status", "title"] {
             session.set(added, json!({}).into());
         }
         self.session_extras(&mut session);
@@ -135,7 +135,7 @@ impl Profile {
         let mut session: Fields =
             [("prompt", object_of(&self.content)), ("mcp", object_of(&transports))].into_iter().collect();
         // `load`, `resume` and `close` are for clients of the earlier draft, which looked for them.
-        for added in ["delete", "archive", "status", "title", "load", "resume", "close"] {
+        for added in ["delete", "fork", "archive", "status", "title", "load", "resume", "close"] {
             session.set(added, json!({}).into());
         }
         self.session_extras(&mut session);
@@ -323,8 +323,9 @@ impl ClientProfile {
             Version::V1 => self.capabilities.clone(),
             Version::V2 => {
                 let mut fields: Fields = [
-                    ("fs", json!({"readTextFile": false, "writeTextFile": false}).into()),
-                    ("terminal", json!(false).into()),
+                    // The client has none of these; the session carries them out in its place.
+                    ("fs", json!({"readTextFile": true, "writeTextFile": true}).into()),
+                    ("terminal", json!(true).into()),
                     (
                         "session",
                         json!({"compaction": {}, "configOptions": {"boolean": {}}, "notices": {}}).into(),

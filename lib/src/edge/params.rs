@@ -34,6 +34,11 @@ impl Params {
         &self.0
     }
 
+    /// The `_meta`; one that is no object counts as absent.
+    pub fn meta(&self) -> Option<Json> {
+        self.get("_meta").filter(|meta| meta.text().starts_with('{')).cloned()
+    }
+
     /// A string that must be there.
     pub fn text(&self, name: &str) -> Result<String, RpcError> {
         self.optional_text(name)?.ok_or_else(|| self.wrong(name, "a string"))

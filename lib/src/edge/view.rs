@@ -126,6 +126,12 @@ impl View {
         }
     }
 
+    /// The version of the client.
+    #[must_use]
+    pub fn version(&self) -> Version {
+        self.version
+    }
+
     /// The client sent this prompt itself.
     pub fn sent(&mut self, message: MessageId) {
         self.own.insert(message);
@@ -241,6 +247,9 @@ impl View {
 
     fn update(&mut self, update: &Update, known: bool, place: Place, shown: &mut Vec<Shown>) {
         if place.when == When::Past && is_of_the_moment(update.kind) {
+            return;
+        }
+        if self.version == Version::V1 && self.taste.notices == Notices::AsText && is_quiet(update) {
             return;
         }
         if update.kind == UpdateKind::Other && !update.id.is_empty() {
@@ -403,6 +412,14 @@ impl TerminalText for View {
 #[must_use]
 pub fn title_update(title: &str) -> Json {
     json!({"sessionUpdate": "session_info_update", "title": title}).into()
+}
+
+/// Good news of our own: not worth a line of text in the midst of the agent's words.
+fn is_quiet(update: &Update) -> bool {
+    let fields = update.body.fields();
+    update.kind == UpdateKind::Notice
+        && fields.text("severity").as_deref() == Some("info")
+        && fields.get("_meta").is_some_and(|meta| meta.fields().get("rethread").is_some())
 }
 
 /// What tells how things stand at the moment: a replay ends with the last word on each instead.

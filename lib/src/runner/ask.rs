@@ -6,7 +6,7 @@ use rethread_core::{Input, Json, MessageId, QuestionId, Refusal, Seq, ServerNote
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
-use super::{Message, Runner, Seat};
+use super::{Client, Message, Runner, Seat, Waiting};
 use crate::edge::Version;
 use crate::edge::call::{OptionName, Setup};
 use crate::edge::link::ask::nobody_answers;
@@ -15,7 +15,7 @@ use crate::edge::v1::BooleanOptions;
 use crate::edge::v1::options::Options;
 use crate::live::Cursor;
 use crate::mint;
-use crate::outbox::{Outbox, Reply};
+use crate::outbox::Reply;
 use crate::wire::{Id, RpcError, code};
 
 /// What the answer to a change of option tells.
@@ -47,12 +47,13 @@ pub(crate) struct Attached {
 
 impl Runner {
     pub(super) async fn hear_client(&mut self, message: Message) {
+        self.idle_at = tokio::time::Instant::now() + self.around.idle_limit;
         if self.broken.is_some() {
             self.mend().await;
         }
         match message {
-            Message::Attach { cursor, outbox, setup, reply } => {
-                self.attach(cursor, outbox, setup, reply).await
+            Message::Attach { cursor, outbox, version, setup, reply } => {
+                self.attach(cursor, Client { outbox, version }, setup, reply).await
             }
             Message::Prompt { message, content, meta, reply } => {
                 self.prompt(message, content, meta, reply).await;
@@ -64,9 +65,12 @@ impl Runner {
             }
             Message::SetTitle(title, reply) => self.set_title(title, reply).await,
             Message::Answer(question, answer) => self.answer(question, answer).await,
-            Message::CancelThing { method, field, id, reply } => self.cancel_thing(method, field, id, reply),
-            Message::Relay { method, params, reply } => self.relay_to_agent(method, params, reply),
+            Message::CancelThing { method, field, id, reply } => {
+                self.cancel_thing(method, field, id, reply).await;
+            }
+            Message::Relay { method, params, reply } => self.relay_to_agent(method, params, reply).await,
             Message::Relayed(request, outcome) => self.relayed(request, outcome).await,
+            Message::Hosted(hosted) => self.hosted(hosted).await,
             Message::Close(reply) => self.close(reply).await,
             Message::Status(reply) => {
                 let _ = reply.send(self.session.state.clone());
@@ -79,7 +83,7 @@ impl Runner {
     async fn attach(
         &mut self,
         cursor: Arc<Cursor>,
-        outbox: Outbox,
+        client: Client,
         setup: Setup,
         reply: oneshot::Sender<Result<Attached, RpcError>>,
     ) {
@@ -92,8 +96,8 @@ impl Runner {
         let servers: Vec<ServerNote> = setup.servers.iter().map(v1::servers::note).collect();
         self.step(vec![Input::SetRoots { roots: setup.roots.clone(), servers }]).await;
         self.setup = setup;
-        self.clients.retain(|client| !client.is_closed() && !client.same_channel(&outbox));
-        self.clients.push(outbox);
+        self.clients.retain(|known| !known.outbox.is_closed() && !known.outbox.same_channel(&client.outbox));
+        self.clients.push(client);
         self.live.attach(&cursor);
         let idle = || json!({"sessionUpdate": "state_update", "state": "idle"}).into();
         let attached = Attached {
@@ -106,7 +110,7 @@ impl Runner {
             questions: self.session.questions.clone(),
         };
         let _ = reply.send(Ok(attached));
-        self.need_agent();
+        self.need_agent().await;
     }
 
     /// An agent that has the session open with other servers or roots opens it again with these, unless it is
@@ -117,6 +121,7 @@ impl Runner {
             return;
         }
         let reason = "the session was set up anew".to_owned();
+        self.end_hosted().await;
         self.step(vec![Input::AgentExited { reason, at: mint::now() }]).await;
         self.forget_agent();
         self.release_seat();
@@ -135,12 +140,15 @@ impl Runner {
             return reply.refuse(error);
         }
         let title = title_of(&content);
-        self.prompts.insert(message.clone(), (reply, meta));
+        self.prompts.insert(message.clone(), reply);
+        self.metas.extend(meta.map(|meta| (message.clone(), meta)));
         let input = Input::Prompt { message: message.clone(), content, title, at: mint::now() };
         match self.take(input).await {
-            Ok(_) => self.need_agent(),
+            Ok(_) if self.broken.is_some() => {}
+            Ok(_) => self.need_agent().await,
             Err(refusal) => {
-                if let Some((reply, _)) = self.prompts.remove(&message) {
+                self.metas.remove(&message);
+                if let Some(reply) = self.prompts.remove(&message) {
                     reply.refuse(refused(&refusal));
                 }
             }
@@ -153,22 +161,25 @@ impl Runner {
     }
 
     /// A client takes back a request: a prompt that waits is dropped, one that the agent has is taken back
-    /// there, by our own number for it.
+    /// there, by our own number for it. One that the agent has acknowledged is only a turn any more.
     async fn withdraw(&mut self, id: &Id) {
-        let prompt = self.prompts.iter().find(|(_, (reply, _))| reply.id() == id);
-        if let Some(message) = prompt.map(|(message, _)| message.clone()) {
-            if self.take(Input::Withdraw { message: message.clone() }).await.is_ok() {
-                return;
-            }
-            let sent = |waiting: &super::Waiting| matches!(waiting, super::Waiting::Prompt(sent) if *sent == message);
-            let request = self.waiting.iter().find(|(_, waiting)| sent(waiting)).map(|(request, _)| *request);
-            self.cancel_at_agent(request);
+        let prompt = self.prompts.iter().find(|(_, reply)| reply.id() == id);
+        let Some(message) = prompt.map(|(message, _)| message.clone()) else {
+            let is = |waiting: &Waiting| matches!(waiting, Waiting::Relay(reply) if reply.id() == id);
+            return self.cancel_at_agent(self.waiting_for(is));
+        };
+        if self.take(Input::Withdraw { message: message.clone() }).await.is_ok() {
             return;
         }
-        let relayed =
-            |waiting: &super::Waiting| matches!(waiting, super::Waiting::Relay(reply) if reply.id() == id);
-        let request = self.waiting.iter().find(|(_, waiting)| relayed(waiting)).map(|(request, _)| *request);
-        self.cancel_at_agent(request);
+        let is = |waiting: &Waiting| matches!(waiting, Waiting::Prompt(sent) if *sent == message);
+        match self.waiting_for(is) {
+            Some(request) => self.cancel_at_agent(Some(request)),
+            None => self.cancel().await,
+        }
+    }
+
+    fn waiting_for(&self, is: impl Fn(&Waiting) -> bool) -> Option<u64> {
+        self.waiting.iter().find(|(_, waiting)| is(waiting)).map(|(request, _)| *request)
     }
 
     fn cancel_at_agent(&self, request: Option<u64>) {
@@ -183,7 +194,7 @@ impl Runner {
         }
         if !matches!(self.seat, Seat::Bound(_)) {
             self.postponed.push(Message::SetOption { option, value, booleans, reply });
-            return self.need_agent();
+            return self.need_agent().await;
         }
         let (name, field) = match &option {
             OptionName::Id(id) => (Some(id.clone()), "configId"),
@@ -278,6 +289,7 @@ impl Runner {
             return;
         }
         self.ended = true;
+        self.end_hosted().await;
         self.step(vec![Input::AgentExited { reason, at: mint::now() }]).await;
         self.let_go().await;
     }
@@ -288,20 +300,21 @@ impl Runner {
     }
 }
 
-/// The reply that a postponed message carries.
+/// The reply that a message carries for whoever sent it.
 pub(super) fn reply_of(message: Message) -> Option<Reply> {
     match message {
-        Message::SetOption { reply, .. } => Some(reply),
+        Message::Prompt { reply, .. }
+        | Message::SetOption { reply, .. }
+        | Message::SetTitle(_, reply)
+        | Message::CancelThing { reply, .. }
+        | Message::Close(reply) => Some(reply),
         Message::Relay { reply, .. } => reply,
         Message::Attach { .. }
-        | Message::Prompt { .. }
         | Message::Cancel
         | Message::Withdraw(_)
-        | Message::SetTitle(..)
         | Message::Answer(..)
-        | Message::CancelThing { .. }
         | Message::Relayed(..)
-        | Message::Close(_)
+        | Message::Hosted(_)
         | Message::Status(_)
         | Message::End { .. }
         | Message::AgentUp(_) => None,

@@ -7,9 +7,9 @@ use rethread_core::{
 use serde_json::json;
 use tokio::time::Instant;
 
-use super::{Runner, Seat, Waiting};
+use super::{Replaying, Runner, Seat, Waiting};
 use crate::edge::Version;
-use crate::edge::link::ask::nobody_answers;
+use crate::edge::link::ask::{self, nobody_answers};
 use crate::mint;
 use crate::outbox::Reply;
 use crate::wire::{RpcError, code};
@@ -46,12 +46,20 @@ impl Runner {
     fn send_prompt(&mut self, message: &MessageId, following: &mut Vec<Input>) {
         let Some(prompt) = self.session.prompt(message) else { return };
         let Seat::Bound(bound) = &mut self.seat else { return };
-        let meta = self.prompts.get(message).and_then(|(_, meta)| meta.clone());
-        let params = bound.link.prompt(&bound.native, &prompt.content, meta.as_ref());
+        let meta = self.metas.remove(message);
+        let content = match &self.seed {
+            Some(seed) => ask::primed(&bound.agent.profile, seed, &prompt.content),
+            None => prompt.content.clone(),
+        };
+        let params = bound.link.prompt(&bound.native, &content, meta.as_ref());
+        bound.replaying = Replaying::No;
         match bound.agent.peer.request("session/prompt", &params, &self.agent_route) {
             Ok(request) => {
                 if bound.link.version() == Version::V2 {
                     bound.link.prompt_sent();
+                }
+                if bound.link.version() == Version::V1 {
+                    self.seed = None;
                 }
                 self.waiting.insert(request, Waiting::Prompt(message.clone()));
             }
@@ -94,7 +102,13 @@ impl Runner {
     }
 
     fn prompt_inserted(&mut self, seq: Seq, message: &MessageId) {
-        let waits_for_end = self.prompts.get(message).is_some_and(|(reply, _)| reply.version == Version::V1);
+        // The agent has the transcript with it.
+        if let Seat::Bound(bound) = &self.seat
+            && bound.link.version() == Version::V2
+        {
+            self.seed = None;
+        }
+        let waits_for_end = self.prompts.get(message).is_some_and(|reply| reply.version == Version::V1);
         let over = !self.session.prompts.iter().any(|open| open.message == *message);
         match (waits_for_end, over) {
             (true, false) => {}
@@ -105,7 +119,7 @@ impl Runner {
                 }
             }
             (false, _) => {
-                if let Some((reply, _)) = self.prompts.remove(message) {
+                if let Some(reply) = self.prompts.remove(message) {
                     reply.send(seq, Ok(json!({"messageId": message}).into()));
                 }
             }
@@ -113,7 +127,8 @@ impl Runner {
     }
 
     fn prompt_dropped(&mut self, seq: Seq, message: &MessageId, why: &Dropped) {
-        let Some((reply, _)) = self.prompts.remove(message) else { return };
+        self.metas.remove(message);
+        let Some(reply) = self.prompts.remove(message) else { return };
         let outcome = match (why, reply.version) {
             (Dropped::Cancelled, Version::V1) => Ok(json!({"stopReason": "cancelled"}).into()),
             (Dropped::Cancelled, Version::V2) => Err(RpcError::cancelled()),
@@ -142,7 +157,7 @@ impl Runner {
     }
 
     fn answer_end(&mut self, seq: Seq, message: &MessageId, stop: &Stop, state: Option<&Json>) {
-        if let Some((reply, _)) = self.prompts.remove(message) {
+        if let Some(reply) = self.prompts.remove(message) {
             reply.send(seq, end_of_turn(stop, state));
         }
     }
@@ -165,6 +180,7 @@ impl Runner {
         }
         self.questions.clear();
         self.terminals.clear();
+        self.hosting.end();
     }
 
     pub(super) fn question_opened(

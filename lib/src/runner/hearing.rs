@@ -3,7 +3,8 @@
 use bytes::Bytes;
 use rethread_core::{Input, Json, MessageId, UpdateKind};
 
-use super::{Runner, Seat, Waiting};
+use super::seat::said_by_agent;
+use super::{Replaying, Runner, Seat, Waiting};
 use crate::agent::peer::{AgentLine, FromAgent};
 use crate::edge::Version;
 use crate::edge::link::{Heard, ask};
@@ -33,7 +34,7 @@ impl Runner {
                             self.opened(outcome).await;
                         }
                         Some(waiting) => self.answered(waiting, outcome, &mut inputs),
-                        None => {}
+                        None => self.answered_late(request).await,
                     }
                 }
             }
@@ -45,16 +46,21 @@ impl Runner {
 
     fn hear_said(&mut self, said: &mut Vec<Bytes>, inputs: &mut Vec<Input>) {
         let at = mint::now();
+        let idle = self.session.turn.is_none();
+        let lines = said.iter().map(|line| &line[..]);
         let (heard, swallowing) = match &mut self.seat {
-            Seat::Bound(bound) => (bound.link.hear(said.iter().map(|line| &line[..]), at), false),
-            Seat::Opening(opening) => (opening.link.hear(said.iter().map(|line| &line[..]), at), true),
-            Seat::Empty | Seat::Starting => (Vec::new(), true),
+            Seat::Bound(bound) => {
+                let late = idle && bound.replaying == Replaying::Maybe;
+                (bound.link.hear(lines, at), if late { Swallow::Conversation } else { Swallow::Nothing })
+            }
+            Seat::Opening(opening) => (opening.link.hear(lines, at), Swallow::AllButStanding),
+            Seat::Empty | Seat::Starting | Seat::Stopping(_) => (Vec::new(), Swallow::AllButStanding),
         };
         said.clear();
         for heard in heard {
             match heard {
                 // What an agent replays of its own session is in the journal already.
-                Heard::Input(input) if swallowing && !says_how_things_stand(&input) => {}
+                Heard::Input(input) if swallowing.swallows(&input) => self.swallowed(&input),
                 Heard::Input(input) => inputs.push(input),
                 Heard::Question { request, kind, body } => {
                     let question = mint::question_id();
@@ -70,6 +76,12 @@ impl Runner {
                     }
                 }
             }
+        }
+    }
+
+    fn swallowed(&mut self, input: &Input) {
+        if let (Seat::Opening(opening), Input::Updated { update, .. }) = (&mut self.seat, input) {
+            opening.replayed += said_by_agent(update);
         }
     }
 
@@ -114,6 +126,37 @@ impl Runner {
             }
         }
     }
+}
+
+/// What is not heard of an agent that restores its own session.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Swallow {
+    Nothing,
+    /// What a late replay would say.
+    Conversation,
+    AllButStanding,
+}
+
+impl Swallow {
+    fn swallows(self, input: &Input) -> bool {
+        match self {
+            Self::Nothing => false,
+            Self::Conversation => is_conversation(input),
+            Self::AllButStanding => !says_how_things_stand(input),
+        }
+    }
+}
+
+fn is_conversation(input: &Input) -> bool {
+    let Input::Updated { update, .. } = input else { return false };
+    matches!(
+        update.kind.whole(),
+        UpdateKind::UserMessage
+            | UpdateKind::AgentMessage
+            | UpdateKind::AgentThought
+            | UpdateKind::ToolCallUpdate
+            | UpdateKind::PlanUpdate
+    )
 }
 
 /// Of what an agent says while it restores a session, only this is not history.

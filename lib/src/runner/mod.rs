@@ -1,10 +1,13 @@
 //! One live session: the task that alone owns its state. Every input goes through [`Runner::step`]: decide,
 //! write, apply, tell. Clients reach it by [`Message`], the agent by its lines; what follows from entries for
-//! the agent and for those who wait is in `consequence`, bringing the agent up in `seat`.
+//! the agent and for those who wait is in `consequence`, bringing the agent up in `seat`, a store that fails in
+//! `failure`.
 
 mod ask;
 mod consequence;
+mod failure;
 mod hearing;
+mod hosted;
 mod relay;
 mod seat;
 
@@ -13,26 +16,31 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rethread_core::{
-    AskId, Entry, Input, Json, MessageId, QuestionId, QuestionKind, Refusal, Seq, Session, SessionId, stored,
+    AskId, Entry, Input, Json, MessageId, QuestionId, QuestionKind, Refusal, Seq, Session, SessionId,
+    session::Native, stored,
 };
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
+use crate::agent::Restore;
 use crate::agent::host::{AgentHost, LiveAgent};
 use crate::agent::peer::FromAgent;
+use crate::edge::Version;
 use crate::edge::call::Setup;
 use crate::edge::v1::BooleanOptions;
+use crate::hosting::Hosting;
 use crate::live::{Cursor, Live};
 use crate::log::Log;
 use crate::mint;
 use crate::outbox::{Outbound, Outbox, Reply};
 use crate::store::journal::Journal;
-use crate::store::{Append, Durability, Lease, Listed, RowFacts, StoreError};
+use crate::store::{Append, Durability, Lease, Listed, NativeId, RowFacts};
 use crate::wire::{Id, RpcError};
 
 pub(crate) use ask::Attached;
-pub(crate) use seat::{Bound, Seat, style};
+pub(crate) use failure::store_error;
+pub(crate) use seat::{Bound, Replaying, Seat, style};
 
 /// How many messages of clients may wait for a session.
 const INBOX: usize = 256;
@@ -77,6 +85,8 @@ pub(crate) enum Message {
         cursor: Arc<Cursor>,
         /// The way to it.
         outbox: Outbox,
+        /// The version it speaks.
+        version: Version,
         /// How it wants the session to be set up.
         setup: Setup,
         /// How things stand, or why not.
@@ -134,6 +144,8 @@ pub(crate) enum Message {
     },
     /// It answered what was relayed to it.
     Relayed(Id, Result<Json, RpcError>),
+    /// Something was carried out in the place of a client.
+    Hosted(hosted::Hosted),
     /// It closes the session.
     Close(Reply),
     /// How the session stands.
@@ -160,6 +172,10 @@ pub(crate) struct Surroundings {
     pub(crate) log: Log,
     /// How long an agent may ignore a cancel.
     pub(crate) cancel_patience: Duration,
+    /// How far an agent goes to restore a session.
+    pub(crate) restore: Restore,
+    /// How long a session may do nothing before its agent is let go.
+    pub(crate) idle_limit: Duration,
 }
 
 /// A session that runs.
@@ -175,9 +191,17 @@ pub(crate) struct Runner {
     agent_route: mpsc::Sender<FromAgent>,
     seat: Seat,
     setup: Setup,
+    /// The agent's session that this one was forked from, until the agent has been asked.
+    fork_of: Option<Native>,
+    /// The transcript for an agent that does not know it, until a prompt has carried it.
+    seed: Option<String>,
+    /// When the agent is let go if nothing happens.
+    idle_at: Instant,
     /// Clients that may be asked to do what only a client can, the newest last.
-    clients: Vec<Outbox>,
-    prompts: HashMap<MessageId, (Reply, Option<Json>)>,
+    clients: Vec<Client>,
+    prompts: HashMap<MessageId, Reply>,
+    /// The `_meta` of prompts that have not been sent: it goes to the agent and is not kept.
+    metas: HashMap<MessageId, Json>,
     options: HashMap<AskId, (Reply, ask::OptionAnswer)>,
     questions: HashMap<QuestionId, (Id, QuestionKind)>,
     waiting: HashMap<u64, Waiting>,
@@ -185,6 +209,7 @@ pub(crate) struct Runner {
     postponed: Vec<Message>,
     closing: Vec<Reply>,
     terminals: relay::Terminals,
+    hosting: Hosting,
     deadline: Option<Instant>,
     /// The end of the last turn, up to which entries may be folded, and up to where they are.
     foldable: Seq,
@@ -195,6 +220,12 @@ pub(crate) struct Runner {
     /// The store failed; what it was.
     broken: Option<String>,
     ended: bool,
+}
+
+/// A client that follows.
+struct Client {
+    outbox: Outbox,
+    version: Version,
 }
 
 /// What an answer of the agent's is for.
@@ -211,6 +242,7 @@ pub(crate) struct Beginning {
     pub(crate) session: Session,
     pub(crate) lease: Lease,
     pub(crate) setup: Setup,
+    pub(crate) fork_of: Option<Native>,
     pub(crate) seat: Seat,
     pub(crate) lines: AgentLines,
 }
@@ -233,6 +265,7 @@ impl Runner {
     pub(crate) fn start(begin: Beginning, around: Surroundings) -> Handle {
         let (own, inbox) = mpsc::channel(INBOX);
         let live = Arc::new(Live::new(begin.lease.head));
+        let around_idle = around.idle_limit;
         let handle = Handle { id: begin.id.clone(), live: live.clone(), inbox: own.clone() };
         let runner = Self {
             id: begin.id,
@@ -246,14 +279,19 @@ impl Runner {
             agent_route: begin.lines.route,
             seat: begin.seat,
             setup: begin.setup,
+            fork_of: begin.fork_of,
+            seed: None,
+            idle_at: Instant::now() + around_idle,
             clients: Vec::new(),
             prompts: HashMap::new(),
+            metas: HashMap::new(),
             options: HashMap::new(),
             questions: HashMap::new(),
             waiting: HashMap::new(),
             postponed: Vec::new(),
             closing: Vec::new(),
             terminals: relay::Terminals::default(),
+            hosting: Hosting::new(),
             deadline: None,
             foldable: Seq(0),
             folded: Seq(0),
@@ -275,6 +313,10 @@ impl Runner {
                 Some(lines) = self.agent_lines.recv() => self.hear_agent(lines).await,
                 () = at(deadline) => self.out_of_patience().await,
                 () = at(fold_check) => self.fold_check = None,
+                () = at(Some(self.idle_at)) => self.idle().await,
+            }
+            if self.session.turn.is_some() {
+                self.idle_at = Instant::now() + self.around.idle_limit;
             }
             self.fold_if_read();
         }
@@ -294,8 +336,11 @@ impl Runner {
     }
 
     /// Takes inputs all the way: decide, write, apply, tell. Refusals of single inputs are dropped: use
-    /// [`Runner::take`] where somebody wants to know.
+    /// [`Runner::take`] where somebody wants to know. Nothing is taken while the store is broken.
     async fn step(&mut self, inputs: Vec<Input>) {
+        if self.broken.is_some() {
+            return;
+        }
         let mut entries = Vec::new();
         for input in inputs {
             match rethread_core::decide(&self.session, input) {
@@ -308,6 +353,9 @@ impl Runner {
 
     /// Takes one input all the way, or says why not.
     async fn take(&mut self, input: Input) -> Result<Seq, Refusal> {
+        if self.broken.is_some() {
+            return Ok(self.lease.head);
+        }
         let decided = rethread_core::decide(&self.session, input)?;
         let mut entries = Vec::new();
         self.apply(decided, &mut entries);
@@ -328,24 +376,28 @@ impl Runner {
         // What follows from entries may be more entries: an agent that does not take a prompt, say.
         while !entries.is_empty() && self.broken.is_none() {
             match self.around.journal.append(self.appended(&entries)).await {
-                Ok(()) => {
-                    self.lease.head = Seq(self.lease.head.0 + entries.len() as u64);
-                    self.live.publish(&entries);
-                    let mut following = Vec::new();
-                    let first = self.lease.head.0 + 1 - entries.len() as u64;
-                    for (at, entry) in entries.iter().enumerate() {
-                        self.consequence(Seq(first + at as u64), entry, &mut following);
-                    }
-                    entries = Vec::new();
-                    for input in following {
-                        if let Ok(decided) = rethread_core::decide(&self.session, input) {
-                            self.apply(decided, &mut entries);
-                        }
-                    }
-                }
+                Ok(()) => entries = self.publish(&entries),
                 Err(error) => return self.store_failed(error).await,
             }
         }
+    }
+
+    /// Tells everybody of entries that are written. Gives what follows from them, not written yet.
+    fn publish(&mut self, entries: &[Arc<Entry>]) -> Vec<Arc<Entry>> {
+        let first = self.lease.head.0 + 1;
+        self.lease.head = Seq(self.lease.head.0 + entries.len() as u64);
+        self.live.publish(entries);
+        let mut following = Vec::new();
+        for (at, entry) in entries.iter().enumerate() {
+            self.consequence(Seq(first + at as u64), entry, &mut following);
+        }
+        let mut next = Vec::new();
+        for input in following {
+            if let Ok(decided) = rethread_core::decide(&self.session, input) {
+                self.apply(decided, &mut next);
+            }
+        }
+        next
     }
 
     fn appended(&self, entries: &[Arc<Entry>]) -> Append {
@@ -363,42 +415,15 @@ impl Runner {
         }
     }
 
-    /// Nothing that could not be written is told. The state is read anew, the turn ends with the reason, and
-    /// whoever waits hears it.
-    async fn store_failed(&mut self, error: StoreError) {
-        let reason = describe(&error);
-        let told = store_error(&error);
-        for (_, (reply, _)) in self.prompts.drain() {
-            reply.refuse(told.clone());
-        }
-        for (_, (reply, _)) in self.options.drain() {
-            reply.refuse(told.clone());
-        }
-        self.around.log.line(&format!("session {}: {reason}", self.id));
-        if matches!(error, StoreError::StaleEpoch { .. } | StoreError::Unknown(_)) {
-            return self.let_go().await;
-        }
-        self.stop_agent();
-        self.broken = Some(reason);
-        self.mend().await;
-    }
-
-    /// Reads the state anew after a failure and ends what was open. Stays broken while the store does.
-    async fn mend(&mut self) {
-        let Some(reason) = self.broken.clone() else { return };
-        match crate::registry::read_state(&self.around.journal, &self.id).await {
-            Ok((session, head)) => {
-                self.session = session;
-                self.lease.head = head;
-                self.broken = None;
-                let input = Input::AgentExited { reason, at: mint::now() };
-                if let Ok(decided) = rethread_core::decide(&self.session, input) {
-                    let mut entries = Vec::new();
-                    self.apply(decided, &mut entries);
-                    Box::pin(self.write(entries)).await;
-                }
-            }
-            Err(_) => self.deadline = Some(Instant::now() + Duration::from_secs(1)),
+    /// Nothing has happened for long: the agent and what it holds are let go, the history stays, and the next
+    /// prompt brings it back.
+    async fn idle(&mut self) {
+        self.idle_at = Instant::now() + self.around.idle_limit;
+        if self.session.turn.is_none() && matches!(self.seat, Seat::Bound(_)) {
+            let reason = "the session was idle".to_owned();
+            self.step(vec![Input::AgentExited { reason, at: mint::now() }]).await;
+            self.forget_agent();
+            self.release_seat();
         }
     }
 
@@ -407,7 +432,8 @@ impl Runner {
         if self.broken.is_some() {
             return self.mend().await;
         }
-        if self.session.turn.as_ref().is_some_and(|turn| turn.cancelled) {
+        let stopping = matches!(self.seat, Seat::Stopping(_));
+        if stopping || self.session.turn.as_ref().is_some_and(|turn| turn.cancelled) {
             // Its exit ends the turn as cancelled, for every session it serves.
             self.end_agent();
         }
@@ -433,7 +459,7 @@ impl Runner {
         self.folding = Some(tokio::spawn(async move {
             // A fold that fails costs room, not truth; the next one takes up the rest.
             if let Err(error) = journal.fold(lease, upto).await {
-                log.line(&format!("session {id}: {}", describe(&error)));
+                log.line(&format!("session {id}: {}", failure::describe(&error)));
             }
         }));
     }
@@ -445,24 +471,38 @@ impl Runner {
         }
     }
 
-    /// Nobody reaches the session from here on; whoever opens it now opens it from the store.
+    /// From here on the session is opened anew by whoever wants it. Those who came too late are told so.
+    fn turn_away(&mut self) {
+        self.inbox.close();
+        while let Ok(message) = self.inbox.try_recv() {
+            if matches!(message, Message::Close(_)) {
+                self.closing.extend(ask::reply_of(message));
+            } else if let Some(reply) = ask::reply_of(message) {
+                reply.refuse(RpcError::not_followed(self.id.as_str()));
+            }
+        }
+    }
+
     async fn let_go(&mut self) {
         self.ended = true;
-        self.inbox.close();
+        self.hosting.end();
         self.release_seat();
+        // Before anybody can follow it anew.
+        for client in self.clients.drain(..) {
+            let _ = client.outbox.try_send(Outbound::Detach(self.id.clone(), self.lease.head));
+        }
+        self.turn_away();
+        self.hosting.gone().await;
         self.settle_fold().await;
         let lease = self.lease.clone();
         let released = self.around.journal.call(move |store| store.release(&lease)).await;
         if let Err(error) = released {
-            self.around.log.line(&format!("session {}: {}", self.id, describe(&error)));
+            self.around.log.line(&format!("session {}: {}", self.id, failure::describe(&error)));
         }
         for reply in self.closing.drain(..) {
             reply.send(self.lease.head, Ok(serde_json::json!({}).into()));
         }
-        for client in self.clients.drain(..) {
-            let _ = client.try_send(Outbound::Detach(self.id.clone(), self.lease.head));
-        }
-        for (_, (reply, _)) in self.prompts.drain() {
+        for (_, reply) in self.prompts.drain() {
             reply.refuse(RpcError::internal("the session has ended"));
         }
     }
@@ -482,7 +522,9 @@ pub(crate) fn facts<'a>(entries: impl Iterator<Item = &'a Entry>) -> RowFacts {
         match entry {
             Entry::TitleSet { title, by } => facts.title = Some((title.clone(), *by)),
             Entry::Opened { roots, .. } | Entry::RootsSet { roots, .. } => facts.roots = Some(roots.clone()),
-            Entry::AgentBound { native, .. } => facts.native = Some(native.clone()),
+            Entry::AgentBound { agent, native, .. } => {
+                facts.native = Some(NativeId { agent: agent.clone(), id: native.clone() });
+            }
             Entry::PromptInserted { .. } => facts.listed = Some(Listed),
             Entry::AgentLost { .. }
             | Entry::PromptHeld { .. }
@@ -508,41 +550,4 @@ fn touched(entries: &[Arc<Entry>]) -> bool {
     entries.iter().any(|entry| {
         matches!(**entry, Entry::PromptInserted { .. } | Entry::TurnEnded { .. } | Entry::TitleSet { .. })
     })
-}
-
-/// The error for a client whose request met a store that failed.
-pub(crate) fn store_error(error: &StoreError) -> RpcError {
-    let told = RpcError::internal(describe(error));
-    match error {
-        StoreError::Io { .. } => {
-            told.hint("free some space or mend the file, then try again; what was shown is kept")
-        }
-        StoreError::LiveElsewhere { session, owner } => {
-            let owner = serde_json::json!({"pid": owner.pid, "host": owner.host, "since": mint::rfc3339(owner.since)});
-            RpcError::new(crate::wire::code::LIVE_ELSEWHERE, error.to_string())
-                .with("sessionId", session.as_str())
-                .with("owner", owner)
-                .hint("close the session there, or end that process; then load it again")
-        }
-        StoreError::Unknown(session) => RpcError::unknown_session(session.as_str()),
-        StoreError::BadCursor => {
-            RpcError::field("cursor", &serde_json::Value::Null, "a cursor from an earlier page")
-                .hint("start again without a cursor")
-        }
-        StoreError::Newer { .. } => told.hint("use the newer rethread that wrote the database"),
-        StoreError::Exists(_)
-        | StoreError::StaleEpoch { .. }
-        | StoreError::MovedOn { .. }
-        | StoreError::Damaged { .. } => told,
-    }
-}
-
-fn describe(error: &StoreError) -> String {
-    let mut text = error.to_string();
-    let mut source = std::error::Error::source(error);
-    while let Some(cause) = source {
-        text.push_str(&format!(": {cause}"));
-        source = cause.source();
-    }
-    text
 }

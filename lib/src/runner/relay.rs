@@ -1,6 +1,7 @@
 //! What only a client can do for an agent, and what only an agent can do for a client: files, terminals and
 //! extensions. Relayed with the session id translated, not journalled; but the output of a client's terminals
-//! is fetched before it is gone, so that a replay need not refer to what no longer exists.
+//! is fetched before it is gone, so that a replay need not refer to what no longer exists. Where the client has
+//! no such methods, `hosted` takes the client's place.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -41,10 +42,14 @@ impl Runner {
     /// The agent has something for the client.
     pub(super) fn relay_to_client(&mut self, request: Option<Id>, method: &str, params: &Json) {
         let params = with_session(params, self.id.as_str());
+        self.forget_gone_clients();
         let Some(request) = request else {
             self.notify_clients(method, &params);
             return;
         };
+        if self.hosts(method, &params) {
+            return self.host(request, method, &params);
+        }
         match method {
             "terminal/create" => {
                 let command = params.fields().text("command").unwrap_or_default();
@@ -95,7 +100,7 @@ impl Runner {
             let command = self.terminals.open.get(&fetch.terminal).cloned().unwrap_or_default();
             let terminal = match &self.seat {
                 Seat::Bound(bound) => bound.link.public_id(&fetch.terminal),
-                Seat::Empty | Seat::Starting | Seat::Opening(_) => fetch.terminal.clone(),
+                Seat::Empty | Seat::Starting | Seat::Opening(_) | Seat::Stopping(_) => fetch.terminal.clone(),
             };
             let update = screenful(&terminal, &command, &output.fields());
             self.step(vec![Input::Updated { update, known: true }]).await;
@@ -109,9 +114,9 @@ impl Runner {
     fn send_relay(&mut self, request: Id, method: String, params: Json) {
         let handle = Handle { id: self.id.clone(), live: self.live.clone(), inbox: self.own.clone() };
         let from = Relayed { request: request.clone(), origin: Origin::Session(handle) };
-        self.clients.retain(|client| !client.is_closed());
+        self.forget_gone_clients();
         let sent = match self.clients.last() {
-            Some(client) => client.try_send(Outbound::Relay { from, method, params }).is_ok(),
+            Some(client) => client.outbox.try_send(Outbound::Relay { from, method, params }).is_ok(),
             None => false,
         };
         if !sent {
@@ -121,22 +126,31 @@ impl Runner {
     }
 
     fn notify_clients(&mut self, method: &str, params: &Json) {
-        self.clients.retain(|client| !client.is_closed());
         for client in &self.clients {
             let message = Outbound::Notify { method: method.to_owned(), params: params.clone() };
-            if client.try_send(message).is_err() {
+            if client.outbox.try_send(message).is_err() {
                 self.around.log.line("skipped a notification for a client that does not read");
             }
         }
     }
 
-    pub(super) fn unrelay(&mut self, request: &Id) {
-        if let Some(client) = self.clients.last() {
-            let _ = client.try_send(Outbound::Unrelay(request.clone()));
+    /// The last one stays known when all are gone: it says for whom the agent works.
+    fn forget_gone_clients(&mut self) {
+        if self.clients.iter().any(|client| !client.outbox.is_closed()) {
+            self.clients.retain(|client| !client.outbox.is_closed());
         }
     }
 
-    fn answer_request(&self, request: &Id, outcome: Result<&Json, &RpcError>) {
+    pub(super) fn unrelay(&mut self, request: &Id) {
+        if self.unhost(request) {
+            return;
+        }
+        if let Some(client) = self.clients.last() {
+            let _ = client.outbox.try_send(Outbound::Unrelay(request.clone()));
+        }
+    }
+
+    pub(super) fn answer_request(&self, request: &Id, outcome: Result<&Json, &RpcError>) {
         if let Seat::Bound(bound) = &self.seat {
             let _ = bound.agent.peer.answer(request, outcome);
         } else if let Seat::Opening(opening) = &self.seat {
@@ -145,11 +159,10 @@ impl Runner {
     }
 
     /// A client has something for the agent.
-    pub(super) fn relay_to_agent(&mut self, method: String, params: Json, reply: Option<Reply>) {
+    pub(super) async fn relay_to_agent(&mut self, method: String, params: Json, reply: Option<Reply>) {
         let Seat::Bound(bound) = &self.seat else {
             self.postponed.push(Message::Relay { method, params, reply });
-            self.need_agent();
-            return;
+            return self.need_agent().await;
         };
         let params = with_session(&params, &bound.native);
         match reply {
@@ -166,13 +179,17 @@ impl Runner {
     }
 
     /// Cancelling one tool call or terminal is for agents that offer it; version 1 has no such thing.
-    pub(super) fn cancel_thing(
+    pub(super) async fn cancel_thing(
         &mut self,
         method: &'static str,
         field: &'static str,
         id: String,
         reply: Reply,
     ) {
+        let reply = match self.cancel_hosted(&id, reply) {
+            Ok(()) => return,
+            Err(reply) => reply,
+        };
         let refused = || {
             RpcError::field(field, &json!(id), "something that runs and can be cancelled")
                 .hint("cancel the whole turn with session/cancel")
@@ -183,9 +200,11 @@ impl Runner {
                 let params: Fields = [("sessionId", Json::of(&bound.native)), (field, Json::of(&native))]
                     .into_iter()
                     .collect();
-                self.relay_to_agent(method.to_owned(), params.json(), Some(reply));
+                self.relay_to_agent(method.to_owned(), params.json(), Some(reply)).await;
             }
-            Seat::Bound(_) | Seat::Empty | Seat::Starting | Seat::Opening(_) => reply.refuse(refused()),
+            Seat::Bound(_) | Seat::Empty | Seat::Starting | Seat::Opening(_) | Seat::Stopping(_) => {
+                reply.refuse(refused());
+            }
         }
     }
 }

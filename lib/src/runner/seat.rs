@@ -1,17 +1,23 @@
-//! The agent behind a session: brought up when it is needed, with what it can restore by itself, and let go.
+//! The agent behind a session: brought up when it is needed, by the best rung of the ladder that it can stand on,
+//! and let go. The rungs: its own resume, its own load, a fresh session that is given the transcript. The outcome
+//! is an entry and, where it matters to the user, a notice; never a silent fresh session.
 
 use std::collections::HashSet;
 
-use rethread_core::{Binding, Entry, Fields, Input, Json, PromptStyle, Seq, Update, UpdateKind};
+use rethread_core::session::Native;
+use rethread_core::{Binding, Entry, Fields, Folded, Input, Json, PromptStyle, Seq, Update, UpdateKind};
 use serde_json::json;
 
 use super::{Message, Runner, Waiting};
+use crate::agent::Restore;
 use crate::agent::host::LiveAgent;
 use crate::edge::Version;
 use crate::edge::capabilities::Profile;
 use crate::edge::link::ask;
 use crate::edge::link::{Link, id_hash};
 use crate::mint;
+use crate::seed::{self, Transcript};
+use crate::store::StoreError;
 use crate::wire::RpcError;
 
 /// How much of the journal is read at once.
@@ -27,6 +33,8 @@ pub(crate) enum Seat {
     Opening(Box<Opening>),
     /// It has the session open.
     Bound(Box<Bound>),
+    /// It was told to stop, and has not yet.
+    Stopping(Box<Stopping>),
 }
 
 /// An agent that opens a session.
@@ -34,7 +42,10 @@ pub(crate) struct Opening {
     pub(crate) agent: LiveAgent,
     pub(crate) link: Link,
     rung: Rung,
+    /// The agent's own session that is restored or forked.
     native: Option<String>,
+    /// How many characters of its own text the agent has replayed.
+    pub(crate) replayed: usize,
 }
 
 /// An agent that has a session open.
@@ -43,6 +54,24 @@ pub(crate) struct Bound {
     pub(crate) link: Link,
     /// Its own id for the session.
     pub(crate) native: String,
+    /// Whether it may still be replaying: some agents answer a load first and replay after.
+    pub(crate) replaying: Replaying,
+}
+
+/// Whether an agent may be replaying its own session.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Replaying {
+    /// It has been asked nothing since it restored the session.
+    Maybe,
+    /// It has not, or no longer.
+    No,
+}
+
+/// An agent that winds up its work on prompts. Whatever it says of that is not heard.
+pub(crate) struct Stopping {
+    agent: LiveAgent,
+    /// The requests that it has not answered.
+    prompts: HashSet<u64>,
 }
 
 /// The ways to have an agent open a session, the best first.
@@ -50,6 +79,7 @@ pub(crate) struct Bound {
 enum Rung {
     Resume,
     Load,
+    Fork,
     New,
 }
 
@@ -63,9 +93,12 @@ pub(crate) fn style(version: Version) -> PromptStyle {
 
 impl Runner {
     /// Has the agent brought up, if it is not.
-    pub(super) fn need_agent(&mut self) {
+    pub(super) async fn need_agent(&mut self) {
         if !matches!(self.seat, Seat::Empty) {
             return;
+        }
+        if self.around.restore == Restore::ReadOnly && self.session.turns.0 > 0 {
+            return self.agent_failed(read_only()).await;
         }
         self.seat = Seat::Starting;
         let (host, own) = (self.around.host.clone(), self.own.clone());
@@ -77,29 +110,62 @@ impl Runner {
     }
 
     pub(super) async fn agent_up(&mut self, up: Result<LiveAgent, RpcError>) {
-        match up {
-            Ok(agent) => {
-                self.settle_fold().await;
-                let older = self.older_ids().await;
-                let mut link = Link::new(agent.profile.version, self.session.generations + 1, older);
-                link.options_were(self.session.options.as_ref());
-                let native = self.session.natives.last().cloned();
-                let rung = first_rung(&agent.profile, native.as_deref());
-                self.open_at(Opening { agent, link, rung, native }).await;
-            }
-            Err(error) => self.agent_failed(error).await,
-        }
-    }
-
-    async fn open_at(&mut self, opening: Opening) {
-        // Whoever only looks at a session does not make the agent forget it.
-        if opening.rung == Rung::New && self.session.turns.0 > 0 && !self.waits_for_agent() {
+        if self.broken.is_some() {
+            // It could not be written down that the agent has the session. The next prompt asks again.
             self.seat = Seat::Empty;
             return;
         }
-        let profile = &opening.agent.profile;
+        if !matches!(self.seat, Seat::Starting) {
+            return;
+        }
+        let agent = match up {
+            Ok(agent) => agent,
+            Err(error) => return self.agent_failed(error).await,
+        };
+        self.settle_fold().await;
+        let older = match self.older_ids().await {
+            Ok(older) => older,
+            Err(error) => return self.agent_failed(super::store_error(&error)).await,
+        };
+        let mut link = Link::new(agent.profile.version, self.session.generations + 1, older);
+        link.options_were(self.session.options.as_ref());
+        let (rung, native) = self.first_rung(&agent);
+        self.open_at(Opening { agent, link, rung, native, replayed: 0 }).await;
+    }
+
+    /// Only the agent that had the session last can restore it by itself.
+    fn first_rung(&mut self, agent: &LiveAgent) -> (Rung, Option<String>) {
+        let name = self.around.host.identity(agent);
+        let of_agent = |native: Native| (native.agent == name).then_some(native.id);
+        if let Some(parent) = self.fork_of.take().and_then(of_agent)
+            && agent.profile.has("fork")
+            && self.around.restore != Restore::Reseed
+        {
+            return (Rung::Fork, Some(parent));
+        }
+        let native = self.session.natives.last().cloned().and_then(of_agent);
+        let rung = match (&native, self.around.restore) {
+            (None, _) | (_, Restore::Reseed) => Rung::New,
+            (Some(_), _) if agent.profile.has("resume") => Rung::Resume,
+            (Some(_), _) if agent.profile.has("load") => Rung::Load,
+            (Some(_), _) => Rung::New,
+        };
+        (rung, native)
+    }
+
+    async fn open_at(&mut self, opening: Opening) {
+        if opening.rung == Rung::New && self.session.turns.0 > 0 {
+            // Whoever only looks at a session does not make the agent forget it.
+            if !self.waits_for_agent() {
+                self.seat = Seat::Empty;
+                return;
+            }
+            if self.around.restore == Restore::Native {
+                return self.agent_failed(not_native()).await;
+            }
+        }
         let known = opening.native.as_deref().filter(|_| opening.rung != Rung::New);
-        let params = ask::open(profile, &self.setup, known);
+        let params = ask::open(&opening.agent.profile, &self.setup, known);
         let peer = &opening.agent.peer;
         let sent = match (opening.rung, known) {
             (Rung::Resume, Some(native)) => {
@@ -110,6 +176,7 @@ impl Runner {
                 peer.route(native, &self.agent_route);
                 peer.request("session/load", &params, &self.agent_route)
             }
+            (Rung::Fork, Some(_)) => peer.open("session/fork", &params, &self.agent_route),
             (Rung::New, _) | (_, None) => peer.open("session/new", &params, &self.agent_route),
         };
         match sent {
@@ -125,7 +192,7 @@ impl Runner {
         !self.session.prompts.is_empty() || !self.postponed.is_empty()
     }
 
-    /// The agent answered new, load or resume.
+    /// The agent answered new, load, resume or fork.
     pub(super) async fn opened(&mut self, outcome: Result<Json, RpcError>) {
         let Seat::Opening(opening) = std::mem::replace(&mut self.seat, Seat::Empty) else { return };
         match outcome {
@@ -134,7 +201,7 @@ impl Runner {
                 Some(rung) => {
                     let why = format!("session {}: {:?} failed: {}", self.id, opening.rung, error.message);
                     self.around.log.line(&why);
-                    if let Some(native) = &opening.native {
+                    if let Some(native) = opening.native.as_ref().filter(|_| opening.rung != Rung::Fork) {
                         opening.agent.peer.unroute(native);
                     }
                     self.open_at(Opening { rung, ..*opening }).await;
@@ -145,30 +212,63 @@ impl Runner {
     }
 
     async fn bind(&mut self, opening: Opening, answer: &Json) {
-        let Opening { agent, mut link, rung, native } = opening;
+        let Opening { agent, mut link, rung, native, replayed } = opening;
         let made = answer.fields().text("sessionId");
-        let native = if rung == Rung::New { made } else { native };
+        let native = if matches!(rung, Rung::New | Rung::Fork) { made } else { native };
         let Some(native) = native else {
             return self.agent_failed(RpcError::internal("the agent opened a session without an id")).await;
         };
         let binding = match rung {
-            Rung::Resume => Binding::Resumed,
+            Rung::Resume | Rung::Fork => Binding::Resumed,
             Rung::Load => Binding::Loaded,
             Rung::New if self.session.turns.0 == 0 => Binding::Fresh,
-            Rung::New => Binding::Anew,
+            Rung::New => Binding::Reseeded,
         };
-        let mut inputs: Vec<_> =
-            link.opened(answer).into_iter().filter(|update| self.is_news(update)).collect();
-        if binding == Binding::Anew {
-            inputs.push(started_anew());
+        if let Err(error) = self.look_back(binding, replayed).await {
+            return self.agent_failed(super::store_error(&error)).await;
         }
+        let name = self.around.host.identity(&agent);
+        let mut updates: Vec<_> =
+            link.opened(answer).into_iter().filter(|update| self.is_news(update)).collect();
+        updates.extend(outcome_notice(binding, &name));
         let known = |update| Input::Updated { update, known: true };
-        let mut inputs: Vec<_> = inputs.into_iter().map(known).collect();
+        let mut inputs: Vec<_> = updates.into_iter().map(known).collect();
         let style = style(link.version());
-        inputs.push(Input::AgentBound { native: native.clone(), binding, style, at: mint::now() });
-        self.seat = Seat::Bound(Box::new(Bound { agent, link, native }));
+        let at = mint::now();
+        inputs.push(Input::AgentBound { agent: name, native: native.clone(), binding, style, at });
+        let replaying = match rung {
+            Rung::Resume | Rung::Load | Rung::Fork => Replaying::Maybe,
+            Rung::New => Replaying::No,
+        };
+        self.seat = Seat::Bound(Box::new(Bound { agent, link, native, replaying }));
         self.step(inputs).await;
         self.take_up_postponed().await;
+    }
+
+    /// Reads the journal where the rung asks for it: the transcript for an agent that starts afresh, and how much
+    /// the agent should have replayed.
+    async fn look_back(&mut self, binding: Binding, replayed: usize) -> Result<(), StoreError> {
+        match binding {
+            Binding::Fresh | Binding::Resumed => Ok(()),
+            Binding::Reseeded => {
+                let mut transcript = Transcript::default();
+                self.each_item(|item| transcript.add(item)).await?;
+                self.seed = Some(transcript.write(seed::BUDGET));
+                Ok(())
+            }
+            Binding::Loaded => {
+                let mut kept = 0;
+                self.each_item(|item| kept += agent_text(&item.entry)).await?;
+                if kept != replayed {
+                    let line = format!(
+                        "session {}: the agent replayed {replayed} characters of its own text, the journal has {kept}",
+                        self.id
+                    );
+                    self.around.log.line(&line);
+                }
+                Ok(())
+            }
+        }
     }
 
     /// Saying again what is known would only make noise.
@@ -185,15 +285,19 @@ impl Runner {
                 self.reply_error(reply, error.clone());
             }
         }
+        Box::pin(self.close_if_asked()).await;
     }
 
     pub(super) async fn agent_gone(&mut self, reason: String) {
         match std::mem::replace(&mut self.seat, Seat::Empty) {
             Seat::Opening(_) => {
+                self.end_hosted().await;
                 self.forget_agent();
                 self.agent_failed(RpcError::internal(reason)).await;
             }
+            Seat::Stopping(_) => self.stopped().await,
             Seat::Empty | Seat::Starting | Seat::Bound(_) => {
+                self.end_hosted().await;
                 self.forget_agent();
                 self.step(vec![Input::AgentExited { reason, at: mint::now() }]).await;
                 self.close_if_asked().await;
@@ -208,27 +312,31 @@ impl Runner {
     }
 
     /// Every id that is in use before a new generation of the agent speaks.
-    async fn older_ids(&self) -> HashSet<u64> {
+    async fn older_ids(&self) -> Result<HashSet<u64>, StoreError> {
         let mut ids = HashSet::new();
-        let mut from = Seq(0);
-        if self.session.generations == 0 {
-            return ids;
-        }
-        loop {
-            let Ok(page) = self.around.journal.read(self.id.clone(), from, PAGE).await else { break };
-            for item in &page.items {
+        if self.session.generations > 0 {
+            self.each_item(|item| {
                 if let Entry::Updated { update, .. } = &item.entry
                     && !update.id.is_empty()
                 {
                     ids.insert(id_hash(&update.id));
                 }
-            }
+            })
+            .await?;
+        }
+        Ok(ids)
+    }
+
+    async fn each_item(&self, mut see: impl FnMut(&Folded)) -> Result<(), StoreError> {
+        let mut from = Seq(0);
+        loop {
+            let page = self.around.journal.read(self.id.clone(), from, PAGE).await?;
+            page.items.iter().for_each(&mut see);
             if page.end {
-                break;
+                return Ok(());
             }
             from = page.next;
         }
-        ids
     }
 
     /// Lets the agent keep or drop its side of the session, and hears of it no more.
@@ -244,18 +352,51 @@ impl Runner {
 
     /// Work that cannot be written down must not go on unseen.
     pub(super) fn stop_agent(&mut self) {
-        if let Seat::Bound(bound) = &self.seat {
-            let _ = bound.agent.peer.notify("session/cancel", &json!({"sessionId": bound.native}).into());
-        }
+        let prompt =
+            |(request, waiting): (&u64, &Waiting)| matches!(waiting, Waiting::Prompt(_)).then_some(*request);
+        let prompts: HashSet<_> = self.waiting.iter().filter_map(prompt).collect();
+        let agent = match &self.seat {
+            Seat::Bound(bound) => {
+                let _ = bound.agent.peer.notify("session/cancel", &json!({"sessionId": bound.native}).into());
+                Some(bound.agent.clone())
+            }
+            Seat::Empty | Seat::Starting | Seat::Opening(_) | Seat::Stopping(_) => None,
+        };
         self.forget_agent();
+        if matches!(self.seat, Seat::Stopping(_)) {
+            return;
+        }
         self.release_seat();
+        // It takes no other prompt before it has answered those it has.
+        if let Some(agent) = agent.filter(|_| !prompts.is_empty()) {
+            self.seat = Seat::Stopping(Box::new(Stopping { agent, prompts }));
+        }
+    }
+
+    /// The agent answered something that nobody waits for any more.
+    pub(super) async fn answered_late(&mut self, request: u64) {
+        if let Seat::Stopping(stopping) = &mut self.seat
+            && stopping.prompts.remove(&request)
+            && stopping.prompts.is_empty()
+        {
+            self.stopped().await;
+        }
+    }
+
+    async fn stopped(&mut self) {
+        self.seat = Seat::Empty;
+        if self.waits_for_agent() {
+            self.need_agent().await;
+        }
     }
 
     pub(super) fn end_agent(&mut self) {
-        if let Seat::Bound(bound) = &self.seat {
-            let agent = bound.agent.clone();
-            tokio::spawn(async move { agent.end().await });
-        }
+        let agent = match &self.seat {
+            Seat::Bound(bound) => bound.agent.clone(),
+            Seat::Stopping(stopping) => stopping.agent.clone(),
+            Seat::Empty | Seat::Starting | Seat::Opening(_) => return,
+        };
+        tokio::spawn(async move { agent.end().await });
     }
 }
 
@@ -263,31 +404,64 @@ impl Rung {
     fn below(self, profile: &Profile) -> Option<Self> {
         match self {
             Self::Resume if profile.has("load") => Some(Self::Load),
-            Self::Resume | Self::Load => Some(Self::New),
+            Self::Resume | Self::Load | Self::Fork => Some(Self::New),
             Self::New => None,
         }
     }
 }
 
-fn first_rung(profile: &Profile, native: Option<&str>) -> Rung {
-    match native {
-        Some(_) if profile.has("resume") => Rung::Resume,
-        Some(_) if profile.has("load") => Rung::Load,
-        Some(_) | None => Rung::New,
+/// How many characters of the agent's own text an entry holds.
+fn agent_text(entry: &Entry) -> usize {
+    if let Entry::Updated { update, .. } = entry { said_by_agent(update) } else { 0 }
+}
+
+/// How many characters of the agent's own text an update holds.
+pub(super) fn said_by_agent(update: &Update) -> usize {
+    let content = update.body.fields().take("content");
+    let length = |block: &Json| block.fields().text("text").map_or(0, |text| text.chars().count());
+    match (update.kind, content) {
+        (UpdateKind::AgentMessageChunk, Some(block)) => length(&block),
+        (UpdateKind::AgentMessage, Some(blocks)) => {
+            blocks.items().unwrap_or_default().iter().map(length).sum()
+        }
+        _ => 0,
     }
 }
 
-fn started_anew() -> Update {
-    let body: Fields = [
-        ("sessionUpdate", Json::of("notice")),
-        ("severity", Json::of("warning")),
-        ("title", Json::of("The agent could not restore this session")),
-        (
-            "description",
-            Json::of("It goes on in a fresh session of the agent, which does not know what was said before."),
+/// What the user should know of how the agent came to the session. That it restored it by itself is told only
+/// where it disturbs nobody.
+fn outcome_notice(binding: Binding, agent: &str) -> Option<Update> {
+    let (severity, title, description) = match binding {
+        Binding::Fresh => return None,
+        Binding::Resumed | Binding::Loaded => {
+            ("info", "Session restored", format!("{agent} restored its own context of this session."))
+        }
+        Binding::Reseeded => (
+            "warning",
+            "The agent could not restore this session",
+            format!(
+                "It goes on in a fresh session of {agent}, which is given the kept transcript with the next prompt."
+            ),
         ),
+    };
+    let mut body: Fields = [
+        ("sessionUpdate", Json::of("notice")),
+        ("severity", Json::of(severity)),
+        ("title", Json::of(title)),
+        ("description", Json::of(&description)),
     ]
     .into_iter()
     .collect();
-    Update { kind: UpdateKind::Notice, id: String::new(), body: body.json() }
+    body.set("_meta", json!({"rethread": {"restored": format!("{binding:?}").to_lowercase()}}).into());
+    Some(Update { kind: UpdateKind::Notice, id: String::new(), body: body.json() })
+}
+
+fn read_only() -> RpcError {
+    RpcError::internal("this session is read-only")
+        .hint("start rethread without --restore read-only to go on")
+}
+
+fn not_native() -> RpcError {
+    RpcError::internal("the agent cannot restore this session by itself")
+        .hint("start rethread with --restore auto to go on from the kept transcript")
 }

@@ -13,8 +13,8 @@ use super::lineage::{Layer, lineage};
 use super::page::Filling;
 use super::process::{Process, now};
 use super::{
-    Append, Archived, ArchivedFilter, Deleted, Lease, ListPage, ListQuery, Listed, NewSession, Ours, Owner,
-    Page, RowFacts, SessionRow, Store, StoreError,
+    Append, Archived, ArchivedFilter, Deleted, Lease, ListPage, ListQuery, Listed, NativeId, NewSession,
+    Ours, Owner, Page, RowFacts, SessionRow, Store, StoreError, Stub,
 };
 
 /// Sessions that end with the process.
@@ -35,6 +35,7 @@ struct Kept {
     epoch: u64,
     items: Vec<Weighed>,
     folded: Seq,
+    natives: Vec<NativeId>,
 }
 
 /// An item with the size of its stored form, so that pages are as large as those of other stores.
@@ -60,7 +61,7 @@ impl MemoryStore {
 impl Store for MemoryStore {
     fn create(&self, new: NewSession) -> Result<Lease, StoreError> {
         let mut shelf = self.shelf();
-        if shelf.sessions.contains_key(&new.id) {
+        if shelf.sessions.get(&new.id).is_some_and(|kept| !kept.is_stub()) {
             return Err(StoreError::Exists(new.id));
         }
         if let Some((parent, fork)) = &new.parent {
@@ -156,6 +157,17 @@ impl Store for MemoryStore {
         Ok(())
     }
 
+    fn add_stubs(&self, agent: &str, stubs: &[Stub]) -> Result<(), StoreError> {
+        let mut shelf = self.shelf();
+        for stub in stubs {
+            let native = NativeId { agent: agent.to_owned(), id: stub.id.0.clone() };
+            if !shelf.sessions.values().any(|kept| kept.natives.contains(&native)) {
+                shelf.add_stub(agent, stub);
+            }
+        }
+        Ok(())
+    }
+
     fn profile(&self, key: &str) -> Result<Option<Vec<u8>>, StoreError> {
         Ok(self.shelf().profiles.get(key).cloned())
     }
@@ -221,7 +233,35 @@ impl Shelf {
     }
 }
 
+impl Shelf {
+    fn add_stub(&mut self, agent: &str, stub: &Stub) {
+        let kept = self.sessions.entry(stub.id.clone()).or_insert_with(|| Kept::stub(agent, stub));
+        if kept.is_stub() {
+            kept.row.updated_at = stub.updated_at;
+            if !matches!(kept.row.title, Some((_, TitleSource::User))) {
+                kept.row.title = stub.title.clone().map(|title| (title, TitleSource::Agent));
+            }
+        }
+    }
+}
+
 impl Kept {
+    fn stub(agent: &str, stub: &Stub) -> Self {
+        let mut kept = Self::new(&NewSession {
+            id: stub.id.clone(),
+            cwd: stub.cwd.clone(),
+            agent: agent.to_owned(),
+            parent: None,
+            entries: Vec::new(),
+            facts: RowFacts::default(),
+            snapshot: None,
+            at: stub.updated_at,
+        });
+        kept.row.owner = None;
+        kept.listed = Some(Listed);
+        kept
+    }
+
     fn new(new: &NewSession) -> Self {
         let head = new.parent.as_ref().map_or(Seq(0), |(_, fork)| *fork);
         let row = SessionRow {
@@ -239,7 +279,12 @@ impl Kept {
             owner: Some(ourselves()),
             parent: new.parent.clone(),
         };
-        Self { row, listed: None, epoch: 1, items: Vec::new(), folded: head }
+        Self { row, listed: None, epoch: 1, items: Vec::new(), folded: head, natives: Vec::new() }
+    }
+
+    /// A row that an agent's list made, and nothing more.
+    fn is_stub(&self) -> bool {
+        self.row.head == Seq(0) && self.row.deleted == Deleted::No && self.row.owner.is_none()
     }
 
     fn lease(&self) -> Lease {
@@ -283,10 +328,11 @@ impl Kept {
         if let Some(roots) = &facts.roots {
             self.row.roots.clone_from(roots);
         }
-        if let Some(native) = &facts.native
-            && self.row.natives.last() != Some(native)
-        {
-            self.row.natives.push(native.clone());
+        if let Some(native) = &facts.native {
+            self.natives.push(native.clone());
+            if self.row.natives.last() != Some(&native.id) {
+                self.row.natives.push(native.id.clone());
+            }
         }
         self.listed = self.listed.or(facts.listed);
     }

@@ -54,6 +54,11 @@ pub trait Store: Send + Sync + 'static {
     /// Marks as deleted and bumps the epoch.
     fn delete(&self, session: &SessionId, at: Millis) -> Result<(), StoreError>;
 
+    /// Takes in what an agent lists as its own: a row for each that is not known by the agent's id nor by ours,
+    /// and the newest word on those that are rows and nothing more. Whoever creates such a session later takes
+    /// its place.
+    fn add_stubs(&self, agent: &str, stubs: &[Stub]) -> Result<(), StoreError>;
+
     /// What was remembered under this key of an agent.
     fn profile(&self, key: &str) -> Result<Option<Vec<u8>>, StoreError>;
 
@@ -122,9 +127,31 @@ pub struct RowFacts {
     /// The additional roots, complete.
     pub roots: Option<Vec<String>>,
     /// One more id that an agent gave the session.
-    pub native: Option<String>,
+    pub native: Option<NativeId>,
     /// The session has content and may be listed from now on.
     pub listed: Option<Listed>,
+}
+
+/// An id that an agent has for a session of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NativeId {
+    /// The agent, by the name it has for itself.
+    pub agent: String,
+    /// Its id.
+    pub id: String,
+}
+
+/// A session that an agent lists as its own and that nobody has opened here: a row without a journal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stub {
+    /// The agent's id, which becomes ours.
+    pub id: SessionId,
+    /// The working directory.
+    pub cwd: String,
+    /// The title that the agent gave it.
+    pub title: Option<String>,
+    /// The agent's word on its last change.
+    pub updated_at: Millis,
 }
 
 /// The session has content.

@@ -78,6 +78,12 @@ impl RpcError {
         Self::new(code::NOT_FOUND, format!("session {id} not found")).with("sessionId", id)
     }
 
+    /// A session that this connection does not follow, whether it exists or not.
+    #[must_use]
+    pub fn not_followed(id: &str) -> Self {
+        Self::unknown_session(id).hint("load or resume the session on this connection first")
+    }
+
     /// No such method.
     #[must_use]
     pub fn unknown_method(method: &str) -> Self {

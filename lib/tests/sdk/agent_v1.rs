@@ -116,7 +116,7 @@ impl State {
         responder: Responder<PromptResponse>,
         client: ConnectionTo<Client>,
     ) -> Result<()> {
-        let [ContentBlock::Text(text)] = &request.prompt[..] else { panic!("{request:?}") };
+        let Some(ContentBlock::Text(text)) = request.prompt.last() else { panic!("{request:?}") };
         let tell =
             |update| client.send_notification(SessionNotification::new(request.session_id.clone(), update));
         if text.text == "wait" {

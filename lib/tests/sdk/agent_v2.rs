@@ -61,6 +61,14 @@ pub(crate) async fn serve(transport: Transport, next: Arc<AtomicUsize>) -> Resul
             on_receive_request!(),
         )
         .on_receive_request(
+            async |_: ListSessionsRequest,
+                   responder: Responder<ListSessionsResponse>,
+                   _: ConnectionTo<Client>| {
+                responder.respond(ListSessionsResponse::new(Vec::new()))
+            },
+            on_receive_request!(),
+        )
+        .on_receive_request(
             async |request: ResumeSessionRequest,
                    responder: Responder<ResumeSessionResponse>,
                    _: ConnectionTo<Client>| {
@@ -124,7 +132,7 @@ impl State {
         responder: Responder<PromptResponse>,
         client: ConnectionTo<Client>,
     ) -> Result<()> {
-        let [ContentBlock::Text(text)] = &request.prompt[..] else { panic!("{request:?}") };
+        let Some(ContentBlock::Text(text)) = request.prompt.last() else { panic!("{request:?}") };
         let tell = |update| {
             client.send_notification(UpdateSessionNotification::new(request.session_id.clone(), update))
         };

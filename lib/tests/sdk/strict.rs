@@ -91,6 +91,7 @@ fn said(role: Role, version: Version, method: &str, params: &Value) {
         (Role::Agent, Version::V2, "session/set_config_option") => {
             whole::<v2::SetSessionConfigOptionRequest>(method, params);
         }
+        (Role::Agent, Version::V2, "session/list") => whole::<v2::ListSessionsRequest>(method, params),
         (role, version, method) => panic!("{version:?} {role:?} is not known to hear {method}: {params}"),
     }
 }

@@ -162,7 +162,12 @@ impl ScriptedAgent {
         };
         match tokio::time::timeout(crate::DEADLINE, waiting).await {
             Ok(found) => found,
-            Err(_) => panic!("the agent was not told {what}; it was told {:#?}", self.received()),
+            Err(_) => {
+                let told = self.received().into_iter();
+                let told: Vec<_> =
+                    told.map(|one| format!("{} {} {}\n", one.start, one.method, one.params)).collect();
+                panic!("{what} did not reach the agent; it was told\n{}", told.concat());
+            }
         }
     }
 }

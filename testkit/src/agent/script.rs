@@ -46,8 +46,15 @@ pub enum Step {
     Tell(String),
     /// `fs PATH`: reads a file: the client's in version 1, says so in version 2.
     Fs(String),
-    /// `term`: a terminal inside a tool call: the client's in version 1, the agent's own in version 2.
-    Term,
+    /// `write PATH TEXT`: writes a file: the client's in version 1, says so in version 2.
+    Write(String, String),
+    /// `term LINE`: a terminal inside a tool call, from its start to its release: the client's in version 1,
+    /// the agent's own in version 2, which has always run `echo hi`. Version 1 runs that if no line is given.
+    Term(Option<String>),
+    /// `spawn LINE`: the same in version 1, but it is left running.
+    Spawn(String),
+    /// `kill`: ends the last terminal that was left running, and says how it ended.
+    Kill,
     /// `hang`: waits for a cancel.
     Hang,
     /// `slow N`: so many chunks with 5 ms between them.
@@ -109,7 +116,13 @@ fn step(line: &str) -> Step {
         "ext" => Step::Ext(or("_test/echo")),
         "tell" => Step::Tell(or("_test/told")),
         "fs" => Step::Fs(or("a.txt")),
-        "term" => Step::Term,
+        "write" => {
+            let (path, text) = rest.split_once(' ').unwrap_or(("a.txt", "written"));
+            Step::Write(path.to_owned(), text.to_owned())
+        }
+        "term" => Step::Term((!rest.is_empty()).then(|| rest.to_owned())),
+        "spawn" => Step::Spawn(or("sleep 100")),
+        "kill" => Step::Kill,
         "hang" => Step::Hang,
         "slow" => Step::Slow(rest.parse().unwrap_or(10)),
         "deaf" => Step::Deaf,

@@ -69,10 +69,7 @@ async fn hear(talk: &Arc<Talk>, line: &str, work: &mut JoinSet<()>) {
         (Some(id), "session/prompt") => prompt(talk, id, &params, work).await,
         // Left open until it is taken back.
         (Some(_), "_agent/hang") => {}
-        (None, "$/cancel_request") if was_left_open(talk, &params["requestId"]) => {
-            let error = json!({"code": -32800, "message": "request cancelled"});
-            talk.answer(params["requestId"].clone(), Err(error)).await;
-        }
+        (None, "$/cancel_request") => take_back(talk, &params["requestId"]).await,
         (Some(id), _) => {
             let outcome = request(talk, method, &params).await;
             talk.answer(id, outcome).await;
@@ -86,10 +83,22 @@ fn record(talk: &Talk, id: Option<Value>, method: &str, params: Value) {
     talk.memory.record(Received { start: talk.start, id, method: method.to_owned(), params });
 }
 
-fn was_left_open(talk: &Talk, id: &Value) -> bool {
-    let inner = talk.memory.inner();
-    let mut here = inner.received.iter().filter(|received| received.start == talk.start);
-    here.any(|received| received.method == "_agent/hang" && received.id.as_ref() == Some(id))
+/// A request that was left open is answered, a turn is cancelled.
+async fn take_back(talk: &Talk, id: &Value) {
+    let taken = {
+        let inner = talk.memory.inner();
+        let mut here = inner.received.iter().filter(|received| received.start == talk.start);
+        here.find(|received| received.id.as_ref() == Some(id)).cloned()
+    };
+    let Some(taken) = taken else { return };
+    match taken.method.as_str() {
+        "_agent/hang" => {
+            let error = json!({"code": -32800, "message": "request cancelled"});
+            talk.answer(id.clone(), Err(error)).await;
+        }
+        "session/prompt" => talk.cancel(taken.params["sessionId"].as_str().unwrap_or_default()),
+        _ => {}
+    }
 }
 
 async fn request(talk: &Arc<Talk>, method: &str, params: &Value) -> Outcome {

@@ -19,6 +19,8 @@ pub(super) struct Turn {
     pub(super) cancelled: watch::Receiver<bool>,
     ids: Ids,
     stop: String,
+    /// The client's terminal that was left running last.
+    pub(super) left_running: Option<String>,
 }
 
 /// Whether messages have ids.
@@ -80,6 +82,7 @@ pub(super) async fn play(talk: Arc<Talk>, session: String, cancelled: watch::Rec
             cancelled: cancelled.clone(),
             ids: Ids::Told,
             stop: "end_turn".to_owned(),
+            left_running: None,
         };
         let flow = turn.play_all(&prompt).await;
         let stop = match flow {
@@ -111,6 +114,12 @@ pub(super) async fn play(talk: Arc<Talk>, session: String, cancelled: watch::Rec
     }
 }
 
+/// What an agent is given of an earlier conversation is not for it to carry out.
+fn is_transcript(block: &Value) -> bool {
+    let text = block["text"].as_str().unwrap_or_default();
+    text.starts_with("# The conversation so far") || block["resource"]["uri"] == "rethread://transcript"
+}
+
 fn failure() -> Value {
     json!({"code": -32603, "message": "the script failed", "data": {"why": "it was told to"}})
 }
@@ -122,6 +131,7 @@ impl Turn {
             .as_array()
             .into_iter()
             .flatten()
+            .filter(|block| !is_transcript(block))
             .map(|block| match block["type"].as_str() {
                 Some("text") => block["text"].as_str().unwrap_or_default().to_owned(),
                 other => format!("say got a {}", other.unwrap_or_default()),
@@ -181,7 +191,10 @@ impl Turn {
             Step::Elicit => return ask::elicit(self).await,
             Step::Ext(method) => return ask::ext(self, &method).await,
             Step::Fs(path) => return ask::fs(self, &path).await,
-            Step::Term => return ask::term(self).await,
+            Step::Write(path, text) => return ask::write(self, &path, &text).await,
+            Step::Term(line) => return ask::term(self, line.as_deref()).await,
+            Step::Spawn(line) => return ask::spawn(self, &line).await,
+            Step::Kill => return ask::kill(self).await,
         }
         if *self.cancelled.borrow() { Flow::Over } else { Flow::On }
     }

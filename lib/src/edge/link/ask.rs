@@ -64,26 +64,50 @@ pub fn check_content(profile: &Profile, content: &Json) -> Result<(), RpcError> 
     Ok(())
 }
 
-/// Checks a system prompt against what the agent says it takes.
+/// A prompt that carries the transcript before it, as embedded context where the agent takes that.
+pub fn primed(profile: &Profile, seed: &str, content: &Json) -> Json {
+    let block = if profile.takes("resource") {
+        let uri = "rethread://transcript";
+        json!({"type": "resource", "resource": {"uri": uri, "mimeType": "text/markdown", "text": seed}})
+    } else {
+        json!({"type": "text", "text": seed})
+    };
+    let blocks: Vec<Json> =
+        std::iter::once(block.into()).chain(content.items().unwrap_or_default()).collect();
+    Json::of(&blocks)
+}
+
+/// Refuses a system prompt that the agent does not take: it must not be left out in silence.
 pub fn check_system_prompt(profile: &Profile, setup: &Setup) -> Result<(), RpcError> {
-    let (Some(prompt), true) = (&setup.system_prompt, profile.has("systemPrompt")) else { return Ok(()) };
+    let Some(prompt) = &setup.system_prompt else { return Ok(()) };
+    if !profile.has("systemPrompt") {
+        return Err(RpcError::field("systemPrompt", &prompt.value(), "nothing")
+            .hint("the agent does not take a system prompt"));
+    }
     let fields = prompt.fields();
     let modes = profile.passed_on.get("systemPrompt").and_then(|known| known.fields().get("mode").cloned());
     let overrides =
         modes.is_some_and(|modes| modes.fields().get("override").is_some_and(|mode| !mode.is_null()));
     match fields.text("mode").as_deref() {
-        None | Some("append") => {}
+        Some("append") => {}
         Some("override") if overrides => {}
-        Some(other) => {
-            let got = Value::String(other.to_owned());
+        Some(_) | None => {
+            let got = fields.get("mode").map_or(Value::Null, Json::value);
             return Err(RpcError::field("systemPrompt.mode", &got, "a mode that the agent offers"));
         }
     }
-    match fields.get("content").and_then(Json::items) {
-        Some(blocks) if !blocks.is_empty() => Ok(()),
-        Some(_) | None => Err(RpcError::new(code::INVALID_PARAMS, "the system prompt is empty")
-            .with("field", "systemPrompt.content")),
+    let content = fields.get("content");
+    match content.and_then(Json::items) {
+        Some(blocks) if !blocks.is_empty() && blocks.iter().all(is_text) => Ok(()),
+        Some(_) | None => {
+            let got = content.map_or(Value::Null, Json::value);
+            Err(RpcError::field("systemPrompt.content", &got, "at least one text block, and no others"))
+        }
     }
+}
+
+fn is_text(block: &Json) -> bool {
+    block.fields().text("type").as_deref() == Some("text")
 }
 
 /// How an agent that takes one prompt at a time ended it: the stop, and what goes with the final state.

@@ -8,6 +8,7 @@ use rusqlite::{Transaction, params};
 use super::fault::{Fault, Shared, failed};
 use super::number::{put, put_seq};
 use super::row::{standing, title_number};
+use super::stubs;
 use super::writer::Writer;
 use super::{Append, Durability, RowFacts, StoreError};
 
@@ -61,8 +62,11 @@ pub(super) fn learn(tx: &Transaction<'_>, key: i64, facts: &RowFacts) -> Result<
              listed = max(listed, ?6)
          WHERE key = ?1",
     )?
-    .execute(params![key, title, by, roots, native, listed.is_some()])?;
-    Ok(())
+    .execute(params![key, title, by, roots, native.as_ref().map(|native| &native.id), listed.is_some()])?;
+    match native {
+        Some(native) => stubs::remember(tx, key, native),
+        None => Ok(()),
+    }
 }
 
 /// Keeps the state, if there is one to keep.

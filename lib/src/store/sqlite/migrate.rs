@@ -11,8 +11,11 @@ use super::fault::{Fault, failed, io_failed};
 use super::files::{beside, create};
 
 /// The steps, each with the version it leads to.
-const STEPS: [(i64, &str); 2] =
-    [(1, include_str!("migrations/0001_sessions.sql")), (2, include_str!("migrations/0002_profiles.sql"))];
+const STEPS: [(i64, &str); 3] = [
+    (1, include_str!("migrations/0001_sessions.sql")),
+    (2, include_str!("migrations/0002_profiles.sql")),
+    (3, include_str!("migrations/0003_natives.sql")),
+];
 
 /// The newest version this program knows.
 const KNOWN: i64 = STEPS[STEPS.len() - 1].0;

@@ -13,8 +13,8 @@ use self::readers::Readers;
 use self::writer::Writer;
 use super::cursor::Cursor;
 use super::{
-    Append, Archived, ArchivedFilter, Deleted, Durability, Lease, ListPage, ListQuery, NewSession, Ours,
-    Owner, Page, RowFacts, SessionRow, Store, StoreError,
+    Append, Archived, ArchivedFilter, Deleted, Durability, Lease, ListPage, ListQuery, NativeId, NewSession,
+    Ours, Owner, Page, RowFacts, SessionRow, Store, StoreError, Stub,
 };
 
 mod append;
@@ -34,6 +34,7 @@ mod readers;
 mod row;
 mod segment;
 mod session;
+mod stubs;
 mod writer;
 
 /// Where an embedded store lies.
@@ -129,6 +130,10 @@ impl Store for SqliteStore {
 
     fn delete(&self, session: &SessionId, at: Millis) -> Result<(), StoreError> {
         self.writer.write("deleting in", |tx| session::delete(tx, session, at))
+    }
+
+    fn add_stubs(&self, agent: &str, stubs: &[Stub]) -> Result<(), StoreError> {
+        self.writer.write("listing an agent's sessions in", |tx| stubs::add(tx, agent, stubs))
     }
 
     fn profile(&self, key: &str) -> Result<Option<Vec<u8>>, StoreError> {

@@ -8,6 +8,7 @@ use super::fault::Fault;
 use super::number::{put, put_seq};
 use super::owner::Ourselves;
 use super::row::{live, living_owner, standing, title_number};
+use super::stubs;
 use super::{Archived, Deleted, Lease, NewSession, Ours, StoreError};
 use crate::store::process::now;
 
@@ -15,6 +16,7 @@ const FIRST_EPOCH: u64 = 1;
 
 /// Makes a session that we own.
 pub(super) fn create(tx: &Transaction<'_>, ourselves: &Ourselves, new: &NewSession) -> Result<Lease, Fault> {
+    stubs::give_way(tx, new.id.as_str())?;
     if tx.prepare_cached("SELECT 1 FROM session WHERE uid = ?1")?.exists([new.id.as_str()])? {
         return Err(StoreError::Exists(new.id.clone()).into());
     }

@@ -1,5 +1,8 @@
 //! The live sessions of this process: finds one, opens it from the store, or makes it. Owns who is live, not
-//! what they do.
+//! what they do. `adopt` takes in what only the agent has, `fork` branches off.
+
+mod adopt;
+mod fork;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,7 +15,7 @@ use crate::agent::peer::{AgentLine, FromAgent};
 use crate::edge::call::Setup;
 use crate::edge::link::{Link, ask};
 use crate::mint;
-use crate::runner::{AgentLines, Beginning, Bound, Handle, Message, Runner, Seat, Surroundings};
+use crate::runner::{AgentLines, Beginning, Bound, Handle, Message, Replaying, Runner, Seat, Surroundings};
 use crate::runner::{facts, store_error, style};
 use crate::store::journal::Journal;
 use crate::store::{Deleted, NewSession, SessionRow, StoreError};
@@ -45,6 +48,16 @@ impl Registry {
         live.get(id).cloned()
     }
 
+    /// Says whether the session is live here or has a journal: then it can be opened without the agent.
+    pub(crate) async fn knows(&self, id: &SessionId) -> Result<bool, RpcError> {
+        if self.find(id).is_some() {
+            return Ok(true);
+        }
+        let wanted = id.clone();
+        let row = self.journal().call(move |store| store.find(&wanted)).await.map_err(|e| store_error(&e))?;
+        Ok(row.is_some_and(|row| row.deleted == Deleted::Yes || row.head > Seq(0)))
+    }
+
     /// The row of a session that exists for clients.
     pub(crate) async fn row(&self, id: &SessionId) -> Result<SessionRow, RpcError> {
         let wanted = id.clone();
@@ -66,8 +79,15 @@ impl Registry {
         // A title that was set from outside is the row's; the journal need not know of it.
         session.title = row.title.or(session.title);
         let setup = Setup { cwd: session.cwd.clone(), roots: session.roots.clone(), ..Setup::default() };
-        let begin =
-            Beginning { id: id.clone(), session, lease, setup, seat: Seat::Empty, lines: AgentLines::new() };
+        let begin = Beginning {
+            id: id.clone(),
+            session,
+            lease,
+            setup,
+            fork_of: None,
+            seat: Seat::Empty,
+            lines: AgentLines::new(),
+        };
         Ok(self.start(begin))
     }
 
@@ -84,13 +104,14 @@ impl Registry {
         let Some(native) = answer.fields().text("sessionId") else {
             return Err(gone("the agent made a session without an id".to_owned()));
         };
+        let name = self.around.host.identity(&agent);
         let mut link = Link::new(agent.profile.version, 1, std::collections::HashSet::new());
-        let (session, entries) = first_entries(&self.around.host.name(), &setup, &native, &mut link, &answer);
+        let (session, entries) = first_entries(&name, &setup, &native, &mut link, &answer);
         let id = mint::session_id();
         let new = NewSession {
             id: id.clone(),
             cwd: setup.cwd.clone(),
-            agent: self.around.host.name(),
+            agent: name,
             parent: None,
             facts: facts(entries.iter()),
             entries: entries.into_iter().map(Arc::new).collect(),
@@ -102,8 +123,8 @@ impl Registry {
             // Said right behind the answer, before anybody was there to hear it.
             let _ = lines.route.send(FromAgent::Lines(rest)).await;
         }
-        let seat = Seat::Bound(Box::new(Bound { agent, link, native }));
-        let begin = Beginning { id, session: session.clone(), lease, setup, seat, lines };
+        let seat = Seat::Bound(Box::new(Bound { agent, link, native, replaying: Replaying::No }));
+        let begin = Beginning { id, session: session.clone(), lease, setup, fork_of: None, seat, lines };
         Ok((self.start(begin), session))
     }
 
@@ -191,6 +212,7 @@ fn first_entries(
     session.apply(&opened);
     let mut entries = vec![opened];
     let bound = Input::AgentBound {
+        agent: agent.to_owned(),
         native: native.to_owned(),
         binding: Binding::Fresh,
         style: style(link.version()),

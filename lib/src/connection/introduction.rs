@@ -1,0 +1,150 @@
+//! `initialize`: agreeing with the client on a version, and telling it what the agent behind can do. What the agent
+//! said the last time is told at once, and the agent comes up behind that; only a first meeting waits for it.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rethread_core::Json;
+use serde_json::value::RawValue;
+
+use super::{Agreed, Connection, Phase, Ready};
+use crate::agent::host::{AgentHost, HostConfig, LiveAgent};
+use crate::edge::capabilities::{ClientProfile, Profile};
+use crate::edge::params::Params;
+use crate::mint;
+use crate::registry::Registry;
+use crate::runner::Surroundings;
+use crate::server::{NativeSessions, Server};
+use crate::store::journal::Journal;
+use crate::wire::{Id, RpcError, code};
+
+impl Connection {
+    pub(super) fn initialize(&mut self, id: Id, params: Option<&RawValue>) {
+        let used = matches!(&self.phase, Phase::Ready(agreed) if agreed.used);
+        if used || matches!(self.phase, Phase::Initializing(_)) {
+            let error = RpcError::new(code::INVALID_REQUEST, "the connection is initialized already");
+            return self.answer(id, Err(error.hint("open a new connection to agree on something else")));
+        }
+        let client = match Params::read(params).and_then(|params| ClientProfile::read(&params)) {
+            Ok(client) => client,
+            Err(error) => return self.answer(id, Err(error)),
+        };
+        let host = self.host(&client);
+        let before = match std::mem::replace(&mut self.phase, Phase::Fresh) {
+            Phase::Ready(agreed) => Some(agreed),
+            Phase::Fresh | Phase::Initializing(_) => None,
+        };
+        self.phase = Phase::Initializing(before);
+        let (ready, server) = (self.ready.clone(), self.server.clone());
+        tokio::spawn(async move {
+            let memory = Memory::new(&server, &client);
+            let outcome = match memory.recall().await {
+                Some(profile) => Ok(profile),
+                None => host.live().await.map(|live| live.profile),
+            };
+            let _ = ready.send(Ready { id, client, host, outcome }).await;
+        });
+    }
+
+    fn host(&self, client: &ClientProfile) -> AgentHost {
+        let config = HostConfig {
+            protocol: self.server.config.agent_protocol,
+            longest_line: self.server.config.longest_line,
+            log: self.server.config.log.clone(),
+        };
+        AgentHost::new(self.server.agent.clone(), client.clone(), config, self.asides.clone())
+    }
+
+    pub(super) async fn initialized(&mut self, ready: Ready) {
+        let Phase::Initializing(before) = std::mem::replace(&mut self.phase, Phase::Fresh) else { return };
+        let Ready { id, client, host, outcome } = ready;
+        match outcome {
+            Ok(profile) => {
+                let answer = profile.answer(client.version);
+                let agreed = self.agree(client, host, profile);
+                self.meet_agent(&agreed);
+                self.phase = Phase::Ready(Box::new(agreed));
+                self.answer(id, Ok(answer));
+                if let Some(before) = before {
+                    before.host.end().await;
+                }
+            }
+            Err(error) => {
+                // What was agreed before stays in force.
+                self.phase = before.map_or(Phase::Fresh, Phase::Ready);
+                self.answer(id, Err(error));
+            }
+        }
+    }
+
+    fn agree(&self, client: ClientProfile, host: AgentHost, profile: Arc<Profile>) -> Agreed {
+        let around = Surroundings {
+            journal: self.server.journal.clone(),
+            host: host.clone(),
+            log: self.server.config.log.clone(),
+            cancel_patience: self.server.config.cancel_patience,
+            restore: self.server.config.restore,
+            idle_limit: self.server.config.idle_limit,
+        };
+        Agreed {
+            client: Arc::new(client),
+            host,
+            profile: Arc::new(Mutex::new(profile)),
+            registry: Arc::new(Registry::new(around)),
+            used: false,
+        }
+    }
+
+    /// When the agent is up: what it says of itself now is remembered, and what it lists is learnt.
+    fn meet_agent(&self, agreed: &Agreed) {
+        let (agreed, server) = (agreed.clone(), self.server.clone());
+        tokio::spawn(async move {
+            // Whoever needs the agent is told why it did not start.
+            let Ok(live) = agreed.host.live().await else { return };
+            *agreed.profile.lock().unwrap_or_else(PoisonError::into_inner) = live.profile.clone();
+            Memory::new(&server, &agreed.client).remember(&live).await;
+            if server.config.native_sessions == NativeSessions::Listed {
+                agreed.registry.learn_natives(&live).await;
+            }
+        });
+    }
+}
+
+/// A command line may hold a secret, so what is stored does not tell it.
+fn fingerprint(text: &str) -> String {
+    let half = |salt: u8| {
+        let mut hasher = DefaultHasher::new();
+        (salt, text).hash(&mut hasher);
+        hasher.finish()
+    };
+    format!("{:016x}{:016x}", half(0), half(1))
+}
+
+/// What agents said of themselves when they were last started.
+struct Memory {
+    journal: Journal,
+    key: Option<String>,
+}
+
+impl Memory {
+    fn new(server: &Server, client: &ClientProfile) -> Self {
+        let offers = client.introduce(client.version);
+        let protocol = server.config.agent_protocol;
+        let key = server.agent.key().map(|key| fingerprint(&format!("{key} {protocol:?} {offers}")));
+        Self { journal: server.journal.clone(), key }
+    }
+
+    async fn recall(&self) -> Option<Arc<Profile>> {
+        let key = self.key.clone()?;
+        let bytes = self.journal.call(move |store| store.profile(&key)).await.ok()??;
+        let answer = Json::parse(String::from_utf8(bytes).ok()?).ok()?;
+        Profile::read(&answer).ok().map(Arc::new)
+    }
+
+    async fn remember(&self, live: &LiveAgent) {
+        let Some(key) = self.key.clone() else { return };
+        let bytes = live.answer.text().as_bytes().to_vec();
+        // Forgetting costs the next client some time, nothing else.
+        let _ = self.journal.call(move |store| store.remember_profile(&key, &bytes, mint::now())).await;
+    }
+}

@@ -1,0 +1,204 @@
+//! Sessions that an agent has and the store has not: taken in with their history when a client opens one, and
+//! known by name when the agent lists them.
+
+use std::sync::Arc;
+
+use rethread_core::{
+    Activity, Binding, Entry, Input, Json, Seq, Session, SessionId, TitleSource, UpdateKind, stored,
+};
+use serde_json::json;
+
+use super::{Registry, answer_to};
+use crate::agent::host::LiveAgent;
+use crate::agent::peer::AgentLine;
+use crate::edge::Version;
+use crate::edge::call::Setup;
+use crate::edge::link::{Heard, Link, ask};
+use crate::mint;
+use crate::runner::{AgentLines, Beginning, Bound, Handle, Replaying, Seat, facts, store_error, style};
+use crate::store::{Listed, NewSession, Stub};
+use crate::wire::RpcError;
+
+/// How many pages of an agent's own list are read.
+const PAGES: usize = 40;
+
+impl Registry {
+    /// Takes in a session that only the agent knows: it replays, and that becomes the journal.
+    pub(crate) async fn adopt(
+        &self,
+        agent: LiveAgent,
+        id: &SessionId,
+        setup: Setup,
+    ) -> Result<Handle, RpcError> {
+        let unknown = || RpcError::unknown_session(id.as_str());
+        let mut lines = AgentLines::new();
+        let (answer, said) = restore(&agent, id, &setup, &mut lines).await.map_err(|_| unknown())?;
+        let mut link = Link::new(agent.profile.version, 1, std::collections::HashSet::new());
+        let name = self.around.host.identity(&agent);
+        let row = self.row(id).await.ok();
+        let mut history = History::new(&setup, &name);
+        let spoken = said.iter().filter_map(|line| match line {
+            AgentLine::Said(bytes) => Some(&bytes[..]),
+            AgentLine::Answered { .. } => None,
+        });
+        let heard = link.hear(spoken, mint::now());
+        history.take(heard);
+        // Some agents load anything and have nothing: that is no session.
+        if !history.spoken && row.is_none() {
+            agent.peer.unroute(id.as_str());
+            return Err(unknown());
+        }
+        for update in link.opened(&answer) {
+            history.decide(Input::Updated { update, known: false });
+        }
+        let title = row.and_then(|row| row.title).map(|(title, _)| (title, TitleSource::Agent));
+        let native = id.0.clone();
+        let (session, entries) = history.close(&name, &native, style(link.version()));
+        let mut facts = facts(entries.iter());
+        facts.listed = Some(Listed);
+        facts.title = facts.title.or(title);
+        let new = NewSession {
+            id: id.clone(),
+            cwd: setup.cwd.clone(),
+            agent: name,
+            parent: None,
+            facts,
+            entries: entries.into_iter().map(Arc::new).collect(),
+            snapshot: Some(stored::encode_session(&session)),
+            at: mint::now(),
+        };
+        let lease = self.journal().call(move |store| store.create(new)).await.map_err(|e| store_error(&e))?;
+        let seat = Seat::Bound(Box::new(Bound { agent, link, native, replaying: Replaying::Maybe }));
+        Ok(self.start(Beginning { id: id.clone(), session, lease, setup, fork_of: None, seat, lines }))
+    }
+
+    /// Reads what the agent lists as its own, so that our list has it too.
+    pub(crate) async fn learn_natives(&self, agent: &LiveAgent) {
+        if !agent.profile.has("list") {
+            return;
+        }
+        let name = self.around.host.identity(agent);
+        let mut cursor: Option<Json> = None;
+        for _ in 0..PAGES {
+            let params = cursor.take().map_or_else(
+                || json!({}).into(),
+                |cursor| [("cursor", cursor)].into_iter().collect::<rethread_core::Fields>().json(),
+            );
+            // An agent that cannot list now is asked again at its next start.
+            let Ok(page) = agent.peer.call("session/list", &params).await else { return };
+            let page = page.fields();
+            let stubs: Vec<_> = page.get("sessions").and_then(Json::items).unwrap_or_default();
+            let stubs: Vec<_> = stubs.iter().filter_map(stub).collect();
+            let agent_name = name.clone();
+            let added = self.journal().call(move |store| store.add_stubs(&agent_name, &stubs)).await;
+            if let Err(error) = added {
+                self.around.log.line(&format!("the agent's own sessions could not be listed: {error}"));
+                return;
+            }
+            cursor = page.get("nextCursor").filter(|cursor| !cursor.is_null()).cloned();
+            if cursor.is_none() {
+                return;
+            }
+        }
+    }
+}
+
+fn stub(info: &Json) -> Option<Stub> {
+    let fields = info.fields();
+    Some(Stub {
+        id: SessionId(fields.text("sessionId")?),
+        cwd: fields.text("cwd")?,
+        title: fields.text("title"),
+        updated_at: fields.text("updatedAt").and_then(|at| mint::from_rfc3339(&at)).unwrap_or(0),
+    })
+}
+
+async fn restore(
+    agent: &LiveAgent,
+    id: &SessionId,
+    setup: &Setup,
+    lines: &mut AgentLines,
+) -> Result<(Json, Vec<AgentLine>), RpcError> {
+    let mut params = ask::open(&agent.profile, setup, Some(id.as_str())).fields();
+    let method = match agent.profile.version {
+        Version::V1 if agent.profile.has("load") => "session/load",
+        Version::V1 => return Err(RpcError::unknown_session(id.as_str())),
+        Version::V2 => {
+            params.set("replayFrom", json!({"type": "start"}).into());
+            "session/resume"
+        }
+    };
+    agent.peer.route(id.as_str(), &lines.route);
+    let sent = agent.peer.request(method, &params.json(), &lines.route);
+    let request = sent.map_err(|error| RpcError::internal(error.to_string()))?;
+    let outcome = answer_to(lines, request).await;
+    if outcome.is_err() {
+        agent.peer.unroute(id.as_str());
+    }
+    outcome
+}
+
+/// A history in the making: everything that the agent replayed, as one turn that is over.
+struct History {
+    session: Session,
+    entries: Vec<Entry>,
+    spoken: bool,
+}
+
+impl History {
+    fn new(setup: &Setup, agent: &str) -> Self {
+        let mut history = Self { session: Session::default(), entries: Vec::new(), spoken: false };
+        let (cwd, roots) = (setup.cwd.clone(), setup.roots.clone());
+        history.write(Entry::Opened { cwd, roots, agent: agent.to_owned(), at: mint::now() });
+        let state = json!({"sessionUpdate": "state_update", "state": "running"}).into();
+        history.decide(Input::AgentState { activity: Activity::Running, stop: None, state, at: mint::now() });
+        history
+    }
+
+    fn take(&mut self, heard: Vec<Heard>) {
+        for heard in heard {
+            if let Heard::Input(Input::Updated { update, known }) = heard {
+                self.spoken |= matches!(
+                    update.kind.whole(),
+                    UpdateKind::UserMessage | UpdateKind::AgentMessage | UpdateKind::ToolCallUpdate
+                );
+                self.decide(Input::Updated { update, known });
+            }
+        }
+    }
+
+    fn close(
+        mut self,
+        agent: &str,
+        native: &str,
+        style: rethread_core::PromptStyle,
+    ) -> (Session, Vec<Entry>) {
+        let state = json!({"sessionUpdate": "state_update", "state": "idle"}).into();
+        self.decide(Input::AgentState { activity: Activity::Idle, stop: None, state, at: mint::now() });
+        let (agent, native) = (agent.to_owned(), native.to_owned());
+        self.decide(Input::AgentBound { agent, native, binding: Binding::Loaded, style, at: mint::now() });
+        (self.session, self.entries)
+    }
+
+    fn decide(&mut self, input: Input) {
+        for entry in rethread_core::decide(&self.session, input).unwrap_or_default() {
+            self.write(entry);
+        }
+    }
+
+    fn write(&mut self, entry: Entry) {
+        self.session.apply(&entry);
+        self.entries.push(entry);
+    }
+}
+
+/// A session's state at a sequence number, folded from the start.
+pub(super) fn at_seq(session: &mut Session, items: &[rethread_core::Folded], upto: Seq) -> bool {
+    for item in items {
+        if item.first > upto {
+            return true;
+        }
+        session.replay(item.last, &item.entry);
+    }
+    false
+}

@@ -1,0 +1,252 @@
+//! The transcript that a fresh agent session is given when the agent's own is lost: the newest turns whole, older
+//! ones shortened, the oldest only counted, within a budget. It says itself what was left out.
+
+use rethread_core::{Entry, Folded, Json, Update, UpdateKind};
+
+/// How much text an agent is given, in bytes.
+pub(crate) const BUDGET: usize = 96 * 1024;
+/// How much of each speaker is left of a shortened turn.
+const SHORT: usize = 240;
+
+/// A turn as text.
+#[derive(Default)]
+struct Told {
+    whole: String,
+    short: String,
+}
+
+/// Collects what was said, item by item.
+#[derive(Default)]
+pub(crate) struct Transcript {
+    turns: Vec<Told>,
+}
+
+impl Transcript {
+    /// Takes in one item of the journal.
+    pub(crate) fn add(&mut self, item: &Folded) {
+        match &item.entry {
+            Entry::PromptInserted { content, .. } => {
+                self.turns.push(Told::default());
+                self.say("User", &blocks_text(content));
+            }
+            Entry::Updated { update, .. } => self.add_update(update),
+            Entry::Opened { .. }
+            | Entry::RootsSet { .. }
+            | Entry::AgentBound { .. }
+            | Entry::AgentLost { .. }
+            | Entry::PromptHeld { .. }
+            | Entry::PromptSent { .. }
+            | Entry::PromptDropped { .. }
+            | Entry::TurnStarted { .. }
+            | Entry::StateChanged { .. }
+            | Entry::TurnEnded { .. }
+            | Entry::QuestionAsked { .. }
+            | Entry::QuestionAnswered { .. }
+            | Entry::QuestionWithdrawn { .. }
+            | Entry::OptionAsked { .. }
+            | Entry::OptionSettled { .. }
+            | Entry::CancelAsked { .. }
+            | Entry::TitleSet { .. } => {}
+        }
+    }
+
+    fn add_update(&mut self, update: &Update) {
+        let fields = update.body.fields();
+        let content = fields.get("content");
+        let whole = matches!(
+            update.kind,
+            UpdateKind::UserMessage | UpdateKind::AgentMessage | UpdateKind::ToolCallUpdate
+        );
+        let text = match (whole, content) {
+            (true, Some(content)) => blocks_text(content),
+            (false, Some(block)) => block_text(block),
+            (_, None) => String::new(),
+        };
+        // Thoughts, plans and the like do not bind what comes next.
+        let kind = update.kind.whole();
+        if kind == UpdateKind::UserMessage {
+            self.say("User", &text);
+        } else if kind == UpdateKind::AgentMessage {
+            self.say("Agent", &text);
+        } else if let (UpdateKind::ToolCallUpdate, Some(title)) = (kind, fields.text("title")) {
+            let status = fields.text("status").unwrap_or_default();
+            self.say("Tool", &format!("{title} {status}\n{text}"));
+        }
+    }
+
+    fn say(&mut self, speaker: &str, text: &str) {
+        let text = text.trim_end();
+        if text.is_empty() {
+            return;
+        }
+        if self.turns.is_empty() {
+            self.turns.push(Told::default());
+        }
+        let Some(told) = self.turns.last_mut() else { return };
+        let heading = format!("\n## {speaker}\n");
+        // Chunks of one message that were stored one by one read as one.
+        if told
+            .whole
+            .rfind("\n## ")
+            .map(|at| &told.whole[at..])
+            .is_none_or(|last| !last.starts_with(&heading))
+        {
+            told.whole.push_str(&heading);
+            told.short.push_str(&heading);
+            told.short.push_str(&shortened(text));
+        }
+        told.whole.push_str(text);
+        told.whole.push('\n');
+    }
+
+    /// The text within a budget.
+    pub(crate) fn write(&self, budget: usize) -> String {
+        let mut parts = Vec::new();
+        let (mut used, mut shortened, mut dropped) = (0, 0, 0);
+        for told in self.turns.iter().rev() {
+            // The newest turn may be cut, but is never left out.
+            let (text, short) = if used + told.whole.len() <= budget * 3 / 4 || parts.is_empty() {
+                (tail(&told.whole, budget), false)
+            } else {
+                (told.short.clone(), true)
+            };
+            if used + text.len() > budget && !parts.is_empty() {
+                dropped += 1;
+                continue;
+            }
+            used += text.len();
+            shortened += usize::from(short);
+            parts.push(text);
+        }
+        parts.reverse();
+        format!("{}{}", heading(self.turns.len(), shortened, dropped), parts.join("\n---\n"))
+    }
+}
+
+fn heading(turns: usize, shortened: usize, dropped: usize) -> String {
+    let mut text = format!(
+        "# The conversation so far\n\nThis conversation of {turns} turns took place before this session. Go on from it; do \
+         not answer it again."
+    );
+    if shortened > 0 {
+        text.push_str(&format!(" {shortened} older turns are shortened."));
+    }
+    if dropped > 0 {
+        text.push_str(&format!(" The {dropped} oldest turns are left out."));
+    }
+    text.push('\n');
+    text
+}
+
+fn blocks_text(content: &Json) -> String {
+    let blocks = content.items().unwrap_or_default();
+    blocks.iter().map(block_text).filter(|text| !text.is_empty()).collect::<Vec<_>>().join("\n")
+}
+
+fn block_text(block: &Json) -> String {
+    let fields = block.fields();
+    match fields.text("type").as_deref() {
+        Some("text") => fields.text("text").unwrap_or_default(),
+        Some("content") => fields.get("content").map(block_text).unwrap_or_default(),
+        Some("resource_link") => format!("[{}]", fields.text("uri").unwrap_or_default()),
+        Some("resource") => {
+            let resource = fields.get("resource").map(Json::fields).unwrap_or_default();
+            format!(
+                "[{}]\n{}",
+                resource.text("uri").unwrap_or_default(),
+                resource.text("text").unwrap_or_default()
+            )
+        }
+        Some("diff") => {
+            let patch = fields.get("patch").map(Json::fields).unwrap_or_default();
+            patch.text("text").unwrap_or_default()
+        }
+        Some(other) => format!("[{other}]"),
+        None => String::new(),
+    }
+}
+
+fn shortened(text: &str) -> String {
+    let mut short: String = text.chars().take(SHORT).collect();
+    if short.len() < text.len() {
+        short.push('…');
+    }
+    short.push('\n');
+    short
+}
+
+/// The end of a text that is too long: what was said last counts most.
+fn tail(text: &str, budget: usize) -> String {
+    if text.len() <= budget {
+        return text.to_owned();
+    }
+    let from = (text.len() - budget..text.len()).find(|at| text.is_char_boundary(*at)).unwrap_or(text.len());
+    format!("…{}", &text[from..])
+}
+
+#[cfg(test)]
+mod tests {
+    use rethread_core::{MessageId, Seq, TurnNo};
+    use serde_json::json;
+
+    use super::*;
+
+    fn turn(number: u64, answer: &str) -> Vec<Folded> {
+        let prompt = Entry::PromptInserted {
+            message: MessageId(format!("p{number}")),
+            turn: TurnNo(number),
+            content: json!([{"type": "text", "text": format!("question {number}")}]).into(),
+            at: 0,
+        };
+        let body = json!({"sessionUpdate": "agent_message", "messageId": "m",
+            "content": [{"type": "text", "text": answer}]});
+        let update = Update { kind: UpdateKind::AgentMessage, id: "m".to_owned(), body: body.into() };
+        let said = Entry::Updated { update, known: false };
+        [prompt, said].map(|entry| Folded { first: Seq(1), last: Seq(1), entry }).into()
+    }
+
+    fn transcript(turns: u64, answer: &str) -> Transcript {
+        let mut transcript = Transcript::default();
+        (1..=turns).flat_map(|number| turn(number, answer)).for_each(|item| transcript.add(&item));
+        transcript
+    }
+
+    #[test]
+    fn a_short_conversation_is_whole() {
+        let text = transcript(2, "an answer").write(BUDGET);
+        expect_test::expect![[r##"
+            # The conversation so far
+
+            This conversation of 2 turns took place before this session. Go on from it; do not answer it again.
+
+            ## User
+            question 1
+
+            ## Agent
+            an answer
+
+            ---
+
+            ## User
+            question 2
+
+            ## Agent
+            an answer
+        "##]]
+        .assert_eq(&text);
+    }
+
+    #[test]
+    fn a_long_one_keeps_the_newest_and_says_what_it_left_out() {
+        let text = transcript(100, &"word ".repeat(400)).write(20_000);
+        assert!(text.len() < 21_000, "{}", text.len());
+        assert!(text.contains("question 100") && !text.contains("question 1\n"));
+        assert!(text.contains("older turns are shortened") && text.contains("oldest turns are left out"));
+    }
+
+    #[test]
+    fn one_huge_turn_is_cut_at_its_beginning() {
+        let text = transcript(1, &"é".repeat(100_000)).write(10_000);
+        assert!(text.len() < 11_000 && text.ends_with("é\n"));
+    }
+}

@@ -1,0 +1,43 @@
+//! Sessions that an agent lists as its own: rows without a journal, until somebody opens one.
+
+use rusqlite::{Transaction, params};
+
+use super::fault::Fault;
+use super::number::put;
+use super::{NativeId, Stub};
+
+/// Takes in what an agent lists. What is known here in any way, deleted ones included, stays as it is; of a row
+/// that is nothing more, the agent has the newest word.
+pub(super) fn add(tx: &Transaction<'_>, agent: &str, stubs: &[Stub]) -> Result<(), Fault> {
+    let mut known = tx.prepare_cached("SELECT 1 FROM native WHERE agent = ?1 AND id = ?2")?;
+    let mut insert = tx.prepare_cached(
+        "INSERT INTO session (uid, cwd, agent, title, title_by, updated_at, head_seq, epoch, listed)
+         VALUES (?1, ?2, ?3, ?4, iif(?4 IS NULL, NULL, 1), ?5, 0, 0, 1)
+         ON CONFLICT (uid) DO UPDATE SET
+             title = iif(title_by = 0, title, excluded.title),
+             title_by = iif(title_by = 0, 0, excluded.title_by),
+             updated_at = excluded.updated_at
+         WHERE head_seq = 0 AND deleted_at IS NULL",
+    )?;
+    for stub in stubs {
+        if known.exists(params![agent, stub.id.as_str()])? {
+            continue;
+        }
+        insert.execute(params![stub.id.as_str(), stub.cwd, agent, stub.title, put(stub.updated_at)])?;
+    }
+    Ok(())
+}
+
+/// Makes room for a session whose id is that of such a row.
+pub(super) fn give_way(tx: &Transaction<'_>, uid: &str) -> Result<(), Fault> {
+    let sql = "DELETE FROM session WHERE uid = ?1 AND head_seq = 0 AND deleted_at IS NULL AND owner IS NULL";
+    tx.prepare_cached(sql)?.execute([uid])?;
+    Ok(())
+}
+
+/// Remembers an agent's id for a session.
+pub(super) fn remember(tx: &Transaction<'_>, key: i64, native: &NativeId) -> Result<(), rusqlite::Error> {
+    tx.prepare_cached("INSERT OR REPLACE INTO native (agent, id, session) VALUES (?1, ?2, ?3)")?
+        .execute(params![native.agent, native.id, key])?;
+    Ok(())
+}
