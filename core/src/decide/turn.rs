@@ -185,14 +185,21 @@ pub(super) fn finished(
     Ok(entries)
 }
 
-/// An acknowledging agent did not take a prompt.
+/// An acknowledging agent did not take a prompt, or was asked not to.
 pub(super) fn refused(session: &Session, message: MessageId, error: Json) -> Result<Vec<Entry>, Refusal> {
     match session.prompt(&message).map(|prompt| prompt.phase) {
         Some(Phase::Held | Phase::Sent { .. } | Phase::Overtaken) => {
-            Ok(vec![Entry::PromptDropped { message, why: Dropped::Refused(error) }])
+            Ok(vec![Entry::PromptDropped { message, why: why_dropped(error) }])
         }
         Some(Phase::Inserted) | None => Err(Refusal::UnknownPrompt(message)),
     }
+}
+
+/// The error that says a request was taken back is no failure.
+fn why_dropped(error: Json) -> Dropped {
+    const CANCELLED: i64 = -32800;
+    let code = error.fields().get("code").and_then(|code| code.read::<i64>().ok());
+    if code == Some(CANCELLED) { Dropped::Cancelled } else { Dropped::Refused(error) }
 }
 
 fn begin(turn: TurnNo, message: MessageId, content: Json, at: Millis) -> [Entry; 3] {

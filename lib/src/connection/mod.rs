@@ -252,7 +252,7 @@ impl Connection {
 
     fn answer(&self, id: Id, outcome: Result<Json, RpcError>) {
         // The queue is far longer than the number of requests that may be open.
-        let _ = self.outbox.try_send(Outbound::Answer { id, after: None, outcome });
+        let _ = self.outbox.try_send(Outbound::Answer { id, outcome });
     }
 }
 

@@ -197,7 +197,7 @@ impl Connection {
             Some(handle) => {
                 let (reply, state) = oneshot::channel();
                 let _ = handle.tell(Message::Status(reply)).await;
-                state.await.ok().flatten()
+                state.await.ok()
             }
             None => None,
         };
@@ -235,7 +235,7 @@ impl Connection {
 
     fn answer_after(&self, id: Id, session: &SessionId, after: Option<Seq>, outcome: Result<Json, RpcError>) {
         let after = after.map(|seq| (session.clone(), seq));
-        let _ = self.outbox.try_send(Outbound::Answer { id, after, outcome });
+        let _ = self.outbox.try_send(Outbound::Answer { id, outcome }.behind(after));
     }
 }
 
@@ -249,7 +249,7 @@ struct Follower {
 
 impl Follower {
     fn refuse(&self, id: Id, error: RpcError) {
-        let _ = self.outbox.try_send(Outbound::Answer { id, after: None, outcome: Err(error) });
+        let _ = self.outbox.try_send(Outbound::Answer { id, outcome: Err(error) });
     }
 
     /// Follows a session that has just been made, from its end on.

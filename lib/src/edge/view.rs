@@ -205,14 +205,14 @@ impl View {
         Shown::Ask { question: question.clone(), method, params }
     }
 
-    /// Shows what several entries together have made stale: the text of terminals inside tool calls.
+    /// Shows what several entries together have made stale: the text of terminals inside tool calls. Only what
+    /// is not a live terminal of the client's own is ever stale.
     pub fn settle(&mut self, shown: &mut Vec<Shown>) {
         for call in std::mem::take(&mut self.stale_calls) {
             let Some(content) = self.calls.get(&call) else { continue };
             let body = body_of("tool_call_update", "toolCallId", Json::of(&call), content.clone());
-            // Only what is shown as text can be stale.
-            let texts = PointOfView { view: self, when: When::Past };
-            shown.push(Shown::Update(v1::tool_call::to_v1(&body, Announced::Known, &texts)));
+            let at = PointOfView { view: self, when: When::Past };
+            shown.push(Shown::Update(v1::tool_call::to_v1(&body, Announced::Known, &at)));
         }
         let mut children = std::mem::take(&mut self.children);
         for (child, view) in &mut children {

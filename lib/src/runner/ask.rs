@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use rethread_core::session::{OpenPrompt, Phase};
 use rethread_core::{Input, Json, MessageId, QuestionId, Refusal, Seq, ServerNote};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
@@ -11,8 +12,7 @@ use crate::edge::Version;
 use crate::edge::call::{OptionName, Setup};
 use crate::edge::link::ask::nobody_answers;
 use crate::edge::v1;
-use crate::edge::v1::BooleanOptions;
-use crate::edge::v1::options::Options;
+use crate::edge::v1::options::{BooleanOptions, Options};
 use crate::live::Cursor;
 use crate::mint;
 use crate::outbox::Reply;
@@ -21,7 +21,7 @@ use crate::wire::{Id, RpcError, code};
 /// What the answer to a change of option tells.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OptionAnswer {
-    /// All options that the client takes.
+    /// All options, with or without those that a version 1 client may not take.
     Options(BooleanOptions),
     /// Nothing: the older methods tell by updates only.
     Nothing,
@@ -65,15 +65,13 @@ impl Runner {
             }
             Message::SetTitle(title, reply) => self.set_title(title, reply).await,
             Message::Answer(question, answer) => self.answer(question, answer).await,
-            Message::CancelThing { method, field, id, reply } => {
-                self.cancel_thing(method, field, id, reply).await;
-            }
+            Message::CancelThing { method, field, id, reply } => self.cancel_thing(method, field, id, reply),
             Message::Relay { method, params, reply } => self.relay_to_agent(method, params, reply).await,
             Message::Relayed(request, outcome) => self.relayed(request, outcome).await,
             Message::Hosted(hosted) => self.hosted(hosted).await,
             Message::Close(reply) => self.close(reply).await,
             Message::Status(reply) => {
-                let _ = reply.send(self.session.state.clone());
+                let _ = reply.send(self.state());
             }
             Message::End { reason, done } => self.end(reason, done).await,
             Message::AgentUp(up) => self.agent_up(up).await,
@@ -99,10 +97,9 @@ impl Runner {
         self.clients.retain(|known| !known.outbox.is_closed() && !known.outbox.same_channel(&client.outbox));
         self.clients.push(client);
         self.live.attach(&cursor);
-        let idle = || json!({"sessionUpdate": "state_update", "state": "idle"}).into();
         let attached = Attached {
             head: self.lease.head,
-            state: self.session.state.clone().unwrap_or_else(idle),
+            state: self.state(),
             options: self.session.options.clone(),
             commands: self.session.commands.clone(),
             usage: self.session.usage.clone(),
@@ -111,6 +108,12 @@ impl Runner {
         };
         let _ = reply.send(Ok(attached));
         self.need_agent().await;
+    }
+
+    /// The state to show: a session is idle until somebody says otherwise.
+    fn state(&self) -> Json {
+        let idle = || json!({"sessionUpdate": "state_update", "state": "idle"}).into();
+        self.session.state.clone().unwrap_or_else(idle)
     }
 
     /// An agent that has the session open with other servers or roots opens it again with these, unless it is
@@ -161,31 +164,32 @@ impl Runner {
     }
 
     /// A client takes back a request: a prompt that waits is dropped, one that the agent has is taken back
-    /// there, by our own number for it. One that the agent has acknowledged is only a turn any more.
+    /// there, by our own number for it. Of one that the agent has answered already, the work is left to stop.
     async fn withdraw(&mut self, id: &Id) {
         let prompt = self.prompts.iter().find(|(_, reply)| reply.id() == id);
-        let Some(message) = prompt.map(|(message, _)| message.clone()) else {
-            let is = |waiting: &Waiting| matches!(waiting, Waiting::Relay(reply) if reply.id() == id);
-            return self.cancel_at_agent(self.waiting_for(is));
-        };
-        if self.take(Input::Withdraw { message: message.clone() }).await.is_ok() {
+        let prompt = prompt.map(|(message, _)| message.clone());
+        if let Some(message) = prompt.clone()
+            && self.take(Input::Withdraw { message }).await.is_ok()
+        {
             return;
         }
-        let is = |waiting: &Waiting| matches!(waiting, Waiting::Prompt(sent) if *sent == message);
-        match self.waiting_for(is) {
-            Some(request) => self.cancel_at_agent(Some(request)),
-            None => self.cancel().await,
+        match (self.number_at_agent(id, prompt.as_ref()), &self.seat) {
+            (Some(request), Seat::Bound(bound)) => {
+                let _ = bound.agent.peer.cancel(request);
+            }
+            (None, _) if prompt.is_some() => self.cancel().await,
+            (Some(_) | None, _) => {}
         }
     }
 
-    fn waiting_for(&self, is: impl Fn(&Waiting) -> bool) -> Option<u64> {
+    /// Our number for a client's request that the agent has not answered.
+    fn number_at_agent(&self, id: &Id, prompt: Option<&MessageId>) -> Option<u64> {
+        let is = |waiting: &Waiting| match waiting {
+            Waiting::Prompt(message) => Some(message) == prompt,
+            Waiting::Relay(reply) | Waiting::CancelThing(reply) => reply.id() == id,
+            Waiting::Open | Waiting::Option { .. } => false,
+        };
         self.waiting.iter().find(|(_, waiting)| is(waiting)).map(|(request, _)| *request)
-    }
-
-    fn cancel_at_agent(&self, request: Option<u64>) {
-        if let (Some(request), Seat::Bound(bound)) = (request, &self.seat) {
-            let _ = bound.agent.peer.cancel(request);
-        }
     }
 
     async fn set_option(&mut self, option: OptionName, value: Json, booleans: BooleanOptions, reply: Reply) {
@@ -290,7 +294,16 @@ impl Runner {
         }
         self.ended = true;
         self.end_hosted().await;
-        self.step(vec![Input::AgentExited { reason, at: mint::now() }]).await;
+        // A prompt that the agent has not taken yet goes with the session.
+        let open = self.session.prompts.iter().filter(|prompt| prompt.phase != Phase::Inserted);
+        let error = RpcError::cancelled().json();
+        let refused = |prompt: &OpenPrompt| Input::PromptRefused {
+            message: prompt.message.clone(),
+            error: error.clone(),
+        };
+        let mut inputs: Vec<_> = open.map(refused).collect();
+        inputs.push(Input::AgentExited { reason, at: mint::now() });
+        self.step(inputs).await;
         self.let_go().await;
     }
 

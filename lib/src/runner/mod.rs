@@ -149,7 +149,7 @@ pub(crate) enum Message {
     /// It closes the session.
     Close(Reply),
     /// How the session stands.
-    Status(oneshot::Sender<Option<Json>>),
+    Status(oneshot::Sender<Json>),
     /// The process ends, or the session is deleted: settle and let go.
     End {
         /// Why, in words for a person.
@@ -232,8 +232,14 @@ struct Client {
 enum Waiting {
     Open,
     Prompt(MessageId),
-    Option { ask: AskId, option: String, value: Json },
+    Option {
+        ask: AskId,
+        option: String,
+        value: Json,
+    },
     Relay(Reply),
+    /// The same, for one thing that is to be cancelled.
+    CancelThing(Reply),
 }
 
 /// A session as it is found or made, ready to run.

@@ -55,6 +55,9 @@ pub enum Echo {
     AfterAnswer,
     /// Before that.
     BeforeAnswer,
+    /// As the first, but not before the gate `acknowledge` is open; one that is cancelled until then is not
+    /// inserted.
+    AtGate,
 }
 
 /// Whether the user has to log in.
@@ -73,7 +76,7 @@ pub struct AgentConfig {
     pub speaks: Speaks,
     /// What it says it can do, under the names of version 1: `load`, `resume`, `list`, `close`, `delete`,
     /// `fork`, `additionalDirectories`, `systemPrompt`, `override` (a mode of that), `image`, `audio`, `embeddedContext`, `stdio`, `http`,
-    /// `sse`, `acp`. A version 2 agent has `resume`, `list` and `close` whatever is here.
+    /// `sse`, `acp`; and `cancelOne`: it takes `tool_call/cancel` and `terminal/cancel`. A version 2 agent has `resume`, `list` and `close` whatever is here.
     pub can: Vec<&'static str>,
     /// What the user may choose.
     pub offers: Vec<Offer>,
@@ -109,6 +112,7 @@ impl AgentConfig {
                 "stdio",
                 "http",
                 "sse",
+                "cancelOne",
             ],
             ..Self::bare(speaks)
         }

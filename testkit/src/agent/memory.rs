@@ -86,6 +86,27 @@ impl Memory {
         self.bell.notify_waiters();
     }
 
+    /// Waits until the test opens this gate.
+    pub(super) async fn gate(&self, gate: &str) {
+        loop {
+            let opened = self.bell.notified();
+            tokio::pin!(opened);
+            opened.as_mut().enable();
+            if self.inner().gates.contains(gate) {
+                return;
+            }
+            opened.await;
+        }
+    }
+
+    /// Says whether this thing, a tool call or a terminal, was told of and has not ended.
+    pub(super) fn is_open(&self, session: &str, field: &str, id: &Value) -> bool {
+        let inner = self.inner();
+        let history = inner.sessions.get(session).map(|kept| kept.history.as_slice()).unwrap_or_default();
+        let last = history.iter().rfind(|update| update.get(field) == Some(id));
+        last.is_some_and(|update| !words::is_final(update))
+    }
+
     /// Makes a session and gives its id.
     pub(super) fn make(&self, cwd: &str) -> String {
         let mut inner = self.inner();

@@ -38,12 +38,16 @@ struct Inner {
     client: Value,
     pending: HashMap<u64, oneshot::Sender<Outcome>>,
     turns: HashMap<String, Turns>,
+    /// Prompts that are not acknowledged, with their sessions.
+    unacknowledged: Vec<(String, oneshot::Sender<()>)>,
 }
 
 /// The prompts of one session.
 pub(super) struct Turns {
     pub(super) cancel: watch::Sender<bool>,
     pub(super) queue: VecDeque<Prompt>,
+    /// Prompts that are being acknowledged and will be in the queue.
+    coming: usize,
 }
 
 /// A prompt that was taken.
@@ -158,11 +162,32 @@ impl Talk {
         let mut inner = self.inner();
         if let Some(turns) = inner.turns.get_mut(session) {
             turns.queue.push_back(prompt);
+            turns.coming = turns.coming.saturating_sub(1);
             return Taken::Queued;
         }
         let (cancel, cancelled) = watch::channel(false);
-        inner.turns.insert(session.to_owned(), Turns { cancel, queue: VecDeque::from([prompt]) });
+        inner.turns.insert(session.to_owned(), Turns { cancel, queue: VecDeque::from([prompt]), coming: 0 });
         Taken::Starts(cancelled)
+    }
+
+    /// Keeps a prompt that is not acknowledged yet. The end of it says that it was taken back.
+    pub(super) fn hold(&self, session: &str) -> oneshot::Receiver<()> {
+        let (back, taken_back) = oneshot::channel();
+        self.inner().unacknowledged.push((session.to_owned(), back));
+        taken_back
+    }
+
+    /// A prompt is about to be acknowledged: work that runs goes on with it.
+    pub(super) fn expect(&self, session: &str) {
+        if let Some(turns) = self.inner().turns.get_mut(session) {
+            turns.coming += 1;
+        }
+    }
+
+    /// Says whether a prompt is being acknowledged that this work will go on with.
+    pub(super) fn expects(&self, session: &str) -> bool {
+        let inner = self.inner();
+        inner.turns.get(session).is_some_and(|turns| turns.queue.is_empty() && turns.coming > 0)
     }
 
     pub(super) fn busy(&self, session: &str) -> bool {
@@ -187,7 +212,9 @@ impl Talk {
     }
 
     pub(super) fn cancel(&self, session: &str) {
-        if let Some(turns) = self.inner().turns.get_mut(session) {
+        let mut inner = self.inner();
+        inner.unacknowledged.retain(|(of, _)| of != session);
+        if let Some(turns) = inner.turns.get_mut(session) {
             turns.queue.clear();
             turns.cancel.send_replace(true);
         }
