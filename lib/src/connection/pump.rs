@@ -13,7 +13,7 @@ use tokio::sync::{Notify, mpsc};
 use super::asked::{Asked, AskedOf};
 use super::in_flight::InFlight;
 use crate::edge::Version;
-use crate::edge::view::{Shown, When};
+use crate::edge::view::{Place, Shown, When};
 use crate::live::Tailing;
 use crate::outbox::{Attachment, Outbound};
 use crate::store::StoreError;
@@ -319,7 +319,7 @@ impl Followed {
     fn show(&mut self, seq: Seq, entry: &Entry, out: &mut Out, asked: &Asked) {
         let when = if seq <= self.attachment.past { When::Past } else { When::Now };
         let mut shown = Vec::new();
-        self.attachment.view.show(entry, when, &mut shown);
+        self.attachment.view.show(entry, Place { seq, when }, &mut shown);
         self.settled = false;
         for shown in shown {
             self.write(shown, out, asked);

@@ -103,7 +103,7 @@ impl Runner {
             options: self.session.options.clone(),
             commands: self.session.commands.clone(),
             usage: self.session.usage.clone(),
-            title: self.session.title.as_ref().map(|(title, _)| title.clone()),
+            title: self.session.title().map(str::to_owned),
             questions: self.session.questions.clone(),
         };
         let _ = reply.send(Ok(attached));

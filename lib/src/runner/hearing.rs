@@ -72,11 +72,6 @@ impl Runner {
                     self.step(std::mem::take(inputs)).await;
                     self.relay_to_client(request, &method, &params);
                 }
-                Heard::Child(child) => {
-                    if let Seat::Bound(bound) = &self.seat {
-                        bound.agent.peer.route(&child, &self.agent_route);
-                    }
-                }
                 Heard::Withdrawn { request } => {
                     let open = self.questions.iter().find(|(_, (asked, _))| *asked == request);
                     match open.map(|(question, _)| question.clone()) {

@@ -28,6 +28,7 @@ use crate::agent::host::{AgentHost, LiveAgent};
 use crate::agent::peer::FromAgent;
 use crate::edge::Version;
 use crate::edge::call::Setup;
+use crate::edge::v1::BooleanOptions;
 use crate::hosting::Hosting;
 use crate::live::{Cursor, Live};
 use crate::log::Log;
@@ -112,8 +113,8 @@ pub(crate) enum Message {
         option: crate::edge::call::OptionName,
         /// To what.
         value: Json,
-        /// Whether the answer may tell of boolean options.
-        booleans: crate::edge::v1::options::BooleanOptions,
+        /// Whether it takes options that are on or off.
+        booleans: BooleanOptions,
         /// Who waits.
         reply: Reply,
     },

@@ -98,7 +98,11 @@ impl Runner {
     async fn output_fetched(&mut self, fetch: Fetch, outcome: Result<Json, RpcError>) {
         if let Ok(output) = &outcome {
             let command = self.terminals.open.get(&fetch.terminal).cloned().unwrap_or_default();
-            let update = screenful(&fetch.terminal, &command, &output.fields());
+            let terminal = match &self.seat {
+                Seat::Bound(bound) => bound.link.public_id(&fetch.terminal),
+                Seat::Empty | Seat::Starting | Seat::Opening(_) | Seat::Stopping(_) => fetch.terminal.clone(),
+            };
+            let update = screenful(&terminal, &command, &output.fields());
             self.step(vec![Input::Updated { update, known: true }]).await;
         }
         if let Some((request, params)) = fetch.then_release {

@@ -1,4 +1,5 @@
-//! The language of scripts: the text of a prompt, one step on each line or between `;`. Reading only.
+//! The language of scripts: the text of a prompt, one step on each line or between `;`. A line that begins with
+//! `raw` is one step as a whole. Reading only.
 
 /// One step of a turn.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,12 +84,20 @@ pub enum Step {
     Stop(String),
     /// `subagent`: a child that is announced and says something.
     Subagent,
+    /// `raw JSON`: an update, byte for byte, to the end of the line.
+    Raw(String),
+    /// `rawof SESSION JSON`: the same in the name of another session.
+    RawOf(String, String),
 }
 
 /// Reads a script.
 #[must_use]
 pub fn steps(text: &str) -> Vec<Step> {
-    text.split(['\n', ';']).map(str::trim).filter(|line| !line.is_empty()).map(step).collect()
+    let lines = text.lines().map(str::trim).flat_map(|line| match line.starts_with("raw") {
+        true => vec![line],
+        false => line.split(';').map(str::trim).collect(),
+    });
+    lines.filter(|line| !line.is_empty()).map(step).collect()
 }
 
 fn step(line: &str) -> Step {
@@ -140,6 +149,11 @@ fn step(line: &str) -> Step {
         "fail" => Step::Fail,
         "stop" => Step::Stop(or("end_turn")),
         "subagent" => Step::Subagent,
+        "raw" => Step::Raw(rest.to_owned()),
+        "rawof" => {
+            let (session, update) = rest.split_once(' ').unwrap_or((rest, "{}"));
+            Step::RawOf(session.to_owned(), update.to_owned())
+        }
         _ => Step::Say(format!("you said: {line}")),
     }
 }

@@ -176,6 +176,8 @@ impl Turn {
                 self.talk.notify(&method, json!({"sessionId": self.session, "text": "told"})).await;
             }
             Step::Subagent => self.subagent().await,
+            Step::Raw(update) => self.talk.raw(&self.session, &update).await,
+            Step::RawOf(session, update) => self.talk.raw(&session, &update).await,
             Step::Stop(reason) => {
                 self.stop = reason;
                 return Flow::Over;
