@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use rethread::agent::AgentEnd;
 use rethread::agent::process::{AgentCommand, GuardianCommand, SpawnError, Spawned, spawn};
+use rethread_testkit::processes::{assert_gone_by, left_of, signal};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -58,7 +59,7 @@ async fn no_tree_outlives_its_end() {
         let scene = Scene::new(script);
         let Spawned { stdin, stdout, process } = scene.spawn().await;
         let pids = scene.pids();
-        assert!(pids.iter().all(|pid| is_there(*pid)), "{script:?}");
+        assert_eq!(left_of(&pids), pids, "{script:?}");
         let start = Instant::now();
         drop(stdin);
         process.end().await;
@@ -351,31 +352,5 @@ fn written_pid(path: &Path, deadline: Instant) -> i32 {
 }
 
 async fn assert_gone(pids: &[i32], of: impl std::fmt::Debug) {
-    let deadline = Instant::now() + GONE_AFTER;
-    while !left_of(pids).is_empty() {
-        assert!(Instant::now() < deadline, "{:?} of {pids:?} left of {of:?}", left_of(pids));
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-}
-
-fn left_of(pids: &[i32]) -> Vec<i32> {
-    pids.iter().copied().filter(|pid| is_there(*pid)).collect()
-}
-
-/// Whether a process runs. One that has ended and waits for its parent does not.
-#[cfg(target_os = "linux")]
-fn is_there(pid: i32) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat.rsplit_once(") ").is_some_and(|(_, fields)| !fields.starts_with(['Z', 'X']))
-}
-
-#[cfg(not(target_os = "linux"))]
-fn is_there(pid: i32) -> bool {
-    // SAFETY: a plain call that only asks.
-    unsafe { libc::kill(pid, 0) == 0 }
-}
-
-fn signal(target: i32, number: i32) {
-    // SAFETY: a plain call, for processes that this test has started.
-    assert_eq!(unsafe { libc::kill(target, number) }, 0);
+    assert_gone_by(Instant::now() + GONE_AFTER, pids, of).await;
 }

@@ -398,7 +398,7 @@ fn agent_loss_settles_everything_it_left_open() {
             question q1 withdrawn
             state Running
             update {"sessionUpdate":"tool_call_update","toolCallId":"c1","status":"failed"}
-            update {"sessionUpdate":"terminal_update","terminalId":"t1","exitStatus":{}}
+            update {"sessionUpdate":"terminal_update","terminalId":"t1","exitStatus":{},"capabilities":null}
             prompt p2 dropped: "exit status 3"
             turn 1 ended: error
             agent 1 lost: exit status 3

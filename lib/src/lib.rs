@@ -6,6 +6,7 @@
 pub mod agent;
 mod connection;
 pub mod edge;
+mod hosting;
 mod live;
 
 pub mod log;

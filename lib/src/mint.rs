@@ -29,6 +29,12 @@ pub fn ask_id() -> AskId {
     AskId(Uuid::now_v7().to_string())
 }
 
+/// A new terminal id.
+#[must_use]
+pub fn terminal_id() -> String {
+    format!("term-{}", Uuid::now_v7())
+}
+
 /// Now.
 #[must_use]
 pub fn now() -> Millis {

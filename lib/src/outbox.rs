@@ -41,6 +41,8 @@ pub(crate) enum Outbound {
     Attach(Box<Attachment>),
     /// The client does not follow it any more, once it has been shown everything up to there.
     Detach(SessionId, Seq),
+    /// Updates that say why a turn cannot go on. They are of the moment: no entry has them.
+    Trouble(SessionId, Vec<Json>),
     /// A prompt that the client sent itself.
     OwnPrompt(SessionId, MessageId),
     /// A request of the agent's that only the client can answer.

@@ -35,12 +35,15 @@
 //!   a live one and a replay, are compared with `assert_eq!`.
 //! - [`normal::transcript`] is the whole conversation as text with stable names for ids, for `expect!`.
 //! - [`fault::FaultStore`] fails as a full disk does.
+//! - [`program::Home`] and [`program::Program`] are the shipped binary as a real process, with a client.
 
 pub mod agent;
 pub mod client;
 pub mod fault;
 pub mod normal;
 mod pairing;
+pub mod processes;
+pub mod program;
 mod schema;
 pub mod view;
 mod world;

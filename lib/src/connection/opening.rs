@@ -332,7 +332,8 @@ impl Follower {
         setup: Setup,
     ) -> Option<Result<Attached, RpcError>> {
         let (reply, attached) = oneshot::channel();
-        let attach = Message::Attach { cursor: cursor.clone(), outbox: self.outbox.clone(), setup, reply };
+        let (cursor, outbox, version) = (cursor.clone(), self.outbox.clone(), self.agreed.client.version);
+        let attach = Message::Attach { cursor, outbox, version, setup, reply };
         handle.tell(attach).await.ok()?;
         attached.await.ok()
     }

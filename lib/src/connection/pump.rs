@@ -12,7 +12,8 @@ use tokio::sync::{Notify, mpsc};
 
 use super::asked::{Asked, AskedOf};
 use super::in_flight::InFlight;
-use crate::edge::view::{Shown, When};
+use crate::edge::Version;
+use crate::edge::view::{Place, Shown, When};
 use crate::live::Tailing;
 use crate::outbox::{Attachment, Outbound};
 use crate::store::StoreError;
@@ -120,6 +121,7 @@ impl<W: AsyncWrite + Unpin> Pump<W> {
                     followed.leaves = Some(after);
                 }
             }
+            Outbound::Trouble(session, updates) => self.trouble(&session, &updates),
             Outbound::OwnPrompt(session, message) => {
                 if let Some(followed) = self.followed(&session) {
                     followed.attachment.view.sent(message);
@@ -135,6 +137,15 @@ impl<W: AsyncWrite + Unpin> Pump<W> {
                 }
             }
             Outbound::Notify { method, params } => self.out.notification(&method, &params),
+        }
+    }
+
+    fn trouble(&mut self, session: &SessionId, updates: &[Json]) {
+        let followed = self.followed.iter().find(|followed| followed.attachment.session == *session);
+        // Version 1 hears it as the answer to its prompt.
+        if let Some(followed) = followed.filter(|followed| followed.attachment.view.version() == Version::V2)
+        {
+            updates.iter().for_each(|update| self.out.update(&followed.name, update));
         }
     }
 
@@ -308,7 +319,7 @@ impl Followed {
     fn show(&mut self, seq: Seq, entry: &Entry, out: &mut Out, asked: &Asked) {
         let when = if seq <= self.attachment.past { When::Past } else { When::Now };
         let mut shown = Vec::new();
-        self.attachment.view.show(entry, when, &mut shown);
+        self.attachment.view.show(entry, Place { seq, when }, &mut shown);
         self.settled = false;
         for shown in shown {
             self.write(shown, out, asked);

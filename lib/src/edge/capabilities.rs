@@ -323,8 +323,9 @@ impl ClientProfile {
             Version::V1 => self.capabilities.clone(),
             Version::V2 => {
                 let mut fields: Fields = [
-                    ("fs", json!({"readTextFile": false, "writeTextFile": false}).into()),
-                    ("terminal", json!(false).into()),
+                    // The client has none of these; the session carries them out in its place.
+                    ("fs", json!({"readTextFile": true, "writeTextFile": true}).into()),
+                    ("terminal", json!(true).into()),
                     (
                         "session",
                         json!({"compaction": {}, "configOptions": {"boolean": {}}, "notices": {}}).into(),

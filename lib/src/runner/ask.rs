@@ -7,7 +7,7 @@ use rethread_core::{Input, Json, MessageId, QuestionId, Refusal, Seq, ServerNote
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
-use super::{Message, Runner, Seat, Waiting};
+use super::{Client, Message, Runner, Seat, Waiting};
 use crate::edge::Version;
 use crate::edge::call::{OptionName, Setup};
 use crate::edge::link::ask::nobody_answers;
@@ -15,7 +15,7 @@ use crate::edge::v1;
 use crate::edge::v1::options::{BooleanOptions, Options};
 use crate::live::Cursor;
 use crate::mint;
-use crate::outbox::{Outbox, Reply};
+use crate::outbox::Reply;
 use crate::wire::{Id, RpcError, code};
 
 /// What the answer to a change of option tells.
@@ -52,8 +52,8 @@ impl Runner {
             self.mend().await;
         }
         match message {
-            Message::Attach { cursor, outbox, setup, reply } => {
-                self.attach(cursor, outbox, setup, reply).await
+            Message::Attach { cursor, outbox, version, setup, reply } => {
+                self.attach(cursor, Client { outbox, version }, setup, reply).await
             }
             Message::Prompt { message, content, meta, reply } => {
                 self.prompt(message, content, meta, reply).await;
@@ -68,6 +68,7 @@ impl Runner {
             Message::CancelThing { method, field, id, reply } => self.cancel_thing(method, field, id, reply),
             Message::Relay { method, params, reply } => self.relay_to_agent(method, params, reply).await,
             Message::Relayed(request, outcome) => self.relayed(request, outcome).await,
+            Message::Hosted(hosted) => self.hosted(hosted).await,
             Message::Close(reply) => self.close(reply).await,
             Message::Status(reply) => {
                 let _ = reply.send(self.state());
@@ -80,7 +81,7 @@ impl Runner {
     async fn attach(
         &mut self,
         cursor: Arc<Cursor>,
-        outbox: Outbox,
+        client: Client,
         setup: Setup,
         reply: oneshot::Sender<Result<Attached, RpcError>>,
     ) {
@@ -93,8 +94,8 @@ impl Runner {
         let servers: Vec<ServerNote> = setup.servers.iter().map(v1::servers::note).collect();
         self.step(vec![Input::SetRoots { roots: setup.roots.clone(), servers }]).await;
         self.setup = setup;
-        self.clients.retain(|client| !client.is_closed() && !client.same_channel(&outbox));
-        self.clients.push(outbox);
+        self.clients.retain(|known| !known.outbox.is_closed() && !known.outbox.same_channel(&client.outbox));
+        self.clients.push(client);
         self.live.attach(&cursor);
         let attached = Attached {
             head: self.lease.head,
@@ -102,7 +103,7 @@ impl Runner {
             options: self.session.options.clone(),
             commands: self.session.commands.clone(),
             usage: self.session.usage.clone(),
-            title: self.session.title.as_ref().map(|(title, _)| title.clone()),
+            title: self.session.title().map(str::to_owned),
             questions: self.session.questions.clone(),
         };
         let _ = reply.send(Ok(attached));
@@ -123,6 +124,7 @@ impl Runner {
             return;
         }
         let reason = "the session was set up anew".to_owned();
+        self.end_hosted().await;
         self.step(vec![Input::AgentExited { reason, at: mint::now() }]).await;
         self.forget_agent();
         self.release_seat();
@@ -145,6 +147,7 @@ impl Runner {
         self.metas.extend(meta.map(|meta| (message.clone(), meta)));
         let input = Input::Prompt { message: message.clone(), content, title, at: mint::now() };
         match self.take(input).await {
+            Ok(_) if self.broken.is_some() => {}
             Ok(_) => self.need_agent().await,
             Err(refusal) => {
                 self.metas.remove(&message);
@@ -290,6 +293,7 @@ impl Runner {
             return;
         }
         self.ended = true;
+        self.end_hosted().await;
         // A prompt that the agent has not taken yet goes with the session.
         let open = self.session.prompts.iter().filter(|prompt| prompt.phase != Phase::Inserted);
         let error = RpcError::cancelled().json();
@@ -323,6 +327,7 @@ pub(super) fn reply_of(message: Message) -> Option<Reply> {
         | Message::Withdraw(_)
         | Message::Answer(..)
         | Message::Relayed(..)
+        | Message::Hosted(_)
         | Message::Status(_)
         | Message::End { .. }
         | Message::AgentUp(_) => None,

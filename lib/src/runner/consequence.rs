@@ -180,6 +180,7 @@ impl Runner {
         }
         self.questions.clear();
         self.terminals.clear();
+        self.hosting.end();
     }
 
     pub(super) fn question_opened(

@@ -34,7 +34,7 @@ impl Runner {
                             self.opened(outcome).await;
                         }
                         Some(waiting) => self.answered(waiting, outcome, &mut inputs),
-                        None => {}
+                        None => self.answered_late(request).await,
                     }
                 }
             }
@@ -54,7 +54,7 @@ impl Runner {
                 (bound.link.hear(lines, at), if late { Swallow::Conversation } else { Swallow::Nothing })
             }
             Seat::Opening(opening) => (opening.link.hear(lines, at), Swallow::AllButStanding),
-            Seat::Empty | Seat::Starting => (Vec::new(), Swallow::AllButStanding),
+            Seat::Empty | Seat::Starting | Seat::Stopping(_) => (Vec::new(), Swallow::AllButStanding),
         };
         said.clear();
         for heard in heard {
@@ -71,11 +71,6 @@ impl Runner {
                     // What was said before is shown before.
                     self.step(std::mem::take(inputs)).await;
                     self.relay_to_client(request, &method, &params);
-                }
-                Heard::Child(child) => {
-                    if let Seat::Bound(bound) = &self.seat {
-                        bound.agent.peer.route(&child, &self.agent_route);
-                    }
                 }
                 Heard::Withdrawn { request } => {
                     let open = self.questions.iter().find(|(_, (asked, _))| *asked == request);

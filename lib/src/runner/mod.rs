@@ -1,10 +1,13 @@
 //! One live session: the task that alone owns its state. Every input goes through [`Runner::step`]: decide,
 //! write, apply, tell. Clients reach it by [`Message`], the agent by its lines; what follows from entries for
-//! the agent and for those who wait is in `consequence`, bringing the agent up in `seat`.
+//! the agent and for those who wait is in `consequence`, bringing the agent up in `seat`, a store that fails in
+//! `failure`.
 
 mod ask;
 mod consequence;
+mod failure;
 mod hearing;
+mod hosted;
 mod relay;
 mod seat;
 
@@ -23,16 +26,20 @@ use tokio::time::Instant;
 use crate::agent::Restore;
 use crate::agent::host::{AgentHost, LiveAgent};
 use crate::agent::peer::FromAgent;
+use crate::edge::Version;
 use crate::edge::call::Setup;
+use crate::edge::v1::BooleanOptions;
+use crate::hosting::Hosting;
 use crate::live::{Cursor, Live};
 use crate::log::Log;
 use crate::mint;
 use crate::outbox::{Outbound, Outbox, Reply};
 use crate::store::journal::Journal;
-use crate::store::{Append, Durability, Lease, Listed, NativeId, RowFacts, StoreError};
+use crate::store::{Append, Durability, Lease, Listed, NativeId, RowFacts};
 use crate::wire::{Id, RpcError};
 
 pub(crate) use ask::Attached;
+pub(crate) use failure::store_error;
 pub(crate) use seat::{Bound, Replaying, Seat, style};
 
 /// How many messages of clients may wait for a session.
@@ -78,6 +85,8 @@ pub(crate) enum Message {
         cursor: Arc<Cursor>,
         /// The way to it.
         outbox: Outbox,
+        /// The version it speaks.
+        version: Version,
         /// How it wants the session to be set up.
         setup: Setup,
         /// How things stand, or why not.
@@ -104,8 +113,8 @@ pub(crate) enum Message {
         option: crate::edge::call::OptionName,
         /// To what.
         value: Json,
-        /// Whether the answer may tell of boolean options.
-        booleans: crate::edge::v1::options::BooleanOptions,
+        /// Whether it takes options that are on or off.
+        booleans: BooleanOptions,
         /// Who waits.
         reply: Reply,
     },
@@ -135,6 +144,8 @@ pub(crate) enum Message {
     },
     /// It answered what was relayed to it.
     Relayed(Id, Result<Json, RpcError>),
+    /// Something was carried out in the place of a client.
+    Hosted(hosted::Hosted),
     /// It closes the session.
     Close(Reply),
     /// How the session stands.
@@ -187,7 +198,7 @@ pub(crate) struct Runner {
     /// When the agent is let go if nothing happens.
     idle_at: Instant,
     /// Clients that may be asked to do what only a client can, the newest last.
-    clients: Vec<Outbox>,
+    clients: Vec<Client>,
     prompts: HashMap<MessageId, Reply>,
     /// The `_meta` of prompts that have not been sent: it goes to the agent and is not kept.
     metas: HashMap<MessageId, Json>,
@@ -198,6 +209,7 @@ pub(crate) struct Runner {
     postponed: Vec<Message>,
     closing: Vec<Reply>,
     terminals: relay::Terminals,
+    hosting: Hosting,
     deadline: Option<Instant>,
     /// The end of the last turn, up to which entries may be folded, and up to where they are.
     foldable: Seq,
@@ -208,6 +220,12 @@ pub(crate) struct Runner {
     /// The store failed; what it was.
     broken: Option<String>,
     ended: bool,
+}
+
+/// A client that follows.
+struct Client {
+    outbox: Outbox,
+    version: Version,
 }
 
 /// What an answer of the agent's is for.
@@ -279,6 +297,7 @@ impl Runner {
             postponed: Vec::new(),
             closing: Vec::new(),
             terminals: relay::Terminals::default(),
+            hosting: Hosting::new(),
             deadline: None,
             foldable: Seq(0),
             folded: Seq(0),
@@ -323,8 +342,11 @@ impl Runner {
     }
 
     /// Takes inputs all the way: decide, write, apply, tell. Refusals of single inputs are dropped: use
-    /// [`Runner::take`] where somebody wants to know.
+    /// [`Runner::take`] where somebody wants to know. Nothing is taken while the store is broken.
     async fn step(&mut self, inputs: Vec<Input>) {
+        if self.broken.is_some() {
+            return;
+        }
         let mut entries = Vec::new();
         for input in inputs {
             match rethread_core::decide(&self.session, input) {
@@ -337,6 +359,9 @@ impl Runner {
 
     /// Takes one input all the way, or says why not.
     async fn take(&mut self, input: Input) -> Result<Seq, Refusal> {
+        if self.broken.is_some() {
+            return Ok(self.lease.head);
+        }
         let decided = rethread_core::decide(&self.session, input)?;
         let mut entries = Vec::new();
         self.apply(decided, &mut entries);
@@ -357,24 +382,28 @@ impl Runner {
         // What follows from entries may be more entries: an agent that does not take a prompt, say.
         while !entries.is_empty() && self.broken.is_none() {
             match self.around.journal.append(self.appended(&entries)).await {
-                Ok(()) => {
-                    self.lease.head = Seq(self.lease.head.0 + entries.len() as u64);
-                    self.live.publish(&entries);
-                    let mut following = Vec::new();
-                    let first = self.lease.head.0 + 1 - entries.len() as u64;
-                    for (at, entry) in entries.iter().enumerate() {
-                        self.consequence(Seq(first + at as u64), entry, &mut following);
-                    }
-                    entries = Vec::new();
-                    for input in following {
-                        if let Ok(decided) = rethread_core::decide(&self.session, input) {
-                            self.apply(decided, &mut entries);
-                        }
-                    }
-                }
+                Ok(()) => entries = self.publish(&entries),
                 Err(error) => return self.store_failed(error).await,
             }
         }
+    }
+
+    /// Tells everybody of entries that are written. Gives what follows from them, not written yet.
+    fn publish(&mut self, entries: &[Arc<Entry>]) -> Vec<Arc<Entry>> {
+        let first = self.lease.head.0 + 1;
+        self.lease.head = Seq(self.lease.head.0 + entries.len() as u64);
+        self.live.publish(entries);
+        let mut following = Vec::new();
+        for (at, entry) in entries.iter().enumerate() {
+            self.consequence(Seq(first + at as u64), entry, &mut following);
+        }
+        let mut next = Vec::new();
+        for input in following {
+            if let Ok(decided) = rethread_core::decide(&self.session, input) {
+                self.apply(decided, &mut next);
+            }
+        }
+        next
     }
 
     fn appended(&self, entries: &[Arc<Entry>]) -> Append {
@@ -389,46 +418,6 @@ impl Runner {
             // FULL, not NORMAL: a finished turn must survive a power cut.
             durability: if ended { Durability::Power } else { Durability::Process },
             at: touched(entries).then(mint::now),
-        }
-    }
-
-    /// Nothing that could not be written is told. The state is read anew, the turn ends with the reason, and
-    /// whoever waits hears it.
-    async fn store_failed(&mut self, error: StoreError) {
-        let reason = describe(&error);
-        let told = store_error(&error);
-        self.metas.clear();
-        for (_, reply) in self.prompts.drain() {
-            reply.refuse(told.clone());
-        }
-        for (_, (reply, _)) in self.options.drain() {
-            reply.refuse(told.clone());
-        }
-        self.around.log.line(&format!("session {}: {reason}", self.id));
-        if matches!(error, StoreError::StaleEpoch { .. } | StoreError::Unknown(_)) {
-            return self.let_go().await;
-        }
-        self.stop_agent();
-        self.broken = Some(reason);
-        self.mend().await;
-    }
-
-    /// Reads the state anew after a failure and ends what was open. Stays broken while the store does.
-    async fn mend(&mut self) {
-        let Some(reason) = self.broken.clone() else { return };
-        match crate::registry::read_state(&self.around.journal, &self.id).await {
-            Ok((session, head)) => {
-                self.session = session;
-                self.lease.head = head;
-                self.broken = None;
-                let input = Input::AgentExited { reason, at: mint::now() };
-                if let Ok(decided) = rethread_core::decide(&self.session, input) {
-                    let mut entries = Vec::new();
-                    self.apply(decided, &mut entries);
-                    Box::pin(self.write(entries)).await;
-                }
-            }
-            Err(_) => self.deadline = Some(Instant::now() + Duration::from_secs(1)),
         }
     }
 
@@ -449,7 +438,8 @@ impl Runner {
         if self.broken.is_some() {
             return self.mend().await;
         }
-        if self.session.turn.as_ref().is_some_and(|turn| turn.cancelled) {
+        let stopping = matches!(self.seat, Seat::Stopping(_));
+        if stopping || self.session.turn.as_ref().is_some_and(|turn| turn.cancelled) {
             // Its exit ends the turn as cancelled, for every session it serves.
             self.end_agent();
         }
@@ -475,7 +465,7 @@ impl Runner {
         self.folding = Some(tokio::spawn(async move {
             // A fold that fails costs room, not truth; the next one takes up the rest.
             if let Err(error) = journal.fold(lease, upto).await {
-                log.line(&format!("session {id}: {}", describe(&error)));
+                log.line(&format!("session {id}: {}", failure::describe(&error)));
             }
         }));
     }
@@ -501,17 +491,18 @@ impl Runner {
 
     async fn let_go(&mut self) {
         self.ended = true;
+        self.hosting.end();
         self.release_seat();
         // Before anybody can follow it anew.
         for client in self.clients.drain(..) {
-            let _ = client.try_send(Outbound::Detach(self.id.clone(), self.lease.head));
+            let _ = client.outbox.try_send(Outbound::Detach(self.id.clone(), self.lease.head));
         }
         self.turn_away();
         self.settle_fold().await;
         let lease = self.lease.clone();
         let released = self.around.journal.call(move |store| store.release(&lease)).await;
         if let Err(error) = released {
-            self.around.log.line(&format!("session {}: {}", self.id, describe(&error)));
+            self.around.log.line(&format!("session {}: {}", self.id, failure::describe(&error)));
         }
         for reply in self.closing.drain(..) {
             reply.send(self.lease.head, Ok(serde_json::json!({}).into()));
@@ -564,41 +555,4 @@ fn touched(entries: &[Arc<Entry>]) -> bool {
     entries.iter().any(|entry| {
         matches!(**entry, Entry::PromptInserted { .. } | Entry::TurnEnded { .. } | Entry::TitleSet { .. })
     })
-}
-
-/// The error for a client whose request met a store that failed.
-pub(crate) fn store_error(error: &StoreError) -> RpcError {
-    let told = RpcError::internal(describe(error));
-    match error {
-        StoreError::Io { .. } => {
-            told.hint("free some space or mend the file, then try again; what was shown is kept")
-        }
-        StoreError::LiveElsewhere { session, owner } => {
-            let owner = serde_json::json!({"pid": owner.pid, "host": owner.host, "since": mint::rfc3339(owner.since)});
-            RpcError::new(crate::wire::code::LIVE_ELSEWHERE, error.to_string())
-                .with("sessionId", session.as_str())
-                .with("owner", owner)
-                .hint("close the session there, or end that process; then load it again")
-        }
-        StoreError::Unknown(session) => RpcError::unknown_session(session.as_str()),
-        StoreError::BadCursor => {
-            RpcError::field("cursor", &serde_json::Value::Null, "a cursor from an earlier page")
-                .hint("start again without a cursor")
-        }
-        StoreError::Newer { .. } => told.hint("use the newer rethread that wrote the database"),
-        StoreError::Exists(_)
-        | StoreError::StaleEpoch { .. }
-        | StoreError::MovedOn { .. }
-        | StoreError::Damaged { .. } => told,
-    }
-}
-
-fn describe(error: &StoreError) -> String {
-    let mut text = error.to_string();
-    let mut source = std::error::Error::source(error);
-    while let Some(cause) = source {
-        text.push_str(&format!(": {cause}"));
-        source = cause.source();
-    }
-    text
 }

@@ -1,6 +1,7 @@
 //! What only a client can do for an agent, and what only an agent can do for a client: files, terminals and
 //! extensions. Relayed with the session id translated, not journalled; but the output of a client's terminals
-//! is fetched before it is gone, so that a replay need not refer to what no longer exists.
+//! is fetched before it is gone, so that a replay need not refer to what no longer exists. Where the client has
+//! no such methods, `hosted` takes the client's place.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -41,10 +42,14 @@ impl Runner {
     /// The agent has something for the client.
     pub(super) fn relay_to_client(&mut self, request: Option<Id>, method: &str, params: &Json) {
         let params = with_session(params, self.id.as_str());
+        self.forget_gone_clients();
         let Some(request) = request else {
             self.notify_clients(method, &params);
             return;
         };
+        if self.hosts(method, &params) {
+            return self.host(request, method, &params);
+        }
         match method {
             "terminal/create" => {
                 let command = params.fields().text("command").unwrap_or_default();
@@ -93,7 +98,11 @@ impl Runner {
     async fn output_fetched(&mut self, fetch: Fetch, outcome: Result<Json, RpcError>) {
         if let Ok(output) = &outcome {
             let command = self.terminals.open.get(&fetch.terminal).cloned().unwrap_or_default();
-            let update = screenful(&fetch.terminal, &command, &output.fields());
+            let terminal = match &self.seat {
+                Seat::Bound(bound) => bound.link.public_id(&fetch.terminal),
+                Seat::Empty | Seat::Starting | Seat::Opening(_) | Seat::Stopping(_) => fetch.terminal.clone(),
+            };
+            let update = screenful(&terminal, &command, &output.fields());
             self.step(vec![Input::Updated { update, known: true }]).await;
         }
         if let Some((request, params)) = fetch.then_release {
@@ -106,9 +115,9 @@ impl Runner {
         let handle = Handle { id: self.id.clone(), live: self.live.clone(), inbox: self.own.clone() };
         let from = Relayed { request: request.clone(), origin: Origin::Session(handle) };
         let message = self.here(Outbound::Relay { from, method, params });
-        self.clients.retain(|client| !client.is_closed());
+        self.forget_gone_clients();
         let sent = match self.clients.last() {
-            Some(client) => client.try_send(message).is_ok(),
+            Some(client) => client.outbox.try_send(message).is_ok(),
             None => false,
         };
         if !sent {
@@ -118,18 +127,24 @@ impl Runner {
     }
 
     fn notify_clients(&mut self, method: &str, params: &Json) {
-        self.clients.retain(|client| !client.is_closed());
         for client in &self.clients {
             let message = self.here(Outbound::Notify { method: method.to_owned(), params: params.clone() });
-            if client.try_send(message).is_err() {
+            if client.outbox.try_send(message).is_err() {
                 self.around.log.line("skipped a notification for a client that does not read");
             }
         }
     }
 
+    fn forget_gone_clients(&mut self) {
+        self.clients.retain(|client| !client.outbox.is_closed());
+    }
+
     pub(super) fn unrelay(&mut self, request: &Id) {
+        if self.unhost(request) {
+            return;
+        }
         if let Some(client) = self.clients.last() {
-            let _ = client.try_send(self.here(Outbound::Unrelay(request.clone())));
+            let _ = client.outbox.try_send(self.here(Outbound::Unrelay(request.clone())));
         }
     }
 
@@ -138,7 +153,7 @@ impl Runner {
         message.behind(Some((self.id.clone(), self.lease.head)))
     }
 
-    fn answer_request(&self, request: &Id, outcome: Result<&Json, &RpcError>) {
+    pub(super) fn answer_request(&self, request: &Id, outcome: Result<&Json, &RpcError>) {
         if let Seat::Bound(bound) = &self.seat {
             let _ = bound.agent.peer.answer(request, outcome);
         } else if let Seat::Opening(opening) = &self.seat {
@@ -179,6 +194,10 @@ impl Runner {
         id: String,
         reply: Reply,
     ) {
+        let reply = match self.cancel_hosted(&id, reply) {
+            Ok(()) => return,
+            Err(reply) => reply,
+        };
         let refused = || {
             RpcError::field(field, &json!(id), "something that runs and can be cancelled")
                 .hint("cancel the whole turn with session/cancel")
@@ -191,7 +210,9 @@ impl Runner {
                     .collect();
                 self.ask_agent(method, &params.json(), reply, Waiting::CancelThing);
             }
-            Seat::Bound(_) | Seat::Empty | Seat::Starting | Seat::Opening(_) => reply.refuse(refused()),
+            Seat::Bound(_) | Seat::Empty | Seat::Starting | Seat::Opening(_) | Seat::Stopping(_) => {
+                reply.refuse(refused());
+            }
         }
     }
 }

@@ -33,6 +33,8 @@ pub(crate) enum Seat {
     Opening(Box<Opening>),
     /// It has the session open.
     Bound(Box<Bound>),
+    /// It was told to stop, and has not yet.
+    Stopping(Box<Stopping>),
 }
 
 /// An agent that opens a session.
@@ -63,6 +65,13 @@ pub(crate) enum Replaying {
     Maybe,
     /// It has not, or no longer.
     No,
+}
+
+/// An agent that winds up its work on prompts. Whatever it says of that is not heard.
+pub(crate) struct Stopping {
+    agent: LiveAgent,
+    /// The requests that it has not answered.
+    prompts: HashSet<u64>,
 }
 
 /// The ways to have an agent open a session, the best first.
@@ -101,6 +110,14 @@ impl Runner {
     }
 
     pub(super) async fn agent_up(&mut self, up: Result<LiveAgent, RpcError>) {
+        if self.broken.is_some() {
+            // It could not be written down that the agent has the session. The next prompt asks again.
+            self.seat = Seat::Empty;
+            return;
+        }
+        if !matches!(self.seat, Seat::Starting) {
+            return;
+        }
         let agent = match up {
             Ok(agent) => agent,
             Err(error) => return self.agent_failed(error).await,
@@ -274,10 +291,13 @@ impl Runner {
     pub(super) async fn agent_gone(&mut self, reason: String) {
         match std::mem::replace(&mut self.seat, Seat::Empty) {
             Seat::Opening(_) => {
+                self.end_hosted().await;
                 self.forget_agent();
                 self.agent_failed(RpcError::internal(reason)).await;
             }
+            Seat::Stopping(_) => self.stopped().await,
             Seat::Empty | Seat::Starting | Seat::Bound(_) => {
+                self.end_hosted().await;
                 self.forget_agent();
                 self.step(vec![Input::AgentExited { reason, at: mint::now() }]).await;
                 self.close_if_asked().await;
@@ -332,18 +352,51 @@ impl Runner {
 
     /// Work that cannot be written down must not go on unseen.
     pub(super) fn stop_agent(&mut self) {
-        if let Seat::Bound(bound) = &self.seat {
-            let _ = bound.agent.peer.notify("session/cancel", &json!({"sessionId": bound.native}).into());
-        }
+        let prompt =
+            |(request, waiting): (&u64, &Waiting)| matches!(waiting, Waiting::Prompt(_)).then_some(*request);
+        let prompts: HashSet<_> = self.waiting.iter().filter_map(prompt).collect();
+        let agent = match &self.seat {
+            Seat::Bound(bound) => {
+                let _ = bound.agent.peer.notify("session/cancel", &json!({"sessionId": bound.native}).into());
+                Some(bound.agent.clone())
+            }
+            Seat::Empty | Seat::Starting | Seat::Opening(_) | Seat::Stopping(_) => None,
+        };
         self.forget_agent();
+        if matches!(self.seat, Seat::Stopping(_)) {
+            return;
+        }
         self.release_seat();
+        // It takes no other prompt before it has answered those it has.
+        if let Some(agent) = agent.filter(|_| !prompts.is_empty()) {
+            self.seat = Seat::Stopping(Box::new(Stopping { agent, prompts }));
+        }
+    }
+
+    /// The agent answered something that nobody waits for any more.
+    pub(super) async fn answered_late(&mut self, request: u64) {
+        if let Seat::Stopping(stopping) = &mut self.seat
+            && stopping.prompts.remove(&request)
+            && stopping.prompts.is_empty()
+        {
+            self.stopped().await;
+        }
+    }
+
+    async fn stopped(&mut self) {
+        self.seat = Seat::Empty;
+        if self.waits_for_agent() {
+            self.need_agent().await;
+        }
     }
 
     pub(super) fn end_agent(&mut self) {
-        if let Seat::Bound(bound) = &self.seat {
-            let agent = bound.agent.clone();
-            tokio::spawn(async move { agent.end().await });
-        }
+        let agent = match &self.seat {
+            Seat::Bound(bound) => bound.agent.clone(),
+            Seat::Stopping(stopping) => stopping.agent.clone(),
+            Seat::Empty | Seat::Starting | Seat::Opening(_) => return,
+        };
+        tokio::spawn(async move { agent.end().await });
     }
 }
 

@@ -98,12 +98,7 @@ pub(super) async fn fs(turn: &mut Turn, path: &str) -> Flow {
         turn.say("agent_message", "file: not offered").await;
         return flow(turn);
     }
-    let cwd = turn.talk.memory.inner().sessions.get(&turn.session).map(|kept| kept.cwd.clone());
-    let path = if path.starts_with('/') {
-        path.to_owned()
-    } else {
-        format!("{}/{path}", cwd.unwrap_or_default().trim_end_matches('/'))
-    };
+    let path = absolute(turn, path);
     let answer = ask(turn, "fs/read_text_file", json!({"sessionId": turn.session, "path": path})).await;
     match answer {
         Some(Ok(result)) => {
@@ -115,7 +110,28 @@ pub(super) async fn fs(turn: &mut Turn, path: &str) -> Flow {
     flow(turn)
 }
 
-pub(super) async fn term(turn: &mut Turn) -> Flow {
+pub(super) async fn write(turn: &mut Turn, path: &str, text: &str) -> Flow {
+    if turn.version() == Version::V2 {
+        turn.say("agent_message", "file: written by myself").await;
+        return flow(turn);
+    }
+    let path = absolute(turn, path);
+    let params = json!({"sessionId": turn.session, "path": path, "content": text});
+    let answer = ask(turn, "fs/write_text_file", params).await;
+    say_answer(turn, "written", answer).await;
+    flow(turn)
+}
+
+/// A path of the session's working directory, unless it is absolute.
+fn absolute(turn: &Turn, path: &str) -> String {
+    if path.starts_with('/') {
+        return path.to_owned();
+    }
+    let cwd = turn.talk.memory.inner().sessions.get(&turn.session).map(|kept| kept.cwd.clone());
+    format!("{}/{path}", cwd.unwrap_or_default().trim_end_matches('/'))
+}
+
+pub(super) async fn term(turn: &mut Turn, line: Option<&str>) -> Flow {
     if turn.version() == Version::V1 && !turn.talk.client_takes("terminal") {
         turn.say("agent_message", "terminal: not offered").await;
         return flow(turn);
@@ -123,7 +139,7 @@ pub(super) async fn term(turn: &mut Turn) -> Flow {
     let call = turn.talk.mint("run");
     turn.update(words::tool_begins(turn.version(), &call)).await;
     match turn.version() {
-        Version::V1 => clients_terminal(turn, &call).await,
+        Version::V1 => clients_terminal(turn, &call, line).await,
         Version::V2 => own_terminal(turn, &call).await,
     }
     turn.update(words::tool_over(&call)).await;
@@ -135,7 +151,7 @@ pub(super) async fn term_open(turn: &mut Turn) -> Flow {
     turn.update(words::tool_begins(turn.version(), &call)).await;
     match turn.version() {
         Version::V1 => {
-            create_terminal(turn, &call).await;
+            create(turn, &call, None).await;
         }
         Version::V2 => {
             let terminal = turn.talk.mint("term");
@@ -148,8 +164,13 @@ pub(super) async fn term_open(turn: &mut Turn) -> Flow {
     flow(turn)
 }
 
-async fn create_terminal(turn: &mut Turn, call: &str) -> Option<String> {
-    let params = json!({"sessionId": turn.session, "command": "echo", "args": ["hi"], "env": []});
+/// Makes a terminal of the client's, and shows it in a tool call.
+async fn create(turn: &mut Turn, call: &str, line: Option<&str>) -> Option<String> {
+    let (command, args) = match line {
+        Some(line) => ("sh", json!(["-c", line])),
+        None => ("echo", json!(["hi"])),
+    };
+    let params = json!({"sessionId": turn.session, "command": command, "args": args, "env": []});
     match ask(turn, "terminal/create", params).await {
         Some(Ok(result)) => {
             let terminal = result["terminalId"].as_str().unwrap_or_default().to_owned();
@@ -163,9 +184,29 @@ async fn create_terminal(turn: &mut Turn, call: &str) -> Option<String> {
     }
 }
 
-async fn clients_terminal(turn: &mut Turn, call: &str) {
+pub(super) async fn spawn(turn: &mut Turn, line: &str) -> Flow {
+    if turn.version() == Version::V2 {
+        turn.say("agent_message", "terminal: left running by myself").await;
+        return flow(turn);
+    }
+    let call = turn.talk.mint("run");
+    turn.update(words::tool_begins(turn.version(), &call)).await;
+    turn.left_running = create(turn, &call, Some(line)).await;
+    flow(turn)
+}
+
+pub(super) async fn kill(turn: &mut Turn) -> Flow {
+    let terminal = turn.left_running.clone().unwrap_or_default();
+    let named = json!({"sessionId": turn.session, "terminalId": terminal});
+    ask(turn, "terminal/kill", named.clone()).await;
+    let answer = ask(turn, "terminal/wait_for_exit", named).await;
+    say_answer(turn, "killed", answer).await;
+    flow(turn)
+}
+
+async fn clients_terminal(turn: &mut Turn, call: &str, line: Option<&str>) {
     let session = turn.session.clone();
-    let Some(terminal) = create_terminal(turn, call).await else { return };
+    let Some(terminal) = create(turn, call, line).await else { return };
     let named = json!({"sessionId": session, "terminalId": terminal});
     let status = ask(turn, "terminal/wait_for_exit", named.clone()).await;
     let output = ask(turn, "terminal/output", named.clone()).await;

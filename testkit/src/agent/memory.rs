@@ -5,9 +5,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rethread::edge::Version;
 use serde_json::{Value, json};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, mpsc};
 
 use super::config::{AgentConfig, Offer};
+use super::talk::Out;
 use super::words;
 
 /// One message that reached the agent.
@@ -40,6 +41,8 @@ pub(super) struct Inner {
     pub(super) logged_in: bool,
     pub(super) gates: BTreeSet<String>,
     pub(super) running: usize,
+    /// The way out of the last start.
+    pub(super) out: Option<mpsc::Sender<Out>>,
 }
 
 /// A session of the agent's.
@@ -65,6 +68,7 @@ impl Memory {
             logged_in: false,
             gates: BTreeSet::new(),
             running: 0,
+            out: None,
         };
         Self { inner: Mutex::new(inner), bell: Notify::new() }
     }

@@ -1,4 +1,5 @@
-//! The language of scripts: the text of a prompt, one step on each line or between `;`. Reading only.
+//! The language of scripts: the text of a prompt, one step on each line or between `;`. A line that begins with
+//! `raw` is one step as a whole. Reading only.
 
 /// One step of a turn.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,8 +46,15 @@ pub enum Step {
     Tell(String),
     /// `fs PATH`: reads a file: the client's in version 1, says so in version 2.
     Fs(String),
-    /// `term`: a terminal inside a tool call: the client's in version 1, the agent's own in version 2.
-    Term,
+    /// `write PATH TEXT`: writes a file: the client's in version 1, says so in version 2.
+    Write(String, String),
+    /// `term LINE`: a terminal inside a tool call, from its start to its release: the client's in version 1,
+    /// the agent's own in version 2, which has always run `echo hi`. Version 1 runs that if no line is given.
+    Term(Option<String>),
+    /// `spawn LINE`: the same in version 1, but it is left running.
+    Spawn(String),
+    /// `kill`: ends the last terminal that was left running, and says how it ended.
+    Kill,
     /// `termopen`: a terminal inside a tool call that stays open: the client's in version 1, the agent's own,
     /// which can be cancelled, in version 2.
     TermOpen,
@@ -76,12 +84,20 @@ pub enum Step {
     Stop(String),
     /// `subagent`: a child that is announced and says something.
     Subagent,
+    /// `raw JSON`: an update, byte for byte, to the end of the line.
+    Raw(String),
+    /// `rawof SESSION JSON`: the same in the name of another session.
+    RawOf(String, String),
 }
 
 /// Reads a script.
 #[must_use]
 pub fn steps(text: &str) -> Vec<Step> {
-    text.split(['\n', ';']).map(str::trim).filter(|line| !line.is_empty()).map(step).collect()
+    let lines = text.lines().map(str::trim).flat_map(|line| match line.starts_with("raw") {
+        true => vec![line],
+        false => line.split(';').map(str::trim).collect(),
+    });
+    lines.filter(|line| !line.is_empty()).map(step).collect()
 }
 
 fn step(line: &str) -> Step {
@@ -113,7 +129,13 @@ fn step(line: &str) -> Step {
         "ext" => Step::Ext(or("_test/echo")),
         "tell" => Step::Tell(or("_test/told")),
         "fs" => Step::Fs(or("a.txt")),
-        "term" => Step::Term,
+        "write" => {
+            let (path, text) = rest.split_once(' ').unwrap_or(("a.txt", "written"));
+            Step::Write(path.to_owned(), text.to_owned())
+        }
+        "term" => Step::Term((!rest.is_empty()).then(|| rest.to_owned())),
+        "spawn" => Step::Spawn(or("sleep 100")),
+        "kill" => Step::Kill,
         "termopen" => Step::TermOpen,
         "apart" => Step::Apart(or("mcp/message")),
         "takeback" => Step::TakeBack(or("session/request_permission")),
@@ -127,6 +149,11 @@ fn step(line: &str) -> Step {
         "fail" => Step::Fail,
         "stop" => Step::Stop(or("end_turn")),
         "subagent" => Step::Subagent,
+        "raw" => Step::Raw(rest.to_owned()),
+        "rawof" => {
+            let (session, update) = rest.split_once(' ').unwrap_or((rest, "{}"));
+            Step::RawOf(session.to_owned(), update.to_owned())
+        }
         _ => Step::Say(format!("you said: {line}")),
     }
 }

@@ -25,7 +25,9 @@ pub(super) async fn serve(memory: Arc<Memory>, wire: Wire) -> End {
     };
     let (out, lines) = mpsc::channel(1024);
     let mut writing = tokio::spawn(talk::write(wire.writer, lines));
+    let out_again = out.clone();
     let talk = Arc::new(Talk::new(memory.clone(), start, out));
+    memory.inner().out = Some(out_again);
     let mut crashed = talk.crashed.subscribe();
     let mut reader = BufReader::new(wire.reader).lines();
     // Dropped with this function, and what runs in it with it.

@@ -133,6 +133,14 @@ impl Talk {
         self.notify("session/update", json!({"sessionId": session, "update": update})).await;
     }
 
+    /// Tells of a session byte for byte, and keeps it for a replay.
+    pub(super) async fn raw(&self, session: &str, update: &str) {
+        if let Ok(value) = serde_json::from_str(update) {
+            self.memory.keep(session, &value);
+        }
+        let _ = self.out.send(Out::Line(raw_line(session, update))).await;
+    }
+
     /// Asks the client.
     pub(super) async fn ask(&self, method: &str, params: Value) -> (u64, oneshot::Receiver<Outcome>) {
         let id = self.asked.fetch_add(1, Ordering::Relaxed);
@@ -225,6 +233,14 @@ impl Talk {
     fn inner(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The line that tells an update byte for byte.
+pub(super) fn raw_line(session: &str, update: &str) -> String {
+    let session = json!(session);
+    format!(
+        r#"{{"jsonrpc":"2.0","method":"session/update","params":{{"sessionId":{session},"update":{update}}}}}"#
+    )
 }
 
 /// What became of a prompt.

@@ -19,6 +19,8 @@ pub(super) struct Turn {
     pub(super) cancelled: watch::Receiver<bool>,
     ids: Ids,
     stop: String,
+    /// The client's terminal that was left running last.
+    pub(super) left_running: Option<String>,
 }
 
 /// Whether messages have ids.
@@ -80,6 +82,7 @@ pub(super) async fn play(talk: Arc<Talk>, session: String, cancelled: watch::Rec
             cancelled: cancelled.clone(),
             ids: Ids::Told,
             stop: "end_turn".to_owned(),
+            left_running: None,
         };
         let flow = turn.play_all(&prompt).await;
         let stop = match flow {
@@ -173,6 +176,8 @@ impl Turn {
                 self.talk.notify(&method, json!({"sessionId": self.session, "text": "told"})).await;
             }
             Step::Subagent => self.subagent().await,
+            Step::Raw(update) => self.talk.raw(&self.session, &update).await,
+            Step::RawOf(session, update) => self.talk.raw(&session, &update).await,
             Step::Stop(reason) => {
                 self.stop = reason;
                 return Flow::Over;
@@ -194,7 +199,10 @@ impl Turn {
             Step::Elicit => return ask::elicit(self).await,
             Step::Ext(method) => return ask::ext(self, &method).await,
             Step::Fs(path) => return ask::fs(self, &path).await,
-            Step::Term => return ask::term(self).await,
+            Step::Write(path, text) => return ask::write(self, &path, &text).await,
+            Step::Term(line) => return ask::term(self, line.as_deref()).await,
+            Step::Spawn(line) => return ask::spawn(self, &line).await,
+            Step::Kill => return ask::kill(self).await,
             Step::TermOpen => return ask::term_open(self).await,
             Step::TakeBack(method) => return ask::take_back(self, &method).await,
             Step::Apart(method) => return ask::apart(self, &method).await,

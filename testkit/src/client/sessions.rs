@@ -60,7 +60,12 @@ impl Client {
 
     /// Makes a session in [`CWD`] and gives its id.
     pub async fn new_session(&self) -> String {
-        let made = self.ask("session/new", json!({"cwd": CWD, "mcpServers": []})).await;
+        self.new_session_in(CWD).await
+    }
+
+    /// Makes a session in this directory and gives its id.
+    pub async fn new_session_in(&self, cwd: &str) -> String {
+        let made = self.ask("session/new", json!({"cwd": cwd, "mcpServers": []})).await;
         made["sessionId"].as_str().expect("a new session has an id").to_owned()
     }
 
@@ -80,6 +85,13 @@ impl Client {
     /// Loads a session with its whole replay, and gives the answer.
     pub async fn load(&self, session: &str) -> Value {
         let (method, params) = self.load_params(session);
+        self.ask(method, params).await
+    }
+
+    /// The same for a session in this directory.
+    pub async fn load_in(&self, cwd: &str, session: &str) -> Value {
+        let (method, mut params) = self.load_params(session);
+        params["cwd"] = json!(cwd);
         self.ask(method, params).await
     }
 

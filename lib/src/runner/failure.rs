@@ -1,0 +1,161 @@
+//! What a session does when its store fails: nothing that could not be written is told, whoever waits hears
+//! why, and work goes on once there is room again. What a store error says to a client is here too.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rethread_core::{Entry, Input, Json};
+use serde_json::json;
+use tokio::time::Instant;
+
+use super::{Runner, Seat};
+use crate::mint;
+use crate::outbox::Outbound;
+use crate::store::{Archived, Deleted, StoreError};
+use crate::wire::{RpcError, code};
+
+/// How long a store that fails is left alone.
+const REST: Duration = Duration::from_secs(1);
+
+impl Runner {
+    pub(super) async fn store_failed(&mut self, error: StoreError) {
+        self.around.log.line(&format!("session {}: {}", self.id, describe(&error)));
+        if matches!(error, StoreError::StaleEpoch { .. } | StoreError::Unknown(_)) {
+            return self.lose_session(error).await;
+        }
+        let told = store_error(&error);
+        self.refuse_waiting(&told);
+        self.tell_trouble(&told, None);
+        self.stop_agent();
+        self.broken = Some(describe(&error));
+        self.mend().await;
+    }
+
+    /// Reads the state anew after a failure and ends what was open. Stays broken while the store does.
+    pub(super) async fn mend(&mut self) {
+        let Some(reason) = self.broken.clone() else { return };
+        match self.end_turn_anew(reason).await {
+            Ok(entries) => {
+                self.broken = None;
+                let following = self.publish(&entries);
+                // After the end of the turn, which takes away its own deadline.
+                if matches!(self.seat, Seat::Stopping(_)) {
+                    self.deadline = Some(Instant::now() + self.around.cancel_patience);
+                }
+                Box::pin(self.write(following)).await;
+            }
+            Err(error @ (StoreError::StaleEpoch { .. } | StoreError::Unknown(_))) => {
+                self.lose_session(error).await;
+            }
+            Err(_) => self.deadline = Some(Instant::now() + REST),
+        }
+    }
+
+    async fn end_turn_anew(&mut self, reason: String) -> Result<Vec<Arc<Entry>>, StoreError> {
+        let (session, head) = crate::registry::read_state(&self.around.journal, &self.id).await?;
+        self.session = session;
+        self.lease.head = head;
+        let mut entries = Vec::new();
+        if let Ok(decided) =
+            rethread_core::decide(&self.session, Input::AgentExited { reason, at: mint::now() })
+        {
+            self.apply(decided, &mut entries);
+        }
+        if !entries.is_empty() {
+            self.around.journal.append(self.appended(&entries)).await?;
+        }
+        Ok(entries)
+    }
+
+    /// Another process has the session now, or nobody has: this one stops.
+    async fn lose_session(&mut self, error: StoreError) {
+        let told = self.why_lost(&error).await;
+        self.refuse_waiting(&told);
+        let idle = json!({
+            "sessionUpdate": "state_update", "state": "idle", "stopReason": "error", "error": told.json().value(),
+        });
+        self.tell_trouble(&told, Some(idle.into()));
+        self.stop_agent();
+        self.let_go().await;
+    }
+
+    async fn why_lost(&self, error: &StoreError) -> RpcError {
+        let id = self.id.clone();
+        let row = self.around.journal.call(move |store| store.find(&id)).await.ok().flatten();
+        let taken = |how: &str| {
+            RpcError::new(code::NOT_FOUND, format!("session {} was {how} by another process", self.id))
+                .with("sessionId", self.id.as_str())
+        };
+        match row {
+            Some(row) if row.deleted == Deleted::Yes => {
+                taken("deleted").hint("it is gone; make a new session")
+            }
+            Some(row) if row.archived == Archived::Yes => {
+                taken("archived").hint("load it again to go on with it")
+            }
+            Some(_) => taken("taken over").hint("load it again when that process has let go of it"),
+            None => store_error(error),
+        }
+    }
+
+    fn refuse_waiting(&mut self, told: &RpcError) {
+        // After everything that was written before.
+        self.metas.clear();
+        for (_, reply) in self.prompts.drain() {
+            reply.send(self.lease.head, Err(told.clone()));
+        }
+        for (_, (reply, _)) in self.options.drain() {
+            reply.send(self.lease.head, Err(told.clone()));
+        }
+    }
+
+    /// A turn that cannot go on is told to those who do not wait for an answer. No entry: it is not kept.
+    fn tell_trouble(&self, error: &RpcError, state: Option<Json>) {
+        let hint = error.data.as_ref().and_then(|data| data.fields().text("hint"));
+        let notice = json!({
+            "sessionUpdate": "notice", "severity": "error", "title": error.message, "description": hint,
+        });
+        let updates: Vec<_> = [Some(notice.into()), state].into_iter().flatten().collect();
+        for client in &self.clients {
+            let _ = client.outbox.try_send(Outbound::Trouble(self.id.clone(), updates.clone()));
+        }
+    }
+}
+
+/// The error for a client whose request met a store that failed.
+pub(crate) fn store_error(error: &StoreError) -> RpcError {
+    let told = RpcError::internal(describe(error));
+    match error {
+        StoreError::Io { .. } => {
+            told.hint("free some space or mend the file, then try again; what was shown is kept")
+        }
+        StoreError::LiveElsewhere { session, owner } => {
+            let owner = json!({"pid": owner.pid, "host": owner.host, "since": mint::rfc3339(owner.since)});
+            RpcError::new(code::LIVE_ELSEWHERE, error.to_string())
+                .with("sessionId", session.as_str())
+                .with("owner", owner)
+                .hint("close the session there, or end that process; then load it again")
+        }
+        StoreError::Unknown(session) => RpcError::unknown_session(session.as_str()),
+        StoreError::BadCursor => {
+            RpcError::field("cursor", &serde_json::Value::Null, "a cursor from an earlier page")
+                .hint("start again without a cursor")
+        }
+        StoreError::Newer { .. } => told.hint("use the newer rethread that wrote the database"),
+        StoreError::Exists(_)
+        | StoreError::StaleEpoch { .. }
+        | StoreError::MovedOn { .. }
+        | StoreError::Damaged { .. } => told,
+    }
+}
+
+/// An error with its causes.
+pub(super) fn describe(error: &StoreError) -> String {
+    let mut text = error.to_string();
+    let mut source = std::error::Error::source(error);
+    while let Some(cause) = source {
+        text.push_str(&format!(": {cause}"));
+        source = cause.source();
+    }
+    text
+}

@@ -1,0 +1,148 @@
+//! What this session does for its agent in the place of a client that cannot. The work is done beside the
+//! session and comes back by its inbox; what users are to see of it is written like everything else.
+
+use std::time::Duration;
+
+use rethread_core::{Input, Json, Update};
+use serde_json::json;
+use tokio::sync::{mpsc, watch};
+
+use super::{Message, Runner, Seat};
+use crate::edge::Version;
+use crate::hosting::{self, Begun, Done, Moment, RootPaths, Terminal};
+use crate::outbox::Reply;
+use crate::wire::{Id, RpcError};
+
+/// The pause between two looks at what a terminal has written.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// What comes back.
+pub(crate) enum Hosted {
+    /// A request was carried out.
+    Done {
+        /// For which agent.
+        generation: u64,
+        /// Its request.
+        request: Id,
+        /// What came of it.
+        done: Done,
+    },
+    /// A terminal has written something or has ended.
+    Moved(String),
+}
+
+impl Runner {
+    /// Says whether a request of the agent's is carried out here: the newest client cannot, or it is about a
+    /// terminal of ours.
+    pub(super) fn hosts(&self, method: &str, params: &Json) -> bool {
+        let agent = match &self.seat {
+            Seat::Bound(bound) => bound.link.version(),
+            Seat::Opening(opening) => opening.link.version(),
+            Seat::Empty | Seat::Starting | Seat::Stopping(_) => return false,
+        };
+        let ours = || params.fields().text("terminalId").is_some_and(|id| self.hosting.has(&id));
+        // With no client there, or none yet, it is the one that the agent was introduced to.
+        let newest = self.clients.last().map(|client| client.version);
+        let client = newest.unwrap_or_else(|| self.around.host.client_version());
+        agent == Version::V1 && hosting::METHODS.contains(&method) && (client == Version::V2 || ours())
+    }
+
+    /// Begins to carry a request out.
+    pub(super) fn host(&mut self, request: Id, method: &str, params: &Json) {
+        let roots = std::iter::once(&self.setup.cwd).chain(&self.setup.roots).cloned().collect();
+        match self.hosting.begin(&request, method, params, RootPaths(roots)) {
+            Begun::Answer(outcome) => self.answer_request(&request, outcome.as_ref()),
+            Begun::Waits => {}
+            Begun::Works(work) => {
+                let (own, generation) = (self.own.clone(), self.hosting.generation());
+                tokio::spawn(async move {
+                    let done = work.await;
+                    // A session that has ended needs nothing any more; a terminal ends with the message.
+                    let _ = own.send(Message::Hosted(Hosted::Done { generation, request, done })).await;
+                });
+            }
+        }
+    }
+
+    /// Something that was carried out beside the session came back.
+    pub(super) async fn hosted(&mut self, hosted: Hosted) {
+        match hosted {
+            Hosted::Done { generation, .. } if generation != self.hosting.generation() => {}
+            Hosted::Done { request, done: Done::Answer(outcome), .. } => {
+                self.hosting.worked();
+                self.answer_request(&request, outcome.as_ref());
+            }
+            Hosted::Done { request, done: Done::Started(terminal), .. } => {
+                self.hosting.worked();
+                self.terminal_started(&request, terminal).await;
+            }
+            Hosted::Done { done: Done::Look(terminal), .. } | Hosted::Moved(terminal) => {
+                self.terminal_moved(&terminal).await;
+            }
+        }
+    }
+
+    async fn terminal_started(&mut self, request: &Id, terminal: Terminal) {
+        let (id, update) = (terminal.id.clone(), terminal.announcement());
+        tokio::spawn(watch_over(id.clone(), terminal.moments(), self.own.clone()));
+        self.hosting.add(terminal);
+        self.step(vec![Input::Updated { update, known: false }]).await;
+        self.answer_request(request, Ok(&json!({"terminalId": id}).into()));
+    }
+
+    async fn terminal_moved(&mut self, terminal: &str) {
+        let news = self.hosting.news(terminal);
+        self.step(told(news.updates)).await;
+        for (request, answer) in news.answers {
+            self.answer_request(&request, Ok(&answer));
+        }
+    }
+
+    /// A client cancels a terminal of ours.
+    pub(super) fn cancel_hosted(&self, terminal: &str, reply: Reply) -> Result<(), Reply> {
+        if !self.hosting.cancel(terminal) {
+            return Err(reply);
+        }
+        reply.send(self.lease.head, Ok(json!({}).into()));
+        Ok(())
+    }
+
+    /// The agent takes back a request. Says whether it waited here.
+    pub(super) fn unhost(&mut self, request: &Id) -> bool {
+        let waited = self.hosting.withdraw(request);
+        if waited {
+            self.answer_request(request, Err(&RpcError::cancelled()));
+        }
+        waited
+    }
+
+    /// Ends what runs for the agent, and writes down what it had to show.
+    pub(super) async fn end_hosted(&mut self) {
+        let (updates, open) = self.hosting.end();
+        for request in open {
+            self.answer_request(&request, Err(&RpcError::cancelled()));
+        }
+        self.step(told(updates)).await;
+    }
+}
+
+fn told(updates: Vec<Update>) -> Vec<Input> {
+    updates.into_iter().map(|update| Input::Updated { update, known: true }).collect()
+}
+
+/// Has the session look at a terminal when there is something to see, at most so often.
+async fn watch_over(terminal: String, mut moments: watch::Receiver<Moment>, own: mpsc::Sender<Message>) {
+    while moments.changed().await.is_ok() {
+        let over = *moments.borrow_and_update() == Moment::Exited;
+        if own.send(Message::Hosted(Hosted::Moved(terminal.clone()))).await.is_err() {
+            return;
+        }
+        if over {
+            tokio::time::sleep(LOOK).await;
+        } else {
+            // The end is told at once. A reader of its own: what it passes over is still to be seen.
+            let mut ahead = moments.clone();
+            let _ = tokio::time::timeout(LOOK, ahead.wait_for(|moment| *moment == Moment::Exited)).await;
+        }
+    }
+}

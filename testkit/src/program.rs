@@ -1,0 +1,158 @@
+//! The shipped program as a real process with its own home, and a test client on its pipes.
+
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::process::{ExitStatus, Stdio};
+use std::task::{Context, Poll, ready};
+
+use rethread::edge::Version;
+use rethread::transport::Wire;
+use tempfile::TempDir;
+use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
+use tokio::process::{Child, ChildStdout, Command};
+use tokio::sync::watch;
+
+use crate::DEADLINE;
+use crate::client::Client;
+use crate::processes::signal;
+
+/// A folder where the program keeps what it keeps, gone when this is dropped.
+pub struct Home {
+    dir: TempDir,
+    binary: PathBuf,
+}
+
+/// The program at work, killed when this is dropped.
+pub struct Program {
+    /// A client on its pipes.
+    pub client: Client,
+    child: Child,
+    ended: watch::Receiver<bool>,
+}
+
+impl Home {
+    /// A new home for this binary: `env!("CARGO_BIN_EXE_rethread")`.
+    #[must_use]
+    pub fn new(binary: &str) -> Self {
+        Self { dir: tempfile::tempdir().expect("a folder can be made"), binary: binary.into() }
+    }
+
+    /// What `RETHREAD_HOME` is set to. The program makes it.
+    #[must_use]
+    pub fn path(&self) -> PathBuf {
+        self.dir.path().join("home")
+    }
+
+    /// Another folder, for what is not the program's.
+    #[must_use]
+    pub fn beside(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// The program with these arguments, not started.
+    #[must_use]
+    pub fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(&self.binary);
+        command.args(args).env("RETHREAD_HOME", self.path()).kill_on_drop(true);
+        command
+    }
+
+    /// `acp` with an agent behind it, not started.
+    #[must_use]
+    pub fn acp(&self, agent: &[OsString]) -> Command {
+        let mut command = self.command(&["acp", "--"]);
+        command.args(agent);
+        command
+    }
+
+    /// Starts `acp` with an agent behind it, for a client of this version.
+    #[must_use]
+    pub fn start(&self, version: Version, agent: &[OsString]) -> Program {
+        Program::start(self.acp(agent), version)
+    }
+
+    /// The same with the scripted agent, and initialized.
+    pub async fn ready(&self, client: Version, agent: Version) -> Program {
+        let program = self.start(client, &self.scripted(agent));
+        program.client.initialize().await;
+        program
+    }
+
+    /// The command of the scripted agent, which is an example of the same package as the binary.
+    #[must_use]
+    pub fn scripted(&self, version: Version) -> Vec<OsString> {
+        let built = self.binary.parent().expect("a binary is in a folder").join("examples/scripted_agent");
+        assert!(built.exists(), "build the examples first: cargo build --examples");
+        vec![built.into(), "--protocol".into(), version.number().to_string().into()]
+    }
+}
+
+impl Program {
+    /// Starts a command with a client on its pipes.
+    #[must_use]
+    pub fn start(mut command: Command, version: Version) -> Self {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().expect("the program starts");
+        let (tell, ended) = watch::channel(false);
+        let reader = Heard { reader: child.stdout.take().expect("it was piped"), ended: tell };
+        let wire = Wire::new(reader, child.stdin.take().expect("it was piped"));
+        Self { client: Client::over(wire, version, None), child, ended }
+    }
+
+    /// Its process id.
+    #[must_use]
+    pub fn pid(&self) -> i32 {
+        let id = self.child.id().expect("it was not waited for");
+        i32::try_from(id).expect("a process id is small")
+    }
+
+    /// Kills it as `kill -9` does, and waits until the client has heard all that it had said.
+    pub async fn kill(&mut self) {
+        signal(self.pid(), libc::SIGKILL);
+        self.exited().await;
+    }
+
+    /// Waits until it has ended and the client has heard all that it had said.
+    pub async fn exited(&mut self) -> ExitStatus {
+        let ended = async {
+            let status = self.child.wait().await.expect("it can be waited for");
+            let _ = self.ended.wait_for(|ended| *ended).await;
+            status
+        };
+        tokio::time::timeout(2 * DEADLINE, ended).await.expect("the program ends")
+    }
+
+    /// What it wrote to stderr, if that was piped. Waits for its end.
+    pub async fn stderr(&mut self) -> String {
+        let mut text = String::new();
+        if let Some(mut stderr) = self.child.stderr.take() {
+            let reading = stderr.read_to_string(&mut text);
+            let read = tokio::time::timeout(2 * DEADLINE, reading).await.expect("the program ends");
+            read.expect("what the program writes is text");
+        }
+        text
+    }
+}
+
+/// The program's output. Its end is told after everything before it was taken.
+struct Heard {
+    reader: ChildStdout,
+    ended: watch::Sender<bool>,
+}
+
+impl AsyncRead for Heard {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buf.filled().len();
+        let read = ready!(Pin::new(&mut self.reader).poll_read(cx, buf));
+        if read.is_err() || buf.filled().len() == before {
+            let _ = self.ended.send(true);
+        }
+        Poll::Ready(read)
+    }
+}
