@@ -4,6 +4,7 @@
 mod answers;
 mod asked;
 mod dispatch;
+mod follower;
 mod in_flight;
 mod introduction;
 mod opening;
