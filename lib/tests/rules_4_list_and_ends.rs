@@ -26,18 +26,24 @@ async fn new_in(client: &Client, params: Value) -> String {
     session
 }
 
-async fn list(client: &Client, params: Value) -> Vec<Value> {
+/// The only page of a list.
+async fn page(client: &Client, params: Value) -> Value {
     let page = client.ask("session/list", params).await;
     assert!(page.get("nextCursor").is_none(), "one page was expected: {page}");
-    page["sessions"].as_array().expect("a list has sessions").clone()
+    page
 }
 
-fn ids(sessions: &[Value]) -> Vec<String> {
+async fn list(client: &Client, params: Value) -> Vec<Value> {
+    page(client, params).await["sessions"].as_array().expect("a list has sessions").clone()
+}
+
+fn ids(page: &Value) -> Vec<String> {
+    let sessions = page["sessions"].as_array().expect("a list has sessions");
     sessions.iter().map(|session| session["sessionId"].as_str().unwrap_or_default().to_owned()).collect()
 }
 
 async fn listed(client: &Client, params: Value) -> Vec<String> {
-    ids(&list(client, params).await)
+    ids(&page(client, params).await)
 }
 
 /// What is listed of one session.
@@ -122,7 +128,7 @@ async fn r4_03_the_newest_comes_first(pairing: Pairing) {
     let client = World::of(pairing).ready().await;
     let (one, two, three) =
         (listed_session(&client).await, listed_session(&client).await, listed_session(&client).await);
-    assert_eq!(listed(&client, json!({})).await, [three.clone(), two.clone(), one.clone()]);
+    assert_eq!(listed(&client, json!({})).await, [three.as_str(), two.as_str(), one.as_str()]);
     client.prompt(&one, "say again").await;
     assert_eq!(listed(&client, json!({})).await, [one, three, two]);
 }
@@ -135,7 +141,7 @@ async fn r4_03_pages_are_stable_while_sessions_change(pairing: Pairing) {
     }
     made.reverse();
     let first = client.ask("session/list", json!({})).await;
-    assert_eq!(ids(first["sessions"].as_array().unwrap()), made[..PAGE]);
+    assert_eq!(ids(&first), made[..PAGE]);
     // One of this page, one of the next, and a new one come to the top.
     client.prompt(&made[3], "say again").await;
     client.prompt(&made[PAGE + 2], "say again").await;
@@ -145,10 +151,7 @@ async fn r4_03_pages_are_stable_while_sessions_change(pairing: Pairing) {
     rest.remove(2);
     assert_eq!(second, rest, "nothing twice, and nothing that did not change is missing");
     let again = client.ask("session/list", json!({})).await;
-    assert_eq!(
-        ids(again["sessions"].as_array().unwrap())[..3],
-        [newest, made[PAGE + 2].clone(), made[3].clone()]
-    );
+    assert_eq!(ids(&again)[..3], [newest, made[PAGE + 2].clone(), made[3].clone()]);
     // The same cursor gives the same page again.
     assert_eq!(listed(&client, json!({"cursor": first["nextCursor"]})).await, rest);
 }
@@ -185,8 +188,8 @@ async fn r4_06_the_last_page_has_no_cursor(pairing: Pairing) {
     made.insert(listed_session(&client).await);
     let first = client.ask("session/list", json!({})).await;
     assert!(first["nextCursor"].as_str().is_some_and(|cursor| !cursor.is_empty()));
-    let second = list(&client, json!({"cursor": first["nextCursor"]})).await;
-    let mut seen: BTreeSet<_> = ids(first["sessions"].as_array().unwrap()).into_iter().collect();
+    let second = page(&client, json!({"cursor": first["nextCursor"]})).await;
+    let mut seen: BTreeSet<_> = ids(&first).into_iter().collect();
     seen.extend(ids(&second));
     assert_eq!(seen, made);
 }
@@ -266,11 +269,11 @@ async fn r4_11_archived_sessions_are_filtered(pairing: Pairing) {
     let elsewhere = new_in(&client, json!({"cwd": "/other", "mcpServers": []})).await;
     on(&client, "session/archive", &away).await;
     on(&client, "session/archive", &elsewhere).await;
-    assert_eq!(listed(&client, json!({})).await, [kept.clone()]);
-    assert_eq!(listed(&client, json!({"archived": null})).await, [kept.clone()]);
-    assert_eq!(listed(&client, json!({"archived": "exclude"})).await, [kept.clone()]);
-    assert_eq!(listed(&client, json!({"archived": "only"})).await, [elsewhere.clone(), away.clone()]);
-    assert_eq!(listed(&client, json!({"archived": "only", "cwd": CWD})).await, [away.clone()]);
+    assert_eq!(listed(&client, json!({})).await, [kept.as_str()]);
+    assert_eq!(listed(&client, json!({"archived": null})).await, [kept.as_str()]);
+    assert_eq!(listed(&client, json!({"archived": "exclude"})).await, [kept.as_str()]);
+    assert_eq!(listed(&client, json!({"archived": "only"})).await, [elsewhere.as_str(), away.as_str()]);
+    assert_eq!(listed(&client, json!({"archived": "only", "cwd": CWD})).await, [away.as_str()]);
     assert_eq!(
         listed(&client, json!({"archived": "include"})).await,
         [elsewhere, away.clone(), kept.clone()]
@@ -306,7 +309,7 @@ async fn r4_12_a_deleted_session_is_gone(pairing: Pairing) {
     assert_eq!(*capability, json!({}));
     let (gone, kept) = (listed_session(&client).await, listed_session(&client).await);
     on(&client, "session/delete", &gone).await;
-    assert_eq!(listed(&client, json!({"archived": "include"})).await, [kept.clone()]);
+    assert_eq!(listed(&client, json!({"archived": "include"})).await, [kept.as_str()]);
     // Once more, and what never was, succeed silently.
     on(&client, "session/delete", &gone).await;
     on(&client, "session/delete", "../../etc/passwd").await;
@@ -385,7 +388,7 @@ async fn r4_14_unarchiving_opens_nothing(pairing: Pairing) {
     let told = told_of_sessions(&world);
     on(&client, "session/unarchive", &session).await;
     on(&client, "session/unarchive", &session).await;
-    assert_eq!(listed(&client, json!({})).await, [session.clone()]);
+    assert_eq!(listed(&client, json!({})).await, [session.as_str()]);
     assert_eq!(on(&client, "session/status", &session).await["status"], "saved");
     assert_eq!(told_of_sessions(&world), told, "the agent hears nothing of it");
     unknown(&client, "session/unarchive", json!({"sessionId": "nobody"})).await;

@@ -72,6 +72,8 @@ pub enum Login {
 /// The nature of a scripted agent. All of it may change between two starts.
 #[derive(Clone, Debug)]
 pub struct AgentConfig {
+    /// Its name for itself.
+    pub name: &'static str,
     /// The versions.
     pub speaks: Speaks,
     /// What it says it can do, under the names of version 1: `load`, `resume`, `list`, `close`, `delete`,
@@ -122,6 +124,7 @@ impl AgentConfig {
     #[must_use]
     pub fn bare(speaks: Speaks) -> Self {
         Self {
+            name: "scripted",
             speaks,
             can: vec!["stdio"],
             offers: Vec::new(),
@@ -173,7 +176,7 @@ impl AgentConfig {
         let on = |ability: &str| self.can(ability);
         json!({
             "protocolVersion": 1,
-            "agentInfo": {"name": "scripted", "version": "1"},
+            "agentInfo": {"name": self.name, "version": "1"},
             "agentCapabilities": {
                 "loadSession": on("load"),
                 "promptCapabilities":
@@ -199,7 +202,7 @@ impl AgentConfig {
         session["mcp"] = some(&["stdio", "http", "acp"]);
         json!({
             "protocolVersion": 2,
-            "info": {"name": "scripted", "version": "2"},
+            "info": {"name": self.name, "version": "2"},
             "capabilities": {"session": session},
             "authMethods": self.auth_methods("methodId"),
         })
