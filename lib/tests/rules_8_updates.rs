@@ -3,12 +3,19 @@
 #[path = "rules_8_updates/samples.rs"]
 mod samples;
 
+use std::collections::BTreeSet;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
+
 use rethread::edge::Version;
+use rethread::transport::{Wire, memory as pipe};
 use rethread_testkit::agent::{Offer, Restores};
 use rethread_testkit::client::{CWD, Client, From};
 use rethread_testkit::view::{Item, Name, View};
 use rethread_testkit::{Pairing, World, pairings};
 use serde_json::{Map, Value, json};
+use tokio::io::{AsyncRead, ReadBuf};
 
 use samples::Kept;
 
@@ -238,6 +245,57 @@ fn r8_03_there_is_a_sample_of_every_update() {
             serde_json::from_value(sample.update.clone()).expect("a sample is of the schema");
         let other = matches!(parsed, agent_client_protocol_schema::v2::SessionUpdate::Other(_));
         assert_eq!(other, ["future_update", "_own_update"].contains(&sample.two), "{}", sample.update);
+    }
+}
+
+/// What an unknown update may look like: of its members only the bytes are known.
+const ODD: &str = r#"{"sessionUpdate":"_odd","n":[1.50,1e2,-0.0,12345678901234567890],"s":"\u00e9\/é","o":{ "b" : 1,"a":null },"_meta":{"k":{"z":1.0}}}"#;
+
+async fn r8_03_unknown_updates_are_kept_to_the_byte(pairing: Pairing) {
+    let world = World::of(pairing);
+    let (client, live) = listening(&world);
+    client.initialize().await;
+    let session = client.new_session().await;
+    client.prompt(&session, &format!("raw {ODD}\nsay after")).await;
+    let again = restarted(&world, &client).await;
+    again.fold(&session);
+    let (next, replay) = listening(&again);
+    next.initialize().await;
+    next.load(&session).await;
+    for heard in [live, replay] {
+        let heard = heard.lock().expect("nobody panics").clone();
+        let heard = String::from_utf8(heard).expect("lines are text");
+        assert!(heard.contains(&format!("\"update\":{ODD}")), "{heard}");
+    }
+}
+
+/// A client and all bytes that it hears.
+fn listening(world: &World) -> (Client, Arc<Mutex<Vec<u8>>>) {
+    let (here, there) = pipe::pair();
+    let server = world.server.clone();
+    let serving = tokio::spawn(async move { server.serve(there.into()).await });
+    let mut wire: Wire = here.into();
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    wire.reader = Box::new(Listening { reader: wire.reader, heard: heard.clone() });
+    (Client::over(wire, world.client, Some(serving)), heard)
+}
+
+/// A reader that keeps what was read.
+struct Listening<R> {
+    reader: R,
+    heard: Arc<Mutex<Vec<u8>>>,
+}
+
+impl<R: AsyncRead + Unpin> AsyncRead for Listening<R> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<std::io::Result<()>> {
+        let before = buffer.filled().len();
+        let read = Pin::new(&mut self.reader).poll_read(context, buffer);
+        self.heard.lock().expect("nobody panics").extend_from_slice(&buffer.filled()[before..]);
+        read
     }
 }
 
@@ -541,6 +599,29 @@ async fn r8_06_terminals_of_a_restarted_agent_are_others(pairing: Pairing) {
     assert_replays(&again, &next, &session, &next.view(&session)).await;
 }
 
+#[tokio::test]
+async fn r8_06_terminals_of_a_restarted_client_are_others() {
+    let (world, client, session) = begun(Pairing { client: Version::V1, agent: Version::V1 }).await;
+    let printing = |client: &Client, text: &'static str| {
+        client.on("terminal/output", move |_| Some(Ok(json!({"output": text, "truncated": false}))));
+    };
+    printing(&client, "one");
+    client.prompt(&session, "term").await;
+    let again = restarted(&world, &client).await;
+    let next = again.ready().await;
+    next.load(&session).await;
+    printing(&next, "two");
+    let mark = next.mark();
+    next.prompt(&session, "term").await;
+    // The client knows its terminal by the id that it gave it, which is that of the first one.
+    let live = next.updates_since(mark, &session);
+    assert!(live.iter().any(|update| update["content"][0]["terminalId"] == "client-term-1"), "{live:#?}");
+    let last = replayed(&again, &next, &session).await;
+    let shown = shown_of_tools(&last.view(&session)).concat();
+    assert_eq!(shown.len(), 2, "{shown:?}");
+    assert!(shown[0].contains("one") && shown[1].contains("two"), "{shown:?}");
+}
+
 async fn r8_07_an_exit_is_told_and_ends_the_terminal(pairing: Pairing) {
     let (world, client, session) = begun(pairing).await;
     let can = json!({"command": "ls", "capabilities": {"cancel": {}}});
@@ -666,8 +747,7 @@ async fn r8_09_an_answer_has_all_options(pairing: Pairing) {
     for (option, value) in [("effort", json!("high")), ("verbose", json!(true)), ("mode", json!("b"))] {
         let answer = set(&client, &session, option, value.clone()).await.expect("it can be set");
         let list = answer["configOptions"].as_array().expect("a list").clone();
-        let ids: std::collections::BTreeSet<_> =
-            list.iter().filter_map(|option| option[id].as_str()).collect();
+        let ids: BTreeSet<_> = list.iter().filter_map(|option| option[id].as_str()).collect();
         assert_eq!(ids.into_iter().collect::<Vec<_>>(), ["effort", "mode", "model", "verbose"]);
         assert_eq!(list.len(), 4, "ids are unique");
         for known in &list {
@@ -919,22 +999,17 @@ async fn r8_13_compactions_are_told_in_words_to_others(pairing: Pairing) {
         assert_eq!(heard.view(&session).agent(), ["before", "after"]);
     }
     // What is said in words has the same ids each time.
-    let ids = |client: &Client| {
-        let again = restarted_ids(client, &session);
-        again.into_iter().collect::<std::collections::BTreeSet<_>>()
-    };
-    assert!(ids(&next).is_subset(&ids(&client)), "{:?} in {:?}", ids(&next), ids(&client));
+    let (live, again) = (thought_ids(&client, &session), thought_ids(&next, &session));
+    assert!(again.is_subset(&live), "{again:?} in {live:?}");
 }
 
-fn restarted_ids(client: &Client, session: &str) -> Vec<String> {
-    with_tag(client, session, "agent_thought_chunk")
-        .iter()
-        .filter_map(|update| update["messageId"].as_str().map(str::to_owned))
-        .collect()
+fn thought_ids(client: &Client, session: &str) -> BTreeSet<String> {
+    let thoughts = with_tag(client, session, "agent_thought_chunk").into_iter();
+    thoughts.filter_map(|update| update["messageId"].as_str().map(str::to_owned)).collect()
 }
 
 async fn r8_14_plans_and_children_only_for_those_who_take_them(pairing: Pairing) {
-    let (world, client, session) = begun_bare(pairing).await;
+    let (_world, client, session) = begun_bare(pairing).await;
     let plan = json!({"sessionUpdate": "plan_update", "plan": {"type": "markdown", "planId": "p",
         "content": "- [x] one\n- two"}});
     let removed = json!({"sessionUpdate": "plan_removed", "planId": "p"});
@@ -963,7 +1038,6 @@ async fn r8_14_plans_and_children_only_for_those_who_take_them(pairing: Pairing)
         let thoughts = view.texts("thought").concat();
         assert!(thoughts.contains("A helper") && thoughts.contains("the child speaks"), "{view}");
     }
-    drop(world);
 }
 
 // 8.15: sub-agents.
@@ -1098,6 +1172,7 @@ async fn r8_16_a_changed_message_is_not_lost(pairing: Pairing) {
 
 pairings!(
     r8_03_every_update_of_the_schema_arrives,
+    r8_03_unknown_updates_are_kept_to_the_byte,
     r8_04_the_same_chunk_twice_is_said_twice,
     r8_04_a_replay_shows_what_was_live,
     r8_05_tool_calls_are_patched,
