@@ -154,9 +154,9 @@ pub enum Entry {
         /// The turn.
         turn: TurnNo,
     },
-    /// The session has a title.
+    /// The session has a title, or none any more.
     TitleSet {
-        /// The title.
+        /// The title; empty for none.
         title: String,
         /// Who says so.
         by: TitleSource,

@@ -20,7 +20,7 @@ pub struct Session {
     pub roots: Vec<String>,
     /// The agent it was made with.
     pub made_with: String,
-    /// The title and who gave it.
+    /// The title and who gave it; an empty one was taken away.
     pub title: Option<(String, TitleSource)>,
     /// How many agent processes have served it.
     pub generations: u32,
@@ -154,7 +154,7 @@ impl Session {
             Entry::TurnStarted { turn, state, .. } => self.turn_started(*turn, state),
             Entry::StateChanged { activity, state } => self.state_is(*activity, state),
             Entry::TurnEnded { stop, state, .. } => self.turn_ended(stop, state),
-            Entry::Updated { update, .. } => self.updated(update),
+            Entry::Updated { update, known } => self.updated(update, *known),
             Entry::QuestionAsked { question, kind, body } => self.questions.push(OpenQuestion {
                 question: question.clone(),
                 kind: *kind,
@@ -179,6 +179,12 @@ impl Session {
         let head = self.head;
         self.apply(entry);
         self.head = head.max(last);
+    }
+
+    /// The title, if it has one.
+    #[must_use]
+    pub fn title(&self) -> Option<&str> {
+        self.title.as_ref().map(|(title, _)| title.as_str()).filter(|title| !title.is_empty())
     }
 
     /// A prompt that is not done with.
@@ -242,10 +248,13 @@ impl Session {
     fn turn_ended(&mut self, stop: &Stop, state: &Json) {
         self.turn = None;
         self.last_stop = Some(stop.clone());
+        // Work that a prompt was inserted into was done on that one, not on others that were under way.
+        let claimed = self.prompts.iter().any(|prompt| prompt.phase == Phase::Inserted);
+        let after = if claimed { Phase::Sent { worked: false } } else { Phase::Overtaken };
         self.prompts.retain(|prompt| prompt.phase != Phase::Inserted);
         for prompt in &mut self.prompts {
             if prompt.phase == (Phase::Sent { worked: true }) {
-                prompt.phase = Phase::Overtaken;
+                prompt.phase = after;
             }
         }
         self.calls.retain(|_, call| !call.settled);
@@ -258,10 +267,10 @@ impl Session {
         self.state = Some(state.clone());
     }
 
-    fn updated(&mut self, update: &Update) {
+    fn updated(&mut self, update: &Update, known: bool) {
         match update.kind.whole() {
-            UpdateKind::ToolCallUpdate => self.call_changed(update),
-            UpdateKind::TerminalUpdate => self.terminal_changed(update),
+            UpdateKind::ToolCallUpdate => self.call_changed(update, known),
+            UpdateKind::TerminalUpdate => self.terminal_changed(update, known),
             UpdateKind::ConfigOptionUpdate => self.options = Some(update.body.clone()),
             UpdateKind::AvailableCommandsUpdate => self.commands = Some(update.body.clone()),
             UpdateKind::UsageUpdate => self.usage = Some(update.body.clone()),
@@ -283,22 +292,30 @@ impl Session {
         }
     }
 
-    fn call_changed(&mut self, update: &Update) {
+    fn call_changed(&mut self, update: &Update, known: bool) {
+        let settled = update.body.fields().get("status").map(|status| {
+            matches!(status.as_string().as_deref(), Some("completed" | "failed" | "cancelled"))
+        });
         let turn = self.turn.as_ref().map(|turn| turn.no).unwrap_or_default();
-        let call = self.calls.entry(update.id.clone()).or_insert(Call { turn, settled: false });
-        if let Some(status) = update.body.fields().get("status") {
-            let status = status.as_string();
-            call.settled = matches!(status.as_deref(), Some("completed" | "failed" | "cancelled"));
-        }
+        changed(&mut self.calls, &update.id, turn, known, settled);
     }
 
-    fn terminal_changed(&mut self, update: &Update) {
+    fn terminal_changed(&mut self, update: &Update, known: bool) {
+        let status =
+            update.body.fields().take("exitStatus").filter(|_| update.kind == UpdateKind::TerminalUpdate);
         let turn = self.turn.as_ref().map(|turn| turn.no).unwrap_or_default();
-        let terminal = self.terminals.entry(update.id.clone()).or_insert(Call { turn, settled: false });
-        if update.kind == UpdateKind::TerminalUpdate
-            && let Some(status) = update.body.fields().get("exitStatus")
-        {
-            terminal.settled = !status.is_null();
-        }
+        changed(&mut self.terminals, &update.id, turn, known, status.map(|status| !status.is_null()));
+    }
+}
+
+/// Takes in what an update says of a thing; `settled` is nothing if it says nothing of that.
+fn changed(things: &mut BTreeMap<String, Call>, id: &str, turn: TurnNo, known: bool, settled: Option<bool>) {
+    // A late word on something that was settled in an earlier turn does not begin it anew.
+    if known && settled.is_none() && !things.contains_key(id) {
+        return;
+    }
+    let thing = things.entry(id.to_owned()).or_insert(Call { turn, settled: false });
+    if let Some(settled) = settled {
+        thing.settled = settled;
     }
 }

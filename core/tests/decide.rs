@@ -243,6 +243,58 @@ fn an_acknowledgement_before_any_state_begins_the_turn_and_one_after_the_work_do
 }
 
 #[test]
+fn work_on_one_prompt_says_nothing_of_another_that_was_sent_with_it() {
+    check(
+        vec![
+            acknowledging(),
+            prompt("p1"),
+            prompt("p2"),
+            inserted("p1"),
+            state(Activity::Running, None),
+            state(Activity::Idle, Some("end_turn")),
+            inserted("p2"),
+            state(Activity::Running, None),
+            state(Activity::Idle, Some("refusal")),
+        ],
+        expect![[r#"
+            agent 1 bound as n, Fresh
+            prompt p1 held
+            prompt p1 sent
+            prompt p2 held
+            prompt p2 sent
+            turn 1 started
+            prompt p1 inserted into turn 1
+            state Running
+            turn 1 ended: end_turn
+            turn 2 started
+            prompt p2 inserted into turn 2
+            state Running
+            turn 2 ended: refusal
+        "#]],
+    );
+}
+
+#[test]
+fn a_prompt_that_the_agent_gives_back_was_cancelled() {
+    check(
+        vec![
+            acknowledging(),
+            prompt("p1"),
+            Input::PromptRefused {
+                message: "p1".into(),
+                error: json!({"code": -32800, "message": ""}).into(),
+            },
+        ],
+        expect![[r#"
+            agent 1 bound as n, Fresh
+            prompt p1 held
+            prompt p1 sent
+            prompt p1 dropped: cancelled
+        "#]],
+    );
+}
+
+#[test]
 fn a_refused_prompt_was_never_there() {
     check(
         vec![
@@ -346,7 +398,7 @@ fn agent_loss_settles_everything_it_left_open() {
             question q1 withdrawn
             state Running
             update {"sessionUpdate":"tool_call_update","toolCallId":"c1","status":"failed"}
-            update {"sessionUpdate":"terminal_update","terminalId":"t1","exitStatus":{}}
+            update {"sessionUpdate":"terminal_update","terminalId":"t1","exitStatus":{},"capabilities":null}
             prompt p2 dropped: "exit status 3"
             turn 1 ended: error
             agent 1 lost: exit status 3

@@ -101,6 +101,13 @@ impl Live {
         locked(&self.peers).push(Arc::downgrade(cursor));
     }
 
+    /// The last entry that was made known.
+    #[must_use]
+    pub(crate) fn head(&self) -> Seq {
+        let tail = locked(&self.tail);
+        Seq(tail.first + tail.entries.len() as u64 - 1)
+    }
+
     /// Says whether some peer has yet to read an entry up to `seq`.
     #[must_use]
     pub(crate) fn read_below(&self, seq: Seq) -> bool {

@@ -1,5 +1,5 @@
-//! What the rest of the program hands to a connection for its client. Answers wait here for their place among
-//! the entries: an answer is sent once its client has been shown everything up to `after`.
+//! What the rest of the program hands to a connection for its client. Answers and what is relayed have a place
+//! among the entries: they are sent once the client has been shown everything before, and nothing behind it.
 
 use std::sync::Arc;
 
@@ -24,11 +24,12 @@ pub(crate) enum Outbound {
     Answer {
         /// Its id.
         id: Id,
-        /// What must have been shown before.
-        after: Option<(SessionId, Seq)>,
         /// The result or the error.
         outcome: Result<Json, RpcError>,
     },
+    /// Something whose place is right behind this entry of a session. It is handed over before anything is
+    /// written that must come after it.
+    Behind(SessionId, Seq, Box<Self>),
     /// The answer to a line that was not taken as a request. Its id may be that of a request which was.
     Refusal {
         /// The id on the line, or null.
@@ -62,6 +63,17 @@ pub(crate) enum Outbound {
         /// The parameters with our session id.
         params: Json,
     },
+}
+
+impl Outbound {
+    /// The same in its place behind an entry, if it has one.
+    #[must_use]
+    pub(crate) fn behind(self, place: Option<(SessionId, Seq)>) -> Self {
+        match place {
+            Some((session, seq)) => Self::Behind(session, seq, Box::new(self)),
+            None => self,
+        }
+    }
 }
 
 /// Where the answer to a relayed request goes.
@@ -148,8 +160,9 @@ impl Reply {
 
     fn answer(&mut self, after: Option<(SessionId, Seq)>, outcome: Result<Json, RpcError>) {
         self.answered = true;
+        let answer = Outbound::Answer { id: self.id.clone(), outcome };
         // A client that is gone, or that let thousands of answers pile up, is not waited for.
-        let _ = self.outbox.try_send(Outbound::Answer { id: self.id.clone(), after, outcome });
+        let _ = self.outbox.try_send(answer.behind(after));
     }
 }
 

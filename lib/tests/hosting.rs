@@ -25,8 +25,8 @@ struct Scene {
 
 impl Scene {
     async fn new() -> Self {
-        let folder = TempDir::new().unwrap();
-        fs::create_dir(folder.path().join("cwd")).unwrap();
+        let folder = TempDir::new().expect("there is room");
+        fs::create_dir(folder.path().join("cwd")).expect("there is room");
         let world = World::of(HOSTED);
         let client = world.ready().await;
         let session = client.new_session_in(&cwd(&folder)).await;
@@ -43,7 +43,8 @@ impl Scene {
         let script = format!("spawn echo $$ > pid.new && mv pid.new pid && exec sleep 100;{then}");
         self.client.begin_prompt(&self.session, &script).await;
         let file = self.folder.path().join("cwd/pid");
-        soon("the command runs", || fs::read_to_string(&file).ok()).await.trim().parse().unwrap()
+        let pid = soon("the command runs", || fs::read_to_string(&file).ok()).await;
+        pid.trim().parse().expect("a number")
     }
 
     /// The updates of the session that are about terminals, each checked against the protocol's own types.
@@ -58,8 +59,8 @@ impl Scene {
 }
 
 fn cwd(folder: &TempDir) -> String {
-    let path = fs::canonicalize(folder.path()).unwrap().join("cwd");
-    path.to_str().unwrap().to_owned()
+    let path = fs::canonicalize(folder.path()).expect("it is there").join("cwd");
+    path.to_string_lossy().into_owned()
 }
 
 async fn soon<T>(what: &str, look: impl Fn() -> Option<T>) -> T {
@@ -76,6 +77,10 @@ async fn soon<T>(what: &str, look: impl Fn() -> Option<T>) -> T {
 fn runs(pid: i32) -> bool {
     // SAFETY: it only asks.
     unsafe { libc::kill(pid, 0) == 0 }
+}
+
+async fn ends(pid: i32) {
+    soon("the command is ended", || (!runs(pid)).then_some(())).await;
 }
 
 #[tokio::test]
@@ -173,7 +178,8 @@ async fn a_terminal_is_shown_live_on_replay_and_as_text() {
     for part in ["$ sh -c", &format!("one\ntwo\n{cwd}\n"), "[exit status 3]"] {
         assert!(text.contains(part), "{part} in {text}");
     }
-    assert!(!older.updates(&scene.session).iter().any(|update| update.to_string().contains("terminalId")));
+    let refers = |update: &&Value| update.to_string().contains(r#""type":"terminal""#);
+    assert_eq!(older.updates(&scene.session).iter().find(refers), None, "it is gone");
 }
 
 #[tokio::test]
@@ -207,7 +213,7 @@ async fn a_user_can_cancel_a_terminal() {
     assert_eq!(refused["code"], -32602);
     // It is collected when it is released, or when the session ends.
     scene.client.close(&scene.session).await.unwrap();
-    assert!(!runs(pid));
+    ends(pid).await;
 }
 
 #[tokio::test]
@@ -233,7 +239,7 @@ async fn nothing_runs_on_when_the_agent_crashes() {
     let pid = scene.spawn("wait now;crash").await;
     assert!(runs(pid));
     scene.world.agent.open_gate("now");
-    soon("the command is ended", || (!runs(pid)).then_some(())).await;
+    ends(pid).await;
     let exit = |update: &Value| update["exitStatus"].is_object();
     scene.client.wait_update(0, &scene.session, "the terminal is settled", exit).await;
     // The next agent knows nothing of it and runs its own.
@@ -247,12 +253,12 @@ async fn nothing_runs_on_when_the_session_or_the_client_ends() {
     let scene = Scene::new().await;
     let pid = scene.spawn("hang").await;
     scene.client.close(&scene.session).await.unwrap();
-    assert!(!runs(pid));
+    ends(pid).await;
 
     let scene = Scene::new().await;
     let pid = scene.spawn("hang").await;
     scene.client.hang_up().await;
-    assert!(!runs(pid));
+    ends(pid).await;
 }
 
 #[tokio::test]

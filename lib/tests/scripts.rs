@@ -1,7 +1,9 @@
 //! The test kit's own test: every step of the scripts works on all pairings, and a replay shows what was live.
 
+use expect_test::expect;
 use rethread::edge::Version;
 use rethread_testkit::agent::Offer;
+use rethread_testkit::normal::transcript;
 use rethread_testkit::{Pairing, World, pairings};
 use serde_json::json;
 
@@ -35,8 +37,8 @@ async fn every_step_can_be_played(pairing: Pairing) {
 async fn terminals_can_be_played(pairing: Pairing) {
     let world = World::of(pairing);
     let client = world.ready().await;
-    let folder = tempfile::tempdir().unwrap();
-    let session = client.new_session_in(folder.path().to_str().unwrap()).await;
+    let folder = tempfile::tempdir().expect("there is room");
+    let session = client.new_session_in(&folder.path().to_string_lossy()).await;
     client.prompt(&session, "term").await;
     // An agent of version 1 has terminals if somebody offers them.
     let offered = &world.agent.told("initialize")[0]["clientCapabilities"]["terminal"];
@@ -86,6 +88,43 @@ async fn two_clients_of_both_versions_see_the_same(pairing: Pairing) {
     assert_eq!(world.agent.told("session/prompt").len(), 1);
     let expected = json!([{"type": "text", "text": "say hello; tool call_1; plan a,b; title Named"}]);
     assert_eq!(world.agent.told("session/prompt")[0]["prompt"], expected);
+}
+
+/// A short conversation of a client of this version with an agent of version 1, as text.
+async fn conversation(client: Version) -> String {
+    let world = World::of(Pairing { client, agent: Version::V1 });
+    let client = world.ready().await;
+    let mark = client.mark();
+    let session = client.new_session().await;
+    client.prompt(&session, "say hello").await;
+    transcript(&client.said()[mark..])
+}
+
+#[tokio::test]
+async fn a_conversation_of_version_1_reads_so() {
+    expect![[r#"
+        > {"id":2,"method":"session/new","params":{"cwd":"/work","mcpServers":[]}}
+        < {"id":2,"result":{"sessionId":"session#1"}}
+        > {"id":3,"method":"session/prompt","params":{"sessionId":"session#1","prompt":[{"type":"text","text":"say hello"}]}}
+        < {"method":"session/update","params":{"sessionId":"session#1","update":{"sessionUpdate":"session_info_update","title":"say hello"}}}
+        < {"method":"session/update","params":{"sessionId":"session#1","update":{"sessionUpdate":"agent_message_chunk","messageId":"message#1","content":{"type":"text","text":"hello"}}}}
+        < {"id":3,"result":{"stopReason":"end_turn"}}
+    "#]].assert_eq(&conversation(Version::V1).await);
+}
+
+#[tokio::test]
+async fn a_conversation_of_version_2_reads_so() {
+    expect![[r#"
+        > {"id":2,"method":"session/new","params":{"cwd":"/work","mcpServers":[]}}
+        < {"id":2,"result":{"configOptions":[],"availableCommands":[],"sessionId":"session#1"}}
+        > {"id":3,"method":"session/prompt","params":{"sessionId":"session#1","prompt":[{"type":"text","text":"say hello"}]}}
+        < {"method":"session/update","params":{"sessionId":"session#1","update":{"sessionUpdate":"session_info_update","title":"say hello"}}}
+        < {"method":"session/update","params":{"sessionId":"session#1","update":{"sessionUpdate":"state_update","state":"running"}}}
+        < {"method":"session/update","params":{"sessionId":"session#1","update":{"sessionUpdate":"user_message","messageId":"message#1","content":[{"type":"text","text":"say hello"}]}}}
+        < {"id":3,"result":{"messageId":"message#1"}}
+        < {"method":"session/update","params":{"sessionId":"session#1","update":{"sessionUpdate":"agent_message_chunk","messageId":"message#2","content":{"type":"text","text":"hello"}}}}
+        < {"method":"session/update","params":{"sessionId":"session#1","update":{"sessionUpdate":"state_update","state":"idle","stopReason":"end_turn"}}}
+    "#]].assert_eq(&conversation(Version::V2).await);
 }
 
 pairings!(

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rethread::store::memory::MemoryStore;
 use rethread::store::{
-    Append, Archived, ArchivedFilter, Deleted, Durability, ListQuery, Ours, RowFacts, Store, StoreError,
+    Append, Archived, ArchivedFilter, Deleted, Durability, ListQuery, Ours, RowFacts, Store, StoreError, Stub,
 };
 use rethread_core::{Seq, SessionId, TitleSource};
 use tempfile::TempDir;
@@ -52,6 +52,7 @@ contract! {
     an_append_changes_the_row
     a_title_yields_to_a_stronger_one
     an_id_of_the_agent_is_kept_once_in_a_row
+    what_an_agent_lists_is_not_listed_twice
     a_claim_ends_the_lease_before_it
     a_release_leaves_no_owner
     an_old_lease_releases_nothing
@@ -208,6 +209,20 @@ fn an_id_of_the_agent_is_kept_once_in_a_row(store: &dyn Store) {
         learn(store, "s", RowFacts { native: Some(crate::native(native)), ..RowFacts::default() });
     }
     assert_eq!(store.find(&id("s")).unwrap().unwrap().natives, ["x", "1", "x"]);
+}
+
+/// An agent may list a session while it is made, before or after we know whose it is.
+fn what_an_agent_lists_is_not_listed_twice(store: &dyn Store) {
+    let native = crate::native("x");
+    let stub = Stub { id: id("x"), cwd: "/work".to_owned(), title: None, updated_at: 1 };
+    let listed = || store.find(&id("x")).unwrap().is_some();
+    store.add_stubs(&native.agent, std::slice::from_ref(&stub)).unwrap();
+    assert!(listed());
+    store.create(new_session("s")).unwrap();
+    learn(store, "s", RowFacts { native: Some(native.clone()), ..RowFacts::default() });
+    assert!(!listed());
+    store.add_stubs(&native.agent, &[stub]).unwrap();
+    assert!(!listed());
 }
 
 fn a_claim_ends_the_lease_before_it(store: &dyn Store) {

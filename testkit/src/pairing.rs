@@ -29,14 +29,20 @@ impl fmt::Display for Pairing {
     }
 }
 
-/// Makes four tests of each scenario, an `async fn(Pairing)`; with `client V1:` or `client V2:` in front only
-/// the two of a client of that version.
+/// Makes four tests of each scenario, an `async fn(Pairing)`; with `client V1:` or `agent V2:`, say, in front
+/// only the two of a client or an agent of that version.
 #[macro_export]
 macro_rules! pairings {
     (client $client:ident: $($scenario:ident),+ $(,)?) => {
         $(mod $scenario {
             $crate::pairings!(@one v1_agent, $scenario, $client, V1);
             $crate::pairings!(@one v2_agent, $scenario, $client, V2);
+        })+
+    };
+    (agent $agent:ident: $($scenario:ident),+ $(,)?) => {
+        $(mod $scenario {
+            $crate::pairings!(@one v1_client, $scenario, V1, $agent);
+            $crate::pairings!(@one v2_client, $scenario, V2, $agent);
         })+
     };
     (@one $name:ident, $scenario:ident, $client:ident, $agent:ident) => {

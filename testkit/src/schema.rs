@@ -24,7 +24,9 @@ fn said(version: Version, method: &str, params: &Value) -> Option<String> {
         (Version::V1, "session/update") if is_known(&params["update"]) => {
             parses::<v1::SessionNotification>(params)
         }
-        (Version::V2, "session/update") => parses::<v2::UpdateSessionNotification>(params),
+        (Version::V2, "session/update") => {
+            parses::<v2::UpdateSessionNotification>(params).or_else(|| stranger(&params["update"]))
+        }
         (Version::V1, "session/request_permission") => parses::<v1::RequestPermissionRequest>(params),
         (Version::V2, "session/request_permission") => parses::<v2::RequestPermissionRequest>(params),
         (Version::V1, "elicitation/create") => parses::<v1::CreateElicitationRequest>(params),
@@ -37,6 +39,13 @@ fn said(version: Version, method: &str, params: &Value) -> Option<String> {
 fn is_known(update: &Value) -> bool {
     let tag = update["sessionUpdate"].as_str().unwrap_or_default();
     !tag.starts_with('_') && !tag.starts_with("future")
+}
+
+/// The types of version 2 take anything; what has no leading underscore must be one of theirs.
+fn stranger(update: &Value) -> Option<String> {
+    let parsed = serde_json::from_value::<v2::SessionUpdate>(update.clone());
+    let other = is_known(update) && matches!(parsed, Ok(v2::SessionUpdate::Other(_)));
+    other.then(|| "an update of no kind of version 2".to_owned())
 }
 
 fn answered(version: Version, method: &str, result: &Value) -> Option<String> {

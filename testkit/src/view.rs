@@ -139,8 +139,8 @@ struct Fold<'a> {
     view: View,
     /// The client's requests, for their answers.
     asked: Vec<&'a Value>,
-    /// The output of terminals.
-    screens: BTreeMap<String, String>,
+    /// The output of terminals: bytes, since a letter may be cut.
+    screens: BTreeMap<String, Vec<u8>>,
 }
 
 impl<'a> Fold<'a> {
@@ -300,7 +300,7 @@ impl<'a> Fold<'a> {
             *screen = decoded(whole);
         }
         if let Some(data) = update["data"].as_str() {
-            screen.push_str(&decoded(data));
+            screen.extend(decoded(data));
         }
     }
 
@@ -312,7 +312,7 @@ impl<'a> Fold<'a> {
                 if let Some(id) = line.strip_prefix("terminal ")
                     && let Some(screen) = self.screens.get(id)
                 {
-                    *line = format!("terminal: {}", screen.trim_end());
+                    *line = format!("terminal: {}", String::from_utf8_lossy(screen).trim_end());
                 }
             }
         }
@@ -354,7 +354,7 @@ fn text(value: &Value) -> String {
 }
 
 /// Base64, by hand: a test kit needs no more of it.
-fn decoded(data: &str) -> String {
+fn decoded(data: &str) -> Vec<u8> {
     const DIGITS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let (mut bytes, mut bits, mut held) = (Vec::new(), 0_u32, 0);
     for byte in data.bytes() {
@@ -366,5 +366,5 @@ fn decoded(data: &str) -> String {
             bytes.push(u8::try_from((bits >> held) & 0xff).unwrap_or_default());
         }
     }
-    String::from_utf8_lossy(&bytes).into_owned()
+    bytes
 }

@@ -7,6 +7,7 @@ use rethread::server::{Config, Server};
 use rethread::store::Store;
 use rethread::store::memory::MemoryStore;
 use rethread::store::sqlite::{SqlitePaths, SqliteStore};
+use rethread_core::SessionId;
 use tempfile::TempDir;
 
 use crate::Pairing;
@@ -76,6 +77,13 @@ impl World {
     #[must_use]
     pub fn again(&self) -> Self {
         Self::over(self.client, self.agent.clone(), self.store.clone(), self.config.clone())
+    }
+
+    /// Folds all of a session that nobody has open, as a process with time does.
+    pub fn fold(&self, session: &str) {
+        let lease = self.store.claim(&SessionId(session.to_owned())).expect("the session is there");
+        self.store.fold(&lease, lease.head).expect("what is over can be folded");
+        self.store.release(&lease).expect("the session was claimed");
     }
 
     /// A client that has said nothing yet.

@@ -79,10 +79,10 @@ fn updated(session: &Session, update: Update, known: bool) -> Vec<Entry> {
     }
 }
 
-/// A title that the user gave stays: the agent's is taken out of what it says.
+/// A title that the user gave stays: the agent's is taken out of what it says. Null clears it.
 fn info_updated(session: &Session, mut update: Update) -> Vec<Entry> {
     let mut fields = update.body.fields();
-    let title = fields.text("title");
+    let title = fields.get("title").map(|title| title.as_string().unwrap_or_default());
     if matches!(session.title, Some((_, TitleSource::User))) && fields.take("title").is_some() {
         update.body = fields.json();
         let says_more = fields.iter().any(|(name, _)| name != "sessionUpdate");

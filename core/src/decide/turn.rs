@@ -96,9 +96,12 @@ pub(super) fn agent_exited(session: &Session, reason: &str, at: Millis) -> Vec<E
     for prompt in session.prompts.iter().filter(|prompt| prompt.phase != Phase::Inserted) {
         entries.push(dropped(prompt, Dropped::Refused(error.clone())));
     }
-    if let Some(turn) = &session.turn {
-        let stop = if turn.cancelled { Stop::plain("cancelled") } else { stop };
-        entries.push(ended(turn.no, stop, None, at));
+    match &session.turn {
+        Some(turn) => {
+            let stop = if turn.cancelled { Stop::plain("cancelled") } else { stop };
+            entries.push(ended(turn.no, stop, background(session).map(|_| nothing_left()), at));
+        }
+        None => entries.extend(background_ended(session)),
     }
     if let Some(agent) = &session.agent {
         entries.push(Entry::AgentLost { generation: agent.generation, reason: reason.to_owned() });
@@ -120,7 +123,8 @@ pub(super) fn agent_state(
                 stop.unwrap_or_else(|| Stop::plain(if turn.cancelled { "cancelled" } else { "end_turn" }));
             // What goes wrong while aborting is still the end that was asked for.
             if turn.cancelled && stop.reason == "error" {
-                return vec![ended(turn.no, Stop::plain("cancelled"), None, at)];
+                let beside = state.fields().take("background").map(beside);
+                return vec![ended(turn.no, Stop::plain("cancelled"), beside, at)];
             }
             vec![Entry::TurnEnded { turn: turn.no, stop, at, state }]
         }
@@ -149,7 +153,10 @@ pub(super) fn inserted(session: &Session, message: MessageId, at: Millis) -> Res
         }
         (Phase::Held | Phase::Sent { .. }, None) => {
             let turn = session.turns.next();
-            let state = plain_state(Activity::Running);
+            let mut state = plain_state(Activity::Running).fields();
+            // An agent that reports its background work does so in every state.
+            background(session).into_iter().for_each(|list| state.set("background", list));
+            let state = state.json();
             Ok(vec![
                 Entry::TurnStarted { turn, at, state },
                 Entry::PromptInserted { message, turn, content, at },
@@ -178,14 +185,21 @@ pub(super) fn finished(
     Ok(entries)
 }
 
-/// An acknowledging agent did not take a prompt.
+/// An acknowledging agent did not take a prompt, or was asked not to.
 pub(super) fn refused(session: &Session, message: MessageId, error: Json) -> Result<Vec<Entry>, Refusal> {
     match session.prompt(&message).map(|prompt| prompt.phase) {
         Some(Phase::Held | Phase::Sent { .. } | Phase::Overtaken) => {
-            Ok(vec![Entry::PromptDropped { message, why: Dropped::Refused(error) }])
+            Ok(vec![Entry::PromptDropped { message, why: why_dropped(error) }])
         }
         Some(Phase::Inserted) | None => Err(Refusal::UnknownPrompt(message)),
     }
+}
+
+/// The error that says a request was taken back is no failure.
+fn why_dropped(error: Json) -> Dropped {
+    const CANCELLED: i64 = -32800;
+    let code = error.fields().get("code").and_then(|code| code.read::<i64>().ok());
+    if code == Some(CANCELLED) { Dropped::Cancelled } else { Dropped::Refused(error) }
 }
 
 fn begin(turn: TurnNo, message: MessageId, content: Json, at: Millis) -> [Entry; 3] {
@@ -226,6 +240,28 @@ fn state_changed_body(stop: &Stop) -> crate::Fields {
     state
 }
 
+/// What the agent said to run in the background, if it says such things.
+fn background(session: &Session) -> Option<Json> {
+    session.state.as_ref()?.fields().take("background").filter(|list| !list.is_null())
+}
+
+fn beside(background: Json) -> Json {
+    [("background", background)].into_iter().collect::<crate::Fields>().json()
+}
+
+/// An agent that is gone has no background work.
+fn nothing_left() -> Json {
+    beside(json!([]).into())
+}
+
+/// The state without the background work that ended with the agent.
+fn background_ended(session: &Session) -> Option<Entry> {
+    background(session).and_then(|list| list.items()).filter(|list| !list.is_empty())?;
+    let mut state = session.state.as_ref()?.fields();
+    state.set("background", json!([]).into());
+    Some(Entry::StateChanged { activity: session.activity, state: state.json() })
+}
+
 fn withdraw_questions(session: &Session) -> impl Iterator<Item = Entry> {
     let withdrawn =
         |open: &crate::session::OpenQuestion| Entry::QuestionWithdrawn { question: open.question.clone() };
@@ -245,7 +281,8 @@ fn settle_calls(session: &Session) -> impl Iterator<Item = Entry> {
 
 fn settle_terminals(session: &Session) -> impl Iterator<Item = Entry> {
     session.terminals.iter().filter(|(_, terminal)| !terminal.settled).map(|(id, _)| {
-        let body = json!({"sessionUpdate": "terminal_update", "terminalId": id, "exitStatus": {}});
+        let body = json!({"sessionUpdate": "terminal_update", "terminalId": id, "exitStatus": {},
+            "capabilities": null});
         let update = Update { kind: UpdateKind::TerminalUpdate, id: id.clone(), body: body.into() };
         Entry::Updated { update, known: true }
     })

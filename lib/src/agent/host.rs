@@ -214,6 +214,11 @@ impl AgentHost {
         named.unwrap_or_else(|| self.name())
     }
 
+    /// The version of the client that the agent is introduced to.
+    pub fn client_version(&self) -> Version {
+        self.shared.client.version
+    }
+
     /// The running agent; starts it if there is none.
     pub async fn live(&self) -> Result<LiveAgent, RpcError> {
         loop {

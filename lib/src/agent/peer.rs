@@ -1,5 +1,5 @@
 //! The connection to one agent process: requests out, lines in, each line to the session it speaks of. Knows
-//! the envelope and session ids, nothing of what the messages mean.
+//! the envelope, session ids and how sub-agents are announced, nothing else of what the messages mean.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -178,9 +178,12 @@ impl AgentPeer {
         locked(&self.shared.routes).insert(native.to_owned(), route.clone());
     }
 
-    /// Nobody wants to hear of this session any more.
+    /// Nobody wants to hear of this session any more, nor of its sub-agents.
     pub fn unroute(&self, native: &str) {
-        locked(&self.shared.routes).remove(native);
+        let mut routes = locked(&self.shared.routes);
+        if let Some(route) = routes.remove(native) {
+            routes.retain(|_, other| !other.same_channel(&route));
+        }
     }
 
     /// Ends the agent's input.
@@ -261,6 +264,19 @@ struct Head<'a> {
 struct HeadParams<'a> {
     #[serde(borrow, default, rename = "sessionId")]
     session: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    update: Option<&'a RawValue>,
+}
+
+impl HeadParams<'_> {
+    /// The session of a sub-agent that is announced here.
+    fn child(&self) -> Option<String> {
+        let update = self.update.filter(|update| update.get().contains("\"subagent_update\""))?;
+        let update = Json::from(update.to_owned()).fields();
+        update
+            .text("sessionId")
+            .filter(|_| update.text("sessionUpdate").as_deref() == Some("subagent_update"))
+    }
 }
 
 /// The reading half.
@@ -317,10 +333,11 @@ impl Hearing {
                 self.collect(route, AgentLine::Said(bytes.clone()));
             }
         }
+        let child = head.params.as_ref().and_then(HeadParams::child);
         match head.params.and_then(|params| params.session) {
             Some(session) => {
                 let session = session.into_owned();
-                self.said(&session, bytes);
+                self.said(&session, bytes, child);
             }
             // Sub-agents are announced by their parent, so what has no session concerns the connection.
             None => {
@@ -331,10 +348,16 @@ impl Hearing {
         }
     }
 
-    fn said(&mut self, session: &str, bytes: Bytes) {
+    fn said(&mut self, session: &str, bytes: Bytes, child: Option<String>) {
         let route = locked(&self.peer.shared.routes).get(session).cloned();
         match route {
-            Some(route) => self.collect(route, AgentLine::Said(bytes)),
+            Some(route) => {
+                // At once: the child may speak in the next line.
+                if let Some(child) = child {
+                    self.peer.route(&child, &route);
+                }
+                self.collect(route, AgentLine::Said(bytes));
+            }
             None if self.opening() && self.stray_bytes + bytes.len() <= STRAYS => {
                 self.stray_bytes += bytes.len();
                 self.strays.push((session.to_owned(), bytes));

@@ -46,7 +46,7 @@ fn info(row: &SessionRow) -> Fields {
     if !row.roots.is_empty() {
         info.set("additionalDirectories", Json::of(&row.roots));
     }
-    if let Some((title, _)) = &row.title {
+    if let Some((title, _)) = row.title.as_ref().filter(|(title, _)| !title.is_empty()) {
         info.set("title", Json::of(title));
     }
     info.set("updatedAt", Json::of(&mint::rfc3339(row.updated_at)));

@@ -15,6 +15,8 @@ pub(super) enum AskedOf {
     Question(SessionId, QuestionId),
     /// A request of the agent's, relayed.
     Relayed(Relayed),
+    /// The same after it was taken back: its answer still goes to the agent.
+    TakenBack(Relayed),
 }
 
 /// The open requests by our own numbers.
@@ -44,18 +46,24 @@ impl Asked {
 
     /// Closes the request for a question, if it is open.
     pub(super) fn question(&self, question: &QuestionId) -> Option<Id> {
-        self.close(|of| matches!(of, AskedOf::Question(_, open) if open == question))
-    }
-
-    /// Closes a relayed request, if it is open.
-    pub(super) fn relayed(&self, request: &Id) -> Option<Id> {
-        self.close(|of| matches!(of, AskedOf::Relayed(open) if open.request == *request))
-    }
-
-    fn close(&self, is: impl Fn(&AskedOf) -> bool) -> Option<Id> {
         let mut open = self.open();
+        let is = |of: &AskedOf| matches!(of, AskedOf::Question(_, open) if open == question);
         let number = open.requests.iter().find(|(_, of)| is(of)).map(|(number, _)| *number)?;
         open.requests.remove(&number);
+        Some(Id::number(number))
+    }
+
+    /// Marks a relayed request as taken back, if it is open and was not.
+    pub(super) fn take_back(&self, request: &Id) -> Option<Id> {
+        let mut open = self.open();
+        let found = open.requests.iter_mut().find_map(|(number, of)| match of {
+            AskedOf::Relayed(relayed) if relayed.request == *request => Some((*number, of)),
+            AskedOf::Relayed(_) | AskedOf::TakenBack(_) | AskedOf::Question(..) => None,
+        });
+        let (number, of) = found?;
+        if let AskedOf::Relayed(relayed) = &*of {
+            *of = AskedOf::TakenBack(relayed.clone());
+        }
         Some(Id::number(number))
     }
 

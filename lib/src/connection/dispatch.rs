@@ -7,7 +7,7 @@ use super::asked::AskedOf;
 use super::in_flight::Worker;
 use super::{Agreed, Connection, Phase};
 use crate::edge::Version;
-use crate::edge::call::{Call, SessionCall};
+use crate::edge::call::{Call, SessionCall, is_ours};
 use crate::edge::link::ask::check_content;
 use crate::edge::params::Params;
 use crate::mint;
@@ -89,7 +89,9 @@ impl Connection {
                 let _ = self.outbox.try_send(Outbound::OwnPrompt(session.clone(), message.clone()));
                 Message::Prompt { message, content, meta, reply }
             }
-            SessionCall::SetOption { option, value } => Message::SetOption { option, value, reply },
+            SessionCall::SetOption { option, value } => {
+                Message::SetOption { option, value, booleans: agreed.client.booleans(), reply }
+            }
             SessionCall::CancelToolCall(id) => {
                 Message::CancelThing { method: "tool_call/cancel", field: "toolCallId", id, reply }
             }
@@ -124,6 +126,8 @@ impl Connection {
                     let _ = handle.tell(Message::Cancel).await;
                 }
             }
+            // One that makes no sense here makes none to the agent.
+            (method, _) if is_ours(method) => {}
             (_, Some(session)) => {
                 if let Some(handle) = self.following(&agreed, &session) {
                     let (method, params) = (method.to_owned(), read.fields().json());
@@ -167,12 +171,14 @@ impl Connection {
                     let _ = handle.tell(Message::Answer(question, outcome)).await;
                 }
             }
-            Some(AskedOf::Relayed(Relayed { request, origin: Origin::Session(handle) })) => {
-                let _ = handle.tell(Message::Relayed(request, outcome)).await;
-            }
-            Some(AskedOf::Relayed(Relayed { request, origin: Origin::Agent(peer) })) => {
-                let _ = peer.answer(&request, outcome.as_ref());
-            }
+            Some(AskedOf::Relayed(relayed) | AskedOf::TakenBack(relayed)) => match relayed.origin {
+                Origin::Session(handle) => {
+                    let _ = handle.tell(Message::Relayed(relayed.request, outcome)).await;
+                }
+                Origin::Agent(peer) => {
+                    let _ = peer.answer(&relayed.request, outcome.as_ref());
+                }
+            },
             None => {}
         }
     }
@@ -250,7 +256,7 @@ impl Connection {
                 }
                 Err(error) => Err(error),
             };
-            let _ = outbox.try_send(Outbound::Answer { id, after: None, outcome });
+            let _ = outbox.try_send(Outbound::Answer { id, outcome });
         });
     }
 }

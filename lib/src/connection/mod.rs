@@ -4,6 +4,7 @@
 mod answers;
 mod asked;
 mod dispatch;
+mod follower;
 mod in_flight;
 mod introduction;
 mod opening;
@@ -252,7 +253,7 @@ impl Connection {
 
     fn answer(&self, id: Id, outcome: Result<Json, RpcError>) {
         // The queue is far longer than the number of requests that may be open.
-        let _ = self.outbox.try_send(Outbound::Answer { id, after: None, outcome });
+        let _ = self.outbox.try_send(Outbound::Answer { id, outcome });
     }
 }
 

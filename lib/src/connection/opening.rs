@@ -1,29 +1,23 @@
 //! Making, resuming, listing and ending sessions for a client.
 
-use std::sync::Arc;
-
-use rethread_core::{Json, Seq, Session, SessionId};
+use rethread_core::{Json, Seq, SessionId};
 use serde_json::json;
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::oneshot;
 
 use super::answers::{self, Open};
+use super::follower::{Follower, check};
 use super::in_flight::Worker;
-use super::{Agreed, Attachments, Connection};
+use super::{Agreed, Connection};
 use crate::edge::Version;
 use crate::edge::call::{self, Replay, Setup};
-use crate::edge::link::ask;
-use crate::edge::view::{Terminals, View, title_update};
-use crate::live::Cursor;
 use crate::mint;
-use crate::outbox::{Attachment, Outbound, Outbox, Reply, Then};
-use crate::runner::{Attached, Handle, Message, store_error};
+use crate::outbox::{Outbound, Reply};
+use crate::runner::{Message, store_error};
 use crate::store::{Archived, ArchivedFilter, ListQuery, SessionRow, StoreError};
 use crate::wire::{Id, RpcError};
 
 /// How many sessions a page of a list has.
 const PAGE: usize = 50;
-/// How often a session that keeps ending is opened anew.
-const ATTEMPTS: usize = 3;
 
 impl Connection {
     /// Making a session waits for the agent, and nothing else waits for that.
@@ -197,7 +191,7 @@ impl Connection {
             Some(handle) => {
                 let (reply, state) = oneshot::channel();
                 let _ = handle.tell(Message::Status(reply)).await;
-                state.await.ok().flatten()
+                state.await.ok()
             }
             None => None,
         };
@@ -235,141 +229,14 @@ impl Connection {
 
     fn answer_after(&self, id: Id, session: &SessionId, after: Option<Seq>, outcome: Result<Json, RpcError>) {
         let after = after.map(|seq| (session.clone(), seq));
-        let _ = self.outbox.try_send(Outbound::Answer { id, after, outcome });
+        let _ = self.outbox.try_send(Outbound::Answer { id, outcome }.behind(after));
     }
-}
-
-/// Has the client follow a session. It stands for the connection in what waits for the agent.
-struct Follower {
-    agreed: Agreed,
-    outbox: Outbox,
-    bell: Arc<Notify>,
-    attached: Attachments,
-}
-
-impl Follower {
-    fn refuse(&self, id: Id, error: RpcError) {
-        let _ = self.outbox.try_send(Outbound::Answer { id, after: None, outcome: Err(error) });
-    }
-
-    /// Follows a session that has just been made, from its end on.
-    async fn begin(&self, id: &Id, handle: Handle, session: Session, setup: Setup) -> Result<(), RpcError> {
-        let cursor = Cursor::new(session.head.next(), self.bell.clone());
-        self.attach(&handle, &cursor, setup).await.ok_or_else(ended)??;
-        self.attached.add(handle.id.clone());
-        let mut view = self.view();
-        view.mode_is(session.options.as_ref());
-        let client = &self.agreed.client;
-        let mut answer = answers::opened(client, session.options.as_ref(), session.commands.as_ref());
-        answer.set("sessionId", Json::of(&handle.id));
-        let then = Then { answer: Some((id.clone(), answer.json())), ..Then::default() };
-        let past = session.head;
-        self.follow(Attachment { session: handle.id, live: handle.live, cursor, past, view, then });
-        Ok(())
-    }
-
-    /// Follows a session from wherever the client wants it replayed.
-    async fn resume(&self, id: Id, session: SessionId, setup: Setup, replay: Replay) {
-        match self.open(&session, setup, &replay).await {
-            Ok((handle, cursor, attached)) => {
-                let mut view = self.view();
-                view.mode_is(attached.options.as_ref());
-                let then = then(&self.agreed, &attached, &view, &replay, id);
-                let past = attached.head;
-                self.attached.add(session.clone());
-                self.follow(Attachment { session, live: handle.live, cursor, past, view, then });
-            }
-            Err(error) => self.refuse(id, error),
-        }
-    }
-
-    async fn open(
-        &self,
-        session: &SessionId,
-        setup: Setup,
-        replay: &Replay,
-    ) -> Result<(Handle, Arc<Cursor>, Attached), RpcError> {
-        check(&self.agreed, &setup)?;
-        let registry = &self.agreed.registry;
-        let (handle, cursor, attached) = self.attach_live(session, setup).await?;
-        match replay {
-            Replay::Start => {}
-            Replay::Nothing => cursor.advance(attached.head.next()),
-            Replay::Message(message) => {
-                let found = registry.find_message(session, message).await.map_err(|e| store_error(&e))?;
-                let Some(item) = found else {
-                    let expected = "the id of a message of this session";
-                    return Err(RpcError::field("replayFrom.messageId", &json!(message), expected));
-                };
-                cursor.advance(item.first);
-            }
-        }
-        Ok((handle, cursor, attached))
-    }
-
-    /// A session that ends just then is opened anew.
-    async fn attach_live(
-        &self,
-        session: &SessionId,
-        setup: Setup,
-    ) -> Result<(Handle, Arc<Cursor>, Attached), RpcError> {
-        for _ in 0..ATTEMPTS {
-            let handle = self.agreed.registry.open(session).await?;
-            // Before everything, so that nothing is folded away under it.
-            let cursor = Cursor::new(Seq(0), self.bell.clone());
-            if let Some(attached) = self.attach(&handle, &cursor, setup.clone()).await {
-                return Ok((handle, cursor, attached?));
-            }
-        }
-        Err(ended())
-    }
-
-    /// Tells a session that the client follows it; nothing if the session has ended meanwhile.
-    async fn attach(
-        &self,
-        handle: &Handle,
-        cursor: &Arc<Cursor>,
-        setup: Setup,
-    ) -> Option<Result<Attached, RpcError>> {
-        let (reply, attached) = oneshot::channel();
-        let (cursor, outbox, version) = (cursor.clone(), self.outbox.clone(), self.agreed.client.version);
-        let attach = Message::Attach { cursor, outbox, version, setup, reply };
-        handle.tell(attach).await.ok()?;
-        attached.await.ok()
-    }
-
-    fn view(&self) -> View {
-        View::new(&self.agreed.client, terminals(&self.agreed))
-    }
-
-    fn follow(&self, attachment: Attachment) {
-        // The queue is longer than all the sessions that requests in flight can open.
-        let _ = self.outbox.try_send(Outbound::Attach(Box::new(attachment)));
-    }
-}
-
-fn ended() -> RpcError {
-    RpcError::internal("the session ended while it was opened").hint("try again")
-}
-
-/// Refuses what the agent does not offer.
-fn check(agreed: &Agreed, setup: &Setup) -> Result<(), RpcError> {
-    let profile = agreed.profile();
-    ask::check_servers(&profile, &setup.servers)?;
-    ask::check_system_prompt(&profile, setup)
 }
 
 /// Roots that the agent does not take were not offered to the client either.
 fn drop_unoffered(agreed: &Agreed, setup: &mut Setup) {
     if !agreed.profile().has("additionalDirectories") {
         setup.roots.clear();
-    }
-}
-
-fn terminals(agreed: &Agreed) -> Terminals {
-    match (agreed.client.version, agreed.profile().version) {
-        (Version::V1, Version::V1) => Terminals::Client,
-        (Version::V1, Version::V2) | (Version::V2, _) => Terminals::Agent,
     }
 }
 
@@ -388,29 +255,6 @@ fn delete_natively(agreed: &Agreed, row: SessionRow) {
             let _ = live.peer.call("session/delete", &json!({"sessionId": native}).into()).await;
         }
     });
-}
-
-/// What a client is told between the replay and everything after it.
-fn then(agreed: &Agreed, attached: &Attached, view: &View, replay: &Replay, id: Id) -> Then {
-    let answer = answers::opened(&agreed.client, attached.options.as_ref(), attached.commands.as_ref());
-    let commands = match agreed.client.version {
-        Version::V1 => attached.commands.as_ref().map(crate::edge::v1::commands::to_v1),
-        // They are in the answer.
-        Version::V2 => None,
-    };
-    let title = attached.title.as_deref().map(title_update);
-    let moment: Vec<_> = [commands, attached.usage.clone(), title].into_iter().flatten().collect();
-    // A client that wants no replay is answered before it hears anything; only its state goes before.
-    let (mut updates, after_answer) = match replay {
-        Replay::Nothing => (Vec::new(), moment),
-        Replay::Start | Replay::Message(_) => (moment, Vec::new()),
-    };
-    if agreed.client.version == Version::V2 {
-        updates.push(attached.state.clone());
-    }
-    let asks =
-        attached.questions.iter().map(|open| view.ask(&open.question, open.kind, &open.body)).collect();
-    Then { updates, answer: Some((id, answer.json())), after_answer, asks }
 }
 
 async fn set_archived(agreed: &Agreed, session: &SessionId, archived: Archived) -> Result<Json, RpcError> {

@@ -13,7 +13,7 @@ use tokio::sync::{Notify, mpsc};
 use super::asked::{Asked, AskedOf};
 use super::in_flight::InFlight;
 use crate::edge::Version;
-use crate::edge::view::{Shown, When};
+use crate::edge::view::{Place, Shown, When};
 use crate::live::Tailing;
 use crate::outbox::{Attachment, Outbound};
 use crate::store::StoreError;
@@ -34,7 +34,7 @@ pub(super) struct Pump<W> {
     pub(super) asked: Asked,
     pub(super) out: Out,
     pub(super) followed: Vec<Followed>,
-    pub(super) waiting: VecDeque<Answer>,
+    pub(super) waiting: VecDeque<Waiting>,
     pub(super) in_flight: InFlight,
 }
 
@@ -45,15 +45,16 @@ pub(super) struct Followed {
     name: String,
     /// Detach when everything up to here has been shown.
     leaves: Option<Seq>,
+    /// The last entry of which it is certain that whatever has a place before it was handed over.
+    known: Seq,
     settled: bool,
 }
 
-/// An answer that waits for its place.
-pub(super) struct Answer {
-    id: Id,
+/// Something that waits for its place.
+pub(super) struct Waiting {
     session: SessionId,
-    after: Seq,
-    outcome: Result<Json, RpcError>,
+    behind: Seq,
+    message: Outbound,
 }
 
 /// Why the writing stopped.
@@ -69,9 +70,12 @@ impl<W: AsyncWrite + Unpin> Pump<W> {
     /// Writes until the client hangs up or nobody has anything more to say.
     pub(super) async fn run(mut self) -> Stopped {
         loop {
+            for followed in &mut self.followed {
+                followed.known = followed.attachment.live.head();
+            }
             let open = self.take_outbox();
+            self.say_due();
             let moved = self.advance().await;
-            self.answer_due();
             if !self.out.is_empty() {
                 if self.flush().await.is_err() {
                     return Stopped::Hung;
@@ -106,9 +110,9 @@ impl<W: AsyncWrite + Unpin> Pump<W> {
 
     fn take(&mut self, message: Outbound) {
         match message {
-            Outbound::Answer { id, after: None, outcome } => self.answer(&id, &outcome),
-            Outbound::Answer { id, after: Some((session, after)), outcome } => {
-                self.waiting.push_back(Answer { id, session, after, outcome });
+            Outbound::Answer { id, outcome } => self.answer(&id, &outcome),
+            Outbound::Behind(session, behind, message) => {
+                self.waiting.push_back(Waiting { session, behind, message: *message });
             }
             Outbound::Refusal { id, error } => self.out.error(&id, &error),
             Outbound::Attach(attachment) => self.attach(*attachment),
@@ -128,7 +132,7 @@ impl<W: AsyncWrite + Unpin> Pump<W> {
                 self.out.request(&id, &method, &params);
             }
             Outbound::Unrelay(request) => {
-                if let Some(id) = self.asked.relayed(&request) {
+                if let Some(id) = self.asked.take_back(&request) {
                     self.out.notification("$/cancel_request", &cancel(&id));
                 }
             }
@@ -152,15 +156,17 @@ impl<W: AsyncWrite + Unpin> Pump<W> {
     fn attach(&mut self, attachment: Attachment) {
         self.followed.retain(|followed| followed.attachment.session != attachment.session);
         let name = Json::of(&attachment.session).text().to_owned();
-        self.followed.push(Followed { attachment, name, leaves: None, settled: true });
+        let known = attachment.live.head();
+        self.followed.push(Followed { attachment, name, leaves: None, known, settled: true });
     }
 
     /// Shows each session's next entries. Says whether any cursor moved.
     async fn advance(&mut self) -> bool {
         let mut moved = false;
         for at in 0..self.followed.len() {
-            match self.followed[at].advance(&self.journal, &mut self.out, &self.asked, &self.in_flight).await
-            {
+            let upto = self.upto(&self.followed[at]);
+            let followed = &mut self.followed[at];
+            match followed.advance(upto, &self.journal, &mut self.out, &self.asked, &self.in_flight).await {
                 Ok(read) => moved |= read,
                 Err(error) => {
                     // A journal that cannot be read on is not shown with a hole in it.
@@ -180,17 +186,23 @@ impl<W: AsyncWrite + Unpin> Pump<W> {
         }
     }
 
-    fn answer_due(&mut self) {
+    /// The last entry that may be shown: the next thing that waits has its place behind it.
+    fn upto(&self, followed: &Followed) -> Seq {
+        let here = self.waiting.iter().filter(|waiting| waiting.session == followed.attachment.session);
+        here.map(|waiting| waiting.behind).fold(followed.known, Seq::min)
+    }
+
+    fn say_due(&mut self) {
         let positions: HashMap<_, _> = self
             .followed
             .iter()
             .map(|followed| (followed.attachment.session.clone(), followed.attachment.cursor.next()))
             .collect();
-        for answer in std::mem::take(&mut self.waiting) {
-            let due = positions.get(&answer.session).is_none_or(|next| *next > answer.after);
+        for waiting in std::mem::take(&mut self.waiting) {
+            let due = positions.get(&waiting.session).is_none_or(|next| *next > waiting.behind);
             match due {
-                true => self.answer(&answer.id, &answer.outcome),
-                false => self.waiting.push_back(answer),
+                true => self.take(waiting.message),
+                false => self.waiting.push_back(waiting),
             }
         }
     }
@@ -215,6 +227,7 @@ impl<W: AsyncWrite + Unpin> Pump<W> {
 impl Followed {
     async fn advance(
         &mut self,
+        upto: Seq,
         journal: &Journal,
         out: &mut Out,
         asked: &Asked,
@@ -228,36 +241,37 @@ impl Followed {
         }
         let next = self.attachment.cursor.next();
         match self.attachment.live.read(next, WRITE) {
-            Tailing::Entries(entries) if entries.is_empty() => Ok(self.settle(out, asked)),
+            Tailing::Entries(entries) if entries.is_empty() || next > upto => Ok(self.settle(out, asked)),
             Tailing::Entries(entries) => {
                 let mut seq = next;
                 for entry in &entries {
                     self.show(seq, entry, out, asked);
                     seq = seq.next();
-                    // What stands between past and present goes exactly there.
-                    if self.at_border(seq) {
+                    // What stands between past and present goes exactly there, and so does what waits.
+                    if self.at_border(seq) || seq > upto {
                         break;
                     }
                 }
                 self.attachment.cursor.advance(seq);
                 Ok(true)
             }
-            Tailing::Behind => self.read_store(journal, next, out, asked).await,
+            Tailing::Behind => self.read_store(upto, journal, out, asked).await,
         }
     }
 
     async fn read_store(
         &mut self,
+        upto: Seq,
         journal: &Journal,
-        next: Seq,
         out: &mut Out,
         asked: &Asked,
     ) -> Result<bool, StoreError> {
+        let next = self.attachment.cursor.next();
         let page = journal.read(self.attachment.session.clone(), next, READ).await?;
         let mut reached = page.next;
         for item in &page.items {
             // What was written since the replay began comes after what stands between past and present.
-            if self.at_border(item.first) {
+            if self.at_border(item.first) || item.first > upto {
                 reached = item.first;
                 break;
             }
@@ -305,7 +319,7 @@ impl Followed {
     fn show(&mut self, seq: Seq, entry: &Entry, out: &mut Out, asked: &Asked) {
         let when = if seq <= self.attachment.past { When::Past } else { When::Now };
         let mut shown = Vec::new();
-        self.attachment.view.show(entry, when, &mut shown);
+        self.attachment.view.show(entry, Place { seq, when }, &mut shown);
         self.settled = false;
         for shown in shown {
             self.write(shown, out, asked);

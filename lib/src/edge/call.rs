@@ -291,17 +291,20 @@ fn replay_from(params: &Params) -> Result<Replay, RpcError> {
     }
 }
 
+/// Says whether a method belongs to what this side serves itself. The rest goes to the agent.
+#[must_use]
+pub fn is_ours(method: &str) -> bool {
+    let ours = ["session/", "tool_call/", "terminal/", "fs/", "$/"];
+    ours.iter().any(|prefix| method.starts_with(prefix))
+}
+
 /// What this side does not serve itself goes to the agent; the session surface is all ours.
 fn relay(version: Version, method: &str, params: Option<&RawValue>) -> Result<Call, RpcError> {
-    let ours = ["session/", "tool_call/", "terminal/", "fs/", "$/"];
     let other_version = match version {
         Version::V1 => ["auth/login", "auth/logout"],
         Version::V2 => ["authenticate", "logout"],
     };
-    if method == "initialize"
-        || ours.iter().any(|prefix| method.starts_with(prefix))
-        || other_version.contains(&method)
-    {
+    if method == "initialize" || is_ours(method) || other_version.contains(&method) {
         return Err(RpcError::unknown_method(method));
     }
     let params = params.map_or_else(|| Json::of(&Fields::new()), |raw| Json::from(raw.to_owned()));

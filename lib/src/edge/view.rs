@@ -5,17 +5,18 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use rethread_core::{
-    Entry, Fields, Json, MessageId, QuestionId, QuestionKind, TitleSource, Update, UpdateKind,
+    Entry, Fields, Json, MessageId, QuestionId, QuestionKind, Seq, TitleSource, Update, UpdateKind,
 };
 use serde_json::json;
 
 use super::Version;
 use super::capabilities::ClientProfile;
+use super::link::bare_id;
 use super::screen::Screen;
 use super::v1;
+use super::v1::told::Messages;
 use super::v1::tool_call::{Announced, TerminalText, TerminalView};
 use super::v1::{BooleanOptions, CallContent, ClientView, Compaction, Notices, PlanForm, Subagents};
-use crate::mint;
 
 /// One thing to send.
 #[derive(Debug, PartialEq, Eq)]
@@ -46,6 +47,15 @@ pub enum When {
     Now,
 }
 
+/// Where an entry stands: what is said in our own words of one has its id from there, each time it is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Its number, or that of the first entry that was folded into it.
+    pub seq: Seq,
+    /// Whether it is history.
+    pub when: When,
+}
+
 /// Who owns the terminals that an agent's tool calls refer to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Terminals {
@@ -56,6 +66,7 @@ pub enum Terminals {
 }
 
 /// What a version 1 client said it takes, read once.
+#[derive(Clone, Copy)]
 struct Taste {
     plan: PlanForm,
     booleans: BooleanOptions,
@@ -73,10 +84,16 @@ pub struct View {
     own: BTreeSet<MessageId>,
     /// The mode that was shown last.
     mode: Option<String>,
+    /// The messages that a version 1 client was told of.
+    messages: Messages,
     screens: RefCell<BTreeMap<String, Screen>>,
-    /// The content of tool calls that run or that show terminals.
+    /// The content of tool calls of this turn, and of those that run or show terminals.
     calls: BTreeMap<String, Json>,
+    /// Those of them that are over and show no terminal.
+    finished_calls: BTreeSet<String>,
     stale_calls: BTreeSet<String>,
+    /// The sessions of sub-agents.
+    children: BTreeMap<String, View>,
 }
 
 impl View {
@@ -90,15 +107,22 @@ impl View {
             compaction: client.compaction(),
             subagents: client.subagents(),
         };
+        Self::of(client.version, taste, terminals)
+    }
+
+    fn of(version: Version, taste: Taste, terminals: Terminals) -> Self {
         Self {
-            version: client.version,
+            version,
             taste,
             terminals,
             own: BTreeSet::new(),
             mode: None,
+            messages: Messages::default(),
             screens: RefCell::default(),
             calls: BTreeMap::new(),
+            finished_calls: BTreeSet::new(),
             stale_calls: BTreeSet::new(),
+            children: BTreeMap::new(),
         }
     }
 
@@ -119,13 +143,18 @@ impl View {
     }
 
     /// Shows one entry.
-    pub fn show(&mut self, entry: &Entry, when: When, shown: &mut Vec<Shown>) {
+    pub fn show(&mut self, entry: &Entry, place: Place, shown: &mut Vec<Shown>) {
+        let when = place.when;
         match entry {
             Entry::PromptInserted { message, content, .. } => self.prompt(message, content, when, shown),
-            Entry::TurnStarted { state, .. }
-            | Entry::StateChanged { state, .. }
-            | Entry::TurnEnded { state, .. } => self.state(state, when, shown),
-            Entry::Updated { update, known } => self.update(update, *known, when, shown),
+            Entry::TurnStarted { state, .. } | Entry::StateChanged { state, .. } => {
+                self.state(state, when, shown);
+            }
+            Entry::TurnEnded { state, .. } => {
+                self.forget_calls();
+                self.state(state, when, shown);
+            }
+            Entry::Updated { update, known } => self.update(update, *known, place, shown),
             Entry::QuestionAsked { question, kind, body } => {
                 if when == When::Now {
                     shown.push(self.ask(question, *kind, body));
@@ -159,7 +188,7 @@ impl View {
     /// The request for a question that is open.
     #[must_use]
     pub fn ask(&self, question: &QuestionId, kind: QuestionKind, body: &Json) -> Shown {
-        let (method, params) = match (kind, self.version) {
+        let (method, mut params) = match (kind, self.version) {
             (QuestionKind::Permission, Version::V1) => {
                 let params = v1::permission::to_v1(body, question.as_str(), self);
                 ("session/request_permission", params)
@@ -167,16 +196,32 @@ impl View {
             (QuestionKind::Permission, Version::V2) => ("session/request_permission", body.fields()),
             (QuestionKind::Elicitation, _) => ("elicitation/create", body.fields()),
         };
+        // A client that was not told of a sub-agent is asked in the name of its parent.
+        let told = self.version == Version::V2 || self.taste.subagents == Subagents::Accepted;
+        params.take("sessionId");
+        if let Some(child) = body.fields().take("sessionId").filter(|_| told) {
+            params.set("sessionId", child);
+        }
         Shown::Ask { question: question.clone(), method, params }
     }
 
-    /// Shows what several entries together have made stale: the text of terminals inside tool calls.
+    /// Shows what several entries together have made stale: the text of terminals inside tool calls. Only what
+    /// is not a live terminal of the client's own is ever stale.
     pub fn settle(&mut self, shown: &mut Vec<Shown>) {
         for call in std::mem::take(&mut self.stale_calls) {
             let Some(content) = self.calls.get(&call) else { continue };
             let body = body_of("tool_call_update", "toolCallId", Json::of(&call), content.clone());
-            shown.push(Shown::Update(v1::tool_call::to_v1(&body, Announced::Known, self)));
+            // Only terminals that are not the client's own, or not any more, make a call stale.
+            let at = PointOfView { view: self, when: When::Past };
+            shown.push(Shown::Update(v1::tool_call::to_v1(&body, Announced::Known, &at)));
         }
+        let mut children = std::mem::take(&mut self.children);
+        for (child, view) in &mut children {
+            let mut of_child = Vec::new();
+            view.settle(&mut of_child);
+            self.in_name_of(child, of_child, shown);
+        }
+        self.children = children;
     }
 
     fn prompt(&self, message: &MessageId, content: &Json, when: When, shown: &mut Vec<Shown>) {
@@ -201,34 +246,41 @@ impl View {
         }
     }
 
-    fn update(&mut self, update: &Update, known: bool, when: When, shown: &mut Vec<Shown>) {
-        if when == When::Past && is_of_the_moment(update.kind) {
+    fn update(&mut self, update: &Update, known: bool, place: Place, shown: &mut Vec<Shown>) {
+        if place.when == When::Past && is_of_the_moment(update.kind) {
             return;
         }
         if self.version == Version::V1 && self.taste.notices == Notices::AsText && is_quiet(update) {
             return;
         }
         if update.kind == UpdateKind::Other && !update.id.is_empty() {
-            return self.child_update(update, known, when, shown);
+            return self.child_update(update, known, place, shown);
         }
+        self.tell(update, known, place, shown);
+    }
+
+    fn tell(&mut self, update: &Update, known: bool, place: Place, shown: &mut Vec<Shown>) {
         match self.version {
             Version::V2 => shown.push(Shown::Update(update.body.clone())),
-            Version::V1 => self.update_v1(update, known, when, shown),
+            Version::V1 => self.update_v1(update, known, place, shown),
         }
     }
 
-    fn update_v1(&mut self, update: &Update, known: bool, when: When, shown: &mut Vec<Shown>) {
+    fn update_v1(&mut self, update: &Update, known: bool, place: Place, shown: &mut Vec<Shown>) {
         match update.kind {
             UpdateKind::ConfigOptionUpdate => self.mode_update(&update.body, shown),
-            UpdateKind::TerminalUpdate | UpdateKind::TerminalOutputChunk => self.screen(update, when),
+            UpdateKind::TerminalUpdate | UpdateKind::TerminalOutputChunk => self.screen(update, place.when),
             UpdateKind::ToolCallUpdate | UpdateKind::ToolCallContentChunk => self.remember_call(update),
-            UpdateKind::UserMessageChunk
-            | UpdateKind::UserMessage
-            | UpdateKind::AgentMessageChunk
-            | UpdateKind::AgentMessage
-            | UpdateKind::AgentThoughtChunk
-            | UpdateKind::AgentThought
-            | UpdateKind::PlanUpdate
+            UpdateKind::UserMessage | UpdateKind::AgentMessage | UpdateKind::AgentThought => {
+                return shown.extend(self.messages.show(update).into_iter().map(Shown::Update));
+            }
+            UpdateKind::UserMessageChunk | UpdateKind::AgentMessageChunk | UpdateKind::AgentThoughtChunk => {
+                // Only an agent of version 2 says a message in pieces and then as a whole.
+                if self.terminals == Terminals::Agent {
+                    return shown.extend(self.messages.show(update).into_iter().map(Shown::Update));
+                }
+            }
+            UpdateKind::PlanUpdate
             | UpdateKind::PlanRemoved
             | UpdateKind::AvailableCommandsUpdate
             | UpdateKind::SessionInfoUpdate
@@ -246,9 +298,9 @@ impl View {
                 | UpdateKind::CompactionSummaryChunk
                 | UpdateKind::Other
         );
-        let note = if in_words { mint::message_id().0 } else { String::new() };
+        let note = if in_words { format!("note-{}", place.seq) } else { String::new() };
         let announced = if known { Announced::Known } else { Announced::New };
-        let at = PointOfView { view: self, when };
+        let at = PointOfView { view: self, when: place.when };
         let view = ClientView {
             plan: self.taste.plan,
             booleans: self.taste.booleans,
@@ -263,22 +315,29 @@ impl View {
     }
 
     /// What a sub-agent says of its own work is told in the name of its session.
-    fn child_update(&mut self, update: &Update, known: bool, when: When, shown: &mut Vec<Shown>) {
-        let child = update.id.clone();
-        if self.version == Version::V2 {
-            shown.push(Shown::OfChild(child, update.body.clone()));
+    fn child_update(&mut self, update: &Update, known: bool, place: Place, shown: &mut Vec<Shown>) {
+        let body = update.body.fields();
+        let kind = UpdateKind::of_tag(&body.text("sessionUpdate").unwrap_or_default());
+        if place.when == When::Past && kind == UpdateKind::Notice {
             return;
         }
-        if self.taste.subagents == Subagents::Withheld {
-            return;
-        }
-        let tag = update.body.fields().text("sessionUpdate").unwrap_or_default();
-        let inner = Update { kind: UpdateKind::of_tag(&tag), id: String::new(), body: update.body.clone() };
+        let id = kind.id_field().and_then(|field| body.text(field)).unwrap_or_default();
+        let inner = Update { kind, id, body: update.body.clone() };
+        let (version, taste, terminals) = (self.version, self.taste, self.terminals);
+        let child = self.children.entry(update.id.clone());
+        let child = child.or_insert_with(|| Self::of(version, taste, terminals));
         let mut of_child = Vec::new();
-        self.update_v1(&inner, known, when, &mut of_child);
-        shown.extend(of_child.into_iter().map(|shown| match shown {
-            Shown::Update(body) => Shown::OfChild(child.clone(), body),
-            other @ (Shown::OfChild(..) | Shown::Ask { .. } | Shown::Unask(_)) => other,
+        child.tell(&inner, known, place, &mut of_child);
+        self.in_name_of(&update.id, of_child, shown);
+    }
+
+    /// A client that takes no word of sub-agents is told in the name of their parent.
+    fn in_name_of(&self, child: &str, of_child: Vec<Shown>, shown: &mut Vec<Shown>) {
+        let told = self.version == Version::V2 || self.taste.subagents == Subagents::Accepted;
+        shown.extend(of_child.into_iter().filter_map(|one| match one {
+            Shown::Update(body) if told => Some(Shown::OfChild(child.to_owned(), body)),
+            Shown::Update(body) => v1::aside::of_child_to_v1(child, &body).map(Shown::Update),
+            other @ (Shown::OfChild(..) | Shown::Ask { .. } | Shown::Unask(_)) => Some(other),
         }));
     }
 
@@ -322,8 +381,16 @@ impl View {
         if over
             && self.calls.get(&update.id).is_some_and(|content| !content.text().contains("\"terminalId\""))
         {
-            self.calls.remove(&update.id);
+            self.finished_calls.insert(update.id.clone());
         }
+    }
+
+    /// Nothing is expected to be added to them after their turn.
+    fn forget_calls(&mut self) {
+        for call in std::mem::take(&mut self.finished_calls) {
+            self.calls.remove(&call);
+        }
+        self.children.values_mut().for_each(Self::forget_calls);
     }
 
     fn owns_live(&self, when: When) -> bool {
@@ -389,6 +456,9 @@ impl CallContent for PointOfView<'_> {
 
 impl TerminalText for PointOfView<'_> {
     fn render(&self, terminal: &str) -> TerminalView {
-        if self.view.owns_live(self.when) { TerminalView::Own } else { self.view.text_of(terminal) }
+        match self.view.owns_live(self.when) {
+            true => TerminalView::Own(bare_id(terminal).to_owned()),
+            false => self.view.text_of(terminal),
+        }
     }
 }

@@ -87,7 +87,7 @@ pub(super) fn write(roots: &Roots, path: &Path, text: &str) -> Result<(), FileEr
 /// The error for an agent that asked for `path`.
 pub(super) fn refused(error: &FileError, field: &str, path: &str, roots: &[String]) -> RpcError {
     let got = Value::String(path.to_owned());
-    let kind = match error {
+    let cause = match error {
         FileError::Path(PathError::Outside) => {
             return RpcError::field(field, &got, "a path inside the session's roots")
                 .hint(format!("the roots are {}; links that lead out are refused", roots.join(", ")));
@@ -102,13 +102,13 @@ pub(super) fn refused(error: &FileError, field: &str, path: &str, roots: &[Strin
         FileError::NotAFile => {
             return RpcError::field(field, &got, "a regular file").hint("name a file in it, or another one");
         }
-        FileError::Path(PathError::Io(error)) => error.kind(),
+        FileError::Path(PathError::Io(error)) => error.raw_os_error(),
     };
-    let told = match kind {
-        io::ErrorKind::NotFound => RpcError::new(code::NOT_FOUND, format!("{path} does not exist"))
+    let told = match cause {
+        Some(libc::ENOENT) => RpcError::new(code::NOT_FOUND, format!("{path} does not exist"))
             .with("uri", path)
             .hint("check the spelling; paths are absolute"),
-        io::ErrorKind::IsADirectory | io::ErrorKind::NotADirectory => {
+        Some(libc::EISDIR | libc::ENOTDIR | libc::ELOOP | libc::ENAMETOOLONG) => {
             RpcError::new(code::INVALID_PARAMS, format!("{path}: {error}")).hint("name another path")
         }
         _ => RpcError::internal(format!("{path}: {error}")).hint("see to the rights and the room there are"),

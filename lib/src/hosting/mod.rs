@@ -5,6 +5,8 @@
 mod at;
 mod beneath;
 mod files;
+mod group;
+mod launch;
 mod output;
 mod terminal;
 
@@ -12,15 +14,14 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
 
 use rethread_core::{Json, Update};
 use serde_json::{Value, json};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::Semaphore;
 
 use self::beneath::Roots;
 use self::files::{FileError, Lines};
-use self::terminal::Launch;
+use self::launch::number;
 pub(crate) use self::terminal::{Moment, Terminal};
 use crate::edge::params::Params;
 use crate::wire::{Id, RpcError};
@@ -42,8 +43,6 @@ const AT_ONCE: usize = 4;
 const MOST_WORK: usize = 256;
 /// How many terminals a session may have that are not released.
 const MOST_TERMINALS: usize = 64;
-/// How long the end of all terminals is waited for; a little more than it can take.
-const END_LIMIT: Duration = Duration::from_secs(2);
 
 /// Where a session's files and commands are: its working directory first.
 #[derive(Clone, Debug)]
@@ -85,7 +84,6 @@ pub(crate) struct Hosting {
     working: usize,
     /// Counts the agents: what was done for one is not answered to the next.
     generation: u64,
-    ending: Vec<watch::Receiver<Moment>>,
 }
 
 /// A terminal and the requests that wait for its end.
@@ -109,7 +107,6 @@ impl Hosting {
             room: Arc::new(Semaphore::new(AT_ONCE)),
             working: 0,
             generation: 0,
-            ending: Vec::new(),
         }
     }
 
@@ -175,9 +172,7 @@ impl Hosting {
         let mut news = News { updates, answers };
         if released && let Some(hosted) = self.terminals.remove(terminal) {
             news.updates.extend(hosted.terminal.last_news());
-            self.ending.push(hosted.terminal.moments());
         }
-        self.ending.retain(|moments| moments.has_changed().is_ok());
         news
     }
 
@@ -200,7 +195,8 @@ impl Hosting {
     }
 
     /// Ends everything: the agent it was done for is gone or shall go. Gives the last news of all terminals,
-    /// and the requests that nobody will answer.
+    /// and the requests that nobody will answer. What runs is asked to end, and killed if it does not: soon,
+    /// and nobody waits for it.
     pub(crate) fn end(&mut self) -> (Vec<Update>, Vec<Id>) {
         self.generation += 1;
         self.working = 0;
@@ -208,20 +204,8 @@ impl Hosting {
         for hosted in std::mem::take(&mut self.terminals).into_values() {
             updates.extend(hosted.terminal.last_news());
             open.extend(hosted.waiting.into_iter().map(|(request, _)| request));
-            self.ending.push(hosted.terminal.moments());
         }
         (updates, open)
-    }
-
-    /// Waits until nothing is left of the terminals that were ended.
-    pub(crate) async fn gone(&mut self) {
-        let all = async {
-            for mut moments in self.ending.drain(..) {
-                while moments.changed().await.is_ok() {}
-            }
-        };
-        // What cannot be killed is not waited for.
-        let _ = tokio::time::timeout(END_LIMIT, all).await;
     }
 
     fn read_file(&mut self, params: &Params, roots: RootPaths) -> Result<Begun, RpcError> {
@@ -248,7 +232,7 @@ impl Hosting {
             return Err(RpcError::internal(format!("there are {MOST_TERMINALS} terminals already"))
                 .hint("release those that are not needed any more"));
         }
-        let launch = launch(params, roots.0.first().map_or("/", String::as_str))?;
+        let launch = launch::read(params, roots.0.first().map_or("/", String::as_str))?;
         let room = self.take_up()?;
         Ok(Begun::Works(Box::pin(async move {
             let _room = room.acquire().await;
@@ -259,7 +243,7 @@ impl Hosting {
             });
             let started = match opened.await {
                 Ok(Ok(directory)) => {
-                    Terminal::start(&launch, directory).map_err(|error| not_started(&launch, &error))
+                    Terminal::start(&launch, directory).map_err(|error| launch::not_started(&launch, &error))
                 }
                 Ok(Err(error)) => Err(error),
                 Err(_) => Err(RpcError::internal("the working directory could not be opened")),
@@ -310,55 +294,5 @@ impl Hosting {
         }
         self.working += 1;
         Ok(self.room.clone())
-    }
-}
-
-fn launch(params: &Params, cwd: &str) -> Result<Launch, RpcError> {
-    let words = |(at, item): (usize, Json)| {
-        let wrong = || RpcError::field(&format!("args[{at}]"), &item.value(), "a string");
-        item.as_string().ok_or_else(wrong)
-    };
-    let args = params.optional_items("args")?.into_iter().enumerate().map(words);
-    let variable = |(at, item): (usize, Json)| {
-        let fields = item.fields();
-        let wrong = || RpcError::field(&format!("env[{at}]"), &item.value(), "an object with name and value");
-        let name = fields.text("name").filter(|name| !name.is_empty() && !name.contains(['=', '\0']));
-        name.zip(fields.text("value")).ok_or_else(wrong)
-    };
-    let env = params.optional_items("env")?.into_iter().enumerate().map(variable);
-    let cwd = match params.get("cwd") {
-        Some(_) => params.path("cwd")?,
-        None => cwd.to_owned(),
-    };
-    Ok(Launch {
-        command: params.text("command")?,
-        args: args.collect::<Result<_, _>>()?,
-        env: env.collect::<Result<_, _>>()?,
-        cwd,
-        limit: number(params, "outputByteLimit")?,
-    })
-}
-
-fn number(params: &Params, name: &str) -> Result<Option<u64>, RpcError> {
-    match params.get(name) {
-        None => Ok(None),
-        Some(value) => {
-            value.read().map(Some).map_err(|_| params.wrong(name, "a whole number that is not negative"))
-        }
-    }
-}
-
-fn not_started(launch: &Launch, error: &std::io::Error) -> RpcError {
-    let got = Value::String(launch.command.clone());
-    match error.kind() {
-        std::io::ErrorKind::NotFound => RpcError::field("command", &got, "a program that is there")
-            .hint("give its full path, or its name if it is in the search path"),
-        std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::InvalidInput => {
-            RpcError::field("command", &got, "a program that may be run").hint(error.to_string())
-        }
-        _ => RpcError::internal(format!("{} did not start: {error}", launch.command))
-            .with("field", "command")
-            .with("got", got)
-            .hint("try again"),
     }
 }

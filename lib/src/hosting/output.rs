@@ -107,7 +107,10 @@ impl Output {
         let mut news = self.news(terminal);
         let mut body = heading("terminal_update", terminal);
         self.snapshot(&mut body);
-        if body.get("output").is_some() {
+        if !self.exit_told {
+            body.set("capabilities", Json::of(&()));
+        }
+        if body.iter().count() > 2 {
             news.push(update(UpdateKind::TerminalUpdate, terminal, &body));
         }
         news
@@ -221,15 +224,19 @@ fn signal_name(signal: i32) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Output, unfinished};
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::ExitStatus;
+
     use base64::Engine;
     use base64::engine::general_purpose::STANDARD;
+
+    use super::{Exit, Output, unfinished};
 
     fn told(output: &mut Output) -> Vec<String> {
         let decoded = |data: Option<String>| {
             String::from_utf8_lossy(&STANDARD.decode(data.unwrap_or_default()).unwrap()).into_owned()
         };
-        let words = output.last_news("t").into_iter().map(|update| {
+        let words = output.news("t").into_iter().map(|update| {
             let fields = update.body.fields();
             match fields.get("output") {
                 Some(whole) => format!("whole {}", decoded(whole.fields().text("data")).len()),
@@ -290,7 +297,9 @@ mod tests {
         assert_eq!(words.len(), 1, "a word about it");
         output.append(&[b'x'; 1024]);
         assert_eq!(output.news("t").len(), 0);
+        output.exited(Exit(ExitStatus::from_raw(0)));
         assert_eq!(told(&mut output), ["whole 65536"]);
+        assert_eq!(output.last_news("t").len(), 0);
         assert_eq!(output.kept.len(), 65536);
     }
 }

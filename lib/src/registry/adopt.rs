@@ -1,6 +1,7 @@
 //! Sessions that an agent has and the store has not: taken in with their history when a client opens one, and
 //! known by name when the agent lists them.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use rethread_core::{
@@ -13,7 +14,7 @@ use crate::agent::host::LiveAgent;
 use crate::agent::peer::AgentLine;
 use crate::edge::Version;
 use crate::edge::call::Setup;
-use crate::edge::link::{Heard, Link, ask};
+use crate::edge::link::{Heard, Link, ask, id_hash};
 use crate::mint;
 use crate::runner::{AgentLines, Beginning, Bound, Handle, Replaying, Seat, facts, store_error, style};
 use crate::store::{Listed, NewSession, Stub};
@@ -33,7 +34,7 @@ impl Registry {
         let unknown = || RpcError::unknown_session(id.as_str());
         let mut lines = AgentLines::new();
         let (answer, said) = restore(&agent, id, &setup, &mut lines).await.map_err(|_| unknown())?;
-        let mut link = Link::new(agent.profile.version, 1, std::collections::HashSet::new());
+        let mut replay = Link::new(agent.profile.version, 1, HashSet::new());
         let name = self.around.host.identity(&agent);
         let row = self.row(id).await.ok();
         let mut history = History::new(&setup, &name);
@@ -41,13 +42,14 @@ impl Registry {
             AgentLine::Said(bytes) => Some(&bytes[..]),
             AgentLine::Answered { .. } => None,
         });
-        let heard = link.hear(spoken, mint::now());
-        history.take(heard);
+        history.take(replay.hear(spoken, mint::now()));
         // Some agents load anything and have nothing: that is no session.
         if !history.spoken && row.is_none() {
             agent.peer.unroute(id.as_str());
             return Err(unknown());
         }
+        // What it replayed was said by an earlier process: this one must not overwrite it.
+        let mut link = Link::new(agent.profile.version, 2, history.ids());
         for update in link.opened(&answer) {
             history.decide(Input::Updated { update, known: false });
         }
@@ -165,6 +167,19 @@ impl History {
                 self.decide(Input::Updated { update, known });
             }
         }
+    }
+
+    /// Every id that the replay used.
+    fn ids(&self) -> HashSet<u64> {
+        let mut ids = HashSet::new();
+        for entry in &self.entries {
+            if let Entry::Updated { update, .. } = entry
+                && !update.id.is_empty()
+            {
+                ids.insert(id_hash(&update.id));
+            }
+        }
+        ids
     }
 
     fn close(

@@ -61,7 +61,7 @@ impl Registry {
         let Some(handle) = self.find(session) else { return true };
         let (reply, state) = oneshot::channel();
         let _ = handle.tell(Message::Status(reply)).await;
-        let state = state.await.ok().flatten();
+        let state = state.await.ok();
         state.is_none_or(|state| state.fields().text("state").as_deref() == Some("idle"))
     }
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use rethread_core::session::{OpenPrompt, Phase};
 use rethread_core::{Input, Json, MessageId, QuestionId, Refusal, Seq, ServerNote};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
@@ -11,7 +12,7 @@ use crate::edge::Version;
 use crate::edge::call::{OptionName, Setup};
 use crate::edge::link::ask::nobody_answers;
 use crate::edge::v1;
-use crate::edge::v1::options::Options;
+use crate::edge::v1::options::{BooleanOptions, Options};
 use crate::live::Cursor;
 use crate::mint;
 use crate::outbox::Reply;
@@ -20,8 +21,8 @@ use crate::wire::{Id, RpcError, code};
 /// What the answer to a change of option tells.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OptionAnswer {
-    /// All options.
-    Options,
+    /// All options, with or without those that a version 1 client may not take.
+    Options(BooleanOptions),
     /// Nothing: the older methods tell by updates only.
     Nothing,
 }
@@ -59,18 +60,18 @@ impl Runner {
             }
             Message::Cancel => self.cancel().await,
             Message::Withdraw(id) => self.withdraw(&id).await,
-            Message::SetOption { option, value, reply } => self.set_option(option, value, reply).await,
+            Message::SetOption { option, value, booleans, reply } => {
+                self.set_option(option, value, booleans, reply).await;
+            }
             Message::SetTitle(title, reply) => self.set_title(title, reply).await,
             Message::Answer(question, answer) => self.answer(question, answer).await,
-            Message::CancelThing { method, field, id, reply } => {
-                self.cancel_thing(method, field, id, reply).await;
-            }
+            Message::CancelThing { method, field, id, reply } => self.cancel_thing(method, field, id, reply),
             Message::Relay { method, params, reply } => self.relay_to_agent(method, params, reply).await,
             Message::Relayed(request, outcome) => self.relayed(request, outcome).await,
             Message::Hosted(hosted) => self.hosted(hosted).await,
             Message::Close(reply) => self.close(reply).await,
             Message::Status(reply) => {
-                let _ = reply.send(self.session.state.clone());
+                let _ = reply.send(self.state());
             }
             Message::End { reason, done } => self.end(reason, done).await,
             Message::AgentUp(up) => self.agent_up(up).await,
@@ -96,18 +97,23 @@ impl Runner {
         self.clients.retain(|known| !known.outbox.is_closed() && !known.outbox.same_channel(&client.outbox));
         self.clients.push(client);
         self.live.attach(&cursor);
-        let idle = || json!({"sessionUpdate": "state_update", "state": "idle"}).into();
         let attached = Attached {
             head: self.lease.head,
-            state: self.session.state.clone().unwrap_or_else(idle),
+            state: self.state(),
             options: self.session.options.clone(),
             commands: self.session.commands.clone(),
             usage: self.session.usage.clone(),
-            title: self.session.title.as_ref().map(|(title, _)| title.clone()),
+            title: self.session.title().map(str::to_owned),
             questions: self.session.questions.clone(),
         };
         let _ = reply.send(Ok(attached));
         self.need_agent().await;
+    }
+
+    /// The state to show: a session is idle until somebody says otherwise.
+    fn state(&self) -> Json {
+        let idle = || json!({"sessionUpdate": "state_update", "state": "idle"}).into();
+        self.session.state.clone().unwrap_or_else(idle)
     }
 
     /// An agent that has the session open with other servers or roots opens it again with these, unless it is
@@ -158,39 +164,40 @@ impl Runner {
     }
 
     /// A client takes back a request: a prompt that waits is dropped, one that the agent has is taken back
-    /// there, by our own number for it. One that the agent has acknowledged is only a turn any more.
+    /// there, by our own number for it. Of one that the agent has answered already, the work is left to stop.
     async fn withdraw(&mut self, id: &Id) {
         let prompt = self.prompts.iter().find(|(_, reply)| reply.id() == id);
-        let Some(message) = prompt.map(|(message, _)| message.clone()) else {
-            let is = |waiting: &Waiting| matches!(waiting, Waiting::Relay(reply) if reply.id() == id);
-            return self.cancel_at_agent(self.waiting_for(is));
-        };
-        if self.take(Input::Withdraw { message: message.clone() }).await.is_ok() {
+        let prompt = prompt.map(|(message, _)| message.clone());
+        if let Some(message) = prompt.clone()
+            && self.take(Input::Withdraw { message }).await.is_ok()
+        {
             return;
         }
-        let is = |waiting: &Waiting| matches!(waiting, Waiting::Prompt(sent) if *sent == message);
-        match self.waiting_for(is) {
-            Some(request) => self.cancel_at_agent(Some(request)),
-            None => self.cancel().await,
+        match (self.number_at_agent(id, prompt.as_ref()), &self.seat) {
+            (Some(request), Seat::Bound(bound)) => {
+                let _ = bound.agent.peer.cancel(request);
+            }
+            (None, _) if prompt.is_some() => self.cancel().await,
+            (Some(_) | None, _) => {}
         }
     }
 
-    fn waiting_for(&self, is: impl Fn(&Waiting) -> bool) -> Option<u64> {
+    /// Our number for a client's request that the agent has not answered.
+    fn number_at_agent(&self, id: &Id, prompt: Option<&MessageId>) -> Option<u64> {
+        let is = |waiting: &Waiting| match waiting {
+            Waiting::Prompt(message) => Some(message) == prompt,
+            Waiting::Relay(reply) | Waiting::CancelThing(reply) => reply.id() == id,
+            Waiting::Open | Waiting::Option { .. } => false,
+        };
         self.waiting.iter().find(|(_, waiting)| is(waiting)).map(|(request, _)| *request)
     }
 
-    fn cancel_at_agent(&self, request: Option<u64>) {
-        if let (Some(request), Seat::Bound(bound)) = (request, &self.seat) {
-            let _ = bound.agent.peer.cancel(request);
-        }
-    }
-
-    async fn set_option(&mut self, option: OptionName, value: Json, reply: Reply) {
+    async fn set_option(&mut self, option: OptionName, value: Json, booleans: BooleanOptions, reply: Reply) {
         if let Some(error) = self.broken_error() {
             return reply.refuse(error);
         }
         if !matches!(self.seat, Seat::Bound(_)) {
-            self.postponed.push(Message::SetOption { option, value, reply });
+            self.postponed.push(Message::SetOption { option, value, booleans, reply });
             return self.need_agent().await;
         }
         let (name, field) = match &option {
@@ -203,7 +210,7 @@ impl Runner {
         };
         let ask = mint::ask_id();
         let form = match option {
-            OptionName::Id(_) => OptionAnswer::Options,
+            OptionName::Id(_) => OptionAnswer::Options(booleans),
             OptionName::Category(..) => OptionAnswer::Nothing,
         };
         self.options.insert(ask.clone(), (reply, form));
@@ -221,16 +228,14 @@ impl Runner {
 
     /// The answer to a change of option: everything, so that what depends on it is seen too.
     pub(super) fn option_answer(&self, reply: &Reply, form: OptionAnswer) -> Json {
-        if form == OptionAnswer::Nothing {
-            return json!({}).into();
-        }
+        let OptionAnswer::Options(booleans) = form else { return json!({}).into() };
         let options = self.known_options();
         match reply.version {
             Version::V2 => {
                 [("configOptions", options.to_v2())].into_iter().collect::<rethread_core::Fields>().json()
             }
             Version::V1 => {
-                let view = options.to_v1(v1::options::BooleanOptions::Offered);
+                let view = options.to_v1(booleans);
                 let mut fields = rethread_core::Fields::new();
                 view.write_config(&mut fields);
                 fields.json()
@@ -289,7 +294,16 @@ impl Runner {
         }
         self.ended = true;
         self.end_hosted().await;
-        self.step(vec![Input::AgentExited { reason, at: mint::now() }]).await;
+        // A prompt that the agent has not taken yet goes with the session.
+        let open = self.session.prompts.iter().filter(|prompt| prompt.phase != Phase::Inserted);
+        let error = RpcError::cancelled().json();
+        let refused = |prompt: &OpenPrompt| Input::PromptRefused {
+            message: prompt.message.clone(),
+            error: error.clone(),
+        };
+        let mut inputs: Vec<_> = open.map(refused).collect();
+        inputs.push(Input::AgentExited { reason, at: mint::now() });
+        self.step(inputs).await;
         self.let_go().await;
     }
 

@@ -174,7 +174,7 @@ impl Runner {
     /// Everything that is open at the agent is let go of without an answer.
     pub(super) fn forget_agent(&mut self) {
         for (_, waiting) in self.waiting.drain() {
-            if let Waiting::Relay(reply) = waiting {
+            if let Waiting::Relay(reply) | Waiting::CancelThing(reply) = waiting {
                 reply.refuse(RpcError::internal("the agent ended before it answered"));
             }
         }

@@ -9,7 +9,7 @@ use crate::agent::peer::{AgentLine, FromAgent};
 use crate::edge::Version;
 use crate::edge::link::{Heard, ask};
 use crate::mint;
-use crate::wire::RpcError;
+use crate::wire::{RpcError, code};
 
 impl Runner {
     pub(super) async fn hear_agent(&mut self, from: FromAgent) {
@@ -27,7 +27,7 @@ impl Runner {
             match line {
                 AgentLine::Said(bytes) => said.push(bytes),
                 AgentLine::Answered { request, outcome } => {
-                    self.hear_said(&mut said, &mut inputs);
+                    self.hear_said(&mut said, &mut inputs).await;
                     match self.waiting.remove(&request) {
                         Some(Waiting::Open) => {
                             self.step(std::mem::take(&mut inputs)).await;
@@ -39,12 +39,12 @@ impl Runner {
                 }
             }
         }
-        self.hear_said(&mut said, &mut inputs);
+        self.hear_said(&mut said, &mut inputs).await;
         self.step(inputs).await;
         self.close_if_asked().await;
     }
 
-    fn hear_said(&mut self, said: &mut Vec<Bytes>, inputs: &mut Vec<Input>) {
+    async fn hear_said(&mut self, said: &mut Vec<Bytes>, inputs: &mut Vec<Input>) {
         let at = mint::now();
         let idle = self.session.turn.is_none();
         let lines = said.iter().map(|line| &line[..]);
@@ -67,11 +67,10 @@ impl Runner {
                     self.question_opened(question.clone(), request, kind);
                     inputs.push(Input::Question { question, kind, body });
                 }
-                Heard::Relay { request, method, params } => self.relay_to_client(request, &method, &params),
-                Heard::Child(child) => {
-                    if let Seat::Bound(bound) = &self.seat {
-                        bound.agent.peer.route(&child, &self.agent_route);
-                    }
+                Heard::Relay { request, method, params } => {
+                    // What was said before is shown before.
+                    self.step(std::mem::take(inputs)).await;
+                    self.relay_to_client(request, &method, &params);
                 }
                 Heard::Withdrawn { request } => {
                     let open = self.questions.iter().find(|(_, (asked, _))| *asked == request);
@@ -104,6 +103,7 @@ impl Runner {
                 inputs.push(Input::OptionAnswered { ask, error, options });
             }
             Waiting::Relay(reply) => reply.send(self.lease.head, outcome),
+            Waiting::CancelThing(reply) => reply.send(self.lease.head, outcome.map_err(not_cancellable)),
             Waiting::Open => {}
         }
     }
@@ -130,6 +130,14 @@ impl Runner {
                 inputs.extend(bound.link.prompt_acknowledged(None));
             }
         }
+    }
+}
+
+/// The method exists for whoever asks us; an agent without it cannot cancel this thing.
+fn not_cancellable(error: RpcError) -> RpcError {
+    match error.code {
+        code::METHOD_NOT_FOUND => RpcError { code: code::INVALID_PARAMS, ..error },
+        _ => error,
     }
 }
 

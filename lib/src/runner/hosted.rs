@@ -41,8 +41,10 @@ impl Runner {
             Seat::Empty | Seat::Starting | Seat::Stopping(_) => return false,
         };
         let ours = || params.fields().text("terminalId").is_some_and(|id| self.hosting.has(&id));
-        let client = self.clients.last().map(|client| client.version);
-        agent == Version::V1 && hosting::METHODS.contains(&method) && (client == Some(Version::V2) || ours())
+        // With no client there, or none yet, it is the one that the agent was introduced to.
+        let newest = self.clients.last().map(|client| client.version);
+        let client = newest.unwrap_or_else(|| self.around.host.client_version());
+        agent == Version::V1 && hosting::METHODS.contains(&method) && (client == Version::V2 || ours())
     }
 
     /// Begins to carry a request out.

@@ -5,175 +5,45 @@
 
 mod ask;
 mod consequence;
+mod facts;
 mod failure;
+mod folding;
 mod hearing;
 mod hosted;
+mod message;
+mod outcome;
 mod relay;
 mod seat;
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use rethread_core::{
     AskId, Entry, Input, Json, MessageId, QuestionId, QuestionKind, Refusal, Seq, Session, SessionId,
     session::Native, stored,
 };
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use crate::agent::Restore;
-use crate::agent::host::{AgentHost, LiveAgent};
 use crate::agent::peer::FromAgent;
 use crate::edge::Version;
 use crate::edge::call::Setup;
 use crate::hosting::Hosting;
-use crate::live::{Cursor, Live};
-use crate::log::Log;
+use crate::live::Live;
 use crate::mint;
 use crate::outbox::{Outbound, Outbox, Reply};
-use crate::store::journal::Journal;
-use crate::store::{Append, Durability, Lease, Listed, NativeId, RowFacts};
+use crate::store::{Append, Durability, Lease};
 use crate::wire::{Id, RpcError};
 
 pub(crate) use ask::Attached;
+pub(crate) use facts::facts;
 pub(crate) use failure::store_error;
+pub(crate) use message::{AgentLines, Beginning, Handle, Message, Surroundings};
 pub(crate) use seat::{Bound, Replaying, Seat, style};
 
 /// How many messages of clients may wait for a session.
 const INBOX: usize = 256;
-/// How long after a turn it is looked whether everybody has read it.
-const FOLD_CHECK: Duration = Duration::from_millis(300);
-/// How many batches of an agent may wait: enough to read on while the store writes.
-const BATCHES: usize = 4;
-
-/// The way to a live session.
-#[derive(Clone)]
-pub(crate) struct Handle {
-    /// Its id.
-    pub(crate) id: SessionId,
-    /// What its peers share.
-    pub(crate) live: Arc<Live>,
-    inbox: mpsc::Sender<Message>,
-}
-
-impl Handle {
-    /// Says something to the session. An error means that it has ended.
-    pub(crate) async fn tell(&self, message: Message) -> Result<(), Ended> {
-        self.inbox.send(message).await.map_err(|_| Ended)
-    }
-
-    /// Says whether the session has ended.
-    #[must_use]
-    pub(crate) fn ended(&self) -> bool {
-        self.inbox.is_closed()
-    }
-}
-
-/// The session is not live any more.
-#[derive(Debug, thiserror::Error)]
-#[error("the session has ended")]
-pub(crate) struct Ended;
-
-/// What a client, through its connection, says to a session.
-pub(crate) enum Message {
-    /// It wants to follow.
-    Attach {
-        /// Where it is, and its bell.
-        cursor: Arc<Cursor>,
-        /// The way to it.
-        outbox: Outbox,
-        /// The version it speaks.
-        version: Version,
-        /// How it wants the session to be set up.
-        setup: Setup,
-        /// How things stand, or why not.
-        reply: oneshot::Sender<Result<Attached, RpcError>>,
-    },
-    /// It prompts.
-    Prompt {
-        /// The id minted for the message.
-        message: MessageId,
-        /// The content blocks.
-        content: Json,
-        /// The `_meta` of the request.
-        meta: Option<Json>,
-        /// Who waits.
-        reply: Reply,
-    },
-    /// It cancels.
-    Cancel,
-    /// It takes back a request by its own id.
-    Withdraw(Id),
-    /// It changes an option.
-    SetOption {
-        /// By id or category.
-        option: crate::edge::call::OptionName,
-        /// To what.
-        value: Json,
-        /// Who waits.
-        reply: Reply,
-    },
-    /// It sets the title.
-    SetTitle(String, Reply),
-    /// It answers a question.
-    Answer(QuestionId, Result<Json, RpcError>),
-    /// It cancels a tool call or a terminal: a request that the agent itself answers.
-    CancelThing {
-        /// `tool_call/cancel` or `terminal/cancel`.
-        method: &'static str,
-        /// The name of the id.
-        field: &'static str,
-        /// The id.
-        id: String,
-        /// Who waits.
-        reply: Reply,
-    },
-    /// It has something for the agent alone.
-    Relay {
-        /// The method.
-        method: String,
-        /// The parameters.
-        params: Json,
-        /// Who waits; nobody for a notification.
-        reply: Option<Reply>,
-    },
-    /// It answered what was relayed to it.
-    Relayed(Id, Result<Json, RpcError>),
-    /// Something was carried out in the place of a client.
-    Hosted(hosted::Hosted),
-    /// It closes the session.
-    Close(Reply),
-    /// How the session stands.
-    Status(oneshot::Sender<Option<Json>>),
-    /// The process ends, or the session is deleted: settle and let go.
-    End {
-        /// Why, in words for a person.
-        reason: String,
-        /// Told when it is done.
-        done: oneshot::Sender<Seq>,
-    },
-    /// The agent is up, or is not to be had.
-    AgentUp(Result<LiveAgent, RpcError>),
-}
-
-/// What every session is given.
-#[derive(Clone)]
-pub(crate) struct Surroundings {
-    /// Where it is written.
-    pub(crate) journal: Journal,
-    /// Where its agent comes from.
-    pub(crate) host: AgentHost,
-    /// For what nobody can be told.
-    pub(crate) log: Log,
-    /// How long an agent may ignore a cancel.
-    pub(crate) cancel_patience: Duration,
-    /// How far an agent goes to restore a session.
-    pub(crate) restore: Restore,
-    /// How long a session may do nothing before its agent is let go.
-    pub(crate) idle_limit: Duration,
-}
 
 /// A session that runs.
 pub(crate) struct Runner {
@@ -229,32 +99,14 @@ struct Client {
 enum Waiting {
     Open,
     Prompt(MessageId),
-    Option { ask: AskId, option: String, value: Json },
+    Option {
+        ask: AskId,
+        option: String,
+        value: Json,
+    },
     Relay(Reply),
-}
-
-/// A session as it is found or made, ready to run.
-pub(crate) struct Beginning {
-    pub(crate) id: SessionId,
-    pub(crate) session: Session,
-    pub(crate) lease: Lease,
-    pub(crate) setup: Setup,
-    pub(crate) fork_of: Option<Native>,
-    pub(crate) seat: Seat,
-    pub(crate) lines: AgentLines,
-}
-
-/// The channel by which an agent's lines reach a session.
-pub(crate) struct AgentLines {
-    pub(crate) route: mpsc::Sender<FromAgent>,
-    pub(crate) lines: mpsc::Receiver<FromAgent>,
-}
-
-impl AgentLines {
-    pub(crate) fn new() -> Self {
-        let (route, lines) = mpsc::channel(BATCHES);
-        Self { route, lines }
-    }
+    /// The same, for one thing that is to be cancelled.
+    CancelThing(Reply),
 }
 
 impl Runner {
@@ -404,11 +256,11 @@ impl Runner {
             epoch: self.lease.epoch,
             expected: self.lease.head,
             entries: entries.to_vec(),
-            facts: facts(entries.iter().map(|entry| &**entry)),
+            facts: facts::facts(entries.iter().map(|entry| &**entry)),
             snapshot: ended.then(|| stored::encode_session(&self.session)),
             // FULL, not NORMAL: a finished turn must survive a power cut.
             durability: if ended { Durability::Power } else { Durability::Process },
-            at: touched(entries).then(mint::now),
+            at: facts::touched(entries).then(mint::now),
         }
     }
 
@@ -436,38 +288,6 @@ impl Runner {
         }
     }
 
-    /// A finished turn is folded once nobody reads inside it.
-    fn fold_if_read(&mut self) {
-        let upto = self.foldable;
-        if self.folded >= upto {
-            self.fold_check = None;
-            return;
-        }
-        let busy = self.folding.as_ref().is_some_and(|folding| !folding.is_finished());
-        if busy || self.live.read_below(upto) {
-            // A slow reader need not be asked often.
-            self.fold_check.get_or_insert_with(|| Instant::now() + FOLD_CHECK);
-            return;
-        }
-        self.fold_check = None;
-        self.folded = upto;
-        let (journal, lease) = (self.around.journal.clone(), self.lease.clone());
-        let (log, id) = (self.around.log.clone(), self.id.clone());
-        self.folding = Some(tokio::spawn(async move {
-            // A fold that fails costs room, not truth; the next one takes up the rest.
-            if let Err(error) = journal.fold(lease, upto).await {
-                log.line(&format!("session {id}: {}", failure::describe(&error)));
-            }
-        }));
-    }
-
-    /// Waits for a fold under way: a reader must not have the journal change below it.
-    async fn settle_fold(&mut self) {
-        if let Some(folding) = self.folding.take() {
-            let _ = folding.await;
-        }
-    }
-
     /// From here on the session is opened anew by whoever wants it. Those who came too late are told so.
     fn turn_away(&mut self) {
         self.inbox.close();
@@ -489,7 +309,6 @@ impl Runner {
             let _ = client.outbox.try_send(Outbound::Detach(self.id.clone(), self.lease.head));
         }
         self.turn_away();
-        self.hosting.gone().await;
         self.settle_fold().await;
         let lease = self.lease.clone();
         let released = self.around.journal.call(move |store| store.release(&lease)).await;
@@ -510,41 +329,4 @@ async fn at(deadline: Option<Instant>) {
         Some(deadline) => tokio::time::sleep_until(deadline).await,
         None => std::future::pending().await,
     }
-}
-
-/// What entries change in the session's row.
-pub(crate) fn facts<'a>(entries: impl Iterator<Item = &'a Entry>) -> RowFacts {
-    let mut facts = RowFacts::default();
-    for entry in entries {
-        match entry {
-            Entry::TitleSet { title, by } => facts.title = Some((title.clone(), *by)),
-            Entry::Opened { roots, .. } | Entry::RootsSet { roots, .. } => facts.roots = Some(roots.clone()),
-            Entry::AgentBound { agent, native, .. } => {
-                facts.native = Some(NativeId { agent: agent.clone(), id: native.clone() });
-            }
-            Entry::PromptInserted { .. } => facts.listed = Some(Listed),
-            Entry::AgentLost { .. }
-            | Entry::PromptHeld { .. }
-            | Entry::PromptSent { .. }
-            | Entry::PromptDropped { .. }
-            | Entry::TurnStarted { .. }
-            | Entry::StateChanged { .. }
-            | Entry::TurnEnded { .. }
-            | Entry::Updated { .. }
-            | Entry::QuestionAsked { .. }
-            | Entry::QuestionAnswered { .. }
-            | Entry::QuestionWithdrawn { .. }
-            | Entry::OptionAsked { .. }
-            | Entry::OptionSettled { .. }
-            | Entry::CancelAsked { .. } => {}
-        }
-    }
-    facts
-}
-
-/// Opening a session to look at it does not make it the newest.
-fn touched(entries: &[Arc<Entry>]) -> bool {
-    entries.iter().any(|entry| {
-        matches!(**entry, Entry::PromptInserted { .. } | Entry::TurnEnded { .. } | Entry::TitleSet { .. })
-    })
 }

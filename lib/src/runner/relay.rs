@@ -98,7 +98,11 @@ impl Runner {
     async fn output_fetched(&mut self, fetch: Fetch, outcome: Result<Json, RpcError>) {
         if let Ok(output) = &outcome {
             let command = self.terminals.open.get(&fetch.terminal).cloned().unwrap_or_default();
-            let update = screenful(&fetch.terminal, &command, &output.fields());
+            let terminal = match &self.seat {
+                Seat::Bound(bound) => bound.link.public_id(&fetch.terminal),
+                Seat::Empty | Seat::Starting | Seat::Opening(_) | Seat::Stopping(_) => fetch.terminal.clone(),
+            };
+            let update = screenful(&terminal, &command, &output.fields());
             self.step(vec![Input::Updated { update, known: true }]).await;
         }
         if let Some((request, params)) = fetch.then_release {
@@ -110,9 +114,10 @@ impl Runner {
     fn send_relay(&mut self, request: Id, method: String, params: Json) {
         let handle = Handle { id: self.id.clone(), live: self.live.clone(), inbox: self.own.clone() };
         let from = Relayed { request: request.clone(), origin: Origin::Session(handle) };
+        let message = self.here(Outbound::Relay { from, method, params });
         self.forget_gone_clients();
         let sent = match self.clients.last() {
-            Some(client) => client.outbox.try_send(Outbound::Relay { from, method, params }).is_ok(),
+            Some(client) => client.outbox.try_send(message).is_ok(),
             None => false,
         };
         if !sent {
@@ -123,18 +128,15 @@ impl Runner {
 
     fn notify_clients(&mut self, method: &str, params: &Json) {
         for client in &self.clients {
-            let message = Outbound::Notify { method: method.to_owned(), params: params.clone() };
+            let message = self.here(Outbound::Notify { method: method.to_owned(), params: params.clone() });
             if client.outbox.try_send(message).is_err() {
                 self.around.log.line("skipped a notification for a client that does not read");
             }
         }
     }
 
-    /// The last one stays known when all are gone: it says for whom the agent works.
     fn forget_gone_clients(&mut self) {
-        if self.clients.iter().any(|client| !client.outbox.is_closed()) {
-            self.clients.retain(|client| !client.outbox.is_closed());
-        }
+        self.clients.retain(|client| !client.outbox.is_closed());
     }
 
     pub(super) fn unrelay(&mut self, request: &Id) {
@@ -142,8 +144,13 @@ impl Runner {
             return;
         }
         if let Some(client) = self.clients.last() {
-            let _ = client.outbox.try_send(Outbound::Unrelay(request.clone()));
+            let _ = client.outbox.try_send(self.here(Outbound::Unrelay(request.clone())));
         }
+    }
+
+    /// Something for a client in its place behind all that is written by now.
+    fn here(&self, message: Outbound) -> Outbound {
+        message.behind(Some((self.id.clone(), self.lease.head)))
     }
 
     pub(super) fn answer_request(&self, request: &Id, outcome: Result<&Json, &RpcError>) {
@@ -165,17 +172,22 @@ impl Runner {
             None => {
                 let _ = bound.agent.peer.notify(&method, &params);
             }
-            Some(reply) => match bound.agent.peer.request(&method, &params, &self.agent_route) {
-                Ok(request) => {
-                    self.waiting.insert(request, Waiting::Relay(reply));
-                }
-                Err(error) => reply.refuse(RpcError::internal(error.to_string())),
-            },
+            Some(reply) => self.ask_agent(&method, &params, reply, Waiting::Relay),
+        }
+    }
+
+    fn ask_agent(&mut self, method: &str, params: &Json, reply: Reply, waiting: fn(Reply) -> Waiting) {
+        let Seat::Bound(bound) = &self.seat else { return };
+        match bound.agent.peer.request(method, params, &self.agent_route) {
+            Ok(request) => {
+                self.waiting.insert(request, waiting(reply));
+            }
+            Err(error) => reply.refuse(RpcError::internal(error.to_string())),
         }
     }
 
     /// Cancelling one tool call or terminal is for agents that offer it; version 1 has no such thing.
-    pub(super) async fn cancel_thing(
+    pub(super) fn cancel_thing(
         &mut self,
         method: &'static str,
         field: &'static str,
@@ -196,7 +208,7 @@ impl Runner {
                 let params: Fields = [("sessionId", Json::of(&bound.native)), (field, Json::of(&native))]
                     .into_iter()
                     .collect();
-                self.relay_to_agent(method.to_owned(), params.json(), Some(reply)).await;
+                self.ask_agent(method, &params.json(), reply, Waiting::CancelThing);
             }
             Seat::Bound(_) | Seat::Empty | Seat::Starting | Seat::Opening(_) | Seat::Stopping(_) => {
                 reply.refuse(refused());

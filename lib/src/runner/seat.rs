@@ -5,9 +5,10 @@
 use std::collections::HashSet;
 
 use rethread_core::session::Native;
-use rethread_core::{Binding, Entry, Fields, Folded, Input, Json, PromptStyle, Seq, Update, UpdateKind};
+use rethread_core::{Binding, Entry, Folded, Input, Json, PromptStyle, Seq, Update, UpdateKind};
 use serde_json::json;
 
+use super::outcome::{not_native, outcome_notice, read_only};
 use super::{Message, Runner, Waiting};
 use crate::agent::Restore;
 use crate::agent::host::LiveAgent;
@@ -426,42 +427,4 @@ pub(super) fn said_by_agent(update: &Update) -> usize {
         }
         _ => 0,
     }
-}
-
-/// What the user should know of how the agent came to the session. That it restored it by itself is told only
-/// where it disturbs nobody.
-fn outcome_notice(binding: Binding, agent: &str) -> Option<Update> {
-    let (severity, title, description) = match binding {
-        Binding::Fresh => return None,
-        Binding::Resumed | Binding::Loaded => {
-            ("info", "Session restored", format!("{agent} restored its own context of this session."))
-        }
-        Binding::Reseeded => (
-            "warning",
-            "The agent could not restore this session",
-            format!(
-                "It goes on in a fresh session of {agent}, which is given the kept transcript with the next prompt."
-            ),
-        ),
-    };
-    let mut body: Fields = [
-        ("sessionUpdate", Json::of("notice")),
-        ("severity", Json::of(severity)),
-        ("title", Json::of(title)),
-        ("description", Json::of(&description)),
-    ]
-    .into_iter()
-    .collect();
-    body.set("_meta", json!({"rethread": {"restored": format!("{binding:?}").to_lowercase()}}).into());
-    Some(Update { kind: UpdateKind::Notice, id: String::new(), body: body.json() })
-}
-
-fn read_only() -> RpcError {
-    RpcError::internal("this session is read-only")
-        .hint("start rethread without --restore read-only to go on")
-}
-
-fn not_native() -> RpcError {
-    RpcError::internal("the agent cannot restore this session by itself")
-        .hint("start rethread with --restore auto to go on from the kept transcript")
 }

@@ -70,6 +70,7 @@ impl Store for MemoryStore {
         let mut kept = Kept::new(&new);
         kept.write(&new.entries, &new.facts, new.snapshot.as_ref(), new.at);
         let lease = kept.lease();
+        shelf.drop_stub(&new.facts);
         shelf.sessions.insert(new.id, kept);
         Ok(lease)
     }
@@ -201,6 +202,7 @@ impl Shelf {
         }
         let at = append.at.unwrap_or(kept.row.updated_at);
         kept.write(&append.entries, &append.facts, append.snapshot.as_ref(), at);
+        self.drop_stub(&append.facts);
         Ok(())
     }
 
@@ -234,6 +236,15 @@ impl Shelf {
 }
 
 impl Shelf {
+    /// An agent may have listed a session before we knew that it is one of ours.
+    fn drop_stub(&mut self, facts: &RowFacts) {
+        let Some(native) = &facts.native else { return };
+        let id = SessionId(native.id.clone());
+        if self.sessions.get(&id).is_some_and(|kept| kept.is_stub() && kept.row.agent == native.agent) {
+            self.sessions.remove(&id);
+        }
+    }
+
     fn add_stub(&mut self, agent: &str, stub: &Stub) {
         let kept = self.sessions.entry(stub.id.clone()).or_insert_with(|| Kept::stub(agent, stub));
         if kept.is_stub() {

@@ -122,7 +122,7 @@ pub struct Append {
 /// Changes to a session's row; `None` leaves as it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RowFacts {
-    /// The title and who gave it.
+    /// The title and who gave it; empty for none any more.
     pub title: Option<(String, TitleSource)>,
     /// The additional roots, complete.
     pub roots: Option<Vec<String>>,
@@ -187,7 +187,7 @@ pub struct SessionRow {
     pub cwd: String,
     /// Its additional roots.
     pub roots: Vec<String>,
-    /// Its title and who gave it.
+    /// Its title and who gave it; an empty one was taken away.
     pub title: Option<(String, TitleSource)>,
     /// The agent it was made with.
     pub agent: String,

@@ -70,6 +70,25 @@ pub(super) async fn ext(turn: &mut Turn, method: &str) -> Flow {
     flow(turn)
 }
 
+pub(super) async fn take_back(turn: &mut Turn, method: &str) -> Flow {
+    let params = match method {
+        "session/request_permission" => words::permission(turn.version(), &turn.session, "call_back"),
+        "elicitation/create" => words::elicitation(&turn.session),
+        _ => json!({"sessionId": turn.session}),
+    };
+    let (id, answered) = turn.talk.ask(method, params).await;
+    turn.talk.notify("$/cancel_request", json!({"requestId": id})).await;
+    say_answer(turn, "taken back", answered.await.ok()).await;
+    flow(turn)
+}
+
+pub(super) async fn apart(turn: &mut Turn, method: &str) -> Flow {
+    let params = json!({"serverId": "s", "requestId": "r", "method": "tools/list", "params": {}});
+    let answer = ask(turn, method, params).await;
+    say_answer(turn, "apart", answer).await;
+    flow(turn)
+}
+
 pub(super) async fn fs(turn: &mut Turn, path: &str) -> Flow {
     if turn.version() == Version::V2 {
         turn.say("agent_message", "file: read by myself").await;
@@ -124,6 +143,24 @@ pub(super) async fn term(turn: &mut Turn, line: Option<&str>) -> Flow {
         Version::V2 => own_terminal(turn, &call).await,
     }
     turn.update(words::tool_over(&call)).await;
+    flow(turn)
+}
+
+pub(super) async fn term_open(turn: &mut Turn) -> Flow {
+    let call = turn.talk.mint("run");
+    turn.update(words::tool_begins(turn.version(), &call)).await;
+    match turn.version() {
+        Version::V1 => {
+            create(turn, &call, None).await;
+        }
+        Version::V2 => {
+            let terminal = turn.talk.mint("term");
+            let update = json!({"sessionUpdate": "terminal_update", "terminalId": terminal,
+                "command": "sleep 9", "capabilities": {"cancel": {}}});
+            turn.update(update).await;
+            turn.update(words::tool_shows(&call, &terminal)).await;
+        }
+    }
     flow(turn)
 }
 

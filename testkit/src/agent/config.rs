@@ -55,6 +55,9 @@ pub enum Echo {
     AfterAnswer,
     /// Before that.
     BeforeAnswer,
+    /// As the first, but not before the gate `acknowledge` is open; one that is cancelled until then is not
+    /// inserted.
+    AtGate,
 }
 
 /// Whether the user has to log in.
@@ -69,11 +72,13 @@ pub enum Login {
 /// The nature of a scripted agent. All of it may change between two starts.
 #[derive(Clone, Debug)]
 pub struct AgentConfig {
+    /// Its name for itself.
+    pub name: &'static str,
     /// The versions.
     pub speaks: Speaks,
     /// What it says it can do, under the names of version 1: `load`, `resume`, `list`, `close`, `delete`,
     /// `fork`, `additionalDirectories`, `systemPrompt`, `override` (a mode of that), `image`, `audio`, `embeddedContext`, `stdio`, `http`,
-    /// `sse`, `acp`. A version 2 agent has `resume`, `list` and `close` whatever is here.
+    /// `sse`, `acp`; and `cancelOne`: it takes `tool_call/cancel` and `terminal/cancel`. A version 2 agent has `resume`, `list` and `close` whatever is here.
     pub can: Vec<&'static str>,
     /// What the user may choose.
     pub offers: Vec<Offer>,
@@ -109,6 +114,7 @@ impl AgentConfig {
                 "stdio",
                 "http",
                 "sse",
+                "cancelOne",
             ],
             ..Self::bare(speaks)
         }
@@ -118,6 +124,7 @@ impl AgentConfig {
     #[must_use]
     pub fn bare(speaks: Speaks) -> Self {
         Self {
+            name: "scripted",
             speaks,
             can: vec!["stdio"],
             offers: Vec::new(),
@@ -169,7 +176,7 @@ impl AgentConfig {
         let on = |ability: &str| self.can(ability);
         json!({
             "protocolVersion": 1,
-            "agentInfo": {"name": "scripted", "version": "1"},
+            "agentInfo": {"name": self.name, "version": "1"},
             "agentCapabilities": {
                 "loadSession": on("load"),
                 "promptCapabilities":
@@ -195,7 +202,7 @@ impl AgentConfig {
         session["mcp"] = some(&["stdio", "http", "acp"]);
         json!({
             "protocolVersion": 2,
-            "info": {"name": "scripted", "version": "2"},
+            "info": {"name": self.name, "version": "2"},
             "capabilities": {"session": session},
             "authMethods": self.auth_methods("methodId"),
         })

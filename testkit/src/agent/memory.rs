@@ -5,9 +5,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rethread::edge::Version;
 use serde_json::{Value, json};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, mpsc};
 
 use super::config::{AgentConfig, Offer};
+use super::talk::Out;
 use super::words;
 
 /// One message that reached the agent.
@@ -40,6 +41,8 @@ pub(super) struct Inner {
     pub(super) logged_in: bool,
     pub(super) gates: BTreeSet<String>,
     pub(super) running: usize,
+    /// The way out of the last start.
+    pub(super) out: Option<mpsc::Sender<Out>>,
 }
 
 /// A session of the agent's.
@@ -65,6 +68,7 @@ impl Memory {
             logged_in: false,
             gates: BTreeSet::new(),
             running: 0,
+            out: None,
         };
         Self { inner: Mutex::new(inner), bell: Notify::new() }
     }
@@ -80,6 +84,27 @@ impl Memory {
     pub(super) fn record(&self, received: Received) {
         self.inner().received.push(received);
         self.bell.notify_waiters();
+    }
+
+    /// Waits until the test opens this gate.
+    pub(super) async fn gate(&self, gate: &str) {
+        loop {
+            let opened = self.bell.notified();
+            tokio::pin!(opened);
+            opened.as_mut().enable();
+            if self.inner().gates.contains(gate) {
+                return;
+            }
+            opened.await;
+        }
+    }
+
+    /// Says whether this thing, a tool call or a terminal, was told of and has not ended.
+    pub(super) fn is_open(&self, session: &str, field: &str, id: &Value) -> bool {
+        let inner = self.inner();
+        let history = inner.sessions.get(session).map(|kept| kept.history.as_slice()).unwrap_or_default();
+        let last = history.iter().rfind(|update| update.get(field) == Some(id));
+        last.is_some_and(|update| !words::is_final(update))
     }
 
     /// Makes a session and gives its id.

@@ -119,6 +119,24 @@ impl ScriptedAgent {
         self.memory.bell.notify_waiters();
     }
 
+    /// Lets it say something of its own accord, turn or no turn.
+    pub async fn send(&self, message: Value) {
+        self.send_line(message.to_string()).await;
+    }
+
+    /// Lets it tell an update of its last session of its own accord.
+    pub async fn tell(&self, update: Value) {
+        let session = self.sessions().last().cloned().unwrap_or_default();
+        self.memory.keep(&session, &update);
+        self.send_line(talk::raw_line(&session, &update.to_string())).await;
+    }
+
+    async fn send_line(&self, line: String) {
+        let out = self.memory.inner().out.clone();
+        let out = out.expect("the agent was started");
+        let _ = out.send(talk::Out::Line(line)).await;
+    }
+
     /// The agent's own ids of its sessions.
     #[must_use]
     pub fn sessions(&self) -> Vec<String> {

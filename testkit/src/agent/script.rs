@@ -1,4 +1,5 @@
-//! The language of scripts: the text of a prompt, one step on each line or between `;`. Reading only.
+//! The language of scripts: the text of a prompt, one step on each line or between `;`. A line that begins with
+//! `raw` is one step as a whole. Reading only.
 
 /// One step of a turn.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,7 +16,7 @@ pub enum Step {
     Think(String),
     /// `tool ID`: a tool call from its announcement to its end, with text and a diff.
     Tool(String),
-    /// `toolopen ID`: a tool call that is announced and never ends.
+    /// `toolopen ID`: a tool call that is announced and never ends; in version 2 it can be cancelled.
     ToolOpen(String),
     /// `meta ID`: a tool call whose `_meta` is patched: `{a,b}`, then `a` goes and `c` comes.
     Meta(String),
@@ -54,8 +55,21 @@ pub enum Step {
     Spawn(String),
     /// `kill`: ends the last terminal that was left running, and says how it ended.
     Kill,
+    /// `termopen`: a terminal inside a tool call that stays open: the client's in version 1, the agent's own,
+    /// which can be cancelled, in version 2.
+    TermOpen,
+    /// `apart METHOD`: a request to the client that belongs to no session, `mcp/message` if none is named; says
+    /// what came of it.
+    Apart(String),
+    /// `takeback METHOD`: a request to the client that is taken back at once, `session/request_permission` if
+    /// none is named; says what came of it.
+    TakeBack(String),
     /// `hang`: waits for a cancel.
     Hang,
+    /// `late TEXT`: waits for a cancel, and then has a tool call and this to tell.
+    Late(String),
+    /// `abort`: waits for a cancel and fails at it.
+    Abort,
     /// `slow N`: so many chunks with 5 ms between them.
     Slow(usize),
     /// `deaf`: ignores a cancel for ever.
@@ -70,12 +84,20 @@ pub enum Step {
     Stop(String),
     /// `subagent`: a child that is announced and says something.
     Subagent,
+    /// `raw JSON`: an update, byte for byte, to the end of the line.
+    Raw(String),
+    /// `rawof SESSION JSON`: the same in the name of another session.
+    RawOf(String, String),
 }
 
 /// Reads a script.
 #[must_use]
 pub fn steps(text: &str) -> Vec<Step> {
-    text.split(['\n', ';']).map(str::trim).filter(|line| !line.is_empty()).map(step).collect()
+    let lines = text.lines().map(str::trim).flat_map(|line| match line.starts_with("raw") {
+        true => vec![line],
+        false => line.split(';').map(str::trim).collect(),
+    });
+    lines.filter(|line| !line.is_empty()).map(step).collect()
 }
 
 fn step(line: &str) -> Step {
@@ -114,7 +136,12 @@ fn step(line: &str) -> Step {
         "term" => Step::Term((!rest.is_empty()).then(|| rest.to_owned())),
         "spawn" => Step::Spawn(or("sleep 100")),
         "kill" => Step::Kill,
+        "termopen" => Step::TermOpen,
+        "apart" => Step::Apart(or("mcp/message")),
+        "takeback" => Step::TakeBack(or("session/request_permission")),
         "hang" => Step::Hang,
+        "late" => Step::Late(or("late")),
+        "abort" => Step::Abort,
         "slow" => Step::Slow(rest.parse().unwrap_or(10)),
         "deaf" => Step::Deaf,
         "wait" => Step::Wait(or("gate")),
@@ -122,6 +149,11 @@ fn step(line: &str) -> Step {
         "fail" => Step::Fail,
         "stop" => Step::Stop(or("end_turn")),
         "subagent" => Step::Subagent,
+        "raw" => Step::Raw(rest.to_owned()),
+        "rawof" => {
+            let (session, update) = rest.split_once(' ').unwrap_or((rest, "{}"));
+            Step::RawOf(session.to_owned(), update.to_owned())
+        }
         _ => Step::Say(format!("you said: {line}")),
     }
 }

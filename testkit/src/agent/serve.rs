@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use super::End;
-use super::config::{Login, ReplayIds, Restores, Speaks};
+use super::config::{Echo, Login, ReplayIds, Restores, Speaks};
 use super::memory::{Memory, Received};
 use super::talk::{self, Outcome, Prompt, Taken, Talk};
 use super::turn;
@@ -25,7 +25,9 @@ pub(super) async fn serve(memory: Arc<Memory>, wire: Wire) -> End {
     };
     let (out, lines) = mpsc::channel(1024);
     let mut writing = tokio::spawn(talk::write(wire.writer, lines));
+    let out_again = out.clone();
     let talk = Arc::new(Talk::new(memory.clone(), start, out));
+    memory.inner().out = Some(out_again);
     let mut crashed = talk.crashed.subscribe();
     let mut reader = BufReader::new(wire.reader).lines();
     // Dropped with this function, and what runs in it with it.
@@ -124,6 +126,15 @@ async fn request(talk: &Arc<Talk>, method: &str, params: &Value) -> Outcome {
         "authenticate" | "auth/login" => {
             talk.memory.inner().logged_in = true;
             Ok(json!({}))
+        }
+        "logout" | "auth/logout" => {
+            talk.memory.inner().logged_in = false;
+            Ok(json!({}))
+        }
+        "tool_call/cancel" if can(talk, "cancelOne") => stop(talk, params, "toolCallId").await,
+        "terminal/cancel" if can(talk, "cancelOne") => stop(talk, params, "terminalId").await,
+        "auth/status" | "providers/list" | "providers/set" | "providers/disable" | "mcp/message" => {
+            Ok(json!({"method": method, "params": params}))
         }
         "_agent/echo" => Ok(json!({"method": method, "params": params})),
         _ => Err(json!({"code": -32601, "message": "method not found", "data": {"method": method}})),
@@ -232,6 +243,20 @@ fn set_option(talk: &Talk, params: &Value) -> Outcome {
     Ok(json!({"configOptions": options}))
 }
 
+/// Cancels one tool call or terminal, if it runs.
+async fn stop(talk: &Talk, params: &Value, field: &str) -> Outcome {
+    let (session, id) = (params["sessionId"].as_str().unwrap_or_default(), &params[field]);
+    if !talk.memory.is_open(session, field, id) {
+        return Err(json!({"code": -32602, "message": "nothing to cancel", "data": {"field": field}}));
+    }
+    let update = match field {
+        "toolCallId" => json!({"sessionUpdate": "tool_call_update", field: id, "status": "cancelled"}),
+        _ => json!({"sessionUpdate": "terminal_update", field: id, "exitStatus": {"signal": "SIGTERM"}}),
+    };
+    talk.update(session, update).await;
+    Ok(json!({}))
+}
+
 async fn prompt(talk: &Arc<Talk>, id: Value, params: &Value, work: &mut JoinSet<()>) {
     let session = params["sessionId"].as_str().unwrap_or_default().to_owned();
     if !talk.memory.inner().sessions.contains_key(&session) {
@@ -244,8 +269,29 @@ async fn prompt(talk: &Arc<Talk>, id: Value, params: &Value, work: &mut JoinSet<
     }
     let message = talk.mint("user");
     let prompt = Prompt { request: id, message, content: params["prompt"].clone() };
+    if talk.version() == Version::V2 && talk.memory.config().echo == Echo::AtGate {
+        work.spawn(prompt_at_gate(talk.clone(), session, prompt));
+        return;
+    }
+    talk.expect(&session);
     turn::acknowledge(talk, &session, &prompt).await;
     if let Taken::Starts(cancelled) = talk.take(&session, prompt) {
         work.spawn(turn::play(talk.clone(), session, cancelled));
+    }
+}
+
+async fn prompt_at_gate(talk: Arc<Talk>, session: String, prompt: Prompt) {
+    let taken_back = talk.hold(&session);
+    let opened = tokio::select! {
+        () = talk.memory.gate("acknowledge") => true,
+        _ = taken_back => false,
+    };
+    if !opened {
+        let error = json!({"code": -32800, "message": "request cancelled"});
+        return talk.answer(prompt.request, Err(error)).await;
+    }
+    turn::acknowledge(&talk, &session, &prompt).await;
+    if let Taken::Starts(cancelled) = talk.take(&session, prompt) {
+        turn::play(talk, session, cancelled).await;
     }
 }

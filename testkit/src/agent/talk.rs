@@ -38,12 +38,16 @@ struct Inner {
     client: Value,
     pending: HashMap<u64, oneshot::Sender<Outcome>>,
     turns: HashMap<String, Turns>,
+    /// Prompts that are not acknowledged, with their sessions.
+    unacknowledged: Vec<(String, oneshot::Sender<()>)>,
 }
 
 /// The prompts of one session.
 pub(super) struct Turns {
     pub(super) cancel: watch::Sender<bool>,
     pub(super) queue: VecDeque<Prompt>,
+    /// Prompts that are being acknowledged and will be in the queue.
+    coming: usize,
 }
 
 /// A prompt that was taken.
@@ -129,6 +133,14 @@ impl Talk {
         self.notify("session/update", json!({"sessionId": session, "update": update})).await;
     }
 
+    /// Tells of a session byte for byte, and keeps it for a replay.
+    pub(super) async fn raw(&self, session: &str, update: &str) {
+        if let Ok(value) = serde_json::from_str(update) {
+            self.memory.keep(session, &value);
+        }
+        let _ = self.out.send(Out::Line(raw_line(session, update))).await;
+    }
+
     /// Asks the client.
     pub(super) async fn ask(&self, method: &str, params: Value) -> (u64, oneshot::Receiver<Outcome>) {
         let id = self.asked.fetch_add(1, Ordering::Relaxed);
@@ -150,11 +162,32 @@ impl Talk {
         let mut inner = self.inner();
         if let Some(turns) = inner.turns.get_mut(session) {
             turns.queue.push_back(prompt);
+            turns.coming = turns.coming.saturating_sub(1);
             return Taken::Queued;
         }
         let (cancel, cancelled) = watch::channel(false);
-        inner.turns.insert(session.to_owned(), Turns { cancel, queue: VecDeque::from([prompt]) });
+        inner.turns.insert(session.to_owned(), Turns { cancel, queue: VecDeque::from([prompt]), coming: 0 });
         Taken::Starts(cancelled)
+    }
+
+    /// Keeps a prompt that is not acknowledged yet. The end of it says that it was taken back.
+    pub(super) fn hold(&self, session: &str) -> oneshot::Receiver<()> {
+        let (back, taken_back) = oneshot::channel();
+        self.inner().unacknowledged.push((session.to_owned(), back));
+        taken_back
+    }
+
+    /// A prompt is about to be acknowledged: work that runs goes on with it.
+    pub(super) fn expect(&self, session: &str) {
+        if let Some(turns) = self.inner().turns.get_mut(session) {
+            turns.coming += 1;
+        }
+    }
+
+    /// Says whether a prompt is being acknowledged that this work will go on with.
+    pub(super) fn expects(&self, session: &str) -> bool {
+        let inner = self.inner();
+        inner.turns.get(session).is_some_and(|turns| turns.queue.is_empty() && turns.coming > 0)
     }
 
     pub(super) fn busy(&self, session: &str) -> bool {
@@ -179,7 +212,9 @@ impl Talk {
     }
 
     pub(super) fn cancel(&self, session: &str) {
-        if let Some(turns) = self.inner().turns.get_mut(session) {
+        let mut inner = self.inner();
+        inner.unacknowledged.retain(|(of, _)| of != session);
+        if let Some(turns) = inner.turns.get_mut(session) {
             turns.queue.clear();
             turns.cancel.send_replace(true);
         }
@@ -198,6 +233,14 @@ impl Talk {
     fn inner(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The line that tells an update byte for byte.
+pub(super) fn raw_line(session: &str, update: &str) -> String {
+    let session = json!(session);
+    format!(
+        r#"{{"jsonrpc":"2.0","method":"session/update","params":{{"sessionId":{session},"update":{update}}}}}"#
+    )
 }
 
 /// What became of a prompt.

@@ -56,7 +56,7 @@ pub(super) async fn acknowledge(talk: &Talk, session: &str, prompt: &Prompt) {
     let answer = json!({"messageId": prompt.message});
     let running = words::state("running", None);
     match first {
-        Echo::AfterAnswer => {
+        Echo::AfterAnswer | Echo::AtGate => {
             talk.answer(prompt.request.clone(), Ok(answer)).await;
             talk.update(session, echo).await;
             talk.update(session, running).await;
@@ -103,6 +103,9 @@ pub(super) async fn play(talk: Arc<Talk>, session: String, cancelled: watch::Rec
             talk.update(&session, words::state("idle", Some(&stop))).await;
         }
         last = Some(stop);
+        while talk.expects(&session) {
+            tokio::task::yield_now().await;
+        }
     }
     let last = last.unwrap_or_default();
     let mut idle = words::state("idle", Some(&last));
@@ -155,7 +158,7 @@ impl Turn {
             Step::NoId => self.ids = Ids::LeftOut,
             Step::Think(text) => self.say("agent_thought", &text).await,
             Step::Tool(id) => self.tool(&id).await,
-            Step::ToolOpen(id) => self.update(words::tool_begins(self.version(), &id)).await,
+            Step::ToolOpen(id) => self.update(words::tool_opens(self.version(), &id)).await,
             Step::Meta(id) => self.meta(&id).await,
             Step::Plan(entries) => self.update(words::plan(self.version(), &entries)).await,
             Step::Usage(used, size) => {
@@ -173,6 +176,8 @@ impl Turn {
                 self.talk.notify(&method, json!({"sessionId": self.session, "text": "told"})).await;
             }
             Step::Subagent => self.subagent().await,
+            Step::Raw(update) => self.talk.raw(&self.session, &update).await,
+            Step::RawOf(session, update) => self.talk.raw(&session, &update).await,
             Step::Stop(reason) => {
                 self.stop = reason;
                 return Flow::Over;
@@ -184,6 +189,11 @@ impl Turn {
             }
             Step::Deaf => return std::future::pending().await,
             Step::Hang => return self.hang().await,
+            Step::Late(text) => return self.late(&text).await,
+            Step::Abort => {
+                self.hang().await;
+                return Flow::Failed;
+            }
             Step::Wait(gate) => return self.wait(&gate).await,
             Step::Permit => return ask::permit(self).await,
             Step::Elicit => return ask::elicit(self).await,
@@ -193,6 +203,9 @@ impl Turn {
             Step::Term(line) => return ask::term(self, line.as_deref()).await,
             Step::Spawn(line) => return ask::spawn(self, &line).await,
             Step::Kill => return ask::kill(self).await,
+            Step::TermOpen => return ask::term_open(self).await,
+            Step::TakeBack(method) => return ask::take_back(self, &method).await,
+            Step::Apart(method) => return ask::apart(self, &method).await,
         }
         if *self.cancelled.borrow() { Flow::Over } else { Flow::On }
     }
@@ -301,18 +314,17 @@ impl Turn {
         Flow::Over
     }
 
+    async fn late(&mut self, text: &str) -> Flow {
+        self.hang().await;
+        self.tool("late_call").await;
+        self.say("agent_message", text).await;
+        Flow::Over
+    }
+
     async fn wait(&mut self, gate: &str) -> Flow {
-        loop {
-            let opened = self.talk.memory.bell.notified();
-            tokio::pin!(opened);
-            opened.as_mut().enable();
-            if self.talk.memory.inner().gates.contains(gate) {
-                return Flow::On;
-            }
-            tokio::select! {
-                () = opened => {}
-                _ = self.cancelled.wait_for(|cancelled| *cancelled) => return Flow::Over,
-            }
+        tokio::select! {
+            () = self.talk.memory.gate(gate) => Flow::On,
+            _ = self.cancelled.wait_for(|cancelled| *cancelled) => Flow::Over,
         }
     }
 }

@@ -29,6 +29,21 @@ pub(super) fn tool_begins(version: Version, id: &str) -> Value {
     })
 }
 
+/// A tool call that can be cancelled, where the version has that.
+pub(super) fn tool_opens(version: Version, id: &str) -> Value {
+    let mut update = tool_begins(version, id);
+    if version == Version::V2 {
+        update["capabilities"] = json!({"cancel": {}});
+    }
+    update
+}
+
+/// Says whether an update is the last word on a tool call or a terminal.
+pub(super) fn is_final(update: &Value) -> bool {
+    let over = matches!(update["status"].as_str(), Some("completed" | "failed" | "cancelled"));
+    over || !update["exitStatus"].is_null()
+}
+
 pub(super) fn tool_runs(id: &str) -> Value {
     json!({"sessionUpdate": "tool_call_update", "toolCallId": id, "status": "in_progress"})
 }

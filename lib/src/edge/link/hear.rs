@@ -1,6 +1,6 @@
 //! What an agent says, heard: lines become inputs, questions and relays.
 
-use rethread_core::{Activity, Fields, Input, Json, Millis, QuestionKind, Stop, Update, UpdateKind};
+use rethread_core::{Activity, Fields, Input, Json, Millis, QuestionKind, Stop, UpdateKind};
 use serde_json::value::RawValue;
 
 use super::run::{Run, TextLine};
@@ -10,7 +10,7 @@ use crate::mint;
 use crate::wire::{Id, Message, parse};
 
 /// The plan of an agent that has only one.
-const ONLY_PLAN: &str = "plan";
+pub(super) const ONLY_PLAN: &str = "plan";
 
 impl Link {
     /// Hears several lines. Adjacent plain text of one message comes out as one chunk.
@@ -20,7 +20,7 @@ impl Link {
         for line in lines {
             if let Some(text) = TextLine::read(line)
                 && let Some(kind) = text.kind()
-                && !self.children.contains(text.session())
+                && !self.children.contains_key(text.session())
             {
                 match &mut run {
                     Some(run) if run.takes(kind, text.message()) => run.add(text.text()),
@@ -72,7 +72,7 @@ impl Link {
     /// A question names a session only if it is not the one that is asked.
     fn keep_child(&self, body: &mut Fields, params: &Fields) {
         body.take("sessionId");
-        if let Some(child) = params.text("sessionId").filter(|session| self.children.contains(session)) {
+        if let Some(child) = params.text("sessionId").filter(|session| self.children.contains_key(session)) {
             body.set("sessionId", Json::of(&child));
         }
     }
@@ -84,12 +84,12 @@ impl Link {
         };
         self.keep_child(&mut body, params);
         let mut subject = body.get("subject").map(Json::fields).unwrap_or_default();
-        if let Some(mut call) = subject.get("toolCall").map(Json::fields)
-            && let Some(id) = call.text("toolCallId")
-        {
-            call.set("toolCallId", Json::of(&self.public_id(&id)));
-            subject.set("toolCall", call.json());
+        if let Some(call) = subject.get("toolCall").map(Json::fields) {
+            let call = self.referring(UpdateKind::ToolCallUpdate, call);
+            subject.set("toolCall", self.named_here(&call));
             body.set("subject", subject.json());
+        } else if subject.get("terminalId").is_some() {
+            body.set("subject", self.named_here(&subject));
         }
         body.json()
     }
@@ -99,8 +99,8 @@ impl Link {
             "session/update" => {
                 let mut params = fields(params);
                 let update = params.take("update").map(|update| update.fields()).unwrap_or_default();
-                let speaker = params.text("sessionId").filter(|session| self.children.contains(session));
-                heard.extend(self.new_child(&update).map(Heard::Child));
+                let speaker = params.text("sessionId").filter(|session| self.children.contains_key(session));
+                self.note_child(&update);
                 match speaker {
                     Some(child) => heard.push(Heard::Input(self.of_child(child, update))),
                     None => heard.extend(self.update(update, at).into_iter().map(Heard::Input)),
@@ -126,24 +126,6 @@ impl Link {
         }
     }
 
-    fn new_child(&mut self, update: &Fields) -> Option<String> {
-        let announced = update.text("sessionUpdate").as_deref() == Some("subagent_update");
-        let child = announced.then(|| update.text("sessionId")).flatten()?;
-        self.children.insert(child.clone()).then_some(child)
-    }
-
-    /// A sub-agent's words are kept in its parent's journal, under its own session's id.
-    fn of_child(&mut self, child: String, update: Fields) -> Input {
-        let body = match self.version {
-            Version::V1 => {
-                let tag = update.text("sessionUpdate").unwrap_or_default();
-                v1::to_canonical_simple(&tag, update)
-            }
-            Version::V2 => update.json(),
-        };
-        Input::Updated { update: Update { kind: UpdateKind::Other, id: child, body }, known: true }
-    }
-
     fn update_v1(&mut self, mut update: Fields) -> Vec<Input> {
         let tag = update.text("sessionUpdate").unwrap_or_default();
         let body = match tag.as_str() {
@@ -166,7 +148,7 @@ impl Link {
     fn update_v2(&mut self, update: Fields, at: Millis) -> Vec<Input> {
         let tag = update.text("sessionUpdate").unwrap_or_default();
         match tag.as_str() {
-            "state_update" => vec![state(&update, at)],
+            "state_update" => vec![state(&self.with_background(update), at)],
             "config_option_update" => {
                 self.take_config(update.get("configOptions"));
                 vec![self.heard(canonical(&update))]
@@ -240,10 +222,10 @@ impl Link {
         if matches!(update.kind, UpdateKind::ToolCallUpdate | UpdateKind::ToolCallContentChunk) {
             self.speaking = None;
         }
-        let public = self.public_id(&update.id);
-        if public != update.id {
-            update.body = renamed(update.kind, body, &public);
-            update.id = public;
+        // Nothing of the first generation is named anew.
+        if !self.older.is_empty() && !update.id.is_empty() {
+            update.id = self.public_id(&update.id);
+            update.body = renamed(update.kind, &self.referring(update.kind, body.clone()), &update.id);
         }
         self.heard(update)
     }

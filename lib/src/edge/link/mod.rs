@@ -3,10 +3,12 @@
 //! Sends nothing and waits for nothing.
 
 pub mod ask;
+mod child;
 mod hear;
+mod refer;
 mod run;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use rethread_core::{Fields, Input, Json, QuestionKind, Update, UpdateKind};
@@ -38,8 +40,6 @@ pub enum Heard {
         /// The parameters as they came.
         params: Json,
     },
-    /// The agent has a sub-agent, whose session belongs to this one.
-    Child(String),
     /// The agent takes back one of its requests.
     Withdrawn {
         /// Which.
@@ -54,7 +54,7 @@ pub struct Link {
     /// Hashes of the ids that were in use before this agent process: it must not overwrite their things.
     older: HashSet<u64>,
     /// The message that is being said by an agent that names none.
-    speaking: Option<(UpdateKind, String)>,
+    speaking: Option<Speaking>,
     options: Options,
     sources: Sources,
     /// Prompts that were sent and not acknowledged.
@@ -65,9 +65,12 @@ pub struct Link {
     echoes: HashSet<String>,
     /// Hashes of the things that this agent process has spoken of.
     said: HashSet<u64>,
-    /// The sessions of its sub-agents.
-    children: HashSet<String>,
+    /// The sessions of its sub-agents, and the message that each is saying.
+    children: HashMap<String, Option<Speaking>>,
 }
+
+/// A message that is being said by an agent that names none: its kind and the id that it was given.
+type Speaking = (UpdateKind, String);
 
 impl Link {
     /// A translation for an agent that speaks `version`, as the `generation`th agent of the session. `older`
@@ -85,7 +88,7 @@ impl Link {
             early: Vec::new(),
             echoes: HashSet::new(),
             said: HashSet::new(),
-            children: HashSet::new(),
+            children: HashMap::new(),
         }
     }
 
@@ -101,7 +104,8 @@ impl Link {
     }
 
     /// The id under which clients know a thing of the agent's.
-    fn public_id(&self, id: &str) -> String {
+    #[must_use]
+    pub fn public_id(&self, id: &str) -> String {
         if self.older.contains(&id_hash(id)) { format!("{id}~{}", self.generation) } else { id.to_owned() }
     }
 
@@ -137,6 +141,15 @@ impl Link {
                 .into_iter()
                 .collect();
         Update { kind: UpdateKind::ConfigOptionUpdate, id: String::new(), body: body.json() }
+    }
+}
+
+/// The id that a thing was given by whoever made it, whichever generation it was named for.
+#[must_use]
+pub fn bare_id(id: &str) -> &str {
+    match id.rsplit_once('~') {
+        Some((base, generation)) if generation.parse::<u32>().is_ok() => base,
+        Some(_) | None => id,
     }
 }
 

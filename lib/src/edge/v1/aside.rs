@@ -29,7 +29,7 @@ pub enum Compaction {
 pub enum Subagents {
     /// It said so.
     Accepted,
-    /// It is told in a thought.
+    /// It is told in thoughts.
     Withheld,
 }
 
@@ -83,6 +83,24 @@ pub fn subagent_to_v1(body: &Json, subagents: Subagents, note_id: &str) -> Vec<J
         (Subagents::Withheld, Some("session_message")) => message_in_words(&fields, note_id),
         (Subagents::Withheld, _) => vec![said(THOUGHT, note_id, &subagent_sentence(&fields), &fields)],
     }
+}
+
+/// What a sub-agent says, for a client that takes no word of it: its messages are thoughts of its parent, its tool
+/// calls the parent's. What it says of itself as a session is its own affair.
+#[must_use]
+pub fn of_child_to_v1(child: &str, body: &Json) -> Option<Json> {
+    let mut fields = body.fields();
+    let id = match fields.text("sessionUpdate").as_deref() {
+        Some("user_message_chunk" | "agent_message_chunk" | "agent_thought_chunk") => {
+            fields.set("sessionUpdate", Json::of(THOUGHT));
+            "messageId"
+        }
+        Some("tool_call" | "tool_call_update") => "toolCallId",
+        Some(_) | None => return None,
+    };
+    let own = fields.text(id).unwrap_or_default();
+    fields.set(id, Json::of(&format!("{child}/{own}")));
+    Some(fields.json())
 }
 
 fn compaction_in_words(compaction: &Fields, note_id: &str) -> Vec<Json> {

@@ -176,8 +176,8 @@ mod tests {
     struct Own;
 
     impl TerminalText for Own {
-        fn render(&self, _: &str) -> TerminalView {
-            TerminalView::Own
+        fn render(&self, terminal: &str) -> TerminalView {
+            TerminalView::Own(terminal.to_owned())
         }
     }
 

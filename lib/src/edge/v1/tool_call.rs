@@ -33,8 +33,8 @@ pub trait TerminalText {
 /// How a terminal is shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TerminalView {
-    /// The client runs it: the reference is passed through.
-    Own,
+    /// The client runs it, under this id: it is referred to.
+    Own(String),
     /// The client does not have it: its output so far is shown as text.
     Text(String),
 }
@@ -207,11 +207,14 @@ fn item_to_v1(item: &Json, terminals: &dyn TerminalText) -> Vec<Json> {
 
 fn terminal_to_v1(mut item: Fields, terminals: &dyn TerminalText) -> Json {
     let id = item.text("terminalId").unwrap_or_default();
-    if let TerminalView::Text(text) = terminals.render(&id) {
-        item.take("terminalId");
-        item.set("type", Json::of("content"));
-        item.set("content", content::text_block(&text));
-        remark(&mut item, "terminalId", Json::of(&id));
+    match terminals.render(&id) {
+        TerminalView::Own(own) => item.set("terminalId", Json::of(&own)),
+        TerminalView::Text(text) => {
+            item.take("terminalId");
+            item.set("type", Json::of("content"));
+            item.set("content", content::text_block(&text));
+            remark(&mut item, "terminalId", Json::of(&id));
+        }
     }
     item.json()
 }
@@ -250,7 +253,7 @@ mod tests {
     impl TerminalText for Terminals {
         fn render(&self, terminal_id: &str) -> TerminalView {
             match terminal_id {
-                "own" => TerminalView::Own,
+                "own" => TerminalView::Own("own".to_owned()),
                 _ => TerminalView::Text("$ ls\n".to_owned()),
             }
         }

@@ -7,6 +7,7 @@ use super::aside::{self, Compaction, Notices, Subagents};
 use super::meta::drop_nulls;
 use super::options::{BooleanOptions, Options};
 use super::plan::{self, PlanForm};
+use super::told::Messages;
 use super::tool_call::{self, Announced, TerminalText};
 use super::{commands, message};
 
@@ -61,9 +62,10 @@ pub fn to_v1(update: &Update, announced: Announced, view: &ClientView<'_>) -> Ve
         UpdateKind::UserMessageChunk | UpdateKind::AgentMessageChunk | UpdateKind::AgentThoughtChunk => {
             vec![message::chunk_to_v1(body)]
         }
-        UpdateKind::UserMessage => message::whole_to_v1(body, "user_message_chunk", announced),
-        UpdateKind::AgentMessage => message::whole_to_v1(body, "agent_message_chunk", announced),
-        UpdateKind::AgentThought => message::whole_to_v1(body, "agent_thought_chunk", announced),
+        // As to a client that was told nothing of it yet.
+        UpdateKind::UserMessage | UpdateKind::AgentMessage | UpdateKind::AgentThought => {
+            Messages::default().show(update)
+        }
         UpdateKind::ToolCallUpdate => vec![tool_call::to_v1(body, announced, view.terminals)],
         UpdateKind::ToolCallContentChunk => vec![call_chunk(update, announced, view)],
         UpdateKind::TerminalUpdate | UpdateKind::TerminalOutputChunk => Vec::new(),

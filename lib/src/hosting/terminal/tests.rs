@@ -9,7 +9,8 @@ use tempfile::TempDir;
 use tokio::sync::watch;
 
 use super::super::beneath::Roots;
-use super::{Launch, Moment, Terminal, is_alive, line};
+use super::super::group::is_alive;
+use super::{Launch, Moment, Terminal};
 
 /// How long anything may take.
 const DEADLINE: Duration = Duration::from_secs(10);
@@ -163,10 +164,4 @@ fn a_terminal_that_is_forgotten_does_not_live_on() {
         assert!(std::time::Instant::now() < given_up, "it lives on");
         std::thread::sleep(Duration::from_millis(5));
     }
-}
-
-#[test]
-fn a_command_is_shown_as_a_person_would_write_it() {
-    let args = ["-c", "it's here", "", "a=b"].map(str::to_owned);
-    assert_eq!(line("sh", &args), r"sh -c 'it'\''s here' '' a=b");
 }

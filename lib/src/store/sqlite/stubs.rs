@@ -35,8 +35,13 @@ pub(super) fn give_way(tx: &Transaction<'_>, uid: &str) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Remembers an agent's id for a session.
+/// Remembers an agent's id for a session. The agent may have listed it before we knew whose it is.
 pub(super) fn remember(tx: &Transaction<'_>, key: i64, native: &NativeId) -> Result<(), rusqlite::Error> {
+    tx.prepare_cached(
+        "DELETE FROM session WHERE uid = ?2 AND agent = ?1 AND key <> ?3
+             AND head_seq = 0 AND deleted_at IS NULL AND owner IS NULL",
+    )?
+    .execute(params![native.agent, native.id, key])?;
     tx.prepare_cached("INSERT OR REPLACE INTO native (agent, id, session) VALUES (?1, ?2, ?3)")?
         .execute(params![native.agent, native.id, key])?;
     Ok(())

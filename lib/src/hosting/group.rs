@@ -1,0 +1,127 @@
+//! The process group of one command: its signals, its leader's exit, its end. Reads no output.
+
+use std::io;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, ExitStatus, Stdio};
+use std::time::Duration;
+
+use tokio::io::AsyncWriteExt;
+use tokio::time::Instant;
+
+use super::output::Exit;
+
+/// How long a group may take after SIGTERM.
+pub(super) const TERM_WAIT: Duration = Duration::from_millis(400);
+/// How long SIGKILL is repeated for what is forked meanwhile.
+const KILL_WAIT: Duration = Duration::from_millis(400);
+/// The pause between two looks at a group that is being ended.
+pub(super) const ROUND: Duration = Duration::from_millis(10);
+/// Waits for a line, and at the end of its input without one kills the group that it was started with.
+const WATCHER: &str = r#"trap '' HUP INT TERM; read -r line || kill -s KILL -- "-$0""#;
+
+/// A command and whatever it has started in its group. A small watcher kills the group when we are gone,
+/// however we went, and also when this is dropped before its time.
+pub(super) struct Group {
+    /// Not collected before the group is ended: as long as it is there, nobody else can get its number.
+    leader: Child,
+    watcher: tokio::process::ChildStdin,
+}
+
+impl Group {
+    /// The group of this leader.
+    pub(super) fn of(mut leader: Child) -> io::Result<Self> {
+        let group = leader.id().to_string();
+        let watcher = tokio::process::Command::new("/bin/sh")
+            .args(["-c", WATCHER, &group])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .process_group(0)
+            .spawn();
+        // The handle itself is not needed: the runtime collects it when it has ended.
+        match watcher.and_then(|mut watcher| watcher.stdin.take().ok_or(io::ErrorKind::BrokenPipe.into())) {
+            Ok(watcher) => Ok(Self { leader, watcher }),
+            Err(error) => {
+                send(leader.id(), libc::SIGKILL);
+                let _ = leader.wait();
+                Err(error)
+            }
+        }
+    }
+
+    /// Sends a signal to everybody in it.
+    pub(super) fn signal(&self, signal: libc::c_int) {
+        send(self.leader.id(), signal);
+    }
+
+    /// How the leader ended, if it did. It stays there to be collected.
+    pub(super) fn exited(&self) -> Option<Exit> {
+        // SAFETY: all zeroes is a valid siginfo.
+        let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+        let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+        // SAFETY: `info` is valid for the call, and the process is a child of ours that nobody else collects.
+        let asked = unsafe { libc::waitid(libc::P_PID, self.leader.id(), &mut info, flags) };
+        // SAFETY: the call has filled in what these read, or left zeroes.
+        let (pid, status) = unsafe { (info.si_pid(), info.si_status()) };
+        if asked < 0 || pid == 0 {
+            return None;
+        }
+        let raw = match info.si_code {
+            libc::CLD_EXITED => (status & 0xff) << 8,
+            _ => status & 0x7f,
+        };
+        Some(Exit::of(ExitStatus::from_raw(raw)))
+    }
+
+    /// Ends what is left of the group after its leader: first asked, then killed.
+    pub(super) async fn clear(mut self) {
+        self.signal(libc::SIGTERM);
+        // A leader that is not collected would count as one that is left.
+        let group = self.leader.id();
+        let _ = self.leader.try_wait();
+        let begun = Instant::now();
+        while is_alive(group) && begun.elapsed() < TERM_WAIT + KILL_WAIT {
+            if begun.elapsed() >= TERM_WAIT {
+                send(group, libc::SIGKILL);
+            }
+            tokio::time::sleep(ROUND).await;
+        }
+        if !is_alive(group) {
+            let _ = self.watcher.write_all(b"done\n").await;
+        }
+    }
+}
+
+/// Sends a signal to a group; says whether there was anybody.
+fn send(group: u32, signal: libc::c_int) -> bool {
+    let Ok(group) = libc::pid_t::try_from(group) else { return false };
+    // SAFETY: a plain call, for a group that we made.
+    unsafe { libc::kill(-group, signal) == 0 }
+}
+
+/// Says whether a group has a member that runs.
+pub(super) fn is_alive(group: u32) -> bool {
+    send(group, 0) && !all_ended(group)
+}
+
+/// Orphans that nobody collects, as in a container without an init, are members and do not run.
+#[cfg(target_os = "linux")]
+fn all_ended(group: u32) -> bool {
+    let Ok(processes) = std::fs::read_dir("/proc") else { return false };
+    let runs = |stat: &str| {
+        // The name before it may hold anything, `)` too.
+        let (_, fields) = stat.rsplit_once(')')?;
+        let mut fields = fields.split_ascii_whitespace();
+        let (state, of) = (fields.next()?, fields.nth(1)?);
+        Some(of.parse() == Ok(group) && !matches!(state, "Z" | "X"))
+    };
+    !processes.flatten().any(|process| {
+        let stat = std::fs::read(process.path().join("stat")).unwrap_or_default();
+        runs(&String::from_utf8_lossy(&stat)).unwrap_or(false)
+    })
+}
+
+#[cfg(not(target_os = "linux"))]
+fn all_ended(_group: u32) -> bool {
+    false
+}

@@ -1,0 +1,44 @@
+//! What entries say about a session's row, for lists and look-ups.
+
+use std::sync::Arc;
+
+use rethread_core::Entry;
+
+use crate::store::{Listed, NativeId, RowFacts};
+
+/// What entries change in the session's row.
+pub(crate) fn facts<'a>(entries: impl Iterator<Item = &'a Entry>) -> RowFacts {
+    let mut facts = RowFacts::default();
+    for entry in entries {
+        match entry {
+            Entry::TitleSet { title, by } => facts.title = Some((title.clone(), *by)),
+            Entry::Opened { roots, .. } | Entry::RootsSet { roots, .. } => facts.roots = Some(roots.clone()),
+            Entry::AgentBound { agent, native, .. } => {
+                facts.native = Some(NativeId { agent: agent.clone(), id: native.clone() });
+            }
+            Entry::PromptInserted { .. } => facts.listed = Some(Listed),
+            Entry::AgentLost { .. }
+            | Entry::PromptHeld { .. }
+            | Entry::PromptSent { .. }
+            | Entry::PromptDropped { .. }
+            | Entry::TurnStarted { .. }
+            | Entry::StateChanged { .. }
+            | Entry::TurnEnded { .. }
+            | Entry::Updated { .. }
+            | Entry::QuestionAsked { .. }
+            | Entry::QuestionAnswered { .. }
+            | Entry::QuestionWithdrawn { .. }
+            | Entry::OptionAsked { .. }
+            | Entry::OptionSettled { .. }
+            | Entry::CancelAsked { .. } => {}
+        }
+    }
+    facts
+}
+
+/// Opening a session to look at it does not make it the newest.
+pub(super) fn touched(entries: &[Arc<Entry>]) -> bool {
+    entries.iter().any(|entry| {
+        matches!(**entry, Entry::PromptInserted { .. } | Entry::TurnEnded { .. } | Entry::TitleSet { .. })
+    })
+}

@@ -1,0 +1,178 @@
+//! How a live session is reached and begun: what clients say to it, and what it is given. Carries nothing out.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rethread_core::session::Native;
+use rethread_core::{Json, MessageId, QuestionId, Seq, Session, SessionId};
+use tokio::sync::{mpsc, oneshot};
+
+use super::{Attached, Seat, hosted};
+use crate::agent::Restore;
+use crate::agent::host::{AgentHost, LiveAgent};
+use crate::agent::peer::FromAgent;
+use crate::edge::Version;
+use crate::edge::call::{OptionName, Setup};
+use crate::edge::v1::BooleanOptions;
+use crate::live::{Cursor, Live};
+use crate::log::Log;
+use crate::outbox::{Outbox, Reply};
+use crate::store::Lease;
+use crate::store::journal::Journal;
+use crate::wire::{Id, RpcError};
+
+/// How many batches of an agent may wait: enough to read on while the store writes.
+const BATCHES: usize = 4;
+
+/// The way to a live session.
+#[derive(Clone)]
+pub(crate) struct Handle {
+    /// Its id.
+    pub(crate) id: SessionId,
+    /// What its peers share.
+    pub(crate) live: Arc<Live>,
+    pub(super) inbox: mpsc::Sender<Message>,
+}
+
+impl Handle {
+    /// Says something to the session. An error means that it has ended.
+    pub(crate) async fn tell(&self, message: Message) -> Result<(), Ended> {
+        self.inbox.send(message).await.map_err(|_| Ended)
+    }
+
+    /// Says whether the session has ended.
+    #[must_use]
+    pub(crate) fn ended(&self) -> bool {
+        self.inbox.is_closed()
+    }
+}
+
+/// The session is not live any more.
+#[derive(Debug, thiserror::Error)]
+#[error("the session has ended")]
+pub(crate) struct Ended;
+
+/// What a client, through its connection, says to a session.
+pub(crate) enum Message {
+    /// It wants to follow.
+    Attach {
+        /// Where it is, and its bell.
+        cursor: Arc<Cursor>,
+        /// The way to it.
+        outbox: Outbox,
+        /// The version it speaks.
+        version: Version,
+        /// How it wants the session to be set up.
+        setup: Setup,
+        /// How things stand, or why not.
+        reply: oneshot::Sender<Result<Attached, RpcError>>,
+    },
+    /// It prompts.
+    Prompt {
+        /// The id minted for the message.
+        message: MessageId,
+        /// The content blocks.
+        content: Json,
+        /// The `_meta` of the request.
+        meta: Option<Json>,
+        /// Who waits.
+        reply: Reply,
+    },
+    /// It cancels.
+    Cancel,
+    /// It takes back a request by its own id.
+    Withdraw(Id),
+    /// It changes an option.
+    SetOption {
+        /// By id or category.
+        option: OptionName,
+        /// To what.
+        value: Json,
+        /// Whether it takes options that are on or off.
+        booleans: BooleanOptions,
+        /// Who waits.
+        reply: Reply,
+    },
+    /// It sets the title.
+    SetTitle(String, Reply),
+    /// It answers a question.
+    Answer(QuestionId, Result<Json, RpcError>),
+    /// It cancels a tool call or a terminal: a request that the agent itself answers.
+    CancelThing {
+        /// `tool_call/cancel` or `terminal/cancel`.
+        method: &'static str,
+        /// The name of the id.
+        field: &'static str,
+        /// The id.
+        id: String,
+        /// Who waits.
+        reply: Reply,
+    },
+    /// It has something for the agent alone.
+    Relay {
+        /// The method.
+        method: String,
+        /// The parameters.
+        params: Json,
+        /// Who waits; nobody for a notification.
+        reply: Option<Reply>,
+    },
+    /// It answered what was relayed to it.
+    Relayed(Id, Result<Json, RpcError>),
+    /// Something was carried out in the place of a client.
+    Hosted(hosted::Hosted),
+    /// It closes the session.
+    Close(Reply),
+    /// How the session stands.
+    Status(oneshot::Sender<Json>),
+    /// The process ends, or the session is deleted: settle and let go.
+    End {
+        /// Why, in words for a person.
+        reason: String,
+        /// Told when it is done.
+        done: oneshot::Sender<Seq>,
+    },
+    /// The agent is up, or is not to be had.
+    AgentUp(Result<LiveAgent, RpcError>),
+}
+
+/// What every session is given.
+#[derive(Clone)]
+pub(crate) struct Surroundings {
+    /// Where it is written.
+    pub(crate) journal: Journal,
+    /// Where its agent comes from.
+    pub(crate) host: AgentHost,
+    /// For what nobody can be told.
+    pub(crate) log: Log,
+    /// How long an agent may ignore a cancel.
+    pub(crate) cancel_patience: Duration,
+    /// How far an agent goes to restore a session.
+    pub(crate) restore: Restore,
+    /// How long a session may do nothing before its agent is let go.
+    pub(crate) idle_limit: Duration,
+}
+
+/// A session as it is found or made, ready to run.
+pub(crate) struct Beginning {
+    pub(crate) id: SessionId,
+    pub(crate) session: Session,
+    pub(crate) lease: Lease,
+    pub(crate) setup: Setup,
+    pub(crate) fork_of: Option<Native>,
+    pub(crate) seat: Seat,
+    pub(crate) lines: AgentLines,
+}
+
+/// The channel by which an agent's lines reach a session.
+pub(crate) struct AgentLines {
+    pub(crate) route: mpsc::Sender<FromAgent>,
+    pub(crate) lines: mpsc::Receiver<FromAgent>,
+}
+
+impl AgentLines {
+    pub(crate) fn new() -> Self {
+        let (route, lines) = mpsc::channel(BATCHES);
+        Self { route, lines }
+    }
+}

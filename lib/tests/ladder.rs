@@ -1,0 +1,269 @@
+//! How a session is brought back when its agent has lost it, and how it is branched off, taken in and shared:
+//! resume, load, the transcript, another agent, forks, the agent's own sessions.
+
+use std::time::Duration;
+
+use rethread::agent::Restore;
+use rethread::edge::Version;
+use rethread::server::{Config, NativeSessions};
+use rethread_testkit::agent::{AgentConfig, Restores, ScriptedAgent, Speaks};
+use rethread_testkit::client::Client;
+use rethread_testkit::{Pairing, World, pairings};
+use serde_json::{Value, json};
+
+const CWD: &str = "/work";
+
+fn speaks(version: Version) -> Speaks {
+    match version {
+        Version::V1 => Speaks::One,
+        Version::V2 => Speaks::Two,
+    }
+}
+
+/// An agent that has no way to restore a session.
+fn forgetful(mut config: AgentConfig) -> AgentConfig {
+    config.restores = Restores::Nothing;
+    config
+}
+
+/// The blocks of the last prompt that the agent was given.
+fn last_prompt(agent: &ScriptedAgent) -> Vec<Value> {
+    let prompts = agent.told("session/prompt");
+    prompts.last().and_then(|params| params["prompt"].as_array().cloned()).unwrap_or_default()
+}
+
+/// The transcript that a prompt carries, if it carries one.
+fn transcript(blocks: &[Value]) -> Option<String> {
+    let first = blocks.first()?;
+    let text = first["resource"]["text"].as_str().or_else(|| first["text"].as_str())?;
+    text.starts_with("# The conversation so far").then(|| text.to_owned())
+}
+
+async fn fork(client: &Client, session: &str, meta: Value) -> Result<Value, Value> {
+    let mut params = json!({"sessionId": session, "cwd": CWD, "mcpServers": []});
+    if !meta.is_null() {
+        params["_meta"] = meta;
+    }
+    client.request("session/fork", params).await
+}
+
+async fn a_lost_session_goes_on_from_the_transcript(pairing: Pairing) {
+    let world = World::having(pairing, forgetful);
+    let first = world.ready().await;
+    let session = first.new_session().await;
+    first.prompt(&session, "say the secret is blue").await;
+    first.hang_up().await;
+    let world = world.again();
+    let client = world.ready().await;
+    client.load(&session).await;
+    client.prompt(&session, "say going on").await;
+    let blocks = last_prompt(&world.agent);
+    let seed = transcript(&blocks).expect("the prompt carries the transcript");
+    assert!(seed.contains("the secret is blue"), "{seed}");
+    assert_eq!(blocks.last().map(|block| block["text"].clone()), Some(json!("say going on")));
+    // Once is enough, and the client sees its own prompt as it wrote it.
+    client.prompt(&session, "say more").await;
+    assert_eq!(transcript(&last_prompt(&world.agent)), None);
+    let view = client.view(&session);
+    assert_eq!(view.agent(), ["the secret is blue", "going on", "more"]);
+    let noticed = client.updates(&session).iter().any(|update| update.to_string().contains("transcript"));
+    assert!(noticed, "never a silent fresh session");
+}
+
+async fn an_agent_that_can_restore_is_not_given_the_transcript(pairing: Pairing) {
+    let world = World::of(pairing);
+    let first = world.ready().await;
+    let session = first.new_session().await;
+    first.prompt(&session, "say one").await;
+    first.hang_up().await;
+    let world = world.again();
+    let client = world.ready().await;
+    client.load(&session).await;
+    client.prompt(&session, "say two").await;
+    assert_eq!(transcript(&last_prompt(&world.agent)), None);
+    assert_eq!(world.agent.told("session/new").len(), 1, "no second session at the agent");
+    assert_eq!(client.view(&session).agent(), ["one", "two"], "its replay is swallowed");
+}
+
+async fn the_policy_decides_how_far_it_goes(pairing: Pairing) {
+    let world = World::of(pairing);
+    let first = world.ready().await;
+    let session = first.new_session().await;
+    first.prompt(&session, "say one").await;
+    first.hang_up().await;
+    let over = |restore| {
+        let config = Config { restore, ..Config::default() };
+        World::over(world.client, world.agent.clone(), world.store.clone(), config)
+    };
+
+    let read_only = over(Restore::ReadOnly);
+    let client = read_only.ready().await;
+    client.load(&session).await;
+    assert_eq!(client.view(&session).agent(), ["one"]);
+    let params = json!({"sessionId": session, "prompt": [{"type": "text", "text": "say no"}]});
+    let error = client.request("session/prompt", params).await.expect_err("read-only");
+    assert!(error["message"].as_str().is_some_and(|message| message.contains("read-only")), "{error}");
+    client.hang_up().await;
+
+    let reseed = over(Restore::Reseed);
+    let client = reseed.ready().await;
+    client.load(&session).await;
+    client.prompt(&session, "say two").await;
+    assert!(transcript(&last_prompt(&world.agent)).is_some());
+    client.hang_up().await;
+
+    world.agent.configure(|config| *config = forgetful(AgentConfig::able(config.speaks)));
+    let native = over(Restore::Native);
+    let client = native.ready().await;
+    client.load(&session).await;
+    let params = json!({"sessionId": session, "prompt": [{"type": "text", "text": "say no"}]});
+    let error = client.request("session/prompt", params).await.expect_err("nothing native");
+    assert!(error["data"]["hint"].as_str().is_some_and(|hint| hint.contains("--restore auto")), "{error}");
+}
+
+async fn another_agent_takes_the_session_over(pairing: Pairing) {
+    let world = World::of(pairing);
+    let first = world.ready().await;
+    let session = first.new_session().await;
+    first.prompt(&session, "say from the first agent").await;
+    first.hang_up().await;
+    let mut config = AgentConfig::able(speaks(pairing.agent));
+    config.name = "another";
+    let other = ScriptedAgent::new(config);
+    let next = World::over(world.client, other, world.store.clone(), Config::default());
+    let client = next.ready().await;
+    client.load(&session).await;
+    client.prompt(&session, "say from the second").await;
+    let seed = transcript(&last_prompt(&next.agent)).expect("the other agent is given the transcript");
+    assert!(seed.contains("from the first agent"));
+    assert!(next.agent.told("session/load").is_empty() && next.agent.told("session/resume").is_empty());
+}
+
+async fn a_fork_is_live_and_leaves_its_parent_alone(pairing: Pairing) {
+    let world = World::having(pairing, |config| config.without(&["fork"]));
+    let client = world.ready().await;
+    let parent = client.new_session().await;
+    client.prompt(&parent, "say one").await;
+    client.prompt(&parent, "say two").await;
+    let made = fork(&client, &parent, Value::Null).await.expect("a fork");
+    let child = made["sessionId"].as_str().expect("an id").to_owned();
+    assert_ne!(child, parent);
+    client.prompt(&child, "say three").await;
+    assert!(transcript(&last_prompt(&world.agent)).is_some_and(|seed| seed.contains("two")));
+    client.prompt(&parent, "say four").await;
+    client.hang_up().await;
+    let next = world.again().ready().await;
+    next.load(&child).await;
+    next.load(&parent).await;
+    assert_eq!(next.view(&child).agent(), ["one", "two", "three"]);
+    assert_eq!(next.view(&parent).agent(), ["one", "two", "four"]);
+}
+
+async fn a_fork_at_a_message_has_nothing_after_it(pairing: Pairing) {
+    let world = World::having(pairing, |config| config.without(&["fork"]));
+    let client = world.ready().await;
+    let parent = client.new_session().await;
+    client.prompt(&parent, "say one").await;
+    client.prompt(&parent, "say two").await;
+    client.hang_up().await;
+    let client = world.again().ready().await;
+    client.load(&parent).await;
+    let said = client.updates(&parent);
+    let one = said.iter().find(|update| update.to_string().contains("\"one\"")).expect("it was replayed");
+    let at = json!({"rethread": {"atMessage": one["messageId"]}});
+    let made = fork(&client, &parent, at).await.expect("a fork");
+    let child = made["sessionId"].as_str().expect("an id").to_owned();
+    client.load(&child).await;
+    assert_eq!(client.view(&child).agent(), ["one"]);
+    let error =
+        fork(&client, &parent, json!({"rethread": {"atMessage": "nobody"}})).await.expect_err("unknown");
+    assert_eq!(error["code"], -32602);
+    assert_eq!(error["data"]["field"], "_meta.rethread.atMessage");
+    let error = fork(&client, "no-such-session", Value::Null).await.expect_err("unknown");
+    assert_eq!(error["code"], -32002);
+}
+
+async fn a_session_that_only_the_agent_has_is_taken_in(pairing: Pairing) {
+    let world = World::of(pairing);
+    let first = world.ready().await;
+    let session = first.new_session().await;
+    first.prompt(&session, "say known to the agent").await;
+    let native = world.agent.sessions().first().cloned().expect("the agent has it");
+    first.hang_up().await;
+    // Another store, the same agent: what the agent keeps is all there is.
+    let elsewhere = World::with(world.client, world.agent.clone());
+    let client = elsewhere.ready().await;
+    client.load(&native).await;
+    assert_eq!(client.view(&native).agent(), ["known to the agent"]);
+    client.prompt(&native, "say and here").await;
+    client.hang_up().await;
+    let client = elsewhere.again().ready().await;
+    client.load(&native).await;
+    assert_eq!(client.view(&native).agent(), ["known to the agent", "and here"]);
+    let error = client.load_refused("nobody-knows-this").await;
+    assert_eq!(error["code"], -32002);
+    assert_eq!(error["data"]["sessionId"], "nobody-knows-this");
+}
+
+async fn the_agents_own_sessions_are_listed_once(pairing: Pairing) {
+    let world = World::of(pairing);
+    let first = world.ready().await;
+    let ours = first.new_session().await;
+    first.prompt(&ours, "say hello").await;
+    first.hang_up().await;
+    let native = world.agent.sessions().first().cloned().expect("the agent has it");
+    let listed = |client: Client| async move {
+        let page = client.ask("session/list", json!({})).await;
+        let ids = page["sessions"].as_array().cloned().unwrap_or_default();
+        ids.iter().map(|info| info["sessionId"].as_str().unwrap_or_default().to_owned()).collect::<Vec<_>>()
+    };
+
+    let elsewhere = World::with(world.client, world.agent.clone());
+    let client = elsewhere.ready().await;
+    world.agent.wait_told("session/list", 2).await;
+    let found = wait_for_list(&client, &native).await;
+    assert!(found, "the agent's own session is listed");
+    client.ask("session/delete", json!({"sessionId": native})).await;
+    assert!(!listed(client).await.contains(&native), "deleted ones stay away");
+
+    // Where it is known under our own id, it is not listed again under the agent's.
+    assert_eq!(listed(world.again().ready().await).await, [ours]);
+
+    let config = Config { native_sessions: NativeSessions::Hidden, ..Config::default() };
+    let hidden = World::over(world.client, world.agent.clone(), World::of(pairing).store, config);
+    assert!(listed(hidden.ready().await).await.is_empty());
+}
+
+/// The agent's list is learnt behind the scenes: it is there soon, and nobody waits for it.
+async fn wait_for_list(client: &Client, session: &str) -> bool {
+    for _ in 0..200 {
+        let page = client.ask("session/list", json!({})).await;
+        if page.to_string().contains(session) {
+            return true;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    false
+}
+
+async fn an_idle_session_lets_go_of_its_agent_and_comes_back(pairing: Pairing) {
+    let world = World::of(pairing).set(|config| config.idle_limit = Duration::from_millis(50));
+    let client = world.ready().await;
+    let session = client.new_session().await;
+    client.prompt(&session, "say one").await;
+    world.agent.wait_told("session/close", 1).await;
+    client.prompt(&session, "say two").await;
+    assert_eq!(client.view(&session).agent(), ["one", "two"]);
+}
+
+pairings!(
+    a_lost_session_goes_on_from_the_transcript,
+    an_agent_that_can_restore_is_not_given_the_transcript,
+    the_policy_decides_how_far_it_goes,
+    another_agent_takes_the_session_over,
+    a_fork_is_live_and_leaves_its_parent_alone,
+    a_fork_at_a_message_has_nothing_after_it,
+    a_session_that_only_the_agent_has_is_taken_in,
+    the_agents_own_sessions_are_listed_once,
+    an_idle_session_lets_go_of_its_agent_and_comes_back,
+);
