@@ -7,6 +7,8 @@ use std::fs::{self, File, TryLockError};
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use super::files::create;
 
@@ -46,6 +48,19 @@ pub(super) fn ask(dir: &Path, name: &str) -> io::Result<Holder> {
         Ok(file) => ask_file(&file),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Holder::NoFile),
         Err(error) => Err(error),
+    }
+}
+
+/// The same, for a holder whose process seems to be gone. One that is killed while it starts a child leaves its lock
+/// to that child until the child executes: a moment, for which this waits.
+pub(super) fn ask_patiently(dir: &Path, name: &str, patience: Duration) -> io::Result<Holder> {
+    let end = Instant::now() + patience;
+    loop {
+        let holder = ask(dir, name)?;
+        if holder != Holder::Alive || Instant::now() >= end {
+            return Ok(holder);
+        }
+        thread::sleep(Duration::from_millis(2));
     }
 }
 
@@ -97,5 +112,25 @@ fn is_at(file: &File, path: &Path) -> io::Result<bool> {
         Ok(found) => Ok((held.dev(), held.ino()) == (found.dev(), found.ino())),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
         Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_that_a_child_has_for_a_moment_is_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let lock = create(&path_of(dir.path(), "a")).unwrap();
+        lock.lock().unwrap();
+        assert_eq!(ask(dir.path(), "a").unwrap(), Holder::Alive);
+        assert_eq!(ask_patiently(dir.path(), "a", Duration::from_millis(5)).unwrap(), Holder::Alive);
+        let child = thread::spawn(move || {
+            thread::sleep(Duration::from_millis(30));
+            drop(lock);
+        });
+        assert_eq!(ask_patiently(dir.path(), "a", Duration::from_secs(5)).unwrap(), Holder::Gone);
+        child.join().unwrap();
     }
 }

@@ -1,6 +1,7 @@
 //! The processes that write: one row and one lock file each. Says who lives; who owns what is in `session`.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rusqlite::{OptionalExtension as _, Transaction, params};
 use uuid::Uuid;
@@ -11,6 +12,9 @@ use super::locks::{self, HeldLock, Holder};
 use super::number::put;
 use super::writer::Writer;
 use crate::store::process::{Process, now, runs};
+
+/// How long a process that seems to be gone may still hold its lock before it is taken to live.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// This store as an owner. A second store in the same process is another one.
 pub(super) struct Ourselves {
@@ -74,8 +78,11 @@ impl Ourselves {
         if !same_boot && !same_host {
             return Ok(Life::Alive);
         }
-        let asked =
-            locks::ask(&self.locks, &other.id).map_err(io_failed("asking for a lock in", &self.locks))?;
+        // The process number alone does not decide: it may be of another namespace.
+        let seems_gone = same_boot && same_host && !runs(other.process.pid);
+        let patience = if seems_gone { PATIENCE } else { Duration::ZERO };
+        let asked = locks::ask_patiently(&self.locks, &other.id, patience)
+            .map_err(io_failed("asking for a lock in", &self.locks))?;
         Ok(match asked {
             Holder::Alive => Life::Alive,
             Holder::Gone => Life::Gone,
