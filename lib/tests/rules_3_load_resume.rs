@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use rethread::edge::Version;
-use rethread_testkit::agent::{AgentConfig, Offer, ReplayIds, Restores};
+use rethread_testkit::agent::{AgentConfig, Offer, ReplayIds, Replays, Restores};
 use rethread_testkit::client::{CWD, Client};
 use rethread_testkit::{Pairing, World, pairings};
 use serde_json::{Value, json};
@@ -126,6 +126,21 @@ async fn r3_02_a_replay_is_whole_whatever_the_agent_restores(pairing: Pairing) {
         assert_eq!(said.last().map(String::as_str), Some("more"), "{said:?}");
         assert_eq!(world.agent.told("session/prompt").len(), 3, "no prompt is sent twice");
     }
+}
+
+async fn r3_02_a_replay_behind_the_agents_answer_is_not_heard(pairing: Pairing) {
+    let late =
+        |config: AgentConfig| AgentConfig { replays: Replays::AfterAnswer, ..config.without(&["resume"]) };
+    let world = World::having(pairing, late);
+    let (session, before) = past(&world, &TALK).await;
+    let client = world.ready().await;
+    load(&client, &session).await;
+    let mark = client.mark();
+    // At once: the prompt waits for the agent, and must not run into its replay.
+    assert_eq!(client.prompt(&session, "slow 25; say again").await.stop, "end_turn");
+    let said = client.view_since(mark, &session).agent();
+    assert!(!said.iter().any(|text| text == "hello"), "{said:?}");
+    assert_eq!(client.view(&session).user().len(), before.view(&session).user().len() + 1);
 }
 
 async fn r3_02_a_replay_can_be_had_again_and_again(pairing: Pairing) {
@@ -612,6 +627,7 @@ pairings!(
     r3_01_loading_is_offered_whatever_the_agent_can,
     r3_02_the_whole_conversation_comes_before_the_answer,
     r3_02_a_replay_is_whole_whatever_the_agent_restores,
+    r3_02_a_replay_behind_the_agents_answer_is_not_heard,
     r3_02_a_replay_can_be_had_again_and_again,
     r3_03_notices_are_not_replayed,
     r3_04_the_answer_tells_what_is_chosen,

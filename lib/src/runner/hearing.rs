@@ -31,7 +31,7 @@ impl Runner {
                     match self.waiting.remove(&request) {
                         Some(Waiting::Open) => {
                             self.step(std::mem::take(&mut inputs)).await;
-                            self.opened(outcome).await;
+                            self.open_answered(outcome).await;
                         }
                         Some(waiting) => self.answered(waiting, outcome, &mut inputs),
                         None => self.answered_late(request).await,
@@ -41,6 +41,7 @@ impl Runner {
         }
         self.hear_said(&mut said, &mut inputs).await;
         self.step(inputs).await;
+        self.wait_for_quiet();
         self.close_if_asked().await;
     }
 

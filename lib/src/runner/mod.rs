@@ -78,6 +78,8 @@ pub(crate) struct Runner {
     terminals: relay::Terminals,
     hosting: Hosting,
     deadline: Option<Instant>,
+    /// When an agent that has answered a load and says nothing more has replayed all.
+    quiet_at: Option<Instant>,
     /// The end of the last turn, up to which entries may be folded, and up to where they are.
     foldable: Seq,
     folded: Seq,
@@ -142,6 +144,7 @@ impl Runner {
             terminals: relay::Terminals::default(),
             hosting: Hosting::new(),
             deadline: None,
+            quiet_at: None,
             foldable: Seq(0),
             folded: Seq(0),
             fold_check: None,
@@ -156,11 +159,12 @@ impl Runner {
     async fn run(mut self) {
         self.settle_past().await;
         while !self.ended {
-            let (deadline, fold_check) = (self.deadline, self.fold_check);
+            let (deadline, quiet_at, fold_check) = (self.deadline, self.quiet_at, self.fold_check);
             tokio::select! {
                 Some(message) = self.inbox.recv() => self.hear_client(message).await,
                 Some(lines) = self.agent_lines.recv() => self.hear_agent(lines).await,
                 () = at(deadline) => self.out_of_patience().await,
+                () = at(quiet_at) => self.replay_over().await,
                 () = at(fold_check) => self.fold_check = None,
                 () = at(Some(self.idle_at)) => self.idle().await,
             }

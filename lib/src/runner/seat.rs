@@ -3,10 +3,12 @@
 //! is an entry and, where it matters to the user, a notice; never a silent fresh session.
 
 use std::collections::HashSet;
+use std::time::Duration;
 
 use rethread_core::session::Native;
 use rethread_core::{Binding, Entry, Folded, Input, Json, PromptStyle, Seq, Update, UpdateKind};
 use serde_json::json;
+use tokio::time::Instant;
 
 use super::outcome::{not_native, outcome_notice, read_only};
 use super::{Message, Runner, Waiting};
@@ -23,6 +25,8 @@ use crate::wire::RpcError;
 
 /// How much of the journal is read at once.
 const PAGE: usize = 1024 * 1024;
+/// How long an agent that has loaded a session says nothing when its replay is over.
+const QUIET: Duration = Duration::from_millis(150);
 
 /// Where the agent is.
 pub(crate) enum Seat {
@@ -47,6 +51,8 @@ pub(crate) struct Opening {
     native: Option<String>,
     /// How many characters of its own text the agent has replayed.
     pub(crate) replayed: usize,
+    /// Its answer, while it may still be replaying.
+    answer: Option<Json>,
 }
 
 /// An agent that has a session open.
@@ -131,7 +137,7 @@ impl Runner {
         let mut link = Link::new(agent.profile.version, self.session.generations + 1, older);
         link.options_were(self.session.options.as_ref());
         let (rung, native) = self.first_rung(&agent);
-        self.open_at(Opening { agent, link, rung, native, replayed: 0 }).await;
+        self.open_at(Opening { agent, link, rung, native, replayed: 0, answer: None }).await;
     }
 
     /// Only the agent that had the session last can restore it by itself.
@@ -193,8 +199,34 @@ impl Runner {
         !self.session.prompts.is_empty() || !self.postponed.is_empty()
     }
 
-    /// The agent answered new, load, resume or fork.
-    pub(super) async fn opened(&mut self, outcome: Result<Json, RpcError>) {
+    /// The agent answered new, load, resume or fork. Some answer a load first and replay after: were a prompt sent
+    /// now, nobody could tell the replay from the answer to it.
+    pub(super) async fn open_answered(&mut self, outcome: Result<Json, RpcError>) {
+        match (&mut self.seat, outcome) {
+            (Seat::Opening(opening), Ok(answer)) if opening.rung == Rung::Load => {
+                opening.answer = Some(answer)
+            }
+            (_, outcome) => self.opened(outcome).await,
+        }
+    }
+
+    /// Counts the quiet from now on, if it is waited for.
+    pub(super) fn wait_for_quiet(&mut self) {
+        let answered = matches!(&self.seat, Seat::Opening(opening) if opening.answer.is_some());
+        self.quiet_at = answered.then(|| Instant::now() + QUIET);
+    }
+
+    /// The agent has answered a load and said nothing more for a while.
+    pub(super) async fn replay_over(&mut self) {
+        self.quiet_at = None;
+        if let Seat::Opening(opening) = &mut self.seat
+            && let Some(answer) = opening.answer.take()
+        {
+            self.opened(Ok(answer)).await;
+        }
+    }
+
+    async fn opened(&mut self, outcome: Result<Json, RpcError>) {
         let Seat::Opening(opening) = std::mem::replace(&mut self.seat, Seat::Empty) else { return };
         match outcome {
             Ok(answer) => self.bind(*opening, &answer).await,
@@ -213,7 +245,7 @@ impl Runner {
     }
 
     async fn bind(&mut self, opening: Opening, answer: &Json) {
-        let Opening { agent, mut link, rung, native, replayed } = opening;
+        let Opening { agent, mut link, rung, native, replayed, answer: _ } = opening;
         let made = answer.fields().text("sessionId");
         let native = if matches!(rung, Rung::New | Rung::Fork) { made } else { native };
         let Some(native) = native else {

@@ -39,6 +39,15 @@ pub enum ReplayIds {
     New,
 }
 
+/// When an agent replays a session that it loads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Replays {
+    /// Before it answers, as the protocol says.
+    BeforeAnswer,
+    /// A moment after.
+    AfterAnswer,
+}
+
 /// What becomes of a session that an earlier instance had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Restores {
@@ -84,6 +93,8 @@ pub struct AgentConfig {
     pub offers: Vec<Offer>,
     /// The ids of a replay.
     pub replay_ids: ReplayIds,
+    /// When it replays.
+    pub replays: Replays,
     /// Whether earlier sessions are there again.
     pub restores: Restores,
     /// When prompts are echoed.
@@ -129,6 +140,7 @@ impl AgentConfig {
             can: vec!["stdio"],
             offers: Vec::new(),
             replay_ids: ReplayIds::Same,
+            replays: Replays::BeforeAnswer,
             restores: Restores::All,
             echo: Echo::AfterAnswer,
             login: Login::NotNeeded,

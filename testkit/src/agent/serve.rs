@@ -1,6 +1,7 @@
 //! What a scripted agent does with each request. Turns are played in `turn`.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use rethread::edge::Version;
 use rethread::transport::Wire;
@@ -10,10 +11,13 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use super::End;
-use super::config::{Echo, Login, ReplayIds, Restores, Speaks};
+use super::config::{Echo, Login, ReplayIds, Replays, Restores, Speaks};
 use super::memory::{Memory, Received};
 use super::talk::{self, Outcome, Prompt, Taken, Talk};
 use super::turn;
+
+/// How long after its answer an agent begins that replays late.
+const A_MOMENT: Duration = Duration::from_millis(20);
 
 /// Serves one connection until either side ends it.
 pub(super) async fn serve(memory: Arc<Memory>, wire: Wire) -> End {
@@ -196,18 +200,30 @@ async fn again(talk: &Arc<Talk>, params: &Value, replay: Replay) -> Outcome {
     let Some(kept) = kept else {
         return Err(json!({"code": -32002, "message": "no such session", "data": {"sessionId": id}}));
     };
-    if replay == Replay::All {
-        for mut update in kept.history {
-            if config.replay_ids == ReplayIds::New {
-                rename(&mut update);
-            }
-            talk.show(id, update).await;
+    match (replay, config.replays) {
+        (Replay::Nothing, _) => {}
+        (Replay::All, Replays::BeforeAnswer) => tell_again(talk, id, kept.history, config.replay_ids).await,
+        (Replay::All, Replays::AfterAnswer) => {
+            let (talk, id) = (talk.clone(), id.to_owned());
+            tokio::spawn(async move {
+                tokio::time::sleep(A_MOMENT).await;
+                tell_again(&talk, &id, kept.history, config.replay_ids).await;
+            });
         }
     }
     if talk.version() == Version::V2 {
         talk.show(id, super::words::state("idle", None)).await;
     }
     Ok(choices(talk, id))
+}
+
+async fn tell_again(talk: &Talk, session: &str, history: Vec<Value>, ids: ReplayIds) {
+    for mut update in history {
+        if ids == ReplayIds::New {
+            rename(&mut update);
+        }
+        talk.show(session, update).await;
+    }
 }
 
 fn rename(update: &mut Value) {
