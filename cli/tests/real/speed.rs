@@ -30,6 +30,10 @@ pub(crate) async fn load_is_fast(agent: Agent) -> String {
         without = without.min(loaded(&stage, alone, &native, start).await);
     }
     let said = format!(", {} ms, {} ms without rethread", with.as_millis(), without.as_millis());
+    // What is shipped is no debug build: `.ci/real-agents test` makes the one that is.
+    if cfg!(debug_assertions) {
+        return format!("{said}, not judged for a debug build");
+    }
     assert!(with * TIMES <= without, "not {TIMES} times faster{said}");
     said
 }
