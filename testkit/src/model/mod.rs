@@ -1,5 +1,5 @@
 //! A model server for real agents, on loopback only, that says what the prompt tells it to say. It speaks the four
-//! dialects that the agents use and keeps what it was asked. The prompt's language is [`plan`].
+//! dialects that the agents use and keeps what it was asked. The prompt's language is `plan`.
 
 mod anthropic;
 mod chat;
