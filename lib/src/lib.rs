@@ -9,6 +9,7 @@ pub mod edge;
 mod hosting;
 mod live;
 
+mod lock;
 pub mod log;
 pub mod mint;
 mod outbox;

@@ -3,10 +3,12 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 use rethread_core::{Entry, Seq};
 use tokio::sync::Notify;
+
+use crate::lock::locked;
 
 /// How many bytes of newest entries a session keeps in memory.
 const TAIL: usize = 4 * 1024 * 1024;
@@ -153,9 +155,4 @@ fn weight(entry: &Entry) -> usize {
         | Entry::TitleSet { .. } => 128,
     };
     text + 192
-}
-
-/// Nobody panics while holding these locks; if somebody did, the data would still be whole.
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

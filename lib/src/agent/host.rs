@@ -2,7 +2,7 @@
 //! protocol version with it, watches it, starts it again when it is needed after it ended.
 
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use rethread_core::Json;
@@ -12,6 +12,7 @@ use super::peer::{AgentPeer, Aside};
 use super::process::{self, AgentCommand, AgentProcess, ExitReport};
 use crate::edge::Version;
 use crate::edge::capabilities::{ClientProfile, Profile};
+use crate::lock::locked;
 use crate::log::Log;
 use crate::transport::Wire;
 use crate::wire::{RpcError, code};
@@ -382,8 +383,4 @@ fn words(report: &ExitReport) -> String {
         "" => format!("the agent ended: {}", report.end),
         said => format!("the agent ended: {}; it said: {said}", report.end),
     }
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

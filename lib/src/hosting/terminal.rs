@@ -4,7 +4,7 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use rethread_core::{Json, Update};
@@ -17,6 +17,7 @@ use tokio::time::Instant;
 use super::group::{Group, ROUND, TERM_WAIT};
 use super::launch::{self, Launch};
 use super::output::{self, Exit, Output};
+use crate::lock::locked;
 use crate::mint;
 
 /// How long the last output is waited for after the command's end: something it left running may hold the pipe.
@@ -225,10 +226,6 @@ async fn at(deadline: Option<Instant>) {
         Some(deadline) => tokio::time::sleep_until(deadline).await,
         None => std::future::pending().await,
     }
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

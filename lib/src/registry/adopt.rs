@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use rethread_core::{
-    Activity, Binding, Entry, Input, Json, Seq, Session, SessionId, TitleSource, UpdateKind, stored,
+    Activity, Binding, Entry, Input, Json, Session, SessionId, TitleSource, UpdateKind, stored,
 };
 use serde_json::json;
 
@@ -205,15 +205,4 @@ impl History {
         self.session.apply(&entry);
         self.entries.push(entry);
     }
-}
-
-/// A session's state at a sequence number, folded from the start.
-pub(super) fn at_seq(session: &mut Session, items: &[rethread_core::Folded], upto: Seq) -> bool {
-    for item in items {
-        if item.first > upto {
-            return true;
-        }
-        session.replay(item.last, &item.entry);
-    }
-    false
 }

@@ -7,7 +7,7 @@ use rethread_core::{Entry, Folded, Input, Seq, Session, SessionId, stored};
 use serde_json::json;
 use tokio::sync::oneshot;
 
-use super::{PAGE, Registry, adopt};
+use super::{PAGE, Registry};
 use crate::edge::call::Setup;
 use crate::mint;
 use crate::runner::{AgentLines, Beginning, Handle, Message, Seat, facts, store_error};
@@ -99,7 +99,7 @@ impl Registry {
         loop {
             let read = self.journal().read(parent.clone(), from, PAGE).await;
             let page = read.map_err(|e| store_error(&e))?;
-            if adopt::at_seq(&mut session, &page.items, upto) || page.end {
+            if at_seq(&mut session, &page.items, upto) || page.end {
                 session.head = upto;
                 return Ok(session);
             }
@@ -127,4 +127,15 @@ fn first_entries(session: &mut Session, parent: &SessionId, setup: &Setup) -> Ve
         session.apply(entry);
     }
     entries
+}
+
+/// Folds items up to a sequence number; says whether it has been reached.
+fn at_seq(session: &mut Session, items: &[Folded], upto: Seq) -> bool {
+    for item in items {
+        if item.first > upto {
+            return true;
+        }
+        session.replay(item.last, &item.entry);
+    }
+    false
 }

@@ -5,7 +5,7 @@ mod adopt;
 mod fork;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use rethread_core::{Binding, Entry, Input, Json, Seq, Session, SessionId, stored};
 use tokio::sync::oneshot;
@@ -14,6 +14,7 @@ use crate::agent::host::LiveAgent;
 use crate::agent::peer::{AgentLine, FromAgent};
 use crate::edge::call::Setup;
 use crate::edge::link::{Link, ask};
+use crate::lock::locked;
 use crate::mint;
 use crate::runner::{AgentLines, Beginning, Bound, Handle, Message, Replaying, Runner, Seat, Surroundings};
 use crate::runner::{facts, store_error, style};
@@ -226,8 +227,4 @@ fn first_entries(
         }
     }
     (session, entries)
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
