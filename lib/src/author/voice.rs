@@ -23,10 +23,13 @@ pub struct Voice {
     inner: Arc<Inner>,
 }
 
+/// What may be chosen, given what was.
+type Offer = dyn Fn(&Choices) -> Vec<ConfigOption> + Send + Sync;
+
 struct Inner {
     session: String,
     line: Arc<Line>,
-    options: Box<dyn Fn(&Choices) -> Vec<ConfigOption> + Send + Sync>,
+    options: Box<Offer>,
     kept: Mutex<Kept>,
 }
 
