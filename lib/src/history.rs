@@ -1,4 +1,4 @@
-//! The conversation as a list of whole messages, thoughts, tool calls and compactions, for an agent that keeps
+//! The conversation as a list of whole messages, thoughts, tool calls, compactions and usage, for an agent that keeps
 //! none itself. The same fold makes it from the journal and from what the agent has just said, so that a restored
 //! session has the history that a live one had.
 
@@ -102,6 +102,7 @@ fn is_said(kind: UpdateKind) -> bool {
             | UpdateKind::AgentThought
             | UpdateKind::ToolCallUpdate
             | UpdateKind::CompactionUpdate
+            | UpdateKind::UsageUpdate
     )
 }
 

@@ -42,7 +42,7 @@ impl Agent for Parrot {
     }
 
     async fn prompt(&self, _: &Voice, turn: Turn) -> Result<Stop, RpcError> {
-        self.seen.lock().unwrap().push(turn.history());
+        self.seen.lock().expect("no test panics here").push(turn.history());
         match turn.text().as_str() {
             "ask" => {
                 let tool = turn.tool(ToolCall::new("Sing", ToolKind::Other)).await;
@@ -142,5 +142,34 @@ async fn a_cancel_ends_what_waits() {
         let prompt = client.begin_prompt(&session, "wait").await;
         client.notify("session/cancel", json!({"sessionId": session})).await;
         assert_eq!(client.finish(&session, &prompt).await.stop, "cancelled");
+    }
+}
+
+#[tokio::test]
+async fn prompts_that_come_at_once_are_turns_in_a_row() {
+    for version in [Version::V1, Version::V2] {
+        let (server, _, seen) = world();
+        let client = ready(&server, version).await;
+        let session = client.new_session().await;
+        let prompts =
+            [client.begin_prompt(&session, "wait").await, client.begin_prompt(&session, "two").await];
+        client.cancel(&session).await;
+        assert_eq!(client.finish(&session, &prompts[0]).await.stop, "cancelled");
+        match version {
+            Version::V1 => assert_eq!(client.finish(&session, &prompts[1]).await.stop, "cancelled"),
+            Version::V2 => assert_eq!(client.answer(&prompts[1]).await.unwrap_err()["code"], -32800),
+        }
+        let mut prompts = Vec::new();
+        for text in ["a", "b", "c"] {
+            prompts.push(client.begin_prompt(&session, text).await);
+        }
+        for prompt in &prompts {
+            assert_eq!(client.finish(&session, prompt).await.stop, "end_turn");
+        }
+        assert_eq!(client.view(&session).agent(), ["a", "b", "c"]);
+        let last = seen.lock().unwrap().last().unwrap().clone();
+        let kinds: Vec<_> = last.iter().map(|item| item["sessionUpdate"].as_str().unwrap_or("")).collect();
+        let turn = ["user_message", "agent_message", "state_update"];
+        assert_eq!(kinds, [&["user_message", "state_update"], &turn[..], &turn[..], &turn[..1]].concat());
     }
 }

@@ -42,8 +42,8 @@ struct Session<A: Agent> {
     own: Arc<A::Session>,
     voice: Voice,
     line: Arc<Line>,
-    /// Prompts that wait for the turn before.
-    queue: VecDeque<Json>,
+    /// Prompts that wait for the turn before. They are not part of the conversation yet.
+    queue: VecDeque<(Id, Json)>,
     cancel: watch::Sender<bool>,
     /// The turn that runs, alone; dropped with this, and then it stops.
     running: JoinSet<Result<Stop, RpcError>>,
@@ -87,34 +87,31 @@ fn broken(error: &tokio::task::JoinError) -> RpcError {
 impl<A: Agent> Session<A> {
     async fn hear(&mut self, message: Message) {
         match message {
-            Message::Prompt(id, content) => self.prompted(&id, content).await,
+            Message::Prompt(id, content) => self.prompted(id, content).await,
             Message::Choose(id, option, value) => self.choose(&id, &option, &value).await,
             Message::CancelOne(id, thing) => self.cancel_one(&id, &thing).await,
-            Message::Cancel => self.cancel(),
+            Message::Cancel => self.cancel().await,
             Message::Close(_) => {}
         }
     }
 
-    async fn prompted(&mut self, id: &Id, content: Json) {
+    async fn prompted(&mut self, id: Id, content: Json) {
+        if self.running.is_empty() {
+            self.start(&id, content).await;
+        } else {
+            self.queue.push_back((id, content));
+        }
+    }
+
+    /// Takes a prompt into the conversation and works on it.
+    async fn start(&mut self, id: &Id, content: Json) {
         let message = mint::message_id();
         self.line.answer(id, Ok(json!({"messageId": message.as_str()}).into())).await;
         let echo = json!({"sessionUpdate": "user_message", "messageId": message.as_str(),
             "content": content.value()});
         self.line.update(self.voice.session(), &echo.into()).await;
         self.voice.prompted(message.as_str(), &content);
-        if self.running.is_empty() {
-            self.start(content).await;
-        } else {
-            self.queue.push_back(content);
-        }
-    }
-
-    async fn start(&mut self, content: Json) {
         self.voice.update(json!({"sessionUpdate": "state_update", "state": "running"})).await;
-        self.work_on(content);
-    }
-
-    fn work_on(&mut self, content: Json) {
         self.cancel.send_replace(false);
         let turn = Turn::new(self.voice.clone(), content, self.cancel.subscribe());
         let (agent, own) = (self.agent.clone(), self.own.clone());
@@ -123,15 +120,9 @@ impl<A: Agent> Session<A> {
 
     async fn turn_over(&mut self, outcome: Result<Stop, RpcError>) {
         let cancelled = *self.cancel.borrow();
-        match (self.queue.pop_front(), cancelled) {
-            // Prompts that came in the meantime are part of the same work.
-            (Some(next), false) if outcome.is_ok() => self.work_on(next),
-            (next, _) => {
-                self.idle(outcome, cancelled).await;
-                if let Some(next) = next {
-                    self.start(next).await;
-                }
-            }
+        self.idle(outcome, cancelled).await;
+        if let Some((id, content)) = self.queue.pop_front() {
+            self.start(&id, content).await;
         }
     }
 
@@ -163,15 +154,17 @@ impl<A: Agent> Session<A> {
     }
 
     /// Takes along what waits; what comes after it is not meant.
-    fn cancel(&mut self) {
-        self.queue.clear();
+    async fn cancel(&mut self) {
+        for (id, _) in std::mem::take(&mut self.queue) {
+            self.line.answer(&id, Err(RpcError::cancelled())).await;
+        }
         if !self.running.is_empty() {
             self.cancel.send_replace(true);
         }
     }
 
     async fn close(&mut self) {
-        self.cancel();
+        self.cancel().await;
         self.running.shutdown().await;
         self.agent.close(&self.own).await;
     }
