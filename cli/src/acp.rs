@@ -1,4 +1,4 @@
-//! `rethread acp -- <agent>`: what an editor runs instead of the agent.
+//! `rethread acp [-- <agent>]`: what an editor runs instead of the agent, or as one.
 
 use std::ffi::OsString;
 use std::os::unix::fs::MetadataExt;
@@ -8,15 +8,20 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use rethread::agent::Restore;
-use rethread::agent::host::{AgentProtocol, CommandSource};
+use rethread::agent::host::{AgentProtocol, AgentSource, CommandSource};
 use rethread::agent::process::{AgentCommand, GuardianCommand};
+use rethread::assistant::model::Patience;
+use rethread::assistant::{Assistant, AssistantConfig};
+use rethread::author::InProcess;
 use rethread::edge::Version;
 use rethread::log::Log;
+use rethread::mcp::Limits;
 use rethread::server::{Config, NativeSessions, Server};
 use rethread::store::sqlite::SqliteStore;
 use rethread::transport::stdio;
 use tokio::signal::unix::{SignalKind, signal};
 
+use crate::config;
 use crate::failure::Failure;
 use crate::paths::Paths;
 
@@ -38,8 +43,8 @@ pub(crate) struct AcpArgs {
     /// How many minutes a session may do nothing before its agent is let go.
     #[arg(long, value_name = "MINUTES", default_value_t = 30)]
     idle_minutes: u64,
-    /// The agent's program and arguments.
-    #[arg(last = true, required = true, num_args = 1..)]
+    /// The agent's program and arguments; the built-in assistant if there are none.
+    #[arg(last = true)]
     command: Vec<OsString>,
 }
 
@@ -72,8 +77,7 @@ pub(crate) fn run(args: AcpArgs) -> Result<(), Failure> {
     let paths = Paths::from_environment()?;
     let store = SqliteStore::open(&paths.store())?;
     let logs = paths.logs()?;
-    let key = agent_key(&args.command);
-    let agent = CommandSource { command: agent_command(args.command, logs.join("agent.log"))?, key };
+    let agent = agent(args.command, &paths)?;
     let config = Config {
         agent_protocol: match args.agent_protocol {
             Protocol::Auto => AgentProtocol::Auto,
@@ -94,11 +98,25 @@ pub(crate) fn run(args: AcpArgs) -> Result<(), Failure> {
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     runtime.block_on(async {
-        let server = Server::new(Arc::new(store), Arc::new(agent), config);
+        let server = Server::new(Arc::new(store), agent, config);
         let wire = stdio::open()?.into();
         server.serve_until(wire, asked_to_stop()).await;
         Ok(())
     })
+}
+
+/// The agent of a command, or the assistant.
+fn agent(command: Vec<OsString>, paths: &Paths) -> Result<Arc<dyn AgentSource>, Failure> {
+    if command.is_empty() {
+        let file = paths.config();
+        return Ok(Arc::new(InProcess::new(Assistant::new(AssistantConfig {
+            providers: Box::new(move || config::providers(&file)),
+            patience: Patience::default(),
+            mcp: Limits::default(),
+        }))));
+    }
+    let key = agent_key(&command);
+    Ok(Arc::new(CommandSource { command: agent_command(command, paths.logs()?.join("agent.log"))?, key }))
 }
 
 /// Names the program file as it is now, and the arguments: another version of it is another agent.

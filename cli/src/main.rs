@@ -1,6 +1,7 @@
 //! The `rethread` command: reads the command line and hands over to the library.
 
 mod acp;
+mod config;
 mod demo;
 mod failure;
 mod paths;
@@ -22,7 +23,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Serves an ACP client on stdin and stdout, with this agent behind.
+    /// Serves an ACP client on stdin and stdout, with this agent behind; with the built-in assistant if none is named.
     Acp(acp::AcpArgs),
     /// Shows what rethread is for: an agent is killed in mid-sentence, and nothing that was shown is lost.
     Demo,

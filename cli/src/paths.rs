@@ -10,13 +10,14 @@ use rethread::store::sqlite::SqlitePaths;
 pub(crate) struct Paths {
     data: PathBuf,
     state: PathBuf,
+    config: PathBuf,
 }
 
 impl Paths {
     /// Reads the environment.
     pub(crate) fn from_environment() -> Result<Self, NoHome> {
         if let Some(home) = variable("RETHREAD_HOME") {
-            return Ok(Self { data: home.clone(), state: home.join("state") });
+            return Ok(Self { data: home.clone(), state: home.join("state"), config: home });
         }
         let home = variable("HOME");
         let below = |name: &str, standard: &str| {
@@ -26,12 +27,18 @@ impl Paths {
         Ok(Self {
             data: below("XDG_DATA_HOME", ".local/share")?.join("rethread"),
             state: below("XDG_STATE_HOME", ".local/state")?.join("rethread"),
+            config: below("XDG_CONFIG_HOME", ".config")?.join("rethread"),
         })
     }
 
     /// The database and its locks.
     pub(crate) fn store(&self) -> SqlitePaths {
         SqlitePaths { database: self.data.join("rethread.db"), locks: self.state.join("locks") }
+    }
+
+    /// What the user has set up.
+    pub(crate) fn config(&self) -> PathBuf {
+        self.config.join("config.toml")
     }
 
     /// The folder for logs, made if it is not there.

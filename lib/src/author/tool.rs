@@ -182,6 +182,11 @@ impl Tool {
         self.over("cancelled", Value::Null).await;
     }
 
+    /// It was cancelled after it had come to this; `output` is for machines.
+    pub async fn stopped_with(&self, output: Value) {
+        self.over("cancelled", output).await;
+    }
+
     async fn over(&self, status: &str, output: Value) {
         let mut members = json!({"status": status});
         if !output.is_null() {

@@ -1,0 +1,101 @@
+//! What the user has set up: `config.toml`, and the variables that providers of models are usually set up by.
+
+use std::io::ErrorKind;
+use std::path::Path;
+
+use rethread::assistant::model::{ProviderConfig, ProviderKind, Secret};
+use serde::Deserialize;
+
+/// The file.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    /// The providers of models.
+    #[serde(default)]
+    provider: Vec<ProviderConfig>,
+}
+
+/// The kinds that a variable alone sets up, with the name that the provider then has.
+const USUAL: [(&str, ProviderKind); 4] = [
+    ("openai", ProviderKind::OpenAi),
+    ("anthropic", ProviderKind::Anthropic),
+    ("gemini", ProviderKind::Gemini),
+    ("ollama", ProviderKind::Ollama),
+];
+
+/// The providers of the file, then those that only the environment knows of.
+pub(crate) fn providers(file: &Path) -> Result<Vec<ProviderConfig>, String> {
+    let mut providers = read(file)?.provider;
+    for provider in &mut providers {
+        complete(provider);
+    }
+    for (name, kind) in USUAL {
+        let is_there = |provider: &ProviderConfig| provider.kind == kind || provider.name == name;
+        if !providers.iter().any(is_there) {
+            providers.extend(from_environment(name, kind));
+        }
+    }
+    Ok(providers)
+}
+
+fn read(file: &Path) -> Result<File, String> {
+    let text = match std::fs::read_to_string(file) {
+        Ok(text) => text,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(File::default()),
+        Err(error) => return Err(format!("{} cannot be read: {error}", file.display())),
+    };
+    // The message of the parser shows the line, and the line may be a key.
+    toml::from_str(&text).map_err(|error| {
+        let line = error.span().map_or(1, |span| text[..span.start].lines().count().max(1));
+        format!("{}, line {line}: {}", file.display(), error.message())
+    })
+}
+
+/// Adds what the environment says of a provider of the file.
+fn complete(provider: &mut ProviderConfig) {
+    if provider.key().is_none() {
+        provider.key = variable(provider.key_env()).map(Secret::new);
+    }
+    let named = USUAL.iter().any(|(name, kind)| provider.name == *name && provider.kind == *kind);
+    if provider.base_url.is_none() && named {
+        provider.base_url = variable(provider.kind.usual_url_env());
+    }
+}
+
+/// A provider that is set up by variables alone, if it is.
+fn from_environment(name: &str, kind: ProviderKind) -> Option<ProviderConfig> {
+    let mut provider = ProviderConfig::new(name, kind);
+    complete(&mut provider);
+    (provider.key().is_some() || provider.base_url.is_some()).then_some(provider)
+}
+
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.trim().is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(text: &str) -> Result<Vec<ProviderConfig>, String> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("config.toml");
+        std::fs::write(&path, text).unwrap();
+        read(&path).map(|file| file.provider)
+    }
+
+    #[test]
+    fn providers_and_their_models_are_read() {
+        let text = "[[provider]]\nname = \"mine\"\nkind = \"openai\"\nbase_url = \"http://localhost:1\"\n\
+                    [[provider.models]]\nid = \"m\"\ncontext_window = 1000\n";
+        let providers = written(text).unwrap();
+        assert_eq!(providers[0].name, "mine");
+        assert_eq!(providers[0].models[0].context_window, Some(1000));
+    }
+
+    #[test]
+    fn a_mistake_names_its_line_and_no_key() {
+        let wrong = written("[[provider]]\nname = \"mine\"\nkind = \"openai\"\nkeyy = \"sk-123456\"\n").unwrap_err();
+        assert!(wrong.contains("config.toml, line 4") && !wrong.contains("sk-123456"), "{wrong}");
+    }
+}

@@ -1,0 +1,241 @@
+//! The slash commands: which there are, and what the words after one mean. Carries out none.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::mcp::Servers;
+
+/// What the user wants done by hand.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Command {
+    /// Shows what there is.
+    Help,
+    /// Shows the tools.
+    Tools,
+    /// Calls a tool.
+    Call(String, Value),
+    /// Shows a plan.
+    Plan(Vec<String>),
+    /// Thinks this.
+    Think(String),
+    /// Says so many words, with a pause after each.
+    Stream { words: usize, pause: Duration },
+    /// Changes the mode.
+    Mode(String),
+    /// Shows a resource of an MCP server.
+    Resource { server: String, uri: String },
+    /// A command that makes no sense, and why.
+    Wrong(String),
+}
+
+/// Name, what may follow, what it does.
+const COMMANDS: [(&str, &str, &str); 13] = [
+    ("help", "", "Shows these commands"),
+    ("tools", "", "Shows the tools that I have in this mode"),
+    ("read", "PATH [FIRST LINE [LINES]]", "Reads a file"),
+    ("list", "[PATH]", "Lists a directory"),
+    ("find", "GLOB", "Finds files by name"),
+    ("grep", "PATTERN [PATH]", "Finds text in files"),
+    ("edit", "PATH \"OLD\" \"NEW\"", "Replaces text in a file"),
+    ("run", "COMMAND", "Runs a command"),
+    ("call", "TOOL {ARGUMENTS}", "Calls any tool, also one of an MCP server"),
+    ("plan", "STEP; STEP; …", "Shows a plan"),
+    ("think", "TEXT", "Thinks aloud"),
+    ("stream", "WORDS [MILLISECONDS]", "Says many words, slowly if you like"),
+    ("mode", "code | ask | architect", "Changes the mode"),
+];
+
+/// The commands as they are announced: name, description, what may follow.
+pub(super) fn all(servers: &Servers) -> Vec<(String, String, Option<String>)> {
+    let own = COMMANDS.iter().map(|(name, input, description)| {
+        ((*name).to_owned(), (*description).to_owned(), (!input.is_empty()).then(|| (*input).to_owned()))
+    });
+    let prompts = servers.prompts().into_iter().map(|prompt| {
+        let arguments: Vec<_> = prompt.arguments.iter().map(|argument| format!("{}=…", argument.name)).collect();
+        (prompt.shown_name, prompt.description, (!arguments.is_empty()).then(|| arguments.join(" ")))
+    });
+    let mut commands: Vec<_> = own.chain(prompts).collect();
+    if !servers.resources().is_empty() {
+        let description = "Shows a resource of an MCP server".to_owned();
+        commands.push(("resource".to_owned(), description, Some("SERVER URI".to_owned())));
+    }
+    commands
+}
+
+/// The commands as text.
+pub(super) fn help(servers: &Servers) -> String {
+    let line = |(name, description, input): (String, String, Option<String>)| {
+        let input = input.map(|input| format!(" {input}")).unwrap_or_default();
+        format!("- `/{name}{input}`: {description}")
+    };
+    let mut lines: Vec<_> = all(servers).into_iter().map(line).collect();
+    let resources = servers.resources().into_iter().take(50);
+    lines.extend(resources.map(|resource| format!("  - `/resource {} {}`", resource.server, resource.uri)));
+    lines.join("\n")
+}
+
+/// Reads a command of ours; nothing if it is none.
+pub(super) fn read(text: &str) -> Option<Command> {
+    let text = text.trim().strip_prefix('/')?;
+    let (name, rest) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
+    let rest = rest.trim();
+    Some(match name {
+        "help" => Command::Help,
+        "tools" => Command::Tools,
+        "read" => file(rest),
+        "list" => Command::Call("list".to_owned(), with(&[("path", words(rest).first())])),
+        "find" => needs(rest, "find", "a glob", |rest| json!({"glob": rest})),
+        "grep" => grep(rest),
+        "edit" => edit(rest),
+        "run" => needs(rest, "run", "a command", |rest| json!({"command": rest})),
+        "call" => call(rest),
+        "plan" => Command::Plan(steps(rest)),
+        "think" => Command::Think(rest.to_owned()),
+        "stream" => stream(rest),
+        "mode" => Command::Mode(rest.to_owned()),
+        "resource" => match rest.split_once(char::is_whitespace) {
+            Some((server, uri)) => {
+                Command::Resource { server: server.to_owned(), uri: uri.trim().to_owned() }
+            }
+            None => Command::Wrong("Write it as `/resource SERVER URI`.".to_owned()),
+        },
+        _ => return None,
+    })
+}
+
+fn needs(rest: &str, tool: &str, what: &str, arguments: impl Fn(&str) -> Value) -> Command {
+    match rest {
+        "" => Command::Wrong(format!("`/{tool}` needs {what}.")),
+        rest => Command::Call(tool.to_owned(), arguments(rest)),
+    }
+}
+
+fn with(members: &[(&str, Option<&String>)]) -> Value {
+    let mut object = json!({});
+    for (name, value) in members {
+        if let Some(value) = value {
+            object[*name] = json!(value);
+        }
+    }
+    object
+}
+
+fn file(rest: &str) -> Command {
+    let words = words(rest);
+    let number = |at: usize| words.get(at).and_then(|word| word.parse::<u64>().ok());
+    let Some(path) = words.first() else { return Command::Wrong("`/read` needs a path.".to_owned()) };
+    let mut arguments = json!({"path": path});
+    for (name, value) in [("offset", number(1)), ("limit", number(2))] {
+        if let Some(value) = value {
+            arguments[name] = json!(value);
+        }
+    }
+    Command::Call("read".to_owned(), arguments)
+}
+
+fn grep(rest: &str) -> Command {
+    let words = words(rest);
+    match words.first() {
+        Some(pattern) => Command::Call(
+            "search".to_owned(),
+            with(&[("pattern", Some(pattern)), ("path", words.get(1))]),
+        ),
+        None => Command::Wrong("`/grep` needs a pattern.".to_owned()),
+    }
+}
+
+fn edit(rest: &str) -> Command {
+    match words(rest).as_slice() {
+        [path, old, new] => {
+            Command::Call("edit".to_owned(), json!({"path": path, "old": old, "new": new}))
+        }
+        _ => Command::Wrong("Write it as `/edit PATH \"OLD\" \"NEW\"`.".to_owned()),
+    }
+}
+
+fn call(rest: &str) -> Command {
+    let (name, arguments) = rest.split_once(char::is_whitespace).unwrap_or((rest, "{}"));
+    match (name, serde_json::from_str::<Value>(arguments.trim())) {
+        ("", _) => Command::Wrong("`/call` needs the name of a tool; `/tools` shows them.".to_owned()),
+        (name, Ok(arguments @ Value::Object(_))) => Command::Call(name.to_owned(), arguments),
+        (name, Ok(_)) => Command::Wrong(format!("The arguments of {name} must be a JSON object.")),
+        (name, Err(error)) => Command::Wrong(format!("The arguments of {name} are no JSON: {error}.")),
+    }
+}
+
+fn steps(rest: &str) -> Vec<String> {
+    let steps = rest.split([';', '\n']).map(str::trim).filter(|step| !step.is_empty());
+    let steps: Vec<_> = steps.map(str::to_owned).collect();
+    if steps.is_empty() { vec!["Think".to_owned(), "Do".to_owned(), "Check".to_owned()] } else { steps }
+}
+
+fn stream(rest: &str) -> Command {
+    let mut numbers = rest.split_whitespace().map(str::parse::<u64>);
+    match (numbers.next(), numbers.next()) {
+        (Some(Ok(words)), pause @ (None | Some(Ok(_)))) if words <= 1_000_000 => Command::Stream {
+            words: usize::try_from(words).unwrap_or(usize::MAX),
+            pause: Duration::from_millis(pause.and_then(Result::ok).unwrap_or(0).min(60_000)),
+        },
+        _ => Command::Wrong("Write it as `/stream WORDS [MILLISECONDS]`, at most 1000000 words.".to_owned()),
+    }
+}
+
+/// The words of a line; what is quoted is one word, in which a backslash takes the next character as it is.
+fn words(line: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    let mut word: Option<String> = None;
+    let mut quoted = false;
+    let mut characters = line.chars();
+    while let Some(character) = characters.next() {
+        match character {
+            '"' => {
+                quoted = !quoted;
+                word.get_or_insert_default();
+            }
+            '\\' if quoted => word.get_or_insert_default().extend(characters.next().map(escaped)),
+            space if space.is_whitespace() && !quoted => words.extend(word.take()),
+            other => word.get_or_insert_default().push(other),
+        }
+    }
+    words.extend(word);
+    words
+}
+
+fn escaped(character: char) -> char {
+    match character {
+        'n' => '\n',
+        't' => '\t',
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_are_read() {
+        let call = |name: &str, arguments| Some(Command::Call(name.to_owned(), arguments));
+        assert_eq!(read("/read a.rs 10 5"), call("read", json!({"path": "a.rs", "offset": 10, "limit": 5})));
+        assert_eq!(read("/grep \"fn main\" src"), call("search", json!({"pattern": "fn main", "path": "src"})));
+        assert_eq!(
+            read(r#"/edit a.rs "say \"hi\"" "two\nlines""#),
+            call("edit", json!({"path": "a.rs", "old": "say \"hi\"", "new": "two\nlines"}))
+        );
+        assert_eq!(read("/run ls -l | wc"), call("run", json!({"command": "ls -l | wc"})));
+        assert_eq!(read("/call s.echo {\"a\": 1}"), call("s.echo", json!({"a": 1})));
+        let pause = Duration::from_millis(20);
+        assert_eq!(read("/stream 3 20"), Some(Command::Stream { words: 3, pause }));
+        assert_eq!(read("/plan a; b"), Some(Command::Plan(vec!["a".to_owned(), "b".to_owned()])));
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_said() {
+        for text in ["/read", "/edit a b", "/call", "/call x [1]", "/call x {", "/stream many", "/run"] {
+            assert!(matches!(read(text), Some(Command::Wrong(_))), "{text}");
+        }
+        assert_eq!(read("/unknown"), None);
+        assert_eq!(read("read /etc/passwd"), None);
+    }
+}

@@ -1,0 +1,102 @@
+//! Commands of the user, which need no model: the same tools, called by hand. What is no command is not for here.
+
+use std::time::Duration;
+
+use serde_json::Value;
+use uuid::Uuid;
+
+use super::choice::{Mode, Settings};
+use super::command::{self, Command};
+use super::model::ToolCall;
+use super::session::Session;
+use super::work::{self, Work};
+use crate::author::{Stop, Turn};
+use crate::wire::RpcError;
+
+/// Carries out a command.
+pub(super) async fn carry_out(session: &Session, turn: &Turn, command: Command) -> Result<Stop, RpcError> {
+    match command {
+        Command::Help => turn.say(&command::help(&session.servers)).await,
+        Command::Tools => turn.say(&tools(session, turn)).await,
+        Command::Call(name, arguments) => call(session, turn, &name, arguments).await,
+        Command::Plan(steps) => {
+            let steps: Vec<_> = steps.into_iter().map(|step| (step, "pending")).collect();
+            turn.plan(&steps).await;
+        }
+        Command::Think(text) => turn.think(&text).await,
+        Command::Stream { words, pause } => stream(turn, words, pause).await,
+        Command::Mode(id) => mode(turn, &id).await,
+        Command::Resource { server, uri } => resource(session, turn, &server, &uri).await,
+        Command::Wrong(why) => turn.say(&why).await,
+    }
+    Ok(if turn.is_cancelled() { Stop::Cancelled } else { Stop::EndTurn })
+}
+
+/// The honest answer to words when there is no model to understand them.
+pub(super) async fn no_model(session: &Session, turn: &Turn) -> Result<Stop, RpcError> {
+    let text = format!(
+        "No model is configured, so I cannot answer that. Set one of OPENAI_API_KEY, ANTHROPIC_API_KEY or GEMINI_API_KEY, \
+         or OLLAMA_HOST, or name a provider in config.toml, and start me again. Until then I can carry out commands:\n\n{}",
+        command::help(&session.servers)
+    );
+    turn.say(&text).await;
+    Ok(Stop::EndTurn)
+}
+
+fn tools(session: &Session, turn: &Turn) -> String {
+    let settings = Settings::of(&turn.choices());
+    let line = |tool: super::model::Tool| {
+        let first = tool.description.lines().next().unwrap_or_default().to_owned();
+        format!("- `{}`: {first}", tool.name)
+    };
+    let tools: Vec<_> = work::offered(session, &settings).into_iter().map(line).collect();
+    tools.join("\n")
+}
+
+async fn call(session: &Session, turn: &Turn, name: &str, arguments: Value) {
+    let settings = Settings::of(&turn.choices());
+    let work = Work { session, turn, settings, round: 0 };
+    let id = format!("call-{}", Uuid::now_v7());
+    let call = ToolCall { id, name: name.to_owned(), arguments: Ok(arguments), signatures: Vec::new() };
+    work.one(&call).await;
+}
+
+async fn stream(turn: &Turn, words: usize, pause: Duration) {
+    let message = turn.message();
+    for at in 1..=words {
+        if turn.is_cancelled() {
+            return;
+        }
+        let word = if at == 1 { "word 1".to_owned() } else { format!(" word {at}") };
+        message.write(&word).await;
+        if !pause.is_zero() {
+            tokio::select! {
+                () = tokio::time::sleep(pause) => {}
+                () = turn.cancelled() => return,
+            }
+        }
+    }
+}
+
+async fn mode(turn: &Turn, id: &str) {
+    let said = match Mode::named(id) {
+        Some(mode) => match turn.choose("mode", mode.id()).await {
+            Ok(()) => format!("The mode is {id} now."),
+            Err(error) => error.message,
+        },
+        None => format!("There is no mode {id:?}; there are code, ask and architect."),
+    };
+    turn.say(&said).await;
+}
+
+async fn resource(session: &Session, turn: &Turn, server: &str, uri: &str) {
+    match session.servers.read_resource(server, uri, turn.cancelled()).await {
+        Ok(contents) => {
+            let message = turn.message();
+            for content in &contents {
+                message.block(super::served::shown(content).1).await;
+            }
+        }
+        Err(error) => turn.say(&format!("{error}")).await,
+    }
+}

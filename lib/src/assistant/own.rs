@@ -1,0 +1,120 @@
+//! A call of a tool of the assistant's own: files inside the roots, and commands.
+
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+
+use super::model;
+use super::tools::{self, Ending, Kind, Outcome, Prepared, ToolError};
+use super::work::{Ask, Done, Work, failed};
+use crate::author::{Exit, Terminal, Tool, ToolCall, ToolKind};
+
+/// How many pieces of output may wait to be told.
+const WAITING: usize = 16;
+
+/// Calls it.
+pub(super) async fn call(work: &Work<'_>, call: &model::ToolCall, arguments: &Value) -> Done {
+    let prepared = work.session.toolbox.prepare(&call.name, arguments, work.settings.access).await;
+    let prepared = match prepared {
+        Ok(prepared) => prepared,
+        Err(error) => return work.refused(call, arguments, &error.told()).await,
+    };
+    let tool = work.announce(call, about(&prepared), arguments).await;
+    if let Some(change) = prepared.change() {
+        tool.diff(&change.path.display().to_string(), change.old.as_deref(), &change.new).await;
+    }
+    if let Some(subject) = subject(&prepared, &call.name) {
+        let ask = Ask { title: &format!("{}?", prepared.title()), work: &subject };
+        if let Err(refused) = work.permitted(call, &tool, ask).await {
+            return refused;
+        }
+    }
+    tool.runs().await;
+    match prepared.command().cloned() {
+        Some(command) => run(work, &tool, prepared, &command).await,
+        None => {
+            let (sink, _) = mpsc::channel(1);
+            let outcome = prepared.run(sink, stopped(work, &tool)).await;
+            finish(&tool, outcome, None).await
+        }
+    }
+}
+
+fn about(prepared: &Prepared) -> ToolCall {
+    let kind = match prepared.kind() {
+        Kind::Read => ToolKind::Read,
+        Kind::Search => ToolKind::Search,
+        Kind::Edit => ToolKind::Edit,
+        Kind::Execute => ToolKind::Execute,
+    };
+    let about = ToolCall::new(prepared.title(), kind).cancellable();
+    let places = prepared.locations().iter();
+    places.fold(about, |about, place| about.at(&place.path.display().to_string(), place.line))
+}
+
+/// What is allowed or refused for good at such a call; nothing if it needs no permission.
+fn subject(prepared: &Prepared, name: &str) -> Option<String> {
+    match (prepared.command(), prepared.change()) {
+        // Another command line is another thing.
+        (Some(command), _) => Some(format!("`{}`", command.line)),
+        (None, Some(_)) => Some(name.to_owned()),
+        (None, None) => None,
+    }
+}
+
+async fn stopped(work: &Work<'_>, tool: &Tool) {
+    tokio::select! {
+        () = work.turn.cancelled() => {}
+        () = tool.cancelled() => {}
+    }
+}
+
+/// Runs a command in a terminal that the user can watch and stop.
+async fn run(work: &Work<'_>, tool: &Tool, prepared: Prepared, command: &tools::Command) -> Done {
+    let terminal = work.turn.terminal(&command.line, &command.cwd.display().to_string()).await;
+    tool.terminal(&terminal).await;
+    let (sink, mut output) = mpsc::channel::<Vec<u8>>(WAITING);
+    let stop = async {
+        tokio::select! {
+            () = stopped(work, tool) => {}
+            () = terminal.cancelled() => {}
+        }
+    };
+    let telling = async {
+        while let Some(mut bytes) = output.recv().await {
+            while let Ok(more) = output.try_recv() {
+                bytes.extend(more);
+            }
+            terminal.write(&bytes).await;
+        }
+    };
+    let (outcome, ()) = tokio::join!(prepared.run(sink, stop), telling);
+    finish(tool, outcome, Some(&terminal)).await
+}
+
+async fn finish(tool: &Tool, outcome: Result<Outcome, ToolError>, terminal: Option<&Terminal>) -> Done {
+    let outcome = match outcome {
+        Ok(outcome) => outcome,
+        Err(error) => return failed(tool, &error.told()).await,
+    };
+    if let Some(terminal) = terminal {
+        terminal.exited(&exit(outcome.exit.as_ref())).await;
+    } else if outcome.changes.is_empty() {
+        tool.text(&outcome.text).await;
+    }
+    let output = json!({"text": outcome.text});
+    let succeeded = outcome.exit.as_ref().is_none_or(|exit| exit.code == Some(0));
+    match outcome.ending {
+        Ending::Cancelled => tool.stopped_with(output).await,
+        Ending::Done if succeeded => tool.done(output).await,
+        Ending::Done | Ending::TimedOut => tool.failed(output).await,
+    }
+    Done { text: outcome.text, failed: outcome.ending != Ending::Done || !succeeded }
+}
+
+fn exit(exit: Option<&tools::Exit>) -> Exit {
+    match exit {
+        Some(tools::Exit { code: Some(code), .. }) => Exit::Code(*code),
+        Some(tools::Exit { signal: Some(signal), .. }) => Exit::Signal(signal.clone()),
+        Some(_) | None => Exit::Signal("SIGKILL".to_owned()),
+    }
+}

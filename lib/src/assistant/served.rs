@@ -1,0 +1,84 @@
+//! A call of a tool that an MCP server has.
+
+use serde_json::{Value, json};
+
+use super::model;
+use super::work::{Ask, Done, Work, failed};
+use crate::author::{Tool, ToolCall, ToolKind};
+use crate::mcp::{self, Answer, CallError, Content};
+
+/// Calls it.
+pub(super) async fn call(work: &Work<'_>, call: &model::ToolCall, served: &mcp::Tool, arguments: &Value) -> Done {
+    let title = served.title.as_ref().map_or_else(
+        || served.shown_name.clone(),
+        |title| format!("{title} ({})", served.shown_name),
+    );
+    let about = ToolCall::new(&title, ToolKind::Other).cancellable();
+    let tool = work.announce(call, about, arguments).await;
+    if !served.claims_read_only {
+        let ask = Ask { title: &format!("Call {}?", served.shown_name), work: &served.shown_name };
+        if let Err(refused) = work.permitted(call, &tool, ask).await {
+            return refused;
+        }
+    }
+    tool.runs().await;
+    let stop = async {
+        tokio::select! {
+            () = work.turn.cancelled() => {}
+            () = tool.cancelled() => {}
+        }
+    };
+    match work.session.servers.call(&served.shown_name, arguments.clone(), stop).await {
+        Ok(answer) => answered(&tool, &answer).await,
+        Err(CallError::Cancelled { .. }) => {
+            tool.stopped().await;
+            Done { text: "the user cancelled this".to_owned(), failed: true }
+        }
+        Err(error) => {
+            let hint = error.hint().map(|hint| format!("\nhint: {hint}")).unwrap_or_default();
+            failed(&tool, &format!("error: {error}{hint}")).await
+        }
+    }
+}
+
+async fn answered(tool: &Tool, answer: &Answer) -> Done {
+    let mut text = String::new();
+    for content in &answer.content {
+        let (words, block) = shown(content);
+        text.push_str(&words);
+        text.push('\n');
+        tool.show(json!({"type": "content", "content": block})).await;
+    }
+    if let Some(structured) = answer.structured.as_ref().filter(|_| text.trim().is_empty()) {
+        text = structured.to_string();
+        tool.text(&text).await;
+    }
+    let text = text.trim_end().to_owned();
+    let output = json!({"text": text});
+    if answer.is_error { tool.failed(output).await } else { tool.done(output).await }
+    Done { text, failed: answer.is_error }
+}
+
+/// Some content in words for a model, and as a block for a client.
+pub(super) fn shown(content: &Content) -> (String, Value) {
+    match content {
+        Content::Text(text) => (text.clone(), json!({"type": "text", "text": text})),
+        Content::Image { mime_type, data } => {
+            (format!("[an image, {mime_type}]"), json!({"type": "image", "mimeType": mime_type, "data": data}))
+        }
+        Content::Audio { mime_type, data } => {
+            (format!("[a sound, {mime_type}]"), json!({"type": "audio", "mimeType": mime_type, "data": data}))
+        }
+        Content::TextResource { uri, mime_type, text } => {
+            let resource = json!({"uri": uri, "mimeType": mime_type, "text": text});
+            (format!("[{uri}]\n{text}"), json!({"type": "resource", "resource": resource}))
+        }
+        Content::BlobResource { uri, mime_type, data } => {
+            let resource = json!({"uri": uri, "mimeType": mime_type, "blob": data});
+            (format!("[{uri}, not text]"), json!({"type": "resource", "resource": resource}))
+        }
+        Content::Link { uri, title } => {
+            (format!("[{title}]({uri})"), json!({"type": "resource_link", "name": title, "uri": uri}))
+        }
+    }
+}

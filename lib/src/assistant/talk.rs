@@ -1,0 +1,182 @@
+//! A turn with a model: asks it, tells what it says, has its tools carried out, and asks again until it is done.
+
+use futures::StreamExt;
+
+use super::choice::Settings;
+use super::model::{Error, Event, FinishReason, Message, Model, Models, Reply, Request, ToolCall};
+use super::session::Session;
+use super::work::{self, Work};
+use super::{compact, instruct, memory};
+use crate::author::{self, Stop, Turn};
+use crate::wire::{RpcError, code};
+
+/// The most answers of a model in one turn.
+const MOST_ROUNDS: usize = 100;
+
+/// A turn with a model.
+pub(super) struct Talk<'a> {
+    pub(super) models: &'a Models,
+    pub(super) session: &'a Session,
+    pub(super) turn: &'a Turn,
+    /// The turns before.
+    pub(super) past: Vec<Message>,
+    /// This turn.
+    pub(super) now: Vec<Message>,
+    /// What the session cost so far.
+    cost: Option<f64>,
+}
+
+/// What came of one question to the model.
+enum Heard {
+    Reply(FinishReason, Reply),
+    TooLong(Error),
+    Cancelled,
+}
+
+impl<'a> Talk<'a> {
+    /// A turn that works on the newest prompt of the session.
+    pub(super) fn new(models: &'a Models, session: &'a Session, turn: &'a Turn) -> Self {
+        let history = turn.history();
+        let mut past = memory::messages(&history);
+        let now = past.pop().into_iter().collect();
+        Self { models, session, turn, past, now, cost: Session::cost(&history) }
+    }
+
+    /// Works until the model is done. The model may be another one from one question to the next.
+    pub(super) async fn run(mut self, model: impl Fn() -> Result<Model, RpcError>) -> Result<Stop, RpcError> {
+        for round in 0..MOST_ROUNDS {
+            let model = model()?;
+            let settings = Settings::of(&self.turn.choices());
+            let (reason, reply) = match self.ask(&model, &settings).await? {
+                Heard::Reply(reason, reply) => (reason, reply),
+                Heard::Cancelled => return Ok(Stop::Cancelled),
+                Heard::TooLong(error) => return Err(told(&error)),
+            };
+            let calls: Vec<ToolCall> = reply.calls().cloned().collect();
+            self.now.push(Message::Assistant(reply));
+            if calls.is_empty() {
+                return Ok(stop(&reason));
+            }
+            let work = Work { session: self.session, turn: self.turn, settings, round };
+            self.now.push(Message::Tools(work.all(&calls).await));
+            if self.turn.is_cancelled() {
+                return Ok(Stop::Cancelled);
+            }
+        }
+        let most = format!("The model asked for tools {MOST_ROUNDS} times in one turn.");
+        self.turn.notice("warning", &most, Some("Say \"go on\" if it should.")).await;
+        Ok(Stop::MaxTurnRequests)
+    }
+
+    /// Asks once; a conversation that has become too long is summed up first, or when the provider says so.
+    async fn ask(&mut self, model: &Model, settings: &Settings) -> Result<Heard, RpcError> {
+        let request = self.request(model, settings).await;
+        if model.context_window.is_some_and(|window| !request.fits(window)) {
+            compact::make_room(self, model).await?;
+        }
+        let request = self.request(model, settings).await;
+        match self.hear(model, &request).await? {
+            Heard::TooLong(error) => {
+                if !compact::make_room(self, model).await? {
+                    return Ok(Heard::TooLong(error));
+                }
+                let request = self.request(model, settings).await;
+                self.hear(model, &request).await
+            }
+            heard @ (Heard::Reply(..) | Heard::Cancelled) => Ok(heard),
+        }
+    }
+
+    async fn request(&self, model: &Model, settings: &Settings) -> Request {
+        let system = instruct::system(settings, self.session).await;
+        Request {
+            model: model.id.clone(),
+            system: Some(system),
+            messages: self.past.iter().chain(&self.now).cloned().collect(),
+            tools: work::offered(self.session, settings),
+            effort: settings.effort,
+            temperature: settings.temperature,
+            max_output: None,
+        }
+    }
+
+    async fn hear(&mut self, model: &Model, request: &Request) -> Result<Heard, RpcError> {
+        let mut answer = self.models.stream(request);
+        let mut telling = Telling::default();
+        loop {
+            let event = tokio::select! {
+                biased;
+                // The answer is dropped with this, and then the request stops.
+                () = self.turn.cancelled() => return Ok(Heard::Cancelled),
+                event = answer.next() => event,
+            };
+            match event {
+                Some(Ok(Event::Finished { reason, reply })) => return Ok(Heard::Reply(reason, reply)),
+                Some(Ok(event)) => self.tell(model, event, &mut telling).await,
+                Some(Err(error @ Error::ContextTooLong { .. })) => return Ok(Heard::TooLong(error)),
+                Some(Err(error)) => return Err(told(&error)),
+                None => return Err(RpcError::internal("the model's answer ended without an end")),
+            }
+        }
+    }
+
+    async fn tell(&mut self, model: &Model, event: Event, telling: &mut Telling) {
+        match event {
+            Event::Text(text) => telling.message(self.turn).write(&text).await,
+            Event::Thought(text) => telling.thought(self.turn).write(&text).await,
+            Event::Retrying { attempt, wait, why } => {
+                let title = format!("{} did not answer; trying again in {} s", model.name, wait.as_secs().max(1));
+                let why = format!("Attempt {attempt}: {why}");
+                self.turn.notice("warning", &title, Some(&why)).await;
+            }
+            Event::Usage(usage) => {
+                self.cost = match (self.cost, usage.cost) {
+                    (Some(so_far), Some(more)) => Some(so_far + more),
+                    (so_far, more) => so_far.or(more),
+                };
+                if let Some(window) = model.context_window {
+                    self.turn.usage(usage.input + usage.output, window, self.cost).await;
+                }
+            }
+            // Both are in the reply, which comes whole at the end.
+            Event::ToolCall(_) | Event::Finished { .. } => {}
+        }
+    }
+}
+
+/// The message that is being told, if one is.
+#[derive(Default)]
+struct Telling {
+    message: Option<author::Message>,
+    thought: Option<author::Message>,
+}
+
+impl Telling {
+    fn message(&mut self, turn: &Turn) -> &author::Message {
+        self.thought = None;
+        self.message.get_or_insert_with(|| turn.message())
+    }
+
+    fn thought(&mut self, turn: &Turn) -> &author::Message {
+        self.message = None;
+        self.thought.get_or_insert_with(|| turn.thought())
+    }
+}
+
+fn stop(reason: &FinishReason) -> Stop {
+    match reason {
+        FinishReason::Stop | FinishReason::ToolUse => Stop::EndTurn,
+        FinishReason::Length => Stop::MaxTokens,
+        FinishReason::Refusal => Stop::Refusal,
+        FinishReason::Other(_) => Stop::EndTurn,
+    }
+}
+
+/// What went wrong with a model, as the error of a turn.
+pub(super) fn told(error: &Error) -> RpcError {
+    let code = match error {
+        Error::Unauthorised { .. } => code::AUTH_REQUIRED,
+        _ => code::INTERNAL,
+    };
+    RpcError::new(code, error.to_string()).hint(error.hint())
+}

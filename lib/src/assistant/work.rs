@@ -1,0 +1,203 @@
+//! Carries out tool calls: what one is about, whether it may be done, doing it, and what came of it, for the user and
+//! for the model. Which calls there are is said by a model or by a command of the user.
+
+use serde_json::{Value, json};
+
+use super::choice::Settings;
+use super::memory::{self, Rule};
+use super::model::{self, ToolResult};
+use super::session::Session;
+use super::tools::Effect;
+use super::{own, served};
+use crate::author::{Decision, Permission, Tool, ToolCall, ToolKind, Turn};
+
+/// The tool by which a model sets its plan.
+const PLAN: &str = "plan";
+
+/// The tools that a model is offered.
+pub(super) fn offered(session: &Session, settings: &Settings) -> Vec<model::Tool> {
+    let own = session.toolbox.describe(settings.access).into_iter();
+    let mut tools: Vec<_> = own
+        .map(|tool| model::Tool {
+            name: tool.name.to_owned(),
+            description: tool.description.to_owned(),
+            schema: tool.schema,
+        })
+        .collect();
+    if settings.may_plan() {
+        tools.push(plan_tool());
+    }
+    let served = session.servers.tools().into_iter();
+    let served = served.filter(|tool| settings.may_change() || tool.claims_read_only);
+    tools.extend(served.map(|tool| model::Tool {
+        name: tool.shown_name,
+        description: tool.description,
+        schema: tool.schema,
+    }));
+    tools
+}
+
+fn plan_tool() -> model::Tool {
+    let status = json!({"type": "string", "enum": ["pending", "in_progress", "completed"]});
+    let entry = json!({"type": "object", "required": ["content", "status"],
+        "properties": {"content": {"type": "string"}, "status": status}});
+    model::Tool {
+        name: PLAN.to_owned(),
+        description: "Shows the user the plan: all steps, with what has become of each. Call it again when a step is \
+                      begun or done."
+            .to_owned(),
+        schema: json!({"type": "object", "required": ["entries"],
+            "properties": {"entries": {"type": "array", "items": entry}}}),
+    }
+}
+
+/// What a call is carried out with.
+pub(super) struct Work<'a> {
+    pub(super) session: &'a Session,
+    pub(super) turn: &'a Turn,
+    pub(super) settings: Settings,
+    /// Which answer of the model in this turn the calls are part of.
+    pub(super) round: usize,
+}
+
+/// What came of a call, for the model.
+pub(super) struct Done {
+    pub(super) text: String,
+    pub(super) failed: bool,
+}
+
+impl Work<'_> {
+    /// Carries out the calls of one answer: those that only look side by side, the others one after the other.
+    pub(super) async fn all(&self, calls: &[model::ToolCall]) -> Vec<ToolResult> {
+        let mut results = Vec::new();
+        for group in calls.chunk_by(|one, next| self.only_looks(one) && self.only_looks(next)) {
+            results.extend(futures::future::join_all(group.iter().map(|call| self.one(call))).await);
+        }
+        results
+    }
+
+    fn only_looks(&self, call: &model::ToolCall) -> bool {
+        let own = self.session.toolbox.describe(self.settings.access);
+        own.iter().any(|tool| tool.name == call.name && tool.effect == Effect::Reads)
+    }
+
+    /// Carries out one call.
+    pub(super) async fn one(&self, call: &model::ToolCall) -> ToolResult {
+        let done = match &call.arguments {
+            Err(broken) => {
+                let why = format!("error: the arguments of {} are no JSON object: {broken}", call.name);
+                self.refused(call, &json!(broken), &why).await
+            }
+            Ok(arguments) if call.name == PLAN && self.settings.may_plan() => self.plan(arguments).await,
+            Ok(arguments) => match self.served(&call.name) {
+                Some(tool) => served::call(self, call, &tool, arguments).await,
+                None => own::call(self, call, arguments).await,
+            },
+        };
+        ToolResult { id: call.id.clone(), name: call.name.clone(), text: done.text, failed: done.failed }
+    }
+
+    fn served(&self, name: &str) -> Option<crate::mcp::Tool> {
+        let tools = self.session.servers.tools().into_iter();
+        let mut allowed = tools.filter(|tool| self.settings.may_change() || tool.claims_read_only);
+        allowed.find(|tool| tool.shown_name == name || tool.provider_name == name)
+    }
+
+    async fn plan(&self, arguments: &Value) -> Done {
+        let entries = arguments["entries"].as_array().into_iter().flatten();
+        let entry = |entry: &Value| {
+            let status = match entry["status"].as_str() {
+                Some("completed") => "completed",
+                Some("in_progress") => "in_progress",
+                Some(_) | None => "pending",
+            };
+            Some((entry["content"].as_str()?.to_owned(), status))
+        };
+        let entries: Vec<_> = entries.filter_map(entry).collect();
+        if entries.is_empty() {
+            let text = "error: argument `entries` must be a list of steps with content and status".to_owned();
+            return Done { text, failed: true };
+        }
+        self.turn.plan(&entries).await;
+        Done { text: "the plan is shown".to_owned(), failed: false }
+    }
+
+    /// Announces a call with what a later reader needs to know it again.
+    pub(super) async fn announce(
+        &self,
+        call: &model::ToolCall,
+        about: ToolCall,
+        arguments: &Value,
+    ) -> Tool {
+        let about = about.with_id(&call.id).input(arguments.clone());
+        self.turn.tool(about.with("_meta", memory::written_call(call, self.round))).await
+    }
+
+    /// Tells of a call that cannot be carried out.
+    pub(super) async fn refused(&self, call: &model::ToolCall, arguments: &Value, why: &str) -> Done {
+        let tool = self.announce(call, ToolCall::new(&call.name, ToolKind::Other), arguments).await;
+        failed(&tool, why).await
+    }
+
+    /// Asks whether a call may be carried out, unless that was settled for good.
+    pub(super) async fn permitted(&self, call: &model::ToolCall, tool: &Tool, ask: Ask<'_>) -> Result<(), Done> {
+        let answer = match memory::rule(&self.turn.history(), ask.work) {
+            Some(Rule::Allow) => return Ok(()),
+            Some(Rule::Reject) => None,
+            None => Some(self.ask(call, tool, &ask).await),
+        };
+        match answer.as_deref() {
+            Some("allow" | "allow_always") => Ok(()),
+            _ if self.turn.is_cancelled() => {
+                tool.stopped().await;
+                Err(Done { text: "the user cancelled the turn".to_owned(), failed: true })
+            }
+            Some(_) | None => {
+                Err(failed(tool, "the user refused this; do not try it again in another way").await)
+            }
+        }
+    }
+
+    async fn ask(&self, call: &model::ToolCall, tool: &Tool, ask: &Ask<'_>) -> String {
+        let option = |id: &str, name: String, kind| (id.to_owned(), name, kind);
+        let question = Permission {
+            title: ask.title.to_owned(),
+            description: None,
+            options: vec![
+                option("allow", "Allow".to_owned(), "allow_once"),
+                option("allow_always", format!("Always allow {} in this session", ask.work), "allow_always"),
+                option("reject", "Reject".to_owned(), "reject_once"),
+                option("reject_always", format!("Never allow {} in this session", ask.work), "reject_always"),
+            ],
+        };
+        let Decision::Chosen(answer) = self.turn.permission(tool, &question).await else {
+            return String::new();
+        };
+        let rule = match answer.as_str() {
+            "allow_always" => Some(Rule::Allow),
+            "reject_always" => Some(Rule::Reject),
+            _ => None,
+        };
+        if let Some(rule) = rule {
+            let mut meta = memory::written_call(call, self.round);
+            meta["rethread"]["rule"] = memory::written_rule(ask.work, rule);
+            tool.update(json!({"_meta": meta})).await;
+        }
+        answer
+    }
+}
+
+/// What the user is asked.
+pub(super) struct Ask<'a> {
+    /// The question.
+    pub(super) title: &'a str,
+    /// What is allowed or refused when it is for good.
+    pub(super) work: &'a str,
+}
+
+/// The call failed for this reason.
+pub(super) async fn failed(tool: &Tool, why: &str) -> Done {
+    tool.text(why).await;
+    tool.failed(json!({"text": why})).await;
+    Done { text: why.to_owned(), failed: true }
+}
