@@ -448,7 +448,6 @@ fn options_take_only_what_is_on_offer() {
     check(
         vec![
             options(),
-            set("mode", json!("code")),
             one_at_a_time(),
             set("mode", json!("code")),
             set("mode", json!("fly")),
@@ -459,7 +458,6 @@ fn options_take_only_what_is_on_offer() {
         ],
         expect![[r#"
             update {"configOptions":[{"configId":"mode","type":"select","currentValue":"ask","options":[{"value":"ask"},{"groupId":"g","options":[{"value":"code"}]}]},{"configId":"fast","type":"boolean","currentValue":false}]}
-            refused: no agent is bound to the session
             agent 1 bound as n, Fresh
             option mode asked as a: "code"
             refused: option mode does not take the value "fly"
@@ -467,6 +465,42 @@ fn options_take_only_what_is_on_offer() {
             option fast asked as a: true
             refused: the session has no option colour
             option a settled: None
+        "#]],
+    );
+}
+
+#[test]
+fn choices_are_made_again_one_at_a_time() {
+    let offers = |options: Value, tried: &[&str]| Input::AgentOffers {
+        ask: "b".into(),
+        options: options.into(),
+        tried: tried.iter().map(|option| (*option).to_owned()).collect(),
+    };
+    let select = |id: &str, category: &str, current: &str, other: &str| {
+        json!({"configId": id, "category": category, "type": "select", "currentValue": current,
+            "options": [{"value": current}, {"value": other}]})
+    };
+    let kept = json!([select("mode", "mode", "code", "ask"), select("model", "model", "deep", "fast"),
+        {"configId": "fast", "type": "boolean", "currentValue": true}]);
+    // The model first, by whatever name; then what differs, is on offer and was not asked for yet.
+    let now = json!([{"configId": "fast", "type": "boolean", "currentValue": false},
+        select("mode", "mode", "ask", "code"), select("llm", "model", "fast", "deep")]);
+    let fewer = json!([{"configId": "fast", "type": "select", "currentValue": "no", "options": []},
+        select("mode", "mode", "ask", "plan")]);
+    check(
+        vec![
+            update(UpdateKind::ConfigOptionUpdate, "", json!({"configOptions": kept})),
+            offers(now.clone(), &[]),
+            offers(now.clone(), &["llm"]),
+            offers(now, &["llm", "mode"]),
+            offers(fewer, &[]),
+            offers(kept, &[]),
+        ],
+        expect![[r#"
+            update {"configOptions":[{"configId":"mode","category":"mode","type":"select","currentValue":"code","options":[{"value":"code"},{"value":"ask"}]},{"configId":"model","category":"model","type":"select","currentValue":"deep","options":[{"value":"deep"},{"value":"fast"}]},{"configId":"fast","type":"boolean","currentValue":true}]}
+            option llm asked as b: "deep"
+            option mode asked as b: "code"
+            option fast asked as b: true
         "#]],
     );
 }

@@ -24,6 +24,9 @@ pub fn decide(session: &Session, input: Input) -> Result<Vec<Entry>, Refusal> {
         Input::SetOption { ask, option, value } => option::set(session, ask, option, value),
         Input::SetTitle { title } => set_title(&title),
         Input::Answer { question, answer } => answer_question(session, question, answer),
+        Input::AgentOffers { ask, options, tried } => {
+            Ok(option::again(session, ask, &options, &tried).into_iter().collect())
+        }
         Input::AgentBound { agent, native, binding, style, at } => {
             let bound =
                 Entry::AgentBound { generation: session.generations + 1, agent, native, binding, style };

@@ -200,6 +200,17 @@ impl Runner {
             self.postponed.push(Message::SetOption { option, value, booleans, reply });
             return self.need_agent().await;
         }
+        self.change_option(option, value, booleans, reply).await;
+    }
+
+    /// Has an option changed by an agent that has the session.
+    pub(super) async fn change_option(
+        &mut self,
+        option: OptionName,
+        value: Json,
+        booleans: BooleanOptions,
+        reply: Reply,
+    ) {
         let (name, field) = match &option {
             OptionName::Id(id) => (Some(id.clone()), "configId"),
             OptionName::Category(category, field) => (self.known_options().by_category(category), *field),
@@ -371,7 +382,6 @@ fn refused_option(refusal: &Refusal, option: &OptionName, field: &str) -> RpcErr
         }
         Refusal::EmptyPrompt
         | Refusal::UnknownPrompt(_)
-        | Refusal::NoAgent
         | Refusal::UnknownQuestion(_)
         | Refusal::UnknownAsk(_)
         | Refusal::EmptyTitle => refused(refusal).with("got", Value::Null),

@@ -76,9 +76,17 @@ impl Runner {
     }
 
     fn send_option(&mut self, ask: &AskId, option: &str, value: &Json, following: &mut Vec<Input>) {
-        let Seat::Bound(bound) = &self.seat else { return };
-        let (method, params) = bound.link.set_option(&bound.native, option, value);
-        match bound.agent.peer.request(method, &params, &self.agent_route) {
+        let (agent, link, native) = match &mut self.seat {
+            Seat::Bound(bound) => (&bound.agent, &bound.link, &bound.native),
+            Seat::Opening(opening) => {
+                opening.tries(option);
+                let Some(native) = &opening.native else { return };
+                (&opening.agent, &opening.link, native)
+            }
+            Seat::Empty | Seat::Starting | Seat::Stopping(_) => return,
+        };
+        let (method, params) = link.set_option(native, option, value);
+        match agent.peer.request(method, &params, &self.agent_route) {
             Ok(request) => {
                 let (ask, option, value) = (ask.clone(), option.to_owned(), value.clone());
                 self.waiting.insert(request, Waiting::Option { ask, option, value });

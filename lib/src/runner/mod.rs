@@ -4,6 +4,7 @@
 //! `failure`.
 
 mod ask;
+mod choices;
 mod consequence;
 mod facts;
 mod failure;
