@@ -86,6 +86,8 @@ pub enum Input {
     AgentExited {
         /// Why, in words for a person.
         reason: String,
+        /// What becomes of prompts that it was never sent.
+        held: HeldPrompts,
         /// Now.
         at: Millis,
     },
@@ -155,6 +157,15 @@ pub enum Input {
         /// All options after the change, in canonical shape, where the agent's answer tells.
         options: Option<Update>,
     },
+}
+
+/// What becomes of prompts that no agent was sent when the agent goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HeldPrompts {
+    /// They wait for the next agent.
+    Wait,
+    /// They are answered: whoever sent them is gone, or is told of the same failure.
+    Drop,
 }
 
 /// An input that must not happen. Nothing is written.

@@ -3,8 +3,8 @@
 use expect_test::{Expect, expect};
 use rethread_core::session::Session;
 use rethread_core::{
-    Activity, Binding, Dropped, Entry, Input, Json, PromptStyle, QuestionKind, Refusal, Stop, TitleSource,
-    Update, UpdateKind, decide,
+    Activity, Binding, Dropped, Entry, HeldPrompts, Input, Json, PromptStyle, QuestionKind, Refusal, Stop,
+    TitleSource, Update, UpdateKind, decide,
 };
 use serde_json::{Value, json};
 
@@ -89,7 +89,11 @@ fn state(activity: Activity, stop: Option<&str>) -> Input {
 }
 
 fn exited() -> Input {
-    Input::AgentExited { reason: "exit status 3".to_owned(), at: 0 }
+    Input::AgentExited { reason: "exit status 3".to_owned(), held: HeldPrompts::Drop, at: 0 }
+}
+
+fn exited_with_prompts_waiting() -> Input {
+    Input::AgentExited { reason: "exit status 3".to_owned(), held: HeldPrompts::Wait, at: 0 }
 }
 
 fn update(kind: UpdateKind, id: &str, body: Value) -> Input {
@@ -407,6 +411,44 @@ fn agent_loss_settles_everything_it_left_open() {
             turn 2 started
             prompt p3 inserted into turn 2
             prompt p3 sent
+        "#]],
+    );
+}
+
+#[test]
+fn prompts_that_were_not_sent_wait_for_the_next_agent() {
+    check(
+        vec![
+            one_at_a_time(),
+            prompt("p1"),
+            prompt("p2"),
+            exited_with_prompts_waiting(),
+            acknowledging(),
+            prompt("p3"),
+            inserted("p2"),
+            exited_with_prompts_waiting(),
+            prompt("p4"),
+            Input::AgentFailed { error: json!({"message": "no agent"}).into() },
+        ],
+        expect![[r#"
+            agent 1 bound as n, Fresh
+            turn 1 started
+            prompt p1 inserted into turn 1
+            prompt p1 sent
+            prompt p2 held
+            turn 1 ended: error
+            agent 1 lost: exit status 3
+            agent 2 bound as n, Fresh
+            prompt p2 sent
+            prompt p3 held
+            prompt p3 sent
+            turn 2 started
+            prompt p2 inserted into turn 2
+            prompt p3 dropped: "exit status 3"
+            turn 2 ended: error
+            agent 2 lost: exit status 3
+            prompt p4 held
+            prompt p4 dropped: "no agent"
         "#]],
     );
 }

@@ -33,7 +33,7 @@ pub fn decide(session: &Session, input: Input) -> Result<Vec<Entry>, Refusal> {
             Ok(turn::agent_bound(session, bound, style, at))
         }
         Input::AgentFailed { error } => Ok(turn::agent_failed(session, &error)),
-        Input::AgentExited { reason, at } => Ok(turn::agent_exited(session, &reason, at)),
+        Input::AgentExited { reason, held, at } => Ok(turn::agent_exited(session, &reason, held, at)),
         Input::Updated { update, known } => Ok(updated(session, update, known)),
         Input::AgentState { activity, stop, state, at } => {
             Ok(turn::agent_state(session, activity, stop, state, at))

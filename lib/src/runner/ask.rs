@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use rethread_core::session::{OpenPrompt, Phase};
-use rethread_core::{Input, Json, MessageId, QuestionId, Refusal, Seq, ServerNote};
+use rethread_core::{HeldPrompts, Input, Json, MessageId, QuestionId, Refusal, Seq, ServerNote};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
@@ -125,7 +125,7 @@ impl Runner {
         }
         let reason = "the session was set up anew".to_owned();
         self.end_hosted().await;
-        self.step(vec![Input::AgentExited { reason, at: mint::now() }]).await;
+        self.step(vec![Input::AgentExited { reason, held: HeldPrompts::Wait, at: mint::now() }]).await;
         self.forget_agent();
         self.release_seat();
     }
@@ -313,7 +313,7 @@ impl Runner {
             error: error.clone(),
         };
         let mut inputs: Vec<_> = open.map(refused).collect();
-        inputs.push(Input::AgentExited { reason, at: mint::now() });
+        inputs.push(Input::AgentExited { reason, held: HeldPrompts::Drop, at: mint::now() });
         self.step(inputs).await;
         self.let_go().await;
     }

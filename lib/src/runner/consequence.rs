@@ -2,7 +2,8 @@
 //! changes the state; what goes wrong comes back as inputs.
 
 use rethread_core::{
-    AskId, Dropped, Entry, Input, Json, MessageId, QuestionId, QuestionKind, Seq, Stop, session::Phase,
+    AskId, Dropped, Entry, HeldPrompts, Input, Json, MessageId, QuestionId, QuestionKind, Seq, Stop,
+    session::Phase,
 };
 use serde_json::json;
 use tokio::time::Instant;
@@ -63,7 +64,12 @@ impl Runner {
                 }
                 self.waiting.insert(request, Waiting::Prompt(message.clone()));
             }
-            Err(error) => following.push(Input::AgentExited { reason: error.to_string(), at: mint::now() }),
+            Err(error) => {
+                let (reason, held) = (error.to_string(), HeldPrompts::Wait);
+                following.push(Input::AgentExited { reason, held, at: mint::now() });
+                // One that lives and does not read is of no use to anybody; its end brings up the next.
+                self.end_agent();
+            }
         }
     }
 

@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use rethread_core::session::Native;
-use rethread_core::{Binding, Entry, Folded, Input, Json, PromptStyle, Seq, Update, UpdateKind};
+use rethread_core::{Binding, Entry, Folded, HeldPrompts, Input, Json, PromptStyle, Seq, Update, UpdateKind};
 use serde_json::json;
 use tokio::time::Instant;
 
@@ -210,8 +210,8 @@ impl Runner {
         !self.session.prompts.is_empty() || !self.postponed.is_empty()
     }
 
-    /// The agent answered new, load, resume or fork. Some answer a load first and replay after: were a prompt sent
-    /// now, nobody could tell the replay from the answer to it.
+    /// The agent answered new, load, resume or fork. Some answer a load or a fork first and replay
+    /// after: were a prompt sent now, nobody could tell the replay from the answer to it.
     pub(super) async fn open_answered(&mut self, outcome: Result<Json, RpcError>) {
         match (&mut self.seat, outcome) {
             (Seat::Opening(opening), Ok(answer)) if opening.rung == Rung::Load => {
@@ -357,8 +357,12 @@ impl Runner {
             Seat::Empty | Seat::Starting | Seat::Bound(_) => {
                 self.end_hosted().await;
                 self.forget_agent();
-                self.step(vec![Input::AgentExited { reason, at: mint::now() }]).await;
+                self.step(vec![Input::AgentExited { reason, held: HeldPrompts::Wait, at: mint::now() }])
+                    .await;
                 self.close_if_asked().await;
+                if !self.ended && self.waits_for_agent() {
+                    self.need_agent().await;
+                }
             }
         }
     }
