@@ -214,7 +214,7 @@ impl Runner {
     /// after: were a prompt sent now, nobody could tell the replay from the answer to it.
     pub(super) async fn open_answered(&mut self, outcome: Result<Json, RpcError>) {
         match (&mut self.seat, outcome) {
-            (Seat::Opening(opening), Ok(answer)) if opening.rung == Rung::Load => {
+            (Seat::Opening(opening), Ok(answer)) if matches!(opening.rung, Rung::Load | Rung::Fork) => {
                 opening.progress = Progress::Answered(answer);
             }
             (_, outcome) => self.opened(outcome).await,
