@@ -2,8 +2,8 @@
 //! changes the state; what goes wrong comes back as inputs.
 
 use rethread_core::{
-    AskId, Dropped, Entry, HeldPrompts, Input, Json, MessageId, QuestionId, QuestionKind, Seq, Stop,
-    session::Phase,
+    AskId, Dropped, Entry, HeldPrompts, Input, Json, MessageId, QuestionId, QuestionKind, Seq, Stop, Update,
+    UpdateKind, session::Phase,
 };
 use serde_json::json;
 use tokio::time::Instant;
@@ -32,13 +32,13 @@ impl Runner {
             Entry::QuestionWithdrawn { question } => self.answer_agent(question, None),
             Entry::OptionAsked { ask, option, value } => self.send_option(ask, option, value, following),
             Entry::OptionSettled { ask, error } => self.option_settled(seq, ask, error.as_ref()),
+            Entry::Updated { update, .. } => self.note(update),
             Entry::Opened { .. }
             | Entry::RootsSet { .. }
             | Entry::AgentBound { .. }
             | Entry::AgentLost { .. }
             | Entry::PromptHeld { .. }
             | Entry::StateChanged { .. }
-            | Entry::Updated { .. }
             | Entry::QuestionAsked { .. }
             | Entry::TitleSet { .. } => {}
         }
@@ -183,6 +183,13 @@ impl Runner {
             None => Ok(self.option_answer(&reply, form)),
         };
         reply.send(seq, outcome);
+    }
+
+    /// A notice is told with the answer to a prompt too, where the client takes it in no other way.
+    fn note(&mut self, update: &Update) {
+        if update.kind == UpdateKind::Notice {
+            self.prompts.values_mut().for_each(|reply| reply.note(&update.body));
+        }
     }
 
     /// Everything that is open at the agent is let go of without an answer.
