@@ -1,5 +1,5 @@
 //! The agent behind a session: brought up when it is needed, by the best rung of the ladder that it can stand on,
-//! and let go. The rungs: its own resume, its own load, a fresh session that is given the transcript. The outcome
+//! and let go. The rungs: the whole history for an agent that takes it, its own resume, its own load, a fresh session that is given the transcript. The outcome
 //! is an entry and, where it matters to the user, a notice; never a silent fresh session.
 
 use std::collections::HashSet;
@@ -19,6 +19,7 @@ use crate::edge::Version;
 use crate::edge::capabilities::Profile;
 use crate::edge::link::ask;
 use crate::edge::link::{Link, id_hash};
+use crate::history::History;
 use crate::mint;
 use crate::seed::{self, Transcript};
 use crate::store::StoreError;
@@ -94,6 +95,8 @@ pub(crate) struct Stopping {
 /// The ways to have an agent open a session, the best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Rung {
+    /// The agent keeps nothing and is given everything.
+    Given,
     Resume,
     Load,
     Fork,
@@ -153,6 +156,11 @@ impl Runner {
 
     /// Only the agent that had the session last can restore it by itself.
     fn first_rung(&mut self, agent: &LiveAgent) -> (Rung, Option<String>) {
+        if agent.profile.has("history") && self.session.turns.0 > 0 && self.around.restore != Restore::Reseed
+        {
+            self.fork_of = None;
+            return (Rung::Given, Some(self.id.to_string()));
+        }
         let name = self.around.host.identity(agent);
         let of_agent = |native: Native| (native.agent == name).then_some(native.id);
         if let Some(parent) = self.fork_of.take().and_then(of_agent)
@@ -183,10 +191,17 @@ impl Runner {
             }
         }
         let known = opening.native.as_deref().filter(|_| opening.rung != Rung::New);
-        let params = ask::open(&opening.agent.profile, &self.setup, known);
+        let mut params = ask::open(&opening.agent.profile, &self.setup, known);
+        if opening.rung == Rung::Given {
+            let mut history = History::default();
+            if let Err(error) = self.each_item(|item| history.add(item)).await {
+                return self.agent_failed(super::store_error(&error)).await;
+            }
+            params = ask::with_history(&params, &history.list());
+        }
         let peer = &opening.agent.peer;
         let sent = match (opening.rung, known) {
-            (Rung::Resume, Some(native)) => {
+            (Rung::Given | Rung::Resume, Some(native)) => {
                 peer.route(native, &self.agent_route);
                 peer.request("session/resume", &params, &self.agent_route)
             }
@@ -277,7 +292,7 @@ impl Runner {
         };
         let Progress::Choosing(choosing) = progress else { return };
         let binding = match rung {
-            Rung::Resume | Rung::Fork => Binding::Resumed,
+            Rung::Given | Rung::Resume | Rung::Fork => Binding::Resumed,
             Rung::Load => Binding::Loaded,
             Rung::New if self.session.turns.0 == 0 => Binding::Fresh,
             Rung::New => Binding::Reseeded,
@@ -296,7 +311,7 @@ impl Runner {
         inputs.push(Input::AgentBound { agent: name, native: native.clone(), binding, style, at });
         let replaying = match rung {
             Rung::Resume | Rung::Load | Rung::Fork => Replaying::Maybe,
-            Rung::New => Replaying::No,
+            Rung::Given | Rung::New => Replaying::No,
         };
         self.seat = Seat::Bound(Box::new(Bound { agent, link, native, replaying }));
         self.step(inputs).await;
@@ -471,6 +486,7 @@ impl Runner {
 impl Rung {
     fn below(self, profile: &Profile) -> Option<Self> {
         match self {
+            Self::Given => Some(Self::New),
             Self::Resume if profile.has("load") => Some(Self::Load),
             Self::Resume | Self::Load | Self::Fork => Some(Self::New),
             Self::New => None,

@@ -34,6 +34,17 @@ pub fn open(profile: &Profile, setup: &Setup, native: Option<&str>) -> Json {
     params.json()
 }
 
+/// Adds what was said in a session for an agent that keeps none itself.
+pub fn with_history(params: &Json, history: &[Json]) -> Json {
+    let mut params = params.fields();
+    let mut meta = params.get("_meta").map(Json::fields).unwrap_or_default();
+    let mut ours = meta.get("rethread").map(Json::fields).unwrap_or_default();
+    ours.set("history", Json::of(history));
+    meta.set("rethread", ours.json());
+    params.set("_meta", meta.json());
+    params.json()
+}
+
 /// Refuses servers whose transport the agent does not have.
 pub fn check_servers(profile: &Profile, servers: &[Fields]) -> Result<(), RpcError> {
     for (at, server) in servers.iter().enumerate() {
