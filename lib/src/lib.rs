@@ -4,6 +4,8 @@
 //! session's inputs become entries; `connection` is where entries become what one client sees.
 
 pub mod agent;
+#[cfg_attr(not(feature = "assistant"), allow(dead_code, reason = "the assistant needs more of it"))]
+mod command;
 mod connection;
 pub mod edge;
 mod hosting;
@@ -14,6 +16,11 @@ pub mod log;
 pub mod mint;
 mod outbox;
 mod registry;
+#[cfg_attr(
+    not(feature = "assistant"),
+    allow(dead_code, unused_imports, reason = "the assistant needs more of it")
+)]
+mod rooted;
 mod runner;
 mod seed;
 pub mod server;

@@ -3,7 +3,7 @@
 //! roots is ever opened. Reads and writes no file itself.
 
 use std::collections::VecDeque;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Component, Path, PathBuf};
@@ -15,7 +15,7 @@ const MOST_LINKS: usize = 40;
 
 /// The roots of a session that are there.
 #[derive(Clone, Debug)]
-pub(super) struct Roots(Vec<Root>);
+pub(crate) struct Roots(Vec<Root>);
 
 /// A root as it was named, and where it really is.
 #[derive(Clone, Debug)]
@@ -26,83 +26,136 @@ struct Root {
 
 /// A name in a directory that is open. What has the name may not be there, but it was no link.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(crate) struct Place {
     /// The directory.
-    pub(super) directory: OwnedFd,
+    pub(crate) directory: OwnedFd,
     /// The name in it.
-    pub(super) name: OsString,
+    pub(crate) name: OsString,
+    /// The path to it, below the root as it was named, without any links.
+    pub(crate) path: PathBuf,
+}
+
+/// What a path leads to.
+#[derive(Debug)]
+pub(crate) enum Spot {
+    /// A name in a directory that is open.
+    Place(Place),
+    /// A directory that is open, and the path to it: a root, or where `..` leads back to.
+    Directory(OwnedFd, PathBuf),
+    /// A path without links through directories that are not there.
+    Nowhere(PathBuf),
 }
 
 /// What is done about directories that are not there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Missing {
+pub(crate) enum Missing {
     /// It is an error.
     Fail,
     /// They are made.
     Make,
+    /// The path is told.
+    Tell,
+}
+
+/// What is done about symbolic links.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Links {
+    /// They are followed, as long as they stay inside.
+    Follow,
+    /// There must be none: the path was resolved before.
+    Refuse,
 }
 
 /// Why a path leads nowhere.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum PathError {
+pub(crate) enum PathError {
     /// It leads out.
     #[error("the path leads out of the session's roots")]
     Outside,
+    /// A link is where none was.
+    #[error("a symbolic link has taken the place of part of the path")]
+    Linked,
     /// The system says so.
     #[error(transparent)]
     Io(#[from] io::Error),
 }
 
-/// Where a walk ends.
-enum End {
-    Place(Place),
-    Directory(OwnedFd),
-}
-
 impl Roots {
     /// The roots among these paths that are there.
-    pub(super) fn find(paths: &[String]) -> Self {
-        let real = |path: &String| Some(Root { named: path.into(), real: std::fs::canonicalize(path).ok()? });
-        Self(paths.iter().filter_map(real).collect())
+    pub(crate) fn find(paths: &[impl AsRef<Path>]) -> Self {
+        let real = |path: &Path| Some(Root { named: path.into(), real: std::fs::canonicalize(path).ok()? });
+        Self(paths.iter().filter_map(|path| real(path.as_ref())).collect())
+    }
+
+    /// The roots that lie in no other, as they were named.
+    pub(crate) fn outermost(&self) -> Vec<&Path> {
+        let mut found: Vec<&Root> = Vec::new();
+        for root in &self.0 {
+            let inner =
+                self.0.iter().any(|other| other.real != root.real && root.real.starts_with(&other.real));
+            if !inner && !found.iter().any(|other| other.real == root.real) {
+                found.push(root);
+            }
+        }
+        found.into_iter().map(|root| root.named.as_path()).collect()
     }
 
     /// The place that an absolute path names.
-    pub(super) fn place(&self, path: &Path, missing: Missing) -> Result<Place, PathError> {
-        match self.walk(path, missing, Last::Name)? {
-            End::Place(place) => Ok(place),
-            End::Directory(_) => Err(io::Error::from_raw_os_error(libc::EISDIR).into()),
+    pub(crate) fn place(&self, path: &Path, missing: Missing) -> Result<Place, PathError> {
+        self.place_by(path, missing, Links::Follow)
+    }
+
+    /// The same with a word about links.
+    pub(crate) fn place_by(&self, path: &Path, missing: Missing, links: Links) -> Result<Place, PathError> {
+        match self.spot(path, missing, links)? {
+            Spot::Place(place) => Ok(place),
+            Spot::Directory(..) => Err(io::Error::from_raw_os_error(libc::EISDIR).into()),
+            Spot::Nowhere(_) => Err(io::Error::from_raw_os_error(libc::ENOENT).into()),
         }
+    }
+
+    /// What an absolute path leads to.
+    pub(crate) fn spot(&self, path: &Path, missing: Missing, links: Links) -> Result<Spot, PathError> {
+        self.walk(path, How { missing, links, last: Last::Name })
     }
 
     /// The directory that an absolute path names.
-    pub(super) fn directory(&self, path: &Path) -> Result<OwnedFd, PathError> {
-        match self.walk(path, Missing::Fail, Last::Directory)? {
-            End::Directory(directory) => Ok(directory),
-            End::Place(_) => Err(io::Error::from_raw_os_error(libc::ENOTDIR).into()),
+    pub(crate) fn directory(&self, path: &Path) -> Result<OwnedFd, PathError> {
+        Ok(self.directory_and_path(path)?.0)
+    }
+
+    /// The directory that an absolute path names, and the path to it without links.
+    pub(crate) fn directory_and_path(&self, path: &Path) -> Result<(OwnedFd, PathBuf), PathError> {
+        let how = How { missing: Missing::Fail, links: Links::Follow, last: Last::Directory };
+        match self.walk(path, how)? {
+            Spot::Directory(directory, path) => Ok((directory, path)),
+            Spot::Place(_) | Spot::Nowhere(_) => Err(io::Error::from_raw_os_error(libc::ENOTDIR).into()),
         }
     }
 
-    fn walk(&self, path: &Path, missing: Missing, last: Last) -> Result<End, PathError> {
+    fn walk(&self, path: &Path, how: How) -> Result<Spot, PathError> {
         let mut walk = Walk::start(self, path)?;
         while let Some(name) = walk.names.pop_front() {
             if name == ".." {
                 walk.up()?;
                 continue;
             }
-            let is_last = walk.names.is_empty() && last == Last::Name;
+            let is_last = walk.names.is_empty() && how.last == Last::Name;
             match at::read_link(walk.here().as_fd(), &name) {
+                Ok(Some(_)) if how.links == Links::Refuse => return Err(PathError::Linked),
                 Ok(Some(target)) => walk.follow(Path::new(&target))?,
                 Ok(None) if is_last => return Ok(walk.end_at(name)),
-                Ok(None) => walk.enter(&name)?,
-                Err(error) if error.kind() == io::ErrorKind::NotFound => match (is_last, missing) {
+                Ok(None) => walk.enter(name)?,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => match (is_last, how.missing) {
                     (true, _) => return Ok(walk.end_at(name)),
-                    (false, Missing::Make) => walk.make(&name)?,
+                    (false, Missing::Make) => walk.make(name)?,
+                    (false, Missing::Tell) => return walk.end_nowhere(name),
                     (false, Missing::Fail) => return Err(error.into()),
                 },
                 Err(error) => return Err(error.into()),
             }
         }
-        Ok(End::Directory(walk.above.pop().expect("a walk is always somewhere")))
+        Ok(walk.end_here())
     }
 
     /// The outermost root that a path lies in, and the names from there on.
@@ -114,6 +167,14 @@ impl Roots {
         let found = self.0.iter().filter_map(|root| Some((root, inside(root)?)));
         found.min_by_key(|(root, _)| root.real.components().count()).ok_or(PathError::Outside)
     }
+}
+
+/// What a walk does about this and that.
+#[derive(Clone, Copy)]
+struct How {
+    missing: Missing,
+    links: Links,
+    last: Last,
 }
 
 /// Whether the last name of a path has to be a directory.
@@ -129,6 +190,8 @@ struct Walk<'a> {
     root: &'a Root,
     /// The root and every directory below it that was entered; the last is where the walk is.
     above: Vec<OwnedFd>,
+    /// The names of those directories below the root.
+    entered: Vec<OsString>,
     names: VecDeque<OsString>,
     links: usize,
 }
@@ -136,21 +199,23 @@ struct Walk<'a> {
 impl<'a> Walk<'a> {
     fn start(roots: &'a Roots, path: &Path) -> Result<Self, PathError> {
         let (root, names) = roots.locate(path)?;
-        Ok(Self { roots, root, above: vec![at::open_root(&root.real)?], names, links: 0 })
+        let above = vec![at::open_root(&root.real)?];
+        Ok(Self { roots, root, above, entered: Vec::new(), names, links: 0 })
     }
 
     fn here(&self) -> &OwnedFd {
         self.above.last().expect("a walk is always somewhere")
     }
 
-    fn enter(&mut self, name: &OsStr) -> Result<(), PathError> {
-        let entered = at::open_directory(self.here().as_fd(), name)?;
+    fn enter(&mut self, name: OsString) -> Result<(), PathError> {
+        let entered = at::open_directory(self.here().as_fd(), &name)?;
         self.above.push(entered);
+        self.entered.push(name);
         Ok(())
     }
 
-    fn make(&mut self, name: &OsStr) -> Result<(), PathError> {
-        match at::make_directory(self.here().as_fd(), name) {
+    fn make(&mut self, name: OsString) -> Result<(), PathError> {
+        match at::make_directory(self.here().as_fd(), &name) {
             // Whoever was faster may have made a link; entering follows none.
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error.into()),
             Ok(()) | Err(_) => self.enter(name),
@@ -161,6 +226,7 @@ impl<'a> Walk<'a> {
     fn up(&mut self) -> Result<(), PathError> {
         if self.above.len() > 1 {
             self.above.pop();
+            self.entered.pop();
             return Ok(());
         }
         let parent = self.root.real.parent().unwrap_or(&self.root.real).to_owned();
@@ -184,6 +250,7 @@ impl<'a> Walk<'a> {
         let whole: PathBuf = std::iter::once(to.as_os_str()).chain(self.names.iter().map(|n| &**n)).collect();
         let (root, names) = self.roots.locate(&whole)?;
         self.above = vec![at::open_root(&root.real)?];
+        self.entered.clear();
         (self.root, self.names) = (root, names);
         Ok(())
     }
@@ -196,9 +263,28 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    fn end_at(mut self, name: OsString) -> End {
+    fn path(&self) -> PathBuf {
+        std::iter::once(self.root.named.as_os_str()).chain(self.entered.iter().map(|name| &**name)).collect()
+    }
+
+    fn end_at(mut self, name: OsString) -> Spot {
+        let path = self.path().join(&name);
         let directory = self.above.pop().expect("a walk is always somewhere");
-        End::Place(Place { directory, name })
+        Spot::Place(Place { directory, name, path })
+    }
+
+    fn end_here(mut self) -> Spot {
+        let path = self.path();
+        Spot::Directory(self.above.pop().expect("a walk is always somewhere"), path)
+    }
+
+    /// The path that there would be if the directories were.
+    fn end_nowhere(self, name: OsString) -> Result<Spot, PathError> {
+        if self.names.iter().any(|name| name == "..") {
+            return Err(io::Error::from_raw_os_error(libc::ENOENT).into());
+        }
+        let below = std::iter::once(&name).chain(&self.names);
+        Ok(Spot::Nowhere(below.fold(self.path(), |path, name| path.join(name))))
     }
 }
 
