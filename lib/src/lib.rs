@@ -4,6 +4,8 @@
 //! session's inputs become entries; `connection` is where entries become what one client sees.
 
 pub mod agent;
+#[cfg(feature = "assistant")]
+pub mod assistant;
 #[cfg_attr(not(feature = "assistant"), allow(dead_code, reason = "the assistant needs more of it"))]
 mod command;
 mod connection;

@@ -11,6 +11,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 
 pub(crate) use self::exit::Exit;
+pub(crate) use self::group::Leftover;
 #[cfg(test)]
 pub(crate) use self::group::is_alive;
 pub(crate) use self::running::{Heard, Running};

@@ -31,8 +31,17 @@ pub(crate) struct Place {
     pub(crate) directory: OwnedFd,
     /// The name in it.
     pub(crate) name: OsString,
-    /// The path to it, below the root as it was named, without any links.
-    pub(crate) path: PathBuf,
+    /// Where it is.
+    pub(crate) at: Whereabouts,
+}
+
+/// Where something is, said in two ways. Below the root neither has links.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Whereabouts {
+    /// With the root as it was named, for people.
+    pub(crate) shown: PathBuf,
+    /// With the root as it really is, for going there again.
+    pub(crate) real: PathBuf,
 }
 
 /// What a path leads to.
@@ -40,10 +49,10 @@ pub(crate) struct Place {
 pub(crate) enum Spot {
     /// A name in a directory that is open.
     Place(Place),
-    /// A directory that is open, and the path to it: a root, or where `..` leads back to.
-    Directory(OwnedFd, PathBuf),
-    /// A path without links through directories that are not there.
-    Nowhere(PathBuf),
+    /// A directory that is open, and where it is: a root, or where `..` leads back to.
+    Directory(OwnedFd, Whereabouts),
+    /// A path through directories that are not there.
+    Nowhere(Whereabouts),
 }
 
 /// What is done about directories that are not there.
@@ -121,14 +130,14 @@ impl Roots {
 
     /// The directory that an absolute path names.
     pub(crate) fn directory(&self, path: &Path) -> Result<OwnedFd, PathError> {
-        Ok(self.directory_and_path(path)?.0)
+        Ok(self.directory_at(path)?.0)
     }
 
-    /// The directory that an absolute path names, and the path to it without links.
-    pub(crate) fn directory_and_path(&self, path: &Path) -> Result<(OwnedFd, PathBuf), PathError> {
+    /// The directory that an absolute path names, and where it is.
+    pub(crate) fn directory_at(&self, path: &Path) -> Result<(OwnedFd, Whereabouts), PathError> {
         let how = How { missing: Missing::Fail, links: Links::Follow, last: Last::Directory };
         match self.walk(path, how)? {
-            Spot::Directory(directory, path) => Ok((directory, path)),
+            Spot::Directory(directory, at) => Ok((directory, at)),
             Spot::Place(_) | Spot::Nowhere(_) => Err(io::Error::from_raw_os_error(libc::ENOTDIR).into()),
         }
     }
@@ -263,28 +272,30 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    fn path(&self) -> PathBuf {
-        std::iter::once(self.root.named.as_os_str()).chain(self.entered.iter().map(|name| &**name)).collect()
+    /// Where the walk is, with more names behind.
+    fn at<'n>(&'n self, names: impl Iterator<Item = &'n OsString>) -> Whereabouts {
+        let below: Vec<&OsString> = self.entered.iter().chain(names).collect();
+        let whole = |root: &Path| below.iter().fold(root.to_owned(), |path, name| path.join(name));
+        Whereabouts { shown: whole(&self.root.named), real: whole(&self.root.real) }
     }
 
     fn end_at(mut self, name: OsString) -> Spot {
-        let path = self.path().join(&name);
+        let at = self.at(std::iter::once(&name));
         let directory = self.above.pop().expect("a walk is always somewhere");
-        Spot::Place(Place { directory, name, path })
+        Spot::Place(Place { directory, name, at })
     }
 
     fn end_here(mut self) -> Spot {
-        let path = self.path();
-        Spot::Directory(self.above.pop().expect("a walk is always somewhere"), path)
+        let at = self.at(std::iter::empty());
+        Spot::Directory(self.above.pop().expect("a walk is always somewhere"), at)
     }
 
-    /// The path that there would be if the directories were.
+    /// Where it would be if the directories were there.
     fn end_nowhere(self, name: OsString) -> Result<Spot, PathError> {
         if self.names.iter().any(|name| name == "..") {
             return Err(io::Error::from_raw_os_error(libc::ENOENT).into());
         }
-        let below = std::iter::once(&name).chain(&self.names);
-        Ok(Spot::Nowhere(below.fold(self.path(), |path, name| path.join(name))))
+        Ok(Spot::Nowhere(self.at(std::iter::once(&name).chain(&self.names))))
     }
 }
 

@@ -6,6 +6,6 @@ mod beneath;
 mod file;
 mod listing;
 
-pub(crate) use self::beneath::{Links, Missing, PathError, Place, Roots, Spot};
+pub(crate) use self::beneath::{Links, Missing, PathError, Place, Roots, Spot, Whereabouts};
 pub(crate) use self::file::{Before, FileError, open_regular, open_regular_in, write};
-pub(crate) use self::listing::{Entries, Entry, EntryKind, entries};
+pub(crate) use self::listing::{Entry, EntryKind, entries};
