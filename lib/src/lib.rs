@@ -4,7 +4,10 @@
 //! session's inputs become entries; `connection` is where entries become what one client sees.
 
 pub mod agent;
+#[cfg(feature = "assistant")]
+pub mod assistant;
 pub mod author;
+mod command;
 mod connection;
 pub mod edge;
 mod history;
@@ -15,6 +18,7 @@ pub mod log;
 pub mod mint;
 mod outbox;
 mod registry;
+mod rooted;
 mod runner;
 mod seed;
 pub mod server;

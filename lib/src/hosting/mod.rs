@@ -2,10 +2,7 @@
 //! terminals. Carries the requests out and says what users are to be told; who asked and where the answers go is
 //! the session's business.
 
-mod at;
-mod beneath;
 mod files;
-mod group;
 mod launch;
 mod output;
 mod terminal;
@@ -19,11 +16,11 @@ use rethread_core::{Json, Update};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
-use self::beneath::Roots;
-use self::files::{FileError, Lines};
+use self::files::{Lines, TextError};
 use self::launch::number;
 pub(crate) use self::terminal::{Moment, Terminal};
 use crate::edge::params::Params;
+use crate::rooted::{FileError, Roots};
 use crate::wire::{Id, RpcError};
 
 /// The methods that are carried out here.
@@ -165,7 +162,7 @@ impl Hosting {
         let waiting = std::mem::take(&mut hosted.waiting);
         let released = waiting.iter().any(|(_, waits)| *waits == Waits::Release);
         let answer = |waits| match waits {
-            Waits::Status => exit.json(),
+            Waits::Status => output::exit_json(exit),
             Waits::Kill | Waits::Release => json!({}).into(),
         };
         let answers = waiting.into_iter().map(|(request, waits)| (request, answer(waits))).collect();
@@ -232,19 +229,19 @@ impl Hosting {
             return Err(RpcError::internal(format!("there are {MOST_TERMINALS} terminals already"))
                 .hint("release those that are not needed any more"));
         }
-        let launch = launch::read(params, roots.0.first().map_or("/", String::as_str))?;
+        let asked = launch::read(params, roots.0.first().map_or("/", String::as_str))?;
         let room = self.take_up()?;
         Ok(Begun::Works(Box::pin(async move {
             let _room = room.acquire().await;
-            let cwd = launch.cwd.clone();
+            let cwd = asked.launch.cwd.clone();
             let opened = tokio::task::spawn_blocking(move || {
-                let opened = Roots::find(&roots.0).directory(Path::new(&cwd)).map_err(FileError::from);
+                let opened = Roots::find(&roots.0).directory(Path::new(&cwd));
+                let opened = opened.map_err(|error| TextError::File(FileError::Path(error)));
                 opened.map_err(|error| files::refused(&error, "cwd", &cwd, &roots.0))
             });
             let started = match opened.await {
-                Ok(Ok(directory)) => {
-                    Terminal::start(&launch, directory).map_err(|error| launch::not_started(&launch, &error))
-                }
+                Ok(Ok(directory)) => Terminal::start(&asked, &directory)
+                    .map_err(|error| launch::not_started(&asked.launch, &error)),
                 Ok(Err(error)) => Err(error),
                 Err(_) => Err(RpcError::internal("the working directory could not be opened")),
             };

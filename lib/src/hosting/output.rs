@@ -2,13 +2,13 @@
 //! process.
 
 use std::collections::VecDeque;
-use std::os::unix::process::ExitStatusExt;
-use std::process::ExitStatus;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use rethread_core::{Fields, Json, Update, UpdateKind};
 use serde_json::json;
+
+use crate::command::Exit;
 
 /// How much the agent is kept if it does not say.
 const STANDARD_LIMIT: usize = 1024 * 1024;
@@ -17,19 +17,9 @@ const HIGHEST_LIMIT: usize = 8 * 1024 * 1024;
 /// How much users are kept at least, whatever the agent says.
 const LEAST_SHOWN: usize = 64 * 1024;
 
-/// How a command ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Exit(ExitStatus);
-
-impl Exit {
-    pub(super) fn of(status: ExitStatus) -> Self {
-        Self(status)
-    }
-
-    /// Exit code and signal, as both versions write them.
-    pub(crate) fn json(self) -> Json {
-        json!({"exitCode": self.0.code(), "signal": self.0.signal().map(signal_name)}).into()
-    }
+/// Exit code and signal, as both versions write them.
+pub(super) fn exit_json(exit: Exit) -> Json {
+    json!({"exitCode": exit.code(), "signal": exit.signal()}).into()
 }
 
 /// The output of a terminal.
@@ -84,7 +74,7 @@ impl Output {
     pub(super) fn answer(&self) -> Json {
         let (text, cut) = self.text();
         let truncated = cut || self.total > self.limit as u64;
-        json!({"output": text, "truncated": truncated, "exitStatus": self.exit.map(|exit| exit.json().value())})
+        json!({"output": text, "truncated": truncated, "exitStatus": self.exit.map(|exit| exit_json(exit).value())})
             .into()
     }
 
@@ -95,7 +85,7 @@ impl Output {
             self.exit_told = true;
             let mut body = heading("terminal_update", terminal);
             self.snapshot(&mut body);
-            body.set("exitStatus", exit.json());
+            body.set("exitStatus", exit_json(exit));
             body.set("capabilities", Json::of(&()));
             news.push(update(UpdateKind::TerminalUpdate, terminal, &body));
         }
@@ -197,31 +187,6 @@ fn unfinished(bytes: &[u8]) -> usize {
     0
 }
 
-fn signal_name(signal: i32) -> String {
-    let name = match signal {
-        libc::SIGHUP => "SIGHUP",
-        libc::SIGINT => "SIGINT",
-        libc::SIGQUIT => "SIGQUIT",
-        libc::SIGILL => "SIGILL",
-        libc::SIGTRAP => "SIGTRAP",
-        libc::SIGABRT => "SIGABRT",
-        libc::SIGBUS => "SIGBUS",
-        libc::SIGFPE => "SIGFPE",
-        libc::SIGKILL => "SIGKILL",
-        libc::SIGUSR1 => "SIGUSR1",
-        libc::SIGSEGV => "SIGSEGV",
-        libc::SIGUSR2 => "SIGUSR2",
-        libc::SIGPIPE => "SIGPIPE",
-        libc::SIGALRM => "SIGALRM",
-        libc::SIGTERM => "SIGTERM",
-        libc::SIGXCPU => "SIGXCPU",
-        libc::SIGXFSZ => "SIGXFSZ",
-        libc::SIGSYS => "SIGSYS",
-        other => return format!("SIG{other}"),
-    };
-    name.to_owned()
-}
-
 #[cfg(test)]
 mod tests {
     use std::os::unix::process::ExitStatusExt;
@@ -230,7 +195,8 @@ mod tests {
     use base64::Engine;
     use base64::engine::general_purpose::STANDARD;
 
-    use super::{Exit, Output, unfinished};
+    use super::{Output, unfinished};
+    use crate::command::Exit;
 
     fn told(output: &mut Output) -> Vec<String> {
         let decoded = |data: Option<String>| {
@@ -297,7 +263,7 @@ mod tests {
         assert_eq!(words.len(), 1, "a word about it");
         output.append(&[b'x'; 1024]);
         assert_eq!(output.news("t").len(), 0);
-        output.exited(Exit(ExitStatus::from_raw(0)));
+        output.exited(Exit::of(ExitStatus::from_raw(0)));
         assert_eq!(told(&mut output), ["whole 65536"]);
         assert_eq!(output.last_news("t").len(), 0);
         assert_eq!(output.kept.len(), 65536);

@@ -8,8 +8,8 @@ use std::thread;
 
 use tempfile::TempDir;
 
-use super::super::beneath::{PathError, Roots};
-use super::{FileError, LONGEST, Lines, read, refused, write};
+use super::{LONGEST, Lines, TextError, read, refused, write};
+use crate::rooted::{FileError, PathError, Roots};
 
 /// A folder with a root `in` and another root `too`, and a secret beside them.
 struct Place {
@@ -36,17 +36,17 @@ impl Place {
         fs::canonicalize(self.folder.path()).unwrap().join(name)
     }
 
-    fn read(&self, name: &str) -> Result<String, FileError> {
+    fn read(&self, name: &str) -> Result<String, TextError> {
         read(&Roots::find(&self.roots), &self.path(name), Lines::default())
     }
 
-    fn write(&self, name: &str, text: &str) -> Result<(), FileError> {
+    fn write(&self, name: &str, text: &str) -> Result<(), TextError> {
         write(&Roots::find(&self.roots), &self.path(name), text)
     }
 }
 
-fn outside<T>(outcome: Result<T, FileError>) -> bool {
-    matches!(outcome, Err(FileError::Path(PathError::Outside)))
+fn outside<T>(outcome: Result<T, TextError>) -> bool {
+    matches!(outcome, Err(TextError::File(FileError::Path(PathError::Outside))))
 }
 
 #[test]
@@ -113,7 +113,7 @@ fn links_may_stay_inside_and_not_lead_out() {
     assert_eq!(fs::read_dir(place.path("out")).unwrap().count(), 1);
 
     symlink("round", place.path("in/round")).unwrap();
-    assert!(matches!(place.read("in/round"), Err(FileError::Path(PathError::Io(_)))));
+    assert!(matches!(place.read("in/round"), Err(TextError::File(FileError::Path(PathError::Io(_))))));
 }
 
 #[test]
@@ -211,6 +211,6 @@ fn what_is_no_text_file_is_refused_in_words() {
     // Of a file that is too long some lines can be had.
     let lines = Lines { first: Some(2), count: None };
     assert_eq!(read(&Roots::find(&place.roots), &place.path("in/long"), lines).unwrap(), "");
-    assert!(matches!(place.write("in/x", &"x".repeat(LONGEST + 1)), Err(FileError::TooLong)));
-    assert!(matches!(place.write("in/fifo", "x"), Err(FileError::NotAFile)));
+    assert!(matches!(place.write("in/x", &"x".repeat(LONGEST + 1)), Err(TextError::TooLong)));
+    assert!(matches!(place.write("in/fifo", "x"), Err(TextError::File(FileError::NotAFile))));
 }

@@ -8,28 +8,31 @@ use serde_json::Value;
 use tempfile::TempDir;
 use tokio::sync::watch;
 
-use super::super::beneath::Roots;
-use super::super::group::is_alive;
-use super::{Launch, Moment, Terminal};
+use super::super::launch::Asked;
+use super::super::output::exit_json;
+use super::{Moment, Terminal};
+use crate::command::{Launch, is_alive};
+use crate::rooted::Roots;
 
 /// How long anything may take.
 const DEADLINE: Duration = Duration::from_secs(10);
 
-fn launch(script: &str) -> Launch {
+fn launch(script: &str) -> Asked {
     let args = ["-c", script].map(str::to_owned).to_vec();
-    Launch { command: "sh".to_owned(), args, env: Vec::new(), cwd: "/".to_owned(), limit: None }
+    let launch = Launch { command: "sh".to_owned(), args, cwd: "/".to_owned(), ..Launch::default() };
+    Asked { launch, limit: None }
 }
 
-fn start(launch: &Launch) -> Terminal {
+fn start(asked: &Asked) -> Terminal {
     let roots = Roots::find(&["/".to_owned()]);
-    Terminal::start(launch, roots.directory(launch.cwd.as_ref()).unwrap()).unwrap()
+    Terminal::start(asked, &roots.directory(asked.launch.cwd.as_ref()).unwrap()).unwrap()
 }
 
 async fn exited(terminal: &Terminal) -> Value {
     let mut moments = terminal.moments();
     let exit = moments.wait_for(|moment| *moment == Moment::Exited);
     tokio::time::timeout(DEADLINE, exit).await.expect("it exits in time").expect("it exits");
-    terminal.exit().unwrap().json().value()
+    exit_json(terminal.exit().unwrap()).value()
 }
 
 /// Waits until nothing is left of a terminal.
@@ -73,8 +76,8 @@ async fn a_command_runs_where_and_with_what_it_is_told() {
     let folder = TempDir::new().unwrap();
     let cwd = fs::canonicalize(folder.path()).unwrap().to_string_lossy().into_owned();
     let mut wanted = launch("pwd -P; echo $GREETING");
-    wanted.cwd.clone_from(&cwd);
-    wanted.env = vec![("GREETING".to_owned(), "hello there".to_owned())];
+    wanted.launch.cwd.clone_from(&cwd);
+    wanted.launch.env = vec![("GREETING".to_owned(), "hello there".to_owned())];
     let terminal = start(&wanted);
     exited(&terminal).await;
     assert_eq!(output(&terminal)["output"], format!("{cwd}\nhello there\n"));
@@ -86,13 +89,13 @@ async fn a_command_runs_where_and_with_what_it_is_told() {
 #[tokio::test]
 async fn a_line_without_arguments_is_one_for_the_shell() {
     let mut wanted = launch("");
-    (wanted.command, wanted.args) = ("echo one && echo two".to_owned(), Vec::new());
+    (wanted.launch.command, wanted.launch.args) = ("echo one && echo two".to_owned(), Vec::new());
     let terminal = start(&wanted);
     exited(&terminal).await;
     assert_eq!(output(&terminal)["output"], "one\ntwo\n");
-    wanted.command = "no-such-program-anywhere".to_owned();
+    wanted.launch.command = "no-such-program-anywhere".to_owned();
     let directory = Roots::find(&["/".to_owned()]).directory("/".as_ref()).unwrap();
-    let error = Terminal::start(&wanted, directory).unwrap_err();
+    let error = Terminal::start(&wanted, &directory).unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::NotFound);
 }
 

@@ -3,9 +3,9 @@
 
 use std::ffi::{CString, OsStr, OsString};
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::Path;
+use std::path::{Component, Path};
 
 /// How a directory is opened that is only passed through: on Linux that needs no right to list it.
 #[cfg(target_os = "linux")]
@@ -16,20 +16,36 @@ const DIRECTORY: libc::c_int = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_CLOE
 /// More than any file system allows for a path.
 const LONGEST_LINK: usize = 16 * 1024;
 
-/// Opens a directory by its path, links and all.
-pub(super) fn open_root(path: &Path) -> io::Result<OwnedFd> {
+/// Opens a directory by a path that leads through no link: it was resolved before, and a link in it now was put
+/// there since.
+#[cfg(target_os = "linux")]
+pub(crate) fn open_root(path: &Path) -> io::Result<OwnedFd> {
+    // SAFETY: the name is a string with its end for the whole call.
+    let mut here = owned(unsafe { libc::open(c"/".as_ptr(), DIRECTORY) })?;
+    for part in path.components() {
+        if let Component::Normal(name) = part {
+            here = open_directory(here.as_fd(), name)?;
+        }
+    }
+    Ok(here)
+}
+
+/// Opens a directory by a path that was resolved before. Only its last name is sure to be no link: passing
+/// through the others one by one would need the right to list them.
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn open_root(path: &Path) -> io::Result<OwnedFd> {
     let name = text(path.as_os_str())?;
     // SAFETY: the name is a string with its end for the whole call.
-    owned(unsafe { libc::open(name.as_ptr(), DIRECTORY) })
+    owned(unsafe { libc::open(name.as_ptr(), DIRECTORY | libc::O_NOFOLLOW) })
 }
 
 /// Opens a directory inside another.
-pub(super) fn open_directory(directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<OwnedFd> {
+pub(crate) fn open_directory(directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<OwnedFd> {
     open(directory, name, DIRECTORY, 0)
 }
 
 /// Opens a file inside a directory with these flags. Never waits for whoever is at the other end of a pipe.
-pub(super) fn open(
+pub(crate) fn open(
     directory: BorrowedFd<'_>,
     name: &OsStr,
     flags: libc::c_int,
@@ -42,7 +58,7 @@ pub(super) fn open(
 }
 
 /// Where a symbolic link leads; `None` if it is there and none.
-pub(super) fn read_link(directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<Option<OsString>> {
+pub(crate) fn read_link(directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<Option<OsString>> {
     let name = text(name)?;
     let mut target = vec![0_u8; LONGEST_LINK];
     // SAFETY: the name has its end, and the buffer is as long as is said.
@@ -62,21 +78,39 @@ pub(super) fn read_link(directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<O
 }
 
 /// Makes a directory.
-pub(super) fn make_directory(directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<()> {
+pub(crate) fn make_directory(directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<()> {
     let name = text(name)?;
     // SAFETY: the directory is open and the name has its end.
     done(unsafe { libc::mkdirat(directory.as_raw_fd(), name.as_ptr(), 0o777) })
 }
 
 /// Puts a file in the place of another, both inside one directory.
-pub(super) fn rename(directory: BorrowedFd<'_>, from: &OsStr, to: &OsStr) -> io::Result<()> {
+pub(crate) fn rename(directory: BorrowedFd<'_>, from: &OsStr, to: &OsStr) -> io::Result<()> {
     let (from, to, fd) = (text(from)?, text(to)?, directory.as_raw_fd());
     // SAFETY: the directory is open and both names have their ends.
     done(unsafe { libc::renameat(fd, from.as_ptr(), fd, to.as_ptr()) })
 }
 
+/// Gives a file a second name in its directory. Fails if the name is taken.
+pub(crate) fn link(directory: BorrowedFd<'_>, from: &OsStr, to: &OsStr) -> io::Result<()> {
+    let (from, to, fd) = (text(from)?, text(to)?, directory.as_raw_fd());
+    // SAFETY: the directory is open and both names have their ends.
+    done(unsafe { libc::linkat(fd, from.as_ptr(), fd, to.as_ptr(), 0) })
+}
+
+/// What has a name, and how large it is. A link is looked at itself.
+pub(crate) fn status(directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<libc::stat> {
+    let name = text(name)?;
+    // SAFETY: all zeroes is a valid status.
+    let mut status: libc::stat = unsafe { std::mem::zeroed() };
+    let fd = directory.as_raw_fd();
+    // SAFETY: the directory is open, the name has its end, the status is valid for the call.
+    done(unsafe { libc::fstatat(fd, name.as_ptr(), &mut status, libc::AT_SYMLINK_NOFOLLOW) })?;
+    Ok(status)
+}
+
 /// Removes a file.
-pub(super) fn remove(directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<()> {
+pub(crate) fn remove(directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<()> {
     let name = text(name)?;
     // SAFETY: the directory is open and the name has its end.
     done(unsafe { libc::unlinkat(directory.as_raw_fd(), name.as_ptr(), 0) })

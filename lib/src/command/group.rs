@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio::time::Instant;
 
-use super::output::Exit;
+use super::exit::Exit;
 
 /// How long a group may take after SIGTERM.
 pub(super) const TERM_WAIT: Duration = Duration::from_millis(400);
@@ -25,6 +25,15 @@ pub(super) struct Group {
     /// Not collected before the group is ended: as long as it is there, nobody else can get its number.
     leader: Child,
     watcher: tokio::process::ChildStdin,
+}
+
+/// Says whether a command left something running.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Leftover {
+    /// It did not, as far as can be seen.
+    Nobody,
+    /// It did, and that was ended.
+    Somebody,
 }
 
 impl Group {
@@ -47,6 +56,12 @@ impl Group {
                 Err(error)
             }
         }
+    }
+
+    /// Its number.
+    #[cfg(test)]
+    pub(super) fn number(&self) -> u32 {
+        self.leader.id()
     }
 
     /// Sends a signal to everybody in it.
@@ -74,7 +89,8 @@ impl Group {
     }
 
     /// Ends what is left of the group after its leader: first asked, then killed.
-    pub(super) async fn clear(mut self) {
+    pub(super) async fn clear(mut self) -> Leftover {
+        let leftover = left(self.leader.id());
         self.signal(libc::SIGTERM);
         // A leader that is not collected would count as one that is left.
         let group = self.leader.id();
@@ -89,6 +105,7 @@ impl Group {
         if !is_alive(group) {
             let _ = self.watcher.write_all(b"done\n").await;
         }
+        leftover
     }
 }
 
@@ -100,8 +117,13 @@ fn send(group: u32, signal: libc::c_int) -> bool {
 }
 
 /// Says whether a group has a member that runs.
-pub(super) fn is_alive(group: u32) -> bool {
+pub(crate) fn is_alive(group: u32) -> bool {
     send(group, 0) && !all_ended(group)
+}
+
+/// Whether anybody runs in a group whose leader is not collected. Only Linux can tell that leader apart.
+fn left(group: u32) -> Leftover {
+    if cfg!(target_os = "linux") && !all_ended(group) { Leftover::Somebody } else { Leftover::Nobody }
 }
 
 /// Orphans that nobody collects, as in a container without an init, are members and do not run.

@@ -1,0 +1,104 @@
+//! The arguments of a call, read one by one. Each error names the argument, what was sent and what was expected.
+
+use std::ops::RangeInclusive;
+
+use serde_json::{Map, Value};
+
+use super::error::ToolError;
+use super::excerpt;
+use super::spec::ToolSpec;
+
+/// How much of what was sent an error repeats.
+const LONGEST_REPEATED: usize = 200;
+
+/// The arguments of one call.
+pub(super) struct Arguments<'a> {
+    tool: &'static str,
+    members: Option<&'a Map<String, Value>>,
+}
+
+impl<'a> Arguments<'a> {
+    /// Takes arguments that the schema of the tool knows.
+    pub(super) fn read(spec: &ToolSpec, sent: &'a Value) -> Result<Self, ToolError> {
+        let members = match sent {
+            Value::Object(members) => Some(members),
+            Value::Null => None,
+            Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
+                return Err(wrong(spec.name, "arguments", sent, "an object", None));
+            }
+        };
+        let known = spec.schema["properties"].as_object();
+        let is_known = |name: &str| known.is_some_and(|known| known.contains_key(name));
+        if let Some((name, value)) = members.into_iter().flatten().find(|(name, _)| !is_known(name)) {
+            let names: Vec<_> = known.into_iter().flatten().map(|(name, _)| name.as_str()).collect();
+            let hint = format!("{} takes {}", spec.name, names.join(", "));
+            return Err(wrong(spec.name, name, value, "not to be there", Some(hint)));
+        }
+        Ok(Self { tool: spec.name, members })
+    }
+
+    /// A text that must be there.
+    pub(super) fn text(&self, name: &str) -> Result<&'a str, ToolError> {
+        self.optional_text(name)?.ok_or_else(|| self.missing(name, "a string"))
+    }
+
+    /// A text that must be there and not be empty.
+    pub(super) fn some_text(&self, name: &str) -> Result<&'a str, ToolError> {
+        let text = self.text(name)?;
+        if text.is_empty() { Err(self.wrong(name, "a string that is not empty", None)) } else { Ok(text) }
+    }
+
+    /// A text, if there is one.
+    pub(super) fn optional_text(&self, name: &str) -> Result<Option<&'a str>, ToolError> {
+        match self.get(name) {
+            None => Ok(None),
+            Some(Value::String(text)) => Ok(Some(text)),
+            Some(_) => Err(self.wrong(name, "a string", None)),
+        }
+    }
+
+    /// A whole number within these bounds, if there is one.
+    pub(super) fn number(&self, name: &str, bounds: RangeInclusive<u64>) -> Result<Option<u64>, ToolError> {
+        let Some(value) = self.get(name) else { return Ok(None) };
+        match value.as_u64().filter(|number| bounds.contains(number)) {
+            Some(number) => Ok(Some(number)),
+            None => {
+                let expected = format!("a whole number from {} to {}", bounds.start(), bounds.end());
+                Err(self.wrong(name, &expected, None))
+            }
+        }
+    }
+
+    /// A yes or no; nothing means no.
+    pub(super) fn flag(&self, name: &str) -> Result<bool, ToolError> {
+        match self.get(name) {
+            None => Ok(false),
+            Some(Value::Bool(flag)) => Ok(*flag),
+            Some(_) => Err(self.wrong(name, "true or false", None)),
+        }
+    }
+
+    /// The error about an argument that is not what it has to be.
+    pub(super) fn wrong(&self, name: &str, expected: &str, hint: Option<String>) -> ToolError {
+        wrong(self.tool, name, self.get(name).unwrap_or(&Value::Null), expected, hint)
+    }
+
+    fn missing(&self, name: &str, expected: &str) -> ToolError {
+        ToolError::Argument {
+            tool: self.tool,
+            argument: name.to_owned(),
+            got: "missing".to_owned(),
+            expected: expected.to_owned(),
+            hint: None,
+        }
+    }
+
+    fn get(&self, name: &str) -> Option<&'a Value> {
+        self.members?.get(name).filter(|value| !value.is_null())
+    }
+}
+
+fn wrong(tool: &'static str, name: &str, got: &Value, expected: &str, hint: Option<String>) -> ToolError {
+    let got = excerpt::shortened(&got.to_string(), LONGEST_REPEATED);
+    ToolError::Argument { tool, argument: name.to_owned(), got, expected: expected.to_owned(), hint }
+}

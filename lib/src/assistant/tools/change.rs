@@ -1,0 +1,145 @@
+//! A planned change of one text file: what it is now, what it will be, and the writing of it. The change is made
+//! only if the file still is what it was.
+
+use std::io::Read;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::error::ToolError;
+use super::ground::Ground;
+use super::prepared::Outcome;
+use super::sniff;
+use crate::rooted::{
+    self, Before, FileError, Links, Missing, PathError, Place, Spot, Whereabouts, open_regular,
+};
+
+/// The largest file that is changed, before and after. Both texts are kept and shown.
+pub(super) const LARGEST: usize = 8 * 1024 * 1024;
+
+/// A change of one file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// The file, absolute.
+    pub path: PathBuf,
+    /// Its text before; `None` if there is no such file.
+    pub old: Option<String>,
+    /// Its text afterwards.
+    pub new: String,
+}
+
+/// A change and where it is made.
+#[derive(Debug)]
+pub(super) struct Planned {
+    /// The change.
+    pub(super) change: Change,
+    /// The way to the file without links.
+    pub(super) real: PathBuf,
+    /// What the model is told when it is made.
+    pub(super) told: String,
+}
+
+/// The text of the file that a path leads to, and where it is; `None` if there is none yet.
+pub(super) fn current(ground: &Ground, sent: &str) -> Result<(Whereabouts, Option<String>), ToolError> {
+    let spot = ground.roots.spot(&ground.absolute(sent), Missing::Tell, Links::Follow);
+    match spot.map_err(|error| ground.error(sent, error))? {
+        Spot::Nowhere(at) => Ok((at, None)),
+        Spot::Directory(..) => Err(directory(sent)),
+        Spot::Place(place) => match text(ground, sent, &place) {
+            Ok(text) => Ok((place.at, text)),
+            // The system's word for it is the same as for a pipe.
+            Err(_) if ground.roots.directory(&place.at.real).is_ok() => Err(directory(sent)),
+            Err(error) => Err(error),
+        },
+    }
+}
+
+/// Makes the change.
+pub(super) async fn apply(
+    planned: Planned,
+    ground: Arc<Ground>,
+    cancelled: impl Future<Output = ()>,
+) -> Result<Outcome, ToolError> {
+    tokio::select! {
+        biased;
+        () = cancelled => return Ok(Outcome::cancelled()),
+        () = std::future::ready(()) => {}
+    }
+    // Once begun it is finished: whoever cancels now has to be told what was written.
+    let work = tokio::task::spawn_blocking(move || write(planned, &ground));
+    work.await.unwrap_or(Err(ToolError::GivenUp))
+}
+
+fn write(planned: Planned, ground: &Ground) -> Result<Outcome, ToolError> {
+    let Planned { change, real, told } = planned;
+    let before = change.old.as_ref().map_or(Before::Nothing, |old| Before::Bytes(old.as_bytes()));
+    let place = ground.roots.place_by(&real, Missing::Make, Links::Refuse).map_err(FileError::from);
+    let written = place.and_then(|place| rooted::write(&place, change.new.as_bytes(), before));
+    match written {
+        Ok(()) => Ok(Outcome { changes: vec![change], ..Outcome::of_text(told) }),
+        Err(error) => {
+            let path = ground.shown(&change.path);
+            let why = match error {
+                FileError::Changed if change.old.is_some() => "its text has changed since this was planned",
+                FileError::Changed => "it has been made since this was planned",
+                // It was inside when this was planned.
+                FileError::Path(PathError::Outside | PathError::Linked) => {
+                    "a symbolic link has taken the place of part of its path"
+                }
+                FileError::NotAFile => "something that is no regular file has taken its place",
+                FileError::Path(PathError::Io(_)) => return Err(ground.error(&path, error)),
+            };
+            Err(ToolError::Changed { path, why: why.to_owned() })
+        }
+    }
+}
+
+fn text(ground: &Ground, sent: &str, place: &Place) -> Result<Option<String>, ToolError> {
+    let (mut file, meta) = match open_regular(place, libc::O_RDONLY) {
+        Ok(opened) => opened,
+        Err(FileError::Path(PathError::Io(error))) if error.kind() == std::io::ErrorKind::NotFound => {
+            return Ok(None);
+        }
+        Err(error) => return Err(ground.error(sent, error)),
+    };
+    let mut bytes = Vec::new();
+    // One byte more, to see whether it is too much: the length may change while it is read.
+    let read = (&mut file).take(LARGEST as u64 + 1).read_to_end(&mut bytes);
+    read.map_err(|error| ground.error(sent, error))?;
+    if bytes.len() > LARGEST {
+        return Err(too_large(sent, meta.len()));
+    }
+    let kind = sniff::binary(&bytes);
+    match (kind, String::from_utf8(bytes)) {
+        (None, Ok(text)) => Ok(Some(text)),
+        (Some(kind), _) => Err(no_text(sent, kind, meta.len())),
+        (None, Err(_)) => Err(no_text(sent, "not UTF-8 text", meta.len())),
+    }
+}
+
+/// The error about a text that is too long to be written.
+pub(super) fn too_large(sent: &str, size: u64) -> ToolError {
+    ToolError::File {
+        path: sent.to_owned(),
+        why: format!("it has {size} bytes, and files of more than {LARGEST} bytes are not changed"),
+        hint: "change it with a command".to_owned(),
+        source: None,
+    }
+}
+
+fn no_text(sent: &str, kind: &str, size: u64) -> ToolError {
+    ToolError::File {
+        path: sent.to_owned(),
+        why: format!("it is {kind} of {size} bytes, and only UTF-8 text is changed"),
+        hint: "change it with a command, or write another file".to_owned(),
+        source: None,
+    }
+}
+
+fn directory(sent: &str) -> ToolError {
+    ToolError::File {
+        path: sent.to_owned(),
+        why: "it is a directory".to_owned(),
+        hint: "name a file in it; directories that are missing are made".to_owned(),
+        source: None,
+    }
+}

@@ -1,0 +1,166 @@
+//! The tool `edit`: text in a file that is replaced by other text.
+
+use std::sync::Arc;
+
+use super::arguments::Arguments;
+use super::change::{self, Change, LARGEST, Planned};
+use super::error::ToolError;
+use super::ground::Ground;
+use super::near;
+use super::prepared::{Plan, Prepared};
+use super::spec::{Effect, Kind, ToolSpec, flag, object, text};
+
+pub(super) const NAME: &str = "edit";
+
+/// How many lines with matches are named when there are too many.
+const MOST_NAMED: usize = 10;
+
+pub(super) fn spec() -> ToolSpec {
+    ToolSpec {
+        name: NAME,
+        description: "Replaces text in a file. The old text has to be in the file exactly as given, white space \
+            and all, and only once unless `all` is set: give enough of the lines around it. Line numbers that read \
+            shows are not part of the text.",
+        schema: object(
+            [
+                ("path", text("The file, absolute or from the working directory.")),
+                ("old", text("The text that is there now.")),
+                ("new", text("The text that takes its place. May be empty.")),
+                ("all", flag("Replace every occurrence. Default: false.")),
+            ],
+            &["path", "old", "new"],
+        ),
+        kind: Kind::Edit,
+        effect: Effect::Writes,
+    }
+}
+
+pub(super) fn prepare(ground: &Arc<Ground>, arguments: &Arguments<'_>) -> Result<Prepared, ToolError> {
+    let (sent, old, new) = (arguments.some_text("path")?, arguments.text("old")?, arguments.text("new")?);
+    let extent = if arguments.flag("all")? { Extent::All } else { Extent::Once };
+    if old.is_empty() {
+        return Err(arguments.wrong(
+            "old",
+            "the text to replace",
+            Some("use write for a new file".to_owned()),
+        ));
+    }
+    if old == new {
+        return Err(arguments.wrong("new", "another text than `old`", None));
+    }
+    let (at, text) = change::current(ground, sent)?;
+    let Some(text) = text else {
+        return Err(ground.error(sent, std::io::Error::from_raw_os_error(libc::ENOENT)));
+    };
+    let shown = ground.shown(&at.shown);
+    let replaced =
+        replace(&text, old, new, extent).map_err(|error| error.told(arguments, &shown, &text, old))?;
+    if replaced.text.len() > LARGEST {
+        return Err(change::too_large(sent, replaced.text.len() as u64));
+    }
+    let told = match replaced.count {
+        1 => format!("{shown} was changed at line {}.", replaced.line),
+        count => format!("{shown} was changed in {count} places, first at line {}.", replaced.line),
+    };
+    let change = Change { path: at.shown.clone(), old: Some(text), new: replaced.text };
+    let plan = Plan::Change(Planned { change, real: at.real, told });
+    Ok(Prepared::new(ground, Kind::Edit, format!("Edit {shown}"), plan).at(at.shown, Some(replaced.line)))
+}
+
+/// How often a text is replaced.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Extent {
+    Once,
+    All,
+}
+
+/// A text after a replacement.
+struct Replaced {
+    text: String,
+    count: usize,
+    /// The first line with a change.
+    line: u64,
+}
+
+/// Why nothing was replaced.
+#[derive(Debug)]
+enum Failure {
+    /// The old text is not there.
+    Missing,
+    /// It is there more than once.
+    Several,
+}
+
+fn replace(text: &str, old: &str, new: &str, extent: Extent) -> Result<Replaced, Failure> {
+    match replace_exactly(text, old, new, extent) {
+        // A model never sees how lines end; a file keeps it.
+        Err(Failure::Missing) if text.contains("\r\n") && old.contains('\n') && !old.contains('\r') => {
+            let windows = |text: &str| text.replace("\r\n", "\n").replace('\n', "\r\n");
+            replace_exactly(text, &windows(old), &windows(new), extent)
+        }
+        replaced => replaced,
+    }
+}
+
+fn replace_exactly(text: &str, old: &str, new: &str, extent: Extent) -> Result<Replaced, Failure> {
+    let first = text.find(old).ok_or(Failure::Missing)?;
+    let line = line_of(text, first);
+    if extent == Extent::All {
+        return Ok(Replaced { text: text.replace(old, new), count: text.matches(old).count(), line });
+    }
+    // The next one may begin inside the first.
+    let step = old.chars().next().map_or(1, char::len_utf8);
+    if text[first + step..].contains(old) {
+        return Err(Failure::Several);
+    }
+    Ok(Replaced { text: text.replacen(old, new, 1), count: 1, line })
+}
+
+impl Failure {
+    fn told(&self, arguments: &Arguments<'_>, shown: &str, text: &str, old: &str) -> ToolError {
+        let (expected, hint) = match self {
+            Self::Missing => (format!("text that is in {shown}; it has 0 matches"), near::miss(text, old)),
+            Self::Several => {
+                let lines: Vec<_> = text.match_indices(old).map(|(at, _)| line_of(text, at)).collect();
+                let named: Vec<_> = lines.iter().take(MOST_NAMED).map(u64::to_string).collect();
+                let more = if lines.len() > MOST_NAMED { " and more" } else { "" };
+                let hint = format!(
+                    "the matches begin at lines {}{more}; give more of the text around the one you mean, or set `all`",
+                    named.join(", ")
+                );
+                // Matches that overlap are counted as one, and yet there are two.
+                let count = lines.len().max(2);
+                (format!("text that is in {shown} once; it has {count} matches"), hint)
+            }
+        };
+        arguments.wrong("old", &expected, Some(hint))
+    }
+}
+
+fn line_of(text: &str, at: usize) -> u64 {
+    memchr::memchr_iter(b'\n', &text.as_bytes()[..at]).count() as u64 + 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Extent, Failure, replace};
+
+    #[test]
+    fn text_is_replaced_once_or_everywhere() {
+        let once = |text, old| replace(text, old, "X", Extent::Once);
+        assert_eq!(once("a b c", "b").unwrap().text, "a X c");
+        assert!(matches!(once("a b c", "d"), Err(Failure::Missing)));
+        assert!(matches!(once("a b a", "a"), Err(Failure::Several)));
+        assert!(matches!(once("aaa", "aa"), Err(Failure::Several)));
+        assert!(matches!(once("ééé", "éé"), Err(Failure::Several)));
+        let all = replace("a\nb\na", "a", "X", Extent::All).unwrap();
+        assert_eq!((all.text.as_str(), all.count, all.line), ("X\nb\nX", 2, 1));
+    }
+
+    #[test]
+    fn line_ends_stay_what_they_are() {
+        let replaced = replace("a\r\nb\r\nc\r\n", "a\nb\n", "x\ny\nz\n", Extent::Once).unwrap();
+        assert_eq!(replaced.text, "x\r\ny\r\nz\r\nc\r\n");
+        assert_eq!(replace("a\nb\n", "a\nb", "x", Extent::Once).unwrap().text, "x\n");
+    }
+}

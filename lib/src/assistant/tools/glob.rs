@@ -1,0 +1,54 @@
+//! Patterns for paths, as ignore files have them: one without a slash is for names at any depth.
+
+use std::path::Path;
+
+use ignore::overrides::{Override, OverrideBuilder};
+
+use super::arguments::Arguments;
+use super::error::ToolError;
+
+/// A pattern for paths below a directory.
+#[derive(Clone, Debug)]
+pub(super) struct Glob(String);
+
+/// A pattern at its directory.
+pub(super) struct Rooted(Override);
+
+impl Glob {
+    /// Reads an argument that is a pattern.
+    pub(super) fn read(arguments: &Arguments<'_>, name: &str) -> Result<Option<Self>, ToolError> {
+        let Some(pattern) = arguments.optional_text(name)? else { return Ok(None) };
+        let glob = Self(pattern.to_owned());
+        // A pattern that says what not to find would find all else.
+        let built =
+            if pattern.is_empty() || pattern.starts_with('!') { None } else { glob.build(Path::new("/")) };
+        match built {
+            Some(_) => Ok(Some(glob)),
+            None => {
+                let hint = "`*` is for part of a name, `**` for any directories, `{a,b}` for one of several";
+                Err(arguments.wrong(name, "a pattern such as *.rs or src/**/*.rs", Some(hint.to_owned())))
+            }
+        }
+    }
+
+    /// The pattern as it was sent.
+    pub(super) fn pattern(&self) -> &str {
+        &self.0
+    }
+
+    /// The same for paths below this directory.
+    pub(super) fn at(&self, directory: &Path) -> Rooted {
+        Rooted(self.build(directory).unwrap_or_else(Override::empty))
+    }
+
+    fn build(&self, directory: &Path) -> Option<Override> {
+        OverrideBuilder::new(directory).add(&self.0).ok()?.build().ok()
+    }
+}
+
+impl Rooted {
+    /// Says whether a path is meant.
+    pub(super) fn matches(&self, path: &Path, is_directory: bool) -> bool {
+        self.0.matched(path, is_directory).is_whitelist()
+    }
+}

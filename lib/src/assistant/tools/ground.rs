@@ -1,0 +1,104 @@
+//! The ground that tools work on: the roots of the session, and how paths in them are read and shown.
+
+use std::fs::{File, Metadata};
+use std::path::{Path, PathBuf};
+
+use super::error::ToolError;
+use crate::rooted::{FileError, Links, Missing, PathError, Roots, Spot, Whereabouts, open_regular};
+
+/// Where the tools of a session work.
+#[derive(Clone, Debug)]
+pub(super) struct Ground {
+    /// The roots as they were named: the working directory first.
+    named: Vec<PathBuf>,
+    /// Those that are there.
+    pub(super) roots: Roots,
+    /// Variables that commands do not get.
+    pub(super) hidden: Vec<String>,
+}
+
+/// A file that is there.
+#[derive(Debug)]
+pub(super) struct Opened {
+    /// It.
+    pub(super) file: File,
+    /// What it is.
+    pub(super) meta: Metadata,
+    /// Where it is.
+    pub(super) at: Whereabouts,
+}
+
+/// What a path leads to.
+#[derive(Debug)]
+pub(super) enum Target {
+    /// A regular file.
+    File(Opened),
+    /// A directory.
+    Directory(Whereabouts),
+}
+
+impl Ground {
+    /// The ground of these roots.
+    pub(super) fn new(named: Vec<PathBuf>) -> Self {
+        let roots = Roots::find(&named);
+        Self { named, roots, hidden: Vec::new() }
+    }
+
+    /// The working directory.
+    pub(super) fn cwd(&self) -> &Path {
+        self.named.first().map_or(Path::new("/"), PathBuf::as_path)
+    }
+
+    /// A path as it was sent, from the working directory on.
+    pub(super) fn absolute(&self, sent: &str) -> PathBuf {
+        self.cwd().join(sent)
+    }
+
+    /// A path as people write it: below the working directory without it.
+    pub(super) fn shown(&self, path: &Path) -> String {
+        match path.strip_prefix(self.cwd()) {
+            Ok(below) if below.as_os_str().is_empty() => ".".to_owned(),
+            Ok(below) => below.display().to_string(),
+            Err(_) => path.display().to_string(),
+        }
+    }
+
+    /// The error about a path as it was sent.
+    pub(super) fn error(&self, sent: &str, error: impl Into<FileError>) -> ToolError {
+        let roots: Vec<_> = self.named.iter().map(|root| root.display().to_string()).collect();
+        ToolError::of_file(sent, error.into(), &roots.join(", "))
+    }
+
+    /// What a path that must be there leads to.
+    pub(super) fn target(&self, sent: &str) -> Result<Target, ToolError> {
+        let found = self.try_target(&self.absolute(sent));
+        found.map_err(|error| self.error(sent, error))
+    }
+
+    /// The regular file that a path leads to.
+    pub(super) fn file(&self, sent: &str) -> Result<Opened, ToolError> {
+        match self.target(sent)? {
+            Target::File(opened) => Ok(opened),
+            Target::Directory(_) => Err(self.error(sent, std::io::Error::from_raw_os_error(libc::EISDIR))),
+        }
+    }
+
+    fn try_target(&self, path: &Path) -> Result<Target, FileError> {
+        let place = match self.roots.spot(path, Missing::Fail, Links::Follow)? {
+            Spot::Directory(_, at) => return Ok(Target::Directory(at)),
+            Spot::Nowhere(_) => return Err(std::io::Error::from_raw_os_error(libc::ENOENT).into()),
+            Spot::Place(place) => place,
+        };
+        match open_regular(&place, libc::O_RDONLY) {
+            Ok((file, meta)) => Ok(Target::File(Opened { file, meta, at: place.at })),
+            Err(error @ (FileError::NotAFile | FileError::Path(PathError::Io(_)))) => {
+                // A directory may be one that cannot be opened for reading but passed through.
+                match self.roots.directory_at(&place.at.real) {
+                    Ok((_, at)) => Ok(Target::Directory(at)),
+                    Err(_) => Err(error),
+                }
+            }
+            Err(error) => Err(error),
+        }
+    }
+}

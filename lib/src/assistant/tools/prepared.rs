@@ -1,0 +1,213 @@
+//! A call that was checked: what it will do, in words for a user, and the doing of it.
+
+use std::fmt::Debug;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+
+use super::change::{self, Change, Planned};
+use super::error::ToolError;
+use super::ground::Ground;
+use super::run::{self, Line};
+use super::spec::Kind;
+use super::stop::Stop;
+
+/// How long looking may take.
+const LOOK_TIME: Duration = Duration::from_secs(30);
+/// How long work is waited for that was told to stop: it may hang in the file system.
+const STOP_TIME: Duration = Duration::from_secs(1);
+
+/// Takes what a command writes, as it comes. A full channel slows the command down, a closed one does not matter.
+pub type Sink = mpsc::Sender<Vec<u8>>;
+
+/// A call that was checked and can be run.
+#[derive(Debug)]
+pub struct Prepared {
+    kind: Kind,
+    title: String,
+    locations: Vec<Location>,
+    plan: Plan,
+    ground: Arc<Ground>,
+}
+
+/// A place in a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Location {
+    /// The file or directory, absolute.
+    pub path: PathBuf,
+    /// The line, counted from 1.
+    pub line: Option<u64>,
+}
+
+/// A command that is to be run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Command {
+    /// The line for the shell.
+    pub line: String,
+    /// Where it runs, absolute.
+    pub cwd: PathBuf,
+}
+
+/// What came of a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// What the model is told.
+    pub text: String,
+    /// The files that were changed.
+    pub changes: Vec<Change>,
+    /// How the command ended, if there was one.
+    pub exit: Option<Exit>,
+    /// Whether the call came to its own end.
+    pub ending: Ending,
+}
+
+/// How a command ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Exit {
+    /// Its exit code, if it ended by itself.
+    pub code: Option<i32>,
+    /// The signal that ended it.
+    pub signal: Option<String>,
+}
+
+/// How a call ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// By itself.
+    Done,
+    /// Its time was up; the text has what there was.
+    TimedOut,
+    /// It was cancelled; the text has what there was.
+    Cancelled,
+}
+
+/// What a call does.
+#[derive(Debug)]
+pub(super) enum Plan {
+    /// It looks at files.
+    Look(Box<dyn Look>),
+    /// It changes a file.
+    Change(Planned),
+    /// It runs a command.
+    Run(Line),
+}
+
+/// A call that only looks. It runs on a thread that may wait.
+pub(super) trait Look: Debug + Send {
+    /// Looks, until it is done or has to stop, and says what it saw.
+    fn look(&self, ground: &Ground, stop: &Stop) -> Result<String, ToolError>;
+}
+
+impl Prepared {
+    pub(super) fn new(ground: &Arc<Ground>, kind: Kind, title: String, plan: Plan) -> Self {
+        Self { kind, title, locations: Vec::new(), plan, ground: ground.clone() }
+    }
+
+    pub(super) fn at(mut self, path: PathBuf, line: Option<u64>) -> Self {
+        self.locations.push(Location { path, line });
+        self
+    }
+
+    /// What kind of tool it is to users.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// What it will do, in a few words.
+    #[must_use]
+    pub fn title(&self) -> &str {
+        &self.title
+    }
+
+    /// Where it will do it.
+    #[must_use]
+    pub fn locations(&self) -> &[Location] {
+        &self.locations
+    }
+
+    /// The change that it will make, if it changes a file.
+    #[must_use]
+    pub fn change(&self) -> Option<&Change> {
+        match &self.plan {
+            Plan::Change(planned) => Some(&planned.change),
+            Plan::Look(_) | Plan::Run(_) => None,
+        }
+    }
+
+    /// The command that it will run, if it runs one.
+    #[must_use]
+    pub fn command(&self) -> Option<&Command> {
+        match &self.plan {
+            Plan::Run(line) => Some(&line.command),
+            Plan::Look(_) | Plan::Change(_) => None,
+        }
+    }
+
+    /// Does it. Ends soon after `cancelled` does; a change that has begun is finished, and told.
+    ///
+    /// Dropping this ends what it does, commands and all.
+    pub async fn run(
+        self,
+        sink: Sink,
+        cancelled: impl Future<Output = ()> + Send,
+    ) -> Result<Outcome, ToolError> {
+        match self.plan {
+            Plan::Look(plan) => look(plan, self.ground, cancelled).await,
+            Plan::Change(planned) => change::apply(planned, self.ground, cancelled).await,
+            Plan::Run(line) => run::run(line, self.ground, sink, cancelled).await,
+        }
+    }
+}
+
+impl Outcome {
+    pub(super) fn of_text(text: String) -> Self {
+        Self { text, changes: Vec::new(), exit: None, ending: Ending::Done }
+    }
+
+    /// Nothing was done, for it was cancelled.
+    pub(super) fn cancelled() -> Self {
+        Self { ending: Ending::Cancelled, ..Self::of_text("(cancelled)".to_owned()) }
+    }
+}
+
+/// Tells the work to stop when nobody waits for it any more.
+struct StopOnDrop(Arc<Stop>);
+
+impl Drop for StopOnDrop {
+    fn drop(&mut self) {
+        self.0.cancel();
+    }
+}
+
+async fn look(
+    plan: Box<dyn Look>,
+    ground: Arc<Ground>,
+    cancelled: impl Future<Output = ()>,
+) -> Result<Outcome, ToolError> {
+    let stop = Arc::new(Stop::after(LOOK_TIME));
+    let on_drop = StopOnDrop(stop.clone());
+    let looking = stop.clone();
+    let mut work = tokio::task::spawn_blocking(move || plan.look(&ground, &looking));
+    let done = tokio::select! {
+        done = &mut work => done,
+        () = cancelled => {
+            stop.cancel();
+            match tokio::time::timeout(STOP_TIME, work).await {
+                Ok(done) => done,
+                Err(_) => return Ok(Outcome::cancelled()),
+            }
+        }
+    };
+    let ending = stop.ending();
+    drop(on_drop);
+    let text = done.unwrap_or(Err(ToolError::GivenUp))?;
+    let text = match ending {
+        Ending::Done => text,
+        Ending::TimedOut => format!("{text}\n(stopped after {} s; there may be more)", LOOK_TIME.as_secs()),
+        Ending::Cancelled => format!("{text}\n(cancelled; there may be more)"),
+    };
+    Ok(Outcome { ending, ..Outcome::of_text(text) })
+}

@@ -1,0 +1,267 @@
+//! The tool `read`: some lines of a text file, with their numbers. Never reads more of a file than it has to.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
+use std::sync::Arc;
+
+use super::arguments::Arguments;
+use super::error::ToolError;
+use super::excerpt;
+use super::ground::{Ground, Opened};
+use super::prepared::{Look, Plan, Prepared};
+use super::sniff;
+use super::spec::{Effect, Kind, ToolSpec, number, object, text};
+use super::stop::{Stop, Stoppable};
+
+pub(super) const NAME: &str = "read";
+
+/// The last line that can be asked for.
+const LAST_LINE: u64 = 1_000_000_000;
+/// How many lines are given.
+const MOST_LINES: u64 = 2000;
+/// How much text is given.
+const MOST_TEXT: usize = 64 * 1024;
+/// How much of a line is given.
+const LONGEST_LINE: usize = 2000;
+/// How far a line is followed to its end.
+const FOLLOWED_LINE: u64 = 64 * 1024 * 1024;
+/// How large a file may be for its lines to be counted.
+const COUNTED: u64 = 16 * 1024 * 1024;
+/// How much is read at once; the first of it tells what the file is.
+const BUFFER: usize = 64 * 1024;
+
+pub(super) fn spec() -> ToolSpec {
+    ToolSpec {
+        name: NAME,
+        description: "Reads lines of a text file. Each line comes with its number and a tab before it. Gives at \
+            most 2000 lines and 64 KiB at once and cuts very long lines; go on with `offset` for more.",
+        schema: object(
+            [
+                ("path", text("The file, absolute or from the working directory.")),
+                ("offset", number(1, LAST_LINE, "The first line, counted from 1. Default: 1.")),
+                ("limit", number(1, MOST_LINES, "How many lines. Default: 2000.")),
+            ],
+            &["path"],
+        ),
+        kind: Kind::Read,
+        effect: Effect::Reads,
+    }
+}
+
+/// The lines that are wanted.
+#[derive(Debug)]
+struct Window {
+    sent: String,
+    first: u64,
+    count: u64,
+}
+
+pub(super) fn prepare(ground: &Arc<Ground>, arguments: &Arguments<'_>) -> Result<Prepared, ToolError> {
+    let sent = arguments.some_text("path")?;
+    let offset = arguments.number("offset", 1..=LAST_LINE)?;
+    let count = arguments.number("limit", 1..=MOST_LINES)?.unwrap_or(MOST_LINES);
+    let opened = ground.file(sent)?;
+    let window = Window { sent: sent.to_owned(), first: offset.unwrap_or(1), count };
+    let title = format!("Read {}", ground.shown(&opened.at.shown));
+    Ok(Prepared::new(ground, Kind::Read, title, Plan::Look(Box::new(window))).at(opened.at.shown, offset))
+}
+
+impl Look for Window {
+    fn look(&self, ground: &Ground, stop: &Stop) -> Result<String, ToolError> {
+        let Opened { file, meta, .. } = ground.file(&self.sent)?;
+        let mut from = BufReader::with_capacity(BUFFER, file);
+        let head = from.fill_buf().map_err(|error| ground.error(&self.sent, error))?;
+        if let Some(kind) = sniff::binary(head) {
+            return Err(self.no_text(kind, meta.len()));
+        }
+        let mut pages = Pages::of(self);
+        match pages.turn(&mut from, meta.len(), stop) {
+            Ok(()) => {}
+            Err(Unreadable::Zero) => return Err(self.no_text("binary data", meta.len())),
+            Err(Unreadable::Io(_)) if stop.now() => pages.end = End::Window,
+            Err(Unreadable::Io(error)) => return Err(ground.error(&self.sent, error)),
+        }
+        self.told(pages, meta.len(), stop)
+    }
+}
+
+impl Window {
+    fn told(&self, pages: Pages, size: u64, stop: &Stop) -> Result<String, ToolError> {
+        if pages.taken == 0 {
+            return match pages.line {
+                _ if stop.now() => Ok(format!("(line {} was not reached)", self.first)),
+                1 => Ok("(the file is empty)".to_owned()),
+                _ => Err(self.too_far(pages.line - 1)),
+            };
+        }
+        let last = (self.first + pages.taken).saturating_sub(1);
+        let mut notes = match pages.end {
+            End::File if last == pages.line - 1 && self.first == 1 => Vec::new(),
+            End::File => vec![format!("lines {} to {last} of {}", self.first, pages.line - 1)],
+            End::Window => vec![format!("lines {} to {last} of a file of {size} bytes", self.first)],
+        };
+        if pages.full || last < pages.line - 1 || matches!(pages.end, End::Window) {
+            notes.push(format!("go on with offset {}", last + 1));
+        }
+        if pages.lossy {
+            notes.push("the file is not UTF-8: what could not be read is shown as \u{fffd}".to_owned());
+        }
+        if pages.windows {
+            notes.push("lines end in CRLF".to_owned());
+        }
+        let notes = if notes.is_empty() { String::new() } else { format!("({})", notes.join("; ")) };
+        Ok(pages.text + &notes)
+    }
+
+    fn no_text(&self, kind: &str, size: u64) -> ToolError {
+        ToolError::File {
+            path: self.sent.clone(),
+            why: format!("it is {kind} of {size} bytes, not text"),
+            hint: "look at it with a command that knows what it is".to_owned(),
+            source: None,
+        }
+    }
+
+    fn too_far(&self, lines: u64) -> ToolError {
+        ToolError::Argument {
+            tool: NAME,
+            argument: "offset".to_owned(),
+            got: self.first.to_string(),
+            expected: format!("a line of {}, which has {lines}", self.sent),
+            hint: None,
+        }
+    }
+}
+
+/// Where reading ended.
+enum End {
+    File,
+    Window,
+}
+
+/// Why reading failed.
+enum Unreadable {
+    Zero,
+    Io(std::io::Error),
+}
+
+/// The lines so far.
+struct Pages {
+    first: u64,
+    count: u64,
+    /// The line that is being read.
+    line: u64,
+    /// Its beginning, if it is wanted.
+    begun: Vec<u8>,
+    /// How long it is so far.
+    length: u64,
+    /// How many lines were taken.
+    taken: u64,
+    text: String,
+    /// Says whether there was no room for more lines.
+    full: bool,
+    lossy: bool,
+    windows: bool,
+    end: End,
+}
+
+impl Pages {
+    fn of(window: &Window) -> Self {
+        Self {
+            first: window.first,
+            count: window.count,
+            line: 1,
+            begun: Vec::new(),
+            length: 0,
+            taken: 0,
+            text: String::new(),
+            full: false,
+            lossy: false,
+            windows: false,
+            end: End::File,
+        }
+    }
+
+    /// Reads until the window is full, and if the file is small to its end, to count its lines.
+    fn turn(&mut self, from: &mut BufReader<File>, size: u64, stop: &Stop) -> Result<(), Unreadable> {
+        let rest = from.buffer().to_vec();
+        from.consume(rest.len());
+        let more = Stoppable { from: from.get_mut(), stop };
+        let mut from = BufReader::with_capacity(BUFFER, rest.chain(more));
+        loop {
+            let bytes = from.fill_buf().map_err(Unreadable::Io)?;
+            if bytes.is_empty() {
+                if self.length > 0 {
+                    self.finish_line();
+                }
+                return Ok(());
+            }
+            let (length, whole) = match memchr::memchr(b'\n', bytes) {
+                Some(end) => (end + 1, true),
+                None => (bytes.len(), false),
+            };
+            self.take(&bytes[..length])?;
+            from.consume(length);
+            if whole {
+                self.finish_line();
+            }
+            let closed = !self.is_wanted() && self.line > self.first;
+            if (closed && size > COUNTED) || (self.is_wanted() && self.length > FOLLOWED_LINE) {
+                if self.length > 0 {
+                    self.finish_line();
+                }
+                self.end = End::Window;
+                return Ok(());
+            }
+        }
+    }
+
+    fn is_wanted(&self) -> bool {
+        !self.full && self.line >= self.first && self.taken < self.count
+    }
+
+    fn take(&mut self, bytes: &[u8]) -> Result<(), Unreadable> {
+        self.length += bytes.len() as u64;
+        if self.is_wanted() {
+            if memchr::memchr(0, bytes).is_some() {
+                return Err(Unreadable::Zero);
+            }
+            let room = (LONGEST_LINE + 4).saturating_sub(self.begun.len());
+            self.begun.extend_from_slice(&bytes[..bytes.len().min(room)]);
+        }
+        Ok(())
+    }
+
+    fn finish_line(&mut self) {
+        if self.is_wanted() {
+            let line = self.shown_line();
+            // The first line always has room.
+            if self.taken > 0 && self.text.len() + line.len() > MOST_TEXT {
+                self.full = true;
+            } else {
+                self.text.push_str(&line);
+                self.taken += 1;
+            }
+        }
+        self.line += 1;
+        self.length = 0;
+        self.begun.clear();
+    }
+
+    fn shown_line(&mut self) -> String {
+        let mut line = self.begun.as_slice();
+        let mut cut = String::new();
+        if line.ends_with(b"\r\n") {
+            self.windows = true;
+        }
+        while let [rest @ .., b'\n' | b'\r'] = line {
+            line = rest;
+        }
+        if line.len() > LONGEST_LINE {
+            line = excerpt::whole(&line[..LONGEST_LINE]);
+            cut = format!("… ({} more bytes)", self.length - line.len() as u64);
+        }
+        self.lossy |= std::str::from_utf8(line).is_err();
+        format!("{:>6}\t{}{cut}\n", self.line, excerpt::text(line))
+    }
+}

@@ -1,0 +1,64 @@
+//! What a file is that is no text, by its first bytes.
+
+/// The beginnings by which files are known.
+const BEGINNINGS: [(&[u8], &str); 22] = [
+    (b"\x89PNG\r\n\x1a\n", "a PNG image"),
+    (b"\xff\xd8\xff", "a JPEG image"),
+    (b"GIF87a", "a GIF image"),
+    (b"GIF89a", "a GIF image"),
+    (b"RIFF", "RIFF media"),
+    (b"OggS", "Ogg media"),
+    (b"ID3", "MP3 audio"),
+    (b"%PDF-", "a PDF document"),
+    (b"PK\x03\x04", "a ZIP archive"),
+    (b"\x1f\x8b", "gzip data"),
+    (b"BZh", "bzip2 data"),
+    (b"\xfd7zXZ\0", "xz data"),
+    (b"\x28\xb5\x2f\xfd", "zstd data"),
+    (b"7z\xbc\xaf\x27\x1c", "a 7-Zip archive"),
+    (b"\x7fELF", "an ELF program or library"),
+    (b"\xcf\xfa\xed\xfe", "a Mach-O program or library"),
+    (b"\xca\xfe\xba\xbe", "a Java class or a universal program"),
+    (b"MZ\x90\0", "a Windows program or library"),
+    (b"\0asm", "a WebAssembly module"),
+    (b"SQLite format 3\0", "an SQLite database"),
+    (b"\xff\xfe", "UTF-16 text"),
+    (b"\xfe\xff", "UTF-16 text"),
+];
+
+/// What a file is that begins like this, if it is no text.
+pub(super) fn binary(head: &[u8]) -> Option<&'static str> {
+    let known = BEGINNINGS.iter().find(|(beginning, _)| head.starts_with(beginning));
+    match known {
+        // These beginnings are words too: only what follows tells.
+        Some((beginning, name)) if !beginning.is_ascii() || has_zero(head) => Some(name),
+        Some((b"%PDF-" | b"GIF89a" | b"GIF87a", name)) => Some(name),
+        Some(_) | None => has_zero(head).then_some("binary data"),
+    }
+}
+
+fn has_zero(bytes: &[u8]) -> bool {
+    memchr::memchr(0, bytes).is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::binary;
+
+    #[test]
+    fn files_are_known_by_their_beginning() {
+        for (head, expected) in [
+            (&b"fn main() {}"[..], None),
+            (b"", None),
+            (b"BZh is a beginning, and this is a text", None),
+            (b"\xff\xfea\0", Some("UTF-16 text")),
+            (b"\x89PNG\r\n\x1a\n...", Some("a PNG image")),
+            (b"%PDF-1.7 ...", Some("a PDF document")),
+            (b"PK\x03\x04\0\0", Some("a ZIP archive")),
+            (b"a\0b", Some("binary data")),
+            (b"caf\xe9", None),
+        ] {
+            assert_eq!(binary(head), expected, "{head:?}");
+        }
+    }
+}

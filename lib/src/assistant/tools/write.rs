@@ -1,0 +1,46 @@
+//! The tool `write`: a whole file, new or in the place of an old one.
+
+use std::sync::Arc;
+
+use super::arguments::Arguments;
+use super::change::{self, Change, LARGEST, Planned};
+use super::error::ToolError;
+use super::ground::Ground;
+use super::prepared::{Plan, Prepared};
+use super::spec::{Effect, Kind, ToolSpec, object, text};
+
+pub(super) const NAME: &str = "write";
+
+pub(super) fn spec() -> ToolSpec {
+    ToolSpec {
+        name: NAME,
+        description: "Writes a whole text file: makes it, with the directories that are missing, or replaces all \
+            of its text. Use edit to change part of a file.",
+        schema: object(
+            [
+                ("path", text("The file, absolute or from the working directory.")),
+                ("content", text("The whole text of the file.")),
+            ],
+            &["path", "content"],
+        ),
+        kind: Kind::Edit,
+        effect: Effect::Writes,
+    }
+}
+
+pub(super) fn prepare(ground: &Arc<Ground>, arguments: &Arguments<'_>) -> Result<Prepared, ToolError> {
+    let (sent, new) = (arguments.some_text("path")?, arguments.text("content")?);
+    if new.len() > LARGEST {
+        return Err(change::too_large(sent, new.len() as u64));
+    }
+    let (at, old) = change::current(ground, sent)?;
+    let shown = ground.shown(&at.shown);
+    let lines = new.lines().count();
+    let told = match old {
+        Some(_) => format!("{shown} was replaced; it has {lines} lines now."),
+        None => format!("{shown} was made with {lines} lines."),
+    };
+    let change = Change { path: at.shown.clone(), old, new: new.to_owned() };
+    let plan = Plan::Change(Planned { change, real: at.real, told });
+    Ok(Prepared::new(ground, Kind::Edit, format!("Write {shown}"), plan).at(at.shown, None))
+}

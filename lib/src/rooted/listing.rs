@@ -1,0 +1,144 @@
+//! What is in an open directory: names and kinds, by the directory's own word, with nothing opened or followed.
+
+use std::ffi::{CStr, OsStr, OsString};
+use std::io;
+use std::os::fd::{BorrowedFd, IntoRawFd};
+use std::os::unix::ffi::OsStrExt;
+
+use super::at;
+
+/// More entries of one directory than anybody looks at.
+const MOST_ENTRIES: usize = 50_000;
+
+/// What a directory says of one thing in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EntryKind {
+    /// A regular file.
+    File,
+    /// A directory.
+    Directory,
+    /// A symbolic link, wherever it leads.
+    Link,
+    /// A pipe, a socket, a device.
+    Other,
+}
+
+/// One thing in a directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
+    /// Its name.
+    pub(crate) name: OsString,
+    /// What it was when it was looked at.
+    pub(crate) kind: EntryKind,
+}
+
+/// What is in a directory.
+#[derive(Debug)]
+pub(crate) struct Entries {
+    /// By name.
+    pub(crate) list: Vec<Entry>,
+    /// Says whether there are so many that some were left out.
+    pub(crate) cut: bool,
+}
+
+/// What is in a directory, by name, without itself and the one above.
+pub(crate) fn entries(directory: BorrowedFd<'_>) -> io::Result<Entries> {
+    let listing = Listing::open(directory)?;
+    let mut list = Vec::new();
+    let mut cut = false;
+    while let Some((name, kind)) = listing.next()? {
+        if list.len() == MOST_ENTRIES {
+            cut = true;
+            break;
+        }
+        let kind = match kind {
+            Some(kind) => kind,
+            None => kind_of(directory, &name)?,
+        };
+        list.push(Entry { name, kind });
+    }
+    list.sort_by(|one, other| one.name.cmp(&other.name));
+    Ok(Entries { list, cut })
+}
+
+/// A directory that is being listed.
+struct Listing(*mut libc::DIR);
+
+impl Listing {
+    fn open(directory: BorrowedFd<'_>) -> io::Result<Self> {
+        let fd = at::open(directory, OsStr::new("."), libc::O_RDONLY | libc::O_DIRECTORY, 0)?.into_raw_fd();
+        // SAFETY: it is a directory that is open, and from here on the stream has it.
+        let stream = unsafe { libc::fdopendir(fd) };
+        if stream.is_null() {
+            let error = io::Error::last_os_error();
+            // SAFETY: nobody took it.
+            unsafe { libc::close(fd) };
+            return Err(error);
+        }
+        Ok(Self(stream))
+    }
+
+    /// The next name, and what it is if the file system says so.
+    fn next(&self) -> io::Result<Option<(OsString, Option<EntryKind>)>> {
+        loop {
+            clear_errno();
+            // SAFETY: the stream is open, and this thread alone reads it.
+            let entry = unsafe { libc::readdir(self.0) };
+            if entry.is_null() {
+                let error = io::Error::last_os_error();
+                return if error.raw_os_error() == Some(0) { Ok(None) } else { Err(error) };
+            }
+            // SAFETY: the entry and its name are valid until the next call.
+            let (name, kind) = unsafe { (CStr::from_ptr((*entry).d_name.as_ptr()), (*entry).d_type) };
+            if !matches!(name.to_bytes(), b"." | b"..") {
+                return Ok(Some((OsStr::from_bytes(name.to_bytes()).to_owned(), told_kind(kind))));
+            }
+        }
+    }
+}
+
+impl Drop for Listing {
+    fn drop(&mut self) {
+        // SAFETY: it is open and not used again.
+        unsafe { libc::closedir(self.0) };
+    }
+}
+
+fn told_kind(kind: u8) -> Option<EntryKind> {
+    match kind {
+        libc::DT_UNKNOWN => None,
+        libc::DT_REG => Some(EntryKind::File),
+        libc::DT_DIR => Some(EntryKind::Directory),
+        libc::DT_LNK => Some(EntryKind::Link),
+        _ => Some(EntryKind::Other),
+    }
+}
+
+fn kind_of(directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<EntryKind> {
+    let kind = match at::status(directory, name) {
+        Ok(status) => status.st_mode & libc::S_IFMT,
+        // It was removed meanwhile.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(EntryKind::Other),
+        Err(error) => return Err(error),
+    };
+    Ok(match kind {
+        libc::S_IFREG => EntryKind::File,
+        libc::S_IFDIR => EntryKind::Directory,
+        libc::S_IFLNK => EntryKind::Link,
+        _ => EntryKind::Other,
+    })
+}
+
+/// The end of a listing and its failure look the same but for this.
+fn clear_errno() {
+    #[cfg(target_os = "linux")]
+    // SAFETY: the place belongs to this thread.
+    unsafe {
+        *libc::__errno_location() = 0;
+    }
+    #[cfg(not(target_os = "linux"))]
+    // SAFETY: the place belongs to this thread.
+    unsafe {
+        *libc::__error() = 0;
+    }
+}
