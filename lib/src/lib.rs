@@ -11,6 +11,8 @@ mod live;
 
 mod lock;
 pub mod log;
+#[cfg(feature = "assistant")]
+pub mod mcp;
 pub mod mint;
 mod outbox;
 mod registry;
