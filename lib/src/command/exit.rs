@@ -13,6 +13,16 @@ impl Exit {
         Self(status)
     }
 
+    /// The end in words.
+    #[cfg(feature = "assistant")]
+    pub(crate) fn words(self) -> String {
+        match (self.code(), self.signal()) {
+            (Some(code), _) => format!("it ended with exit status {code}"),
+            (None, Some(signal)) => format!("it was killed by {signal}"),
+            (None, None) => "it ended".to_owned(),
+        }
+    }
+
     /// Its exit code, if it ended by itself.
     pub(crate) fn code(self) -> Option<i32> {
         self.0.code()
