@@ -121,7 +121,9 @@ impl Error {
         match self {
             Self::Config { .. } => "correct the configuration of the providers".to_owned(),
             Self::Unauthorised { key_env, .. } => format!("put a valid key into {key_env} and log in again"),
-            Self::NoCredit { .. } => "look at the account at the provider, or choose another model".to_owned(),
+            Self::NoCredit { .. } => {
+                "look at the account at the provider, or choose another model".to_owned()
+            }
             Self::ModelUnknown { .. } => {
                 "choose a model of the list, or check its id and the provider's base URL".to_owned()
             }

@@ -80,7 +80,8 @@ mod tests {
 
     #[test]
     fn the_guess_grows_with_the_text_and_knows_other_scripts() {
-        let of = |text: &str| Request { messages: vec![Message::user(text)], ..Request::default() }.estimate();
+        let of =
+            |text: &str| Request { messages: vec![Message::user(text)], ..Request::default() }.estimate();
         assert_eq!(of(""), 4);
         assert_eq!(of(&"word".repeat(100)), 104);
         assert_eq!(of("漢字"), 6);
@@ -88,8 +89,7 @@ mod tests {
 
     #[test]
     fn a_request_fits_with_room_for_the_answer() {
-        let request =
-            Request { messages: vec![Message::user("word".repeat(800))], ..Request::default() };
+        let request = Request { messages: vec![Message::user("word".repeat(800))], ..Request::default() };
         assert!(request.fits(1_000));
         assert!(!request.fits(850));
         assert!(!Request { max_output: Some(400), ..request }.fits(1_000));

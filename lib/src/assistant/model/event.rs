@@ -84,7 +84,8 @@ impl Usage {
             (self.cache_written, price.cache_write),
         ];
         let millionths = parts.into_iter().filter(|(tokens, _)| *tokens > 0);
-        let sum = millionths.map(|(tokens, price)| price.map(|price| tokens as f64 * price)).sum::<Option<f64>>();
+        let sum =
+            millionths.map(|(tokens, price)| price.map(|price| tokens as f64 * price)).sum::<Option<f64>>();
         sum.map(|sum| sum / 1_000_000.0)
     }
 }
@@ -96,7 +97,8 @@ mod tests {
 
     #[test]
     fn a_cost_is_told_only_if_every_price_is_known() {
-        let price = Price { input: 2.0, output: 10.0, cached: Some(0.2), cache_write: None, up_to: Some(5_000_000) };
+        let price =
+            Price { input: 2.0, output: 10.0, cached: Some(0.2), cache_write: None, up_to: Some(5_000_000) };
         let usage = Usage { input: 2_000_000, cached: 1_000_000, output: 100_000, ..Usage::default() };
         let cost = usage.priced(Some(&price)).cost.unwrap();
         assert!((cost - 3.2).abs() < 1e-9, "{cost}");

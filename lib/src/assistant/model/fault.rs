@@ -120,7 +120,9 @@ impl Blamed<'_> {
         if too_long(status, &low) {
             return fault(Error::ContextTooLong { model: self.model.to_owned(), said });
         }
-        if status == 402 || ["insufficient_quota", "credit balance is too low"].iter().any(|it| low.contains(it)) {
+        if status == 402
+            || ["insufficient_quota", "credit balance is too low"].iter().any(|it| low.contains(it))
+        {
             return fault(Error::NoCredit { provider: self.name(), said });
         }
         match status {
@@ -215,7 +217,10 @@ fn pause(headers: &reqwest::header::HeaderMap) -> Option<Duration> {
 
 /// The innermost cause, which is the one that says something.
 fn root(error: &(dyn std::error::Error + 'static)) -> String {
-    std::iter::successors(Some(error), |error| error.source()).last().map(ToString::to_string).unwrap_or_default()
+    std::iter::successors(Some(error), |error| error.source())
+        .last()
+        .map(ToString::to_string)
+        .unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -231,8 +236,7 @@ mod tests {
         let mut provider = ProviderConfig::new("p", ProviderKind::OpenAi);
         provider.key = Some(Secret::new("sk-very-secret"));
         let idle = Duration::from_secs(1);
-        let blamed =
-            Blamed { provider: &provider, address: "http://x/", model: "p/m", attempts: 1, idle };
+        let blamed = Blamed { provider: &provider, address: "http://x/", model: "p/m", attempts: 1, idle };
         blamed.answered(status, body, None)
     }
 

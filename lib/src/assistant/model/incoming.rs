@@ -122,7 +122,9 @@ fn without_doubles(calls: Vec<WireCall>) -> Vec<WireCall> {
     let mut kept: Vec<WireCall> = Vec::new();
     for call in calls {
         let earlier = kept.iter().position(|earlier| {
-            !call.call_id.starts_with(STAND_IN) && earlier.call_id == call.call_id && earlier.fn_name == call.fn_name
+            !call.call_id.starts_with(STAND_IN)
+                && earlier.call_id == call.call_id
+                && earlier.fn_name == call.fn_name
         });
         match earlier {
             Some(at) if text_len(&kept[at]) <= text_len(&call) => kept[at] = call,

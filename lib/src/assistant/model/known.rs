@@ -39,7 +39,12 @@ const fn claude(id: &'static str, name: &'static str, price: Option<Price>) -> K
     }
 }
 
-const fn gpt(id: &'static str, name: &'static str, efforts: &'static [Effort], price: Option<Price>) -> Known {
+const fn gpt(
+    id: &'static str,
+    name: &'static str,
+    efforts: &'static [Effort],
+    price: Option<Price>,
+) -> Known {
     Known {
         kinds: GPT,
         id,

@@ -7,7 +7,8 @@ use super::request::Tool;
 /// The longest name that every provider takes.
 const LONGEST: usize = 64;
 /// Names behind which a provider has a tool of its own.
-const TAKEN: [&str; 5] = ["web_search", "googleSearch", "googleSearchRetrieval", "codeExecution", "urlContext"];
+const TAKEN: [&str; 5] =
+    ["web_search", "googleSearch", "googleSearchRetrieval", "codeExecution", "urlContext"];
 
 /// The names of the tools of one request, there and back.
 #[derive(Debug, Default)]

@@ -74,7 +74,8 @@ fn effort(request: &Request, kind: ProviderKind, model: &str) -> Option<Reasonin
 /// The library reads a thought level out of a name like `qwen-max` and asks for the model `qwen`, unless it is told a
 /// level. These are levels that send nothing.
 fn unsaid(kind: ProviderKind, model: &str) -> Option<ReasoningEffort> {
-    let misread = model.rsplit_once('-').is_some_and(|(_, last)| ReasoningEffort::from_keyword(last).is_some());
+    let misread =
+        model.rsplit_once('-').is_some_and(|(_, last)| ReasoningEffort::from_keyword(last).is_some());
     match kind {
         _ if !misread => None,
         ProviderKind::OpenAi | ProviderKind::OpenAiResponses => Some(ReasoningEffort::Budget(0)),

@@ -54,9 +54,10 @@ fn keyless(kind: ProviderKind, address: &str, model: &str) -> AuthData {
         ProviderKind::Anthropic => {
             (below("messages"), Headers::from(("anthropic-version".to_owned(), "2023-06-01".to_owned())))
         }
-        ProviderKind::Gemini => {
-            (format!("{}?alt=sse", below(&format!("models/{model}:streamGenerateContent"))), Headers::default())
-        }
+        ProviderKind::Gemini => (
+            format!("{}?alt=sse", below(&format!("models/{model}:streamGenerateContent"))),
+            Headers::default(),
+        ),
         // It asks for none anyway.
         ProviderKind::Ollama => return AuthData::None,
     };
