@@ -95,7 +95,8 @@ mod tests {
 
     #[test]
     fn a_mistake_names_its_line_and_no_key() {
-        let wrong = written("[[provider]]\nname = \"mine\"\nkind = \"openai\"\nkeyy = \"sk-123456\"\n").unwrap_err();
+        let wrong =
+            written("[[provider]]\nname = \"mine\"\nkind = \"openai\"\nkeyy = \"sk-123456\"\n").unwrap_err();
         assert!(wrong.contains("config.toml, line 4") && !wrong.contains("sk-123456"), "{wrong}");
     }
 }

@@ -61,8 +61,10 @@ pub(super) fn options(models: &[Model], chosen: &Choices) -> Vec<ConfigOption> {
     let mut options =
         vec![ConfigOption::select("mode", "Mode", modes).in_category("mode").described("What it may do")];
     if let Some(model) = model(models, chosen) {
-        options.push(ConfigOption::select("model", "Model", models.iter().map(model_value).collect())
-            .in_category("model"));
+        options.push(
+            ConfigOption::select("model", "Model", models.iter().map(model_value).collect())
+                .in_category("model"),
+        );
         options.extend(thinking(model));
         options.extend(temperature(model));
     }
@@ -94,8 +96,10 @@ fn temperature(model: &Model) -> Option<ConfigOption> {
         return None;
     }
     let values = TEMPERATURES.iter().map(|(id, name, _)| OptionValue::new(id, name)).collect();
-    Some(ConfigOption::select("temperature", "Temperature", values)
-        .described("How freely the model chooses its words"))
+    Some(
+        ConfigOption::select("temperature", "Temperature", values)
+            .described("How freely the model chooses its words"),
+    )
 }
 
 fn tools() -> ConfigOption {

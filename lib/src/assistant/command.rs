@@ -52,7 +52,8 @@ pub(super) fn all(servers: &Servers) -> Vec<(String, String, Option<String>)> {
         ((*name).to_owned(), (*description).to_owned(), (!input.is_empty()).then(|| (*input).to_owned()))
     });
     let prompts = servers.prompts().into_iter().map(|prompt| {
-        let arguments: Vec<_> = prompt.arguments.iter().map(|argument| format!("{}=…", argument.name)).collect();
+        let arguments: Vec<_> =
+            prompt.arguments.iter().map(|argument| format!("{}=…", argument.name)).collect();
         (prompt.shown_name, prompt.description, (!arguments.is_empty()).then(|| arguments.join(" ")))
     });
     let mut commands: Vec<_> = own.chain(prompts).collect();
@@ -137,19 +138,16 @@ fn file(rest: &str) -> Command {
 fn grep(rest: &str) -> Command {
     let words = words(rest);
     match words.first() {
-        Some(pattern) => Command::Call(
-            "search".to_owned(),
-            with(&[("pattern", Some(pattern)), ("path", words.get(1))]),
-        ),
+        Some(pattern) => {
+            Command::Call("search".to_owned(), with(&[("pattern", Some(pattern)), ("path", words.get(1))]))
+        }
         None => Command::Wrong("`/grep` needs a pattern.".to_owned()),
     }
 }
 
 fn edit(rest: &str) -> Command {
     match words(rest).as_slice() {
-        [path, old, new] => {
-            Command::Call("edit".to_owned(), json!({"path": path, "old": old, "new": new}))
-        }
+        [path, old, new] => Command::Call("edit".to_owned(), json!({"path": path, "old": old, "new": new})),
         _ => Command::Wrong("Write it as `/edit PATH \"OLD\" \"NEW\"`.".to_owned()),
     }
 }
@@ -218,7 +216,10 @@ mod tests {
     fn commands_are_read() {
         let call = |name: &str, arguments| Some(Command::Call(name.to_owned(), arguments));
         assert_eq!(read("/read a.rs 10 5"), call("read", json!({"path": "a.rs", "offset": 10, "limit": 5})));
-        assert_eq!(read("/grep \"fn main\" src"), call("search", json!({"pattern": "fn main", "path": "src"})));
+        assert_eq!(
+            read("/grep \"fn main\" src"),
+            call("search", json!({"pattern": "fn main", "path": "src"}))
+        );
         assert_eq!(
             read(r#"/edit a.rs "say \"hi\"" "two\nlines""#),
             call("edit", json!({"path": "a.rs", "old": "say \"hi\"", "new": "two\nlines"}))

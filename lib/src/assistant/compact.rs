@@ -23,7 +23,8 @@ pub(super) async fn make_room(talk: &mut Talk<'_>, model: &Model) -> Result<bool
         return Ok(shorten(&mut talk.now));
     }
     let id = format!("compaction-{}", Uuid::now_v7());
-    let update = |status: &str| json!({"sessionUpdate": "compaction_update", "compactionId": id, "status": status});
+    let update =
+        |status: &str| json!({"sessionUpdate": "compaction_update", "compactionId": id, "status": status});
     talk.turn.update(update("in_progress")).await;
     match summary(talk, model).await {
         Ok(Some(text)) => {
@@ -66,8 +67,11 @@ async fn summary(talk: &Talk<'_>, model: &Model) -> Result<Option<String>, RpcEr
             Some(Ok(Event::Text(more))) => text.push_str(&more),
             Some(Ok(Event::Finished { .. })) | None if !text.trim().is_empty() => return Ok(Some(text)),
             Some(Ok(Event::Finished { .. })) | None => {
-                return Err(RpcError::internal(format!("{} gave no summary of the conversation", model.name))
-                    .hint("choose a model with a longer context, or begin a new session"));
+                return Err(RpcError::internal(format!(
+                    "{} gave no summary of the conversation",
+                    model.name
+                ))
+                .hint("choose a model with a longer context, or begin a new session"));
             }
             Some(Ok(_)) => {}
             Some(Err(error)) => return Err(told(&error)),

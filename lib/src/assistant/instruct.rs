@@ -10,12 +10,13 @@ use super::session::Session;
 use super::tools::Toolbox;
 
 /// How much of one file of instructions is read, in bytes.
-const LONGEST: usize = 64 * 1024;
+const LONGEST: u64 = 64 * 1024;
 
 /// The system prompt of a session as it is now.
 pub(super) async fn system(settings: &Settings, session: &Session) -> String {
     let client = session.system_prompt.as_ref();
-    let said = client.map(|prompt| (prompt["mode"].as_str().unwrap_or("append"), text_of(&prompt["content"])));
+    let said =
+        client.map(|prompt| (prompt["mode"].as_str().unwrap_or("append"), text_of(&prompt["content"])));
     if let Some(("override", text)) = said {
         return text;
     }
@@ -24,7 +25,9 @@ pub(super) async fn system(settings: &Settings, session: &Session) -> String {
         parts.extend(project(&session.toolbox).await);
     }
     let served = session.servers.instructions().into_iter();
-    parts.extend(served.map(|(server, words)| format!("The MCP server {server} says about its tools:\n\n{words}")));
+    parts.extend(
+        served.map(|(server, words)| format!("The MCP server {server} says about its tools:\n\n{words}")),
+    );
     parts.extend(said.map(|(_, text)| text));
     parts.join("\n\n")
 }

@@ -103,7 +103,8 @@ impl Reading {
 
     fn told_call(&mut self, item: &Value) {
         let title = item["title"].as_str().unwrap_or("a tool call");
-        let output = item["rawOutput"]["text"].as_str().map_or_else(|| text_of(&item["content"]), str::to_owned);
+        let output =
+            item["rawOutput"]["text"].as_str().map_or_else(|| text_of(&item["content"]), str::to_owned);
         if !self.results.is_empty() {
             self.end_reply();
         }
@@ -161,7 +162,9 @@ fn user_part(block: &Value) -> Option<UserPart> {
             let said = resource["text"].as_str().unwrap_or("[not text]").to_owned();
             Some(UserPart::Resource { uri: text(&resource["uri"]), text: said })
         }
-        "resource_link" => Some(UserPart::Text(format!("[{}]({})", text(&block["name"]), text(&block["uri"])))),
+        "resource_link" => {
+            Some(UserPart::Text(format!("[{}]({})", text(&block["name"]), text(&block["uri"]))))
+        }
         other => Some(UserPart::Text(format!("[{other}]"))),
     }
 }

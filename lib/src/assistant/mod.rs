@@ -83,11 +83,10 @@ impl Known {
         }
         match self.models.providers().find(|provider| provider.lacks_key()) {
             None => Ok(()),
-            Some(provider) => Err(RpcError::new(
-                code::AUTH_REQUIRED,
-                format!("provider {} has no key", provider.name),
-            )
-            .hint(login(provider).description)),
+            Some(provider) => {
+                Err(RpcError::new(code::AUTH_REQUIRED, format!("provider {} has no key", provider.name))
+                    .hint(login(provider).description))
+            }
         }
     }
 }
@@ -132,13 +131,11 @@ impl Agent for Assistant {
     async fn open(&self, opening: Opening) -> Result<Session, RpcError> {
         let known = self.known();
         known.check()?;
-        let (session, ()) =
-            tokio::join!(Session::open(opening, self.config.mcp), known.models.discover());
+        let (session, ()) = tokio::join!(Session::open(opening, self.config.mcp), known.models.discover());
         session
     }
 
     async fn prompt(&self, session: &Session, turn: Turn) -> Result<Stop, RpcError> {
-        name_session(&turn).await;
         let text = turn.text();
         if let Some(command) = command::read(&text) {
             return offline::carry_out(session, &turn, command).await;
@@ -184,16 +181,5 @@ impl Agent for Assistant {
         let models = Models::new(keyless).map_err(|error| talk::told(&error))?;
         *locked(&self.known) = Arc::new(Known { models, wrong: known.wrong.clone() });
         Ok(())
-    }
-}
-
-/// The first prompt names the session.
-async fn name_session(turn: &Turn) {
-    let prompts = turn.history().into_iter().filter(|item| item["sessionUpdate"] == "user_message").count();
-    let text = turn.text();
-    let first = text.lines().map(str::trim).find(|line| !line.is_empty());
-    if let (1, Some(line)) = (prompts, first) {
-        let title: String = line.chars().take(60).collect();
-        turn.title(&title).await;
     }
 }

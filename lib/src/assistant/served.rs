@@ -8,11 +8,16 @@ use crate::author::{Tool, ToolCall, ToolKind};
 use crate::mcp::{self, Answer, CallError, Content};
 
 /// Calls it.
-pub(super) async fn call(work: &Work<'_>, call: &model::ToolCall, served: &mcp::Tool, arguments: &Value) -> Done {
-    let title = served.title.as_ref().map_or_else(
-        || served.shown_name.clone(),
-        |title| format!("{title} ({})", served.shown_name),
-    );
+pub(super) async fn call(
+    work: &Work<'_>,
+    call: &model::ToolCall,
+    served: &mcp::Tool,
+    arguments: &Value,
+) -> Done {
+    let title = served
+        .title
+        .as_ref()
+        .map_or_else(|| served.shown_name.clone(), |title| format!("{title} ({})", served.shown_name));
     let about = ToolCall::new(&title, ToolKind::Other).cancellable();
     let tool = work.announce(call, about, arguments).await;
     if !served.claims_read_only {
@@ -55,7 +60,11 @@ async fn answered(tool: &Tool, answer: &Answer) -> Done {
     }
     let text = text.trim_end().to_owned();
     let output = json!({"text": text});
-    if answer.is_error { tool.failed(output).await } else { tool.done(output).await }
+    if answer.is_error {
+        tool.failed(output).await
+    } else {
+        tool.done(output).await
+    }
     Done { text, failed: answer.is_error }
 }
 
@@ -63,9 +72,10 @@ async fn answered(tool: &Tool, answer: &Answer) -> Done {
 pub(super) fn shown(content: &Content) -> (String, Value) {
     match content {
         Content::Text(text) => (text.clone(), json!({"type": "text", "text": text})),
-        Content::Image { mime_type, data } => {
-            (format!("[an image, {mime_type}]"), json!({"type": "image", "mimeType": mime_type, "data": data}))
-        }
+        Content::Image { mime_type, data } => (
+            format!("[an image, {mime_type}]"),
+            json!({"type": "image", "mimeType": mime_type, "data": data}),
+        ),
         Content::Audio { mime_type, data } => {
             (format!("[a sound, {mime_type}]"), json!({"type": "audio", "mimeType": mime_type, "data": data}))
         }

@@ -61,7 +61,11 @@ impl Session {
     }
 
     /// What a model is to be told if the user's words name a prompt of a server.
-    pub(super) async fn prompt_of_server(&self, turn: &Turn, text: &str) -> Result<Option<Vec<Message>>, RpcError> {
+    pub(super) async fn prompt_of_server(
+        &self,
+        turn: &Turn,
+        text: &str,
+    ) -> Result<Option<Vec<Message>>, RpcError> {
         let Some(line) = text.trim().strip_prefix('/') else { return Ok(None) };
         let (name, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
         let prompts = self.servers.prompts();
@@ -89,9 +93,7 @@ fn arguments(words: &str) -> Map<String, Value> {
 fn said(message: &mcp::Message) -> Message {
     let (words, block) = served::shown(&message.content);
     match message.role.as_str() {
-        "assistant" => {
-            Message::Assistant(Reply { model: String::new(), parts: vec![Part::Text(words)] })
-        }
+        "assistant" => Message::Assistant(Reply { model: String::new(), parts: vec![Part::Text(words)] }),
         _ => Message::User(memory::user_parts(&json!([block]))),
     }
 }

@@ -125,7 +125,8 @@ impl<'a> Talk<'a> {
             Event::Text(text) => telling.message(self.turn).write(&text).await,
             Event::Thought(text) => telling.thought(self.turn).write(&text).await,
             Event::Retrying { attempt, wait, why } => {
-                let title = format!("{} did not answer; trying again in {} s", model.name, wait.as_secs().max(1));
+                let title =
+                    format!("{} did not answer; trying again in {} s", model.name, wait.as_secs().max(1));
                 let why = format!("Attempt {attempt}: {why}");
                 self.turn.notice("warning", &title, Some(&why)).await;
             }

@@ -43,9 +43,10 @@ fn plan_tool() -> model::Tool {
         "properties": {"content": {"type": "string"}, "status": status}});
     model::Tool {
         name: PLAN.to_owned(),
-        description: "Shows the user the plan: all steps, with what has become of each. Call it again when a step is \
+        description:
+            "Shows the user the plan: all steps, with what has become of each. Call it again when a step is \
                       begun or done."
-            .to_owned(),
+                .to_owned(),
         schema: json!({"type": "object", "required": ["entries"],
             "properties": {"entries": {"type": "array", "items": entry}}}),
     }
@@ -123,12 +124,7 @@ impl Work<'_> {
     }
 
     /// Announces a call with what a later reader needs to know it again.
-    pub(super) async fn announce(
-        &self,
-        call: &model::ToolCall,
-        about: ToolCall,
-        arguments: &Value,
-    ) -> Tool {
+    pub(super) async fn announce(&self, call: &model::ToolCall, about: ToolCall, arguments: &Value) -> Tool {
         let about = about.with_id(&call.id).input(arguments.clone());
         self.turn.tool(about.with("_meta", memory::written_call(call, self.round))).await
     }
@@ -140,7 +136,12 @@ impl Work<'_> {
     }
 
     /// Asks whether a call may be carried out, unless that was settled for good.
-    pub(super) async fn permitted(&self, call: &model::ToolCall, tool: &Tool, ask: Ask<'_>) -> Result<(), Done> {
+    pub(super) async fn permitted(
+        &self,
+        call: &model::ToolCall,
+        tool: &Tool,
+        ask: Ask<'_>,
+    ) -> Result<(), Done> {
         let answer = match memory::rule(&self.turn.history(), ask.work) {
             Some(Rule::Allow) => return Ok(()),
             Some(Rule::Reject) => None,

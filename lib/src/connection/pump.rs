@@ -254,6 +254,7 @@ impl Followed {
                     }
                 }
                 self.attachment.cursor.advance(seq);
+                self.settle_at(seq, upto, out, asked);
                 Ok(true)
             }
             Tailing::Behind => self.read_store(upto, journal, out, asked).await,
@@ -279,6 +280,7 @@ impl Followed {
             self.show(item.first, &item.entry, out, asked);
         }
         self.attachment.cursor.advance(reached);
+        self.settle_at(reached, upto, out, asked);
         Ok(true)
     }
 
@@ -339,6 +341,13 @@ impl Followed {
         self.settled = false;
         for shown in shown {
             self.write(shown, out, asked);
+        }
+    }
+
+    /// What waits behind the last entry finds everything before it told, what is told late included.
+    fn settle_at(&mut self, next: Seq, upto: Seq, out: &mut Out, asked: &Asked) {
+        if next > upto {
+            self.settle(out, asked);
         }
     }
 

@@ -10,7 +10,7 @@ use crate::rooted::{FileError, Links, Missing, PathError, Roots, Spot, Whereabou
 #[derive(Clone, Debug)]
 pub(super) struct Ground {
     /// The roots as they were named: the working directory first.
-    named: Vec<PathBuf>,
+    pub(super) named: Vec<PathBuf>,
     /// Those that are there.
     pub(super) roots: Roots,
     /// Variables that commands do not get.

@@ -24,7 +24,8 @@ mod stop;
 mod sweep;
 mod write;
 
-use std::path::PathBuf;
+use std::io::Read;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -71,6 +72,24 @@ impl Toolbox {
         let mut ground = Ground::clone(&self.0);
         ground.hidden.extend(names.into_iter().map(Into::into));
         Self(Arc::new(ground))
+    }
+
+    /// The roots as they were named: the working directory first.
+    #[must_use]
+    pub fn roots(&self) -> &[PathBuf] {
+        &self.0.named
+    }
+
+    /// The text of a file, so many bytes of it at most.
+    pub async fn start_of(&self, path: &Path, most: u64) -> Result<String, ToolError> {
+        let (ground, path) = (self.0.clone(), path.display().to_string());
+        let work = move || {
+            let mut bytes = Vec::new();
+            let read = ground.file(&path)?.file.take(most).read_to_end(&mut bytes);
+            read.map_err(|error| ground.error(&path, error))?;
+            Ok(String::from_utf8_lossy(&bytes).into_owned())
+        };
+        tokio::task::spawn_blocking(work).await.unwrap_or_else(|_| Err(ToolError::GivenUp))
     }
 
     /// The tools that this access leaves.
