@@ -6,11 +6,12 @@
 pub mod agent;
 #[cfg(feature = "assistant")]
 pub mod assistant;
+pub mod author;
 mod connection;
 pub mod edge;
+mod history;
 mod hosting;
 mod live;
-
 mod lock;
 pub mod log;
 pub mod mint;
