@@ -3,7 +3,9 @@
 use std::time::{Duration, Instant};
 
 use futures::StreamExt;
-use rethread::assistant::model::{Error, Event, Models, Patience, ProviderConfig, ProviderKind};
+use rethread::assistant::model::{
+    Error, Event, FinishReason, Models, Patience, ProviderConfig, ProviderKind,
+};
 use rethread_testkit::model::{Planned, error_body};
 use serde_json::json;
 
@@ -194,6 +196,7 @@ async fn a_failure_inside_a_stream_is_tried_again_only_before_anything_was_said(
         stage.server.plan(Planned::new().text("Here."));
         let heard = stage.ask(&request("hi")).await;
         assert_eq!((heard.text().as_str(), heard.retries()), ("Here.", 1), "{kind:?}: {heard:?}");
+        assert_eq!(heard.end().0, FinishReason::Stop, "{kind:?}: what failed before is forgotten");
         stage.server.plan(Planned::new().text("So far").event(failure));
         let heard = stage.ask(&request("hi")).await;
         assert_eq!((heard.text().as_str(), heard.retries()), ("So far", 0), "{kind:?}: {heard:?}");
