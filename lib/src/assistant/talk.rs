@@ -175,9 +175,7 @@ fn stop(reason: &FinishReason) -> Stop {
 
 /// What went wrong with a model, as the error of a turn.
 pub(super) fn told(error: &Error) -> RpcError {
-    let code = match error {
-        Error::Unauthorised { .. } => code::AUTH_REQUIRED,
-        _ => code::INTERNAL,
-    };
+    let unauthorised = matches!(error, Error::Unauthorised { .. });
+    let code = if unauthorised { code::AUTH_REQUIRED } else { code::INTERNAL };
     RpcError::new(code, error.to_string()).hint(error.hint())
 }

@@ -42,10 +42,10 @@ impl Dialect for Anthropic {
         if let Goes::NoFurther = reply.turn_to_the_end(events)? {
             return Ok(());
         }
-        let stop = match reply.ending {
-            Ending::Length => "max_tokens",
-            _ if reply.has_calls() => "tool_use",
-            _ => "end_turn",
+        let stop = match reply.has_calls() {
+            _ if reply.ending == Ending::Length => "max_tokens",
+            true => "tool_use",
+            false => "end_turn",
         };
         events
             .tell_named(&json!({"type": "message_delta", "usage": {"output_tokens": reply.tokens.output},
@@ -64,6 +64,7 @@ fn message(reply: &Reply, request: &Request) -> Value {
 
 fn tell_block(reply: &Reply, events: &mut Events, index: usize, said: &Block<'_>) -> io::Result<()> {
     match said {
+        Block::Raw(event) => events.tell_named(event),
         Block::Text(texts) => block(events, index, json!({"type": "text", "text": ""}), |events| {
             for text in texts {
                 delta(events, index, json!({"type": "text_delta", "text": text}))?;

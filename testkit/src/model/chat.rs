@@ -35,20 +35,20 @@ impl Dialect for Chat {
     }
 
     fn stream(reply: &Reply, request: &Request, events: &mut Events) -> io::Result<()> {
-        let mut tell =
-            |delta: Value, finish: Option<&str>| tell_chunk(reply, request, events, &delta, finish);
-        tell(json!({"role": "assistant", "content": ""}), None)?;
+        tell_chunk(reply, request, events, &json!({"role": "assistant", "content": ""}), None)?;
         let mut calls = 0;
         for said in &reply.said {
+            let mut tell = |delta: Value| tell_chunk(reply, request, events, &delta, None);
             match said {
-                Said::Text(text) => tell(json!({"content": text}), None)?,
-                Said::Thought(text) => tell(json!({"reasoning_content": text}), None)?,
+                Said::Raw(event) => events.tell(event)?,
+                Said::Text(text) => tell(json!({"content": text}))?,
+                Said::Thought(text) => tell(json!({"reasoning_content": text}))?,
                 Said::Call(call) => {
                     let begun = json!({"index": calls, "id": format!("call_{}_{calls}", reply.number),
                         "type": "function", "function": {"name": call.name, "arguments": ""}});
-                    tell(json!({"tool_calls": [begun]}), None)?;
+                    tell(json!({"tool_calls": [begun]}))?;
                     let arguments = json!({"index": calls, "function": {"arguments": call.arguments}});
-                    tell(json!({"tool_calls": [arguments]}), None)?;
+                    tell(json!({"tool_calls": [arguments]}))?;
                     calls += 1;
                 }
             }
@@ -57,10 +57,10 @@ impl Dialect for Chat {
         if let Goes::NoFurther = reply.turn_to_the_end(events)? {
             return Ok(());
         }
-        let finish = match reply.ending {
-            Ending::Length => "length",
-            _ if calls > 0 => "tool_calls",
-            _ => "stop",
+        let finish = match calls {
+            _ if reply.ending == Ending::Length => "length",
+            0 => "stop",
+            _ => "tool_calls",
         };
         tell_chunk(reply, request, events, &json!({}), Some(finish))?;
         let mut last = answer(reply, request, "chat.completion.chunk");

@@ -53,6 +53,10 @@ impl Dialect for Gemini {
             let mut part = match piece {
                 Said::Text(text) => json!({"text": text}),
                 Said::Thought(text) => json!({"text": text, "thought": true}),
+                Said::Raw(event) => {
+                    events.tell(event)?;
+                    continue;
+                }
                 Said::Call(call) => json!({"functionCall": {"name": call.name, "args": call.value()}}),
             };
             if thinks && matches!(piece, Said::Call(_)) {

@@ -96,9 +96,9 @@ impl<'a> Events<'a> {
         self.tell_word(&data.to_string())
     }
 
-    /// Tells an event by the name in its `type`.
+    /// Tells an event by the name in its `type`, if it has one.
     pub(super) fn tell_named(&mut self, data: &Value) -> io::Result<()> {
-        let name = data["type"].as_str().unwrap_or_default();
+        let Some(name) = data["type"].as_str() else { return self.tell(data) };
         self.chunk(&format!("event: {name}\ndata: {data}\n\n"))
     }
 
@@ -107,6 +107,15 @@ impl<'a> Events<'a> {
         match self.framing {
             Framing::Sse => self.chunk(&format!("data: {word}\n\n")),
             Framing::Lines => self.chunk(&format!("{word}\n")),
+        }
+    }
+
+    /// Tells an event that is no JSON. The name is one that Anthropic's readers look into; the others have none.
+    pub(super) fn tell_garbage(&mut self) -> io::Result<()> {
+        let garbage = "{\"this is no JSON";
+        match self.framing {
+            Framing::Sse => self.chunk(&format!("event: content_block_delta\ndata: {garbage}\n\n")),
+            Framing::Lines => self.chunk(&format!("{garbage}\n")),
         }
     }
 

@@ -27,6 +27,10 @@ impl Dialect for Ollama {
             let mut message = json!({"role": "assistant", "content": ""});
             match said {
                 Said::Text(text) => message["content"] = json!(text),
+                Said::Raw(event) => {
+                    events.tell(event)?;
+                    continue;
+                }
                 Said::Thought(text) => message["thinking"] = json!(text),
                 Said::Call(call) => {
                     let function = json!({"name": call.name, "arguments": call.value()});

@@ -39,6 +39,8 @@ pub(super) enum Said {
     Text(String),
     Thought(String),
     Call(Call),
+    /// An event of the dialect, as it is.
+    Raw(Value),
 }
 
 /// A tool call.
@@ -89,6 +91,7 @@ pub(super) enum Block<'a> {
     Text(Vec<&'a str>),
     Thought(Vec<&'a str>),
     Call(&'a Call),
+    Raw(&'a Value),
 }
 
 impl Reply {
@@ -100,7 +103,7 @@ impl Reply {
     pub(super) fn text(&self) -> String {
         let texts = self.said.iter().filter_map(|said| match said {
             Said::Text(text) => Some(text.as_str()),
-            Said::Thought(_) | Said::Call(_) => None,
+            Said::Thought(_) | Said::Call(_) | Said::Raw(_) => None,
         });
         texts.collect()
     }
@@ -120,6 +123,7 @@ impl Reply {
                 (Said::Text(text), _) => blocks.push(Block::Text(vec![text])),
                 (Said::Thought(text), _) => blocks.push(Block::Thought(vec![text])),
                 (Said::Call(call), _) => blocks.push(Block::Call(call)),
+                (Said::Raw(event), _) => blocks.push(Block::Raw(event)),
             }
         }
         blocks
@@ -137,7 +141,7 @@ impl Reply {
             Ending::BrokenOff => Err(io::Error::other("broken off as planned")),
             Ending::CutShort => Ok(Goes::NoFurther),
             Ending::Stalled => events.wait_for_hang_up().map(|()| Goes::NoFurther),
-            Ending::Malformed => events.tell_word("{\"this is no JSON").map(|()| Goes::On),
+            Ending::Malformed => events.tell_garbage().map(|()| Goes::On),
         }
     }
 }

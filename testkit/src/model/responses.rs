@@ -32,7 +32,10 @@ impl Dialect for Responses {
         let mut teller = Teller { reply, events, number: 0 };
         teller.tell("response.created", json!({"response": response(reply, request, "in_progress")}))?;
         for (index, block) in reply.blocks().iter().enumerate() {
-            teller.item(index, block)?;
+            match block {
+                Block::Raw(event) => teller.events.tell_named(event)?,
+                Block::Text(_) | Block::Thought(_) | Block::Call(_) => teller.item(index, block)?,
+            }
         }
         if let Goes::NoFurther = reply.turn_to_the_end(teller.events)? {
             return Ok(());
@@ -101,6 +104,7 @@ impl Teller<'_, '_> {
                 }
                 Ok(())
             }
+            Block::Raw(_) => Ok(()),
             Block::Call(call) => {
                 let event = json!({"item_id": id, "output_index": index, "delta": call.arguments});
                 self.tell("response.function_call_arguments.delta", event)
@@ -147,6 +151,7 @@ fn item(reply: &Reply, index: usize, block: &Block<'_>) -> Value {
                 "summary": [{"type": "summary_text", "text": texts.concat()}],
                 "encrypted_content": format!("signature-{}-{index}", reply.number)})
         }
+        Block::Raw(_) => Value::Null,
         Block::Call(call) => {
             let mut item = json!({"id": id("fc"), "type": "function_call", "status": "completed",
                 "call_id": id("call"), "name": call.name, "arguments": call.arguments});
@@ -162,7 +167,13 @@ fn response(reply: &Reply, request: &Request, status: &str) -> Value {
     let used = reply.tokens;
     let output: Vec<Value> = match status {
         "in_progress" => Vec::new(),
-        _ => reply.blocks().iter().enumerate().map(|(index, block)| item(reply, index, block)).collect(),
+        _ => reply
+            .blocks()
+            .iter()
+            .enumerate()
+            .map(|(index, block)| item(reply, index, block))
+            .filter(|item| !item.is_null())
+            .collect(),
     };
     let mut response = json!({"id": format!("resp_{}", reply.number), "object": "response", "status": status,
         "model": request.body["model"], "output": output,

@@ -74,6 +74,12 @@ impl Planned {
         self.and(Said::Call(Call { name: name.to_owned(), group: None, arguments: arguments.to_owned() }))
     }
 
+    /// An event is told as it is.
+    #[must_use]
+    pub fn event(self, event: Value) -> Self {
+        self.and(Said::Raw(event))
+    }
+
     /// The answer says that it used this much.
     #[must_use]
     pub fn usage(mut self, input: u64, cached: u64, output: u64) -> Self {

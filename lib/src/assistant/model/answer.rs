@@ -112,6 +112,7 @@ impl Talk {
     async fn ask(&mut self) {
         self.attempt += 1;
         let question = &self.question;
+        question.tap.clear();
         let (target, chat) = (question.target.clone(), question.chat.clone());
         match question.client.exec_chat_stream(target, chat, Some(&question.options)).await {
             Ok(answer) => self.stage = Stage::Hearing(answer.stream),
@@ -142,10 +143,8 @@ impl Talk {
 
     fn finish(&mut self, end: genai::chat::StreamEnd) {
         let heard = self.question.tap.heard();
-        if let Some(unreadable) = &heard.unreadable {
-            let cause = format!("an event that is no JSON: {unreadable}");
-            let provider = self.question.provider.name.clone();
-            return self.end_with(Error::Malformed { provider, cause });
+        if let Some(fault) = self.blamed().overheard(&heard) {
+            return self.settle(fault);
         }
         if heard.blocked.is_none() && !incoming::is_whole(self.question.provider.kind, &end) {
             return self.break_off("it ended without an end");
@@ -171,7 +170,12 @@ impl Talk {
             // It says so in place of an answer, which the library takes for an error.
             return self.finish(genai::chat::StreamEnd::default());
         }
-        let Fault { error, again } = self.blamed().sort(error, &heard);
+        let blamed = self.blamed();
+        let fault = blamed.overheard(&heard).unwrap_or_else(|| blamed.sort(error));
+        self.settle(fault);
+    }
+
+    fn settle(&mut self, Fault { error, again }: Fault) {
         match (error, again) {
             // What was told cannot be taken back, and what breaks it off is not that nobody was there.
             (Error::Unreachable { cause, .. }, _) if self.told => self.break_off(&cause),

@@ -1,6 +1,8 @@
 //! Who is asked for an answer: providers, where they are, and what is said of their models. Reads neither a file nor
 //! the environment.
 
+use std::fmt;
+
 use serde::Deserialize;
 
 use super::error::Error;
@@ -165,7 +167,7 @@ impl ModelConfig {
 }
 
 /// A provider.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ProviderConfig {
     /// What the user calls it: the first half of a model's full id.
@@ -236,6 +238,20 @@ impl ProviderConfig {
     }
 }
 
+impl fmt::Debug for ProviderConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ProviderConfig")
+            .field("name", &self.name)
+            .field("kind", &self.kind)
+            // It may have a password in it.
+            .field("base_url", &self.base_url.as_deref().map(shown))
+            .field("key", &self.key)
+            .field("key_env", &self.key_env)
+            .field("models", &self.models)
+            .finish()
+    }
+}
+
 /// The address as requests need it: people write it with and without scheme, version and slash.
 fn address(kind: ProviderKind, written: &str) -> Result<String, String> {
     let bare = !written.contains("://");
@@ -299,6 +315,18 @@ mod tests {
         let mut config = ProviderConfig::new("mine", ProviderKind::OpenAi);
         config.base_url = Some("http://".to_owned());
         assert!(config.checked().unwrap_err().to_string().contains("base URL of provider mine"));
+    }
+
+    #[test]
+    fn a_provider_is_read_as_the_documentation_writes_it() {
+        let written = serde_json::json!({"name": "work", "kind": "openai-responses", "key": "sk-1234",
+            "models": [{"id": "m", "efforts": ["off", "xhigh"], "price": {"input": 0.2, "output": 0.8}}]});
+        let read: ProviderConfig = serde_json::from_value(written).unwrap();
+        assert_eq!(read.kind, ProviderKind::OpenAiResponses);
+        assert_eq!(read.models[0].efforts.as_deref(), Some([Effort::Off, Effort::XHigh].as_slice()));
+        assert!(!format!("{read:?}").contains("sk-1234"));
+        let misspelt = serde_json::json!({"name": "work", "kind": "openai", "baseurl": "x"});
+        assert!(serde_json::from_value::<ProviderConfig>(misspelt).is_err());
     }
 
     #[test]

@@ -38,31 +38,36 @@ pub(super) struct Blamed<'a> {
 }
 
 impl Blamed<'_> {
+    /// What the stream itself told of a failure, better than the library does.
+    pub(super) fn overheard(&self, heard: &Heard) -> Option<Fault> {
+        let unreadable = heard.unreadable.as_ref();
+        unreadable
+            .map(|event| self.malformed(&format!("an event that is no JSON: {event}")))
+            .or_else(|| heard.failure.as_ref().map(|failure| self.told(failure)))
+    }
+
     /// Sorts a failure of the library's.
-    pub(super) fn sort(&self, error: &genai::Error, heard: &Heard) -> Fault {
-        if let Some(unreadable) = &heard.unreadable {
-            return self.malformed(unreadable);
-        }
-        if let Some(failure) = &heard.failure {
-            return self.told(failure);
-        }
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "two dozen of them, each about a shape, and more to come"
+    )]
+    pub(super) fn sort(&self, error: &genai::Error) -> Fault {
         match error {
             genai::Error::HttpError { status, body, headers, .. } => {
                 self.answered(status.as_u16(), body, pause(headers))
             }
-            genai::Error::WebStream { error, .. } => self.carried(error.as_ref(), heard),
+            genai::Error::WebStream { error, .. } => self.carried(error.as_ref()),
             genai::Error::ChatResponse { body, .. } => self.told(body),
             genai::Error::WebModelCall { webc_error, .. } => self.called(webc_error),
             genai::Error::StreamParse { serde_error, .. } => self.malformed(&serde_error.to_string()),
-            // All others are about the shape of what was sent or came.
             other => self.malformed(&other.to_string()),
         }
     }
 
     /// What was wrong while the answer was carried to us.
-    fn carried(&self, error: &(dyn std::error::Error + 'static), heard: &Heard) -> Fault {
+    fn carried(&self, error: &(dyn std::error::Error + 'static)) -> Fault {
         if let Some(inner) = error.downcast_ref::<genai::Error>() {
-            return self.sort(inner, heard);
+            return self.sort(inner);
         }
         if error.downcast_ref::<StreamTimeout>().is_some() {
             let error = Error::Silent { provider: self.name(), waited: self.idle };

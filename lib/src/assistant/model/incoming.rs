@@ -149,7 +149,7 @@ fn arguments(value: Value, cut: bool) -> Result<Value, String> {
             Ok(Value::Object(members)) => Ok(Value::Object(members)),
             Ok(_) | Err(_) => Err(text),
         },
-        other => Err(other.to_string()),
+        other @ (Value::Bool(_) | Value::Number(_) | Value::Array(_)) => Err(other.to_string()),
     }
 }
 

@@ -40,6 +40,11 @@ impl Tap {
         Self { kind, heard: Mutex::default() }
     }
 
+    /// Forgets what an earlier attempt said.
+    pub(super) fn clear(&self) {
+        *locked(&self.heard) = Heard::default();
+    }
+
     pub(super) fn heard(&self) -> Heard {
         locked(&self.heard).clone()
     }
@@ -56,10 +61,16 @@ impl ChatFrameSink for Tap {
             locked(&self.heard).unreadable.get_or_insert(beginning);
             return;
         }
-        if MARKS.iter().any(|mark| frame.data.contains(mark))
+        let ollama = self.kind == ProviderKind::Ollama && frame.data.contains("\"error\"");
+        if (ollama || MARKS.iter().any(|mark| frame.data.contains(mark)))
             && let Ok(event) = serde_json::from_str::<Value>(frame.data)
         {
-            take(&mut locked(&self.heard), &event);
+            let heard = &mut locked(&self.heard);
+            if ollama && !event["error"].is_null() {
+                heard.failure = Some(event);
+            } else {
+                take(heard, &event);
+            }
         }
     }
 }

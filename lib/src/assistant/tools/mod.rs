@@ -89,7 +89,7 @@ impl Toolbox {
             read.map_err(|error| ground.error(&path, error))?;
             Ok(String::from_utf8_lossy(&bytes).into_owned())
         };
-        tokio::task::spawn_blocking(work).await.unwrap_or_else(|_| Err(ToolError::GivenUp))
+        tokio::task::spawn_blocking(work).await.unwrap_or(Err(ToolError::GivenUp))
     }
 
     /// The tools that this access leaves.
