@@ -87,7 +87,8 @@ impl Reading {
         let id = item["toolCallId"].as_str().unwrap_or_default().to_owned();
         let arguments = match &item["rawInput"] {
             Value::String(broken) => Err(broken.clone()),
-            input @ (Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_)) => {
+            input
+            @ (Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_)) => {
                 Ok(input.clone())
             }
         };

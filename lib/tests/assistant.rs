@@ -1,0 +1,14 @@
+//! The built-in assistant as its users meet it: through clients of both versions, on a model server of each dialect
+//! and on none.
+#![cfg(feature = "assistant")]
+
+#[path = "assistant/bad_input.rs"]
+mod bad_input;
+#[path = "assistant/conversation.rs"]
+mod conversation;
+#[path = "assistant/offline.rs"]
+mod offline;
+#[path = "assistant/settings.rs"]
+mod settings;
+#[path = "assistant/stage.rs"]
+mod stage;

@@ -1,0 +1,148 @@
+//! What goes wrong outside is a clear message, and the session stays usable.
+
+use std::time::Duration;
+
+use rethread::assistant::model::ProviderKind;
+use rethread::edge::Version;
+use rethread_testkit::client::Client;
+use rethread_testkit::model::{Planned, error_body};
+use serde_json::{Value, json};
+
+use crate::stage::{Stage, answer};
+
+/// The error of a turn, in either version.
+async fn failed(client: &Client, session: &str, text: &str) -> Value {
+    let prompt = client.begin_prompt(session, text).await;
+    match client.version {
+        Version::V1 => client.answer(&prompt).await.expect_err("the turn failed"),
+        Version::V2 => {
+            assert_eq!(client.finish(session, &prompt).await.stop, "error");
+            let updates = client.updates(session);
+            updates.iter().rfind(|update| update["state"] == "idle").expect("the end was told")["error"]
+                .clone()
+        }
+    }
+}
+
+async fn still_works(stage: &Stage, client: &Client, session: &str) {
+    stage.model.plan(Planned::new().text("still here"));
+    assert_eq!(client.prompt(session, "are you there?").await.stop, "end_turn");
+}
+
+#[tokio::test]
+async fn a_provider_that_refuses_or_breaks_is_named() {
+    for version in [Version::V1, Version::V2] {
+        let stage = Stage::with(ProviderKind::OpenAi);
+        let (client, session) = stage.session(version).await;
+        let cases = [
+            (Planned::status(401, error_body("bad key")), "mine"),
+            (Planned::new().text("a").breaks_off(), "mine"),
+            (Planned::new().malformed(), "mine"),
+        ];
+        for (planned, expected) in cases {
+            stage.model.plan(planned);
+            let error = failed(&client, &session, "speak").await.to_string();
+            assert!(error.contains(expected) && error.contains("hint"), "{error}");
+            assert!(!error.contains("a-key-that-nobody-may-see"), "{error}");
+            still_works(&stage, &client, &session).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_provider_that_is_down_is_named_with_its_address() {
+    let stage = Stage::with(ProviderKind::Anthropic);
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    stage.providers.lock().unwrap()[0].base_url = Some(format!("http://127.0.0.1:{port}"));
+    let (client, session) = stage.session(Version::V2).await;
+    let error = failed(&client, &session, "speak").await.to_string();
+    assert!(error.contains(&port.to_string()), "{error}");
+    assert_eq!(client.prompt(&session, "/think hm").await.stop, "end_turn");
+}
+
+#[tokio::test]
+async fn a_provider_that_is_busy_is_asked_again_and_the_user_is_told() {
+    let stage = Stage::with(ProviderKind::Gemini);
+    let (client, session) = stage.session(Version::V2).await;
+    stage.model.plan(Planned::status(429, error_body("slow down")).header("retry-after", "0"));
+    stage.model.plan(Planned::status(503, error_body("overloaded")));
+    stage.model.plan(Planned::new().text("now"));
+    assert_eq!(client.prompt(&session, "speak").await.stop, "end_turn");
+    let updates = client.updates(&session);
+    let notices = updates.iter().filter(|update| update["sessionUpdate"] == "notice");
+    assert_eq!(notices.filter(|notice| notice.to_string().contains("trying again")).count(), 2);
+}
+
+#[tokio::test]
+async fn a_call_with_broken_arguments_is_told_to_the_model() {
+    for kind in [ProviderKind::OpenAi, ProviderKind::Anthropic] {
+        let stage = Stage::with(kind);
+        let (client, session) = stage.session(Version::V2).await;
+        stage.model.plan(Planned::new().raw_call("read", "{\"path\": \"a"));
+        stage.model.plan(Planned::new().call("read", &json!({"file": 7})));
+        stage.model.plan(Planned::new().call("fly", &json!({})));
+        stage.model.plan(Planned::new().text("I give up"));
+        assert_eq!(client.prompt(&session, "read").await.stop, "end_turn");
+        let asked = stage.model.asked();
+        let said: Vec<_> = asked[1..].iter().map(|asked| asked.body.to_string()).collect();
+        assert!(said[0].contains("no JSON object"), "{}", said[0]);
+        assert!(said[1].contains("path"), "{}", said[1]);
+        assert!(said[2].contains("there is no tool"), "{}", said[2]);
+        still_works(&stage, &client, &session).await;
+    }
+}
+
+#[tokio::test]
+async fn a_model_that_never_stops_calling_tools_is_stopped() {
+    let stage = Stage::with(ProviderKind::OpenAi);
+    stage.providers.lock().unwrap()[0].models[0].context_window = Some(10_000_000);
+    let (client, session) = stage.session(Version::V1).await;
+    for _ in 0..100 {
+        stage.model.plan(Planned::new().call("list", &json!({})));
+    }
+    client.be_patient(Duration::from_secs(60));
+    assert_eq!(client.prompt(&session, "loop").await.stop, "max_turn_requests");
+    still_works(&stage, &client, &session).await;
+}
+
+#[tokio::test]
+async fn files_and_commands_that_are_too_much_are_told() {
+    let stage = Stage::with(ProviderKind::OpenAi);
+    std::fs::write(stage.work().join("binary"), [0u8, 159, 146, 150, 0, 1]).unwrap();
+    std::fs::File::create(stage.work().join("huge")).unwrap().set_len(2 * 1024 * 1024 * 1024 + 1).unwrap();
+    let (client, session) = stage.session(Version::V2).await;
+    answer(&client, "allow");
+    stage.model.plan(
+        Planned::new()
+            .call("read", &json!({"path": "binary"}))
+            .call("read", &json!({"path": "huge"}))
+            .call("run", &json!({"command": "sleep 1000", "timeout": 1}))
+            .call("run", &json!({"command": "yes", "timeout": 1})),
+    );
+    stage.model.plan(Planned::new().text("too much"));
+    client.be_patient(Duration::from_secs(60));
+    assert_eq!(client.prompt(&session, "do it").await.stop, "end_turn");
+    let said = stage.model.asked()[1].body.to_string();
+    assert!(said.len() < 400_000, "{}", said.len());
+    still_works(&stage, &client, &session).await;
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_there_is_told_and_the_session_goes_on() {
+    for version in [Version::V1, Version::V2] {
+        let stage = Stage::with(ProviderKind::OpenAi);
+        let client = stage.client(version).await;
+        let mut server = json!({"name": "missing", "command": "/no/such/program", "args": [],
+            "env": [{"name": "TOKEN", "value": "opensesame-12345678901234567890"}]});
+        if version == Version::V2 {
+            server["type"] = json!("stdio");
+        }
+        let cwd = stage.work().display().to_string();
+        let made = client.ask("session/new", json!({"cwd": cwd, "mcpServers": [server]})).await;
+        let session = made["sessionId"].as_str().unwrap().to_owned();
+        still_works(&stage, &client, &session).await;
+        let heard = Value::from(client.heard()).to_string();
+        assert!(heard.contains("MCP server missing is not available"), "{heard}");
+        assert!(!heard.contains("opensesame"));
+    }
+}

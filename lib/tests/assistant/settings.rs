@@ -1,0 +1,188 @@
+//! Modes, models and options: what they do, and that they stay.
+
+use rethread::assistant::model::{Effort, ModelConfig, ProviderKind};
+use rethread::edge::Version;
+use rethread_testkit::model::{Asked, Planned};
+use serde_json::{Value, json};
+
+use crate::stage::{KINDS, Stage, answer, choose, questions};
+
+fn tools(asked: &Asked) -> Vec<String> {
+    let mut names = Vec::new();
+    let mut look = vec![&asked.body["tools"]];
+    while let Some(value) = look.pop() {
+        match value {
+            Value::Array(items) => look.extend(items),
+            Value::Object(members) => match members.get("name").and_then(Value::as_str) {
+                Some(name) => names.push(name.to_owned()),
+                None => look.extend(members.values()),
+            },
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+        }
+    }
+    names.sort();
+    names
+}
+
+#[tokio::test]
+async fn the_mode_says_which_tools_there_are() {
+    let stage = Stage::with(ProviderKind::OpenAi);
+    let (client, session) = stage.session(Version::V2).await;
+    let reading = ["find", "list", "read", "search"];
+    let cases = [
+        ("code", vec!["edit", "find", "list", "plan", "read", "run", "search", "write"]),
+        ("ask", reading.to_vec()),
+        ("architect", vec!["find", "list", "plan", "read", "search"]),
+    ];
+    for (mode, expected) in cases {
+        choose(&client, &session, "mode", mode).await;
+        stage.model.plan(Planned::new().text("yes"));
+        client.prompt(&session, "which tools?").await;
+        assert_eq!(tools(stage.model.asked().last().unwrap()), expected, "{mode}");
+    }
+    choose(&client, &session, "mode", "code").await;
+    let cases = [
+        ("read-write", vec!["edit", "find", "list", "plan", "read", "search", "write"]),
+        ("read-only+terminal", vec!["find", "list", "plan", "read", "run", "search"]),
+        ("read-only", vec!["find", "list", "plan", "read", "search"]),
+    ];
+    for (option, expected) in cases {
+        choose(&client, &session, "tools", option).await;
+        stage.model.plan(Planned::new().text("yes"));
+        client.prompt(&session, "which tools?").await;
+        assert_eq!(tools(stage.model.asked().last().unwrap()), expected, "{option}");
+    }
+}
+
+#[tokio::test]
+async fn a_tool_that_the_mode_does_not_have_is_refused_even_if_the_model_calls_it() {
+    let stage = Stage::with(ProviderKind::OpenAi);
+    let (client, session) = stage.session(Version::V2).await;
+    answer(&client, "allow");
+    choose(&client, &session, "mode", "ask").await;
+    stage.model.plan(Planned::new().call("write", &json!({"path": "a", "content": "x"})));
+    stage.model.plan(Planned::new().call("run", &json!({"command": "touch b"})));
+    stage.model.plan(Planned::new().text("sorry"));
+    client.prompt(&session, "write").await;
+    assert!(!stage.work().join("a").exists() && !stage.work().join("b").exists());
+    assert_eq!(questions(&client), 0);
+}
+
+#[tokio::test]
+async fn temperature_and_thinking_are_really_sent() {
+    for kind in KINDS {
+        let stage = Stage::offline();
+        let mut provider = stage.provider("mine", kind);
+        provider.models = vec![ModelConfig {
+            efforts: Some(vec![Effort::Low, Effort::High]),
+            takes_temperature: Some(true),
+            ..ModelConfig::new("loopback-1")
+        }];
+        stage.providers.lock().unwrap().push(provider);
+        let (client, session) = stage.session(Version::V1).await;
+        choose(&client, &session, "temperature", "low").await;
+        stage.model.plan(Planned::new().text("a"));
+        client.prompt(&session, "one").await;
+        let asked = stage.model.asked();
+        assert!(asked[0].body.to_string().contains("0.2"), "{kind:?}: {}", asked[0].body);
+        choose(&client, &session, "thought_level", "high").await;
+        stage.model.plan(Planned::new().text("b"));
+        client.prompt(&session, "two").await;
+        let (plain, thinking) = (asked[0].body.to_string(), stage.model.asked()[1].body.to_string());
+        // As a word, as a number of tokens, or as yes.
+        let says =
+            |body: &str| ["\"high\"", "24000", "\"think\":true"].iter().any(|word| body.contains(word));
+        assert!(!says(&plain) && says(&thinking), "{kind:?}: {plain}\n{thinking}");
+    }
+}
+
+#[tokio::test]
+async fn choices_stay_over_a_restart_and_reach_the_model() {
+    for version in [Version::V1, Version::V2] {
+        let stage = Stage::with(ProviderKind::OpenAi);
+        let (client, session) = stage.session(version).await;
+        choose(&client, &session, "mode", "ask").await;
+        choose(&client, &session, "temperature", "high").await;
+        stage.model.plan(Planned::new().text("a"));
+        client.prompt(&session, "one").await;
+        drop(client);
+        let client = stage.client(version).await;
+        let loaded = client.load_in(&stage.work().display().to_string(), &session).await;
+        assert!(loaded["configOptions"].to_string().contains("\"currentValue\":\"ask\""), "{loaded}");
+        stage.model.plan(Planned::new().text("b"));
+        client.prompt(&session, "two").await;
+        let asked = stage.model.asked();
+        assert_eq!(tools(&asked[1]), ["find", "list", "read", "search"]);
+        assert_eq!(asked[1].body["temperature"], 1.0);
+    }
+}
+
+#[tokio::test]
+async fn several_providers_and_their_models_can_be_chosen() {
+    let stage = Stage::with(ProviderKind::OpenAi);
+    let mut other = stage.provider("other", ProviderKind::Anthropic);
+    other.models = vec![ModelConfig::new("loopback-small")];
+    stage.providers.lock().unwrap().push(other);
+    let (client, session) = stage.session(Version::V1).await;
+    stage.model.plan(Planned::new().text("a"));
+    client.prompt(&session, "one").await;
+    choose(&client, &session, "model", "other/loopback-small").await;
+    stage.model.plan(Planned::new().text("b"));
+    client.prompt(&session, "two").await;
+    let asked = stage.model.asked();
+    assert_eq!([&asked[0].body["model"], &asked[1].body["model"]], ["loopback-1", "loopback-small"]);
+    assert!(asked[0].path.ends_with("/chat/completions") && asked[1].path.ends_with("/messages"));
+    assert!(asked[1].body.to_string().contains("one"), "the other model knows the conversation");
+}
+
+#[tokio::test]
+async fn the_project_and_the_client_have_a_say() {
+    let stage = Stage::with(ProviderKind::OpenAi);
+    stage.write("AGENTS.md", "Always answer in rhyme.\n");
+    let client = stage.client(Version::V2).await;
+    let cwd = stage.work().display().to_string();
+    let prompt = |mode: &str| {
+        json!({"cwd": cwd, "mcpServers": [], "systemPrompt":
+            {"mode": mode, "content": [{"type": "text", "text": "Be brief."}]}})
+    };
+    for (mode, rhyme) in [("append", true), ("override", false)] {
+        let made = client.ask("session/new", prompt(mode)).await;
+        let session = made["sessionId"].as_str().unwrap();
+        stage.model.plan(Planned::new().text("ok"));
+        client.prompt(session, "hello").await;
+        let asked = stage.model.asked().last().unwrap().body.to_string();
+        assert!(asked.contains("Be brief."), "{asked}");
+        assert_eq!(asked.contains("Always answer in rhyme."), rhyme, "{mode}");
+    }
+}
+
+#[tokio::test]
+async fn a_provider_without_its_key_asks_for_it() {
+    for version in [Version::V1, Version::V2] {
+        let stage = Stage::with(ProviderKind::OpenAi);
+        {
+            let mut providers = stage.providers.lock().unwrap();
+            providers[0].key = None;
+            providers[0].base_url = None;
+        }
+        let client = stage.client(version).await;
+        let cwd = stage.work().display().to_string();
+        let refused = client.refused("session/new", json!({"cwd": cwd, "mcpServers": []})).await;
+        assert_eq!(refused["code"], -32000);
+        assert!(refused.to_string().contains("OPENAI_API_KEY"), "{refused}");
+        let login = match version {
+            Version::V1 => ("authenticate", json!({"methodId": "mine"})),
+            Version::V2 => ("auth/login", json!({"methodId": "mine"})),
+        };
+        assert_eq!(client.refused(login.0, login.1.clone()).await["code"], -32000);
+        *stage.providers.lock().unwrap() = vec![stage.provider("mine", ProviderKind::OpenAi)];
+        client.ask(login.0, login.1).await;
+        let session = client.new_session_in(&cwd).await;
+        stage.model.plan(Planned::new().text("hi"));
+        assert_eq!(client.prompt(&session, "hello").await.stop, "end_turn");
+        let logout = if version == Version::V1 { "logout" } else { "auth/logout" };
+        client.ask(logout, json!({})).await;
+        let key = "a-key-that-nobody-may-see";
+        assert!(client.heard().iter().all(|message| !message.to_string().contains(key)));
+    }
+}
