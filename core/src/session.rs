@@ -105,6 +105,17 @@ pub struct OpenPrompt {
     pub content: Json,
     /// How far it is.
     pub phase: Phase,
+    /// A client wants it to stop, and it was not acknowledged by then.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub cancelled: bool,
+}
+
+impl OpenPrompt {
+    /// Says whether it was written to an agent that has not acknowledged it.
+    #[must_use]
+    pub fn is_unacknowledged(&self) -> bool {
+        matches!(self.phase, Phase::Sent { .. })
+    }
 }
 
 /// How far a prompt is.
@@ -165,11 +176,7 @@ impl Session {
             }
             Entry::OptionAsked { ask, .. } => self.asks.push(ask.clone()),
             Entry::OptionSettled { ask, .. } => self.asks.retain(|open| open != ask),
-            Entry::CancelAsked { .. } => {
-                if let Some(turn) = &mut self.turn {
-                    turn.cancelled = true;
-                }
-            }
+            Entry::CancelAsked { .. } => self.cancel_asked(),
             Entry::TitleSet { title, by } => self.title = Some((title.clone(), *by)),
         }
     }
@@ -193,6 +200,22 @@ impl Session {
         self.prompts.iter().find(|prompt| prompt.message == *message)
     }
 
+    /// Says whether the agent has something left to do that it was asked to stop.
+    #[must_use]
+    pub fn cancel_is_awaited(&self) -> bool {
+        let unacknowledged = |prompt: &OpenPrompt| prompt.cancelled && prompt.is_unacknowledged();
+        self.turn.as_ref().is_some_and(|turn| turn.cancelled) || self.prompts.iter().any(unacknowledged)
+    }
+
+    fn cancel_asked(&mut self) {
+        if let Some(turn) = &mut self.turn {
+            turn.cancelled = true;
+        }
+        for prompt in self.prompts.iter_mut().filter(|prompt| prompt.is_unacknowledged()) {
+            prompt.cancelled = true;
+        }
+    }
+
     fn opened(&mut self, cwd: &str, roots: &[String], agent: &str) {
         cwd.clone_into(&mut self.cwd);
         self.roots = roots.to_vec();
@@ -211,8 +234,12 @@ impl Session {
     }
 
     fn prompt_held(&mut self, message: &MessageId, content: &Json) {
-        let prompt = OpenPrompt { message: message.clone(), content: content.clone(), phase: Phase::Held };
-        self.prompts.push(prompt);
+        self.prompts.push(OpenPrompt {
+            message: message.clone(),
+            content: content.clone(),
+            phase: Phase::Held,
+            cancelled: false,
+        });
     }
 
     fn prompt_sent(&mut self, message: &MessageId) {
@@ -224,12 +251,16 @@ impl Session {
     }
 
     fn prompt_inserted(&mut self, message: &MessageId, content: &Json) {
+        let cancelled = self.prompt(message).is_some_and(|prompt| prompt.cancelled);
         self.prompts.retain(|prompt| prompt.message != *message);
-        if self.turn.is_some() {
+        if let Some(turn) = &mut self.turn {
+            // An agent that takes a prompt which it was asked to stop works on what is cancelled.
+            turn.cancelled |= cancelled;
             self.prompts.push(OpenPrompt {
                 message: message.clone(),
                 content: content.clone(),
                 phase: Phase::Inserted,
+                cancelled,
             });
         }
     }
