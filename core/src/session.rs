@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::child::{self, Child};
 use crate::{
     Activity, AskId, Binding, Entry, Json, MessageId, PromptStyle, QuestionId, QuestionKind, Seq, Stop,
     TitleSource, TurnNo, Update, UpdateKind,
@@ -54,6 +55,9 @@ pub struct Session {
     pub calls: BTreeMap<String, Call>,
     /// Terminals that have not exited.
     pub terminals: BTreeMap<String, Call>,
+    /// The sub-agents of the agent behind it, each behind the one that announced it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub children: Vec<Child>,
 }
 
 /// An id that an agent has for the session.
@@ -157,7 +161,7 @@ impl Session {
                 let native = Native { agent: agent.clone(), id: native.clone() };
                 self.agent_bound(*generation, native, *binding, *style);
             }
-            Entry::AgentLost { .. } => self.agent = None,
+            Entry::AgentLost { .. } => self.agent_lost(),
             Entry::PromptHeld { message, content } => self.prompt_held(message, content),
             Entry::PromptSent { message } => self.prompt_sent(message),
             Entry::PromptInserted { message, content, .. } => self.prompt_inserted(message, content),
@@ -222,7 +226,7 @@ impl Session {
         agent.clone_into(&mut self.made_with);
         // A fork begins in the midst of another session: the agent's side of that one is not its own.
         self.natives.clear();
-        self.agent = None;
+        self.agent_lost();
     }
 
     fn agent_bound(&mut self, generation: u32, native: Native, binding: Binding, style: PromptStyle) {
@@ -231,6 +235,11 @@ impl Session {
         if self.natives.last() != Some(&native) {
             self.natives.push(native);
         }
+    }
+
+    fn agent_lost(&mut self) {
+        self.agent = None;
+        self.children.clear();
     }
 
     fn prompt_held(&mut self, message: &MessageId, content: &Json) {
@@ -318,8 +327,8 @@ impl Session {
             | UpdateKind::PlanRemoved
             | UpdateKind::SessionInfoUpdate
             | UpdateKind::CompactionUpdate
-            | UpdateKind::Notice
-            | UpdateKind::Other => {}
+            | UpdateKind::Notice => {}
+            UpdateKind::Other => child::heard(&mut self.children, update),
         }
     }
 
