@@ -32,6 +32,17 @@ pub struct Program {
     ended: watch::Receiver<bool>,
 }
 
+/// The variables that set up providers of models.
+const PROVIDERS: [&str; 7] = [
+    "OPENAI_API_KEY",
+    "OPENAI_BASE_URL",
+    "ANTHROPIC_API_KEY",
+    "ANTHROPIC_BASE_URL",
+    "GEMINI_API_KEY",
+    "GOOGLE_GEMINI_BASE_URL",
+    "OLLAMA_HOST",
+];
+
 impl Home {
     /// A new home for this binary: `env!("CARGO_BIN_EXE_rethread")`.
     #[must_use]
@@ -56,6 +67,10 @@ impl Home {
     pub fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(&self.binary);
         command.args(args).env("RETHREAD_HOME", self.path()).kill_on_drop(true);
+        // No test is to reach a model of the user's.
+        for name in PROVIDERS {
+            command.env_remove(name);
+        }
         command
     }
 

@@ -131,7 +131,9 @@ impl Agent for Assistant {
     async fn open(&self, opening: Opening) -> Result<Session, RpcError> {
         let known = self.known();
         known.check()?;
-        let (session, ()) = tokio::join!(Session::open(opening, self.config.mcp), known.models.discover());
+        let keys = known.models.providers().map(|provider| provider.key_env().to_owned()).collect();
+        let (session, ()) =
+            tokio::join!(Session::open(opening, self.config.mcp, keys), known.models.discover());
         session
     }
 

@@ -22,10 +22,15 @@ pub struct Session {
 
 impl Session {
     /// Connects its servers. One that is not there is told of, and the session goes on without it.
-    pub(super) async fn open(opening: Opening, limits: mcp::Limits) -> Result<Self, RpcError> {
+    pub(super) async fn open(
+        opening: Opening,
+        limits: mcp::Limits,
+        keys: Vec<String>,
+    ) -> Result<Self, RpcError> {
         let Opening { cwd, roots, servers, system_prompt, voice } = opening;
         let roots: Vec<_> = std::iter::once(cwd).chain(roots).collect();
-        let toolbox = Toolbox::new(roots.clone());
+        // A command is not to read the keys of models.
+        let toolbox = Toolbox::new(roots.clone()).without_variables(keys);
         let (configs, wrong) = mcp::from_acp(&json!(servers).into());
         for error in wrong {
             voice.notice("warning", &error.to_string(), None).await;

@@ -183,7 +183,7 @@ async fn the_thought_level_is_sent_as_each_model_wants_it() {
         ),
         (
             ProviderKind::Gemini,
-            "gemini-3.8-flash",
+            "gemini-3.1-pro-preview",
             "/generationConfig/thinkingConfig/thinkingLevel",
             json!("HIGH"),
         ),

@@ -55,7 +55,7 @@ async fn well_known_providers_have_well_known_models() {
     let models = Models::new(vec![anthropic, ProviderConfig::new("google", ProviderKind::Gemini)]).unwrap();
     let listed = models.list();
     assert!(listed.iter().any(|model| model.id == "anthropic/claude-opus-5-5" && !model.takes_temperature));
-    assert!(listed.iter().any(|model| model.id == "google/gemini-3.8-flash" && model.price.is_none()));
+    assert!(listed.iter().any(|model| model.id == "google/gemini-3.1-pro-preview" && model.price.is_none()));
     assert_eq!(models.find("anthropic/claude-next").unwrap().context_window, None);
     assert_eq!(models.find("nobody/claude-next"), None);
     let without_key: Vec<_> = models.providers().filter(|provider| provider.lacks_key()).collect();

@@ -97,8 +97,6 @@ const TABLE: &[Known] = &[
         adaptive: false,
         ..claude("claude-haiku-4-5", "Claude Haiku 4.5", price(1.0, 5.0, Some(0.1), Some(1.25)))
     },
-    gpt("gpt-6.1-sol", "GPT-6.1 Sol", UP, None),
-    gpt("gpt-6.1-terra", "GPT-6.1 Terra", OFF_AND_UP, None),
     gpt(
         "gpt-6-sol",
         "GPT-6 Sol",
@@ -112,7 +110,6 @@ const TABLE: &[Known] = &[
         }),
     ),
     gpt("gpt-5.6-sol", "GPT-5.6 Sol", OFF_AND_UP, None),
-    gemini("gemini-3.8-flash", "Gemini 3.8 Flash"),
     gemini("gemini-3.1-pro-preview", "Gemini 3.1 Pro"),
 ];
 

@@ -1,0 +1,131 @@
+//! The built-in assistant as the program that an editor runs: `rethread acp` with nothing behind it.
+
+use std::time::Instant;
+
+use rethread::edge::Version;
+use rethread_testkit::client::Client;
+use rethread_testkit::kept;
+use rethread_testkit::model::{ModelServer, Planned};
+use rethread_testkit::processes::assert_gone_by;
+use rethread_testkit::program::{Home, Program};
+use serde_json::{Value, json};
+
+const VERSIONS: [Version; 2] = [Version::V1, Version::V2];
+
+fn home() -> Home {
+    Home::new(env!("CARGO_BIN_EXE_rethread"))
+}
+
+async fn assistant(home: &Home, version: Version) -> Program {
+    let program = Program::start(home.command(&["acp"]), version);
+    program.client.initialize().await;
+    program
+}
+
+fn cwd(home: &Home) -> String {
+    home.beside().display().to_string()
+}
+
+fn allow(client: &Client) {
+    client.on("session/request_permission", |_| {
+        Some(Ok(json!({"outcome": {"outcome": "selected", "optionId": "allow"}})))
+    });
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn it_works_with_nothing_else_installed_and_survives_kill_nine() {
+    for version in VERSIONS {
+        let home = home();
+        let mut program = assistant(&home, version).await;
+        let session = program.client.new_session_in(&cwd(&home)).await;
+        assert_eq!(program.client.prompt(&session, "/stream 20").await.stop, "end_turn");
+        program.client.begin_prompt(&session, "/stream 100000 1").await;
+        let said =
+            |update: &Value| update["content"]["text"].as_str().is_some_and(|text| text.contains("word 30"));
+        program.client.wait_update(0, &session, "the stream", said).await;
+        program.kill().await;
+        let shown = kept::shown(&program.client, &session);
+        let next = assistant(&home, version).await;
+        next.client.load_in(&cwd(&home), &session).await;
+        let loaded = next.client.view(&session);
+        kept::check(&shown, &loaded).expect("all that was shown is there");
+        assert_eq!(next.client.prompt(&session, "/think on").await.stop, "end_turn");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_model_of_the_configuration_is_used_and_its_key_is_written_nowhere() {
+    let (home, model) = (home(), ModelServer::start());
+    let key = "sk-nobody-may-see-this-0123456789";
+    std::fs::create_dir_all(home.path()).unwrap();
+    let config = format!(
+        "[[provider]]\nname = \"mine\"\nkind = \"openai\"\nbase_url = \"http://127.0.0.1:{}\"\nkey = \"{key}\"\n\
+         [[provider.models]]\nid = \"loopback-1\"\n",
+        model.port()
+    );
+    let file = home.path().join("config.toml");
+    std::fs::write(&file, config).unwrap();
+    let mut program = assistant(&home, Version::V1).await;
+    let session = program.client.new_session_in(&cwd(&home)).await;
+    allow(&program.client);
+    model.plan(Planned::new().text("Hello.").call("run", &json!({"command": "env"})));
+    model.plan(Planned::new().text("Done."));
+    assert_eq!(program.client.prompt(&session, "hello").await.stop, "end_turn");
+    assert_eq!(model.asked()[0].header("authorization"), Some(format!("Bearer {key}").as_str()));
+    model.plan(Planned::status(401, json!({"error": {"message": format!("{key} is not valid")}})));
+    program.client.begin_prompt(&session, "again").await;
+    program.client.wait("the error", |message| message.get("error").is_some()).await;
+    program.kill().await;
+    let heard = Value::from(program.client.heard()).to_string();
+    assert!(!heard.contains(key));
+    std::fs::remove_file(file).unwrap();
+    for path in files(&home.path()) {
+        let bytes = std::fs::read(&path).unwrap();
+        let found = bytes.windows(key.len()).any(|window| window == key.as_bytes());
+        assert!(!found, "{} has the key", path.display());
+    }
+}
+
+fn files(folder: &std::path::Path) -> Vec<std::path::PathBuf> {
+    let entries = std::fs::read_dir(folder).unwrap().flatten();
+    let below = |path: std::path::PathBuf| if path.is_dir() { files(&path) } else { vec![path] };
+    entries.flat_map(|entry| below(entry.path())).collect()
+}
+
+/// The process ids that a command has written to a file.
+async fn written(file: &std::path::Path) -> Vec<i32> {
+    for _ in 0..1000 {
+        let text = std::fs::read_to_string(file).unwrap_or_default();
+        let pids: Vec<i32> = text.split_whitespace().filter_map(|pid| pid.parse().ok()).collect();
+        if pids.len() >= 2 {
+            return pids;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    panic!("nothing was written to {}", file.display());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_command_outlives_it() {
+    for end in ["kill", "cancel", "end of input"] {
+        let home = home();
+        let mut program = assistant(&home, Version::V2).await;
+        let session = program.client.new_session_in(&cwd(&home)).await;
+        allow(&program.client);
+        let prompt = program.client.begin_prompt(&session, "/run sleep 1000 & echo $! $$ > pids; wait").await;
+        let pids = written(&home.beside().join("pids")).await;
+        let ended = Instant::now();
+        match end {
+            "kill" => program.kill().await,
+            "cancel" => {
+                program.client.cancel(&session).await;
+                assert_eq!(program.client.finish(&session, &prompt).await.stop, "cancelled");
+            }
+            _ => {
+                program.client.hang_up().await;
+                program.exited().await;
+            }
+        }
+        assert_gone_by(ended + std::time::Duration::from_secs(2), &pids, end).await;
+    }
+}
