@@ -134,6 +134,7 @@ fn paths_in_the_documents_exist() {
         "README.md",
         "docs/agents.md",
         "docs/durability.md",
+        "docs/models.md",
         "docs/protocol.md",
     ];
     for document in documents {
