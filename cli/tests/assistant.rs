@@ -5,7 +5,7 @@ use std::time::Instant;
 use rethread::edge::Version;
 use rethread_testkit::client::Client;
 use rethread_testkit::kept;
-use rethread_testkit::model::{ModelServer, Planned};
+use rethread_testkit::model::{Asked, ModelServer, Planned};
 use rethread_testkit::processes::assert_gone_by;
 use rethread_testkit::program::{Home, Program};
 use serde_json::{Value, json};
@@ -53,18 +53,74 @@ async fn it_works_with_nothing_else_installed_and_survives_kill_nine() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_model_of_the_configuration_is_used_and_its_key_is_written_nowhere() {
-    let (home, model) = (home(), ModelServer::start());
-    let key = "sk-nobody-may-see-this-0123456789";
+/// Sets up one provider of this kind at the model server.
+fn configure(home: &Home, kind: &str, model: &ModelServer, key: &str) -> std::path::PathBuf {
     std::fs::create_dir_all(home.path()).unwrap();
     let config = format!(
-        "[[provider]]\nname = \"mine\"\nkind = \"openai\"\nbase_url = \"http://127.0.0.1:{}\"\nkey = \"{key}\"\n\
+        "[[provider]]\nname = \"mine\"\nkind = \"{kind}\"\nbase_url = \"http://127.0.0.1:{}\"\nkey = \"{key}\"\n\
          [[provider.models]]\nid = \"loopback-1\"\n",
         model.port()
     );
     let file = home.path().join("config.toml");
     std::fs::write(&file, config).unwrap();
+    file
+}
+
+/// The messages of a request to a model, without the mark up to where the provider may cache, which moves along.
+fn messages(asked: &Asked) -> Vec<Value> {
+    let lists = ["messages", "input", "contents"].into_iter().filter_map(|name| asked.body[name].as_array());
+    let plain = |mut message: Value| {
+        if let Some([block]) = message["content"].as_array().map(Vec::as_slice)
+            && !block["cache_control"].is_null()
+        {
+            message["content"] = block["text"].clone();
+        }
+        message
+    };
+    lists.flatten().cloned().map(plain).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_conversation_that_was_killed_is_the_same_for_the_user_and_the_model() {
+    for kind in ["openai", "openai-responses", "anthropic", "gemini", "ollama"] {
+        for version in VERSIONS {
+            let (home, model) = (home(), ModelServer::start());
+            configure(&home, kind, &model, "a-key");
+            std::fs::write(home.beside().join("a.txt"), "the word is plum\n").unwrap();
+            let mut program = assistant(&home, version).await;
+            let session = program.client.new_session_in(&cwd(&home)).await;
+            model.plan(Planned::new().text("Let me look.").call("read", &json!({"path": "a.txt"})));
+            model.plan(Planned::new().text("It is plum."));
+            assert_eq!(program.client.prompt(&session, "which word?").await.stop, "end_turn", "{kind}");
+            model.plan(Planned::new().text("A plum is ").stalls());
+            program.client.begin_prompt(&session, "what is that?").await;
+            let said = |update: &Value| update["content"]["text"] == "A plum is ";
+            program.client.wait_update(0, &session, "the first words", said).await;
+            program.kill().await;
+            let shown = kept::shown(&program.client, &session);
+
+            let next = assistant(&home, version).await;
+            next.client.load_in(&cwd(&home), &session).await;
+            let loaded = next.client.view(&session);
+            kept::check(&shown, &loaded).unwrap_or_else(|missing| panic!("{kind}: {missing}"));
+            model.plan(Planned::new().text("a fruit."));
+            assert_eq!(next.client.prompt(&session, "go on").await.stop, "end_turn", "{kind}");
+            let asked = model.asked();
+            let (live, restored) = (messages(&asked[2]), messages(&asked[3]));
+            assert_eq!(live[..], restored[..live.len()], "{kind}: the model gets the same history");
+            assert!(
+                Value::from(restored).to_string().contains("A plum is "),
+                "{kind}: and what it said last"
+            );
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_model_of_the_configuration_is_used_and_its_key_is_written_nowhere() {
+    let (home, model) = (home(), ModelServer::start());
+    let key = "sk-nobody-may-see-this-0123456789";
+    let file = configure(&home, "openai", &model, key);
     let mut program = assistant(&home, Version::V1).await;
     let session = program.client.new_session_in(&cwd(&home)).await;
     allow(&program.client);
