@@ -81,16 +81,19 @@ async fn withdraw(peer: &Peer<RoleClient>, id: RequestId) {
 }
 
 fn trouble(error: ServiceError, ending: &Ending) -> Trouble {
-    match error {
-        ServiceError::McpError(error) => {
-            Trouble::Refused { code: error.code.0, message: error.message.into_owned() }
-        }
-        ServiceError::Timeout { timeout } => Trouble::TimedOut(timeout),
-        ServiceError::TransportSend(error) => {
-            Trouble::Lost(ending.cause().unwrap_or_else(|| innermost(&*error.error)))
-        }
-        other => Trouble::Lost(ending.cause().unwrap_or_else(|| other.to_string())),
+    if let ServiceError::McpError(error) = error {
+        return Trouble::Refused { code: error.code.0, message: error.message.into_owned() };
     }
+    if let ServiceError::Timeout { timeout } = error {
+        return Trouble::TimedOut(timeout);
+    }
+    let cause = if let ServiceError::TransportSend(error) = &error {
+        innermost(&*error.error)
+    } else {
+        error.to_string()
+    };
+    // What the transport saw says more than that a message could not be sent.
+    Trouble::Lost(ending.cause().unwrap_or(cause))
 }
 
 /// The innermost cause: what is around it are names of types.

@@ -220,18 +220,16 @@ fn prepared(url: &str, headers: &[(String, Secret)]) -> Result<Prepared, NotConn
 
 impl NotConnected {
     fn by_start(error: &io::Error, cwd: &Path) -> Self {
-        let cause = format!("its program could not be started: {error}");
-        match error.kind() {
-            io::ErrorKind::NotFound if !cwd.is_dir() => {
-                let cause = format!("the working directory {} is not there", cwd.display());
-                Self { cause, remedy: "open the session in a folder that is there" }
-            }
-            io::ErrorKind::NotFound => {
-                let cause = "its program was not found".to_owned();
-                Self { cause, remedy: "install it, or give the full path of its command" }
-            }
-            _ => Self { cause, remedy: "check that its command is a program and that you may run it" },
+        if error.kind() != io::ErrorKind::NotFound {
+            let cause = format!("its program could not be started: {error}");
+            return Self { cause, remedy: "check that its command is a program and that you may run it" };
         }
+        if !cwd.is_dir() {
+            let cause = format!("the working directory {} is not there", cwd.display());
+            return Self { cause, remedy: "open the session in a folder that is there" };
+        }
+        let cause = "its program was not found".to_owned();
+        Self { cause, remedy: "install it, or give the full path of its command" }
     }
 
     fn by_program(error: &NotMet, words: String) -> Self {
@@ -265,12 +263,16 @@ fn joined(cause: String, words: String) -> String {
 }
 
 fn refused(error: &ClientInitializeError) -> String {
-    match error {
-        ClientInitializeError::JsonRpcError(error) => format!("it refused to begin: {}", error.message),
-        ClientInitializeError::TransportError { error, .. } => innermost(&*error.error),
-        ClientInitializeError::ConnectionClosed(_) => "it closed the connection".to_owned(),
-        other => format!("it did not begin as an MCP server does: {other}"),
+    if let ClientInitializeError::JsonRpcError(error) = error {
+        return format!("it refused to begin: {}", error.message);
     }
+    if let ClientInitializeError::TransportError { error, .. } = error {
+        return innermost(&*error.error);
+    }
+    if let ClientInitializeError::ConnectionClosed(_) = error {
+        return "it closed the connection".to_owned();
+    }
+    format!("it did not begin as an MCP server does: {error}")
 }
 
 /// Closes a connection that nobody will use, and does not wait for long.

@@ -74,12 +74,10 @@ fn read(text: &[u8]) -> Inbound {
 
 /// The text of a result, whichever way it came through `rmcp`.
 pub(super) fn result_text(result: ServerResult) -> Json {
-    match result {
-        ServerResult::CustomResult(CustomResult(Value::String(text))) => {
-            Json::parse(text.clone()).unwrap_or_else(|_| Json::of(&text))
-        }
-        other => Json::of(&other),
+    if let ServerResult::CustomResult(CustomResult(Value::String(text))) = &result {
+        return Json::parse(text.clone()).unwrap_or_else(|_| Json::of(text));
     }
+    Json::of(&result)
 }
 
 fn answer(text: &[u8], result: &RawValue, id: RequestId) -> ServerJsonRpcMessage {

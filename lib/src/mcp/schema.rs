@@ -21,7 +21,9 @@ pub(super) fn usable(schema: Option<&Json>, longest: usize) -> (Value, Option<&'
         Value::String(_) if schema.text().starts_with('{') => {
             (open(), Some("its schema is nested too deeply"))
         }
-        _ => (open(), Some("its schema is not an object")),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
+            (open(), Some("its schema is not an object"))
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use rethread_core::Json;
 use serde_json::Value;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 
 use super::ask::{Patience, Trouble};
@@ -52,8 +52,8 @@ pub(super) struct Server {
     common: Common,
     scrub: Scrub,
     link: Mutex<Link>,
-    /// Held by the one who brings it back, so that several calls do not start several.
-    reviving: tokio::sync::Mutex<()>,
+    /// One permit, for the one who brings it back: several calls do not start several.
+    reviving: Semaphore,
     catalog: Mutex<Catalog>,
 }
 
@@ -90,7 +90,7 @@ impl Server {
             common,
             scrub,
             link: Mutex::new(link),
-            reviving: tokio::sync::Mutex::new(()),
+            reviving: Semaphore::new(1),
             catalog: Mutex::new(catalog),
         });
         server.follow();
@@ -174,7 +174,7 @@ impl Server {
         if let Some(connection) = self.live()? {
             return Ok(connection);
         }
-        let _alone = self.reviving.lock().await;
+        let _alone = self.reviving.acquire().await;
         if let Some(connection) = self.live()? {
             return Ok(connection);
         }

@@ -2,19 +2,20 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::sync::Arc;
 
 use rmcp::RoleClient;
 use rmcp::model::{ClientJsonRpcMessage, ServerJsonRpcMessage};
 use rmcp::transport::Transport;
 use tokio::io::AsyncWriteExt;
 use tokio::net::unix::pipe::{Receiver, Sender};
-use tokio::sync::{Mutex, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use super::ending::Ending;
 use super::inbound::{Gate, OpenRequests};
 use crate::wire::{Line, LineReader};
 
+/// How many lines may wait to be written.
+const WAITING: usize = 16;
 /// Why a connection ends when the process does; how that ended says more.
 pub(super) const CLOSED_OUTPUT: &str = "it closed its output";
 pub(super) const CLOSED_INPUT: &str = "it closed its input";
@@ -30,26 +31,30 @@ pub(super) struct Stdio {
     ending: Ending,
 }
 
-/// The pipe to a server. Whole lines only: who writes holds it to the end of the line.
+/// The way to a server's input. A task of its own writes, line by line, and has the pipe alone.
 #[derive(Clone)]
 struct Output {
-    pipe: Arc<Mutex<Option<Sender>>>,
-    /// Frees those who write to a server that does not read.
+    lines: mpsc::Sender<Outgoing>,
+    /// Ends the task, also in the middle of a line to a server that does not read.
     closed: watch::Sender<bool>,
     open: OpenRequests,
     ending: Ending,
+}
+
+/// A line, and who waits for it to be written.
+struct Outgoing {
+    line: Vec<u8>,
+    done: oneshot::Sender<io::Result<()>>,
 }
 
 impl Stdio {
     /// Lines of at most `longest` bytes.
     pub(super) fn new(stdin: Sender, stdout: Receiver, longest: usize, ending: Ending) -> Self {
         let gate = Gate::new();
-        let output = Output {
-            pipe: Arc::new(Mutex::new(Some(stdin))),
-            closed: watch::Sender::new(false),
-            open: gate.open_requests(),
-            ending: ending.clone(),
-        };
+        let (lines, written) = mpsc::channel(WAITING);
+        let closed = watch::Sender::new(false);
+        tokio::spawn(write(stdin, written, closed.subscribe()));
+        let output = Output { lines, closed, open: gate.open_requests(), ending: ending.clone() };
         let lines = LineReader::new(stdout, longest);
         Self { lines, waiting: VecDeque::new(), longest, gate, output, ending }
     }
@@ -108,7 +113,6 @@ impl Transport<RoleClient> for Stdio {
 
     async fn close(&mut self) -> Result<(), io::Error> {
         self.output.closed.send_replace(true);
-        drop(self.output.pipe.lock().await.take());
         Ok(())
     }
 }
@@ -117,11 +121,10 @@ impl Output {
     async fn send(&self, message: &ClientJsonRpcMessage) -> io::Result<()> {
         let mut line = serde_json::to_vec(message)?;
         line.push(b'\n');
-        let mut closed = self.closed.subscribe();
-        let sent = tokio::select! {
-            sent = self.write(&line) => sent,
-            _ = closed.wait_for(|closed| *closed) => Err(io::ErrorKind::NotConnected.into()),
-        };
+        let (done, written) = oneshot::channel();
+        // Without the task that writes there is nobody to take the line, or to say that it was written.
+        let _ = self.lines.send(Outgoing { line, done }).await;
+        let sent = written.await.unwrap_or_else(|_| Err(io::ErrorKind::NotConnected.into()));
         self.open.sent(message);
         sent.inspect_err(|error| {
             if error.kind() == io::ErrorKind::BrokenPipe {
@@ -129,11 +132,17 @@ impl Output {
             }
         })
     }
+}
 
-    async fn write(&self, line: &[u8]) -> io::Result<()> {
-        match self.pipe.lock().await.as_mut() {
-            Some(pipe) => pipe.write_all(line).await,
-            None => Err(io::ErrorKind::NotConnected.into()),
+/// Writes until nobody has anything more to say, or until it is to end. The pipe ends with it.
+async fn write(mut pipe: Sender, mut lines: mpsc::Receiver<Outgoing>, mut closed: watch::Receiver<bool>) {
+    let writing = async {
+        while let Some(Outgoing { line, done }) = lines.recv().await {
+            let _ = done.send(pipe.write_all(&line).await);
         }
+    };
+    tokio::select! {
+        () = writing => {}
+        _ = closed.wait_for(|closed| *closed) => {}
     }
 }

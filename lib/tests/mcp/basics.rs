@@ -40,7 +40,7 @@ async fn everything(config: ServerConfig) {
     a_call_is_cancelled(&servers).await;
     assert_eq!(servers.notes(), []);
     servers.close().await;
-    let closed = call(&servers, "s.echo", json!({})).await.unwrap_err();
+    let closed = call(&servers, "s.echo", json!({})).await.expect_err("it must fail");
     assert_eq!(closed.to_string(), "MCP server s is gone: the session is closed");
 }
 
@@ -59,22 +59,22 @@ async fn tools_are_called(servers: &Servers) {
     assert_eq!(echo(servers, "s").await, "hello");
     assert_eq!(said(servers, "s__echo", json!({"text": "by the other name"})).await, "by the other name");
     assert_eq!(said(servers, "s.progress", json!(null)).await, "done");
-    let image = call(servers, "s.image", json!({})).await.unwrap();
+    let image = call(servers, "s.image", json!({})).await.expect("it works");
     let picture = Content::Image { mime_type: "image/png".into(), data: "iVBORw0KGgo=".into() };
     assert_eq!((image.content, image.structured), (vec![picture], Some(json!({"width": 1}))));
-    let failed = call(servers, "s.fail", json!({})).await.unwrap();
+    let failed = call(servers, "s.fail", json!({})).await.expect("it works");
     assert!(failed.is_error);
     assert_eq!(failed.content, [Content::Text("it failed".into())]);
 }
 
 async fn errors_are_told(servers: &Servers) {
-    let refused = call(servers, "s.refuse", json!({"text": "not so"})).await.unwrap_err();
+    let refused = call(servers, "s.refuse", json!({"text": "not so"})).await.expect_err("it must fail");
     assert_eq!(refused.to_string(), "MCP server s refused: not so (-32602)");
-    let nonsense = call(servers, "s.nonsense", json!({})).await.unwrap_err();
+    let nonsense = call(servers, "s.nonsense", json!({})).await.expect_err("it must fail");
     assert_eq!(nonsense.to_string(), "MCP server s answered tools/call with 7");
-    let unknown = call(servers, "s.nothing", json!({})).await.unwrap_err();
+    let unknown = call(servers, "s.nothing", json!({})).await.expect_err("it must fail");
     assert_eq!(unknown.to_string(), "no MCP server has a tool s.nothing");
-    let arguments = call(servers, "s.echo", json!([1])).await.unwrap_err();
+    let arguments = call(servers, "s.echo", json!([1])).await.expect_err("it must fail");
     assert_eq!(arguments.to_string(), "the arguments of s.echo must be a JSON object");
 }
 
@@ -82,15 +82,16 @@ async fn prompts_and_resources(servers: &Servers) {
     let prompt = servers.prompts().remove(0);
     assert_eq!((prompt.shown_name.as_str(), prompt.description.as_str()), ("s.greet", "Greets."));
     assert!(prompt.arguments[0].is_required && prompt.arguments[0].name == "who");
-    let who = json!({"who": "Ada"}).as_object().unwrap().clone();
-    let messages = servers.get_prompt("s", "greet", who, std::future::pending()).await.unwrap();
+    let who = json!({"who": "Ada"}).as_object().expect("it is one").clone();
+    let messages = servers.get_prompt("s", "greet", who, std::future::pending()).await.expect("it works");
     assert_eq!(messages, [Message { role: "user".into(), content: Content::Text("Greet Ada.".into()) }]);
     let resource = servers.resources().remove(0);
     assert_eq!((resource.uri.as_str(), resource.title.as_str()), ("test://one", "one"));
-    let contents = servers.read_resource("s", &resource.uri, std::future::pending()).await.unwrap();
+    let contents = servers.read_resource("s", &resource.uri, std::future::pending()).await.expect("it works");
     let (uri, mime_type) = ("test://one".to_owned(), Some("text/plain".to_owned()));
     assert_eq!(contents, [Content::TextResource { uri, mime_type, text: "first".into() }]);
-    let missing = servers.read_resource("s", "test://two", std::future::pending()).await.unwrap_err();
+    let missing =
+        servers.read_resource("s", "test://two", std::future::pending()).await.expect_err("it must fail");
     assert_eq!(missing.to_string(), "MCP server s refused: no such resource (-32002)");
 }
 
@@ -108,13 +109,14 @@ async fn changes_are_followed(servers: &Servers) {
     let mut changes = servers.changes();
     changes.borrow_and_update();
     assert_eq!(said(servers, "s.grow", json!({})).await, "grown");
-    tokio::time::timeout(rethread_testkit::DEADLINE, changes.changed()).await.unwrap().unwrap();
+    let changed = tokio::time::timeout(rethread_testkit::DEADLINE, changes.changed()).await;
+    changed.expect("it is told in time").expect("the servers are there");
     assert!(servers.tools().iter().any(|tool| tool.shown_name == "s.grown_0"));
 }
 
 async fn a_call_is_cancelled(servers: &Servers) {
     let soon = tokio::time::sleep(std::time::Duration::from_millis(50));
-    let cancelled = servers.call("s.hang", json!({}), soon).await.unwrap_err();
+    let cancelled = servers.call("s.hang", json!({}), soon).await.expect_err("it must fail");
     assert_eq!(cancelled, CallError::Cancelled { server: "s".into() });
     let told = said(servers, "s.cancelled", json!({})).await;
     assert_eq!(told.matches(|c: char| c.is_ascii_digit()).count().min(1), 1, "the request is named: {told}");

@@ -63,7 +63,7 @@ pub(crate) async fn call(servers: &Servers, name: &str, arguments: Value) -> Res
 
 /// The text of an answer of one piece.
 pub(crate) async fn said(servers: &Servers, name: &str, arguments: Value) -> String {
-    let answer = call(servers, name, arguments).await.unwrap();
+    let answer = call(servers, name, arguments).await.expect("it works");
     match answer.content.as_slice() {
         [Content::Text(text)] => text.clone(),
         other => panic!("{name} said {other:?}"),
@@ -81,7 +81,7 @@ pub(crate) struct Pids {
 
 impl Pids {
     pub(crate) fn new() -> Self {
-        Self { folder: tempfile::tempdir().unwrap() }
+        Self { folder: tempfile::tempdir().expect("a folder can be made") }
     }
 
     pub(crate) fn path(&self) -> String {
@@ -94,7 +94,7 @@ impl Pids {
 
     pub(crate) fn all(&self) -> Vec<i32> {
         let text = std::fs::read_to_string(self.path()).unwrap_or_default();
-        text.lines().map(|line| line.parse().unwrap()).collect()
+        text.lines().map(|line| line.parse().expect("a number on each line")).collect()
     }
 
     /// Waits until none of them is left, for not too long.
