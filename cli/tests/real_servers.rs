@@ -1,0 +1,136 @@
+//! The assistant with real MCP servers: server-everything on stdio and over streamable HTTP, and one that fails. Runs
+//! if `RETHREAD_MCP_SERVERS` names the `node_modules` that it is in; `.ci/mcp-servers test` does.
+#![cfg(target_os = "linux")]
+
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use rethread::edge::Version;
+use rethread_testkit::client::Client;
+use rethread_testkit::processes::{assert_gone_by, descendants_of};
+use rethread_testkit::program::{Home, Program};
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::{Child, Command};
+
+const FOLDER: &str = "RETHREAD_MCP_SERVERS";
+const LIMIT: Duration = Duration::from_secs(2);
+
+/// The program of the server; none if this is not to run.
+fn everything() -> Option<String> {
+    let folder = std::env::var_os(FOLDER).map(PathBuf::from);
+    if folder.is_none() {
+        eprintln!("SKIPPED: {FOLDER} names no folder");
+    }
+    let path = folder?.join("@modelcontextprotocol/server-everything/dist/index.js");
+    Some(path.to_string_lossy().into_owned())
+}
+
+/// The server over streamable HTTP, on a free port; it ends with the handle.
+async fn serve(script: &str) -> (Child, u16) {
+    let free = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
+    let mut command = Command::new("node");
+    command.args([script, "streamableHttp"]).env("PORT", free.to_string());
+    command.stdout(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true);
+    let mut server = command.spawn().unwrap();
+    let mut lines = BufReader::new(server.stderr.take().unwrap()).lines();
+    let ready = async {
+        while let Some(line) = lines.next_line().await.unwrap() {
+            if line.contains(&free.to_string()) {
+                return;
+            }
+        }
+        panic!("server-everything did not start");
+    };
+    tokio::time::timeout(Duration::from_secs(30), ready).await.expect("it starts in time");
+    // It goes on talking, and must not stop for it.
+    tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
+    (server, free)
+}
+
+/// The servers as a client of this version names them.
+fn servers(version: Version, script: &str, port: u16) -> Value {
+    let mut local = json!({"name": "local", "command": "node", "args": [script, "stdio"], "env": []});
+    let mut broken = json!({"name": "broken", "command": "node", "args": ["--no-such-option"], "env": []});
+    if version == Version::V2 {
+        local["type"] = json!("stdio");
+        broken["type"] = json!("stdio");
+    }
+    let url = format!("http://127.0.0.1:{port}/mcp");
+    json!([local, broken, {"type": "http", "name": "web", "url": url, "headers": []}])
+}
+
+async fn open(home: &Home, version: Version, script: &str, port: u16) -> (Program, String) {
+    let program = Program::start(home.command(&["acp"]), version);
+    let client = &program.client;
+    client.be_patient(Duration::from_secs(60));
+    client.initialize().await;
+    client.on("session/request_permission", |_| {
+        Some(Ok(json!({"outcome": {"outcome": "selected", "optionId": "allow"}})))
+    });
+    let cwd = home.beside().display().to_string();
+    let made =
+        client.ask("session/new", json!({"cwd": cwd, "mcpServers": servers(version, script, port)})).await;
+    (program, made["sessionId"].as_str().unwrap().to_owned())
+}
+
+async fn use_them(client: &Client, session: &str) {
+    client.prompt(session, "/tools").await;
+    let tools = client.view(session).agent().concat();
+    for name in ["`local.echo`", "`local.get-sum`", "`web.echo`", "`web.get-sum`"] {
+        assert!(tools.contains(name), "{name} in {tools}");
+    }
+    client.prompt(session, "/call local.echo {\"message\": \"from stdio\"}").await;
+    client.prompt(session, "/call web.get-sum {\"a\": 2, \"b\": 40}").await;
+    client.prompt(session, "/call web.get-sum {\"a\": \"two\"}").await;
+    let updates = Value::from(client.updates(session)).to_string();
+    assert!(updates.contains("Echo: from stdio") && updates.contains("42"), "{updates}");
+    assert!(updates.contains("\"failed\""), "a call that fails is told: {updates}");
+    let heard = Value::from(client.heard()).to_string();
+    assert!(heard.contains("MCP server broken is not available"), "{heard}");
+}
+
+/// The processes of servers below a program.
+fn started(program: &Program) -> Vec<i32> {
+    let line = |pid: &i32| std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let is_node = |pid: &i32| String::from_utf8_lossy(&line(pid)).contains("server-everything");
+    let pids: Vec<i32> = descendants_of(program.pid()).into_iter().filter(is_node).collect();
+    assert!(!pids.is_empty(), "the server runs");
+    pids
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn servers_are_used_and_end_with_their_session() {
+    let Some(script) = everything() else { return };
+    let (_web, port) = serve(&script).await;
+    for version in [Version::V1, Version::V2] {
+        let home = Home::new(env!("CARGO_BIN_EXE_rethread"));
+        let (mut program, session) = open(&home, version, &script, port).await;
+        use_them(&program.client, &session).await;
+        let pids = started(&program);
+        let closed = Instant::now();
+        program.client.close(&session).await.expect("it can be closed");
+        assert_gone_by(closed + LIMIT, &pids, "session/close").await;
+        eprintln!("v{}: closed, nothing left after {:?}", version.number(), closed.elapsed());
+        program.kill().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn servers_end_with_the_program_however_it_ends() {
+    let Some(script) = everything() else { return };
+    let (_web, port) = serve(&script).await;
+    for way in ["kill -9", "end of input"] {
+        let home = Home::new(env!("CARGO_BIN_EXE_rethread"));
+        let (mut program, _) = open(&home, Version::V2, &script, port).await;
+        let pids = started(&program);
+        let ended = Instant::now();
+        match way {
+            "kill -9" => program.kill().await,
+            _ => program.client.hang_up().await,
+        }
+        assert_gone_by(ended + LIMIT, &pids, way).await;
+        eprintln!("{way}: nothing left after {:?}", ended.elapsed());
+    }
+}
