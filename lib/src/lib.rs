@@ -6,7 +6,10 @@
 pub mod agent;
 #[cfg(feature = "assistant")]
 pub mod assistant;
-#[cfg_attr(not(feature = "assistant"), allow(dead_code, reason = "the assistant needs more of it"))]
+#[cfg_attr(
+    not(feature = "assistant"),
+    allow(dead_code, unused_imports, reason = "the assistant needs more of it")
+)]
 mod command;
 mod connection;
 pub mod edge;

@@ -1,4 +1,5 @@
 //! The assistant's tools from outside: what each of them does, and that none of them leaves the roots.
+#![cfg(feature = "assistant")]
 
 mod changing;
 mod escaping;
