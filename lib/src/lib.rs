@@ -6,6 +6,7 @@
 pub mod agent;
 #[cfg(feature = "assistant")]
 pub mod assistant;
+pub mod author;
 #[cfg_attr(
     not(feature = "assistant"),
     allow(dead_code, unused_imports, reason = "the assistant needs more of it")
@@ -13,9 +14,9 @@ pub mod assistant;
 mod command;
 mod connection;
 pub mod edge;
+mod history;
 mod hosting;
 mod live;
-
 mod lock;
 pub mod log;
 pub mod mint;

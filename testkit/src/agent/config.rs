@@ -57,6 +57,24 @@ pub enum Restores {
     Nothing,
 }
 
+/// What becomes of the choices in a session that is restored or forked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Choices {
+    /// They are there again.
+    Kept,
+    /// They are what they were in the beginning.
+    Forgotten,
+}
+
+/// Whether a fork is replayed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Forks {
+    /// It is not.
+    Quietly,
+    /// As a session that is loaded.
+    Replayed,
+}
+
 /// When a version 2 agent echoes a prompt and reports that it works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Echo {
@@ -97,6 +115,12 @@ pub struct AgentConfig {
     pub replays: Replays,
     /// Whether earlier sessions are there again.
     pub restores: Restores,
+    /// What becomes of choices then.
+    pub choices: Choices,
+    /// Options that it offers and does not let anybody change.
+    pub fixed: Vec<&'static str>,
+    /// Whether forks are replayed.
+    pub forks: Forks,
     /// When prompts are echoed.
     pub echo: Echo,
     /// Whether the user has to log in.
@@ -142,6 +166,9 @@ impl AgentConfig {
             replay_ids: ReplayIds::Same,
             replays: Replays::BeforeAnswer,
             restores: Restores::All,
+            choices: Choices::Kept,
+            fixed: Vec::new(),
+            forks: Forks::Quietly,
             echo: Echo::AfterAnswer,
             login: Login::NotNeeded,
             commands: Vec::new(),

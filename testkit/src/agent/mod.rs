@@ -18,7 +18,7 @@ use rethread::transport::{Wire, memory as pipe};
 use rethread::wire::RpcError;
 use serde_json::Value;
 
-pub use config::{AgentConfig, Echo, Login, Offer, ReplayIds, Replays, Restores, Speaks};
+pub use config::{AgentConfig, Choices, Echo, Forks, Login, Offer, ReplayIds, Replays, Restores, Speaks};
 pub use memory::Received;
 pub use script::{Step, steps};
 

@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use super::End;
-use super::config::{Echo, Login, ReplayIds, Replays, Restores, Speaks};
+use super::config::{Echo, Forks, Login, ReplayIds, Replays, Restores, Speaks};
 use super::memory::{Memory, Received};
 use super::talk::{self, Outcome, Prompt, Taken, Talk};
 use super::turn;
@@ -114,6 +114,7 @@ async fn request(talk: &Arc<Talk>, method: &str, params: &Value) -> Outcome {
             let replay = if params["replayFrom"].is_object() { Replay::All } else { Replay::Nothing };
             again(talk, params, replay).await
         }
+        "session/fork" if can(talk, "fork") => fork(talk, params).await,
         "session/list" if can(talk, "list") => Ok(list(talk)),
         "session/close" if can(talk, "close") => {
             talk.cancel(params["sessionId"].as_str().unwrap_or_default());
@@ -200,21 +201,44 @@ async fn again(talk: &Arc<Talk>, params: &Value, replay: Replay) -> Outcome {
     let Some(kept) = kept else {
         return Err(json!({"code": -32002, "message": "no such session", "data": {"sessionId": id}}));
     };
-    match (replay, config.replays) {
-        (Replay::Nothing, _) => {}
-        (Replay::All, Replays::BeforeAnswer) => tell_again(talk, id, kept.history, config.replay_ids).await,
-        (Replay::All, Replays::AfterAnswer) => {
-            let (talk, id) = (talk.clone(), id.to_owned());
-            tokio::spawn(async move {
-                tokio::time::sleep(A_MOMENT).await;
-                tell_again(&talk, &id, kept.history, config.replay_ids).await;
-            });
-        }
+    talk.memory.reopened(id);
+    if replay == Replay::All {
+        replay_all(talk, id, kept.history).await;
     }
     if talk.version() == Version::V2 {
         talk.show(id, super::words::state("idle", None)).await;
     }
     Ok(choices(talk, id))
+}
+
+async fn fork(talk: &Arc<Talk>, params: &Value) -> Outcome {
+    let parent = params["sessionId"].as_str().unwrap_or_default();
+    let Some(id) = talk.memory.fork(parent) else {
+        return Err(json!({"code": -32002, "message": "no such session", "data": {"sessionId": parent}}));
+    };
+    talk.memory.reopened(&id);
+    if talk.memory.config().forks == Forks::Replayed {
+        let kept = talk.memory.inner().sessions.get(&id).cloned().unwrap_or_default();
+        replay_all(talk, &id, kept.history).await;
+    }
+    let mut answer = choices(talk, &id);
+    answer["sessionId"] = json!(id);
+    Ok(answer)
+}
+
+/// Replays now or after the answer, as it is this agent's nature.
+async fn replay_all(talk: &Arc<Talk>, session: &str, history: Vec<Value>) {
+    let config = talk.memory.config();
+    match config.replays {
+        Replays::BeforeAnswer => tell_again(talk, session, history, config.replay_ids).await,
+        Replays::AfterAnswer => {
+            let (talk, session) = (talk.clone(), session.to_owned());
+            tokio::spawn(async move {
+                tokio::time::sleep(A_MOMENT).await;
+                tell_again(&talk, &session, history, config.replay_ids).await;
+            });
+        }
+    }
 }
 
 async fn tell_again(talk: &Talk, session: &str, history: Vec<Value>, ids: ReplayIds) {
