@@ -133,6 +133,7 @@ fn paths_in_the_documents_exist() {
         "CONTRIBUTING.md",
         "README.md",
         "docs/durability.md",
+        "docs/models.md",
         "docs/protocol.md",
         "docs/tools.md",
     ];

@@ -1,3 +1,4 @@
 //! The built-in assistant.
 
+pub mod model;
 pub mod tools;
