@@ -132,6 +132,7 @@ fn paths_in_the_documents_exist() {
         "ARCHITECTURE.md",
         "CONTRIBUTING.md",
         "README.md",
+        "docs/agents.md",
         "docs/durability.md",
         "docs/models.md",
         "docs/protocol.md",

@@ -199,6 +199,14 @@ impl AgentConfig {
         self
     }
 
+    /// Says whether an agent of the library can be so: that keeps no sessions and does nothing odd on the wire.
+    pub(super) fn fits_library(&self) -> bool {
+        let plain = Self::bare(self.speaks);
+        let same = (self.replay_ids, self.replays, self.restores, self.echo)
+            == (plain.replay_ids, plain.replays, plain.restores, plain.echo);
+        same && self.meta.is_none() && self.fixed.is_empty() && !self.can("fork") && !self.can("acp")
+    }
+
     /// Says whether it can do that.
     #[must_use]
     pub fn can(&self, ability: &str) -> bool {

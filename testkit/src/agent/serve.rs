@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 
 use super::End;
 use super::config::{Echo, Forks, Login, ReplayIds, Replays, Restores, Speaks};
-use super::memory::{Memory, Received};
+use super::memory::Memory;
 use super::talk::{self, Outcome, Prompt, Taken, Talk};
 use super::turn;
 
@@ -21,12 +21,7 @@ const A_MOMENT: Duration = Duration::from_millis(20);
 
 /// Serves one connection until either side ends it.
 pub(super) async fn serve(memory: Arc<Memory>, wire: Wire) -> End {
-    let start = {
-        let mut inner = memory.inner();
-        inner.starts += 1;
-        inner.running += 1;
-        inner.starts
-    };
+    let start = memory.begin();
     let (out, lines) = mpsc::channel(1024);
     let mut writing = tokio::spawn(talk::write(wire.writer, lines));
     let out_again = out.clone();
@@ -51,16 +46,15 @@ pub(super) async fn serve(memory: Arc<Memory>, wire: Wire) -> End {
     talk.end().await;
     drop(talk);
     let _ = tokio::time::timeout(crate::DEADLINE, &mut writing).await;
-    memory.inner().running -= 1;
-    memory.bell.notify_waiters();
+    memory.end();
     end
 }
 
 async fn hear(talk: &Arc<Talk>, line: &str, work: &mut JoinSet<()>) {
     let Ok(message) = serde_json::from_str::<Value>(line) else { return };
     let id = message.get("id").cloned();
+    talk.memory.record(talk.start, &message);
     let Some(method) = message["method"].as_str() else {
-        record(talk, id.clone(), "answer", message.clone());
         let outcome = match message.get("error") {
             Some(error) => Err(error.clone()),
             None => Ok(message["result"].clone()),
@@ -68,7 +62,6 @@ async fn hear(talk: &Arc<Talk>, line: &str, work: &mut JoinSet<()>) {
         return talk.answered(&message["id"], outcome);
     };
     let params = message["params"].clone();
-    record(talk, id.clone(), method, params.clone());
     match (id, method) {
         (Some(id), "session/prompt") => prompt(talk, id, &params, work).await,
         // Left open until it is taken back.
@@ -81,10 +74,6 @@ async fn hear(talk: &Arc<Talk>, line: &str, work: &mut JoinSet<()>) {
         (None, "session/cancel") => talk.cancel(params["sessionId"].as_str().unwrap_or_default()),
         (None, _) => {}
     }
-}
-
-fn record(talk: &Talk, id: Option<Value>, method: &str, params: Value) {
-    talk.memory.record(Received { start: talk.start, id, method: method.to_owned(), params });
 }
 
 /// A request that was left open is answered, a turn is cancelled.

@@ -79,6 +79,15 @@ pub(super) fn tool_over(id: &str) -> Value {
     json!({"sessionUpdate": "tool_call_update", "toolCallId": id, "status": "completed"})
 }
 
+/// A tool call whose `_meta` is patched.
+pub(super) fn meta(version: Version, id: &str) -> [Value; 2] {
+    let mut begins = tool_begins(version, id);
+    begins["_meta"] = json!({"a": 1, "b": {"deep": 1}});
+    let mut ends = tool_over(id);
+    ends["_meta"] = json!({"a": null, "b": {"other": 2}, "c": 3});
+    [begins, ends]
+}
+
 pub(super) fn plan(version: Version, entries: &[String]) -> Value {
     let status = |at: usize| if at == 0 { "completed" } else { "pending" };
     let entries: Vec<_> = entries
