@@ -22,6 +22,16 @@ impl Exit {
     pub(crate) fn signal(self) -> Option<String> {
         self.0.signal().map(signal_name)
     }
+
+    /// The end in words.
+    #[cfg(feature = "assistant")]
+    pub(crate) fn words(self) -> String {
+        match (self.code(), self.signal()) {
+            (Some(code), _) => format!("it ended with exit status {code}"),
+            (None, Some(signal)) => format!("it was killed by {signal}"),
+            (None, None) => "it ended".to_owned(),
+        }
+    }
 }
 
 fn signal_name(signal: i32) -> String {
