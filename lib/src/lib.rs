@@ -7,6 +7,10 @@ pub mod agent;
 #[cfg(feature = "assistant")]
 pub mod assistant;
 pub mod author;
+#[cfg_attr(
+    not(feature = "assistant"),
+    allow(dead_code, unused_imports, reason = "the assistant needs more of it")
+)]
 mod command;
 mod connection;
 pub mod edge;

@@ -136,6 +136,7 @@ fn paths_in_the_documents_exist() {
         "docs/durability.md",
         "docs/models.md",
         "docs/protocol.md",
+        "docs/tools.md",
     ];
     for document in documents {
         let text = fs::read_to_string(root.join(document)).unwrap();

@@ -13,16 +13,6 @@ impl Exit {
         Self(status)
     }
 
-    /// The end in words.
-    #[cfg(feature = "assistant")]
-    pub(crate) fn words(self) -> String {
-        match (self.code(), self.signal()) {
-            (Some(code), _) => format!("it ended with exit status {code}"),
-            (None, Some(signal)) => format!("it was killed by {signal}"),
-            (None, None) => "it ended".to_owned(),
-        }
-    }
-
     /// Its exit code, if it ended by itself.
     pub(crate) fn code(self) -> Option<i32> {
         self.0.code()
@@ -31,6 +21,16 @@ impl Exit {
     /// The signal that ended it.
     pub(crate) fn signal(self) -> Option<String> {
         self.0.signal().map(signal_name)
+    }
+
+    /// The end in words.
+    #[cfg(feature = "assistant")]
+    pub(crate) fn words(self) -> String {
+        match (self.code(), self.signal()) {
+            (Some(code), _) => format!("it ended with exit status {code}"),
+            (None, Some(signal)) => format!("it was killed by {signal}"),
+            (None, None) => "it ended".to_owned(),
+        }
     }
 }
 

@@ -11,11 +11,9 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 
 pub(crate) use self::exit::Exit;
-pub(crate) use self::group::Leftover;
 #[cfg(test)]
 pub(crate) use self::group::is_alive;
-#[cfg(feature = "assistant")]
-pub(crate) use self::group::{Group, ROUND};
+pub(crate) use self::group::{Group, Leftover, ROUND};
 pub(crate) use self::running::{Heard, Running};
 
 /// What is to be run.

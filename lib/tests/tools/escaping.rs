@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::symlink;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rethread::assistant::tools::{Access, Toolbox};
@@ -202,28 +203,61 @@ async fn swaps_in_a_loop_lead_nowhere() {
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            let swap = |one: &str, other: &str| {
-                let _ = fs::rename(place.path(one), place.path("in/held"));
-                let _ = fs::rename(place.path(other), place.path(one));
-                let _ = fs::rename(place.path("in/held"), place.path(other));
-            };
             while !over.load(Ordering::Relaxed) {
-                swap("in/real", "in/trap");
-                swap("in/plain.txt", "in/bait.txt");
+                exchange(&place.path("in/real"), &place.path("in/trap"));
+                exchange(&place.path("in/plain.txt"), &place.path("in/bait.txt"));
+                // A write may have put its file where the link just was.
+                let is_link =
+                    |name| fs::symlink_metadata(place.path(name)).is_ok_and(|meta| meta.is_symlink());
+                if !is_link("in/plain.txt") && !is_link("in/bait.txt") {
+                    let _ = fs::remove_file(place.path("in/bait.txt"));
+                    let _ = symlink(place.path("out/secret.txt"), place.path("in/bait.txt"));
+                }
             }
         });
+        let _end = EndOnDrop(&over);
         let calls = async {
             let mut met = 0;
-            for round in 0..300 {
+            for round in 0..200 {
                 met += use_all_tools(&place, round).await;
+                for _ in 0..10 {
+                    let told = place.told("read", json!({"path": "real/secret.txt"})).await;
+                    assert!(!told.contains("\tsecret"), "{told}");
+                }
             }
             met
         };
         let met = tokio::task::block_in_place(|| tokio::runtime::Handle::current().block_on(calls));
-        over.store(true, Ordering::Relaxed);
         assert!(met > 0, "some calls must have met the files");
     });
     assert!(place.is_untouched());
+}
+
+/// Two things change places, at once where the system can do that.
+fn exchange(one: &Path, other: &Path) {
+    #[cfg(target_os = "linux")]
+    {
+        let name = |path: &Path| std::ffi::CString::new(path.to_str().unwrap()).unwrap();
+        let (one, other, here) = (name(one), name(other), libc::AT_FDCWD);
+        // SAFETY: both paths have their ends.
+        unsafe { libc::renameat2(here, one.as_ptr(), here, other.as_ptr(), libc::RENAME_EXCHANGE) };
+    }
+    #[cfg(not(target_os = "linux"))]
+    {
+        let held = one.with_extension("held");
+        let _ = fs::rename(one, &held);
+        let _ = fs::rename(other, one);
+        let _ = fs::rename(&held, other);
+    }
+}
+
+/// Ends the swapping, also when a check has failed.
+struct EndOnDrop<'a>(&'a AtomicBool);
+
+impl Drop for EndOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 /// Uses them once, and says how often a file was met.

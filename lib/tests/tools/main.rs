@@ -1,4 +1,6 @@
 //! The assistant's tools from outside: what each of them does, and that none of them leaves the roots.
+#![cfg(feature = "assistant")]
+#![allow(clippy::unwrap_used, reason = "a test may fail where it stands")]
 
 mod changing;
 mod escaping;
