@@ -49,7 +49,13 @@ impl Follower {
         let client = &self.agreed.client;
         let mut answer = answers::opened(client, session.options.as_ref(), session.commands.as_ref());
         answer.set("sessionId", Json::of(&handle.id));
-        let then = Then { answer: Some((id.clone(), answer.json())), ..Then::default() };
+        // Version 1 has no place for them in its answer.
+        let commands = match client.version {
+            Version::V1 => session.commands.as_ref().map(crate::edge::v1::commands::to_v1),
+            Version::V2 => None,
+        };
+        let after_answer = commands.into_iter().collect();
+        let then = Then { answer: Some((id.clone(), answer.json())), after_answer, ..Then::default() };
         let past = session.head;
         self.follow(Attachment { session: handle.id, live: handle.live, cursor, past, view, then });
         Ok(())

@@ -51,7 +51,7 @@ impl Stage {
         let mut provider = stage.provider("mine", kind);
         let model = ModelConfig { context_window: Some(20_000), ..ModelConfig::new("loopback-1") };
         provider.models = vec![model];
-        stage.providers.lock().unwrap().push(provider);
+        stage.providers.lock().expect("no test panics here").push(provider);
         stage
     }
 
