@@ -2,52 +2,16 @@
 //! if `RETHREAD_MCP_SERVERS` names the `node_modules` that it is in; `.ci/mcp-servers test` does.
 #![cfg(target_os = "linux")]
 
-use std::path::PathBuf;
-use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use rethread::edge::Version;
 use rethread_testkit::client::Client;
+use rethread_testkit::mcp::real::{modules, script, serve};
 use rethread_testkit::processes::{assert_gone_by, descendants_of};
 use rethread_testkit::program::{Home, Program};
 use serde_json::{Value, json};
-use tokio::io::{AsyncBufReadExt, BufReader};
-use tokio::process::{Child, Command};
 
-const FOLDER: &str = "RETHREAD_MCP_SERVERS";
 const LIMIT: Duration = Duration::from_secs(2);
-
-/// The program of the server; none if this is not to run.
-fn everything() -> Option<String> {
-    let folder = std::env::var_os(FOLDER).map(PathBuf::from);
-    if folder.is_none() {
-        eprintln!("SKIPPED: {FOLDER} names no folder");
-    }
-    let path = folder?.join("@modelcontextprotocol/server-everything/dist/index.js");
-    Some(path.to_string_lossy().into_owned())
-}
-
-/// The server over streamable HTTP, on a free port; it ends with the handle.
-async fn serve(script: &str) -> (Child, u16) {
-    let free = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
-    let mut command = Command::new("node");
-    command.args([script, "streamableHttp"]).env("PORT", free.to_string());
-    command.stdout(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true);
-    let mut server = command.spawn().unwrap();
-    let mut lines = BufReader::new(server.stderr.take().unwrap()).lines();
-    let ready = async {
-        while let Some(line) = lines.next_line().await.unwrap() {
-            if line.contains(&free.to_string()) {
-                return;
-            }
-        }
-        panic!("server-everything did not start");
-    };
-    tokio::time::timeout(Duration::from_secs(30), ready).await.expect("it starts in time");
-    // It goes on talking, and must not stop for it.
-    tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
-    (server, free)
-}
 
 /// The servers as a client of this version names them.
 fn servers(version: Version, script: &str, port: u16) -> Value {
@@ -72,7 +36,7 @@ async fn open(home: &Home, version: Version, script: &str, port: u16) -> (Progra
     let cwd = home.beside().display().to_string();
     let made =
         client.ask("session/new", json!({"cwd": cwd, "mcpServers": servers(version, script, port)})).await;
-    (program, made["sessionId"].as_str().unwrap().to_owned())
+    (program, made["sessionId"].as_str().expect("a session has an id").to_owned())
 }
 
 async fn use_them(client: &Client, session: &str) {
@@ -102,8 +66,9 @@ fn started(program: &Program) -> Vec<i32> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn servers_are_used_and_end_with_their_session() {
-    let Some(script) = everything() else { return };
-    let (_web, port) = serve(&script).await;
+    let Some(modules) = modules() else { return };
+    let script = script(&modules, "server-everything");
+    let (_web, port) = serve(&modules, "streamableHttp").await;
     for version in [Version::V1, Version::V2] {
         let home = Home::new(env!("CARGO_BIN_EXE_rethread"));
         let (mut program, session) = open(&home, version, &script, port).await;
@@ -119,8 +84,9 @@ async fn servers_are_used_and_end_with_their_session() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn servers_end_with_the_program_however_it_ends() {
-    let Some(script) = everything() else { return };
-    let (_web, port) = serve(&script).await;
+    let Some(modules) = modules() else { return };
+    let script = script(&modules, "server-everything");
+    let (_web, port) = serve(&modules, "streamableHttp").await;
     for way in ["kill -9", "end of input"] {
         let home = Home::new(env!("CARGO_BIN_EXE_rethread"));
         let (mut program, _) = open(&home, Version::V2, &script, port).await;

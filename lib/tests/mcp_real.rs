@@ -3,32 +3,16 @@
 //! `.ci/mcp-servers test` runs this.
 #![cfg(all(feature = "assistant", target_os = "linux"))]
 
-use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rethread::mcp::{Answer, CallError, Content, Limits, Place, Secret, ServerConfig, Servers};
+use rethread_testkit::mcp::real::{modules, script, serve};
 use rethread_testkit::processes::{assert_gone_by, descendants_of};
 use serde_json::{Value, json};
-use tokio::io::{AsyncBufReadExt, BufReader};
-use tokio::process::{Child, Command};
 
-const FOLDER: &str = "RETHREAD_MCP_SERVERS";
 /// What the servers are given and must not give away.
 const KEY: &str = "opensesame-4711";
-
-/// Where the servers are; none if this is not to run.
-fn modules() -> Option<PathBuf> {
-    let folder = std::env::var_os(FOLDER).map(PathBuf::from);
-    if folder.is_none() {
-        eprintln!("SKIPPED: {FOLDER} names no folder");
-    }
-    folder
-}
-
-fn script(modules: &Path, name: &str) -> String {
-    modules.join("@modelcontextprotocol").join(name).join("dist/index.js").to_string_lossy().into_owned()
-}
 
 fn node(name: &str, args: &[String]) -> ServerConfig {
     let env = vec![("API_KEY".to_owned(), Secret::new(KEY))];
@@ -166,36 +150,4 @@ fn running(words: [&str; 2]) -> Vec<i32> {
     let line = |pid: &i32| std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let fits = |pid: &i32| words.iter().all(|word| String::from_utf8_lossy(&line(pid)).contains(word));
     descendants_of(std::process::id().cast_signed()).into_iter().filter(fits).collect()
-}
-
-/// Starts server-everything for a transport over HTTP, on a free port; it ends with the handle.
-async fn serve(modules: &Path, transport: &str) -> (Child, u16) {
-    let free = std::net::TcpListener::bind(("127.0.0.1", 0))
-        .expect("it works")
-        .local_addr()
-        .expect("it works")
-        .port();
-    let mut server = Command::new("node")
-        .args([script(modules, "server-everything"), transport.to_owned()])
-        .env("PORT", free.to_string())
-        .env("API_KEY", "a key that is no secret of ours")
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .kill_on_drop(true)
-        .spawn()
-        .expect("it works");
-    let mut lines = BufReader::new(server.stderr.take().expect("it works")).lines();
-    let port = free.to_string();
-    let ready = async {
-        while let Some(line) = lines.next_line().await.expect("it works") {
-            if line.contains(&port) {
-                return;
-            }
-        }
-        panic!("server-everything did not start");
-    };
-    tokio::time::timeout(Duration::from_secs(30), ready).await.expect("it starts in time");
-    // It goes on talking, and must not stop for it.
-    tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
-    (server, free)
 }

@@ -3,6 +3,7 @@
 //! offers and how it misbehaves is in `server`.
 
 pub mod program;
+pub mod real;
 mod server;
 mod web;
 
