@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use rethread::edge::Version;
-use rethread_testkit::agent::{AgentConfig, Offer, ReplayIds, Replays, Restores};
+use rethread_testkit::agent::{AgentConfig, Offer, Quirk, Restores};
 use rethread_testkit::client::{CWD, Client};
 use rethread_testkit::{Pairing, World, pairings};
 use serde_json::{Value, json};
@@ -110,7 +110,7 @@ async fn r3_02_a_replay_is_whole_whatever_the_agent_restores(pairing: Pairing) {
     let changes: [fn(&mut AgentConfig); 4] = [
         bare,
         |config| config.restores = Restores::Nothing,
-        |config| config.replay_ids = ReplayIds::New,
+        |config| config.quirks = vec![Quirk::OtherIdsOnReplay],
         |config| *config = config.clone().without(&["resume"]),
     ];
     for change in changes {
@@ -129,8 +129,7 @@ async fn r3_02_a_replay_is_whole_whatever_the_agent_restores(pairing: Pairing) {
 }
 
 async fn r3_02_a_replay_behind_the_agents_answer_is_not_heard(pairing: Pairing) {
-    let late =
-        |config: AgentConfig| AgentConfig { replays: Replays::AfterAnswer, ..config.without(&["resume"]) };
+    let late = |config: AgentConfig| config.without(&["resume"]).with(&[Quirk::ReplaysLate]);
     let world = World::having(pairing, late);
     let (session, before) = past(&world, &TALK).await;
     let client = world.ready().await;

@@ -26,7 +26,7 @@ use crate::wire::RpcError;
 /// How much of the journal is read at once.
 const PAGE: usize = 1024 * 1024;
 /// How long an agent that has loaded a session says nothing when its replay is over.
-const QUIET: Duration = Duration::from_millis(150);
+pub(crate) const QUIET: Duration = Duration::from_millis(150);
 
 /// Where the agent is.
 pub(crate) enum Seat {
@@ -49,10 +49,19 @@ pub(crate) struct Opening {
     rung: Rung,
     /// The agent's own session that is restored or forked.
     native: Option<String>,
-    /// How many characters of its own text the agent has replayed.
-    pub(crate) replayed: usize,
+    /// What the agent has replayed.
+    pub(crate) replayed: Replayed,
     /// Its answer, while it may still be replaying.
     answer: Option<Json>,
+}
+
+/// How much an agent has replayed of its own session.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Replayed {
+    /// Updates that belong to the conversation.
+    pub(crate) updates: usize,
+    /// Characters of its own text.
+    pub(crate) text: usize,
 }
 
 /// An agent that has a session open.
@@ -137,7 +146,8 @@ impl Runner {
         let mut link = Link::new(agent.profile.version, self.session.generations + 1, older);
         link.options_were(self.session.options.as_ref());
         let (rung, native) = self.first_rung(&agent);
-        self.open_at(Opening { agent, link, rung, native, replayed: 0, answer: None }).await;
+        self.open_at(Opening { agent, link, rung, native, replayed: Replayed::default(), answer: None })
+            .await;
     }
 
     /// Only the agent that had the session last can restore it by itself.
@@ -228,6 +238,13 @@ impl Runner {
 
     async fn opened(&mut self, outcome: Result<Json, RpcError>) {
         let Seat::Opening(opening) = std::mem::replace(&mut self.seat, Seat::Empty) else { return };
+        // A load that succeeds with nothing is a fresh session, whatever the agent calls it.
+        let empty = opening.rung == Rung::Load && opening.replayed.updates == 0 && self.session.turns.0 > 0;
+        let outcome = if empty {
+            outcome.and_then(|_| Err(RpcError::internal("the agent replayed nothing")))
+        } else {
+            outcome
+        };
         match outcome {
             Ok(answer) => self.bind(*opening, &answer).await,
             Err(error) => match opening.rung.below(&opening.agent.profile) {
@@ -257,7 +274,7 @@ impl Runner {
             Rung::New if self.session.turns.0 == 0 => Binding::Fresh,
             Rung::New => Binding::Reseeded,
         };
-        if let Err(error) = self.look_back(binding, replayed).await {
+        if let Err(error) = self.look_back(binding, replayed.text).await {
             return self.agent_failed(super::store_error(&error)).await;
         }
         let name = self.around.host.identity(&agent);

@@ -2,6 +2,8 @@
 
 use serde_json::{Value, json};
 
+use super::quirk::Quirk;
+
 /// Which protocol versions it speaks, and what it does when it is offered another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Speaks {
@@ -28,24 +30,6 @@ pub enum Offer {
     Effort,
     /// The boolean option `verbose`; version 1 gets it only if the client takes such options.
     Verbose,
-}
-
-/// The ids of a replay.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ReplayIds {
-    /// Those that were there live.
-    Same,
-    /// Others, as of an agent that forgets them.
-    New,
-}
-
-/// When an agent replays a session that it loads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Replays {
-    /// Before it answers, as the protocol says.
-    BeforeAnswer,
-    /// A moment after.
-    AfterAnswer,
 }
 
 /// What becomes of a session that an earlier instance had.
@@ -91,10 +75,6 @@ pub struct AgentConfig {
     pub can: Vec<&'static str>,
     /// What the user may choose.
     pub offers: Vec<Offer>,
-    /// The ids of a replay.
-    pub replay_ids: ReplayIds,
-    /// When it replays.
-    pub replays: Replays,
     /// Whether earlier sessions are there again.
     pub restores: Restores,
     /// When prompts are echoed.
@@ -105,6 +85,12 @@ pub struct AgentConfig {
     pub commands: Vec<&'static str>,
     /// The `_meta` of the answer to `initialize`.
     pub meta: Option<Value>,
+    /// Members of the capabilities beyond those that `can` names.
+    pub extra: Value,
+    /// Names it as a program is named by its command, so that what it says of itself is remembered.
+    pub key: Option<&'static str>,
+    /// What it does otherwise than the protocol has it.
+    pub quirks: Vec<Quirk>,
 }
 
 impl AgentConfig {
@@ -139,13 +125,14 @@ impl AgentConfig {
             speaks,
             can: vec!["stdio"],
             offers: Vec::new(),
-            replay_ids: ReplayIds::Same,
-            replays: Replays::BeforeAnswer,
             restores: Restores::All,
             echo: Echo::AfterAnswer,
             login: Login::NotNeeded,
             commands: Vec::new(),
             meta: None,
+            extra: json!({}),
+            key: None,
+            quirks: Vec::new(),
         }
     }
 
@@ -170,6 +157,19 @@ impl AgentConfig {
         self
     }
 
+    /// The same agent with these quirks.
+    #[must_use]
+    pub fn with(mut self, quirks: &[Quirk]) -> Self {
+        self.quirks = quirks.to_vec();
+        self
+    }
+
+    /// Says whether it has this quirk.
+    #[must_use]
+    pub fn has(&self, quirk: Quirk) -> bool {
+        self.quirks.contains(&quirk)
+    }
+
     /// Says whether it can do that.
     #[must_use]
     pub fn can(&self, ability: &str) -> bool {
@@ -186,16 +186,18 @@ impl AgentConfig {
         }
         self.override_mode(&mut session);
         let on = |ability: &str| self.can(ability);
+        let mut capabilities = json!({
+            "loadSession": on("load"),
+            "promptCapabilities":
+                {"image": on("image"), "audio": on("audio"), "embeddedContext": on("embeddedContext")},
+            "mcpCapabilities": {"http": on("http"), "sse": on("sse"), "acp": on("acp")},
+            "sessionCapabilities": session,
+        });
+        self.add_extra(&mut capabilities);
         json!({
             "protocolVersion": 1,
             "agentInfo": {"name": self.name, "version": "1"},
-            "agentCapabilities": {
-                "loadSession": on("load"),
-                "promptCapabilities":
-                    {"image": on("image"), "audio": on("audio"), "embeddedContext": on("embeddedContext")},
-                "mcpCapabilities": {"http": on("http"), "sse": on("sse"), "acp": on("acp")},
-                "sessionCapabilities": session,
-            },
+            "agentCapabilities": capabilities,
             "authMethods": self.auth_methods("id"),
         })
     }
@@ -212,12 +214,20 @@ impl AgentConfig {
         self.override_mode(&mut session);
         session["prompt"] = some(&["image", "audio", "embeddedContext"]);
         session["mcp"] = some(&["stdio", "http", "acp"]);
+        let mut capabilities = json!({"session": session});
+        self.add_extra(&mut capabilities);
         json!({
             "protocolVersion": 2,
             "info": {"name": self.name, "version": "2"},
-            "capabilities": {"session": session},
+            "capabilities": capabilities,
             "authMethods": self.auth_methods("methodId"),
         })
+    }
+
+    fn add_extra(&self, capabilities: &mut Value) {
+        if let (Value::Object(all), Value::Object(extra)) = (capabilities, self.extra.clone()) {
+            all.extend(extra);
+        }
     }
 
     fn override_mode(&self, session: &mut Value) {

@@ -1,9 +1,11 @@
 //! An ACP agent inside the test, in either version, that does in a turn what the prompt tells it to, and keeps
-//! a record of everything it was told. `script` has its language, `config` its nature.
+//! a record of everything it was told. `script` has its language, `config` its nature, `quirk` its oddities.
 
 mod ask;
 mod config;
 mod memory;
+pub mod quirk;
+mod restore;
 mod script;
 mod serve;
 mod talk;
@@ -18,8 +20,9 @@ use rethread::transport::{Wire, memory as pipe};
 use rethread::wire::RpcError;
 use serde_json::Value;
 
-pub use config::{AgentConfig, Echo, Login, Offer, ReplayIds, Replays, Restores, Speaks};
+pub use config::{AgentConfig, Echo, Login, Offer, Restores, Speaks};
 pub use memory::Received;
+pub use quirk::Quirk;
 pub use script::{Step, steps};
 
 use memory::Memory;
@@ -191,6 +194,10 @@ impl AgentSource for ScriptedAgent {
 
     fn name(&self) -> String {
         "scripted".to_owned()
+    }
+
+    fn key(&self) -> Option<String> {
+        self.memory.inner().config.key.map(str::to_owned)
     }
 }
 

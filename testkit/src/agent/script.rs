@@ -18,6 +18,14 @@ pub enum Step {
     Tool(String),
     /// `toolopen ID`: a tool call that is announced and never ends; in version 2 it can be cancelled.
     ToolOpen(String),
+    /// `unannounced ID`: the end of a tool call that was never announced.
+    Unannounced(String),
+    /// `long`: one message in one line of [`LONG_LINE`](super::quirk::LONG_LINE) bytes and more.
+    Long,
+    /// `print TEXT`: a line on the agent's output that is not JSON.
+    Print(String),
+    /// `torn`: half a message, and then it crashes.
+    Torn,
     /// `meta ID`: a tool call whose `_meta` is patched: `{a,b}`, then `a` goes and `c` comes.
     Meta(String),
     /// `plan A,B`: a plan with these entries; the first one is done.
@@ -112,6 +120,10 @@ fn step(line: &str) -> Step {
         "think" => Step::Think(rest.to_owned()),
         "tool" => Step::Tool(or("call_1")),
         "toolopen" => Step::ToolOpen(or("call_1")),
+        "unannounced" => Step::Unannounced(or("call_1")),
+        "long" => Step::Long,
+        "print" => Step::Print(rest.to_owned()),
+        "torn" => Step::Torn,
         "meta" => Step::Meta(or("call_1")),
         "plan" => Step::Plan(list(&or("one,two"))),
         "usage" => {

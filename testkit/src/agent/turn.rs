@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use super::config::Echo;
+use super::quirk::{INTERRUPTION, LONG_LINE, Quirk};
 use super::script::{Step, steps};
 use super::talk::{Prompt, Talk};
 use super::{ask, words};
@@ -85,11 +86,16 @@ pub(super) async fn play(talk: Arc<Talk>, session: String, cancelled: watch::Rec
             left_running: None,
         };
         let flow = turn.play_all(&prompt).await;
+        let flow = if talk.is_failing(&session) { Flow::Failed } else { flow };
         let stop = match flow {
             Flow::Failed => "error".to_owned(),
             Flow::On | Flow::Over if *cancelled.borrow() => "cancelled".to_owned(),
             Flow::On | Flow::Over => turn.stop,
         };
+        if stop == "cancelled" && talk.memory.config().has(Quirk::NotesInterruption) {
+            let id = talk.mint("user");
+            talk.memory.keep(&session, &words::chunk("user_message", Some(&id), INTERRUPTION));
+        }
         if talk.version() == Version::V1 {
             // Free before it answers: the next prompt may come at once.
             talk.next(&session);
@@ -159,6 +165,13 @@ impl Turn {
             Step::Think(text) => self.say("agent_thought", &text).await,
             Step::Tool(id) => self.tool(&id).await,
             Step::ToolOpen(id) => self.update(words::tool_opens(self.version(), &id)).await,
+            Step::Unannounced(id) => self.update(words::tool_ends(self.version(), &id)).await,
+            Step::Long => self.say("agent_message", &"long ".repeat(LONG_LINE / 5)).await,
+            Step::Print(text) => self.talk.print(text).await,
+            Step::Torn => {
+                self.talk.tear(&self.session).await;
+                return std::future::pending().await;
+            }
             Step::Meta(id) => self.meta(&id).await,
             Step::Plan(entries) => self.update(words::plan(self.version(), &entries)).await,
             Step::Usage(used, size) => {

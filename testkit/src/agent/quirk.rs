@@ -1,0 +1,56 @@
+//! The ways of real agents that no protocol asks for: each one was seen, and is named with who does it. A
+//! [`super::AgentConfig`] has any of them; what no setting can say is a step of a script. Lists them and nothing else:
+//! `serve` and `turn` carry them out.
+//!
+//! As steps: `noid` (gemini and qwen give messages no ids), `unannounced` (gemini updates tool calls that it
+//! never announced), `long` (qwen sends lines of 570 KB), `print` (the start scripts of several agents write to
+//! stdout) and `torn` (any agent that is killed while it writes).
+
+/// One quirk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Quirk {
+    /// Messages have no ids when they are replayed: gemini and qwen, in version 1.
+    NoIdsOnReplay,
+    /// Messages and tool calls have other ids when they are replayed: claude and codex, for what the user said.
+    OtherIdsOnReplay,
+    /// A session is replayed a moment after the load was answered: gemini.
+    ReplaysLate,
+    /// A load succeeds and replays nothing, and the agent knows nothing: gemini, of what it had loaded before.
+    ReplaysNothing,
+    /// A load, and whatever else has nothing to tell, is answered with `null`: agents built on older kits.
+    AnswersNull,
+    /// The same, but such an answer has no `result` at all: agents in JavaScript that return nothing.
+    AnswersNothing,
+    /// A session that it does not know is an error -32603: codex, opencode and gemini.
+    InternalForUnknown,
+    /// It dies of any request before it has answered `initialize`: claude and codex refuse such ones.
+    InitializeFirst,
+    /// A prompt that comes while another runs cancels that: gemini.
+    SecondCancelsFirst,
+    /// A prompt that comes while another runs makes that fail: qwen.
+    SecondFailsFirst,
+    /// Before it answers `initialize`, `session/new` and `session/load` it asks the client for something that no
+    /// client knows, and does nothing until it is answered: qwen.
+    AsksTheUnknown,
+    /// Its list of sessions ends after 100, and names no cursor: opencode.
+    ShortList,
+    /// After a cancel it adds a message in the name of the user, and replays it: claude.
+    NotesInterruption,
+    /// Its answers that tell of modes are lines of 570 KB: qwen, of its models.
+    LongAnswers,
+    /// It writes lines that are not JSON to stdout before it answers `initialize`: whatever is started by a
+    /// shell that greets.
+    Greets,
+}
+
+/// How many sessions are listed by an agent with [`Quirk::ShortList`].
+pub const SHORT_LIST: usize = 100;
+/// How long a long line is, at the least.
+pub const LONG_LINE: usize = 570_000;
+/// What is added after a cancel by an agent with [`Quirk::NotesInterruption`].
+pub const INTERRUPTION: &str = "[Request interrupted by user]";
+/// What is asked for by an agent with [`Quirk::AsksTheUnknown`].
+pub const UNKNOWN_REQUEST: &str = "_scripted/unheard_of";
+/// What is written by an agent with [`Quirk::Greets`], a line each.
+pub const GREETING: [&str; 4] =
+    ["Welcome!", "(node:7) Warning: {\"jsonrpc\": half a message", "{\"level\":\"info\",\"id\":1}", "[]"];

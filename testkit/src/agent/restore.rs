@@ -1,0 +1,73 @@
+//! How a scripted agent takes up an earlier session: what it replays, when, and under which ids.
+
+use std::sync::Arc;
+
+use rethread::edge::Version;
+use serde_json::{Value, json};
+
+use super::config::{AgentConfig, Restores};
+use super::quirk::Quirk;
+use super::serve::{A_MOMENT, choices};
+use super::talk::{Outcome, Talk};
+use super::words;
+
+/// How much is told again.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Replay {
+    All,
+    Nothing,
+}
+
+/// Takes up a session that it has, as its nature lets it.
+pub(super) async fn again(talk: &Arc<Talk>, params: &Value, replay: Replay) -> Outcome {
+    let id = params["sessionId"].as_str().unwrap_or_default();
+    let config = talk.memory.config();
+    let kept = talk.memory.inner().sessions.get(id).cloned();
+    let kept = kept.filter(|_| config.restores == Restores::All);
+    let Some(kept) = kept else { return Err(unknown(&config, id)) };
+    if replay == Replay::All && !config.has(Quirk::ReplaysNothing) {
+        let history = kept.history.into_iter().map(|update| as_replayed(&config, update)).collect();
+        if config.has(Quirk::ReplaysLate) {
+            let (talk, id) = (talk.clone(), id.to_owned());
+            tokio::spawn(async move {
+                tokio::time::sleep(A_MOMENT).await;
+                tell_again(&talk, &id, history).await;
+            });
+        } else {
+            tell_again(talk, id, history).await;
+        }
+    }
+    if talk.version() == Version::V2 {
+        talk.show(id, words::state("idle", None)).await;
+    }
+    Ok(choices(talk, id))
+}
+
+/// The error for a session that it does not have.
+pub(super) fn unknown(config: &AgentConfig, session: &str) -> Value {
+    if config.has(Quirk::InternalForUnknown) {
+        return json!({"code": -32603, "message": "Internal error"});
+    }
+    json!({"code": -32002, "message": "no such session", "data": {"sessionId": session}})
+}
+
+async fn tell_again(talk: &Talk, session: &str, history: Vec<Value>) {
+    for update in history {
+        talk.show(session, update).await;
+    }
+}
+
+/// An update with the ids that a replay has.
+fn as_replayed(config: &AgentConfig, mut update: Value) -> Value {
+    if let (true, Some(members)) = (config.has(Quirk::NoIdsOnReplay), update.as_object_mut()) {
+        members.remove("messageId");
+    }
+    if config.has(Quirk::OtherIdsOnReplay) {
+        for name in ["messageId", "toolCallId"] {
+            if let Some(id) = update.get(name).and_then(Value::as_str) {
+                update[name] = json!(format!("again-{id}"));
+            }
+        }
+    }
+    update
+}
