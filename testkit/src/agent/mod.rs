@@ -4,6 +4,7 @@
 mod ask;
 mod config;
 mod memory;
+pub mod program;
 pub mod quirk;
 mod restore;
 mod script;

@@ -54,3 +54,37 @@ pub const UNKNOWN_REQUEST: &str = "_scripted/unheard_of";
 /// What is written by an agent with [`Quirk::Greets`], a line each.
 pub const GREETING: [&str; 4] =
     ["Welcome!", "(node:7) Warning: {\"jsonrpc\": half a message", "{\"level\":\"info\",\"id\":1}", "[]"];
+
+/// A quirk that only a process can have. The example `scripted_agent` of the command has it by its flag.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProcessQuirk {
+    /// It starts itself again, in a process group of its own, and waits for that: gemini, and what `npx` runs.
+    Relaunches,
+    /// It has a child that would not end by itself: claude, gemini and qwen.
+    HasChild,
+    /// It leaves a process behind, in a session of its own, that ignores signals: whatever an agent's tools
+    /// put into the background.
+    LeavesDaemon,
+    /// It ignores the end of its input and all signals that can be ignored: an agent that hangs.
+    Stays,
+    /// It takes five seconds to end when its input has ended: codex.
+    EndsSlowly,
+}
+
+impl ProcessQuirk {
+    /// All of them.
+    pub const ALL: [Self; 5] =
+        [Self::Relaunches, Self::HasChild, Self::LeavesDaemon, Self::Stays, Self::EndsSlowly];
+
+    /// The flag that stands for it.
+    #[must_use]
+    pub fn flag(self) -> &'static str {
+        match self {
+            Self::Relaunches => "--relaunches",
+            Self::HasChild => "--has-child",
+            Self::LeavesDaemon => "--leaves-daemon",
+            Self::Stays => "--stays",
+            Self::EndsSlowly => "--ends-slowly",
+        }
+    }
+}
