@@ -54,6 +54,16 @@ pub enum Input {
         /// The result for the agent.
         answer: Json,
     },
+    /// An agent that opens the session says what it offers. One choice that was made in the session and that the
+    /// agent does not have is made again: one at a time, since each may change what else is on offer.
+    AgentOffers {
+        /// The id minted for the request.
+        ask: AskId,
+        /// All its options, in canonical shape.
+        options: Json,
+        /// The options that it was asked for already.
+        tried: Vec<String>,
+    },
     /// An agent session is there.
     AgentBound {
         /// The agent, by the name it has for itself.
@@ -76,6 +86,8 @@ pub enum Input {
     AgentExited {
         /// Why, in words for a person.
         reason: String,
+        /// What becomes of prompts that it was never sent.
+        held: HeldPrompts,
         /// Now.
         at: Millis,
     },
@@ -147,6 +159,15 @@ pub enum Input {
     },
 }
 
+/// What becomes of prompts that no agent was sent when the agent goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HeldPrompts {
+    /// They wait for the next agent.
+    Wait,
+    /// They are answered: whoever sent them is gone, or is told of the same failure.
+    Drop,
+}
+
 /// An input that must not happen. Nothing is written.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
@@ -174,9 +195,6 @@ pub enum Refusal {
         /// What it takes.
         expected: Vec<String>,
     },
-    /// No agent stands behind the session.
-    #[error("no agent is bound to the session")]
-    NoAgent,
     /// The question was answered, withdrawn or never asked.
     #[error("question {0} is not open")]
     UnknownQuestion(QuestionId),

@@ -20,7 +20,7 @@ pub use entry::{
 };
 pub use fold::{Folded, fold};
 pub use id::{AskId, MessageId, QuestionId, Seq, SessionId, TurnNo};
-pub use input::{Input, Refusal};
+pub use input::{HeldPrompts, Input, Refusal};
 pub use json::{Fields, Json, JsonError};
 pub use session::Session;
 pub use update::{Update, UpdateKind};

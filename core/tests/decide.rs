@@ -3,8 +3,8 @@
 use expect_test::{Expect, expect};
 use rethread_core::session::Session;
 use rethread_core::{
-    Activity, Binding, Dropped, Entry, Input, Json, PromptStyle, QuestionKind, Refusal, Stop, TitleSource,
-    Update, UpdateKind, decide,
+    Activity, Binding, Dropped, Entry, HeldPrompts, Input, Json, PromptStyle, QuestionKind, Refusal, Stop,
+    TitleSource, Update, UpdateKind, decide,
 };
 use serde_json::{Value, json};
 
@@ -89,7 +89,11 @@ fn state(activity: Activity, stop: Option<&str>) -> Input {
 }
 
 fn exited() -> Input {
-    Input::AgentExited { reason: "exit status 3".to_owned(), at: 0 }
+    Input::AgentExited { reason: "exit status 3".to_owned(), held: HeldPrompts::Drop, at: 0 }
+}
+
+fn exited_with_prompts_waiting() -> Input {
+    Input::AgentExited { reason: "exit status 3".to_owned(), held: HeldPrompts::Wait, at: 0 }
 }
 
 fn update(kind: UpdateKind, id: &str, body: Value) -> Input {
@@ -412,6 +416,44 @@ fn agent_loss_settles_everything_it_left_open() {
 }
 
 #[test]
+fn prompts_that_were_not_sent_wait_for_the_next_agent() {
+    check(
+        vec![
+            one_at_a_time(),
+            prompt("p1"),
+            prompt("p2"),
+            exited_with_prompts_waiting(),
+            acknowledging(),
+            prompt("p3"),
+            inserted("p2"),
+            exited_with_prompts_waiting(),
+            prompt("p4"),
+            Input::AgentFailed { error: json!({"message": "no agent"}).into() },
+        ],
+        expect![[r#"
+            agent 1 bound as n, Fresh
+            turn 1 started
+            prompt p1 inserted into turn 1
+            prompt p1 sent
+            prompt p2 held
+            turn 1 ended: error
+            agent 1 lost: exit status 3
+            agent 2 bound as n, Fresh
+            prompt p2 sent
+            prompt p3 held
+            prompt p3 sent
+            turn 2 started
+            prompt p2 inserted into turn 2
+            prompt p3 dropped: "exit status 3"
+            turn 2 ended: error
+            agent 2 lost: exit status 3
+            prompt p4 held
+            prompt p4 dropped: "no agent"
+        "#]],
+    );
+}
+
+#[test]
 fn only_what_was_offered_is_an_approval() {
     check(
         vec![
@@ -448,7 +490,6 @@ fn options_take_only_what_is_on_offer() {
     check(
         vec![
             options(),
-            set("mode", json!("code")),
             one_at_a_time(),
             set("mode", json!("code")),
             set("mode", json!("fly")),
@@ -459,7 +500,6 @@ fn options_take_only_what_is_on_offer() {
         ],
         expect![[r#"
             update {"configOptions":[{"configId":"mode","type":"select","currentValue":"ask","options":[{"value":"ask"},{"groupId":"g","options":[{"value":"code"}]}]},{"configId":"fast","type":"boolean","currentValue":false}]}
-            refused: no agent is bound to the session
             agent 1 bound as n, Fresh
             option mode asked as a: "code"
             refused: option mode does not take the value "fly"
@@ -467,6 +507,42 @@ fn options_take_only_what_is_on_offer() {
             option fast asked as a: true
             refused: the session has no option colour
             option a settled: None
+        "#]],
+    );
+}
+
+#[test]
+fn choices_are_made_again_one_at_a_time() {
+    let offers = |options: Value, tried: &[&str]| Input::AgentOffers {
+        ask: "b".into(),
+        options: options.into(),
+        tried: tried.iter().map(|option| (*option).to_owned()).collect(),
+    };
+    let select = |id: &str, category: &str, current: &str, other: &str| {
+        json!({"configId": id, "category": category, "type": "select", "currentValue": current,
+            "options": [{"value": current}, {"value": other}]})
+    };
+    let kept = json!([select("mode", "mode", "code", "ask"), select("model", "model", "deep", "fast"),
+        {"configId": "fast", "type": "boolean", "currentValue": true}]);
+    // The model first, by whatever name; then what differs, is on offer and was not asked for yet.
+    let now = json!([{"configId": "fast", "type": "boolean", "currentValue": false},
+        select("mode", "mode", "ask", "code"), select("llm", "model", "fast", "deep")]);
+    let fewer = json!([{"configId": "fast", "type": "select", "currentValue": "no", "options": []},
+        select("mode", "mode", "ask", "plan")]);
+    check(
+        vec![
+            update(UpdateKind::ConfigOptionUpdate, "", json!({"configOptions": kept})),
+            offers(now.clone(), &[]),
+            offers(now.clone(), &["llm"]),
+            offers(now, &["llm", "mode"]),
+            offers(fewer, &[]),
+            offers(kept, &[]),
+        ],
+        expect![[r#"
+            update {"configOptions":[{"configId":"mode","category":"mode","type":"select","currentValue":"code","options":[{"value":"code"},{"value":"ask"}]},{"configId":"model","category":"model","type":"select","currentValue":"deep","options":[{"value":"deep"},{"value":"fast"}]},{"configId":"fast","type":"boolean","currentValue":true}]}
+            option llm asked as b: "deep"
+            option mode asked as b: "code"
+            option fast asked as b: true
         "#]],
     );
 }

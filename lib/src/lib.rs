@@ -4,11 +4,12 @@
 //! session's inputs become entries; `connection` is where entries become what one client sees.
 
 pub mod agent;
+pub mod author;
 mod connection;
 pub mod edge;
+mod history;
 mod hosting;
 mod live;
-
 mod lock;
 pub mod log;
 pub mod mint;

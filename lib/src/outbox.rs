@@ -7,6 +7,9 @@ use rethread_core::{Json, MessageId, Seq, SessionId};
 use tokio::sync::mpsc;
 
 use crate::edge::Version;
+use crate::edge::capabilities::ClientProfile;
+use crate::edge::v1::Notices;
+use crate::edge::v1::aside::with_notices;
 use crate::edge::view::View;
 use crate::live::{Cursor, Live};
 use crate::runner::Handle;
@@ -128,6 +131,9 @@ pub(crate) struct Then {
 pub(crate) struct Reply {
     /// The version that the client speaks.
     pub(crate) version: Version,
+    notices: Notices,
+    /// What is told with the answer, since the client does not take it as an update.
+    noted: Vec<Json>,
     id: Id,
     session: SessionId,
     outbox: Outbox,
@@ -135,10 +141,18 @@ pub(crate) struct Reply {
 }
 
 impl Reply {
-    /// A reply to the request `id` about a session.
+    /// A reply to the request `id` of a client about a session.
     #[must_use]
-    pub(crate) fn new(version: Version, id: Id, session: SessionId, outbox: Outbox) -> Self {
-        Self { version, id, session, outbox, answered: false }
+    pub(crate) fn new(client: &ClientProfile, id: Id, session: SessionId, outbox: Outbox) -> Self {
+        let (version, notices) = (client.version, client.notices());
+        Self { version, notices, noted: Vec::new(), id, session, outbox, answered: false }
+    }
+
+    /// A notice came while the client waits.
+    pub(crate) fn note(&mut self, notice: &Json) {
+        if self.version == Version::V1 && self.notices == Notices::AsText {
+            self.noted.push(notice.clone());
+        }
     }
 
     /// The id of the request.
@@ -150,6 +164,7 @@ impl Reply {
     /// Answers once the client has been shown everything up to `after`.
     pub(crate) fn send(mut self, after: Seq, outcome: Result<Json, RpcError>) {
         let after = Some((self.session.clone(), after));
+        let outcome = outcome.map(|answer| with_notices(&answer, &self.noted));
         self.answer(after, outcome);
     }
 

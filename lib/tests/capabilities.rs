@@ -3,7 +3,7 @@
 //! written down here by hand. Rule 1.3 has what follows from it.
 
 use rethread::edge::Version;
-use rethread_testkit::agent::{AgentConfig, Login, Offer, ScriptedAgent, Speaks};
+use rethread_testkit::agent::{AgentConfig, Login, Offer, Speaks};
 use rethread_testkit::client::Client;
 use rethread_testkit::{Pairing, World, pairings};
 use serde_json::{Value, json};
@@ -53,13 +53,9 @@ fn added(client: Version) -> Value {
     }
 }
 
-/// Says whether an agent of this version has it. Version 1 cannot leave stdio out, version 2 knows no SSE.
+/// Says whether an agent of this version has it. Version 1 cannot leave stdio out.
 fn has(agent: Version, can: &[&str], ability: &str) -> bool {
-    match (agent, ability) {
-        (Version::V1, "stdio") => true,
-        (Version::V2, "sse") => false,
-        (_, ability) => can.contains(&ability),
-    }
+    can.contains(&ability) || (agent == Version::V1 && ability == "stdio")
 }
 
 fn expected_capabilities(pairing: Pairing, can: &[&str]) -> Value {
@@ -92,9 +88,9 @@ fn expected_answer(pairing: Pairing, capabilities: Value) -> Value {
     }
 }
 
-/// The answer to `initialize` over an agent of this nature.
-async fn introduced(pairing: Pairing, config: AgentConfig) -> Value {
-    let world = World::with(pairing.client, ScriptedAgent::new(config));
+/// The answer to `initialize` over an agent of this nature, which takes the place of the one before.
+async fn introduced(world: &World, config: AgentConfig) -> Value {
+    world.agent.configure(|before| *before = config);
     let client = world.connect();
     let answer = client.initialize().await;
     client.hang_up().await;
@@ -108,6 +104,7 @@ fn subsets<T: Copy>(all: &[T]) -> impl Iterator<Item = Vec<T>> {
 }
 
 async fn every_combination_of_abilities_is_told_as_it_is(pairing: Pairing) {
+    let world = World::of(pairing);
     let passed_on: Vec<_> = subsets(&PASSED_ON.map(|(ability, _, _)| ability)).collect();
     let our_own: Vec<_> = subsets(&OUR_OWN).collect();
     for (at, rest) in passed_on.into_iter().enumerate() {
@@ -116,13 +113,14 @@ async fn every_combination_of_abilities_is_told_as_it_is(pairing: Pairing) {
         let can = [own.as_slice(), &rest].concat();
         let expected = expected_answer(pairing, expected_capabilities(pairing, &can));
         let config = AgentConfig { can, ..AgentConfig::bare(speaks(pairing.agent)) };
-        let told = introduced(pairing, config.clone()).await;
+        let told = introduced(&world, config.clone()).await;
         assert_eq!(told, expected, "{pairing}, {:?}", config.can);
     }
 }
 
 /// What is not an ability but a word of the agent's to its clients is passed on; what is unknown is not vouched for.
 async fn the_rest_of_an_agents_words(pairing: Pairing) {
+    let world = World::of(pairing);
     let auth = match pairing.agent {
         Version::V1 => json!({"logout": {}}),
         Version::V2 => json!({}),
@@ -130,7 +128,11 @@ async fn the_rest_of_an_agents_words(pairing: Pairing) {
     let known = [("auth", auth), ("providers", json!({})), ("_meta", json!({"scripted": {"queues": true}}))];
     for words in subsets(&[0, 1, 2]) {
         let words: Vec<_> = words.into_iter().map(|at: usize| known[at].clone()).collect();
-        let mut extra = json!({"futureThing": {"on": true}, "session2": {}});
+        // That an agent wants to be told what was said is between it and us.
+        let ours = json!({"rethread": {"history": {}}});
+        let of_sessions = json!({"futureThing": {}, "_meta": ours});
+        let place = if pairing.agent == Version::V1 { "sessionCapabilities" } else { "session" };
+        let mut extra = json!({"futureThing": {"on": true}, place: of_sessions});
         let mut capabilities = expected_capabilities(pairing, &["stdio"]);
         for (name, value) in words {
             extra[name] = value.clone();
@@ -143,11 +145,12 @@ async fn the_rest_of_an_agents_words(pairing: Pairing) {
         }
         let config = AgentConfig { extra, ..AgentConfig::bare(speaks(pairing.agent)) };
         let expected = expected_answer(pairing, capabilities);
-        assert_eq!(introduced(pairing, config).await, expected, "{pairing}");
+        assert_eq!(introduced(&world, config).await, expected, "{pairing}");
     }
 }
 
 async fn ways_to_log_in_and_a_system_prompt_to_override(pairing: Pairing) {
+    let world = World::of(pairing);
     let mut capabilities = expected_capabilities(pairing, &["stdio"]);
     let place = if pairing.client == Version::V1 { "sessionCapabilities" } else { "session" };
     capabilities[place]["systemPrompt"] = json!({"mode": {"override": {}}});
@@ -160,7 +163,7 @@ async fn ways_to_log_in_and_a_system_prompt_to_override(pairing: Pairing) {
         Version::V2 => json!([{"methodId": "key", "name": "A key", "type": "agent"}]),
     };
     let config = AgentConfig { login: Login::Needed, ..AgentConfig::bare(speaks(pairing.agent)) };
-    assert_eq!(introduced(pairing, config.able_to(&["override"])).await, expected);
+    assert_eq!(introduced(&world, config.able_to(&["override"])).await, expected);
 }
 
 const OFFERS: [Offer; 5] = [Offer::Modes, Offer::Models, Offer::ModeOption, Offer::Effort, Offer::Verbose];
@@ -236,10 +239,11 @@ fn expected_choices(pairing: Pairing, offers: &[Offer], booleans: Booleans) -> V
 }
 
 async fn initialize(client: &Client, booleans: Booleans) {
-    match booleans {
-        Booleans::Taken => client.initialize().await,
-        Booleans::NotTaken => client.initialize_bare().await,
-    };
+    let mut params = client.introduction();
+    if client.version == Version::V1 && booleans == Booleans::NotTaken {
+        params["clientCapabilities"]["session"] = json!({"notices": {}});
+    }
+    client.ask("initialize", params).await;
 }
 
 async fn every_combination_of_choices_is_told_as_it_is(pairing: Pairing) {

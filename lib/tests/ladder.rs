@@ -6,7 +6,7 @@ use std::time::Duration;
 use rethread::agent::Restore;
 use rethread::edge::Version;
 use rethread::server::{Config, NativeSessions};
-use rethread_testkit::agent::{AgentConfig, Restores, ScriptedAgent, Speaks};
+use rethread_testkit::agent::{AgentConfig, Forks, Quirk, Restores, ScriptedAgent, Speaks};
 use rethread_testkit::client::Client;
 use rethread_testkit::{Pairing, World, pairings};
 use serde_json::{Value, json};
@@ -159,6 +159,29 @@ async fn a_fork_is_live_and_leaves_its_parent_alone(pairing: Pairing) {
     assert_eq!(next.view(&parent).agent(), ["one", "two", "four"]);
 }
 
+async fn what_an_agent_replays_of_its_fork_is_swallowed(pairing: Pairing) {
+    for quirks in [&[Quirk::OtherIdsOnReplay][..], &[Quirk::OtherIdsOnReplay, Quirk::ReplaysLate]] {
+        let world = World::having(pairing, |config| {
+            let config = config.able_to(&["fork"]).with(quirks);
+            AgentConfig { forks: Forks::Replayed, ..config }
+        });
+        let client = world.ready().await;
+        let parent = client.new_session().await;
+        client.prompt(&parent, "say one").await;
+        let made = fork(&client, &parent, Value::Null).await.expect("a fork");
+        let child = made["sessionId"].as_str().expect("an id").to_owned();
+        // Long enough for a late replay to come in the midst of it.
+        client.prompt(&child, "slow 10; say two").await;
+        let slow = (1..=10).map(|at| format!("c{at}")).collect::<Vec<_>>().join(" ");
+        assert_eq!(client.view(&child).agent(), [slow.as_str(), "two"], "{quirks:?}");
+        assert_eq!(world.agent.told("session/fork").len(), 1);
+        assert_eq!(transcript(&last_prompt(&world.agent)), None, "the agent has it all");
+        let mark = client.mark();
+        client.load(&child).await;
+        assert_eq!(client.view_since(mark, &child).agent(), ["one", slow.as_str(), "two"], "{quirks:?}");
+    }
+}
+
 async fn a_fork_at_a_message_has_nothing_after_it(pairing: Pairing) {
     let world = World::having(pairing, |config| config.without(&["fork"]));
     let client = world.ready().await;
@@ -262,6 +285,7 @@ pairings!(
     the_policy_decides_how_far_it_goes,
     another_agent_takes_the_session_over,
     a_fork_is_live_and_leaves_its_parent_alone,
+    what_an_agent_replays_of_its_fork_is_swallowed,
     a_fork_at_a_message_has_nothing_after_it,
     a_session_that_only_the_agent_has_is_taken_in,
     the_agents_own_sessions_are_listed_once,

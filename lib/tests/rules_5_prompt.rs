@@ -294,7 +294,46 @@ async fn r5_07_a_crash_ends_the_turn_with_its_reason(pairing: Pairing) {
     assert_eq!(next.view(&session), live);
 }
 
-async fn r5_07_a_crash_answers_the_prompts_that_wait(pairing: Pairing) {
+/// A prompt that the agent was never sent is not lost with it: the next agent gets it.
+async fn r5_07_a_crash_leaves_the_prompts_that_wait(pairing: Pairing) {
+    let world = World::of(pairing);
+    let client = world.ready().await;
+    let session = client.new_session().await;
+    let first = client.begin_prompt(&session, "wait go; crash").await;
+    world.agent.wait_told("session/prompt", 1).await;
+    let second = client.begin_prompt(&session, "crash").await;
+    let third = client.begin_prompt(&session, "say three").await;
+    settled(&client, &session).await;
+    world.agent.open_gate("go");
+    assert_eq!(failed(&client, &session, &first).await["code"], -32603);
+    assert_eq!(failed(&client, &session, &second).await["code"], -32603);
+    assert_eq!(client.finish(&session, &third).await.stop, "end_turn");
+    assert_eq!(prompted(&world), ["wait go; crash", "crash", "say three"], "each is sent once");
+    assert_eq!(client.view(&session).agent(), ["three"]);
+    let live = client.view(&session);
+    client.hang_up().await;
+    let next = world.again().ready().await;
+    next.load(&session).await;
+    assert_eq!(next.view(&session), live);
+}
+
+async fn r5_07_a_prompt_that_was_sent_is_not_sent_again(pairing: Pairing) {
+    let world = World::having(pairing, |config| AgentConfig { echo: Echo::AtGate, ..config });
+    let client = world.ready().await;
+    let session = client.new_session().await;
+    let sent = client.begin_prompt(&session, "say never").await;
+    world.agent.wait_told("session/prompt", 1).await;
+    // Its other session takes the agent along.
+    world.agent.configure(|config| config.echo = Echo::AfterAnswer);
+    let other = client.new_session().await;
+    client.prompt(&other, "crash").await;
+    assert_eq!(client.answer(&sent).await.expect_err("nobody knows whether it ran")["code"], -32603);
+    assert_eq!(client.prompt(&session, "say next").await.stop, "end_turn");
+    assert_eq!(prompted(&world), ["say never", "crash", "say next"]);
+    assert_eq!(client.view(&session).agent(), ["next"]);
+}
+
+async fn r5_07_a_crash_answers_the_prompts_that_are_in(pairing: Pairing) {
     let world = World::of(pairing);
     let client = world.ready().await;
     let session = client.new_session().await;
@@ -305,15 +344,36 @@ async fn r5_07_a_crash_answers_the_prompts_that_wait(pairing: Pairing) {
     world.agent.open_gate("go");
     failed(&client, &session, &first).await;
     let outcome = client.answer(&second).await;
-    match (pairing.client, pairing.agent) {
-        // It was inserted before the crash, so it is part of the conversation.
-        (Version::V2, Version::V2) => assert!(outcome.is_ok(), "{outcome:?}"),
-        (Version::V1, _) | (Version::V2, Version::V1) => {
-            assert_eq!(outcome.expect_err("it did not run")["code"], -32603);
-        }
+    match pairing.client {
+        Version::V1 => assert_eq!(outcome.expect_err("its turn failed")["code"], -32603),
+        // It was inserted before the crash.
+        Version::V2 => assert!(outcome.is_ok(), "{outcome:?}"),
     }
     assert_eq!(client.prompt(&session, "say three").await.stop, "end_turn");
-    assert!(prompted(&world).iter().filter(|prompt| *prompt == "say two").count() <= 1);
+    assert_eq!(prompted(&world), ["wait go; crash", "say two", "say three"]);
+}
+
+/// With no agent to be had, nobody waits for ever.
+async fn r5_07_a_restart_that_fails_answers_the_prompts_that_wait(pairing: Pairing) {
+    let world = World::of(pairing);
+    let client = world.ready().await;
+    let session = client.new_session().await;
+    let first = client.begin_prompt(&session, "wait go; crash").await;
+    world.agent.wait_told("session/prompt", 1).await;
+    let waiting =
+        [client.begin_prompt(&session, "say two").await, client.begin_prompt(&session, "say three").await];
+    settled(&client, &session).await;
+    world.agent.break_starts(1);
+    world.agent.open_gate("go");
+    failed(&client, &session, &first).await;
+    for prompt in &waiting {
+        let error = client.answer(prompt).await.expect_err("no agent took it");
+        assert_eq!(error["code"], -32603);
+        let message = error["message"].as_str().unwrap_or_default();
+        assert!(message.contains("did not start"), "{error}");
+    }
+    assert_eq!(client.prompt(&session, "say four").await.stop, "end_turn");
+    assert_eq!(prompted(&world), ["wait go; crash", "say four"]);
 }
 
 async fn r5_07_an_agent_that_does_not_start_refuses_the_prompt(pairing: Pairing) {
@@ -567,7 +627,6 @@ pairings!(
     r5_07_a_refused_prompt_is_not_part_of_the_conversation,
     r5_07_what_fails_after_that_ends_the_turn,
     r5_07_a_crash_ends_the_turn_with_its_reason,
-    r5_07_a_crash_answers_the_prompts_that_wait,
     r5_07_an_agent_that_does_not_start_refuses_the_prompt,
     r5_08_a_rejected_prompt_does_not_end_the_work,
     r5_09_prompts_while_busy_run_in_their_order,
@@ -589,4 +648,15 @@ pairings!(client V2:
     r5_05_the_answer_says_that_the_prompt_is_in,
     r5_06_the_prompt_is_echoed_once_under_its_id,
     r5_10_a_prompt_that_is_in_cannot_be_taken_back_in_version_2,
+);
+
+// It takes one at a time: the others wait here.
+pairings!(agent V1:
+    r5_07_a_crash_leaves_the_prompts_that_wait,
+    r5_07_a_restart_that_fails_answers_the_prompts_that_wait,
+);
+
+pairings!(agent V2:
+    r5_07_a_crash_answers_the_prompts_that_are_in,
+    r5_07_a_prompt_that_was_sent_is_not_sent_again,
 );

@@ -24,13 +24,16 @@ pub fn decide(session: &Session, input: Input) -> Result<Vec<Entry>, Refusal> {
         Input::SetOption { ask, option, value } => option::set(session, ask, option, value),
         Input::SetTitle { title } => set_title(&title),
         Input::Answer { question, answer } => answer_question(session, question, answer),
+        Input::AgentOffers { ask, options, tried } => {
+            Ok(option::again(session, ask, &options, &tried).into_iter().collect())
+        }
         Input::AgentBound { agent, native, binding, style, at } => {
             let bound =
                 Entry::AgentBound { generation: session.generations + 1, agent, native, binding, style };
             Ok(turn::agent_bound(session, bound, style, at))
         }
         Input::AgentFailed { error } => Ok(turn::agent_failed(session, &error)),
-        Input::AgentExited { reason, at } => Ok(turn::agent_exited(session, &reason, at)),
+        Input::AgentExited { reason, held, at } => Ok(turn::agent_exited(session, &reason, held, at)),
         Input::Updated { update, known } => Ok(updated(session, update, known)),
         Input::AgentState { activity, stop, state, at } => {
             Ok(turn::agent_state(session, activity, stop, state, at))

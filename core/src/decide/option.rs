@@ -5,10 +5,32 @@ use crate::{AskId, Entry, Fields, Json, Refusal, Session, Update};
 /// A client changes an option: only to a value that is on offer.
 pub(super) fn set(session: &Session, ask: AskId, option: String, value: Json) -> Result<Vec<Entry>, Refusal> {
     check(session, &option, &value)?;
-    if session.agent.is_none() {
-        return Err(Refusal::NoAgent);
-    }
     Ok(vec![Entry::OptionAsked { ask, option, value }])
+}
+
+/// The first choice of the session that the agent does not have and could have.
+pub(super) fn again(session: &Session, ask: AskId, options: &Json, tried: &[String]) -> Option<Entry> {
+    let now: Vec<_> = options.items().unwrap_or_default().iter().map(Json::fields).collect();
+    let mut kept = offered(session);
+    // What else is on offer may hang on the model.
+    kept.sort_by_key(|option| option.text("category").as_deref() != Some("model"));
+    kept.iter().find_map(|kept| {
+        let value = kept.get("currentValue")?;
+        let option = counterpart(kept, &now)?;
+        let id = option.text("configId")?;
+        let same = option.get("currentValue").is_some_and(|current| current.value() == value.value());
+        let open = !same && !tried.contains(&id) && takes(option, value).is_ok();
+        open.then(|| Entry::OptionAsked { ask: ask.clone(), option: id, value: value.clone() })
+    })
+}
+
+/// The option of an agent that is the same as one that was kept: by its id, or else by what it is for, since each
+/// agent has its own names.
+fn counterpart<'a>(kept: &Fields, now: &'a [Fields]) -> Option<&'a Fields> {
+    let same = |other: &Fields, name: &str| kept.text(name).is_some() && kept.text(name) == other.text(name);
+    let alike = || now.iter().filter(|other| same(other, "type"));
+    let named = alike().find(|other| same(other, "configId"));
+    named.or_else(|| alike().find(|other| same(other, "category")))
 }
 
 /// The agent answered a change of option.
@@ -36,14 +58,19 @@ fn check(session: &Session, option: &str, value: &Json) -> Result<(), Refusal> {
         return Err(Refusal::UnknownOption { option: option.to_owned(), known });
     };
     let bad = |expected| Refusal::BadValue { option: option.to_owned(), got: value.clone(), expected };
-    match known.text("type").as_deref() {
+    takes(known, value).map_err(bad)
+}
+
+/// Says whether an option takes a value, or what it takes.
+fn takes(option: &Fields, value: &Json) -> Result<(), Vec<String>> {
+    match option.text("type").as_deref() {
         Some("boolean") if !matches!(value.text(), "true" | "false") => {
-            Err(bad(vec!["true".to_owned(), "false".to_owned()]))
+            Err(vec!["true".to_owned(), "false".to_owned()])
         }
         Some("select") => {
-            let values = select_values(known);
+            let values = select_values(option);
             let chosen = value.as_string();
-            if chosen.is_some_and(|chosen| values.contains(&chosen)) { Ok(()) } else { Err(bad(values)) }
+            if chosen.is_some_and(|chosen| values.contains(&chosen)) { Ok(()) } else { Err(values) }
         }
         // Kinds of option that are not known here are the agent's to judge.
         Some(_) | None => Ok(()),

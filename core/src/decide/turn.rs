@@ -8,8 +8,8 @@ use serde_json::json;
 use super::{plain_state, state_changed};
 use crate::session::{OpenPrompt, Phase};
 use crate::{
-    Activity, Dropped, Entry, Json, MessageId, Millis, PromptStyle, Refusal, Session, Stop, TitleSource,
-    TurnNo, Update, UpdateKind,
+    Activity, Dropped, Entry, HeldPrompts, Json, MessageId, Millis, PromptStyle, Refusal, Session, Stop,
+    TitleSource, TurnNo, Update, UpdateKind,
 };
 
 /// A client sends a prompt.
@@ -84,8 +84,9 @@ pub(super) fn agent_failed(session: &Session, error: &Json) -> Vec<Entry> {
     entries
 }
 
-/// The agent is gone: what it left open is settled, and the turn ends with the reason.
-pub(super) fn agent_exited(session: &Session, reason: &str, at: Millis) -> Vec<Entry> {
+/// The agent is gone: what it left open is settled, and the turn ends with the reason. A prompt that it was sent is
+/// never sent again.
+pub(super) fn agent_exited(session: &Session, reason: &str, held: HeldPrompts, at: Millis) -> Vec<Entry> {
     let stop = Stop::failed(-32603, reason);
     let error = stop.error.clone().unwrap_or_else(|| json!({}).into());
     let mut entries = Vec::new();
@@ -93,7 +94,12 @@ pub(super) fn agent_exited(session: &Session, reason: &str, at: Millis) -> Vec<E
     entries.extend(settle_calls(session));
     entries.extend(settle_terminals(session));
     entries.extend(settle_asks(session, &error));
-    for prompt in session.prompts.iter().filter(|prompt| prompt.phase != Phase::Inserted) {
+    let lost = |prompt: &&OpenPrompt| match prompt.phase {
+        Phase::Held => held == HeldPrompts::Drop,
+        Phase::Sent { .. } | Phase::Overtaken => true,
+        Phase::Inserted => false,
+    };
+    for prompt in session.prompts.iter().filter(lost) {
         entries.push(dropped(prompt, Dropped::Refused(error.clone())));
     }
     match &session.turn {

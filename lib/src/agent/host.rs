@@ -21,6 +21,8 @@ use crate::wire::{RpcError, code};
 const STEADY: Duration = Duration::from_secs(10);
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+const LAST_WORDS: Duration = Duration::from_millis(200);
+const WINDING_UP: Duration = Duration::from_secs(3);
 
 /// Where an agent comes from.
 pub trait AgentSource: Send + Sync + 'static {
@@ -367,9 +369,10 @@ async fn watch_over(
         Some(process) => Some(process.end().await),
         None => None,
     };
-    if asked && report.is_some() {
-        // What it said last is still heard.
-        let _ = tokio::time::timeout(Duration::from_millis(200), stream_ended).await;
+    if asked {
+        // What a process said last is still heard; an agent in this process closes its sessions first.
+        let limit = if report.is_some() { LAST_WORDS } else { WINDING_UP };
+        let _ = tokio::time::timeout(limit, stream_ended).await;
     }
     let reason = report.map_or_else(|| "the agent closed the connection".to_owned(), |report| words(&report));
     peer.gone(&reason).await;

@@ -83,7 +83,7 @@ impl Connection {
             return self.answer(id, Err(error));
         }
         self.in_flight.assign(&id, Worker::Session(session.clone()));
-        let reply = Reply::new(agreed.client.version, id.clone(), session.clone(), self.outbox.clone());
+        let reply = Reply::new(&agreed.client, id.clone(), session.clone(), self.outbox.clone());
         let message = match call {
             SessionCall::Prompt { content, meta } => {
                 let message = mint::message_id();
@@ -240,7 +240,7 @@ impl Connection {
                 return self.answer(id, Err(RpcError::not_followed(session.as_str())));
             };
             self.in_flight.assign(&id, Worker::Session(session.clone()));
-            let reply = Reply::new(agreed.client.version, id.clone(), session.clone(), self.outbox.clone());
+            let reply = Reply::new(&agreed.client, id.clone(), session.clone(), self.outbox.clone());
             let message = Message::Relay { method, params, reply: Some(reply) };
             if handle.tell(message).await.is_err() {
                 self.answer(id, Err(RpcError::not_followed(session.as_str())));

@@ -136,7 +136,7 @@ impl Connection {
             return self.answer(id, outcome);
         };
         self.in_flight.assign(&id, Worker::Session(session.clone()));
-        let reply = Reply::new(agreed.client.version, id.clone(), session, self.outbox.clone());
+        let reply = Reply::new(&agreed.client, id.clone(), session, self.outbox.clone());
         if handle.tell(Message::Close(reply)).await.is_err() {
             self.answer(id, Ok(json!({}).into()));
         }
@@ -200,7 +200,7 @@ impl Connection {
 
     pub(super) async fn set_title(&mut self, agreed: Agreed, id: Id, session: SessionId, title: String) {
         if let Some(handle) = agreed.registry.find(&session) {
-            let reply = Reply::new(agreed.client.version, id.clone(), session.clone(), self.outbox.clone());
+            let reply = Reply::new(&agreed.client, id.clone(), session.clone(), self.outbox.clone());
             if handle.tell(Message::SetTitle(title.clone(), reply)).await.is_ok() {
                 return;
             }

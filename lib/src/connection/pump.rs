@@ -5,7 +5,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use rethread_core::{Entry, Json, Seq, SessionId};
+use rethread_core::{Entry, Json, Seq, SessionId, UpdateKind};
 use serde_json::json;
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::sync::{Notify, mpsc};
@@ -13,6 +13,7 @@ use tokio::sync::{Notify, mpsc};
 use super::asked::{Asked, AskedOf};
 use super::in_flight::InFlight;
 use crate::edge::Version;
+use crate::edge::v1::aside::with_notices;
 use crate::edge::view::{Place, Shown, When};
 use crate::live::Tailing;
 use crate::outbox::{Attachment, Outbound};
@@ -305,7 +306,7 @@ impl Followed {
         }
         if let Some((id, answer)) = &then.answer {
             in_flight.answered(id);
-            out.result(id, answer);
+            out.result(id, &with_notices(answer, &self.early_notices()));
         }
         for update in &then.after_answer {
             out.update(&self.name, update);
@@ -314,6 +315,21 @@ impl Followed {
             self.write(ask, out, asked);
         }
         true
+    }
+
+    /// The notices that were written before the answer could be sent, for a client that is told of them by answers.
+    fn early_notices(&self) -> Vec<Json> {
+        if !self.attachment.view.notices_by_answer() {
+            return Vec::new();
+        }
+        let notice = |entry: &Arc<Entry>| {
+            let Entry::Updated { update, .. } = &**entry else { return None };
+            (update.kind == UpdateKind::Notice).then(|| update.body.clone())
+        };
+        match self.attachment.live.read(self.attachment.past.next(), WRITE) {
+            Tailing::Entries(entries) => entries.iter().filter_map(notice).collect(),
+            Tailing::Behind => Vec::new(),
+        }
     }
 
     fn show(&mut self, seq: Seq, entry: &Entry, out: &mut Out, asked: &Asked) {

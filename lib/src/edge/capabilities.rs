@@ -33,8 +33,8 @@ pub struct Profile {
 }
 
 const CONTENT: [&str; 3] = ["image", "audio", "embeddedContext"];
-const NATIVE: [&str; 8] =
-    ["load", "resume", "list", "close", "delete", "fork", "additionalDirectories", "systemPrompt"];
+const NATIVE: [&str; 9] =
+    ["load", "resume", "list", "close", "delete", "fork", "additionalDirectories", "systemPrompt", "history"];
 
 impl Profile {
     /// Reads the answer to `initialize`.
@@ -192,6 +192,7 @@ fn read_v1(answer: &Fields) -> Profile {
     transports.extend(["http", "sse", "acp"].into_iter().filter(|name| on(&mcp, name)));
     let native = |name: &&str| match *name {
         "load" => on(&capabilities, "loadSession"),
+        "history" => takes_history(&session),
         other => has_object(&session, other),
     };
     Profile {
@@ -215,6 +216,7 @@ fn read_v2(answer: &Fields) -> Profile {
         // Every version 2 agent with sessions has these.
         "resume" | "list" | "close" => has_object(&capabilities, "session"),
         "load" => false,
+        "history" => takes_history(&session),
         other => has_object(&session, other),
     };
     Profile {
@@ -222,11 +224,21 @@ fn read_v2(answer: &Fields) -> Profile {
         info: answer.get("info").filter(|info| !info.is_null()).cloned(),
         auth_methods: auth_methods(answer, |method| method),
         content: CONTENT.into_iter().filter(|name| has_object(&prompt, name)).collect(),
-        transports: ["stdio", "http", "acp"].into_iter().filter(|name| has_object(&mcp, name)).collect(),
+        transports: ["stdio", "http", "sse", "acp"]
+            .into_iter()
+            .filter(|name| has_object(&mcp, name))
+            .collect(),
         native: NATIVE.into_iter().filter(native).collect(),
         passed_on: passed_on(&capabilities, &session),
         meta: answer.get("_meta").cloned(),
     }
+}
+
+/// Says whether an agent keeps no sessions itself and wants to be told what was said in one: our own extension.
+fn takes_history(session: &Fields) -> bool {
+    let meta = session.get("_meta").map(Json::fields).unwrap_or_default();
+    let ours = meta.get("rethread").map(Json::fields).unwrap_or_default();
+    has_object(&ours, "history")
 }
 
 fn has_object(fields: &Fields, name: &str) -> bool {

@@ -132,6 +132,12 @@ impl View {
         self.version
     }
 
+    /// Says whether the client is told of notices by answers, since it does not take them as updates.
+    #[must_use]
+    pub fn notices_by_answer(&self) -> bool {
+        self.version == Version::V1 && self.taste.notices == Notices::AsText
+    }
+
     /// The client sent this prompt itself.
     pub fn sent(&mut self, message: MessageId) {
         self.own.insert(message);
@@ -250,7 +256,7 @@ impl View {
         if place.when == When::Past && is_of_the_moment(update.kind) {
             return;
         }
-        if self.version == Version::V1 && self.taste.notices == Notices::AsText && is_quiet(update) {
+        if self.notices_by_answer() && is_quiet(update) {
             return;
         }
         if update.kind == UpdateKind::Other && !update.id.is_empty() {

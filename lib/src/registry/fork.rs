@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use rethread_core::{Entry, Folded, Input, Seq, Session, SessionId, stored};
+use rethread_core::{Entry, Folded, HeldPrompts, Input, Seq, Session, SessionId, stored};
 use serde_json::json;
 use tokio::sync::oneshot;
 
@@ -119,7 +119,8 @@ fn is_of_message(entry: &Entry, message: &str) -> bool {
 fn first_entries(session: &mut Session, parent: &SessionId, setup: &Setup) -> Vec<Entry> {
     let reason = format!("forked from {parent}");
     let at = mint::now();
-    let settled = rethread_core::decide(session, Input::AgentExited { reason, at }).unwrap_or_default();
+    let settled = rethread_core::decide(session, Input::AgentExited { reason, held: HeldPrompts::Drop, at })
+        .unwrap_or_default();
     let (cwd, roots) = (setup.cwd.clone(), setup.roots.clone());
     let opened = Entry::Opened { cwd, roots, agent: session.made_with.clone(), at };
     let entries: Vec<_> = settled.into_iter().chain([opened]).collect();

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use rethread_core::session::{OpenPrompt, Phase};
-use rethread_core::{Input, Json, MessageId, QuestionId, Refusal, Seq, ServerNote};
+use rethread_core::{HeldPrompts, Input, Json, MessageId, QuestionId, Refusal, Seq, ServerNote};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
@@ -125,7 +125,7 @@ impl Runner {
         }
         let reason = "the session was set up anew".to_owned();
         self.end_hosted().await;
-        self.step(vec![Input::AgentExited { reason, at: mint::now() }]).await;
+        self.step(vec![Input::AgentExited { reason, held: HeldPrompts::Wait, at: mint::now() }]).await;
         self.forget_agent();
         self.release_seat();
     }
@@ -200,6 +200,17 @@ impl Runner {
             self.postponed.push(Message::SetOption { option, value, booleans, reply });
             return self.need_agent().await;
         }
+        self.change_option(option, value, booleans, reply).await;
+    }
+
+    /// Has an option changed by an agent that has the session.
+    pub(super) async fn change_option(
+        &mut self,
+        option: OptionName,
+        value: Json,
+        booleans: BooleanOptions,
+        reply: Reply,
+    ) {
         let (name, field) = match &option {
             OptionName::Id(id) => (Some(id.clone()), "configId"),
             OptionName::Category(category, field) => (self.known_options().by_category(category), *field),
@@ -302,7 +313,7 @@ impl Runner {
             error: error.clone(),
         };
         let mut inputs: Vec<_> = open.map(refused).collect();
-        inputs.push(Input::AgentExited { reason, at: mint::now() });
+        inputs.push(Input::AgentExited { reason, held: HeldPrompts::Drop, at: mint::now() });
         self.step(inputs).await;
         self.let_go().await;
     }
@@ -371,7 +382,6 @@ fn refused_option(refusal: &Refusal, option: &OptionName, field: &str) -> RpcErr
         }
         Refusal::EmptyPrompt
         | Refusal::UnknownPrompt(_)
-        | Refusal::NoAgent
         | Refusal::UnknownQuestion(_)
         | Refusal::UnknownAsk(_)
         | Refusal::EmptyTitle => refused(refusal).with("got", Value::Null),

@@ -2,7 +2,8 @@
 //! changes the state; what goes wrong comes back as inputs.
 
 use rethread_core::{
-    AskId, Dropped, Entry, Input, Json, MessageId, QuestionId, QuestionKind, Seq, Stop, session::Phase,
+    AskId, Dropped, Entry, HeldPrompts, Input, Json, MessageId, QuestionId, QuestionKind, Seq, Stop, Update,
+    UpdateKind, session::Phase,
 };
 use serde_json::json;
 use tokio::time::Instant;
@@ -31,13 +32,13 @@ impl Runner {
             Entry::QuestionWithdrawn { question } => self.answer_agent(question, None),
             Entry::OptionAsked { ask, option, value } => self.send_option(ask, option, value, following),
             Entry::OptionSettled { ask, error } => self.option_settled(seq, ask, error.as_ref()),
+            Entry::Updated { update, .. } => self.note(update),
             Entry::Opened { .. }
             | Entry::RootsSet { .. }
             | Entry::AgentBound { .. }
             | Entry::AgentLost { .. }
             | Entry::PromptHeld { .. }
             | Entry::StateChanged { .. }
-            | Entry::Updated { .. }
             | Entry::QuestionAsked { .. }
             | Entry::TitleSet { .. } => {}
         }
@@ -63,7 +64,12 @@ impl Runner {
                 }
                 self.waiting.insert(request, Waiting::Prompt(message.clone()));
             }
-            Err(error) => following.push(Input::AgentExited { reason: error.to_string(), at: mint::now() }),
+            Err(error) => {
+                let (reason, held) = (error.to_string(), HeldPrompts::Wait);
+                following.push(Input::AgentExited { reason, held, at: mint::now() });
+                // One that lives and does not read is of no use to anybody; its end brings up the next.
+                self.end_agent();
+            }
         }
     }
 
@@ -76,9 +82,17 @@ impl Runner {
     }
 
     fn send_option(&mut self, ask: &AskId, option: &str, value: &Json, following: &mut Vec<Input>) {
-        let Seat::Bound(bound) = &self.seat else { return };
-        let (method, params) = bound.link.set_option(&bound.native, option, value);
-        match bound.agent.peer.request(method, &params, &self.agent_route) {
+        let (agent, link, native) = match &mut self.seat {
+            Seat::Bound(bound) => (&bound.agent, &bound.link, &bound.native),
+            Seat::Opening(opening) => {
+                opening.tries(option);
+                let Some(native) = &opening.native else { return };
+                (&opening.agent, &opening.link, native)
+            }
+            Seat::Empty | Seat::Starting | Seat::Stopping(_) => return,
+        };
+        let (method, params) = link.set_option(native, option, value);
+        match agent.peer.request(method, &params, &self.agent_route) {
             Ok(request) => {
                 let (ask, option, value) = (ask.clone(), option.to_owned(), value.clone());
                 self.waiting.insert(request, Waiting::Option { ask, option, value });
@@ -169,6 +183,13 @@ impl Runner {
             None => Ok(self.option_answer(&reply, form)),
         };
         reply.send(seq, outcome);
+    }
+
+    /// A notice is told with the answer to a prompt too, where the client takes it in no other way.
+    fn note(&mut self, update: &Update) {
+        if update.kind == UpdateKind::Notice {
+            self.prompts.values_mut().for_each(|reply| reply.note(&update.body));
+        }
     }
 
     /// Everything that is open at the agent is let go of without an answer.

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use rethread_core::{Entry, Input, Json};
+use rethread_core::{Entry, HeldPrompts, Input, Json};
 use serde_json::json;
 use tokio::time::Instant;
 
@@ -56,9 +56,10 @@ impl Runner {
         self.session = session;
         self.lease.head = head;
         let mut entries = Vec::new();
-        if let Ok(decided) =
-            rethread_core::decide(&self.session, Input::AgentExited { reason, at: mint::now() })
-        {
+        if let Ok(decided) = rethread_core::decide(
+            &self.session,
+            Input::AgentExited { reason, held: HeldPrompts::Drop, at: mint::now() },
+        ) {
             self.apply(decided, &mut entries);
         }
         if !entries.is_empty() {

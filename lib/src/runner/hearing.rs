@@ -1,7 +1,7 @@
 //! What the agent says to a session: its lines become inputs through the link, its answers end what waits.
 
 use bytes::Bytes;
-use rethread_core::{Input, Json, MessageId, UpdateKind};
+use rethread_core::{Input, Json, MessageId, Update, UpdateKind};
 
 use super::seat::said_by_agent;
 use super::{Replaying, Runner, Seat, Waiting};
@@ -41,6 +41,7 @@ impl Runner {
         }
         self.hear_said(&mut said, &mut inputs).await;
         self.step(inputs).await;
+        self.choose_on().await;
         self.wait_for_quiet();
         self.close_if_asked().await;
     }
@@ -54,7 +55,11 @@ impl Runner {
                 let late = idle && bound.replaying == Replaying::Maybe;
                 (bound.link.hear(lines, at), if late { Swallow::Conversation } else { Swallow::Nothing })
             }
-            Seat::Opening(opening) => (opening.link.hear(lines, at), Swallow::AllButStanding),
+            Seat::Opening(opening) => {
+                let options =
+                    if opening.keeps_options() { Swallow::AllButCommands } else { Swallow::AllButStanding };
+                (opening.link.hear(lines, at), options)
+            }
             Seat::Empty | Seat::Starting | Seat::Stopping(_) => (Vec::new(), Swallow::AllButStanding),
         };
         said.clear();
@@ -95,18 +100,27 @@ impl Runner {
         match waiting {
             Waiting::Prompt(message) => self.prompt_answered(message, outcome, inputs),
             Waiting::Option { ask, option, value } => {
-                let (error, options) = match (outcome, &mut self.seat) {
-                    (Ok(result), Seat::Bound(bound)) => {
-                        (None, Some(bound.link.option_set(&option, &value, &result)))
-                    }
-                    (Ok(_), _) => (None, None),
-                    (Err(error), _) => (Some(error.json()), None),
+                let (error, options) = match outcome {
+                    Ok(result) => (None, self.option_set(&option, &value, &result)),
+                    Err(error) => (Some(error.json()), None),
                 };
                 inputs.push(Input::OptionAnswered { ask, error, options });
             }
             Waiting::Relay(reply) => reply.send(self.lease.head, outcome),
             Waiting::CancelThing(reply) => reply.send(self.lease.head, outcome.map_err(not_cancellable)),
             Waiting::Open => {}
+        }
+    }
+
+    /// The options after a change that the agent accepted; nothing while clients see them as they were left.
+    fn option_set(&mut self, option: &str, value: &Json, result: &Json) -> Option<Update> {
+        match &mut self.seat {
+            Seat::Bound(bound) => Some(bound.link.option_set(option, value, result)),
+            Seat::Opening(opening) => {
+                let update = opening.link.option_set(option, value, result);
+                (!opening.keeps_options()).then_some(update)
+            }
+            Seat::Empty | Seat::Starting | Seat::Stopping(_) => None,
         }
     }
 
@@ -149,7 +163,9 @@ enum Swallow {
     Nothing,
     /// What a late replay would say.
     Conversation,
+    /// All but how things stand: commands and options.
     AllButStanding,
+    AllButCommands,
 }
 
 impl Swallow {
@@ -157,7 +173,11 @@ impl Swallow {
         match self {
             Self::Nothing => false,
             Self::Conversation => is_conversation(input),
-            Self::AllButStanding => !says_how_things_stand(input),
+            Self::AllButStanding => {
+                !is_of(input, UpdateKind::AvailableCommandsUpdate)
+                    && !is_of(input, UpdateKind::ConfigOptionUpdate)
+            }
+            Self::AllButCommands => !is_of(input, UpdateKind::AvailableCommandsUpdate),
         }
     }
 }
@@ -174,11 +194,6 @@ fn is_conversation(input: &Input) -> bool {
     )
 }
 
-/// Of what an agent says while it restores a session, only this is not history.
-fn says_how_things_stand(input: &Input) -> bool {
-    matches!(
-        input,
-        Input::Updated { update, .. }
-            if matches!(update.kind, UpdateKind::AvailableCommandsUpdate | UpdateKind::ConfigOptionUpdate)
-    )
+fn is_of(input: &Input, kind: UpdateKind) -> bool {
+    matches!(input, Input::Updated { update, .. } if update.kind == kind)
 }

@@ -4,6 +4,7 @@
 //! `failure`.
 
 mod ask;
+mod choices;
 mod consequence;
 mod facts;
 mod failure;
@@ -19,8 +20,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use rethread_core::{
-    AskId, Entry, Input, Json, MessageId, QuestionId, QuestionKind, Refusal, Seq, Session, SessionId,
-    session::Native, stored,
+    AskId, Entry, HeldPrompts, Input, Json, MessageId, QuestionId, QuestionKind, Refusal, Seq, Session,
+    SessionId, session::Native, stored,
 };
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -184,7 +185,7 @@ impl Runner {
             || !self.session.asks.is_empty();
         if !bound && (self.session.agent.is_some() || open) {
             let reason = "rethread ended before the agent did".to_owned();
-            self.step(vec![Input::AgentExited { reason, at: mint::now() }]).await;
+            self.step(vec![Input::AgentExited { reason, held: HeldPrompts::Drop, at: mint::now() }]).await;
         }
     }
 
@@ -274,7 +275,7 @@ impl Runner {
         self.idle_at = Instant::now() + self.around.idle_limit;
         if self.session.turn.is_none() && matches!(self.seat, Seat::Bound(_)) {
             let reason = "the session was idle".to_owned();
-            self.step(vec![Input::AgentExited { reason, at: mint::now() }]).await;
+            self.step(vec![Input::AgentExited { reason, held: HeldPrompts::Wait, at: mint::now() }]).await;
             self.forget_agent();
             self.release_seat();
         }

@@ -1,15 +1,16 @@
 //! The agent behind a session: brought up when it is needed, by the best rung of the ladder that it can stand on,
-//! and let go. The rungs: its own resume, its own load, a fresh session that is given the transcript. The outcome
+//! and let go. The rungs: the whole history for an agent that takes it, its own resume, its own load, a fresh session that is given the transcript. The outcome
 //! is an entry and, where it matters to the user, a notice; never a silent fresh session.
 
 use std::collections::HashSet;
 use std::time::Duration;
 
 use rethread_core::session::Native;
-use rethread_core::{Binding, Entry, Folded, Input, Json, PromptStyle, Seq, Update, UpdateKind};
+use rethread_core::{Binding, Entry, Folded, HeldPrompts, Input, Json, PromptStyle, Seq, Update, UpdateKind};
 use serde_json::json;
 use tokio::time::Instant;
 
+use super::choices::Choosing;
 use super::outcome::{not_native, outcome_notice, read_only};
 use super::{Message, Runner, Waiting};
 use crate::agent::Restore;
@@ -18,6 +19,7 @@ use crate::edge::Version;
 use crate::edge::capabilities::Profile;
 use crate::edge::link::ask;
 use crate::edge::link::{Link, id_hash};
+use crate::history::History;
 use crate::mint;
 use crate::seed::{self, Transcript};
 use crate::store::StoreError;
@@ -47,12 +49,21 @@ pub(crate) struct Opening {
     pub(crate) agent: LiveAgent,
     pub(crate) link: Link,
     rung: Rung,
-    /// The agent's own session that is restored or forked.
-    native: Option<String>,
+    /// The agent's own session that is restored or forked, and then the one that it has open.
+    pub(super) native: Option<String>,
     /// What the agent has replayed.
     pub(crate) replayed: Replayed,
-    /// Its answer, while it may still be replaying.
-    answer: Option<Json>,
+    pub(super) progress: Progress,
+}
+
+/// How far an agent is that opens a session.
+pub(super) enum Progress {
+    /// It was asked to.
+    Asked,
+    /// It has answered, and may still be replaying.
+    Answered(Json),
+    /// It has the session, and is told what was chosen in it.
+    Choosing(Choosing),
 }
 
 /// How much an agent has replayed of its own session.
@@ -93,6 +104,8 @@ pub(crate) struct Stopping {
 /// The ways to have an agent open a session, the best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Rung {
+    /// The agent keeps nothing and is given everything.
+    Given,
     Resume,
     Load,
     Fork,
@@ -146,12 +159,17 @@ impl Runner {
         let mut link = Link::new(agent.profile.version, self.session.generations + 1, older);
         link.options_were(self.session.options.as_ref());
         let (rung, native) = self.first_rung(&agent);
-        self.open_at(Opening { agent, link, rung, native, replayed: Replayed::default(), answer: None })
-            .await;
+        let progress = Progress::Asked;
+        self.open_at(Opening { agent, link, rung, native, replayed: Replayed::default(), progress }).await;
     }
 
     /// Only the agent that had the session last can restore it by itself.
     fn first_rung(&mut self, agent: &LiveAgent) -> (Rung, Option<String>) {
+        if agent.profile.has("history") && self.session.turns.0 > 0 && self.around.restore != Restore::Reseed
+        {
+            self.fork_of = None;
+            return (Rung::Given, Some(self.id.to_string()));
+        }
         let name = self.around.host.identity(agent);
         let of_agent = |native: Native| (native.agent == name).then_some(native.id);
         if let Some(parent) = self.fork_of.take().and_then(of_agent)
@@ -182,10 +200,17 @@ impl Runner {
             }
         }
         let known = opening.native.as_deref().filter(|_| opening.rung != Rung::New);
-        let params = ask::open(&opening.agent.profile, &self.setup, known);
+        let mut params = ask::open(&opening.agent.profile, &self.setup, known);
+        if opening.rung == Rung::Given {
+            let mut history = History::default();
+            if let Err(error) = self.each_item(|item| history.add(item)).await {
+                return self.agent_failed(super::store_error(&error)).await;
+            }
+            params = ask::with_history(&params, &history.list());
+        }
         let peer = &opening.agent.peer;
         let sent = match (opening.rung, known) {
-            (Rung::Resume, Some(native)) => {
+            (Rung::Given | Rung::Resume, Some(native)) => {
                 peer.route(native, &self.agent_route);
                 peer.request("session/resume", &params, &self.agent_route)
             }
@@ -209,12 +234,12 @@ impl Runner {
         !self.session.prompts.is_empty() || !self.postponed.is_empty()
     }
 
-    /// The agent answered new, load, resume or fork. Some answer a load first and replay after: were a prompt sent
-    /// now, nobody could tell the replay from the answer to it.
+    /// The agent answered new, load, resume or fork. Some answer a load or a fork first and replay
+    /// after: were a prompt sent now, nobody could tell the replay from the answer to it.
     pub(super) async fn open_answered(&mut self, outcome: Result<Json, RpcError>) {
         match (&mut self.seat, outcome) {
-            (Seat::Opening(opening), Ok(answer)) if opening.rung == Rung::Load => {
-                opening.answer = Some(answer)
+            (Seat::Opening(opening), Ok(answer)) if matches!(opening.rung, Rung::Load | Rung::Fork) => {
+                opening.progress = Progress::Answered(answer);
             }
             (_, outcome) => self.opened(outcome).await,
         }
@@ -222,16 +247,18 @@ impl Runner {
 
     /// Counts the quiet from now on, if it is waited for.
     pub(super) fn wait_for_quiet(&mut self) {
-        let answered = matches!(&self.seat, Seat::Opening(opening) if opening.answer.is_some());
+        let answered = |opening: &Opening| matches!(opening.progress, Progress::Answered(_));
+        let answered = matches!(&self.seat, Seat::Opening(opening) if answered(opening));
         self.quiet_at = answered.then(|| Instant::now() + QUIET);
     }
 
     /// The agent has answered a load and said nothing more for a while.
     pub(super) async fn replay_over(&mut self) {
         self.quiet_at = None;
-        if let Seat::Opening(opening) = &mut self.seat
-            && let Some(answer) = opening.answer.take()
+        if let Seat::Opening(opening) = &self.seat
+            && let Progress::Answered(answer) = &opening.progress
         {
+            let answer = answer.clone();
             self.opened(Ok(answer)).await;
         }
     }
@@ -246,7 +273,7 @@ impl Runner {
             outcome
         };
         match outcome {
-            Ok(answer) => self.bind(*opening, &answer).await,
+            Ok(answer) => self.has_session(*opening, &answer).await,
             Err(error) => match opening.rung.below(&opening.agent.profile) {
                 Some(rung) => {
                     let why = format!("session {}: {:?} failed: {}", self.id, opening.rung, error.message);
@@ -254,22 +281,35 @@ impl Runner {
                     if let Some(native) = opening.native.as_ref().filter(|_| opening.rung != Rung::Fork) {
                         opening.agent.peer.unroute(native);
                     }
-                    self.open_at(Opening { rung, ..*opening }).await;
+                    let (progress, replayed) = (Progress::Asked, Replayed::default());
+                    self.open_at(Opening { rung, progress, replayed, ..*opening }).await;
                 }
                 None => self.agent_failed(error).await,
             },
         }
     }
 
-    async fn bind(&mut self, opening: Opening, answer: &Json) {
-        let Opening { agent, mut link, rung, native, replayed, answer: _ } = opening;
-        let made = answer.fields().text("sessionId");
-        let native = if matches!(rung, Rung::New | Rung::Fork) { made } else { native };
-        let Some(native) = native else {
+    async fn has_session(&mut self, mut opening: Opening, answer: &Json) {
+        if matches!(opening.rung, Rung::New | Rung::Fork) {
+            opening.native = answer.fields().text("sessionId");
+        }
+        if opening.native.is_none() {
             return self.agent_failed(RpcError::internal("the agent opened a session without an id")).await;
+        }
+        opening.progress = Progress::Choosing(Choosing::new(opening.link.opened(answer)));
+        self.seat = Seat::Opening(Box::new(opening));
+        self.choose_on().await;
+    }
+
+    /// The agent has the session as it was left: from here on it stands behind it.
+    pub(super) async fn bind(&mut self) {
+        let Seat::Opening(opening) = std::mem::replace(&mut self.seat, Seat::Empty) else { return };
+        let Opening { agent, link, rung, native: Some(native), replayed, progress } = *opening else {
+            return;
         };
+        let Progress::Choosing(choosing) = progress else { return };
         let binding = match rung {
-            Rung::Resume | Rung::Fork => Binding::Resumed,
+            Rung::Given | Rung::Resume | Rung::Fork => Binding::Resumed,
             Rung::Load => Binding::Loaded,
             Rung::New if self.session.turns.0 == 0 => Binding::Fresh,
             Rung::New => Binding::Reseeded,
@@ -278,8 +318,8 @@ impl Runner {
             return self.agent_failed(super::store_error(&error)).await;
         }
         let name = self.around.host.identity(&agent);
-        let mut updates: Vec<_> =
-            link.opened(answer).into_iter().filter(|update| self.is_news(update)).collect();
+        let mut updates = choosing.told;
+        updates.retain(|update| self.is_news(update));
         updates.extend(outcome_notice(binding, &name));
         let known = |update| Input::Updated { update, known: true };
         let mut inputs: Vec<_> = updates.into_iter().map(known).collect();
@@ -288,7 +328,7 @@ impl Runner {
         inputs.push(Input::AgentBound { agent: name, native: native.clone(), binding, style, at });
         let replaying = match rung {
             Rung::Resume | Rung::Load | Rung::Fork => Replaying::Maybe,
-            Rung::New => Replaying::No,
+            Rung::Given | Rung::New => Replaying::No,
         };
         self.seat = Seat::Bound(Box::new(Bound { agent, link, native, replaying }));
         self.step(inputs).await;
@@ -322,9 +362,9 @@ impl Runner {
     }
 
     /// Saying again what is known would only make noise.
-    fn is_news(&self, update: &Update) -> bool {
+    pub(super) fn is_news(&self, update: &Update) -> bool {
         let told = [&self.session.options, &self.session.commands];
-        !told.into_iter().any(|body| body.as_ref() == Some(&update.body))
+        !told.into_iter().flatten().any(|body| body.value() == update.body.value())
     }
 
     async fn agent_failed(&mut self, error: RpcError) {
@@ -349,8 +389,12 @@ impl Runner {
             Seat::Empty | Seat::Starting | Seat::Bound(_) => {
                 self.end_hosted().await;
                 self.forget_agent();
-                self.step(vec![Input::AgentExited { reason, at: mint::now() }]).await;
+                self.step(vec![Input::AgentExited { reason, held: HeldPrompts::Wait, at: mint::now() }])
+                    .await;
                 self.close_if_asked().await;
+                if !self.ended && self.waits_for_agent() {
+                    self.need_agent().await;
+                }
             }
         }
     }
@@ -391,13 +435,19 @@ impl Runner {
 
     /// Lets the agent keep or drop its side of the session, and hears of it no more.
     pub(super) fn release_seat(&mut self) {
-        if let Seat::Bound(bound) = std::mem::replace(&mut self.seat, Seat::Empty) {
-            let params: Json = json!({"sessionId": bound.native}).into();
-            if bound.agent.profile.has("close") {
-                let _ = bound.agent.peer.request("session/close", &params, &self.agent_route);
-            }
-            bound.agent.peer.unroute(&bound.native);
+        let (agent, native) = match std::mem::replace(&mut self.seat, Seat::Empty) {
+            Seat::Bound(bound) => (bound.agent, bound.native),
+            Seat::Opening(opening) => match (opening.progress, opening.native) {
+                (Progress::Choosing(_), Some(native)) => (opening.agent, native),
+                (Progress::Asked | Progress::Answered(_) | Progress::Choosing(_), _) => return,
+            },
+            Seat::Empty | Seat::Starting | Seat::Stopping(_) => return,
+        };
+        if agent.profile.has("close") {
+            let params: Json = json!({"sessionId": native}).into();
+            let _ = agent.peer.request("session/close", &params, &self.agent_route);
         }
+        agent.peer.unroute(&native);
     }
 
     /// Work that cannot be written down must not go on unseen.
@@ -453,6 +503,7 @@ impl Runner {
 impl Rung {
     fn below(self, profile: &Profile) -> Option<Self> {
         match self {
+            Self::Given => Some(Self::New),
             Self::Resume if profile.has("load") => Some(Self::Load),
             Self::Resume | Self::Load | Self::Fork => Some(Self::New),
             Self::New => None,

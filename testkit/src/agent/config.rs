@@ -41,6 +41,24 @@ pub enum Restores {
     Nothing,
 }
 
+/// What becomes of the choices in a session that is restored or forked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Choices {
+    /// They are there again.
+    Kept,
+    /// They are what they were in the beginning.
+    Forgotten,
+}
+
+/// Whether a fork is replayed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Forks {
+    /// It is not.
+    Quietly,
+    /// As a session that is loaded.
+    Replayed,
+}
+
 /// When a version 2 agent echoes a prompt and reports that it works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Echo {
@@ -77,6 +95,12 @@ pub struct AgentConfig {
     pub offers: Vec<Offer>,
     /// Whether earlier sessions are there again.
     pub restores: Restores,
+    /// What becomes of choices then.
+    pub choices: Choices,
+    /// Options that it offers and does not let anybody change.
+    pub fixed: Vec<&'static str>,
+    /// Whether forks are replayed.
+    pub forks: Forks,
     /// When prompts are echoed.
     pub echo: Echo,
     /// Whether the user has to log in.
@@ -126,6 +150,9 @@ impl AgentConfig {
             can: vec!["stdio"],
             offers: Vec::new(),
             restores: Restores::All,
+            choices: Choices::Kept,
+            fixed: Vec::new(),
+            forks: Forks::Quietly,
             echo: Echo::AfterAnswer,
             login: Login::NotNeeded,
             commands: Vec::new(),
@@ -213,7 +240,8 @@ impl AgentConfig {
         let mut session = some(&["delete", "fork", "additionalDirectories", "systemPrompt"]);
         self.override_mode(&mut session);
         session["prompt"] = some(&["image", "audio", "embeddedContext"]);
-        session["mcp"] = some(&["stdio", "http", "acp"]);
+        // Not of the protocol any more, and still had by some.
+        session["mcp"] = some(&["stdio", "http", "sse", "acp"]);
         let mut capabilities = json!({"session": session});
         self.add_extra(&mut capabilities);
         json!({
@@ -225,9 +253,7 @@ impl AgentConfig {
     }
 
     fn add_extra(&self, capabilities: &mut Value) {
-        if let (Value::Object(all), Value::Object(extra)) = (capabilities, self.extra.clone()) {
-            all.extend(extra);
-        }
+        merge(capabilities, &self.extra);
     }
 
     fn override_mode(&self, session: &mut Value) {
@@ -241,5 +267,17 @@ impl AgentConfig {
             Login::NotNeeded => json!([]),
             Login::Needed => json!([{id: "key", "name": "A key", "type": "agent"}]),
         }
+    }
+}
+
+/// Adds members to an object, and to the objects in it.
+fn merge(into: &mut Value, extra: &Value) {
+    match (into, extra) {
+        (Value::Object(into), Value::Object(extra)) => {
+            for (name, value) in extra {
+                merge(into.entry(name).or_insert(Value::Null), value);
+            }
+        }
+        (into, extra) => *into = extra.clone(),
     }
 }

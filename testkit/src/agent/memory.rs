@@ -7,7 +7,7 @@ use rethread::edge::Version;
 use serde_json::{Value, json};
 use tokio::sync::{Notify, mpsc};
 
-use super::config::{AgentConfig, Offer};
+use super::config::{AgentConfig, Choices, Offer};
 use super::quirk::{LONG_LINE, Quirk};
 use super::talk::Out;
 use super::words;
@@ -113,16 +113,28 @@ impl Memory {
         let mut inner = self.inner();
         inner.made += 1;
         let id = format!("native-{}", inner.made);
-        let chosen = [
-            ("mode", json!("a")),
-            ("model", json!("fast")),
-            ("effort", json!("low")),
-            ("verbose", json!(false)),
-        ];
-        let chosen = chosen.into_iter().collect();
-        let kept = Kept { cwd: cwd.to_owned(), chosen, ..Kept::default() };
+        let kept = Kept { cwd: cwd.to_owned(), chosen: first_choices(), ..Kept::default() };
         inner.sessions.insert(id.clone(), kept);
         id
+    }
+
+    /// Makes a session that goes on from another, and gives its id.
+    pub(super) fn fork(&self, parent: &str) -> Option<String> {
+        let mut inner = self.inner();
+        inner.made += 1;
+        let id = format!("native-{}", inner.made);
+        let kept = inner.sessions.get(parent)?.clone();
+        inner.sessions.insert(id.clone(), kept);
+        Some(id)
+    }
+
+    /// A session is open again: an agent may have forgotten what was chosen in it.
+    pub(super) fn reopened(&self, session: &str) {
+        let mut inner = self.inner();
+        let forgotten = inner.config.choices == Choices::Forgotten;
+        if let Some(kept) = inner.sessions.get_mut(session).filter(|_| forgotten) {
+            kept.chosen = first_choices();
+        }
     }
 
     pub(super) fn keep(&self, session: &str, update: &Value) {
@@ -147,7 +159,8 @@ impl Memory {
             "verbose" => json!([true, false]),
             _ => return false,
         };
-        let fits = values.as_array().is_some_and(|values| values.contains(value));
+        let fixed = self.inner().config.fixed.contains(&option);
+        let fits = !fixed && values.as_array().is_some_and(|values| values.contains(value));
         if let Some(kept) = self.inner().sessions.get_mut(session).filter(|_| fits)
             && let Some((_, chosen)) = kept.chosen.iter_mut().find(|(name, _)| **name == option)
         {
@@ -244,6 +257,13 @@ impl Inner {
         json!({"currentModelId": self.chosen(session, "model"),
             "availableModels": [{"modelId": "fast", "name": "fast"}, {"modelId": "deep", "name": "deep"}]})
     }
+}
+
+/// What is chosen in a session that nobody has changed.
+fn first_choices() -> BTreeMap<&'static str, Value> {
+    let chosen =
+        [("mode", json!("a")), ("model", json!("fast")), ("effort", json!("low")), ("verbose", json!(false))];
+    chosen.into_iter().collect()
 }
 
 /// Whether the client takes boolean options.

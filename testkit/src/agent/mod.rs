@@ -21,7 +21,7 @@ use rethread::transport::{Wire, memory as pipe};
 use rethread::wire::RpcError;
 use serde_json::Value;
 
-pub use config::{AgentConfig, Echo, Login, Offer, Restores, Speaks};
+pub use config::{AgentConfig, Choices, Echo, Forks, Login, Offer, Restores, Speaks};
 pub use memory::Received;
 pub use quirk::Quirk;
 pub use script::{Step, steps};

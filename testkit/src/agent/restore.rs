@@ -1,11 +1,11 @@
-//! How a scripted agent takes up an earlier session: what it replays, when, and under which ids.
+//! How a scripted agent takes up an earlier session or forks one: what it replays, when, and under which ids.
 
 use std::sync::Arc;
 
 use rethread::edge::Version;
 use serde_json::{Value, json};
 
-use super::config::{AgentConfig, Restores};
+use super::config::{AgentConfig, Forks, Restores};
 use super::quirk::Quirk;
 use super::serve::{A_MOMENT, choices};
 use super::talk::{Outcome, Talk};
@@ -25,22 +25,46 @@ pub(super) async fn again(talk: &Arc<Talk>, params: &Value, replay: Replay) -> O
     let kept = talk.memory.inner().sessions.get(id).cloned();
     let kept = kept.filter(|_| config.restores == Restores::All);
     let Some(kept) = kept else { return Err(unknown(&config, id)) };
-    if replay == Replay::All && !config.has(Quirk::ReplaysNothing) {
-        let history = kept.history.into_iter().map(|update| as_replayed(&config, update)).collect();
-        if config.has(Quirk::ReplaysLate) {
-            let (talk, id) = (talk.clone(), id.to_owned());
-            tokio::spawn(async move {
-                tokio::time::sleep(A_MOMENT).await;
-                tell_again(&talk, &id, history).await;
-            });
-        } else {
-            tell_again(talk, id, history).await;
-        }
+    talk.memory.reopened(id);
+    if replay == Replay::All {
+        replay_all(talk, id, kept.history).await;
     }
     if talk.version() == Version::V2 {
         talk.show(id, words::state("idle", None)).await;
     }
     Ok(choices(talk, id))
+}
+
+/// Makes a session out of another that it has.
+pub(super) async fn fork(talk: &Arc<Talk>, params: &Value) -> Outcome {
+    let parent = params["sessionId"].as_str().unwrap_or_default();
+    let config = talk.memory.config();
+    let Some(id) = talk.memory.fork(parent) else { return Err(unknown(&config, parent)) };
+    talk.memory.reopened(&id);
+    if config.forks == Forks::Replayed {
+        let kept = talk.memory.inner().sessions.get(&id).cloned().unwrap_or_default();
+        replay_all(talk, &id, kept.history).await;
+    }
+    let mut answer = choices(talk, &id);
+    answer["sessionId"] = json!(id);
+    Ok(answer)
+}
+
+/// Replays now, after the answer or not at all, as it is this agent's nature.
+async fn replay_all(talk: &Arc<Talk>, session: &str, history: Vec<Value>) {
+    let config = talk.memory.config();
+    if config.has(Quirk::ReplaysNothing) {
+        return;
+    }
+    let history = history.into_iter().map(|update| as_replayed(&config, update)).collect();
+    if !config.has(Quirk::ReplaysLate) {
+        return tell_again(talk, session, history).await;
+    }
+    let (talk, session) = (talk.clone(), session.to_owned());
+    tokio::spawn(async move {
+        tokio::time::sleep(A_MOMENT).await;
+        tell_again(&talk, &session, history).await;
+    });
 }
 
 /// The error for a session that it does not have.

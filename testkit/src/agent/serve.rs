@@ -14,7 +14,7 @@ use super::End;
 use super::config::{AgentConfig, Echo, Login, Speaks};
 use super::memory::{Memory, Received};
 use super::quirk::{GREETING, Quirk, SHORT_LIST, UNKNOWN_REQUEST};
-use super::restore::{Replay, again, unknown};
+use super::restore::{Replay, again, fork, unknown};
 use super::talk::{self, Outcome, Prompt, Taken, Talk};
 use super::turn;
 
@@ -163,6 +163,7 @@ async fn carry_out(talk: &Arc<Talk>, method: &str, params: &Value) -> Outcome {
             let replay = if params["replayFrom"].is_object() { Replay::All } else { Replay::Nothing };
             again(talk, params, replay).await
         }
+        "session/fork" if can(talk, "fork") => fork(talk, params).await,
         "session/list" if can(talk, "list") => Ok(list(talk)),
         "session/close" if can(talk, "close") => {
             talk.cancel(params["sessionId"].as_str().unwrap_or_default());

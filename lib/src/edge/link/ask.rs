@@ -3,7 +3,7 @@
 use rethread_core::{Fields, Json, QuestionKind, Stop, Update, UpdateKind};
 use serde_json::{Value, json};
 
-use super::Link;
+use super::{Link, Offered};
 use crate::edge::call::Setup;
 use crate::edge::capabilities::Profile;
 use crate::edge::v1::options::{Options, Source};
@@ -31,6 +31,17 @@ pub fn open(profile: &Profile, setup: &Setup, native: Option<&str>) -> Json {
     if let Some(meta) = &setup.meta {
         params.set("_meta", meta.clone());
     }
+    params.json()
+}
+
+/// Adds what was said in a session for an agent that keeps none itself.
+pub fn with_history(params: &Json, history: &[Json]) -> Json {
+    let mut params = params.fields();
+    let mut meta = params.get("_meta").map(Json::fields).unwrap_or_default();
+    let mut ours = meta.get("rethread").map(Json::fields).unwrap_or_default();
+    ours.set("history", Json::of(history));
+    meta.set("rethread", ours.json());
+    params.set("_meta", meta.json());
     params.json()
 }
 
@@ -188,13 +199,14 @@ impl Link {
             Version::V1 if told => {
                 let [modes, models, options] = views;
                 (self.options, self.sources) = Options::from_v1(modes, models, options);
+                self.offered = Offered::Told;
                 updates.push(self.options_update());
             }
             // Some agents say nothing when they restore a session: what was known stays.
             Version::V1 => {}
             Version::V2 => {
                 if let Some(options) = some("configOptions") {
-                    self.options = Options::from_v2(options);
+                    self.take_config(Some(options));
                     updates.push(self.options_update());
                 }
                 if let Some(commands) = some("availableCommands") {
@@ -221,6 +233,7 @@ impl Link {
 
     /// A new list of options from the agent; what it says in other ways stays.
     pub(super) fn take_config(&mut self, list: Option<&Json>) {
+        self.offered = Offered::Told;
         match self.version {
             Version::V1 => {
                 let list = list.cloned().unwrap_or_else(|| json!([]).into());

@@ -4,7 +4,8 @@ use rethread_core::{Activity, Fields, Input, Json, Millis, QuestionKind, Stop, U
 use serde_json::value::RawValue;
 
 use super::run::{Run, TextLine};
-use super::{Heard, Link, canonical};
+use super::{Heard, Link, Offered, canonical};
+use crate::edge::v1::options::Source;
 use crate::edge::{Version, v1};
 use crate::mint;
 use crate::wire::{Id, Message, parse};
@@ -218,6 +219,11 @@ impl Link {
             return vec![self.heard(canonical(update))];
         };
         self.options = self.options.with_value(&option, mode);
+        if self.offered == Offered::Untold {
+            // It says nothing else of its options: they are what they were, and the mode is set as it is told.
+            self.offered = Offered::Told;
+            self.sources.add(option, Source::Mode);
+        }
         vec![Input::Updated { update: self.options_update(), known: true }]
     }
 

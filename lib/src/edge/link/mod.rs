@@ -4,6 +4,7 @@
 
 pub mod ask;
 mod child;
+mod choices;
 mod hear;
 mod refer;
 mod run;
@@ -57,6 +58,8 @@ pub struct Link {
     speaking: Option<Speaking>,
     options: Options,
     sources: Sources,
+    /// Whether this agent process has said what it offers.
+    offered: Offered,
     /// Prompts that were sent and not acknowledged.
     unacknowledged: usize,
     /// User messages that may be the echo of such a prompt.
@@ -67,6 +70,15 @@ pub struct Link {
     said: HashSet<u64>,
     /// The sessions of its sub-agents, and the message that each is saying.
     children: HashMap<String, Option<Speaking>>,
+}
+
+/// Whether an agent has said what it offers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Offered {
+    /// It has.
+    Told,
+    /// What is known was said by an earlier process of it.
+    Untold,
 }
 
 /// A message that is being said by an agent that names none: its kind and the id that it was given.
@@ -84,6 +96,7 @@ impl Link {
             speaking: None,
             options: Options::default(),
             sources: Sources::default(),
+            offered: Offered::Untold,
             unacknowledged: 0,
             early: Vec::new(),
             echoes: HashSet::new(),

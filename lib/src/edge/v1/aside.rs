@@ -4,7 +4,7 @@
 use rethread_core::{Fields, Json};
 
 use super::content;
-use super::meta::{each, present};
+use super::meta::{each, present, remark};
 
 /// Whether the client takes notices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +49,26 @@ pub fn notice_to_v1(body: &Json, notices: Notices, note_id: &str) -> Json {
             said(MESSAGE, note_id, &format!("[{severity}] {title}{rest}"), &notice)
         }
     }
+}
+
+/// The answer to a request with the notices that came before it: the last one as `_meta.rethread.notice`, and all of
+/// them as `_meta.rethread.notices` if there are several.
+#[must_use]
+pub fn with_notices(answer: &Json, notices: &[Json]) -> Json {
+    let Some(last) = notices.last() else { return answer.clone() };
+    let mut fields = answer.fields();
+    remark(&mut fields, "notice", untagged(last));
+    if notices.len() > 1 {
+        let all: Vec<_> = notices.iter().map(untagged).collect();
+        remark(&mut fields, "notices", Json::of(&all));
+    }
+    fields.json()
+}
+
+fn untagged(notice: &Json) -> Json {
+    let mut fields = notice.fields();
+    fields.take("sessionUpdate");
+    fields.json()
 }
 
 /// A compaction or a chunk of its summary, or chunks of a thought that say it.

@@ -37,6 +37,11 @@ impl Sources {
         self.0.iter().find(|(id, _)| id == config_id).map_or(Source::Config, |(_, source)| *source)
     }
 
+    /// Notes how an option is set.
+    pub fn add(&mut self, config_id: String, source: Source) {
+        self.0.push((config_id, source));
+    }
+
     /// The option that is set in this way, if the agent has one that is no config option.
     #[must_use]
     pub fn option(&self, source: Source) -> Option<&str> {

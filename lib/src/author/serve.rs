@@ -1,0 +1,192 @@
+//! An agent on its wire: hears what is asked, opens sessions, and passes the rest on to their desks.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+use rethread_core::Json;
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+
+use super::desk::{self, Desk, Inbox, Message};
+use super::line::Line;
+use super::{Agent, Opening, Voice};
+use crate::lock::locked;
+use crate::mint;
+use crate::transport::Wire;
+use crate::wire::{self, Id, LineReader, RpcError, code};
+
+/// What a client says is bounded before it gets here; what it hands over of a history is not.
+const LONGEST_LINE: usize = 1024 * 1024 * 1024;
+
+/// One start of an agent.
+struct Served<A> {
+    agent: Arc<A>,
+    line: Arc<Line>,
+    desks: Mutex<HashMap<String, Desk>>,
+}
+
+/// Serves until the other side hangs up. All sessions are closed when this returns.
+pub(super) async fn serve<A: Agent>(agent: Arc<A>, wire: Wire) {
+    let line = Arc::new(Line::start(wire.writer));
+    let served = Arc::new(Served { agent, line, desks: Mutex::default() });
+    let mut reader = LineReader::new(wire.reader, LONGEST_LINE);
+    let mut work = JoinSet::new();
+    while let Ok(Some(lines)) = reader.batch().await {
+        for line in lines {
+            if let wire::Line::Text(text) = line {
+                served.hear(&text, &mut work).await;
+            }
+        }
+        while work.try_join_next().is_some() {}
+    }
+    // Nobody can reach the sessions any more, so they end.
+    locked(&served.desks).clear();
+    while work.join_next().await.is_some() {}
+}
+
+impl<A: Agent> Served<A> {
+    async fn hear(self: &Arc<Self>, text: &[u8], work: &mut JoinSet<()>) {
+        match wire::parse(text) {
+            Ok(wire::Message::Request { id, method, params }) => {
+                let params = params.map_or(Value::Null, |raw| Json::of(raw).value());
+                self.asked(id, &method, params, work).await;
+            }
+            Ok(wire::Message::Notification { method, params }) if method == "session/cancel" => {
+                let params = params.map_or(Value::Null, |raw| Json::of(raw).value());
+                if let Some(desk) = self.desk(&params) {
+                    let _ = desk.send(Message::Cancel).await;
+                }
+            }
+            Ok(wire::Message::Notification { .. }) | Err(_) => {}
+            Ok(wire::Message::Response { id, outcome }) => self.line.hear(
+                &id,
+                match outcome {
+                    Ok(result) => Ok(Json::of(result).value()),
+                    Err(error) => Err(RpcError::read(&Json::of(error))),
+                },
+            ),
+        }
+    }
+
+    async fn asked(self: &Arc<Self>, id: Id, method: &str, params: Value, work: &mut JoinSet<()>) {
+        match method {
+            "initialize" => self.line.answer(&id, self.initialize(&params)).await,
+            "session/new" => {
+                let session = mint::session_id().0;
+                work.spawn(self.clone().open(id, session, params));
+            }
+            "session/resume" => match params["sessionId"].as_str().map(str::to_owned) {
+                Some(session) if params["_meta"]["rethread"]["history"].is_array() => {
+                    work.spawn(self.clone().open(id, session, params));
+                }
+                session => {
+                    let unknown = RpcError::unknown_session(&session.unwrap_or_default());
+                    self.line.answer(&id, Err(unknown)).await;
+                }
+            },
+            "session/list" => self.line.answer(&id, Ok(json!({"sessions": []}).into())).await,
+            "session/prompt" => {
+                let content = Json::from(params["prompt"].clone());
+                self.pass_on(id, &params, |id| Message::Prompt(id, content)).await;
+            }
+            "session/set_config_option" => {
+                let option = params["configId"].as_str().unwrap_or_default().to_owned();
+                let value = params["value"].clone();
+                self.pass_on(id, &params, |id| Message::Choose(id, option, value)).await;
+            }
+            "tool_call/cancel" | "terminal/cancel" => {
+                let name = if method == "tool_call/cancel" { "toolCallId" } else { "terminalId" };
+                let thing = params[name].as_str().unwrap_or_default().to_owned();
+                self.pass_on(id, &params, |id| Message::CancelOne(id, thing)).await;
+            }
+            "session/close" => {
+                self.pass_on(id, &params, Message::Close).await;
+                locked(&self.desks).remove(params["sessionId"].as_str().unwrap_or_default());
+            }
+            _ => {
+                work.spawn(self.clone().other(id, method.to_owned(), params));
+            }
+        }
+    }
+
+    fn initialize(&self, params: &Value) -> Result<Json, RpcError> {
+        match params["protocolVersion"].as_u64() {
+            Some(2..) => Ok(self.agent.about().answer().into()),
+            _ => Err(RpcError::new(code::UNSUPPORTED_VERSION, "unsupported protocol version")
+                .with("requested", params["protocolVersion"].clone())
+                .with("supported", json!([2]))),
+        }
+    }
+
+    async fn other(self: Arc<Self>, id: Id, method: String, params: Value) {
+        let done = |outcome: Result<(), RpcError>| outcome.map(|()| json!({}));
+        let outcome = match method.as_str() {
+            "auth/login" => done(self.agent.login(params["methodId"].as_str().unwrap_or_default()).await),
+            "auth/logout" => done(self.agent.logout().await),
+            _ => self.agent.request(&method, params).await,
+        };
+        self.line.answer(&id, outcome.map(Json::from)).await;
+    }
+
+    fn desk(&self, params: &Value) -> Option<Desk> {
+        let session = params["sessionId"].as_str()?;
+        locked(&self.desks).get(session).cloned()
+    }
+
+    async fn pass_on(&self, id: Id, params: &Value, message: impl FnOnce(Id) -> Message) {
+        let unknown = RpcError::unknown_session(params["sessionId"].as_str().unwrap_or_default());
+        match self.desk(params) {
+            Some(desk) => {
+                let answer_to = id.clone();
+                if desk.send(message(id)).await.is_err() {
+                    self.line.answer(&answer_to, Err(unknown)).await;
+                }
+            }
+            None => self.line.answer(&id, Err(unknown)).await,
+        }
+    }
+
+    /// Opens a session and serves it.
+    async fn open(self: Arc<Self>, id: Id, session: String, params: Value) {
+        let (desk, inbox) = desk::desk();
+        let (own, voice) = match self.opened(&session, params).await {
+            Ok(opened) => opened,
+            Err(error) => return self.line.answer(&id, Err(error)).await,
+        };
+        locked(&self.desks).insert(session.clone(), desk);
+        let mut answer = json!({"configOptions": voice.written_options()});
+        answer["sessionId"] = json!(session);
+        self.line.answer(&id, Ok(answer.into())).await;
+        voice.open().await;
+        self.serve(own, voice, inbox).await;
+    }
+
+    async fn serve(&self, own: A::Session, voice: Voice, inbox: Inbox) {
+        desk::run(self.agent.clone(), own, voice, self.line.clone(), inbox).await;
+    }
+
+    async fn opened(&self, session: &str, params: Value) -> Result<(A::Session, Voice), RpcError> {
+        let history: Vec<_> = params["_meta"]["rethread"]["history"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .map(|item| Json::from(item.clone()))
+            .collect();
+        let agent = self.agent.clone();
+        let options = move |chosen: &super::Choices| agent.options(chosen);
+        let voice = Voice::new(session.to_owned(), self.line.clone(), &history, options);
+        let paths = |value: &Value| {
+            let items = value.as_array().into_iter().flatten();
+            items.filter_map(|path| path.as_str().map(PathBuf::from)).collect()
+        };
+        let opening = Opening {
+            cwd: PathBuf::from(params["cwd"].as_str().unwrap_or_default()),
+            roots: paths(&params["additionalDirectories"]),
+            servers: params["mcpServers"].as_array().cloned().unwrap_or_default(),
+            system_prompt: Some(params["systemPrompt"].clone()).filter(|prompt| !prompt.is_null()),
+            voice: voice.clone(),
+        };
+        Ok((self.agent.open(opening).await?, voice))
+    }
+}

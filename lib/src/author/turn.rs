@@ -1,0 +1,129 @@
+//! One prompt and the work on it: what was asked, questions to the user, and whether it was cancelled. What is
+//! said in it goes through the voice.
+
+use std::ops::Deref;
+
+use rethread_core::Json;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+use super::line::Outcome;
+use super::tool::Tool;
+use super::voice::Voice;
+use crate::wire::RpcError;
+
+/// A turn that runs.
+pub struct Turn {
+    voice: Voice,
+    content: Json,
+    cancelled: watch::Receiver<bool>,
+}
+
+/// A question whether something may be done.
+#[derive(Clone, Debug)]
+pub struct Permission {
+    /// The question in a line.
+    pub title: String,
+    /// More about it.
+    pub description: Option<String>,
+    /// Id, name and kind (`allow_once`, `allow_always`, `reject_once`, `reject_always`) of each answer.
+    pub options: Vec<(String, String, &'static str)>,
+}
+
+/// What the user said to a question.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// The id of the answer.
+    Chosen(String),
+    /// There is no answer: the turn was cancelled, or the question could not be asked.
+    None,
+}
+
+impl Turn {
+    pub(super) fn new(voice: Voice, content: Json, cancelled: watch::Receiver<bool>) -> Self {
+        Self { voice, content, cancelled }
+    }
+
+    /// The content blocks of the prompt.
+    #[must_use]
+    pub fn content(&self) -> Vec<Value> {
+        self.content.items().unwrap_or_default().iter().map(Json::value).collect()
+    }
+
+    /// The text of the prompt, one block on each line.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let blocks = self.content();
+        let texts = blocks.iter().filter_map(|block| block["text"].as_str());
+        texts.collect::<Vec<_>>().join("\n")
+    }
+
+    /// The agent's voice, for work that outlives the turn.
+    #[must_use]
+    pub fn voice(&self) -> &Voice {
+        &self.voice
+    }
+
+    /// Says whether it was cancelled.
+    #[must_use]
+    pub fn is_cancelled(&self) -> bool {
+        *self.cancelled.borrow()
+    }
+
+    /// Waits until it is cancelled.
+    pub async fn cancelled(&self) {
+        if self.cancelled.clone().wait_for(|cancelled| *cancelled).await.is_err() {
+            // The session is gone, and this task is about to be.
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// Asks whether a tool call may go on.
+    pub async fn permission(&self, tool: &Tool, question: &Permission) -> Decision {
+        let option =
+            |(id, name, kind): &(String, String, &str)| json!({"optionId": id, "name": name, "kind": kind});
+        let options: Vec<_> = question.options.iter().map(option).collect();
+        let mut params = json!({
+            "title": question.title, "options": options,
+            "subject": {"type": "tool_call", "toolCall": {"toolCallId": tool.id()}},
+        });
+        if let Some(description) = &question.description {
+            params["description"] = json!(description);
+        }
+        self.state("requires_action").await;
+        let outcome = self.request("session/request_permission", params).await;
+        self.state("running").await;
+        let chosen = outcome.ok().and_then(|answer| Some(answer["outcome"]["optionId"].as_str()?.to_owned()));
+        chosen.map_or(Decision::None, Decision::Chosen)
+    }
+
+    /// Asks the client something in this session. A cancel takes the question back.
+    pub async fn request(&self, method: &str, mut params: Value) -> Outcome {
+        params["sessionId"] = json!(self.voice.session());
+        self.request_apart(method, params).await
+    }
+
+    /// Asks the client something that belongs to no session. A cancel takes the question back.
+    pub async fn request_apart(&self, method: &str, params: Value) -> Outcome {
+        let line = self.voice.line();
+        let mut asked = line.ask(method, params).await;
+        tokio::select! {
+            outcome = line.answered(&mut asked) => return outcome,
+            () = self.cancelled() => {}
+        }
+        line.take_back(asked).await;
+        Err(RpcError::cancelled())
+    }
+
+    async fn state(&self, state: &str) {
+        self.voice.update(json!({"sessionUpdate": "state_update", "state": state})).await;
+    }
+}
+
+impl Deref for Turn {
+    type Target = Voice;
+
+    fn deref(&self) -> &Voice {
+        &self.voice
+    }
+}

@@ -1,0 +1,267 @@
+//! What an agent says in one session, in a turn or outside: messages, thoughts, tool calls, plans and the rest. Keeps
+//! the history of the session and what was chosen in it.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use rethread_core::Json;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+use super::line::Line;
+use super::option::{self, Choices, ConfigOption};
+use super::terminal::Terminal;
+use super::tool::{Tool, ToolCall};
+use crate::history::History;
+use crate::lock::locked;
+use crate::mint;
+use crate::wire::RpcError;
+
+/// The agent's voice in one session. Clones are the same voice.
+#[derive(Clone)]
+pub struct Voice {
+    inner: Arc<Inner>,
+}
+
+/// What may be chosen, given what was.
+type Offer = dyn Fn(&Choices) -> Vec<ConfigOption> + Send + Sync;
+
+struct Inner {
+    session: String,
+    line: Arc<Line>,
+    options: Box<Offer>,
+    kept: Mutex<Kept>,
+}
+
+#[derive(Default)]
+struct Kept {
+    history: History,
+    chosen: Choices,
+    /// What was said before the client knew of the session.
+    early: Option<Vec<Json>>,
+    /// Tool calls and terminals that can be cancelled one by one.
+    cancels: HashMap<String, watch::Sender<bool>>,
+}
+
+/// A message that is said piece by piece.
+pub struct Message {
+    voice: Voice,
+    kind: &'static str,
+    id: String,
+}
+
+impl Voice {
+    pub(super) fn new(
+        session: String,
+        line: Arc<Line>,
+        history: &[Json],
+        options: impl Fn(&Choices) -> Vec<ConfigOption> + Send + Sync + 'static,
+    ) -> Self {
+        let kept = Kept { history: History::read(history), early: Some(Vec::new()), ..Kept::default() };
+        let inner = Inner { session, line, options: Box::new(options), kept: Mutex::new(kept) };
+        Self { inner: Arc::new(inner) }
+    }
+
+    /// The agent's own id of the session.
+    #[must_use]
+    pub fn session(&self) -> &str {
+        &self.inner.session
+    }
+
+    /// A message in one piece.
+    pub async fn say(&self, text: &str) {
+        self.message().write(text).await;
+    }
+
+    /// A thought in one piece.
+    pub async fn think(&self, text: &str) {
+        self.thought().write(text).await;
+    }
+
+    /// A message that is said piece by piece.
+    #[must_use]
+    pub fn message(&self) -> Message {
+        self.pieces("agent_message_chunk")
+    }
+
+    /// A thought that is told piece by piece.
+    #[must_use]
+    pub fn thought(&self) -> Message {
+        self.pieces("agent_thought_chunk")
+    }
+
+    fn pieces(&self, kind: &'static str) -> Message {
+        Message { voice: self.clone(), kind, id: mint::message_id().0 }
+    }
+
+    /// Announces a tool call.
+    pub async fn tool(&self, call: ToolCall) -> Tool {
+        Tool::announce(self.clone(), call).await
+    }
+
+    /// Announces a terminal of the agent's own that runs this command.
+    pub async fn terminal(&self, command: &str, cwd: &str) -> Terminal {
+        Terminal::announce(self.clone(), command, cwd).await
+    }
+
+    /// Sets the plan: what is to be done, each with `pending`, `in_progress` or `completed`.
+    pub async fn plan(&self, entries: &[(String, &str)]) {
+        let entry = |(content, status): &(String, &str)| json!({"content": content, "priority": "medium", "status": status});
+        let entries: Vec<_> = entries.iter().map(entry).collect();
+        let plan = json!({"type": "items", "planId": "main", "entries": entries});
+        self.update(json!({"sessionUpdate": "plan_update", "plan": plan})).await;
+    }
+
+    /// Tells how many tokens of how many are in use, and what the session cost so far in US dollars.
+    pub async fn usage(&self, used: u64, size: u64, cost: Option<f64>) {
+        let mut update = json!({"sessionUpdate": "usage_update", "used": used, "size": size});
+        if let Some(amount) = cost {
+            update["cost"] = json!({"amount": amount, "currency": "USD"});
+        }
+        self.update(update).await;
+    }
+
+    /// Sets the title of the session.
+    pub async fn title(&self, title: &str) {
+        self.update(json!({"sessionUpdate": "session_info_update", "title": title})).await;
+    }
+
+    /// Sets the commands on offer: name, description, and what may follow, if anything.
+    pub async fn commands(&self, commands: &[(String, String, Option<String>)]) {
+        let command = |(name, description, hint): &(String, String, Option<String>)| {
+            let mut command = json!({"name": name, "description": description});
+            if let Some(hint) = hint {
+                command["input"] = json!({"type": "text", "hint": hint});
+            }
+            command
+        };
+        let commands: Vec<_> = commands.iter().map(command).collect();
+        self.update(json!({"sessionUpdate": "available_commands_update", "availableCommands": commands}))
+            .await;
+    }
+
+    /// Something to show once: `info`, `warning` or `error`, a line, and more if there is more to say.
+    pub async fn notice(&self, severity: &str, title: &str, description: Option<&str>) {
+        let mut update = json!({"sessionUpdate": "notice", "severity": severity, "title": title});
+        if let Some(description) = description {
+            update["description"] = json!(description);
+        }
+        self.update(update).await;
+    }
+
+    /// Tells any update of version 2.
+    pub async fn update(&self, update: impl Into<Json>) {
+        let update = update.into();
+        {
+            let mut kept = locked(&self.inner.kept);
+            kept.history.told(&update);
+            if let Some(early) = &mut kept.early {
+                return early.push(update);
+            }
+        }
+        self.inner.line.update(&self.inner.session, &update).await;
+    }
+
+    /// Tells the client something that the protocol does not know.
+    pub async fn notify(&self, method: &str, mut params: Value) {
+        params["sessionId"] = json!(self.inner.session);
+        self.inner.line.notify(method, params).await;
+    }
+
+    /// What was said in the session so far: whole messages, thoughts, tool calls and compactions as updates of
+    /// version 2, in order; the end of a turn is its `state_update`.
+    #[must_use]
+    pub fn history(&self) -> Vec<Value> {
+        let list = locked(&self.inner.kept).history.list();
+        list.iter().map(Json::value).collect()
+    }
+
+    /// What holds now of the session's options.
+    #[must_use]
+    pub fn choices(&self) -> Choices {
+        let chosen = locked(&self.inner.kept).chosen.clone();
+        chosen.complete(&(self.inner.options)(&chosen))
+    }
+
+    /// The agent itself chooses a value, and says so.
+    pub async fn choose(&self, option: &str, value: impl Into<Value>) -> Result<(), RpcError> {
+        self.chosen(option, &value.into())?;
+        self.options_changed().await;
+        Ok(())
+    }
+
+    /// Tells the options again, for they are others now.
+    pub async fn options_changed(&self) {
+        let options = self.written_options();
+        self.update(json!({"sessionUpdate": "config_option_update", "configOptions": options})).await;
+    }
+
+    pub(super) fn chosen(&self, option: &str, value: &Value) -> Result<(), RpcError> {
+        let mut kept = locked(&self.inner.kept);
+        let options = (self.inner.options)(&kept.chosen);
+        kept.chosen.choose(&options, option, value)
+    }
+
+    pub(super) fn written_options(&self) -> Vec<Value> {
+        let chosen = locked(&self.inner.kept).chosen.clone();
+        option::written(&(self.inner.options)(&chosen), &chosen)
+    }
+
+    pub(super) fn prompted(&self, message: &str, content: &Json) {
+        locked(&self.inner.kept).history.prompted(message, content);
+    }
+
+    /// The client knows of the session from now on.
+    pub(super) async fn open(&self) {
+        loop {
+            let early = {
+                let mut kept = locked(&self.inner.kept);
+                match &mut kept.early {
+                    Some(early) if early.is_empty() => {
+                        kept.early = None;
+                        return;
+                    }
+                    Some(early) => std::mem::take(early),
+                    None => return,
+                }
+            };
+            for update in early {
+                self.inner.line.update(&self.inner.session, &update).await;
+            }
+        }
+    }
+
+    /// Lets one thing be cancelled by itself from now on.
+    pub(super) fn cancellable(&self, id: &str) -> watch::Receiver<bool> {
+        let (cancel, cancelled) = watch::channel(false);
+        locked(&self.inner.kept).cancels.insert(id.to_owned(), cancel);
+        cancelled
+    }
+
+    pub(super) fn not_cancellable(&self, id: &str) {
+        locked(&self.inner.kept).cancels.remove(id);
+    }
+
+    pub(super) fn cancel_one(&self, id: &str) -> bool {
+        let kept = locked(&self.inner.kept);
+        kept.cancels.get(id).is_some_and(|cancel| cancel.send(true).is_ok())
+    }
+
+    pub(super) fn line(&self) -> &Line {
+        &self.inner.line
+    }
+}
+
+impl Message {
+    /// One more piece.
+    pub async fn write(&self, text: &str) {
+        let content = json!({"type": "text", "text": text});
+        self.block(content).await;
+    }
+
+    /// One more piece that is any content block.
+    pub async fn block(&self, content: Value) {
+        let update = json!({"sessionUpdate": self.kind, "messageId": self.id, "content": content});
+        self.voice.update(update).await;
+    }
+}

@@ -1,0 +1,122 @@
+//! What was chosen in a session - mode, model and all other options - is chosen anew at an agent that opens it,
+//! before the agent stands behind it and is given a prompt. Clients see no change if the agent takes it; what it
+//! refuses or no longer offers gives way to what the agent has.
+
+use rethread_core::{Input, Update, UpdateKind};
+
+use super::seat::{Opening, Progress};
+use super::{Message, Runner, Seat};
+use crate::mint;
+
+/// An agent that is told what was chosen.
+pub(super) struct Choosing {
+    /// What it said of itself when it opened the session, without its options.
+    pub(super) told: Vec<Update>,
+    /// The options it was asked for already.
+    tried: Vec<String>,
+    stage: Stage,
+}
+
+/// Whose choices are made.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// Those of the journal. What the agent says of its options meanwhile is not shown.
+    Kept,
+    /// Those that clients made while no agent was there.
+    Wanted,
+}
+
+impl Choosing {
+    /// For an agent that told this when it opened the session.
+    pub(super) fn new(mut told: Vec<Update>) -> Self {
+        told.retain(|update| update.kind != UpdateKind::ConfigOptionUpdate);
+        Self { told, tried: Vec::new(), stage: Stage::Kept }
+    }
+}
+
+impl Opening {
+    /// An option is asked for.
+    pub(super) fn tries(&mut self, option: &str) {
+        if let Progress::Choosing(choosing) = &mut self.progress {
+            choosing.tried.push(option.to_owned());
+        }
+    }
+
+    /// Says whether clients still see the options as they were left.
+    pub(super) fn keeps_options(&self) -> bool {
+        match &self.progress {
+            Progress::Asked | Progress::Answered(_) => true,
+            Progress::Choosing(choosing) => choosing.stage == Stage::Kept,
+        }
+    }
+}
+
+impl Runner {
+    /// Goes on until the agent has something to answer, or has everything and is bound.
+    pub(super) async fn choose_on(&mut self) {
+        while self.session.asks.is_empty()
+            && let Some(stage) = self.choosing().map(|choosing| choosing.stage)
+        {
+            match stage {
+                Stage::Kept => self.choose_kept().await,
+                Stage::Wanted => self.choose_wanted().await,
+            }
+        }
+    }
+
+    fn choosing(&mut self) -> Option<&mut Choosing> {
+        let Seat::Opening(opening) = &mut self.seat else { return None };
+        match &mut opening.progress {
+            Progress::Choosing(choosing) => Some(choosing),
+            Progress::Asked | Progress::Answered(_) => None,
+        }
+    }
+
+    /// Asks for one choice that was kept; with none left, what the agent has is the truth.
+    async fn choose_kept(&mut self) {
+        let tried = self.tried();
+        let before = tried.len();
+        if let Seat::Opening(opening) = &self.seat
+            && let Some(options) = opening.link.offers()
+        {
+            self.step(vec![Input::AgentOffers { ask: mint::ask_id(), options, tried }]).await;
+        }
+        if self.tried().len() == before {
+            self.show_offers().await;
+        }
+    }
+
+    fn tried(&mut self) -> Vec<String> {
+        self.choosing().map(|choosing| choosing.tried.clone()).unwrap_or_default()
+    }
+
+    async fn show_offers(&mut self) {
+        let Seat::Opening(opening) = &self.seat else { return };
+        let lacking = self.session.options.as_ref().map(|kept| opening.link.lacks(kept)).unwrap_or_default();
+        for choice in lacking {
+            self.around.log.line(&format!("session {}: the agent does not take {choice}", self.id));
+        }
+        let update = opening.link.offers_update().filter(|update| self.is_news(update));
+        if let Some(choosing) = self.choosing() {
+            choosing.stage = Stage::Wanted;
+        }
+        let inputs = update.map(|update| Input::Updated { update, known: true });
+        self.step(inputs.into_iter().collect()).await;
+    }
+
+    /// Asks for what clients chose while no agent was there; with nothing of that left, the agent is bound.
+    async fn choose_wanted(&mut self) {
+        let is_choice = |message: &Message| matches!(message, Message::SetOption { .. });
+        let (wanted, others): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.postponed).into_iter().partition(is_choice);
+        self.postponed = others;
+        if wanted.is_empty() {
+            return self.bind().await;
+        }
+        for message in wanted {
+            if let Message::SetOption { option, value, booleans, reply } = message {
+                self.change_option(option, value, booleans, reply).await;
+            }
+        }
+    }
+}

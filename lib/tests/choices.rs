@@ -1,0 +1,256 @@
+//! What was chosen in a session is chosen anew at an agent that is brought back: by its own resume or load, from
+//! the transcript, as another agent, as a fork. Clients see no change if the agent takes it, and the agent's own
+//! value if it does not.
+
+use rethread::edge::Version;
+use rethread::server::Config;
+use rethread_testkit::agent::{AgentConfig, Choices, Offer, Restores, ScriptedAgent, Speaks};
+use rethread_testkit::client::{CWD, Client};
+use rethread_testkit::{Pairing, World, pairings};
+use serde_json::{Value, json};
+
+const OFFERS: [Offer; 4] = [Offer::Modes, Offer::Models, Offer::Effort, Offer::Verbose];
+
+/// An agent that offers everything and forgets what was chosen when it opens a session again.
+fn forgetful(config: AgentConfig) -> AgentConfig {
+    AgentConfig { choices: Choices::Forgotten, ..config.offering(&OFFERS) }
+}
+
+async fn set(client: &Client, session: &str, option: &str, value: Value) -> Value {
+    let mut params = json!({"sessionId": session, "configId": option, "value": value});
+    match (client.version, &value) {
+        (_, Value::Bool(_)) => params["type"] = json!("boolean"),
+        (Version::V2, _) => params["type"] = json!("id"),
+        (Version::V1, _) => {}
+    }
+    client.ask("session/set_config_option", params).await
+}
+
+/// Chooses something of everything, and prompts once.
+async fn choose_all(client: &Client) -> String {
+    let session = client.new_session().await;
+    for (option, value) in
+        [("mode", json!("b")), ("model", json!("deep")), ("effort", json!("high")), ("verbose", json!(true))]
+    {
+        set(client, &session, option, value).await;
+    }
+    client.prompt(&session, "say one").await;
+    session
+}
+
+/// What is chosen, as the client sees it.
+fn chosen(client: &Client, session: &str) -> Vec<String> {
+    client.view(session).options.into_iter().map(|(option, value)| format!("{option}={value}")).collect()
+}
+
+const ALL: [&str; 4] = ["effort=high", "mode=b", "model=deep", "verbose=true"];
+
+/// What the agent was asked to change since it had been told so much, and how many prompts it was given before the
+/// last of that.
+fn asked(agent: &ScriptedAgent, since: usize) -> (Vec<String>, usize) {
+    let (mut changes, mut prompts, mut early) = (Vec::new(), 0, 0);
+    for received in agent.received().iter().skip(since) {
+        let params = &received.params;
+        let change = match received.method.as_str() {
+            "session/set_mode" => format!("mode={}", text(&params["modeId"])),
+            "session/set_model" => format!("model={}", text(&params["modelId"])),
+            "session/set_config_option" => {
+                format!("{}={}", text(&params["configId"]), text(&params["value"]))
+            }
+            "session/prompt" => {
+                prompts += 1;
+                continue;
+            }
+            _ => continue,
+        };
+        changes.push(change);
+        early = prompts;
+    }
+    changes.sort();
+    (changes, early)
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+/// What is chosen, as an update tells it.
+fn values(update: &Value) -> Vec<String> {
+    let options = update["configOptions"].as_array().cloned().unwrap_or_default();
+    let id = |option: &Value| text(option.get("id").unwrap_or(&option["configId"]));
+    let mut values: Vec<_> =
+        options.iter().map(|option| format!("{}={}", id(option), text(&option["currentValue"]))).collect();
+    values.sort();
+    values
+}
+
+/// The updates since a mark that tell of options.
+fn told_of_options(client: &Client, mark: usize, session: &str) -> Vec<Value> {
+    let tags = ["config_option_update", "current_mode_update"];
+    let updates = client.updates_since(mark, session).into_iter();
+    updates.filter(|update| tags.iter().any(|tag| update["sessionUpdate"] == *tag)).collect()
+}
+
+/// Chooses, has the agent brought back by the next process, and prompts it there.
+async fn brought_back(pairing: Pairing, nature: impl FnOnce(AgentConfig) -> AgentConfig) -> World {
+    let world = World::having(pairing, |config| nature(forgetful(config)));
+    let first = world.ready().await;
+    let session = choose_all(&first).await;
+    first.hang_up().await;
+    let world = world.again();
+    let told = goes_on_unchanged(&world, &session).await;
+    assert_eq!(told, Vec::<Value>::new(), "the same agent has nothing new to tell");
+    world
+}
+
+/// Loads and prompts: the agent has the choices before it has the prompt, and the client sees nothing of that.
+async fn goes_on_unchanged(world: &World, session: &str) -> Vec<Value> {
+    let since = world.agent.received().len();
+    let client = world.ready().await;
+    let mark = client.mark();
+    client.load(session).await;
+    assert_eq!(client.prompt(session, "say two").await.stop, "end_turn");
+    let (changes, early) = asked(&world.agent, since);
+    assert_eq!(changes, ALL);
+    assert_eq!(early, 0, "the choices come before the prompt");
+    assert_eq!(chosen(&client, session), ALL);
+    let told = told_of_options(&client, mark, session);
+    for update in &told {
+        assert_eq!(values(update), ALL, "nothing flickers: {update}");
+    }
+    client.hang_up().await;
+    told
+}
+
+async fn an_agent_that_resumes_is_told_the_choices(pairing: Pairing) {
+    let world = brought_back(pairing, |config| config).await;
+    assert_eq!(world.agent.told("session/resume").len(), 1);
+}
+
+async fn an_agent_that_loads_is_told_the_choices(pairing: Pairing) {
+    let world = brought_back(pairing, |config| config.without(&["resume"])).await;
+    assert_eq!(world.agent.told("session/load").len(), 1);
+}
+
+async fn an_agent_that_starts_afresh_is_told_the_choices(pairing: Pairing) {
+    let world = brought_back(pairing, |config| AgentConfig { restores: Restores::Nothing, ..config }).await;
+    assert_eq!(world.agent.told("session/new").len(), 2);
+}
+
+async fn an_agent_that_kept_the_choices_is_told_nothing(pairing: Pairing) {
+    let world = World::having(pairing, |config| config.offering(&OFFERS));
+    let first = world.ready().await;
+    let session = choose_all(&first).await;
+    first.hang_up().await;
+    let world = world.again();
+    let since = world.agent.received().len();
+    let client = world.ready().await;
+    client.load(&session).await;
+    client.prompt(&session, "say two").await;
+    assert_eq!(asked(&world.agent, since), (Vec::new(), 0));
+}
+
+/// The other version of the protocol: the same options, set in other ways.
+async fn another_agent_is_told_the_choices(pairing: Pairing) {
+    let world = World::having(pairing, forgetful);
+    let first = world.ready().await;
+    let session = choose_all(&first).await;
+    first.hang_up().await;
+    let speaks = match pairing.agent {
+        Version::V1 => Speaks::Two,
+        Version::V2 => Speaks::One,
+    };
+    let other = AgentConfig { name: "another", ..AgentConfig::able(speaks).offering(&OFFERS) };
+    let next = World::over(world.client, ScriptedAgent::new(other), world.store.clone(), Config::default());
+    goes_on_unchanged(&next, &session).await;
+}
+
+async fn a_fork_has_the_choices_of_its_parent(pairing: Pairing) {
+    let world = World::having(pairing, |config| forgetful(config).able_to(&["fork"]));
+    let client = world.ready().await;
+    let parent = choose_all(&client).await;
+    let since = world.agent.received().len();
+    let made = client.ask("session/fork", json!({"sessionId": parent, "cwd": CWD, "mcpServers": []})).await;
+    let fork = made["sessionId"].as_str().expect("an id").to_owned();
+    client.prompt(&fork, "say two").await;
+    assert_eq!(world.agent.told("session/fork").len(), 1);
+    assert_eq!(asked(&world.agent, since), (ALL.map(str::to_owned).to_vec(), 0));
+    assert_eq!(client.load(&fork).await["configOptions"], client.load(&parent).await["configOptions"]);
+}
+
+async fn what_the_agent_refuses_gives_way_to_its_own_value(pairing: Pairing) {
+    let world = World::having(pairing, forgetful);
+    let first = world.ready().await;
+    let session = choose_all(&first).await;
+    first.hang_up().await;
+    world.agent.configure(|config| config.fixed = vec!["mode", "verbose"]);
+    let world = world.again();
+    let since = world.agent.received().len();
+    let client = world.ready().await;
+    let mark = client.mark();
+    client.load(&session).await;
+    assert_eq!(client.prompt(&session, "say two").await.stop, "end_turn");
+    let (changes, early) = asked(&world.agent, since);
+    assert_eq!((changes.len(), early), (4, 0), "each is tried once: {changes:?}");
+    let now = ["effort=high", "mode=a", "model=deep", "verbose=false"];
+    assert_eq!(chosen(&client, &session), now);
+    let told = told_of_options(&client, mark, &session);
+    let options: Vec<_> = told.iter().filter(|told| told["configOptions"].is_array()).collect();
+    assert_eq!(options.len(), 1, "told once, as it is in the end: {told:?}");
+    client.load(&session).await;
+    assert_eq!(chosen(&client, &session), now, "and that is kept");
+}
+
+async fn what_is_no_longer_on_offer_is_not_asked_for(pairing: Pairing) {
+    let world = World::having(pairing, forgetful);
+    let first = world.ready().await;
+    let session = choose_all(&first).await;
+    first.hang_up().await;
+    world.agent.configure(|config| config.offers = vec![Offer::Modes]);
+    let world = world.again();
+    let since = world.agent.received().len();
+    let client = world.ready().await;
+    client.load(&session).await;
+    assert_eq!(client.prompt(&session, "say two").await.stop, "end_turn");
+    assert_eq!(asked(&world.agent, since), (vec!["mode=b".to_owned()], 0));
+    let mark = client.mark();
+    let answer = client.load(&session).await;
+    let names = answer["configOptions"].as_array().map(Vec::len);
+    assert_eq!(names, Some(1), "only the mode is left: {answer}");
+    assert_eq!(told_of_options(&client, mark, &session), Vec::<Value>::new());
+}
+
+async fn a_choice_made_while_the_agent_is_gone_comes_before_the_prompt(pairing: Pairing) {
+    let world = World::having(pairing, forgetful);
+    let client = world.ready().await;
+    let session = choose_all(&client).await;
+    client.prompt(&session, "crash").await;
+    world.agent.wait_gone().await;
+    let since = world.agent.received().len();
+    let mut params = json!({"sessionId": session, "configId": "effort", "value": "low"});
+    if client.version == Version::V2 {
+        params["type"] = json!("id");
+    }
+    let choice = client.begin("session/set_config_option", params).await;
+    let prompt = client.begin_prompt(&session, "say two").await;
+    client.answer(&choice).await.expect("the agent takes it");
+    assert_eq!(client.finish(&session, &prompt).await.stop, "end_turn");
+    let (changes, early) = asked(&world.agent, since);
+    assert_eq!(changes, ["effort=high", "effort=low", "mode=b", "model=deep", "verbose=true"]);
+    assert_eq!(early, 0);
+    assert_eq!(chosen(&client, &session), ["effort=low", "mode=b", "model=deep", "verbose=true"]);
+}
+
+pairings!(
+    an_agent_that_resumes_is_told_the_choices,
+    an_agent_that_starts_afresh_is_told_the_choices,
+    an_agent_that_kept_the_choices_is_told_nothing,
+    another_agent_is_told_the_choices,
+    a_fork_has_the_choices_of_its_parent,
+    what_the_agent_refuses_gives_way_to_its_own_value,
+    what_is_no_longer_on_offer_is_not_asked_for,
+    a_choice_made_while_the_agent_is_gone_comes_before_the_prompt,
+);
+
+// Version 2 has no load.
+pairings!(agent V1: an_agent_that_loads_is_told_the_choices);
