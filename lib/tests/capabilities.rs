@@ -53,9 +53,13 @@ fn added(client: Version) -> Value {
     }
 }
 
-/// Says whether an agent of this version has it. Version 1 cannot leave stdio out.
+/// Says whether an agent of this version has it. Version 1 cannot leave stdio out, version 2 has no SSE.
 fn has(agent: Version, can: &[&str], ability: &str) -> bool {
-    can.contains(&ability) || (agent == Version::V1 && ability == "stdio")
+    match (agent, ability) {
+        (Version::V1, "stdio") => true,
+        (Version::V2, "sse") => false,
+        (_, ability) => can.contains(&ability),
+    }
 }
 
 fn expected_capabilities(pairing: Pairing, can: &[&str]) -> Value {
@@ -147,6 +151,18 @@ async fn the_rest_of_an_agents_words(pairing: Pairing) {
         let expected = expected_answer(pairing, capabilities);
         assert_eq!(introduced(&world, config).await, expected, "{pairing}");
     }
+}
+
+/// An agent of version 2 may know the old transport all the same; only version 1 has a word for it.
+async fn the_old_transport_of_a_newer_agent(pairing: Pairing) {
+    let mut capabilities = expected_capabilities(pairing, &["stdio"]);
+    if pairing.client == Version::V1 {
+        capabilities["mcpCapabilities"]["sse"] = json!(true);
+    }
+    let extra = json!({"session": {"mcp": {"sse": {}}}});
+    let config = AgentConfig { extra, ..AgentConfig::bare(speaks(pairing.agent)) };
+    let world = World::of(pairing);
+    assert_eq!(introduced(&world, config).await, expected_answer(pairing, capabilities));
 }
 
 async fn ways_to_log_in_and_a_system_prompt_to_override(pairing: Pairing) {
@@ -274,3 +290,5 @@ pairings!(
     ways_to_log_in_and_a_system_prompt_to_override,
     every_combination_of_choices_is_told_as_it_is,
 );
+
+pairings!(agent V2: the_old_transport_of_a_newer_agent);

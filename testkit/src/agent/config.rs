@@ -240,8 +240,7 @@ impl AgentConfig {
         let mut session = some(&["delete", "fork", "additionalDirectories", "systemPrompt"]);
         self.override_mode(&mut session);
         session["prompt"] = some(&["image", "audio", "embeddedContext"]);
-        // Not of the protocol any more, and still had by some.
-        session["mcp"] = some(&["stdio", "http", "sse", "acp"]);
+        session["mcp"] = some(&["stdio", "http", "acp"]);
         let mut capabilities = json!({"session": session});
         self.add_extra(&mut capabilities);
         json!({
