@@ -1,45 +1,45 @@
-//! The ways of real agents that no protocol asks for: each one was seen, and is named with who does it. A
-//! [`super::AgentConfig`] has any of them; what no setting can say is a step of a script. Lists them and nothing else:
-//! `serve` and `turn` carry them out.
+//! The ways of real agents that no protocol asks for: each was seen in an agent, which is named where it is known, or
+//! reported by people who use some. A [`super::AgentConfig`] has any of them; what no setting can say is a step of a
+//! script. Lists them and nothing else: `serve`, `restore`, `turn` and `program` carry them out.
 //!
 //! As steps: `noid` (gemini and qwen give messages no ids), `unannounced` (gemini updates tool calls that it
-//! never announced), `long` (qwen sends lines of 570 KB), `print` (the start scripts of several agents write to
+//! never announced), `long` (qwen sends lines of 570 KB), `print` (shells and banners of several agents write to
 //! stdout) and `torn` (any agent that is killed while it writes).
 
 /// One quirk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quirk {
-    /// Messages have no ids when they are replayed: gemini and qwen, in version 1.
+    /// Messages have no ids when they are replayed: gemini and qwen.
     NoIdsOnReplay,
-    /// Messages and tool calls have other ids when they are replayed: claude and codex, for what the user said.
+    /// Messages and tool calls have other ids when they are replayed: several agents, with tool calls above all.
     OtherIdsOnReplay,
-    /// A session is replayed a moment after the load was answered: gemini.
+    /// A session is replayed a moment after the load was answered: reported of several agents.
     ReplaysLate,
-    /// A load succeeds and replays nothing, and the agent knows nothing: gemini, of what it had loaded before.
+    /// A load succeeds and replays nothing, and the agent knows nothing: gemini destroys what it has loaded before.
     ReplaysNothing,
-    /// A load, and whatever else has nothing to tell, is answered with `null`: agents built on older kits.
+    /// A load, and whatever else has nothing to tell, is answered with `null`: several agents.
     AnswersNull,
-    /// The same, but such an answer has no `result` at all: agents in JavaScript that return nothing.
+    /// The same, but such an answer has no `result` at all: what JavaScript writes of a function that gives nothing.
     AnswersNothing,
     /// A session that it does not know is an error -32603: codex, opencode and gemini.
     InternalForUnknown,
-    /// It dies of any request before it has answered `initialize`: claude and codex refuse such ones.
+    /// It dies of any request before it has answered `initialize`: claude and codex refuse such requests.
     InitializeFirst,
     /// A prompt that comes while another runs cancels that: gemini.
     SecondCancelsFirst,
     /// A prompt that comes while another runs makes that fail: qwen.
     SecondFailsFirst,
     /// Before it answers `initialize`, `session/new` and `session/load` it asks the client for something that no
-    /// client knows, and does nothing until it is answered: qwen.
+    /// client knows, and does nothing until it is answered: qwen asks for such things.
     AsksTheUnknown,
     /// Its list of sessions ends after 100, and names no cursor: opencode.
     ShortList,
     /// After a cancel it adds a message in the name of the user, and replays it: claude.
     NotesInterruption,
-    /// Its answers that tell of modes are lines of 570 KB: qwen, of its models.
+    /// Its answers that tell of modes are lines of 570 KB: qwen has lines of that length.
     LongAnswers,
-    /// It writes lines that are not JSON to stdout before it answers `initialize`: whatever is started by a
-    /// shell that greets.
+    /// It writes lines that are not JSON to stdout before it answers `initialize`: whatever is started by a shell
+    /// that greets.
     Greets,
 }
 
@@ -58,14 +58,14 @@ pub const GREETING: [&str; 4] =
 /// A quirk that only a process can have. The example `scripted_agent` of the command has it by its flag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProcessQuirk {
-    /// It starts itself again, in a process group of its own, and waits for that: gemini, and what `npx` runs.
+    /// It starts itself again, in a process group of its own, and waits for that: several agents start themselves again.
     Relaunches,
-    /// It has a child that would not end by itself: claude, gemini and qwen.
+    /// It has a child that would not end with it: claude, gemini and qwen.
     HasChild,
     /// It leaves a process behind, in a session of its own, that ignores signals: whatever an agent's tools
     /// put into the background.
     LeavesDaemon,
-    /// It ignores the end of its input and all signals that can be ignored: an agent that hangs.
+    /// It ignores the end of its input, as several agents do, and all signals that can be ignored, as one that hangs.
     Stays,
     /// It takes five seconds to end when its input has ended: codex.
     EndsSlowly,
