@@ -3,6 +3,7 @@
 //!
 //! Read [`session`] first: [`Session`] is the fold of its journal, [`decide`] turns an [`Input`] into entries.
 
+mod child;
 mod decide;
 mod entry;
 mod fold;
@@ -14,6 +15,7 @@ pub mod session;
 pub mod stored;
 mod update;
 
+pub use child::Child;
 pub use decide::decide;
 pub use entry::{
     Activity, Binding, Dropped, Entry, Millis, PromptStyle, QuestionKind, ServerNote, Stop, TitleSource,

@@ -221,7 +221,7 @@ fn meta_can_merge(meta: &Json, base: Base) -> bool {
     }
 }
 
-fn patched_meta(old: &Json, new: &Json) -> Json {
+pub(crate) fn patched_meta(old: &Json, new: &Json) -> Json {
     match (old.read::<Fields>(), new.read::<Fields>()) {
         (Ok(mut merged), Ok(patch)) => {
             for (key, value) in patch.iter() {

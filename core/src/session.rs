@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::child::{self, Child};
 use crate::{
     Activity, AskId, Binding, Entry, Json, MessageId, PromptStyle, QuestionId, QuestionKind, Seq, Stop,
     TitleSource, TurnNo, Update, UpdateKind,
@@ -54,6 +55,9 @@ pub struct Session {
     pub calls: BTreeMap<String, Call>,
     /// Terminals that have not exited.
     pub terminals: BTreeMap<String, Call>,
+    /// The sub-agents of the agent behind it, each behind the one that announced it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub children: Vec<Child>,
 }
 
 /// An id that an agent has for the session.
@@ -105,6 +109,17 @@ pub struct OpenPrompt {
     pub content: Json,
     /// How far it is.
     pub phase: Phase,
+    /// A client wants it to stop, and it was not acknowledged by then.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub cancelled: bool,
+}
+
+impl OpenPrompt {
+    /// Says whether it was written to an agent that has not acknowledged it.
+    #[must_use]
+    pub fn is_unacknowledged(&self) -> bool {
+        matches!(self.phase, Phase::Sent { .. })
+    }
 }
 
 /// How far a prompt is.
@@ -146,7 +161,7 @@ impl Session {
                 let native = Native { agent: agent.clone(), id: native.clone() };
                 self.agent_bound(*generation, native, *binding, *style);
             }
-            Entry::AgentLost { .. } => self.agent = None,
+            Entry::AgentLost { .. } => self.agent_lost(),
             Entry::PromptHeld { message, content } => self.prompt_held(message, content),
             Entry::PromptSent { message } => self.prompt_sent(message),
             Entry::PromptInserted { message, content, .. } => self.prompt_inserted(message, content),
@@ -165,11 +180,7 @@ impl Session {
             }
             Entry::OptionAsked { ask, .. } => self.asks.push(ask.clone()),
             Entry::OptionSettled { ask, .. } => self.asks.retain(|open| open != ask),
-            Entry::CancelAsked { .. } => {
-                if let Some(turn) = &mut self.turn {
-                    turn.cancelled = true;
-                }
-            }
+            Entry::CancelAsked { .. } => self.cancel_asked(),
             Entry::TitleSet { title, by } => self.title = Some((title.clone(), *by)),
         }
     }
@@ -193,13 +204,29 @@ impl Session {
         self.prompts.iter().find(|prompt| prompt.message == *message)
     }
 
+    /// Says whether the agent has something left to do that it was asked to stop.
+    #[must_use]
+    pub fn cancel_is_awaited(&self) -> bool {
+        let unacknowledged = |prompt: &OpenPrompt| prompt.cancelled && prompt.is_unacknowledged();
+        self.turn.as_ref().is_some_and(|turn| turn.cancelled) || self.prompts.iter().any(unacknowledged)
+    }
+
+    fn cancel_asked(&mut self) {
+        if let Some(turn) = &mut self.turn {
+            turn.cancelled = true;
+        }
+        for prompt in self.prompts.iter_mut().filter(|prompt| prompt.is_unacknowledged()) {
+            prompt.cancelled = true;
+        }
+    }
+
     fn opened(&mut self, cwd: &str, roots: &[String], agent: &str) {
         cwd.clone_into(&mut self.cwd);
         self.roots = roots.to_vec();
         agent.clone_into(&mut self.made_with);
         // A fork begins in the midst of another session: the agent's side of that one is not its own.
         self.natives.clear();
-        self.agent = None;
+        self.agent_lost();
     }
 
     fn agent_bound(&mut self, generation: u32, native: Native, binding: Binding, style: PromptStyle) {
@@ -210,9 +237,18 @@ impl Session {
         }
     }
 
+    fn agent_lost(&mut self) {
+        self.agent = None;
+        self.children.clear();
+    }
+
     fn prompt_held(&mut self, message: &MessageId, content: &Json) {
-        let prompt = OpenPrompt { message: message.clone(), content: content.clone(), phase: Phase::Held };
-        self.prompts.push(prompt);
+        self.prompts.push(OpenPrompt {
+            message: message.clone(),
+            content: content.clone(),
+            phase: Phase::Held,
+            cancelled: false,
+        });
     }
 
     fn prompt_sent(&mut self, message: &MessageId) {
@@ -224,12 +260,16 @@ impl Session {
     }
 
     fn prompt_inserted(&mut self, message: &MessageId, content: &Json) {
+        let cancelled = self.prompt(message).is_some_and(|prompt| prompt.cancelled);
         self.prompts.retain(|prompt| prompt.message != *message);
-        if self.turn.is_some() {
+        if let Some(turn) = &mut self.turn {
+            // An agent that takes a prompt which it was asked to stop works on what is cancelled.
+            turn.cancelled |= cancelled;
             self.prompts.push(OpenPrompt {
                 message: message.clone(),
                 content: content.clone(),
                 phase: Phase::Inserted,
+                cancelled,
             });
         }
     }
@@ -287,8 +327,8 @@ impl Session {
             | UpdateKind::PlanRemoved
             | UpdateKind::SessionInfoUpdate
             | UpdateKind::CompactionUpdate
-            | UpdateKind::Notice
-            | UpdateKind::Other => {}
+            | UpdateKind::Notice => {}
+            UpdateKind::Other => child::heard(&mut self.children, update),
         }
     }
 

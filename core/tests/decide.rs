@@ -318,6 +318,61 @@ fn a_refused_prompt_was_never_there() {
 }
 
 #[test]
+fn a_cancel_holds_for_a_prompt_that_is_acknowledged_after_it() {
+    check(
+        vec![
+            acknowledging(),
+            prompt("p1"),
+            Input::Cancel,
+            Input::Cancel,
+            inserted("p1"),
+            permission("q1"),
+            state(Activity::Idle, Some("error")),
+            prompt("p2"),
+            Input::Cancel,
+            prompt("p3"),
+            exited_with_prompts_waiting(),
+            acknowledging(),
+            prompt("p4"),
+            Input::Cancel,
+            Input::PromptRefused { message: "p4".into(), error: json!({"message": "aborted"}).into() },
+            prompt("p5"),
+            inserted("p5"),
+            state(Activity::Idle, Some("error")),
+        ],
+        expect![[r#"
+            agent 1 bound as n, Fresh
+            prompt p1 held
+            prompt p1 sent
+            turn 1 to be cancelled
+            turn 1 started
+            prompt p1 inserted into turn 1
+            question q1 asked
+            question q1 withdrawn
+            turn 1 ended: cancelled
+            prompt p2 held
+            prompt p2 sent
+            turn 2 to be cancelled
+            prompt p3 held
+            prompt p3 sent
+            prompt p2 dropped: cancelled
+            prompt p3 dropped: "exit status 3"
+            agent 1 lost: exit status 3
+            agent 2 bound as n, Fresh
+            prompt p4 held
+            prompt p4 sent
+            turn 2 to be cancelled
+            prompt p4 dropped: cancelled
+            prompt p5 held
+            prompt p5 sent
+            turn 2 started
+            prompt p5 inserted into turn 2
+            turn 2 ended: error
+        "#]],
+    );
+}
+
+#[test]
 fn cancel_stops_the_turn_and_drops_what_waits() {
     check(
         vec![

@@ -560,7 +560,7 @@ fn questions_and_requests_that_are_settled_go() {
 }
 
 #[test]
-fn states_and_cancels_of_an_ended_turn_go() {
+fn states_of_an_ended_turn_go_and_cancels_stay() {
     let changed =
         || Entry::StateChanged { activity: Activity::RequiresAction, state: state("requires_action") };
     let cancel = |turn| Entry::CancelAsked { turn: TurnNo(turn) };
@@ -582,6 +582,7 @@ fn states_and_cancels_of_an_ended_turn_go() {
         expect![[r#"
             2 StateChanged
             3 TurnStarted
+            5 CancelAsked
             6 TurnEnded
             8 StateChanged
             9 TurnStarted

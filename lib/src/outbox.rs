@@ -122,8 +122,8 @@ pub(crate) struct Then {
     pub(crate) answer: Option<(Id, Json)>,
     /// Updates that must not come before the answer.
     pub(crate) after_answer: Vec<Json>,
-    /// Requests that are open.
-    pub(crate) asks: Vec<crate::edge::view::Shown>,
+    /// Sub-agents that a replay did not announce, and requests that are open.
+    pub(crate) open: Vec<crate::edge::view::Shown>,
 }
 
 /// A request that is to be answered. One that is dropped without an answer is answered with an error: no

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use rethread::edge::Version;
+use rethread_testkit::agent::{AgentConfig, Echo};
 use rethread_testkit::client::Client;
 use rethread_testkit::view::Item;
 use rethread_testkit::{Pairing, World, pairings};
@@ -442,6 +443,34 @@ async fn r6_01_r6_07_an_agent_that_ignores_a_cancel_is_ended(pairing: Pairing) {
     assert!(starts.first() < starts.last());
 }
 
+/// The same where the cancel comes before the agent has acknowledged the prompt: it never does, or it does and works on.
+async fn r6_04_r6_07_an_agent_that_ignores_an_early_cancel_is_ended(pairing: Pairing) {
+    for acknowledges in [false, true] {
+        let world = World::having(pairing, |config| AgentConfig { echo: Echo::AtGateDeaf, ..config })
+            .set(|config| config.cancel_patience = Duration::from_millis(100));
+        let client = world.ready().await;
+        let session = client.new_session().await;
+        let prompt = client.begin_prompt(&session, "say a; deaf").await;
+        world.agent.wait_told("session/prompt", 1).await;
+        client.cancel(&session).await;
+        world.agent.wait_told("session/cancel", 1).await;
+        if acknowledges {
+            world.agent.open_gate("acknowledge");
+            assert_eq!(client.finish(&session, &prompt).await.stop, "cancelled");
+        } else {
+            let outcome = client.answer(&prompt).await;
+            match pairing.client {
+                Version::V1 => assert_eq!(outcome.expect("it is cancelled")["stopReason"], "cancelled"),
+                Version::V2 => assert_eq!(outcome.expect_err("it was not inserted")["code"], -32800),
+            }
+        }
+        world.agent.wait_gone().await;
+        world.agent.configure(|config| config.echo = Echo::AfterAnswer);
+        assert_eq!(client.prompt(&session, "say b").await.stop, "end_turn");
+        assert_eq!(world.agent.told("session/prompt").len(), 2, "nothing is sent twice");
+    }
+}
+
 async fn r6_01_r6_07_a_session_with_such_an_agent_can_be_closed(pairing: Pairing) {
     let world = World::of(pairing).set(|config| config.cancel_patience = Duration::from_millis(50));
     let client = world.ready().await;
@@ -490,6 +519,9 @@ pairings!(client V1:
     r6_02_a_version_1_client_may_answer_what_it_cancels,
     r6_12_version_1_has_no_such_methods,
 );
+
+// Only these acknowledge prompts.
+pairings!(agent V2: r6_04_r6_07_an_agent_that_ignores_an_early_cancel_is_ended);
 
 pairings!(client V2:
     r6_07_the_end_is_told_once_and_last,

@@ -1062,6 +1062,29 @@ async fn r8_15_a_child_is_announced_before_it_speaks(pairing: Pairing) {
     }
 }
 
+/// A client that wants no replay has not heard of the sub-agents that live.
+async fn r8_15_a_child_is_announced_again_without_a_replay(pairing: Pairing) {
+    let (_world, client, session) = begun(pairing).await;
+    let announced = json!({"sessionUpdate": "subagent_update", "sessionId": "kid", "title": "Kid"});
+    let more = json!({"sessionUpdate": "subagent_update", "sessionId": "kid", "description": "Helps"});
+    client.prompt(&session, &script([&announced, &more])).await;
+    let mark = client.mark();
+    client.resume(&session).await;
+    let is_announced = |update: &Value| update["sessionUpdate"] == "subagent_update";
+    let again = client.wait_update(mark, &session, "the child", is_announced).await;
+    assert_eq!((&again["sessionId"], &again["title"]), (&json!("kid"), &json!("Kid")));
+    assert_eq!(again["description"], "Helps", "all that is true of it at once");
+    let mark = client.mark();
+    client.load(&session).await;
+    let told = |mark: usize| client.updates_since(mark, &session).into_iter().filter(is_announced).count();
+    assert_eq!(told(mark), 2, "a replay has it in its place");
+    client.prompt(&session, "crash").await;
+    let mark = client.mark();
+    client.resume(&session).await;
+    client.prompt(&session, "say more").await;
+    assert_eq!(told(mark), 0, "it went with its agent");
+}
+
 async fn r8_15_all_that_a_child_does_is_in_the_words_of_the_client(pairing: Pairing) {
     let (world, client, session) = begun(pairing).await;
     let announced = json!({"sessionUpdate": "subagent_update", "sessionId": "kid", "title": "Kid"});
@@ -1192,6 +1215,7 @@ pairings!(
     r8_13_compactions_are_told_in_words_to_others,
     r8_14_plans_and_children_only_for_those_who_take_them,
     r8_15_a_child_is_announced_before_it_speaks,
+    r8_15_a_child_is_announced_again_without_a_replay,
     r8_15_all_that_a_child_does_is_in_the_words_of_the_client,
     r8_15_a_child_asks_in_its_own_name,
 );

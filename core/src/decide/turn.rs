@@ -53,11 +53,12 @@ pub(super) fn withdraw(session: &Session, message: MessageId) -> Result<Vec<Entr
 /// A client wants everything in the foreground to stop. Nothing to stop is no error.
 pub(super) fn cancel(session: &Session) -> Vec<Entry> {
     let mut entries: Vec<_> = held(session).map(|prompt| dropped(prompt, Dropped::Cancelled)).collect();
-    let unacknowledged = session.prompts.iter().any(|prompt| matches!(prompt.phase, Phase::Sent { .. }));
+    let goes_on = |prompt: &OpenPrompt| prompt.is_unacknowledged() && !prompt.cancelled;
+    let sent = session.prompts.iter().any(goes_on);
     match &session.turn {
-        Some(turn) if turn.cancelled => return entries,
+        Some(turn) if turn.cancelled && !sent => return entries,
         Some(turn) => entries.push(Entry::CancelAsked { turn: turn.no }),
-        None if unacknowledged => entries.push(Entry::CancelAsked { turn: session.turns.next() }),
+        None if sent => entries.push(Entry::CancelAsked { turn: session.turns.next() }),
         None => return entries,
     }
     entries.extend(withdraw_questions(session));
@@ -100,7 +101,8 @@ pub(super) fn agent_exited(session: &Session, reason: &str, held: HeldPrompts, a
         Phase::Inserted => false,
     };
     for prompt in session.prompts.iter().filter(lost) {
-        entries.push(dropped(prompt, Dropped::Refused(error.clone())));
+        let why = if prompt.cancelled { Dropped::Cancelled } else { Dropped::Refused(error.clone()) };
+        entries.push(dropped(prompt, why));
     }
     match &session.turn {
         Some(turn) => {
@@ -193,11 +195,13 @@ pub(super) fn finished(
 
 /// An acknowledging agent did not take a prompt, or was asked not to.
 pub(super) fn refused(session: &Session, message: MessageId, error: Json) -> Result<Vec<Entry>, Refusal> {
-    match session.prompt(&message).map(|prompt| prompt.phase) {
-        Some(Phase::Held | Phase::Sent { .. } | Phase::Overtaken) => {
-            Ok(vec![Entry::PromptDropped { message, why: why_dropped(error) }])
+    match session.prompt(&message).map(|prompt| (prompt.phase, prompt.cancelled)) {
+        Some((Phase::Held | Phase::Sent { .. } | Phase::Overtaken, cancelled)) => {
+            // What goes wrong while aborting is still the end that was asked for.
+            let why = if cancelled { Dropped::Cancelled } else { why_dropped(error) };
+            Ok(vec![Entry::PromptDropped { message, why }])
         }
-        Some(Phase::Inserted) | None => Err(Refusal::UnknownPrompt(message)),
+        Some((Phase::Inserted, _)) | None => Err(Refusal::UnknownPrompt(message)),
     }
 }
 

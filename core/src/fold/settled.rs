@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use super::Folded;
-use crate::{Entry, TurnNo, Update, UpdateKind};
+use crate::{Entry, Update, UpdateKind};
 
 /// What stays of a stretch, by position.
 pub(super) struct Sifted(Vec<bool>);
@@ -38,7 +38,6 @@ struct Sieve<'a> {
     options: Option<usize>,
     commands: Option<usize>,
     usage: Option<usize>,
-    cancels: Vec<(TurnNo, usize)>,
 }
 
 impl<'a> Sieve<'a> {
@@ -62,16 +61,12 @@ impl<'a> Sieve<'a> {
             Entry::OptionAsked { ask, .. } => self.asks.begin(kept, ask.as_str(), at),
             Entry::OptionSettled { ask, .. } => self.asks.settle(kept, ask.as_str(), at),
             Entry::StateChanged { .. } => replace(kept, &mut self.state, at),
-            Entry::CancelAsked { turn } => self.cancel_asked(*turn, at),
+            // It outlives its turn: prompts that were sent before the stretch may still be under it.
+            Entry::CancelAsked { .. } => kept[at] = true,
             Entry::TurnStarted { .. } => self.turn_started(at),
-            Entry::TurnEnded { turn, .. } => self.turn_ended(*turn, at),
+            Entry::TurnEnded { .. } => self.turn_ended(at),
             Entry::Updated { update, .. } => self.updated(update, at),
         }
-    }
-
-    fn cancel_asked(&mut self, turn: TurnNo, at: usize) {
-        self.cancels.push((turn, at));
-        self.kept[at] = true;
     }
 
     fn turn_started(&mut self, at: usize) {
@@ -80,12 +75,9 @@ impl<'a> Sieve<'a> {
         self.kept[at] = true;
     }
 
-    fn turn_ended(&mut self, turn: TurnNo, at: usize) {
+    fn turn_ended(&mut self, at: usize) {
         if let Some(state) = self.state.take() {
             self.kept[state] = false;
-        }
-        for (_, cancel) in self.cancels.extract_if(.., |(of, _)| *of == turn) {
-            self.kept[cancel] = false;
         }
         self.kept[at] = true;
     }

@@ -171,7 +171,12 @@ fn then(agreed: &Agreed, attached: &Attached, view: &View, replay: &Replay, id: 
     if agreed.client.version == Version::V2 {
         updates.push(attached.state.clone());
     }
-    let asks =
-        attached.questions.iter().map(|open| view.ask(&open.question, open.kind, &open.body)).collect();
-    Then { updates, answer: Some((id, answer.json())), after_answer, asks }
+    // What may speak in its own name has to be known before it does, and before it asks.
+    let children = match replay {
+        Replay::Start => &[][..],
+        Replay::Nothing | Replay::Message(_) => &attached.children[..],
+    };
+    let asks = attached.questions.iter().map(|open| view.ask(&open.question, open.kind, &open.body));
+    let open = children.iter().filter_map(|child| view.announce(child)).chain(asks).collect();
+    Then { updates, answer: Some((id, answer.json())), after_answer, open }
 }

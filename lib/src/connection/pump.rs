@@ -290,7 +290,7 @@ impl Followed {
         let then = &self.attachment.then;
         then.answer.is_some()
             || !then.updates.is_empty()
-            || !then.asks.is_empty()
+            || !then.open.is_empty()
             || !then.after_answer.is_empty()
     }
 
@@ -311,8 +311,8 @@ impl Followed {
         for update in &then.after_answer {
             out.update(&self.name, update);
         }
-        for ask in then.asks {
-            self.write(ask, out, asked);
+        for shown in then.open {
+            self.write(shown, out, asked);
         }
         true
     }

@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use rethread_core::{
-    Entry, Fields, Json, MessageId, QuestionId, QuestionKind, Seq, TitleSource, Update, UpdateKind,
+    Child, Entry, Fields, Json, MessageId, QuestionId, QuestionKind, Seq, TitleSource, Update, UpdateKind,
 };
 use serde_json::json;
 
@@ -209,6 +209,22 @@ impl View {
             params.set("sessionId", child);
         }
         Shown::Ask { question: question.clone(), method, params }
+    }
+
+    /// Announces a sub-agent to a client that was not there, if it takes word of such.
+    #[must_use]
+    pub fn announce(&self, child: &Child) -> Option<Shown> {
+        let body = match (self.version, self.taste.subagents) {
+            (Version::V2, _) => child.body.clone(),
+            (Version::V1, Subagents::Accepted) => {
+                v1::aside::subagent_to_v1(&child.body, Subagents::Accepted, "").pop()?
+            }
+            (Version::V1, Subagents::Withheld) => return None,
+        };
+        Some(match child.parent.as_str() {
+            "" => Shown::Update(body),
+            parent => Shown::OfChild(parent.to_owned(), body),
+        })
     }
 
     /// Shows what several entries together have made stale: the text of terminals inside tool calls. Only what

@@ -43,6 +43,8 @@ pub(crate) struct Attached {
     pub(crate) title: Option<String>,
     /// The questions that are open.
     pub(crate) questions: Vec<rethread_core::session::OpenQuestion>,
+    /// The sub-agents that live.
+    pub(crate) children: Vec<rethread_core::Child>,
 }
 
 impl Runner {
@@ -105,6 +107,7 @@ impl Runner {
             usage: self.session.usage.clone(),
             title: self.session.title().map(str::to_owned),
             questions: self.session.questions.clone(),
+            children: self.session.children.clone(),
         };
         let _ = reply.send(Ok(attached));
         self.need_agent().await;

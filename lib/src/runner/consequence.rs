@@ -152,7 +152,9 @@ impl Runner {
     }
 
     fn turn_ended(&mut self, seq: Seq, stop: &Stop, state: &Json) {
-        self.deadline = None;
+        if !self.session.cancel_is_awaited() {
+            self.deadline = None;
+        }
         self.foldable = seq;
         self.fetch_outputs();
         let waits = |phase: Phase| matches!(phase, Phase::Held | Phase::Sent { .. } | Phase::Overtaken);

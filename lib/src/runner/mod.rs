@@ -287,8 +287,8 @@ impl Runner {
             return self.mend().await;
         }
         let stopping = matches!(self.seat, Seat::Stopping(_));
-        if stopping || self.session.turn.as_ref().is_some_and(|turn| turn.cancelled) {
-            // Its exit ends the turn as cancelled, for every session it serves.
+        if stopping || self.session.cancel_is_awaited() {
+            // Its exit ends what was cancelled, and the turns of every other session it serves.
             self.end_agent();
         }
     }

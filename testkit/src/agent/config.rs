@@ -69,6 +69,8 @@ pub enum Echo {
     /// As the first, but not before the gate `acknowledge` is open; one that is cancelled until then is not
     /// inserted.
     AtGate,
+    /// The same, but a cancel until then is not heard.
+    AtGateDeaf,
 }
 
 /// Whether the user has to log in.

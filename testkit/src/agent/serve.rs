@@ -289,8 +289,9 @@ async fn prompt(talk: &Arc<Talk>, id: Value, params: &Value, work: &mut JoinSet<
     }
     let message = talk.mint("user");
     let prompt = Prompt { request: id, message, content: params["prompt"].clone() };
-    if talk.version() == Version::V2 && talk.memory.config().echo == Echo::AtGate {
-        work.spawn(prompt_at_gate(talk.clone(), session, prompt));
+    let echo = talk.memory.config().echo;
+    if talk.version() == Version::V2 && matches!(echo, Echo::AtGate | Echo::AtGateDeaf) {
+        work.spawn(prompt_at_gate(talk.clone(), session, prompt, echo));
         return;
     }
     talk.expect(&session);
@@ -311,11 +312,11 @@ fn disturb(talk: &Talk, session: &str) {
     }
 }
 
-async fn prompt_at_gate(talk: Arc<Talk>, session: String, prompt: Prompt) {
+async fn prompt_at_gate(talk: Arc<Talk>, session: String, prompt: Prompt, echo: Echo) {
     let taken_back = talk.hold(&session);
     let opened = tokio::select! {
         () = talk.memory.gate("acknowledge") => true,
-        _ = taken_back => false,
+        _ = taken_back, if echo == Echo::AtGate => false,
     };
     if !opened {
         let error = json!({"code": -32800, "message": "request cancelled"});

@@ -57,7 +57,7 @@ pub(super) async fn acknowledge(talk: &Talk, session: &str, prompt: &Prompt) {
     let answer = json!({"messageId": prompt.message});
     let running = words::state("running", None);
     match first {
-        Echo::AfterAnswer | Echo::AtGate => {
+        Echo::AfterAnswer | Echo::AtGate | Echo::AtGateDeaf => {
             talk.answer(prompt.request.clone(), Ok(answer)).await;
             talk.update(session, echo).await;
             talk.update(session, running).await;
