@@ -200,7 +200,7 @@ fn limit_files(pid: i32, bytes: u64) {
 }
 
 fn over(pairing: Pairing, store: Arc<dyn Store>) -> World {
-    World::over(pairing.client, ScriptedAgent::able(pairing.agent), store, Config::default())
+    World::over(pairing.client, ScriptedAgent::of(pairing), store, Config::default())
 }
 
 /// The error that a turn ends with: the answer in version 1, in the state in version 2.

@@ -4,6 +4,8 @@
 //! session's inputs become entries; `connection` is where entries become what one client sees.
 
 pub mod agent;
+#[cfg(feature = "assistant")]
+pub mod assistant;
 pub mod author;
 mod connection;
 pub mod edge;

@@ -284,11 +284,18 @@ async fn every_combination_of_choices_is_told_as_it_is(pairing: Pairing) {
     }
 }
 
-pairings!(
+pairings!(every_combination_of_choices_is_told_as_it_is);
+
+pairings!(wire:
+    // An agent of the library cannot have all of them.
     every_combination_of_abilities_is_told_as_it_is,
+    // Its words are the library's.
     the_rest_of_an_agents_words,
+    // The same, and it describes its ways to log in.
     ways_to_log_in_and_a_system_prompt_to_override,
-    every_combination_of_choices_is_told_as_it_is,
 );
 
-pairings!(agent V2: the_old_transport_of_a_newer_agent);
+pairings!(wire agent V2:
+    // It is a version 2 agent that may; the library has a word for it.
+    the_old_transport_of_a_newer_agent,
+);

@@ -243,14 +243,21 @@ async fn a_choice_made_while_the_agent_is_gone_comes_before_the_prompt(pairing: 
 
 pairings!(
     an_agent_that_resumes_is_told_the_choices,
-    an_agent_that_starts_afresh_is_told_the_choices,
-    an_agent_that_kept_the_choices_is_told_nothing,
     another_agent_is_told_the_choices,
-    a_fork_has_the_choices_of_its_parent,
-    what_the_agent_refuses_gives_way_to_its_own_value,
     what_is_no_longer_on_offer_is_not_asked_for,
     a_choice_made_while_the_agent_is_gone_comes_before_the_prompt,
 );
 
 // Version 2 has no load.
 pairings!(agent V1: an_agent_that_loads_is_told_the_choices);
+
+pairings!(wire:
+    // An agent of the library is given the whole history: it does not start afresh.
+    an_agent_that_starts_afresh_is_told_the_choices,
+    // It keeps no choices.
+    an_agent_that_kept_the_choices_is_told_nothing,
+    // It forks nothing itself.
+    a_fork_has_the_choices_of_its_parent,
+    // It takes what it offers.
+    what_the_agent_refuses_gives_way_to_its_own_value,
+);

@@ -13,7 +13,7 @@ use rethread_testkit::{DEADLINE, Pairing, World};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-const HOSTED: Pairing = Pairing { client: Version::V2, agent: Version::V1 };
+const HOSTED: Pairing = Pairing::of(Version::V2, Version::V1);
 
 /// A session of a version 2 client over a version 1 agent, in a folder of its own.
 struct Scene {
@@ -276,7 +276,7 @@ async fn commands_run_inside_the_roots_only() {
 
 #[tokio::test]
 async fn a_version_1_client_keeps_its_own_files_and_terminals() {
-    let world = World::of(Pairing { client: Version::V1, agent: Version::V1 });
+    let world = World::of(Pairing::of(Version::V1, Version::V1));
     let folder = TempDir::new().unwrap();
     fs::create_dir(folder.path().join("cwd")).unwrap();
     let client = world.ready().await;

@@ -375,18 +375,30 @@ async fn what_an_agent_notes_in_the_users_name_is_not_the_users(pairing: Pairing
     assert!(!was_given_the_transcript(&world));
 }
 
-pairings!(
+pairings!(a_tool_call_that_was_never_announced_is_shown);
+
+pairings!(wire:
+    // An agent of the library replays nothing.
     a_replay_without_ids_or_with_others_changes_nothing,
+    // It keeps no sessions.
     a_session_that_is_replayed_late_is_taken_in_whole,
-    a_tool_call_that_was_never_announced_is_shown,
+    // It says of modes what the library lets it say.
     a_line_of_570_kilobytes_comes_through,
+    // It does not write to the wire by itself.
     what_is_not_json_is_noted_and_not_shown,
+    // Its answers are the library's.
     no_result_is_an_answer,
+    // It keeps no sessions.
     an_internal_error_for_an_unknown_session_is_no_dead_end,
+    // It keeps no sessions.
     a_session_with_nothing_in_it_is_not_taken_in,
+    // The library answers in any order.
     nothing_is_asked_before_initialize_is_answered,
+    // It can ask for nothing before it has answered.
     an_unlisted_request_never_stops_an_agent,
+    // It lists nothing.
     a_list_that_stops_short_hides_nothing_that_can_be_opened,
+    // It keeps no sessions.
     what_an_agent_notes_in_the_users_name_is_not_the_users,
 );
 

@@ -516,7 +516,7 @@ async fn r1_19_a_held_prompt_that_is_taken_back_is_answered(pairing: Pairing) {
 async fn r1_19_held_prompts_of_both_versions_can_be_taken_back() {
     for client in [Version::V1, Version::V2] {
         // Only an agent of version 1 has prompts held for it.
-        r1_19_a_held_prompt_that_is_taken_back_is_answered(Pairing { client, agent: Version::V1 }).await;
+        r1_19_a_held_prompt_that_is_taken_back_is_answered(Pairing::of(client, Version::V1)).await;
     }
 }
 
@@ -607,7 +607,7 @@ async fn a_line_that_is_too_long_is_refused_and_skipped(pairing: Pairing) {
 
 #[tokio::test]
 async fn a_line_of_100_megabytes_is_refused_and_skipped() {
-    let world = World::of(Pairing { client: Version::V2, agent: Version::V2 });
+    let world = World::of(Pairing::of(Version::V2, Version::V2));
     let client = world.ready().await;
     client
         .send_bytes(b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"session/list\",\"params\":{\"x\":\"")

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use agent_client_protocol_schema::{v1, v2};
 use rethread::edge::Version;
-use rethread_testkit::agent::{AgentConfig, Echo};
+use rethread_testkit::agent::{AgentConfig, Echo, Mind};
 use rethread_testkit::client::{CWD, Client};
 use rethread_testkit::{Pairing, World, pairings};
 use serde_json::{Value, json};
@@ -319,12 +319,19 @@ async fn r4_12_a_deleted_session_is_gone(pairing: Pairing) {
     unknown(&client, "session/prompt", json!({"sessionId": gone, "prompt": [{"type": "text", "text": "x"}]}))
         .await;
     assert_eq!(client.load_refused(&gone).await["code"], -32002);
-    let native = world.agent.wait_told("session/delete", 1).await;
-    assert_eq!(native["sessionId"], "native-1", "the agent forgets its side too");
     assert_eq!(client.prompt(&kept, "say still here").await.stop, "end_turn");
     let next = world.again().ready().await;
     assert_eq!(listed(&next, json!({})).await, [kept]);
     assert_eq!(next.load_refused(&gone).await["code"], -32002);
+}
+
+async fn r4_12_the_agent_forgets_its_side_too(pairing: Pairing) {
+    let world = World::of(pairing);
+    let client = world.ready().await;
+    let gone = listed_session(&client).await;
+    on(&client, "session/delete", &gone).await;
+    let native = world.agent.wait_told("session/delete", 1).await;
+    assert_eq!(native["sessionId"], "native-1");
 }
 
 async fn r4_12_an_agent_that_cannot_delete_is_not_asked(pairing: Pairing) {
@@ -678,20 +685,25 @@ async fn r4_25_closing_an_idle_session_tells_no_state(pairing: Pairing) {
     assert!(client.updates_since(mark, &session).is_empty());
 }
 
+/// An agent that lets prompts wait: one of the library does while it works.
+fn holding(pairing: Pairing) -> World {
+    match pairing.mind {
+        Mind::Own => World::having(pairing, |config| AgentConfig { echo: Echo::AtGate, ..config }),
+        Mind::Library => World::of(pairing),
+    }
+}
+
 async fn r4_26_a_held_prompt_is_withdrawn_by_the_close(pairing: Pairing) {
-    let world = World::having(pairing, |config| {
-        // An agent of version 2 takes prompts at once, unless it holds them itself.
-        AgentConfig { echo: Echo::AtGate, ..config }
-    });
+    let world = holding(pairing);
     let client = world.ready().await;
     let session = client.new_session().await;
-    let (first, second) = match pairing.agent {
-        Version::V1 => {
+    let (first, second) = match (pairing.agent, pairing.mind) {
+        (Version::V1, _) | (_, Mind::Library) => {
             let first = client.begin_prompt(&session, "hang").await;
             world.agent.wait_told("session/prompt", 1).await;
             (Some(first), client.begin_prompt(&session, "say never").await)
         }
-        Version::V2 => {
+        (Version::V2, Mind::Own) => {
             let only = client.begin_prompt(&session, "say never").await;
             world.agent.wait_told("session/prompt", 1).await;
             (None, only)
@@ -710,7 +722,7 @@ async fn r4_26_a_held_prompt_is_withdrawn_by_the_close(pairing: Pairing) {
 }
 
 async fn r4_26_version_1_is_told_that_a_held_prompt_was_cancelled(pairing: Pairing) {
-    let world = World::having(pairing, |config| AgentConfig { echo: Echo::AtGate, ..config });
+    let world = holding(pairing);
     let client = world.ready().await;
     let session = client.new_session().await;
     let first = client.begin_prompt(&session, "hang").await;
@@ -754,16 +766,21 @@ pairings!(
 );
 
 pairings!(client V1:
+    r4_26_version_1_is_told_that_a_held_prompt_was_cancelled,
     r4_16_version_1_has_no_state_in_the_status,
     r4_22_version_1_closes_by_cancelling,
-    r4_26_version_1_is_told_that_a_held_prompt_was_cancelled,
 );
 
 pairings!(client V2:
+    r4_26_a_held_prompt_is_withdrawn_by_the_close,
     r4_16_version_2_is_told_the_state,
     r4_23_nothing_is_said_of_a_closed_session,
     r4_24_version_2_closes_what_is_not_open_without_an_error,
     r4_25_the_end_of_the_work_is_told_before_the_close,
     r4_25_closing_an_idle_session_tells_no_state,
-    r4_26_a_held_prompt_is_withdrawn_by_the_close,
+);
+
+pairings!(wire:
+    // An agent of the library keeps no sessions.
+    r4_12_the_agent_forgets_its_side_too,
 );

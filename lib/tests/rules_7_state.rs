@@ -394,7 +394,12 @@ macro_rules! of_two {
             #[tokio::test]
             async fn v2_client_v2_agent() {
                 let two = rethread::edge::Version::V2;
-                super::$scenario(rethread_testkit::Pairing { client: two, agent: two }).await;
+                super::$scenario(rethread_testkit::Pairing::of(two, two)).await;
+            }
+
+            #[tokio::test]
+            async fn v2_client_library_agent() {
+                super::$scenario(rethread_testkit::Pairing::library(rethread::edge::Version::V2)).await;
             }
         })+
     };

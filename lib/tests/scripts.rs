@@ -92,7 +92,7 @@ async fn two_clients_of_both_versions_see_the_same(pairing: Pairing) {
 
 /// A short conversation of a client of this version with an agent of version 1, as text.
 async fn conversation(client: Version) -> String {
-    let world = World::of(Pairing { client, agent: Version::V1 });
+    let world = World::of(Pairing::of(client, Version::V1));
     let client = world.ready().await;
     let mark = client.mark();
     let session = client.new_session().await;

@@ -128,8 +128,15 @@ fn named_modules(text: &str) -> BTreeSet<String> {
 #[test]
 fn paths_in_the_documents_exist() {
     let root = root();
-    let documents =
-        ["ARCHITECTURE.md", "CONTRIBUTING.md", "README.md", "docs/durability.md", "docs/protocol.md"];
+    let documents = [
+        "ARCHITECTURE.md",
+        "CONTRIBUTING.md",
+        "README.md",
+        "docs/agents.md",
+        "docs/durability.md",
+        "docs/models.md",
+        "docs/protocol.md",
+    ];
     for document in documents {
         let text = fs::read_to_string(root.join(document)).unwrap();
         let mut checked = 0;

@@ -2,8 +2,8 @@
 //!
 //! # How to write a scenario
 //!
-//! A scenario is an `async fn` that takes a [`Pairing`]: the version of the client and that of the agent.
-//! `pairings!` makes one test of it for each of the four.
+//! A scenario is an `async fn` that takes a [`Pairing`]: the version of the client and that of the agent, which speaks
+//! on the wire by itself or is the example of the library. `pairings!` makes one test of it for each of the six.
 //!
 //! ```ignore
 //! use rethread_testkit::{Pairing, World, pairings};
@@ -37,6 +37,9 @@
 //! - [`fault::FaultStore`] fails as a full disk does; [`watched::Watched`] puts any other watchman before a store.
 //! - [`model::ModelServer`] is the model behind real agents.
 //! - [`program::Home`] and [`program::Program`] are the shipped binary as a real process, with a client.
+
+// The example of the library, which is part of this crate too, knows it by this name.
+extern crate self as rethread_testkit;
 
 pub mod agent;
 pub mod client;

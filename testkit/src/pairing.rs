@@ -1,66 +1,113 @@
-//! The four pairings of client and agent, and the tests that are made for each.
+//! The pairings of client and agent, and the tests that are made for each.
 
 use std::fmt;
 
 use rethread::edge::Version;
 
-/// The version of the client and that of the agent.
+use crate::agent::Mind;
+
+/// The version of the client, and that of the agent with who its mind is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pairing {
     /// The client's.
     pub client: Version,
     /// The agent's.
     pub agent: Version,
+    /// Who does what the scripts say.
+    pub mind: Mind,
 }
 
 impl Pairing {
-    /// All four.
+    /// The four of an agent that speaks on the wire by itself.
     pub const ALL: [Self; 4] = [
-        Self { client: Version::V1, agent: Version::V1 },
-        Self { client: Version::V1, agent: Version::V2 },
-        Self { client: Version::V2, agent: Version::V1 },
-        Self { client: Version::V2, agent: Version::V2 },
+        Self::of(Version::V1, Version::V1),
+        Self::of(Version::V1, Version::V2),
+        Self::of(Version::V2, Version::V1),
+        Self::of(Version::V2, Version::V2),
     ];
+
+    /// A client and an agent that speaks on the wire by itself.
+    #[must_use]
+    pub const fn of(client: Version, agent: Version) -> Self {
+        Self { client, agent, mind: Mind::Own }
+    }
+
+    /// A client and the agent that is written with the library.
+    #[must_use]
+    pub const fn library(client: Version) -> Self {
+        Self { client, agent: Version::V2, mind: Mind::Library }
+    }
 }
 
 impl fmt::Display for Pairing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "v{} client, v{} agent", self.client.number(), self.agent.number())
+        match self.mind {
+            Mind::Own => write!(f, "v{} client, v{} agent", self.client.number(), self.agent.number()),
+            Mind::Library => write!(f, "v{} client, library agent", self.client.number()),
+        }
     }
 }
 
-/// Makes four tests of each scenario, an `async fn(Pairing)`; with `client V1:` or `agent V2:`, say, in front
-/// only the two of a client or an agent of that version.
+/// Makes six tests of each scenario, an `async fn(Pairing)`: a client of each version with a scripted agent of each
+/// version and with the example of the library. With `client V1:` or `agent V2:`, say, in front only those of a client
+/// or an agent of that version; with `wire:` in front not those of the library, because the scenario is about
+/// something that an agent of the library by its nature does not do.
 #[macro_export]
 macro_rules! pairings {
+    (wire: $($scenario:ident),+ $(,)?) => {
+        $(mod $scenario {
+            $crate::pairings!(@wire $scenario);
+        })+
+    };
+    (wire client $client:ident: $($scenario:ident),+ $(,)?) => {
+        $(mod $scenario {
+            $crate::pairings!(@one v1_agent, $scenario, of, $client, V1);
+            $crate::pairings!(@one v2_agent, $scenario, of, $client, V2);
+        })+
+    };
+    (wire agent $agent:ident: $($scenario:ident),+ $(,)?) => {
+        $(mod $scenario {
+            $crate::pairings!(@one v1_client, $scenario, of, V1, $agent);
+            $crate::pairings!(@one v2_client, $scenario, of, V2, $agent);
+        })+
+    };
     (client $client:ident: $($scenario:ident),+ $(,)?) => {
         $(mod $scenario {
-            $crate::pairings!(@one v1_agent, $scenario, $client, V1);
-            $crate::pairings!(@one v2_agent, $scenario, $client, V2);
+            $crate::pairings!(@one v1_agent, $scenario, of, $client, V1);
+            $crate::pairings!(@one v2_agent, $scenario, of, $client, V2);
+            $crate::pairings!(@one library_agent, $scenario, library, $client);
         })+
     };
-    (agent $agent:ident: $($scenario:ident),+ $(,)?) => {
+    (agent V1: $($scenario:ident),+ $(,)?) => {
+        $crate::pairings!(wire agent V1: $($scenario),+);
+    };
+    (agent V2: $($scenario:ident),+ $(,)?) => {
         $(mod $scenario {
-            $crate::pairings!(@one v1_client, $scenario, V1, $agent);
-            $crate::pairings!(@one v2_client, $scenario, V2, $agent);
+            $crate::pairings!(@one v1_client, $scenario, of, V1, V2);
+            $crate::pairings!(@one v2_client, $scenario, of, V2, V2);
+            $crate::pairings!(@library $scenario);
         })+
     };
-    (@one $name:ident, $scenario:ident, $client:ident, $agent:ident) => {
+    (@wire $scenario:ident) => {
+        $crate::pairings!(@one v1_client_v1_agent, $scenario, of, V1, V1);
+        $crate::pairings!(@one v1_client_v2_agent, $scenario, of, V1, V2);
+        $crate::pairings!(@one v2_client_v1_agent, $scenario, of, V2, V1);
+        $crate::pairings!(@one v2_client_v2_agent, $scenario, of, V2, V2);
+    };
+    (@library $scenario:ident) => {
+        $crate::pairings!(@one v1_client_library_agent, $scenario, library, V1);
+        $crate::pairings!(@one v2_client_library_agent, $scenario, library, V2);
+    };
+    (@one $name:ident, $scenario:ident, $pairing:ident, $($version:ident),+) => {
         #[tokio::test]
         async fn $name() {
-            super::$scenario($crate::Pairing {
-                client: rethread::edge::Version::$client,
-                agent: rethread::edge::Version::$agent,
-            })
-            .await;
+            super::$scenario($crate::Pairing::$pairing($(rethread::edge::Version::$version),+)).await;
         }
     };
     ($($scenario:ident),+ $(,)?) => {
         $(mod $scenario {
-            $crate::pairings!(@one v1_client_v1_agent, $scenario, V1, V1);
-            $crate::pairings!(@one v1_client_v2_agent, $scenario, V1, V2);
-            $crate::pairings!(@one v2_client_v1_agent, $scenario, V2, V1);
-            $crate::pairings!(@one v2_client_v2_agent, $scenario, V2, V2);
+            $crate::pairings!(@wire $scenario);
+            $crate::pairings!(@library $scenario);
         })+
     };
 }

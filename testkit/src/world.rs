@@ -31,7 +31,7 @@ impl World {
     /// A memory store and an agent that can do everything.
     #[must_use]
     pub fn of(pairing: Pairing) -> Self {
-        Self::with(pairing.client, ScriptedAgent::able(pairing.agent))
+        Self::with(pairing.client, ScriptedAgent::of(pairing))
     }
 
     /// The same with another nature of the agent, made from the one that can do everything.
@@ -48,7 +48,7 @@ impl World {
         let folder = tempfile::tempdir().expect("there is room for a folder");
         let (database, locks) = (folder.path().join("rethread.db"), folder.path().join("locks"));
         let store = SqliteStore::open(&SqlitePaths { database, locks }).expect("a new database opens");
-        let agent = ScriptedAgent::able(pairing.agent);
+        let agent = ScriptedAgent::of(pairing);
         (Self::over(pairing.client, agent, Arc::new(store), Config::default()), folder)
     }
 

@@ -23,6 +23,8 @@ pub(super) enum Message {
     Choose(Id, String, Value),
     CancelOne(Id, String),
     Cancel,
+    /// The id of a prompt as JSON.
+    TakeBack(String),
     Close(Id),
 }
 
@@ -91,6 +93,7 @@ impl<A: Agent> Session<A> {
             Message::Choose(id, option, value) => self.choose(&id, &option, &value).await,
             Message::CancelOne(id, thing) => self.cancel_one(&id, &thing).await,
             Message::Cancel => self.cancel().await,
+            Message::TakeBack(id) => self.take_back(&id).await,
             Message::Close(_) => {}
         }
     }
@@ -160,6 +163,14 @@ impl<A: Agent> Session<A> {
         }
         if !self.running.is_empty() {
             self.cancel.send_replace(true);
+        }
+    }
+
+    /// A prompt that waits can be taken back; one that is part of the conversation cannot.
+    async fn take_back(&mut self, id: &str) {
+        let at = self.queue.iter().position(|(waiting, _)| waiting.text() == id);
+        if let Some((id, _)) = at.and_then(|at| self.queue.remove(at)) {
+            self.line.answer(&id, Err(RpcError::cancelled())).await;
         }
     }
 

@@ -2,8 +2,8 @@
 //! is the business of others.
 
 use std::collections::HashMap;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use rethread_core::Json;
 use serde_json::{Value, json};
@@ -26,10 +26,27 @@ pub(super) struct Line {
     open: Mutex<HashMap<u64, oneshot::Sender<Outcome>>>,
 }
 
-/// A request to the client that is not answered.
+/// A request to the client that is not answered. Dropped, it is taken back: nobody waits for its answer any more.
 pub(super) struct Asked {
+    line: Arc<Line>,
     id: u64,
     answer: oneshot::Receiver<Outcome>,
+}
+
+impl Asked {
+    /// Waits for the answer.
+    pub(super) async fn answered(mut self) -> Outcome {
+        let gone = || RpcError::internal("the client is gone");
+        (&mut self.answer).await.unwrap_or_else(|_| Err(gone()))
+    }
+}
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        if locked(&self.line.open).remove(&self.id).is_some() {
+            self.line.take_back(self.id);
+        }
+    }
 }
 
 impl Line {
@@ -58,24 +75,22 @@ impl Line {
     }
 
     /// Asks the client.
-    pub(super) async fn ask(&self, method: &str, params: Value) -> Asked {
+    pub(super) async fn ask(self: &Arc<Self>, method: &str, params: Value) -> Asked {
         let id = self.asked.fetch_add(1, Ordering::Relaxed);
         let (told, answer) = oneshot::channel();
         locked(&self.open).insert(id, told);
         self.send(|out| out.request(&Id::number(id), method, &params.into())).await;
-        Asked { id, answer }
+        Asked { line: self.clone(), id, answer }
     }
 
-    /// Waits for the answer.
-    pub(super) async fn answered(&self, asked: &mut Asked) -> Outcome {
-        let gone = || RpcError::internal("the client is gone");
-        (&mut asked.answer).await.unwrap_or_else(|_| Err(gone()))
-    }
-
-    /// Takes a request back: nobody waits for its answer any more.
-    pub(super) async fn take_back(&self, asked: Asked) {
-        locked(&self.open).remove(&asked.id);
-        self.notify("$/cancel_request", json!({"requestId": asked.id})).await;
+    fn take_back(&self, id: u64) {
+        let mut out = Out::default();
+        out.notification("$/cancel_request", &json!({"requestId": id}).into());
+        if let Err(mpsc::error::TrySendError::Full(bytes)) = self.out.try_send(out.take()) {
+            // Whoever is dropped cannot wait for room.
+            let line = self.out.clone();
+            tokio::spawn(async move { line.send(bytes).await });
+        }
     }
 
     /// The client answered.

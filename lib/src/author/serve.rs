@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use rethread_core::Json;
 use serde_json::{Value, json};
+use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
 use super::desk::{self, Desk, Inbox, Message};
@@ -24,12 +25,14 @@ struct Served<A> {
     agent: Arc<A>,
     line: Arc<Line>,
     desks: Mutex<HashMap<String, Desk>>,
+    /// Requests that the agent itself works on, by their ids as JSON. The end of one says that it was taken back.
+    asked: Mutex<HashMap<String, oneshot::Sender<()>>>,
 }
 
 /// Serves until the other side hangs up. All sessions are closed when this returns.
 pub(super) async fn serve<A: Agent>(agent: Arc<A>, wire: Wire) {
     let line = Arc::new(Line::start(wire.writer));
-    let served = Arc::new(Served { agent, line, desks: Mutex::default() });
+    let served = Arc::new(Served { agent, line, desks: Mutex::default(), asked: Mutex::default() });
     let mut reader = LineReader::new(wire.reader, LONGEST_LINE);
     let mut work = JoinSet::new();
     while let Ok(Some(lines)) = reader.batch().await {
@@ -52,13 +55,11 @@ impl<A: Agent> Served<A> {
                 let params = params.map_or(Value::Null, |raw| Json::of(raw).value());
                 self.asked(id, &method, params, work).await;
             }
-            Ok(wire::Message::Notification { method, params }) if method == "session/cancel" => {
+            Ok(wire::Message::Notification { method, params }) => {
                 let params = params.map_or(Value::Null, |raw| Json::of(raw).value());
-                if let Some(desk) = self.desk(&params) {
-                    let _ = desk.send(Message::Cancel).await;
-                }
+                self.told(&method, &params).await;
             }
-            Ok(wire::Message::Notification { .. }) | Err(_) => {}
+            Err(_) => {}
             Ok(wire::Message::Response { id, outcome }) => self.line.hear(
                 &id,
                 match outcome {
@@ -66,6 +67,29 @@ impl<A: Agent> Served<A> {
                     Err(error) => Err(RpcError::read(&Json::of(error))),
                 },
             ),
+        }
+    }
+
+    async fn told(&self, method: &str, params: &Value) {
+        match method {
+            "session/cancel" => {
+                if let Some(desk) = self.desk(params) {
+                    let _ = desk.send(Message::Cancel).await;
+                }
+            }
+            "$/cancel_request" => self.take_back(&params["requestId"].to_string()).await,
+            _ => {}
+        }
+    }
+
+    /// A request is taken back that the agent works on, or else a prompt that waits in one of the sessions.
+    async fn take_back(&self, id: &str) {
+        if locked(&self.asked).remove(id).is_some() {
+            return;
+        }
+        let desks: Vec<_> = locked(&self.desks).values().cloned().collect();
+        for desk in desks {
+            let _ = desk.send(Message::TakeBack(id.to_owned())).await;
         }
     }
 
@@ -105,7 +129,9 @@ impl<A: Agent> Served<A> {
                 locked(&self.desks).remove(params["sessionId"].as_str().unwrap_or_default());
             }
             _ => {
-                work.spawn(self.clone().other(id, method.to_owned(), params));
+                let (open, taken_back) = oneshot::channel();
+                locked(&self.asked).insert(id.text().to_owned(), open);
+                work.spawn(self.clone().other(id, method.to_owned(), params, taken_back));
             }
         }
     }
@@ -119,14 +145,29 @@ impl<A: Agent> Served<A> {
         }
     }
 
-    async fn other(self: Arc<Self>, id: Id, method: String, params: Value) {
+    /// What is taken back is dropped, and answered all the same.
+    async fn other(
+        self: Arc<Self>,
+        id: Id,
+        method: String,
+        params: Value,
+        taken_back: oneshot::Receiver<()>,
+    ) {
+        let outcome = tokio::select! {
+            outcome = self.outcome(&method, params) => outcome,
+            _ = taken_back => Err(RpcError::cancelled()),
+        };
+        locked(&self.asked).remove(id.text());
+        self.line.answer(&id, outcome.map(Json::from)).await;
+    }
+
+    async fn outcome(&self, method: &str, params: Value) -> Result<Value, RpcError> {
         let done = |outcome: Result<(), RpcError>| outcome.map(|()| json!({}));
-        let outcome = match method.as_str() {
+        match method {
             "auth/login" => done(self.agent.login(params["methodId"].as_str().unwrap_or_default()).await),
             "auth/logout" => done(self.agent.logout().await),
-            _ => self.agent.request(&method, params).await,
-        };
-        self.line.answer(&id, outcome.map(Json::from)).await;
+            _ => self.agent.request(method, params).await,
+        }
     }
 
     fn desk(&self, params: &Value) -> Option<Desk> {
@@ -155,8 +196,10 @@ impl<A: Agent> Served<A> {
             Err(error) => return self.line.answer(&id, Err(error)).await,
         };
         locked(&self.desks).insert(session.clone(), desk);
-        let mut answer = json!({"configOptions": voice.written_options()});
-        answer["sessionId"] = json!(session);
+        let mut answer = json!({"sessionId": session, "configOptions": voice.written_options()});
+        if let Some(commands) = voice.early_commands() {
+            answer["availableCommands"] = commands;
+        }
         self.line.answer(&id, Ok(answer.into())).await;
         voice.open().await;
         self.serve(own, voice, inbox).await;
@@ -175,7 +218,7 @@ impl<A: Agent> Served<A> {
             .collect();
         let agent = self.agent.clone();
         let options = move |chosen: &super::Choices| agent.options(chosen);
-        let voice = Voice::new(session.to_owned(), self.line.clone(), &history, options);
+        let voice = Voice::new(session.to_owned(), self.line.clone(), &history, &self.agent.about(), options);
         let paths = |value: &Value| {
             let items = value.as_array().into_iter().flatten();
             items.filter_map(|path| path.as_str().map(PathBuf::from)).collect()

@@ -5,7 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::json;
 use tokio::sync::watch;
 
-use super::voice::Voice;
+use super::voice::{self, Voice};
 use crate::mint;
 
 /// How a command ended.
@@ -21,15 +21,18 @@ pub enum Exit {
 pub struct Terminal {
     voice: Voice,
     id: String,
-    cancelled: watch::Receiver<bool>,
+    cancelled: Option<watch::Receiver<bool>>,
 }
 
 impl Terminal {
     pub(super) async fn announce(voice: Voice, command: &str, cwd: &str) -> Self {
         let id = mint::terminal_id();
         let cancelled = voice.cancellable(&id);
-        let update = json!({"sessionUpdate": "terminal_update", "terminalId": id, "command": command,
-            "cwd": cwd, "capabilities": {"cancel": {}}});
+        let mut update =
+            json!({"sessionUpdate": "terminal_update", "terminalId": id, "command": command, "cwd": cwd});
+        if cancelled.is_some() {
+            update["capabilities"] = json!({"cancel": {}});
+        }
         voice.update(update).await;
         Self { voice, id, cancelled }
     }
@@ -57,10 +60,9 @@ impl Terminal {
         self.voice.update(update).await;
     }
 
-    /// Waits until it alone is cancelled.
+    /// Waits until it alone is cancelled; for ever if the agent cannot do that.
     pub async fn cancelled(&self) {
-        // The sender lives as long as this.
-        drop(self.cancelled.clone().wait_for(|cancelled| *cancelled).await);
+        voice::cancelled(self.cancelled.as_ref()).await;
     }
 }
 

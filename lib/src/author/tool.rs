@@ -6,7 +6,7 @@ use tokio::sync::watch;
 use uuid::Uuid;
 
 use super::terminal::Terminal;
-use super::voice::Voice;
+use super::voice::{self, Voice};
 use crate::edge;
 
 /// What sort of work a tool does.
@@ -101,11 +101,10 @@ impl ToolCall {
         self
     }
 
-    /// The same call, which can be cancelled by itself.
+    /// The same call, which can be cancelled by itself; the agent has to be able to [`Ability::CancelOne`](super::Ability::CancelOne).
     #[must_use]
     pub fn cancellable(mut self) -> Self {
         self.cancellable = true;
-        self.body["capabilities"] = json!({"cancel": {}});
         self
     }
 }
@@ -119,9 +118,13 @@ pub struct Tool {
 
 impl Tool {
     pub(super) async fn announce(voice: Voice, call: ToolCall) -> Self {
-        let cancelled = call.cancellable.then(|| voice.cancellable(&call.id));
+        let cancelled = if call.cancellable { voice.cancellable(&call.id) } else { None };
+        let mut body = call.body;
+        if cancelled.is_some() {
+            body["capabilities"] = json!({"cancel": {}});
+        }
         let tool = Self { voice, id: call.id, cancelled };
-        tool.update(call.body).await;
+        tool.update(body).await;
         tool
     }
 
@@ -192,11 +195,7 @@ impl Tool {
 
     /// Waits until it alone is cancelled; for ever if it cannot be.
     pub async fn cancelled(&self) {
-        match &self.cancelled {
-            // The sender lives as long as this.
-            Some(cancelled) => drop(cancelled.clone().wait_for(|cancelled| *cancelled).await),
-            None => std::future::pending().await,
-        }
+        voice::cancelled(self.cancelled.as_ref()).await;
     }
 
     /// How a file changes, as content of a tool call.

@@ -1,6 +1,7 @@
 //! One prompt and the work on it: what was asked, questions to the user, and whether it was cancelled. What is
 //! said in it goes through the voice.
 
+use std::fmt;
 use std::ops::Deref;
 
 use rethread_core::Json;
@@ -37,6 +38,16 @@ pub enum Decision {
     Chosen(String),
     /// There is no answer: the turn was cancelled, or the question could not be asked.
     None,
+}
+
+impl Permission {
+    /// A question with the answers `yes` and `no`, each for this once.
+    #[must_use]
+    pub fn yes_or_no(title: &str) -> Self {
+        let answer = |id: &str, name: &str, kind| (id.to_owned(), name.to_owned(), kind);
+        let options = vec![answer("yes", "Yes", "allow_once"), answer("no", "No", "reject_once")];
+        Self { title: title.to_owned(), description: None, options }
+    }
 }
 
 impl Turn {
@@ -97,26 +108,33 @@ impl Turn {
         chosen.map_or(Decision::None, Decision::Chosen)
     }
 
-    /// Asks the client something in this session. A cancel takes the question back.
-    pub async fn request(&self, method: &str, mut params: Value) -> Outcome {
-        params["sessionId"] = json!(self.voice.session());
-        self.request_apart(method, params).await
+    /// Asks the client something in this session. A cancel takes the question back, and so does who waits no longer
+    /// and drops the future.
+    pub async fn request(&self, method: &str, params: Value) -> Outcome {
+        self.request_apart(method, self.voice.of_session(params)).await
     }
 
     /// Asks the client something that belongs to no session. A cancel takes the question back.
     pub async fn request_apart(&self, method: &str, params: Value) -> Outcome {
-        let line = self.voice.line();
-        let mut asked = line.ask(method, params).await;
+        let asked = self.voice.line().ask(method, params).await;
         tokio::select! {
-            outcome = line.answered(&mut asked) => return outcome,
-            () = self.cancelled() => {}
+            outcome = asked.answered() => outcome,
+            () = self.cancelled() => Err(RpcError::cancelled()),
         }
-        line.take_back(asked).await;
-        Err(RpcError::cancelled())
     }
 
     async fn state(&self, state: &str) {
         self.voice.update(json!({"sessionUpdate": "state_update", "state": state})).await;
+    }
+}
+
+/// As the protocol says it: `selected yes`, or `cancelled`.
+impl fmt::Display for Decision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Chosen(id) => write!(f, "selected {id}"),
+            Self::None => f.write_str("cancelled"),
+        }
     }
 }
 

@@ -8,6 +8,7 @@ use rethread_core::Json;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
+use super::about::{Ability, About};
 use super::line::Line;
 use super::option::{self, Choices, ConfigOption};
 use super::terminal::Terminal;
@@ -39,8 +40,8 @@ struct Kept {
     chosen: Choices,
     /// What was said before the client knew of the session.
     early: Option<Vec<Json>>,
-    /// Tool calls and terminals that can be cancelled one by one.
-    cancels: HashMap<String, watch::Sender<bool>>,
+    /// Tool calls and terminals that can be cancelled one by one, if the agent lets them.
+    cancels: Option<HashMap<String, watch::Sender<bool>>>,
 }
 
 /// A message that is said piece by piece.
@@ -55,9 +56,15 @@ impl Voice {
         session: String,
         line: Arc<Line>,
         history: &[Json],
+        about: &About,
         options: impl Fn(&Choices) -> Vec<ConfigOption> + Send + Sync + 'static,
     ) -> Self {
-        let kept = Kept { history: History::read(history), early: Some(Vec::new()), ..Kept::default() };
+        let kept = Kept {
+            history: History::read(history),
+            early: Some(Vec::new()),
+            cancels: about.abilities.contains(&Ability::CancelOne).then(HashMap::new),
+            ..Kept::default()
+        };
         let inner = Inner { session, line, options: Box::new(options), kept: Mutex::new(kept) };
         Self { inner: Arc::new(inner) }
     }
@@ -149,6 +156,19 @@ impl Voice {
         self.update(update).await;
     }
 
+    /// Announces an agent that works for this one. It speaks with the voice that this gives.
+    pub async fn subagent(&self, title: &str) -> Self {
+        let session = mint::session_id().0;
+        let child = Inner {
+            session: session.clone(),
+            line: self.inner.line.clone(),
+            options: Box::new(|_| Vec::new()),
+            kept: Mutex::default(),
+        };
+        self.update(json!({"sessionUpdate": "subagent_update", "sessionId": session, "title": title})).await;
+        Self { inner: Arc::new(child) }
+    }
+
     /// Tells any update of version 2.
     pub async fn update(&self, update: impl Into<Json>) {
         let update = update.into();
@@ -163,9 +183,17 @@ impl Voice {
     }
 
     /// Tells the client something that the protocol does not know.
-    pub async fn notify(&self, method: &str, mut params: Value) {
-        params["sessionId"] = json!(self.inner.session);
-        self.inner.line.notify(method, params).await;
+    pub async fn notify(&self, method: &str, params: Value) {
+        self.inner.line.notify(method, self.of_session(params)).await;
+    }
+
+    /// The same parameters with the session in front.
+    pub(super) fn of_session(&self, params: Value) -> Value {
+        let mut whole = json!({"sessionId": self.inner.session});
+        if let (Value::Object(whole), Value::Object(params)) = (&mut whole, params) {
+            whole.extend(params);
+        }
+        whole
     }
 
     /// What was said in the session so far: whole messages, thoughts, tool calls and compactions as updates of
@@ -211,6 +239,17 @@ impl Voice {
         locked(&self.inner.kept).history.prompted(message, content);
     }
 
+    /// The commands that were named before the client knew of the session: they are in the answer that tells it.
+    pub(super) fn early_commands(&self) -> Option<Value> {
+        let mut kept = locked(&self.inner.kept);
+        let is_commands = |update: &Json| {
+            update.fields().text("sessionUpdate").as_deref() == Some("available_commands_update")
+        };
+        let named =
+            kept.early.iter_mut().flat_map(|early| early.extract_if(.., |update| is_commands(update)));
+        named.last().map(|update| update.value()["availableCommands"].take())
+    }
+
     /// The client knows of the session from now on.
     pub(super) async fn open(&self) {
         loop {
@@ -231,23 +270,26 @@ impl Voice {
         }
     }
 
-    /// Lets one thing be cancelled by itself from now on.
-    pub(super) fn cancellable(&self, id: &str) -> watch::Receiver<bool> {
+    /// Lets one thing be cancelled by itself from now on, if the agent said that it can do that.
+    pub(super) fn cancellable(&self, id: &str) -> Option<watch::Receiver<bool>> {
         let (cancel, cancelled) = watch::channel(false);
-        locked(&self.inner.kept).cancels.insert(id.to_owned(), cancel);
-        cancelled
+        locked(&self.inner.kept).cancels.as_mut()?.insert(id.to_owned(), cancel);
+        Some(cancelled)
     }
 
     pub(super) fn not_cancellable(&self, id: &str) {
-        locked(&self.inner.kept).cancels.remove(id);
+        if let Some(cancels) = &mut locked(&self.inner.kept).cancels {
+            cancels.remove(id);
+        }
     }
 
     pub(super) fn cancel_one(&self, id: &str) -> bool {
         let kept = locked(&self.inner.kept);
-        kept.cancels.get(id).is_some_and(|cancel| cancel.send(true).is_ok())
+        let cancel = kept.cancels.as_ref().and_then(|cancels| cancels.get(id));
+        cancel.is_some_and(|cancel| cancel.send(true).is_ok())
     }
 
-    pub(super) fn line(&self) -> &Line {
+    pub(super) fn line(&self) -> &Arc<Line> {
         &self.inner.line
     }
 }
@@ -263,5 +305,14 @@ impl Message {
     pub async fn block(&self, content: Value) {
         let update = json!({"sessionUpdate": self.kind, "messageId": self.id, "content": content});
         self.voice.update(update).await;
+    }
+}
+
+/// Waits until something is cancelled by itself; for ever if it cannot be.
+pub(super) async fn cancelled(cancel: Option<&watch::Receiver<bool>>) {
+    match cancel {
+        // The sender lives as long as the thing that waits.
+        Some(cancel) => drop(cancel.clone().wait_for(|cancelled| *cancelled).await),
+        None => std::future::pending().await,
     }
 }

@@ -272,6 +272,11 @@ fn read_server(version: Version, at: usize, server: &Json) -> Result<Fields, Rpc
         let field = format!("mcpServers[{at}]");
         return Err(RpcError::field(&field, &Value::Null, "a server with a name and a transport"));
     }
+    if version == Version::V2 && fields.text("type").as_deref() == Some("sse") {
+        let field = format!("mcpServers[{at}].type");
+        return Err(RpcError::field(&field, &"sse".into(), "a transport of version 2")
+            .hint("only version 1 has servers with event streams"));
+    }
     Ok(match version {
         Version::V1 => v1::servers::from_v1(fields),
         Version::V2 => fields,

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tokio::sync::{Notify, mpsc};
 
 use super::config::{AgentConfig, Choices, Offer};
-use super::quirk::{LONG_LINE, Quirk};
+use super::quirk::Quirk;
 use super::talk::Out;
 use super::words;
 
@@ -82,8 +82,28 @@ impl Memory {
         self.inner().config.clone()
     }
 
-    pub(super) fn record(&self, received: Received) {
-        self.inner().received.push(received);
+    /// The agent is started; gives the number of the start.
+    pub(super) fn begin(&self) -> usize {
+        let mut inner = self.inner();
+        inner.starts += 1;
+        inner.running += 1;
+        inner.starts
+    }
+
+    /// A start of the agent is over.
+    pub(super) fn end(&self) {
+        self.inner().running -= 1;
+        self.bell.notify_waiters();
+    }
+
+    /// Records a message that reached this start of the agent.
+    pub(super) fn record(&self, start: usize, message: &Value) {
+        let id = message.get("id").cloned();
+        let (method, params) = match message["method"].as_str() {
+            Some(method) => (method.to_owned(), message["params"].clone()),
+            None => ("answer".to_owned(), message.clone()),
+        };
+        self.inner().received.push(Received { start, id, method, params });
         self.bell.notify_waiters();
     }
 
@@ -249,7 +269,7 @@ impl Inner {
     /// Some agents have very much to say of a mode.
     fn describe(&self, mode: &mut Value) {
         if self.config.has(Quirk::LongAnswers) {
-            mode["description"] = json!("long ".repeat(LONG_LINE / 5));
+            mode["description"] = json!(words::long_text());
         }
     }
 

@@ -3,6 +3,7 @@
 
 mod ask;
 mod config;
+mod library;
 mod memory;
 pub mod program;
 pub mod quirk;
@@ -22,16 +23,28 @@ use rethread::wire::RpcError;
 use serde_json::Value;
 
 pub use config::{AgentConfig, Choices, Echo, Forks, Login, Offer, Restores, Speaks};
+pub use library::aside;
 pub use memory::Received;
 pub use quirk::Quirk;
-pub use script::{Step, steps};
+pub use script::{Aside, Step, script, steps};
 
+use crate::Pairing;
 use memory::Memory;
 
 /// A scripted agent. Clones are the same agent; every start of it shares its sessions and its record.
 #[derive(Clone)]
 pub struct ScriptedAgent {
     memory: Arc<Memory>,
+    mind: Mind,
+}
+
+/// Who does what the scripts say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mind {
+    /// This module, which speaks on the wire by itself and has all the oddities that an agent may have.
+    Own,
+    /// The example of the library, `lib/examples/scripted.rs`; version 2 only.
+    Library,
 }
 
 /// How a connection to the agent ended.
@@ -47,7 +60,13 @@ impl ScriptedAgent {
     /// An agent of this nature, not started.
     #[must_use]
     pub fn new(config: AgentConfig) -> Self {
-        Self { memory: Arc::new(Memory::new(config)) }
+        Self { memory: Arc::new(Memory::new(config)), mind: Mind::Own }
+    }
+
+    /// The agent of this pairing, which can do everything.
+    #[must_use]
+    pub fn of(pairing: Pairing) -> Self {
+        Self { mind: pairing.mind, ..Self::able(pairing.agent) }
     }
 
     /// An agent of this version that can do everything.
@@ -64,7 +83,10 @@ impl ScriptedAgent {
 
     /// Changes its nature from the next request on; what it told about itself holds until it is started anew.
     pub fn configure(&self, change: impl FnOnce(&mut AgentConfig)) {
-        change(&mut self.memory.inner().config);
+        let mut inner = self.memory.inner();
+        change(&mut inner.config);
+        let fits = self.mind == Mind::Own || inner.config.fits_library();
+        assert!(fits, "no agent of the library is like this: mark the scenario with `wire:`");
     }
 
     /// Lets this many of the next starts fail.
@@ -74,7 +96,10 @@ impl ScriptedAgent {
 
     /// Serves one connection: the whole of an agent process.
     pub async fn run(&self, wire: Wire) -> End {
-        serve::serve(self.memory.clone(), wire).await
+        match self.mind {
+            Mind::Own => serve::serve(self.memory.clone(), wire).await,
+            Mind::Library => library::serve(self.memory.clone(), wire).await,
+        }
     }
 
     /// How many times it was started.

@@ -1,21 +1,40 @@
 //! The language of scripts: the text of a prompt, one step on each line or between `;`. A line that begins with
 //! `raw` is one step as a whole. Reading only.
 
+use serde_json::Value;
+
 /// One step of a turn.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// `say TEXT`: one message in one chunk. Text that is no step is answered with `you said: TEXT`.
     Say(String),
+    /// `think TEXT`: a thought.
+    Think(String),
+    /// `tool ID`: a tool call from its announcement to its end, with text and a diff.
+    Tool(String),
+    /// `permit`: asks for permission and says what came of it.
+    Permit,
+    /// `mode ID`: the agent changes its own mode.
+    Mode(String),
+    /// `hang`: waits for a cancel.
+    Hang,
+    /// `fail`: the turn fails with an error.
+    Fail,
+    /// `stop REASON`: the turn ends so.
+    Stop(String),
+    /// Any other.
+    Aside(Aside),
+}
+
+/// A step that an agent need not know to be a good example of one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Aside {
     /// `whole TEXT`: a message as a whole in version 2, a chunk in version 1.
     Whole(String),
     /// `chunks N`: one message in so many chunks, `c1 c2 …`.
     Chunks(usize),
     /// `noid`: from here on version 1 leaves the ids of messages out.
     NoId,
-    /// `think TEXT`: a thought.
-    Think(String),
-    /// `tool ID`: a tool call from its announcement to its end, with text and a diff.
-    Tool(String),
     /// `toolopen ID`: a tool call that is announced and never ends; in version 2 it can be cancelled.
     ToolOpen(String),
     /// `unannounced ID`: the end of a tool call that was never announced.
@@ -36,12 +55,8 @@ pub enum Step {
     Commands(Vec<String>),
     /// `title TEXT`: the agent's own title.
     Title(String),
-    /// `permit`: asks for permission and says what came of it.
-    Permit,
     /// `elicit`: asks for a name and says what came of it.
     Elicit,
-    /// `mode ID`: the agent changes its own mode.
-    Mode(String),
     /// `notice TEXT`: one that is not kept. Version 1 sends it only to clients that take it.
     Notice(String),
     /// `compact`: a compaction from its beginning to its end. Version 1 as for notices.
@@ -72,8 +87,6 @@ pub enum Step {
     /// `takeback METHOD`: a request to the client that is taken back at once, `session/request_permission` if
     /// none is named; says what came of it.
     TakeBack(String),
-    /// `hang`: waits for a cancel.
-    Hang,
     /// `late TEXT`: waits for a cancel, and then has a tool call and this to tell.
     Late(String),
     /// `abort`: waits for a cancel and fails at it.
@@ -86,16 +99,29 @@ pub enum Step {
     Wait(String),
     /// `crash`: ends the connection at once.
     Crash,
-    /// `fail`: the turn fails with an error.
-    Fail,
-    /// `stop REASON`: the turn ends so.
-    Stop(String),
     /// `subagent`: a child that is announced and says something.
     Subagent,
     /// `raw JSON`: an update, byte for byte, to the end of the line.
     Raw(String),
     /// `rawof SESSION JSON`: the same in the name of another session.
     RawOf(String, String),
+}
+
+/// Reads the script of a prompt.
+#[must_use]
+pub fn script(prompt: &[Value]) -> Vec<Step> {
+    let blocks = prompt.iter().filter(|block| !is_transcript(block));
+    let text = blocks.map(|block| match block["type"].as_str() {
+        Some("text") => block["text"].as_str().unwrap_or_default().to_owned(),
+        other => format!("say got a {}", other.unwrap_or_default()),
+    });
+    steps(&text.collect::<Vec<_>>().join("\n"))
+}
+
+/// What an agent is given of an earlier conversation is not for it to carry out.
+fn is_transcript(block: &Value) -> bool {
+    let text = block["text"].as_str().unwrap_or_default();
+    text.starts_with("# The conversation so far") || block["resource"]["uri"] == "rethread://transcript"
 }
 
 /// Reads a script.
@@ -114,60 +140,71 @@ fn step(line: &str) -> Step {
     let or = |standard: &str| if rest.is_empty() { standard.to_owned() } else { rest.to_owned() };
     match word {
         "say" => Step::Say(rest.to_owned()),
-        "whole" => Step::Whole(rest.to_owned()),
-        "chunks" => Step::Chunks(rest.parse().unwrap_or(3)),
-        "noid" => Step::NoId,
         "think" => Step::Think(rest.to_owned()),
         "tool" => Step::Tool(or("call_1")),
-        "toolopen" => Step::ToolOpen(or("call_1")),
-        "unannounced" => Step::Unannounced(or("call_1")),
-        "long" => Step::Long,
-        "print" => Step::Print(rest.to_owned()),
-        "torn" => Step::Torn,
-        "meta" => Step::Meta(or("call_1")),
-        "plan" => Step::Plan(list(&or("one,two"))),
-        "usage" => {
-            let (used, size) = rest.split_once('/').unwrap_or(("10", "100"));
-            Step::Usage(used.parse().unwrap_or(10), size.parse().unwrap_or(100))
-        }
-        "commands" => Step::Commands(list(&or("plan,test"))),
-        "title" => Step::Title(or("A title")),
         "permit" => Step::Permit,
-        "elicit" => Step::Elicit,
         "mode" => Step::Mode(or("b")),
-        "notice" => Step::Notice(or("Look out")),
-        "compact" => Step::Compact,
-        "unknown" => Step::Unknown(or("future_thing")),
-        "ext" => Step::Ext(or("_test/echo")),
-        "tell" => Step::Tell(or("_test/told")),
-        "fs" => Step::Fs(or("a.txt")),
-        "write" => {
-            let (path, text) = rest.split_once(' ').unwrap_or(("a.txt", "written"));
-            Step::Write(path.to_owned(), text.to_owned())
-        }
-        "term" => Step::Term((!rest.is_empty()).then(|| rest.to_owned())),
-        "spawn" => Step::Spawn(or("sleep 100")),
-        "kill" => Step::Kill,
-        "termopen" => Step::TermOpen,
-        "apart" => Step::Apart(or("mcp/message")),
-        "takeback" => Step::TakeBack(or("session/request_permission")),
         "hang" => Step::Hang,
-        "late" => Step::Late(or("late")),
-        "abort" => Step::Abort,
-        "slow" => Step::Slow(rest.parse().unwrap_or(10)),
-        "deaf" => Step::Deaf,
-        "wait" => Step::Wait(or("gate")),
-        "crash" => Step::Crash,
         "fail" => Step::Fail,
         "stop" => Step::Stop(or("end_turn")),
-        "subagent" => Step::Subagent,
-        "raw" => Step::Raw(rest.to_owned()),
+        _ => match aside(word, rest) {
+            Some(step) => Step::Aside(step),
+            None => Step::Say(format!("you said: {line}")),
+        },
+    }
+}
+
+fn aside(word: &str, rest: &str) -> Option<Aside> {
+    let or = |standard: &str| if rest.is_empty() { standard.to_owned() } else { rest.to_owned() };
+    let step = match word {
+        "whole" => Aside::Whole(rest.to_owned()),
+        "chunks" => Aside::Chunks(rest.parse().unwrap_or(3)),
+        "noid" => Aside::NoId,
+        "toolopen" => Aside::ToolOpen(or("call_1")),
+        "unannounced" => Aside::Unannounced(or("call_1")),
+        "long" => Aside::Long,
+        "print" => Aside::Print(rest.to_owned()),
+        "torn" => Aside::Torn,
+        "meta" => Aside::Meta(or("call_1")),
+        "plan" => Aside::Plan(list(&or("one,two"))),
+        "usage" => {
+            let (used, size) = rest.split_once('/').unwrap_or(("10", "100"));
+            Aside::Usage(used.parse().unwrap_or(10), size.parse().unwrap_or(100))
+        }
+        "commands" => Aside::Commands(list(&or("plan,test"))),
+        "title" => Aside::Title(or("A title")),
+        "elicit" => Aside::Elicit,
+        "notice" => Aside::Notice(or("Look out")),
+        "compact" => Aside::Compact,
+        "unknown" => Aside::Unknown(or("future_thing")),
+        "ext" => Aside::Ext(or("_test/echo")),
+        "tell" => Aside::Tell(or("_test/told")),
+        "fs" => Aside::Fs(or("a.txt")),
+        "write" => {
+            let (path, text) = rest.split_once(' ').unwrap_or(("a.txt", "written"));
+            Aside::Write(path.to_owned(), text.to_owned())
+        }
+        "term" => Aside::Term((!rest.is_empty()).then(|| rest.to_owned())),
+        "spawn" => Aside::Spawn(or("sleep 100")),
+        "kill" => Aside::Kill,
+        "termopen" => Aside::TermOpen,
+        "apart" => Aside::Apart(or("mcp/message")),
+        "takeback" => Aside::TakeBack(or("session/request_permission")),
+        "late" => Aside::Late(or("late")),
+        "abort" => Aside::Abort,
+        "slow" => Aside::Slow(rest.parse().unwrap_or(10)),
+        "deaf" => Aside::Deaf,
+        "wait" => Aside::Wait(or("gate")),
+        "crash" => Aside::Crash,
+        "subagent" => Aside::Subagent,
+        "raw" => Aside::Raw(rest.to_owned()),
         "rawof" => {
             let (session, update) = rest.split_once(' ').unwrap_or((rest, "{}"));
-            Step::RawOf(session.to_owned(), update.to_owned())
+            Aside::RawOf(session.to_owned(), update.to_owned())
         }
-        _ => Step::Say(format!("you said: {line}")),
-    }
+        _ => return None,
+    };
+    Some(step)
 }
 
 fn list(words: &str) -> Vec<String> {

@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 
 use super::End;
 use super::config::{AgentConfig, Echo, Login, Speaks};
-use super::memory::{Memory, Received};
+use super::memory::Memory;
 use super::quirk::{GREETING, Quirk, SHORT_LIST, UNKNOWN_REQUEST};
 use super::restore::{Replay, again, fork, unknown};
 use super::talk::{self, Outcome, Prompt, Taken, Talk};
@@ -23,12 +23,7 @@ pub(super) const A_MOMENT: Duration = Duration::from_millis(20);
 
 /// Serves one connection until either side ends it.
 pub(super) async fn serve(memory: Arc<Memory>, wire: Wire) -> End {
-    let start = {
-        let mut inner = memory.inner();
-        inner.starts += 1;
-        inner.running += 1;
-        inner.starts
-    };
+    let start = memory.begin();
     let (out, lines) = mpsc::channel(1024);
     let mut writing = tokio::spawn(talk::write(wire.writer, lines));
     let out_again = out.clone();
@@ -58,16 +53,15 @@ pub(super) async fn serve(memory: Arc<Memory>, wire: Wire) -> End {
     talk.end().await;
     drop(talk);
     let _ = tokio::time::timeout(crate::DEADLINE, &mut writing).await;
-    memory.inner().running -= 1;
-    memory.bell.notify_waiters();
+    memory.end();
     end
 }
 
 async fn hear(talk: &Arc<Talk>, line: &str, work: &mut JoinSet<()>) {
     let Ok(message) = serde_json::from_str::<Value>(line) else { return };
     let id = message.get("id").cloned();
+    talk.memory.record(talk.start, &message);
     let Some(method) = message["method"].as_str() else {
-        record(talk, id.clone(), "answer", message.clone());
         let outcome = match message.get("error") {
             Some(error) => Err(error.clone()),
             None => Ok(message["result"].clone()),
@@ -75,7 +69,6 @@ async fn hear(talk: &Arc<Talk>, line: &str, work: &mut JoinSet<()>) {
         return talk.answered(&message["id"], outcome);
     };
     let params = message["params"].clone();
-    record(talk, id.clone(), method, params.clone());
     let config = talk.memory.config();
     if config.has(Quirk::InitializeFirst) && method != "initialize" && !talk.is_initialized() {
         return talk.crash().await;
@@ -117,10 +110,6 @@ async fn answer_slowly(talk: Arc<Talk>, id: Value, method: String, params: Value
         }
     }
     talk.answer(id, outcome).await;
-}
-
-fn record(talk: &Talk, id: Option<Value>, method: &str, params: Value) {
-    talk.memory.record(Received { start: talk.start, id, method: method.to_owned(), params });
 }
 
 /// A request that was left open is answered, a turn is cancelled.

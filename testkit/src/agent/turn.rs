@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use super::config::Echo;
-use super::quirk::{INTERRUPTION, LONG_LINE, Quirk};
-use super::script::{Step, steps};
+use super::quirk::{INTERRUPTION, Quirk};
+use super::script::{Aside, Step, script};
 use super::talk::{Prompt, Talk};
 use super::{ask, words};
 
@@ -123,30 +123,13 @@ pub(super) async fn play(talk: Arc<Talk>, session: String, cancelled: watch::Rec
     }
 }
 
-/// What an agent is given of an earlier conversation is not for it to carry out.
-fn is_transcript(block: &Value) -> bool {
-    let text = block["text"].as_str().unwrap_or_default();
-    text.starts_with("# The conversation so far") || block["resource"]["uri"] == "rethread://transcript"
-}
-
 fn failure() -> Value {
     json!({"code": -32603, "message": "the script failed", "data": {"why": "it was told to"}})
 }
 
 impl Turn {
     async fn play_all(&mut self, prompt: &Prompt) -> Flow {
-        let text: Vec<_> = prompt
-            .content
-            .as_array()
-            .into_iter()
-            .flatten()
-            .filter(|block| !is_transcript(block))
-            .map(|block| match block["type"].as_str() {
-                Some("text") => block["text"].as_str().unwrap_or_default().to_owned(),
-                other => format!("say got a {}", other.unwrap_or_default()),
-            })
-            .collect();
-        for step in steps(&text.join("\n")) {
+        for step in script(prompt.content.as_array().map_or(&[], Vec::as_slice)) {
             let flow = self.play(step).await;
             if flow != Flow::On {
                 return flow;
@@ -158,68 +141,79 @@ impl Turn {
     async fn play(&mut self, step: Step) -> Flow {
         match step {
             Step::Say(text) => self.say("agent_message", &text).await,
-            Step::Whole(text) => self.whole(&text).await,
-            Step::Chunks(count) => self.chunks(count, Duration::ZERO).await,
-            Step::Slow(count) => self.chunks(count, Duration::from_millis(5)).await,
-            Step::NoId => self.ids = Ids::LeftOut,
             Step::Think(text) => self.say("agent_thought", &text).await,
             Step::Tool(id) => self.tool(&id).await,
-            Step::ToolOpen(id) => self.update(words::tool_opens(self.version(), &id)).await,
-            Step::Unannounced(id) => self.update(words::tool_ends(self.version(), &id)).await,
-            Step::Long => self.say("agent_message", &"long ".repeat(LONG_LINE / 5)).await,
-            Step::Print(text) => self.talk.print(text).await,
-            Step::Torn => {
-                self.talk.tear(&self.session).await;
-                return std::future::pending().await;
-            }
-            Step::Meta(id) => self.meta(&id).await,
-            Step::Plan(entries) => self.update(words::plan(self.version(), &entries)).await,
-            Step::Usage(used, size) => {
-                self.update(json!({"sessionUpdate": "usage_update", "used": used, "size": size})).await;
-            }
-            Step::Commands(names) => self.update(words::commands(self.version(), &names)).await,
-            Step::Title(title) => {
-                self.update(json!({"sessionUpdate": "session_info_update", "title": title})).await;
-            }
             Step::Mode(mode) => self.mode(&mode).await,
-            Step::Notice(text) => self.notice(&text).await,
-            Step::Compact => self.compact().await,
-            Step::Unknown(tag) => self.update(words::unknown(&tag)).await,
-            Step::Tell(method) => {
-                self.talk.notify(&method, json!({"sessionId": self.session, "text": "told"})).await;
-            }
-            Step::Subagent => self.subagent().await,
-            Step::Raw(update) => self.talk.raw(&self.session, &update).await,
-            Step::RawOf(session, update) => self.talk.raw(&session, &update).await,
             Step::Stop(reason) => {
                 self.stop = reason;
                 return Flow::Over;
             }
             Step::Fail => return Flow::Failed,
-            Step::Crash => {
+            Step::Hang => return self.hang().await,
+            Step::Permit => return ask::permit(self).await,
+            Step::Aside(step) => return self.play_aside(step).await,
+        }
+        self.flow()
+    }
+
+    async fn play_aside(&mut self, step: Aside) -> Flow {
+        match step {
+            Aside::Whole(text) => self.whole(&text).await,
+            Aside::Chunks(count) => self.chunks(count, Duration::ZERO).await,
+            Aside::Slow(count) => self.chunks(count, Duration::from_millis(5)).await,
+            Aside::NoId => self.ids = Ids::LeftOut,
+            Aside::ToolOpen(id) => self.update(words::tool_opens(self.version(), &id)).await,
+            Aside::Unannounced(id) => self.update(words::tool_ends(self.version(), &id)).await,
+            Aside::Long => self.say("agent_message", &words::long_text()).await,
+            Aside::Print(text) => self.talk.print(text).await,
+            Aside::Torn => {
+                self.talk.tear(&self.session).await;
+                return std::future::pending().await;
+            }
+            Aside::Meta(id) => self.meta(&id).await,
+            Aside::Plan(entries) => self.update(words::plan(self.version(), &entries)).await,
+            Aside::Usage(used, size) => {
+                self.update(json!({"sessionUpdate": "usage_update", "used": used, "size": size})).await;
+            }
+            Aside::Commands(names) => self.update(words::commands(self.version(), &names)).await,
+            Aside::Title(title) => {
+                self.update(json!({"sessionUpdate": "session_info_update", "title": title})).await;
+            }
+            Aside::Notice(text) => self.notice(&text).await,
+            Aside::Compact => self.compact().await,
+            Aside::Unknown(tag) => self.update(words::unknown(&tag)).await,
+            Aside::Tell(method) => {
+                self.talk.notify(&method, json!({"sessionId": self.session, "text": "told"})).await;
+            }
+            Aside::Subagent => self.subagent().await,
+            Aside::Raw(update) => self.talk.raw(&self.session, &update).await,
+            Aside::RawOf(session, update) => self.talk.raw(&session, &update).await,
+            Aside::Crash => {
                 self.talk.crash().await;
                 return std::future::pending().await;
             }
-            Step::Deaf => return std::future::pending().await,
-            Step::Hang => return self.hang().await,
-            Step::Late(text) => return self.late(&text).await,
-            Step::Abort => {
+            Aside::Deaf => return std::future::pending().await,
+            Aside::Late(text) => return self.late(&text).await,
+            Aside::Abort => {
                 self.hang().await;
                 return Flow::Failed;
             }
-            Step::Wait(gate) => return self.wait(&gate).await,
-            Step::Permit => return ask::permit(self).await,
-            Step::Elicit => return ask::elicit(self).await,
-            Step::Ext(method) => return ask::ext(self, &method).await,
-            Step::Fs(path) => return ask::fs(self, &path).await,
-            Step::Write(path, text) => return ask::write(self, &path, &text).await,
-            Step::Term(line) => return ask::term(self, line.as_deref()).await,
-            Step::Spawn(line) => return ask::spawn(self, &line).await,
-            Step::Kill => return ask::kill(self).await,
-            Step::TermOpen => return ask::term_open(self).await,
-            Step::TakeBack(method) => return ask::take_back(self, &method).await,
-            Step::Apart(method) => return ask::apart(self, &method).await,
+            Aside::Wait(gate) => return self.wait(&gate).await,
+            Aside::Elicit => return ask::elicit(self).await,
+            Aside::Ext(method) => return ask::ext(self, &method).await,
+            Aside::Fs(path) => return ask::fs(self, &path).await,
+            Aside::Write(path, text) => return ask::write(self, &path, &text).await,
+            Aside::Term(line) => return ask::term(self, line.as_deref()).await,
+            Aside::Spawn(line) => return ask::spawn(self, &line).await,
+            Aside::Kill => return ask::kill(self).await,
+            Aside::TermOpen => return ask::term_open(self).await,
+            Aside::TakeBack(method) => return ask::take_back(self, &method).await,
+            Aside::Apart(method) => return ask::apart(self, &method).await,
         }
+        self.flow()
+    }
+
+    fn flow(&self) -> Flow {
         if *self.cancelled.borrow() { Flow::Over } else { Flow::On }
     }
 
@@ -273,12 +267,9 @@ impl Turn {
     }
 
     async fn meta(&self, id: &str) {
-        let mut begins = words::tool_begins(self.version(), id);
-        begins["_meta"] = json!({"a": 1, "b": {"deep": 1}});
-        self.update(begins).await;
-        let mut ends = words::tool_over(id);
-        ends["_meta"] = json!({"a": null, "b": {"other": 2}, "c": 3});
-        self.update(ends).await;
+        for update in words::meta(self.version(), id) {
+            self.update(update).await;
+        }
     }
 
     async fn mode(&self, mode: &str) {

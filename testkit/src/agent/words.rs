@@ -3,6 +3,8 @@
 use rethread::edge::Version;
 use serde_json::{Value, json};
 
+use super::quirk::LONG_LINE;
+
 /// A chunk of text of this kind: `user_message`, `agent_message`, `agent_thought`.
 pub(super) fn chunk(kind: &str, id: Option<&str>, text: &str) -> Value {
     let mut update = json!({"sessionUpdate": format!("{kind}_chunk")});
@@ -16,6 +18,11 @@ pub(super) fn chunk(kind: &str, id: Option<&str>, text: &str) -> Value {
 /// A message as a whole; version 2 only.
 pub(super) fn whole(kind: &str, id: &str, content: Value) -> Value {
     json!({"sessionUpdate": kind, "messageId": id, "content": content})
+}
+
+/// A text that makes a long line.
+pub(super) fn long_text() -> String {
+    "long ".repeat(LONG_LINE / 5)
 }
 
 pub(super) fn tool_begins(version: Version, id: &str) -> Value {
@@ -77,6 +84,15 @@ pub(super) fn tool_shows(id: &str, terminal: &str) -> Value {
 
 pub(super) fn tool_over(id: &str) -> Value {
     json!({"sessionUpdate": "tool_call_update", "toolCallId": id, "status": "completed"})
+}
+
+/// A tool call whose `_meta` is patched.
+pub(super) fn meta(version: Version, id: &str) -> [Value; 2] {
+    let mut begins = tool_begins(version, id);
+    begins["_meta"] = json!({"a": 1, "b": {"deep": 1}});
+    let mut ends = tool_over(id);
+    ends["_meta"] = json!({"a": null, "b": {"other": 2}, "c": 3});
+    [begins, ends]
 }
 
 pub(super) fn plan(version: Version, entries: &[String]) -> Value {

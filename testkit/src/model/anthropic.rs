@@ -1,11 +1,11 @@
-//! Anthropic's messages: claude.
+//! Anthropic's messages: claude, the assistant.
 
 use std::io;
 
 use serde_json::{Value, json};
 
 use super::http::{Events, Request};
-use super::plan::Reply;
+use super::plan::{Block, Ending, Goes, Reply};
 use super::{Dialect, Heard, Tool, text_of};
 
 pub(super) struct Anthropic;
@@ -36,33 +36,61 @@ impl Dialect for Anthropic {
 
     fn stream(reply: &Reply, request: &Request, events: &mut Events) -> io::Result<()> {
         events.tell_named(&json!({"type": "message_start", "message": message(reply, request)}))?;
-        block(events, 0, json!({"type": "text", "text": ""}), |events| {
-            for word in &reply.words {
-                delta(events, 0, json!({"type": "text_delta", "text": word}))?;
-                reply.pause();
-            }
-            Ok(())
-        })?;
-        if let Some(call) = &reply.call {
-            let start = json!({"type": "tool_use", "id": format!("toolu_{}", reply.number), "name": call.name,
-                "input": {}});
-            block(events, 1, start, |events| {
-                let arguments = call.arguments.to_string();
-                delta(events, 1, json!({"type": "input_json_delta", "partial_json": arguments}))
-            })?;
+        for (index, said) in reply.blocks().iter().enumerate() {
+            tell_block(reply, events, index, said)?;
         }
-        let stop = if reply.call.is_some() { "tool_use" } else { "end_turn" };
-        events.tell_named(&json!({"type": "message_delta", "usage": {"output_tokens": reply.words.len()},
+        if let Goes::NoFurther = reply.turn_to_the_end(events)? {
+            return Ok(());
+        }
+        let stop = match reply.has_calls() {
+            _ if reply.ending == Ending::Length => "max_tokens",
+            true => "tool_use",
+            false => "end_turn",
+        };
+        events
+            .tell_named(&json!({"type": "message_delta", "usage": {"output_tokens": reply.tokens.output},
             "delta": {"stop_reason": stop, "stop_sequence": null}}))?;
         events.tell_named(&json!({"type": "message_stop"}))
     }
 }
 
 fn message(reply: &Reply, request: &Request) -> Value {
+    let used = reply.tokens;
     json!({"id": format!("msg_{}", reply.number), "type": "message", "role": "assistant",
         "model": request.body["model"], "content": [], "stop_reason": null, "stop_sequence": null,
-        "usage": {"input_tokens": 1000, "output_tokens": 1,
-            "cache_read_input_tokens": 0, "cache_creation_input_tokens": 0}})
+        "usage": {"input_tokens": used.input - used.cached, "output_tokens": 1,
+            "cache_read_input_tokens": used.cached, "cache_creation_input_tokens": 0}})
+}
+
+fn tell_block(reply: &Reply, events: &mut Events, index: usize, said: &Block<'_>) -> io::Result<()> {
+    match said {
+        Block::Raw(event) => events.tell_named(event),
+        Block::Text(texts) => block(events, index, json!({"type": "text", "text": ""}), |events| {
+            for text in texts {
+                delta(events, index, json!({"type": "text_delta", "text": text}))?;
+                reply.pause();
+            }
+            Ok(())
+        }),
+        Block::Thought(texts) => {
+            let start = json!({"type": "thinking", "thinking": "", "signature": ""});
+            block(events, index, start, |events| {
+                for text in texts {
+                    delta(events, index, json!({"type": "thinking_delta", "thinking": text}))?;
+                    reply.pause();
+                }
+                let signature = format!("signature-{}-{index}", reply.number);
+                delta(events, index, json!({"type": "signature_delta", "signature": signature}))
+            })
+        }
+        Block::Call(call) => {
+            let id = format!("toolu_{}_{index}", reply.number);
+            let start = json!({"type": "tool_use", "id": id, "name": call.name, "input": {}});
+            block(events, index, start, |events| {
+                delta(events, index, json!({"type": "input_json_delta", "partial_json": call.arguments}))
+            })
+        }
+    }
 }
 
 fn block(

@@ -1,11 +1,11 @@
-//! OpenAI's chat completions: opencode, qwen.
+//! OpenAI's chat completions: opencode, qwen, the assistant.
 
 use std::io;
 
 use serde_json::{Value, json};
 
 use super::http::{Events, Request};
-use super::plan::Reply;
+use super::plan::{Ending, Goes, Reply, Said};
 use super::{Dialect, Heard, Tool, text_of};
 
 pub(super) struct Chat;
@@ -35,28 +35,51 @@ impl Dialect for Chat {
     }
 
     fn stream(reply: &Reply, request: &Request, events: &mut Events) -> io::Result<()> {
-        let mut tell = |delta: Value, finish: Option<&str>| {
-            let mut chunk = answer(reply, request, "chat.completion.chunk");
-            chunk["choices"] = json!([{"index": 0, "delta": delta, "finish_reason": finish}]);
-            events.tell(&chunk)
-        };
-        tell(json!({"role": "assistant", "content": ""}), None)?;
-        for word in &reply.words {
-            tell(json!({"content": word}), None)?;
+        tell_chunk(reply, request, events, &json!({"role": "assistant", "content": ""}), None)?;
+        let mut calls = 0;
+        for said in &reply.said {
+            let mut tell = |delta: Value| tell_chunk(reply, request, events, &delta, None);
+            match said {
+                Said::Raw(event) => events.tell(event)?,
+                Said::Text(text) => tell(json!({"content": text}))?,
+                Said::Thought(text) => tell(json!({"reasoning_content": text}))?,
+                Said::Call(call) => {
+                    let begun = json!({"index": calls, "id": format!("call_{}_{calls}", reply.number),
+                        "type": "function", "function": {"name": call.name, "arguments": ""}});
+                    tell(json!({"tool_calls": [begun]}))?;
+                    let arguments = json!({"index": calls, "function": {"arguments": call.arguments}});
+                    tell(json!({"tool_calls": [arguments]}))?;
+                    calls += 1;
+                }
+            }
             reply.pause();
         }
-        if let Some(call) = &reply.call {
-            let function = json!({"name": call.name, "arguments": call.arguments.to_string()});
-            let call = json!({"index": 0, "id": format!("call_{}", reply.number), "type": "function",
-                "function": function});
-            tell(json!({"tool_calls": [call]}), None)?;
+        if let Goes::NoFurther = reply.turn_to_the_end(events)? {
+            return Ok(());
         }
-        tell(json!({}), Some(if reply.call.is_some() { "tool_calls" } else { "stop" }))?;
+        let finish = match calls {
+            _ if reply.ending == Ending::Length => "length",
+            0 => "stop",
+            _ => "tool_calls",
+        };
+        tell_chunk(reply, request, events, &json!({}), Some(finish))?;
         let mut last = answer(reply, request, "chat.completion.chunk");
         last["usage"] = usage(reply);
         events.tell(&last)?;
         events.tell_word("[DONE]")
     }
+}
+
+fn tell_chunk(
+    reply: &Reply,
+    request: &Request,
+    events: &mut Events,
+    delta: &Value,
+    finish: Option<&str>,
+) -> io::Result<()> {
+    let mut chunk = answer(reply, request, "chat.completion.chunk");
+    chunk["choices"] = json!([{"index": 0, "delta": delta, "finish_reason": finish}]);
+    events.tell(&chunk)
 }
 
 fn answer(reply: &Reply, request: &Request, object: &str) -> Value {
@@ -65,6 +88,8 @@ fn answer(reply: &Reply, request: &Request, object: &str) -> Value {
 }
 
 fn usage(reply: &Reply) -> Value {
-    let said = reply.words.len();
-    json!({"prompt_tokens": 1000, "completion_tokens": said, "total_tokens": 1000 + said})
+    let used = reply.tokens;
+    json!({"prompt_tokens": used.input, "completion_tokens": used.output,
+        "total_tokens": used.input + used.output,
+        "prompt_tokens_details": {"cached_tokens": used.cached}})
 }

@@ -1,11 +1,11 @@
-//! Gemini's content generation.
+//! Gemini's content generation: gemini, the assistant.
 
 use std::io;
 
 use serde_json::{Value, json};
 
 use super::http::{Events, Request};
-use super::plan::Reply;
+use super::plan::{Ending, Goes, Reply, Said};
 use super::{Dialect, Heard, Tool, text_of};
 
 pub(super) struct Gemini;
@@ -48,13 +48,25 @@ impl Dialect for Gemini {
     }
 
     fn stream(reply: &Reply, _: &Request, events: &mut Events) -> io::Result<()> {
-        for word in &reply.words {
-            events.tell(&said(reply, &json!({"text": word}), Place::Inside))?;
+        let thinks = reply.said.iter().any(|said| matches!(said, Said::Thought(_)));
+        for (index, piece) in reply.said.iter().enumerate() {
+            let mut part = match piece {
+                Said::Text(text) => json!({"text": text}),
+                Said::Thought(text) => json!({"text": text, "thought": true}),
+                Said::Raw(event) => {
+                    events.tell(event)?;
+                    continue;
+                }
+                Said::Call(call) => json!({"functionCall": {"name": call.name, "args": call.value()}}),
+            };
+            if thinks && matches!(piece, Said::Call(_)) {
+                part["thoughtSignature"] = json!(format!("signature-{}-{index}", reply.number));
+            }
+            events.tell(&said(reply, &part, Place::Inside))?;
             reply.pause();
         }
-        if let Some(call) = &reply.call {
-            let call = json!({"functionCall": {"name": call.name, "args": call.arguments}});
-            events.tell(&said(reply, &call, Place::Inside))?;
+        if let Goes::NoFurther = reply.turn_to_the_end(events)? {
+            return Ok(());
         }
         events.tell(&said(reply, &json!({"text": ""}), Place::Last))
     }
@@ -70,10 +82,12 @@ fn said(reply: &Reply, part: &Value, place: Place) -> Value {
     match place {
         Place::Inside => json!({"candidates": [candidate]}),
         Place::Last => {
-            candidate["finishReason"] = json!("STOP");
-            let said = reply.words.len();
-            json!({"candidates": [candidate], "usageMetadata": {"promptTokenCount": 1000,
-                "candidatesTokenCount": said, "totalTokenCount": 1000 + said}})
+            let length = reply.ending == Ending::Length;
+            candidate["finishReason"] = json!(if length { "MAX_TOKENS" } else { "STOP" });
+            let used = reply.tokens;
+            json!({"candidates": [candidate], "usageMetadata": {"promptTokenCount": used.input,
+                "candidatesTokenCount": used.output, "cachedContentTokenCount": used.cached,
+                "totalTokenCount": used.input + used.output}})
         }
     }
 }

@@ -3,6 +3,7 @@
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -11,12 +12,16 @@ const LONGEST_LINE: u64 = 64 * 1024;
 const MOST_LINES: usize = 200;
 /// The longest body.
 const LONGEST_BODY: u64 = 64 * 1024 * 1024;
+/// How long a stalled answer waits for its peer to hang up.
+const LONGEST_STALL: Duration = Duration::from_secs(30);
 
 /// What is asked.
 pub(super) struct Request {
     pub(super) method: String,
     /// Without the query.
     pub(super) path: String,
+    /// The names in small letters.
+    pub(super) headers: Vec<(String, String)>,
     /// Null if there is none.
     pub(super) body: Value,
 }
@@ -28,50 +33,100 @@ pub(super) fn read(stream: &TcpStream) -> io::Result<Option<Request>> {
     let mut words = first.split(' ');
     let (Some(method), Some(target)) = (words.next(), words.next()) else { return Ok(None) };
     let path = target.split('?').next().unwrap_or_default().to_owned();
-    let body = body(&mut reader, stream)?;
+    let headers = headers(&mut reader)?;
+    let body = body(&mut reader, stream, &headers)?;
     let body = if body.is_empty() { Value::Null } else { serde_json::from_slice(&body)? };
-    Ok(Some(Request { method: method.to_owned(), path, body }))
+    Ok(Some(Request { method: method.to_owned(), path, headers, body }))
 }
 
 /// Answers with JSON and is done.
-pub(super) fn answer(mut stream: &TcpStream, status: u16, body: &Value) -> io::Result<()> {
+pub(super) fn answer(stream: &TcpStream, status: u16, body: &Value) -> io::Result<()> {
+    answer_with(stream, status, &[], body)
+}
+
+/// Answers with JSON and further headers and is done.
+pub(super) fn answer_with(
+    mut stream: &TcpStream,
+    status: u16,
+    headers: &[(String, String)],
+    body: &Value,
+) -> io::Result<()> {
     let body = body.to_string();
-    let reason = if status == 200 { "OK" } else { "Not Found" };
+    let reason = if status == 200 { "OK" } else { "Not OK" };
+    let more: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
     let head = format!(
-        "HTTP/1.1 {status} {reason}\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
+        "HTTP/1.1 {status} {reason}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n{more}connection: close\r\n\r\n",
         body.len()
     );
     stream.write_all(format!("{head}{body}").as_bytes())
 }
 
+/// How events are told from each other.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Framing {
+    /// Server-sent events.
+    Sse,
+    /// A line of JSON each.
+    Lines,
+}
+
 /// An answer that is told event by event.
 pub(super) struct Events<'a> {
     stream: &'a TcpStream,
+    framing: Framing,
 }
 
 impl<'a> Events<'a> {
     /// Writes the head.
-    pub(super) fn begin(mut stream: &'a TcpStream) -> io::Result<Self> {
-        let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncache-control: no-cache\r\n\
-            transfer-encoding: chunked\r\nconnection: close\r\n\r\n";
+    pub(super) fn begin(mut stream: &'a TcpStream, framing: Framing) -> io::Result<Self> {
+        let kind = match framing {
+            Framing::Sse => "text/event-stream",
+            Framing::Lines => "application/x-ndjson",
+        };
+        let head = format!(
+            "HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\ncache-control: no-cache\r\n\
+            transfer-encoding: chunked\r\nconnection: close\r\n\r\n"
+        );
         stream.write_all(head.as_bytes())?;
-        Ok(Self { stream })
+        Ok(Self { stream, framing })
     }
 
     /// Tells an event that has no name.
     pub(super) fn tell(&mut self, data: &Value) -> io::Result<()> {
-        self.chunk(&format!("data: {data}\n\n"))
+        self.tell_word(&data.to_string())
     }
 
-    /// Tells an event by the name in its `type`.
+    /// Tells an event by the name in its `type`, if it has one.
     pub(super) fn tell_named(&mut self, data: &Value) -> io::Result<()> {
-        let name = data["type"].as_str().unwrap_or_default();
+        let Some(name) = data["type"].as_str() else { return self.tell(data) };
         self.chunk(&format!("event: {name}\ndata: {data}\n\n"))
     }
 
     /// Tells a word that is not JSON.
     pub(super) fn tell_word(&mut self, word: &str) -> io::Result<()> {
-        self.chunk(&format!("data: {word}\n\n"))
+        match self.framing {
+            Framing::Sse => self.chunk(&format!("data: {word}\n\n")),
+            Framing::Lines => self.chunk(&format!("{word}\n")),
+        }
+    }
+
+    /// Tells an event that is no JSON. The name is one that Anthropic's readers look into; the others have none.
+    pub(super) fn tell_garbage(&mut self) -> io::Result<()> {
+        let garbage = "{\"this is no JSON";
+        match self.framing {
+            Framing::Sse => self.chunk(&format!("event: content_block_delta\ndata: {garbage}\n\n")),
+            Framing::Lines => self.chunk(&format!("{garbage}\n")),
+        }
+    }
+
+    /// Says nothing until the peer hangs up, which is an error to the answer under way.
+    pub(super) fn wait_for_hang_up(&mut self) -> io::Result<()> {
+        self.stream.set_read_timeout(Some(LONGEST_STALL))?;
+        match self.stream.read(&mut [0; 64]) {
+            Ok(0) => Err(io::ErrorKind::ConnectionAborted.into()),
+            Ok(_) => Err(io::Error::other("the peer spoke out of turn")),
+            Err(error) => Err(error),
+        }
     }
 
     /// Ends the answer.
@@ -90,16 +145,29 @@ fn line(reader: &mut impl BufRead) -> io::Result<String> {
     Ok(line.trim_end().to_owned())
 }
 
-/// Reads the rest of the head and the body that it announces.
-fn body(reader: &mut impl BufRead, mut stream: &TcpStream) -> io::Result<Vec<u8>> {
-    let (mut length, mut chunked, mut asks_first) = (0, false, false);
+/// Reads the rest of the head.
+fn headers(reader: &mut impl BufRead) -> io::Result<Vec<(String, String)>> {
+    let mut headers = Vec::new();
     for _ in 0..MOST_LINES {
-        let line = line(reader)?.to_ascii_lowercase();
+        let line = line(reader)?;
         let Some((name, value)) = line.split_once(':') else { break };
-        match (name, value.trim()) {
-            ("content-length", value) => length = value.parse().map_err(io::Error::other)?,
-            ("transfer-encoding", value) => chunked = value.contains("chunked"),
-            ("expect", value) => asks_first = value.contains("100-continue"),
+        headers.push((name.to_ascii_lowercase(), value.trim().to_owned()));
+    }
+    Ok(headers)
+}
+
+/// Reads the body that the head announces.
+fn body(
+    reader: &mut impl BufRead,
+    mut stream: &TcpStream,
+    headers: &[(String, String)],
+) -> io::Result<Vec<u8>> {
+    let (mut length, mut chunked, mut asks_first) = (0, false, false);
+    for (name, value) in headers {
+        match name.as_str() {
+            "content-length" => length = value.parse().map_err(io::Error::other)?,
+            "transfer-encoding" => chunked = value.to_ascii_lowercase().contains("chunked"),
+            "expect" => asks_first = value.to_ascii_lowercase().contains("100-continue"),
             _ => {}
         }
     }

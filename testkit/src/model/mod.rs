@@ -1,13 +1,17 @@
-//! A model server for real agents, on loopback only, that says what the prompt tells it to say. It speaks the four
-//! dialects that the agents use and keeps what it was asked. The prompt's language is `plan`.
+//! A model server, on loopback only, that says what a test has planned, or else what the prompt tells it to say. It
+//! speaks the five dialects that providers have and keeps what it was asked. The prompt's language is `plan`, a test's
+//! is `script`.
 
 mod anthropic;
 mod chat;
 mod gemini;
 mod http;
+mod ollama;
 mod plan;
 mod responses;
+mod script;
 
+use std::collections::VecDeque;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -17,21 +21,37 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use http::{Events, Request};
+use http::{Events, Framing, Request};
 use plan::Reply;
+
+pub use script::{Planned, error_body};
+
+use crate::DEADLINE;
 
 /// The most connections at a time; one more is turned away.
 const MOST_CONNECTIONS: usize = 64;
 /// The longest that a peer may neither read nor write.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// What it lists.
+const MODELS: [&str; 2] = ["loopback-1", "loopback-small"];
 
 /// A request for an answer, as it came.
 #[derive(Clone, Debug)]
 pub struct Asked {
     /// The path, without the query.
     pub path: String,
+    /// The headers, their names in small letters.
+    pub headers: Vec<(String, String)>,
     /// The body.
     pub body: Value,
+}
+
+impl Asked {
+    /// The value of a header.
+    #[must_use]
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(header, _)| header == name).map(|(_, value)| value.as_str())
+    }
 }
 
 /// The server, gone when this is dropped. Answers that are under way end by themselves.
@@ -43,6 +63,8 @@ pub struct ModelServer {
 #[derive(Default)]
 struct Shared {
     asked: Mutex<Vec<Asked>>,
+    planned: Mutex<VecDeque<Planned>>,
+    hang_ups: AtomicUsize,
     connections: AtomicUsize,
     stopped: AtomicBool,
 }
@@ -70,6 +92,25 @@ impl ModelServer {
     pub fn asked(&self) -> Vec<Asked> {
         self.shared.asked.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
+
+    /// Says what is done with the next request that is not planned for.
+    pub fn plan(&self, planned: Planned) {
+        self.shared.planned.lock().unwrap_or_else(PoisonError::into_inner).push_back(planned);
+    }
+
+    /// Waits until a peer has hung up in the middle of an answer.
+    ///
+    /// # Panics
+    ///
+    /// If none does in time.
+    pub async fn wait_hang_up(&self) {
+        let seen = async {
+            while self.shared.hang_ups.load(Ordering::SeqCst) == 0 {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(DEADLINE, seen).await.expect("a peer hangs up");
+    }
 }
 
 impl Drop for ModelServer {
@@ -92,8 +133,12 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
         }
         let shared = shared.clone();
         thread::spawn(move || {
-            // An agent that hangs up in the middle is none of the server's business.
-            let _ = serve(&stream, &shared);
+            use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset};
+            if let Err(error) = serve(&stream, &shared)
+                && matches!(error.kind(), BrokenPipe | ConnectionAborted | ConnectionReset)
+            {
+                shared.hang_ups.fetch_add(1, Ordering::SeqCst);
+            }
             shared.connections.fetch_sub(1, Ordering::SeqCst);
         });
     }
@@ -113,20 +158,29 @@ fn serve(stream: &TcpStream, shared: &Shared) -> io::Result<()> {
         "POST" if path.ends_with(":countTokens") => http::answer(stream, 200, &json!({"totalTokens": 1000})),
         "POST" if path.ends_with("/messages") => talk::<anthropic::Anthropic>(stream, request, shared),
         "POST" if path.ends_with("/chat/completions") => talk::<chat::Chat>(stream, request, shared),
+        "POST" if path.ends_with("/api/chat") => talk::<ollama::Ollama>(stream, request, shared),
         "POST" if path.ends_with("/responses") => talk::<responses::Responses>(stream, request, shared),
         "POST" if path.ends_with("enerateContent") => talk::<gemini::Gemini>(stream, request, shared),
+        "GET" if path.ends_with("/api/tags") => http::answer(stream, 200, &named_models("")),
+        "GET" if path.ends_with("/v1beta/models") => http::answer(stream, 200, &named_models("models/")),
         "GET" if path.ends_with("/models") => http::answer(stream, 200, &models()),
         _ => http::answer(stream, 404, &json!({"error": {"type": "not_found_error", "message": path}})),
     }
 }
 
-/// The same list in the members of every dialect.
+/// The list of a dialect that has names for its models.
+fn named_models(before: &str) -> Value {
+    let models = MODELS.map(|name| json!({"name": format!("{before}{name}")}));
+    json!({"models": models})
+}
+
+/// The same list in the members of the other dialects.
 fn models() -> Value {
     let model = |name: &str| {
         json!({"id": name, "object": "model", "type": "model", "display_name": name,
             "created": 1, "created_at": "2026-01-01T00:00:00Z", "owned_by": "loopback"})
     };
-    let data = ["loopback-1", "loopback-small"].map(model);
+    let data = MODELS.map(model);
     json!({"object": "list", "data": data, "models": [], "has_more": false})
 }
 
@@ -138,6 +192,8 @@ trait Dialect {
     fn streams(request: &Request) -> bool {
         request.body["stream"] == true
     }
+    /// How it wants events told from each other.
+    const FRAMING: Framing = Framing::Sse;
     /// Gives the whole answer.
     fn whole(reply: &Reply, request: &Request) -> Value;
     /// Gives the answer bit by bit.
@@ -180,14 +236,22 @@ impl Tool {
 fn talk<D: Dialect>(stream: &TcpStream, request: Request, shared: &Shared) -> io::Result<()> {
     let number = {
         let mut asked = shared.asked.lock().unwrap_or_else(PoisonError::into_inner);
-        asked.push(Asked { path: request.path.clone(), body: request.body.clone() });
+        let Request { path, headers, body, .. } = &request;
+        asked.push(Asked { path: path.clone(), headers: headers.clone(), body: body.clone() });
         asked.len()
     };
-    let reply = plan::reply(&D::read(&request.body), number);
+    let planned = shared.planned.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+    let reply = match planned.map(|planned| planned.into_parts(number)) {
+        Some(Ok(reply)) => reply,
+        Some(Err(refused)) => {
+            return http::answer_with(stream, refused.status, &refused.headers, &refused.body);
+        }
+        None => plan::reply(&D::read(&request.body), number),
+    };
     if !D::streams(&request) {
         return http::answer(stream, 200, &D::whole(&reply, &request));
     }
-    let mut events = Events::begin(stream)?;
+    let mut events = Events::begin(stream, D::FRAMING)?;
     D::stream(&reply, &request, &mut events)?;
     events.end()
 }

@@ -1,4 +1,4 @@
-//! What the model says. The prompt decides:
+//! What the model says. Unless a test has planned it, the prompt decides:
 //!
 //! - `DELTAS=200` says that many words, one by one (three if nothing is said), and `DELAY=5` waits that many
 //!   milliseconds after each;
@@ -7,10 +7,12 @@
 //!
 //! The words are `t2w007`: turn 2, word 7. A request without tools is about a title or the like and gets a short answer.
 
+use std::io;
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
+use super::http::Events;
 use super::{Heard, Tool};
 
 /// How many words are said if the prompt does not say.
@@ -21,32 +23,126 @@ const MOST: usize = 100_000;
 const SHELLS: [&str; 6] = ["Bash", "bash", "run_shell_command", "exec_command", "shell_command", "shell"];
 
 /// What is said.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Reply {
     /// Tells this answer from the others.
     pub(super) number: usize,
-    pub(super) words: Vec<String>,
-    delay: Duration,
-    pub(super) call: Option<Call>,
+    pub(super) said: Vec<Said>,
+    pub(super) tokens: Tokens,
+    pub(super) delay: Duration,
+    pub(super) ending: Ending,
+}
+
+/// A piece of an answer.
+#[derive(Clone, Debug)]
+pub(super) enum Said {
+    Text(String),
+    Thought(String),
+    Call(Call),
+    /// An event of the dialect, as it is.
+    Raw(Value),
 }
 
 /// A tool call.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Call {
     pub(super) name: String,
     pub(super) group: Option<String>,
-    pub(super) arguments: Value,
+    /// JSON, if the test does not want otherwise.
+    pub(super) arguments: String,
+}
+
+impl Call {
+    /// The arguments for a dialect that has them as JSON.
+    pub(super) fn value(&self) -> Value {
+        serde_json::from_str(&self.arguments).unwrap_or_else(|_| json!(self.arguments))
+    }
+}
+
+/// What an answer used.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Tokens {
+    /// All that was read.
+    pub(super) input: u64,
+    pub(super) output: u64,
+    /// What of it came from a cache.
+    pub(super) cached: u64,
+}
+
+/// How an answer ends.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Ending {
+    Well,
+    Length,
+    BrokenOff,
+    CutShort,
+    Stalled,
+    Malformed,
+}
+
+/// Whether the answer goes on to its end.
+pub(super) enum Goes {
+    On,
+    NoFurther,
+}
+
+/// Pieces of one kind that belong together.
+pub(super) enum Block<'a> {
+    Text(Vec<&'a str>),
+    Thought(Vec<&'a str>),
+    Call(&'a Call),
+    Raw(&'a Value),
 }
 
 impl Reply {
+    pub(super) fn new(number: usize, said: Vec<Said>, tokens: Tokens) -> Self {
+        Self { number, said, tokens, delay: Duration::ZERO, ending: Ending::Well }
+    }
+
     /// All words together.
     pub(super) fn text(&self) -> String {
-        self.words.concat()
+        let texts = self.said.iter().filter_map(|said| match said {
+            Said::Text(text) => Some(text.as_str()),
+            Said::Thought(_) | Said::Call(_) | Said::Raw(_) => None,
+        });
+        texts.collect()
+    }
+
+    /// Whether it calls a tool.
+    pub(super) fn has_calls(&self) -> bool {
+        self.said.iter().any(|said| matches!(said, Said::Call(_)))
+    }
+
+    /// The pieces, those of one kind in a row together.
+    pub(super) fn blocks(&self) -> Vec<Block<'_>> {
+        let mut blocks: Vec<Block<'_>> = Vec::new();
+        for said in &self.said {
+            match (said, blocks.last_mut()) {
+                (Said::Text(text), Some(Block::Text(texts))) => texts.push(text),
+                (Said::Thought(text), Some(Block::Thought(texts))) => texts.push(text),
+                (Said::Text(text), _) => blocks.push(Block::Text(vec![text])),
+                (Said::Thought(text), _) => blocks.push(Block::Thought(vec![text])),
+                (Said::Call(call), _) => blocks.push(Block::Call(call)),
+                (Said::Raw(event), _) => blocks.push(Block::Raw(event)),
+            }
+        }
+        blocks
     }
 
     /// Waits as long as the prompt says.
     pub(super) fn pause(&self) {
         std::thread::sleep(self.delay);
+    }
+
+    /// Does after the last piece what was planned.
+    pub(super) fn turn_to_the_end(&self, events: &mut Events) -> io::Result<Goes> {
+        match self.ending {
+            Ending::Well | Ending::Length => Ok(Goes::On),
+            Ending::BrokenOff => Err(io::Error::other("broken off as planned")),
+            Ending::CutShort => Ok(Goes::NoFurther),
+            Ending::Stalled => events.wait_for_hang_up().map(|()| Goes::NoFurther),
+            Ending::Malformed => events.tell_garbage().map(|()| Goes::On),
+        }
     }
 }
 
@@ -54,7 +150,7 @@ impl Reply {
 pub(super) fn reply(heard: &Heard, number: usize) -> Reply {
     let aside = heard.tools.is_empty() || heard.model.contains("small") || heard.model.contains("haiku");
     if aside {
-        return Reply { number, words: vec!["A title".to_owned()], delay: Duration::ZERO, call: None };
+        return words(number, vec![Said::Text("A title".to_owned())]);
     }
     let prompt = &heard.prompt;
     let call = if heard.tool_answered { None } else { call(prompt, &heard.tools) };
@@ -62,9 +158,15 @@ pub(super) fn reply(heard: &Heard, number: usize) -> Reply {
         Some(_) => 1,
         None => number_behind(prompt, "DELTAS=").map_or(FEW, |count| count.min(MOST)),
     };
-    let words = (0..count).map(|word| format!("t{}w{word:03} ", heard.turn)).collect();
-    let delay = Duration::from_millis(number_behind(prompt, "DELAY=").unwrap_or(0) as u64);
-    Reply { number, words, delay, call }
+    let said = (0..count).map(|word| Said::Text(format!("t{}w{word:03} ", heard.turn)));
+    let mut reply = words(number, said.chain(call.map(Said::Call)).collect());
+    reply.delay = Duration::from_millis(number_behind(prompt, "DELAY=").unwrap_or(0) as u64);
+    reply
+}
+
+fn words(number: usize, said: Vec<Said>) -> Reply {
+    let output = said.len() as u64;
+    Reply::new(number, said, Tokens { input: 1000, output, cached: 0 })
 }
 
 fn call(prompt: &str, tools: &[Tool]) -> Option<Call> {
@@ -84,7 +186,11 @@ fn call(prompt: &str, tools: &[Tool]) -> Option<Call> {
         arguments.insert("sandbox_permissions".to_owned(), json!("require_escalated"));
         arguments.insert("justification".to_owned(), json!("a test"));
     }
-    Some(Call { name: tool.name.clone(), group: tool.group.clone(), arguments: Value::Object(arguments) })
+    Some(Call {
+        name: tool.name.clone(),
+        group: tool.group.clone(),
+        arguments: Value::Object(arguments).to_string(),
+    })
 }
 
 /// The number behind the last of these marks.

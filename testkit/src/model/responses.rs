@@ -1,11 +1,11 @@
-//! OpenAI's responses: codex.
+//! OpenAI's responses: codex, the assistant.
 
 use std::io;
 
 use serde_json::{Value, json};
 
 use super::http::{Events, Request};
-use super::plan::Reply;
+use super::plan::{Block, Ending, Goes, Reply};
 use super::{Dialect, Heard, Tool, text_of};
 
 pub(super) struct Responses;
@@ -29,40 +29,87 @@ impl Dialect for Responses {
     }
 
     fn stream(reply: &Reply, request: &Request, events: &mut Events) -> io::Result<()> {
-        let mut number = 0;
-        let mut tell = |kind: &str, mut event: Value| {
-            event["type"] = json!(kind);
-            event["sequence_number"] = json!(number);
-            number += 1;
-            events.tell_named(&event)
-        };
-        let (message, call) = (message(reply), call(reply));
-        let of = |event: Value| {
-            let mut event = event;
-            event["item_id"] = message["id"].clone();
-            event["output_index"] = json!(0);
-            event["content_index"] = json!(0);
+        let mut teller = Teller { reply, events, number: 0 };
+        teller.tell("response.created", json!({"response": response(reply, request, "in_progress")}))?;
+        for (index, block) in reply.blocks().iter().enumerate() {
+            match block {
+                Block::Raw(event) => teller.events.tell_named(event)?,
+                Block::Text(_) | Block::Thought(_) | Block::Call(_) => teller.item(index, block)?,
+            }
+        }
+        if let Goes::NoFurther = reply.turn_to_the_end(teller.events)? {
+            return Ok(());
+        }
+        let status = if reply.ending == Ending::Length { "incomplete" } else { "completed" };
+        let event = json!({"response": response(reply, request, status)});
+        teller.tell(&format!("response.{status}"), event)
+    }
+}
+
+/// Tells events with their numbers.
+struct Teller<'a, 'b> {
+    reply: &'a Reply,
+    events: &'a mut Events<'b>,
+    number: u64,
+}
+
+impl Teller<'_, '_> {
+    fn tell(&mut self, kind: &str, mut event: Value) -> io::Result<()> {
+        event["type"] = json!(kind);
+        event["sequence_number"] = json!(self.number);
+        self.number += 1;
+        self.events.tell_named(&event)
+    }
+
+    fn item(&mut self, index: usize, block: &Block<'_>) -> io::Result<()> {
+        let item = item(self.reply, index, block);
+        let mut begun = item.clone();
+        begun["status"] = json!("in_progress");
+        for (member, empty) in [
+            ("content", json!([])),
+            ("summary", json!([])),
+            ("arguments", json!("")),
+            ("encrypted_content", json!("")),
+        ] {
+            if begun[member] != Value::Null {
+                begun[member] = empty;
+            }
+        }
+        self.tell("response.output_item.added", json!({"output_index": index, "item": begun}))?;
+        self.inside(index, block, &item["id"])?;
+        self.tell("response.output_item.done", json!({"output_index": index, "item": item}))
+    }
+
+    fn inside(&mut self, index: usize, block: &Block<'_>, id: &Value) -> io::Result<()> {
+        let of = |mut event: Value, inner: &str| {
+            (event["item_id"], event["output_index"], event[inner]) = (id.clone(), json!(index), json!(0));
             event
         };
-        let mut begun = message.clone();
-        (begun["status"], begun["content"]) = (json!("in_progress"), json!([]));
-        tell("response.created", json!({"response": response(reply, request, "in_progress")}))?;
-        tell("response.output_item.added", json!({"output_index": 0, "item": begun}))?;
-        let part = json!({"type": "output_text", "text": "", "annotations": []});
-        tell("response.content_part.added", of(json!({"part": part})))?;
-        for word in &reply.words {
-            tell("response.output_text.delta", of(json!({"delta": word})))?;
-            reply.pause();
+        match block {
+            Block::Text(texts) => {
+                let part = json!({"type": "output_text", "text": "", "annotations": []});
+                self.tell("response.content_part.added", of(json!({"part": part}), "content_index"))?;
+                for text in texts {
+                    self.tell("response.output_text.delta", of(json!({"delta": text}), "content_index"))?;
+                    self.reply.pause();
+                }
+                let text = json!({"text": texts.concat()});
+                self.tell("response.output_text.done", of(text, "content_index"))
+            }
+            Block::Thought(texts) => {
+                for text in texts {
+                    let event = of(json!({"delta": text}), "summary_index");
+                    self.tell("response.reasoning_summary_text.delta", event)?;
+                    self.reply.pause();
+                }
+                Ok(())
+            }
+            Block::Raw(_) => Ok(()),
+            Block::Call(call) => {
+                let event = json!({"item_id": id, "output_index": index, "delta": call.arguments});
+                self.tell("response.function_call_arguments.delta", event)
+            }
         }
-        tell("response.output_text.done", of(json!({"text": reply.text()})))?;
-        tell("response.output_item.done", json!({"output_index": 0, "item": message}))?;
-        if let Some(call) = call {
-            let mut begun = call.clone();
-            (begun["status"], begun["arguments"]) = (json!("in_progress"), json!(""));
-            tell("response.output_item.added", json!({"output_index": 1, "item": begun}))?;
-            tell("response.output_item.done", json!({"output_index": 1, "item": call}))?;
-        }
-        tell("response.completed", json!({"response": response(reply, request, "completed")}))
     }
 }
 
@@ -91,29 +138,50 @@ fn tools(tools: &Value) -> Vec<Tool> {
     tools.iter().flat_map(each).collect()
 }
 
-fn message(reply: &Reply) -> Value {
-    json!({"id": format!("msg_{}", reply.number), "type": "message", "role": "assistant", "status": "completed",
-        "content": [{"type": "output_text", "text": reply.text(), "annotations": []}]})
-}
-
-fn call(reply: &Reply) -> Option<Value> {
-    let call = reply.call.as_ref()?;
-    let mut item = json!({"id": format!("fc_{}", reply.number), "type": "function_call", "status": "completed",
-        "call_id": format!("call_{}", reply.number), "name": call.name, "arguments": call.arguments.to_string()});
-    if let Some(group) = &call.group {
-        item["namespace"] = json!(group);
+/// A block as an item of the output.
+fn item(reply: &Reply, index: usize, block: &Block<'_>) -> Value {
+    let id = |kind: &str| format!("{kind}_{}_{index}", reply.number);
+    match block {
+        Block::Text(texts) => {
+            json!({"id": id("msg"), "type": "message", "role": "assistant", "status": "completed",
+                "content": [{"type": "output_text", "text": texts.concat(), "annotations": []}]})
+        }
+        Block::Thought(texts) => {
+            json!({"id": id("rs"), "type": "reasoning", "status": "completed",
+                "summary": [{"type": "summary_text", "text": texts.concat()}],
+                "encrypted_content": format!("signature-{}-{index}", reply.number)})
+        }
+        Block::Raw(_) => Value::Null,
+        Block::Call(call) => {
+            let mut item = json!({"id": id("fc"), "type": "function_call", "status": "completed",
+                "call_id": id("call"), "name": call.name, "arguments": call.arguments});
+            if let Some(group) = &call.group {
+                item["namespace"] = json!(group);
+            }
+            item
+        }
     }
-    Some(item)
 }
 
 fn response(reply: &Reply, request: &Request, status: &str) -> Value {
-    let said = reply.words.len();
+    let used = reply.tokens;
     let output: Vec<Value> = match status {
-        "completed" => [Some(message(reply)), call(reply)].into_iter().flatten().collect(),
-        _ => Vec::new(),
+        "in_progress" => Vec::new(),
+        _ => reply
+            .blocks()
+            .iter()
+            .enumerate()
+            .map(|(index, block)| item(reply, index, block))
+            .filter(|item| !item.is_null())
+            .collect(),
     };
-    json!({"id": format!("resp_{}", reply.number), "object": "response", "status": status,
+    let mut response = json!({"id": format!("resp_{}", reply.number), "object": "response", "status": status,
         "model": request.body["model"], "output": output,
-        "usage": {"input_tokens": 1000, "input_tokens_details": {"cached_tokens": 0}, "output_tokens": said,
-            "output_tokens_details": {"reasoning_tokens": 0}, "total_tokens": 1000 + said}})
+        "usage": {"input_tokens": used.input, "input_tokens_details": {"cached_tokens": used.cached},
+            "output_tokens": used.output, "output_tokens_details": {"reasoning_tokens": 0},
+            "total_tokens": used.input + used.output}});
+    if status == "incomplete" {
+        response["incomplete_details"] = json!({"reason": "max_output_tokens"});
+    }
+    response
 }

@@ -1,0 +1,3 @@
+//! The built-in assistant.
+
+pub mod model;

@@ -1,0 +1,97 @@
+//! A rough guess at the tokens of a request, to see in time that a conversation outgrows a window. The provider alone
+//! counts; its refusal is `Error::ContextTooLong`.
+
+use super::request::{Message, Part, Request, UserPart};
+
+/// What a message costs beside its words.
+const MESSAGE: u64 = 4;
+/// What a picture costs, at the sizes that people paste.
+const IMAGE: u64 = 1_600;
+/// Of a window, in percent, what the guess may fill: it is a guess.
+const SAFE: u64 = 90;
+
+impl Request {
+    /// About how many tokens the provider will read.
+    #[must_use]
+    pub fn estimate(&self) -> u64 {
+        let tools = self.tools.iter().map(|tool| {
+            MESSAGE + words(&tool.name) + words(&tool.description) + words(&tool.schema.to_string())
+        });
+        let system = self.system.as_deref().map_or(0, words);
+        system + tools.sum::<u64>() + self.messages.iter().map(Message::estimate).sum::<u64>()
+    }
+
+    /// Whether the request and an answer will likely find room in the window.
+    #[must_use]
+    pub fn fits(&self, window: u64) -> bool {
+        let answer = u64::from(self.max_output.unwrap_or(0)).min(window / 2);
+        self.estimate() <= (window - answer) / 100 * SAFE
+    }
+}
+
+impl Message {
+    /// About how many tokens it is.
+    #[must_use]
+    pub fn estimate(&self) -> u64 {
+        let parts: u64 = match self {
+            Self::User(parts) => parts.iter().map(user_part).sum(),
+            Self::Assistant(reply) => reply.parts.iter().map(part).sum(),
+            Self::Tools(results) => {
+                results.iter().map(|result| MESSAGE + words(&result.name) + words(&result.text)).sum()
+            }
+        };
+        MESSAGE + parts
+    }
+}
+
+fn user_part(part: &UserPart) -> u64 {
+    match part {
+        UserPart::Text(text) => words(text),
+        UserPart::Image { .. } => IMAGE,
+        UserPart::Resource { uri, text } => MESSAGE + words(uri) + words(text),
+    }
+}
+
+fn part(part: &Part) -> u64 {
+    match part {
+        Part::Text(text) => words(text),
+        Part::Thought { text, signature } => words(text) + signature.as_deref().map_or(0, words),
+        Part::Call(call) => {
+            let arguments = match &call.arguments {
+                Ok(value) => words(&value.to_string()),
+                Err(text) => words(text),
+            };
+            MESSAGE + words(&call.name) + arguments
+        }
+        Part::Opaque(value) => words(&value.to_string()),
+    }
+}
+
+/// Four letters of a token in plain text, one in scripts that have a sign for a syllable or a word.
+fn words(text: &str) -> u64 {
+    let plain = text.bytes().filter(u8::is_ascii).count() as u64;
+    let other = text.chars().filter(|c| !c.is_ascii()).count() as u64;
+    plain.div_ceil(4) + other
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::request::{Message, Request};
+
+    #[test]
+    fn the_guess_grows_with_the_text_and_knows_other_scripts() {
+        let of =
+            |text: &str| Request { messages: vec![Message::user(text)], ..Request::default() }.estimate();
+        assert_eq!(of(""), 4);
+        assert_eq!(of(&"word".repeat(100)), 104);
+        assert_eq!(of("漢字"), 6);
+    }
+
+    #[test]
+    fn a_request_fits_with_room_for_the_answer() {
+        let request = Request { messages: vec![Message::user("word".repeat(800))], ..Request::default() };
+        assert!(request.fits(1_000));
+        assert!(!request.fits(850));
+        assert!(!Request { max_output: Some(400), ..request }.fits(1_000));
+    }
+}

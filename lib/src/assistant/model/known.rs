@@ -1,0 +1,198 @@
+//! What is known of well-known models, from what their providers publish. A number that is not certain is not here:
+//! a price that is a temporary offer, a cache price that was not found. What the user configures wins.
+
+use super::config::{Effort, ModelConfig, Price, ProviderConfig, ProviderKind};
+
+use Effort::{High, Low, Max, Medium, Off, XHigh};
+
+/// A model of the table.
+pub(super) struct Known {
+    kinds: &'static [ProviderKind],
+    id: &'static str,
+    name: &'static str,
+    window: u64,
+    output: u32,
+    price: Option<Price>,
+    efforts: &'static [Effort],
+    takes_temperature: bool,
+    /// Thinks without being told to, and shows nothing of it unless asked.
+    adaptive: bool,
+}
+
+const CLAUDE: &[ProviderKind] = &[ProviderKind::Anthropic];
+const GPT: &[ProviderKind] = &[ProviderKind::OpenAiResponses, ProviderKind::OpenAi];
+const GEMINI: &[ProviderKind] = &[ProviderKind::Gemini];
+const UP: &[Effort] = &[Low, Medium, High, XHigh, Max];
+const OFF_AND_UP: &[Effort] = &[Off, Low, Medium, High, XHigh, Max];
+
+const fn claude(id: &'static str, name: &'static str, price: Option<Price>) -> Known {
+    Known {
+        kinds: CLAUDE,
+        id,
+        name,
+        window: 1_000_000,
+        output: 128_000,
+        price,
+        efforts: UP,
+        takes_temperature: false,
+        adaptive: true,
+    }
+}
+
+const fn gpt(
+    id: &'static str,
+    name: &'static str,
+    efforts: &'static [Effort],
+    price: Option<Price>,
+) -> Known {
+    Known {
+        kinds: GPT,
+        id,
+        name,
+        window: 1_050_000,
+        output: 128_000,
+        price,
+        efforts,
+        takes_temperature: false,
+        adaptive: false,
+    }
+}
+
+const fn gemini(id: &'static str, name: &'static str) -> Known {
+    Known {
+        kinds: GEMINI,
+        id,
+        name,
+        window: 1_048_576,
+        output: 65_536,
+        price: None,
+        efforts: &[Low, Medium, High],
+        takes_temperature: true,
+        adaptive: false,
+    }
+}
+
+const fn price(input: f64, output: f64, cached: Option<f64>, cache_write: Option<f64>) -> Option<Price> {
+    Some(Price { input, output, cached, cache_write, up_to: None })
+}
+
+const TABLE: &[Known] = &[
+    claude("claude-opus-5-5", "Claude Opus 5.5", price(4.0, 20.0, Some(0.2), Some(5.0))),
+    claude("claude-sonnet-5-5", "Claude Sonnet 5.5", price(2.0, 10.0, None, None)),
+    claude("claude-haiku-5-5", "Claude Haiku 5.5", None),
+    claude("claude-fable-5-1", "Claude Fable 5.1", price(10.0, 50.0, None, None)),
+    Known {
+        efforts: OFF_AND_UP,
+        ..claude("claude-opus-5", "Claude Opus 5", price(5.0, 25.0, Some(0.5), Some(6.25)))
+    },
+    Known {
+        efforts: OFF_AND_UP,
+        ..claude("claude-sonnet-5", "Claude Sonnet 5", price(2.0, 10.0, None, None))
+    },
+    Known {
+        window: 200_000,
+        output: 64_000,
+        efforts: &[Off, Low, Medium, High],
+        takes_temperature: true,
+        adaptive: false,
+        ..claude("claude-haiku-4-5", "Claude Haiku 4.5", price(1.0, 5.0, Some(0.1), Some(1.25)))
+    },
+    gpt("gpt-6.1-sol", "GPT-6.1 Sol", UP, None),
+    gpt("gpt-6.1-terra", "GPT-6.1 Terra", OFF_AND_UP, None),
+    gpt(
+        "gpt-6-sol",
+        "GPT-6 Sol",
+        OFF_AND_UP,
+        Some(Price {
+            input: 2.0,
+            output: 10.0,
+            cached: Some(0.2),
+            cache_write: Some(2.5),
+            up_to: Some(272_000),
+        }),
+    ),
+    gpt("gpt-5.6-sol", "GPT-5.6 Sol", OFF_AND_UP, None),
+    gemini("gemini-3.8-flash", "Gemini 3.8 Flash"),
+    gemini("gemini-3.1-pro-preview", "Gemini 3.1 Pro"),
+];
+
+/// What is true of a model, as far as it is known: from the configuration first, else from the table.
+#[derive(Clone, Debug)]
+pub(super) struct Facts {
+    pub(super) name: String,
+    pub(super) window: Option<u64>,
+    /// What the user allows an answer.
+    pub(super) wanted_output: Option<u32>,
+    /// What the provider allows an answer.
+    pub(super) most_output: Option<u32>,
+    pub(super) price: Option<Price>,
+    pub(super) efforts: Vec<Effort>,
+    pub(super) takes_temperature: bool,
+    pub(super) adaptive: bool,
+}
+
+/// The models of a provider's own that are known.
+pub(super) fn ids(kind: ProviderKind) -> impl Iterator<Item = &'static str> {
+    TABLE.iter().filter(move |known| known.kinds.contains(&kind)).map(|known| known.id)
+}
+
+/// What is true of a provider's model.
+pub(super) fn facts(provider: &ProviderConfig, id: &str) -> Facts {
+    let known = TABLE.iter().find(|known| known.kinds.contains(&provider.kind) && known.is(id));
+    let said = provider.models.iter().find(|model| model.id == id).cloned();
+    let said = said.unwrap_or_else(|| ModelConfig::new(id));
+    Facts {
+        name: said.name.or(known.map(|known| known.name.to_owned())).unwrap_or_else(|| id.to_owned()),
+        window: said.context_window.or(known.map(|known| known.window)),
+        wanted_output: said.max_output,
+        most_output: said.max_output.or(known.map(|known| known.output)),
+        // Somebody else's server has prices of its own.
+        price: said.price.or(known.filter(|_| provider.base_url.is_none()).and_then(|known| known.price)),
+        efforts: said.efforts.or(known.map(|known| known.efforts.to_vec())).unwrap_or_default(),
+        takes_temperature: said
+            .takes_temperature
+            .or(known.map(|known| known.takes_temperature))
+            .unwrap_or(true),
+        adaptive: known.is_some_and(|known| known.adaptive),
+    }
+}
+
+impl Known {
+    /// Whether it has this id, or this is one of its dated versions.
+    fn is(&self, id: &str) -> bool {
+        let dated = |rest: &str| rest.len() >= 8 && rest.bytes().all(|c| c.is_ascii_digit() || c == b'-');
+        match id.strip_prefix(self.id) {
+            Some("") => true,
+            Some(rest) => rest.strip_prefix('-').is_some_and(dated),
+            None => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::config::{ModelConfig, Price, ProviderConfig, ProviderKind};
+    use super::facts;
+
+    #[test]
+    fn a_dated_version_is_known_and_a_sibling_is_not_taken_for_it() {
+        let provider = ProviderConfig::new("a", ProviderKind::Anthropic);
+        assert_eq!(facts(&provider, "claude-haiku-4-5-20251001").window, Some(200_000));
+        assert_eq!(facts(&provider, "claude-opus-5-5").price.unwrap().input, 4.0);
+        assert_eq!(facts(&provider, "claude-opus-5").price.unwrap().input, 5.0);
+        assert_eq!(facts(&provider, "claude-opus-5-6").price, None);
+    }
+
+    #[test]
+    fn what_is_configured_wins_and_other_servers_have_no_known_prices() {
+        let mut provider = ProviderConfig::new("a", ProviderKind::Anthropic);
+        provider.base_url = Some("http://127.0.0.1:1".to_owned());
+        assert_eq!(facts(&provider, "claude-opus-5").price, None);
+        let price = Price { input: 1.0, output: 2.0, cached: None, cache_write: None, up_to: None };
+        let model =
+            ModelConfig { price: Some(price), context_window: Some(7), ..ModelConfig::new("claude-opus-5") };
+        provider.models.push(model);
+        let facts = facts(&provider, "claude-opus-5");
+        assert_eq!((facts.price, facts.window, facts.name.as_str()), (Some(price), Some(7), "Claude Opus 5"));
+    }
+}

@@ -1,0 +1,241 @@
+//! Models: asking any of several providers, and hearing the answer as one stream of events whatever they speak.
+//! Knows nothing of sessions or of the Agent Client Protocol. `genai` carries the requests; `docs/models.md` says why.
+
+mod answer;
+mod config;
+mod discover;
+mod error;
+mod estimate;
+mod event;
+mod fault;
+mod incoming;
+mod known;
+mod names;
+mod options;
+mod outgoing;
+mod request;
+mod secret;
+mod tap;
+mod target;
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
+
+use crate::lock::locked;
+
+use answer::Question;
+use incoming::Reader;
+use names::Names;
+use tap::Tap;
+
+pub use answer::Answer;
+pub use config::{Effort, ModelConfig, Price, ProviderConfig, ProviderKind};
+pub use error::Error;
+pub use event::{Event, FinishReason, Usage};
+pub use request::{Message, Part, Reply, Request, Tool, ToolCall, ToolResult, UserPart};
+pub use secret::Secret;
+
+/// How long things may take, and how often they are tried.
+#[derive(Clone, Debug)]
+pub struct Patience {
+    /// How often a provider is asked again that gave no answer.
+    pub retries: u32,
+    /// The pause before the first time; it doubles.
+    pub first_pause: Duration,
+    /// The longest pause. A provider that wants a longer one is not waited for.
+    pub longest_pause: Duration,
+    /// How long a connection may take.
+    pub connect: Duration,
+    /// How long a provider may be silent, before its answer and within it.
+    pub idle: Duration,
+    /// How long listing a provider's models may take.
+    pub listing: Duration,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Self {
+            retries: 4,
+            first_pause: Duration::from_secs(1),
+            longest_pause: Duration::from_secs(60),
+            connect: Duration::from_secs(10),
+            idle: Duration::from_secs(300),
+            listing: Duration::from_secs(3),
+        }
+    }
+}
+
+/// A model that can be asked.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Model {
+    /// The full id: `provider/model`.
+    pub id: String,
+    /// What people call it.
+    pub name: String,
+    /// The provider's name.
+    pub provider: String,
+    /// The most tokens of a request and its answer, if known.
+    pub context_window: Option<u64>,
+    /// The most tokens of an answer, if known.
+    pub max_output: Option<u32>,
+    /// What it costs, if known.
+    pub price: Option<Price>,
+    /// How much it can be told to think; empty if it cannot be told.
+    pub efforts: Vec<Effort>,
+    /// Whether a temperature is sent to it.
+    pub takes_temperature: bool,
+}
+
+/// All providers together.
+#[derive(Clone)]
+pub struct Models {
+    providers: Arc<Vec<Provider>>,
+    patience: Patience,
+    client: Arc<OnceLock<genai::Client>>,
+}
+
+struct Provider {
+    config: Arc<ProviderConfig>,
+    address: String,
+    /// The models that it listed itself.
+    found: Mutex<Vec<String>>,
+}
+
+impl Models {
+    /// Takes the providers as configured.
+    ///
+    /// # Errors
+    ///
+    /// If two have one name, or one has an unusable name or address.
+    pub fn new(configs: Vec<ProviderConfig>) -> Result<Self, Error> {
+        let mut names = HashSet::new();
+        let mut providers = Vec::new();
+        for config in configs {
+            let address = config.checked()?;
+            if !names.insert(config.name.clone()) {
+                return Err(Error::Config { what: format!("two providers are called {}", config.name) });
+            }
+            providers.push(Provider { config: Arc::new(config), address, found: Mutex::default() });
+        }
+        Ok(Self { providers: Arc::new(providers), patience: Patience::default(), client: Arc::default() })
+    }
+
+    /// The same with other limits.
+    #[must_use]
+    pub fn with_patience(self, patience: Patience) -> Self {
+        Self { patience, client: Arc::default(), ..self }
+    }
+
+    /// The providers as configured.
+    pub fn providers(&self) -> impl Iterator<Item = &ProviderConfig> {
+        self.providers.iter().map(|provider| provider.config.as_ref())
+    }
+
+    /// The models that are known of now, in the order of the configuration.
+    #[must_use]
+    pub fn list(&self) -> Vec<Model> {
+        let of = |provider: &Provider| {
+            let ids = provider.ids();
+            ids.into_iter().map(|id| provider.model(&id)).collect::<Vec<_>>()
+        };
+        self.providers.iter().flat_map(of).collect()
+    }
+
+    /// The model of this full id. One that nobody listed may be there all the same.
+    #[must_use]
+    pub fn find(&self, id: &str) -> Option<Model> {
+        let (provider, model) = self.split(id)?;
+        Some(provider.model(model))
+    }
+
+    /// Asks a model. Nothing is sent before the answer is polled, and nothing after it is dropped.
+    #[must_use]
+    pub fn stream(&self, request: &Request) -> Answer {
+        match self.question(request) {
+            Ok(question) => Answer::to(question),
+            Err(error) => Answer::failed(error),
+        }
+    }
+
+    fn question(&self, request: &Request) -> Result<Question, Error> {
+        let Some((provider, id)) = self.split(&request.model) else {
+            let said = "no provider of that name is configured".to_owned();
+            return Err(Error::ModelUnknown { model: request.model.clone(), said });
+        };
+        let config = &provider.config;
+        if config.lacks_key() {
+            return Err(Error::Unauthorised {
+                provider: config.name.clone(),
+                key_env: config.key_env().to_owned(),
+                said: "there is no key".to_owned(),
+            });
+        }
+        let facts = known::facts(config, id);
+        let names = Names::of(&request.tools);
+        let tap = Arc::new(Tap::new(config.kind));
+        Ok(Question {
+            client: self.client()?,
+            provider: config.clone(),
+            address: provider.address.clone(),
+            model: request.model.clone(),
+            target: target::target(config, &provider.address, id),
+            chat: outgoing::chat(request, config.kind, &names),
+            options: options::options(request, config, &facts, &self.patience, tap.clone()),
+            tap,
+            reader: Reader::new(request, names, facts),
+            patience: self.patience.clone(),
+        })
+    }
+
+    fn split<'a>(&self, id: &'a str) -> Option<(&Provider, &'a str)> {
+        let (name, model) = id.split_once('/')?;
+        let provider = self.providers.iter().find(|provider| provider.config.name == name)?;
+        (!model.is_empty()).then_some((provider, model))
+    }
+
+    /// Made when it is first needed: it reads the system's certificates.
+    fn client(&self) -> Result<genai::Client, Error> {
+        if let Some(client) = self.client.get() {
+            return Ok(client.clone());
+        }
+        let made = target::client(&self.patience)?;
+        Ok(self.client.get_or_init(|| made).clone())
+    }
+}
+
+impl Provider {
+    /// What was configured; else what the provider listed; else what is known of its kind.
+    fn ids(&self) -> Vec<String> {
+        let named: Vec<String> = self.config.models.iter().map(|model| model.id.clone()).collect();
+        let found = locked(&self.found).clone();
+        match (named.is_empty(), found.is_empty()) {
+            (false, _) => named,
+            (true, false) => found,
+            (true, true) if self.config.base_url.is_none() => {
+                known::ids(self.config.kind).map(str::to_owned).collect()
+            }
+            (true, true) => Vec::new(),
+        }
+    }
+
+    fn model(&self, id: &str) -> Model {
+        let facts = known::facts(&self.config, id);
+        Model {
+            id: format!("{}/{id}", self.config.name),
+            name: facts.name,
+            provider: self.config.name.clone(),
+            context_window: facts.window,
+            max_output: facts.most_output,
+            price: facts.price,
+            efforts: facts.efforts,
+            takes_temperature: facts.takes_temperature,
+        }
+    }
+}
+
+impl std::fmt::Debug for Models {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.providers()).finish()
+    }
+}

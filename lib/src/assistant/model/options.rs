@@ -1,0 +1,98 @@
+//! How a model is asked: thought level, temperature, limits, and what we want to hear of. Each provider has its ways.
+
+use std::sync::Arc;
+
+use genai::Headers;
+use genai::chat::{ChatOptions, ReasoningEffort};
+use serde_json::json;
+
+use super::Patience;
+use super::config::{Effort, ProviderConfig, ProviderKind};
+use super::known::Facts;
+use super::request::Request;
+use super::tap::Tap;
+
+/// The options of one request.
+pub(super) fn options(
+    request: &Request,
+    provider: &ProviderConfig,
+    facts: &Facts,
+    patience: &Patience,
+    tap: Arc<Tap>,
+) -> ChatOptions {
+    let kind = provider.kind;
+    let mut options = ChatOptions::default()
+        .with_capture_usage(true)
+        .with_capture_content(true)
+        .with_capture_tool_calls(true)
+        .with_capture_reasoning_content(shows_thoughts(request, kind, facts));
+    options.raw_frame_sink = Some(tap);
+    options.stream_header_timeout = Some(patience.idle);
+    options.stream_read_timeout = Some(patience.idle);
+    options.reasoning_effort = effort(request, kind, model_of(&request.model));
+    options.temperature = temperature(request, kind, facts);
+    options.max_tokens = max_tokens(request, kind, facts);
+    if kind == ProviderKind::Anthropic && facts.adaptive && request.effort.is_none() {
+        // It thinks anyway, and would keep even what it says between tool calls to itself.
+        options.extra_body = Some(json!({"thinking": {"type": "adaptive", "display": "summarized"}}));
+    }
+    if let (ProviderKind::Ollama, Some(key)) = (kind, provider.key()) {
+        options.extra_headers =
+            Some(Headers::from(("Authorization".to_owned(), format!("Bearer {}", key.reveal()))));
+    }
+    options
+}
+
+/// The second half of a full id.
+pub(super) fn model_of(full: &str) -> &str {
+    full.split_once('/').map_or(full, |(_, model)| model)
+}
+
+/// Whether thoughts are to be shown. Two kinds refuse the wish if the model has none.
+fn shows_thoughts(request: &Request, kind: ProviderKind, facts: &Facts) -> bool {
+    match (kind, request.effort) {
+        (ProviderKind::OpenAi | ProviderKind::Anthropic | ProviderKind::Ollama, _) => true,
+        (ProviderKind::OpenAiResponses | ProviderKind::Gemini, Some(effort)) => effort != Effort::Off,
+        (ProviderKind::OpenAiResponses | ProviderKind::Gemini, None) => !facts.efforts.is_empty(),
+    }
+}
+
+fn effort(request: &Request, kind: ProviderKind, model: &str) -> Option<ReasoningEffort> {
+    match (request.effort, kind) {
+        (None, _) => unsaid(kind, model),
+        (Some(Effort::Off), ProviderKind::Gemini) => Some(ReasoningEffort::Budget(0)),
+        (Some(Effort::Off), _) => Some(ReasoningEffort::Zero),
+        (Some(Effort::Minimal), _) => Some(ReasoningEffort::Minimal),
+        (Some(Effort::Low), _) => Some(ReasoningEffort::Low),
+        (Some(Effort::Medium), _) => Some(ReasoningEffort::Medium),
+        (Some(Effort::High), _) => Some(ReasoningEffort::High),
+        (Some(Effort::XHigh), _) => Some(ReasoningEffort::XHigh),
+        (Some(Effort::Max), _) => Some(ReasoningEffort::Max),
+    }
+}
+
+/// The library reads a thought level out of a name like `qwen-max` and asks for the model `qwen`, unless it is told a
+/// level. These are levels that send nothing.
+fn unsaid(kind: ProviderKind, model: &str) -> Option<ReasoningEffort> {
+    let misread =
+        model.rsplit_once('-').is_some_and(|(_, last)| ReasoningEffort::from_keyword(last).is_some());
+    match kind {
+        _ if !misread => None,
+        ProviderKind::OpenAi | ProviderKind::OpenAiResponses => Some(ReasoningEffort::Budget(0)),
+        ProviderKind::Anthropic | ProviderKind::Gemini => Some(ReasoningEffort::Zero),
+        ProviderKind::Ollama => None,
+    }
+}
+
+fn temperature(request: &Request, kind: ProviderKind, facts: &Facts) -> Option<f64> {
+    let thinks = request.effort.is_some_and(|effort| effort != Effort::Off);
+    // Anthropic refuses the two together.
+    let refused = !facts.takes_temperature || kind == ProviderKind::Anthropic && thinks;
+    request.temperature.filter(|_| !refused)
+}
+
+/// Anthropic must be told; the others are told only what somebody wished.
+fn max_tokens(request: &Request, kind: ProviderKind, facts: &Facts) -> Option<u32> {
+    let known = facts.most_output.filter(|_| kind == ProviderKind::Anthropic);
+    request.max_output.or(facts.wanted_output).or(known)
+}

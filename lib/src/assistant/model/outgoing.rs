@@ -1,0 +1,177 @@
+//! A request in the words of the library that talks to the providers. What a provider would refuse is mended here: a
+//! call without a result, a thought of another model's, an empty message.
+
+use std::collections::HashSet;
+
+use genai::chat::{
+    Binary, CacheControl, ChatMessage, ChatRequest, ContentPart, MessageContent, MessageOptions,
+    Tool as WireTool, ToolCall as WireCall, ToolResponse,
+};
+use serde_json::{Value, json};
+
+use super::config::ProviderKind;
+use super::names::Names;
+use super::request::{Message, Part, Reply, Request, Tool, ToolCall, ToolResult, UserPart};
+
+/// What a model is told of a call that nothing came of: the turn was cancelled, or the process ended.
+const NOT_CARRIED_OUT: &str = "This call was not carried out.";
+/// No provider takes a message with nothing in it.
+const NOTHING: &str = "(an empty message)";
+
+/// The whole conversation.
+pub(super) fn chat(request: &Request, kind: ProviderKind, names: &Names) -> ChatRequest {
+    let writer = Writer { kind, names, model: &request.model };
+    let mut messages = Vec::new();
+    let mut said = request.messages.iter().peekable();
+    while let Some(message) = said.next() {
+        match message {
+            Message::User(parts) => messages.push(writer.user(parts)),
+            Message::Assistant(reply) => {
+                messages.extend(writer.reply(reply));
+                let results = match said.peek() {
+                    Some(Message::Tools(results)) => results.as_slice(),
+                    Some(Message::User(_) | Message::Assistant(_)) | None => &[],
+                };
+                messages.extend(writer.results(reply, results));
+            }
+            // Written with the message that they answer; others answer nothing.
+            Message::Tools(_) => {}
+        }
+    }
+    if kind == ProviderKind::Anthropic {
+        remember(&mut messages);
+    }
+    let mut chat = ChatRequest::new(messages);
+    chat.system.clone_from(&request.system);
+    if !request.tools.is_empty() {
+        chat.tools = Some(request.tools.iter().map(|tool| offer(tool, names)).collect());
+    }
+    chat
+}
+
+/// Every request repeats the conversation: the provider is to keep what it has read up to here.
+fn remember(messages: &mut [ChatMessage]) {
+    if let Some(last) = messages.last_mut() {
+        last.options = Some(MessageOptions::from(CacheControl::Ephemeral));
+    }
+}
+
+fn offer(tool: &Tool, names: &Names) -> WireTool {
+    WireTool::new(names.wire(&tool.name))
+        .with_description(tool.description.clone())
+        .with_schema(tool.schema.clone())
+}
+
+struct Writer<'a> {
+    kind: ProviderKind,
+    names: &'a Names,
+    /// Who is asked now.
+    model: &'a str,
+}
+
+impl Writer<'_> {
+    fn user(&self, parts: &[UserPart]) -> ChatMessage {
+        let part = |part: &UserPart| match part {
+            UserPart::Text(text) => ContentPart::Text(text.clone()),
+            UserPart::Image { mime, data } => {
+                ContentPart::Binary(Binary::from_base64(mime.as_str(), data.as_str(), None))
+            }
+            UserPart::Resource { uri, text } => {
+                ContentPart::Text(format!("<resource uri=\"{uri}\">\n{text}\n</resource>"))
+            }
+        };
+        let blank = |part: &ContentPart| matches!(part, ContentPart::Text(text) if text.trim().is_empty());
+        let mut parts: Vec<ContentPart> = parts.iter().map(part).filter(|part| !blank(part)).collect();
+        if parts.is_empty() {
+            parts.push(ContentPart::Text(NOTHING.to_owned()));
+        }
+        ChatMessage::user(MessageContent::from_parts(parts))
+    }
+
+    fn reply(&self, reply: &Reply) -> Option<ChatMessage> {
+        let own = reply.model == self.model;
+        let parts: Vec<ContentPart> = reply.parts.iter().flat_map(|part| self.part(part, own)).collect();
+        // Thoughts alone are no message.
+        let says = |part: &ContentPart| matches!(part, ContentPart::Text(_) | ContentPart::ToolCall(_));
+        parts.iter().any(says).then(|| ChatMessage::assistant(MessageContent::from_parts(parts)))
+    }
+
+    fn part(&self, part: &Part, own: bool) -> Vec<ContentPart> {
+        match part {
+            Part::Text(text) if text.trim().is_empty() => Vec::new(),
+            Part::Text(text) => vec![ContentPart::Text(text.clone())],
+            Part::Call(call) => vec![ContentPart::ToolCall(self.call(call, own))],
+            Part::Thought { text, signature } if own => self.thought(text, signature.as_deref()),
+            Part::Opaque(value) if own => vec![ContentPart::from_custom(value.clone(), None)],
+            // Another model's mind is closed to this one.
+            Part::Thought { .. } | Part::Opaque(_) => Vec::new(),
+        }
+    }
+
+    fn thought(&self, text: &str, signature: Option<&str>) -> Vec<ContentPart> {
+        let signature = signature.map(|signature| ContentPart::ThoughtSignature(signature.to_owned()));
+        let thought = ContentPart::ReasoningContent(text.to_owned());
+        match self.kind {
+            // It wants each of its thoughts with its signature, or none.
+            ProviderKind::Anthropic => {
+                signature.map(|signature| vec![signature, thought]).unwrap_or_default()
+            }
+            ProviderKind::OpenAiResponses | ProviderKind::Gemini => signature.into_iter().collect(),
+            ProviderKind::OpenAi if !text.is_empty() => vec![thought],
+            ProviderKind::OpenAi | ProviderKind::Ollama => Vec::new(),
+        }
+    }
+
+    fn call(&self, call: &ToolCall, own: bool) -> WireCall {
+        let arguments = match &call.arguments {
+            Ok(arguments) => arguments.clone(),
+            // An object, since that is all that some take; the result says what was wrong with it.
+            Err(text) => json!({"unreadable": text}),
+        };
+        let signatures = (own && !call.signatures.is_empty()).then(|| call.signatures.clone());
+        WireCall {
+            call_id: call.id.clone(),
+            fn_name: self.names.wire(&call.name),
+            fn_arguments: arguments,
+            thought_signatures: signatures,
+        }
+    }
+
+    /// One result for every call of the message, whatever was kept.
+    fn results(&self, reply: &Reply, kept: &[ToolResult]) -> Vec<ChatMessage> {
+        let mut answered = HashSet::new();
+        let parts: Vec<ContentPart> = reply
+            .calls()
+            .filter(|call| answered.insert(call.id.as_str()))
+            .map(|call| match kept.iter().find(|result| result.id == call.id) {
+                Some(result) => self.result(call, &result.text, result.failed),
+                None => self.result(call, NOT_CARRIED_OUT, true),
+            })
+            .collect();
+        match self.kind {
+            _ if parts.is_empty() => Vec::new(),
+            // A message of its own for each: of several in one only the last would be sent.
+            ProviderKind::Ollama => parts.into_iter().map(ChatMessage::tool).collect(),
+            ProviderKind::OpenAi
+            | ProviderKind::OpenAiResponses
+            | ProviderKind::Anthropic
+            | ProviderKind::Gemini => vec![ChatMessage::tool(MessageContent::from_parts(parts))],
+        }
+    }
+
+    fn result(&self, call: &ToolCall, text: &str, failed: bool) -> ContentPart {
+        let marked = || -> Value {
+            json!({"type": "tool_result", "tool_use_id": call.id, "content": text, "is_error": true})
+        };
+        match (self.kind, failed) {
+            (ProviderKind::Anthropic, true) => ContentPart::from_custom(marked(), None),
+            // The others have no mark for it.
+            (_, true) => self.response(call, format!("Error: {text}")),
+            (_, false) => self.response(call, text.to_owned()),
+        }
+    }
+
+    fn response(&self, call: &ToolCall, text: String) -> ContentPart {
+        ToolResponse::new(call.id.clone(), text).with_fn_name(self.names.wire(&call.name)).into()
+    }
+}

@@ -1,0 +1,102 @@
+//! Listens to a stream as it came over the wire, for what the library between us and the provider leaves out: why an
+//! answer was refused or failed, and events that it could not read.
+
+use std::sync::Mutex;
+
+use genai::chat::{ChatFrameSink, FrameCtx, RawFrameRef};
+use serde_json::Value;
+
+use crate::lock::locked;
+
+use super::config::ProviderKind;
+
+/// What was heard.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Heard {
+    /// The words with which the model refused.
+    pub(super) refusal: String,
+    /// Why nothing, or no more, is said.
+    pub(super) blocked: Option<String>,
+    /// The failure that the provider reported in place of an end.
+    pub(super) failure: Option<Value>,
+    /// The beginning of an event that is no JSON.
+    pub(super) unreadable: Option<String>,
+}
+
+/// Listens to one stream.
+#[derive(Debug)]
+pub(super) struct Tap {
+    kind: ProviderKind,
+    heard: Mutex<Heard>,
+}
+
+/// An event with any of these may tell something; the others are not looked into.
+const MARKS: [&str; 4] = ["\"refusal\"", "\"blockReason\"", "\"response.incomplete\"", "\"response.failed\""];
+/// How much of an unreadable event is kept.
+const SHOWN: usize = 80;
+
+impl Tap {
+    pub(super) fn new(kind: ProviderKind) -> Self {
+        Self { kind, heard: Mutex::default() }
+    }
+
+    /// Forgets what an earlier attempt said.
+    pub(super) fn clear(&self) {
+        *locked(&self.heard) = Heard::default();
+    }
+
+    pub(super) fn heard(&self) -> Heard {
+        locked(&self.heard).clone()
+    }
+}
+
+impl ChatFrameSink for Tap {
+    fn on_frame(&self, _: &FrameCtx, frame: RawFrameRef<'_>) {
+        // The library passes over such events of this kind; of the others it makes errors.
+        if self.kind == ProviderKind::OpenAiResponses
+            && !matches!(frame.data, "" | "[DONE]")
+            && serde_json::from_str::<serde::de::IgnoredAny>(frame.data).is_err()
+        {
+            let beginning = frame.data.chars().take(SHOWN).collect();
+            locked(&self.heard).unreadable.get_or_insert(beginning);
+            return;
+        }
+        let ollama = self.kind == ProviderKind::Ollama && frame.data.contains("\"error\"");
+        if (ollama || MARKS.iter().any(|mark| frame.data.contains(mark)))
+            && let Ok(event) = serde_json::from_str::<Value>(frame.data)
+        {
+            let heard = &mut locked(&self.heard);
+            if ollama && !event["error"].is_null() {
+                heard.failure = Some(event);
+            } else {
+                take(heard, &event);
+            }
+        }
+    }
+}
+
+fn take(heard: &mut Heard, event: &Value) {
+    let text = |value: &Value| value.as_str().map(str::to_owned);
+    if let Some(words) = event["choices"][0]["delta"]["refusal"].as_str() {
+        heard.refusal.push_str(words);
+    }
+    let part = &event["part"];
+    if event["type"] == "response.content_part.done"
+        && let Some(words) = part["refusal"].as_str()
+    {
+        heard.refusal.push_str(words);
+    }
+    if let Some(why) = text(&event["promptFeedback"]["blockReason"]) {
+        heard.blocked = Some(why);
+    }
+    let response = &event["response"];
+    if event["type"] == "response.incomplete"
+        && let Some(why) = text(&response["incomplete_details"]["reason"])
+        && why != "max_output_tokens"
+    {
+        heard.blocked = Some(why);
+    }
+    if event["type"] == "response.failed" {
+        heard.failure = Some(response["error"].clone());
+    }
+}

@@ -1,0 +1,94 @@
+//! The example agent: that it stays as small as `docs/agents.md` says, that the document shows it as it is, and how many
+//! scenarios of the suite run with it. The scenarios themselves are in the other files, by `pairings!`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A list of scenarios: what stands before its colon, and its lines.
+struct List {
+    which: String,
+    lines: Vec<String>,
+}
+
+impl List {
+    fn of_wire(&self) -> bool {
+        self.which.starts_with("wire")
+    }
+
+    fn with_library(&self) -> bool {
+        !self.of_wire() && self.which != "agent V1"
+    }
+
+    fn scenarios(&self) -> usize {
+        let named = self.lines.iter().filter(|line| !line.starts_with("//"));
+        named.flat_map(|line| line.split(',')).filter(|name| !name.trim().is_empty()).count()
+    }
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the crate is in the workspace").to_owned()
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(root().join(path)).expect("it is there")
+}
+
+fn lists() -> Vec<List> {
+    let mut lists = Vec::new();
+    for folder in ["lib/tests", "cli/tests"] {
+        for entry in fs::read_dir(root().join(folder)).expect("there are tests") {
+            let path = entry.expect("a folder can be read").path();
+            if path.extension().is_some_and(|extension| extension == "rs") {
+                let source = fs::read_to_string(&path).expect("a test can be read");
+                lists.extend(source.split("\npairings!(").skip(1).map(list));
+            }
+        }
+    }
+    lists
+}
+
+fn list(text: &str) -> List {
+    let inside = text.split(");").next().unwrap_or_default();
+    let (which, names) = match inside.split_once(':') {
+        Some((which, names)) if !which.contains("//") && !which.contains(',') => (which.trim(), names),
+        _ => ("", inside),
+    };
+    let lines = names.lines().map(|line| line.trim().to_owned()).filter(|line| !line.is_empty());
+    List { which: which.to_owned(), lines: lines.collect() }
+}
+
+#[test]
+fn the_example_has_less_than_60_lines() {
+    let lines = read("lib/examples/scripted.rs").lines().count();
+    assert!(lines < 60, "it has {lines}");
+}
+
+#[test]
+fn the_document_shows_the_example_as_it_is() {
+    let document = read("docs/agents.md");
+    let shown: Vec<_> = document.split("```").skip(1).step_by(2).collect();
+    assert_eq!(shown.len(), 1, "one piece of code");
+    let shown = shown[0].trim_start_matches("rust\n");
+    assert!(shown.lines().count() > 10 && read("lib/examples/scripted.rs").contains(shown), "{shown}");
+}
+
+#[test]
+fn the_document_says_how_many_scenarios_run_with_it() {
+    let lists = lists();
+    let count = |fits: fn(&List) -> bool| -> usize {
+        lists.iter().filter(|list| fits(list)).map(List::scenarios).sum()
+    };
+    let said =
+        format!("{} scenarios run with it, {} do not", count(List::with_library), count(List::of_wire));
+    assert!(read("docs/agents.md").contains(&said), "{said}");
+}
+
+#[test]
+fn what_does_not_run_with_it_has_its_reason() {
+    for list in lists().iter().filter(|list| list.of_wire()) {
+        for pair in list.lines.chunks(2) {
+            let reason = pair.len() == 2 && pair[0].starts_with("// ") && !pair[1].starts_with("//");
+            assert!(reason, "one line of reason for each: {pair:?}");
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! The scripted agent whose mind is the example of the library, `lib/examples/scripted.rs`. Stands between it and its
+//! wire: records what it is told, speaks in its name when a test says so, opens gates and lets it crash.
+
+mod nature;
+mod steps;
+
+use std::collections::{HashMap, HashSet};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use rethread::transport::{Wire, memory as pipe};
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+use super::End;
+use super::memory::Memory;
+use super::talk::{self, Out};
+use nature::Natured;
+
+pub use steps::aside;
+
+#[path = "../../../../lib/examples/scripted.rs"]
+#[allow(dead_code, reason = "its `main` is for those who run it by itself")]
+mod example;
+
+/// A request that is answered when the gate of this name is open.
+const WAIT: &str = "_scripted/wait";
+/// A notification that ends the agent at once.
+const CRASH: &str = "_scripted/crash";
+
+/// One start of the agent.
+struct Tap {
+    memory: Arc<Memory>,
+    start: usize,
+    to_server: mpsc::Sender<Out>,
+    to_agent: mpsc::Sender<Out>,
+    /// Requests to open a session, by their ids, with the session if they name one.
+    opening: HashMap<String, Option<String>>,
+    /// Requests of the agent's that wait at a gate.
+    waiting: HashSet<String>,
+    /// Dropped with this, and whoever waits at a gate with it.
+    gates: JoinSet<()>,
+}
+
+/// Serves one connection until either side ends it.
+pub(super) async fn serve(memory: Arc<Memory>, wire: Wire) -> End {
+    let start = memory.begin();
+    // An agent of the library keeps nothing over its end.
+    memory.inner().sessions.clear();
+    let (here, there) = pipe::pair();
+    let here: Wire = here.into();
+    let mut agent = tokio::spawn(rethread::author::serve(Arc::new(Natured::new(&memory)), there.into()));
+    let (to_server, lines) = mpsc::channel(1024);
+    let mut writing = tokio::spawn(talk::write(wire.writer, lines));
+    let (to_agent, lines) = mpsc::channel(1024);
+    tokio::spawn(talk::write(here.writer, lines));
+    memory.inner().out = Some(to_server.clone());
+    let tap = Tap {
+        memory: memory.clone(),
+        start,
+        to_server,
+        to_agent,
+        opening: HashMap::new(),
+        waiting: HashSet::new(),
+        gates: JoinSet::new(),
+    };
+    let end = tap.pass_on(wire.reader, here.reader).await;
+    match end {
+        End::HungUp => drop(tokio::time::timeout(crate::DEADLINE, &mut agent).await),
+        End::Crashed => agent.abort(),
+    }
+    let _ = tokio::time::timeout(crate::DEADLINE, &mut writing).await;
+    memory.end();
+    end
+}
+
+impl Tap {
+    async fn pass_on(
+        mut self,
+        server: impl AsyncRead + Unpin + Send,
+        agent: impl AsyncRead + Unpin + Send,
+    ) -> End {
+        let (mut server, mut agent) = (BufReader::new(server).lines(), BufReader::new(agent).lines());
+        let end = loop {
+            tokio::select! {
+                line = server.next_line() => match line {
+                    Ok(Some(line)) => self.heard(line).await,
+                    Ok(None) | Err(_) => break End::HungUp,
+                },
+                line = agent.next_line() => match line {
+                    Ok(Some(line)) => {
+                        if let ControlFlow::Break(end) = self.said(line).await {
+                            break end;
+                        }
+                    }
+                    Ok(None) | Err(_) => break End::HungUp,
+                },
+            }
+        };
+        let _ = self.to_server.send(Out::End).await;
+        end
+    }
+
+    /// The server says something to the agent.
+    async fn heard(&mut self, line: String) {
+        if let Ok(message) = serde_json::from_str::<Value>(&line) {
+            self.memory.record(self.start, &message);
+            if matches!(message["method"].as_str(), Some("session/new" | "session/resume")) {
+                let session = message["params"]["sessionId"].as_str().map(str::to_owned);
+                self.opening.insert(message["id"].to_string(), session);
+            }
+        }
+        let _ = self.to_agent.send(Out::Line(line)).await;
+    }
+
+    /// The agent says something.
+    async fn said(&mut self, line: String) -> ControlFlow<End> {
+        let message: Value = serde_json::from_str(&line).unwrap_or_default();
+        match message["method"].as_str() {
+            Some(CRASH) => return ControlFlow::Break(End::Crashed),
+            Some(WAIT) => self.wait(&message),
+            Some("$/cancel_request") if self.waiting.remove(&message["params"]["requestId"].to_string()) => {}
+            Some(_) => self.to_server(line).await,
+            None => {
+                self.answered(&message);
+                self.to_server(line).await;
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    async fn to_server(&self, line: String) {
+        let _ = self.to_server.send(Out::Line(line)).await;
+    }
+
+    fn wait(&mut self, request: &Value) {
+        let gate = request["params"]["gate"].as_str().unwrap_or_default().to_owned();
+        let answer = json!({"jsonrpc": "2.0", "id": request["id"], "result": {}}).to_string();
+        let (memory, agent) = (self.memory.clone(), self.to_agent.clone());
+        self.waiting.insert(request["id"].to_string());
+        self.gates.spawn(async move {
+            memory.gate(&gate).await;
+            let _ = agent.send(Out::Line(answer)).await;
+        });
+    }
+
+    /// The agent has opened a session, maybe.
+    fn answered(&mut self, answer: &Value) {
+        let Some(named) = self.opening.remove(&answer["id"].to_string()) else { return };
+        let made = answer["result"]["sessionId"].as_str().map(str::to_owned);
+        if let Some(session) = made.or(named).filter(|_| answer.get("result").is_some()) {
+            self.memory.inner().sessions.entry(session).or_default();
+        }
+    }
+}
