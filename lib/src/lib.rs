@@ -14,6 +14,8 @@ mod hosting;
 mod live;
 mod lock;
 pub mod log;
+#[cfg(feature = "assistant")]
+pub mod mcp;
 pub mod mint;
 mod outbox;
 mod registry;

@@ -36,6 +36,7 @@
 //! - [`normal::transcript`] is the whole conversation as text with stable names for ids, for `expect!`.
 //! - [`fault::FaultStore`] fails as a full disk does; [`watched::Watched`] puts any other watchman before a store.
 //! - [`model::ModelServer`] is the model behind real agents.
+//! - [`mcp::WebServer`] and the example `mcp_server` are MCP servers with bad habits.
 //! - [`program::Home`] and [`program::Program`] are the shipped binary as a real process, with a client.
 
 // The example of the library, which is part of this crate too, knows it by this name.
@@ -45,6 +46,7 @@ pub mod agent;
 pub mod client;
 pub mod fault;
 pub mod kept;
+pub mod mcp;
 pub mod model;
 pub mod normal;
 mod pairing;

@@ -7,7 +7,7 @@ pub mod host;
 pub mod peer;
 pub mod process;
 mod status;
-mod stderr;
+pub(crate) mod stderr;
 
 pub use status::AgentEnd;
 

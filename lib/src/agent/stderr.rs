@@ -19,7 +19,7 @@ const LOG_BYTES: u64 = 4 * 1024 * 1024;
 
 /// The stderr of one agent, as far as it has been read.
 #[derive(Debug)]
-pub(super) struct AgentStderr {
+pub(crate) struct AgentStderr {
     tail: Arc<Mutex<Tail>>,
     /// Never sends; its closing says that all has been read.
     open: mpsc::Receiver<()>,
@@ -27,7 +27,7 @@ pub(super) struct AgentStderr {
 
 impl AgentStderr {
     /// Reads from here on. A plain thread: the log may be on a slow disk, and no task shall wait for it.
-    pub(super) fn read(from: PipeReader, log: Option<Log>) -> io::Result<AgentStderr> {
+    pub(crate) fn read(from: PipeReader, log: Option<Log>) -> io::Result<AgentStderr> {
         let tail = Arc::new(Mutex::new(Tail::default()));
         let (closing, open) = mpsc::channel(1);
         let filled = Arc::clone(&tail);
@@ -40,7 +40,7 @@ impl AgentStderr {
 
     /// The last lines, once all has been read or the time is over: something that the agent left behind may
     /// still hold its stderr.
-    pub(super) async fn settled_tail(&mut self, limit: Duration) -> String {
+    pub(crate) async fn settled_tail(&mut self, limit: Duration) -> String {
         let _ = tokio::time::timeout(limit, self.open.recv()).await;
         self.tail.lock().unwrap_or_else(PoisonError::into_inner).text()
     }
@@ -48,7 +48,7 @@ impl AgentStderr {
 
 /// A log file that is never much larger than its bound; what was before is kept once, as `<name>.old`.
 #[derive(Debug)]
-pub(super) struct Log {
+pub(crate) struct Log {
     path: PathBuf,
     file: File,
     bound: u64,

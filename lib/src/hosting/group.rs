@@ -15,13 +15,13 @@ pub(super) const TERM_WAIT: Duration = Duration::from_millis(400);
 /// How long SIGKILL is repeated for what is forked meanwhile.
 const KILL_WAIT: Duration = Duration::from_millis(400);
 /// The pause between two looks at a group that is being ended.
-pub(super) const ROUND: Duration = Duration::from_millis(10);
+pub(crate) const ROUND: Duration = Duration::from_millis(10);
 /// Waits for a line, and at the end of its input without one kills the group that it was started with.
 const WATCHER: &str = r#"trap '' HUP INT TERM; read -r line || kill -s KILL -- "-$0""#;
 
 /// A command and whatever it has started in its group. A small watcher kills the group when we are gone,
 /// however we went, and also when this is dropped before its time.
-pub(super) struct Group {
+pub(crate) struct Group {
     /// Not collected before the group is ended: as long as it is there, nobody else can get its number.
     leader: Child,
     watcher: tokio::process::ChildStdin,
@@ -29,7 +29,7 @@ pub(super) struct Group {
 
 impl Group {
     /// The group of this leader.
-    pub(super) fn of(mut leader: Child) -> io::Result<Self> {
+    pub(crate) fn of(mut leader: Child) -> io::Result<Self> {
         let group = leader.id().to_string();
         let watcher = tokio::process::Command::new("/bin/sh")
             .args(["-c", WATCHER, &group])
@@ -55,7 +55,7 @@ impl Group {
     }
 
     /// How the leader ended, if it did. It stays there to be collected.
-    pub(super) fn exited(&self) -> Option<Exit> {
+    pub(crate) fn exited(&self) -> Option<Exit> {
         // SAFETY: all zeroes is a valid siginfo.
         let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
         let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
@@ -74,7 +74,7 @@ impl Group {
     }
 
     /// Ends what is left of the group after its leader: first asked, then killed.
-    pub(super) async fn clear(mut self) {
+    pub(crate) async fn clear(mut self) {
         self.signal(libc::SIGTERM);
         // A leader that is not collected would count as one that is left.
         let group = self.leader.id();

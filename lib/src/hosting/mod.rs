@@ -5,7 +5,7 @@
 mod at;
 mod beneath;
 mod files;
-mod group;
+pub(crate) mod group;
 mod launch;
 mod output;
 mod terminal;

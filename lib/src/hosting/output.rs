@@ -26,6 +26,16 @@ impl Exit {
         Self(status)
     }
 
+    /// The end in words.
+    #[cfg(feature = "assistant")]
+    pub(crate) fn words(self) -> String {
+        match (self.0.code(), self.0.signal()) {
+            (Some(code), _) => format!("it ended with exit status {code}"),
+            (None, Some(signal)) => format!("it was killed by {}", signal_name(signal)),
+            (None, None) => "it ended".to_owned(),
+        }
+    }
+
     /// Exit code and signal, as both versions write them.
     pub(crate) fn json(self) -> Json {
         json!({"exitCode": self.0.code(), "signal": self.0.signal().map(signal_name)}).into()

@@ -1,0 +1,258 @@
+//! What a server answers with, in our own form and within bounds. What is left out is said so in its place.
+
+use rethread_core::{Fields, Json};
+use serde_json::Value;
+
+use super::limits::Limits;
+use super::secret::Scrub;
+
+/// The longest word that names a kind or a format.
+const LONGEST_WORD: usize = 200;
+
+/// One piece of an answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// Words.
+    Text(String),
+    /// A picture.
+    Image {
+        /// Its format.
+        mime_type: String,
+        /// Its bytes, in base64.
+        data: String,
+    },
+    /// A sound.
+    Audio {
+        /// Its format.
+        mime_type: String,
+        /// Its bytes, in base64.
+        data: String,
+    },
+    /// A resource with its text.
+    TextResource {
+        /// Its name.
+        uri: String,
+        /// Its format, if it is known.
+        mime_type: Option<String>,
+        /// Its text.
+        text: String,
+    },
+    /// A resource with its bytes.
+    BlobResource {
+        /// Its name.
+        uri: String,
+        /// Its format, if it is known.
+        mime_type: Option<String>,
+        /// Its bytes, in base64.
+        data: String,
+    },
+    /// The name of a resource that can be read.
+    Link {
+        /// Its name.
+        uri: String,
+        /// What people call it.
+        title: String,
+    },
+}
+
+/// The result of a tool.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Answer {
+    /// The pieces, in order.
+    pub content: Vec<Content>,
+    /// The result as data, where the tool gives it.
+    pub structured: Option<Value>,
+    /// The tool says that it failed.
+    pub is_error: bool,
+}
+
+/// One message of a prompt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Message {
+    /// `user` or `assistant`.
+    pub role: String,
+    /// What is said.
+    pub content: Content,
+}
+
+/// Reads answers of one server.
+pub(super) struct Reader<'a> {
+    text_left: usize,
+    data_left: usize,
+    scrub: &'a Scrub,
+}
+
+impl<'a> Reader<'a> {
+    /// For one answer.
+    pub(super) fn new(limits: &Limits, scrub: &'a Scrub) -> Self {
+        Self { text_left: limits.answer_text, data_left: limits.answer_data, scrub }
+    }
+
+    /// The answer to `tools/call`; `None` if it is none.
+    pub(super) fn answer(mut self, answer: &Json) -> Option<Answer> {
+        let fields = answer.fields();
+        let (content, structured) = (fields.get("content"), fields.get("structuredContent"));
+        let is_error = fields.get("isError").is_some_and(|is_error| is_error.text() == "true");
+        if content.is_none() && structured.is_none() && fields.get("isError").is_none() {
+            return None;
+        }
+        let items = content.map(|content| content.items().unwrap_or_else(|| vec![content.clone()]));
+        let mut content: Vec<Content> =
+            items.unwrap_or_default().iter().map(|item| self.content(item)).collect();
+        let structured = structured.filter(|value| !value.is_null()).and_then(|value| {
+            let text = self.scrub.result(value.text());
+            let fits = text.len() <= self.text_left;
+            if !fits {
+                content.push(Content::Text(left_out("the result as data", text.len())));
+            }
+            fits.then(|| serde_json::from_str(&text).ok()).flatten()
+        });
+        Some(Answer { content, structured, is_error })
+    }
+
+    /// The messages of `prompts/get`; `None` if there are none.
+    pub(super) fn messages(mut self, answer: &Json) -> Option<Vec<Message>> {
+        let items = answer.fields().get("messages")?.items()?;
+        let message = |item: &Json| {
+            let fields = item.fields();
+            let role = fields.text("role").filter(|role| role == "assistant").unwrap_or("user".to_owned());
+            let content = self.content(fields.get("content").unwrap_or(item));
+            Message { role, content }
+        };
+        Some(items.iter().map(message).collect())
+    }
+
+    /// The contents of `resources/read`; `None` if there are none.
+    pub(super) fn contents(mut self, answer: &Json) -> Option<Vec<Content>> {
+        let items = answer.fields().get("contents")?.items()?;
+        Some(items.iter().map(|item| self.resource(&item.fields())).collect())
+    }
+
+    fn content(&mut self, item: &Json) -> Content {
+        let fields = item.fields();
+        match fields.text("type").as_deref() {
+            Some("text") => Content::Text(self.text(&fields.text("text").unwrap_or_default())),
+            Some("image") => self.data(&fields, "data", |mime_type, data| Content::Image { mime_type, data }),
+            Some("audio") => self.data(&fields, "data", |mime_type, data| Content::Audio { mime_type, data }),
+            Some("resource") => self.resource(&fields.get("resource").map(Json::fields).unwrap_or_default()),
+            Some("resource_link") => self.link(&fields),
+            // A kind that is newer than this, or none: its text is all there is to show.
+            Some(_) | None => Content::Text(self.text(item.text())),
+        }
+    }
+
+    fn link(&mut self, fields: &Fields) -> Content {
+        let uri = self.text(&fields.text("uri").unwrap_or_default());
+        let title = fields.text("title").or_else(|| fields.text("name"));
+        Content::Link { title: self.text(&title.unwrap_or_else(|| uri.clone())), uri }
+    }
+
+    fn resource(&mut self, fields: &Fields) -> Content {
+        let uri = self.text(&fields.text("uri").unwrap_or_default());
+        let mime_type = fields.text("mimeType").map(|kind| word(&kind));
+        match fields.text("text") {
+            Some(text) => Content::TextResource { uri, mime_type, text: self.text(&text) },
+            None => self.data(fields, "blob", |_, data| Content::BlobResource { uri, mime_type, data }),
+        }
+    }
+
+    fn data(&mut self, fields: &Fields, name: &str, of: impl FnOnce(String, String) -> Content) -> Content {
+        let kind = word(&fields.text("mimeType").unwrap_or("application/octet-stream".to_owned()));
+        match fields.text(name) {
+            None => Content::Text(format!("[{kind} without data]")),
+            Some(data) if data.len() > self.data_left => Content::Text(left_out(&kind, data.len())),
+            Some(data) => {
+                self.data_left -= data.len();
+                of(kind, data)
+            }
+        }
+    }
+
+    fn text(&mut self, text: &str) -> String {
+        let text = self.scrub.result(text);
+        if text.len() <= self.text_left {
+            self.text_left -= text.len();
+            return text;
+        }
+        let kept = cut(&text, std::mem::take(&mut self.text_left));
+        format!("{kept}\n{}", left_out("the rest", text.len() - kept.len()))
+    }
+}
+
+fn left_out(what: &str, bytes: usize) -> String {
+    format!("[{what} was left out: {} KiB]", bytes.div_ceil(1024))
+}
+
+fn word(text: &str) -> String {
+    cut(text, LONGEST_WORD).to_owned()
+}
+
+/// The beginning of a text, at most so many bytes.
+pub(super) fn cut(text: &str, longest: usize) -> &str {
+    &text[..text.floor_char_boundary(longest)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mcp::Secret;
+
+    const LIMITS: fn() -> Limits = || Limits { answer_text: 20, answer_data: 10, ..Limits::default() };
+
+    fn answer(text: &str) -> Option<Answer> {
+        let mut scrub = Scrub::default();
+        scrub.add("API_KEY", &Secret::new("hunter2"));
+        Reader::new(&LIMITS(), &scrub).answer(&Json::parse(text.to_owned()).unwrap())
+    }
+
+    #[test]
+    fn every_kind_of_content_is_read() {
+        let read = answer(
+            r#"{"content":[{"type":"text","text":"hi"},{"type":"image","mimeType":"image/png","data":"AA=="},
+                {"type":"audio","mimeType":"audio/wav","data":"AA"},
+                {"type":"resource","resource":{"uri":"a:b","text":"t"}},
+                {"type":"resource","resource":{"uri":"a:c","blob":"AA"}},
+                {"type":"resource_link","uri":"a:d","name":"d"}],"isError":true}"#,
+        );
+        let read = read.unwrap();
+        assert!(read.is_error);
+        let (image, audio) = ("image/png".to_owned(), "audio/wav".to_owned());
+        assert_eq!(
+            read.content,
+            [
+                Content::Text("hi".into()),
+                Content::Image { mime_type: image, data: "AA==".into() },
+                Content::Audio { mime_type: audio, data: "AA".into() },
+                Content::TextResource { uri: "a:b".into(), mime_type: None, text: "t".into() },
+                Content::BlobResource { uri: "a:c".into(), mime_type: None, data: "AA".into() },
+                Content::Link { uri: "a:d".into(), title: "d".into() },
+            ]
+        );
+    }
+
+    #[test]
+    fn what_is_too_long_is_left_out_and_said_so() {
+        let long = "ä".repeat(30);
+        let read = answer(&format!(
+            r#"{{"content":[{{"type":"text","text":"{long}"}},{{"type":"image","mimeType":"image/png","data":"{}"}}]}}"#,
+            "A".repeat(11)
+        ));
+        let rest = format!("{}\n[the rest was left out: 1 KiB]", "ä".repeat(10));
+        let image = "[image/png was left out: 1 KiB]".to_owned();
+        assert_eq!(read.unwrap().content, [Content::Text(rest), Content::Text(image)]);
+        let data = answer(&format!(r#"{{"content":[],"structuredContent":{{"a":"{long}"}}}}"#)).unwrap();
+        assert_eq!(data.structured, None);
+        assert_eq!(data.content, [Content::Text("[the result as data was left out: 1 KiB]".into())]);
+    }
+
+    #[test]
+    fn keys_are_struck_out_and_lies_are_borne() {
+        let read = answer(r#"{"content":"hunter2"}"#).unwrap();
+        assert_eq!(read.content, [Content::Text("\"[secret]\"".into())]);
+        let read = answer(r#"{"structuredContent":{"k":"hunter2"}}"#).unwrap();
+        assert_eq!(read.structured.unwrap()["k"], "[secret]");
+        assert_eq!(answer("{}"), None);
+        assert_eq!(answer("7"), None);
+        assert!(answer(r#"{"content":null,"isError":7}"#).is_some());
+    }
+}

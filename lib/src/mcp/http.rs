@@ -1,0 +1,186 @@
+//! Streamable HTTP: the requests that `rmcp`'s transport wants made. Sessions, streams and their resumption are
+//! in `rmcp`; here are bounds, the gate, and refusals that can be shown.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use futures::StreamExt;
+use futures::stream::BoxStream;
+use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use reqwest::{Client, RequestBuilder, Response, StatusCode};
+use rmcp::model::{ClientJsonRpcMessage, JsonRpcMessage};
+use rmcp::transport::StreamableHttpClientTransport;
+use rmcp::transport::streamable_http_client::{
+    SseError, StreamableHttpClient, StreamableHttpClientTransportConfig, StreamableHttpError,
+    StreamableHttpPostResponse,
+};
+use sse_stream::Sse;
+
+use super::events::{Event, Events};
+use super::inbound::Gate;
+use super::web;
+use crate::lock::locked;
+
+const SESSION: &str = "mcp-session-id";
+const LAST_EVENT: &str = "last-event-id";
+const EVENTS: &str = "text/event-stream";
+const JSON: &str = "application/json";
+
+/// The error that `rmcp` wants.
+type Error = StreamableHttpError<reqwest::Error>;
+
+/// Makes the requests.
+#[derive(Clone)]
+pub(super) struct Web {
+    client: Client,
+    headers: HeaderMap,
+    longest: usize,
+    gate: Arc<Mutex<Gate>>,
+}
+
+/// A transport for the server at this address.
+pub(super) fn transport(
+    url: &str,
+    client: Client,
+    headers: HeaderMap,
+    longest: usize,
+) -> StreamableHttpClientTransport<Web> {
+    let web = Web { client, headers, longest, gate: Arc::new(Mutex::new(Gate::new())) };
+    let config = StreamableHttpClientTransportConfig::with_uri(url).max_sse_event_size(longest);
+    StreamableHttpClientTransport::with_client(web, config)
+}
+
+impl Web {
+    /// A request with the server's own headers, and those that `rmcp` adds.
+    fn with_headers(
+        &self,
+        request: RequestBuilder,
+        session: Option<Arc<str>>,
+        more: HashMap<HeaderName, HeaderValue>,
+    ) -> RequestBuilder {
+        let more: HeaderMap = more.into_iter().collect();
+        let request = request.headers(self.headers.clone()).headers(more);
+        match session {
+            Some(session) => request.header(SESSION, session.as_ref()),
+            None => request,
+        }
+    }
+
+    fn stream(&self, response: Response) -> BoxStream<'static, Result<Sse, SseError>> {
+        let reading = (Events::new(response, self.longest), Arc::clone(&self.gate));
+        futures::stream::unfold(Some(reading), |reading| async move {
+            let (mut events, gate) = reading?;
+            match admitted(&mut events, &gate).await {
+                Ok(Some(event)) => Some((Ok(event), Some((events, gate)))),
+                Ok(None) => None,
+                Err(cause) => Some((Err(SseError::Body(cause.into())), None)),
+            }
+        })
+        .boxed()
+    }
+
+    async fn answer(&self, response: Response) -> Result<StreamableHttpPostResponse, Error> {
+        let session = response.headers().get(SESSION).and_then(|id| id.to_str().ok()).map(str::to_owned);
+        match kind_of(&response).as_deref() {
+            Some(kind) if kind.starts_with(EVENTS) => {
+                Ok(StreamableHttpPostResponse::Sse(self.stream(response), session))
+            }
+            Some(kind) if kind.starts_with(JSON) => {
+                let body = web::body(response, self.longest).await.map_err(unexpected)?;
+                let message = locked(&self.gate).admit(&body).map_err(unexpected)?;
+                let message = message.ok_or_else(|| unexpected("it sent no message".to_owned()))?;
+                Ok(StreamableHttpPostResponse::Json(message, session))
+            }
+            kind => Err(StreamableHttpError::UnexpectedContentType(kind.map(str::to_owned))),
+        }
+    }
+}
+
+impl StreamableHttpClient for Web {
+    type Error = reqwest::Error;
+
+    async fn post_message(
+        &self,
+        uri: Arc<str>,
+        message: ClientJsonRpcMessage,
+        session: Option<Arc<str>>,
+        _token: Option<String>,
+        headers: HashMap<HeaderName, HeaderValue>,
+    ) -> Result<StreamableHttpPostResponse, Error> {
+        let had_session = session.is_some();
+        locked(&self.gate).open_requests().sent(&message);
+        let request = self
+            .with_headers(self.client.post(uri.as_ref()), session, headers)
+            .header(ACCEPT, format!("{EVENTS}, {JSON}"))
+            .header(CONTENT_TYPE, JSON)
+            .body(serde_json::to_vec(&message)?);
+        let response = sent(request).await?;
+        match response.status() {
+            StatusCode::NOT_FOUND if had_session => Err(StreamableHttpError::SessionExpired),
+            status if !status.is_success() => Err(unexpected(web::refusal(response).await)),
+            StatusCode::ACCEPTED | StatusCode::NO_CONTENT => Ok(StreamableHttpPostResponse::Accepted),
+            _ if !matches!(message, JsonRpcMessage::Request(_)) => Ok(StreamableHttpPostResponse::Accepted),
+            _ => self.answer(response).await,
+        }
+    }
+
+    async fn delete_session(
+        &self,
+        uri: Arc<str>,
+        session: Arc<str>,
+        _token: Option<String>,
+        headers: HashMap<HeaderName, HeaderValue>,
+    ) -> Result<(), Error> {
+        let request = self.with_headers(self.client.delete(uri.as_ref()), Some(session), headers);
+        // A server that keeps its sessions says so, and that is its business.
+        sent(request).await.map(|_| ())
+    }
+
+    async fn get_stream(
+        &self,
+        uri: Arc<str>,
+        session: Option<Arc<str>>,
+        last_event: Option<String>,
+        _token: Option<String>,
+        headers: HashMap<HeaderName, HeaderValue>,
+    ) -> Result<BoxStream<'static, Result<Sse, SseError>>, Error> {
+        let request = self
+            .with_headers(self.client.get(uri.as_ref()), session, headers)
+            .header(ACCEPT, format!("{EVENTS}, {JSON}"));
+        let request = match last_event {
+            Some(id) => request.header(LAST_EVENT, id),
+            None => request,
+        };
+        let response = sent(request).await?;
+        match (response.status(), kind_of(&response)) {
+            (StatusCode::METHOD_NOT_ALLOWED, _) => Err(StreamableHttpError::ServerDoesNotSupportSse),
+            (status, _) if !status.is_success() => Err(unexpected(web::refusal(response).await)),
+            (_, Some(kind)) if kind.starts_with(EVENTS) => Ok(self.stream(response)),
+            (_, kind) => Err(StreamableHttpError::UnexpectedContentType(kind)),
+        }
+    }
+}
+
+/// The next event, with a message that the gate has let in, or with none.
+async fn admitted(events: &mut Events, gate: &Mutex<Gate>) -> Result<Option<Sse>, String> {
+    let Some(Event { name, data, id, retry }) = events.next().await? else { return Ok(None) };
+    let message = if data.is_empty() { None } else { locked(gate).admit(data.as_bytes())? };
+    // Kept also without a message: the id is where the stream goes on after a break.
+    let data = message.and_then(|message| serde_json::to_string(&message).ok());
+    Ok(Some(Sse { event: Some(name).filter(|name| !name.is_empty()), data, id, retry }))
+}
+
+async fn sent(request: RequestBuilder) -> Result<Response, Error> {
+    // Not as the client's own error, which prints the address.
+    request.send().await.map_err(|error| unexpected(web::words(&error)))
+}
+
+fn kind_of(response: &Response) -> Option<String> {
+    let kind = response.headers().get(CONTENT_TYPE)?;
+    Some(String::from_utf8_lossy(kind.as_bytes()).to_ascii_lowercase())
+}
+
+fn unexpected(cause: String) -> Error {
+    StreamableHttpError::UnexpectedServerResponse(Cow::Owned(cause))
+}

@@ -1,0 +1,95 @@
+//! Asking a server for its lists, page by page, with an end.
+
+use std::collections::BTreeSet;
+
+use rethread_core::Json;
+use rmcp::model::ServerCapabilities;
+use serde_json::json;
+
+use super::ask::{Patience, Trouble};
+use super::catalog::{Catalog, Reader};
+use super::connection::Connection;
+
+/// The most pages of one list.
+const MOST_PAGES: usize = 64;
+
+/// Asks for all that the server says it has. A list of prompts or resources that fails is left out with a note;
+/// without its tools a server is of no use.
+pub(super) async fn all(
+    connection: &Connection,
+    reader: &Reader<'_>,
+    patience: Patience,
+) -> Result<Catalog, Trouble> {
+    let about = connection.info();
+    let offers = about.map_or_else(ServerCapabilities::default, |about| about.capabilities.clone());
+    let mut catalog = Catalog::default();
+    if offers.tools.is_some() {
+        let pages = Pages { connection, method: "tools/list", member: "tools", patience };
+        let tools = pages.read(reader.limits.items, &mut catalog.notes).await?;
+        catalog.tools = kept(&tools, |item| reader.tool(item), "tools", &mut catalog.notes);
+    }
+    if offers.prompts.is_some() {
+        let pages = Pages { connection, method: "prompts/list", member: "prompts", patience };
+        let prompts = pages.read_or_note(reader.limits.items, &mut catalog.notes).await?;
+        catalog.prompts = kept(&prompts, |item| reader.prompt(item), "prompts", &mut catalog.notes);
+    }
+    if offers.resources.is_some() {
+        let pages = Pages { connection, method: "resources/list", member: "resources", patience };
+        let resources = pages.read_or_note(reader.limits.items, &mut catalog.notes).await?;
+        catalog.resources = kept(&resources, |item| reader.resource(item), "resources", &mut catalog.notes);
+    }
+    Ok(catalog)
+}
+
+fn kept<T>(items: &[Json], read: impl Fn(&Json) -> Option<T>, what: &str, notes: &mut Vec<String>) -> Vec<T> {
+    let read: Vec<T> = items.iter().filter_map(read).collect();
+    if read.len() < items.len() {
+        notes.push(format!("{} of its {what} have no name and were left out", items.len() - read.len()));
+    }
+    read
+}
+
+/// A list in pages.
+struct Pages<'a> {
+    connection: &'a Connection,
+    method: &'static str,
+    member: &'static str,
+    patience: Patience,
+}
+
+impl Pages<'_> {
+    async fn read(&self, most: usize, notes: &mut Vec<String>) -> Result<Vec<Json>, Trouble> {
+        let (mut items, mut cursor, mut seen) = (Vec::new(), None, BTreeSet::new());
+        for _ in 0..MOST_PAGES {
+            let params = cursor.as_ref().map_or(json!({}), |cursor| json!({"cursor": cursor}));
+            let asked = self.connection.ask(self.method, params, self.patience, std::future::pending());
+            let page = asked.await?.fields();
+            match page.get(self.member).and_then(Json::items) {
+                Some(more) => items.extend(more),
+                None => {
+                    notes.push(format!("it answered {} with something that is no list", self.method));
+                    return Ok(items);
+                }
+            }
+            cursor = page.text("nextCursor").filter(|next| seen.insert(next.clone()));
+            if cursor.is_none() || items.len() > most {
+                break;
+            }
+        }
+        if cursor.is_some() || items.len() > most {
+            notes.push(format!("it has more {} than are taken in: the first {most} are", self.member));
+            items.truncate(most);
+        }
+        Ok(items)
+    }
+
+    async fn read_or_note(&self, most: usize, notes: &mut Vec<String>) -> Result<Vec<Json>, Trouble> {
+        match self.read(most, notes).await {
+            Err(Trouble::Refused { message, .. }) => {
+                notes.push(format!("it refused {}: {message}", self.method));
+                Ok(Vec::new())
+            }
+            other => other,
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! Names of servers and tools: one that people see and one that model providers allow, each unique. Keeps no
+//! list; who wants a name says which are taken.
+
+use std::collections::BTreeSet;
+
+/// The longest name that providers allow.
+const LONGEST_SAFE: usize = 64;
+/// The longest part of a name that people see.
+const LONGEST_SHOWN: usize = 100;
+
+/// The name of a server within names of tools. Has no full stop, which ends it there.
+pub(super) fn server(name: &str, taken: &mut BTreeSet<String>) -> String {
+    unique(&safe(name.trim(), "server"), LONGEST_SAFE / 2, taken)
+}
+
+/// The name of a tool that people see.
+pub(super) fn shown(server: &str, tool: &str, taken: &mut BTreeSet<String>) -> String {
+    let fit = |c: char| if c.is_whitespace() || c.is_control() { '_' } else { c };
+    let tool: String = tool.trim().chars().map(fit).take(LONGEST_SHOWN).collect();
+    let tool = if tool.is_empty() { "tool" } else { &tool };
+    unique(&format!("{server}.{tool}"), usize::MAX, taken)
+}
+
+/// The name of a tool that every provider allows.
+pub(super) fn provider(server: &str, tool: &str, taken: &mut BTreeSet<String>) -> String {
+    unique(&format!("{server}__{}", safe(tool.trim(), "tool")), LONGEST_SAFE, taken)
+}
+
+fn safe(name: &str, empty: &str) -> String {
+    let fit = |c: char| if c.is_ascii_alphanumeric() || c == '-' || c == '_' { c } else { '_' };
+    let name: String = name.chars().map(fit).take(LONGEST_SHOWN).collect();
+    if name.is_empty() { empty.to_owned() } else { name }
+}
+
+/// The name, or the name with a number that makes it unique, within a length.
+fn unique(name: &str, longest: usize, taken: &mut BTreeSet<String>) -> String {
+    let cut = |room: usize| name.chars().take(room).collect::<String>();
+    let mut found = cut(longest);
+    let mut number = 2;
+    while taken.contains(&found) {
+        let suffix = format!("-{number}");
+        found = cut(longest.saturating_sub(suffix.len())) + &suffix;
+        number += 1;
+    }
+    taken.insert(found.clone());
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_servers_are_plain_and_unique() {
+        let mut taken = BTreeSet::new();
+        let mut named = |name: &str| server(name, &mut taken);
+        assert_eq!(named("git hub.com"), "git_hub_com");
+        assert_eq!(named("git/hub.com"), "git_hub_com-2");
+        assert_eq!(named(""), "server");
+        assert_eq!(named(&"x".repeat(500)).len(), 32);
+        assert_eq!(named(&"x".repeat(500)), "x".repeat(30) + "-2");
+    }
+
+    #[test]
+    fn names_of_tools_are_those_of_the_server_as_far_as_possible() {
+        let (mut seen, mut safe) = (BTreeSet::new(), BTreeSet::new());
+        let mut named = |tool: &str| (shown("s", tool, &mut seen), provider("s", tool, &mut safe));
+        assert_eq!(named("read.file"), ("s.read.file".into(), "s__read_file".into()));
+        assert_eq!(named("read_file"), ("s.read_file".into(), "s__read_file-2".into()));
+        assert_eq!(named("read file"), ("s.read_file-2".into(), "s__read_file-3".into()));
+        assert_eq!(named("größe"), ("s.größe".into(), "s__gr__e".into()));
+        assert_eq!(named(" "), ("s.tool".into(), "s__tool".into()));
+        let (shown, safe) = named(&"x".repeat(500));
+        assert!(shown.chars().count() <= LONGEST_SHOWN + 2 && safe.len() == LONGEST_SAFE);
+        assert_eq!(named(&"x".repeat(500)).1.len(), LONGEST_SAFE);
+    }
+}

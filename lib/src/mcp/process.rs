@@ -1,0 +1,119 @@
+//! The process of a server on stdio: its start in a group of its own, its last words, its end with everything
+//! that it has started. What goes over its pipes is in `stdio`.
+
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use tokio::net::unix::pipe::{Receiver, Sender};
+use tokio::time::Instant;
+
+use super::secret::Secret;
+use crate::agent::stderr::AgentStderr;
+use crate::hosting::group::{Group, ROUND};
+
+/// How long a server whose input has ended may take to exit by itself.
+const GRACE: Duration = Duration::from_millis(700);
+/// How long the exit of a server may come after the end of its output.
+const EXIT_WAIT: Duration = Duration::from_millis(500);
+/// How long the rest of its stderr is waited for.
+const STDERR_WAIT: Duration = Duration::from_millis(200);
+
+/// What is to be started.
+pub(super) struct Launch<'a> {
+    pub(super) command: &'a str,
+    pub(super) args: &'a [String],
+    pub(super) env: &'a [(String, Secret)],
+    pub(super) cwd: &'a Path,
+}
+
+/// A server that runs, and our ends of its pipes.
+pub(super) struct Started {
+    pub(super) process: Process,
+    pub(super) stdin: Sender,
+    pub(super) stdout: Receiver,
+}
+
+/// A server's process group.
+pub(super) struct Process {
+    /// Gone once it has been ended.
+    group: Option<Group>,
+    stderr: AgentStderr,
+}
+
+impl Process {
+    /// Starts a server.
+    pub(super) fn start(launch: &Launch<'_>) -> io::Result<Started> {
+        let (stdin, our_stdin) = io::pipe()?;
+        let (our_stdout, stdout) = io::pipe()?;
+        let (our_stderr, stderr) = io::pipe()?;
+        let mut command = Command::new(launch.command);
+        command
+            .args(launch.args)
+            .envs(launch.env.iter().map(|(name, value)| (name, value.reveal())))
+            .current_dir(launch.cwd)
+            .stdin(stdin)
+            .stdout(stdout)
+            .stderr(stderr)
+            .process_group(0);
+        let leader = command.spawn()?;
+        // Our copies of its ends go with this: the end of its output must be seen here.
+        drop(command);
+        let process = Self { group: Some(Group::of(leader)?), stderr: AgentStderr::read(our_stderr, None)? };
+        Ok(Started {
+            process,
+            stdin: Sender::from_owned_fd(our_stdin.into())?,
+            stdout: Receiver::from_owned_fd(our_stdout.into())?,
+        })
+    }
+
+    /// How it ended and what it said last, as far as that is known soon.
+    pub(super) async fn last_words(&mut self) -> String {
+        let end = self.exit_within(EXIT_WAIT).await;
+        match (end, self.said().await) {
+            (Some(end), said) if said.is_empty() => end,
+            (Some(end), said) => format!("{end}; {said}"),
+            (None, said) => said,
+        }
+    }
+
+    /// What it said last, maybe nothing.
+    pub(super) async fn said(&mut self) -> String {
+        match self.stderr.settled_tail(STDERR_WAIT).await.as_str() {
+            "" => String::new(),
+            said => format!("the last it said:\n{said}"),
+        }
+    }
+
+    /// Ends it, and returns when the whole group is gone. Its input must have been closed before: that is the
+    /// first request, SIGTERM the second, SIGKILL the last.
+    pub(super) async fn end(&mut self) {
+        self.exit_within(GRACE).await;
+        if let Some(group) = self.group.take() {
+            group.clear().await;
+        }
+    }
+
+    async fn exit_within(&self, limit: Duration) -> Option<String> {
+        let group = self.group.as_ref()?;
+        let deadline = Instant::now() + limit;
+        loop {
+            match group.exited() {
+                Some(exit) => return Some(exit.words()),
+                None if Instant::now() >= deadline => return None,
+                None => tokio::time::sleep(ROUND).await,
+            }
+        }
+    }
+}
+
+impl Drop for Process {
+    /// Nobody waited for its end. Without a runtime the group's watcher kills it.
+    fn drop(&mut self) {
+        if let (Some(group), Ok(runtime)) = (self.group.take(), tokio::runtime::Handle::try_current()) {
+            runtime.spawn(group.clear());
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! Values that nobody may see, and striking them out of texts. Which values are secret is said in `config`.
+
+use std::fmt;
+
+/// What stands in the place of a secret.
+const STRUCK_OUT: &str = "[secret]";
+/// A shorter value is no secret worth the name, and would be found in every text.
+const SHORTEST: usize = 4;
+/// From this length on, a value of letters and digits is taken for a key.
+const KEY_LENGTH: usize = 20;
+
+/// A value of a server's configuration that must not be shown, logged or stored.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    /// Takes a value in.
+    #[must_use]
+    pub fn new(value: impl Into<String>) -> Self {
+        Self(value.into())
+    }
+
+    /// The value, for the one who sends it where it belongs.
+    pub(super) fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(STRUCK_OUT)
+    }
+}
+
+/// Strikes the secrets of one server out of texts.
+#[derive(Clone, Default)]
+pub(super) struct Scrub {
+    /// Longest first: one may be part of another.
+    all: Vec<String>,
+    /// Those that can only be keys; a path or a word may be meant to be seen in a result.
+    keys: Vec<String>,
+}
+
+impl Scrub {
+    /// Takes in a value that goes by this name.
+    pub(super) fn add(&mut self, name: &str, secret: &Secret) {
+        let is_key = names_a_key(name) || looks_like_a_key(secret.reveal());
+        // `Bearer abc`: the second word alone is the secret as well.
+        let words = secret.reveal().split_whitespace().filter(|word| looks_like_a_key(word));
+        for value in words.chain([secret.reveal()]) {
+            self.add_value(value, is_key);
+        }
+        for list in [&mut self.all, &mut self.keys] {
+            list.sort_by_key(|value| std::cmp::Reverse(value.len()));
+            list.dedup();
+        }
+    }
+
+    /// A text that is for people or a log, without any of the values.
+    pub(super) fn text(&self, text: &str) -> String {
+        strike(text, &self.all)
+    }
+
+    /// What a tool has answered, without the values that can only be keys.
+    pub(super) fn result(&self, text: &str) -> String {
+        strike(text, &self.keys)
+    }
+
+    fn add_value(&mut self, value: &str, is_key: bool) {
+        if value.len() < SHORTEST {
+            return;
+        }
+        let quoted = serde_json::Value::from(value).to_string();
+        // As it is, and as it stands in JSON.
+        for form in [value, &quoted[1..quoted.len() - 1]] {
+            self.all.push(form.to_owned());
+            if is_key {
+                self.keys.push(form.to_owned());
+            }
+        }
+    }
+}
+
+fn strike(text: &str, values: &[String]) -> String {
+    let mut text = text.to_owned();
+    for value in values.iter().filter(|value| !value.is_empty()) {
+        if text.contains(value.as_str()) {
+            text = text.replace(value.as_str(), STRUCK_OUT);
+        }
+    }
+    text
+}
+
+fn names_a_key(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    ["key", "token", "secret", "pass", "auth", "credential", "cookie"].iter().any(|word| name.contains(word))
+}
+
+fn looks_like_a_key(value: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.+=~".contains(c);
+    value.len() >= KEY_LENGTH
+        && value.chars().all(plain)
+        && value.contains(|c: char| c.is_ascii_digit())
+        && value.contains(|c: char| c.is_ascii_alphabetic())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scrub(values: &[(&str, &str)]) -> Scrub {
+        let mut scrub = Scrub::default();
+        for (name, value) in values {
+            scrub.add(name, &Secret::new(*value));
+        }
+        scrub
+    }
+
+    #[test]
+    fn a_secret_is_not_in_its_debug_output() {
+        assert_eq!(format!("{:?}", Secret::new("hunter2")), "[secret]");
+    }
+
+    #[test]
+    fn values_are_struck_out_wherever_they_stand() {
+        let scrub = scrub(&[
+            ("A", "hunter2"),
+            ("B", "hunter2-long"),
+            ("C", "with \"quotes\""),
+            ("D", "1"),
+            ("E", ""),
+        ]);
+        assert_eq!(scrub.text("hunter2-long, hunter2; 1"), "[secret], [secret]; 1");
+        assert_eq!(scrub.text(r#"{"c":"with \"quotes\""}"#), r#"{"c":"[secret]"}"#);
+    }
+
+    #[test]
+    fn a_token_is_struck_out_without_its_scheme_too() {
+        let scrub = scrub(&[("Authorization", "Bearer abcdefghij0123456789xyz")]);
+        assert_eq!(scrub.text("token abcdefghij0123456789xyz"), "token [secret]");
+        assert_eq!(scrub.result("sent: Bearer abcdefghij0123456789xyz"), "sent: [secret]");
+    }
+
+    #[test]
+    fn a_result_keeps_what_is_no_key() {
+        let scrub = scrub(&[("ROOT", "/home/me/project"), ("MODE", "production"), ("API_KEY", "opensesame")]);
+        let said = "opensesame is in /home/me/project, for production";
+        assert_eq!(scrub.result(said), "[secret] is in /home/me/project, for production");
+        assert_eq!(scrub.text(said), "[secret] is in [secret], for [secret]");
+    }
+}

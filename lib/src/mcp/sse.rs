@@ -1,0 +1,130 @@
+//! The older form of HTTP, which `rmcp` leaves out: one long stream of events from the server, whose first event
+//! names the address that messages are posted to. The end of the stream is the end of the connection.
+
+use std::io;
+
+use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap};
+use reqwest::{Client, Url};
+use rmcp::RoleClient;
+use rmcp::model::{ClientJsonRpcMessage, ServerJsonRpcMessage};
+use rmcp::transport::Transport;
+use tokio::sync::watch;
+
+use super::ending::Ending;
+use super::events::Events;
+use super::inbound::{Gate, OpenRequests};
+use super::web;
+
+/// The stream of a server.
+pub(super) struct EventStream {
+    events: Events,
+    gate: Gate,
+    post: Post,
+    ending: Ending,
+}
+
+/// Where messages are posted to.
+#[derive(Clone)]
+struct Post {
+    client: Client,
+    url: Url,
+    headers: HeaderMap,
+    closed: watch::Sender<bool>,
+    open: OpenRequests,
+}
+
+impl EventStream {
+    /// Opens the stream and waits for the address. The error is for people.
+    pub(super) async fn open(
+        url: &Url,
+        client: Client,
+        headers: HeaderMap,
+        longest: usize,
+        ending: Ending,
+    ) -> Result<Self, String> {
+        let asked = client.get(url.clone()).headers(headers.clone()).header(ACCEPT, "text/event-stream");
+        let response = asked.send().await.map_err(|error| web::words(&error))?;
+        if !response.status().is_success() {
+            return Err(web::refusal(response).await);
+        }
+        let mut events = Events::new(response, longest);
+        let url = endpoint(url, &mut events).await?;
+        let gate = Gate::new();
+        let post =
+            Post { client, url, headers, closed: watch::Sender::new(false), open: gate.open_requests() };
+        Ok(Self { events, gate, post, ending })
+    }
+
+    async fn next(&mut self) -> Result<ServerJsonRpcMessage, String> {
+        loop {
+            let event = self.events.next().await?.ok_or("its stream of events ended")?;
+            if !matches!(event.name.as_str(), "" | "message") {
+                continue;
+            }
+            if let Some(message) = self.gate.admit(event.data.as_bytes())? {
+                return Ok(message);
+            }
+        }
+    }
+}
+
+/// Waits for the address to post to, which must be on the same server: our headers go there.
+async fn endpoint(base: &Url, events: &mut Events) -> Result<Url, String> {
+    loop {
+        let event = events.next().await?.ok_or("its stream of events ended before it named an endpoint")?;
+        if event.name != "endpoint" {
+            continue;
+        }
+        let url = base.join(event.data.trim()).ok().filter(|url| url.origin() == base.origin());
+        return url.ok_or_else(|| "it named an endpoint that is not on the same server".to_owned());
+    }
+}
+
+impl Transport<RoleClient> for EventStream {
+    type Error = io::Error;
+
+    fn send(
+        &mut self,
+        message: ClientJsonRpcMessage,
+    ) -> impl Future<Output = Result<(), io::Error>> + Send + 'static {
+        let post = self.post.clone();
+        async move { post.send(&message).await }
+    }
+
+    async fn receive(&mut self) -> Option<ServerJsonRpcMessage> {
+        match self.next().await {
+            Ok(message) => Some(message),
+            Err(cause) => {
+                self.ending.set(cause);
+                None
+            }
+        }
+    }
+
+    async fn close(&mut self) -> Result<(), io::Error> {
+        self.post.closed.send_replace(true);
+        Ok(())
+    }
+}
+
+impl Post {
+    async fn send(&self, message: &ClientJsonRpcMessage) -> io::Result<()> {
+        let request = self
+            .client
+            .post(self.url.clone())
+            .headers(self.headers.clone())
+            .header(CONTENT_TYPE, "application/json")
+            .body(serde_json::to_vec(message)?);
+        let mut closed = self.closed.subscribe();
+        let sent = tokio::select! {
+            sent = request.send() => sent.map_err(|error| io::Error::other(web::words(&error))),
+            _ = closed.wait_for(|closed| *closed) => Err(io::ErrorKind::NotConnected.into()),
+        };
+        self.open.sent(message);
+        let response = sent?;
+        match response.status().is_success() {
+            true => Ok(()),
+            false => Err(io::Error::other(web::refusal(response).await)),
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! Real MCP servers: server-everything over stdio, streamable HTTP and events, and server-filesystem. Runs if
+//! `RETHREAD_MCP_SERVERS` names the `node_modules` that they are in; `.ci/mcp-servers` installs them there, and
+//! `.ci/mcp-servers test` runs this.
+#![cfg(all(feature = "assistant", target_os = "linux"))]
+
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use rethread::mcp::{Answer, CallError, Content, Limits, Place, Secret, ServerConfig, Servers};
+use rethread_testkit::processes::{assert_gone_by, descendants_of};
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::{Child, Command};
+
+const FOLDER: &str = "RETHREAD_MCP_SERVERS";
+/// What the servers are given and must not give away.
+const KEY: &str = "opensesame-4711";
+
+/// Where the servers are; none if this is not to run.
+fn modules() -> Option<PathBuf> {
+    let folder = std::env::var_os(FOLDER).map(PathBuf::from);
+    if folder.is_none() {
+        eprintln!("SKIPPED: {FOLDER} names no folder");
+    }
+    folder
+}
+
+fn script(modules: &Path, name: &str) -> String {
+    modules.join("@modelcontextprotocol").join(name).join("dist/index.js").to_string_lossy().into_owned()
+}
+
+fn node(name: &str, args: &[String]) -> ServerConfig {
+    let env = vec![("API_KEY".to_owned(), Secret::new(KEY))];
+    ServerConfig::Stdio { name: name.into(), command: "node".into(), args: args.to_vec(), env }
+}
+
+async fn connect(configs: Vec<ServerConfig>, root: &Path) -> Servers {
+    let place = Place { cwd: root.to_owned(), roots: vec![root.to_owned()] };
+    let broken = ServerConfig::Stdio {
+        name: "broken".into(),
+        command: "node".into(),
+        args: vec!["--no-such-option".into()],
+        env: Vec::new(),
+    };
+    let configs = configs.into_iter().chain([broken]).collect();
+    let (servers, failures) = Servers::connect(configs, place, Limits::default()).await;
+    let told: Vec<String> = failures.iter().map(ToString::to_string).collect();
+    assert_eq!(told.len(), 1, "the one that must fail: {told:#?}");
+    assert!(
+        told[0].starts_with("MCP server broken is not available: it ended with exit status "),
+        "{told:?}"
+    );
+    assert!(told[0].contains("no-such-option"), "{told:?}");
+    servers
+}
+
+async fn call(servers: &Servers, name: &str, arguments: Value) -> Result<Answer, CallError> {
+    servers.call(name, arguments, std::future::pending()).await
+}
+
+async fn said(servers: &Servers, name: &str, arguments: Value) -> String {
+    let answer = call(servers, name, arguments).await.expect("it works");
+    assert!(!answer.is_error, "{answer:?}");
+    let text = |content: &Content| {
+        let Content::Text(text) = content else { return None };
+        Some(text.clone())
+    };
+    answer.content.iter().filter_map(text).collect()
+}
+
+/// What server-everything must do over every transport. One that was started by us goes by these words.
+async fn everything(config: ServerConfig, ours: Option<[&str; 2]>) {
+    let root = tempfile::tempdir().expect("a folder can be made");
+    let servers = connect(vec![config], root.path()).await;
+    let tools = servers.tools();
+    assert!(tools.iter().any(|tool| tool.shown_name == "e.echo"), "{tools:#?}");
+    assert!(tools.iter().all(|tool| tool.note.is_none() && tool.provider_name.len() <= 64));
+    assert!(said(&servers, "e.echo", json!({"message": "hello"})).await.contains("hello"));
+    assert!(said(&servers, "e__get-sum", json!({"a": 2, "b": 40})).await.contains("42"));
+    let image = call(&servers, "e.get-tiny-image", json!({})).await.expect("it works");
+    assert!(image.content.iter().any(|content| matches!(content, Content::Image { .. })), "{image:?}");
+    let data =
+        call(&servers, "e.get-structured-content", json!({"location": "Chicago"})).await.expect("it works");
+    assert!(data.structured.is_some(), "{data:?}");
+    let refused = call(&servers, "e.get-sum", json!({"a": "no number"})).await;
+    assert!(refused.is_err() || refused.is_ok_and(|answer| answer.is_error));
+    let env = said(&servers, "e.get-env", json!({})).await;
+    assert!(!env.contains(KEY), "a key was given away");
+    let soon = tokio::time::sleep(Duration::from_millis(200));
+    let long = json!({"duration": 60, "steps": 60});
+    let cancelled =
+        servers.call("e.trigger-long-running-operation", long, soon).await.expect_err("it must fail");
+    assert!(matches!(cancelled, CallError::Cancelled { .. }), "{cancelled}");
+    prompts_and_resources(&servers).await;
+    eprintln!(
+        "{} tools, {} prompts, {} resources",
+        tools.len(),
+        servers.prompts().len(),
+        servers.resources().len()
+    );
+    let started = ours.map(running).unwrap_or_default();
+    assert!(ours.is_none() || !started.is_empty(), "it runs");
+    servers.close().await;
+    assert_gone_by(Instant::now() + Duration::from_millis(100), &started, "server-everything").await;
+    assert!(matches!(call(&servers, "e.echo", json!({})).await, Err(CallError::Gone { .. })));
+}
+
+async fn prompts_and_resources(servers: &Servers) {
+    let simple = servers.prompts().into_iter().find(|prompt| prompt.arguments.is_empty());
+    let simple = simple.expect("it has a prompt without arguments");
+    let messages = servers.get_prompt("e", &simple.name, Default::default(), std::future::pending()).await;
+    assert!(!messages.expect("it works").is_empty());
+    let resource = servers.resources().into_iter().next().expect("it has a resource");
+    let contents = servers.read_resource("e", &resource.uri, std::future::pending()).await.expect("it works");
+    assert!(!contents.is_empty());
+}
+
+#[tokio::test]
+async fn everything_over_stdio() {
+    let Some(modules) = modules() else { return };
+    everything(
+        node("e", &[script(&modules, "server-everything"), "stdio".into()]),
+        Some(["server-everything", "stdio"]),
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn everything_over_streamable_http() {
+    let Some(modules) = modules() else { return };
+    let (_server, port) = serve(&modules, "streamableHttp").await;
+    let url = format!("http://127.0.0.1:{port}/mcp");
+    everything(ServerConfig::Http { name: "e".into(), url, headers: Vec::new() }, None).await;
+}
+
+#[tokio::test]
+async fn everything_over_events() {
+    let Some(modules) = modules() else { return };
+    let (_server, port) = serve(&modules, "sse").await;
+    let url = format!("http://127.0.0.1:{port}/sse");
+    everything(ServerConfig::Sse { name: "e".into(), url, headers: Vec::new() }, None).await;
+}
+
+#[tokio::test]
+async fn files_over_stdio_and_no_process_left() {
+    let Some(modules) = modules() else { return };
+    let root = tempfile::tempdir().expect("a folder can be made");
+    std::fs::write(root.path().join("note.txt"), "in the file").expect("it works");
+    let path = root.path().canonicalize().expect("it works").to_string_lossy().into_owned();
+    let servers =
+        connect(vec![node("f", &[script(&modules, "server-filesystem"), path.clone()])], root.path()).await;
+    let read = said(&servers, "f.read_text_file", json!({"path": format!("{path}/note.txt")})).await;
+    assert_eq!(read, "in the file");
+    let outside =
+        call(&servers, "f.read_text_file", json!({"path": "/etc/hostname"})).await.expect("it works");
+    assert!(outside.is_error, "{outside:?}");
+    let started = running(["server-filesystem", &path]);
+    assert!(!started.is_empty(), "it runs");
+    servers.close().await;
+    assert_gone_by(Instant::now() + Duration::from_millis(100), &started, "server-filesystem").await;
+}
+
+/// Processes of ours with these words in their command lines; other tests of this file run beside.
+fn running(words: [&str; 2]) -> Vec<i32> {
+    let line = |pid: &i32| std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let fits = |pid: &i32| words.iter().all(|word| String::from_utf8_lossy(&line(pid)).contains(word));
+    descendants_of(std::process::id().cast_signed()).into_iter().filter(fits).collect()
+}
+
+/// Starts server-everything for a transport over HTTP, on a free port; it ends with the handle.
+async fn serve(modules: &Path, transport: &str) -> (Child, u16) {
+    let free = std::net::TcpListener::bind(("127.0.0.1", 0))
+        .expect("it works")
+        .local_addr()
+        .expect("it works")
+        .port();
+    let mut server = Command::new("node")
+        .args([script(modules, "server-everything"), transport.to_owned()])
+        .env("PORT", free.to_string())
+        .env("API_KEY", "a key that is no secret of ours")
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .expect("it works");
+    let mut lines = BufReader::new(server.stderr.take().expect("it works")).lines();
+    let port = free.to_string();
+    let ready = async {
+        while let Some(line) = lines.next_line().await.expect("it works") {
+            if line.contains(&port) {
+                return;
+            }
+        }
+        panic!("server-everything did not start");
+    };
+    tokio::time::timeout(Duration::from_secs(30), ready).await.expect("it starts in time");
+    // It goes on talking, and must not stop for it.
+    tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
+    (server, free)
+}

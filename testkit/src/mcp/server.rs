@@ -1,0 +1,294 @@
+//! What the test server says to what it hears. Knows no pipes and no sockets.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+/// The most that a tool says on demand, in bytes.
+const MOST_WORDS: usize = 64 * 1024 * 1024;
+
+/// A bad habit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Habit {
+    /// Ends before it has said a word.
+    CrashesAtStart,
+    /// Never answers anything.
+    IsSilent,
+    /// Mixes lines with its messages that are none.
+    Babbles,
+    /// Lists tools with schemas that are none, or too big, or endless.
+    Lies,
+    /// Lists page after page after page.
+    ListsWithoutEnd,
+    /// Goes on when its input has ended, and when it is asked to end.
+    IsStubborn,
+    /// Starts a process of its own and leaves it running.
+    HasChild,
+    /// Names an endpoint that is elsewhere.
+    PointsElsewhere,
+    /// Answers with events where it could answer with JSON.
+    PrefersEvents,
+}
+
+impl Habit {
+    /// The words of all habits, for the command line.
+    pub const WORDS: [(&'static str, Habit); 9] = [
+        ("--crashes-at-start", Habit::CrashesAtStart),
+        ("--is-silent", Habit::IsSilent),
+        ("--babbles", Habit::Babbles),
+        ("--lies", Habit::Lies),
+        ("--lists-without-end", Habit::ListsWithoutEnd),
+        ("--is-stubborn", Habit::IsStubborn),
+        ("--has-child", Habit::HasChild),
+        ("--points-elsewhere", Habit::PointsElsewhere),
+        ("--prefers-events", Habit::PrefersEvents),
+    ];
+
+    /// Its word.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        Self::WORDS.iter().find(|(_, habit)| *habit == self).map_or("", |(word, _)| word)
+    }
+}
+
+/// What the server does next.
+pub(super) enum Act {
+    /// Says this.
+    Say(Value),
+    /// Says this again and again, as fast as it can.
+    SayForever(Value),
+    /// Ends at once.
+    Crash,
+}
+
+/// The server.
+pub(super) struct Server {
+    pub(super) habits: Vec<Habit>,
+    /// Tools that it has got since it was started.
+    grown: usize,
+    /// Requests that it was told to forget.
+    cancelled: Vec<Value>,
+    /// Calls that wait for an answer of the client's, by the id of our question.
+    waiting: BTreeMap<String, Value>,
+}
+
+impl Server {
+    pub(super) fn new(habits: &[Habit]) -> Self {
+        Self { habits: habits.to_vec(), grown: 0, cancelled: Vec::new(), waiting: BTreeMap::new() }
+    }
+
+    pub(super) fn has(&self, habit: Habit) -> bool {
+        self.habits.contains(&habit)
+    }
+
+    /// Hears a message.
+    pub(super) fn hear(&mut self, message: &Value) -> Vec<Act> {
+        let (id, params) = (&message["id"], &message["params"]);
+        match message["method"].as_str() {
+            _ if self.has(Habit::IsSilent) => Vec::new(),
+            None => self.hear_answer(message),
+            Some("notifications/cancelled") => {
+                self.cancelled.push(params["requestId"].clone());
+                Vec::new()
+            }
+            Some(_) if id.is_null() => Vec::new(),
+            Some("initialize") => vec![answer(id, &about(params))],
+            Some("ping") => vec![answer(id, &json!({}))],
+            Some("tools/list") => vec![answer(id, &self.tools(params))],
+            Some("tools/call") => self.call(id, params),
+            Some("prompts/list") => vec![answer(id, &prompts())],
+            Some("prompts/get") => vec![answer(id, &prompt(params))],
+            Some("resources/list") => vec![answer(id, &resources())],
+            Some("resources/read") => vec![resource(id, params)],
+            Some(other) => vec![refuse(id, -32601, &format!("no method {other}"))],
+        }
+    }
+
+    /// The client has answered a question of ours: the tool that asked it shows the answer.
+    fn hear_answer(&mut self, message: &Value) -> Vec<Act> {
+        let Some(call) = message["id"].as_str().and_then(|id| self.waiting.remove(id)) else {
+            return Vec::new();
+        };
+        let shown = message.get("result").or(message.get("error")).cloned().unwrap_or_default();
+        vec![answer(&call, &text(&shown.to_string()))]
+    }
+
+    fn tools(&self, params: &Value) -> Value {
+        if self.has(Habit::Lies) {
+            return lies();
+        }
+        if self.has(Habit::ListsWithoutEnd) {
+            let page: u64 = params["cursor"].as_str().and_then(|cursor| cursor.parse().ok()).unwrap_or(0);
+            return json!({"tools": [tool(&format!("tool_{page}"))], "nextCursor": (page + 1).to_string()});
+        }
+        let grown = (0..self.grown).map(|number| format!("grown_{number}"));
+        let names = TOOLS.iter().map(|name| (*name).to_owned()).chain(grown);
+        let tools: Vec<Value> = names.map(|name| tool(&name)).collect();
+        let half = tools.len() / 2;
+        match params["cursor"].as_str() {
+            None => json!({"tools": tools[..half], "nextCursor": "second"}),
+            Some(_) => json!({"tools": tools[half..]}),
+        }
+    }
+
+    fn call(&mut self, id: &Value, params: &Value) -> Vec<Act> {
+        let arguments = &params["arguments"];
+        let words = arguments["text"].as_str().unwrap_or_default();
+        match params["name"].as_str().unwrap_or_default() {
+            "echo" => vec![answer(id, &text(words))],
+            "fail" => vec![answer(id, &json!({"content": text("it failed")["content"], "isError": true}))],
+            "refuse" => vec![refuse(id, -32602, words)],
+            "nonsense" => vec![answer(id, &json!(7))],
+            "image" => vec![answer(id, &image())],
+            "env" => vec![answer(id, &text(&std::env::var(words).unwrap_or_default()))],
+            "long" => vec![answer(id, &text(&"x".repeat(length(arguments))))],
+            "cancelled" => vec![answer(id, &text(&Value::from(self.cancelled.clone()).to_string()))],
+            "progress" => progress(id, params),
+            "roots" => vec![self.ask(id, "roots/list", &json!({}))],
+            "sample" => {
+                vec![self.ask(id, "sampling/createMessage", &json!({"messages": [], "maxTokens": 1}))]
+            }
+            "elicit" => vec![self.ask(id, "elicitation/create", &question())],
+            "grow" => {
+                self.grown += 1;
+                vec![tell("notifications/tools/list_changed"), answer(id, &text("grown"))]
+            }
+            "crash" => vec![Act::Crash],
+            "hang" => Vec::new(),
+            "flood" => vec![Act::SayForever(json!({"jsonrpc": "2.0", "method": "notifications/progress",
+                "params": {"progressToken": 0, "progress": 1}}))],
+            "pester" => vec![Act::SayForever(json!({"jsonrpc": "2.0", "id": 1, "method": "ping"}))],
+            other => vec![refuse(id, -32602, &format!("no tool {other}"))],
+        }
+    }
+
+    fn ask(&mut self, call: &Value, method: &str, params: &Value) -> Act {
+        let id = format!("question-{call}");
+        self.waiting.insert(id.clone(), call.clone());
+        Act::Say(json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}))
+    }
+}
+
+/// The tools of a server without habits.
+const TOOLS: [&str; 17] = [
+    "echo",
+    "fail",
+    "refuse",
+    "nonsense",
+    "image",
+    "env",
+    "long",
+    "cancelled",
+    "progress",
+    "roots",
+    "sample",
+    "elicit",
+    "grow",
+    "crash",
+    "hang",
+    "flood",
+    "pester",
+];
+
+fn answer(id: &Value, result: &Value) -> Act {
+    Act::Say(json!({"jsonrpc": "2.0", "id": id, "result": result}))
+}
+
+fn refuse(id: &Value, code: i32, message: &str) -> Act {
+    Act::Say(json!({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": message}}))
+}
+
+fn tell(method: &str) -> Act {
+    Act::Say(json!({"jsonrpc": "2.0", "method": method}))
+}
+
+fn text(words: &str) -> Value {
+    json!({"content": [{"type": "text", "text": words}]})
+}
+
+fn about(params: &Value) -> Value {
+    json!({
+        "protocolVersion": params["protocolVersion"],
+        "capabilities": {"tools": {"listChanged": true}, "prompts": {}, "resources": {}},
+        "serverInfo": {"name": "test", "version": "1"},
+        "instructions": "Say please.",
+    })
+}
+
+fn tool(name: &str) -> Value {
+    json!({
+        "name": name,
+        "description": format!("Does {name}."),
+        "inputSchema": {"type": "object", "properties": {"text": {"type": "string"}}},
+        "annotations": {"readOnlyHint": name == "echo"},
+    })
+}
+
+/// One good tool among schemas of every bad kind.
+fn lies() -> Value {
+    let with = |name: &str, schema: Value| json!({"name": name, "inputSchema": schema});
+    let mut deep = json!({});
+    for _ in 0..100 {
+        deep = json!({"properties": {"a": deep}});
+    }
+    json!({"_meta": {}, "tools": [
+        {"name": 7},
+        "no tool",
+        {"name": "none"},
+        with("text", json!("{}")),
+        with("string", json!({"type": "string"})),
+        with("huge", json!({"type": "object", "description": "x".repeat(200_000)})),
+        with("circle", json!({"type": "object", "properties": {"a": {"$ref": "#"}}})),
+        with("deep", deep),
+        tool("echo"),
+    ]})
+}
+
+fn progress(id: &Value, params: &Value) -> Vec<Act> {
+    let token = &params["_meta"]["progressToken"];
+    let told = json!({"progressToken": token, "progress": 1});
+    vec![
+        Act::Say(json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": told})),
+        answer(id, &text("done")),
+    ]
+}
+
+fn image() -> Value {
+    json!({
+        "content": [{"type": "image", "mimeType": "image/png", "data": "iVBORw0KGgo="}],
+        "structuredContent": {"width": 1},
+    })
+}
+
+fn question() -> Value {
+    json!({"message": "Who?", "requestedSchema": {"type": "object", "properties": {"a": {"type": "string"}}}})
+}
+
+fn prompts() -> Value {
+    json!({"prompts": [{"name": "greet", "description": "Greets.", "arguments": [
+        {"name": "who", "description": "Whom to greet.", "required": true}]}]})
+}
+
+fn prompt(params: &Value) -> Value {
+    let words = format!("Greet {}.", params["arguments"]["who"].as_str().unwrap_or("nobody"));
+    json!({"messages": [{"role": "user", "content": {"type": "text", "text": words}}]})
+}
+
+fn resources() -> Value {
+    json!({"resources": [{"uri": "test://one", "name": "one", "mimeType": "text/plain"}]})
+}
+
+fn resource(id: &Value, params: &Value) -> Act {
+    match params["uri"].as_str() {
+        Some("test://one") => answer(
+            id,
+            &json!({"contents": [{"uri": "test://one", "mimeType": "text/plain", "text": "first"}]}),
+        ),
+        _ => refuse(id, -32002, "no such resource"),
+    }
+}
+
+fn length(arguments: &Value) -> usize {
+    let asked = arguments["bytes"].as_u64().and_then(|bytes| usize::try_from(bytes).ok());
+    asked.unwrap_or(0).min(MOST_WORDS)
+}
