@@ -55,14 +55,14 @@ async fn it_works_with_nothing_else_installed_and_survives_kill_nine() {
 
 /// Sets up one provider of this kind at the model server.
 fn configure(home: &Home, kind: &str, model: &ModelServer, key: &str) -> std::path::PathBuf {
-    std::fs::create_dir_all(home.path()).unwrap();
+    std::fs::create_dir_all(home.path()).expect("the home can be made");
     let config = format!(
         "[[provider]]\nname = \"mine\"\nkind = \"{kind}\"\nbase_url = \"http://127.0.0.1:{}\"\nkey = \"{key}\"\n\
          [[provider.models]]\nid = \"loopback-1\"\n",
         model.port()
     );
     let file = home.path().join("config.toml");
-    std::fs::write(&file, config).unwrap();
+    std::fs::write(&file, config).expect("the home can be written");
     file
 }
 
@@ -143,7 +143,7 @@ async fn a_model_of_the_configuration_is_used_and_its_key_is_written_nowhere() {
 }
 
 fn files(folder: &std::path::Path) -> Vec<std::path::PathBuf> {
-    let entries = std::fs::read_dir(folder).unwrap().flatten();
+    let entries = std::fs::read_dir(folder).expect("the home can be read").flatten();
     let below = |path: std::path::PathBuf| if path.is_dir() { files(&path) } else { vec![path] };
     entries.flat_map(|entry| below(entry.path())).collect()
 }
