@@ -102,6 +102,8 @@ impl Group {
             }
             tokio::time::sleep(ROUND).await;
         }
+        // A leader that had to be asked has ended only now.
+        let _ = self.leader.try_wait();
         if !is_alive(group) {
             let _ = self.watcher.write_all(b"done\n").await;
         }
