@@ -6,92 +6,40 @@ use std::sync::{Arc, Condvar, Mutex};
 
 use rethread::store::journal::Journal;
 use rethread::store::memory::MemoryStore;
-use rethread::store::{
-    Append, Archived, Lease, ListPage, ListQuery, NewSession, Page, SessionRow, Store, StoreError, Stub,
-};
-use rethread_core::{Millis, Seq, SessionId};
+use rethread::store::{Append, Lease, Store, StoreError};
+use rethread_core::{Seq, SessionId};
 use rethread_testkit::fault::FaultStore;
+use rethread_testkit::watched::{Watched, Watchman};
 
 mod store;
 
 use store::{append_of, entry, new_session, show};
 
 /// A store whose appends wait at a gate, and are counted.
+type GatedStore = Watched<Gate>;
+
 #[derive(Default)]
-struct Gated {
-    inner: MemoryStore,
+struct Gate {
     open: Mutex<bool>,
     opened: Condvar,
     calls: AtomicUsize,
 }
 
-impl Gated {
+impl Gate {
     fn open(&self) {
         *self.open.lock().unwrap() = true;
         self.opened.notify_all();
     }
 }
 
-impl Store for Gated {
-    fn append(&self, appends: &[Append]) -> Vec<Result<(), StoreError>> {
+impl Watchman for Gate {
+    fn appending(&self, _appends: &[Append]) -> Result<(), fn() -> StoreError> {
         self.calls.fetch_add(1, Ordering::SeqCst);
         let mut open = self.open.lock().unwrap();
         while !*open {
             open = self.opened.wait(open).unwrap();
         }
-        self.inner.append(appends)
-    }
-
-    fn create(&self, new: NewSession) -> Result<Lease, StoreError> {
-        self.inner.create(new)
-    }
-
-    fn claim(&self, session: &SessionId) -> Result<Lease, StoreError> {
-        self.inner.claim(session)
-    }
-
-    fn release(&self, lease: &Lease) -> Result<(), StoreError> {
-        self.inner.release(lease)
-    }
-
-    fn read(&self, session: &SessionId, from: Seq, budget: usize) -> Result<Page, StoreError> {
-        self.inner.read(session, from, budget)
-    }
-
-    fn fold(&self, lease: &Lease, upto: Seq) -> Result<(), StoreError> {
-        self.inner.fold(lease, upto)
-    }
-
-    fn find(&self, session: &SessionId) -> Result<Option<SessionRow>, StoreError> {
-        self.inner.find(session)
-    }
-
-    fn list(&self, query: &ListQuery) -> Result<ListPage, StoreError> {
-        self.inner.list(query)
-    }
-
-    fn set_title(&self, session: &SessionId, title: &str) -> Result<(), StoreError> {
-        self.inner.set_title(session, title)
-    }
-
-    fn set_archived(&self, session: &SessionId, archived: Archived, at: Millis) -> Result<(), StoreError> {
-        self.inner.set_archived(session, archived, at)
-    }
-
-    fn delete(&self, session: &SessionId, at: Millis) -> Result<(), StoreError> {
-        self.inner.delete(session, at)
-    }
-
-    fn add_stubs(&self, agent: &str, stubs: &[Stub]) -> Result<(), StoreError> {
-        self.inner.add_stubs(agent, stubs)
-    }
-
-    fn profile(&self, key: &str) -> Result<Option<Vec<u8>>, StoreError> {
-        self.inner.profile(key)
-    }
-
-    fn remember_profile(&self, key: &str, profile: &[u8], at: Millis) -> Result<(), StoreError> {
-        self.inner.remember_profile(key, profile, at)
+        Ok(())
     }
 }
 
@@ -102,7 +50,7 @@ fn nth(lease: &Lease, behind: u64) -> Append {
 
 #[tokio::test]
 async fn appends_that_wait_are_written_together() {
-    let store = Arc::new(Gated::default());
+    let store = Arc::new(GatedStore::new(Arc::new(MemoryStore::new())));
     let journal = Journal::start(Arc::clone(&store) as Arc<dyn Store>);
     let lease = store.create(new_session("s")).unwrap();
     let tasks: Vec<_> = (0..20)
@@ -126,7 +74,7 @@ async fn appends_that_wait_are_written_together() {
 
 #[tokio::test]
 async fn what_is_queued_is_written_when_the_journal_ends() {
-    let store = Arc::new(Gated::default());
+    let store = Arc::new(GatedStore::new(Arc::new(MemoryStore::new())));
     let journal = Journal::start(Arc::clone(&store) as Arc<dyn Store>);
     let lease = store.create(new_session("s")).unwrap();
     for n in 0..5 {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rethread::agent::Restore;
 use rethread::server::{Config, NativeSessions};
-use rethread_testkit::agent::{AgentConfig, Forks, Mind, ReplayIds, Replays, Restores, ScriptedAgent};
+use rethread_testkit::agent::{AgentConfig, Forks, Mind, Quirk, Restores, ScriptedAgent};
 use rethread_testkit::client::Client;
 use rethread_testkit::{Pairing, World, pairings};
 use serde_json::{Value, json};
@@ -163,10 +163,10 @@ async fn a_fork_is_live_and_leaves_its_parent_alone(pairing: Pairing) {
 }
 
 async fn what_an_agent_replays_of_its_fork_is_swallowed(pairing: Pairing) {
-    for replays in [Replays::BeforeAnswer, Replays::AfterAnswer] {
+    for quirks in [&[Quirk::OtherIdsOnReplay][..], &[Quirk::OtherIdsOnReplay, Quirk::ReplaysLate]] {
         let world = World::having(pairing, |config| {
-            let config = config.able_to(&["fork"]);
-            AgentConfig { forks: Forks::Replayed, replays, replay_ids: ReplayIds::New, ..config }
+            let config = config.able_to(&["fork"]).with(quirks);
+            AgentConfig { forks: Forks::Replayed, ..config }
         });
         let client = world.ready().await;
         let parent = client.new_session().await;
@@ -176,12 +176,12 @@ async fn what_an_agent_replays_of_its_fork_is_swallowed(pairing: Pairing) {
         // Long enough for a late replay to come in the midst of it.
         client.prompt(&child, "slow 10; say two").await;
         let slow = (1..=10).map(|at| format!("c{at}")).collect::<Vec<_>>().join(" ");
-        assert_eq!(client.view(&child).agent(), [slow.as_str(), "two"], "{replays:?}");
+        assert_eq!(client.view(&child).agent(), [slow.as_str(), "two"], "{quirks:?}");
         assert_eq!(world.agent.told("session/fork").len(), 1);
         assert_eq!(transcript(&last_prompt(&world.agent)), None, "the agent has it all");
         let mark = client.mark();
         client.load(&child).await;
-        assert_eq!(client.view_since(mark, &child).agent(), ["one", slow.as_str(), "two"], "{replays:?}");
+        assert_eq!(client.view_since(mark, &child).agent(), ["one", slow.as_str(), "two"], "{quirks:?}");
     }
 }
 

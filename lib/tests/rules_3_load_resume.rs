@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use rethread::edge::Version;
-use rethread_testkit::agent::{AgentConfig, Mind, Offer, ReplayIds, Replays, Restores};
+use rethread_testkit::agent::{AgentConfig, Mind, Offer, Quirk, Restores};
 use rethread_testkit::client::{CWD, Client};
 use rethread_testkit::{Pairing, World, pairings};
 use serde_json::{Value, json};
@@ -112,7 +112,7 @@ async fn r3_02_a_replay_is_whole_whatever_the_agent_restores(pairing: Pairing) {
     // An agent of the library neither loses nor replays anything.
     if pairing.mind == Mind::Own {
         changes.push(|config| config.restores = Restores::Nothing);
-        changes.push(|config| config.replay_ids = ReplayIds::New);
+        changes.push(|config| config.quirks = vec![Quirk::OtherIdsOnReplay]);
     }
     for change in changes {
         let world = World::of(pairing);
@@ -130,8 +130,7 @@ async fn r3_02_a_replay_is_whole_whatever_the_agent_restores(pairing: Pairing) {
 }
 
 async fn r3_02_a_replay_behind_the_agents_answer_is_not_heard(pairing: Pairing) {
-    let late =
-        |config: AgentConfig| AgentConfig { replays: Replays::AfterAnswer, ..config.without(&["resume"]) };
+    let late = |config: AgentConfig| config.without(&["resume"]).with(&[Quirk::ReplaysLate]);
     let world = World::having(pairing, late);
     let (session, before) = past(&world, &TALK).await;
     let client = world.ready().await;

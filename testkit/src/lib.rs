@@ -34,7 +34,7 @@
 //! - [`view::View`] is what a user sees, folded from the updates of either version: a v1 and a v2 client, or
 //!   a live one and a replay, are compared with `assert_eq!`.
 //! - [`normal::transcript`] is the whole conversation as text with stable names for ids, for `expect!`.
-//! - [`fault::FaultStore`] fails as a full disk does.
+//! - [`fault::FaultStore`] fails as a full disk does; [`watched::Watched`] puts any other watchman before a store.
 //! - [`model::ModelServer`] is the model behind real agents.
 //! - [`mcp::WebServer`] and the example `mcp_server` are MCP servers with bad habits.
 //! - [`program::Home`] and [`program::Program`] are the shipped binary as a real process, with a client.
@@ -54,6 +54,7 @@ pub mod processes;
 pub mod program;
 mod schema;
 pub mod view;
+pub mod watched;
 mod world;
 
 pub use pairing::Pairing;

@@ -1,27 +1,25 @@
-//! The connection to one agent process: requests out, lines in, each line to the session it speaks of. Knows
-//! the envelope, session ids and how sub-agents are announced, nothing else of what the messages mean.
+//! The connection to one agent process: requests out, answers and lines to the sessions that want them. Knows the
+//! envelope and session ids, nothing else of what the messages mean. What comes in is read in `hearing`.
 
-use std::borrow::Cow;
+mod hearing;
+
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use rethread_core::Json;
-use serde::Deserialize;
 use serde_json::json;
-use serde_json::value::RawValue;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::lock::locked;
 use crate::log::Log;
-use crate::wire::{Id, Line, LineReader, Out, RpcError};
+use crate::wire::{Id, LineReader, Message, Out, RpcError, parse};
+use hearing::Hearing;
 
 /// How many messages may wait for an agent that does not read.
 const WAITING: usize = 1024;
-/// How many bytes of lines are kept for a session whose id is not known yet.
-const STRAYS: usize = 1024 * 1024;
 
 /// A running agent, as its sessions see it.
 #[derive(Clone)]
@@ -69,8 +67,12 @@ pub enum AgentLine {
 }
 
 /// What an agent says that belongs to no session.
-#[derive(Debug)]
-pub struct Aside(pub Bytes);
+pub struct Aside {
+    /// The line.
+    pub line: Bytes,
+    /// Who said it, and waits for an answer if it is a request.
+    pub peer: AgentPeer,
+}
 
 /// The agent does not read, or is gone.
 #[derive(Debug, thiserror::Error)]
@@ -97,14 +99,7 @@ impl AgentPeer {
             }),
         };
         tokio::spawn(write_lines(writer, lines));
-        let hearing = Hearing {
-            peer: peer.clone(),
-            asides,
-            strays: Vec::new(),
-            stray_bytes: 0,
-            batches: Vec::new(),
-            log,
-        };
+        let hearing = Hearing::new(peer.clone(), asides, log);
         tokio::spawn(hearing.run(LineReader::new(reader, longest_line), ended));
         peer
     }
@@ -167,6 +162,14 @@ impl AgentPeer {
             Err(error) => out.error(request, error),
         }
         self.send(&mut out)
+    }
+
+    /// Answers a line of the agent's that nobody can be asked now, if it is a request: it must not wait for ever.
+    pub fn refuse(&self, line: &[u8]) {
+        if let Ok(Message::Request { id, method, .. }) = parse(line) {
+            // An agent that does not read does not wait for this either.
+            let _ = self.answer(&id, Err(&RpcError::unknown_method(&method)));
+        }
     }
 
     /// Takes a request back. It is answered all the same.
@@ -244,168 +247,4 @@ async fn write_lines(mut writer: impl AsyncWrite + Unpin, mut lines: mpsc::Recei
         }
     }
     let _ = writer.shutdown().await;
-}
-
-/// Just enough of a line to know where it goes.
-#[derive(Deserialize)]
-struct Head<'a> {
-    #[serde(borrow, default)]
-    id: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    method: Option<Cow<'a, str>>,
-    #[serde(borrow, default)]
-    params: Option<HeadParams<'a>>,
-    #[serde(borrow, default)]
-    result: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    error: Option<&'a RawValue>,
-}
-
-#[derive(Deserialize)]
-struct HeadParams<'a> {
-    #[serde(borrow, default, rename = "sessionId")]
-    session: Option<Cow<'a, str>>,
-    #[serde(borrow, default)]
-    update: Option<&'a RawValue>,
-}
-
-impl HeadParams<'_> {
-    /// The session of a sub-agent that is announced here.
-    fn child(&self) -> Option<String> {
-        let update = self.update.filter(|update| update.get().contains("\"subagent_update\""))?;
-        let update = Json::from(update.to_owned()).fields();
-        update
-            .text("sessionId")
-            .filter(|_| update.text("sessionUpdate").as_deref() == Some("subagent_update"))
-    }
-}
-
-/// The reading half.
-struct Hearing {
-    peer: AgentPeer,
-    asides: mpsc::Sender<Aside>,
-    strays: Vec<(String, Bytes)>,
-    stray_bytes: usize,
-    batches: Vec<(mpsc::Sender<FromAgent>, Vec<AgentLine>)>,
-    log: Log,
-}
-
-impl Hearing {
-    async fn run<R: AsyncRead + Unpin>(mut self, mut lines: LineReader<R>, ended: oneshot::Sender<()>) {
-        while let Ok(Some(batch)) = lines.batch().await {
-            for line in batch {
-                match line {
-                    Line::Text(bytes) => self.hear(bytes),
-                    Line::TooLong => self.log.line("skipped a line that was too long"),
-                }
-            }
-            self.deliver().await;
-        }
-        // Whoever watches the process tells the sessions, with its reason.
-        let _ = ended.send(());
-    }
-
-    /// The store slows the agent down here, and only the store: sessions never wait for a client.
-    async fn deliver(&mut self) {
-        for (route, lines) in std::mem::take(&mut self.batches) {
-            let _ = route.send(FromAgent::Lines(lines)).await;
-        }
-    }
-
-    fn hear(&mut self, bytes: Bytes) {
-        let Ok(head) = serde_json::from_slice::<Head<'_>>(&bytes) else {
-            // Shells and banners write to the same stream; such a line is never passed on.
-            self.log.line("skipped a line that is not a message");
-            return;
-        };
-        if head.method.is_none() {
-            let outcome = match (head.result, head.error) {
-                (_, Some(error)) => Err(RpcError::read(&Json::from(error.to_owned()))),
-                (result, None) => Ok(result.map_or_else(|| Json::of(&()), |raw| Json::from(raw.to_owned()))),
-            };
-            let number = head.id.and_then(Id::read).and_then(|id| id.as_number());
-            self.answered(number, outcome);
-            return;
-        }
-        if head.method.as_deref() == Some("$/cancel_request") {
-            // It names no session: whoever has that request open knows.
-            let routes: Vec<_> = locked(&self.peer.shared.routes).values().cloned().collect();
-            for route in routes {
-                self.collect(route, AgentLine::Said(bytes.clone()));
-            }
-        }
-        let child = head.params.as_ref().and_then(HeadParams::child);
-        match head.params.and_then(|params| params.session) {
-            Some(session) => {
-                let session = session.into_owned();
-                self.said(&session, bytes, child);
-            }
-            // Sub-agents are announced by their parent, so what has no session concerns the connection.
-            None => {
-                if self.asides.try_send(Aside(bytes)).is_err() {
-                    self.log.line("skipped an aside that no client reads");
-                }
-            }
-        }
-    }
-
-    fn said(&mut self, session: &str, bytes: Bytes, child: Option<String>) {
-        let route = locked(&self.peer.shared.routes).get(session).cloned();
-        match route {
-            Some(route) => {
-                // At once: the child may speak in the next line.
-                if let Some(child) = child {
-                    self.peer.route(&child, &route);
-                }
-                self.collect(route, AgentLine::Said(bytes));
-            }
-            None if self.opening() && self.stray_bytes + bytes.len() <= STRAYS => {
-                self.stray_bytes += bytes.len();
-                self.strays.push((session.to_owned(), bytes));
-            }
-            None => self.log.line("skipped a line about a session that is not open"),
-        }
-    }
-
-    fn answered(&mut self, number: Option<u64>, outcome: Result<Json, RpcError>) {
-        let Some(request) = number else { return };
-        let pending = locked(&self.peer.shared.pending).remove(&request);
-        match pending {
-            Some(Pending::Session(route)) => self.collect(route, AgentLine::Answered { request, outcome }),
-            Some(Pending::Opens(route)) => {
-                let native = outcome.as_ref().ok().and_then(|result| result.fields().text("sessionId"));
-                if let Some(native) = native {
-                    self.peer.route(&native, &route);
-                    self.claim_strays(&native, &route);
-                }
-                self.collect(route, AgentLine::Answered { request, outcome });
-            }
-            Some(Pending::Once(waiting)) => {
-                let _ = waiting.send(outcome);
-            }
-            None => {}
-        }
-    }
-
-    fn claim_strays(&mut self, native: &str, route: &mpsc::Sender<FromAgent>) {
-        for (session, bytes) in std::mem::take(&mut self.strays) {
-            if session == native {
-                self.stray_bytes -= bytes.len();
-                self.collect(route.clone(), AgentLine::Said(bytes));
-            } else {
-                self.strays.push((session, bytes));
-            }
-        }
-    }
-
-    fn opening(&self) -> bool {
-        locked(&self.peer.shared.pending).values().any(|pending| matches!(pending, Pending::Opens(_)))
-    }
-
-    fn collect(&mut self, route: mpsc::Sender<FromAgent>, line: AgentLine) {
-        match self.batches.iter_mut().find(|(other, _)| other.same_channel(&route)) {
-            Some((_, lines)) => lines.push(line),
-            None => self.batches.push((route, vec![line])),
-        }
-    }
 }

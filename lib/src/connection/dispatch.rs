@@ -6,6 +6,7 @@ use serde_json::value::RawValue;
 use super::asked::AskedOf;
 use super::in_flight::Worker;
 use super::{Agreed, Connection, Phase};
+use crate::agent::peer::Aside;
 use crate::edge::Version;
 use crate::edge::call::{Call, SessionCall, is_ours};
 use crate::edge::link::ask::check_content;
@@ -184,12 +185,15 @@ impl Connection {
     }
 
     /// What the agent says apart from any session goes to the client as it is.
-    pub(super) fn aside(&mut self, line: &[u8]) {
-        let Phase::Ready(agreed) = &self.phase else { return };
+    pub(super) fn aside(&mut self, aside: &Aside) {
+        if !matches!(self.phase, Phase::Ready(_)) {
+            // A client that has not been answered yet cannot be asked, and the agent may wait for this.
+            return aside.peer.refuse(&aside.line);
+        }
         let json = |params: Option<&RawValue>| {
             params.map_or_else(|| Json::of(&rethread_core::Fields::new()), |raw| Json::from(raw.to_owned()))
         };
-        match parse(line) {
+        match parse(&aside.line) {
             Ok(crate::wire::Message::Notification { method, params }) if method != "$/cancel_request" => {
                 let message = Outbound::Notify { method: method.into_owned(), params: json(params) };
                 if self.outbox.try_send(message).is_err() {
@@ -197,13 +201,11 @@ impl Connection {
                 }
             }
             Ok(crate::wire::Message::Request { id, method, params }) => {
-                let (host, outbox) = (agreed.host.clone(), self.outbox.clone());
                 let (method, params) = (method.into_owned(), self.own_request(json(params)));
-                tokio::spawn(async move {
-                    let Ok(live) = host.live().await else { return };
-                    let from = Relayed { request: id, origin: Origin::Agent(live.peer) };
-                    let _ = outbox.try_send(Outbound::Relay { from, method, params });
-                });
+                let from = Relayed { request: id, origin: Origin::Agent(aside.peer.clone()) };
+                if self.outbox.try_send(Outbound::Relay { from, method, params }).is_err() {
+                    aside.peer.refuse(&aside.line);
+                }
             }
             Ok(crate::wire::Message::Notification { params, .. }) => self.withdrawn_aside(&json(params)),
             Ok(crate::wire::Message::Response { .. }) | Err(_) => {}

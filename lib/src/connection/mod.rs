@@ -176,7 +176,7 @@ impl Connection {
                     Ok(None) | Err(_) => break,
                 },
                 Some(ready) = initialized.recv() => self.initialized(ready).await,
-                Some(aside) = asides.recv() => self.aside(&aside.0),
+                Some(aside) = asides.recv() => self.aside(&aside),
             }
         }
         self.finish_answers(&mut initialized).await;

@@ -4,19 +4,22 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use rethread_core::{
     Activity, Binding, Entry, Input, Json, Session, SessionId, TitleSource, UpdateKind, stored,
 };
 use serde_json::json;
 
-use super::{Registry, answer_to};
+use super::Registry;
 use crate::agent::host::LiveAgent;
-use crate::agent::peer::AgentLine;
+use crate::agent::peer::{AgentLine, FromAgent};
 use crate::edge::Version;
 use crate::edge::call::Setup;
 use crate::edge::link::{Heard, Link, ask, id_hash};
 use crate::mint;
-use crate::runner::{AgentLines, Beginning, Bound, Handle, Replaying, Seat, facts, store_error, style};
+use crate::runner::{
+    AgentLines, Beginning, Bound, Handle, QUIET, Replaying, Seat, facts, store_error, style,
+};
 use crate::store::{Listed, NewSession, Stub};
 use crate::wire::RpcError;
 
@@ -38,11 +41,7 @@ impl Registry {
         let name = self.around.host.identity(&agent);
         let row = self.row(id).await.ok();
         let mut history = History::new(&setup, &name);
-        let spoken = said.iter().filter_map(|line| match line {
-            AgentLine::Said(bytes) => Some(&bytes[..]),
-            AgentLine::Answered { .. } => None,
-        });
-        history.take(replay.hear(spoken, mint::now()));
+        history.take(replay.hear(said.iter().map(|line| &line[..]), mint::now()));
         // Some agents load anything and have nothing: that is no session.
         if !history.spoken && row.is_none() {
             agent.peer.unroute(id.as_str());
@@ -120,7 +119,7 @@ async fn restore(
     id: &SessionId,
     setup: &Setup,
     lines: &mut AgentLines,
-) -> Result<(Json, Vec<AgentLine>), RpcError> {
+) -> Result<(Json, Vec<Bytes>), RpcError> {
     let mut params = ask::open(&agent.profile, setup, Some(id.as_str())).fields();
     let method = match agent.profile.version {
         Version::V1 if agent.profile.has("load") => "session/load",
@@ -133,11 +132,47 @@ async fn restore(
     agent.peer.route(id.as_str(), &lines.route);
     let sent = agent.peer.request(method, &params.json(), &lines.route);
     let request = sent.map_err(|error| RpcError::internal(error.to_string()))?;
-    let outcome = answer_to(lines, request).await;
+    let outcome = replayed(agent, lines, request).await;
     if outcome.is_err() {
         agent.peer.unroute(id.as_str());
     }
     outcome
+}
+
+/// The agent's answer, and what it said before it and right behind it: some replay only then.
+async fn replayed(
+    agent: &LiveAgent,
+    lines: &mut AgentLines,
+    request: u64,
+) -> Result<(Json, Vec<Bytes>), RpcError> {
+    let (mut answer, mut said) = (None, Vec::new());
+    loop {
+        let next = match &answer {
+            None => lines.lines.recv().await,
+            Some(answer) => match tokio::time::timeout(QUIET, lines.lines.recv()).await {
+                Ok(next) => next,
+                Err(_) => return Ok((Json::clone(answer), said)),
+            },
+        };
+        let batch = match next {
+            Some(FromAgent::Lines(batch)) => batch,
+            Some(FromAgent::Gone(reason)) => return Err(RpcError::internal(reason)),
+            None => return Err(RpcError::internal("the agent ended before it restored the session")),
+        };
+        for line in batch {
+            match line {
+                AgentLine::Answered { request: answered, outcome } if answered == request => {
+                    answer = Some(outcome?);
+                }
+                AgentLine::Answered { .. } => {}
+                AgentLine::Said(line) => {
+                    // No client follows the session yet.
+                    agent.peer.refuse(&line);
+                    said.push(line);
+                }
+            }
+        }
+    }
 }
 
 /// A history in the making: everything that the agent replayed, as one turn that is over.

@@ -91,7 +91,8 @@ impl Runner {
 
     fn swallowed(&mut self, input: &Input) {
         if let (Seat::Opening(opening), Input::Updated { update, .. }) = (&mut self.seat, input) {
-            opening.replayed += said_by_agent(update);
+            opening.replayed.updates += usize::from(is_conversation(input));
+            opening.replayed.text += said_by_agent(update);
         }
     }
 

@@ -41,7 +41,7 @@ pub(crate) use ask::Attached;
 pub(crate) use facts::facts;
 pub(crate) use failure::store_error;
 pub(crate) use message::{AgentLines, Beginning, Handle, Message, Surroundings};
-pub(crate) use seat::{Bound, Replaying, Seat, style};
+pub(crate) use seat::{Bound, QUIET, Replaying, Seat, style};
 
 /// How many messages of clients may wait for a session.
 const INBOX: usize = 256;

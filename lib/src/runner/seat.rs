@@ -28,7 +28,7 @@ use crate::wire::RpcError;
 /// How much of the journal is read at once.
 const PAGE: usize = 1024 * 1024;
 /// How long an agent that has loaded a session says nothing when its replay is over.
-const QUIET: Duration = Duration::from_millis(150);
+pub(crate) const QUIET: Duration = Duration::from_millis(150);
 
 /// Where the agent is.
 pub(crate) enum Seat {
@@ -51,8 +51,8 @@ pub(crate) struct Opening {
     rung: Rung,
     /// The agent's own session that is restored or forked, and then the one that it has open.
     pub(super) native: Option<String>,
-    /// How many characters of its own text the agent has replayed.
-    pub(crate) replayed: usize,
+    /// What the agent has replayed.
+    pub(crate) replayed: Replayed,
     pub(super) progress: Progress,
 }
 
@@ -64,6 +64,15 @@ pub(super) enum Progress {
     Answered(Json),
     /// It has the session, and is told what was chosen in it.
     Choosing(Choosing),
+}
+
+/// How much an agent has replayed of its own session.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Replayed {
+    /// Updates that belong to the conversation.
+    pub(crate) updates: usize,
+    /// Characters of its own text.
+    pub(crate) text: usize,
 }
 
 /// An agent that has a session open.
@@ -151,7 +160,7 @@ impl Runner {
         link.options_were(self.session.options.as_ref());
         let (rung, native) = self.first_rung(&agent);
         let progress = Progress::Asked;
-        self.open_at(Opening { agent, link, rung, native, replayed: 0, progress }).await;
+        self.open_at(Opening { agent, link, rung, native, replayed: Replayed::default(), progress }).await;
     }
 
     /// Only the agent that had the session last can restore it by itself.
@@ -256,6 +265,13 @@ impl Runner {
 
     async fn opened(&mut self, outcome: Result<Json, RpcError>) {
         let Seat::Opening(opening) = std::mem::replace(&mut self.seat, Seat::Empty) else { return };
+        // A load that succeeds with nothing is a fresh session, whatever the agent calls it.
+        let empty = opening.rung == Rung::Load && opening.replayed.updates == 0 && self.session.turns.0 > 0;
+        let outcome = if empty {
+            outcome.and_then(|_| Err(RpcError::internal("the agent replayed nothing")))
+        } else {
+            outcome
+        };
         match outcome {
             Ok(answer) => self.has_session(*opening, &answer).await,
             Err(error) => match opening.rung.below(&opening.agent.profile) {
@@ -265,7 +281,8 @@ impl Runner {
                     if let Some(native) = opening.native.as_ref().filter(|_| opening.rung != Rung::Fork) {
                         opening.agent.peer.unroute(native);
                     }
-                    self.open_at(Opening { rung, ..*opening }).await;
+                    let (progress, replayed) = (Progress::Asked, Replayed::default());
+                    self.open_at(Opening { rung, progress, replayed, ..*opening }).await;
                 }
                 None => self.agent_failed(error).await,
             },
@@ -297,7 +314,7 @@ impl Runner {
             Rung::New if self.session.turns.0 == 0 => Binding::Fresh,
             Rung::New => Binding::Reseeded,
         };
-        if let Err(error) = self.look_back(binding, replayed).await {
+        if let Err(error) = self.look_back(binding, replayed.text).await {
             return self.agent_failed(super::store_error(&error)).await;
         }
         let name = self.around.host.identity(&agent);

@@ -2,6 +2,8 @@
 
 use serde_json::{Value, json};
 
+use super::quirk::Quirk;
+
 /// Which protocol versions it speaks, and what it does when it is offered another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Speaks {
@@ -28,24 +30,6 @@ pub enum Offer {
     Effort,
     /// The boolean option `verbose`; version 1 gets it only if the client takes such options.
     Verbose,
-}
-
-/// The ids of a replay.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ReplayIds {
-    /// Those that were there live.
-    Same,
-    /// Others, as of an agent that forgets them.
-    New,
-}
-
-/// When an agent replays a session that it loads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Replays {
-    /// Before it answers, as the protocol says.
-    BeforeAnswer,
-    /// A moment after.
-    AfterAnswer,
 }
 
 /// What becomes of a session that an earlier instance had.
@@ -111,10 +95,6 @@ pub struct AgentConfig {
     pub can: Vec<&'static str>,
     /// What the user may choose.
     pub offers: Vec<Offer>,
-    /// The ids of a replay.
-    pub replay_ids: ReplayIds,
-    /// When it replays.
-    pub replays: Replays,
     /// Whether earlier sessions are there again.
     pub restores: Restores,
     /// What becomes of choices then.
@@ -131,6 +111,12 @@ pub struct AgentConfig {
     pub commands: Vec<&'static str>,
     /// The `_meta` of the answer to `initialize`.
     pub meta: Option<Value>,
+    /// Members of the capabilities beyond those that `can` names.
+    pub extra: Value,
+    /// Names it as a program is named by its command, so that what it says of itself is remembered.
+    pub key: Option<&'static str>,
+    /// What it does otherwise than the protocol has it.
+    pub quirks: Vec<Quirk>,
 }
 
 impl AgentConfig {
@@ -165,8 +151,6 @@ impl AgentConfig {
             speaks,
             can: vec!["stdio"],
             offers: Vec::new(),
-            replay_ids: ReplayIds::Same,
-            replays: Replays::BeforeAnswer,
             restores: Restores::All,
             choices: Choices::Kept,
             fixed: Vec::new(),
@@ -175,6 +159,9 @@ impl AgentConfig {
             login: Login::NotNeeded,
             commands: Vec::new(),
             meta: None,
+            extra: json!({}),
+            key: None,
+            quirks: Vec::new(),
         }
     }
 
@@ -199,12 +186,25 @@ impl AgentConfig {
         self
     }
 
+    /// The same agent with these quirks.
+    #[must_use]
+    pub fn with(mut self, quirks: &[Quirk]) -> Self {
+        self.quirks = quirks.to_vec();
+        self
+    }
+
+    /// Says whether it has this quirk.
+    #[must_use]
+    pub fn has(&self, quirk: Quirk) -> bool {
+        self.quirks.contains(&quirk)
+    }
+
     /// Says whether an agent of the library can be so: that keeps no sessions and does nothing odd on the wire.
     pub(super) fn fits_library(&self) -> bool {
         let plain = Self::bare(self.speaks);
-        let same = (self.replay_ids, self.replays, self.restores, self.echo)
-            == (plain.replay_ids, plain.replays, plain.restores, plain.echo);
-        same && self.meta.is_none() && self.fixed.is_empty() && !self.can("fork") && !self.can("acp")
+        let same = (self.restores, self.echo, &self.extra) == (plain.restores, plain.echo, &plain.extra);
+        let odd = !self.quirks.is_empty() || self.meta.is_some() || !self.fixed.is_empty();
+        same && !odd && !self.can("fork") && !self.can("acp")
     }
 
     /// Says whether it can do that.
@@ -223,16 +223,18 @@ impl AgentConfig {
         }
         self.override_mode(&mut session);
         let on = |ability: &str| self.can(ability);
+        let mut capabilities = json!({
+            "loadSession": on("load"),
+            "promptCapabilities":
+                {"image": on("image"), "audio": on("audio"), "embeddedContext": on("embeddedContext")},
+            "mcpCapabilities": {"http": on("http"), "sse": on("sse"), "acp": on("acp")},
+            "sessionCapabilities": session,
+        });
+        self.add_extra(&mut capabilities);
         json!({
             "protocolVersion": 1,
             "agentInfo": {"name": self.name, "version": "1"},
-            "agentCapabilities": {
-                "loadSession": on("load"),
-                "promptCapabilities":
-                    {"image": on("image"), "audio": on("audio"), "embeddedContext": on("embeddedContext")},
-                "mcpCapabilities": {"http": on("http"), "sse": on("sse"), "acp": on("acp")},
-                "sessionCapabilities": session,
-            },
+            "agentCapabilities": capabilities,
             "authMethods": self.auth_methods("id"),
         })
     }
@@ -249,12 +251,18 @@ impl AgentConfig {
         self.override_mode(&mut session);
         session["prompt"] = some(&["image", "audio", "embeddedContext"]);
         session["mcp"] = some(&["stdio", "http", "acp"]);
+        let mut capabilities = json!({"session": session});
+        self.add_extra(&mut capabilities);
         json!({
             "protocolVersion": 2,
             "info": {"name": self.name, "version": "2"},
-            "capabilities": {"session": session},
+            "capabilities": capabilities,
             "authMethods": self.auth_methods("methodId"),
         })
+    }
+
+    fn add_extra(&self, capabilities: &mut Value) {
+        merge(capabilities, &self.extra);
     }
 
     fn override_mode(&self, session: &mut Value) {
@@ -268,5 +276,17 @@ impl AgentConfig {
             Login::NotNeeded => json!([]),
             Login::Needed => json!([{id: "key", "name": "A key", "type": "agent"}]),
         }
+    }
+}
+
+/// Adds members to an object, and to the objects in it.
+fn merge(into: &mut Value, extra: &Value) {
+    match (into, extra) {
+        (Value::Object(into), Value::Object(extra)) => {
+            for (name, value) in extra {
+                merge(into.entry(name).or_insert(Value::Null), value);
+            }
+        }
+        (into, extra) => *into = extra.clone(),
     }
 }

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use tokio::sync::{Notify, mpsc};
 
 use super::config::{AgentConfig, Choices, Offer};
+use super::quirk::Quirk;
 use super::talk::Out;
 use super::words;
 
@@ -237,7 +238,9 @@ impl Inner {
         };
         let mut list = Vec::new();
         if has(Offer::ModeOption) || (two && has(Offer::Modes)) {
-            list.push(select("mode", "Mode", Some("mode"), ["a", "b"]));
+            let mut mode = select("mode", "Mode", Some("mode"), ["a", "b"]);
+            self.describe(&mut mode["options"][0]);
+            list.push(mode);
         }
         if two && has(Offer::Models) {
             list.push(select("model", "Model", Some("model"), ["fast", "deep"]));
@@ -257,8 +260,17 @@ impl Inner {
     }
 
     fn modes(&self, session: &str) -> Value {
-        json!({"currentModeId": self.chosen(session, "mode"),
-            "availableModes": [{"id": "a", "name": "a"}, {"id": "b", "name": "b"}]})
+        let mut modes = json!({"currentModeId": self.chosen(session, "mode"),
+            "availableModes": [{"id": "a", "name": "a"}, {"id": "b", "name": "b"}]});
+        self.describe(&mut modes["availableModes"][0]);
+        modes
+    }
+
+    /// Some agents have very much to say of a mode.
+    fn describe(&self, mode: &mut Value) {
+        if self.config.has(Quirk::LongAnswers) {
+            mode["description"] = json!(words::long_text());
+        }
     }
 
     fn models(&self, session: &str) -> Value {

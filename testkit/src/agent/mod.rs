@@ -1,10 +1,13 @@
 //! An ACP agent inside the test, in either version, that does in a turn what the prompt tells it to, and keeps
-//! a record of everything it was told. `script` has its language, `config` its nature.
+//! a record of everything it was told. `script` has its language, `config` its nature, `quirk` its oddities.
 
 mod ask;
 mod config;
 mod library;
 mod memory;
+pub mod program;
+pub mod quirk;
+mod restore;
 mod script;
 mod serve;
 mod talk;
@@ -19,9 +22,10 @@ use rethread::transport::{Wire, memory as pipe};
 use rethread::wire::RpcError;
 use serde_json::Value;
 
-pub use config::{AgentConfig, Choices, Echo, Forks, Login, Offer, ReplayIds, Replays, Restores, Speaks};
+pub use config::{AgentConfig, Choices, Echo, Forks, Login, Offer, Restores, Speaks};
 pub use library::aside;
 pub use memory::Received;
+pub use quirk::Quirk;
 pub use script::{Aside, Step, script, steps};
 
 use crate::Pairing;
@@ -216,6 +220,10 @@ impl AgentSource for ScriptedAgent {
 
     fn name(&self) -> String {
         "scripted".to_owned()
+    }
+
+    fn key(&self) -> Option<String> {
+        self.memory.inner().config.key.map(str::to_owned)
     }
 }
 

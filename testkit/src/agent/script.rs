@@ -37,6 +37,14 @@ pub enum Aside {
     NoId,
     /// `toolopen ID`: a tool call that is announced and never ends; in version 2 it can be cancelled.
     ToolOpen(String),
+    /// `unannounced ID`: the end of a tool call that was never announced.
+    Unannounced(String),
+    /// `long`: one message in one line of [`LONG_LINE`](super::quirk::LONG_LINE) bytes and more.
+    Long,
+    /// `print TEXT`: a line on the agent's output that is not JSON.
+    Print(String),
+    /// `torn`: half a message, and then it crashes.
+    Torn,
     /// `meta ID`: a tool call whose `_meta` is patched: `{a,b}`, then `a` goes and `c` comes.
     Meta(String),
     /// `plan A,B`: a plan with these entries; the first one is done.
@@ -153,6 +161,10 @@ fn aside(word: &str, rest: &str) -> Option<Aside> {
         "chunks" => Aside::Chunks(rest.parse().unwrap_or(3)),
         "noid" => Aside::NoId,
         "toolopen" => Aside::ToolOpen(or("call_1")),
+        "unannounced" => Aside::Unannounced(or("call_1")),
+        "long" => Aside::Long,
+        "print" => Aside::Print(rest.to_owned()),
+        "torn" => Aside::Torn,
         "meta" => Aside::Meta(or("call_1")),
         "plan" => Aside::Plan(list(&or("one,two"))),
         "usage" => {

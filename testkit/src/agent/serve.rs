@@ -1,4 +1,4 @@
-//! What a scripted agent does with each request. Turns are played in `turn`.
+//! What a scripted agent does with each request. Turns are played in `turn`, earlier sessions taken up in `restore`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,13 +11,15 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use super::End;
-use super::config::{Echo, Forks, Login, ReplayIds, Replays, Restores, Speaks};
+use super::config::{AgentConfig, Echo, Login, Speaks};
 use super::memory::Memory;
+use super::quirk::{GREETING, Quirk, SHORT_LIST, UNKNOWN_REQUEST};
+use super::restore::{Replay, again, fork, unknown};
 use super::talk::{self, Outcome, Prompt, Taken, Talk};
 use super::turn;
 
-/// How long after its answer an agent begins that replays late.
-const A_MOMENT: Duration = Duration::from_millis(20);
+/// How long a late replay comes after its answer, and a slow answer after its request.
+pub(super) const A_MOMENT: Duration = Duration::from_millis(20);
 
 /// Serves one connection until either side ends it.
 pub(super) async fn serve(memory: Arc<Memory>, wire: Wire) -> End {
@@ -28,6 +30,11 @@ pub(super) async fn serve(memory: Arc<Memory>, wire: Wire) -> End {
     let talk = Arc::new(Talk::new(memory.clone(), start, out));
     memory.inner().out = Some(out_again);
     let mut crashed = talk.crashed.subscribe();
+    if memory.config().has(Quirk::Greets) {
+        for line in GREETING {
+            talk.print(line.to_owned()).await;
+        }
+    }
     let mut reader = BufReader::new(wire.reader).lines();
     // Dropped with this function, and what runs in it with it.
     let mut work = JoinSet::new();
@@ -62,7 +69,14 @@ async fn hear(talk: &Arc<Talk>, line: &str, work: &mut JoinSet<()>) {
         return talk.answered(&message["id"], outcome);
     };
     let params = message["params"].clone();
+    let config = talk.memory.config();
+    if config.has(Quirk::InitializeFirst) && method != "initialize" && !talk.is_initialized() {
+        return talk.crash().await;
+    }
     match (id, method) {
+        (Some(id), _) if takes_its_time(&config, method) => {
+            work.spawn(answer_slowly(talk.clone(), id, method.to_owned(), params));
+        }
         (Some(id), "session/prompt") => prompt(talk, id, &params, work).await,
         // Left open until it is taken back.
         (Some(_), "_agent/hang") => {}
@@ -74,6 +88,28 @@ async fn hear(talk: &Arc<Talk>, line: &str, work: &mut JoinSet<()>) {
         (None, "session/cancel") => talk.cancel(params["sessionId"].as_str().unwrap_or_default()),
         (None, _) => {}
     }
+}
+
+/// Such a request is answered while others are read.
+fn takes_its_time(config: &AgentConfig, method: &str) -> bool {
+    let opens = matches!(method, "initialize" | "session/new" | "session/load" | "session/resume");
+    (config.has(Quirk::AsksTheUnknown) && opens)
+        || (config.has(Quirk::InitializeFirst) && method == "initialize")
+}
+
+async fn answer_slowly(talk: Arc<Talk>, id: Value, method: String, params: Value) {
+    tokio::time::sleep(A_MOMENT).await;
+    let outcome = request(&talk, &method, &params).await;
+    if talk.memory.config().has(Quirk::AsksTheUnknown) {
+        let made = outcome.as_ref().ok().and_then(|made| made.get("sessionId"));
+        let session = made.or_else(|| params.get("sessionId"));
+        let of_session = session.map(|session| json!({"sessionId": session}));
+        for params in std::iter::once(json!({})).chain(of_session) {
+            let (_, answered) = talk.ask(UNKNOWN_REQUEST, params).await;
+            let _ = answered.await;
+        }
+    }
+    talk.answer(id, outcome).await;
 }
 
 /// A request that was left open is answered, a turn is cancelled.
@@ -95,6 +131,19 @@ async fn take_back(talk: &Talk, id: &Value) {
 }
 
 async fn request(talk: &Arc<Talk>, method: &str, params: &Value) -> Outcome {
+    let outcome = carry_out(talk, method, params).await;
+    let config = talk.memory.config();
+    let told_anyway =
+        matches!(method, "initialize" | "session/new" | "session/list" | "session/set_config_option");
+    match outcome {
+        Ok(_) if !told_anyway && (config.has(Quirk::AnswersNull) || config.has(Quirk::AnswersNothing)) => {
+            Ok(Value::Null)
+        }
+        other => other,
+    }
+}
+
+async fn carry_out(talk: &Arc<Talk>, method: &str, params: &Value) -> Outcome {
     match method {
         "initialize" => initialize(talk, params),
         "session/new" => new(talk, params),
@@ -176,84 +225,15 @@ fn new(talk: &Talk, params: &Value) -> Outcome {
     Ok(answer)
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Replay {
-    All,
-    Nothing,
-}
-
-async fn again(talk: &Arc<Talk>, params: &Value, replay: Replay) -> Outcome {
-    let id = params["sessionId"].as_str().unwrap_or_default();
-    let config = talk.memory.config();
-    let kept = talk.memory.inner().sessions.get(id).cloned();
-    let kept = kept.filter(|_| config.restores == Restores::All);
-    let Some(kept) = kept else {
-        return Err(json!({"code": -32002, "message": "no such session", "data": {"sessionId": id}}));
-    };
-    talk.memory.reopened(id);
-    if replay == Replay::All {
-        replay_all(talk, id, kept.history).await;
-    }
-    if talk.version() == Version::V2 {
-        talk.show(id, super::words::state("idle", None)).await;
-    }
-    Ok(choices(talk, id))
-}
-
-async fn fork(talk: &Arc<Talk>, params: &Value) -> Outcome {
-    let parent = params["sessionId"].as_str().unwrap_or_default();
-    let Some(id) = talk.memory.fork(parent) else {
-        return Err(json!({"code": -32002, "message": "no such session", "data": {"sessionId": parent}}));
-    };
-    talk.memory.reopened(&id);
-    if talk.memory.config().forks == Forks::Replayed {
-        let kept = talk.memory.inner().sessions.get(&id).cloned().unwrap_or_default();
-        replay_all(talk, &id, kept.history).await;
-    }
-    let mut answer = choices(talk, &id);
-    answer["sessionId"] = json!(id);
-    Ok(answer)
-}
-
-/// Replays now or after the answer, as it is this agent's nature.
-async fn replay_all(talk: &Arc<Talk>, session: &str, history: Vec<Value>) {
-    let config = talk.memory.config();
-    match config.replays {
-        Replays::BeforeAnswer => tell_again(talk, session, history, config.replay_ids).await,
-        Replays::AfterAnswer => {
-            let (talk, session) = (talk.clone(), session.to_owned());
-            tokio::spawn(async move {
-                tokio::time::sleep(A_MOMENT).await;
-                tell_again(&talk, &session, history, config.replay_ids).await;
-            });
-        }
-    }
-}
-
-async fn tell_again(talk: &Talk, session: &str, history: Vec<Value>, ids: ReplayIds) {
-    for mut update in history {
-        if ids == ReplayIds::New {
-            rename(&mut update);
-        }
-        talk.show(session, update).await;
-    }
-}
-
-fn rename(update: &mut Value) {
-    for name in ["messageId", "toolCallId"] {
-        if let Some(id) = update.get(name).and_then(Value::as_str) {
-            update[name] = json!(format!("again-{id}"));
-        }
-    }
-}
-
-fn choices(talk: &Talk, session: &str) -> Value {
+pub(super) fn choices(talk: &Talk, session: &str) -> Value {
     talk.memory.inner().choices(session, talk.version(), talk.booleans())
 }
 
 fn list(talk: &Talk) -> Value {
     let inner = talk.memory.inner();
-    let sessions = inner.sessions.iter().map(|(id, kept)| json!({"sessionId": id, "cwd": kept.cwd}));
+    let most = if inner.config.has(Quirk::ShortList) { SHORT_LIST } else { usize::MAX };
+    let sessions = inner.sessions.iter().take(most);
+    let sessions = sessions.map(|(id, kept)| json!({"sessionId": id, "cwd": kept.cwd}));
     json!({"sessions": sessions.collect::<Vec<_>>()})
 }
 
@@ -289,10 +269,10 @@ async fn stop(talk: &Talk, params: &Value, field: &str) -> Outcome {
 async fn prompt(talk: &Arc<Talk>, id: Value, params: &Value, work: &mut JoinSet<()>) {
     let session = params["sessionId"].as_str().unwrap_or_default().to_owned();
     if !talk.memory.inner().sessions.contains_key(&session) {
-        let error = json!({"code": -32002, "message": "no such session", "data": {"sessionId": session}});
-        return talk.answer(id, Err(error)).await;
+        return talk.answer(id, Err(unknown(&talk.memory.config(), &session))).await;
     }
     if talk.version() == Version::V1 && talk.busy(&session) {
+        disturb(talk, &session);
         let error = json!({"code": -32600, "message": "this agent takes one prompt at a time"});
         return talk.answer(id, Err(error)).await;
     }
@@ -307,6 +287,17 @@ async fn prompt(talk: &Arc<Talk>, id: Value, params: &Value, work: &mut JoinSet<
     turn::acknowledge(talk, &session, &prompt).await;
     if let Taken::Starts(cancelled) = talk.take(&session, prompt) {
         work.spawn(turn::play(talk.clone(), session, cancelled));
+    }
+}
+
+/// What a second prompt does to the first.
+fn disturb(talk: &Talk, session: &str) {
+    let config = talk.memory.config();
+    if config.has(Quirk::SecondCancelsFirst) {
+        talk.cancel(session);
+    }
+    if config.has(Quirk::SecondFailsFirst) {
+        talk.fail(session);
     }
 }
 

@@ -10,10 +10,13 @@ use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::memory::{Booleans, Memory};
+use super::quirk::Quirk;
 
 /// What goes out.
 pub(super) enum Out {
     Line(String),
+    /// No whole line.
+    Piece(String),
     /// Nothing more: the stream is closed.
     End,
 }
@@ -48,6 +51,8 @@ pub(super) struct Turns {
     pub(super) queue: VecDeque<Prompt>,
     /// Prompts that are being acknowledged and will be in the queue.
     coming: usize,
+    /// Whether the turn that runs is to end with an error.
+    failing: bool,
 }
 
 /// A prompt that was taken.
@@ -75,6 +80,10 @@ impl Talk {
     /// The version that was agreed on.
     pub(super) fn version(&self) -> Version {
         self.inner().version.unwrap_or(Version::V1)
+    }
+
+    pub(super) fn is_initialized(&self) -> bool {
+        self.inner().version.is_some()
     }
 
     pub(super) fn agreed(&self, version: Version, client: Value) {
@@ -111,7 +120,9 @@ impl Talk {
     }
 
     pub(super) async fn answer(&self, id: Value, outcome: Outcome) {
+        let nothing = self.memory.config().has(Quirk::AnswersNothing);
         self.send(match outcome {
+            Ok(Value::Null) if nothing => json!({"id": id}),
             Ok(result) => json!({"id": id, "result": result}),
             Err(error) => json!({"id": id, "error": error}),
         })
@@ -166,7 +177,8 @@ impl Talk {
             return Taken::Queued;
         }
         let (cancel, cancelled) = watch::channel(false);
-        inner.turns.insert(session.to_owned(), Turns { cancel, queue: VecDeque::from([prompt]), coming: 0 });
+        let queue = VecDeque::from([prompt]);
+        inner.turns.insert(session.to_owned(), Turns { cancel, queue, coming: 0, failing: false });
         Taken::Starts(cancelled)
     }
 
@@ -220,6 +232,31 @@ impl Talk {
         }
     }
 
+    /// Makes the turn that runs end with an error.
+    pub(super) fn fail(&self, session: &str) {
+        if let Some(turns) = self.inner().turns.get_mut(session) {
+            turns.failing = true;
+            turns.cancel.send_replace(true);
+        }
+    }
+
+    pub(super) fn is_failing(&self, session: &str) -> bool {
+        self.inner().turns.get(session).is_some_and(|turns| turns.failing)
+    }
+
+    /// Writes a line that is no message.
+    pub(super) async fn print(&self, line: String) {
+        let _ = self.out.send(Out::Line(line)).await;
+    }
+
+    /// Dies in the middle of a line.
+    pub(super) async fn tear(&self, session: &str) {
+        let mut line = raw_line(session, r#"{"sessionUpdate":"agent_message_chunk"}"#);
+        line.truncate(line.len() - 10);
+        let _ = self.out.send(Out::Piece(line)).await;
+        self.crash().await;
+    }
+
     /// Ends the connection as a crash does, after all that was said before.
     pub(super) async fn crash(&self) {
         let _ = self.out.send(Out::End).await;
@@ -251,8 +288,12 @@ pub(super) enum Taken {
 
 /// Writes lines until the end is said.
 pub(super) async fn write(mut writer: impl AsyncWrite + Unpin, mut lines: mpsc::Receiver<Out>) {
-    while let Some(Out::Line(mut line)) = lines.recv().await {
-        line.push('\n');
+    while let Some(out) = lines.recv().await {
+        let line = match out {
+            Out::Line(line) => line + "\n",
+            Out::Piece(piece) => piece,
+            Out::End => break,
+        };
         if writer.write_all(line.as_bytes()).await.is_err() || writer.flush().await.is_err() {
             return;
         }

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use super::config::Echo;
+use super::quirk::{INTERRUPTION, Quirk};
 use super::script::{Aside, Step, script};
 use super::talk::{Prompt, Talk};
 use super::{ask, words};
@@ -85,11 +86,16 @@ pub(super) async fn play(talk: Arc<Talk>, session: String, cancelled: watch::Rec
             left_running: None,
         };
         let flow = turn.play_all(&prompt).await;
+        let flow = if talk.is_failing(&session) { Flow::Failed } else { flow };
         let stop = match flow {
             Flow::Failed => "error".to_owned(),
             Flow::On | Flow::Over if *cancelled.borrow() => "cancelled".to_owned(),
             Flow::On | Flow::Over => turn.stop,
         };
+        if stop == "cancelled" && talk.memory.config().has(Quirk::NotesInterruption) {
+            let id = talk.mint("user");
+            talk.memory.keep(&session, &words::chunk("user_message", Some(&id), INTERRUPTION));
+        }
         if talk.version() == Version::V1 {
             // Free before it answers: the next prompt may come at once.
             talk.next(&session);
@@ -157,6 +163,13 @@ impl Turn {
             Aside::Slow(count) => self.chunks(count, Duration::from_millis(5)).await,
             Aside::NoId => self.ids = Ids::LeftOut,
             Aside::ToolOpen(id) => self.update(words::tool_opens(self.version(), &id)).await,
+            Aside::Unannounced(id) => self.update(words::tool_ends(self.version(), &id)).await,
+            Aside::Long => self.say("agent_message", &words::long_text()).await,
+            Aside::Print(text) => self.talk.print(text).await,
+            Aside::Torn => {
+                self.talk.tear(&self.session).await;
+                return std::future::pending().await;
+            }
             Aside::Meta(id) => self.meta(&id).await,
             Aside::Plan(entries) => self.update(words::plan(self.version(), &entries)).await,
             Aside::Usage(used, size) => {

@@ -3,6 +3,8 @@
 use rethread::edge::Version;
 use serde_json::{Value, json};
 
+use super::quirk::LONG_LINE;
+
 /// A chunk of text of this kind: `user_message`, `agent_message`, `agent_thought`.
 pub(super) fn chunk(kind: &str, id: Option<&str>, text: &str) -> Value {
     let mut update = json!({"sessionUpdate": format!("{kind}_chunk")});
@@ -16,6 +18,11 @@ pub(super) fn chunk(kind: &str, id: Option<&str>, text: &str) -> Value {
 /// A message as a whole; version 2 only.
 pub(super) fn whole(kind: &str, id: &str, content: Value) -> Value {
     json!({"sessionUpdate": kind, "messageId": id, "content": content})
+}
+
+/// A text that makes a long line.
+pub(super) fn long_text() -> String {
+    "long ".repeat(LONG_LINE / 5)
 }
 
 pub(super) fn tool_begins(version: Version, id: &str) -> Value {

@@ -154,9 +154,30 @@ impl Link {
                 self.take_config(update.get("configOptions"));
                 vec![self.heard(canonical(&update))]
             }
-            "user_message" | "user_message_chunk" => self.user_message(update),
+            "user_message" | "user_message_chunk" => {
+                let update = self.with_message_id(&tag, update);
+                self.user_message(update)
+            }
+            "agent_message" | "agent_message_chunk" | "agent_thought" | "agent_thought_chunk" => {
+                let update = self.with_message_id(&tag, update);
+                vec![self.named(&update)]
+            }
             _ => vec![self.named(&update)],
         }
+    }
+
+    /// Version 2 wants an id for every message; one that came without is given one, as in version 1.
+    fn with_message_id(&mut self, tag: &str, mut update: Fields) -> Fields {
+        let kind = UpdateKind::of_tag(tag);
+        let native = update.text("messageId");
+        if native.is_some() || kind == kind.whole() {
+            self.speaking = None;
+        }
+        if native.is_none() {
+            let id = self.message_id(kind, None);
+            update.set("messageId", Json::of(&id));
+        }
+        update
     }
 
     /// What an agent echoes of a prompt is ours already. An echo may come before the acknowledgement that

@@ -21,6 +21,8 @@ pub async fn aside(turn: &Turn, step: Aside) {
         Aside::Slow(count) => chunks(turn, count, Duration::from_millis(5)).await,
         Aside::Plan(entries) => plan(turn, entries).await,
         Aside::ToolOpen(id) => tool_open(turn, &id).await,
+        Aside::Unannounced(id) => turn.update(words::tool_ends(Version::V2, &id)).await,
+        Aside::Long => turn.say(&words::long_text()).await,
         Aside::Usage(used, size) => turn.usage(used, size, None).await,
         Aside::Commands(names) => commands(turn, &names).await,
         Aside::Title(title) => turn.title(&title).await,
@@ -49,8 +51,9 @@ pub async fn aside(turn: &Turn, step: Aside) {
         Aside::Fs(_) => turn.say("file: read by myself").await,
         Aside::Write(..) => turn.say("file: written by myself").await,
         Aside::Spawn(_) => turn.say("terminal: left running by myself").await,
-        // Messages always have ids; terminals of clients and children that are not its own are none of its business.
-        Aside::NoId | Aside::Kill | Aside::RawOf(..) => {}
+        // Messages always have ids, and lines are always messages; terminals of clients and children that are not its
+        // own are none of its business.
+        Aside::NoId | Aside::Kill | Aside::RawOf(..) | Aside::Print(_) | Aside::Torn => {}
     }
 }
 

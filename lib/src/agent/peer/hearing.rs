@@ -1,0 +1,235 @@
+//! The reading half of the connection to an agent: each line to the session it speaks of, each answer to who waits
+//! for it. Knows how sub-agents are announced; what is no message is noted and skipped, and no request is left
+//! without an answer.
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+use rethread_core::Json;
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
+use tokio::io::AsyncRead;
+use tokio::sync::{mpsc, oneshot};
+
+use super::{AgentLine, AgentPeer, Aside, FromAgent, Pending};
+use crate::lock::locked;
+use crate::log::Log;
+use crate::wire::{Id, Line, LineReader, RpcError};
+
+/// How many bytes of lines are kept for a session whose id is not known yet.
+const STRAYS: usize = 1024 * 1024;
+
+/// Just enough of a line to know where it goes.
+#[derive(Deserialize)]
+struct Head<'a> {
+    #[serde(borrow, default)]
+    jsonrpc: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    id: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    method: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    params: Option<HeadParams<'a>>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    result: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    error: Option<&'a RawValue>,
+}
+
+/// `null` is a result too; only what has neither member is no answer.
+fn present<'a, D: Deserializer<'a>>(value: D) -> Result<Option<&'a RawValue>, D::Error> {
+    <&RawValue>::deserialize(value).map(Some)
+}
+
+impl<'a> Head<'a> {
+    /// Reads a line, if it is a message at all: logs in JSON come the same way.
+    fn read(line: &'a [u8]) -> Option<Self> {
+        let head: Self = serde_json::from_slice(line).ok()?;
+        // Some answers that have nothing to tell have no result.
+        let void = head.jsonrpc.is_some() && head.id.is_some();
+        (head.method.is_some() || head.result.is_some() || head.error.is_some() || void).then_some(head)
+    }
+
+    /// What an answer says; nothing if it is none.
+    fn outcome(&self) -> Option<Result<Json, RpcError>> {
+        if self.method.is_some() {
+            return None;
+        }
+        // Some write both members, and `null` for the one that is not meant.
+        let error = self.error.filter(|error| self.result.is_none() || error.get() != "null");
+        Some(match (self.result, error) {
+            (_, Some(error)) => Err(RpcError::read(&Json::from(error.to_owned()))),
+            (Some(result), None) => Ok(Json::from(result.to_owned())),
+            (None, None) => Ok(Json::of(&())),
+        })
+    }
+}
+
+/// Whether a line waits for an answer.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Asks {
+    Something,
+    Nothing,
+}
+
+#[derive(Deserialize)]
+struct HeadParams<'a> {
+    #[serde(borrow, default, rename = "sessionId")]
+    session: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    update: Option<&'a RawValue>,
+}
+
+impl HeadParams<'_> {
+    /// The session of a sub-agent that is announced here.
+    fn child(&self) -> Option<String> {
+        let update = self.update.filter(|update| update.get().contains("\"subagent_update\""))?;
+        let update = Json::from(update.to_owned()).fields();
+        update
+            .text("sessionId")
+            .filter(|_| update.text("sessionUpdate").as_deref() == Some("subagent_update"))
+    }
+}
+
+/// The reading half.
+pub(super) struct Hearing {
+    peer: AgentPeer,
+    asides: mpsc::Sender<Aside>,
+    strays: Vec<(String, Bytes)>,
+    stray_bytes: usize,
+    batches: Vec<(mpsc::Sender<FromAgent>, Vec<AgentLine>)>,
+    log: Log,
+}
+
+impl Hearing {
+    pub(super) fn new(peer: AgentPeer, asides: mpsc::Sender<Aside>, log: Log) -> Self {
+        Self { peer, asides, strays: Vec::new(), stray_bytes: 0, batches: Vec::new(), log }
+    }
+
+    pub(super) async fn run<R: AsyncRead + Unpin>(
+        mut self,
+        mut lines: LineReader<R>,
+        ended: oneshot::Sender<()>,
+    ) {
+        while let Ok(Some(batch)) = lines.batch().await {
+            for line in batch {
+                match line {
+                    Line::Text(bytes) => self.hear(bytes),
+                    Line::TooLong => self.log.line("skipped a line that was too long"),
+                }
+            }
+            self.deliver().await;
+        }
+        // Whoever watches the process tells the sessions, with its reason.
+        let _ = ended.send(());
+    }
+
+    /// The store slows the agent down here, and only the store: sessions never wait for a client.
+    async fn deliver(&mut self) {
+        for (route, lines) in std::mem::take(&mut self.batches) {
+            let _ = route.send(FromAgent::Lines(lines)).await;
+        }
+    }
+
+    fn hear(&mut self, bytes: Bytes) {
+        let Some(head) = Head::read(&bytes) else {
+            // Shells and banners write to the same stream; such a line is never passed on.
+            self.log.line("skipped a line that is not a message");
+            return;
+        };
+        if let Some(outcome) = head.outcome() {
+            let number = head.id.and_then(Id::read).and_then(|id| id.as_number());
+            self.answered(number, outcome);
+            return;
+        }
+        if head.method.as_deref() == Some("$/cancel_request") {
+            // It names no session: whoever has that request open knows.
+            let routes: Vec<_> = locked(&self.peer.shared.routes).values().cloned().collect();
+            for route in routes {
+                self.collect(route, AgentLine::Said(bytes.clone()));
+            }
+        }
+        let child = head.params.as_ref().and_then(HeadParams::child);
+        let asks = if head.id.is_some() { Asks::Something } else { Asks::Nothing };
+        match head.params.and_then(|params| params.session) {
+            Some(session) => {
+                let session = session.into_owned();
+                self.said(&session, bytes, child, asks);
+            }
+            // Sub-agents are announced by their parent, so what has no session concerns the connection.
+            None => {
+                let aside = Aside { line: bytes.clone(), peer: self.peer.clone() };
+                if self.asides.try_send(aside).is_err() {
+                    self.skip("skipped an aside that no client reads", &bytes);
+                }
+            }
+        }
+    }
+
+    /// Passes a line on to its session, or keeps it for one that is being opened.
+    fn said(&mut self, session: &str, bytes: Bytes, child: Option<String>, asks: Asks) {
+        let route = locked(&self.peer.shared.routes).get(session).cloned();
+        match route {
+            Some(route) => {
+                // At once: the child may speak in the next line.
+                if let Some(child) = child {
+                    self.peer.route(&child, &route);
+                }
+                self.collect(route, AgentLine::Said(bytes));
+            }
+            // A request is not kept: its session may wait for the answer before it is open.
+            None if asks == Asks::Nothing && self.opening() && self.stray_bytes + bytes.len() <= STRAYS => {
+                self.stray_bytes += bytes.len();
+                self.strays.push((session.to_owned(), bytes));
+            }
+            None => self.skip("skipped a line about a session that is not open", &bytes),
+        }
+    }
+
+    fn skip(&self, why: &str, line: &[u8]) {
+        self.log.line(why);
+        self.peer.refuse(line);
+    }
+
+    fn answered(&mut self, number: Option<u64>, outcome: Result<Json, RpcError>) {
+        let Some(request) = number else { return };
+        let pending = locked(&self.peer.shared.pending).remove(&request);
+        match pending {
+            Some(Pending::Session(route)) => self.collect(route, AgentLine::Answered { request, outcome }),
+            Some(Pending::Opens(route)) => {
+                let native = outcome.as_ref().ok().and_then(|result| result.fields().text("sessionId"));
+                if let Some(native) = native {
+                    self.peer.route(&native, &route);
+                    self.claim_strays(&native, &route);
+                }
+                self.collect(route, AgentLine::Answered { request, outcome });
+            }
+            Some(Pending::Once(waiting)) => {
+                let _ = waiting.send(outcome);
+            }
+            None => {}
+        }
+    }
+
+    fn claim_strays(&mut self, native: &str, route: &mpsc::Sender<FromAgent>) {
+        for (session, bytes) in std::mem::take(&mut self.strays) {
+            if session == native {
+                self.stray_bytes -= bytes.len();
+                self.collect(route.clone(), AgentLine::Said(bytes));
+            } else {
+                self.strays.push((session, bytes));
+            }
+        }
+    }
+
+    fn opening(&self) -> bool {
+        locked(&self.peer.shared.pending).values().any(|pending| matches!(pending, Pending::Opens(_)))
+    }
+
+    fn collect(&mut self, route: mpsc::Sender<FromAgent>, line: AgentLine) {
+        match self.batches.iter_mut().find(|(other, _)| other.same_channel(&route)) {
+            Some((_, lines)) => lines.push(line),
+            None => self.batches.push((route, vec![line])),
+        }
+    }
+}

@@ -1,0 +1,409 @@
+//! What a client sees of agents that do otherwise than the protocol has it: nothing of that. Each quirk is one that
+//! a real agent has (`Quirk` says which); those that only a process can have are in the tests of the program.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use rethread::edge::Version;
+use rethread::log::Log;
+use rethread::server::NativeSessions;
+use rethread_testkit::agent::quirk::{GREETING, INTERRUPTION, LONG_LINE, Quirk, SHORT_LIST, UNKNOWN_REQUEST};
+use rethread_testkit::agent::{AgentConfig, Offer, Restores};
+use rethread_testkit::client::Client;
+use rethread_testkit::view::View;
+use rethread_testkit::{Pairing, World, pairings};
+use serde_json::{Value, json};
+
+/// An agent with this quirk that restores sessions by replaying them, where its version lets it choose.
+fn loading(quirk: Quirk) -> impl FnOnce(AgentConfig) -> AgentConfig {
+    move |config| config.without(&["resume"]).with(&[quirk])
+}
+
+/// A conversation that is over, and what its client saw of it.
+async fn past(world: &World, prompts: &[&str]) -> (String, View) {
+    let client = world.ready().await;
+    let session = client.new_session().await;
+    for prompt in prompts {
+        client.prompt(&session, prompt).await;
+    }
+    let view = client.view(&session);
+    client.hang_up().await;
+    (session, view)
+}
+
+/// The same agent behind a store that has never heard of it, and its own id for its last session.
+fn elsewhere(world: &World) -> (World, String) {
+    let native = world.agent.sessions().last().cloned().expect("the agent has a session");
+    (World::with(world.client, world.agent.clone()), native)
+}
+
+/// A world whose notes for people go to a file.
+fn noting(world: World) -> (World, PathBuf, tempfile::TempDir) {
+    let folder = tempfile::tempdir().expect("there is room for a folder");
+    let path = folder.path().join("log");
+    (world.set(|config| config.log = Log::to(path.clone())), path, folder)
+}
+
+fn said(view: &View) -> (Vec<String>, Vec<String>) {
+    (view.user(), view.agent())
+}
+
+/// Says whether the agent was given the kept transcript with its last prompt.
+fn was_given_the_transcript(world: &World) -> bool {
+    let prompts = world.agent.told("session/prompt");
+    prompts.last().is_some_and(|params| params["prompt"].to_string().contains("# The conversation so far"))
+}
+
+async fn a_replay_without_ids_or_with_others_changes_nothing(pairing: Pairing) {
+    for quirk in [Quirk::NoIdsOnReplay, Quirk::OtherIdsOnReplay] {
+        let world = World::having(pairing, loading(quirk));
+        let prompts = ["say one; tool call_1; say two", "think hm; say three"];
+        let (session, before) = past(&world, &prompts).await;
+        // Where the replay is all there is, each message is one, and is the same one the next time.
+        let (other, native) = elsewhere(&world);
+        let client = other.ready().await;
+        client.load(&native).await;
+        let adopted = client.view(&native);
+        assert_eq!(said(&adopted), said(&before), "{quirk:?}");
+        client.hang_up().await;
+        let client = other.again().ready().await;
+        client.load(&native).await;
+        assert_eq!(client.view(&native), adopted, "{quirk:?}");
+        client.hang_up().await;
+
+        let client = world.again().ready().await;
+        client.load(&session).await;
+        assert_eq!(client.view(&session), before, "{quirk:?}");
+        client.prompt(&session, "say four").await;
+        assert!(!was_given_the_transcript(&world), "{quirk:?}: the agent has it all");
+        assert_eq!(client.view(&session).agent(), ["one", "two", "three", "four"], "{quirk:?}");
+    }
+}
+
+/// `rules_3_load_resume.rs` has it for sessions that we know.
+async fn a_session_that_is_replayed_late_is_taken_in_whole(pairing: Pairing) {
+    let world = World::having(pairing, loading(Quirk::ReplaysLate));
+    let (_, before) = past(&world, &["say one", "say two"]).await;
+    let (other, native) = elsewhere(&world);
+    let client = other.ready().await;
+    client.load(&native).await;
+    assert_eq!(said(&client.view(&native)), said(&before));
+    client.prompt(&native, "say three").await;
+    assert_eq!(client.view(&native).agent(), ["one", "two", "three"]);
+    assert_eq!(client.view(&native).user().len(), 3);
+}
+
+async fn a_tool_call_that_was_never_announced_is_shown(pairing: Pairing) {
+    let world = World::of(pairing);
+    let client = world.ready().await;
+    let session = client.new_session().await;
+    client.prompt(&session, "unannounced call_7; say done").await;
+    let live = client.view(&session);
+    let shown = live.to_string();
+    assert!(shown.contains("(completed)") && shown.contains("edited"), "{shown}");
+    let told: Vec<_> =
+        client.updates(&session).into_iter().filter(|update| update["toolCallId"] == "call_7").collect();
+    let announced = match pairing.client {
+        Version::V1 => "tool_call",
+        Version::V2 => "tool_call_update",
+    };
+    assert_eq!(told[0]["sessionUpdate"], announced);
+    client.hang_up().await;
+    let client = world.again().ready().await;
+    client.load(&session).await;
+    assert_eq!(client.view(&session), live);
+}
+
+async fn a_line_of_570_kilobytes_comes_through(pairing: Pairing) {
+    let world = World::having(pairing, |config| config.offering(&[Offer::Modes]).with(&[Quirk::LongAnswers]));
+    let client = world.ready().await;
+    let made = client.ask("session/new", json!({"cwd": "/work", "mcpServers": []})).await;
+    let session = made["sessionId"].as_str().expect("an id").to_owned();
+    let described = match pairing.client {
+        Version::V1 => &made["modes"]["availableModes"][0],
+        Version::V2 => &made["configOptions"][0]["options"][0],
+    };
+    assert_eq!(described["description"].as_str().map(str::len), Some(LONG_LINE));
+    client.prompt(&session, "say before; long; say after").await;
+    let live = client.view(&session);
+    assert_eq!(live.agent().concat().len(), LONG_LINE + "beforeafter".len());
+    client.hang_up().await;
+    let client = world.again().ready().await;
+    client.load(&session).await;
+    assert_eq!(said(&client.view(&session)), said(&live));
+}
+
+async fn what_is_not_json_is_noted_and_not_shown(pairing: Pairing) {
+    let (world, log, _folder) = noting(World::having(pairing, |config| config.with(&[Quirk::Greets])));
+    let client = world.ready().await;
+    let session = client.new_session().await;
+    let turn = client.prompt(&session, "print hello; say one; print {\"jsonrpc\": \"2.0\",; say two").await;
+    assert_eq!(turn.stop, "end_turn");
+    // It dies in the middle of a message.
+    let request = client.begin_prompt(&session, "say three; torn").await;
+    let stop = client.finish(&session, &request).await.stop;
+    assert_eq!(stop, if pairing.client == Version::V1 { "error -32603" } else { "error" });
+    assert_eq!(client.prompt(&session, "say four").await.stop, "end_turn");
+    assert_eq!(client.view(&session).agent(), ["one", "two", "three", "four"]);
+    let noted = std::fs::read_to_string(log).expect("there is a log");
+    let lines = noted.lines().filter(|line| line.ends_with("skipped a line that is not a message")).count();
+    let least = 2 * GREETING.len() + ["hello", "half JSON", "torn"].len();
+    assert!(lines >= least, "{lines} of {least}: {noted}");
+}
+
+async fn no_result_is_an_answer(pairing: Pairing) {
+    for quirk in [Quirk::AnswersNull, Quirk::AnswersNothing] {
+        let world = World::having(pairing, |config| loading(quirk)(config.offering(&[Offer::Modes])));
+        let (session, before) = past(&world, &["say one"]).await;
+        let (other, native) = elsewhere(&world);
+        let client = other.ready().await;
+        client.load(&native).await;
+        assert_eq!(client.view(&native).agent(), ["one"], "{quirk:?}");
+        client.hang_up().await;
+
+        let client = world.again().ready().await;
+        client.load(&session).await;
+        client.prompt(&session, "say two").await;
+        assert!(!was_given_the_transcript(&world), "{quirk:?}: the load was a success");
+        assert_eq!(world.agent.told("session/new").len(), 1, "{quirk:?}");
+        assert_eq!(before.options, client.view(&session).options, "{quirk:?}: nothing said, nothing changed");
+        client.close(&session).await.expect("it can be closed");
+    }
+}
+
+async fn an_internal_error_for_an_unknown_session_is_no_dead_end(pairing: Pairing) {
+    for restore in [Restores::Nothing, Restores::All] {
+        let world = World::having(pairing, |config| config.with(&[Quirk::InternalForUnknown]));
+        let (session, before) = past(&world, &["say one"]).await;
+        // Either it says so of all that an earlier process had, or it has lost this one.
+        world.agent.configure(|config| config.restores = restore);
+        if restore == Restores::All {
+            world.agent.forget();
+        }
+        let client = world.again().ready().await;
+        client.load(&session).await;
+        assert_eq!(client.view(&session), before);
+        assert_eq!(client.prompt(&session, "say two").await.stop, "end_turn");
+        assert!(was_given_the_transcript(&world));
+        assert_eq!(client.view(&session).agent(), ["one", "two"]);
+        let error = client.load_refused("nobody-knows-this").await;
+        assert_eq!(error["code"], -32002, "{error}");
+        assert_eq!(error["data"]["sessionId"], "nobody-knows-this");
+    }
+}
+
+/// A load that succeeds with nothing is a fresh session, whatever it is called.
+async fn a_load_with_nothing_in_it_goes_on_from_the_transcript(pairing: Pairing) {
+    let (world, log, _folder) = noting(World::having(pairing, loading(Quirk::ReplaysNothing)));
+    let (session, before) = past(&world, &["say one"]).await;
+    let client = world.again().ready().await;
+    client.load(&session).await;
+    assert_eq!(client.view(&session), before, "no history is lost");
+    assert_eq!(client.prompt(&session, "say two").await.stop, "end_turn");
+    assert_eq!(client.view(&session).agent(), ["one", "two"]);
+    assert!(was_given_the_transcript(&world));
+    let noticed = client.updates(&session).iter().any(|update| update.to_string().contains("transcript"));
+    assert!(noticed, "never a silent fresh session");
+    let noted = std::fs::read_to_string(log).expect("there is a log");
+    assert!(
+        noted.contains(&format!("session {session}: Load failed: the agent replayed nothing")),
+        "{noted}"
+    );
+}
+
+async fn a_session_with_nothing_in_it_is_not_taken_in(pairing: Pairing) {
+    let world = World::having(pairing, loading(Quirk::ReplaysNothing));
+    past(&world, &["say one"]).await;
+    let (other, native) = elsewhere(&world);
+    let other = other.set(|config| config.native_sessions = NativeSessions::Hidden);
+    let error = other.ready().await.load_refused(&native).await;
+    assert_eq!(error["code"], -32002, "{error}");
+}
+
+async fn nothing_is_asked_before_initialize_is_answered(pairing: Pairing) {
+    let quirky =
+        |config: AgentConfig| AgentConfig { key: Some("strict"), ..config }.with(&[Quirk::InitializeFirst]);
+    let world = World::having(pairing, quirky);
+    let (session, before) = past(&world, &["say one"]).await;
+    // One that is offered another version first is started once for each.
+    let starts = world.agent.starts();
+    // What it says of itself is known now: the client is answered before the agent has been.
+    let client = world.again().ready().await;
+    let made = client.begin("session/new", json!({"cwd": "/work", "mcpServers": []})).await;
+    let echoed = client.begin("_agent/echo", json!({})).await;
+    let listed = client.begin("session/list", json!({})).await;
+    client.load(&session).await;
+    assert_eq!(client.prompt(&session, "say two").await.stop, "end_turn");
+    for request in [made, echoed, listed] {
+        client.answer(&request).await.expect("it is done when the agent is ready");
+    }
+    assert_eq!(before.agent(), ["one"]);
+    assert_eq!(client.view(&session).agent(), ["one", "two"]);
+    assert_eq!(world.agent.starts(), 2 * starts, "it did not die of it");
+}
+
+async fn a_second_prompt_never_disturbs_the_first(pairing: Pairing) {
+    for quirk in [Quirk::SecondCancelsFirst, Quirk::SecondFailsFirst] {
+        let world = World::having(pairing, |config| config.with(&[quirk]));
+        let client = world.ready().await;
+        let session = client.new_session().await;
+        let first = client.begin_prompt(&session, "say one; wait gate; say two").await;
+        client.wait_update(0, &session, "one", |update| update["content"]["text"] == "one").await;
+        let others = [
+            client.begin_prompt(&session, "say three").await,
+            client.begin_prompt(&session, "say four").await,
+        ];
+        world.agent.open_gate("gate");
+        for request in [&first, &others[0], &others[1]] {
+            assert_eq!(client.finish(&session, request).await.stop, "end_turn", "{quirk:?}");
+        }
+        // One that comes right behind a cancel waits until that is over.
+        let hanging = client.begin_prompt(&session, "say five; hang").await;
+        client.wait_update(0, &session, "five", |update| update["content"]["text"] == "five").await;
+        client.cancel(&session).await;
+        let next = client.begin_prompt(&session, "say six").await;
+        assert_eq!(client.finish(&session, &hanging).await.stop, "cancelled", "{quirk:?}");
+        assert_eq!(client.finish(&session, &next).await.stop, "end_turn", "{quirk:?}");
+        assert_eq!(
+            client.view(&session).agent(),
+            ["one", "two", "three", "four", "five", "six"],
+            "{quirk:?}"
+        );
+    }
+}
+
+async fn an_unlisted_request_never_stops_an_agent(pairing: Pairing) {
+    let world = World::having(pairing, loading(Quirk::AsksTheUnknown));
+    let (session, _) =
+        past(&world, &[&format!("ext {UNKNOWN_REQUEST}; apart {UNKNOWN_REQUEST}; say one")]).await;
+    let client = world.again().ready().await;
+    client.load(&session).await;
+    assert_eq!(client.prompt(&session, "say two").await.stop, "end_turn");
+    // Between turns, and about a session that nobody has open.
+    for (id, of) in [(7001, world.agent.sessions()[0].as_str()), (7002, "nobody-has-this")] {
+        let request =
+            json!({"jsonrpc": "2.0", "id": id, "method": UNKNOWN_REQUEST, "params": {"sessionId": of}});
+        world.agent.send(request).await;
+        wait_answered(&world, id).await;
+    }
+    client.hang_up().await;
+    let (other, native) = elsewhere(&world);
+    let client = other.ready().await;
+    client.load(&native).await;
+    assert!(!client.view(&native).items.is_empty(), "it is taken in");
+
+    let answers = world.agent.told("answer");
+    assert!(answers.len() >= 3 + 2 * 3 + 2 + 2, "{answers:?}");
+    assert!(answers.iter().all(|answer| answer["error"]["code"] == -32601), "{answers:?}");
+}
+
+async fn wait_answered(world: &World, id: u64) {
+    for _ in 0..500 {
+        if world.agent.told("answer").iter().any(|answer| answer["id"] == id) {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    panic!("request {id} was not answered");
+}
+
+async fn a_list_that_stops_short_hides_nothing_that_can_be_opened(pairing: Pairing) {
+    let world = World::having(pairing, |config| config.with(&[Quirk::ShortList]));
+    let client = world.ready().await;
+    let mut sessions = Vec::new();
+    for _ in 0..SHORT_LIST + 20 {
+        sessions.push(client.new_session().await);
+    }
+    let beyond = world.agent.sessions().last().cloned().expect("there are many");
+    let number: usize = beyond.trim_start_matches("native-").parse().expect("they are numbered");
+    client.prompt(&sessions[number - 1], "say beyond the list").await;
+    client.hang_up().await;
+
+    let (other, _) = elsewhere(&world);
+    let client = other.ready().await;
+    let listed = all_listed(&client, SHORT_LIST).await;
+    assert!(!listed.contains(&beyond), "the agent did not tell of it");
+    client.load(&beyond).await;
+    assert_eq!(client.view(&beyond).agent(), ["beyond the list"]);
+    assert!(all_listed(&client, SHORT_LIST + 1).await.contains(&beyond), "it is known from now on");
+}
+
+/// All that is listed, as soon as it is so many: the agent's own list is learnt behind the scenes.
+async fn all_listed(client: &Client, wanted: usize) -> Vec<String> {
+    let mut ids: Vec<String> = Vec::new();
+    for _ in 0..200 {
+        ids.clear();
+        let mut params = json!({});
+        loop {
+            let page = client.ask("session/list", params).await;
+            let infos = page["sessions"].as_array().cloned().unwrap_or_default();
+            ids.extend(infos.iter().filter_map(|info| info["sessionId"].as_str().map(str::to_owned)));
+            match page.get("nextCursor") {
+                Some(Value::String(cursor)) => params = json!({"cursor": cursor}),
+                Some(_) | None => break,
+            }
+        }
+        if ids.len() == wanted {
+            return ids;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("{} sessions are listed, not {wanted}", ids.len());
+}
+
+async fn what_an_agent_notes_in_the_users_name_is_not_the_users(pairing: Pairing) {
+    let world = World::having(pairing, loading(Quirk::NotesInterruption));
+    let client = world.ready().await;
+    let session = client.new_session().await;
+    let request = client.begin_prompt(&session, "say one; hang").await;
+    client.wait_update(0, &session, "one", |update| update["content"]["text"] == "one").await;
+    client.cancel(&session).await;
+    assert_eq!(client.finish(&session, &request).await.stop, "cancelled");
+    client.prompt(&session, "say two").await;
+    client.hang_up().await;
+    // Where nobody else kept the session, what the agent has of it is the truth.
+    let (other, native) = elsewhere(&world);
+    let adopting = other.ready().await;
+    adopting.load(&native).await;
+    assert_eq!(adopting.view(&native).user(), ["say one; hang", INTERRUPTION, "say two"]);
+    adopting.hang_up().await;
+
+    let client = world.again().ready().await;
+    client.load(&session).await;
+    client.prompt(&session, "say three").await;
+    assert_eq!(client.view(&session).user(), ["say one; hang", "say two", "say three"]);
+    assert!(!was_given_the_transcript(&world));
+}
+
+pairings!(a_tool_call_that_was_never_announced_is_shown);
+
+pairings!(wire:
+    // An agent of the library replays nothing.
+    a_replay_without_ids_or_with_others_changes_nothing,
+    // It keeps no sessions.
+    a_session_that_is_replayed_late_is_taken_in_whole,
+    // It says of modes what the library lets it say.
+    a_line_of_570_kilobytes_comes_through,
+    // It does not write to the wire by itself.
+    what_is_not_json_is_noted_and_not_shown,
+    // Its answers are the library's.
+    no_result_is_an_answer,
+    // It keeps no sessions.
+    an_internal_error_for_an_unknown_session_is_no_dead_end,
+    // It keeps no sessions.
+    a_session_with_nothing_in_it_is_not_taken_in,
+    // The library answers in any order.
+    nothing_is_asked_before_initialize_is_answered,
+    // It can ask for nothing before it has answered.
+    an_unlisted_request_never_stops_an_agent,
+    // It lists nothing.
+    a_list_that_stops_short_hides_nothing_that_can_be_opened,
+    // It keeps no sessions.
+    what_an_agent_notes_in_the_users_name_is_not_the_users,
+);
+
+// A version 2 agent takes prompts as they come, and resumes without a replay that could be empty.
+pairings!(agent V1:
+    a_second_prompt_never_disturbs_the_first,
+    a_load_with_nothing_in_it_goes_on_from_the_transcript,
+);

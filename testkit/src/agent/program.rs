@@ -1,0 +1,159 @@
+//! The scripted agent as a program on stdin and stdout, with the quirks that only processes have. Every process that it
+//! makes leaves its id in a file where a test looks for it, and ends by itself within a minute.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use rethread::transport::stdio;
+
+use super::quirk::ProcessQuirk;
+use super::{AgentConfig, End, ScriptedAgent, Speaks};
+
+/// How long a process stays that does not end when it should: longer than any test waits.
+const STAY: Duration = Duration::from_secs(60);
+/// How long a slow end takes.
+const SLOW_END: Duration = Duration::from_secs(5);
+/// Makes the program a process that only lingers, under the name that follows.
+const LINGER: &str = "--linger";
+/// Makes the program one that leaves such a process behind and is gone.
+const DAEMONIZE: &str = "--daemonize";
+/// Names the folder for the ids of processes.
+const NOTES: &str = "--notes";
+
+/// Runs the program with these arguments: `--protocol 1|2|both`, `--bare`, `--notes FOLDER` and the flags of
+/// [`ProcessQuirk`]. Gives its exit status.
+///
+/// # Errors
+/// If stdin or stdout cannot be used, or a process cannot be started.
+pub async fn run(words: Vec<String>) -> io::Result<i32> {
+    let program = Program { words };
+    if let Some(name) = program.after(LINGER) {
+        program.linger(&name)?;
+        return Ok(0);
+    }
+    if program.has(DAEMONIZE) {
+        program.start(&[LINGER, "daemon"], Place::OwnSession)?;
+        return Ok(0);
+    }
+    if program.is(ProcessQuirk::Relaunches) {
+        return program.relaunch();
+    }
+    program.serve().await
+}
+
+/// Where a process belongs.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// With us.
+    SameGroup,
+    /// In a session, and so a group, of its own.
+    OwnSession,
+}
+
+struct Program {
+    words: Vec<String>,
+}
+
+impl Program {
+    fn has(&self, flag: &str) -> bool {
+        self.words.iter().any(|word| word == flag)
+    }
+
+    fn is(&self, quirk: ProcessQuirk) -> bool {
+        self.has(quirk.flag())
+    }
+
+    fn after(&self, flag: &str) -> Option<String> {
+        let at = self.words.iter().position(|word| word == flag)?;
+        self.words.get(at + 1).cloned()
+    }
+
+    /// Starts itself again on the same streams and waits for that.
+    fn relaunch(&self) -> io::Result<i32> {
+        self.note("launcher")?;
+        let rest = self.words.iter().filter(|word| *word != ProcessQuirk::Relaunches.flag());
+        let status = Command::new(std::env::current_exe()?).args(rest).process_group(0).status()?;
+        Ok(status.code().unwrap_or(1))
+    }
+
+    async fn serve(&self) -> io::Result<i32> {
+        if self.is(ProcessQuirk::Stays) {
+            ignore_signals();
+        }
+        if self.is(ProcessQuirk::LeavesDaemon) {
+            self.start(&[DAEMONIZE], Place::SameGroup)?.wait()?;
+        }
+        if self.is(ProcessQuirk::HasChild) {
+            self.start(&[LINGER, "child"], Place::SameGroup)?;
+        }
+        self.note("agent")?;
+        let end = ScriptedAgent::new(self.config()).run(stdio::open()?.into()).await;
+        if self.is(ProcessQuirk::Stays) {
+            tokio::time::sleep(STAY).await;
+        }
+        if self.is(ProcessQuirk::EndsSlowly) {
+            tokio::time::sleep(SLOW_END).await;
+        }
+        Ok(match end {
+            End::HungUp => 0,
+            End::Crashed => {
+                eprintln!("the scripted agent crashes, as it was told to");
+                3
+            }
+        })
+    }
+
+    fn config(&self) -> AgentConfig {
+        let speaks = match self.after("--protocol").as_deref() {
+            Some("1") => Speaks::One,
+            Some("2") => Speaks::Two,
+            Some(_) | None => Speaks::Both,
+        };
+        if self.has("--bare") { AgentConfig::bare(speaks) } else { AgentConfig::able(speaks) }
+    }
+
+    fn linger(&self, name: &str) -> io::Result<()> {
+        ignore_signals();
+        self.note(name)?;
+        std::thread::sleep(STAY);
+        Ok(())
+    }
+
+    /// Starts itself as something else, away from our streams.
+    fn start(&self, words: &[&str], place: Place) -> io::Result<Child> {
+        let mut command = Command::new(std::env::current_exe()?);
+        command.args(words).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        if let Some(notes) = self.after(NOTES) {
+            command.args([OsString::from(NOTES), notes.into()]);
+        }
+        if place == Place::OwnSession {
+            // SAFETY: only an async-signal-safe call is made between fork and exec.
+            unsafe {
+                command.pre_exec(|| {
+                    libc::setsid();
+                    Ok(())
+                });
+            }
+        }
+        command.spawn()
+    }
+
+    /// Leaves the id of this process under a name. Written aside and moved: whoever reads it reads it whole.
+    fn note(&self, name: &str) -> io::Result<()> {
+        let Some(folder) = self.after(NOTES).map(PathBuf::from) else { return Ok(()) };
+        let aside = folder.join(format!("{name}.new"));
+        std::fs::write(&aside, std::process::id().to_string())?;
+        std::fs::rename(aside, folder.join(name))
+    }
+}
+
+fn ignore_signals() {
+    for signal in [libc::SIGTERM, libc::SIGHUP, libc::SIGINT] {
+        // SAFETY: a plain call that changes nothing but how this process takes a signal.
+        unsafe { libc::signal(signal, libc::SIG_IGN) };
+    }
+}

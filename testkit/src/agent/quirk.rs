@@ -1,0 +1,90 @@
+//! The ways of real agents that no protocol asks for: each was seen in an agent, which is named where it is known, or
+//! reported by people who use some. A [`super::AgentConfig`] has any of them; what no setting can say is a step of a
+//! script. Lists them and nothing else: `serve`, `restore`, `turn` and `program` carry them out.
+//!
+//! As steps: `noid` (gemini and qwen give messages no ids), `unannounced` (gemini updates tool calls that it
+//! never announced), `long` (qwen sends lines of 570 KB), `print` (shells and banners of several agents write to
+//! stdout) and `torn` (any agent that is killed while it writes).
+
+/// One quirk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Quirk {
+    /// Messages have no ids when they are replayed: gemini and qwen.
+    NoIdsOnReplay,
+    /// Messages and tool calls have other ids when they are replayed: several agents, with tool calls above all.
+    OtherIdsOnReplay,
+    /// A session is replayed a moment after the load was answered: reported of several agents.
+    ReplaysLate,
+    /// A load succeeds and replays nothing, and the agent knows nothing: gemini destroys what it has loaded before.
+    ReplaysNothing,
+    /// A load, and whatever else has nothing to tell, is answered with `null`: several agents.
+    AnswersNull,
+    /// The same, but such an answer has no `result` at all: what JavaScript writes of a function that gives nothing.
+    AnswersNothing,
+    /// A session that it does not know is an error -32603: codex, opencode and gemini.
+    InternalForUnknown,
+    /// It dies of any request before it has answered `initialize`: claude and codex refuse such requests.
+    InitializeFirst,
+    /// A prompt that comes while another runs cancels that: gemini.
+    SecondCancelsFirst,
+    /// A prompt that comes while another runs makes that fail: qwen.
+    SecondFailsFirst,
+    /// Before it answers `initialize`, `session/new` and `session/load` it asks the client for something that no
+    /// client knows, and does nothing until it is answered: qwen asks for such things.
+    AsksTheUnknown,
+    /// Its list of sessions ends after 100, and names no cursor: opencode.
+    ShortList,
+    /// After a cancel it adds a message in the name of the user, and replays it: claude.
+    NotesInterruption,
+    /// Its answers that tell of modes are lines of 570 KB: qwen has lines of that length.
+    LongAnswers,
+    /// It writes lines that are not JSON to stdout before it answers `initialize`: whatever is started by a shell
+    /// that greets.
+    Greets,
+}
+
+/// How many sessions are listed by an agent with [`Quirk::ShortList`].
+pub const SHORT_LIST: usize = 100;
+/// How long a long line is, at the least.
+pub const LONG_LINE: usize = 570_000;
+/// What is added after a cancel by an agent with [`Quirk::NotesInterruption`].
+pub const INTERRUPTION: &str = "[Request interrupted by user]";
+/// What is asked for by an agent with [`Quirk::AsksTheUnknown`].
+pub const UNKNOWN_REQUEST: &str = "_scripted/unheard_of";
+/// What is written by an agent with [`Quirk::Greets`], a line each.
+pub const GREETING: [&str; 4] =
+    ["Welcome!", "(node:7) Warning: {\"jsonrpc\": half a message", "{\"level\":\"info\",\"id\":1}", "[]"];
+
+/// A quirk that only a process can have. The example `scripted_agent` of the command has it by its flag.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProcessQuirk {
+    /// It starts itself again, in a process group of its own, and waits for that: several agents start themselves again.
+    Relaunches,
+    /// It has a child that would not end with it: claude, gemini and qwen.
+    HasChild,
+    /// It leaves a process behind, in a session of its own, that ignores signals: whatever an agent's tools
+    /// put into the background.
+    LeavesDaemon,
+    /// It ignores the end of its input, as several agents do, and all signals that can be ignored, as one that hangs.
+    Stays,
+    /// It takes five seconds to end when its input has ended: codex.
+    EndsSlowly,
+}
+
+impl ProcessQuirk {
+    /// All of them.
+    pub const ALL: [Self; 5] =
+        [Self::Relaunches, Self::HasChild, Self::LeavesDaemon, Self::Stays, Self::EndsSlowly];
+
+    /// The flag that stands for it.
+    #[must_use]
+    pub fn flag(self) -> &'static str {
+        match self {
+            Self::Relaunches => "--relaunches",
+            Self::HasChild => "--has-child",
+            Self::LeavesDaemon => "--leaves-daemon",
+            Self::Stays => "--stays",
+            Self::EndsSlowly => "--ends-slowly",
+        }
+    }
+}
