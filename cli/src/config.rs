@@ -46,7 +46,7 @@ fn read(file: &Path) -> Result<File, String> {
     };
     // The message of the parser shows the line, and the line may be a key.
     toml::from_str(&text).map_err(|error| {
-        let line = error.span().map_or(1, |span| text[..span.start].lines().count().max(1));
+        let line = error.span().map_or(1, |span| text[..span.start].matches('\n').count() + 1);
         format!("{}, line {line}: {}", file.display(), error.message())
     })
 }

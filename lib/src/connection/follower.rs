@@ -50,11 +50,9 @@ impl Follower {
         let mut answer = answers::opened(client, session.options.as_ref(), session.commands.as_ref());
         answer.set("sessionId", Json::of(&handle.id));
         // Version 1 has no place for them in its answer.
-        let commands = match client.version {
-            Version::V1 => session.commands.as_ref().map(crate::edge::v1::commands::to_v1),
-            Version::V2 => None,
-        };
-        let after_answer = commands.into_iter().collect();
+        let commands = session.commands.as_ref().filter(|commands| names_some(commands));
+        let commands = commands.filter(|_| client.version == Version::V1);
+        let after_answer = commands.map(crate::edge::v1::commands::to_v1).into_iter().collect();
         let then = Then { answer: Some((id.clone(), answer.json())), after_answer, ..Then::default() };
         let past = session.head;
         self.follow(Attachment { session: handle.id, live: handle.live, cursor, past, view, then });
@@ -157,6 +155,12 @@ fn terminals(agreed: &Agreed) -> Terminals {
         (Version::V1, Version::V1) => Terminals::Client,
         (Version::V1, Version::V2) | (Version::V2, _) => Terminals::Agent,
     }
+}
+
+/// Says whether there are any commands; that there are none goes without saying.
+fn names_some(commands: &Json) -> bool {
+    let list = commands.fields().take("availableCommands").and_then(|list| list.items());
+    list.is_some_and(|list| !list.is_empty())
 }
 
 /// What a client is told between the replay and everything after it.
