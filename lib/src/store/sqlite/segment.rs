@@ -1,7 +1,10 @@
 //! The stored form of a folded stretch: compressed, with its length and a checksum, so that damage is found
 //! before it is shown to anyone.
 
+use std::cell::RefCell;
+
 use rethread_core::{Folded, stored};
+use zstd::bulk::Decompressor;
 
 /// Speed counts here, not the last byte: folding happens while somebody works.
 const LEVEL: i32 = 1;
@@ -51,8 +54,23 @@ pub(super) fn unpack(length: i64, expected: i64, bytes: &[u8]) -> Result<Vec<Fol
     if zstd::zstd_safe::get_frame_content_size(bytes).ok().flatten() != Some(length as u64) {
         return Err(SegmentError::Length);
     }
-    let plain = zstd::bulk::decompress(bytes, length).map_err(SegmentError::Compression)?;
+    let plain = decompressed(bytes, length).map_err(SegmentError::Compression)?;
     stored::decode_segment(&plain).map_err(SegmentError::Items)
+}
+
+thread_local! {
+    /// Making one costs more than unpacking a turn of usual size.
+    static DECOMPRESSOR: RefCell<Option<Decompressor<'static>>> = const { RefCell::new(None) };
+}
+
+fn decompressed(bytes: &[u8], length: usize) -> std::io::Result<Vec<u8>> {
+    DECOMPRESSOR.with_borrow_mut(|kept| {
+        let decompressor = match kept {
+            Some(decompressor) => decompressor,
+            None => kept.insert(Decompressor::new()?),
+        };
+        decompressor.decompress(bytes, length)
+    })
 }
 
 /// FNV-1a: quick, and enough against accidents, which is all it is for.
