@@ -39,20 +39,27 @@ fn quoted(text: &str) -> Vec<&str> {
     text.split('`').skip(1).step_by(2).collect()
 }
 
-/// The tests of each test file by its name; no two files have the same.
+/// The tests of each test file by its name, with those of the folder of that name; no two files have the same.
 fn all_tests() -> BTreeMap<String, BTreeSet<String>> {
     let mut all = BTreeMap::new();
     for folder in ["core/tests", "lib/tests", "cli/tests"] {
-        for entry in fs::read_dir(root().join(folder)).expect("there are tests") {
-            let path = entry.expect("a folder can be read").path();
-            if path.extension().is_some_and(|extension| extension == "rs") {
-                let name = path.file_stem().expect("a name").to_string_lossy().into_owned();
-                let tests = tests(&fs::read_to_string(&path).expect("a test can be read"));
-                assert!(all.insert(name, tests).is_none(), "two files are named like {}", path.display());
-            }
+        for path in sources(&root().join(folder)) {
+            let name = path.file_stem().expect("a name").to_string_lossy().into_owned();
+            let parts = sources(&path.with_extension(""));
+            let files = std::iter::once(&path).chain(&parts);
+            let found = files.flat_map(|file| tests(&fs::read_to_string(file).expect("a test can be read")));
+            let found = found.collect();
+            assert!(all.insert(name, found).is_none(), "two files are named like {}", path.display());
         }
     }
     all
+}
+
+/// The sources in a folder; none where there is no such folder.
+fn sources(folder: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
+    let paths = entries.map(|entry| entry.expect("a folder can be read").path());
+    paths.filter(|path| path.extension().is_some_and(|extension| extension == "rs")).collect()
 }
 
 /// The tests of the rules, each with its file.
