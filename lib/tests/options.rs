@@ -161,9 +161,7 @@ async fn r8_09_nonsense_changes_nothing_during_a_turn(pairing: Pairing) {
 }
 
 async fn r8_09_an_agent_without_options_has_none_to_set(pairing: Pairing) {
-    let world = World::of(pairing);
-    let client = world.ready().await;
-    let session = client.new_session().await;
+    let (_world, client, session) = World::begun(pairing).await;
     let (method, params) = setting(&client, &session, "effort", &json!("low"));
     assert_eq!(client.refused(method, params).await["code"], -32602);
     if pairing.client == Version::V1 {

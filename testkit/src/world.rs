@@ -105,6 +105,14 @@ impl World {
         client
     }
 
+    /// A world with a client that is initialized, and a session of the client's.
+    pub async fn begun(pairing: Pairing) -> (Self, Client, String) {
+        let world = Self::of(pairing);
+        let client = world.ready().await;
+        let session = client.new_session().await;
+        (world, client, session)
+    }
+
     /// A client of this version that is initialized.
     pub async fn ready_as(&self, version: Version) -> Client {
         let client = self.connect_as(version);

@@ -45,9 +45,7 @@ async fn r4_16_an_open_session_says_so_to_any_connection(pairing: Pairing) {
 }
 
 async fn r4_16_version_2_is_told_the_state(pairing: Pairing) {
-    let world = World::of(pairing);
-    let client = world.ready().await;
-    let session = client.new_session().await;
+    let (world, client, session) = World::begun(pairing).await;
     let status = on(&client, "session/status", &session).await;
     assert_eq!(status["state"], json!({"state": "idle"}));
     let prompt = client.begin_prompt(&session, "hang").await;
@@ -118,9 +116,7 @@ async fn r4_18_a_title_is_answered_as_it_is_stored(pairing: Pairing) {
 }
 
 async fn r4_18_a_users_title_is_kept_over_the_agents_and_the_prompts(pairing: Pairing) {
-    let world = World::of(pairing);
-    let client = world.ready().await;
-    let session = client.new_session().await;
+    let (world, client, session) = World::begun(pairing).await;
     client.prompt(&session, "say hello\nsay more").await;
     assert_eq!(info(&client, &session).await["title"], "say hello");
     client.prompt(&session, "title By the agent").await;
@@ -198,9 +194,7 @@ async fn r4_20_a_fork_is_active_where_the_request_says(pairing: Pairing) {
 
 /// The protocol has no place for the message to fork at; ours is in `_meta`.
 async fn r4_21_a_fork_takes_everything_unless_a_message_is_named(pairing: Pairing) {
-    let world = World::of(pairing);
-    let client = world.ready().await;
-    let session = client.new_session().await;
+    let (_world, client, session) = World::begun(pairing).await;
     client.prompt(&session, "say one").await;
     client.prompt(&session, "say two").await;
     let params = json!({"sessionId": session, "cwd": CWD, "mcpServers": [], "atMessage": "nobody"});

@@ -199,9 +199,7 @@ async fn r4_24_version_2_closes_what_is_not_open_without_an_error(pairing: Pairi
 }
 
 async fn r4_25_the_end_of_the_work_is_told_before_the_close(pairing: Pairing) {
-    let world = World::of(pairing);
-    let client = world.ready().await;
-    let session = client.new_session().await;
+    let (world, client, session) = World::begun(pairing).await;
     let mark = client.mark();
     let prompt = client.begin_prompt(&session, "late last words").await;
     client.wait_update(mark, &session, "running", |update| update["state"] == "running").await;

@@ -1,13 +1,13 @@
 //! Rule 8.15: sub-agents.
 
 use rethread::edge::Version;
-use rethread_testkit::{Pairing, pairings};
+use rethread_testkit::{Pairing, World, pairings};
 use serde_json::{Value, json};
 
-use super::stage::{begun, begun_bare, item, replayed, script, shown_of_tools, text};
+use super::stage::{begun_bare, item, replayed, script, shown_of_tools, text};
 
 async fn r8_15_a_child_is_announced_before_it_speaks(pairing: Pairing) {
-    let (world, client, session) = begun(pairing).await;
+    let (world, client, session) = World::begun(pairing).await;
     client.prompt(&session, "subagent").await;
     client.wait("the child's words", |message| message.to_string().contains("the child speaks")).await;
     let next = replayed(&world, &client, &session).await;
@@ -28,7 +28,7 @@ async fn r8_15_a_child_is_announced_before_it_speaks(pairing: Pairing) {
 
 /// A client that wants no replay has not heard of the sub-agents that live.
 async fn r8_15_a_child_is_announced_again_without_a_replay(pairing: Pairing) {
-    let (_world, client, session) = begun(pairing).await;
+    let (_world, client, session) = World::begun(pairing).await;
     let announced = json!({"sessionUpdate": "subagent_update", "sessionId": "kid", "title": "Kid"});
     let more = json!({"sessionUpdate": "subagent_update", "sessionId": "kid", "description": "Helps"});
     client.prompt(&session, &script([&announced, &more])).await;
@@ -50,7 +50,7 @@ async fn r8_15_a_child_is_announced_again_without_a_replay(pairing: Pairing) {
 }
 
 async fn r8_15_all_that_a_child_does_is_in_the_words_of_the_client(pairing: Pairing) {
-    let (world, client, session) = begun(pairing).await;
+    let (world, client, session) = World::begun(pairing).await;
     let announced = json!({"sessionUpdate": "subagent_update", "sessionId": "kid", "title": "Kid"});
     let of_kid = match pairing.agent {
         Version::V1 => vec![
@@ -89,7 +89,8 @@ async fn r8_15_all_that_a_child_does_is_in_the_words_of_the_client(pairing: Pair
 
 async fn r8_15_a_child_asks_in_its_own_name(pairing: Pairing) {
     for takes in [true, false] {
-        let (world, client, session) = if takes { begun(pairing).await } else { begun_bare(pairing).await };
+        let (world, client, session) =
+            if takes { World::begun(pairing).await } else { begun_bare(pairing).await };
         let announced = json!({"sessionUpdate": "subagent_update", "sessionId": "kid", "title": "Kid"});
         let turn = client.begin_prompt(&session, &format!("{}say a\nwait on", script([&announced]))).await;
         client.wait_update(0, &session, "the turn", |update| update["content"]["text"] == "a").await;

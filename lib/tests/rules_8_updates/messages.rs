@@ -5,14 +5,14 @@ use rethread_testkit::agent::Offer;
 use rethread_testkit::{Pairing, World, pairings};
 use serde_json::{Value, json};
 
-use super::stage::{assert_replays, begun, chunk, named_messages, replayed, script, text, with_tag};
+use super::stage::{assert_replays, chunk, named_messages, replayed, script, text, with_tag};
 
 fn whole(id: &str, content: Value) -> Value {
     json!({"sessionUpdate": "agent_message", "messageId": id, "content": content})
 }
 
 async fn r8_01_messages_are_upserts(pairing: Pairing) {
-    let (world, client, session) = begun(pairing).await;
+    let (world, client, session) = World::begun(pairing).await;
     let updates = [
         chunk("m", "one"),
         chunk("m", " two"),
@@ -37,7 +37,7 @@ async fn r8_01_messages_are_upserts(pairing: Pairing) {
 }
 
 async fn r8_02_an_id_names_one_message_of_each_kind(pairing: Pairing) {
-    let (world, client, session) = begun(pairing).await;
+    let (world, client, session) = World::begun(pairing).await;
     let thought = json!({"sessionUpdate": "agent_thought_chunk", "messageId": "m", "content": text("hm")});
     client.prompt(&session, &script([&thought, &chunk("m", "said"), &thought, &chunk("m", " more")])).await;
     let view = client.view(&session);
@@ -72,7 +72,7 @@ async fn r8_03_messages_without_an_id_get_one(pairing: Pairing) {
 }
 
 async fn r8_04_the_same_chunk_twice_is_said_twice(pairing: Pairing) {
-    let (world, client, session) = begun(pairing).await;
+    let (world, client, session) = World::begun(pairing).await;
     client.prompt(&session, &script([&chunk("m", "ha"), &chunk("m", "ha"), &chunk("m", "ha")])).await;
     assert_eq!(client.view(&session).agent(), ["hahaha"]);
     assert_replays(&world, &client, &session, &client.view(&session)).await;
@@ -103,7 +103,7 @@ async fn r8_04_a_replay_shows_what_was_live(pairing: Pairing) {
 }
 
 async fn r8_16_a_whole_message_is_shown_once(pairing: Pairing) {
-    let (world, client, session) = begun(pairing).await;
+    let (world, client, session) = World::begun(pairing).await;
     // Said in pieces, then as a whole; told longer and longer; told in one piece.
     let updates = [
         chunk("m", "one"),
@@ -120,7 +120,7 @@ async fn r8_16_a_whole_message_is_shown_once(pairing: Pairing) {
 }
 
 async fn r8_16_a_changed_message_is_not_lost(pairing: Pairing) {
-    let (world, client, session) = begun(pairing).await;
+    let (world, client, session) = World::begun(pairing).await;
     let updates = [
         whole("m", json!([text("first")])),
         whole("m", json!([text("second")])),

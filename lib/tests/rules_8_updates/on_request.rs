@@ -5,16 +5,17 @@ use std::collections::BTreeSet;
 use rethread::edge::Version;
 use rethread_testkit::client::Client;
 use rethread_testkit::view::Item;
-use rethread_testkit::{Pairing, pairings};
+use rethread_testkit::{Pairing, World, pairings};
 use serde_json::json;
 
 use super::stage::{
-    begun, begun_bare, chunk, named_messages, replayed, restarted, script, text, with_tag, with_word,
+    begun_bare, chunk, named_messages, replayed, restarted, script, text, with_tag, with_word,
 };
 
 async fn r8_12_notices_are_of_the_moment(pairing: Pairing) {
     for takes in [true, false] {
-        let (world, client, session) = if takes { begun(pairing).await } else { begun_bare(pairing).await };
+        let (world, client, session) =
+            if takes { World::begun(pairing).await } else { begun_bare(pairing).await };
         client.prompt(&session, "say before\nnotice Beware\nsay after").await;
         let told: Vec<_> = with_word(&client, &session, "Beware");
         let told: Vec<_> =
@@ -40,7 +41,7 @@ async fn r8_12_notices_are_of_the_moment(pairing: Pairing) {
 }
 
 async fn r8_13_a_compaction_stays_where_it_began(pairing: Pairing) {
-    let (world, client, session) = begun(pairing).await;
+    let (world, client, session) = World::begun(pairing).await;
     let compaction =
         |status: &str| json!({"sessionUpdate": "compaction_update", "compactionId": "c", "status": status});
     let summary =

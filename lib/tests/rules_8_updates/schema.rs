@@ -13,10 +13,10 @@ use tokio::io::{AsyncRead, ReadBuf};
 
 use super::samples;
 use super::samples::Kept;
-use super::stage::{begun, replayed, restarted, script, with_word};
+use super::stage::{replayed, restarted, script, with_word};
 
 async fn r8_03_every_update_of_the_schema_arrives(pairing: Pairing) {
-    let (world, client, session) = begun(pairing).await;
+    let (world, client, session) = World::begun(pairing).await;
     let samples = samples::all(pairing.agent);
     let all = script(samples.iter().map(|sample| &sample.update));
     client.prompt(&session, &format!("toolopen call_1\n{all}")).await;

@@ -10,15 +10,7 @@ pub(super) fn script<'a>(updates: impl IntoIterator<Item = &'a Value>) -> String
     updates.into_iter().map(|update| format!("raw {update}\n")).collect()
 }
 
-/// A world with a client and a session.
-pub(super) async fn begun(pairing: Pairing) -> (World, Client, String) {
-    let world = World::of(pairing);
-    let client = world.ready().await;
-    let session = client.new_session().await;
-    (world, client, session)
-}
-
-/// The same with a client that takes nothing beyond what it must.
+/// A world with a client that takes nothing beyond what it must, and a session.
 pub(super) async fn begun_bare(pairing: Pairing) -> (World, Client, String) {
     let world = World::of(pairing);
     let client = world.connect();

@@ -9,10 +9,10 @@ use rethread_testkit::view::View;
 use rethread_testkit::{Pairing, World, pairings};
 use serde_json::{Map, Value, json};
 
-use super::stage::{assert_replays, begun, replayed, script, with_tag};
+use super::stage::{assert_replays, replayed, script, with_tag};
 
 async fn r8_08_a_plan_replaces_the_one_before(pairing: Pairing) {
-    let (world, client, session) = begun(pairing).await;
+    let (world, client, session) = World::begun(pairing).await;
     client.prompt(&session, "plan a,b,c; say x; plan d,e").await;
     assert_eq!(client.view(&session).plan, ["d (completed)", "e (pending)"]);
     assert_replays(&world, &client, &session, &client.view(&session)).await;
@@ -204,7 +204,7 @@ async fn r8_10_modes_models_and_options_are_one_state(pairing: Pairing) {
 }
 
 async fn r8_11_session_info_is_patched(pairing: Pairing) {
-    let (world, client, session) = begun(pairing).await;
+    let (world, client, session) = World::begun(pairing).await;
     let info = |fields: Value| {
         let mut update = json!({"sessionUpdate": "session_info_update"});
         update.as_object_mut().expect("an object").extend(fields.as_object().expect("an object").clone());
@@ -224,7 +224,7 @@ async fn r8_11_session_info_is_patched(pairing: Pairing) {
 }
 
 async fn r8_11_the_title_of_the_user_stays(pairing: Pairing) {
-    let (world, client, session) = begun(pairing).await;
+    let (world, client, session) = World::begun(pairing).await;
     client.prompt(&session, "title Theirs").await;
     assert_eq!(client.view(&session).title.as_deref(), Some("Theirs"));
     let named = json!({"sessionId": session, "title": " Mine "});

@@ -2,10 +2,10 @@
 
 use rethread::edge::Version;
 use rethread_testkit::client::Client;
-use rethread_testkit::{Pairing, pairings};
+use rethread_testkit::{Pairing, World, pairings};
 use serde_json::{Value, json};
 
-use super::stage::{assert_replays, begun, replayed, restarted, script, shown_of_tools, with_tag, with_word};
+use super::stage::{assert_replays, replayed, restarted, script, shown_of_tools, with_tag, with_word};
 
 fn terminal(fields: Value) -> Value {
     let mut update = json!({"sessionUpdate": "terminal_update", "terminalId": "term_1"});
@@ -28,7 +28,7 @@ fn screen(client: &Client, session: &str) -> String {
 }
 
 async fn r8_06_terminal_output_is_replaced_by_a_snapshot(pairing: Pairing) {
-    let (world, client, session) = begun(pairing).await;
+    let (world, client, session) = World::begun(pairing).await;
     // The reference comes before the terminal; "he" and "llo", each encoded for itself; then "snap" and "é!" cut
     // inside the letter.
     let updates = [
@@ -66,7 +66,7 @@ async fn r8_06_terminal_output_is_replaced_by_a_snapshot(pairing: Pairing) {
 }
 
 async fn r8_06_a_terminal_may_be_told_before_its_call(pairing: Pairing) {
-    let (world, client, session) = begun(pairing).await;
+    let (world, client, session) = World::begun(pairing).await;
     let updates = [terminal(json!({"command": "ls"})), output("aGk="), showing()];
     client.prompt(&session, &script(&updates)).await;
     for heard in [&client, &replayed(&world, &client, &session).await] {
@@ -75,7 +75,7 @@ async fn r8_06_a_terminal_may_be_told_before_its_call(pairing: Pairing) {
 }
 
 async fn r8_06_terminals_of_a_restarted_agent_are_others(pairing: Pairing) {
-    let (world, client, session) = begun(pairing).await;
+    let (world, client, session) = World::begun(pairing).await;
     client
         .prompt(
             &session,
@@ -109,7 +109,7 @@ async fn r8_06_terminals_of_a_restarted_agent_are_others(pairing: Pairing) {
 
 #[tokio::test]
 async fn r8_06_terminals_of_a_restarted_client_are_others() {
-    let (world, client, session) = begun(Pairing::of(Version::V1, Version::V1)).await;
+    let (world, client, session) = World::begun(Pairing::of(Version::V1, Version::V1)).await;
     let printing = |client: &Client, text: &'static str| {
         client.on("terminal/output", move |_| Some(Ok(json!({"output": text, "truncated": false}))));
     };
@@ -131,7 +131,7 @@ async fn r8_06_terminals_of_a_restarted_client_are_others() {
 }
 
 async fn r8_07_an_exit_is_told_and_ends_the_terminal(pairing: Pairing) {
-    let (world, client, session) = begun(pairing).await;
+    let (world, client, session) = World::begun(pairing).await;
     let can = json!({"command": "ls", "capabilities": {"cancel": {}}});
     client.prompt(&session, &script(&[terminal(can), showing(), output("aGk=")])).await;
     // An agent that dies takes its terminals along.
@@ -151,7 +151,7 @@ async fn r8_07_an_exit_is_told_and_ends_the_terminal(pairing: Pairing) {
 }
 
 async fn r8_17_terminals_of_the_client_are_not_those_of_the_agent(pairing: Pairing) {
-    let (world, client, session) = begun(pairing).await;
+    let (world, client, session) = World::begun(pairing).await;
     client.prompt(&session, "term").await;
     let next = replayed(&world, &client, &session).await;
     let refers = |client: &Client| {

@@ -3,10 +3,10 @@
 use rethread::edge::Version;
 use rethread_testkit::agent::{Mind, Restores};
 use rethread_testkit::client::Client;
-use rethread_testkit::{Pairing, pairings};
+use rethread_testkit::{Pairing, World, pairings};
 use serde_json::{Map, Value, json};
 
-use super::stage::{assert_replays, begun, chunk, item, replayed, restarted, script, shown_of_tools};
+use super::stage::{assert_replays, chunk, item, replayed, restarted, script, shown_of_tools};
 
 /// A tool call as the client has it after all that it was told.
 fn call_of(client: &Client, session: &str, id: &str) -> Map<String, Value> {
@@ -35,7 +35,7 @@ fn call_of(client: &Client, session: &str, id: &str) -> Map<String, Value> {
 }
 
 async fn r8_05_tool_calls_are_patched(pairing: Pairing) {
-    let (world, client, session) = begun(pairing).await;
+    let (world, client, session) = World::begun(pairing).await;
     let begins = match pairing.agent {
         Version::V1 => "tool_call",
         Version::V2 => "tool_call_update",
@@ -75,7 +75,7 @@ async fn r8_05_tool_calls_are_patched(pairing: Pairing) {
 }
 
 async fn r8_05_content_of_tool_calls_is_appended_and_cleared(pairing: Pairing) {
-    let (world, client, session) = begun(pairing).await;
+    let (world, client, session) = World::begun(pairing).await;
     let more = |words: &str| json!({"sessionUpdate": "tool_call_content_chunk", "toolCallId": "call_1", "content": item(words)});
     let patch = |name: &str, value: Value| json!({"sessionUpdate": "tool_call_update", "toolCallId": "call_1", name: value});
     let begins = json!({"sessionUpdate": "tool_call_update", "toolCallId": "call_1", "title": "T",
@@ -98,7 +98,7 @@ async fn r8_05_content_of_tool_calls_is_appended_and_cleared(pairing: Pairing) {
 }
 
 async fn r8_05_a_cancelled_call_is_a_failed_one_in_version_1(pairing: Pairing) {
-    let (world, client, session) = begun(pairing).await;
+    let (world, client, session) = World::begun(pairing).await;
     let call = json!({"sessionUpdate": "tool_call_update", "toolCallId": "call_1", "title": "T",
         "status": "cancelled"});
     client.prompt(&session, &script([&call])).await;
@@ -117,7 +117,7 @@ async fn r8_05_a_restarted_agent_does_not_overwrite_what_was(pairing: Pairing) {
         natures.push(Restores::Nothing);
     }
     for restores in natures {
-        let (world, client, session) = begun(pairing).await;
+        let (world, client, session) = World::begun(pairing).await;
         world.agent.configure(|config| config.restores = restores);
         let begins = match pairing.agent {
             Version::V1 => "tool_call",
@@ -140,7 +140,7 @@ async fn r8_05_a_restarted_agent_does_not_overwrite_what_was(pairing: Pairing) {
 }
 
 async fn r8_05_diffs_are_shown_in_the_words_of_the_client(pairing: Pairing) {
-    let (world, client, session) = begun(pairing).await;
+    let (world, client, session) = World::begun(pairing).await;
     client.prompt(&session, "tool call_1").await;
     for heard in [&client, &replayed(&world, &client, &session).await] {
         let call = call_of(heard, &session, "call_1");
@@ -163,7 +163,7 @@ async fn r8_05_diffs_are_shown_in_the_words_of_the_client(pairing: Pairing) {
 }
 
 async fn r8_05_a_diff_that_cannot_be_rebuilt_is_told_in_words(pairing: Pairing) {
-    let (world, client, session) = begun(pairing).await;
+    let (world, client, session) = World::begun(pairing).await;
     let diff = json!({"type": "diff", "changes": [
         {"operation": "delete", "path": "/work/gone.bin", "fileType": "binary"},
         {"operation": "move", "path": "/work/new.txt", "oldPath": "/work/old.txt"}]});
