@@ -5,15 +5,6 @@ use rethread_testkit::client::Client;
 use rethread_testkit::{Pairing, World, pairings};
 use serde_json::{Value, json};
 
-async fn replayed(world: &World, client: &Client, session: &str) -> Client {
-    client.hang_up().await;
-    world.agent.wait_gone().await;
-    world.fold(session);
-    let next = world.again().ready().await;
-    next.load(session).await;
-    next
-}
-
 fn state(state: &str) -> Value {
     json!({"sessionUpdate": "state_update", "state": state})
 }
@@ -95,7 +86,7 @@ async fn r7_01_work_of_the_agents_own_is_a_turn(pairing: Pairing) {
         assert_eq!(names(&states_since(&client, mark, &session)), ["running", "idle end_turn"]);
     }
     assert_eq!(client.prompt(&session, "say again").await.stop, "end_turn");
-    let next = replayed(&world, &client, &session).await;
+    let next = world.replayed(&client, &session).await;
     for heard in [&client, &next] {
         let view = heard.view(&session);
         assert_eq!(view.agent(), ["asked", "unasked", "again"]);
@@ -110,7 +101,7 @@ async fn r7_01_words_between_turns_are_kept(pairing: Pairing) {
     world.agent.tell(chunk("unasked")).await;
     client.wait_update(mark, &session, "the words", |update| update["content"]["text"] == "unasked").await;
     assert_eq!(states_since(&client, mark, &session), Vec::<Value>::new());
-    let next = replayed(&world, &client, &session).await;
+    let next = world.replayed(&client, &session).await;
     assert_eq!(next.view(&session), client.view(&session));
 }
 
@@ -227,7 +218,7 @@ async fn r7_04_the_same_state_again_changes_nothing(pairing: Pairing) {
         .filter(|message| message["id"] == request && message.get("method").is_none());
     assert_eq!(answers.count(), 1);
     assert_eq!(client.view(&session).agent(), ["a", "b", "c"]);
-    let next = replayed(&world, &client, &session).await;
+    let next = world.replayed(&client, &session).await;
     assert_eq!(next.view(&session), client.view(&session));
 }
 
@@ -246,7 +237,7 @@ async fn r7_05_background_updates_leave_a_session_idle(pairing: Pairing) {
     }
     assert_eq!(states_since(&client, mark, &session), Vec::<Value>::new());
     assert_eq!(client.prompt(&session, "say b").await.stop, "end_turn");
-    let next = replayed(&world, &client, &session).await;
+    let next = world.replayed(&client, &session).await;
     assert_eq!(next.view(&session), client.view(&session));
 }
 
@@ -292,7 +283,7 @@ async fn r7_06_a_snapshot_names_no_work_that_ended_with_its_agent(pairing: Pairi
     let mark = client.mark();
     world.agent.tell(beside(idle("end_turn"), term())).await;
     client.wait_update(mark, &session, "the state", |update| update["background"] == term()).await;
-    let next = replayed(&world, &client, &session).await;
+    let next = world.replayed(&client, &session).await;
     let snapshot = states_since(&next, 0, &session).into_iter().next().expect("a snapshot");
     assert_eq!(snapshot, beside(idle("end_turn"), json!([])));
 }
@@ -327,7 +318,7 @@ async fn r7_07_work_is_announced_before_it_is_listed(pairing: Pairing) {
 async fn r7_07_a_restarted_agent_lists_its_own(pairing: Pairing) {
     let (world, client, session) = World::begun(pairing).await;
     client.prompt(&session, &format!("raw {}", terminal(None))).await;
-    let next = replayed(&world, &client, &session).await;
+    let next = world.replayed(&client, &session).await;
     let mark = next.mark();
     let listed = beside(state("running"), term());
     next.prompt(&session, &format!("raw {}\nraw {listed}", terminal(None))).await;

@@ -27,9 +27,7 @@ async fn every_step_can_be_played(pairing: Pairing) {
     assert_eq!(live.options.get("mode").map(String::as_str), Some("b"));
     client.wait_method("_test/told").await;
 
-    client.hang_up().await;
-    world.agent.wait_gone().await;
-    let next = world.again().ready().await;
+    let next = world.restarted(&client).await.ready().await;
     next.load(&session).await;
     assert_eq!(next.view(&session), live, "replay:\n{}live:\n{live}", next.view(&session));
 }

@@ -14,9 +14,7 @@ async fn r4_15_asking_for_the_status_has_no_effect(pairing: Pairing) {
     let world = World::of(pairing);
     let client = world.ready().await;
     let session = listed_session(&client).await;
-    client.hang_up().await;
-    world.agent.wait_gone().await;
-    let next = world.again().ready().await;
+    let next = world.restarted(&client).await.ready().await;
     let told = told_of_sessions(&world);
     for _ in 0..2 {
         let status = on(&next, "session/status", &session).await;
@@ -83,9 +81,7 @@ async fn r4_17_any_session_can_be_given_a_title(pairing: Pairing) {
     client.ask("session/set_title", json!({"sessionId": session, "title": "While open"})).await;
     client.wait_update(mark, &session, "the title", |update| update["title"] == "While open").await;
     assert_eq!(info(&client, &session).await["title"], "While open");
-    client.hang_up().await;
-    world.agent.wait_gone().await;
-    let next = world.again().ready().await;
+    let next = world.restarted(&client).await.ready().await;
     let told = told_of_sessions(&world);
     next.ask("session/set_title", json!({"sessionId": session, "title": "While saved"})).await;
     assert_eq!(info(&next, &session).await["title"], "While saved");
@@ -127,9 +123,7 @@ async fn r4_18_a_users_title_is_kept_over_the_agents_and_the_prompts(pairing: Pa
     client.prompt(&session, "title Not this").await;
     assert_eq!(info(&client, &session).await["title"], "By me");
     assert_eq!(client.view(&session).title.as_deref(), Some("By me"), "nor is it told otherwise");
-    client.hang_up().await;
-    world.agent.wait_gone().await;
-    let next = world.again().ready().await;
+    let next = world.restarted(&client).await.ready().await;
     next.load(&session).await;
     next.prompt(&session, "title Nor this").await;
     assert_eq!(next.view(&session).title.as_deref(), Some("By me"));

@@ -133,9 +133,7 @@ async fn r4_08_listing_changes_nothing(pairing: Pairing) {
     let world = World::of(pairing);
     let client = world.ready().await;
     let session = listed_session(&client).await;
-    client.hang_up().await;
-    world.agent.wait_gone().await;
-    let next = world.again().ready().await;
+    let next = world.restarted(&client).await.ready().await;
     let told = told_of_sessions(&world);
     let before = list(&next, json!({})).await;
     assert_eq!(list(&next, json!({"cwd": CWD, "archived": "include"})).await, before);

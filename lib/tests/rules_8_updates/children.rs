@@ -4,13 +4,13 @@ use rethread::edge::Version;
 use rethread_testkit::{Pairing, World, pairings};
 use serde_json::{Value, json};
 
-use super::stage::{begun_bare, item, replayed, script, shown_of_tools, text};
+use super::stage::{begun_bare, item, script, shown_of_tools, text};
 
 async fn r8_15_a_child_is_announced_before_it_speaks(pairing: Pairing) {
     let (world, client, session) = World::begun(pairing).await;
     client.prompt(&session, "subagent").await;
     client.wait("the child's words", |message| message.to_string().contains("the child speaks")).await;
-    let next = replayed(&world, &client, &session).await;
+    let next = world.replayed(&client, &session).await;
     for heard in [&client, &next] {
         let updates: Vec<_> =
             heard.heard().into_iter().filter(|said| said["method"] == "session/update").collect();
@@ -71,7 +71,7 @@ async fn r8_15_all_that_a_child_does_is_in_the_words_of_the_client(pairing: Pair
     };
     let of_kid: String = of_kid.iter().map(|update| format!("rawof kid {update}\n")).collect();
     client.prompt(&session, &format!("{}{of_kid}say done", script([&announced]))).await;
-    let next = replayed(&world, &client, &session).await;
+    let next = world.replayed(&client, &session).await;
     for heard in [&client, &next] {
         let kid = heard.view("kid");
         assert_eq!(kid.agent(), ["k-said"], "{kid}");

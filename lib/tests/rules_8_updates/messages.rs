@@ -5,7 +5,7 @@ use rethread_testkit::agent::Offer;
 use rethread_testkit::{Pairing, World, pairings};
 use serde_json::{Value, json};
 
-use super::stage::{assert_replays, chunk, named_messages, replayed, script, text, with_tag};
+use super::stage::{assert_replays, chunk, named_messages, script, text, with_tag};
 
 fn whole(id: &str, content: Value) -> Value {
     json!({"sessionUpdate": "agent_message", "messageId": id, "content": content})
@@ -31,7 +31,7 @@ async fn r8_01_messages_are_upserts(pairing: Pairing) {
         assert_eq!(client.view(&session).agent(), ["new more", "back", "", "ab"]);
         assert_replays(&world, &client, &session, &client.view(&session)).await;
     } else {
-        let next = replayed(&world, &client, &session).await;
+        let next = world.replayed(&client, &session).await;
         assert_eq!(next.view(&session).agent(), ["new more", "back", "ab"]);
     }
 }
@@ -64,7 +64,7 @@ async fn r8_03_messages_without_an_id_get_one(pairing: Pairing) {
     for update in with_tag(&client, &session, "agent_message_chunk") {
         assert!(update["messageId"].is_string(), "{update}");
     }
-    let next = replayed(&world, &client, &session).await;
+    let next = world.replayed(&client, &session).await;
     let again = named_messages(&next.view(&session));
     for message in of_agent {
         assert!(again.contains(message), "{message:?} in {again:?}");
@@ -139,7 +139,7 @@ async fn r8_16_a_changed_message_is_not_lost(pairing: Pairing) {
         }
         Version::V2 => assert_eq!(live, ["third more", "right", ""]),
     }
-    let next = replayed(&world, &client, &session).await;
+    let next = world.replayed(&client, &session).await;
     assert_eq!(next.view(&session).agent(), ["third more", "right", ""]);
 }
 

@@ -8,9 +8,7 @@ use rethread_testkit::view::Item;
 use rethread_testkit::{Pairing, World, pairings};
 use serde_json::json;
 
-use super::stage::{
-    begun_bare, chunk, named_messages, replayed, restarted, script, text, with_tag, with_word,
-};
+use super::stage::{begun_bare, chunk, named_messages, script, text, with_tag, with_word};
 
 async fn r8_12_notices_are_of_the_moment(pairing: Pairing) {
     for takes in [true, false] {
@@ -32,7 +30,7 @@ async fn r8_12_notices_are_of_the_moment(pairing: Pairing) {
             assert_eq!(told[0]["content"]["text"], "[warning] Beware");
             assert!(named_messages(&client.view(&session)).iter().all(|(_, text)| text != "beforeafter"));
         }
-        let next = replayed(&world, &client, &session).await;
+        let next = world.replayed(&client, &session).await;
         let spoken =
             next.updates(&session).into_iter().filter(|update| !update.to_string().contains("say before"));
         assert_eq!(spoken.filter(|update| update.to_string().contains("Beware")).count(), 0);
@@ -55,7 +53,7 @@ async fn r8_13_a_compaction_stays_where_it_began(pairing: Pairing) {
     ];
     client.prompt(&session, &script(&updates)).await;
     client.prompt(&session, "say later").await;
-    let next = replayed(&world, &client, &session).await;
+    let next = world.replayed(&client, &session).await;
     for heard in [&client, &next] {
         let view = heard.view(&session);
         let place = |is: &dyn Fn(&Item) -> bool| view.items.iter().position(is).expect("it is there");
@@ -74,7 +72,7 @@ async fn r8_13_compactions_are_told_in_words_to_others(pairing: Pairing) {
     let (world, client, session) = begun_bare(pairing).await;
     client.prompt(&session, "say before; compact; say after").await;
     let next = {
-        let again = restarted(&world, &client).await;
+        let again = world.restarted(&client).await;
         again.fold(&session);
         let next = again.connect();
         next.initialize_bare().await;

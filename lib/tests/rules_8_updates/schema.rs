@@ -13,7 +13,7 @@ use tokio::io::{AsyncRead, ReadBuf};
 
 use super::samples;
 use super::samples::Kept;
-use super::stage::{replayed, restarted, script, with_word};
+use super::stage::{script, with_word};
 
 async fn r8_03_every_update_of_the_schema_arrives(pairing: Pairing) {
     let (world, client, session) = World::begun(pairing).await;
@@ -32,7 +32,7 @@ async fn r8_03_every_update_of_the_schema_arrives(pairing: Pairing) {
             assert!(heard.contains(&sample.update), "unchanged: {}\n{heard:#?}", sample.update);
         }
     }
-    let next = replayed(&world, &client, &session).await;
+    let next = world.replayed(&client, &session).await;
     for sample in samples.iter().filter(|sample| sample.tag(pairing.client).is_some()) {
         let heard = next.heard().into_iter().filter(|message| !message.to_string().contains("raw {"));
         let heard = heard.filter(|message| message.to_string().contains(sample.word)).count();
@@ -89,7 +89,7 @@ async fn r8_03_unknown_updates_are_kept_to_the_byte(pairing: Pairing) {
     client.initialize().await;
     let session = client.new_session().await;
     client.prompt(&session, &format!("raw {ODD}\nsay after")).await;
-    let again = restarted(&world, &client).await;
+    let again = world.restarted(&client).await;
     again.fold(&session);
     let (next, replay) = listening(&again);
     next.initialize().await;

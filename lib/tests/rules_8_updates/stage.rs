@@ -19,25 +19,9 @@ pub(super) async fn begun_bare(pairing: Pairing) -> (World, Client, String) {
     (world, client, session)
 }
 
-/// Ends the client's process and gives the next one.
-pub(super) async fn restarted(world: &World, client: &Client) -> World {
-    client.hang_up().await;
-    world.agent.wait_gone().await;
-    world.again()
-}
-
-/// A client that loads the session from the next process, after a fold of all of it.
-pub(super) async fn replayed(world: &World, client: &Client, session: &str) -> Client {
-    let again = restarted(world, client).await;
-    again.fold(session);
-    let next = again.ready().await;
-    next.load(session).await;
-    next
-}
-
 /// Finds that clients of both versions are shown this by a replay, before a fold and after it.
 pub(super) async fn assert_replays(world: &World, client: &Client, session: &str, expected: &View) {
-    let again = restarted(world, client).await;
+    let again = world.restarted(client).await;
     for folded in ["as written", "folded"] {
         let version = client.version;
         let next = again.ready_as(version).await;

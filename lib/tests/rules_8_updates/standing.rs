@@ -9,7 +9,7 @@ use rethread_testkit::view::View;
 use rethread_testkit::{Pairing, World, pairings};
 use serde_json::{Map, Value, json};
 
-use super::stage::{assert_replays, replayed, script, with_tag};
+use super::stage::{assert_replays, script, with_tag};
 
 async fn r8_08_a_plan_replaces_the_one_before(pairing: Pairing) {
     let (world, client, session) = World::begun(pairing).await;
@@ -52,16 +52,6 @@ fn choices(client: &Client, session: &str) -> Map<String, Value> {
     told
 }
 
-async fn set(client: &Client, session: &str, option: &str, value: Value) -> Result<Value, Value> {
-    let mut params = json!({"sessionId": session, "configId": option, "value": value});
-    match (client.version, params["value"].is_boolean()) {
-        (_, true) => params["type"] = json!("boolean"),
-        (Version::V2, false) => params["type"] = json!("id"),
-        (Version::V1, false) => {}
-    }
-    client.request("session/set_config_option", params).await
-}
-
 async fn r8_09_an_answer_has_all_options(pairing: Pairing) {
     let world = options(pairing, &[Offer::Modes, Offer::Models, Offer::Effort, Offer::Verbose]);
     let client = world.ready().await;
@@ -71,7 +61,7 @@ async fn r8_09_an_answer_has_all_options(pairing: Pairing) {
         Version::V2 => "configId",
     };
     for (option, value) in [("effort", json!("high")), ("verbose", json!(true)), ("mode", json!("b"))] {
-        let answer = set(&client, &session, option, value.clone()).await.expect("it can be set");
+        let answer = client.set_option(&session, option, value.clone()).await;
         let list = answer["configOptions"].as_array().expect("a list").clone();
         let ids: BTreeSet<_> = list.iter().filter_map(|option| option[id].as_str()).collect();
         assert_eq!(ids.into_iter().collect::<Vec<_>>(), ["effort", "mode", "model", "verbose"]);
@@ -99,7 +89,8 @@ async fn r8_09_a_wrong_choice_changes_nothing(pairing: Pairing) {
         ("mode", json!("z")),
     ];
     for (option, value) in wrong {
-        let error = set(&client, &session, option, value.clone()).await.expect_err("it is refused");
+        let (method, params) = client.option_request(&session, option, value.clone());
+        let error = client.request(method, params).await.expect_err("it is refused");
         assert_eq!(error["code"], -32602, "{option} = {value}: {error}");
         assert!(error["data"]["expected"].is_string(), "{error}");
     }
@@ -124,7 +115,7 @@ async fn r8_09_lists_of_options_and_commands_are_replaced(pairing: Pairing) {
     assert_eq!(live.commands, ["c"]);
     assert_eq!(live.options.keys().collect::<Vec<_>>(), ["tone"]);
     // Up to the answer: an agent that is started again says what it offers now.
-    let next = replayed(&world, &client, &session).await;
+    let next = world.replayed(&client, &session).await;
     let said = next.said();
     let answered =
         said.iter().rposition(|said| said.from == From::Server && said.message.get("result").is_some());
@@ -137,12 +128,12 @@ async fn r8_09_boolean_options_are_for_those_who_take_them(pairing: Pairing) {
     // Somebody else takes them, so the agent tells them.
     let other = world.ready_as(Version::V2).await;
     let made = other.new_session().await;
-    set(&other, &made, "verbose", json!(true)).await.expect("it can be set");
+    other.set_option(&made, "verbose", true).await;
     let client = world.connect();
     client.initialize_bare().await;
     let answer = client.load(&made).await;
     let mark = client.mark();
-    let set_answer = set(&client, &made, "effort", json!("high")).await.expect("it can be set");
+    let set_answer = client.set_option(&made, "effort", "high").await;
     let update = client
         .wait_update(mark, &made, "the options", |update| update["sessionUpdate"] == "config_option_update");
     for told in [answer, set_answer, update.await] {
@@ -168,9 +159,9 @@ async fn r8_10_modes_models_and_options_are_one_state(pairing: Pairing) {
             }
         };
         is(&client, "a", "fast");
-        set(&client, &session, "mode", json!("b")).await.expect("it can be set");
+        client.set_option(&session, "mode", "b").await;
         is(&client, "b", "fast");
-        set(&client, &session, "model", json!("deep")).await.expect("it can be set");
+        client.set_option(&session, "model", "deep").await;
         is(&client, "b", "deep");
         if pairing.client == Version::V1 {
             client.ask("session/set_mode", json!({"sessionId": session, "modeId": "a"})).await;
@@ -182,8 +173,8 @@ async fn r8_10_modes_models_and_options_are_one_state(pairing: Pairing) {
             let wrong = json!({"sessionId": session, "modelId": "z"});
             assert_eq!(client.refused("session/set_model", wrong).await["code"], -32602);
         } else {
-            set(&client, &session, "mode", json!("a")).await.expect("it can be set");
-            set(&client, &session, "model", json!("fast")).await.expect("it can be set");
+            client.set_option(&session, "mode", "a").await;
+            client.set_option(&session, "model", "fast").await;
         }
         is(&client, "a", "fast");
         client.prompt(&session, "mode b").await;
@@ -191,11 +182,11 @@ async fn r8_10_modes_models_and_options_are_one_state(pairing: Pairing) {
         // Also while a turn runs.
         let turn = client.begin_prompt(&session, "say x; wait on").await;
         client.wait_update(0, &session, "the turn", |update| update["content"]["text"] == "x").await;
-        set(&client, &session, "model", json!("deep")).await.expect("it can be set in a turn");
+        client.set_option(&session, "model", "deep").await;
         is(&client, "b", "deep");
         world.agent.open_gate("on");
         client.finish(&session, &turn).await;
-        let next = replayed(&world, &client, &session).await;
+        let next = world.replayed(&client, &session).await;
         is(&next, "b", "deep");
         if pairing.client == Version::V1 {
             assert_eq!(choices(&next, &session)["the model"], "deep");

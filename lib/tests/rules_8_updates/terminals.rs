@@ -5,7 +5,7 @@ use rethread_testkit::client::Client;
 use rethread_testkit::{Pairing, World, pairings};
 use serde_json::{Value, json};
 
-use super::stage::{assert_replays, replayed, restarted, script, shown_of_tools, with_tag, with_word};
+use super::stage::{assert_replays, script, shown_of_tools, with_tag, with_word};
 
 fn terminal(fields: Value) -> Value {
     let mut update = json!({"sessionUpdate": "terminal_update", "terminalId": "term_1"});
@@ -58,7 +58,7 @@ async fn r8_06_terminal_output_is_replaced_by_a_snapshot(pairing: Pairing) {
         Version::V1 => "[exit status 3]",
         Version::V2 => "",
     };
-    for heard in [&client, &replayed(&world, &client, &session).await] {
+    for heard in [&client, &world.replayed(&client, &session).await] {
         let shown = screen(heard, &session);
         assert!(shown.contains("snapé!") && shown.contains(exit), "{shown}");
         assert!(!shown.contains("hello"), "{shown}");
@@ -69,7 +69,7 @@ async fn r8_06_a_terminal_may_be_told_before_its_call(pairing: Pairing) {
     let (world, client, session) = World::begun(pairing).await;
     let updates = [terminal(json!({"command": "ls"})), output("aGk="), showing()];
     client.prompt(&session, &script(&updates)).await;
-    for heard in [&client, &replayed(&world, &client, &session).await] {
+    for heard in [&client, &world.replayed(&client, &session).await] {
         assert!(screen(heard, &session).contains("hi"), "{}", heard.view(&session));
     }
 }
@@ -87,7 +87,7 @@ async fn r8_06_terminals_of_a_restarted_agent_are_others(pairing: Pairing) {
             ]),
         )
         .await;
-    let again = restarted(&world, &client).await;
+    let again = world.restarted(&client).await;
     let next = again.ready().await;
     next.load(&session).await;
     next.prompt(
@@ -115,7 +115,7 @@ async fn r8_06_terminals_of_a_restarted_client_are_others() {
     };
     printing(&client, "one");
     client.prompt(&session, "term").await;
-    let again = restarted(&world, &client).await;
+    let again = world.restarted(&client).await;
     let next = again.ready().await;
     next.load(&session).await;
     printing(&next, "two");
@@ -124,7 +124,7 @@ async fn r8_06_terminals_of_a_restarted_client_are_others() {
     // The client knows its terminal by the id that it gave it, which is that of the first one.
     let live = next.updates_since(mark, &session);
     assert!(live.iter().any(|update| update["content"][0]["terminalId"] == "client-term-1"), "{live:#?}");
-    let last = replayed(&again, &next, &session).await;
+    let last = again.replayed(&next, &session).await;
     let shown = shown_of_tools(&last.view(&session)).concat();
     assert_eq!(shown.len(), 2, "{shown:?}");
     assert!(shown[0].contains("one") && shown[1].contains("two"), "{shown:?}");
@@ -136,7 +136,7 @@ async fn r8_07_an_exit_is_told_and_ends_the_terminal(pairing: Pairing) {
     client.prompt(&session, &script(&[terminal(can), showing(), output("aGk=")])).await;
     // An agent that dies takes its terminals along.
     client.prompt(&session, "crash").await;
-    let next = replayed(&world, &client, &session).await;
+    let next = world.replayed(&client, &session).await;
     for heard in [&client, &next] {
         match pairing.client {
             Version::V1 => assert!(screen(heard, &session).contains("[ended]"), "{}", heard.view(&session)),
@@ -153,7 +153,7 @@ async fn r8_07_an_exit_is_told_and_ends_the_terminal(pairing: Pairing) {
 async fn r8_17_terminals_of_the_client_are_not_those_of_the_agent(pairing: Pairing) {
     let (world, client, session) = World::begun(pairing).await;
     client.prompt(&session, "term").await;
-    let next = replayed(&world, &client, &session).await;
+    let next = world.replayed(&client, &session).await;
     let refers = |client: &Client| {
         client.updates(&session).iter().any(|update| update["content"].to_string().contains("\"terminalId\""))
     };

@@ -6,7 +6,7 @@ use rethread_testkit::client::Client;
 use rethread_testkit::{Pairing, World, pairings};
 use serde_json::{Map, Value, json};
 
-use super::stage::{assert_replays, chunk, item, replayed, restarted, script, shown_of_tools};
+use super::stage::{assert_replays, chunk, item, script, shown_of_tools};
 
 /// A tool call as the client has it after all that it was told.
 fn call_of(client: &Client, session: &str, id: &str) -> Map<String, Value> {
@@ -55,7 +55,7 @@ async fn r8_05_tool_calls_are_patched(pairing: Pairing) {
         patch(json!({"status": "completed", "_meta": {"k": {"deep": 1}}})),
     ];
     client.prompt(&session, &script(&updates)).await;
-    for heard in [&client, &replayed(&world, &client, &session).await] {
+    for heard in [&client, &world.replayed(&client, &session).await] {
         let call = call_of(heard, &session, "call_1");
         assert_eq!(call["title"], "Read it");
         assert_eq!(call["kind"], "read");
@@ -106,7 +106,7 @@ async fn r8_05_a_cancelled_call_is_a_failed_one_in_version_1(pairing: Pairing) {
         Version::V1 => "failed",
         Version::V2 => "cancelled",
     };
-    for heard in [&client, &replayed(&world, &client, &session).await] {
+    for heard in [&client, &world.replayed(&client, &session).await] {
         assert_eq!(call_of(heard, &session, "call_1")["status"], status);
     }
 }
@@ -128,7 +128,7 @@ async fn r8_05_a_restarted_agent_does_not_overwrite_what_was(pairing: Pairing) {
                 "content": [item(words)]})
         };
         client.prompt(&session, &script([&chunk("m", "one"), &call("one")])).await;
-        let again = restarted(&world, &client).await;
+        let again = world.restarted(&client).await;
         let next = again.ready().await;
         next.load(&session).await;
         next.prompt(&session, &script([&chunk("m", "two"), &call("two"), &chunk("m", "!")])).await;
@@ -142,7 +142,7 @@ async fn r8_05_a_restarted_agent_does_not_overwrite_what_was(pairing: Pairing) {
 async fn r8_05_diffs_are_shown_in_the_words_of_the_client(pairing: Pairing) {
     let (world, client, session) = World::begun(pairing).await;
     client.prompt(&session, "tool call_1").await;
-    for heard in [&client, &replayed(&world, &client, &session).await] {
+    for heard in [&client, &world.replayed(&client, &session).await] {
         let call = call_of(heard, &session, "call_1");
         let diff = call["content"].as_array().expect("content").iter().find(|item| item["type"] == "diff");
         let diff = diff.expect("the diff is there");
@@ -170,7 +170,7 @@ async fn r8_05_a_diff_that_cannot_be_rebuilt_is_told_in_words(pairing: Pairing) 
     let call = json!({"sessionUpdate": "tool_call_update", "toolCallId": "call_1", "title": "T",
         "content": [diff]});
     client.prompt(&session, &script([&call])).await;
-    for heard in [&client, &replayed(&world, &client, &session).await] {
+    for heard in [&client, &world.replayed(&client, &session).await] {
         let told = call_of(heard, &session, "call_1")["content"].to_string();
         for path in ["/work/gone.bin", "/work/new.txt", "/work/old.txt"] {
             assert!(told.contains(path), "{told}");
