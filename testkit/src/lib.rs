@@ -25,8 +25,8 @@
 //!   language. Its nature is an [`agent::AgentConfig`]; it remembers its sessions over restarts and records
 //!   everything it was told (`told`, `received`, `wait_told`). `wait NAME` in a script and `open_gate` in the
 //!   test hold a turn without sleeping.
-//! - [`World`] has a store, an agent and a server. `connect` starts a client of the pairing's version,
-//!   `connect_as` of another; `again` is the next process on the same store.
+//! - [`World`] has a store, an agent and a server. `begun` gives one with a client and a session; `connect` starts
+//!   a client of the pairing's version, `connect_as` of another; `again` is the next process on the same store.
 //! - [`client::Client`] sends and waits. Every wait has a deadline and panics with the conversation so far.
 //!   Errors come back as the error object, so a test can look at `error["data"]["hint"]`. `on` says how
 //!   requests of the agent's are answered; an unanswered one can be answered by hand. What the server says is
@@ -35,7 +35,7 @@
 //!   a live one and a replay, are compared with `assert_eq!`.
 //! - [`normal::transcript`] is the whole conversation as text with stable names for ids, for `expect!`.
 //! - [`fault::FaultStore`] fails as a full disk does; [`watched::Watched`] puts any other watchman before a store.
-//! - [`model::ModelServer`] is the model behind real agents.
+//! - [`model::ModelServer`] is the model behind real agents and the assistant.
 //! - [`mcp::WebServer`] and the example `mcp_server` are MCP servers with bad habits.
 //! - [`program::Home`] and [`program::Program`] are the shipped binary as a real process, with a client.
 
