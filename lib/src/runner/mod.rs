@@ -1,7 +1,7 @@
 //! One live session: the task that alone owns its state. Every input goes through [`Runner::step`]: decide,
 //! write, apply, tell. Around that, each in its own file:
 //!
-//! - clients: their messages (`message`, `ask`), and what is passed on between them and the agent (`relay`);
+//! - clients: their messages (`message`, `attach`, `ask`), and what is passed on between them and the agent (`relay`);
 //! - the agent's words: what they are for (`hearing`), the files and terminals it wants (`hosted`);
 //! - the agent itself: where it is (`seat`), how it gets at the session (`ladder`, `opening`, `past`, `choices`,
 //!   `outcome`), how it is let go (`release`);
@@ -9,6 +9,7 @@
 //!   folded (`folding`), and a store that does not take them (`failure`).
 
 mod ask;
+mod attach;
 mod choices;
 mod consequence;
 mod facts;
@@ -46,7 +47,7 @@ use crate::outbox::{Outbound, Outbox, Reply};
 use crate::store::{Append, Durability, Lease};
 use crate::wire::{Id, RpcError};
 
-pub(crate) use ask::Attached;
+pub(crate) use attach::Attached;
 pub(crate) use facts::facts;
 pub(crate) use failure::store_error;
 pub(crate) use message::{AgentLines, Beginning, Handle, Message, Surroundings};
