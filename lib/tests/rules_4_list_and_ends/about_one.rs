@@ -3,12 +3,11 @@
 use std::collections::BTreeSet;
 
 use agent_client_protocol_schema::{v1, v2};
-use rethread::edge::Version;
 use rethread_testkit::client::CWD;
 use rethread_testkit::{Pairing, World, pairings};
 use serde_json::json;
 
-use super::stage::{info, listed, listed_session, on, told_of_sessions, unknown};
+use super::stage::{info, listed, listed_session, of_sessions, on, told_of_sessions, unknown};
 
 async fn r4_15_asking_for_the_status_has_no_effect(pairing: Pairing) {
     let world = World::of(pairing);
@@ -71,11 +70,7 @@ async fn r4_17_any_session_can_be_given_a_title(pairing: Pairing) {
     let world = World::of(pairing);
     let client = world.connect();
     let answer = client.initialize().await;
-    let session = match pairing.client {
-        Version::V1 => &answer["agentCapabilities"]["sessionCapabilities"],
-        Version::V2 => &answer["capabilities"]["session"],
-    };
-    assert_eq!(session["title"], json!({}));
+    assert_eq!(of_sessions(&client, &answer)["title"], json!({}));
     let session = listed_session(&client).await;
     let mark = client.mark();
     client.ask("session/set_title", json!({"sessionId": session, "title": "While open"})).await;
@@ -142,11 +137,7 @@ async fn r4_19_a_fork_is_a_session_of_its_own(pairing: Pairing) {
     let world = World::of(pairing);
     let client = world.connect();
     let answer = client.initialize().await;
-    let session = match pairing.client {
-        Version::V1 => &answer["agentCapabilities"]["sessionCapabilities"],
-        Version::V2 => &answer["capabilities"]["session"],
-    };
-    assert_eq!(session["fork"], json!({}));
+    assert_eq!(of_sessions(&client, &answer)["fork"], json!({}));
     let session = client.new_session().await;
     client.prompt(&session, "say one; tool call_1").await;
     let params = json!({"sessionId": session, "cwd": CWD, "mcpServers": []});

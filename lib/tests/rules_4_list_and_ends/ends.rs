@@ -6,7 +6,7 @@ use rethread_testkit::client::Client;
 use rethread_testkit::{Pairing, World, pairings};
 use serde_json::{Value, json};
 
-use super::stage::{info, listed, listed_session, on, told_of_sessions, unknown};
+use super::stage::{info, listed, listed_session, of_sessions, on, told_of_sessions, unknown};
 
 fn is_idle(message: &Value, session: &str) -> bool {
     message["params"]["sessionId"] == session && message["params"]["update"]["state"] == "idle"
@@ -63,11 +63,7 @@ async fn r4_12_a_deleted_session_is_gone(pairing: Pairing) {
     let world = World::of(pairing);
     let client = world.connect();
     let answer = client.initialize().await;
-    let capability = match pairing.client {
-        Version::V1 => &answer["agentCapabilities"]["sessionCapabilities"]["delete"],
-        Version::V2 => &answer["capabilities"]["session"]["delete"],
-    };
-    assert_eq!(*capability, json!({}));
+    assert_eq!(of_sessions(&client, &answer)["delete"], json!({}));
     let (gone, kept) = (listed_session(&client).await, listed_session(&client).await);
     on(&client, "session/delete", &gone).await;
     assert_eq!(listed(&client, json!({"archived": "include"})).await, [kept.as_str()]);

@@ -1,5 +1,6 @@
-//! What the tests of lists and of ends share: sessions, lists of them, and what was told in the end.
+//! What the tests of lists and of ends share: sessions, lists of them, what is told of one.
 
+use rethread::edge::Version;
 use rethread_testkit::World;
 use rethread_testkit::client::Client;
 use serde_json::{Value, json};
@@ -51,4 +52,12 @@ pub(super) async fn unknown(client: &Client, method: &str, mut params: Value) {
     let error = client.refused(method, params.take()).await;
     assert_eq!(error["code"], -32002, "{method}: {error}");
     assert!(error["data"]["sessionId"].is_string(), "{method}: {error}");
+}
+
+/// What the answer to `initialize` says of sessions, in the words of the client's version.
+pub(super) fn of_sessions<'a>(client: &Client, answer: &'a Value) -> &'a Value {
+    match client.version {
+        Version::V1 => &answer["agentCapabilities"]["sessionCapabilities"],
+        Version::V2 => &answer["capabilities"]["session"],
+    }
 }
