@@ -5,7 +5,7 @@ use std::time::Instant;
 use rethread::edge::Version;
 use rethread_testkit::client::Client;
 use rethread_testkit::kept;
-use rethread_testkit::model::{Asked, ModelServer, Planned};
+use rethread_testkit::model::{ModelServer, Planned};
 use rethread_testkit::processes::assert_gone_by;
 use rethread_testkit::program::{Home, Program};
 use serde_json::{Value, json};
@@ -66,20 +66,6 @@ fn configure(home: &Home, kind: &str, model: &ModelServer, key: &str) -> std::pa
     file
 }
 
-/// The messages of a request to a model, without the mark up to where the provider may cache, which moves along.
-fn messages(asked: &Asked) -> Vec<Value> {
-    let lists = ["messages", "input", "contents"].into_iter().filter_map(|name| asked.body[name].as_array());
-    let plain = |mut message: Value| {
-        if let Some([block]) = message["content"].as_array().map(Vec::as_slice)
-            && !block["cache_control"].is_null()
-        {
-            message["content"] = block["text"].clone();
-        }
-        message
-    };
-    lists.flatten().cloned().map(plain).collect()
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_conversation_that_was_killed_is_the_same_for_the_user_and_the_model() {
     for kind in ["openai", "openai-responses", "anthropic", "gemini", "ollama"] {
@@ -106,7 +92,7 @@ async fn a_conversation_that_was_killed_is_the_same_for_the_user_and_the_model()
             model.plan(Planned::new().text("a fruit."));
             assert_eq!(next.client.prompt(&session, "go on").await.stop, "end_turn", "{kind}");
             let asked = model.asked();
-            let (live, restored) = (messages(&asked[2]), messages(&asked[3]));
+            let (live, restored) = (asked[2].messages(), asked[3].messages());
             assert_eq!(live[..], restored[..live.len()], "{kind}: the model gets the same history");
             assert!(
                 Value::from(restored).to_string().contains("A plum is "),

@@ -16,23 +16,13 @@ fn forgetful(config: AgentConfig) -> AgentConfig {
     AgentConfig { choices: Choices::Forgotten, ..config.offering(&OFFERS) }
 }
 
-async fn set(client: &Client, session: &str, option: &str, value: Value) -> Value {
-    let mut params = json!({"sessionId": session, "configId": option, "value": value});
-    match (client.version, &value) {
-        (_, Value::Bool(_)) => params["type"] = json!("boolean"),
-        (Version::V2, _) => params["type"] = json!("id"),
-        (Version::V1, _) => {}
-    }
-    client.ask("session/set_config_option", params).await
-}
-
 /// Chooses something of everything, and prompts once.
 async fn choose_all(client: &Client) -> String {
     let session = client.new_session().await;
     for (option, value) in
         [("mode", json!("b")), ("model", json!("deep")), ("effort", json!("high")), ("verbose", json!(true))]
     {
-        set(client, &session, option, value).await;
+        client.set_option(&session, option, value).await;
     }
     client.prompt(&session, "say one").await;
     session
@@ -227,11 +217,8 @@ async fn a_choice_made_while_the_agent_is_gone_comes_before_the_prompt(pairing: 
     client.prompt(&session, "crash").await;
     world.agent.wait_gone().await;
     let since = world.agent.received().len();
-    let mut params = json!({"sessionId": session, "configId": "effort", "value": "low"});
-    if client.version == Version::V2 {
-        params["type"] = json!("id");
-    }
-    let choice = client.begin("session/set_config_option", params).await;
+    let (method, params) = client.option_request(&session, "effort", json!("low"));
+    let choice = client.begin(method, params).await;
     let prompt = client.begin_prompt(&session, "say two").await;
     client.answer(&choice).await.expect("the agent takes it");
     assert_eq!(client.finish(&session, &prompt).await.stop, "end_turn");

@@ -2,7 +2,8 @@
 //! scenarios of the suite run with it. The scenarios themselves are in the other files, by `pairings!`.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+
+use rethread_testkit::checkout::{sources, text};
 
 /// A list of scenarios: what stands before its colon, and its lines.
 struct List {
@@ -25,24 +26,11 @@ impl List {
     }
 }
 
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the crate is in the workspace").to_owned()
-}
-
-fn read(path: &str) -> String {
-    fs::read_to_string(root().join(path)).expect("it is there")
-}
-
 fn lists() -> Vec<List> {
     let mut lists = Vec::new();
-    for folder in ["lib/tests", "cli/tests"] {
-        for entry in fs::read_dir(root().join(folder)).expect("there are tests") {
-            let path = entry.expect("a folder can be read").path();
-            if path.extension().is_some_and(|extension| extension == "rs") {
-                let source = fs::read_to_string(&path).expect("a test can be read");
-                lists.extend(source.split("\npairings!(").skip(1).map(list));
-            }
-        }
+    for path in ["lib/tests", "cli/tests"].into_iter().flat_map(sources) {
+        let source = fs::read_to_string(&path).expect("a test can be read");
+        lists.extend(source.split("\npairings!(").skip(1).map(list));
     }
     lists
 }
@@ -59,17 +47,17 @@ fn list(text: &str) -> List {
 
 #[test]
 fn the_example_has_less_than_60_lines() {
-    let lines = read("lib/examples/scripted.rs").lines().count();
+    let lines = text("lib/examples/scripted.rs").lines().count();
     assert!(lines < 60, "it has {lines}");
 }
 
 #[test]
 fn the_document_shows_the_example_as_it_is() {
-    let document = read("docs/agents.md");
+    let document = text("docs/agents.md");
     let shown: Vec<_> = document.split("```").skip(1).step_by(2).collect();
     assert_eq!(shown.len(), 1, "one piece of code");
     let shown = shown[0].trim_start_matches("rust\n");
-    assert!(shown.lines().count() > 10 && read("lib/examples/scripted.rs").contains(shown), "{shown}");
+    assert!(shown.lines().count() > 10 && text("lib/examples/scripted.rs").contains(shown), "{shown}");
 }
 
 #[test]
@@ -80,7 +68,7 @@ fn the_document_says_how_many_scenarios_run_with_it() {
     };
     let said =
         format!("{} scenarios run with it, {} do not", count(List::with_library), count(List::of_wire));
-    assert!(read("docs/agents.md").contains(&said), "{said}");
+    assert!(text("docs/agents.md").contains(&said), "{said}");
 }
 
 #[test]

@@ -16,22 +16,6 @@ fn changes(world: &World) -> usize {
     SETTERS.iter().map(|method| world.agent.told(method).len()).sum()
 }
 
-/// The request that sets an option, as this client writes it.
-fn setting(client: &Client, session: &str, option: &str, value: &Value) -> (&'static str, Value) {
-    let mut params = json!({"sessionId": session, "configId": option, "value": value});
-    match (client.version, value) {
-        (_, Value::Bool(_)) => params["type"] = json!("boolean"),
-        (Version::V2, _) => params["type"] = json!("id"),
-        (Version::V1, _) => {}
-    }
-    ("session/set_config_option", params)
-}
-
-async fn set(client: &Client, session: &str, option: &str, value: Value) -> Value {
-    let (method, params) = setting(client, session, option, &value);
-    client.ask(method, params).await
-}
-
 /// What is chosen, as the client sees it.
 fn chosen(client: &Client, session: &str) -> Vec<(String, String)> {
     client.view(session).options.into_iter().collect()
@@ -46,18 +30,18 @@ fn all(mode: &str, model: &str, effort: &str, verbose: &str) -> Vec<(String, Str
 async fn change_all(client: &Client, session: &str) {
     let before = chosen(client, session);
     assert_eq!(before, all("a", "fast", "low", "false"));
-    let answer = set(client, session, "effort", json!("high")).await;
+    let answer = client.set_option(session, "effort", "high").await;
     let named = answer["configOptions"].as_array().expect("the answer has all options");
     assert!(named.len() >= 2, "{answer}");
-    set(client, session, "verbose", json!(true)).await;
+    client.set_option(session, "verbose", true).await;
     match client.version {
         Version::V1 => {
             client.ask("session/set_mode", json!({"sessionId": session, "modeId": "b"})).await;
             client.ask("session/set_model", json!({"sessionId": session, "modelId": "deep"})).await;
         }
         Version::V2 => {
-            set(client, session, "mode", json!("b")).await;
-            set(client, session, "model", json!("deep")).await;
+            client.set_option(session, "mode", "b").await;
+            client.set_option(session, "model", "deep").await;
         }
     }
 }
@@ -69,9 +53,7 @@ async fn r8_09_options_can_be_changed_between_turns(pairing: Pairing) {
     change_all(&client, &session).await;
     assert_eq!(changes(&world), 4);
     assert_eq!(client.prompt(&session, "say a").await.stop, "end_turn");
-    client.hang_up().await;
-    world.agent.wait_gone().await;
-    let next = world.again().ready().await;
+    let next = world.restarted(&client).await.ready().await;
     next.load(&session).await;
     assert_eq!(chosen(&next, &session), all("b", "deep", "high", "true"));
 }
@@ -108,7 +90,7 @@ fn nonsense(client: &Client, session: &str) -> Vec<(&'static str, Value, &'stati
         bad.truncate(4);
     }
     let written = |(option, value, field)| {
-        let (method, params) = setting(client, session, option, &value);
+        let (method, params) = client.option_request(session, option, value);
         (method, params, field)
     };
     let mut requests: Vec<_> = bad.into_iter().map(written).collect();
@@ -161,10 +143,8 @@ async fn r8_09_nonsense_changes_nothing_during_a_turn(pairing: Pairing) {
 }
 
 async fn r8_09_an_agent_without_options_has_none_to_set(pairing: Pairing) {
-    let world = World::of(pairing);
-    let client = world.ready().await;
-    let session = client.new_session().await;
-    let (method, params) = setting(&client, &session, "effort", &json!("low"));
+    let (_world, client, session) = World::begun(pairing).await;
+    let (method, params) = client.option_request(&session, "effort", json!("low"));
     assert_eq!(client.refused(method, params).await["code"], -32602);
     if pairing.client == Version::V1 {
         for (method, field) in [("session/set_mode", "modeId"), ("session/set_model", "modelId")] {
@@ -172,7 +152,7 @@ async fn r8_09_an_agent_without_options_has_none_to_set(pairing: Pairing) {
             assert_eq!((&error["code"], &error["data"]["field"]), (&json!(-32602), &json!(field)));
         }
     }
-    let (method, params) = setting(&client, "nobody", "effort", &json!("low"));
+    let (method, params) = client.option_request("nobody", "effort", json!("low"));
     assert_eq!(client.refused(method, params).await["code"], -32002);
 }
 
@@ -187,7 +167,7 @@ async fn r8_10_the_views_of_the_mode_stay_in_step(pairing: Pairing) {
     client.wait_update(mark, &session, "the option", tells).await;
     client.wait_update(mark, &session, "the mode", |update| update["currentModeId"] == "b").await;
     let mark = client.mark();
-    let answer = set(&client, &session, "mode", json!("a")).await;
+    let answer = client.set_option(&session, "mode", "a").await;
     assert_eq!(answer["configOptions"][0]["currentValue"], "a");
     client.wait_update(mark, &session, "the mode", |update| update["currentModeId"] == "a").await;
     let mark = client.mark();
@@ -205,7 +185,7 @@ async fn r2_08_r8_09_a_client_without_booleans_is_not_told_of_them(pairing: Pair
     let client = world.connect();
     client.initialize_bare().await;
     let session = client.new_session().await;
-    set(&client, &session, "effort", json!("high")).await;
+    client.set_option(&session, "effort", "high").await;
     client.prompt(&session, "mode b").await;
     client.load(&session).await;
     let told = json!(client.heard()).to_string();

@@ -3,7 +3,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+
+use rethread_testkit::checkout::{root, sources, text};
 
 /// The rules by section: how many each has.
 const SECTIONS: [(u32, u32); 8] = [(1, 22), (2, 16), (3, 23), (4, 26), (5, 13), (6, 12), (7, 9), (8, 17)];
@@ -17,12 +19,8 @@ struct Row {
     kept_by: String,
 }
 
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the crate is in the workspace").to_owned()
-}
-
 fn rows() -> Vec<Row> {
-    let text = fs::read_to_string(root().join("docs/protocol.md")).expect("the list is there");
+    let text = text("docs/protocol.md");
     let cells = |line: &str| -> Vec<String> {
         line.trim_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect()
     };
@@ -39,17 +37,20 @@ fn quoted(text: &str) -> Vec<&str> {
     text.split('`').skip(1).step_by(2).collect()
 }
 
-/// The tests of each test file by its name; no two files have the same.
+/// The tests of each test file by its name, with those of the folder of that name; no two files have the same.
 fn all_tests() -> BTreeMap<String, BTreeSet<String>> {
     let mut all = BTreeMap::new();
     for folder in ["core/tests", "lib/tests", "cli/tests"] {
-        for entry in fs::read_dir(root().join(folder)).expect("there are tests") {
-            let path = entry.expect("a folder can be read").path();
-            if path.extension().is_some_and(|extension| extension == "rs") {
-                let name = path.file_stem().expect("a name").to_string_lossy().into_owned();
-                let tests = tests(&fs::read_to_string(&path).expect("a test can be read"));
-                assert!(all.insert(name, tests).is_none(), "two files are named like {}", path.display());
-            }
+        let mut here: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+        for path in sources(folder) {
+            let below = path.strip_prefix(root().join(folder)).expect("it is in the folder");
+            let file = Path::new(below.iter().next().expect("a name")).file_stem().expect("a name");
+            let found = tests(&fs::read_to_string(&path).expect("a test can be read"));
+            here.entry(file.to_string_lossy().into_owned()).or_default().extend(found);
+        }
+        for (name, found) in here {
+            assert!(!all.contains_key(&name), "two files are named {name}");
+            all.insert(name, found);
         }
     }
     all

@@ -94,9 +94,7 @@ async fn a_session_that_is_replayed_late_is_taken_in_whole(pairing: Pairing) {
 }
 
 async fn a_tool_call_that_was_never_announced_is_shown(pairing: Pairing) {
-    let world = World::of(pairing);
-    let client = world.ready().await;
-    let session = client.new_session().await;
+    let (world, client, session) = World::begun(pairing).await;
     client.prompt(&session, "unannounced call_7; say done").await;
     let live = client.view(&session);
     let shown = live.to_string();

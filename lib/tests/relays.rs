@@ -32,9 +32,7 @@ fn tool_content(client: &Client, mark: usize, session: &str) -> Vec<String> {
 }
 
 async fn extension_requests_of_the_client_reach_the_agent(pairing: Pairing) {
-    let world = World::of(pairing);
-    let client = world.ready().await;
-    let session = client.new_session().await;
+    let (world, client, session) = World::begun(pairing).await;
     let inside = json!({"sessionId": session, "_meta": {"k": null}});
     let params = json!({"sessionId": session, "deep": inside, "n": 1.5e300, "none": null});
     let answer = client.ask("_agent/echo", params).await;
@@ -50,9 +48,7 @@ async fn extension_requests_of_the_client_reach_the_agent(pairing: Pairing) {
 }
 
 async fn extension_requests_of_the_agent_reach_the_client(pairing: Pairing) {
-    let world = World::of(pairing);
-    let client = world.ready().await;
-    let session = client.new_session().await;
+    let (world, client, session) = World::begun(pairing).await;
     client.prompt(&session, "ext").await;
     let request = client.wait_method("_test/echo").await;
     let params = json!({"sessionId": session, "text": "hi", "nested": {"sessionId": "untouched"}});
@@ -65,9 +61,7 @@ async fn extension_requests_of_the_agent_reach_the_client(pairing: Pairing) {
 }
 
 async fn extension_notifications_go_both_ways(pairing: Pairing) {
-    let world = World::of(pairing);
-    let client = world.ready().await;
-    let session = client.new_session().await;
+    let (world, client, session) = World::begun(pairing).await;
     client.prompt(&session, "tell").await;
     let told = client.wait_method("_test/told").await;
     assert_eq!(told["params"], json!({"sessionId": session, "text": "told"}));
@@ -81,9 +75,7 @@ async fn extension_notifications_go_both_ways(pairing: Pairing) {
 }
 
 async fn what_is_relayed_keeps_its_place_among_the_updates(pairing: Pairing) {
-    let world = World::of(pairing);
-    let client = world.ready().await;
-    let session = client.new_session().await;
+    let (_world, client, session) = World::begun(pairing).await;
     client.prompt(&session, "say a; tell _test/one; say b; ext; say c; tell _test/two; say d").await;
     client.wait_method("_test/two").await;
     let place = |message: &Value| {
@@ -96,18 +88,14 @@ async fn what_is_relayed_keeps_its_place_among_the_updates(pairing: Pairing) {
 }
 
 async fn an_extension_request_wakes_the_agent(pairing: Pairing) {
-    let world = World::of(pairing);
-    let client = world.ready().await;
-    let session = client.new_session().await;
+    let (world, client, session) = World::begun(pairing).await;
     client.prompt(&session, "say a; crash").await;
     let answer = client.ask("_agent/echo", json!({"sessionId": session})).await;
     assert_eq!(answer["params"]["sessionId"], world.agent.sessions()[0]);
 }
 
 async fn a_relayed_request_is_taken_back_by_our_own_number(pairing: Pairing) {
-    let world = World::of(pairing);
-    let client = world.ready().await;
-    let session = client.new_session().await;
+    let (world, client, session) = World::begun(pairing).await;
     for params in [json!({"sessionId": session}), json!({})] {
         let count = world.agent.told("_agent/hang").len();
         let request = ask_as(&client, "mine", "_agent/hang", params).await;
@@ -123,9 +111,7 @@ async fn a_relayed_request_is_taken_back_by_our_own_number(pairing: Pairing) {
 }
 
 async fn a_request_that_the_agent_takes_back_is_still_answered(pairing: Pairing) {
-    let world = World::of(pairing);
-    let client = world.ready().await;
-    let session = client.new_session().await;
+    let (_world, client, session) = World::begun(pairing).await;
     client.on("_test/hold", |_| None);
     let prompt = client.begin_prompt(&session, "takeback _test/hold").await;
     let request = client.wait_method("_test/hold").await;
@@ -137,9 +123,7 @@ async fn a_request_that_the_agent_takes_back_is_still_answered(pairing: Pairing)
 }
 
 async fn files_of_the_client_are_read_by_an_agent_of_version_1(pairing: Pairing) {
-    let world = World::of(pairing);
-    let client = world.ready().await;
-    let session = client.new_session().await;
+    let (_world, client, session) = World::begun(pairing).await;
     client.prompt(&session, "fs sub/a.txt").await;
     if pairing.agent == Version::V2 {
         assert_eq!(client.view(&session).agent(), ["file: read by myself"]);
@@ -188,9 +172,7 @@ async fn terminals_of_the_agent_are_shown(pairing: Pairing) {
     if pairing.agent == Version::V1 {
         return;
     }
-    let world = World::of(pairing);
-    let client = world.ready().await;
-    let session = client.new_session().await;
+    let (world, client, session) = World::begun(pairing).await;
     client.prompt(&session, "term").await;
     let live = tool_content(&client, 0, &session).concat();
     assert!(live.contains("hi"), "{live}");
@@ -241,9 +223,7 @@ async fn status_providers_and_mcp_are_the_agents(pairing: Pairing) {
 }
 
 async fn what_the_agent_asks_apart_from_sessions_reaches_the_client(pairing: Pairing) {
-    let world = World::of(pairing);
-    let client = world.ready().await;
-    let session = client.new_session().await;
+    let (_world, client, session) = World::begun(pairing).await;
     client.on("mcp/message", |_| Some(Ok(json!({"tools": []}))));
     client.prompt(&session, "apart mcp/message").await;
     let request = client.wait_method("mcp/message").await;

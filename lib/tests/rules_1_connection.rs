@@ -118,9 +118,7 @@ async fn r1_04_null_is_an_id_in_version_1(pairing: Pairing) {
 }
 
 async fn r1_05_every_line_is_one_message(pairing: Pairing) {
-    let world = World::of(pairing);
-    let client = world.ready().await;
-    let session = client.new_session().await;
+    let (_world, client, session) = World::begun(pairing).await;
     // Line ends of all kinds, inside strings and between members.
     let text = "say one\u{2028}two\u{85}three\r\u{0}";
     let prompt = json!({"sessionId": session, "prompt": [{"type": "text", "text": text}]});
@@ -177,9 +175,7 @@ async fn r1_06_no_member_is_made_up(pairing: Pairing) {
 }
 
 async fn r1_07_extensions_reach_the_agent_and_unknown_ones_are_refused(pairing: Pairing) {
-    let world = World::of(pairing);
-    let client = world.ready().await;
-    let session = client.new_session().await;
+    let (world, client, session) = World::begun(pairing).await;
     let params = json!({"sessionId": session, "a": [1, {"b": null}], "deep": {"sessionId": session}});
     let echo = client.ask("_agent/echo", params.clone()).await;
     let native = &world.agent.sessions()[0];
@@ -199,9 +195,7 @@ async fn r1_07_extensions_reach_the_agent_and_unknown_ones_are_refused(pairing: 
 }
 
 async fn r1_07_extensions_of_the_agent_reach_the_client(pairing: Pairing) {
-    let world = World::of(pairing);
-    let client = world.ready().await;
-    let session = client.new_session().await;
+    let (_world, client, session) = World::begun(pairing).await;
     client.prompt(&session, "ext; ext _nobody/knows; tell").await;
     let asked = client.wait_method("_test/echo").await;
     let expected = json!({"sessionId": session, "text": "hi", "nested": {"sessionId": "untouched"}});
@@ -363,9 +357,7 @@ async fn r1_13_an_id_in_flight_is_not_used_twice(pairing: Pairing) {
 }
 
 async fn r1_13_each_side_has_its_own_ids(pairing: Pairing) {
-    let world = World::of(pairing);
-    let client = world.ready().await;
-    let session = client.new_session().await;
+    let (_world, client, session) = World::begun(pairing).await;
     client.on("session/request_permission", |_| None);
     let prompt = client.begin_prompt(&session, "permit").await;
     let asked = client.wait_method("session/request_permission").await;
@@ -393,9 +385,7 @@ async fn r1_14_a_batch_gets_one_error(pairing: Pairing) {
 }
 
 async fn r1_16_unknown_updates_arrive_and_replay_whole(pairing: Pairing) {
-    let world = World::of(pairing);
-    let client = world.ready().await;
-    let session = client.new_session().await;
+    let (world, client, session) = World::begun(pairing).await;
     client.prompt(&session, "unknown _own_kind; unknown future_kind").await;
     client.hang_up().await;
     let next = world.ready().await;
@@ -434,9 +424,7 @@ async fn r1_17_meta_reaches_the_agent_and_what_is_none_counts_as_omitted(pairing
 }
 
 async fn r1_18_meta_of_upserts_is_patched_by_key(pairing: Pairing) {
-    let world = World::of(pairing);
-    let client = world.ready().await;
-    let session = client.new_session().await;
+    let (world, client, session) = World::begun(pairing).await;
     client.prompt(&session, "meta call_9").await;
     client.hang_up().await;
     let next = world.ready().await;
@@ -460,9 +448,7 @@ async fn r1_18_meta_of_upserts_is_patched_by_key(pairing: Pairing) {
 }
 
 async fn r1_19_a_request_that_is_taken_back_is_answered(pairing: Pairing) {
-    let world = World::of(pairing);
-    let client = world.ready().await;
-    let session = client.new_session().await;
+    let (world, client, session) = World::begun(pairing).await;
     for params in [json!({}), json!({"sessionId": session})] {
         let id = client.begin("_agent/hang", params).await;
         let times = world.agent.told("$/cancel_request").len() + 1;
@@ -474,9 +460,7 @@ async fn r1_19_a_request_that_is_taken_back_is_answered(pairing: Pairing) {
 }
 
 async fn r1_19_a_running_prompt_that_is_taken_back_is_answered(pairing: Pairing) {
-    let world = World::of(pairing);
-    let client = world.ready().await;
-    let session = client.new_session().await;
+    let (world, client, session) = World::begun(pairing).await;
     let prompt = client.begin_prompt(&session, "say one; hang").await;
     client.wait_update(0, &session, "the first word", |update| update["content"]["text"] == "one").await;
     client.notify("$/cancel_request", json!({"requestId": prompt})).await;
@@ -492,9 +476,7 @@ async fn r1_19_a_running_prompt_that_is_taken_back_is_answered(pairing: Pairing)
 }
 
 async fn r1_19_a_held_prompt_that_is_taken_back_is_answered(pairing: Pairing) {
-    let world = World::of(pairing);
-    let client = world.ready().await;
-    let session = client.new_session().await;
+    let (world, client, session) = World::begun(pairing).await;
     let first = client.begin_prompt(&session, "say one; wait gate").await;
     client.wait_update(0, &session, "the first word", |update| update["content"]["text"] == "one").await;
     let second = client.begin_prompt(&session, "say two").await;
@@ -521,9 +503,7 @@ async fn r1_19_held_prompts_of_both_versions_can_be_taken_back() {
 }
 
 async fn r1_20_a_cancel_of_nothing_is_ignored(pairing: Pairing) {
-    let world = World::of(pairing);
-    let client = world.ready().await;
-    let session = client.new_session().await;
+    let (world, client, session) = World::begun(pairing).await;
     let id = client.begin("session/list", json!({})).await;
     client.answer(&id).await.expect("a list");
     let mark = client.mark();
@@ -538,9 +518,7 @@ async fn r1_20_a_cancel_of_nothing_is_ignored(pairing: Pairing) {
 }
 
 async fn r1_21_a_cancel_is_sent_on_with_our_own_number(pairing: Pairing) {
-    let world = World::of(pairing);
-    let client = world.ready().await;
-    let session = client.new_session().await;
+    let (world, client, session) = World::begun(pairing).await;
     let theirs = json!("the client's own id");
     for params in [json!({}), json!({"sessionId": session})] {
         let times = world.agent.told("$/cancel_request").len() + 1;

@@ -217,9 +217,7 @@ async fn r2_09_a_v2_client_has_the_whole_session_surface(pairing: Pairing) {
 }
 
 async fn r2_10_a_new_session_is_idle(pairing: Pairing) {
-    let world = World::of(pairing);
-    let client = world.ready().await;
-    let session = client.new_session().await;
+    let (_world, client, session) = World::begun(pairing).await;
     let status = client.ask("session/status", json!({"sessionId": session})).await;
     assert_eq!(status["status"], "open");
     if pairing.client == Version::V2 && status.get("state").is_some() {

@@ -144,9 +144,7 @@ async fn r3_02_a_replay_behind_the_agents_answer_is_not_heard(pairing: Pairing) 
 }
 
 async fn r3_02_a_replay_can_be_had_again_and_again(pairing: Pairing) {
-    let world = World::of(pairing);
-    let client = world.ready().await;
-    let session = client.new_session().await;
+    let (_world, client, session) = World::begun(pairing).await;
     client.prompt(&session, TALK[0]).await;
     let live = client.view(&session);
     for _ in 0..3 {
@@ -251,9 +249,7 @@ async fn r3_09_start_replays_everything_before_the_answer(pairing: Pairing) {
 }
 
 async fn r3_10_a_cursor_is_inclusive(pairing: Pairing) {
-    let world = World::of(pairing);
-    let client = world.ready().await;
-    let session = client.new_session().await;
+    let (_world, client, session) = World::begun(pairing).await;
     client.prompt(&session, "say one").await;
     let second = client.prompt(&session, "say two").await.message.expect("an id");
     client.prompt(&session, "say three").await;
@@ -331,9 +327,7 @@ async fn r3_12_the_state_of_a_session_that_was_never_prompted_is_idle(pairing: P
 }
 
 async fn r3_14_the_state_of_running_work_is_running(pairing: Pairing) {
-    let world = World::of(pairing);
-    let client = world.ready().await;
-    let session = client.new_session().await;
+    let (world, client, session) = World::begun(pairing).await;
     let prompt = client.begin_prompt(&session, "say one; wait gate; say two").await;
     client.wait_update(0, &session, "the first word", |update| update["content"]["text"] == "one").await;
     let mark = client.mark();
@@ -353,9 +347,7 @@ async fn r3_14_the_state_of_running_work_is_running(pairing: Pairing) {
 }
 
 async fn r3_15_every_replayed_message_has_its_id(pairing: Pairing) {
-    let world = World::of(pairing);
-    let client = world.ready().await;
-    let session = client.new_session().await;
+    let (world, client, session) = World::begun(pairing).await;
     let first = client.prompt(&session, "noid; say one; tool call_1; say two; think hm").await;
     client.prompt(&session, "chunks 3; say three").await;
     let live = client.view(&session);
@@ -510,9 +502,7 @@ async fn r3_22_each_connection_opens_a_session_for_itself(pairing: Pairing) {
 }
 
 async fn r3_22_a_session_can_be_opened_right_behind_its_close(pairing: Pairing) {
-    let world = World::of(pairing);
-    let client = world.ready().await;
-    let session = client.new_session().await;
+    let (world, client, session) = World::begun(pairing).await;
     client.prompt(&session, "say hello").await;
     for _ in 0..20 {
         let close = client.begin("session/close", json!({"sessionId": session})).await;

@@ -60,9 +60,7 @@ async fn failed(client: &Client, session: &str, prompt: &Value) -> Value {
 }
 
 async fn r5_01_the_answer_comes_at_the_end_with_a_stop_reason(pairing: Pairing) {
-    let world = World::of(pairing);
-    let client = world.ready().await;
-    let session = client.new_session().await;
+    let (world, client, session) = World::begun(pairing).await;
     let prompt = client.begin_prompt(&session, "say a; wait go; say b").await;
     client.wait_update(0, &session, "the first words", |update| update["content"]["text"] == "a").await;
     settled(&client, &session).await;
@@ -81,9 +79,7 @@ async fn r5_01_the_answer_comes_at_the_end_with_a_stop_reason(pairing: Pairing) 
 }
 
 async fn r5_01_every_answer_stands_at_the_end_of_its_own_turn(pairing: Pairing) {
-    let world = World::of(pairing);
-    let client = world.ready().await;
-    let session = client.new_session().await;
+    let (_world, client, session) = World::begun(pairing).await;
     let mut prompts = Vec::new();
     for text in ["say 1", "say 2", "say 3"] {
         prompts.push(client.begin_prompt(&session, text).await);
@@ -128,9 +124,7 @@ async fn r5_02_text_and_links_are_always_taken(pairing: Pairing) {
 }
 
 async fn r5_02_other_blocks_are_taken_where_the_agent_does(pairing: Pairing) {
-    let world = World::of(pairing);
-    let client = world.ready().await;
-    let session = client.new_session().await;
+    let (world, client, session) = World::begun(pairing).await;
     let blocks = json!([
         {"type": "image", "data": "aGk=", "mimeType": "image/png"},
         {"type": "audio", "data": "aGk=", "mimeType": "audio/wav"},
@@ -146,18 +140,14 @@ async fn r5_02_other_blocks_are_taken_where_the_agent_does(pairing: Pairing) {
 }
 
 async fn r5_03_a_refusal_is_told_and_the_prompt_does_not_come_again(pairing: Pairing) {
-    let world = World::of(pairing);
-    let client = world.ready().await;
-    let session = client.new_session().await;
+    let (world, client, session) = World::begun(pairing).await;
     assert_eq!(client.prompt(&session, "say no; stop refusal").await.stop, "refusal");
     assert_eq!(client.prompt(&session, "say yes").await.stop, "end_turn");
     assert_eq!(prompted(&world), ["say no; stop refusal", "say yes"]);
 }
 
 async fn r5_04_a_message_without_an_id_is_given_one(pairing: Pairing) {
-    let world = World::of(pairing);
-    let client = world.ready().await;
-    let session = client.new_session().await;
+    let (world, client, session) = World::begun(pairing).await;
     client.prompt(&session, "noid; chunks 3; think hm; say b").await;
     client.prompt(&session, "noid; say c").await;
     let view = client.view(&session);
@@ -176,9 +166,7 @@ async fn r5_04_a_message_without_an_id_is_given_one(pairing: Pairing) {
 }
 
 async fn r5_05_the_answer_says_that_the_prompt_is_in(pairing: Pairing) {
-    let world = World::of(pairing);
-    let client = world.ready().await;
-    let session = client.new_session().await;
+    let (_world, client, session) = World::begun(pairing).await;
     let prompt = client.begin_prompt(&session, "hang").await;
     let answer = client.answer(&prompt).await.expect("it does not wait for the work");
     let message = answer["messageId"].as_str().expect("it has an id").to_owned();
@@ -214,9 +202,7 @@ async fn r5_06_the_prompt_is_echoed_once_under_its_id(pairing: Pairing) {
 }
 
 async fn r5_06_version_1_does_not_hear_its_own_prompt(pairing: Pairing) {
-    let world = World::of(pairing);
-    let client = world.ready().await;
-    let session = client.new_session().await;
+    let (_world, client, session) = World::begun(pairing).await;
     client.prompt(&session, "say hello").await;
     assert_eq!(echoes(&client, &session), Vec::<Value>::new());
     client.load(&session).await;
@@ -224,9 +210,7 @@ async fn r5_06_version_1_does_not_hear_its_own_prompt(pairing: Pairing) {
 }
 
 async fn r5_07_a_refused_prompt_is_not_part_of_the_conversation(pairing: Pairing) {
-    let world = World::of(pairing);
-    let client = world.ready().await;
-    let session = client.new_session().await;
+    let (world, client, session) = World::begun(pairing).await;
     client.prompt(&session, "say hello").await;
     world.agent.forget();
     let prompt = client.begin_prompt(&session, "say lost").await;
@@ -252,9 +236,7 @@ async fn r5_07_a_refused_prompt_is_not_part_of_the_conversation(pairing: Pairing
 }
 
 async fn r5_07_what_fails_after_that_ends_the_turn(pairing: Pairing) {
-    let world = World::of(pairing);
-    let client = world.ready().await;
-    let session = client.new_session().await;
+    let (_world, client, session) = World::begun(pairing).await;
     let prompt = client.begin_prompt(&session, "say a; fail").await;
     let error = failed(&client, &session, &prompt).await;
     assert_eq!(error["code"], -32603);
@@ -265,9 +247,7 @@ async fn r5_07_what_fails_after_that_ends_the_turn(pairing: Pairing) {
 }
 
 async fn r5_07_a_crash_ends_the_turn_with_its_reason(pairing: Pairing) {
-    let world = World::of(pairing);
-    let client = world.ready().await;
-    let session = client.new_session().await;
+    let (world, client, session) = World::begun(pairing).await;
     let prompt = client.begin_prompt(&session, "say a; toolopen call_1; crash").await;
     let error = failed(&client, &session, &prompt).await;
     assert_eq!(error["code"], -32603);
@@ -300,9 +280,7 @@ async fn r5_07_a_crash_ends_the_turn_with_its_reason(pairing: Pairing) {
 
 /// A prompt that the agent was never sent is not lost with it: the next agent gets it.
 async fn r5_07_a_crash_leaves_the_prompts_that_wait(pairing: Pairing) {
-    let world = World::of(pairing);
-    let client = world.ready().await;
-    let session = client.new_session().await;
+    let (world, client, session) = World::begun(pairing).await;
     let first = client.begin_prompt(&session, "wait go; crash").await;
     world.agent.wait_told("session/prompt", 1).await;
     let second = client.begin_prompt(&session, "crash").await;
@@ -338,9 +316,7 @@ async fn r5_07_a_prompt_that_was_sent_is_not_sent_again(pairing: Pairing) {
 }
 
 async fn r5_07_a_crash_answers_the_prompts_that_are_in(pairing: Pairing) {
-    let world = World::of(pairing);
-    let client = world.ready().await;
-    let session = client.new_session().await;
+    let (world, client, session) = World::begun(pairing).await;
     let first = client.begin_prompt(&session, "wait go; crash").await;
     world.agent.wait_told("session/prompt", 1).await;
     let second = client.begin_prompt(&session, "say two").await;
@@ -361,9 +337,7 @@ async fn r5_07_a_crash_answers_the_prompts_that_are_in(pairing: Pairing) {
 
 /// With no agent to be had, nobody waits for ever.
 async fn r5_07_a_restart_that_fails_answers_the_prompts_that_wait(pairing: Pairing) {
-    let world = World::of(pairing);
-    let client = world.ready().await;
-    let session = client.new_session().await;
+    let (world, client, session) = World::begun(pairing).await;
     let first = client.begin_prompt(&session, "wait go; crash").await;
     world.agent.wait_told("session/prompt", 1).await;
     let waiting =
@@ -383,9 +357,7 @@ async fn r5_07_a_restart_that_fails_answers_the_prompts_that_wait(pairing: Pairi
 }
 
 async fn r5_07_an_agent_that_does_not_start_refuses_the_prompt(pairing: Pairing) {
-    let world = World::of(pairing);
-    let client = world.ready().await;
-    let session = client.new_session().await;
+    let (world, client, session) = World::begun(pairing).await;
     let crashed = client.begin_prompt(&session, "crash").await;
     failed(&client, &session, &crashed).await;
     world.agent.break_starts(1);
@@ -399,9 +371,7 @@ async fn r5_07_an_agent_that_does_not_start_refuses_the_prompt(pairing: Pairing)
 }
 
 async fn r5_08_a_rejected_prompt_does_not_end_the_work(pairing: Pairing) {
-    let world = World::of(pairing);
-    let client = world.ready().await;
-    let session = client.new_session().await;
+    let (world, client, session) = World::begun(pairing).await;
     let prompt = client.begin_prompt(&session, "say a; wait go; say b").await;
     client.wait_update(0, &session, "the first words", |update| update["content"]["text"] == "a").await;
     let mark = client.mark();
@@ -418,9 +388,7 @@ async fn r5_08_a_rejected_prompt_does_not_end_the_work(pairing: Pairing) {
 }
 
 async fn r5_09_prompts_while_busy_run_in_their_order(pairing: Pairing) {
-    let world = World::of(pairing);
-    let client = world.ready().await;
-    let session = client.new_session().await;
+    let (world, client, session) = World::begun(pairing).await;
     let words = ["wait go; say one", "say two", "say three"];
     let mut prompts = Vec::new();
     for word in words {
@@ -552,9 +520,7 @@ async fn r5_10_a_prompt_that_waits_can_be_taken_back(pairing: Pairing) {
 }
 
 async fn r5_10_a_prompt_that_runs_can_be_taken_back_in_version_1(pairing: Pairing) {
-    let world = World::of(pairing);
-    let client = world.ready().await;
-    let session = client.new_session().await;
+    let (world, client, session) = World::begun(pairing).await;
     let running = prompt_as(&client, "mine", &session, "say a; hang").await;
     client.wait_update(0, &session, "the first words", |update| update["content"]["text"] == "a").await;
     client.notify("$/cancel_request", json!({"requestId": running})).await;
@@ -574,9 +540,7 @@ async fn r5_10_a_prompt_that_runs_can_be_taken_back_in_version_1(pairing: Pairin
 }
 
 async fn r5_10_a_prompt_that_is_in_cannot_be_taken_back_in_version_2(pairing: Pairing) {
-    let world = World::of(pairing);
-    let client = world.ready().await;
-    let session = client.new_session().await;
+    let (world, client, session) = World::begun(pairing).await;
     let prompt = prompt_as(&client, "mine", &session, "say a; wait go; say b").await;
     let answer = client.wait("its answer", |message| message["id"] == "mine").await;
     assert!(answer["result"]["messageId"].is_string());
@@ -590,9 +554,7 @@ async fn r5_10_a_prompt_that_is_in_cannot_be_taken_back_in_version_2(pairing: Pa
 }
 
 async fn r5_11_an_empty_prompt_is_refused(pairing: Pairing) {
-    let world = World::of(pairing);
-    let client = world.ready().await;
-    let session = client.new_session().await;
+    let (world, client, session) = World::begun(pairing).await;
     for prompt in [json!([]), json!(null), json!("hello"), json!({})] {
         let error = client.refused("session/prompt", json!({"sessionId": session, "prompt": prompt})).await;
         assert_eq!((&error["code"], &error["data"]["field"]), (&json!(-32602), &json!("prompt")), "{prompt}");

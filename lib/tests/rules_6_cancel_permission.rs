@@ -63,9 +63,7 @@ fn states(client: &Client, mark: usize, session: &str) -> Vec<String> {
 }
 
 async fn r6_01_the_prompt_itself_is_answered_after_the_last_updates(pairing: Pairing) {
-    let world = World::of(pairing);
-    let client = world.ready().await;
-    let session = client.new_session().await;
+    let (world, client, session) = World::begun(pairing).await;
     let prompt = begun(&client, &session, "late last words").await;
     client.cancel(&session).await;
     assert_eq!(client.answer(&prompt).await, Ok(json!({"stopReason": "cancelled"})));
@@ -75,9 +73,7 @@ async fn r6_01_the_prompt_itself_is_answered_after_the_last_updates(pairing: Pai
 }
 
 async fn r6_01_r6_08_an_error_while_aborting_is_still_a_cancel(pairing: Pairing) {
-    let world = World::of(pairing);
-    let client = world.ready().await;
-    let session = client.new_session().await;
+    let (_world, client, session) = World::begun(pairing).await;
     let prompt = begun(&client, &session, "abort").await;
     client.cancel(&session).await;
     assert_eq!(client.finish(&session, &prompt).await.stop, "cancelled");
@@ -87,9 +83,7 @@ async fn r6_01_r6_08_an_error_while_aborting_is_still_a_cancel(pairing: Pairing)
 }
 
 async fn r6_02_r6_05_a_cancel_answers_pending_permissions(pairing: Pairing) {
-    let world = World::of(pairing);
-    let client = world.ready().await;
-    let session = client.new_session().await;
+    let (world, client, session) = World::begun(pairing).await;
     let (prompt, request) = asked(&client, &session, "permit", PERMISSION).await;
     assert_eq!(request["params"]["sessionId"], *session);
     client.cancel(&session).await;
@@ -109,9 +103,7 @@ async fn r6_02_r6_05_a_cancel_answers_pending_permissions(pairing: Pairing) {
 }
 
 async fn r6_02_a_version_1_client_may_answer_what_it_cancels(pairing: Pairing) {
-    let world = World::of(pairing);
-    let client = world.ready().await;
-    let session = client.new_session().await;
+    let (world, client, session) = World::begun(pairing).await;
     let (prompt, request) = asked(&client, &session, "permit", PERMISSION).await;
     client.cancel(&session).await;
     client.reply(&request["id"], Ok(json!({"outcome": {"outcome": "cancelled"}}))).await;
@@ -121,9 +113,7 @@ async fn r6_02_a_version_1_client_may_answer_what_it_cancels(pairing: Pairing) {
 }
 
 async fn r6_03_tool_updates_after_a_cancel_are_shown(pairing: Pairing) {
-    let world = World::of(pairing);
-    let client = world.ready().await;
-    let session = client.new_session().await;
+    let (world, client, session) = World::begun(pairing).await;
     let prompt = begun(&client, &session, "late").await;
     client.cancel(&session).await;
     assert_eq!(client.finish(&session, &prompt).await.stop, "cancelled");
@@ -152,9 +142,7 @@ async fn r6_04_a_cancel_leaves_other_work_alone(pairing: Pairing) {
 }
 
 async fn r6_04_a_cancel_takes_the_held_prompts_along(pairing: Pairing) {
-    let world = World::of(pairing);
-    let client = world.ready().await;
-    let session = client.new_session().await;
+    let (_world, client, session) = World::begun(pairing).await;
     let running = begun(&client, &session, "hang").await;
     let held = client.begin_prompt(&session, "say never").await;
     client.cancel(&session).await;
@@ -174,9 +162,7 @@ async fn r6_04_a_cancel_takes_the_held_prompts_along(pairing: Pairing) {
 }
 
 async fn r6_06_a_question_that_the_agent_takes_back_is_answered(pairing: Pairing) {
-    let world = World::of(pairing);
-    let client = world.ready().await;
-    let session = client.new_session().await;
+    let (world, client, session) = World::begun(pairing).await;
     for (method, answer) in [
         (PERMISSION, json!({"outcome": {"outcome": "cancelled"}})),
         ("elicitation/create", json!({"action": "cancel"})),
@@ -193,9 +179,7 @@ async fn r6_06_a_question_that_the_agent_takes_back_is_answered(pairing: Pairing
 }
 
 async fn r6_07_the_end_is_told_once_and_last(pairing: Pairing) {
-    let world = World::of(pairing);
-    let client = world.ready().await;
-    let session = client.new_session().await;
+    let (world, client, session) = World::begun(pairing).await;
     let mark = client.mark();
     let prompt = begun(&client, &session, "late last words").await;
     client.cancel(&session).await;
@@ -211,9 +195,7 @@ async fn r6_07_the_end_is_told_once_and_last(pairing: Pairing) {
 }
 
 async fn r6_07_nothing_to_cancel_is_nothing_to_tell(pairing: Pairing) {
-    let world = World::of(pairing);
-    let client = world.ready().await;
-    let session = client.new_session().await;
+    let (world, client, session) = World::begun(pairing).await;
     client.prompt(&session, "say a").await;
     let mark = client.mark();
     client.cancel(&session).await;
@@ -224,9 +206,7 @@ async fn r6_07_nothing_to_cancel_is_nothing_to_tell(pairing: Pairing) {
 }
 
 async fn r6_09_an_elicitation_is_cancelled_with_the_turn(pairing: Pairing) {
-    let world = World::of(pairing);
-    let client = world.ready().await;
-    let session = client.new_session().await;
+    let (world, client, session) = World::begun(pairing).await;
     let (prompt, request) = asked(&client, &session, "elicit", "elicitation/create").await;
     assert_eq!(request["params"]["sessionId"], *session);
     assert_eq!(request["params"]["message"], "Your name?");
@@ -282,9 +262,7 @@ async fn r6_10_a_cancel_for_no_session_of_this_client_is_ignored(pairing: Pairin
 }
 
 async fn r6_11_only_an_option_on_offer_approves(pairing: Pairing) {
-    let world = World::of(pairing);
-    let client = world.ready().await;
-    let session = client.new_session().await;
+    let (world, client, session) = World::begun(pairing).await;
     let refusals = [
         Ok(json!({"outcome": {"outcome": "selected", "optionId": "always"}})),
         Ok(json!({"outcome": {"outcome": "selected"}})),
@@ -314,9 +292,7 @@ async fn r6_11_only_an_option_on_offer_approves(pairing: Pairing) {
 }
 
 async fn r6_11_a_permission_names_its_options_and_its_call(pairing: Pairing) {
-    let world = World::of(pairing);
-    let client = world.ready().await;
-    let session = client.new_session().await;
+    let (_world, client, session) = World::begun(pairing).await;
     let mark = client.mark();
     let (prompt, request) = asked(&client, &session, "permit", PERMISSION).await;
     let options: Vec<_> = request["params"]["options"].as_array().expect("it has options").clone();
@@ -342,9 +318,7 @@ async fn r6_11_a_permission_names_its_options_and_its_call(pairing: Pairing) {
 }
 
 async fn r6_12_one_tool_call_or_terminal_can_be_cancelled(pairing: Pairing) {
-    let world = World::of(pairing);
-    let client = world.ready().await;
-    let session = client.new_session().await;
+    let (world, client, session) = World::begun(pairing).await;
     let script = "toolopen call_1; tool call_2; termopen; wait go";
     let prompt = begun(&client, &session, script).await;
     let terminal = client
@@ -375,9 +349,7 @@ async fn r6_12_one_tool_call_or_terminal_can_be_cancelled(pairing: Pairing) {
 }
 
 async fn r6_12_a_call_of_a_restarted_agent_is_cancelled_under_its_own_id(pairing: Pairing) {
-    let world = World::of(pairing);
-    let client = world.ready().await;
-    let session = client.new_session().await;
+    let (world, client, session) = World::begun(pairing).await;
     client.prompt(&session, "tool call_1; crash").await;
     let mark = client.mark();
     let prompt = begun(&client, &session, "toolopen call_1; wait go").await;
@@ -420,9 +392,7 @@ async fn r6_12_what_cannot_be_cancelled_is_refused_as_such(pairing: Pairing) {
 }
 
 async fn r6_12_version_1_has_no_such_methods(pairing: Pairing) {
-    let world = World::of(pairing);
-    let client = world.ready().await;
-    let session = client.new_session().await;
+    let (world, client, session) = World::begun(pairing).await;
     for (method, field) in [("tool_call/cancel", "toolCallId"), ("terminal/cancel", "terminalId")] {
         let error = client.refused(method, json!({"sessionId": session, field: "call_1"})).await;
         assert_eq!(error["code"], -32601);

@@ -5,22 +5,6 @@ use rethread_testkit::client::Client;
 use rethread_testkit::{Pairing, World, pairings};
 use serde_json::{Value, json};
 
-async fn begun(pairing: Pairing) -> (World, Client, String) {
-    let world = World::of(pairing);
-    let client = world.ready().await;
-    let session = client.new_session().await;
-    (world, client, session)
-}
-
-async fn replayed(world: &World, client: &Client, session: &str) -> Client {
-    client.hang_up().await;
-    world.agent.wait_gone().await;
-    world.fold(session);
-    let next = world.again().ready().await;
-    next.load(session).await;
-    next
-}
-
 fn state(state: &str) -> Value {
     json!({"sessionUpdate": "state_update", "state": state})
 }
@@ -67,7 +51,7 @@ fn assert_open(client: &Client, request: &Value) {
 }
 
 async fn r7_01_work_is_reported_from_beginning_to_end(pairing: Pairing) {
-    let (_world, client, session) = begun(pairing).await;
+    let (_world, client, session) = World::begun(pairing).await;
     assert_eq!(names(&states_since(&client, 0, &session)), Vec::<String>::new(), "a new session is idle");
     let turns = [
         ("say a; tool call_1", "idle end_turn"),
@@ -90,7 +74,7 @@ async fn r7_01_work_is_reported_from_beginning_to_end(pairing: Pairing) {
 }
 
 async fn r7_01_work_of_the_agents_own_is_a_turn(pairing: Pairing) {
-    let (world, client, session) = begun(pairing).await;
+    let (world, client, session) = World::begun(pairing).await;
     client.prompt(&session, "say asked").await;
     let mark = client.mark();
     for update in [state("running"), chunk("unasked"), idle("end_turn")] {
@@ -102,7 +86,7 @@ async fn r7_01_work_of_the_agents_own_is_a_turn(pairing: Pairing) {
         assert_eq!(names(&states_since(&client, mark, &session)), ["running", "idle end_turn"]);
     }
     assert_eq!(client.prompt(&session, "say again").await.stop, "end_turn");
-    let next = replayed(&world, &client, &session).await;
+    let next = world.replayed(&client, &session).await;
     for heard in [&client, &next] {
         let view = heard.view(&session);
         assert_eq!(view.agent(), ["asked", "unasked", "again"]);
@@ -111,18 +95,18 @@ async fn r7_01_work_of_the_agents_own_is_a_turn(pairing: Pairing) {
 }
 
 async fn r7_01_words_between_turns_are_kept(pairing: Pairing) {
-    let (world, client, session) = begun(pairing).await;
+    let (world, client, session) = World::begun(pairing).await;
     client.prompt(&session, "say asked").await;
     let mark = client.mark();
     world.agent.tell(chunk("unasked")).await;
     client.wait_update(mark, &session, "the words", |update| update["content"]["text"] == "unasked").await;
     assert_eq!(states_since(&client, mark, &session), Vec::<Value>::new());
-    let next = replayed(&world, &client, &session).await;
+    let next = world.replayed(&client, &session).await;
     assert_eq!(next.view(&session), client.view(&session));
 }
 
 async fn r7_01_work_may_begin_blocked(pairing: Pairing) {
-    let (world, client, session) = begun(pairing).await;
+    let (world, client, session) = World::begun(pairing).await;
     client.prompt(&session, "say a").await;
     let mark = client.mark();
     world.agent.tell(state("requires_action")).await;
@@ -134,7 +118,7 @@ async fn r7_01_work_may_begin_blocked(pairing: Pairing) {
 }
 
 async fn r7_02_a_session_is_idle_when_nothing_is_left(pairing: Pairing) {
-    let (world, client, session) = begun(pairing).await;
+    let (world, client, session) = World::begun(pairing).await;
     let first = client.begin_prompt(&session, "say one; wait on").await;
     client.wait_update(0, &session, "the first", |update| update["content"]["text"] == "one").await;
     let second = client.begin_prompt(&session, "say two").await;
@@ -152,7 +136,7 @@ async fn r7_02_a_session_is_idle_when_nothing_is_left(pairing: Pairing) {
 }
 
 async fn r7_03_a_turn_that_waits_for_the_user_says_so(pairing: Pairing) {
-    let (_world, client, session) = begun(pairing).await;
+    let (_world, client, session) = World::begun(pairing).await;
     client.on("session/request_permission", |_| None);
     let turn = client.begin_prompt(&session, "permit; say on").await;
     let asked = client.wait_method("session/request_permission").await;
@@ -176,7 +160,7 @@ fn permission(agent: Version, native: &str, id: u64) -> Value {
 }
 
 async fn r7_03_one_answer_of_two_does_not_free_a_turn(pairing: Pairing) {
-    let (world, client, session) = begun(pairing).await;
+    let (world, client, session) = World::begun(pairing).await;
     client.on("session/request_permission", |_| None);
     let turn = client.begin_prompt(&session, "say a; wait on").await;
     client.wait_update(0, &session, "the turn", |update| update["content"]["text"] == "a").await;
@@ -217,7 +201,7 @@ async fn r7_03_one_answer_of_two_does_not_free_a_turn(pairing: Pairing) {
 }
 
 async fn r7_04_the_same_state_again_changes_nothing(pairing: Pairing) {
-    let (world, client, session) = begun(pairing).await;
+    let (world, client, session) = World::begun(pairing).await;
     let twice = format!("raw {0}\nraw {0}\nsay a", state("running"));
     let request = client.begin_prompt(&session, &twice).await;
     assert_eq!(client.finish(&session, &request).await.stop, "end_turn");
@@ -234,12 +218,12 @@ async fn r7_04_the_same_state_again_changes_nothing(pairing: Pairing) {
         .filter(|message| message["id"] == request && message.get("method").is_none());
     assert_eq!(answers.count(), 1);
     assert_eq!(client.view(&session).agent(), ["a", "b", "c"]);
-    let next = replayed(&world, &client, &session).await;
+    let next = world.replayed(&client, &session).await;
     assert_eq!(next.view(&session), client.view(&session));
 }
 
 async fn r7_05_background_updates_leave_a_session_idle(pairing: Pairing) {
-    let (world, client, session) = begun(pairing).await;
+    let (world, client, session) = World::begun(pairing).await;
     client.prompt(&session, "toolopen call_1; say a").await;
     let mark = client.mark();
     let later = json!({"sessionUpdate": "tool_call_update", "toolCallId": "call_1", "status": "completed",
@@ -253,7 +237,7 @@ async fn r7_05_background_updates_leave_a_session_idle(pairing: Pairing) {
     }
     assert_eq!(states_since(&client, mark, &session), Vec::<Value>::new());
     assert_eq!(client.prompt(&session, "say b").await.stop, "end_turn");
-    let next = replayed(&world, &client, &session).await;
+    let next = world.replayed(&client, &session).await;
     assert_eq!(next.view(&session), client.view(&session));
 }
 
@@ -274,7 +258,7 @@ fn terminal(exit: Option<Value>) -> Value {
 }
 
 async fn r7_06_every_state_names_the_background_work(pairing: Pairing) {
-    let (world, client, session) = begun(pairing).await;
+    let (world, client, session) = World::begun(pairing).await;
     client.prompt(&session, &format!("raw {}", terminal(None))).await;
     let mark = client.mark();
     let told = beside(idle("end_turn"), term());
@@ -294,18 +278,18 @@ async fn r7_06_every_state_names_the_background_work(pairing: Pairing) {
 }
 
 async fn r7_06_a_snapshot_names_no_work_that_ended_with_its_agent(pairing: Pairing) {
-    let (world, client, session) = begun(pairing).await;
+    let (world, client, session) = World::begun(pairing).await;
     client.prompt(&session, &format!("raw {}", terminal(None))).await;
     let mark = client.mark();
     world.agent.tell(beside(idle("end_turn"), term())).await;
     client.wait_update(mark, &session, "the state", |update| update["background"] == term()).await;
-    let next = replayed(&world, &client, &session).await;
+    let next = world.replayed(&client, &session).await;
     let snapshot = states_since(&next, 0, &session).into_iter().next().expect("a snapshot");
     assert_eq!(snapshot, beside(idle("end_turn"), json!([])));
 }
 
 async fn r7_07_work_is_announced_before_it_is_listed(pairing: Pairing) {
-    let (world, client, session) = begun(pairing).await;
+    let (world, client, session) = World::begun(pairing).await;
     client.prompt(&session, "say a").await;
     let mark = client.mark();
     let order = [
@@ -332,9 +316,9 @@ async fn r7_07_work_is_announced_before_it_is_listed(pairing: Pairing) {
 }
 
 async fn r7_07_a_restarted_agent_lists_its_own(pairing: Pairing) {
-    let (world, client, session) = begun(pairing).await;
+    let (world, client, session) = World::begun(pairing).await;
     client.prompt(&session, &format!("raw {}", terminal(None))).await;
-    let next = replayed(&world, &client, &session).await;
+    let next = world.replayed(&client, &session).await;
     let mark = next.mark();
     let listed = beside(state("running"), term());
     next.prompt(&session, &format!("raw {}\nraw {listed}", terminal(None))).await;
@@ -347,7 +331,7 @@ async fn r7_07_a_restarted_agent_lists_its_own(pairing: Pairing) {
 }
 
 async fn other_states(pairing: Pairing, name: &str) {
-    let (world, client, session) = begun(pairing).await;
+    let (world, client, session) = World::begun(pairing).await;
     let mut other = state(name);
     other["_meta"] = json!({"deep": [1]});
     let turn = client.begin_prompt(&session, &format!("raw {other}\nsay a\nwait on")).await;

@@ -27,9 +27,7 @@ async fn every_step_can_be_played(pairing: Pairing) {
     assert_eq!(live.options.get("mode").map(String::as_str), Some("b"));
     client.wait_method("_test/told").await;
 
-    client.hang_up().await;
-    world.agent.wait_gone().await;
-    let next = world.again().ready().await;
+    let next = world.restarted(&client).await.ready().await;
     next.load(&session).await;
     assert_eq!(next.view(&session), live, "replay:\n{}live:\n{live}", next.view(&session));
 }
@@ -51,9 +49,7 @@ async fn terminals_can_be_played(pairing: Pairing) {
 }
 
 async fn endings_can_be_played(pairing: Pairing) {
-    let world = World::of(pairing);
-    let client = world.ready().await;
-    let session = client.new_session().await;
+    let (world, client, session) = World::begun(pairing).await;
     assert_eq!(client.prompt(&session, "stop refusal").await.stop, "refusal");
     let failed = client.prompt(&session, "toolopen call_7; fail").await.stop;
     assert!(["error -32603", "error"].contains(&failed.as_str()), "{failed}");
@@ -74,9 +70,7 @@ async fn endings_can_be_played(pairing: Pairing) {
 }
 
 async fn two_clients_of_both_versions_see_the_same(pairing: Pairing) {
-    let world = World::of(pairing);
-    let client = world.ready().await;
-    let session = client.new_session().await;
+    let (world, client, session) = World::begun(pairing).await;
     client.prompt(&session, "say hello; tool call_1; plan a,b; title Named").await;
     client.hang_up().await;
     for version in [Version::V1, Version::V2] {

@@ -2,23 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the crate is in a workspace").to_owned()
-}
-
-fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
-    let Ok(entries) = fs::read_dir(folder) else { return };
-    for path in entries.map(|entry| entry.expect("the folder stays").path()) {
-        let name = path.file_name().expect("it has a name").to_string_lossy().into_owned();
-        if path.is_dir() && name != "target" && !name.starts_with('.') {
-            sources(&path, found);
-        } else if name.ends_with(".rs") {
-            found.push(path);
-        }
-    }
-}
+use rethread_testkit::checkout::{root, sources, text};
 
 /// The rows of the first table whose header starts with `header`, each as its cells.
 fn table(text: &str, header: &str) -> Vec<Vec<String>> {
@@ -36,13 +22,12 @@ fn names(cell: &str) -> BTreeSet<String> {
 }
 
 fn architecture() -> String {
-    fs::read_to_string(root().join("ARCHITECTURE.md")).expect("it is there")
+    text("ARCHITECTURE.md")
 }
 
 #[test]
 fn every_file_says_what_it_owns() {
-    let mut found = Vec::new();
-    sources(&root(), &mut found);
+    let found = sources("");
     assert!(found.len() > 50, "the sources were found");
     let silent: Vec<_> =
         found.iter().filter(|path| !fs::read_to_string(path).unwrap().starts_with("//!")).collect();
@@ -61,7 +46,7 @@ fn crates_depend_as_the_table_says() {
     assert_eq!(rows.len(), packages.len(), "each crate has a row");
     for row in rows {
         let folder = row[0].trim_matches('`');
-        let manifest = fs::read_to_string(root().join(folder).join("Cargo.toml")).unwrap();
+        let manifest = text(&format!("{folder}/Cargo.toml"));
         let own = manifest.split("[dependencies]").nth(1).unwrap().split("\n[").next().unwrap();
         let named: BTreeSet<String> = own
             .lines()
@@ -75,10 +60,9 @@ fn crates_depend_as_the_table_says() {
 
 #[test]
 fn every_dependency_has_its_reason() {
-    let text = architecture();
     let reasons: BTreeSet<String> =
-        table(&text, "| crate | why |").iter().flat_map(|row| names(&row[0])).collect();
-    let manifest = fs::read_to_string(root().join("Cargo.toml")).unwrap();
+        table(&architecture(), "| crate | why |").iter().flat_map(|row| names(&row[0])).collect();
+    let manifest = text("Cargo.toml");
     let list = manifest.split("[workspace.dependencies]").nth(1).unwrap().split("\n[").next().unwrap();
     let used: BTreeSet<String> = list
         .lines()
@@ -93,11 +77,9 @@ fn modules_name_only_what_the_table_says() {
     let rows = table(&architecture(), "| module | owns |");
     let allowed: BTreeMap<String, BTreeSet<String>> =
         rows.iter().map(|row| (row[0].trim_matches('`').to_owned(), names(&row[2]))).collect();
-    let source = root().join("lib").join("src");
-    let mut found = Vec::new();
-    sources(&source, &mut found);
+    let source = root().join("lib/src");
     let mut seen = BTreeSet::new();
-    for path in found {
+    for path in sources("lib/src") {
         let below = path.strip_prefix(&source).unwrap().components().next().unwrap();
         let module = Path::new(&below).file_stem().unwrap().to_string_lossy().into_owned();
         if module == "lib" {
@@ -139,7 +121,7 @@ fn paths_in_the_documents_exist() {
         "docs/tools.md",
     ];
     for document in documents {
-        let text = fs::read_to_string(root.join(document)).unwrap();
+        let text = text(document);
         let mut checked = 0;
         for quoted in text.split('`').skip(1).step_by(2) {
             let is_path =

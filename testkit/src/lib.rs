@@ -25,17 +25,18 @@
 //!   language. Its nature is an [`agent::AgentConfig`]; it remembers its sessions over restarts and records
 //!   everything it was told (`told`, `received`, `wait_told`). `wait NAME` in a script and `open_gate` in the
 //!   test hold a turn without sleeping.
-//! - [`World`] has a store, an agent and a server. `connect` starts a client of the pairing's version,
-//!   `connect_as` of another; `again` is the next process on the same store.
+//! - [`World`] has a store, an agent and a server. `begun` gives one with a client and a session; `connect` starts
+//!   a client of the pairing's version, `connect_as` of another; `again` is the next process on the same store.
 //! - [`client::Client`] sends and waits. Every wait has a deadline and panics with the conversation so far.
 //!   Errors come back as the error object, so a test can look at `error["data"]["hint"]`. `on` says how
 //!   requests of the agent's are answered; an unanswered one can be answered by hand. What the server says is
 //!   held against the official schema as it comes; what does not fit it fails the next wait.
 //! - [`view::View`] is what a user sees, folded from the updates of either version: a v1 and a v2 client, or
 //!   a live one and a replay, are compared with `assert_eq!`.
+//! - [`checkout`] is the sources and documents, for tests that hold them against each other.
 //! - [`normal::transcript`] is the whole conversation as text with stable names for ids, for `expect!`.
 //! - [`fault::FaultStore`] fails as a full disk does; [`watched::Watched`] puts any other watchman before a store.
-//! - [`model::ModelServer`] is the model behind real agents.
+//! - [`model::ModelServer`] is the model behind real agents and the assistant.
 //! - [`mcp::WebServer`] and the example `mcp_server` are MCP servers with bad habits.
 //! - [`program::Home`] and [`program::Program`] are the shipped binary as a real process, with a client.
 
@@ -43,6 +44,7 @@
 extern crate self as rethread_testkit;
 
 pub mod agent;
+pub mod checkout;
 pub mod client;
 pub mod fault;
 pub mod kept;

@@ -79,6 +79,22 @@ impl World {
         Self::over(self.client, self.agent.clone(), self.store.clone(), self.config.clone())
     }
 
+    /// Ends the client's process and its agent, and gives the next process.
+    pub async fn restarted(&self, client: &Client) -> Self {
+        client.hang_up().await;
+        self.agent.wait_gone().await;
+        self.again()
+    }
+
+    /// A client that loads the session from the next process, after a fold of all of it.
+    pub async fn replayed(&self, client: &Client, session: &str) -> Client {
+        let again = self.restarted(client).await;
+        again.fold(session);
+        let next = again.ready().await;
+        next.load(session).await;
+        next
+    }
+
     /// Folds all of a session that nobody has open, as a process with time does.
     pub fn fold(&self, session: &str) {
         let lease = self.store.claim(&SessionId(session.to_owned())).expect("the session is there");
@@ -103,6 +119,14 @@ impl World {
         let client = self.connect();
         client.initialize().await;
         client
+    }
+
+    /// A world with a client that is initialized, and a session of the client's.
+    pub async fn begun(pairing: Pairing) -> (Self, Client, String) {
+        let world = Self::of(pairing);
+        let client = world.ready().await;
+        let session = client.new_session().await;
+        (world, client, session)
     }
 
     /// A client of this version that is initialized.

@@ -3,8 +3,9 @@
 
 mod answers;
 mod asked;
+mod attach;
 mod dispatch;
-mod follower;
+mod followed;
 mod in_flight;
 mod introduction;
 mod opening;

@@ -5,7 +5,7 @@ use serde_json::json;
 use tokio::sync::oneshot;
 
 use super::answers::{self, Open};
-use super::follower::{Follower, check};
+use super::attach::{Follower, check};
 use super::in_flight::Worker;
 use super::{Agreed, Connection};
 use crate::edge::Version;

@@ -6,6 +6,7 @@ pub mod capabilities;
 pub mod link;
 pub mod params;
 pub mod screen;
+mod tool_calls;
 pub mod v1;
 pub mod view;
 

@@ -1,7 +1,6 @@
 //! What one client is shown of one session: entries become its updates and questions. Owns the little that a
 //! client's view needs to remember between entries. Writes nothing itself.
 
-use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use rethread_core::{
@@ -11,12 +10,11 @@ use serde_json::json;
 
 use super::Version;
 use super::capabilities::ClientProfile;
-use super::link::bare_id;
-use super::screen::Screen;
+use super::tool_calls::ToolCalls;
 use super::v1;
 use super::v1::told::Messages;
-use super::v1::tool_call::{Announced, TerminalText, TerminalView};
-use super::v1::{BooleanOptions, CallContent, ClientView, Compaction, Notices, PlanForm, Subagents};
+use super::v1::tool_call::Announced;
+use super::v1::{BooleanOptions, ClientView, Compaction, Notices, PlanForm, Subagents};
 
 /// One thing to send.
 #[derive(Debug, PartialEq, Eq)]
@@ -79,19 +77,14 @@ struct Taste {
 pub struct View {
     version: Version,
     taste: Taste,
-    terminals: Terminals,
     /// Prompts that this client sent: version 1 knows them already.
     own: BTreeSet<MessageId>,
     /// The mode that was shown last.
     mode: Option<String>,
     /// The messages that a version 1 client was told of.
     messages: Messages,
-    screens: RefCell<BTreeMap<String, Screen>>,
-    /// The content of tool calls of this turn, and of those that run or show terminals.
-    calls: BTreeMap<String, Json>,
-    /// Those of them that are over and show no terminal.
-    finished_calls: BTreeSet<String>,
-    stale_calls: BTreeSet<String>,
+    /// The tool calls that a version 1 client was shown.
+    calls: ToolCalls,
     /// The sessions of sub-agents.
     children: BTreeMap<String, View>,
 }
@@ -114,14 +107,10 @@ impl View {
         Self {
             version,
             taste,
-            terminals,
             own: BTreeSet::new(),
             mode: None,
             messages: Messages::default(),
-            screens: RefCell::default(),
-            calls: BTreeMap::new(),
-            finished_calls: BTreeSet::new(),
-            stale_calls: BTreeSet::new(),
+            calls: ToolCalls::new(terminals),
             children: BTreeMap::new(),
         }
     }
@@ -196,14 +185,14 @@ impl View {
     pub fn ask(&self, question: &QuestionId, kind: QuestionKind, body: &Json) -> Shown {
         let (method, mut params) = match (kind, self.version) {
             (QuestionKind::Permission, Version::V1) => {
-                let params = v1::permission::to_v1(body, question.as_str(), self);
+                let params = v1::permission::to_v1(body, question.as_str(), &self.calls.at(When::Now));
                 ("session/request_permission", params)
             }
             (QuestionKind::Permission, Version::V2) => ("session/request_permission", body.fields()),
             (QuestionKind::Elicitation, _) => ("elicitation/create", body.fields()),
         };
         // A client that was not told of a sub-agent is asked in the name of its parent.
-        let told = self.version == Version::V2 || self.taste.subagents == Subagents::Accepted;
+        let told = self.is_told_of_children();
         params.take("sessionId");
         if let Some(child) = body.fields().take("sessionId").filter(|_| told) {
             params.set("sessionId", child);
@@ -230,13 +219,7 @@ impl View {
     /// Shows what several entries together have made stale: the text of terminals inside tool calls. Only what
     /// is not a live terminal of the client's own is ever stale.
     pub fn settle(&mut self, shown: &mut Vec<Shown>) {
-        for call in std::mem::take(&mut self.stale_calls) {
-            let Some(content) = self.calls.get(&call) else { continue };
-            let body = body_of("tool_call_update", "toolCallId", Json::of(&call), content.clone());
-            // Only terminals that are not the client's own, or not any more, make a call stale.
-            let at = PointOfView { view: self, when: When::Past };
-            shown.push(Shown::Update(v1::tool_call::to_v1(&body, Announced::Known, &at)));
-        }
+        shown.extend(self.calls.redraw().into_iter().map(Shown::Update));
         let mut children = std::mem::take(&mut self.children);
         for (child, view) in &mut children {
             let mut of_child = Vec::new();
@@ -291,14 +274,16 @@ impl View {
     fn update_v1(&mut self, update: &Update, known: bool, place: Place, shown: &mut Vec<Shown>) {
         match update.kind {
             UpdateKind::ConfigOptionUpdate => self.mode_update(&update.body, shown),
-            UpdateKind::TerminalUpdate | UpdateKind::TerminalOutputChunk => self.screen(update, place.when),
-            UpdateKind::ToolCallUpdate | UpdateKind::ToolCallContentChunk => self.remember_call(update),
+            UpdateKind::TerminalUpdate | UpdateKind::TerminalOutputChunk => {
+                self.calls.hear_terminal(update, place.when);
+            }
+            UpdateKind::ToolCallUpdate | UpdateKind::ToolCallContentChunk => self.calls.remember(update),
             UpdateKind::UserMessage | UpdateKind::AgentMessage | UpdateKind::AgentThought => {
                 return shown.extend(self.messages.show(update).into_iter().map(Shown::Update));
             }
             UpdateKind::UserMessageChunk | UpdateKind::AgentMessageChunk | UpdateKind::AgentThoughtChunk => {
                 // Only an agent of version 2 says a message in pieces and then as a whole.
-                if self.terminals == Terminals::Agent {
+                if self.calls.terminals == Terminals::Agent {
                     return shown.extend(self.messages.show(update).into_iter().map(Shown::Update));
                 }
             }
@@ -322,7 +307,7 @@ impl View {
         );
         let note = if in_words { format!("note-{}", place.seq) } else { String::new() };
         let announced = if known { Announced::Known } else { Announced::New };
-        let at = PointOfView { view: self, when: place.when };
+        let at = self.calls.at(place.when);
         let view = ClientView {
             plan: self.taste.plan,
             booleans: self.taste.booleans,
@@ -345,7 +330,7 @@ impl View {
         }
         let id = kind.id_field().and_then(|field| body.text(field)).unwrap_or_default();
         let inner = Update { kind, id, body: update.body.clone() };
-        let (version, taste, terminals) = (self.version, self.taste, self.terminals);
+        let (version, taste, terminals) = (self.version, self.taste, self.calls.terminals);
         let child = self.children.entry(update.id.clone());
         let child = child.or_insert_with(|| Self::of(version, taste, terminals));
         let mut of_child = Vec::new();
@@ -353,9 +338,13 @@ impl View {
         self.in_name_of(&update.id, of_child, shown);
     }
 
+    fn is_told_of_children(&self) -> bool {
+        self.version == Version::V2 || self.taste.subagents == Subagents::Accepted
+    }
+
     /// A client that takes no word of sub-agents is told in the name of their parent.
     fn in_name_of(&self, child: &str, of_child: Vec<Shown>, shown: &mut Vec<Shown>) {
-        let told = self.version == Version::V2 || self.taste.subagents == Subagents::Accepted;
+        let told = self.is_told_of_children();
         shown.extend(of_child.into_iter().filter_map(|one| match one {
             Shown::Update(body) if told => Some(Shown::OfChild(child.to_owned(), body)),
             Shown::Update(body) => v1::aside::of_child_to_v1(child, &body).map(Shown::Update),
@@ -372,62 +361,10 @@ impl View {
         self.mode = mode;
     }
 
-    fn screen(&mut self, update: &Update, when: When) {
-        self.screens.borrow_mut().entry(update.id.clone()).or_default().update(update);
-        if self.owns_live(when) {
-            return;
-        }
-        for (call, content) in &self.calls {
-            if content.text().contains(Json::of(&update.id).text()) {
-                self.stale_calls.insert(call.clone());
-            }
-        }
-    }
-
-    /// A call's content is sent anew as a whole when it grows, or when its terminals have more to show.
-    fn remember_call(&mut self, update: &Update) {
-        let mut body = update.body.fields();
-        let content = body.take("content").filter(|content| !content.is_null());
-        match (update.kind, content) {
-            (UpdateKind::ToolCallContentChunk, Some(item)) => {
-                let old = self.calls.get(&update.id).and_then(Json::items).unwrap_or_default();
-                let all: Vec<_> = old.into_iter().chain([item]).collect();
-                self.calls.insert(update.id.clone(), Json::of(&all));
-            }
-            (_, Some(content)) => {
-                self.calls.insert(update.id.clone(), content);
-            }
-            (_, None) => {}
-        }
-        let over = matches!(body.text("status").as_deref(), Some("completed" | "failed" | "cancelled"));
-        if over
-            && self.calls.get(&update.id).is_some_and(|content| !content.text().contains("\"terminalId\""))
-        {
-            self.finished_calls.insert(update.id.clone());
-        }
-    }
-
     /// Nothing is expected to be added to them after their turn.
     fn forget_calls(&mut self) {
-        for call in std::mem::take(&mut self.finished_calls) {
-            self.calls.remove(&call);
-        }
+        self.calls.forget_finished();
         self.children.values_mut().for_each(Self::forget_calls);
-    }
-
-    fn owns_live(&self, when: When) -> bool {
-        self.terminals == Terminals::Client && when == When::Now
-    }
-
-    fn text_of(&self, terminal: &str) -> TerminalView {
-        let screens = self.screens.borrow();
-        TerminalView::Text(screens.get(terminal).map_or_else(Screen::nothing, Screen::text))
-    }
-}
-
-impl TerminalText for View {
-    fn render(&self, terminal: &str) -> TerminalView {
-        PointOfView { view: self, when: When::Now }.render(terminal)
     }
 }
 
@@ -458,29 +395,8 @@ fn is_of_the_moment(kind: UpdateKind) -> bool {
 }
 
 /// An update whose content stays exactly as it is.
-fn body_of(tag: &str, id_field: &str, id: Json, content: Json) -> Json {
+pub(super) fn body_of(tag: &str, id_field: &str, id: Json, content: Json) -> Json {
     let fields: Fields =
         [("sessionUpdate", Json::of(tag)), (id_field, id), ("content", content)].into_iter().collect();
     fields.json()
-}
-
-/// The view at the time of an entry: a terminal of the client's own is one only while it lives.
-struct PointOfView<'a> {
-    view: &'a View,
-    when: When,
-}
-
-impl CallContent for PointOfView<'_> {
-    fn content(&self, call: &str) -> Option<Json> {
-        self.view.calls.get(call).cloned()
-    }
-}
-
-impl TerminalText for PointOfView<'_> {
-    fn render(&self, terminal: &str) -> TerminalView {
-        match self.view.owns_live(self.when) {
-            true => TerminalView::Own(bare_id(terminal).to_owned()),
-            false => self.view.text_of(terminal),
-        }
-    }
 }

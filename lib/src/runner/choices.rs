@@ -4,7 +4,7 @@
 
 use rethread_core::{Input, Update, UpdateKind};
 
-use super::seat::{Opening, Progress};
+use super::opening::{Opening, Progress};
 use super::{Message, Runner, Seat};
 use crate::mint;
 

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use rethread_core::{Input, Json, MessageId, Update, UpdateKind};
 
-use super::seat::said_by_agent;
+use super::past::said_by_agent;
 use super::{Replaying, Runner, Seat, Waiting};
 use crate::agent::peer::{AgentLine, FromAgent};
 use crate::edge::Version;

@@ -1,9 +1,15 @@
 //! One live session: the task that alone owns its state. Every input goes through [`Runner::step`]: decide,
-//! write, apply, tell. Clients reach it by [`Message`], the agent by its lines; what follows from entries for
-//! the agent and for those who wait is in `consequence`, bringing the agent up in `seat`, a store that fails in
-//! `failure`.
+//! write, apply, tell. Around that, each in its own file:
+//!
+//! - clients: their messages (`message`, `attach`, `ask`), and what is passed on between them and the agent (`relay`);
+//! - the agent's words: what they are for (`hearing`), the files and terminals it wants (`hosted`);
+//! - the agent itself: where it is (`seat`), how it gets at the session (`ladder`, `opening`, `past`, `choices`,
+//!   `outcome`), how it is let go (`release`);
+//! - entries: what follows from them (`consequence`), what they say of the session's row (`facts`), when they are
+//!   folded (`folding`), and a store that does not take them (`failure`).
 
 mod ask;
+mod attach;
 mod choices;
 mod consequence;
 mod facts;
@@ -11,9 +17,13 @@ mod failure;
 mod folding;
 mod hearing;
 mod hosted;
+mod ladder;
 mod message;
+mod opening;
 mod outcome;
+mod past;
 mod relay;
+mod release;
 mod seat;
 
 use std::collections::HashMap;
@@ -37,11 +47,12 @@ use crate::outbox::{Outbound, Outbox, Reply};
 use crate::store::{Append, Durability, Lease};
 use crate::wire::{Id, RpcError};
 
-pub(crate) use ask::Attached;
+pub(crate) use attach::Attached;
 pub(crate) use facts::facts;
 pub(crate) use failure::store_error;
 pub(crate) use message::{AgentLines, Beginning, Handle, Message, Surroundings};
-pub(crate) use seat::{Bound, QUIET, Replaying, Seat, style};
+pub(crate) use opening::QUIET;
+pub(crate) use seat::{Bound, Replaying, Seat, style};
 
 /// How many messages of clients may wait for a session.
 const INBOX: usize = 256;

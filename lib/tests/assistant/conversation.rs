@@ -23,22 +23,6 @@ fn conversation(asked: &Asked) -> Value {
     members.iter().map(|name| asked.body[*name].clone()).collect()
 }
 
-/// The messages of a request.
-fn messages(asked: &Asked) -> Vec<Value> {
-    let lists = ["messages", "input", "contents"].into_iter().filter_map(|name| asked.body[name].as_array());
-    lists.flatten().cloned().map(plain).collect()
-}
-
-/// A message without the mark up to where the provider may cache, which moves along, and what that changes.
-fn plain(mut message: Value) -> Value {
-    if let Some([block]) = message["content"].as_array().map(Vec::as_slice)
-        && !block["cache_control"].is_null()
-    {
-        message["content"] = block["text"].clone();
-    }
-    message
-}
-
 #[tokio::test]
 async fn a_conversation_with_tools_is_the_same_after_a_restart() {
     for kind in KINDS {
@@ -71,7 +55,7 @@ async fn a_conversation_with_tools_is_the_same_after_a_restart() {
             stage.model.plan(Planned::new().text("Still here."));
             client.prompt(&session, "are you there?").await;
             let asked = stage.model.asked();
-            let (live, restored) = (messages(&asked[2]), messages(&asked[3]));
+            let (live, restored) = (asked[2].messages(), asked[3].messages());
             assert_eq!(live[..], restored[..live.len()], "{kind:?}: the model gets the same history");
             assert!(restored.len() > live.len());
             let known = conversation(&asked[3]).to_string();
@@ -194,7 +178,7 @@ async fn a_conversation_that_is_too_long_is_summed_up() {
         client.load_in(&stage.work().display().to_string(), &session).await;
         stage.model.plan(Planned::new().text("fine"));
         client.prompt(&session, "the fourth").await;
-        let (before, after) = (messages(&asked[3]), messages(stage.model.asked().last().unwrap()));
+        let (before, after) = (asked[3].messages(), stage.model.asked().last().unwrap().messages());
         assert_eq!(before[..], after[..before.len()], "the summary is kept over a restart");
     }
 }

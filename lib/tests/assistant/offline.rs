@@ -3,7 +3,7 @@
 use rethread::edge::Version;
 use serde_json::{Value, json};
 
-use crate::stage::{Stage, answer, choose, questions};
+use crate::stage::{Stage, answer, questions};
 
 const VERSIONS: [Version; 2] = [Version::V1, Version::V2];
 
@@ -128,6 +128,6 @@ async fn the_agent_changes_its_mode_and_everybody_hears_it() {
         if version == Version::V1 {
             assert!(updates.iter().any(|update| update["currentModeId"] == "architect"));
         }
-        choose(&client, &session, "mode", "code").await;
+        client.set_option(&session, "mode", "code").await;
     }
 }

@@ -5,7 +5,7 @@ use rethread::edge::Version;
 use rethread_testkit::model::{Asked, Planned};
 use serde_json::{Value, json};
 
-use crate::stage::{KINDS, Stage, answer, choose, questions};
+use crate::stage::{KINDS, Stage, answer, questions};
 
 fn tools(asked: &Asked) -> Vec<String> {
     let mut names = Vec::new();
@@ -35,19 +35,19 @@ async fn the_mode_says_which_tools_there_are() {
         ("architect", vec!["find", "list", "plan", "read", "search"]),
     ];
     for (mode, expected) in cases {
-        choose(&client, &session, "mode", mode).await;
+        client.set_option(&session, "mode", mode).await;
         stage.model.plan(Planned::new().text("yes"));
         client.prompt(&session, "which tools?").await;
         assert_eq!(tools(stage.model.asked().last().unwrap()), expected, "{mode}");
     }
-    choose(&client, &session, "mode", "code").await;
+    client.set_option(&session, "mode", "code").await;
     let cases = [
         ("read-write", vec!["edit", "find", "list", "plan", "read", "search", "write"]),
         ("read-only+terminal", vec!["find", "list", "plan", "read", "run", "search"]),
         ("read-only", vec!["find", "list", "plan", "read", "search"]),
     ];
     for (option, expected) in cases {
-        choose(&client, &session, "tools", option).await;
+        client.set_option(&session, "tools", option).await;
         stage.model.plan(Planned::new().text("yes"));
         client.prompt(&session, "which tools?").await;
         assert_eq!(tools(stage.model.asked().last().unwrap()), expected, "{option}");
@@ -59,7 +59,7 @@ async fn a_tool_that_the_mode_does_not_have_is_refused_even_if_the_model_calls_i
     let stage = Stage::with(ProviderKind::OpenAi);
     let (client, session) = stage.session(Version::V2).await;
     answer(&client, "allow");
-    choose(&client, &session, "mode", "ask").await;
+    client.set_option(&session, "mode", "ask").await;
     stage.model.plan(Planned::new().call("write", &json!({"path": "a", "content": "x"})));
     stage.model.plan(Planned::new().call("run", &json!({"command": "touch b"})));
     stage.model.plan(Planned::new().text("sorry"));
@@ -80,12 +80,12 @@ async fn temperature_and_thinking_are_really_sent() {
         }];
         stage.providers.lock().unwrap().push(provider);
         let (client, session) = stage.session(Version::V1).await;
-        choose(&client, &session, "temperature", "low").await;
+        client.set_option(&session, "temperature", "low").await;
         stage.model.plan(Planned::new().text("a"));
         client.prompt(&session, "one").await;
         let asked = stage.model.asked();
         assert!(asked[0].body.to_string().contains("0.2"), "{kind:?}: {}", asked[0].body);
-        choose(&client, &session, "thought_level", "high").await;
+        client.set_option(&session, "thought_level", "high").await;
         stage.model.plan(Planned::new().text("b"));
         client.prompt(&session, "two").await;
         let (plain, thinking) = (asked[0].body.to_string(), stage.model.asked()[1].body.to_string());
@@ -101,8 +101,8 @@ async fn choices_stay_over_a_restart_and_reach_the_model() {
     for version in [Version::V1, Version::V2] {
         let stage = Stage::with(ProviderKind::OpenAi);
         let (client, session) = stage.session(version).await;
-        choose(&client, &session, "mode", "ask").await;
-        choose(&client, &session, "temperature", "high").await;
+        client.set_option(&session, "mode", "ask").await;
+        client.set_option(&session, "temperature", "high").await;
         stage.model.plan(Planned::new().text("a"));
         client.prompt(&session, "one").await;
         drop(client);
@@ -126,7 +126,7 @@ async fn several_providers_and_their_models_can_be_chosen() {
     let (client, session) = stage.session(Version::V1).await;
     stage.model.plan(Planned::new().text("a"));
     client.prompt(&session, "one").await;
-    choose(&client, &session, "model", "other/loopback-small").await;
+    client.set_option(&session, "model", "other/loopback-small").await;
     stage.model.plan(Planned::new().text("b"));
     client.prompt(&session, "two").await;
     let asked = stage.model.asked();

@@ -14,7 +14,7 @@ use rethread::store::Store;
 use rethread::store::memory::MemoryStore;
 use rethread_testkit::client::Client;
 use rethread_testkit::model::ModelServer;
-use serde_json::{Value, json};
+use serde_json::json;
 use tempfile::TempDir;
 
 pub(crate) const KINDS: [ProviderKind; 5] = [
@@ -115,13 +115,4 @@ pub(crate) fn answer(client: &Client, option: &'static str) {
 /// How often the user was asked for permission.
 pub(crate) fn questions(client: &Client) -> usize {
     client.heard().iter().filter(|message| message["method"] == "session/request_permission").count()
-}
-
-/// Chooses a value of an option.
-pub(crate) async fn choose(client: &Client, session: &str, option: &str, value: &str) -> Value {
-    let mut params = json!({"sessionId": session, "configId": option, "value": value});
-    if client.version == Version::V2 {
-        params["type"] = json!("id");
-    }
-    client.ask("session/set_config_option", params).await
 }

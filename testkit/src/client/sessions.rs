@@ -82,6 +82,27 @@ impl Client {
         }
     }
 
+    /// The request that sets an option, as this client's version writes it.
+    #[must_use]
+    pub fn option_request(&self, session: &str, option: &str, value: Value) -> (&'static str, Value) {
+        let kind = match (self.version, &value) {
+            (_, Value::Bool(_)) => Some("boolean"),
+            (Version::V2, _) => Some("id"),
+            (Version::V1, _) => None,
+        };
+        let mut params = json!({"sessionId": session, "configId": option, "value": value});
+        if let Some(kind) = kind {
+            params["type"] = json!(kind);
+        }
+        ("session/set_config_option", params)
+    }
+
+    /// Sets an option, and gives the answer.
+    pub async fn set_option(&self, session: &str, option: &str, value: impl Into<Value>) -> Value {
+        let (method, params) = self.option_request(session, option, value.into());
+        self.ask(method, params).await
+    }
+
     /// Loads a session with its whole replay, and gives the answer.
     pub async fn load(&self, session: &str) -> Value {
         let (method, params) = self.load_params(session);

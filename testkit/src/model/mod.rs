@@ -47,11 +47,29 @@ pub struct Asked {
 }
 
 impl Asked {
+    /// The conversation in it, in whichever dialect, without the mark up to where the provider may cache: that moves
+    /// along.
+    #[must_use]
+    pub fn messages(&self) -> Vec<Value> {
+        let lists =
+            ["messages", "input", "contents"].into_iter().filter_map(|name| self.body[name].as_array());
+        lists.flatten().cloned().map(unmarked).collect()
+    }
+
     /// The value of a header.
     #[must_use]
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(header, _)| header == name).map(|(_, value)| value.as_str())
     }
+}
+
+fn unmarked(mut message: Value) -> Value {
+    if let Some([block]) = message["content"].as_array().map(Vec::as_slice)
+        && !block["cache_control"].is_null()
+    {
+        message["content"] = block["text"].clone();
+    }
+    message
 }
 
 /// The server, gone when this is dropped. Answers that are under way end by themselves.

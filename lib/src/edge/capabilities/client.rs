@@ -1,0 +1,172 @@
+//! What a client says of itself, the version that it gets, and what an agent is told of it.
+
+use rethread_core::{Fields, Json};
+use serde_json::json;
+
+use super::has_object;
+use crate::edge::Version;
+use crate::edge::params::Params;
+use crate::edge::v1::options::BooleanOptions;
+use crate::edge::v1::plan::PlanForm;
+use crate::edge::v1::{Compaction, Notices, Subagents};
+use crate::wire::{RpcError, code};
+
+/// What a client said of itself.
+#[derive(Clone, Debug)]
+pub struct ClientProfile {
+    /// The version it gets.
+    pub version: Version,
+    info: Option<Json>,
+    capabilities: Fields,
+}
+
+impl ClientProfile {
+    /// Reads `initialize` and settles on a version: 1 for 1, 2 for anything above, an error for less.
+    pub fn read(params: &Params) -> Result<Self, RpcError> {
+        let requested = params.get("protocolVersion").and_then(|version| version.read::<u64>().ok());
+        match requested {
+            Some(1) => Ok(Self {
+                version: Version::V1,
+                info: params.get("clientInfo").cloned(),
+                capabilities: params.get("clientCapabilities").map(Json::fields).unwrap_or_default(),
+            }),
+            Some(0) => Err(RpcError::new(code::UNSUPPORTED_VERSION, "protocol version 0 is not supported")
+                .with("requested", 0)
+                .with("supported", json!([1, 2]))),
+            Some(version) => Self::read_v2(params, version),
+            None => Err(params.wrong("protocolVersion", "a whole number from 1 to 65535")),
+        }
+    }
+
+    /// Exactly version 2 is read strictly; of what is newer, only what fits is kept.
+    fn read_v2(params: &Params, requested: u64) -> Result<Self, RpcError> {
+        let named = params
+            .get("info")
+            .map(Json::fields)
+            .is_some_and(|info| info.text("name").is_some() && info.text("version").is_some());
+        if requested == 2 && !named {
+            return Err(params.wrong("info", "an object with name and version"));
+        }
+        if requested > u64::from(u16::MAX) {
+            return Err(params.wrong("protocolVersion", "a whole number from 1 to 65535"));
+        }
+        let info = params.get("info").filter(|_| named).cloned();
+        Ok(Self {
+            version: Version::V2,
+            info: Some(info.unwrap_or_else(|| json!({"name": "unknown", "version": "unknown"}).into())),
+            capabilities: params.get("capabilities").map(Json::fields).unwrap_or_default(),
+        })
+    }
+
+    /// The `initialize` parameters that offer `offer` to the agent in this client's name.
+    #[must_use]
+    pub fn introduce(&self, offer: Version) -> Json {
+        let info = self
+            .info
+            .clone()
+            .unwrap_or_else(|| json!({"name": "rethread", "version": env!("CARGO_PKG_VERSION")}).into());
+        let mut params: Fields = [
+            ("protocolVersion", json!(offer.number()).into()),
+            ("clientCapabilities", self.capabilities_v1().json()),
+            ("clientInfo", info.clone()),
+        ]
+        .into_iter()
+        .collect();
+        // An agent that only speaks version 1 answers an offer of 2 with 1 and has read what it knows: it
+        // must find its members there too, or it would take the client for one that can do nothing.
+        if offer == Version::V2 {
+            params.set("info", info);
+            params.set("capabilities", self.capabilities_v2().json());
+        }
+        params.json()
+    }
+
+    fn capabilities_v1(&self) -> Fields {
+        match self.version {
+            Version::V1 => self.capabilities.clone(),
+            Version::V2 => {
+                let mut fields: Fields = [
+                    // The client has none of these; the session carries them out in its place.
+                    ("fs", json!({"readTextFile": true, "writeTextFile": true}).into()),
+                    ("terminal", json!(true).into()),
+                    (
+                        "session",
+                        json!({"compaction": {}, "configOptions": {"boolean": {}}, "notices": {}}).into(),
+                    ),
+                    ("plan", json!({}).into()),
+                    ("subagents", json!({}).into()),
+                ]
+                .into_iter()
+                .collect();
+                if let Some(elicitation) = self.capabilities.get("elicitation") {
+                    fields.set("elicitation", elicitation.clone());
+                }
+                if let Some(auth) = self.capabilities.get("auth").map(Json::fields) {
+                    fields.set("auth", json!({"terminal": has_object(&auth, "terminal")}).into());
+                }
+                fields
+            }
+        }
+    }
+
+    fn capabilities_v2(&self) -> Fields {
+        match self.version {
+            Version::V2 => self.capabilities.clone(),
+            Version::V1 => {
+                let mut fields = Fields::new();
+                let auth = self.capabilities.get("auth").map(Json::fields).unwrap_or_default();
+                if auth.get("terminal").is_some_and(|value| value.text() == "true") {
+                    fields.set("auth", json!({"terminal": {}}).into());
+                }
+                if let Some(elicitation) = self.capabilities.get("elicitation") {
+                    fields.set("elicitation", elicitation.clone());
+                }
+                fields
+            }
+        }
+    }
+
+    fn session(&self) -> Fields {
+        self.capabilities.get("session").map(Json::fields).unwrap_or_default()
+    }
+
+    /// Whether a v1 client takes boolean options.
+    #[must_use]
+    pub fn booleans(&self) -> BooleanOptions {
+        let options = self.session().get("configOptions").map(Json::fields).unwrap_or_default();
+        match has_object(&options, "boolean") {
+            true => BooleanOptions::Offered,
+            false => BooleanOptions::Withheld,
+        }
+    }
+
+    /// Whether a v1 client takes notices.
+    #[must_use]
+    pub fn notices(&self) -> Notices {
+        if has_object(&self.session(), "notices") { Notices::Accepted } else { Notices::AsText }
+    }
+
+    /// Whether a v1 client takes compactions.
+    #[must_use]
+    pub fn compaction(&self) -> Compaction {
+        if has_object(&self.session(), "compaction") { Compaction::Accepted } else { Compaction::AsText }
+    }
+
+    /// Whether a v1 client takes plans by id.
+    #[must_use]
+    pub fn plan(&self) -> PlanForm {
+        if has_object(&self.capabilities, "plan") { PlanForm::Native } else { PlanForm::Entries }
+    }
+
+    /// Whether a v1 client takes word of sub-agents.
+    #[must_use]
+    pub fn subagents(&self) -> Subagents {
+        if has_object(&self.capabilities, "subagents") { Subagents::Accepted } else { Subagents::Withheld }
+    }
+
+    /// Whether the client can be asked for more information.
+    #[must_use]
+    pub fn elicits(&self) -> bool {
+        has_object(&self.capabilities, "elicitation")
+    }
+}

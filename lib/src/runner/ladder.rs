@@ -1,0 +1,92 @@
+//! The ladder: the ways by which an agent gets at a session that was there before, which of them is tried first
+//! and which after it. Asks nothing itself: `opening` does.
+
+use rethread_core::Binding;
+use rethread_core::session::Native;
+
+use super::Runner;
+use super::seat::Replaying;
+use crate::agent::Restore;
+use crate::agent::host::LiveAgent;
+use crate::edge::capabilities::Profile;
+
+/// The ways to have an agent open a session, the best first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Rung {
+    /// The agent keeps nothing and is given everything.
+    Given,
+    /// Its own resume.
+    Resume,
+    /// Its own load, with a replay.
+    Load,
+    /// A fork of the session that it has of the parent.
+    Fork,
+    /// A fresh session, which is given the transcript with the next prompt.
+    New,
+}
+
+impl Rung {
+    /// The one to try when this one does not hold.
+    pub(super) fn below(self, profile: &Profile) -> Option<Self> {
+        match self {
+            Self::Given => Some(Self::New),
+            Self::Resume if profile.has("load") => Some(Self::Load),
+            Self::Resume | Self::Load | Self::Fork => Some(Self::New),
+            Self::New => None,
+        }
+    }
+
+    /// What is written down of a session with that many turns which was opened this way.
+    pub(super) fn binding(self, turns: u64) -> Binding {
+        match self {
+            Self::Given | Self::Resume | Self::Fork => Binding::Resumed,
+            Self::Load => Binding::Loaded,
+            Self::New if turns == 0 => Binding::Fresh,
+            Self::New => Binding::Reseeded,
+        }
+    }
+
+    /// Says whether an agent that has answered may have a replay yet to come, which is waited for.
+    pub(super) fn replays_late(self) -> bool {
+        match self {
+            Self::Load | Self::Fork => true,
+            Self::Given | Self::Resume | Self::New => false,
+        }
+    }
+
+    /// Whether an agent that is bound may be replaying even now: a wait for quiet proves nothing.
+    pub(super) fn replaying(self) -> Replaying {
+        match self {
+            Self::Resume | Self::Load | Self::Fork => Replaying::Maybe,
+            Self::Given | Self::New => Replaying::No,
+        }
+    }
+}
+
+impl Runner {
+    /// The rung to begin with, and the agent's own session that it is about. Only the agent that had the session
+    /// last can restore it by itself.
+    pub(super) fn first_rung(&mut self, agent: &LiveAgent) -> (Rung, Option<String>) {
+        if agent.profile.has("history") && self.session.turns.0 > 0 && self.around.restore != Restore::Reseed
+        {
+            self.fork_of = None;
+            return (Rung::Given, Some(self.id.to_string()));
+        }
+        let name = self.around.host.identity(agent);
+        let of_agent = |native: Native| (native.agent == name).then_some(native.id);
+        if let Some(parent) = self.fork_of.take().and_then(of_agent)
+            && agent.profile.has("fork")
+            && self.around.restore != Restore::Reseed
+        {
+            return (Rung::Fork, Some(parent));
+        }
+        let native = self.session.natives.last().cloned().and_then(of_agent);
+        let rung = match (&native, self.around.restore) {
+            (None, _) | (_, Restore::Reseed) => Rung::New,
+            (Some(_), _) if agent.profile.has("resume") => Rung::Resume,
+            (Some(_), _) if agent.profile.has("load") => Rung::Load,
+            (Some(_), _) => Rung::New,
+        };
+        (rung, native)
+    }
+}

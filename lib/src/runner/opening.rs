@@ -1,0 +1,244 @@
+//! An agent opens a session: it is asked at one rung of the ladder after the other until one holds, its replay is
+//! waited for, and then it is bound. The outcome is an entry and, where it matters to the user, a notice; never a
+//! silent fresh session.
+
+use std::time::Duration;
+
+use rethread_core::{Input, Json, Update};
+use tokio::time::Instant;
+
+use super::choices::Choosing;
+use super::ladder::Rung;
+use super::outcome::{not_native, outcome_notice};
+use super::seat::{Bound, Seat, style};
+use super::{Runner, Waiting};
+use crate::agent::Restore;
+use crate::agent::host::LiveAgent;
+use crate::agent::peer::NotTaken;
+use crate::edge::link::{Link, ask};
+use crate::mint;
+use crate::store::StoreError;
+use crate::wire::RpcError;
+
+/// How long an agent that has loaded a session says nothing when its replay is over.
+pub(crate) const QUIET: Duration = Duration::from_millis(150);
+
+/// An agent that opens a session.
+pub(crate) struct Opening {
+    pub(crate) agent: LiveAgent,
+    pub(crate) link: Link,
+    pub(super) rung: Rung,
+    /// The agent's own session that is restored or forked, and then the one that it has open.
+    pub(super) native: Option<String>,
+    /// What the agent has replayed.
+    pub(crate) replayed: Replayed,
+    pub(super) progress: Progress,
+}
+
+/// How far an agent is that opens a session.
+pub(super) enum Progress {
+    /// It was asked to.
+    Asked,
+    /// It has answered, and may still be replaying.
+    Answered(Json),
+    /// It has the session, and is told what was chosen in it.
+    Choosing(Choosing),
+}
+
+/// How much an agent has replayed of its own session.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Replayed {
+    /// Updates that belong to the conversation.
+    pub(crate) updates: usize,
+    /// Characters of its own text.
+    pub(crate) text: usize,
+}
+
+impl Opening {
+    /// The agent's own session, where the rung is about one.
+    fn known(&self) -> Option<&str> {
+        self.native.as_deref().filter(|_| self.rung != Rung::New)
+    }
+}
+
+impl Runner {
+    /// The agent runs, or could not be started.
+    pub(super) async fn agent_up(&mut self, up: Result<LiveAgent, RpcError>) {
+        if self.broken.is_some() {
+            // It could not be written down that the agent has the session. The next prompt asks again.
+            self.seat = Seat::Empty;
+            return;
+        }
+        if !matches!(self.seat, Seat::Starting) {
+            return;
+        }
+        let agent = match up {
+            Ok(agent) => agent,
+            Err(error) => return self.agent_failed(error).await,
+        };
+        self.settle_fold().await;
+        let older = match self.older_ids().await {
+            Ok(older) => older,
+            Err(error) => return self.agent_failed(super::store_error(&error)).await,
+        };
+        let mut link = Link::new(agent.profile.version, self.session.generations + 1, older);
+        link.options_were(self.session.options.as_ref());
+        let (rung, native) = self.first_rung(&agent);
+        let progress = Progress::Asked;
+        self.open_at(Opening { agent, link, rung, native, replayed: Replayed::default(), progress }).await;
+    }
+
+    async fn open_at(&mut self, opening: Opening) {
+        if opening.rung == Rung::New && self.session.turns.0 > 0 {
+            // Whoever only looks at a session does not make the agent forget it.
+            if !self.waits_for_agent() {
+                self.seat = Seat::Empty;
+                return;
+            }
+            if self.around.restore == Restore::Native {
+                return self.agent_failed(not_native()).await;
+            }
+        }
+        let params = match self.open_params(&opening).await {
+            Ok(params) => params,
+            Err(error) => return self.agent_failed(super::store_error(&error)).await,
+        };
+        match self.ask_to_open(&opening, &params) {
+            Ok(request) => {
+                self.waiting.insert(request, Waiting::Open);
+                self.seat = Seat::Opening(Box::new(opening));
+            }
+            Err(error) => self.agent_failed(RpcError::internal(error.to_string())).await,
+        }
+    }
+
+    async fn open_params(&self, opening: &Opening) -> Result<Json, StoreError> {
+        let params = ask::open(&opening.agent.profile, &self.setup, opening.known());
+        match opening.rung {
+            Rung::Given => Ok(ask::with_history(&params, &self.history().await?)),
+            Rung::Resume | Rung::Load | Rung::Fork | Rung::New => Ok(params),
+        }
+    }
+
+    fn ask_to_open(&self, opening: &Opening, params: &Json) -> Result<u64, NotTaken> {
+        let (peer, route) = (&opening.agent.peer, &self.agent_route);
+        match (opening.rung, opening.known()) {
+            (Rung::Given | Rung::Resume, Some(native)) => {
+                peer.route(native, route);
+                peer.request("session/resume", params, route)
+            }
+            (Rung::Load, Some(native)) => {
+                peer.route(native, route);
+                peer.request("session/load", params, route)
+            }
+            (Rung::Fork, Some(_)) => peer.open("session/fork", params, route),
+            (Rung::New, _) | (_, None) => peer.open("session/new", params, route),
+        }
+    }
+
+    /// The agent answered new, load, resume or fork. Some answer a load or a fork first and replay
+    /// after: were a prompt sent now, nobody could tell the replay from the answer to it.
+    pub(super) async fn open_answered(&mut self, outcome: Result<Json, RpcError>) {
+        match (&mut self.seat, outcome) {
+            (Seat::Opening(opening), Ok(answer)) if opening.rung.replays_late() => {
+                opening.progress = Progress::Answered(answer);
+            }
+            (_, outcome) => self.opened(outcome).await,
+        }
+    }
+
+    /// Counts the quiet from now on, if it is waited for.
+    pub(super) fn wait_for_quiet(&mut self) {
+        let answered = |opening: &Opening| matches!(opening.progress, Progress::Answered(_));
+        let answered = matches!(&self.seat, Seat::Opening(opening) if answered(opening));
+        self.quiet_at = answered.then(|| Instant::now() + QUIET);
+    }
+
+    /// The agent has answered a load and said nothing more for a while.
+    pub(super) async fn replay_over(&mut self) {
+        self.quiet_at = None;
+        if let Seat::Opening(opening) = &self.seat
+            && let Progress::Answered(answer) = &opening.progress
+        {
+            let answer = answer.clone();
+            self.opened(Ok(answer)).await;
+        }
+    }
+
+    async fn opened(&mut self, outcome: Result<Json, RpcError>) {
+        let Seat::Opening(opening) = std::mem::replace(&mut self.seat, Seat::Empty) else { return };
+        // A load that succeeds with nothing is a fresh session, whatever the agent calls it.
+        let empty = opening.rung == Rung::Load && opening.replayed.updates == 0 && self.session.turns.0 > 0;
+        match outcome {
+            Ok(_) if empty => {
+                self.step_down(*opening, RpcError::internal("the agent replayed nothing")).await
+            }
+            Ok(answer) => self.has_session(*opening, &answer).await,
+            Err(error) => self.step_down(*opening, error).await,
+        }
+    }
+
+    /// This rung did not hold: the one below is tried.
+    async fn step_down(&mut self, opening: Opening, error: RpcError) {
+        let Some(rung) = opening.rung.below(&opening.agent.profile) else {
+            return self.agent_failed(error).await;
+        };
+        let why = format!("session {}: {:?} failed: {}", self.id, opening.rung, error.message);
+        self.around.log.line(&why);
+        if let Some(native) = opening.native.as_ref().filter(|_| opening.rung != Rung::Fork) {
+            opening.agent.peer.unroute(native);
+        }
+        let (progress, replayed) = (Progress::Asked, Replayed::default());
+        self.open_at(Opening { rung, progress, replayed, ..opening }).await;
+    }
+
+    async fn has_session(&mut self, mut opening: Opening, answer: &Json) {
+        if matches!(opening.rung, Rung::New | Rung::Fork) {
+            opening.native = answer.fields().text("sessionId");
+        }
+        if opening.native.is_none() {
+            return self.agent_failed(RpcError::internal("the agent opened a session without an id")).await;
+        }
+        opening.progress = Progress::Choosing(Choosing::new(opening.link.opened(answer)));
+        self.seat = Seat::Opening(Box::new(opening));
+        self.choose_on().await;
+    }
+
+    /// The agent has the session as it was left: from here on it stands behind it.
+    pub(super) async fn bind(&mut self) {
+        let Seat::Opening(opening) = std::mem::replace(&mut self.seat, Seat::Empty) else { return };
+        let Opening { agent, link, rung, native: Some(native), replayed, progress } = *opening else {
+            return;
+        };
+        let Progress::Choosing(choosing) = progress else { return };
+        let binding = rung.binding(self.session.turns.0);
+        if let Err(error) = self.look_back(binding, replayed.text).await {
+            return self.agent_failed(super::store_error(&error)).await;
+        }
+        let name = self.around.host.identity(&agent);
+        let mut updates = choosing.told;
+        updates.retain(|update| self.is_news(update));
+        updates.extend(outcome_notice(binding, &name));
+        let known = |update| Input::Updated { update, known: true };
+        let mut inputs: Vec<_> = updates.into_iter().map(known).collect();
+        let style = style(link.version());
+        let at = mint::now();
+        inputs.push(Input::AgentBound { agent: name, native: native.clone(), binding, style, at });
+        let replaying = rung.replaying();
+        self.seat = Seat::Bound(Box::new(Bound { agent, link, native, replaying }));
+        self.step(inputs).await;
+        self.take_up_postponed().await;
+    }
+
+    async fn take_up_postponed(&mut self) {
+        for message in std::mem::take(&mut self.postponed) {
+            Box::pin(self.hear_client(message)).await;
+        }
+    }
+
+    /// Saying again what is known would only make noise.
+    pub(super) fn is_news(&self, update: &Update) -> bool {
+        let told = [&self.session.options, &self.session.commands];
+        !told.into_iter().flatten().any(|body| body.value() == update.body.value())
+    }
+}

@@ -1,0 +1,99 @@
+//! What the journal has to say when an agent comes to a session: the ids that are taken, the history or the
+//! transcript for an agent that does not have it, and whether what the agent replayed is all of it.
+
+use std::collections::HashSet;
+
+use rethread_core::{Binding, Entry, Folded, Json, Seq, Update, UpdateKind};
+
+use super::Runner;
+use crate::edge::link::id_hash;
+use crate::history::History;
+use crate::seed::{self, Transcript};
+use crate::store::StoreError;
+
+/// How much of the journal is read at once.
+const PAGE: usize = 1024 * 1024;
+
+impl Runner {
+    /// Every id that is in use before a new generation of the agent speaks.
+    pub(super) async fn older_ids(&self) -> Result<HashSet<u64>, StoreError> {
+        let mut ids = HashSet::new();
+        if self.session.generations > 0 {
+            self.each_item(|item| {
+                if let Entry::Updated { update, .. } = &item.entry
+                    && !update.id.is_empty()
+                {
+                    ids.insert(id_hash(&update.id));
+                }
+            })
+            .await?;
+        }
+        Ok(ids)
+    }
+
+    /// The whole conversation, for an agent that keeps none.
+    pub(super) async fn history(&self) -> Result<Vec<Json>, StoreError> {
+        let mut history = History::default();
+        self.each_item(|item| history.add(item)).await?;
+        Ok(history.list())
+    }
+
+    /// Reads the journal where the rung asks for it: the transcript for an agent that starts afresh, and how much
+    /// the agent should have replayed.
+    pub(super) async fn look_back(&mut self, binding: Binding, replayed: usize) -> Result<(), StoreError> {
+        match binding {
+            Binding::Fresh | Binding::Resumed => Ok(()),
+            Binding::Reseeded => self.write_seed().await,
+            Binding::Loaded => self.compare_replay(replayed).await,
+        }
+    }
+
+    async fn write_seed(&mut self) -> Result<(), StoreError> {
+        let mut transcript = Transcript::default();
+        self.each_item(|item| transcript.add(item)).await?;
+        self.seed = Some(transcript.write(seed::BUDGET));
+        Ok(())
+    }
+
+    async fn compare_replay(&self, replayed: usize) -> Result<(), StoreError> {
+        let mut kept = 0;
+        self.each_item(|item| kept += agent_text(&item.entry)).await?;
+        if kept != replayed {
+            self.around.log.line(&format!(
+                "session {}: the agent replayed {replayed} characters of its own text, the journal has {kept}",
+                self.id
+            ));
+        }
+        Ok(())
+    }
+
+    async fn each_item(&self, mut see: impl FnMut(&Folded)) -> Result<(), StoreError> {
+        let mut from = Seq(0);
+        loop {
+            let page = self.around.journal.read(self.id.clone(), from, PAGE).await?;
+            page.items.iter().for_each(&mut see);
+            if page.end {
+                return Ok(());
+            }
+            from = page.next;
+        }
+    }
+}
+
+/// How many characters of the agent's own text an entry holds.
+fn agent_text(entry: &Entry) -> usize {
+    if let Entry::Updated { update, .. } = entry { said_by_agent(update) } else { 0 }
+}
+
+/// How many characters of the agent's own text an update holds.
+pub(super) fn said_by_agent(update: &Update) -> usize {
+    let content = update.body.fields().take("content");
+    let length = |block: &Json| block.fields().text("text").map_or(0, |text| text.chars().count());
+    match (update.kind, content) {
+        (UpdateKind::AgentMessageChunk, Some(block)) => length(&block),
+        (UpdateKind::AgentMessage, Some(blocks)) => {
+            blocks.items().unwrap_or_default().iter().map(length).sum()
+        }
+        _ => 0,
+    }
+}

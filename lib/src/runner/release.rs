@@ -1,0 +1,89 @@
+//! Letting the agent of a session go: its side of the session closed, its work stopped where it cannot be
+//! written down, or its process ended when it does not stop.
+
+use std::collections::HashSet;
+
+use rethread_core::Json;
+use serde_json::json;
+
+use super::opening::Progress;
+use super::seat::Seat;
+use super::{Runner, Waiting};
+use crate::agent::host::LiveAgent;
+
+/// An agent that winds up its work on prompts. Whatever it says of that is not heard.
+pub(crate) struct Stopping {
+    agent: LiveAgent,
+    /// The requests that it has not answered.
+    prompts: HashSet<u64>,
+}
+
+impl Runner {
+    /// Lets the agent keep or drop its side of the session, and hears of it no more.
+    pub(super) fn release_seat(&mut self) {
+        let (agent, native) = match std::mem::replace(&mut self.seat, Seat::Empty) {
+            Seat::Bound(bound) => (bound.agent, bound.native),
+            Seat::Opening(opening) => match (opening.progress, opening.native) {
+                (Progress::Choosing(_), Some(native)) => (opening.agent, native),
+                (Progress::Asked | Progress::Answered(_) | Progress::Choosing(_), _) => return,
+            },
+            Seat::Empty | Seat::Starting | Seat::Stopping(_) => return,
+        };
+        if agent.profile.has("close") {
+            let params: Json = json!({"sessionId": native}).into();
+            let _ = agent.peer.request("session/close", &params, &self.agent_route);
+        }
+        agent.peer.unroute(&native);
+    }
+
+    /// Work that cannot be written down must not go on unseen.
+    pub(super) fn stop_agent(&mut self) {
+        let prompt =
+            |(request, waiting): (&u64, &Waiting)| matches!(waiting, Waiting::Prompt(_)).then_some(*request);
+        let prompts: HashSet<_> = self.waiting.iter().filter_map(prompt).collect();
+        let agent = match &self.seat {
+            Seat::Bound(bound) => {
+                let _ = bound.agent.peer.notify("session/cancel", &json!({"sessionId": bound.native}).into());
+                Some(bound.agent.clone())
+            }
+            Seat::Empty | Seat::Starting | Seat::Opening(_) | Seat::Stopping(_) => None,
+        };
+        self.forget_agent();
+        if matches!(self.seat, Seat::Stopping(_)) {
+            return;
+        }
+        self.release_seat();
+        // It takes no other prompt before it has answered those it has.
+        if let Some(agent) = agent.filter(|_| !prompts.is_empty()) {
+            self.seat = Seat::Stopping(Box::new(Stopping { agent, prompts }));
+        }
+    }
+
+    /// The agent answered something that nobody waits for any more.
+    pub(super) async fn answered_late(&mut self, request: u64) {
+        if let Seat::Stopping(stopping) = &mut self.seat
+            && stopping.prompts.remove(&request)
+            && stopping.prompts.is_empty()
+        {
+            self.stopped().await;
+        }
+    }
+
+    /// It has stopped: the next one may come.
+    pub(super) async fn stopped(&mut self) {
+        self.seat = Seat::Empty;
+        if self.waits_for_agent() {
+            self.need_agent().await;
+        }
+    }
+
+    /// Ends its process, and with it the turns of every other session that it serves.
+    pub(super) fn end_agent(&mut self) {
+        let agent = match &self.seat {
+            Seat::Bound(bound) => bound.agent.clone(),
+            Seat::Stopping(stopping) => stopping.agent.clone(),
+            Seat::Empty | Seat::Starting | Seat::Opening(_) => return,
+        };
+        tokio::spawn(async move { agent.end().await });
+    }
+}
