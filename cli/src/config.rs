@@ -54,7 +54,7 @@ fn read(file: &Path) -> Result<File, String> {
 /// Adds what the environment says of a provider of the file.
 fn complete(provider: &mut ProviderConfig) {
     if provider.key().is_none() {
-        provider.key = variable(provider.key_env()).map(Secret::new);
+        provider.key = variable(provider.key_env()).map(|key| Secret::key(&key));
     }
     let named = USUAL.iter().any(|(name, kind)| provider.name == *name && provider.kind == *kind);
     if provider.base_url.is_none() && named {

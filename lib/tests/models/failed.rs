@@ -19,7 +19,10 @@ async fn a_refused_key_names_its_variable_and_hides_the_key() {
         let heard = stage.ask(&request("hi")).await;
         let error = heard.error.clone().unwrap();
         assert!(matches!(&error, Error::Unauthorised { key_env, .. } if key_env == "MY_KEY"), "{error:?}");
-        assert!(error.hint().contains("MY_KEY") && error.to_string().contains("wrong key: [key]"), "{error}");
+        assert!(
+            error.hint().contains("MY_KEY") && error.to_string().contains("wrong key: [secret]"),
+            "{error}"
+        );
         let shown = format!("{error} {error:?} {:?} {heard:?}", stage.models);
         assert!(!shown.contains(KEY), "{shown}");
         assert_eq!(stage.server.asked().len(), 1, "{kind:?}: it is not tried again");

@@ -6,7 +6,7 @@ use std::fmt;
 use serde::Deserialize;
 
 use super::error::Error;
-use super::secret::Secret;
+use crate::secret::Secret;
 
 /// The protocol that a provider speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize)]
@@ -27,6 +27,10 @@ pub enum ProviderKind {
 }
 
 impl ProviderKind {
+    /// All there are.
+    pub const ALL: [Self; 5] =
+        [Self::OpenAi, Self::OpenAiResponses, Self::Anthropic, Self::Gemini, Self::Ollama];
+
     /// The variable that people usually keep the key in.
     #[must_use]
     pub fn usual_key_env(self) -> Option<&'static str> {
