@@ -99,13 +99,12 @@ pub(super) fn no_key(provider: &ProviderConfig) -> RpcError {
 }
 
 fn login(provider: &ProviderConfig) -> Login {
-    Login {
-        id: provider.name.clone(),
-        name: format!("Key of {}", provider.name),
-        description: format!(
-            "Set {} in the environment that rethread is started in, or `key` of provider {} in config.toml, then log in.",
-            provider.key_env(),
-            provider.name
-        ),
-    }
+    let name = &provider.name;
+    let variable = provider.key_variable().map(|variable| {
+        format!("Set {variable} in the environment that rethread is started in, or `key` of provider {name} in config.toml")
+    });
+    let what = variable.unwrap_or_else(|| {
+        format!("Set `key` of provider {name} in config.toml, or name the variable that has it in `key_env`")
+    });
+    Login { id: name.clone(), name: format!("Key of {name}"), description: format!("{what}, then log in.") }
 }

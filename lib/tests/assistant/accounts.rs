@@ -22,13 +22,13 @@ async fn log_out(client: &Client) {
 
 /// The error of a prompt.
 async fn error(client: &Client, session: &str) -> Value {
+    let mark = client.mark();
     let prompt = client.begin_prompt(session, "hello").await;
-    match client.version {
-        Version::V1 => client.answer(&prompt).await.expect_err("there is no key"),
-        Version::V2 => {
-            assert_eq!(client.finish(session, &prompt).await.stop, "error");
-            let updates = client.updates(session);
-            updates.iter().rfind(|update| update["state"] == "idle").unwrap()["error"].clone()
+    match client.answer(&prompt).await {
+        Err(error) => error,
+        Ok(_) => {
+            let idle = |update: &Value| update["state"] == "idle";
+            client.wait_update(mark, session, "the end of the turn", idle).await["error"].clone()
         }
     }
 }
@@ -43,7 +43,7 @@ async fn an_open_session_asks_for_the_key_after_a_logout_and_goes_on_after_a_log
         log_out(&client).await;
         let refused = error(&client, &session).await;
         assert_eq!(refused["code"], -32000, "{refused}");
-        assert!(refused.to_string().contains("OPENAI_API_KEY"), "{refused}");
+        assert!(refused.to_string().contains("`key` of provider mine"), "{refused}");
         let cwd = stage.work().display().to_string();
         let new = client.refused("session/new", json!({"cwd": cwd, "mcpServers": []})).await;
         assert_eq!(new["code"], -32000, "{new}");
@@ -96,5 +96,34 @@ async fn a_model_that_is_gone_gives_way_and_the_user_is_told() {
         stage.model.plan(Planned::new().text("hi"));
         assert_eq!(client.prompt(&session, "hello").await.stop, "end_turn");
         assert_eq!(stage.model.asked()[0].body["model"], "loopback-1");
+    }
+}
+
+#[tokio::test]
+async fn a_session_can_be_read_without_the_key_and_goes_on_with_it() {
+    for version in VERSIONS {
+        let stage = Stage::with(ProviderKind::OpenAi);
+        let (client, session) = stage.session(version).await;
+        stage.model.plan(Planned::new().text("hi"));
+        client.prompt(&session, "hello").await;
+        drop(client);
+        let complete = stage.providers.lock().unwrap().clone();
+        {
+            let mut providers = stage.providers.lock().unwrap();
+            providers[0].key = None;
+            providers[0].base_url = None;
+        }
+        let client = stage.client(version).await;
+        let cwd = stage.work().display().to_string();
+        client.load_in(&cwd, &session).await;
+        assert_eq!(client.view(&session).agent(), ["hi"]);
+        let refused = error(&client, &session).await;
+        assert_eq!(refused["code"], -32000, "{refused}");
+        assert!(refused.to_string().contains("OPENAI_API_KEY"), "{refused}");
+        *stage.providers.lock().unwrap() = complete;
+        log_in(&client, "mine").await;
+        stage.model.plan(Planned::new().text("back"));
+        assert_eq!(client.prompt(&session, "again").await.stop, "end_turn");
+        assert!(stage.model.asked()[1].body.to_string().contains("\"hi\""));
     }
 }

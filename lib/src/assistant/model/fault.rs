@@ -160,7 +160,7 @@ impl Blamed<'_> {
     }
 
     fn unauthorised(&self, said: String) -> Error {
-        Error::Unauthorised { provider: self.name(), key_env: self.provider.key_env().to_owned(), said }
+        Error::Unauthorised { provider: self.name(), key_place: self.provider.key_place(), said }
     }
 
     fn name(&self) -> String {

@@ -166,7 +166,7 @@ impl Models {
         if config.lacks_key() {
             return Err(Error::Unauthorised {
                 provider: config.name.clone(),
-                key_env: config.key_env().to_owned(),
+                key_place: config.key_place(),
                 said: "there is no key".to_owned(),
             });
         }
