@@ -16,13 +16,17 @@ pub(crate) fn word(number: usize) -> String {
 /// Serves stdin and stdout.
 pub(crate) fn run() {
     let mut out = std::io::stdout().lock();
+    let mut sessions = 0;
     for line in std::io::stdin().lock().lines() {
         let Ok(request) = serde_json::from_str::<Value>(&line.expect("stdin is text")) else { continue };
         match request["method"].as_str() {
             Some("initialize") => {
                 answer(&mut out, &request, json!({"protocolVersion": 1, "agentCapabilities": {}}))
             }
-            Some("session/new") => answer(&mut out, &request, json!({"sessionId": "bench"})),
+            Some("session/new") => {
+                sessions += 1;
+                answer(&mut out, &request, json!({"sessionId": format!("bench-{sessions}")}));
+            }
             Some("session/prompt") => prompt(&mut out, &request),
             _ => {}
         }
@@ -30,14 +34,16 @@ pub(crate) fn run() {
 }
 
 fn prompt(out: &mut impl Write, request: &Value) {
+    let session = request["params"]["sessionId"].as_str().unwrap_or_default();
     let text = request["params"]["prompt"][0]["text"].as_str().unwrap_or_default();
     let mut words = text.split(' ');
     let count: usize = words.next().and_then(|count| count.parse().ok()).unwrap_or(0);
     for number in 0..count {
         let line = format!(
-            "{{\"jsonrpc\":\"2.0\",\"method\":\"session/update\",\"params\":{{\"sessionId\":\"bench\",\"update\":\
-             {{\"sessionUpdate\":\"agent_message_chunk\",\"messageId\":\"m1\",\"content\":{{\"type\":\"text\",\
+            "{{\"jsonrpc\":\"2.0\",\"method\":\"session/update\",\"params\":{{\"sessionId\":\"{session}\",\"update\":\
+             {{\"sessionUpdate\":\"agent_message_chunk\",\"messageId\":\"m{}\",\"content\":{{\"type\":\"text\",\
              \"text\":\"{}\"}}}}}}}}\n",
+            request["id"],
             word(number)
         );
         out.write_all(line.as_bytes()).and_then(|()| out.flush()).expect("somebody reads");

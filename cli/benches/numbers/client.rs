@@ -32,13 +32,28 @@ impl Client {
         Self::start(&mut command)
     }
 
-    fn start(command: &mut Command) -> Self {
+    /// Talks to the built-in assistant, which has no model.
+    pub(crate) fn assistant(home: &Path) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_rethread"));
+        command.env_clear().env("RETHREAD_HOME", home).arg("acp");
+        Self::start(&mut command)
+    }
+
+    /// Hears what is in a file.
+    pub(crate) fn of_cat(file: &Path) -> Self {
+        Self::spawn(Command::new("cat").arg(file))
+    }
+
+    fn spawn(command: &mut Command) -> Self {
         let mut process =
             command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the program starts");
         let stdin = process.stdin.take();
         let stdout = process.stdout.take().expect("it is a pipe");
-        let mut client =
-            Self { process, stdin, stdout: BufReader::with_capacity(256 * 1024, stdout), last: 0 };
+        Self { process, stdin, stdout: BufReader::with_capacity(256 * 1024, stdout), last: 0 }
+    }
+
+    fn start(command: &mut Command) -> Self {
+        let mut client = Self::spawn(command);
         client.request("initialize", &json!({"protocolVersion": 1, "clientCapabilities": {}}));
         client
     }
@@ -82,11 +97,37 @@ impl Client {
         }
     }
 
+    /// Everything up to the answer to the last request, as it came.
+    pub(crate) fn bytes_up_to_the_answer(&mut self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let wanted = format!("\"id\":{},\"result\"", self.last);
+        loop {
+            let from = bytes.len();
+            let read = self.stdout.read_until(b'\n', &mut bytes).expect("the pipe can be read");
+            assert!(read > 0, "the program hung up");
+            if begins_with(&bytes[from..], wanted.as_bytes()) {
+                return bytes;
+            }
+        }
+    }
+
+    /// How many bytes come, line by line, until there are no more.
+    pub(crate) fn all_bytes(&mut self) -> usize {
+        let mut bytes = Vec::new();
+        while self.stdout.read_until(b'\n', &mut bytes).expect("the pipe can be read") > 0 {}
+        bytes.len()
+    }
+
     /// Ends it.
     pub(crate) fn end(mut self) {
         drop(self.stdin.take());
         self.process.wait().expect("it ends");
     }
+}
+
+/// Says whether a line has this near its beginning, where an answer has its id.
+fn begins_with(line: &[u8], wanted: &[u8]) -> bool {
+    line.get(..64).unwrap_or(line).windows(wanted.len()).any(|part| part == wanted)
 }
 
 /// The parameters of a prompt that makes the agent say `count` words.

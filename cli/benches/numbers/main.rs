@@ -3,10 +3,13 @@
 
 mod agent;
 mod client;
+mod idle;
 mod list;
 mod memory;
 mod meter;
+mod start;
 mod stream;
+mod turns;
 
 use std::process::ExitCode;
 
@@ -46,6 +49,15 @@ fn main() -> ExitCode {
     }
     if wanted("list") {
         rows.extend(list::measure());
+    }
+    if wanted("start") {
+        rows.extend(start::measure());
+    }
+    if wanted("turns") {
+        rows.extend(turns::measure());
+    }
+    if wanted("idle") {
+        rows.extend(idle::measure());
     }
     print(&rows);
     if rows.iter().all(|row| row.holds) { ExitCode::SUCCESS } else { ExitCode::FAILURE }

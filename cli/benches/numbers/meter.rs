@@ -13,8 +13,17 @@ pub(crate) fn processor_time(pid: u32) -> u64 {
 
 /// The most memory that a process has held, in KiB.
 pub(crate) fn peak_memory(pid: u32) -> u64 {
+    status(pid, "VmHWM")
+}
+
+/// The memory that a process holds, in KiB.
+pub(crate) fn memory(pid: u32) -> u64 {
+    status(pid, "VmRSS")
+}
+
+fn status(pid: u32, name: &str) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("the process runs");
-    let line = status.lines().find(|line| line.starts_with("VmHWM")).expect("it has a peak");
+    let line = status.lines().find(|line| line.starts_with(name)).expect("every process has it");
     line.split_whitespace().nth(1).and_then(|number| number.parse().ok()).expect("a number of KiB")
 }
 
