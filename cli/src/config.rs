@@ -27,12 +27,12 @@ const USUAL: [(&str, ProviderKind); 4] = [
 pub(crate) fn providers(file: &Path) -> Result<Vec<ProviderConfig>, String> {
     let mut providers = read(file)?.provider;
     for provider in &mut providers {
-        complete(provider);
+        complete(provider, &variable);
     }
     for (name, kind) in USUAL {
         let is_there = |provider: &ProviderConfig| provider.kind == kind || provider.name == name;
         if !providers.iter().any(is_there) {
-            providers.extend(from_environment(name, kind));
+            providers.extend(from_environment(name, kind, &variable));
         }
     }
     Ok(providers)
@@ -52,20 +52,27 @@ fn read(file: &Path) -> Result<File, String> {
 }
 
 /// Adds what the environment says of a provider of the file.
-fn complete(provider: &mut ProviderConfig) {
-    if provider.key().is_none() {
-        provider.key = variable(provider.key_env()).map(Secret::new);
-    }
+fn complete(provider: &mut ProviderConfig, variable: &impl Fn(&str) -> Option<String>) {
     let named = USUAL.iter().any(|(name, kind)| provider.name == *name && provider.kind == *kind);
-    if provider.base_url.is_none() && named {
-        provider.base_url = variable(provider.kind.usual_url_env());
+    if named {
+        // One address and one key, in variables that belong together.
+        let usual = provider.kind.usual_key_env().map(str::to_owned);
+        provider.key_env = provider.key_env.take().or(usual);
+        provider.base_url = provider.base_url.take().or_else(|| variable(provider.kind.usual_url_env()));
+    }
+    if provider.key().is_none() {
+        provider.key = provider.key_variable().and_then(variable).map(|key| Secret::key(&key));
     }
 }
 
 /// A provider that is set up by variables alone, if it is.
-fn from_environment(name: &str, kind: ProviderKind) -> Option<ProviderConfig> {
+fn from_environment(
+    name: &str,
+    kind: ProviderKind,
+    variable: &impl Fn(&str) -> Option<String>,
+) -> Option<ProviderConfig> {
     let mut provider = ProviderConfig::new(name, kind);
-    complete(&mut provider);
+    complete(&mut provider, variable);
     (provider.key().is_some() || provider.base_url.is_some()).then_some(provider)
 }
 
@@ -91,6 +98,38 @@ mod tests {
         let providers = written(text).unwrap();
         assert_eq!(providers[0].name, "mine");
         assert_eq!(providers[0].models[0].context_window, Some(1000));
+    }
+
+    /// An environment with OpenAI's variables and one more.
+    fn set(name: &str) -> Option<String> {
+        let variables = [
+            ("OPENAI_API_KEY", " sk-openai\n"),
+            ("OPENAI_BASE_URL", "http://localhost:1/v1"),
+            ("MINE", "sk-mine"),
+        ];
+        variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
+    }
+
+    #[test]
+    fn the_usual_variables_are_for_the_usual_provider_and_for_nobody_else() {
+        let usual = from_environment("openai", ProviderKind::OpenAi, &set).unwrap();
+        assert_eq!(usual.key(), Some(&Secret::key("sk-openai")));
+        assert_eq!(usual.base_url.as_deref(), Some("http://localhost:1/v1"));
+        assert_eq!(usual.key_place(), "OPENAI_API_KEY");
+        assert!(from_environment("ollama", ProviderKind::Ollama, &set).is_none());
+
+        let mut at_home = ProviderConfig::new("work", ProviderKind::OpenAiResponses);
+        complete(&mut at_home, &set);
+        assert_eq!(at_home.key(), Some(&Secret::key("sk-openai")));
+        assert_eq!(at_home.base_url, None);
+
+        let mut elsewhere = ProviderConfig::new("local", ProviderKind::OpenAi);
+        elsewhere.base_url = Some("http://localhost:2".to_owned());
+        complete(&mut elsewhere, &set);
+        assert_eq!(elsewhere.key(), None, "the key of OpenAI is not told to somebody else");
+        elsewhere.key_env = Some("MINE".to_owned());
+        complete(&mut elsewhere, &set);
+        assert_eq!(elsewhere.key(), Some(&Secret::key("sk-mine")));
     }
 
     #[test]

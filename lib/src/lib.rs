@@ -26,6 +26,8 @@ mod outbox;
 mod registry;
 mod rooted;
 mod runner;
+#[cfg(feature = "assistant")]
+pub mod secret;
 mod seed;
 pub mod server;
 pub mod store;

@@ -2,12 +2,20 @@
 //! and on none.
 #![cfg(feature = "assistant")]
 
+#[path = "assistant/accounts.rs"]
+mod accounts;
 #[path = "assistant/bad_input.rs"]
 mod bad_input;
+#[path = "assistant/cancel.rs"]
+mod cancel;
 #[path = "assistant/conversation.rs"]
 mod conversation;
 #[path = "assistant/offline.rs"]
 mod offline;
+#[path = "assistant/remembered.rs"]
+mod remembered;
+#[path = "assistant/servers.rs"]
+mod servers;
 #[path = "assistant/settings.rs"]
 mod settings;
 #[path = "assistant/stage.rs"]

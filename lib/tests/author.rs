@@ -173,3 +173,26 @@ async fn prompts_that_come_at_once_are_turns_in_a_row() {
         assert_eq!(kinds, [&["user_message", "state_update"], &turn[..], &turn[..], &turn[..1]].concat());
     }
 }
+
+#[tokio::test]
+async fn an_answer_that_was_not_on_offer_allows_nothing() {
+    for version in [Version::V1, Version::V2] {
+        let (server, _, seen) = world();
+        let client = ready(&server, version).await;
+        let session = client.new_session().await;
+        let answers = [
+            json!({"outcome": "selected", "optionId": "anything"}),
+            json!({"outcome": "cancelled", "optionId": "yes"}),
+            json!({"outcome": "later", "optionId": "yes"}),
+            json!({"outcome": "selected", "optionId": "yes"}),
+        ];
+        for outcome in answers {
+            client.on("session/request_permission", move |_| Some(Ok(json!({"outcome": outcome}))));
+            client.prompt(&session, "ask").await;
+        }
+        client.prompt(&session, "what was sung?").await;
+        let history = seen.lock().unwrap().last().unwrap().clone();
+        let sung: Vec<_> = history.iter().filter_map(|item| item["rawOutput"]["sung"].as_bool()).collect();
+        assert_eq!(sung, [false, false, false, true], "{version:?}");
+    }
+}

@@ -180,7 +180,7 @@ fn stream(rest: &str) -> Command {
 }
 
 /// The words of a line; what is quoted is one word, in which a backslash takes the next character as it is.
-fn words(line: &str) -> Vec<String> {
+pub(super) fn words(line: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
     let mut quoted = false;

@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use super::memory;
 use super::model::{Event, Message, Model, Request};
-use super::talk::{Talk, told};
+use super::talk::{Talk, Telling, told};
 use crate::wire::RpcError;
 
 /// How much of a result is left when there is no room for it, in characters.
@@ -30,7 +30,6 @@ pub(super) async fn make_room(talk: &mut Talk<'_>, model: &Model) -> Result<bool
         Ok(Some(text)) => {
             let mut done = update("completed");
             done["summary"] = json!([{"type": "text", "text": text}]);
-            done["_meta"] = json!({"rethread": {"kept": talk.now.len()}});
             talk.turn.update(done).await;
             talk.past = vec![memory::summed_up(&text)];
             Ok(true)
@@ -49,7 +48,7 @@ pub(super) async fn make_room(talk: &mut Talk<'_>, model: &Model) -> Result<bool
 }
 
 /// What the model makes of the turns before; nothing if the user cancelled.
-async fn summary(talk: &Talk<'_>, model: &Model) -> Result<Option<String>, RpcError> {
+async fn summary(talk: &mut Talk<'_>, model: &Model) -> Result<Option<String>, RpcError> {
     let mut messages = talk.past.clone();
     shorten(&mut messages);
     fit(&mut messages, model);
@@ -73,7 +72,11 @@ async fn summary(talk: &Talk<'_>, model: &Model) -> Result<Option<String>, RpcEr
                 ))
                 .hint("choose a model with a longer context, or begin a new session"));
             }
-            Some(Ok(_)) => {}
+            Some(Ok(event @ Event::Retrying { .. })) => {
+                talk.tell(model, event, &mut Telling::default()).await
+            }
+            Some(Ok(Event::Usage(usage))) => talk.paid(&usage),
+            Some(Ok(Event::Thought(_) | Event::ToolCall(_))) => {}
             Some(Err(error)) => return Err(told(&error)),
         }
     }

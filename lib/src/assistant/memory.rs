@@ -37,8 +37,18 @@ pub(super) fn written_call(call: &ToolCall, round: usize) -> Value {
     json!({"rethread": {"tool": call.name, "round": round}})
 }
 
-/// The conversation as a model is to see it, the newest compaction in the place of what was before it.
-pub(super) fn messages(history: &[Value]) -> Vec<Message> {
+/// The conversation as a model is to see it.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Conversation {
+    /// The turns before, the newest compaction in the place of what was before it. A turn that was refused is not
+    /// part of it, as the protocol has it.
+    pub(super) past: Vec<Message>,
+    /// The turn that runs.
+    pub(super) now: Vec<Message>,
+}
+
+/// Reads the conversation.
+pub(super) fn conversation(history: &[Value]) -> Conversation {
     let mut reading = Reading::default();
     for item in history {
         reading.item(item);
@@ -52,6 +62,8 @@ struct Reading {
     parts: Vec<Part>,
     results: Vec<ToolResult>,
     round: Option<u64>,
+    /// Where the messages of the turn begin that is being read, if one is.
+    turn: Option<usize>,
 }
 
 impl Reading {
@@ -59,6 +71,7 @@ impl Reading {
         match item["sessionUpdate"].as_str().unwrap_or_default() {
             "user_message" => {
                 self.end_reply();
+                self.turn.get_or_insert(self.messages.len());
                 self.messages.push(Message::User(user_parts(&item["content"])));
             }
             "agent_message" => {
@@ -70,13 +83,16 @@ impl Reading {
             }
             "tool_call_update" => self.call(item),
             "compaction_update" => self.compacted(item),
-            "state_update" => self.end_reply(),
+            "state_update" => self.end_turn(item),
             _ => {}
         }
     }
 
     fn call(&mut self, item: &Value) {
         let kept = &item["_meta"]["rethread"];
+        if kept["prompt"].is_string() && item["status"] == "completed" {
+            return self.prompt_of_server(&item["rawOutput"]["messages"]);
+        }
         // A call that some other agent made, or the user by a command, is told in words.
         let Some(name) = kept["tool"].as_str() else { return self.told_call(item) };
         let round = kept["round"].as_u64();
@@ -119,13 +135,28 @@ impl Reading {
         if item["status"] != "completed" || summary.is_empty() {
             return;
         }
-        // The prompt that was being worked on is not part of what was summed up.
         self.end_reply();
-        let from = item["_meta"]["rethread"]["kept"].as_u64().unwrap_or(0);
-        let from = self.messages.len().saturating_sub(usize::try_from(from).unwrap_or(0));
-        let kept = self.messages.split_off(from);
+        // The turn that was being worked on is not part of what was summed up.
+        let now = self.turn.map(|begin| self.messages.split_off(begin));
         self.messages = vec![summed_up(&summary)];
-        self.messages.extend(kept);
+        self.turn = now.is_some().then_some(1);
+        self.messages.extend(now.into_iter().flatten());
+    }
+
+    /// What a server makes of the user's command stands in the place of the command.
+    fn prompt_of_server(&mut self, written: &Value) {
+        self.end_reply();
+        self.messages.truncate(self.turn.unwrap_or(self.messages.len()));
+        self.messages.extend(written.as_array().into_iter().flatten().map(written_message));
+    }
+
+    fn end_turn(&mut self, item: &Value) {
+        self.end_reply();
+        if let Some(begin) = self.turn.take()
+            && item["stopReason"] == "refusal"
+        {
+            self.messages.truncate(begin);
+        }
     }
 
     fn end_reply(&mut self) {
@@ -139,9 +170,10 @@ impl Reading {
         }
     }
 
-    fn finish(mut self) -> Vec<Message> {
+    fn finish(mut self) -> Conversation {
         self.end_reply();
-        self.messages
+        let now = self.turn.map(|begin| self.messages.split_off(begin));
+        Conversation { past: self.messages, now: now.unwrap_or_default() }
     }
 }
 
@@ -172,11 +204,135 @@ fn user_part(block: &Value) -> Option<UserPart> {
     }
 }
 
-fn text_of(content: &Value) -> String {
-    let blocks = content.as_array().into_iter().flatten();
-    let text = |block: &Value| match block["type"].as_str() {
-        Some("content") => block["content"]["text"].as_str().map(str::to_owned),
-        _ => block["text"].as_str().map(str::to_owned),
-    };
-    blocks.filter_map(text).collect()
+/// A message of a server's prompt, as it is kept.
+fn written_message(written: &Value) -> Message {
+    let content = json!([written["content"]]);
+    match written["role"].as_str() {
+        Some("assistant") => {
+            Message::Assistant(Reply { model: String::new(), parts: vec![Part::Text(text_of(&content))] })
+        }
+        _ => Message::User(user_parts(&content)),
+    }
+}
+
+/// Content in words.
+pub(super) fn text_of(content: &Value) -> String {
+    content.as_array().into_iter().flatten().filter_map(words).collect()
+}
+
+fn words(block: &Value) -> Option<String> {
+    match block["type"].as_str()? {
+        "content" => words(&block["content"]),
+        "text" => block["text"].as_str().map(str::to_owned),
+        "resource" => {
+            let resource = &block["resource"];
+            let said = resource["text"].as_str().unwrap_or("[not text]");
+            Some(format!("[{}]\n{said}\n", resource["uri"].as_str().unwrap_or_default()))
+        }
+        "resource_link" => {
+            let word = |name: &str| block[name].as_str().unwrap_or_default();
+            Some(format!("[{}]({})\n", word("name"), word("uri")))
+        }
+        "diff" => block["patch"]["text"].as_str().map(str::to_owned),
+        kind @ ("image" | "audio") => Some(format!("[{kind}]\n")),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn user(text: &str) -> Value {
+        json!({"sessionUpdate": "user_message", "content": [{"type": "text", "text": text}]})
+    }
+
+    fn says(text: &str) -> Value {
+        json!({"sessionUpdate": "agent_message", "content": [{"type": "text", "text": text}]})
+    }
+
+    fn idle(reason: &str) -> Value {
+        json!({"sessionUpdate": "state_update", "state": "idle", "stopReason": reason})
+    }
+
+    fn call(id: &str, meta: Value, output: Value) -> Value {
+        json!({"sessionUpdate": "tool_call_update", "toolCallId": id, "title": "Look", "status": "completed",
+            "rawInput": {}, "rawOutput": output, "_meta": meta})
+    }
+
+    fn own(id: &str) -> Value {
+        call(id, json!({"rethread": {"tool": "read", "round": 0}}), json!({"text": "found"}))
+    }
+
+    /// Each message in a word.
+    fn told(messages: &[Message]) -> Vec<String> {
+        let part = |part: &Part| match part {
+            Part::Text(text) => text.clone(),
+            Part::Call(call) => format!("<{}>", call.id),
+            Part::Thought { .. } | Part::Opaque(_) => "?".to_owned(),
+        };
+        let user = |part: &UserPart| match part {
+            UserPart::Text(text) | UserPart::Resource { text, .. } => text.clone(),
+            UserPart::Image { mime, .. } => mime.clone(),
+        };
+        let message = |message: &Message| match message {
+            Message::User(parts) => format!("user: {}", parts.iter().map(user).collect::<String>()),
+            Message::Assistant(reply) => {
+                format!("model: {}", reply.parts.iter().map(part).collect::<String>())
+            }
+            Message::Tools(results) => {
+                let ids: Vec<_> = results.iter().map(|result| result.id.as_str()).collect();
+                format!("tools: {}", ids.join(" "))
+            }
+        };
+        messages.iter().map(message).collect()
+    }
+
+    #[test]
+    fn the_turn_that_runs_is_apart_from_those_before() {
+        let read =
+            conversation(&[user("one"), own("a"), own("b"), says("done"), idle("end_turn"), user("two")]);
+        assert_eq!(told(&read.past), ["user: one", "model: <a><b>", "tools: a b", "model: done"]);
+        assert_eq!(told(&read.now), ["user: two"]);
+    }
+
+    #[test]
+    fn a_turn_that_was_refused_is_forgotten() {
+        let turns = [user("one"), says("yes"), idle("end_turn"), user("bad"), own("a"), says("no")];
+        let read = conversation(&[&turns[..], &[idle("refusal"), user("two")]].concat());
+        assert_eq!(told(&read.past), ["user: one", "model: yes"]);
+        assert_eq!(told(&read.now), ["user: two"]);
+    }
+
+    #[test]
+    fn a_compaction_stands_for_the_turns_before_but_not_for_its_own() {
+        let summed = json!({"sessionUpdate": "compaction_update", "status": "completed",
+            "summary": [{"type": "text", "text": "SUM"}]});
+        let turns = [user("one"), says("yes"), idle("end_turn"), user("two"), own("a"), summed, own("b")];
+        let read = conversation(&turns);
+        assert_eq!(told(&read.past), ["user: [The conversation before this was summed up:]\nSUM"]);
+        assert_eq!(told(&read.now), ["user: two", "model: <a>", "tools: a", "model: <b>", "tools: b"]);
+        let later = conversation(&[&turns[..], &[idle("refusal"), user("three")]].concat());
+        assert_eq!(told(&later.past), told(&read.past), "the summary is not part of the turn");
+    }
+
+    #[test]
+    fn calls_of_others_and_of_the_user_are_told_in_words() {
+        let other = json!({"sessionUpdate": "tool_call_update", "toolCallId": "x", "title": "Edit a",
+            "status": "completed", "content": [{"type": "diff", "changes": [], "patch": {"text": "-a\n+b\n"}}]});
+        let read = conversation(&[user("one"), other, own("a"), idle("end_turn")]);
+        assert_eq!(told(&read.past), ["user: one", "model: [Edit a]\n-a\n+b\n<a>", "tools: a"]);
+    }
+
+    #[test]
+    fn a_prompt_of_a_server_stands_in_the_place_of_its_command() {
+        let message =
+            |role: &str, text: &str| json!({"role": role, "content": {"type": "text", "text": text}});
+        let messages =
+            json!([message("user", "Greet."), message("assistant", "Hi."), message("user", "Now.")]);
+        let meta = json!({"rethread": {"prompt": "s.greet"}});
+        let read =
+            conversation(&[user("/s.greet"), call("p", meta, json!({"messages": messages})), says("ok")]);
+        assert_eq!(told(&read.now), ["user: Greet.", "model: Hi.", "user: Now.", "model: ok"]);
+    }
 }

@@ -5,10 +5,12 @@ mod choice;
 mod command;
 mod compact;
 mod instruct;
+mod known;
 mod memory;
 pub mod model;
 mod offline;
 mod own;
+mod prompted;
 mod served;
 mod session;
 mod talk;
@@ -19,12 +21,14 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::Value;
 
-use crate::author::{Ability, About, Agent, Choices, ConfigOption, Login, Opening, Stop, Turn};
+use crate::author::{Ability, About, Agent, Choices, ConfigOption, Opening, Stop, Turn, Voice};
 use crate::lock::locked;
 use crate::mcp;
-use crate::wire::{RpcError, code};
+use crate::wire::RpcError;
 
-use model::{Models, Patience, ProviderConfig};
+use known::Known;
+use model::{Patience, ProviderConfig};
+use prompted::Named;
 use talk::Talk;
 
 pub use session::Session;
@@ -43,13 +47,8 @@ pub struct AssistantConfig {
 pub struct Assistant {
     config: AssistantConfig,
     known: Mutex<Arc<Known>>,
-}
-
-/// What is known of the providers.
-struct Known {
-    models: Models,
-    /// Why there are none, if the configuration makes no sense.
-    wrong: Option<String>,
+    /// The voices of the open sessions, to tell them what has changed for all.
+    voices: Mutex<Vec<Voice>>,
 }
 
 impl Assistant {
@@ -57,49 +56,27 @@ impl Assistant {
     #[must_use]
     pub fn new(config: AssistantConfig) -> Self {
         let known = Mutex::new(Arc::new(Known::read(&config)));
-        Self { config, known }
+        Self { config, known, voices: Mutex::default() }
     }
 
     fn known(&self) -> Arc<Known> {
         locked(&self.known).clone()
     }
-}
 
-impl Known {
-    fn read(config: &AssistantConfig) -> Self {
-        let read = (config.providers)();
-        let models = read.and_then(|providers| Models::new(providers).map_err(|error| error.to_string()));
-        match models {
-            Ok(models) => Self { models: models.with_patience(config.patience.clone()), wrong: None },
-            Err(why) => Self { models: Models::default(), wrong: Some(why) },
-        }
-    }
-
-    /// Refuses to work while a provider waits for its key.
-    fn check(&self) -> Result<(), RpcError> {
-        if let Some(why) = &self.wrong {
-            return Err(RpcError::internal(format!("the configuration makes no sense: {why}"))
-                .hint("correct config.toml, then log in or start again"));
-        }
-        match self.models.providers().find(|provider| provider.lacks_key()) {
-            None => Ok(()),
-            Some(provider) => {
-                Err(RpcError::new(code::AUTH_REQUIRED, format!("provider {} has no key", provider.name))
-                    .hint(login(provider).description))
+    /// From now on this is known. Open sessions are told which models there are, and which of theirs is gone.
+    async fn learn(&self, known: Known) {
+        let voices = locked(&self.voices).clone();
+        let before: Vec<_> = voices.iter().map(Voice::choices).collect();
+        *locked(&self.known) = Arc::new(known);
+        for (voice, before) in voices.iter().zip(before) {
+            voice.options_changed().await;
+            let now = voice.choices();
+            if let Some(gone) = before.get("model").filter(|model| now.get("model") != Some(*model)) {
+                let next = now.get("model").map(|model| format!("From now on {model} is asked."));
+                let title = format!("Model {gone} is not there any more");
+                voice.notice("warning", &title, next.as_deref()).await;
             }
         }
-    }
-}
-
-fn login(provider: &ProviderConfig) -> Login {
-    Login {
-        id: provider.name.clone(),
-        name: format!("Key of {}", provider.name),
-        description: format!(
-            "Set {} in the environment that rethread is started in, or `key` of provider {} in config.toml, then log in.",
-            provider.key_env(),
-            provider.name
-        ),
     }
 }
 
@@ -118,9 +95,7 @@ impl Agent for Assistant {
             Ability::CancelOne,
         ]);
         about.title = Some("Rethread's assistant".to_owned());
-        let known = self.known();
-        let keyed = known.models.providers().filter(|provider| provider.kind.usual_key_env().is_some());
-        about.logins = keyed.map(login).collect();
+        about.logins = self.known().logins();
         about
     }
 
@@ -131,10 +106,11 @@ impl Agent for Assistant {
     async fn open(&self, opening: Opening) -> Result<Session, RpcError> {
         let known = self.known();
         known.check()?;
-        let keys = known.models.providers().map(|provider| provider.key_env().to_owned()).collect();
-        let (session, ()) =
-            tokio::join!(Session::open(opening, self.config.mcp, keys), known.models.discover());
-        session
+        let opening = Session::open(opening, self.config.mcp, known.key_names());
+        let (session, ()) = tokio::join!(opening, known.models.discover());
+        let session = session?;
+        locked(&self.voices).push(session.voice.clone());
+        Ok(session)
     }
 
     async fn prompt(&self, session: &Session, turn: Turn) -> Result<Stop, RpcError> {
@@ -144,44 +120,41 @@ impl Agent for Assistant {
         }
         let known = self.known();
         let models = &known.models;
-        if models.list().is_empty() {
-            return offline::no_model(session, &turn).await;
+        match prompted::read(session, &turn, &text).await? {
+            Named::Cancelled => return Ok(Stop::Cancelled),
+            Named::Prompt(words) if models.list().is_empty() => {
+                turn.say(&words).await;
+                return Ok(Stop::EndTurn);
+            }
+            Named::None if models.list().is_empty() => return offline::no_model(session, &turn).await,
+            Named::None | Named::Prompt(_) => {}
         }
-        let mut talk = Talk::new(models, session, &turn);
-        if let Some(messages) = session.prompt_of_server(&turn, &text).await? {
-            talk.now = messages;
-        }
-        let chosen = || {
-            let listed = models.list();
-            let model = choice::model(&listed, &turn.choices()).cloned();
-            model.ok_or_else(|| RpcError::internal("no model is configured any more"))
-        };
-        talk.run(chosen).await
+        let chosen = || known.chosen(&turn.choices());
+        Talk::new(models, session, &turn).run(chosen).await
     }
 
     async fn close(&self, session: &Session) {
+        locked(&self.voices).retain(|voice| !voice.is(&session.voice));
         session.servers.close().await;
     }
 
     async fn login(&self, method: &str) -> Result<(), RpcError> {
-        let known = Arc::new(Known::read(&self.config));
-        let provider = known.models.providers().find(|provider| provider.name == method).cloned();
-        *locked(&self.known) = known;
-        match provider {
-            None => Err(RpcError::field("methodId", &Value::from(method), "a provider of the configuration")),
-            Some(provider) if provider.lacks_key() => {
-                Err(RpcError::new(code::AUTH_REQUIRED, format!("provider {method} still has no key"))
-                    .hint(login(&provider).description))
-            }
-            Some(_) => Ok(()),
-        }
+        let known = Known::read(&self.config);
+        // What made sense before stays.
+        known.check_sense()?;
+        let Some(provider) = known.models.providers().find(|provider| provider.name == method).cloned()
+        else {
+            return Err(RpcError::field("methodId", &Value::from(method), "a provider of the configuration"));
+        };
+        let outcome = if provider.lacks_key() { Err(known::no_key(&provider)) } else { Ok(()) };
+        known.models.discover().await;
+        self.learn(known).await;
+        outcome
     }
 
     async fn logout(&self) -> Result<(), RpcError> {
-        let known = self.known();
-        let keyless = known.models.providers().cloned().map(ProviderConfig::without_key).collect();
-        let models = Models::new(keyless).map_err(|error| talk::told(&error))?;
-        *locked(&self.known) = Arc::new(Known { models, wrong: known.wrong.clone() });
+        let forgetful = self.known().without_keys(&self.config)?;
+        self.learn(forgetful).await;
         Ok(())
     }
 }

@@ -1,9 +1,16 @@
 //! A turn with a model: asks it, tells what it says, has its tools carried out, and asks again until it is done.
 
+use std::collections::HashSet;
+
 use futures::StreamExt;
+use serde_json::Value;
+use uuid::Uuid;
 
 use super::choice::Settings;
-use super::model::{Error, Event, FinishReason, Message, Model, Models, Reply, Request, ToolCall};
+use super::memory::Conversation;
+use super::model::{
+    Error, Event, FinishReason, Message, Model, Models, Part, Reply, Request, ToolCall, Usage,
+};
 use super::session::Session;
 use super::work::{self, Work};
 use super::{compact, instruct, memory};
@@ -37,8 +44,7 @@ impl<'a> Talk<'a> {
     /// A turn that works on the newest prompt of the session.
     pub(super) fn new(models: &'a Models, session: &'a Session, turn: &'a Turn) -> Self {
         let history = turn.history();
-        let mut past = memory::messages(&history);
-        let now = past.pop().into_iter().collect();
+        let Conversation { past, now } = memory::conversation(&history);
         Self { models, session, turn, past, now, cost: Session::cost(&history) }
     }
 
@@ -47,11 +53,12 @@ impl<'a> Talk<'a> {
         for round in 0..MOST_ROUNDS {
             let model = model()?;
             let settings = Settings::of(&self.turn.choices());
-            let (reason, reply) = match self.ask(&model, &settings).await? {
+            let (reason, mut reply) = match self.ask(&model, &settings).await? {
                 Heard::Reply(reason, reply) => (reason, reply),
                 Heard::Cancelled => return Ok(Stop::Cancelled),
                 Heard::TooLong(error) => return Err(told(&error)),
             };
+            with_new_ids(&mut reply, &self.turn.history());
             let calls: Vec<ToolCall> = reply.calls().cloned().collect();
             self.now.push(Message::Assistant(reply));
             if calls.is_empty() {
@@ -120,7 +127,8 @@ impl<'a> Talk<'a> {
         }
     }
 
-    async fn tell(&mut self, model: &Model, event: Event, telling: &mut Telling) {
+    /// Tells the user of an event.
+    pub(super) async fn tell(&mut self, model: &Model, event: Event, telling: &mut Telling) {
         match event {
             Event::Text(text) => telling.message(self.turn).write(&text).await,
             Event::Thought(text) => telling.thought(self.turn).write(&text).await,
@@ -131,10 +139,7 @@ impl<'a> Talk<'a> {
                 self.turn.notice("warning", &title, Some(&why)).await;
             }
             Event::Usage(usage) => {
-                self.cost = match (self.cost, usage.cost) {
-                    (Some(so_far), Some(more)) => Some(so_far + more),
-                    (so_far, more) => so_far.or(more),
-                };
+                self.paid(&usage);
                 if let Some(window) = model.context_window {
                     self.turn.usage(usage.input + usage.output, window, self.cost).await;
                 }
@@ -143,11 +148,31 @@ impl<'a> Talk<'a> {
             Event::ToolCall(_) | Event::Finished { .. } => {}
         }
     }
+
+    /// Adds to what the session cost.
+    pub(super) fn paid(&mut self, usage: &Usage) {
+        self.cost = match (self.cost, usage.cost) {
+            (Some(so_far), Some(more)) => Some(so_far + more),
+            (so_far, more) => so_far.or(more),
+        };
+    }
+}
+
+/// A call whose id the session has already, from before a compaction or from another agent, is another call.
+fn with_new_ids(reply: &mut Reply, history: &[Value]) {
+    let used: HashSet<_> = history.iter().filter_map(|item| item["toolCallId"].as_str()).collect();
+    for part in &mut reply.parts {
+        if let Part::Call(call) = part
+            && used.contains(call.id.as_str())
+        {
+            call.id = format!("call_{}", Uuid::now_v7().simple());
+        }
+    }
 }
 
 /// The message that is being told, if one is.
 #[derive(Default)]
-struct Telling {
+pub(super) struct Telling {
     message: Option<author::Message>,
     thought: Option<author::Message>,
 }

@@ -85,11 +85,15 @@ impl Work<'_> {
     /// Carries out one call.
     pub(super) async fn one(&self, call: &model::ToolCall) -> ToolResult {
         let done = match &call.arguments {
+            // What follows in the same answer is not even begun.
+            _ if self.turn.is_cancelled() => cancelled(),
             Err(broken) => {
                 let why = format!("error: the arguments of {} are no JSON object: {broken}", call.name);
                 self.refused(call, &json!(broken), &why).await
             }
-            Ok(arguments) if call.name == PLAN && self.settings.may_plan() => self.plan(arguments).await,
+            Ok(arguments) if call.name == PLAN && self.settings.may_plan() => {
+                self.plan(call, arguments).await
+            }
             Ok(arguments) => match self.served(&call.name) {
                 Some(tool) => served::call(self, call, &tool, arguments).await,
                 None => own::call(self, call, arguments).await,
@@ -104,7 +108,8 @@ impl Work<'_> {
         allowed.find(|tool| tool.shown_name == name || tool.provider_name == name)
     }
 
-    async fn plan(&self, arguments: &Value) -> Done {
+    /// A call like any other to a later reader; users see the plan.
+    async fn plan(&self, call: &model::ToolCall, arguments: &Value) -> Done {
         let entries = arguments["entries"].as_array().into_iter().flatten();
         let entry = |entry: &Value| {
             let status = match entry["status"].as_str() {
@@ -116,11 +121,14 @@ impl Work<'_> {
         };
         let entries: Vec<_> = entries.filter_map(entry).collect();
         if entries.is_empty() {
-            let text = "error: argument `entries` must be a list of steps with content and status".to_owned();
-            return Done { text, failed: true };
+            let why = "error: argument `entries` must be a list of steps with content and status";
+            return self.refused(call, arguments, why).await;
         }
+        let tool = self.announce(call, ToolCall::new("Plan", ToolKind::Think), arguments).await;
         self.turn.plan(&entries).await;
-        Done { text: "the plan is shown".to_owned(), failed: false }
+        let text = "the plan is shown".to_owned();
+        tool.done(json!({"text": text})).await;
+        Done { text, failed: false }
     }
 
     /// Announces a call with what a later reader needs to know it again.
@@ -151,7 +159,7 @@ impl Work<'_> {
             Some("allow" | "allow_always") => Ok(()),
             _ if self.turn.is_cancelled() => {
                 tool.stopped().await;
-                Err(Done { text: "the user cancelled the turn".to_owned(), failed: true })
+                Err(cancelled())
             }
             Some(_) | None => {
                 Err(failed(tool, "the user refused this; do not try it again in another way").await)
@@ -194,6 +202,11 @@ pub(super) struct Ask<'a> {
     pub(super) title: &'a str,
     /// What is allowed or refused when it is for good.
     pub(super) work: &'a str,
+}
+
+/// The turn was cancelled before the call was carried out.
+fn cancelled() -> Done {
+    Done { text: "the user cancelled the turn".to_owned(), failed: true }
 }
 
 /// The call failed for this reason.

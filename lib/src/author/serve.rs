@@ -24,7 +24,8 @@ const LONGEST_LINE: usize = 1024 * 1024 * 1024;
 struct Served<A> {
     agent: Arc<A>,
     line: Arc<Line>,
-    desks: Mutex<HashMap<String, Desk>>,
+    /// The ways to the open sessions; none once the other side has hung up.
+    desks: Mutex<Option<HashMap<String, Desk>>>,
     /// Requests that the agent itself works on, by their ids as JSON. The end of one says that it was taken back.
     asked: Mutex<HashMap<String, oneshot::Sender<()>>>,
 }
@@ -32,7 +33,8 @@ struct Served<A> {
 /// Serves until the other side hangs up. All sessions are closed when this returns.
 pub(super) async fn serve<A: Agent>(agent: Arc<A>, wire: Wire) {
     let line = Arc::new(Line::start(wire.writer));
-    let served = Arc::new(Served { agent, line, desks: Mutex::default(), asked: Mutex::default() });
+    let desks = Mutex::new(Some(HashMap::new()));
+    let served = Arc::new(Served { agent, line, desks, asked: Mutex::default() });
     let mut reader = LineReader::new(wire.reader, LONGEST_LINE);
     let mut work = JoinSet::new();
     while let Ok(Some(lines)) = reader.batch().await {
@@ -43,8 +45,9 @@ pub(super) async fn serve<A: Agent>(agent: Arc<A>, wire: Wire) {
         }
         while work.try_join_next().is_some() {}
     }
-    // Nobody can reach the sessions any more, so they end.
-    locked(&served.desks).clear();
+    // Nobody can reach the sessions any more, so they end, and those that are being opened are not.
+    *locked(&served.desks) = None;
+    locked(&served.asked).clear();
     while work.join_next().await.is_some() {}
 }
 
@@ -87,7 +90,7 @@ impl<A: Agent> Served<A> {
         if locked(&self.asked).remove(id).is_some() {
             return;
         }
-        let desks: Vec<_> = locked(&self.desks).values().cloned().collect();
+        let desks: Vec<_> = locked(&self.desks).iter().flat_map(HashMap::values).cloned().collect();
         for desk in desks {
             let _ = desk.send(Message::TakeBack(id.to_owned())).await;
         }
@@ -98,11 +101,13 @@ impl<A: Agent> Served<A> {
             "initialize" => self.line.answer(&id, self.initialize(&params)).await,
             "session/new" => {
                 let session = mint::session_id().0;
-                work.spawn(self.clone().open(id, session, params));
+                let taken_back = self.begin(&id);
+                work.spawn(self.clone().open(id, session, params, taken_back));
             }
             "session/resume" => match params["sessionId"].as_str().map(str::to_owned) {
                 Some(session) if params["_meta"]["rethread"]["history"].is_array() => {
-                    work.spawn(self.clone().open(id, session, params));
+                    let taken_back = self.begin(&id);
+                    work.spawn(self.clone().open(id, session, params, taken_back));
                 }
                 session => {
                     let unknown = RpcError::unknown_session(&session.unwrap_or_default());
@@ -126,14 +131,21 @@ impl<A: Agent> Served<A> {
             }
             "session/close" => {
                 self.pass_on(id, &params, Message::Close).await;
-                locked(&self.desks).remove(params["sessionId"].as_str().unwrap_or_default());
+                let session = params["sessionId"].as_str().unwrap_or_default();
+                locked(&self.desks).as_mut().and_then(|desks| desks.remove(session));
             }
             _ => {
-                let (open, taken_back) = oneshot::channel();
-                locked(&self.asked).insert(id.text().to_owned(), open);
+                let taken_back = self.begin(&id);
                 work.spawn(self.clone().other(id, method.to_owned(), params, taken_back));
             }
         }
+    }
+
+    /// The agent begins to work on a request. What this gives ends when that is taken back.
+    fn begin(&self, id: &Id) -> oneshot::Receiver<()> {
+        let (open, taken_back) = oneshot::channel();
+        locked(&self.asked).insert(id.text().to_owned(), open);
+        taken_back
     }
 
     fn initialize(&self, params: &Value) -> Result<Json, RpcError> {
@@ -172,7 +184,7 @@ impl<A: Agent> Served<A> {
 
     fn desk(&self, params: &Value) -> Option<Desk> {
         let session = params["sessionId"].as_str()?;
-        locked(&self.desks).get(session).cloned()
+        locked(&self.desks).as_ref()?.get(session).cloned()
     }
 
     async fn pass_on(&self, id: Id, params: &Value, message: impl FnOnce(Id) -> Message) {
@@ -189,13 +201,27 @@ impl<A: Agent> Served<A> {
     }
 
     /// Opens a session and serves it.
-    async fn open(self: Arc<Self>, id: Id, session: String, params: Value) {
-        let (desk, inbox) = desk::desk();
-        let (own, voice) = match self.opened(&session, params).await {
+    async fn open(
+        self: Arc<Self>,
+        id: Id,
+        session: String,
+        params: Value,
+        taken_back: oneshot::Receiver<()>,
+    ) {
+        let opened = tokio::select! {
+            opened = self.opened(&session, params) => opened,
+            _ = taken_back => Err(RpcError::cancelled()),
+        };
+        locked(&self.asked).remove(id.text());
+        let (own, voice) = match opened {
             Ok(opened) => opened,
             Err(error) => return self.line.answer(&id, Err(error)).await,
         };
-        locked(&self.desks).insert(session.clone(), desk);
+        let (desk, inbox) = desk::desk();
+        // Where there are none any more, the session ends as soon as it is served.
+        if let Some(desks) = locked(&self.desks).as_mut() {
+            desks.insert(session.clone(), desk);
+        }
         let mut answer = json!({"sessionId": session, "configOptions": voice.written_options()});
         if let Some(commands) = voice.early_commands() {
             answer["availableCommands"] = commands;

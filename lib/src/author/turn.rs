@@ -36,7 +36,7 @@ pub struct Permission {
 pub enum Decision {
     /// The id of the answer.
     Chosen(String),
-    /// There is no answer: the turn was cancelled, or the question could not be asked.
+    /// There is no answer: the turn was cancelled, the question could not be asked, or what came was not on offer.
     None,
 }
 
@@ -47,6 +47,12 @@ impl Permission {
         let answer = |id: &str, name: &str, kind| (id.to_owned(), name.to_owned(), kind);
         let options = vec![answer("yes", "Yes", "allow_once"), answer("no", "No", "reject_once")];
         Self { title: title.to_owned(), description: None, options }
+    }
+
+    /// The id of the answer; nothing if it is none of those that were offered.
+    fn answered(&self, outcome: &Value) -> Option<String> {
+        let chosen = outcome["optionId"].as_str().filter(|_| outcome["outcome"] == "selected")?;
+        self.options.iter().map(|(id, ..)| id).find(|id| *id == chosen).cloned()
     }
 }
 
@@ -104,8 +110,11 @@ impl Turn {
         self.state("requires_action").await;
         let outcome = self.request("session/request_permission", params).await;
         self.state("running").await;
-        let chosen = outcome.ok().and_then(|answer| Some(answer["outcome"]["optionId"].as_str()?.to_owned()));
-        chosen.map_or(Decision::None, Decision::Chosen)
+        // An answer that comes with the cancel comes too late.
+        let answer = outcome.ok().filter(|_| !self.is_cancelled());
+        answer
+            .and_then(|answer| question.answered(&answer["outcome"]))
+            .map_or(Decision::None, Decision::Chosen)
     }
 
     /// Asks the client something in this session. A cancel takes the question back, and so does who waits no longer

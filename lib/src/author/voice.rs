@@ -75,6 +75,12 @@ impl Voice {
         &self.inner.session
     }
 
+    /// Says whether both are the same voice, not only of the same session.
+    #[must_use]
+    pub fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.inner, &other.inner)
+    }
+
     /// A message in one piece.
     pub async fn say(&self, text: &str) {
         self.message().write(text).await;

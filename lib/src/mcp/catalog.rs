@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::content::cut;
 use super::limits::Limits;
 use super::schema;
-use super::secret::Scrub;
+use super::scrub::Scrub;
 
 /// The longest description and the longest name that are passed on, in bytes.
 const LONGEST_TEXT: usize = 8 * 1024;

@@ -3,7 +3,8 @@
 
 use rethread_core::{Fields, Json};
 
-use super::secret::{Scrub, Secret};
+use super::scrub::Scrub;
+use crate::secret::Secret;
 
 /// One server.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -19,12 +19,12 @@ use super::ears::Ears;
 use super::ending::Ending;
 use super::limits::Limits;
 use super::process::{Launch, Process, Started};
-use super::secret::Secret;
 use super::server::Place;
 use super::sse::EventStream;
 use super::stdio::{CLOSED_INPUT, CLOSED_OUTPUT, Stdio};
 use super::{http, web};
 use crate::lock::locked;
+use crate::secret::Secret;
 use rethread_core::Json;
 
 /// How long the goodbye may take; a process is ended after it in any case.
@@ -56,7 +56,7 @@ impl Connection {
         let longest = limits.message;
         match config {
             ServerConfig::Stdio { command, args, env, .. } => {
-                let launch = Launch { command, args, env, cwd: &place.cwd };
+                let launch = Launch { command, args, env, hidden: &place.hidden, cwd: &place.cwd };
                 open_stdio(&launch, place, longest, deadline).await
             }
             ServerConfig::Http { url, headers, .. } => {

@@ -4,7 +4,7 @@ use rethread_core::{Fields, Json};
 use serde_json::Value;
 
 use super::limits::Limits;
-use super::secret::Scrub;
+use super::scrub::Scrub;
 
 /// The longest word that names a kind or a format.
 const LONGEST_WORD: usize = 200;

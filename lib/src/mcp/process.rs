@@ -10,9 +10,9 @@ use std::time::Duration;
 use tokio::net::unix::pipe::{Receiver, Sender};
 use tokio::time::Instant;
 
-use super::secret::Secret;
 use crate::agent::stderr::AgentStderr;
 use crate::command::{Group, ROUND};
+use crate::secret::Secret;
 
 /// How long a server whose input has ended may take to exit by itself.
 const GRACE: Duration = Duration::from_millis(700);
@@ -26,6 +26,8 @@ pub(super) struct Launch<'a> {
     pub(super) command: &'a str,
     pub(super) args: &'a [String],
     pub(super) env: &'a [(String, Secret)],
+    /// Variables of ours that it does not get.
+    pub(super) hidden: &'a [String],
     pub(super) cwd: &'a Path,
 }
 
@@ -50,6 +52,9 @@ impl Process {
         let (our_stdout, stdout) = io::pipe()?;
         let (our_stderr, stderr) = io::pipe()?;
         let mut command = Command::new(launch.command);
+        for name in launch.hidden {
+            command.env_remove(name);
+        }
         command
             .args(launch.args)
             .envs(launch.env.iter().map(|(name, value)| (name, value.reveal())))

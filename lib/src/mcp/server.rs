@@ -18,7 +18,7 @@ use super::content::{self, cut};
 use super::failure::{CallError, Failure};
 use super::limits::Limits;
 use super::listing;
-use super::secret::Scrub;
+use super::scrub::Scrub;
 use crate::lock::locked;
 
 /// Changes that come together are looked at together, and a server that changes all the time now and then.
@@ -33,6 +33,8 @@ pub struct Place {
     pub cwd: PathBuf,
     /// The folders that servers are told of.
     pub roots: Vec<PathBuf>,
+    /// Variables of ours that programs do not get, unless they are configured for one.
+    pub hidden: Vec<String>,
 }
 
 /// What all servers of a session share.

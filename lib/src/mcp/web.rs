@@ -3,11 +3,10 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
+use crate::secret::Secret;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::redirect::{Attempt, Policy};
 use reqwest::{Client, Response, StatusCode, Url};
-
-use super::secret::Secret;
 
 /// How long the other side may take to accept a connection.
 const CONNECT_LIMIT: Duration = Duration::from_secs(20);

@@ -186,3 +186,51 @@ async fn a_provider_without_its_key_asks_for_it() {
         assert!(client.heard().iter().all(|message| !message.to_string().contains(key)));
     }
 }
+
+#[tokio::test]
+async fn what_only_another_model_has_is_chosen_again_after_a_restart() {
+    for version in [Version::V1, Version::V2] {
+        let stage = Stage::with(ProviderKind::OpenAi);
+        stage.providers.lock().unwrap()[0].models.push(ModelConfig {
+            efforts: Some(vec![Effort::Low, Effort::High]),
+            ..ModelConfig::new("loopback-2")
+        });
+        let (client, session) = stage.session(version).await;
+        choose(&client, &session, "model", "mine/loopback-2").await;
+        choose(&client, &session, "thought_level", "high").await;
+        stage.model.plan(Planned::new().text("a"));
+        client.prompt(&session, "one").await;
+        drop(client);
+        let client = stage.client(version).await;
+        client.load_in(&stage.work().display().to_string(), &session).await;
+        stage.model.plan(Planned::new().text("b"));
+        client.prompt(&session, "two").await;
+        for asked in stage.model.asked() {
+            assert_eq!(asked.body["model"], "loopback-2");
+            assert_eq!(asked.body["reasoning_effort"], "high", "{}", asked.body);
+        }
+    }
+}
+
+#[tokio::test]
+async fn options_that_change_in_a_turn_hold_from_the_next_question_on() {
+    for version in [Version::V1, Version::V2] {
+        let stage = Stage::with(ProviderKind::OpenAi);
+        stage.providers.lock().unwrap()[0].models.push(ModelConfig::new("loopback-2"));
+        let (client, session) = stage.session(version).await;
+        client.on("session/request_permission", |_| None);
+        stage.model.plan(Planned::new().call("write", &json!({"path": "a", "content": "x"})));
+        stage.model.plan(Planned::new().text("done"));
+        let prompt = client.begin_prompt(&session, "write").await;
+        let asked = client.wait_method("session/request_permission").await;
+        choose(&client, &session, "model", "mine/loopback-2").await;
+        choose(&client, &session, "mode", "ask").await;
+        let allow = json!({"outcome": {"outcome": "selected", "optionId": "allow"}});
+        client.reply(&asked["id"], Ok(allow)).await;
+        assert_eq!(client.finish(&session, &prompt).await.stop, "end_turn");
+        let asked = stage.model.asked();
+        assert_eq!([&asked[0].body["model"], &asked[1].body["model"]], ["loopback-1", "loopback-2"]);
+        assert_eq!(tools(&asked[1]), ["find", "list", "read", "search"]);
+        assert_eq!(stage.read("a"), "x", "what was allowed is done");
+    }
+}

@@ -83,6 +83,11 @@ impl Stage {
 
     /// The next process on the same store.
     pub(crate) async fn client(&self, version: Version) -> Client {
+        self.client_with(version, Config::default()).await
+    }
+
+    /// The same, served in another way.
+    pub(crate) async fn client_with(&self, version: Version, config: Config) -> Client {
         let providers = self.providers.clone();
         let patience = Patience { retries: 2, first_pause: Duration::from_millis(5), ..Patience::default() };
         let assistant = Assistant::new(AssistantConfig {
@@ -91,7 +96,7 @@ impl Stage {
             mcp: Limits { connect: Duration::from_secs(10), ..Limits::default() },
         });
         let agent = Arc::new(InProcess::new(assistant));
-        let server = Server::new(self.store.clone(), agent, Config::default());
+        let server = Server::new(self.store.clone(), agent, config);
         let client = Client::connect(&server, version);
         client.initialize().await;
         client

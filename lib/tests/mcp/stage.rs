@@ -17,7 +17,7 @@ pub(crate) fn limits() -> Limits {
 
 pub(crate) fn place() -> Place {
     let cwd = std::env::temp_dir();
-    Place { roots: vec![cwd.clone(), PathBuf::from("/with space")], cwd }
+    Place { roots: vec![cwd.clone(), PathBuf::from("/with space")], cwd, hidden: Vec::new() }
 }
 
 /// The test server on stdio.

@@ -18,8 +18,14 @@ async fn a_refused_key_names_its_variable_and_hides_the_key() {
         stage.server.plan(Planned::status(401, error_body(&format!("wrong key: {KEY}"))));
         let heard = stage.ask(&request("hi")).await;
         let error = heard.error.clone().unwrap();
-        assert!(matches!(&error, Error::Unauthorised { key_env, .. } if key_env == "MY_KEY"), "{error:?}");
-        assert!(error.hint().contains("MY_KEY") && error.to_string().contains("wrong key: [key]"), "{error}");
+        assert!(
+            matches!(&error, Error::Unauthorised { key_place, .. } if key_place == "MY_KEY"),
+            "{error:?}"
+        );
+        assert!(
+            error.hint().contains("MY_KEY") && error.to_string().contains("wrong key: [secret]"),
+            "{error}"
+        );
         let shown = format!("{error} {error:?} {:?} {heard:?}", stage.models);
         assert!(!shown.contains(KEY), "{shown}");
         assert_eq!(stage.server.asked().len(), 1, "{kind:?}: it is not tried again");
@@ -34,7 +40,7 @@ async fn without_a_key_a_provider_at_home_is_not_even_asked() {
     let asked = rethread::assistant::model::Request { model: "openai/gpt-6-sol".into(), ..request("hi") };
     let error = hear(&models, &asked).await.error.unwrap();
     assert!(
-        matches!(&error, Error::Unauthorised { key_env, .. } if key_env == "OPENAI_API_KEY"),
+        matches!(&error, Error::Unauthorised { key_place, .. } if key_place == "OPENAI_API_KEY"),
         "{error:?}"
     );
 }

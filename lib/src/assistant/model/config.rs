@@ -6,7 +6,7 @@ use std::fmt;
 use serde::Deserialize;
 
 use super::error::Error;
-use super::secret::Secret;
+use crate::secret::Secret;
 
 /// The protocol that a provider speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize)]
@@ -27,6 +27,10 @@ pub enum ProviderKind {
 }
 
 impl ProviderKind {
+    /// All there are.
+    pub const ALL: [Self; 5] =
+        [Self::OpenAi, Self::OpenAiResponses, Self::Anthropic, Self::Gemini, Self::Ollama];
+
     /// The variable that people usually keep the key in.
     #[must_use]
     pub fn usual_key_env(self) -> Option<&'static str> {
@@ -180,7 +184,8 @@ pub struct ProviderConfig {
     /// The key.
     #[serde(default)]
     pub key: Option<Secret>,
-    /// The variable that the user is told to put the key into.
+    /// The variable that the key is kept in, if not the usual one. A server at an address of the user's own has no
+    /// usual one: the key of the provider that it is compatible with is not for it.
     #[serde(default)]
     pub key_env: Option<String>,
     /// Its models. With none, those that are known, or those that it lists itself.
@@ -213,10 +218,20 @@ impl ProviderConfig {
         self.key().is_none() && self.base_url.is_none() && self.kind.usual_key_env().is_some()
     }
 
-    /// The variable to tell the user of.
+    /// The variable that the key is kept in, if there is one for it.
     #[must_use]
-    pub fn key_env(&self) -> &str {
-        self.key_env.as_deref().or(self.kind.usual_key_env()).unwrap_or("its key variable")
+    pub fn key_variable(&self) -> Option<&str> {
+        let usual = self.kind.usual_key_env().filter(|_| self.base_url.is_none());
+        self.key_env.as_deref().or(usual)
+    }
+
+    /// Where the key belongs, to tell the user.
+    #[must_use]
+    pub fn key_place(&self) -> String {
+        match self.key_variable() {
+            Some(variable) => variable.to_owned(),
+            None => format!("`key` of provider {} in config.toml", self.name),
+        }
     }
 
     /// Checks the name and the address, and gives the address with the slash at its end.
@@ -327,6 +342,17 @@ mod tests {
         assert!(!format!("{read:?}").contains("sk-1234"));
         let misspelt = serde_json::json!({"name": "work", "kind": "openai", "baseurl": "x"});
         assert!(serde_json::from_value::<ProviderConfig>(misspelt).is_err());
+    }
+
+    #[test]
+    fn the_usual_key_is_only_for_the_provider_at_home() {
+        let mut config = ProviderConfig::new("mine", ProviderKind::OpenAi);
+        assert_eq!(config.key_variable(), Some("OPENAI_API_KEY"));
+        config.base_url = Some("https://x.example".to_owned());
+        assert_eq!(config.key_variable(), None);
+        assert_eq!(config.key_place(), "`key` of provider mine in config.toml");
+        config.key_env = Some("MINE".to_owned());
+        assert_eq!(config.key_place(), "MINE");
     }
 
     #[test]

@@ -17,8 +17,8 @@ pub enum Error {
     Unauthorised {
         /// The provider.
         provider: String,
-        /// The variable for the key.
-        key_env: String,
+        /// Where the key belongs.
+        key_place: String,
         /// What it said.
         said: String,
     },
@@ -120,7 +120,9 @@ impl Error {
     pub fn hint(&self) -> String {
         match self {
             Self::Config { .. } => "correct the configuration of the providers".to_owned(),
-            Self::Unauthorised { key_env, .. } => format!("put a valid key into {key_env} and log in again"),
+            Self::Unauthorised { key_place, .. } => {
+                format!("put a valid key into {key_place} and log in again")
+            }
             Self::NoCredit { .. } => {
                 "look at the account at the provider, or choose another model".to_owned()
             }

@@ -160,7 +160,7 @@ impl Blamed<'_> {
     }
 
     fn unauthorised(&self, said: String) -> Error {
-        Error::Unauthorised { provider: self.name(), key_env: self.provider.key_env().to_owned(), said }
+        Error::Unauthorised { provider: self.name(), key_place: self.provider.key_place(), said }
     }
 
     fn name(&self) -> String {
@@ -234,8 +234,8 @@ mod tests {
 
     use super::super::config::{ProviderConfig, ProviderKind};
     use super::super::error::Error;
-    use super::super::secret::Secret;
     use super::{Again, Blamed, Fault};
+    use crate::secret::Secret;
 
     fn fault(status: u16, body: &str) -> Fault {
         let mut provider = ProviderConfig::new("p", ProviderKind::OpenAi);
@@ -267,7 +267,7 @@ mod tests {
     #[test]
     fn a_key_in_an_answer_is_hidden() {
         let fault = fault(401, r#"{"error":{"message":"bad key sk-very-secret"}}"#);
-        assert_eq!(fault.error.to_string(), "provider p does not let us in: bad key [key]");
+        assert_eq!(fault.error.to_string(), "provider p does not let us in: bad key [secret]");
         assert!(fault.error.hint().contains("OPENAI_API_KEY"));
         assert!(!format!("{fault:?}").contains("very"));
     }

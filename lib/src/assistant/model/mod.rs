@@ -14,7 +14,6 @@ mod names;
 mod options;
 mod outgoing;
 mod request;
-mod secret;
 mod tap;
 mod target;
 
@@ -29,12 +28,12 @@ use incoming::Reader;
 use names::Names;
 use tap::Tap;
 
+pub use crate::secret::Secret;
 pub use answer::Answer;
 pub use config::{Effort, ModelConfig, Price, ProviderConfig, ProviderKind};
 pub use error::Error;
 pub use event::{Event, FinishReason, Usage};
 pub use request::{Message, Part, Reply, Request, Tool, ToolCall, ToolResult, UserPart};
-pub use secret::Secret;
 
 /// How long things may take, and how often they are tried.
 #[derive(Clone, Debug)]
@@ -167,7 +166,7 @@ impl Models {
         if config.lacks_key() {
             return Err(Error::Unauthorised {
                 provider: config.name.clone(),
-                key_env: config.key_env().to_owned(),
+                key_place: config.key_place(),
                 said: "there is no key".to_owned(),
             });
         }

@@ -1,36 +1,9 @@
-//! Values that nobody may see, and striking them out of texts. Which values are secret is said in `config`.
+//! Striking the secrets of a server out of texts. Which values are secret is said in `config`.
 
-use std::fmt;
+use crate::secret::{SHORTEST, STRUCK_OUT, Secret};
 
-/// What stands in the place of a secret.
-const STRUCK_OUT: &str = "[secret]";
-/// A shorter value is no secret worth the name, and would be found in every text.
-const SHORTEST: usize = 4;
 /// From this length on, a value of letters and digits is taken for a key.
 const KEY_LENGTH: usize = 20;
-
-/// A value of a server's configuration that must not be shown, logged or stored.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Secret(String);
-
-impl Secret {
-    /// Takes a value in.
-    #[must_use]
-    pub fn new(value: impl Into<String>) -> Self {
-        Self(value.into())
-    }
-
-    /// The value, for the one who sends it where it belongs.
-    pub(super) fn reveal(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(STRUCK_OUT)
-    }
-}
 
 /// Strikes the secrets of one server out of texts.
 #[derive(Clone, Default)]

@@ -1,0 +1,110 @@
+//! What the assistant knows of the providers: the configuration as it was last read, and whose keys it was told to
+//! forget. Reads it, and asks nobody.
+
+use std::collections::BTreeSet;
+
+use super::model::{Model, Models, ProviderConfig, ProviderKind};
+use super::{AssistantConfig, choice, talk};
+use crate::author::{Choices, Login};
+use crate::wire::{RpcError, code};
+
+/// What is known of the providers.
+pub(super) struct Known {
+    pub(super) models: Models,
+    /// Why there are none, if the configuration makes no sense.
+    wrong: Option<String>,
+    /// The providers whose key was forgotten. They want it again, also where they could do without.
+    forgotten: BTreeSet<String>,
+}
+
+impl Known {
+    /// Reads the configuration.
+    pub(super) fn read(config: &AssistantConfig) -> Self {
+        let read = (config.providers)();
+        let models = read.and_then(|providers| Models::new(providers).map_err(|error| error.to_string()));
+        let (models, wrong) = match models {
+            Ok(models) => (models.with_patience(config.patience.clone()), None),
+            Err(why) => (Models::default(), Some(why)),
+        };
+        Self { models, wrong, forgotten: BTreeSet::new() }
+    }
+
+    /// The same without any key.
+    pub(super) fn without_keys(&self, config: &AssistantConfig) -> Result<Self, RpcError> {
+        let had_one = self.models.providers().filter(|provider| provider.key().is_some());
+        let mut forgotten = self.forgotten.clone();
+        forgotten.extend(had_one.map(|provider| provider.name.clone()));
+        let keyless = self.models.providers().cloned().map(ProviderConfig::without_key).collect();
+        let models = Models::new(keyless).map_err(|error| talk::told(&error))?;
+        Ok(Self {
+            models: models.with_patience(config.patience.clone()),
+            wrong: self.wrong.clone(),
+            forgotten,
+        })
+    }
+
+    /// The ways to log in: one for each provider that takes a key.
+    pub(super) fn logins(&self) -> Vec<Login> {
+        let keyed = self.models.providers().filter(|provider| provider.kind.usual_key_env().is_some());
+        keyed.map(login).collect()
+    }
+
+    /// The variables that keys are kept in.
+    pub(super) fn key_names(&self) -> Vec<String> {
+        let usual = ProviderKind::ALL.into_iter().filter_map(ProviderKind::usual_key_env).map(str::to_owned);
+        let own = self.models.providers().filter_map(|provider| provider.key_env.clone());
+        let names: BTreeSet<_> = usual.chain(own).collect();
+        names.into_iter().collect()
+    }
+
+    /// The model that was chosen, if it may be asked.
+    pub(super) fn chosen(&self, choices: &Choices) -> Result<Model, RpcError> {
+        let listed = self.models.list();
+        let model = choice::model(&listed, choices).cloned();
+        let model = model.ok_or_else(|| RpcError::internal("no model is configured any more"))?;
+        let provider = self.models.providers().find(|provider| provider.name == model.provider);
+        match provider.filter(|provider| self.wants_key(provider)) {
+            Some(provider) => Err(no_key(provider)),
+            None => Ok(model),
+        }
+    }
+
+    /// Refuses a configuration that makes no sense.
+    pub(super) fn check_sense(&self) -> Result<(), RpcError> {
+        match &self.wrong {
+            Some(why) => Err(RpcError::internal(format!("the configuration makes no sense: {why}"))
+                .hint("correct config.toml, then log in or start again")),
+            None => Ok(()),
+        }
+    }
+
+    /// Refuses to work while a provider waits for its key.
+    pub(super) fn check(&self) -> Result<(), RpcError> {
+        self.check_sense()?;
+        match self.models.providers().find(|provider| self.wants_key(provider)) {
+            Some(provider) => Err(no_key(provider)),
+            None => Ok(()),
+        }
+    }
+
+    fn wants_key(&self, provider: &ProviderConfig) -> bool {
+        provider.lacks_key() || self.forgotten.contains(&provider.name)
+    }
+}
+
+/// The error about a provider that has no key.
+pub(super) fn no_key(provider: &ProviderConfig) -> RpcError {
+    RpcError::new(code::AUTH_REQUIRED, format!("provider {} has no key", provider.name))
+        .hint(login(provider).description)
+}
+
+fn login(provider: &ProviderConfig) -> Login {
+    let name = &provider.name;
+    let variable = provider.key_variable().map(|variable| {
+        format!("Set {variable} in the environment that rethread is started in, or `key` of provider {name} in config.toml")
+    });
+    let what = variable.unwrap_or_else(|| {
+        format!("Set `key` of provider {name} in config.toml, or name the variable that has it in `key_env`")
+    });
+    Login { id: name.clone(), name: format!("Key of {name}"), description: format!("{what}, then log in.") }
+}

@@ -1,0 +1,129 @@
+//! The configuration changes while sessions are open: keys come and go, and models with them.
+
+use rethread::assistant::model::{ModelConfig, ProviderKind};
+use rethread::edge::Version;
+use rethread_testkit::client::Client;
+use rethread_testkit::model::Planned;
+use serde_json::{Value, json};
+
+use crate::stage::{Stage, choose};
+
+const VERSIONS: [Version; 2] = [Version::V1, Version::V2];
+
+async fn log_in(client: &Client, provider: &str) {
+    let method = if client.version == Version::V1 { "authenticate" } else { "auth/login" };
+    client.ask(method, json!({"methodId": provider})).await;
+}
+
+async fn log_out(client: &Client) {
+    let method = if client.version == Version::V1 { "logout" } else { "auth/logout" };
+    client.ask(method, json!({})).await;
+}
+
+/// The error of a prompt.
+async fn error(client: &Client, session: &str) -> Value {
+    let mark = client.mark();
+    let prompt = client.begin_prompt(session, "hello").await;
+    match client.answer(&prompt).await {
+        Err(error) => error,
+        Ok(_) => {
+            let idle = |update: &Value| update["state"] == "idle";
+            client.wait_update(mark, session, "the end of the turn", idle).await["error"].clone()
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_open_session_asks_for_the_key_after_a_logout_and_goes_on_after_a_login() {
+    for version in VERSIONS {
+        let stage = Stage::with(ProviderKind::OpenAi);
+        let (client, session) = stage.session(version).await;
+        stage.model.plan(Planned::new().text("hi"));
+        client.prompt(&session, "hello").await;
+        log_out(&client).await;
+        let refused = error(&client, &session).await;
+        assert_eq!(refused["code"], -32000, "{refused}");
+        assert!(refused.to_string().contains("`key` of provider mine"), "{refused}");
+        let cwd = stage.work().display().to_string();
+        let new = client.refused("session/new", json!({"cwd": cwd, "mcpServers": []})).await;
+        assert_eq!(new["code"], -32000, "{new}");
+        assert_eq!(stage.model.asked().len(), 1, "nothing is sent without a key");
+        log_in(&client, "mine").await;
+        stage.model.plan(Planned::new().text("again"));
+        assert_eq!(client.prompt(&session, "hello").await.stop, "end_turn");
+    }
+}
+
+#[tokio::test]
+async fn open_sessions_are_told_of_the_models_that_a_login_brings() {
+    for version in VERSIONS {
+        let stage = Stage::with(ProviderKind::OpenAi);
+        let (client, session) = stage.session(version).await;
+        let mut other = stage.provider("other", ProviderKind::Anthropic);
+        other.models = vec![ModelConfig::new("newcomer")];
+        stage.providers.lock().unwrap().push(other);
+        let mark = client.mark();
+        log_in(&client, "other").await;
+        client
+            .wait_update(mark, &session, "the options", |update| {
+                update["sessionUpdate"] == "config_option_update"
+                    && update.to_string().contains("other/newcomer")
+            })
+            .await;
+        choose(&client, &session, "model", "other/newcomer").await;
+        stage.model.plan(Planned::new().text("hi"));
+        client.prompt(&session, "hello").await;
+        assert_eq!(stage.model.asked()[0].body["model"], "newcomer");
+    }
+}
+
+#[tokio::test]
+async fn a_model_that_is_gone_gives_way_and_the_user_is_told() {
+    for version in VERSIONS {
+        let stage = Stage::with(ProviderKind::OpenAi);
+        let second = ModelConfig::new("loopback-2");
+        stage.providers.lock().unwrap()[0].models.push(second);
+        let (client, session) = stage.session(version).await;
+        choose(&client, &session, "model", "mine/loopback-2").await;
+        stage.providers.lock().unwrap()[0].models.pop();
+        let mark = client.mark();
+        log_in(&client, "mine").await;
+        client
+            .wait_since(mark, "the notice", |heard| {
+                heard.to_string().contains("mine/loopback-2 is not there any more")
+            })
+            .await;
+        stage.model.plan(Planned::new().text("hi"));
+        assert_eq!(client.prompt(&session, "hello").await.stop, "end_turn");
+        assert_eq!(stage.model.asked()[0].body["model"], "loopback-1");
+    }
+}
+
+#[tokio::test]
+async fn a_session_can_be_read_without_the_key_and_goes_on_with_it() {
+    for version in VERSIONS {
+        let stage = Stage::with(ProviderKind::OpenAi);
+        let (client, session) = stage.session(version).await;
+        stage.model.plan(Planned::new().text("hi"));
+        client.prompt(&session, "hello").await;
+        drop(client);
+        let complete = stage.providers.lock().unwrap().clone();
+        {
+            let mut providers = stage.providers.lock().unwrap();
+            providers[0].key = None;
+            providers[0].base_url = None;
+        }
+        let client = stage.client(version).await;
+        let cwd = stage.work().display().to_string();
+        client.load_in(&cwd, &session).await;
+        assert_eq!(client.view(&session).agent(), ["hi"]);
+        let refused = error(&client, &session).await;
+        assert_eq!(refused["code"], -32000, "{refused}");
+        assert!(refused.to_string().contains("OPENAI_API_KEY"), "{refused}");
+        *stage.providers.lock().unwrap() = complete;
+        log_in(&client, "mine").await;
+        stage.model.plan(Planned::new().text("back"));
+        assert_eq!(client.prompt(&session, "again").await.stop, "end_turn");
+        assert!(stage.model.asked()[1].body.to_string().contains("\"hi\""));
+    }
+}

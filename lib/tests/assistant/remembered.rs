@@ -1,0 +1,183 @@
+//! What the assistant remembers of a session: after a fork, after a compaction, and where another agent had it.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use rethread::assistant::model::ProviderKind;
+use rethread::author::{About, Agent, InProcess, Opening, Stop, ToolCall, ToolKind, Turn};
+use rethread::edge::Version;
+use rethread::server::{Config, Server};
+use rethread::wire::RpcError;
+use rethread_testkit::client::Client;
+use rethread_testkit::model::{Planned, error_body};
+use serde_json::{Value, json};
+
+use crate::stage::{Stage, answer, questions};
+
+const VERSIONS: [Version; 2] = [Version::V1, Version::V2];
+
+/// Another agent, which gives its calls the ids that the loopback model gives its own.
+struct Other;
+
+impl Agent for Other {
+    type Session = ();
+
+    fn about(&self) -> About {
+        About::new("other", "1")
+    }
+
+    async fn open(&self, _: Opening) -> Result<(), RpcError> {
+        Ok(())
+    }
+
+    async fn prompt(&self, (): &(), turn: Turn) -> Result<Stop, RpcError> {
+        for number in 1..4 {
+            let call = ToolCall::new("Look around", ToolKind::Read).with_id(&format!("call_{number}_0"));
+            let tool = turn.tool(call).await;
+            tool.text(&format!("the other saw {number}")).await;
+            tool.done(Value::Null).await;
+        }
+        turn.say("I have looked.").await;
+        Ok(Stop::EndTurn)
+    }
+}
+
+#[tokio::test]
+async fn a_session_of_another_agent_goes_on_with_what_it_did() {
+    for version in VERSIONS {
+        let stage = Stage::with(ProviderKind::OpenAi);
+        stage.write("a.txt", "plum\n");
+        let server = Server::new(stage.store.clone(), Arc::new(InProcess::new(Other)), Config::default());
+        let client = Client::connect(&server, version);
+        client.initialize().await;
+        let cwd = stage.work().display().to_string();
+        let session = client.new_session_in(&cwd).await;
+        client.prompt(&session, "look").await;
+        drop(client);
+
+        let client = stage.client(version).await;
+        client.load_in(&cwd, &session).await;
+        stage.model.plan(Planned::new().call("read", &json!({"path": "a.txt"})));
+        stage.model.plan(Planned::new().text("a plum"));
+        assert_eq!(client.prompt(&session, "read a.txt").await.stop, "end_turn");
+        stage.model.plan(Planned::new().text("yes"));
+        client.prompt(&session, "sure?").await;
+        let asked = stage.model.asked();
+        for (at, asked) in asked.iter().enumerate() {
+            let body = asked.body.to_string();
+            for number in 1..4 {
+                assert!(body.contains(&format!("the other saw {number}")), "request {at}: {body}");
+            }
+        }
+        let last = asked[2].body.to_string();
+        assert!(last.contains("plum") && !last.contains("did not come to an end"), "{last}");
+        let results = asked[2].body["messages"].as_array().unwrap().iter();
+        assert_eq!(results.filter(|message| message["role"] == "tool").count(), 1, "{last}");
+    }
+}
+
+#[tokio::test]
+async fn an_id_that_was_used_before_a_compaction_is_not_taken_for_the_same_call() {
+    let stage = Stage::with(ProviderKind::OpenAi);
+    stage.write("a.txt", "plum\n");
+    let (client, session) = stage.session(Version::V2).await;
+    let call = |word: &str| {
+        let call = json!({"index": 0, "id": "call_same", "type": "function",
+            "function": {"name": "search", "arguments": json!({"pattern": word}).to_string()}});
+        let choice = json!({"index": 0, "delta": {"tool_calls": [call]}, "finish_reason": null});
+        Planned::new().event(json!({"id": "c", "object": "chat.completion.chunk", "created": 1,
+            "model": "loopback-1", "choices": [choice]}))
+    };
+    stage.model.plan(call("first_word"));
+    stage.model.plan(Planned::new().text("one"));
+    client.prompt(&session, "one").await;
+    stage.model.plan(Planned::status(400, error_body("prompt is too long: 9000 tokens > 8000 maximum")));
+    stage.model.plan(Planned::new().text("SUMMARY"));
+    stage.model.plan(call("second_word"));
+    stage.model.plan(Planned::new().text("two"));
+    assert_eq!(client.prompt(&session, "two").await.stop, "end_turn");
+    stage.model.plan(Planned::new().text("three"));
+    client.prompt(&session, "three").await;
+    let last = stage.model.asked().last().unwrap().body.to_string();
+    assert!(last.contains("second_word") && !last.contains("first_word"), "{last}");
+    assert!(last.contains("(nothing matches)") && !last.contains("did not come to an end"), "{last}");
+    let updates = client.updates(&session);
+    let ids: BTreeSet<_> = updates.iter().filter_map(|update| update["toolCallId"].as_str()).collect();
+    assert_eq!(ids.len(), 2, "two calls are two to the user as well");
+}
+
+#[tokio::test]
+async fn a_plan_is_remembered_by_the_model_that_made_it() {
+    let stage = Stage::with(ProviderKind::Anthropic);
+    let (client, session) = stage.session(Version::V1).await;
+    let entries = json!([{"content": "dig a hole", "status": "pending"}]);
+    stage.model.plan(Planned::new().call("plan", &json!({"entries": entries})));
+    stage.model.plan(Planned::new().text("That is the plan."));
+    client.prompt(&session, "plan").await;
+    stage.model.plan(Planned::new().text("I dig."));
+    client.prompt(&session, "go on").await;
+    let last = stage.model.asked().last().unwrap().body.to_string();
+    assert!(last.contains("dig a hole"), "{last}");
+    let plans = client.updates(&session);
+    assert!(
+        plans
+            .iter()
+            .any(|update| update["sessionUpdate"].as_str().is_some_and(|kind| kind.starts_with("plan"))),
+        "{plans:?}"
+    );
+}
+
+#[tokio::test]
+async fn what_was_allowed_for_good_holds_in_a_fork_and_only_for_that() {
+    for version in VERSIONS {
+        let stage = Stage::with(ProviderKind::OpenAi);
+        let (client, session) = stage.session(version).await;
+        answer(&client, "allow_always");
+        stage.model.plan(Planned::new().call("write", &json!({"path": "a", "content": "a"})));
+        stage.model.plan(Planned::new().text("done"));
+        client.prompt(&session, "write").await;
+        let cwd = stage.work().display().to_string();
+        let params = json!({"sessionId": session, "cwd": cwd, "mcpServers": []});
+        let fork = client.ask("session/fork", params).await["sessionId"].as_str().unwrap().to_owned();
+        answer(&client, "reject_always");
+        stage.model.plan(
+            Planned::new()
+                .call("write", &json!({"path": "b", "content": "b"}))
+                .call("run", &json!({"command": "touch c"}))
+                .call("run", &json!({"command": "touch c"})),
+        );
+        stage.model.plan(Planned::new().text("done"));
+        client.prompt(&fork, "write").await;
+        assert_eq!(stage.read("b"), "b");
+        assert!(!stage.work().join("c").exists());
+        assert_eq!(questions(&client), 2, "once for writing, once for the command");
+    }
+}
+
+#[tokio::test]
+async fn pictures_and_files_of_a_prompt_reach_the_model_now_and_later() {
+    for kind in crate::stage::KINDS {
+        let stage = Stage::with(kind);
+        let (client, session) = stage.session(Version::V2).await;
+        stage.model.plan(Planned::new().text("I see."));
+        let prompt = json!([
+            {"type": "text", "text": "look"},
+            {"type": "image", "mimeType": "image/png", "data": "aGVsbG8gcGljdHVyZQ=="},
+            {"type": "resource", "resource": {"uri": "file:///a.rs", "text": "fn plum() {}"}},
+            {"type": "resource_link", "uri": "file:///b.rs", "name": "b.rs"},
+        ]);
+        let asked = client.begin("session/prompt", json!({"sessionId": session, "prompt": prompt})).await;
+        assert_eq!(client.finish(&session, &asked).await.stop, "end_turn");
+        drop(client);
+        let client = stage.client(Version::V2).await;
+        client.load_in(&stage.work().display().to_string(), &session).await;
+        stage.model.plan(Planned::new().text("Still."));
+        client.prompt(&session, "and now?").await;
+        for (at, asked) in stage.model.asked().iter().enumerate() {
+            let body = asked.body.to_string();
+            for part in ["aGVsbG8gcGljdHVyZQ==", "fn plum() {}", "file:///b.rs"] {
+                assert!(body.contains(part), "{kind:?}, request {at}: {part} in {body}");
+            }
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! MCP servers in a session of the assistant: what they are given, their prompts and resources, and their end.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use rethread::assistant::model::ProviderKind;
+use rethread::edge::Version;
+use rethread::server::Config;
+use rethread_testkit::client::Client;
+use rethread_testkit::mcp::{Habit, program};
+use rethread_testkit::model::Planned;
+use rethread_testkit::processes::assert_gone_by;
+use serde_json::{Value, json};
+
+use crate::stage::{Stage, answer};
+
+const VERSIONS: [Version; 2] = [Version::V1, Version::V2];
+
+/// The test server as clients of this version name it. It notes its process ids in a file of the stage.
+fn server(stage: &Stage, version: Version, name: &str, habits: &[Habit]) -> Value {
+    let words: Vec<_> = habits.iter().map(|habit| habit.word()).collect();
+    let pids = json!({"name": program::PIDS, "value": pids(stage).display().to_string()});
+    let mut server = json!({"name": name, "command": program::path().display().to_string(), "args": words,
+        "env": [pids]});
+    if version == Version::V2 {
+        server["type"] = json!("stdio");
+    }
+    server
+}
+
+fn pids(stage: &Stage) -> PathBuf {
+    stage.outside().join("pids")
+}
+
+/// The processes of all servers so far.
+fn started(stage: &Stage) -> Vec<i32> {
+    let noted = std::fs::read_to_string(pids(stage)).unwrap_or_default();
+    noted.lines().filter_map(|line| line.parse().ok()).collect()
+}
+
+async fn wait_started(stage: &Stage, count: usize) -> Vec<i32> {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while started(stage).len() < count {
+        assert!(Instant::now() < deadline, "{count} servers were started");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    started(stage)
+}
+
+async fn session(stage: &Stage, client: &Client, habits: &[Habit]) -> String {
+    let server = server(stage, client.version, "t", habits);
+    let params = json!({"cwd": stage.work().display().to_string(), "mcpServers": [server]});
+    client.ask("session/new", params).await["sessionId"].as_str().unwrap().to_owned()
+}
+
+fn all(client: &Client, session: &str) -> String {
+    Value::from(client.updates(session)).to_string()
+}
+
+fn soon() -> Instant {
+    Instant::now() + Duration::from_secs(5)
+}
+
+#[tokio::test]
+async fn servers_and_commands_are_not_given_the_keys_of_models() {
+    // Any variable that is set stands for a key.
+    const VARIABLE: &str = "CARGO_MANIFEST_DIR";
+    let kept = std::env::var(VARIABLE).unwrap();
+    let stage = Stage::with(ProviderKind::OpenAi);
+    stage.providers.lock().unwrap()[0].key_env = Some(VARIABLE.to_owned());
+    let client = stage.client(Version::V2).await;
+    let session = session(&stage, &client, &[]).await;
+    answer(&client, "allow");
+    client.prompt(&session, &format!("/call t.env {{\"text\": \"{VARIABLE}\"}}")).await;
+    client.prompt(&session, &format!("/run echo \"got ${VARIABLE}\"")).await;
+    let said = client.updates(&session);
+    let results = said.iter().filter(|update| update["status"] == "completed");
+    let results: Vec<_> = results.map(|update| update["rawOutput"]["text"].clone()).collect();
+    assert_eq!(results.len(), 2, "{said:?}");
+    assert!(!Value::from(results.clone()).to_string().contains(&kept), "{results:?}");
+    // What the user gives the server by name is the server's.
+    let mut server = server(&stage, Version::V2, "u", &[]);
+    server["env"] = json!([{"name": VARIABLE, "value": "given"}]);
+    let params = json!({"cwd": stage.work().display().to_string(), "mcpServers": [server]});
+    let made = client.ask("session/new", params).await["sessionId"].as_str().unwrap().to_owned();
+    client.prompt(&made, &format!("/call u.env {{\"text\": \"{VARIABLE}\"}}")).await;
+    assert!(all(&client, &made).contains("given"));
+}
+
+#[tokio::test]
+async fn a_prompt_of_a_server_takes_arguments_with_spaces_and_is_remembered() {
+    for kind in [ProviderKind::OpenAi, ProviderKind::Anthropic] {
+        let stage = Stage::with(kind);
+        let client = stage.client(Version::V2).await;
+        let session = session(&stage, &client, &[]).await;
+        stage.model.plan(Planned::new().text("Hello, both!"));
+        client.prompt(&session, "/t.greet who=\"Ann and Bob\"").await;
+        stage.model.plan(Planned::new().text("Again."));
+        client.prompt(&session, "again").await;
+        drop(client);
+        let client = stage.client(Version::V2).await;
+        client.load_in(&stage.work().display().to_string(), &session).await;
+        stage.model.plan(Planned::new().text("And again."));
+        client.prompt(&session, "once more").await;
+        for (at, asked) in stage.model.asked().iter().enumerate() {
+            let body = asked.body.to_string();
+            assert_eq!(body.matches("Greet Ann and Bob.").count(), 1, "request {at}: {body}");
+            assert!(!body.contains("/t.greet"), "request {at}: {body}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_prompt_of_a_server_is_shown_where_there_is_no_model() {
+    for version in VERSIONS {
+        let stage = Stage::offline();
+        let client = stage.client(version).await;
+        let session = session(&stage, &client, &[]).await;
+        assert_eq!(client.prompt(&session, "/t.greet who=\"Ann and Bob\"").await.stop, "end_turn");
+        let said = all(&client, &session);
+        assert!(said.contains("Greet Ann and Bob.") && !said.contains("No model is configured"), "{said}");
+    }
+}
+
+#[tokio::test]
+async fn a_resource_that_was_shown_is_known_to_the_model() {
+    let stage = Stage::with(ProviderKind::OpenAi);
+    let client = stage.client(Version::V2).await;
+    let session = session(&stage, &client, &[]).await;
+    client.prompt(&session, "/resource t test://one").await;
+    stage.model.plan(Planned::new().text("I see."));
+    client.prompt(&session, "what does it say?").await;
+    let body = &stage.model.asked()[0].body;
+    let shown = body["messages"].as_array().unwrap().iter().find(|message| message["role"] == "assistant");
+    assert!(shown.unwrap().to_string().contains("[test://one]\\nfirst"), "{body}");
+}
+
+#[tokio::test]
+async fn a_call_that_hangs_is_cancelled_and_the_server_stays() {
+    for version in VERSIONS {
+        let stage = Stage::offline();
+        let client = stage.client(version).await;
+        let session = session(&stage, &client, &[]).await;
+        answer(&client, "allow");
+        let prompt = client.begin_prompt(&session, "/call t.hang").await;
+        client.wait_update(0, &session, "the call", |update| update["status"] == "in_progress").await;
+        client.cancel(&session).await;
+        assert_eq!(client.finish(&session, &prompt).await.stop, "cancelled");
+        client.prompt(&session, "/call t.echo {\"text\": \"still there\"}").await;
+        assert!(all(&client, &session).contains("still there"));
+    }
+}
+
+#[tokio::test]
+async fn no_server_is_left_when_a_session_is_closed_in_a_turn() {
+    for version in VERSIONS {
+        let stage = Stage::offline();
+        let client = stage.client(version).await;
+        let session = session(&stage, &client, &[Habit::HasChild]).await;
+        answer(&client, "allow");
+        client.begin_prompt(&session, "/call t.hang").await;
+        client.wait_update(0, &session, "the call", |update| update["status"] == "in_progress").await;
+        client.close(&session).await.unwrap();
+        let pids = started(&stage);
+        assert_eq!(pids.len(), 2);
+        assert_gone_by(soon(), &pids, "the server").await;
+    }
+}
+
+#[tokio::test]
+async fn no_server_is_left_when_the_client_goes_while_one_connects() {
+    for version in VERSIONS {
+        let stage = Stage::offline();
+        let client = stage.client(version).await;
+        let servers = [
+            server(&stage, version, "good", &[Habit::HasChild]),
+            server(&stage, version, "silent", &[Habit::IsSilent]),
+        ];
+        let params = json!({"cwd": stage.work().display().to_string(), "mcpServers": servers});
+        client.begin("session/new", params).await;
+        let pids = wait_started(&stage, 3).await;
+        client.hang_up().await;
+        assert_gone_by(soon(), &pids, "the servers").await;
+    }
+}
+
+#[tokio::test]
+async fn a_session_that_was_left_alone_has_its_servers_again() {
+    for version in VERSIONS {
+        let stage = Stage::offline();
+        let idle_limit = Duration::from_millis(300);
+        let client = stage.client_with(version, Config { idle_limit, ..Config::default() }).await;
+        let session = session(&stage, &client, &[]).await;
+        client.prompt(&session, "/call t.echo {\"text\": \"one\"}").await;
+        let first = started(&stage);
+        assert_gone_by(soon(), &first, "the server of a session that nobody uses").await;
+        client.prompt(&session, "/call t.echo {\"text\": \"the second\"}").await;
+        let said = all(&client, &session);
+        assert_eq!(started(&stage).len(), 2, "{said}");
+        let done = |update: &&Value| update["status"] == "completed";
+        assert_eq!(client.updates(&session).iter().filter(done).count(), 2, "{said}");
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_offers_more_is_followed() {
+    let stage = Stage::with(ProviderKind::OpenAi);
+    let client = stage.client(Version::V1).await;
+    let session = session(&stage, &client, &[]).await;
+    answer(&client, "allow");
+    client.prompt(&session, "/call t.grow").await;
+    let deadline = Instant::now() + Duration::from_secs(5);
+    loop {
+        stage.model.plan(Planned::new().text("ok"));
+        client.prompt(&session, "which tools?").await;
+        if stage.model.asked().last().unwrap().body.to_string().contains("grown_0") {
+            break;
+        }
+        assert!(Instant::now() < deadline, "the new tool is offered");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
