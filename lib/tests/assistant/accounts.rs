@@ -6,7 +6,7 @@ use rethread_testkit::client::Client;
 use rethread_testkit::model::Planned;
 use serde_json::{Value, json};
 
-use crate::stage::{Stage, choose};
+use crate::stage::Stage;
 
 const VERSIONS: [Version; 2] = [Version::V1, Version::V2];
 
@@ -70,7 +70,7 @@ async fn open_sessions_are_told_of_the_models_that_a_login_brings() {
                     && update.to_string().contains("other/newcomer")
             })
             .await;
-        choose(&client, &session, "model", "other/newcomer").await;
+        client.set_option(&session, "model", "other/newcomer").await;
         stage.model.plan(Planned::new().text("hi"));
         client.prompt(&session, "hello").await;
         assert_eq!(stage.model.asked()[0].body["model"], "newcomer");
@@ -84,7 +84,7 @@ async fn a_model_that_is_gone_gives_way_and_the_user_is_told() {
         let second = ModelConfig::new("loopback-2");
         stage.providers.lock().unwrap()[0].models.push(second);
         let (client, session) = stage.session(version).await;
-        choose(&client, &session, "model", "mine/loopback-2").await;
+        client.set_option(&session, "model", "mine/loopback-2").await;
         stage.providers.lock().unwrap()[0].models.pop();
         let mark = client.mark();
         log_in(&client, "mine").await;

@@ -196,8 +196,8 @@ async fn what_only_another_model_has_is_chosen_again_after_a_restart() {
             ..ModelConfig::new("loopback-2")
         });
         let (client, session) = stage.session(version).await;
-        choose(&client, &session, "model", "mine/loopback-2").await;
-        choose(&client, &session, "thought_level", "high").await;
+        client.set_option(&session, "model", "mine/loopback-2").await;
+        client.set_option(&session, "thought_level", "high").await;
         stage.model.plan(Planned::new().text("a"));
         client.prompt(&session, "one").await;
         drop(client);
@@ -223,8 +223,8 @@ async fn options_that_change_in_a_turn_hold_from_the_next_question_on() {
         stage.model.plan(Planned::new().text("done"));
         let prompt = client.begin_prompt(&session, "write").await;
         let asked = client.wait_method("session/request_permission").await;
-        choose(&client, &session, "model", "mine/loopback-2").await;
-        choose(&client, &session, "mode", "ask").await;
+        client.set_option(&session, "model", "mine/loopback-2").await;
+        client.set_option(&session, "mode", "ask").await;
         let allow = json!({"outcome": {"outcome": "selected", "optionId": "allow"}});
         client.reply(&asked["id"], Ok(allow)).await;
         assert_eq!(client.finish(&session, &prompt).await.stop, "end_turn");
