@@ -50,7 +50,7 @@ async fn wait_started(stage: &Stage, count: usize) -> Vec<i32> {
 async fn session(stage: &Stage, client: &Client, habits: &[Habit]) -> String {
     let server = server(stage, client.version, "t", habits);
     let params = json!({"cwd": stage.work().display().to_string(), "mcpServers": [server]});
-    client.ask("session/new", params).await["sessionId"].as_str().unwrap().to_owned()
+    client.ask("session/new", params).await["sessionId"].as_str().expect("a session has an id").to_owned()
 }
 
 fn all(client: &Client, session: &str) -> String {
