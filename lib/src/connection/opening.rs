@@ -20,14 +20,15 @@ use crate::wire::{Id, RpcError};
 const PAGE: usize = 50;
 
 impl Connection {
-    /// Making a session waits for the agent, and nothing else waits for that.
+    /// Making a session waits for the agent, and nothing else waits for that. The client may take it back meanwhile.
     pub(super) fn create(&self, agreed: Agreed, id: Id, mut setup: Setup) {
         drop_unoffered(&agreed, &mut setup);
-        let follower = self.follower(&agreed);
+        let (follower, in_flight) = (self.follower(&agreed), self.in_flight.clone());
         tokio::spawn(async move {
             let made = async {
                 let live = agreed.host.live().await?;
-                let (handle, session) = agreed.registry.create(live, setup.clone()).await?;
+                let asked = |number| in_flight.assign(&id, Worker::Agent(number));
+                let (handle, session) = agreed.registry.create(live, setup.clone(), asked).await?;
                 follower.begin(&id, handle, session, setup).await
             };
             if let Err(error) = made.await {

@@ -92,8 +92,13 @@ impl Registry {
         Ok(self.start(begin))
     }
 
-    /// Makes a session: at the agent first, since it has to agree.
-    pub(crate) async fn create(&self, agent: LiveAgent, setup: Setup) -> Result<(Handle, Session), RpcError> {
+    /// Makes a session: at the agent first, since it has to agree. `asked` hears under which number it was asked.
+    pub(crate) async fn create(
+        &self,
+        agent: LiveAgent,
+        setup: Setup,
+        asked: impl FnOnce(u64),
+    ) -> Result<(Handle, Session), RpcError> {
         ask::check_servers(&agent.profile, &setup.servers)?;
         ask::check_system_prompt(&agent.profile, &setup)?;
         let mut lines = AgentLines::new();
@@ -101,6 +106,7 @@ impl Registry {
         let gone = |reason: String| RpcError::internal(reason);
         let request =
             agent.peer.open("session/new", &params, &lines.route).map_err(|error| gone(error.to_string()))?;
+        asked(request);
         let (answer, rest) = answer_to(&mut lines, request).await?;
         let Some(native) = answer.fields().text("sessionId") else {
             return Err(gone("the agent made a session without an id".to_owned()));

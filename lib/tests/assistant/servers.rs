@@ -185,6 +185,24 @@ async fn no_server_is_left_when_the_client_goes_while_one_connects() {
 }
 
 #[tokio::test]
+async fn a_session_that_is_taken_back_while_a_server_connects_leaves_nothing() {
+    for version in VERSIONS {
+        let stage = Stage::offline();
+        let client = stage.client(version).await;
+        let silent = server(&stage, version, "silent", &[Habit::IsSilent]);
+        let params = json!({"cwd": stage.work().display().to_string(), "mcpServers": [silent]});
+        let begun = Instant::now();
+        let asked = client.begin("session/new", params).await;
+        let pids = wait_started(&stage, 1).await;
+        client.notify("$/cancel_request", json!({"requestId": asked})).await;
+        assert_eq!(client.answer(&asked).await.unwrap_err()["code"], -32800);
+        assert!(begun.elapsed() < Duration::from_secs(5), "it does not wait for the server");
+        assert_gone_by(soon(), &pids, "the server").await;
+        stage.session(version).await;
+    }
+}
+
+#[tokio::test]
 async fn a_session_that_was_left_alone_has_its_servers_again() {
     for version in VERSIONS {
         let stage = Stage::offline();
