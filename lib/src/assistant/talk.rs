@@ -77,11 +77,11 @@ impl<'a> Talk<'a> {
 
     /// Asks once; a conversation that has become too long is summed up first, or when the provider says so.
     async fn ask(&mut self, model: &Model, settings: &Settings) -> Result<Heard, RpcError> {
-        let request = self.request(model, settings).await;
+        let mut request = self.request(model, settings).await;
         if model.context_window.is_some_and(|window| !request.fits(window)) {
             compact::make_room(self, model).await?;
+            request = self.request(model, settings).await;
         }
-        let request = self.request(model, settings).await;
         match self.hear(model, &request).await? {
             Heard::TooLong(error) => {
                 if !compact::make_room(self, model).await? {

@@ -27,14 +27,18 @@ pub(super) fn offered(session: &Session, settings: &Settings) -> Vec<model::Tool
     if settings.may_plan() {
         tools.push(plan_tool());
     }
-    let served = session.servers.tools().into_iter();
-    let served = served.filter(|tool| settings.may_change() || tool.claims_read_only);
-    tools.extend(served.map(|tool| model::Tool {
+    tools.extend(served_tools(session, settings).map(|tool| model::Tool {
         name: tool.shown_name,
         description: tool.description,
         schema: tool.schema,
     }));
     tools
+}
+
+/// The tools of MCP servers that the mode and the options leave.
+fn served_tools(session: &Session, settings: &Settings) -> impl Iterator<Item = crate::mcp::Tool> {
+    let may_change = settings.may_change();
+    session.servers.tools().into_iter().filter(move |tool| may_change || tool.claims_read_only)
 }
 
 fn plan_tool() -> model::Tool {
@@ -103,9 +107,8 @@ impl Work<'_> {
     }
 
     fn served(&self, name: &str) -> Option<crate::mcp::Tool> {
-        let tools = self.session.servers.tools().into_iter();
-        let mut allowed = tools.filter(|tool| self.settings.may_change() || tool.claims_read_only);
-        allowed.find(|tool| tool.shown_name == name || tool.provider_name == name)
+        let mut tools = served_tools(self.session, &self.settings);
+        tools.find(|tool| tool.shown_name == name || tool.provider_name == name)
     }
 
     /// A call like any other to a later reader; users see the plan.
