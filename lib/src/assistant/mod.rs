@@ -63,20 +63,44 @@ impl Assistant {
         locked(&self.known).clone()
     }
 
-    /// From now on this is known. Open sessions are told which models there are, and which of theirs is gone.
+    /// From now on this is known, and open sessions are told.
     async fn learn(&self, known: Known) {
-        let voices = locked(&self.voices).clone();
-        let before: Vec<_> = voices.iter().map(Voice::choices).collect();
+        let told = self.as_told();
         *locked(&self.known) = Arc::new(known);
-        for (voice, before) in voices.iter().zip(before) {
-            voice.options_changed().await;
-            let now = voice.choices();
-            if let Some(gone) = before.get("model").filter(|model| now.get("model") != Some(*model)) {
-                let next = now.get("model").map(|model| format!("From now on {model} is asked."));
-                let title = format!("Model {gone} is not there any more");
-                voice.notice("warning", &title, next.as_deref()).await;
-            }
+        tell(told).await;
+    }
+
+    /// Asks the providers for their models. Open sessions are told if there are others now.
+    async fn discover(&self, known: &Known) {
+        let (told, before) = (self.as_told(), known.models.list());
+        known.models.discover().await;
+        if known.models.list() != before {
+            tell(told).await;
         }
+    }
+
+    /// The open sessions, with what holds in each as it was told.
+    fn as_told(&self) -> Vec<(Voice, Choices)> {
+        let voices = locked(&self.voices).clone();
+        voices.into_iter().map(|voice| (voice.clone(), voice.choices())).collect()
+    }
+}
+
+/// Tells sessions which models there are, and which of theirs is gone.
+async fn tell(sessions: Vec<(Voice, Choices)>) {
+    for (voice, before) in sessions {
+        voice.options_changed().await;
+        tell_gone(&voice, &before).await;
+    }
+}
+
+/// Tells of the model that was chosen if another one is asked now.
+async fn tell_gone(voice: &Voice, before: &Choices) {
+    let now = voice.choices();
+    if let Some(gone) = before.get("model").filter(|model| now.get("model") != Some(*model)) {
+        let next = now.get("model").map(|model| format!("From now on {model} is asked."));
+        let title = format!("Model {gone} is not there any more");
+        voice.notice("warning", &title, next.as_deref()).await;
     }
 }
 
@@ -100,16 +124,18 @@ impl Agent for Assistant {
     }
 
     fn options(&self, chosen: &Choices) -> Vec<ConfigOption> {
-        choice::options(&self.known().models.list(), chosen)
+        choice::options(&self.known().models.offer(chosen.get("model")), chosen)
     }
 
     async fn open(&self, opening: Opening) -> Result<Session, RpcError> {
         let known = self.known();
         known.check()?;
+        let chosen = opening.chosen.clone();
         let opening = Session::open(opening, self.config.mcp, known.key_names());
-        let (session, ()) = tokio::join!(opening, known.models.discover());
+        let (session, ()) = tokio::join!(opening, self.discover(&known));
         let session = session?;
         locked(&self.voices).push(session.voice.clone());
+        tell_gone(&session.voice, &chosen).await;
         Ok(session)
     }
 
@@ -120,13 +146,18 @@ impl Agent for Assistant {
         }
         let known = self.known();
         let models = &known.models;
+        if models.offer(turn.choices().get("model")).is_empty() {
+            // A provider that was not there may be there now.
+            self.discover(&known).await;
+        }
+        let none = models.offer(turn.choices().get("model")).is_empty();
         match prompted::read(session, &turn, &text).await? {
             Named::Cancelled => return Ok(Stop::Cancelled),
-            Named::Prompt(words) if models.list().is_empty() => {
+            Named::Prompt(words) if none => {
                 turn.say(&words).await;
                 return Ok(Stop::EndTurn);
             }
-            Named::None if models.list().is_empty() => return offline::no_model(session, &turn).await,
+            Named::None if none => return offline::no_model(session, &turn, &models.failures()).await,
             Named::None | Named::Prompt(_) => {}
         }
         let chosen = || known.chosen(&turn.choices());
@@ -139,7 +170,7 @@ impl Agent for Assistant {
     }
 
     async fn login(&self, method: &str) -> Result<(), RpcError> {
-        let known = Known::read(&self.config);
+        let known = Known::read(&self.config).remembering(&self.known());
         // What made sense before stays.
         known.check_sense()?;
         let Some(provider) = known.models.providers().find(|provider| provider.name == method).cloned()
@@ -153,7 +184,7 @@ impl Agent for Assistant {
     }
 
     async fn logout(&self) -> Result<(), RpcError> {
-        let forgetful = self.known().without_keys(&self.config)?;
+        let forgetful = self.known().without_keys();
         self.learn(forgetful).await;
         Ok(())
     }

@@ -26,7 +26,7 @@ impl Session {
         limits: mcp::Limits,
         keys: Vec<String>,
     ) -> Result<Self, RpcError> {
-        let Opening { cwd, roots, servers, system_prompt, voice } = opening;
+        let Opening { cwd, roots, servers, system_prompt, voice, .. } = opening;
         let roots: Vec<_> = std::iter::once(cwd).chain(roots).collect();
         // Neither a command nor a server is to read the keys of models.
         let toolbox = Toolbox::new(roots.clone()).without_variables(keys.clone());

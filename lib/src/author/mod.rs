@@ -115,6 +115,8 @@ pub struct Opening {
     pub servers: Vec<Value>,
     /// What the client wants said to a model, if it said so.
     pub system_prompt: Option<Value>,
+    /// What was chosen in the session before, also what is not on offer now. It holds again when it is.
+    pub chosen: Choices,
     /// The way to speak in the session, also outside a turn.
     pub voice: Voice,
 }

@@ -244,7 +244,9 @@ impl<A: Agent> Served<A> {
             .collect();
         let agent = self.agent.clone();
         let options = move |chosen: &super::Choices| agent.options(chosen);
-        let voice = Voice::new(session.to_owned(), self.line.clone(), &history, &self.agent.about(), options);
+        let chosen = super::Choices::read(&params["_meta"]["rethread"]["choices"]);
+        let voice = Voice::new(session.to_owned(), self.line.clone(), &history, &self.agent.about(), options)
+            .having(chosen.clone());
         let paths = |value: &Value| {
             let items = value.as_array().into_iter().flatten();
             items.filter_map(|path| path.as_str().map(PathBuf::from)).collect()
@@ -254,6 +256,7 @@ impl<A: Agent> Served<A> {
             roots: paths(&params["additionalDirectories"]),
             servers: params["mcpServers"].as_array().cloned().unwrap_or_default(),
             system_prompt: Some(params["systemPrompt"].clone()).filter(|prompt| !prompt.is_null()),
+            chosen,
             voice: voice.clone(),
         };
         Ok((self.agent.open(opening).await?, voice))

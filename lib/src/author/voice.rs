@@ -69,6 +69,12 @@ impl Voice {
         Self { inner: Arc::new(inner) }
     }
 
+    /// The same voice in a session in which this was chosen before.
+    pub(super) fn having(self, chosen: Choices) -> Self {
+        locked(&self.inner.kept).chosen = chosen;
+        self
+    }
+
     /// The agent's own id of the session.
     #[must_use]
     pub fn session(&self) -> &str {

@@ -114,8 +114,13 @@ impl Runner {
 
     async fn open_params(&self, opening: &Opening) -> Result<Json, StoreError> {
         let params = ask::open(&opening.agent.profile, &self.setup, opening.known());
+        let options = self.session.options.as_ref();
         match opening.rung {
-            Rung::Given => Ok(ask::with_history(&params, &self.history().await?)),
+            Rung::Given => Ok(ask::with_kept(&params, Some(&self.history().await?), options)),
+            // Such an agent may have to know of a choice that it cannot offer at the moment.
+            Rung::New if opening.agent.profile.has("history") && options.is_some() => {
+                Ok(ask::with_kept(&params, None, options))
+            }
             Rung::Resume | Rung::Load | Rung::Fork | Rung::New => Ok(params),
         }
     }

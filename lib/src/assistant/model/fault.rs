@@ -221,7 +221,7 @@ fn pause(headers: &reqwest::header::HeaderMap) -> Option<Duration> {
 }
 
 /// The innermost cause, which is the one that says something.
-fn root(error: &(dyn std::error::Error + 'static)) -> String {
+pub(super) fn root(error: &(dyn std::error::Error + 'static)) -> String {
     std::iter::successors(Some(error), |error| error.source())
         .last()
         .map(ToString::to_string)

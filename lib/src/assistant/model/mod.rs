@@ -13,19 +13,19 @@ mod known;
 mod names;
 mod options;
 mod outgoing;
+mod provider;
 mod request;
 mod tap;
 mod target;
 
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
-
-use crate::lock::locked;
 
 use answer::Question;
 use incoming::Reader;
 use names::Names;
+use provider::Provider;
 use tap::Tap;
 
 pub use crate::secret::Secret;
@@ -92,13 +92,8 @@ pub struct Models {
     providers: Arc<Vec<Provider>>,
     patience: Patience,
     client: Arc<OnceLock<genai::Client>>,
-}
-
-struct Provider {
-    config: Arc<ProviderConfig>,
-    address: String,
-    /// The models that it listed itself.
-    found: Mutex<Vec<String>>,
+    /// For what the library does not ask.
+    web: Arc<OnceLock<reqwest::Client>>,
 }
 
 impl Models {
@@ -115,15 +110,32 @@ impl Models {
             if !names.insert(config.name.clone()) {
                 return Err(Error::Config { what: format!("two providers are called {}", config.name) });
             }
-            providers.push(Provider { config: Arc::new(config), address, found: Mutex::default() });
+            providers.push(Provider::new(config, address));
         }
-        Ok(Self { providers: Arc::new(providers), patience: Patience::default(), client: Arc::default() })
+        Ok(Self { providers: Arc::new(providers), ..Self::default() })
+    }
+
+    /// The same with every key forgotten, and nothing else.
+    #[must_use]
+    pub fn without_keys(&self) -> Self {
+        let providers = self.providers.iter().map(Provider::without_key).collect();
+        Self { providers: Arc::new(providers), ..self.clone() }
+    }
+
+    /// Takes over what the providers of an earlier configuration told, where they are still the same.
+    #[must_use]
+    pub fn remembering(self, earlier: &Self) -> Self {
+        for provider in self.providers.iter() {
+            let known = earlier.providers.iter().find(|known| known.config.name == provider.config.name);
+            known.into_iter().for_each(|known| provider.remember(known));
+        }
+        self
     }
 
     /// The same with other limits.
     #[must_use]
     pub fn with_patience(self, patience: Patience) -> Self {
-        Self { patience, client: Arc::default(), ..self }
+        Self { patience, client: Arc::default(), web: Arc::default(), ..self }
     }
 
     /// The providers as configured.
@@ -139,6 +151,22 @@ impl Models {
             ids.into_iter().map(|id| provider.model(&id)).collect::<Vec<_>>()
         };
         self.providers.iter().flat_map(of).collect()
+    }
+
+    /// The models to choose from where this one was chosen. It stays among them while its provider cannot say which it
+    /// has, so that nobody else is asked in its place.
+    #[must_use]
+    pub fn offer(&self, chosen: Option<&str>) -> Vec<Model> {
+        let mut models = self.list();
+        let chosen = chosen.and_then(|id| self.split(id)).filter(|(provider, _)| provider.never_listed());
+        models.extend(chosen.map(|(provider, id)| provider.model(id)));
+        models
+    }
+
+    /// Why providers did not list their models, each in a line that names it and its address.
+    #[must_use]
+    pub fn failures(&self) -> Vec<String> {
+        self.providers.iter().filter_map(Provider::failure).collect()
     }
 
     /// The model of this full id. One that nobody listed may be there all the same.
@@ -170,7 +198,7 @@ impl Models {
                 said: "there is no key".to_owned(),
             });
         }
-        let facts = known::facts(config, id);
+        let facts = provider.facts(id);
         let names = Names::of(&request.tools);
         let tap = Arc::new(Tap::new(config.kind));
         Ok(Question {
@@ -200,36 +228,6 @@ impl Models {
         }
         let made = target::client(&self.patience)?;
         Ok(self.client.get_or_init(|| made).clone())
-    }
-}
-
-impl Provider {
-    /// What was configured; else what the provider listed; else what is known of its kind.
-    fn ids(&self) -> Vec<String> {
-        let named: Vec<String> = self.config.models.iter().map(|model| model.id.clone()).collect();
-        let found = locked(&self.found).clone();
-        match (named.is_empty(), found.is_empty()) {
-            (false, _) => named,
-            (true, false) => found,
-            (true, true) if self.config.base_url.is_none() => {
-                known::ids(self.config.kind).map(str::to_owned).collect()
-            }
-            (true, true) => Vec::new(),
-        }
-    }
-
-    fn model(&self, id: &str) -> Model {
-        let facts = known::facts(&self.config, id);
-        Model {
-            id: format!("{}/{id}", self.config.name),
-            name: facts.name,
-            provider: self.config.name.clone(),
-            context_window: facts.window,
-            max_output: facts.most_output,
-            price: facts.price,
-            efforts: facts.efforts,
-            takes_temperature: facts.takes_temperature,
-        }
     }
 }
 
