@@ -30,12 +30,21 @@ pub(crate) fn providers(file: &Path) -> Result<Vec<ProviderConfig>, String> {
         complete(provider, &variable);
     }
     for (name, kind) in USUAL {
-        let is_there = |provider: &ProviderConfig| provider.kind == kind || provider.name == name;
-        if !providers.iter().any(is_there) {
-            providers.extend(from_environment(name, kind, &variable));
-        }
+        let found = from_environment(name, kind, &variable);
+        let found = found.filter(|found| !providers.iter().any(|provider| is_same(provider, found)));
+        providers.extend(found);
     }
     Ok(providers)
+}
+
+/// Whether both are the same service. A server of the user's own does not stand in for the one that it is compatible
+/// with.
+fn is_same(written: &ProviderConfig, found: &ProviderConfig) -> bool {
+    let place = |provider: &ProviderConfig| {
+        provider.base_url.as_deref().map(|url| url.trim().trim_end_matches('/').to_owned())
+    };
+    let alike = written.kind.usual_url_env() == found.kind.usual_url_env();
+    written.name == found.name || alike && place(written) == place(found)
 }
 
 fn read(file: &Path) -> Result<File, String> {
@@ -130,6 +139,25 @@ mod tests {
         elsewhere.key_env = Some("MINE".to_owned());
         complete(&mut elsewhere, &set);
         assert_eq!(elsewhere.key(), Some(&Secret::key("sk-mine")));
+    }
+
+    #[test]
+    fn a_server_of_the_users_own_does_not_hide_the_provider_that_it_is_compatible_with() {
+        let at_home = from_environment("openai", ProviderKind::OpenAi, &|name: &str| {
+            (name == "OPENAI_API_KEY").then(|| "sk-openai".to_owned())
+        });
+        let at_home = at_home.unwrap();
+        let mut local = ProviderConfig::new("local", ProviderKind::OpenAi);
+        local.base_url = Some("http://localhost:2".to_owned());
+        assert!(!is_same(&local, &at_home));
+        assert!(is_same(&ProviderConfig::new("work", ProviderKind::OpenAiResponses), &at_home));
+        local.name = "openai".to_owned();
+        assert!(is_same(&local, &at_home), "one that has its name takes its place");
+        let usual = from_environment("openai", ProviderKind::OpenAi, &set).unwrap();
+        local.name = "other".to_owned();
+        local.base_url = Some("http://localhost:1/v1/".to_owned());
+        assert!(is_same(&local, &usual));
+        assert!(!is_same(&ProviderConfig::new("claude", ProviderKind::Anthropic), &usual));
     }
 
     #[test]

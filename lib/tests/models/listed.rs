@@ -84,6 +84,16 @@ async fn a_server_that_lists_nothing_does_no_harm() {
     assert_eq!(ids(&models), [""; 0]);
 }
 
+#[test]
+fn openai_itself_is_asked_for_responses_and_servers_like_it_for_chats() {
+    let home = ProviderConfig::new("openai", ProviderKind::OpenAi);
+    let own = config(ProviderKind::OpenAi, "http://127.0.0.1:1");
+    let models = Models::new(vec![home, own]).unwrap();
+    let kinds: Vec<_> = models.providers().map(|provider| provider.kind).collect();
+    assert_eq!(kinds, [ProviderKind::OpenAiResponses, ProviderKind::OpenAi]);
+    assert!(ids(&models).contains(&"openai/gpt-6-sol".to_owned()));
+}
+
 #[tokio::test]
 async fn well_known_providers_have_well_known_models() {
     let mut anthropic = ProviderConfig::new("anthropic", ProviderKind::Anthropic);

@@ -212,6 +212,16 @@ impl ProviderConfig {
         Self { key: None, ..self }
     }
 
+    /// The same provider, asked in the way that serves all its models: OpenAI itself takes tools for its newer ones only
+    /// in responses. Servers that are compatible with it often know nothing but chat completions.
+    #[must_use]
+    pub(super) fn at_its_best(self) -> Self {
+        match (self.kind, &self.base_url) {
+            (ProviderKind::OpenAi, None) => Self { kind: ProviderKind::OpenAiResponses, ..self },
+            _ => self,
+        }
+    }
+
     /// Whether nothing can be asked until the user gives a key. A server of the user's own may do without.
     #[must_use]
     pub fn lacks_key(&self) -> bool {

@@ -136,6 +136,9 @@ impl Error {
                 format!("try again in {} seconds, or choose another model", wait.as_secs().max(1))
             }
             Self::RateLimited { wait: None, .. } => "wait a while, or choose another model".to_owned(),
+            Self::Rejected { said, .. } if said.contains("/v1/responses") => {
+                "give the provider the kind openai-responses in config.toml, or choose another model".to_owned()
+            }
             Self::Rejected { .. } => {
                 "the message says what it does not like; another model or thought level may do".to_owned()
             }

@@ -105,7 +105,7 @@ impl Models {
     pub fn new(configs: Vec<ProviderConfig>) -> Result<Self, Error> {
         let mut names = HashSet::new();
         let mut providers = Vec::new();
-        for config in configs {
+        for config in configs.into_iter().map(ProviderConfig::at_its_best) {
             let address = config.checked()?;
             if !names.insert(config.name.clone()) {
                 return Err(Error::Config { what: format!("two providers are called {}", config.name) });
