@@ -15,6 +15,7 @@ mod served;
 mod session;
 mod talk;
 pub mod tools;
+mod transcript;
 mod work;
 
 use std::sync::{Arc, Mutex};

@@ -14,7 +14,7 @@ use super::model::{
 use super::session::Session;
 use super::work::{self, Work};
 use super::{compact, instruct, memory};
-use crate::author::{self, Stop, Turn};
+use crate::author::{self, Stop, Tokens, Turn};
 use crate::wire::{RpcError, code};
 
 /// The most answers of a model in one turn.
@@ -60,8 +60,10 @@ impl<'a> Talk<'a> {
             };
             with_new_ids(&mut reply, &self.turn.history());
             let calls: Vec<ToolCall> = reply.calls().cloned().collect();
+            self.say_if_empty(&model, &reason, &reply).await;
             self.now.push(Message::Assistant(reply));
-            if calls.is_empty() {
+            // What a model was about to do when it was stopped is not done.
+            if calls.is_empty() || reason == FinishReason::Refusal {
                 return Ok(stop(&reason));
             }
             let work = Work { session: self.session, turn: self.turn, settings, round };
@@ -78,20 +80,36 @@ impl<'a> Talk<'a> {
     /// Asks once; a conversation that has become too long is summed up first, or when the provider says so.
     async fn ask(&mut self, model: &Model, settings: &Settings) -> Result<Heard, RpcError> {
         let mut request = self.request(model, settings).await;
-        if model.context_window.is_some_and(|window| !request.fits(window)) {
-            compact::make_room(self, model).await?;
+        while model.context_window.is_some_and(|window| !request.fits(window))
+            && compact::make_room(self, model).await?
+        {
             request = self.request(model, settings).await;
         }
-        match self.hear(model, &request).await? {
-            Heard::TooLong(error) => {
-                if !compact::make_room(self, model).await? {
+        loop {
+            match self.hear(model, &request).await? {
+                Heard::TooLong(error) if !compact::make_room(self, model).await? => {
                     return Ok(Heard::TooLong(error));
                 }
-                let request = self.request(model, settings).await;
-                self.hear(model, &request).await
+                Heard::TooLong(_) => request = self.request(model, settings).await,
+                heard @ (Heard::Reply(..) | Heard::Cancelled) => return Ok(heard),
             }
-            heard @ (Heard::Reply(..) | Heard::Cancelled) => Ok(heard),
         }
+    }
+
+    /// A turn does not end without a word to the user.
+    async fn say_if_empty(&self, model: &Model, reason: &FinishReason, reply: &Reply) {
+        if reply.calls().next().is_some() || !reply.text().trim().is_empty() {
+            return;
+        }
+        let why = match reason {
+            FinishReason::Refusal => "It, or a filter before it, refused to answer.".to_owned(),
+            FinishReason::Length => {
+                "It used all the tokens of its answer before it said anything.".to_owned()
+            }
+            FinishReason::Other(word) => format!("Its answer ended with {word}."),
+            FinishReason::Stop | FinishReason::ToolUse => "Its answer was empty.".to_owned(),
+        };
+        self.turn.notice("warning", &format!("{} said nothing", model.name), Some(&why)).await;
     }
 
     async fn request(&self, model: &Model, settings: &Settings) -> Request {
@@ -138,9 +156,15 @@ impl<'a> Talk<'a> {
                 let why = format!("Attempt {attempt}: {why}");
                 self.turn.notice("warning", &title, Some(&why)).await;
             }
+            Event::LeftOut { what, why } => {
+                let title = format!("{} takes no {what}; asking again without", model.name);
+                self.turn.notice("warning", &title, Some(&why)).await;
+                self.turn.options_changed().await;
+            }
             Event::Usage(usage) => {
                 self.paid(&usage);
-                if let Some(window) = model.context_window {
+                // The protocol has no word for a window that is not known, and a made-up one would mislead.
+                if let Some(window) = self.models.window(&model.id).await {
                     self.turn.usage(usage.input + usage.output, window, self.cost).await;
                 }
             }
@@ -149,8 +173,10 @@ impl<'a> Talk<'a> {
         }
     }
 
-    /// Adds to what the session cost.
+    /// Adds to what the session cost, and to what the turn used.
     pub(super) fn paid(&mut self, usage: &Usage) {
+        let Usage { input, output, cached, cache_written, .. } = *usage;
+        self.turn.spent(Tokens { input, output, cached_read: cached, cached_write: cache_written });
         self.cost = match (self.cost, usage.cost) {
             (Some(so_far), Some(more)) => Some(so_far + more),
             (so_far, more) => so_far.or(more),

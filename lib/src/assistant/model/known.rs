@@ -125,6 +125,7 @@ pub(super) struct Facts {
     pub(super) price: Option<Price>,
     pub(super) efforts: Vec<Effort>,
     pub(super) takes_temperature: bool,
+    pub(super) takes_tools: bool,
     pub(super) adaptive: bool,
 }
 
@@ -150,6 +151,7 @@ pub(super) fn facts(provider: &ProviderConfig, id: &str) -> Facts {
             .takes_temperature
             .or(known.map(|known| known.takes_temperature))
             .unwrap_or(true),
+        takes_tools: true,
         adaptive: known.is_some_and(|known| known.adaptive),
     }
 }

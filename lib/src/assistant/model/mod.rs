@@ -8,8 +8,10 @@ mod error;
 mod estimate;
 mod event;
 mod fault;
+mod gathered;
 mod incoming;
 mod known;
+mod lacking;
 mod names;
 mod options;
 mod outgoing;
@@ -89,7 +91,7 @@ pub struct Model {
 /// All providers together.
 #[derive(Clone, Default)]
 pub struct Models {
-    providers: Arc<Vec<Provider>>,
+    providers: Arc<Vec<Arc<Provider>>>,
     patience: Patience,
     client: Arc<OnceLock<genai::Client>>,
     /// For what the library does not ask.
@@ -110,7 +112,7 @@ impl Models {
             if !names.insert(config.name.clone()) {
                 return Err(Error::Config { what: format!("two providers are called {}", config.name) });
             }
-            providers.push(Provider::new(config, address));
+            providers.push(Arc::new(Provider::new(config, address)));
         }
         Ok(Self { providers: Arc::new(providers), ..Self::default() })
     }
@@ -118,7 +120,7 @@ impl Models {
     /// The same with every key forgotten, and nothing else.
     #[must_use]
     pub fn without_keys(&self) -> Self {
-        let providers = self.providers.iter().map(Provider::without_key).collect();
+        let providers = self.providers.iter().map(|provider| Arc::new(provider.without_key())).collect();
         Self { providers: Arc::new(providers), ..self.clone() }
     }
 
@@ -146,7 +148,7 @@ impl Models {
     /// The models that are known of now, in the order of the configuration.
     #[must_use]
     pub fn list(&self) -> Vec<Model> {
-        let of = |provider: &Provider| {
+        let of = |provider: &Arc<Provider>| {
             let ids = provider.ids();
             ids.into_iter().map(|id| provider.model(&id)).collect::<Vec<_>>()
         };
@@ -166,7 +168,7 @@ impl Models {
     /// Why providers did not list their models, each in a line that names it and its address.
     #[must_use]
     pub fn failures(&self) -> Vec<String> {
-        self.providers.iter().filter_map(Provider::failure).collect()
+        self.providers.iter().filter_map(|provider| provider.failure()).collect()
     }
 
     /// The model of this full id. One that nobody listed may be there all the same.
@@ -203,11 +205,10 @@ impl Models {
         let tap = Arc::new(Tap::new(config.kind));
         Ok(Question {
             client: self.client()?,
-            provider: config.clone(),
-            address: provider.address.clone(),
+            provider: provider.clone(),
             model: request.model.clone(),
             target: target::target(config, &provider.address, id),
-            chat: outgoing::chat(request, config.kind, &names),
+            chat: outgoing::chat(request, config.kind, &names, &facts),
             options: options::options(request, config, &facts, &self.patience, tap.clone()),
             tap,
             reader: Reader::new(request, names, facts),
@@ -215,7 +216,7 @@ impl Models {
         })
     }
 
-    fn split<'a>(&self, id: &'a str) -> Option<(&Provider, &'a str)> {
+    fn split<'a>(&self, id: &'a str) -> Option<(&Arc<Provider>, &'a str)> {
         let (name, model) = id.split_once('/')?;
         let provider = self.providers.iter().find(|provider| provider.config.name == name)?;
         (!model.is_empty()).then_some((provider, model))

@@ -1,6 +1,6 @@
 //! One provider: how it is configured, what it said of its models itself, and what is true of a model of its.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 
 use crate::lock::locked;
@@ -8,6 +8,7 @@ use crate::lock::locked;
 use super::Model;
 use super::config::{self, ProviderConfig, ProviderKind};
 use super::known::{self, Facts};
+use super::lacking::Lack;
 
 pub(super) struct Provider {
     pub(super) config: Arc<ProviderConfig>,
@@ -24,6 +25,8 @@ struct Told {
     failure: Option<String>,
     /// How much its models read at a time, as far as it said so.
     windows: HashMap<String, u64>,
+    /// What they turned out not to take.
+    lacks: HashSet<(String, Lack)>,
 }
 
 /// A model of a provider's list.
@@ -86,6 +89,11 @@ impl Provider {
         Some(format!("{} at {}: {why}", self.config.name, config::shown(&self.address)))
     }
 
+    /// A model turned out not to take something.
+    pub(super) fn lacking(&self, id: &str, lack: Lack) {
+        locked(&self.told).lacks.insert((id.to_owned(), lack));
+    }
+
     /// What was configured; else what the provider listed; else what is known of its kind.
     pub(super) fn ids(&self) -> Vec<String> {
         if !self.config.models.is_empty() {
@@ -108,6 +116,10 @@ impl Provider {
         if let Some(window) = locked(&self.told).windows.get(id).filter(|_| !configured) {
             facts.window = Some(*window);
         }
+        let told = locked(&self.told);
+        let lacks = |lack| told.lacks.contains(&(id.to_owned(), lack));
+        facts.takes_temperature &= !lacks(Lack::Temperature);
+        facts.takes_tools &= !lacks(Lack::Tools);
         facts
     }
 

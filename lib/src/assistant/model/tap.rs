@@ -19,6 +19,10 @@ pub(super) struct Heard {
     pub(super) blocked: Option<String>,
     /// The failure that the provider reported in place of an end.
     pub(super) failure: Option<Value>,
+    /// Why a server says that its answer ends here, where it may not say that it has ended.
+    pub(super) finished: Option<String>,
+    /// Whether there was any event at all.
+    pub(super) events: bool,
     /// The beginning of an event that is no JSON.
     pub(super) unreadable: Option<String>,
 }
@@ -52,6 +56,13 @@ impl Tap {
 
 impl ChatFrameSink for Tap {
     fn on_frame(&self, _: &FrameCtx, frame: RawFrameRef<'_>) {
+        // What has no data is a comment, or no event at all.
+        locked(&self.heard).events |= !frame.data.is_empty();
+        if self.kind == ProviderKind::OpenAi
+            && let Some(reason) = finish_reason(frame.data)
+        {
+            locked(&self.heard).finished = Some(reason);
+        }
         // The library passes over such events of this kind; of the others it makes errors.
         if self.kind == ProviderKind::OpenAiResponses
             && !matches!(frame.data, "" | "[DONE]")
@@ -73,6 +84,16 @@ impl ChatFrameSink for Tap {
             }
         }
     }
+}
+
+/// Most events say that there is none yet, and are not looked into.
+fn finish_reason(data: &str) -> Option<String> {
+    let (_, rest) = data.split_once("\"finish_reason\"")?;
+    if rest.trim_start().strip_prefix(':')?.trim_start().starts_with("null") {
+        return None;
+    }
+    let event: Value = serde_json::from_str(data).ok()?;
+    event["choices"][0]["finish_reason"].as_str().map(str::to_owned)
 }
 
 fn take(heard: &mut Heard, event: &Value) {
