@@ -302,3 +302,16 @@ async fn what_a_model_does_not_take_is_left_out_and_not_sent_again() {
         assert!(stage.ask(&asked).await.error.is_some());
     }
 }
+
+#[tokio::test]
+async fn an_organisation_that_is_not_verified_is_answered_without_thoughts() {
+    let stage = Stage::new(ProviderKind::OpenAiResponses);
+    let said = "Your organization must be verified to generate reasoning summaries.";
+    stage.server.plan(Planned::status(400, error_body(said)));
+    stage.server.plan(Planned::new().text("Then so."));
+    let heard = stage.ask(&request("hi")).await;
+    assert_eq!(heard.text(), "Then so.", "{heard:?}");
+    let summaries: Vec<_> =
+        stage.server.asked().iter().map(|asked| !asked.body["reasoning"]["summary"].is_null()).collect();
+    assert_eq!(summaries, [true, false]);
+}

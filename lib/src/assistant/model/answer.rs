@@ -81,6 +81,7 @@ impl Question {
         match lack {
             Lack::Temperature => self.options.temperature.is_some(),
             Lack::Tools => self.chat.tools.is_some(),
+            Lack::Thoughts => self.options.capture_reasoning_content == Some(true),
         }
     }
 }
@@ -244,6 +245,7 @@ impl Talk {
         match lack {
             Lack::Temperature => question.options.temperature = None,
             Lack::Tools => question.chat.tools = None,
+            Lack::Thoughts => question.options.capture_reasoning_content = Some(false),
         }
         question.provider.lacking(model_of(&question.model), lack);
         let (what, why) = (lack.name().to_owned(), error.to_string());

@@ -47,7 +47,7 @@ pub enum Error {
         said: String,
     },
     /// Too much was asked in too short a time, and waiting did not help.
-    #[error("provider {provider} limits the rate (attempt {attempts}): {said}")]
+    #[error("provider {provider} limits the rate: {said}")]
     RateLimited {
         /// The provider.
         provider: String,

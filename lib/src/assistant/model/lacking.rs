@@ -9,6 +9,8 @@ pub(super) enum Lack {
     Temperature,
     /// Tools.
     Tools,
+    /// The wish to see its thoughts. OpenAI shows them only to organisations that it has checked.
+    Thoughts,
 }
 
 /// How providers say that a model cannot call tools.
@@ -32,6 +34,9 @@ impl Lack {
         if low.contains("temperature") && says(&REFUSED) {
             return Some(Self::Temperature);
         }
+        if low.contains("reasoning summar") && (low.contains("verified") || says(&REFUSED)) {
+            return Some(Self::Thoughts);
+        }
         says(&NO_TOOLS).then_some(Self::Tools)
     }
 
@@ -40,6 +45,7 @@ impl Lack {
         match self {
             Self::Temperature => "temperature",
             Self::Tools => "tools",
+            Self::Thoughts => "wish to see its thoughts",
         }
     }
 }
@@ -65,6 +71,8 @@ mod tests {
         for said in [ollama, "No endpoints found that support tool use."] {
             assert_eq!(lack(said), Some(Lack::Tools), "{said}");
         }
+        let unverified = "Your organization must be verified to generate reasoning summaries.";
+        assert_eq!(lack(unverified), Some(Lack::Thoughts));
         assert_eq!(lack("temperature: range is 0 to 1"), None);
         assert_eq!(lack("Function tools with reasoning_effort are not supported for m"), None);
         let busy = Error::Server { provider: "p".to_owned(), status: None, said: ollama.to_owned() };
