@@ -70,7 +70,11 @@ fn complete(provider: &mut ProviderConfig, variable: &impl Fn(&str) -> Option<St
         provider.base_url = provider.base_url.take().or_else(|| variable(provider.kind.usual_url_env()));
     }
     if provider.key().is_none() {
-        provider.key = provider.key_variable().and_then(variable).map(|key| Secret::key(&key));
+        let usual = provider.key_variable();
+        let other = usual.filter(|usual| Some(*usual) == provider.kind.usual_key_env());
+        let other = other.and(provider.kind.other_key_env());
+        let key = usual.and_then(variable).or_else(|| other.and_then(variable));
+        provider.key = key.map(|key| Secret::key(&key));
     }
 }
 
@@ -139,6 +143,21 @@ mod tests {
         elsewhere.key_env = Some("MINE".to_owned());
         complete(&mut elsewhere, &set);
         assert_eq!(elsewhere.key(), Some(&Secret::key("sk-mine")));
+    }
+
+    #[test]
+    fn the_key_of_gemini_may_have_either_of_its_names() {
+        let found = |names: &'static [&'static str]| {
+            let variable = |name: &str| names.contains(&name).then(|| format!("value of {name}"));
+            from_environment("gemini", ProviderKind::Gemini, &variable)?.key
+        };
+        assert_eq!(found(&["GOOGLE_API_KEY"]), Some(Secret::key("value of GOOGLE_API_KEY")));
+        let both = found(&["GEMINI_API_KEY", "GOOGLE_API_KEY"]);
+        assert_eq!(both, Some(Secret::key("value of GEMINI_API_KEY")));
+        let mut own = ProviderConfig::new("mine", ProviderKind::Gemini);
+        own.key_env = Some("MINE".to_owned());
+        complete(&mut own, &|name: &str| (name == "GOOGLE_API_KEY").then(|| "x".to_owned()));
+        assert_eq!(own.key(), None, "a variable that was named is the only one");
     }
 
     #[test]

@@ -52,7 +52,8 @@ impl Known {
 
     /// The variables that keys are kept in.
     pub(super) fn key_names(&self) -> Vec<String> {
-        let usual = ProviderKind::ALL.into_iter().filter_map(ProviderKind::usual_key_env).map(str::to_owned);
+        let of_kind = |kind: ProviderKind| [kind.usual_key_env(), kind.other_key_env()];
+        let usual = ProviderKind::ALL.into_iter().flat_map(of_kind).flatten().map(str::to_owned);
         let own = self.models.providers().filter_map(|provider| provider.key_env.clone());
         let names: BTreeSet<_> = usual.chain(own).collect();
         names.into_iter().collect()

@@ -42,6 +42,15 @@ impl ProviderKind {
         }
     }
 
+    /// A variable that some people keep the key in instead.
+    #[must_use]
+    pub fn other_key_env(self) -> Option<&'static str> {
+        match self {
+            Self::Gemini => Some("GOOGLE_API_KEY"),
+            Self::OpenAi | Self::OpenAiResponses | Self::Anthropic | Self::Ollama => None,
+        }
+    }
+
     /// The variable that people usually keep the address in.
     #[must_use]
     pub fn usual_url_env(self) -> &'static str {
