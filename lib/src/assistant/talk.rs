@@ -31,6 +31,8 @@ pub(super) struct Talk<'a> {
     pub(super) now: Vec<Message>,
     /// What the session cost so far.
     cost: Option<f64>,
+    /// Whether the user was told that the turn is too long for the model.
+    warned: bool,
 }
 
 /// What came of one question to the model.
@@ -45,7 +47,7 @@ impl<'a> Talk<'a> {
     pub(super) fn new(models: &'a Models, session: &'a Session, turn: &'a Turn) -> Self {
         let history = turn.history();
         let Conversation { past, now } = memory::conversation(&history);
-        Self { models, session, turn, past, now, cost: Session::cost(&history) }
+        Self { models, session, turn, past, now, cost: Session::cost(&history), warned: false }
     }
 
     /// Works until the model is done. The model may be another one from one question to the next.
@@ -85,6 +87,7 @@ impl<'a> Talk<'a> {
         {
             request = self.request(model, settings).await;
         }
+        self.warn_if_too_long(model, &request).await;
         loop {
             match self.hear(model, &request).await? {
                 Heard::TooLong(error) if !compact::make_room(self, model).await? => {
@@ -93,6 +96,19 @@ impl<'a> Talk<'a> {
                 Heard::TooLong(_) => request = self.request(model, settings).await,
                 heard @ (Heard::Reply(..) | Heard::Cancelled) => return Ok(heard),
             }
+        }
+    }
+
+    /// Some providers refuse what is too long; Ollama leaves out the beginning without a word.
+    async fn warn_if_too_long(&mut self, model: &Model, request: &Request) {
+        let Some(window) = model.context_window.filter(|window| request.estimate() > *window) else { return };
+        if !std::mem::replace(&mut self.warned, true) {
+            let title = format!("{} may not read all of this", model.name);
+            let why = format!(
+                "It is about {} tokens long, and the model reads {window} at a time.",
+                request.estimate()
+            );
+            self.turn.notice("warning", &title, Some(&why)).await;
         }
     }
 

@@ -166,3 +166,17 @@ async fn a_compaction_that_is_cut_off_has_an_end() {
         assert_eq!(client.prompt(&session, "three").await.stop, "end_turn", "{end}");
     }
 }
+
+#[tokio::test]
+async fn a_prompt_that_a_model_cannot_read_at_once_is_told() {
+    let stage = Stage::with(ProviderKind::Ollama);
+    stage.providers.lock().unwrap()[0].models[0].context_window = Some(4_000);
+    let (client, session) = stage.session(Version::V2).await;
+    stage.model.plan(Planned::new().call("list", &json!({})));
+    stage.model.plan(Planned::new().text("hm"));
+    assert_eq!(client.prompt(&session, &"word ".repeat(20_000)).await.stop, "end_turn");
+    let updates = client.updates(&session);
+    let notices: Vec<_> = updates.iter().filter(|update| update["sessionUpdate"] == "notice").collect();
+    assert_eq!(notices.len(), 1, "{notices:?}");
+    assert!(notices[0].to_string().contains("reads 4000 at a time"), "{notices:?}");
+}

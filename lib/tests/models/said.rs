@@ -2,7 +2,7 @@
 
 use rethread::assistant::model::{Event, FinishReason, ProviderKind, Request};
 use rethread_testkit::model::Planned;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::stage::{KINDS, Stage, request, tools};
 
@@ -143,4 +143,22 @@ async fn a_server_that_says_why_it_stops_need_not_say_that_it_has() {
     stage.server.plan(Planned::new().text("cut").event(finish("length")).cut_short());
     let heard = stage.ask(&request("hi")).await;
     assert!(matches!(heard.events.last(), Some(Event::Finished { reason: FinishReason::Length, .. })));
+}
+
+#[tokio::test]
+async fn calls_that_a_server_does_not_number_are_heard() {
+    let delta = |calls: Value| json!({"choices": [{"index": 0, "delta": {"tool_calls": calls}}]});
+    let call = |name: &str, arguments: &str| json!({"id": "", "type": "function", "function": {"name": name, "arguments": arguments}});
+    let stage = Stage::new(ProviderKind::OpenAi);
+    let both = delta(json!([call("read", "{\"path\": \"a\"}"), call("list", "{\"pa")]));
+    let rest = delta(json!([{"function": {"arguments": "th\": \"b\"}"}}]));
+    stage.server.plan(Planned::new().event(both).event(rest));
+    let heard = stage.ask(&request("hi")).await;
+    let Some(Event::Finished { reason, reply }) = heard.events.last() else { panic!("{heard:?}") };
+    assert_eq!(*reason, FinishReason::ToolUse);
+    let calls: Vec<_> = reply.calls().map(|call| (call.name.clone(), call.arguments.clone())).collect();
+    let expected = [("read", json!({"path": "a"})), ("list", json!({"path": "b"}))];
+    assert_eq!(calls, expected.map(|(name, arguments)| (name.to_owned(), Ok(arguments))));
+    let ids: std::collections::HashSet<_> = reply.calls().map(|call| call.id.as_str()).collect();
+    assert_eq!(ids.len(), 2, "each has an id of its own");
 }
