@@ -28,7 +28,7 @@ use crate::mcp;
 use crate::wire::RpcError;
 
 use known::Known;
-use model::{Patience, ProviderConfig};
+use model::{Models, Patience, ProviderConfig};
 use prompted::Named;
 use talk::Talk;
 
@@ -66,9 +66,9 @@ impl Assistant {
 
     /// From now on this is known, and open sessions are told.
     async fn learn(&self, known: Known) {
-        let told = self.as_told();
+        let (told, models) = (self.as_told(), known.models.clone());
         *locked(&self.known) = Arc::new(known);
-        tell(told).await;
+        tell(told, &models).await;
     }
 
     /// Asks the providers for their models. Open sessions are told if there are others now.
@@ -76,7 +76,7 @@ impl Assistant {
         let (told, before) = (self.as_told(), known.models.list());
         known.models.discover().await;
         if known.models.list() != before {
-            tell(told).await;
+            tell(told, &known.models).await;
         }
     }
 
@@ -88,21 +88,26 @@ impl Assistant {
 }
 
 /// Tells sessions which models there are, and which of theirs is gone.
-async fn tell(sessions: Vec<(Voice, Choices)>) {
+async fn tell(sessions: Vec<(Voice, Choices)>, models: &Models) {
     for (voice, before) in sessions {
         voice.options_changed().await;
-        tell_gone(&voice, &before).await;
+        tell_model(&voice, &before, models).await;
     }
 }
 
-/// Tells of the model that was chosen if another one is asked now.
-async fn tell_gone(voice: &Voice, before: &Choices) {
-    let now = voice.choices();
-    if let Some(gone) = before.get("model").filter(|model| now.get("model") != Some(*model)) {
-        let next = now.get("model").map(|model| format!("From now on {model} is asked."));
-        let title = format!("Model {gone} is not there any more");
-        voice.notice("warning", &title, next.as_deref()).await;
-    }
+/// Tells who is asked now if that is another model than before: the chosen one is gone, or it is there again.
+async fn tell_model(voice: &Voice, before: &Choices, models: &Models) {
+    let choices = voice.choices();
+    let (before, now) = (before.get("model"), choices.get("model"));
+    let Some(before) = before.filter(|before| now != Some(*before)) else { return };
+    let next = now.map(|now| format!("From now on {now} is asked."));
+    let (severity, title) = match now {
+        Some(now) if models.list().iter().any(|model| model.id == before) => {
+            ("info", format!("Model {now} is there again"))
+        }
+        Some(_) | None => ("warning", format!("Model {before} is not there any more")),
+    };
+    voice.notice(severity, &title, next.as_deref()).await;
 }
 
 impl Agent for Assistant {
@@ -136,7 +141,7 @@ impl Agent for Assistant {
         let (session, ()) = tokio::join!(opening, self.discover(&known));
         let session = session?;
         locked(&self.voices).push(session.voice.clone());
-        tell_gone(&session.voice, &chosen).await;
+        tell_model(&session.voice, &chosen, &known.models).await;
         Ok(session)
     }
 

@@ -232,6 +232,27 @@ async fn a_loaded_session_tells_that_its_model_is_gone() {
 }
 
 #[tokio::test]
+async fn a_model_that_comes_back_is_asked_again_and_the_user_is_told() {
+    for version in VERSIONS {
+        let stage = listing();
+        let (client, session) = stage.session(version).await;
+        client.set_option(&session, "model", "mine/loopback-small").await;
+        stage.model.list(&[("loopback-1", None)]);
+        log_in(&client, "mine").await;
+        let told = |words: &'static str| move |heard: &Value| heard.to_string().contains(words);
+        client.wait_since(0, "the notice", told("mine/loopback-small is not there any more")).await;
+        let mark = client.mark();
+        stage.model.list(&[("loopback-1", None), ("loopback-small", None)]);
+        log_in(&client, "mine").await;
+        client.wait_since(mark, "the notice", told("mine/loopback-small is there again")).await;
+        assert!(!Value::from(client.heard()).to_string().contains("mine/loopback-1 is not there"));
+        stage.model.plan(Planned::new().text("hi"));
+        client.prompt(&session, "hello").await;
+        assert_eq!(stage.model.asked()[0].body["model"], "loopback-small");
+    }
+}
+
+#[tokio::test]
 async fn a_logout_forgets_keys_and_no_models() {
     for version in VERSIONS {
         let stage = listing();
