@@ -1,5 +1,6 @@
 //! The door: a server has a store and an agent, and serves clients. Store, edge and transport meet here.
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use crate::connection::Connection;
 use crate::log::Log;
 use crate::store::Store;
 use crate::store::journal::Journal;
-use crate::transport::Wire;
+use crate::transport::{Wire, stdio};
 
 /// What can be set.
 #[derive(Clone, Debug)]
@@ -73,6 +74,15 @@ impl Server {
     /// Serves one client until it hangs up.
     pub async fn serve(&self, wire: Wire) {
         self.serve_until(wire, std::future::pending()).await;
+    }
+
+    /// Serves the client on standard input and output until it hangs up. To be called once.
+    ///
+    /// # Errors
+    /// If one of them cannot be used.
+    pub async fn serve_stdio(&self) -> io::Result<()> {
+        self.serve(stdio::open()?.into()).await;
+        Ok(())
     }
 
     /// Serves one client until it hangs up or `stop` is ready. Either way its sessions are settled and its

@@ -108,10 +108,11 @@ async fn r3_02_the_whole_conversation_comes_before_the_answer(pairing: Pairing) 
 async fn r3_02_a_replay_is_whole_whatever_the_agent_restores(pairing: Pairing) {
     let bare = |config: &mut AgentConfig| *config = AgentConfig::bare(config.speaks);
     let mut changes: Vec<fn(&mut AgentConfig)> =
-        vec![bare, |config| *config = config.clone().without(&["resume"])];
-    // An agent of the library neither loses nor replays anything.
+        vec![bare, |config| *config = config.clone().without(&["resume"]), |config| {
+            config.restores = Restores::Nothing
+        }];
+    // An agent of the library replays nothing.
     if pairing.mind == Mind::Own {
-        changes.push(|config| config.restores = Restores::Nothing);
         changes.push(|config| config.quirks = vec![Quirk::OtherIdsOnReplay]);
     }
     for change in changes {
@@ -130,7 +131,11 @@ async fn r3_02_a_replay_is_whole_whatever_the_agent_restores(pairing: Pairing) {
 }
 
 async fn r3_02_a_replay_behind_the_agents_answer_is_not_heard(pairing: Pairing) {
-    let late = |config: AgentConfig| config.without(&["resume"]).with(&[Quirk::ReplaysLate]);
+    let late = |config: AgentConfig| match pairing.mind {
+        Mind::Own => config.without(&["resume"]).with(&[Quirk::ReplaysLate]),
+        // It replays nothing, so there is nothing to be heard.
+        Mind::Library => config,
+    };
     let world = World::having(pairing, late);
     let (session, before) = past(&world, &TALK).await;
     let client = world.ready().await;
@@ -617,6 +622,7 @@ pairings!(
     r3_01_loading_is_offered_whatever_the_agent_can,
     r3_02_the_whole_conversation_comes_before_the_answer,
     r3_02_a_replay_is_whole_whatever_the_agent_restores,
+    r3_02_a_replay_behind_the_agents_answer_is_not_heard,
     r3_02_a_replay_can_be_had_again_and_again,
     r3_03_notices_are_not_replayed,
     r3_04_the_answer_tells_what_is_chosen,
@@ -646,9 +652,4 @@ pairings!(
     r3_12_the_state_of_a_session_that_was_never_prompted_is_idle,
     r3_14_the_state_of_running_work_is_running,
     the_load_of_the_earlier_draft_replays_and_needs_no_servers,
-);
-
-pairings!(wire:
-    // An agent of the library replays nothing.
-    r3_02_a_replay_behind_the_agents_answer_is_not_heard,
 );

@@ -300,18 +300,18 @@ async fn r5_07_a_crash_leaves_the_prompts_that_wait(pairing: Pairing) {
 }
 
 async fn r5_07_a_prompt_that_was_sent_is_not_sent_again(pairing: Pairing) {
-    let world = World::having(pairing, |config| AgentConfig { echo: Echo::AtGate, ..config });
+    let world = holding(pairing);
     let client = world.ready().await;
     let session = client.new_session().await;
-    let sent = client.begin_prompt(&session, "say never").await;
-    world.agent.wait_told("session/prompt", 1).await;
+    let (_, sent) = waiting_prompt(pairing, &world, &client, &session).await;
+    let before = prompted(&world);
     // Its other session takes the agent along.
     world.agent.configure(|config| config.echo = Echo::AfterAnswer);
     let other = client.new_session().await;
     client.prompt(&other, "crash").await;
     assert_eq!(client.answer(&sent).await.expect_err("nobody knows whether it ran")["code"], -32603);
     assert_eq!(client.prompt(&session, "say next").await.stop, "end_turn");
-    assert_eq!(prompted(&world), ["say never", "crash", "say next"]);
+    assert_eq!(prompted(&world), [before, vec!["crash".to_owned(), "say next".to_owned()]].concat());
     assert_eq!(client.view(&session).agent(), ["next"]);
 }
 
@@ -611,6 +611,7 @@ pairings!(
     r5_02_other_blocks_are_taken_where_the_agent_does,
     r5_03_a_refusal_is_told_and_the_prompt_does_not_come_again,
     r5_04_a_message_without_an_id_is_given_one,
+    r5_07_a_refused_prompt_is_not_part_of_the_conversation,
     r5_07_what_fails_after_that_ends_the_turn,
     r5_07_a_crash_ends_the_turn_with_its_reason,
     r5_07_an_agent_that_does_not_start_refuses_the_prompt,
@@ -646,12 +647,6 @@ pairings!(agent V2:
     r5_07_a_crash_answers_the_prompts_that_are_in,
 );
 
-pairings!(wire:
-    // An agent of the library does not forget a session that is open.
-    r5_07_a_refused_prompt_is_not_part_of_the_conversation,
-);
-
-pairings!(wire agent V2:
-    // An agent of the library that has nothing else to do takes a prompt at once.
+pairings!(agent V2:
     r5_07_a_prompt_that_was_sent_is_not_sent_again,
 );
