@@ -21,6 +21,8 @@ pub struct Config {
     pub longest_line: usize,
     /// How long an agent may ignore a cancel before it is ended.
     pub cancel_patience: Duration,
+    /// How long an agent that restores a session may say nothing when it is asked for an option that was chosen in it.
+    pub option_patience: Duration,
     /// How far an agent goes to restore a session.
     pub restore: Restore,
     /// How long a session may do nothing before its agent is let go.
@@ -48,6 +50,7 @@ impl Default for Config {
             // Images are big.
             longest_line: 64 * 1024 * 1024,
             cancel_patience: Duration::from_secs(10),
+            option_patience: Duration::from_secs(30),
             restore: Restore::Auto,
             idle_limit: Duration::from_secs(30 * 60),
             native_sessions: NativeSessions::Listed,
