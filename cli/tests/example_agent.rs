@@ -2,7 +2,7 @@
 //! does in every scenario of the suite is in the tests of the library.
 
 use rethread::edge::Version;
-use rethread_testkit::client::{CWD, Client};
+use rethread_testkit::client::CWD;
 use rethread_testkit::program::{Home, Program};
 use serde_json::json;
 use tokio::process::Command;
@@ -22,13 +22,6 @@ async fn alone(home: &Home, version: Version) -> Program {
     let program = Program::start(command, version);
     program.client.initialize().await;
     program
-}
-
-/// What a client makes of a list: the ids.
-async fn listed(client: &Client) -> Vec<String> {
-    let answer = client.ask("session/list", json!({})).await;
-    let ids = answer["sessions"].as_array().into_iter().flatten();
-    ids.filter_map(|session| session["sessionId"].as_str().map(str::to_owned)).collect()
 }
 
 #[tokio::test]
@@ -59,13 +52,13 @@ async fn it_has_the_whole_session_surface_in_both_versions() {
         client.close(&session).await.expect("it can be closed");
         client.resume(&session).await;
         assert_eq!(client.prompt(&session, "say again").await.stop, "end_turn");
-        let mut both = listed(client).await;
+        let mut both = client.listed().await;
         both.sort();
         let mut expected = [session.clone(), fork.clone()];
         expected.sort();
         assert_eq!(both, expected);
         client.ask("session/delete", json!({"sessionId": fork})).await;
-        assert_eq!(listed(client).await, [session]);
+        assert_eq!(client.listed().await, [session]);
         client.hang_up().await;
         assert!(program.exited().await.success());
     }
