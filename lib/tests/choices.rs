@@ -2,9 +2,11 @@
 //! the transcript, as another agent, as a fork. Clients see no change if the agent takes it, and the agent's own
 //! value if it does not.
 
+use std::time::Duration;
+
 use rethread::edge::Version;
 use rethread::server::Config;
-use rethread_testkit::agent::{AgentConfig, Choices, Offer, Restores, ScriptedAgent, Speaks};
+use rethread_testkit::agent::{AgentConfig, Choices, Offer, Quirk, Restores, ScriptedAgent, Speaks};
 use rethread_testkit::client::{CWD, Client};
 use rethread_testkit::{Pairing, World, pairings};
 use serde_json::{Value, json};
@@ -191,6 +193,23 @@ async fn what_the_agent_refuses_gives_way_to_its_own_value(pairing: Pairing) {
     assert_eq!(chosen(&client, &session), now, "and that is kept");
 }
 
+async fn an_agent_that_does_not_answer_has_refused(pairing: Pairing) {
+    let world =
+        World::having(pairing, forgetful).set(|config| config.option_patience = Duration::from_millis(50));
+    let first = world.ready().await;
+    let session = choose_all(&first).await;
+    first.hang_up().await;
+    world.agent.configure(|config| config.quirks = vec![Quirk::MuteOnOptions]);
+    let world = world.again();
+    let since = world.agent.received().len();
+    let client = world.ready().await;
+    client.load(&session).await;
+    assert_eq!(client.prompt(&session, "say two").await.stop, "end_turn");
+    let (changes, early) = asked(&world.agent, since);
+    assert_eq!((changes.len(), early), (4, 0), "each is tried once: {changes:?}");
+    assert_eq!(chosen(&client, &session), ["effort=low", "mode=a", "model=fast", "verbose=false"]);
+}
+
 async fn what_is_no_longer_on_offer_is_not_asked_for(pairing: Pairing) {
     let world = World::having(pairing, forgetful);
     let first = world.ready().await;
@@ -247,4 +266,6 @@ pairings!(wire:
     a_fork_has_the_choices_of_its_parent,
     // It takes what it offers.
     what_the_agent_refuses_gives_way_to_its_own_value,
+    // It answers.
+    an_agent_that_does_not_answer_has_refused,
 );

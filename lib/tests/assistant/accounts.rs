@@ -131,7 +131,7 @@ async fn a_session_can_be_read_without_the_key_and_goes_on_with_it() {
 /// A stage whose provider names its models only when it is asked.
 fn listing() -> Stage {
     let stage = Stage::with(ProviderKind::OpenAi);
-    stage.providers.lock().unwrap()[0].models.clear();
+    stage.providers.lock().expect("no test panics here")[0].models.clear();
     stage
 }
 

@@ -23,7 +23,7 @@ fn states(client: &Client, session: &str) -> Vec<Value> {
 
 /// A session with a turn behind it, of a model whose window nobody knows.
 async fn begun(stage: &Stage) -> (Client, String) {
-    stage.providers.lock().unwrap()[0].models[0].context_window = None;
+    stage.providers.lock().expect("no test panics here")[0].models[0].context_window = None;
     let (client, session) = stage.session(Version::V2).await;
     stage.write("a.txt", &"a word in a long line of a file\n".repeat(200));
     stage.model.plan(Planned::new().text("Let me look.").call("read", &json!({"path": "a.txt"})));

@@ -235,7 +235,7 @@ fn with_ids(models: &[ListedModel]) -> Value {
     let model = |(name, window): &ListedModel| {
         let mut model = json!({"id": name, "object": "model", "type": "model", "display_name": name,
             "created": 1, "created_at": "2026-01-01T00:00:00Z", "owned_by": "loopback"});
-        window.into_iter().for_each(|size| model["max_model_len"] = json!(size));
+        window.iter().for_each(|size| model["max_model_len"] = json!(size));
         model
     };
     let data: Vec<_> = models.iter().map(model).collect();
