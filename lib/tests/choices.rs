@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rethread::edge::Version;
 use rethread::server::Config;
-use rethread_testkit::agent::{AgentConfig, Choices, Offer, Quirk, Restores, ScriptedAgent, Speaks};
+use rethread_testkit::agent::{AgentConfig, Choices, Mind, Offer, Quirk, Restores, ScriptedAgent, Speaks};
 use rethread_testkit::client::{CWD, Client};
 use rethread_testkit::{Pairing, World, pairings};
 use serde_json::{Value, json};
@@ -37,12 +37,14 @@ fn chosen(client: &Client, session: &str) -> Vec<String> {
 
 const ALL: [&str; 4] = ["effort=high", "mode=b", "model=deep", "verbose=true"];
 
-/// What the agent was asked to change since it had been told so much, and how many prompts it was given before the
-/// last of that.
+/// What the agent was asked to change since it had been told so much, or was given with the session, and how many
+/// prompts it was given before the last of that.
 fn asked(agent: &ScriptedAgent, since: usize) -> (Vec<String>, usize) {
     let (mut changes, mut prompts, mut early) = (Vec::new(), 0, 0);
     for received in agent.received().iter().skip(since) {
         let params = &received.params;
+        let given = params["_meta"]["rethread"]["choices"].as_object().into_iter().flatten();
+        changes.extend(given.map(|(option, value)| format!("{option}={}", text(value))));
         let change = match received.method.as_str() {
             "session/set_mode" => format!("mode={}", text(&params["modeId"])),
             "session/set_model" => format!("model={}", text(&params["modelId"])),
@@ -221,7 +223,12 @@ async fn what_is_no_longer_on_offer_is_not_asked_for(pairing: Pairing) {
     let client = world.ready().await;
     client.load(&session).await;
     assert_eq!(client.prompt(&session, "say two").await.stop, "end_turn");
-    assert_eq!(asked(&world.agent, since), (vec!["mode=b".to_owned()], 0));
+    let expected = match pairing.mind {
+        Mind::Own => vec!["mode=b".to_owned()],
+        // It is given all there is, for it may offer again what it does not offer now.
+        Mind::Library => ALL.map(str::to_owned).to_vec(),
+    };
+    assert_eq!(asked(&world.agent, since), (expected, 0));
     let mark = client.mark();
     let answer = client.load(&session).await;
     let names = answer["configOptions"].as_array().map(Vec::len);
