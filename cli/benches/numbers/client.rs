@@ -32,6 +32,14 @@ impl Client {
         Self::start(&mut command)
     }
 
+    /// Talks to the agent through the official conductor, which has no proxies to conduct.
+    pub(crate) fn through_conductor(conductor: &Path) -> Self {
+        let agent = std::env::current_exe().expect("a program has a path");
+        let mut command = Command::new(conductor);
+        command.arg("agent").arg(format!("{} {}", agent.display(), agent::FLAG));
+        Self::start(&mut command)
+    }
+
     /// Talks to the built-in assistant, which has no model.
     pub(crate) fn assistant(home: &Path) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_rethread"));
