@@ -2,7 +2,6 @@
 //! Holds no meaning of any field.
 
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::fmt;
 
 use serde::de::{DeserializeOwned, MapAccess, Visitor};
@@ -81,6 +80,12 @@ impl Json {
     }
 }
 
+impl From<JsonError> for serde_json::Error {
+    fn from(error: JsonError) -> Self {
+        error.0
+    }
+}
+
 impl From<Box<RawValue>> for Json {
     fn from(raw: Box<RawValue>) -> Self {
         Self(raw)
@@ -112,6 +117,9 @@ impl fmt::Display for Json {
         f.write_str(self.text())
     }
 }
+
+/// How many members are looked through one by one.
+const FEW: usize = 16;
 
 /// The members of a JSON object in the order they came, each value untouched.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -168,6 +176,17 @@ impl Fields {
         self.0.is_empty()
     }
 
+    /// Where a member is. `places` has the members that were looked for so far, once there are many of them.
+    fn place(&self, name: &str, places: &mut HashMap<String, usize>) -> Option<usize> {
+        if self.0.len() <= FEW {
+            return self.0.iter().position(|(key, _)| key == name);
+        }
+        for (at, (key, _)) in self.0.iter().enumerate().skip(places.len()) {
+            places.insert(key.clone(), at);
+        }
+        places.get(name).copied()
+    }
+
     /// The object as one value.
     #[must_use]
     pub fn json(&self) -> Json {
@@ -204,15 +223,12 @@ impl<'de> Deserialize<'de> for Fields {
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Fields, A::Error> {
                 let mut fields = Fields::new();
-                let mut places: HashMap<String, usize> = HashMap::new();
+                let mut places = HashMap::new();
                 while let Some((key, value)) = map.next_entry::<String, Json>()? {
                     // The last of several members of one name counts, as everywhere in JSON.
-                    match places.entry(key) {
-                        Entry::Occupied(place) => fields.0[*place.get()].1 = value,
-                        Entry::Vacant(place) => {
-                            fields.0.push((place.key().clone(), value));
-                            place.insert(fields.0.len() - 1);
-                        }
+                    match fields.place(&key, &mut places) {
+                        Some(place) => fields.0[place].1 = value,
+                        None => fields.0.push((key, value)),
                     }
                 }
                 Ok(fields)

@@ -77,6 +77,83 @@ proptest! {
     }
 
     #[test]
+    fn joined_stretches_are_read_one_after_the_other(acts in acts(), cut in any::<prop::sample::Index>()) {
+        let items = journal(&acts, Manner::Free);
+        let (before, after) = items.split_at(cut.index(items.len()));
+        let joined = stored::join_segments(&stored::encode_segment(before), &stored::encode_segment(after));
+        prop_assert_eq!(joined.as_ref(), Some(&stored::encode_segment(&items)));
+    }
+
+    #[test]
+    fn a_stretch_of_the_first_version_is_read_and_not_joined(acts in acts()) {
+        let items = journal(&acts, Manner::Free);
+        let mut first = vec![stored::VERSION];
+        serde_json::to_writer(&mut first, &items).expect("it is plain data");
+        prop_assert_eq!(stored::decode_segment(&first).expect("it reads"), items.clone());
+        let second = stored::encode_segment(&items);
+        prop_assert_eq!(stored::join_segments(&first, &second), None);
+        prop_assert_eq!(stored::join_segments(&second, &first), None);
+    }
+
+    #[test]
+    fn a_stretch_that_is_cut_or_changed_is_refused_or_read_but_never_more(
+        acts in acts(), at in any::<prop::sample::Index>(), byte in any::<u8>()
+    ) {
+        let items = journal(&acts, Manner::Free);
+        let whole = stored::encode_segment(&items);
+        let at = at.index(whole.len());
+        if let Ok(read) = stored::decode_segment(&whole[..at]) {
+            prop_assert_eq!(&read[..], &items[..read.len()]);
+        }
+        let mut changed = whole;
+        changed[at] = byte;
+        // Whatever comes of it, it comes to an end.
+        let _ = stored::decode_segment(&changed);
+    }
+
+    #[test]
+    fn what_is_known_of_an_item_before_it_is_read_is_true(acts in acts()) {
+        let items = journal(&acts, Manner::Free);
+        let segment = stored::encode_segment(&items);
+        let found: Vec<_> = stored::SegmentItems::of(&segment).expect("it reads").collect();
+        prop_assert_eq!(found.len(), items.len());
+        for (found, item) in found.into_iter().zip(&items) {
+            let found = found.expect("it reads");
+            prop_assert_eq!((found.first, found.last), (item.first, item.last));
+            let aside = matches!(item.entry, Entry::PromptSent { .. } | Entry::TurnStarted { .. });
+            let ended = matches!(&item.entry, Entry::TurnEnded { stop, .. } if stop.error.is_none());
+            prop_assert_eq!(found.sort() == stored::Sort::Aside, aside);
+            prop_assert_eq!(found.sort() == stored::Sort::TurnEnded, ended);
+            let glance = match &item.entry {
+                Entry::PromptInserted { message, content, .. } => {
+                    Some(stored::Glance::Prompt { message: message.as_str(), content: content.text() })
+                }
+                Entry::Updated { update: Update { kind, id, body }, .. } => {
+                    Some(stored::Glance::Update { kind: *kind, id, body: body.text() })
+                }
+                Entry::Opened { .. }
+                | Entry::RootsSet { .. }
+                | Entry::AgentBound { .. }
+                | Entry::AgentLost { .. }
+                | Entry::PromptHeld { .. }
+                | Entry::PromptSent { .. }
+                | Entry::PromptDropped { .. }
+                | Entry::TurnStarted { .. }
+                | Entry::StateChanged { .. }
+                | Entry::TurnEnded { .. }
+                | Entry::QuestionAsked { .. }
+                | Entry::QuestionAnswered { .. }
+                | Entry::QuestionWithdrawn { .. }
+                | Entry::OptionAsked { .. }
+                | Entry::OptionSettled { .. }
+                | Entry::CancelAsked { .. }
+                | Entry::TitleSet { .. } => None,
+            };
+            prop_assert_eq!(found.glance(), glance);
+        }
+    }
+
+    #[test]
     fn any_prefix_replays(acts in acts(), cut in any::<prop::sample::Index>()) {
         let items = journal(&acts, Manner::Free);
         let mut whole = Session::default();

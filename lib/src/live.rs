@@ -4,14 +4,19 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
 
 use rethread_core::{Entry, Seq};
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use crate::lock::locked;
 
 /// How many bytes of newest entries a session keeps in memory.
 const TAIL: usize = 4 * 1024 * 1024;
+
+/// How often it is looked whether peers have caught up.
+const LOOK: Duration = Duration::from_millis(5);
 
 /// The shared end of a journal.
 #[derive(Default)]
@@ -114,6 +119,14 @@ impl Live {
     #[must_use]
     pub(crate) fn read_below(&self, seq: Seq) -> bool {
         locked(&self.peers).iter().filter_map(Weak::upgrade).any(|peer| peer.next() <= seq)
+    }
+
+    /// Waits until every peer has read all that there is, but no longer than this.
+    pub(crate) async fn caught_up(&self, patience: Duration) {
+        let deadline = Instant::now() + patience;
+        while self.read_below(self.head()) && Instant::now() < deadline {
+            tokio::time::sleep(LOOK).await;
+        }
     }
 
     /// Reads on, about `budget` bytes.

@@ -107,8 +107,8 @@ pub(crate) struct Attachment {
     pub(crate) cursor: Arc<Cursor>,
     /// Up to here it is a replay.
     pub(crate) past: Seq,
-    /// How the client sees it.
-    pub(crate) view: View,
+    /// How the client sees it. Not here while a piece of the replay is made with it.
+    pub(crate) view: Option<View>,
     /// What is sent between the replay and everything after it.
     pub(crate) then: Then,
 }

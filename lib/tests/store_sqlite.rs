@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rethread::store::sqlite::{SqlitePaths, SqliteStore};
-use rethread::store::{Append, Durability, Ours, Store, StoreError};
+use rethread::store::{Append, Durability, NewSession, Ours, Store, StoreError};
 use rethread_core::{Seq, SessionId};
 use rusqlite::Connection;
 use tempfile::tempdir;
@@ -217,11 +217,11 @@ fn damage_in_a_segment_is_found() {
         let dir = tempdir().unwrap();
         let store = open(dir.path());
         let mut lease = store.create(new_session("s")).unwrap();
-        append(&store, &mut lease, vec![entry("a"), entry("b"), entry("c")]).unwrap();
+        append(&store, &mut lease, vec![entry(&long("a")), entry("b"), entry("c")]).unwrap();
         store.fold(&lease, Seq(1)).unwrap();
         store.fold(&lease, Seq(2)).unwrap();
         database(dir.path()).execute_batch(&format!("{change} WHERE first_seq = 2")).unwrap();
-        let StoreError::Damaged { session, at, source } = store.read(&id("s"), Seq(0), 1000).unwrap_err()
+        let StoreError::Damaged { session, at, source } = store.read(&id("s"), Seq(0), 1 << 20).unwrap_err()
         else {
             panic!("not found: {change}")
         };
@@ -250,23 +250,80 @@ fn a_stretch_that_folds_to_nothing_leaves_no_hole() {
     let dir = tempdir().unwrap();
     let store = open(dir.path());
     let mut lease = store.create(new_session("s")).unwrap();
-    append(&store, &mut lease, vec![entry("a"), entry("b"), entry("c"), entry("d")]).unwrap();
+    append(&store, &mut lease, ["a", "b", "c", "d"].map(|text| entry(&long(text))).to_vec()).unwrap();
     for upto in 1..=4 {
         store.fold(&lease, Seq(upto)).unwrap();
     }
+    let first = format!("1 {}", long("a"));
     // Copies an empty segment over the others, as if their entries had come to nothing.
     let (bytes, checksum) = empty_segment();
-    let sql = "UPDATE segment SET items = ?1, checksum = ?2, length = 3 WHERE first_seq > 1";
+    let sql = "UPDATE segment SET items = ?1, checksum = ?2, length = 1 WHERE first_seq > 1";
     database(dir.path()).execute(sql, rusqlite::params![bytes, checksum]).unwrap();
-    assert_eq!(show(&read_all(&store, "s", 1)), ["1 a"]);
+    assert_eq!(show(&read_all(&store, "s", 1)), [first.as_str()]);
     append(&store, &mut lease, vec![entry("e")]).unwrap();
-    assert_eq!(show(&read_all(&store, "s", 1)), ["1 a", "5 e"]);
+    assert_eq!(show(&read_all(&store, "s", 1)), [first.as_str(), "5 e"]);
     let page = store.read(&id("s"), Seq(2), 1).unwrap();
     assert_eq!((show(&page.items), page.next, page.end), (vec!["5 e".to_owned()], Seq(6), true));
 }
 
+/// So long that its segment is not joined with others.
+fn long(text: &str) -> String {
+    text.repeat(100 * 1024)
+}
+
+#[test]
+fn small_segments_are_joined_and_nobody_can_tell() {
+    let dir = tempdir().unwrap();
+    let store = open(dir.path());
+    let mut lease = store.create(new_session("s")).unwrap();
+    let count = |sql: &str| database(dir.path()).query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap();
+    for number in 1..=100 {
+        append(&store, &mut lease, vec![entry(&format!("{number} {}", "z".repeat(4000)))]).unwrap();
+        let before = read_all(&store, "s", 1 << 20);
+        store.fold(&lease, Seq(number)).unwrap();
+        assert_eq!(read_all(&store, "s", 1 << 20), before);
+        if number == 37 {
+            let parent = Some((id("s"), Seq(37)));
+            store.create(NewSession { parent, ..new_session("fork") }).unwrap();
+        }
+    }
+    let segments = count("SELECT count(*) FROM segment");
+    assert!((4..=12).contains(&segments), "{segments} segments of 400 KB");
+    assert_eq!(count("SELECT max(length) <= 131072 FROM segment"), 1);
+    for budget in [1, 10_000, 50_000, 1 << 20] {
+        assert_eq!(read_all(&store, "s", budget).len(), 100);
+        assert_eq!(read_all(&store, "fork", budget), read_all(&store, "s", 1 << 20)[..37]);
+    }
+}
+
+#[test]
+fn a_segment_of_the_first_version_stays_as_it_is() {
+    let dir = tempdir().unwrap();
+    let store = open(dir.path());
+    let mut lease = store.create(new_session("s")).unwrap();
+    append(&store, &mut lease, vec![entry("a"), entry("b")]).unwrap();
+    store.fold(&lease, Seq(2)).unwrap();
+    let items = read_all(&store, "s", 1000);
+    let mut plain = vec![rethread_core::stored::VERSION];
+    serde_json::to_writer(&mut plain, &items).unwrap();
+    let (bytes, checksum) = packed(&plain);
+    let sql = "UPDATE segment SET items = ?1, checksum = ?2, length = ?3";
+    database(dir.path()).execute(sql, rusqlite::params![bytes, checksum, plain.len() as i64]).unwrap();
+    append(&store, &mut lease, vec![entry("c"), entry("d")]).unwrap();
+    store.fold(&lease, Seq(3)).unwrap();
+    store.fold(&lease, Seq(4)).unwrap();
+    assert_eq!(show(&read_all(&store, "s", 1)), ["1 a", "2 b", "3 c", "4 d"]);
+    let count =
+        database(dir.path()).query_row("SELECT count(*) FROM segment", [], |row| row.get::<_, i64>(0));
+    assert_eq!(count.unwrap(), 2);
+}
+
 fn empty_segment() -> (Vec<u8>, i64) {
-    let bytes = zstd::bulk::compress(&rethread_core::stored::encode_segment(&[]), 1).unwrap();
+    packed(&rethread_core::stored::encode_segment(&[]))
+}
+
+fn packed(plain: &[u8]) -> (Vec<u8>, i64) {
+    let bytes = zstd::bulk::compress(plain, 1).unwrap();
     let mix = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
     let checksum = bytes.iter().fold(0xcbf2_9ce4_8422_2325, mix).cast_signed();
     (bytes, checksum)

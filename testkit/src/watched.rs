@@ -5,7 +5,8 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use rethread::store::{
-    Append, Archived, Lease, ListPage, ListQuery, NewSession, Page, SessionRow, Store, StoreError, Stub,
+    Append, Archived, Lease, ListPage, ListQuery, NewSession, Reached, See, SessionRow, Store, StoreError,
+    Stub,
 };
 use rethread_core::{Millis, Seq, SessionId};
 
@@ -70,9 +71,15 @@ impl<W: Watchman> Store for Watched<W> {
         }
     }
 
-    fn read(&self, session: &SessionId, from: Seq, budget: usize) -> Result<Page, StoreError> {
+    fn walk(
+        &self,
+        session: &SessionId,
+        from: Seq,
+        budget: usize,
+        see: See<'_>,
+    ) -> Result<Reached, StoreError> {
         self.watchman.reading()?;
-        self.store.read(session, from, budget)
+        self.store.walk(session, from, budget, see)
     }
 
     fn fold(&self, lease: &Lease, upto: Seq) -> Result<(), StoreError> {

@@ -55,7 +55,8 @@ impl Follower {
         let after_answer = commands.map(crate::edge::v1::commands::to_v1).into_iter().collect();
         let then = Then { answer: Some((id.clone(), answer.json())), after_answer, ..Then::default() };
         let past = session.head;
-        self.follow(Attachment { session: handle.id, live: handle.live, cursor, past, view, then });
+        let (session, live, view) = (handle.id, handle.live, Some(view));
+        self.follow(Attachment { session, live, cursor, past, view, then });
         Ok(())
     }
 
@@ -68,7 +69,8 @@ impl Follower {
                 let then = then(&self.agreed, &attached, &view, &replay, id);
                 let past = attached.head;
                 self.attached.add(session.clone());
-                self.follow(Attachment { session, live: handle.live, cursor, past, view, then });
+                let (live, view) = (handle.live, Some(view));
+                self.follow(Attachment { session, live, cursor, past, view, then });
             }
             Err(error) => self.refuse(id, error),
         }

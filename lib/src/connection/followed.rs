@@ -6,21 +6,24 @@ use std::sync::Arc;
 
 use rethread_core::{Entry, Json, Seq, SessionId, UpdateKind};
 
+use tokio::task::JoinHandle;
+
 use super::asked::{Asked, AskedOf};
 use super::in_flight::InFlight;
 use super::pump::cancel;
+use super::replay::{Lines, Piece, Replay};
 use crate::edge::v1::aside::with_notices;
-use crate::edge::view::{Place, Shown, When};
+use crate::edge::view::{Place, Shown, View, When};
 use crate::live::Tailing;
 use crate::outbox::Attachment;
 use crate::store::StoreError;
-use crate::store::journal::Journal;
+use crate::store::journal::{Journal, finished};
 use crate::wire::Out;
 
 /// How much is encoded before it is written.
 const WRITE: usize = 256 * 1024;
-/// How much is read from the store at once: a segment is unpacked as a whole anyway.
-const READ: usize = 2 * 1024 * 1024;
+/// How much is read from the store at once, of what was written since the replay began.
+const READ: usize = 256 * 1024;
 
 /// A session that the client follows.
 pub(super) struct Followed {
@@ -32,6 +35,18 @@ pub(super) struct Followed {
     /// The last entry of which it is certain that whatever has a place before it was handed over.
     pub(super) known: Seq,
     settled: bool,
+    /// What is made of history before it is needed.
+    ahead: Ahead,
+}
+
+/// The next piece of a replay.
+enum Ahead {
+    /// Nothing was begun.
+    Nothing,
+    /// It is being made, and has the view.
+    Begun(JoinHandle<Result<Piece, StoreError>>),
+    /// It is there, or cannot be had.
+    Made(Result<Lines, StoreError>),
 }
 
 impl Followed {
@@ -39,7 +54,7 @@ impl Followed {
     pub(super) fn new(attachment: Attachment) -> Self {
         let name = Json::of(&attachment.session).text().to_owned();
         let known = attachment.live.head();
-        Self { attachment, name, leaves: None, known, settled: true }
+        Self { attachment, name, leaves: None, known, settled: true, ahead: Ahead::Nothing }
     }
 
     /// The session.
@@ -79,6 +94,9 @@ impl Followed {
                 self.settle_at(seq, upto, out, asked);
                 Ok(true)
             }
+            Tailing::Behind if next <= upto.min(self.attachment.past) => {
+                self.replay(upto, journal, out, asked).await
+            }
             Tailing::Behind => self.read_store(upto, journal, out, asked).await,
         }
     }
@@ -104,6 +122,49 @@ impl Followed {
         self.attachment.cursor.advance(reached);
         self.settle_at(reached, upto, out, asked);
         Ok(true)
+    }
+
+    /// Shows a piece of history, and has the next one made meanwhile.
+    async fn replay(
+        &mut self,
+        upto: Seq,
+        journal: &Journal,
+        out: &mut Out,
+        asked: &Asked,
+    ) -> Result<bool, StoreError> {
+        if matches!(self.ahead, Ahead::Nothing) {
+            self.begin_piece(self.attachment.cursor.next(), upto, journal, Out::default());
+        }
+        self.finish_piece().await;
+        let Ahead::Made(made) = std::mem::replace(&mut self.ahead, Ahead::Nothing) else { return Ok(false) };
+        let Lines { lines, reached } = made?;
+        self.settled = false;
+        let spare = out.append(lines);
+        self.attachment.cursor.advance(reached);
+        self.settle_at(reached, upto, out, asked);
+        if reached <= upto.min(self.attachment.past) {
+            self.begin_piece(reached, upto, journal, spare);
+        }
+        Ok(true)
+    }
+
+    /// Whatever has its place before the end of the history was handed over before, so the piece may go up to there.
+    fn begin_piece(&mut self, from: Seq, upto: Seq, journal: &Journal, lines: Out) {
+        let Some(view) = self.attachment.view.take() else { return };
+        let (session, name) = (self.attachment.session.clone(), self.name.clone());
+        let replay = Replay { session, name, from, upto: upto.min(self.attachment.past), view, lines };
+        self.ahead = Ahead::Begun(journal.begin(|store| replay.piece(store)));
+    }
+
+    /// Waits for the piece that is being made: until then nothing can be shown otherwise, or asked of the view.
+    pub(super) async fn finish_piece(&mut self) {
+        if let Ahead::Begun(made) = &mut self.ahead {
+            let made = finished(made).await;
+            self.ahead = Ahead::Made(made.map(|piece| {
+                self.attachment.view = Some(piece.view);
+                piece.lines
+            }));
+        }
     }
 
     fn at_border(&self, next: Seq) -> bool {
@@ -143,7 +204,7 @@ impl Followed {
 
     /// The notices that were written before the answer could be sent, for a client that is told of them by answers.
     fn early_notices(&self) -> Vec<Json> {
-        if !self.attachment.view.notices_by_answer() {
+        if !self.attachment.view.as_ref().is_some_and(View::notices_by_answer) {
             return Vec::new();
         }
         let notice = |entry: &Arc<Entry>| {
@@ -159,7 +220,9 @@ impl Followed {
     fn show(&mut self, seq: Seq, entry: &Entry, out: &mut Out, asked: &Asked) {
         let when = if seq <= self.attachment.past { When::Past } else { When::Now };
         let mut shown = Vec::new();
-        self.attachment.view.show(entry, Place { seq, when }, &mut shown);
+        if let Some(view) = &mut self.attachment.view {
+            view.show(entry, Place { seq, when }, &mut shown);
+        }
         self.settled = false;
         for shown in shown {
             self.write(shown, out, asked);
@@ -178,7 +241,9 @@ impl Followed {
             return false;
         }
         let mut shown = Vec::new();
-        self.attachment.view.settle(&mut shown);
+        if let Some(view) = &mut self.attachment.view {
+            view.settle(&mut shown);
+        }
         let any = !shown.is_empty();
         for shown in shown {
             self.write(shown, out, asked);

@@ -10,6 +10,7 @@ mod in_flight;
 mod introduction;
 mod opening;
 mod pump;
+mod replay;
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -69,9 +69,12 @@ impl Connection {
     ) {
         drop_unoffered(&agreed, &mut setup);
         let follower = self.follower(&agreed);
-        match agreed.registry.knows(&session).await {
-            Ok(true) => follower.resume(id, session, setup, replay).await,
-            Ok(false) => {
+        if let Err(error) = check(&agreed, &setup) {
+            return self.answer(id, Err(error));
+        }
+        match agreed.registry.open_kept(&session).await {
+            Ok(Some(_)) => follower.resume(id, session, setup, replay).await,
+            Ok(None) => {
                 tokio::spawn(async move {
                     let adopted = async {
                         check(&agreed, &setup)?;

@@ -53,6 +53,7 @@ impl<W: AsyncWrite + Unpin> Pump<W> {
     pub(super) async fn run(mut self) -> Stopped {
         loop {
             for followed in &mut self.followed {
+                followed.finish_piece().await;
                 followed.known = followed.attachment.live.head();
             }
             let open = self.take_outbox();
@@ -105,8 +106,9 @@ impl<W: AsyncWrite + Unpin> Pump<W> {
             }
             Outbound::Trouble(session, updates) => self.trouble(&session, &updates),
             Outbound::OwnPrompt(session, message) => {
-                if let Some(followed) = self.followed(&session) {
-                    followed.attachment.view.sent(message);
+                let followed = self.followed(&session);
+                if let Some(view) = followed.and_then(|followed| followed.attachment.view.as_mut()) {
+                    view.sent(message);
                 }
             }
             Outbound::Relay { from, method, params } => {
@@ -125,8 +127,10 @@ impl<W: AsyncWrite + Unpin> Pump<W> {
     fn trouble(&mut self, session: &SessionId, updates: &[Json]) {
         let followed = self.followed.iter().find(|followed| followed.session() == session);
         // Version 1 hears it as the answer to its prompt.
-        if let Some(followed) = followed.filter(|followed| followed.attachment.view.version() == Version::V2)
-        {
+        let is_v2 = |followed: &&Followed| {
+            followed.attachment.view.as_ref().is_some_and(|view| view.version() == Version::V2)
+        };
+        if let Some(followed) = followed.filter(is_v2) {
             updates.iter().for_each(|update| self.out.update(&followed.name, update));
         }
     }

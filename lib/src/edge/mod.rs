@@ -1,6 +1,7 @@
 //! The two faces of the protocol: what either version writes, read into and written from the canonical model.
 //! Knows no store, no transport and no task.
 
+pub mod at_sight;
 pub mod call;
 pub mod capabilities;
 pub mod link;

@@ -84,8 +84,8 @@ impl ToolCalls {
         // Only terminals that are not the client's own, or not any more, make a call stale.
         let past = self.at(When::Past);
         let redrawn = |call: String| {
-            let content = self.content.get(&call)?.clone();
-            let body = body_of("tool_call_update", "toolCallId", Json::of(&call), content);
+            let content = self.content.get(&call)?;
+            let body = body_of("tool_call_update", "toolCallId", &call, content.raw());
             Some(v1::tool_call::to_v1(&body, Announced::Known, &past))
         };
         stale.into_iter().filter_map(redrawn).collect()

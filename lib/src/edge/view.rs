@@ -6,7 +6,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use rethread_core::{
     Child, Entry, Fields, Json, MessageId, QuestionId, QuestionKind, Seq, TitleSource, Update, UpdateKind,
 };
+use serde::ser::SerializeMap;
+use serde::{Serialize, Serializer};
 use serde_json::json;
+use serde_json::value::RawValue;
 
 use super::Version;
 use super::capabilities::ClientProfile;
@@ -127,6 +130,11 @@ impl View {
         self.version == Version::V1 && self.taste.notices == Notices::AsText
     }
 
+    /// What a version 1 client was told of messages.
+    pub(super) fn told(&mut self) -> &mut Messages {
+        &mut self.messages
+    }
+
     /// The client sent this prompt itself.
     pub fn sent(&mut self, message: MessageId) {
         self.own.insert(message);
@@ -146,7 +154,7 @@ impl View {
                 self.state(state, when, shown);
             }
             Entry::TurnEnded { state, .. } => {
-                self.forget_calls();
+                self.turn_ended();
                 self.state(state, when, shown);
             }
             Entry::Updated { update, known } => self.update(update, *known, place, shown),
@@ -178,6 +186,12 @@ impl View {
             | Entry::OptionSettled { .. }
             | Entry::CancelAsked { .. } => {}
         }
+    }
+
+    /// A turn is over, which alone says nothing: nothing is expected to be added to its tool calls any more.
+    pub fn turn_ended(&mut self) {
+        self.calls.forget_finished();
+        self.children.values_mut().for_each(Self::turn_ended);
     }
 
     /// The request for a question that is open.
@@ -232,13 +246,14 @@ impl View {
     fn prompt(&self, message: &MessageId, content: &Json, when: When, shown: &mut Vec<Shown>) {
         match self.version {
             Version::V2 => {
-                let body = body_of("user_message", "messageId", Json::of(message), content.clone());
+                let body = body_of("user_message", "messageId", message.as_str(), content.raw());
                 shown.push(Shown::Update(body));
             }
             Version::V1 if when == When::Now && self.own.contains(message) => {}
             Version::V1 => {
-                for block in content.items().unwrap_or_default() {
-                    let body = body_of("user_message_chunk", "messageId", Json::of(message), block);
+                let blocks: Vec<&RawValue> = serde_json::from_str(content.text()).unwrap_or_default();
+                for block in blocks {
+                    let body = body_of("user_message_chunk", "messageId", message.as_str(), block);
                     shown.push(Shown::Update(body));
                 }
             }
@@ -360,12 +375,6 @@ impl View {
         }
         self.mode = mode;
     }
-
-    /// Nothing is expected to be added to them after their turn.
-    fn forget_calls(&mut self) {
-        self.calls.forget_finished();
-        self.children.values_mut().for_each(Self::forget_calls);
-    }
 }
 
 /// The update that tells a title.
@@ -376,14 +385,16 @@ pub fn title_update(title: &str) -> Json {
 
 /// Good news of our own: not worth a line of text in the midst of the agent's words.
 fn is_quiet(update: &Update) -> bool {
+    if update.kind != UpdateKind::Notice {
+        return false;
+    }
     let fields = update.body.fields();
-    update.kind == UpdateKind::Notice
-        && fields.text("severity").as_deref() == Some("info")
+    fields.text("severity").as_deref() == Some("info")
         && fields.get("_meta").is_some_and(|meta| meta.fields().get("rethread").is_some())
 }
 
 /// What tells how things stand at the moment: a replay ends with the last word on each instead.
-fn is_of_the_moment(kind: UpdateKind) -> bool {
+pub(super) fn is_of_the_moment(kind: UpdateKind) -> bool {
     matches!(
         kind,
         UpdateKind::Notice
@@ -395,8 +406,24 @@ fn is_of_the_moment(kind: UpdateKind) -> bool {
 }
 
 /// An update whose content stays exactly as it is.
-pub(super) fn body_of(tag: &str, id_field: &str, id: Json, content: Json) -> Json {
-    let fields: Fields =
-        [("sessionUpdate", Json::of(tag)), (id_field, id), ("content", content)].into_iter().collect();
-    fields.json()
+pub(super) fn body_of(tag: &str, id_field: &str, id: &str, content: &RawValue) -> Json {
+    Json::of(&Body { tag, id_field, id, content })
+}
+
+/// The same, to be written.
+struct Body<'a> {
+    tag: &'a str,
+    id_field: &'a str,
+    id: &'a str,
+    content: &'a RawValue,
+}
+
+impl Serialize for Body<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(3))?;
+        map.serialize_entry("sessionUpdate", self.tag)?;
+        map.serialize_entry(self.id_field, self.id)?;
+        map.serialize_entry("content", self.content)?;
+        map.end()
+    }
 }

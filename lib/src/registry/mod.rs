@@ -5,6 +5,7 @@ mod adopt;
 mod fork;
 
 use std::collections::HashMap;
+use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex};
 
 use rethread_core::{Binding, Entry, Input, Json, Seq, Session, SessionId, stored};
@@ -19,7 +20,7 @@ use crate::mint;
 use crate::runner::{AgentLines, Beginning, Bound, Handle, Message, Replaying, Runner, Seat, Surroundings};
 use crate::runner::{facts, store_error, style};
 use crate::store::journal::Journal;
-use crate::store::{Deleted, NewSession, SessionRow, StoreError};
+use crate::store::{Deleted, Lease, NewSession, SessionRow, Store, StoreError};
 use crate::wire::RpcError;
 
 /// How much of a journal is read at once.
@@ -49,16 +50,6 @@ impl Registry {
         live.get(id).cloned()
     }
 
-    /// Says whether the session is live here or has a journal: then it can be opened without the agent.
-    pub(crate) async fn knows(&self, id: &SessionId) -> Result<bool, RpcError> {
-        if self.find(id).is_some() {
-            return Ok(true);
-        }
-        let wanted = id.clone();
-        let row = self.journal().call(move |store| store.find(&wanted)).await.map_err(|e| store_error(&e))?;
-        Ok(row.is_some_and(|row| row.deleted == Deleted::Yes || row.head > Seq(0)))
-    }
-
     /// The row of a session that exists for clients.
     pub(crate) async fn row(&self, id: &SessionId) -> Result<SessionRow, RpcError> {
         let wanted = id.clone();
@@ -68,17 +59,21 @@ impl Registry {
 
     /// The session, live: opened from the store if it was not.
     pub(crate) async fn open(&self, id: &SessionId) -> Result<Handle, RpcError> {
+        self.open_kept(id).await?.ok_or_else(|| RpcError::unknown_session(id.as_str()))
+    }
+
+    /// The same, or nothing if it has no journal here: then perhaps the agent knows it.
+    pub(crate) async fn open_kept(&self, id: &SessionId) -> Result<Option<Handle>, RpcError> {
         if let Some(handle) = self.find(id) {
-            return Ok(handle);
+            return Ok(Some(handle));
         }
-        let row = self.row(id).await?;
-        let claimed = id.clone();
-        let mut lease =
-            self.journal().call(move |store| store.claim(&claimed)).await.map_err(|e| store_error(&e))?;
-        let (mut session, head) = read_state(self.journal(), id).await.map_err(|e| store_error(&e))?;
-        lease.head = head;
-        // A title that was set from outside is the row's; the journal need not know of it.
-        session.title = row.title.or(session.title);
+        let wanted = id.clone();
+        let claimed = self.journal().call(move |store| claim(store, &wanted)).await;
+        let (lease, session) = match claimed.map_err(|error| store_error(&error))? {
+            Claimed::Session(lease, session) => (lease, *session),
+            Claimed::Deleted => return Err(RpcError::unknown_session(id.as_str())),
+            Claimed::Nothing => return Ok(None),
+        };
         let setup = Setup { cwd: session.cwd.clone(), roots: session.roots.clone(), ..Setup::default() };
         let begin = Beginning {
             id: id.clone(),
@@ -89,7 +84,7 @@ impl Registry {
             seat: Seat::Empty,
             lines: AgentLines::new(),
         };
-        Ok(self.start(begin))
+        Ok(Some(self.start(begin)))
     }
 
     /// Makes a session: at the agent first, since it has to agree. `asked` hears under which number it was asked.
@@ -160,21 +155,43 @@ impl Registry {
     }
 }
 
+/// What the store has of a session.
+enum Claimed {
+    Session(Lease, Box<Session>),
+    Deleted,
+    /// No row, or one without a journal.
+    Nothing,
+}
+
+/// Takes a session that exists for clients, and reads its state.
+fn claim(store: &dyn Store, id: &SessionId) -> Result<Claimed, StoreError> {
+    let Some(row) = store.find(id)? else { return Ok(Claimed::Nothing) };
+    if row.deleted == Deleted::Yes {
+        return Ok(Claimed::Deleted);
+    }
+    if row.head == Seq(0) {
+        return Ok(Claimed::Nothing);
+    }
+    let lease = store.claim(id)?;
+    let (mut session, head) = read_state(store, id)?;
+    // A title that was set from outside is the row's; the journal need not know of it.
+    session.title = row.title.or(session.title);
+    Ok(Claimed::Session(Lease { head, ..lease }, Box::new(session)))
+}
+
 /// The state of a session as the store has it, and its last sequence number.
-pub(crate) async fn read_state(journal: &Journal, id: &SessionId) -> Result<(Session, Seq), StoreError> {
-    let wanted = id.clone();
-    let row = journal.call(move |store| store.find(&wanted)).await?;
-    let row = row.ok_or_else(|| StoreError::Unknown(id.clone()))?;
+pub(crate) fn read_state(store: &dyn Store, id: &SessionId) -> Result<(Session, Seq), StoreError> {
+    let row = store.find(id)?.ok_or_else(|| StoreError::Unknown(id.clone()))?;
     // A snapshot that cannot be read costs time, nothing else: the journal has it all.
     let mut session = row.snapshot.and_then(|bytes| stored::decode_session(&bytes).ok()).unwrap_or_default();
     let mut from = session.head.next();
     while from <= row.head {
-        let page = journal.read(id.clone(), from, PAGE).await?;
-        for item in &page.items {
-            session.replay(item.last, &item.entry);
-        }
-        from = page.next;
-        if page.end {
+        let reached = store.walk(id, from, PAGE, &mut |item| {
+            session.replay(item.last, &*item.entry()?);
+            Ok(ControlFlow::Continue(()))
+        })?;
+        from = reached.next;
+        if reached.end {
             break;
         }
     }

@@ -52,7 +52,9 @@ impl Runner {
     }
 
     async fn end_turn_anew(&mut self, reason: String) -> Result<Vec<Arc<Entry>>, StoreError> {
-        let (session, head) = crate::registry::read_state(&self.around.journal, &self.id).await?;
+        let id = self.id.clone();
+        let read = self.around.journal.call(move |store| crate::registry::read_state(store, &id));
+        let (session, head) = read.await?;
         self.session = session;
         self.lease.head = head;
         let mut entries = Vec::new();

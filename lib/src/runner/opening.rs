@@ -76,6 +76,11 @@ impl Runner {
             Ok(agent) => agent,
             Err(error) => return self.agent_failed(error).await,
         };
+        let (rung, native) = self.first_rung(&agent);
+        if self.only_looks(rung) {
+            self.seat = Seat::Empty;
+            return;
+        }
         self.settle_fold().await;
         let older = match self.older_ids().await {
             Ok(older) => older,
@@ -83,21 +88,17 @@ impl Runner {
         };
         let mut link = Link::new(agent.profile.version, self.session.generations + 1, older);
         link.options_were(self.session.options.as_ref());
-        let (rung, native) = self.first_rung(&agent);
         let progress = Progress::Asked;
         self.open_at(Opening { agent, link, rung, native, replayed: Replayed::default(), progress }).await;
     }
 
     async fn open_at(&mut self, opening: Opening) {
-        if opening.rung == Rung::New && self.session.turns.0 > 0 {
-            // Whoever only looks at a session does not make the agent forget it.
-            if !self.waits_for_agent() {
-                self.seat = Seat::Empty;
-                return;
-            }
-            if self.around.restore == Restore::Native {
-                return self.agent_failed(not_native()).await;
-            }
+        if self.only_looks(opening.rung) {
+            self.seat = Seat::Empty;
+            return;
+        }
+        if self.is_anew(opening.rung) && self.around.restore == Restore::Native {
+            return self.agent_failed(not_native()).await;
         }
         let params = match self.open_params(&opening).await {
             Ok(params) => params,
@@ -110,6 +111,16 @@ impl Runner {
             }
             Err(error) => self.agent_failed(RpcError::internal(error.to_string())).await,
         }
+    }
+
+    /// Says whether the agent would begin anew with a session that has a past.
+    fn is_anew(&self, rung: Rung) -> bool {
+        rung == Rung::New && self.session.turns.0 > 0
+    }
+
+    /// Whoever only looks at a session does not make the agent forget it.
+    fn only_looks(&self, rung: Rung) -> bool {
+        self.is_anew(rung) && !self.waits_for_agent()
     }
 
     async fn open_params(&self, opening: &Opening) -> Result<Json, StoreError> {

@@ -2,14 +2,16 @@
 //! transcript for an agent that does not have it, and whether what the agent replayed is all of it.
 
 use std::collections::HashSet;
+use std::ops::ControlFlow;
 
-use rethread_core::{Binding, Entry, Folded, Json, Seq, Update, UpdateKind};
+use rethread_core::stored::{Sort, Stored, StoredError};
+use rethread_core::{Binding, Entry, Json, Seq, Update, UpdateKind};
 
 use super::Runner;
 use crate::edge::link::id_hash;
 use crate::history::History;
 use crate::seed::{self, Transcript};
-use crate::store::StoreError;
+use crate::store::{Store, StoreError};
 
 /// How much of the journal is read at once.
 const PAGE: usize = 1024 * 1024;
@@ -17,24 +19,29 @@ const PAGE: usize = 1024 * 1024;
 impl Runner {
     /// Every id that is in use before a new generation of the agent speaks.
     pub(super) async fn older_ids(&self) -> Result<HashSet<u64>, StoreError> {
-        let mut ids = HashSet::new();
-        if self.session.generations > 0 {
-            self.each_item(|item| {
-                if let Entry::Updated { update, .. } = &item.entry
-                    && !update.id.is_empty()
-                {
-                    ids.insert(id_hash(&update.id));
-                }
-            })
-            .await?;
+        if self.session.generations == 0 {
+            return Ok(HashSet::new());
         }
-        Ok(ids)
+        self.gather(HashSet::new(), |ids, item| {
+            if item.sort() == Sort::Any
+                && let Entry::Updated { update, .. } = &*item.entry()?
+                && !update.id.is_empty()
+            {
+                ids.insert(id_hash(&update.id));
+            }
+            Ok(())
+        })
+        .await
     }
 
     /// The whole conversation, for an agent that keeps none.
     pub(super) async fn history(&self) -> Result<Vec<Json>, StoreError> {
-        let mut history = History::default();
-        self.each_item(|item| history.add(item)).await?;
+        let mut history = self
+            .gather(History::default(), |history, item| {
+                history.add(&item.folded()?);
+                Ok(())
+            })
+            .await?;
         Ok(history.list())
     }
 
@@ -49,15 +56,23 @@ impl Runner {
     }
 
     async fn write_seed(&mut self) -> Result<(), StoreError> {
-        let mut transcript = Transcript::default();
-        self.each_item(|item| transcript.add(item)).await?;
+        let transcript = self
+            .gather(Transcript::default(), |transcript, item| {
+                transcript.add(&item.folded()?);
+                Ok(())
+            })
+            .await?;
         self.seed = Some(transcript.write(seed::BUDGET));
         Ok(())
     }
 
     async fn compare_replay(&self, replayed: usize) -> Result<(), StoreError> {
-        let mut kept = 0;
-        self.each_item(|item| kept += agent_text(&item.entry)).await?;
+        let kept = self
+            .gather(0, |kept, item| {
+                *kept += agent_text(&*item.entry()?);
+                Ok(())
+            })
+            .await?;
         if kept != replayed {
             self.around.log.line(&format!(
                 "session {}: the agent replayed {replayed} characters of its own text, the journal has {kept}",
@@ -67,16 +82,27 @@ impl Runner {
         Ok(())
     }
 
-    async fn each_item(&self, mut see: impl FnMut(&Folded)) -> Result<(), StoreError> {
-        let mut from = Seq(0);
-        loop {
-            let page = self.around.journal.read(self.id.clone(), from, PAGE).await?;
-            page.items.iter().for_each(&mut see);
-            if page.end {
-                return Ok(());
+    /// Reads the whole journal, item by item, and gives what was gathered of it.
+    async fn gather<G: Send + 'static>(
+        &self,
+        mut gathered: G,
+        add: impl Fn(&mut G, Stored<'_>) -> Result<(), StoredError> + Send + 'static,
+    ) -> Result<G, StoreError> {
+        let session = self.id.clone();
+        let gather = move |store: &dyn Store| {
+            let mut from = Seq(0);
+            loop {
+                let reached = store.walk(&session, from, PAGE, &mut |item| {
+                    add(&mut gathered, item)?;
+                    Ok(ControlFlow::Continue(()))
+                })?;
+                if reached.end {
+                    return Ok(gathered);
+                }
+                from = reached.next;
             }
-            from = page.next;
-        }
+        };
+        self.around.journal.call(gather).await
     }
 }
 

@@ -2,6 +2,8 @@
 //! or winding up. Owns when one is needed and what follows when it cannot come or is gone. Which way it gets at the
 //! session is in `ladder`, the opening itself in `opening`, letting go in `release`.
 
+use std::time::Duration;
+
 use rethread_core::{HeldPrompts, Input, PromptStyle};
 
 use super::opening::Opening;
@@ -14,6 +16,9 @@ use crate::edge::Version;
 use crate::edge::link::Link;
 use crate::mint;
 use crate::wire::RpcError;
+
+/// How long an agent that is up waits for clients that are still being shown the history.
+const HEAD_START: Duration = Duration::from_millis(100);
 
 /// Where the agent is.
 pub(crate) enum Seat {
@@ -66,9 +71,11 @@ impl Runner {
             return self.agent_failed(read_only()).await;
         }
         self.seat = Seat::Starting;
-        let (host, own) = (self.around.host.clone(), self.own.clone());
+        let (host, own, live) = (self.around.host.clone(), self.own.clone(), self.live.clone());
         tokio::spawn(async move {
             let up = host.live().await;
+            // Opening reads the journal too: whoever is being shown the history goes first.
+            live.caught_up(HEAD_START).await;
             // A session that has ended needs no agent.
             let _ = own.send(Message::AgentUp(up)).await;
         });

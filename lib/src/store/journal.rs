@@ -7,6 +7,7 @@ use std::thread::{self, JoinHandle};
 
 use rethread_core::{Seq, SessionId};
 use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::task;
 
 use super::{Append, Lease, Page, Store, StoreError};
 
@@ -66,10 +67,24 @@ impl Journal {
         &self,
         f: impl FnOnce(&dyn Store) -> Result<R, StoreError> + Send + 'static,
     ) -> Result<R, StoreError> {
-        let store = Arc::clone(&self.store);
-        let outcome = tokio::task::spawn_blocking(move || f(store.as_ref())).await;
-        outcome.unwrap_or_else(|stopped| Err(failed("a call of the store", stopped)))
+        finished(self.begin(f)).await
     }
+
+    /// Begins the same, for [`finished`] to wait for.
+    pub(crate) fn begin<R: Send + 'static>(
+        &self,
+        f: impl FnOnce(&dyn Store) -> Result<R, StoreError> + Send + 'static,
+    ) -> task::JoinHandle<Result<R, StoreError>> {
+        let store = Arc::clone(&self.store);
+        task::spawn_blocking(move || f(store.as_ref()))
+    }
+}
+
+/// Waits for a call that was begun.
+pub(crate) async fn finished<R>(
+    call: impl Future<Output = Result<Result<R, StoreError>, task::JoinError>>,
+) -> Result<R, StoreError> {
+    call.await.unwrap_or_else(|stopped| Err(failed("a call of the store", stopped)))
 }
 
 /// The thread and the way to it.

@@ -6,15 +6,16 @@ use std::convert::Infallible;
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use rethread_core::stored::{Stored, StoredError};
 use rethread_core::{Entry, Folded, Millis, Seq, SessionId, TitleSource, fold, stored};
 
 use super::cursor::Cursor;
 use super::lineage::{Layer, lineage};
-use super::page::Filling;
+use super::page::{self, Filling};
 use super::process::{Process, now};
 use super::{
     Append, Archived, ArchivedFilter, Deleted, Lease, ListPage, ListQuery, Listed, NativeId, NewSession,
-    Ours, Owner, Page, RowFacts, SessionRow, Store, StoreError, Stub,
+    Ours, Owner, Reached, RowFacts, See, SessionRow, Store, StoreError, Stub,
 };
 
 /// Sessions that end with the process.
@@ -97,16 +98,22 @@ impl Store for MemoryStore {
         appends.iter().map(|append| shelf.append(append)).collect()
     }
 
-    fn read(&self, session: &SessionId, from: Seq, budget: usize) -> Result<Page, StoreError> {
+    fn walk(
+        &self,
+        session: &SessionId,
+        from: Seq,
+        budget: usize,
+        see: See<'_>,
+    ) -> Result<Reached, StoreError> {
         let mut shelf = self.shelf();
         let head = shelf.live(session)?.row.head;
-        let mut page = Filling::new(budget);
+        let mut page = Filling::new(budget, see);
         for layer in shelf.layers(session, head) {
-            if let ControlFlow::Break(next) = shelf.fill(&layer, from, &mut page) {
-                return Ok(page.cut(next));
+            if let ControlFlow::Break(next) = shelf.fill(&layer, from, &mut page)? {
+                return Ok(page::cut(next));
             }
         }
-        Ok(page.end(from.max(head.next())))
+        Ok(page::end(from.max(head.next())))
     }
 
     fn fold(&self, lease: &Lease, upto: Seq) -> Result<(), StoreError> {
@@ -214,17 +221,31 @@ impl Shelf {
         layers
     }
 
-    fn fill(&self, layer: &Layer<SessionId>, from: Seq, page: &mut Filling) -> ControlFlow<Seq> {
+    fn fill(
+        &self,
+        layer: &Layer<SessionId>,
+        from: Seq,
+        page: &mut Filling<'_>,
+    ) -> Result<ControlFlow<Seq>, StoreError> {
         let from = from.max(layer.after.next());
-        let Some(kept) = self.sessions.get(&layer.key) else { return ControlFlow::Continue(()) };
+        let Some(kept) = self.sessions.get(&layer.key) else { return Ok(ControlFlow::Continue(())) };
         let start = kept.items.partition_point(|weighed| weighed.item.first < from);
         for weighed in &kept.items[start..] {
             if weighed.item.first > layer.upto {
                 break;
             }
-            page.take(weighed.item.clone(), weighed.size)?;
+            let at = weighed.item.first;
+            let damaged = |cause: StoredError| StoreError::Damaged {
+                session: layer.key.clone(),
+                at,
+                source: cause.into(),
+            };
+            let taken = page.take(Stored::at_hand(&weighed.item), weighed.size).map_err(damaged)?;
+            if taken.is_break() {
+                return Ok(taken);
+            }
         }
-        ControlFlow::Continue(())
+        Ok(ControlFlow::Continue(()))
     }
 
     /// Where other sessions branch off the journal of this one.

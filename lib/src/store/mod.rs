@@ -1,8 +1,10 @@
 //! Where journals are kept: the one interface that every store obeys. Knows sessions and entries, nothing of
 //! wires or agents. `memory` and `sqlite` implement it; `journal` puts a writer thread in front of one.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use rethread_core::stored::{Stored, StoredError};
 use rethread_core::{Entry, Folded, Millis, Seq, SessionId, TitleSource};
 
 mod cursor;
@@ -31,8 +33,25 @@ pub trait Store: Send + Sync + 'static {
     fn append(&self, appends: &[Append]) -> Vec<Result<(), StoreError>>;
 
     /// Reads on from `from`, inclusive, through ancestors, segments and tail, about `budget` bytes at a time
-    /// and always at least one item if there is one.
-    fn read(&self, session: &SessionId, from: Seq, budget: usize) -> Result<Page, StoreError>;
+    /// and always at least one item if there is one. `see` is given each item in its turn; where it breaks, the item
+    /// counts as not read. What it has seen counts for nothing if this fails.
+    fn walk(
+        &self,
+        session: &SessionId,
+        from: Seq,
+        budget: usize,
+        see: See<'_>,
+    ) -> Result<Reached, StoreError>;
+
+    /// Reads on as [`Store::walk`] does, and gives all items together.
+    fn read(&self, session: &SessionId, from: Seq, budget: usize) -> Result<Page, StoreError> {
+        let mut items = Vec::new();
+        let Reached { next, end } = self.walk(session, from, budget, &mut |item| {
+            items.push(item.folded()?);
+            Ok(ControlFlow::Continue(()))
+        })?;
+        Ok(Page { items, next, end })
+    }
 
     /// Folds the entries up to `upto`, inclusive, into segments. The caller knows that no turn is open below
     /// `upto` and that no cursor stands inside. Nothing is merged across a place where a fork branches off.
@@ -65,6 +84,10 @@ pub trait Store: Send + Sync + 'static {
     /// Remembers something under this key of an agent.
     fn remember_profile(&self, key: &str, profile: &[u8], at: Millis) -> Result<(), StoreError>;
 }
+
+/// Sees the items of a journal, one after the other, and says whether to go on. It fails if it reads an entry that
+/// cannot be read.
+pub type See<'a> = &'a mut dyn FnMut(Stored<'_>) -> Result<ControlFlow<()>, StoredError>;
 
 /// A session to be made.
 #[derive(Clone, Debug)]
@@ -165,6 +188,15 @@ pub enum Durability {
     Process,
     /// A power cut.
     Power,
+}
+
+/// How far reading has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reached {
+    /// Where to read on.
+    pub next: Seq,
+    /// Whether that is the end for now.
+    pub end: bool,
 }
 
 /// A part of a journal.

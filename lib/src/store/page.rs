@@ -1,42 +1,51 @@
-//! A page while it is being filled. Decides where a page ends; knows nothing of where its items come from.
+//! A page while it is being filled. Decides where a page ends; knows nothing of where its items come from, nor of
+//! what becomes of them.
 
 use std::ops::ControlFlow;
 
-use rethread_core::{Folded, Seq};
+use rethread_core::Seq;
+use rethread_core::stored::{Stored, StoredError};
 
-use super::Page;
+use super::{Reached, See};
 
-/// The items so far and the room that is left.
-pub(super) struct Filling {
-    items: Vec<Folded>,
+/// Whoever sees the items, and the room that is left.
+pub(super) struct Filling<'a> {
+    see: See<'a>,
     room: usize,
+    last: Option<Seq>,
 }
 
-impl Filling {
+impl<'a> Filling<'a> {
     /// An empty page with room for about `budget` bytes.
-    pub(super) fn new(budget: usize) -> Self {
-        Self { items: Vec::new(), room: budget }
+    pub(super) fn new(budget: usize, see: See<'a>) -> Self {
+        Self { see, room: budget, last: None }
+    }
+
+    /// Says whether something of about this size can begin here: on an empty page anything can.
+    pub(super) fn has_room(&self, size: usize) -> bool {
+        self.last.is_none() || size <= self.room
     }
 
     /// Takes one more item of about this size, or breaks with the place to read on at.
-    pub(super) fn take(&mut self, item: Folded, size: usize) -> ControlFlow<Seq> {
+    pub(super) fn take(&mut self, item: Stored<'_>, size: usize) -> Result<ControlFlow<Seq>, StoredError> {
+        let first = item.first;
         // Two items with one place cannot be told apart by the next page: they stay together.
-        let together = self.items.last().is_none_or(|last| last.first == item.first);
-        if size > self.room && !together {
-            return ControlFlow::Break(item.first);
+        let together = self.last.is_none_or(|last| last == first);
+        if (size > self.room && !together) || (self.see)(item)?.is_break() {
+            return Ok(ControlFlow::Break(first));
         }
         self.room = self.room.saturating_sub(size);
-        self.items.push(item);
-        ControlFlow::Continue(())
+        self.last = Some(first);
+        Ok(ControlFlow::Continue(()))
     }
+}
 
-    /// The page that ends where the room did.
-    pub(super) fn cut(self, next: Seq) -> Page {
-        Page { items: self.items, next, end: false }
-    }
+/// The page ends where the room did.
+pub(super) fn cut(next: Seq) -> Reached {
+    Reached { next, end: false }
+}
 
-    /// The page that ends where the journal does.
-    pub(super) fn end(self, next: Seq) -> Page {
-        Page { items: self.items, next, end: true }
-    }
+/// The page ends where the journal does.
+pub(super) fn end(next: Seq) -> Reached {
+    Reached { next, end: true }
 }

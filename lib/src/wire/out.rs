@@ -11,6 +11,11 @@ pub struct Out {
 }
 
 impl Out {
+    /// Makes room for about as many bytes.
+    pub fn reserve(&mut self, bytes: usize) {
+        self.bytes.reserve(bytes);
+    }
+
     /// How many bytes wait.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -35,6 +40,16 @@ impl Out {
             bytes.clear();
             self.bytes = bytes;
         }
+    }
+
+    /// Adds lines that were made apart, and gives the room of one of the two for the next.
+    #[must_use]
+    pub fn append(&mut self, mut lines: Self) -> Self {
+        if self.bytes.is_empty() {
+            return std::mem::replace(self, lines);
+        }
+        self.bytes.append(&mut lines.bytes);
+        lines
     }
 
     /// A request of ours.
@@ -67,6 +82,13 @@ impl Out {
         ]);
     }
 
+    /// A `session/update` whose session id is JSON text already, and whose update is in parts.
+    pub fn update_of(&mut self, session: &str, update: &[&str]) {
+        let begin = "{\"jsonrpc\":\"2.0\",\"method\":\"session/update\",\"params\":{\"sessionId\":";
+        [begin, session, ",\"update\":"].iter().chain(update).for_each(|part| self.part(part));
+        self.bytes.extend_from_slice(b"}}\n");
+    }
+
     /// A result.
     pub fn result(&mut self, id: &Id, result: &Json) {
         self.parts(&["{\"jsonrpc\":\"2.0\",\"id\":", id.text(), ",\"result\":", result.text(), "}"]);
@@ -79,15 +101,17 @@ impl Out {
     }
 
     fn parts(&mut self, parts: &[&str]) {
-        for part in parts {
-            // Raw text that came over a wire holds no newline, since lines end there; but what was built
-            // here from a stored value may have been pretty-printed by whoever wrote it.
-            if memchr::memchr2(b'\n', b'\r', part.as_bytes()).is_some() {
-                self.bytes.extend(part.bytes().filter(|byte| !matches!(byte, b'\n' | b'\r')));
-            } else {
-                self.bytes.extend_from_slice(part.as_bytes());
-            }
-        }
+        parts.iter().for_each(|part| self.part(part));
         self.bytes.push(b'\n');
+    }
+
+    fn part(&mut self, part: &str) {
+        // Raw text that came over a wire holds no newline, since lines end there; but what was built
+        // here from a stored value may have been pretty-printed by whoever wrote it.
+        if memchr::memchr2(b'\n', b'\r', part.as_bytes()).is_some() {
+            self.bytes.extend(part.bytes().filter(|byte| !matches!(byte, b'\n' | b'\r')));
+        } else {
+            self.bytes.extend_from_slice(part.as_bytes());
+        }
     }
 }

@@ -1,15 +1,18 @@
 //! What a client of the first version was told of each message. It knows only chunks, and chunks only ever add: of
 //! a message as a whole it is sent what is new, and what replaces its content goes under an id of its own.
 
-use std::collections::BTreeMap;
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashMap};
 
 use rethread_core::{Fields, Json, Update, UpdateKind};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 
 use super::{content, message};
 
 /// The messages that a client was told of.
 #[derive(Debug, Default)]
-pub struct Messages(BTreeMap<UpdateKind, BTreeMap<String, Told>>);
+pub struct Messages(BTreeMap<UpdateKind, HashMap<String, Told>>);
 
 /// What a client was told of one message: a digest, since the text may be long.
 #[derive(Clone, Copy, Debug, Default)]
@@ -27,14 +30,72 @@ impl Messages {
         if update.kind != kind {
             let chunk = update.body.fields();
             chunk.get("content").iter().for_each(|block| told.content.add(block));
+            if told.revision == 0 {
+                return vec![message::chunk_to_v1(&update.body)];
+            }
             return vec![message::chunk_to_v1(&told.named(&update.id, chunk).json())];
         }
         told.whole(update)
     }
 }
 
+impl Messages {
+    /// Tells a message that was not told of yet and is one plain text, by its text alone. `say` is given the chunk.
+    pub(in crate::edge) fn show_at_sight(
+        &mut self,
+        kind: UpdateKind,
+        id: &str,
+        body: &str,
+        say: &mut dyn FnMut(&[&str]),
+    ) -> Option<()> {
+        let tag = whole_tag(kind)?;
+        let told = self.0.entry(kind).or_default();
+        let text = plain_body(tag, id, body).filter(|_| !told.contains_key(id))?;
+        let mut content = Digest::default();
+        content.bytes(unescaped(text)?.as_bytes());
+        told.insert(id.to_owned(), Told { revision: 0, content });
+        let (begin, middle) = ("{\"sessionUpdate\":\"", "\",\"content\":{\"type\":\"text\",\"text\":\"");
+        say(&[begin, tag, "_chunk\",\"messageId\":\"", id, middle, text, "\"}}"]);
+        Some(())
+    }
+}
+
+/// The tag of a message as a whole.
+fn whole_tag(kind: UpdateKind) -> Option<&'static str> {
+    let tags = [
+        (UpdateKind::UserMessage, "user_message"),
+        (UpdateKind::AgentMessage, "agent_message"),
+        (UpdateKind::AgentThought, "agent_thought"),
+    ];
+    tags.into_iter().find(|(whole, _)| *whole == kind).map(|(_, tag)| tag)
+}
+
+/// The text of a message as the fold writes it, still escaped, if it is one block of text and nothing else.
+fn plain_body<'a>(tag: &str, id: &str, body: &'a str) -> Option<&'a str> {
+    let rest = body.strip_prefix("{\"sessionUpdate\":\"")?.strip_prefix(tag)?;
+    let rest = rest.strip_prefix("\",\"messageId\":\"")?.strip_prefix(id).filter(|_| is_plain(id))?;
+    let rest = rest.strip_prefix("\",\"content\":[{\"type\":\"text\",\"text\":\"")?;
+    rest.strip_suffix("\"}]}").filter(|text| !text.is_empty())
+}
+
+/// The text inside of a JSON string; nothing if it is not the inside of one.
+fn unescaped(text: &str) -> Option<Cow<'_, str>> {
+    if is_plain(text) {
+        return Some(Cow::Borrowed(text));
+    }
+    serde_json::from_str(&format!("\"{text}\"")).ok().map(Cow::Owned)
+}
+
+/// Says whether text is the same inside of a JSON string.
+pub(in crate::edge) fn is_plain(text: &str) -> bool {
+    !text.bytes().any(|byte| byte < b' ' || matches!(byte, b'"' | b'\\'))
+}
+
 impl Told {
     fn whole(&mut self, update: &Update) -> Vec<Json> {
+        if let Some(chunks) = self.plain(update) {
+            return chunks;
+        }
         let mut base = update.body.fields();
         let tag = base.text("sessionUpdate").unwrap_or_default();
         base.set("sessionUpdate", Json::of(&format!("{tag}_chunk")));
@@ -55,6 +116,22 @@ impl Told {
         if new.is_empty() { message::remarks_only(base) } else { message::chunks(base, new) }
     }
 
+    /// The chunks of a message that is told for the first time and is nothing but text. Replays are made of such.
+    fn plain(&mut self, update: &Update) -> Option<Vec<Json>> {
+        if self.revision != 0 || self.content.length != 0 {
+            return None;
+        }
+        let whole: PlainWhole<'_> = serde_json::from_str(update.body.text()).ok()?;
+        let texts: Vec<_> =
+            whole.content.iter().map(|block| PlainText::of(block.get())).collect::<Option<_>>()?;
+        // Whether anything is told at all is a matter of the first.
+        texts.first().filter(|text| !text.is_empty())?;
+        texts.iter().for_each(|text| self.content.bytes(text.as_bytes()));
+        let tag = format!("{}_chunk", whole.tag);
+        let chunk = |content| Json::of(&PlainChunk { tag: &tag, id: whole.id, content });
+        Some(whole.content.iter().copied().map(chunk).collect())
+    }
+
     /// Says that what was told does not hold; what comes after has nothing to do with these words.
     fn withdraw(&mut self, id: &str, base: Fields) -> Json {
         self.revision += 1;
@@ -73,17 +150,53 @@ impl Told {
     }
 }
 
-/// A digest of content, in which it does not matter where text was cut.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Digest {
-    length: usize,
-    hash: u64,
+/// A message that has content and an id, and of which nothing else is said.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PlainWhole<'a> {
+    #[serde(rename = "sessionUpdate", borrow)]
+    tag: Cow<'a, str>,
+    #[serde(rename = "messageId", borrow)]
+    id: &'a RawValue,
+    #[serde(borrow)]
+    content: Vec<&'a RawValue>,
 }
 
-impl Default for Digest {
-    fn default() -> Self {
-        Self { length: 0, hash: 0xcbf2_9ce4_8422_2325 }
+/// A chunk of such a message.
+#[derive(Serialize)]
+struct PlainChunk<'a> {
+    #[serde(rename = "sessionUpdate")]
+    tag: &'a str,
+    #[serde(rename = "messageId")]
+    id: &'a RawValue,
+    content: &'a RawValue,
+}
+
+/// A block that is nothing but text.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PlainText<'a> {
+    #[serde(rename = "type", borrow)]
+    tag: Cow<'a, str>,
+    #[serde(borrow)]
+    text: Cow<'a, str>,
+}
+
+impl<'a> PlainText<'a> {
+    /// The text of such a block.
+    fn of(block: &'a str) -> Option<Cow<'a, str>> {
+        serde_json::from_str::<Self>(block).ok().filter(|block| block.tag == "text").map(|block| block.text)
     }
+}
+
+/// A digest of content, in which it does not matter where text was cut.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Digest {
+    length: usize,
+    /// Of all whole words of eight bytes.
+    hash: u64,
+    /// The bytes after those.
+    word: u64,
 }
 
 impl Digest {
@@ -114,20 +227,46 @@ impl Digest {
         (walked == self).then(Vec::new)
     }
 
-    /// FNV-1a: no matter how the bytes are cut.
+    /// Takes whole words at once, where they begin wherever the bytes were cut.
     fn bytes(&mut self, bytes: &[u8]) {
-        self.length += bytes.len();
-        for byte in bytes {
-            self.hash = (self.hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
+        let (head, rest) = bytes.split_at(bytes.len().min(self.length.wrapping_neg() % WORD));
+        head.iter().for_each(|byte| self.byte(*byte));
+        let words = rest.chunks_exact(WORD);
+        let tail = words.remainder();
+        for word in words {
+            self.hash = mix(self.hash, u64::from_le_bytes(word.try_into().unwrap_or_default()));
+            self.length += WORD;
+        }
+        tail.iter().for_each(|byte| self.byte(*byte));
+    }
+
+    fn byte(&mut self, byte: u8) {
+        self.word |= u64::from(byte) << (8 * (self.length % WORD));
+        self.length += 1;
+        if self.length.is_multiple_of(WORD) {
+            self.hash = mix(self.hash, std::mem::take(&mut self.word));
         }
     }
 }
 
+/// How many bytes are taken at once.
+const WORD: usize = size_of::<u64>();
+
+/// Quick, and enough against accidents, which is all it is for.
+fn mix(hash: u64, word: u64) -> u64 {
+    let mixed = (hash.rotate_left(5) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    mixed ^ (mixed >> 32)
+}
+
 /// The text of a block that is nothing but text.
-fn plain_text(block: &Json) -> Option<String> {
+fn plain_text(block: &Json) -> Option<Cow<'_, str>> {
+    if let Some(text) = PlainText::of(block.text()) {
+        return Some(text);
+    }
+    // A member that is there twice is read as everywhere else.
     let fields = block.fields();
     let plain = fields.text("type").as_deref() == Some("text") && fields.iter().count() == 2;
-    fields.text("text").filter(|_| plain)
+    fields.text("text").filter(|_| plain).map(Cow::Owned)
 }
 
 /// A block that is more than text, told apart from text by a byte that text does not have.
@@ -214,6 +353,45 @@ mod tests {
                 m/revised-2: d
                 m/revised-3: (message withdrawn)
                 m/revised-4: e
+            "#]],
+        );
+    }
+
+    #[test]
+    fn it_does_not_matter_where_text_is_cut() {
+        let text = "abcdefghijklmnopqrstuvwxyz".as_bytes();
+        let mut whole = Digest::default();
+        whole.bytes(text);
+        for first in 0..text.len() {
+            for second in first..text.len() {
+                let mut cut = Digest::default();
+                [&text[..first], &text[first..second], &text[second..]]
+                    .iter()
+                    .for_each(|part| cut.bytes(part));
+                assert_eq!(cut, whole, "cut at {first} and {second}");
+            }
+        }
+        let mut other = Digest::default();
+        other.bytes("abcdefghijklmnopqrstuvwxyy".as_bytes());
+        assert_ne!(other, whole);
+    }
+
+    #[test]
+    fn what_is_not_only_text_is_told_as_before() {
+        shown(
+            &[
+                r#"{"sessionUpdate":"agent_message","messageId":"a","content":[{"type":"text","text":""}]}"#,
+                r#"{"sessionUpdate":"agent_message","messageId":"a","content":[{"type":"text","text":""},{"type":"text","text":"x"}]}"#,
+                r#"{"sessionUpdate":"agent_message","messageId":"b","content":[{"type":"text","text":"y"},{"type":"text","text":""}]}"#,
+                r#"{"sessionUpdate":"agent_thought","messageId":"b","content":[{"type":"text","text":"a \"quoted\" é"}]}"#,
+                r#"{"sessionUpdate":"agent_thought","messageId":"b","content":[{"type":"text","text":"a \u0022quoted\u0022 é, on"}]}"#,
+            ],
+            &expect![[r#"
+                a: x
+                b: y
+                b: 
+                b: a "quoted" é
+                b: , on
             "#]],
         );
     }

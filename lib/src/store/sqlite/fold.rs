@@ -1,5 +1,9 @@
 //! Folds the finished part of a tail into segments, a window at a time. Reading, folding and packing happen
 //! outside the write transaction, so that appends wait only for the exchange of rows.
+//!
+//! Small segments are joined as they come, neighbours of about one size first, so that a long session of short
+//! turns is a few segments and no byte is packed more than a few times. The items in them stay as they were: a
+//! reader cannot tell.
 
 use rethread_core::{Folded, Seq, stored};
 use rusqlite::{OptionalExtension as _, Transaction, params};
@@ -9,12 +13,15 @@ use super::number::{got_seq, put_seq};
 use super::read::damaged;
 use super::readers::Readers;
 use super::row::standing;
-use super::segment::{Packed, pack};
+use super::segment::{Packed, pack, unpack};
 use super::writer::Writer;
 use super::{Lease, StoreError};
 
 /// About how many stored bytes one segment stands for: what a reader must unpack at once.
 const WINDOW: usize = 2 * 1024 * 1024;
+
+/// About how many stored bytes segments have that were joined: what the next piece of a replay waits for.
+const JOINED: usize = 128 * 1024;
 
 const WHAT: &str = "folding in";
 
@@ -23,9 +30,11 @@ pub(super) fn fold(writer: &Writer, readers: &Readers, lease: &Lease, upto: Seq)
     while let Some(window) = readers.read(WHAT, |tx| next_window(tx, lease, upto))? {
         let folded = rethread_core::fold(&window.items);
         debug_assert!(folded.is_sorted_by_key(|item| item.first), "a fold keeps the order");
-        let packed = pack(&folded).map_err(|cause| failed(WHAT, writer.database(), cause))?;
+        let mut segment = Segment { plain: stored::encode_segment(&folded), first: window.first, joined: 0 };
+        readers.read(WHAT, |tx| segment.join_those_before(tx, window.key))?;
+        let packed = pack(&segment.plain).map_err(|cause| failed(WHAT, writer.database(), cause))?;
         // A fork that was made meanwhile ends its view inside: then the window is chosen again.
-        writer.write(WHAT, |tx| exchange(tx, lease, &window, &packed))?;
+        writer.write(WHAT, |tx| exchange(tx, lease, &window, &segment, &packed))?;
     }
     Ok(())
 }
@@ -36,6 +45,42 @@ struct Window {
     first: Seq,
     last: Seq,
     items: Vec<Folded>,
+}
+
+/// A segment in the making: what a window was folded to, and before it what was in segments already.
+struct Segment {
+    plain: Vec<u8>,
+    first: Seq,
+    /// How many rows it takes the place of.
+    joined: usize,
+}
+
+impl Segment {
+    fn join_those_before(&mut self, tx: &Transaction<'_>, key: i64) -> Result<(), Fault> {
+        let sql = "SELECT first_seq, last_seq, length, checksum, items FROM segment
+                   WHERE session = ?1 AND last_seq < ?2 ORDER BY last_seq DESC";
+        let mut statement = tx.prepare_cached(sql)?;
+        let mut rows = statement.query([key, put_seq(self.first)])?;
+        while let Some(row) = rows.next()? {
+            let (first, last) = (got_seq(row.get(0)?), got_seq(row.get(1)?));
+            let length: i64 = row.get(2)?;
+            if last.next() != self.first || !self.takes(length) {
+                break;
+            }
+            // Damage is for a reader to find: it stays what it is and where it is.
+            let bytes = row.get_ref(4)?.as_blob().unwrap_or_default();
+            let Ok(before) = unpack(length, row.get(3)?, bytes) else { break };
+            let Some(plain) = stored::join_segments(&before, &self.plain) else { break };
+            *self = Self { plain, first, joined: self.joined + 1 };
+        }
+        Ok(())
+    }
+
+    /// Much larger ones are not packed again for a little more.
+    fn takes(&self, length: i64) -> bool {
+        let length = usize::try_from(length).unwrap_or(usize::MAX);
+        length / 2 <= self.plain.len() && length.saturating_add(self.plain.len()) <= JOINED
+    }
 }
 
 fn next_window(tx: &Transaction<'_>, lease: &Lease, upto: Seq) -> Result<Option<Window>, Fault> {
@@ -50,8 +95,14 @@ fn next_window(tx: &Transaction<'_>, lease: &Lease, upto: Seq) -> Result<Option<
     Ok(Some(Window { key: standing.key, first, last, items }))
 }
 
-/// Puts a segment in the place of the tail rows it was made from.
-fn exchange(tx: &Transaction<'_>, lease: &Lease, window: &Window, packed: &Packed) -> Result<(), Fault> {
+/// Puts a segment in the place of the tail rows it was made from, and of the segments that it was joined with.
+fn exchange(
+    tx: &Transaction<'_>,
+    lease: &Lease,
+    window: &Window,
+    segment: &Segment,
+    packed: &Packed,
+) -> Result<(), Fault> {
     standing(tx, &lease.session)?.check_epoch(&lease.session, lease.epoch)?;
     let &Window { key, first, last, .. } = window;
     if first_cut(tx, key, first)?.is_some_and(|cut| cut < last) {
@@ -63,10 +114,15 @@ fn exchange(tx: &Transaction<'_>, lease: &Lease, window: &Window, packed: &Packe
     if gone != window.items.len() {
         return Err(damaged(tx, key, first, "the tail changed under a fold"));
     }
+    let joined = [key, put_seq(segment.first), put_seq(first)];
+    let sql = "DELETE FROM segment WHERE session = ?1 AND last_seq >= ?2 AND last_seq < ?3";
+    if tx.prepare_cached(sql)?.execute(joined)? != segment.joined {
+        return Err(damaged(tx, key, first, "the segments changed under a fold"));
+    }
     tx.prepare_cached(
         "INSERT INTO segment (session, first_seq, last_seq, length, checksum, items) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
     )?
-    .execute(params![key, put_seq(first), put_seq(last), packed.length, packed.checksum, packed.bytes])?;
+    .execute(params![key, put_seq(segment.first), put_seq(last), packed.length, packed.checksum, packed.bytes])?;
     Ok(())
 }
 

@@ -14,7 +14,7 @@ use self::writer::Writer;
 use super::cursor::Cursor;
 use super::{
     Append, Archived, ArchivedFilter, Deleted, Durability, Lease, ListPage, ListQuery, NativeId, NewSession,
-    Ours, Owner, Page, RowFacts, SessionRow, Store, StoreError, Stub,
+    Ours, Owner, Reached, RowFacts, See, SessionRow, Store, StoreError, Stub,
 };
 
 mod append;
@@ -103,8 +103,14 @@ impl Store for SqliteStore {
         append::append(&self.writer, appends)
     }
 
-    fn read(&self, session: &SessionId, from: Seq, budget: usize) -> Result<Page, StoreError> {
-        self.readers.read("reading", |tx| read::read(tx, session, from, budget))
+    fn walk(
+        &self,
+        session: &SessionId,
+        from: Seq,
+        budget: usize,
+        see: See<'_>,
+    ) -> Result<Reached, StoreError> {
+        self.readers.read("reading", |tx| read::walk(tx, session, from, budget, see))
     }
 
     fn fold(&self, lease: &Lease, upto: Seq) -> Result<(), StoreError> {

@@ -2,34 +2,36 @@
 
 use std::ops::ControlFlow;
 
-use rethread_core::{Folded, Seq, SessionId, stored};
+use rethread_core::stored::{SegmentItems, Stored, StoredError};
+use rethread_core::{Seq, SessionId};
 use rusqlite::{OptionalExtension as _, Row, Transaction};
 
 use super::fault::Fault;
 use super::number::{got_seq, put_seq};
 use super::row::live;
-use super::segment::unpack;
-use super::{Page, StoreError};
+use super::segment::{SegmentError, recycle, unpack};
+use super::{Reached, See, StoreError};
 use crate::store::lineage::{Layer, lineage};
-use crate::store::page::Filling;
+use crate::store::page::{self, Filling};
 
 /// One page of a journal.
-pub(super) fn read(
+pub(super) fn walk(
     tx: &Transaction<'_>,
     session: &SessionId,
     from: Seq,
     budget: usize,
-) -> Result<Page, Fault> {
+    see: See<'_>,
+) -> Result<Reached, Fault> {
     let standing = live(tx, session)?;
     let layers = lineage(standing.key, standing.head, |key| parent_of(tx, *key))?;
-    let mut page = Filling::new(budget);
+    let mut page = Filling::new(budget, see);
     for layer in layers.into_iter().filter(|layer| layer.upto >= from) {
         let mut walk = Walk { tx, position: from.max(layer.after.next()), layer };
         if let ControlFlow::Break(next) = walk.fill(&mut page)? {
-            return Ok(page.cut(next));
+            return Ok(page::cut(next));
         }
     }
-    Ok(page.end(from.max(standing.head.next())))
+    Ok(page::end(from.max(standing.head.next())))
 }
 
 /// A way through one layer.
@@ -41,7 +43,7 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    fn fill(&mut self, page: &mut Filling) -> Result<ControlFlow<Seq>, Fault> {
+    fn fill(&mut self, page: &mut Filling<'_>) -> Result<ControlFlow<Seq>, Fault> {
         if let ControlFlow::Break(next) = self.fill_from_segments(page)? {
             return Ok(ControlFlow::Break(next));
         }
@@ -54,7 +56,7 @@ impl Walk<'_> {
         Ok(ControlFlow::Continue(()))
     }
 
-    fn fill_from_segments(&mut self, page: &mut Filling) -> Result<ControlFlow<Seq>, Fault> {
+    fn fill_from_segments(&mut self, page: &mut Filling<'_>) -> Result<ControlFlow<Seq>, Fault> {
         let sql = "SELECT first_seq, last_seq, length, checksum, items FROM segment
                    WHERE session = ?1 AND last_seq >= ?2 ORDER BY last_seq";
         let mut statement = self.tx.prepare_cached(sql)?;
@@ -66,6 +68,10 @@ impl Walk<'_> {
             }
             if first > self.position {
                 return Err(self.damaged(self.position, "entries are missing"));
+            }
+            // One that has no room is not unpacked for the few items that have.
+            if !page.has_room(usize::try_from(row.get::<_, i64>(2)?).unwrap_or(usize::MAX)) {
+                return Ok(ControlFlow::Break(self.position));
             }
             if let ControlFlow::Break(next) = self.fill_from_segment(row, first, page)? {
                 return Ok(ControlFlow::Break(next));
@@ -79,23 +85,30 @@ impl Walk<'_> {
         &self,
         row: &Row<'_>,
         first: Seq,
-        page: &mut Filling,
+        page: &mut Filling<'_>,
     ) -> Result<ControlFlow<Seq>, Fault> {
-        let length: i64 = row.get(2)?;
         let bytes = row.get_ref(4)?.as_blob().map_err(|cause| self.damaged(first, cause))?;
-        let items = unpack(length, row.get(3)?, bytes).map_err(|cause| self.damaged(first, cause))?;
-        // The average stands for the size of each: close enough for a budget, and nothing is written twice.
-        let size = usize::try_from(length).unwrap_or(0) / items.len().max(1);
-        let seen = items.into_iter().filter(|item| (self.position..=self.layer.upto).contains(&item.first));
-        for item in seen {
-            if let ControlFlow::Break(next) = page.take(item, size) {
+        let plain = unpack(row.get(2)?, row.get(3)?, bytes).map_err(|cause| self.damaged(first, cause))?;
+        let filled = self.fill_from_items(&plain, page);
+        recycle(plain);
+        filled.map_err(|cause| self.damaged(first, SegmentError::Items(cause)))
+    }
+
+    fn fill_from_items(&self, plain: &[u8], page: &mut Filling<'_>) -> Result<ControlFlow<Seq>, StoredError> {
+        for read in SegmentItems::of(plain)? {
+            let item = read?;
+            if !(self.position..=self.layer.upto).contains(&item.first) {
+                continue;
+            }
+            let size = item.size();
+            if let ControlFlow::Break(next) = page.take(item, size)? {
                 return Ok(ControlFlow::Break(next));
             }
         }
         Ok(ControlFlow::Continue(()))
     }
 
-    fn fill_from_tail(&mut self, page: &mut Filling) -> Result<ControlFlow<Seq>, Fault> {
+    fn fill_from_tail(&mut self, page: &mut Filling<'_>) -> Result<ControlFlow<Seq>, Fault> {
         let sql = "SELECT seq, entry FROM tail WHERE session = ?1 AND seq BETWEEN ?2 AND ?3 ORDER BY seq";
         let mut statement = self.tx.prepare_cached(sql)?;
         let range = [self.layer.key, put_seq(self.position), put_seq(self.layer.upto)];
@@ -106,9 +119,8 @@ impl Walk<'_> {
                 return Err(self.damaged(self.position, "entries are missing"));
             }
             let bytes = row.get_ref(1)?.as_blob().map_err(|cause| self.damaged(seq, cause))?;
-            let entry = stored::decode_entry(bytes).map_err(|cause| self.damaged(seq, cause))?;
-            if let ControlFlow::Break(next) = page.take(Folded { first: seq, last: seq, entry }, bytes.len())
-            {
+            let taken = page.take(Stored::single(seq, bytes), bytes.len());
+            if let ControlFlow::Break(next) = taken.map_err(|cause| self.damaged(seq, cause))? {
                 return Ok(ControlFlow::Break(next));
             }
             self.position = seq.next();

@@ -1,9 +1,9 @@
 //! The stored form of a folded stretch: compressed, with its length and a checksum, so that damage is found
-//! before it is shown to anyone.
+//! before it is shown to anyone. Which stretches share a segment is `fold`'s business.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
-use rethread_core::{Folded, stored};
+use rethread_core::stored;
 use zstd::bulk::Decompressor;
 
 /// Speed counts here, not the last byte: folding happens while somebody works.
@@ -36,16 +36,15 @@ pub(super) enum SegmentError {
     Items(#[source] stored::StoredError),
 }
 
-/// Packs items.
-pub(super) fn pack(items: &[Folded]) -> std::io::Result<Packed> {
-    let plain = stored::encode_segment(items);
-    let bytes = zstd::bulk::compress(&plain, LEVEL)?;
+/// Packs the stored form of items.
+pub(super) fn pack(plain: &[u8]) -> std::io::Result<Packed> {
+    let bytes = zstd::bulk::compress(plain, LEVEL)?;
     let length = i64::try_from(plain.len()).unwrap_or(i64::MAX);
     Ok(Packed { length, checksum: checksum(&bytes), bytes })
 }
 
-/// Unpacks items.
-pub(super) fn unpack(length: i64, expected: i64, bytes: &[u8]) -> Result<Vec<Folded>, SegmentError> {
+/// Unpacks the stored form of items.
+pub(super) fn unpack(length: i64, expected: i64, bytes: &[u8]) -> Result<Vec<u8>, SegmentError> {
     if checksum(bytes) != expected {
         return Err(SegmentError::Checksum);
     }
@@ -54,13 +53,24 @@ pub(super) fn unpack(length: i64, expected: i64, bytes: &[u8]) -> Result<Vec<Fol
     if zstd::zstd_safe::get_frame_content_size(bytes).ok().flatten() != Some(length as u64) {
         return Err(SegmentError::Length);
     }
-    let plain = decompressed(bytes, length).map_err(SegmentError::Compression)?;
-    stored::decode_segment(&plain).map_err(SegmentError::Items)
+    decompressed(bytes, length).map_err(SegmentError::Compression)
 }
 
 thread_local! {
     /// Making one costs more than unpacking a turn of usual size.
     static DECOMPRESSOR: RefCell<Option<Decompressor<'static>>> = const { RefCell::new(None) };
+    /// The room of what was unpacked before: fresh memory costs as much as the unpacking.
+    static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
+/// More room than this is not kept.
+const KEPT: usize = 256 * 1024;
+
+/// Gives back what was unpacked, once nobody needs it.
+pub(super) fn recycle(plain: Vec<u8>) {
+    if plain.capacity() <= KEPT {
+        SPARE.set(plain);
+    }
 }
 
 fn decompressed(bytes: &[u8], length: usize) -> std::io::Result<Vec<u8>> {
@@ -69,7 +79,11 @@ fn decompressed(bytes: &[u8], length: usize) -> std::io::Result<Vec<u8>> {
             Some(decompressor) => decompressor,
             None => kept.insert(Decompressor::new()?),
         };
-        decompressor.decompress(bytes, length)
+        let mut plain = SPARE.take();
+        plain.clear();
+        plain.reserve(length);
+        decompressor.decompress_to_buffer(bytes, &mut plain)?;
+        Ok(plain)
     })
 }
 

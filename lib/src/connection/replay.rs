@@ -1,0 +1,81 @@
+//! Makes a piece of a replay into lines, where the store is read: each item is shown as it is unpacked and is gone
+//! before the next, so that a long history needs little memory. Where pieces go is `followed`'s business.
+
+use std::ops::ControlFlow;
+
+use rethread_core::stored::Sort;
+use rethread_core::{Json, Seq, SessionId};
+
+use crate::edge::at_sight::AtSight;
+use crate::edge::view::{Place, Shown, View, When};
+use crate::store::{Store, StoreError};
+use crate::wire::Out;
+
+/// About how many stored bytes make a piece. While one is written, the next is made.
+const PIECE: usize = 128 * 1024;
+
+/// What is to be made into lines.
+pub(super) struct Replay {
+    pub(super) session: SessionId,
+    /// The session id as JSON text.
+    pub(super) name: String,
+    pub(super) from: Seq,
+    /// Nothing after this is shown, and all up to here is history.
+    pub(super) upto: Seq,
+    pub(super) view: View,
+    /// Empty, with the room of lines that have been sent.
+    pub(super) lines: Out,
+}
+
+/// A piece of a replay.
+pub(super) struct Piece {
+    /// The view that has shown it.
+    pub(super) view: View,
+    pub(super) lines: Lines,
+}
+
+/// What is sent of a piece.
+pub(super) struct Lines {
+    pub(super) lines: Out,
+    /// Everything before this is in them, or in earlier ones.
+    pub(super) reached: Seq,
+}
+
+impl Replay {
+    /// Reads and shows the next piece.
+    pub(super) fn piece(mut self, store: &dyn Store) -> Result<Piece, StoreError> {
+        let mut lines = self.lines;
+        lines.reserve(PIECE + PIECE / 2);
+        let mut shown = Vec::new();
+        let reached = store.walk(&self.session, self.from, PIECE, &mut |item| {
+            if item.first > self.upto {
+                return Ok(ControlFlow::Break(()));
+            }
+            match item.sort() {
+                // Of these nothing is ever shown afterwards.
+                Sort::Aside => {}
+                Sort::TurnEnded => self.view.turn_ended(),
+                Sort::Any => {
+                    let say = &mut |update: &[&str]| lines.update_of(&self.name, update);
+                    let at_sight = item.glance().map(|glance| self.view.show_at_sight(glance, say));
+                    if at_sight != Some(AtSight::Shown) {
+                        let place = Place { seq: item.first, when: When::Past };
+                        self.view.show(&*item.entry()?, place, &mut shown);
+                        shown.drain(..).for_each(|shown| write(shown, &self.name, &mut lines));
+                    }
+                }
+            }
+            Ok(ControlFlow::Continue(()))
+        })?;
+        Ok(Piece { view: self.view, lines: Lines { lines, reached: reached.next } })
+    }
+}
+
+fn write(shown: Shown, name: &str, lines: &mut Out) {
+    match shown {
+        Shown::Update(update) => lines.update(name, &update),
+        Shown::OfChild(child, update) => lines.update(Json::of(&child).text(), &update),
+        // History asks nobody: what is still open is asked when the replay is over.
+        Shown::Ask { .. } | Shown::Unask(_) => {}
+    }
+}

@@ -1,0 +1,224 @@
+//! Shows what most of a history is made of, prompts and messages of plain text, from its stored text alone: nothing is
+//! read into a tree and written again. What comes of it is what `view` makes of the same; whatever is not plain is
+//! left to that.
+
+use rethread_core::UpdateKind;
+use rethread_core::stored::Glance;
+use serde_json::value::RawValue;
+
+use super::Version;
+use super::v1::told::is_plain;
+use super::view::{View, is_of_the_moment};
+
+/// Is given the text of each update, in parts.
+pub type Say<'a> = &'a mut dyn FnMut(&[&str]);
+
+/// Whether an item was shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AtSight {
+    /// It was, and is done with.
+    Shown,
+    /// It has to be read.
+    Not,
+}
+
+impl View {
+    /// Shows an item of the past, if its text is enough for that.
+    pub fn show_at_sight(&mut self, glance: Glance<'_>, say: Say<'_>) -> AtSight {
+        let shown = match (self.version(), glance) {
+            (Version::V2, Glance::Prompt { message, content }) => prompt(message, content, say),
+            (Version::V1, Glance::Prompt { message, content }) => prompt_chunks(message, content, say),
+            (Version::V2, Glance::Update { kind, body, .. }) => update(kind, body, say),
+            (Version::V1, Glance::Update { kind, id, body }) => {
+                self.told().show_at_sight(kind, id, body, say)
+            }
+        };
+        if shown.is_some() { AtSight::Shown } else { AtSight::Not }
+    }
+}
+
+fn prompt(message: &str, content: &str, say: Say<'_>) -> Option<()> {
+    is_plain(message).then(|| {
+        say(&[
+            "{\"sessionUpdate\":\"user_message\",\"messageId\":\"",
+            message,
+            "\",\"content\":",
+            content,
+            "}",
+        ]);
+    })
+}
+
+fn prompt_chunks(message: &str, content: &str, say: Say<'_>) -> Option<()> {
+    let blocks: Vec<&RawValue> = serde_json::from_str(content).ok().filter(|_| is_plain(message))?;
+    for block in blocks {
+        let begin = "{\"sessionUpdate\":\"user_message_chunk\",\"messageId\":\"";
+        say(&[begin, message, "\",\"content\":", block.get(), "}"]);
+    }
+    Some(())
+}
+
+/// The second version is told an update as it is stored, unless it is of the moment or a sub-agent's.
+fn update(kind: UpdateKind, body: &str, say: Say<'_>) -> Option<()> {
+    (!is_of_the_moment(kind) && kind != UpdateKind::Other).then(|| say(&[body]))
+}
+
+#[cfg(test)]
+mod tests {
+    use rethread_core::stored::{self, SegmentItems};
+    use rethread_core::{Entry, Folded, Json, Seq, TurnNo, Update};
+
+    use super::*;
+    use crate::edge::capabilities::ClientProfile;
+    use crate::edge::params::Params;
+    use crate::edge::view::{Place, Shown, Terminals, When};
+
+    /// Shows entries one after the other, at sight where that is possible, and as they are read.
+    fn check(entries: Vec<Entry>) {
+        let place = |at: usize| Seq(at as u64 + 1);
+        let item =
+            |(at, entry): (usize, &Entry)| Folded { first: place(at), last: place(at), entry: entry.clone() };
+        let segment = stored::encode_segment(&entries.iter().enumerate().map(item).collect::<Vec<_>>());
+        for version in [Version::V1, Version::V2] {
+            let params = json(&format!(
+                r#"{{"protocolVersion":{},"info":{{"name":"n","version":"1"}}}}"#,
+                version.number()
+            ));
+            let client = ClientProfile::read(&Params::read(Some(params.raw())).unwrap()).unwrap();
+            let view = || View::new(&client, Terminals::Agent);
+            let (mut read, mut seen) = (view(), view());
+            for item in SegmentItems::of(&segment).unwrap() {
+                let item = item.unwrap();
+                let place = Place { seq: item.first, when: When::Past };
+                let entry = item.clone().entry().unwrap();
+                let mut expected = Vec::new();
+                read.show(&entry, place, &mut expected);
+                let mut texts = Vec::new();
+                let glance = item.glance();
+                let at_sight =
+                    glance.map(|glance| seen.show_at_sight(glance, &mut |parts| texts.push(parts.concat())));
+                if at_sight != Some(AtSight::Shown) {
+                    assert!(texts.is_empty(), "{entry:?}");
+                    let mut shown = Vec::new();
+                    seen.show(&entry, place, &mut shown);
+                    assert_eq!(shown, expected);
+                    continue;
+                }
+                let expected: Vec<_> = expected
+                    .into_iter()
+                    .map(|shown| match shown {
+                        Shown::Update(update) => update.value(),
+                        other @ (Shown::OfChild(..) | Shown::Ask { .. } | Shown::Unask(_)) => {
+                            panic!("more than an update: {other:?}")
+                        }
+                    })
+                    .collect();
+                let texts: Vec<_> =
+                    texts.into_iter().map(|text| Json::parse(text).unwrap().value()).collect();
+                assert_eq!(texts, expected, "{entry:?}");
+            }
+        }
+    }
+
+    fn json(text: &str) -> Json {
+        Json::parse(text.to_owned()).unwrap()
+    }
+
+    fn said(body: &str) -> Entry {
+        let fields = json(body).fields();
+        let kind = UpdateKind::of_tag(&fields.text("sessionUpdate").unwrap_or_default());
+        let id = kind.id_field().and_then(|name| fields.text(name)).unwrap_or_default();
+        Entry::Updated { update: Update { kind, id, body: json(body) }, known: false }
+    }
+
+    fn prompted(message: &str, content: &str) -> Entry {
+        Entry::PromptInserted { message: message.into(), turn: TurnNo(1), content: json(content), at: 1 }
+    }
+
+    #[test]
+    fn prompts() {
+        check(vec![
+            prompted("m1", r#"[{"type": "text", "text": "hi"}]"#),
+            prompted(
+                "m2",
+                r#"[{"type":"text","text":"a\nb"},{"type":"image","data":"","mimeType":"image/png"}]"#,
+            ),
+            prompted("m3", "[]"),
+            prompted("m4", "null"),
+            prompted("m \"5\" \\ é\u{1}", r#"[{"type":"text","text":"hi"}]"#),
+        ]);
+    }
+
+    #[test]
+    fn messages() {
+        let message = |id: &str, text: &str| {
+            let (id, text) = (Json::of(id), Json::of(text));
+            said(&format!(
+                r#"{{"sessionUpdate":"agent_message","messageId":{id},"content":[{{"type":"text","text":{text}}}]}}"#
+            ))
+        };
+        check(vec![
+            message("m1", "hello"),
+            message("m1", "hello, on"),
+            message("m1", "other"),
+            message("m2", "line\nline \"quoted\" \\ é 😀 \u{1}"),
+            message("m2", "line\nline \"quoted\" \\ é 😀 \u{1} and on"),
+            message("m3", ""),
+            message("m3", "late"),
+            message("m\"4\\", "x"),
+            said(
+                r#"{"sessionUpdate":"agent_thought","messageId":"m1","content":[{"type":"text","text":"hm"}]}"#,
+            ),
+            said(
+                r#"{"sessionUpdate":"user_message","messageId":"u","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}"#,
+            ),
+            said(
+                r#"{"sessionUpdate":"agent_message","messageId":"m5","content":[{"type":"text","text":"a"}],"_meta":{"k":"\"}]}"}}"#,
+            ),
+            said(
+                r#"{"sessionUpdate":"agent_message","messageId":"m6","content":[{"type":"text","text":"a","annotations":{}}]}"#,
+            ),
+            said(
+                r#"{"sessionUpdate":"agent_message","content":[{"type":"text","text":"a"}],"messageId":"m7"}"#,
+            ),
+            said(
+                r#"{ "sessionUpdate": "agent_message", "messageId": "m8", "content": [{"type":"text","text":"a"}] }"#,
+            ),
+            said(
+                r#"{"sessionUpdate":"agent_message","messageId":"m9","content":[{"type":"text","text":"\u0061\ud83d\ude00"}]}"#,
+            ),
+            said(
+                r#"{"sessionUpdate":"agent_message","messageId":"m9","content":[{"type":"text","text":"a😀b"}]}"#,
+            ),
+            said(
+                r#"{"sessionUpdate":"agent_message_chunk","messageId":"m9","content":{"type":"text","text":"c"}}"#,
+            ),
+            said(
+                r#"{"sessionUpdate":"agent_message","messageId":"m9","content":[{"type":"text","text":"a😀bc"}]}"#,
+            ),
+        ]);
+    }
+
+    #[test]
+    fn everything_else() {
+        check(vec![
+            said(
+                r#"{"sessionUpdate":"tool_call_update","toolCallId":"t","title":"T","kind":"edit","status":"completed"}"#,
+            ),
+            said(r#"{"sessionUpdate":"usage_update","used":1,"size":2}"#),
+            said(r#"{"sessionUpdate":"notice","severity":"info","message":"m"}"#),
+            said(r#"{"sessionUpdate":"plan_update","planId":"p","plan":{"type":"items","entries":[]}}"#),
+            said(r#"{"sessionUpdate":"_unknown","x":1}"#),
+            Entry::Updated {
+                update: Update {
+                    kind: UpdateKind::Other,
+                    id: "child".to_owned(),
+                    body: json(
+                        r#"{"sessionUpdate":"agent_message","messageId":"m","content":[{"type":"text","text":"a"}]}"#,
+                    ),
+                },
+                known: false,
+            },
+        ]);
+    }
+}
