@@ -22,6 +22,7 @@ use std::sync::{Arc, Mutex};
 use serde_json::Value;
 
 use crate::author::{Ability, About, Agent, Choices, ConfigOption, Opening, Stop, Turn, Voice};
+use crate::command::GuardianCommand;
 use crate::lock::locked;
 use crate::mcp;
 use crate::wire::RpcError;
@@ -31,6 +32,7 @@ use model::{Patience, ProviderConfig};
 use prompted::Named;
 use talk::Talk;
 
+use session::Means;
 pub use session::Session;
 
 /// What the assistant needs to know.
@@ -41,6 +43,9 @@ pub struct AssistantConfig {
     pub patience: Patience,
     /// How long MCP servers may take, and how much they may say.
     pub mcp: mcp::Limits,
+    /// What keeps a command or a server and all that it starts together, whatever that does about groups and
+    /// sessions; without it that is its process group.
+    pub guardian: Option<GuardianCommand>,
 }
 
 /// The assistant.
@@ -106,7 +111,12 @@ impl Agent for Assistant {
     async fn open(&self, opening: Opening) -> Result<Session, RpcError> {
         let known = self.known();
         known.check()?;
-        let opening = Session::open(opening, self.config.mcp, known.key_names());
+        let means = Means {
+            limits: self.config.mcp,
+            keys: known.key_names(),
+            guardian: self.config.guardian.clone(),
+        };
+        let opening = Session::open(opening, means);
         let (session, ()) = tokio::join!(opening, known.models.discover());
         let session = session?;
         locked(&self.voices).push(session.voice.clone());

@@ -85,6 +85,7 @@ impl Connection {
             cancel_patience: self.server.config.cancel_patience,
             restore: self.server.config.restore,
             idle_limit: self.server.config.idle_limit,
+            guardian: self.server.config.guardian.clone(),
         };
         Agreed {
             client: Arc::new(client),

@@ -56,7 +56,8 @@ impl Connection {
         let longest = limits.message;
         match config {
             ServerConfig::Stdio { command, args, env, .. } => {
-                let launch = Launch { command, args, env, hidden: &place.hidden, cwd: &place.cwd };
+                let (hidden, cwd, guardian) = (&place.hidden, &place.cwd, place.guardian.as_ref());
+                let launch = Launch { command, args, env, hidden, cwd, guardian };
                 open_stdio(&launch, place, longest, deadline).await
             }
             ServerConfig::Http { url, headers, .. } => {

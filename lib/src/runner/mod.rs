@@ -129,6 +129,7 @@ impl Runner {
         let (own, inbox) = mpsc::channel(INBOX);
         let live = Arc::new(Live::new(begin.lease.head));
         let around_idle = around.idle_limit;
+        let hosting = Hosting::new(around.guardian.clone());
         let handle = Handle { id: begin.id.clone(), live: live.clone(), inbox: own.clone() };
         let runner = Self {
             id: begin.id,
@@ -154,7 +155,7 @@ impl Runner {
             postponed: Vec::new(),
             closing: Vec::new(),
             terminals: relay::Terminals::default(),
-            hosting: Hosting::new(),
+            hosting,
             deadline: None,
             quiet_at: None,
             foldable: Seq(0),

@@ -4,6 +4,7 @@ use std::fs::{File, Metadata};
 use std::path::{Path, PathBuf};
 
 use super::error::ToolError;
+use crate::command::GuardianCommand;
 use crate::rooted::{FileError, Links, Missing, PathError, Roots, Spot, Whereabouts, open_regular};
 
 /// Where the tools of a session work.
@@ -15,6 +16,8 @@ pub(super) struct Ground {
     pub(super) roots: Roots,
     /// Variables that commands do not get.
     pub(super) hidden: Vec<String>,
+    /// What keeps a command and all that it starts together.
+    pub(super) guardian: Option<GuardianCommand>,
 }
 
 /// A file that is there.
@@ -41,7 +44,7 @@ impl Ground {
     /// The ground of these roots.
     pub(super) fn new(named: Vec<PathBuf>) -> Self {
         let roots = Roots::find(&named);
-        Self { named, roots, hidden: Vec::new() }
+        Self { named, roots, hidden: Vec::new(), guardian: None }
     }
 
     /// The working directory.
