@@ -22,7 +22,7 @@ pub(super) async fn call(work: &Work<'_>, call: &model::ToolCall, arguments: &Va
     if let Some(change) = prepared.change() {
         tool.diff(&change.path.display().to_string(), change.old.as_deref(), &change.new).await;
     }
-    if let Some(subject) = subject(&prepared, &call.name) {
+    if let Some(subject) = subject(work, &prepared, &call.name) {
         let ask = Ask { title: &format!("{}?", prepared.title()), work: &subject };
         if let Err(refused) = work.permitted(call, &tool, ask).await {
             return refused;
@@ -52,10 +52,13 @@ fn about(prepared: &Prepared) -> ToolCall {
 }
 
 /// What is allowed or refused for good at such a call; nothing if it needs no permission.
-fn subject(prepared: &Prepared, name: &str) -> Option<String> {
+fn subject(work: &Work<'_>, prepared: &Prepared, name: &str) -> Option<String> {
     match (prepared.command(), prepared.change()) {
-        // Another command line is another thing.
-        (Some(command), _) => Some(format!("`{}`", command.line)),
+        // Another command line is another thing, and so is the same in another directory.
+        (Some(command), _) if work.session.toolbox.roots().first() == Some(&command.cwd) => {
+            Some(format!("`{}`", command.line))
+        }
+        (Some(command), _) => Some(format!("`{}` in {}", command.line, command.cwd.display())),
         (None, Some(_)) => Some(name.to_owned()),
         (None, None) => None,
     }

@@ -92,7 +92,7 @@ impl Web {
                 let message = message.ok_or_else(|| unexpected("it sent no message".to_owned()))?;
                 Ok(StreamableHttpPostResponse::Json(message, session))
             }
-            kind => Err(StreamableHttpError::UnexpectedContentType(kind.map(str::to_owned))),
+            kind => Err(wrong_kind(kind)),
         }
     }
 }
@@ -157,7 +157,7 @@ impl StreamableHttpClient for Web {
             (StatusCode::METHOD_NOT_ALLOWED, _) => Err(StreamableHttpError::ServerDoesNotSupportSse),
             (status, _) if !status.is_success() => Err(unexpected(web::refusal(response).await)),
             (_, Some(kind)) if kind.starts_with(EVENTS) => Ok(self.stream(response)),
-            (_, kind) => Err(StreamableHttpError::UnexpectedContentType(kind)),
+            (_, kind) => Err(wrong_kind(kind.as_deref())),
         }
     }
 }
@@ -179,6 +179,11 @@ async fn sent(request: RequestBuilder) -> Result<Response, Error> {
 fn kind_of(response: &Response) -> Option<String> {
     let kind = response.headers().get(CONTENT_TYPE)?;
     Some(String::from_utf8_lossy(kind.as_bytes()).to_ascii_lowercase())
+}
+
+fn wrong_kind(kind: Option<&str>) -> Error {
+    let kind = kind.unwrap_or("something without a type");
+    unexpected(format!("it answered with {kind}, where JSON or events were expected"))
 }
 
 fn unexpected(cause: String) -> Error {

@@ -60,6 +60,11 @@ pub(super) async fn body(mut response: Response, longest: usize) -> Result<Vec<u
 /// A refusal in words: the status and the beginning of what came with it.
 pub(super) async fn refusal(mut response: Response) -> String {
     let status = response.status();
+    if status.is_redirection() {
+        return format!(
+            "HTTP {status}: it sends us elsewhere, and its headers go to no other server; give the address it has now"
+        );
+    }
     let mut said = Vec::new();
     while let Ok(Ok(Some(chunk))) = tokio::time::timeout(Duration::from_secs(2), response.chunk()).await {
         said.extend_from_slice(&chunk);

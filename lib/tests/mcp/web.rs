@@ -57,7 +57,7 @@ async fn a_streamable_server_that_is_down_says_so() {
     server.stop();
     tokio::time::sleep(Duration::from_millis(50)).await;
     let lost = call(&servers, "s.echo", json!({"text": "x"})).await.unwrap_err().to_string();
-    assert!(lost.starts_with("MCP server s was lost: it cannot be reached: "), "{lost}");
+    assert!(lost.starts_with("MCP server s did not take the call: it cannot be reached: "), "{lost}");
     servers.close().await;
 }
 

@@ -91,9 +91,11 @@ impl HeadAndTail {
         self.total - (self.head.len() + self.tail.len()) as u64
     }
 
-    /// The end, as far as it is not the beginning.
+    /// The end, as far as it is not the beginning, from its first whole character on.
     pub(super) fn tail(&self) -> Vec<u8> {
-        self.tail.iter().copied().collect()
+        let inside = |byte: &&u8| **byte & 0b1100_0000 == 0b1000_0000;
+        let halves = self.tail.iter().take(3).take_while(inside).count();
+        self.tail.iter().skip(halves).copied().collect()
     }
 
     /// Both as text, with a word about what is left out.
@@ -103,10 +105,7 @@ impl HeadAndTail {
             let all: Vec<u8> = self.head.iter().chain(&self.tail).copied().collect();
             return text(&all);
         }
-        let tail = self.tail();
-        let inside = |byte: &&u8| **byte & 0b1100_0000 == 0b1000_0000;
-        let halves = tail.iter().take(3).take_while(inside).count();
-        let (head, tail) = (text(whole(&self.head)), text(&tail[halves..]));
+        let (head, tail) = (text(whole(&self.head)), text(&self.tail()));
         format!("{head}\n[{left_out} bytes are left out here]\n{tail}")
     }
 }
@@ -135,6 +134,13 @@ mod tests {
         assert_eq!(around("short", 2, 100), "short");
         assert!(around(&line, 0, 100).starts_with("xxx"));
         assert!(around(&line, line.len() - 1, 100).ends_with('é'));
+    }
+
+    #[test]
+    fn the_end_begins_with_a_whole_character() {
+        let mut kept = HeadAndTail::new(0, 3);
+        kept.push("éé".as_bytes());
+        assert_eq!(kept.tail(), "é".as_bytes());
     }
 
     #[test]
