@@ -13,7 +13,12 @@ const WAITING: usize = 16;
 
 /// Calls it.
 pub(super) async fn call(work: &Work<'_>, call: &model::ToolCall, arguments: &Value) -> Done {
-    let prepared = work.session.toolbox.prepare(&call.name, arguments, work.settings.access).await;
+    let preparing = work.session.toolbox.prepare(&call.name, arguments, work.settings.access);
+    let prepared = tokio::select! {
+        prepared = preparing => prepared,
+        // A file system may not answer. Nothing was changed yet, so it can be left to itself.
+        () = work.turn.cancelled() => return cancelled(work, call, arguments).await,
+    };
     let prepared = match prepared {
         Ok(prepared) => prepared,
         Err(error) => return work.refused(call, arguments, &error.told()).await,
@@ -37,6 +42,13 @@ pub(super) async fn call(work: &Work<'_>, call: &model::ToolCall, arguments: &Va
             finish(&tool, outcome, None).await
         }
     }
+}
+
+/// The user cancelled before it was known what the call would do.
+async fn cancelled(work: &Work<'_>, call: &model::ToolCall, arguments: &Value) -> Done {
+    let tool = work.announce(call, ToolCall::new(&call.name, ToolKind::Other), arguments).await;
+    tool.stopped().await;
+    Done { text: "the user cancelled this".to_owned(), failed: true }
 }
 
 fn about(prepared: &Prepared) -> ToolCall {

@@ -90,3 +90,14 @@ async fn floods_and_long_answers_are_cut_off() {
         servers.close().await;
     }
 }
+
+#[tokio::test]
+async fn a_stream_that_floods_is_ended_and_not_opened_again_and_again() {
+    let server = WebServer::start(Kind::Streamable, &[Habit::FloodsItsStream], None).await;
+    let servers = connected(vec![web("s", Kind::Streamable, &server, &[])]).await;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let opened = server.asked().iter().filter(|asked| asked.method == "GET").count();
+    assert!((1..10).contains(&opened), "it was opened {opened} times");
+    assert_eq!(echo(&servers, "s").await, "hello", "the next call brings it back");
+    servers.close().await;
+}

@@ -34,11 +34,15 @@ pub enum Habit {
     PointsElsewhere,
     /// Answers with events where it could answer with JSON.
     PrefersEvents,
+    /// Has a stream of its own over streamable HTTP, and floods it.
+    FloodsItsStream,
+    /// Says less of itself than it must.
+    BeginsBadly,
 }
 
 impl Habit {
     /// The words of all habits, for the command line.
-    pub const WORDS: [(&'static str, Habit); 12] = [
+    pub const WORDS: [(&'static str, Habit); 14] = [
         ("--crashes-at-start", Habit::CrashesAtStart),
         ("--is-silent", Habit::IsSilent),
         ("--babbles", Habit::Babbles),
@@ -51,6 +55,8 @@ impl Habit {
         ("--changes-all-the-time", Habit::ChangesAllTheTime),
         ("--points-elsewhere", Habit::PointsElsewhere),
         ("--prefers-events", Habit::PrefersEvents),
+        ("--floods-its-stream", Habit::FloodsItsStream),
+        ("--begins-badly", Habit::BeginsBadly),
     ];
 
     /// Its word.
@@ -101,6 +107,9 @@ impl Server {
                 Vec::new()
             }
             Some(_) if id.is_null() => Vec::new(),
+            Some("initialize") if self.has(Habit::BeginsBadly) => {
+                vec![answer(id, &json!({"protocolVersion": "2025-06-18"}))]
+            }
             Some("initialize") => vec![answer(id, &about(params))],
             Some("ping") => vec![answer(id, &json!({}))],
             Some("tools/list") if self.has(Habit::ChangesAllTheTime) => {
