@@ -354,3 +354,24 @@ async fn a_server_that_changes_all_the_time_is_not_written_down_each_time() {
     let told = updates.iter().filter(|update| update["sessionUpdate"] == "available_commands_update").count();
     assert!(told <= 1, "its commands are the same all the time, and told {told} times");
 }
+
+#[tokio::test]
+async fn no_server_is_left_when_a_session_is_closed_while_one_connects() {
+    for version in VERSIONS {
+        let stage = Stage::offline();
+        let (client, session) = stage.session(version).await;
+        client.prompt(&session, "/think of it").await;
+        client.close(&session).await.unwrap();
+        // It is there at once, and the agent opens it behind.
+        let servers = [
+            server(&stage, version, "good", &[Habit::HasChild]),
+            server(&stage, version, "silent", &[Habit::IsSilent]),
+        ];
+        let cwd = stage.work().display().to_string();
+        let params = json!({"sessionId": session, "cwd": cwd, "mcpServers": servers});
+        client.ask("session/resume", params).await;
+        let pids = wait_started(&stage, 3).await;
+        client.close(&session).await.unwrap();
+        assert_gone_by(soon(), &pids, "the servers").await;
+    }
+}

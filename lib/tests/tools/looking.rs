@@ -278,3 +278,23 @@ async fn looking_can_be_cancelled() {
     assert!(outcome.text.contains("cancelled"), "{}", outcome.text);
     assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
 }
+
+#[tokio::test]
+async fn names_stay_on_their_lines_and_long_ones_are_bounded() {
+    let place = Place::new();
+    place.write("in/two\nlines.txt", "needle\n");
+    for (tool, arguments) in
+        [("list", json!({})), ("find", json!({"glob": "two*"})), ("search", json!({"pattern": "needle"}))]
+    {
+        let told = place.told(tool, arguments).await;
+        assert!(told.contains(r"two\nlines.txt"), "{tool}: {told}");
+    }
+    let long = "x".repeat(200);
+    for number in 0..900 {
+        place.write(&format!("in/long/{long}{number}"), "");
+    }
+    for (tool, arguments) in [("list", json!({"path": "long"})), ("find", json!({"glob": "xxx*"}))] {
+        let told = place.told(tool, arguments).await;
+        assert!(told.len() < 65 * 1024 && told.contains("(these are the first 3"), "{tool}: {}", told.len());
+    }
+}

@@ -1,6 +1,11 @@
-//! Text that fits: the beginning of a text, the part of a line around a match, the two ends of a flood.
+//! Text that fits: the beginning of a text, the part of a line around a match, the two ends of a flood, a path on one
+//! line.
 
 use std::collections::VecDeque;
+use std::path::Path;
+
+/// How much text a list of paths may have.
+pub(super) const MOST_LISTED: usize = 64 * 1024;
 
 /// The beginning of a text within this many bytes, with a mark if that is not all.
 pub(super) fn shortened(text: &str, most: usize) -> String {
@@ -17,6 +22,17 @@ pub(super) fn around(line: &str, at: usize, most: usize) -> String {
     let end = floor(line, start + most);
     let (before, behind) = (if start > 0 { "…" } else { "" }, if end < line.len() { "…" } else { "" });
     format!("{before}{}{behind}", &line[start..end])
+}
+
+/// A path on one line: a line feed in a name would look like the end of it.
+pub(super) fn name(path: &Path) -> String {
+    let path = path.display().to_string();
+    if !path.contains(char::is_control) {
+        return path;
+    }
+    path.chars()
+        .map(|c| if c.is_control() { c.escape_default().to_string() } else { c.to_string() })
+        .collect()
 }
 
 /// Bytes as text. What is none becomes a mark, and so does the zero byte, which many a store does not take.

@@ -4,6 +4,7 @@ use std::fs::{File, Metadata};
 use std::path::{Path, PathBuf};
 
 use super::error::ToolError;
+use super::excerpt;
 use crate::command::GuardianCommand;
 use crate::rooted::{FileError, Links, Missing, PathError, Roots, Spot, Whereabouts, open_regular};
 
@@ -61,8 +62,8 @@ impl Ground {
     pub(super) fn shown(&self, path: &Path) -> String {
         match path.strip_prefix(self.cwd()) {
             Ok(below) if below.as_os_str().is_empty() => ".".to_owned(),
-            Ok(below) => below.display().to_string(),
-            Err(_) => path.display().to_string(),
+            Ok(below) => excerpt::name(below),
+            Err(_) => excerpt::name(path),
         }
     }
 
