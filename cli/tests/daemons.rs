@@ -139,3 +139,28 @@ async fn they_end_with_the_program_however_it_ends() {
         assert_gone_by(ended + GONE_AFTER, &[of_server, of_command].concat(), way).await;
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_command_whose_guardian_is_killed_ends_and_the_session_goes_on() {
+    let scene = Scene::new(Version::V2, json!([])).await;
+    let command = "sleep 60 & echo $! >> pids; echo $$ >> pids; echo $PPID > guardian.new; mv guardian.new guardian; wait";
+    let arguments = json!({"command": command});
+    scene.program.client.begin_prompt(&scene.session, &format!("/call run {arguments}")).await;
+    let pids = scene.daemons(2).await;
+    let file = scene.home.beside().join("guardian");
+    let deadline = Instant::now() + SOON;
+    let guardian = loop {
+        if let Some(pid) = std::fs::read_to_string(&file).ok().and_then(|text| text.trim().parse().ok()) {
+            break pid;
+        }
+        assert!(Instant::now() < deadline, "the command names its guardian");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    };
+    signal(guardian, libc::SIGKILL);
+    assert_gone_by(Instant::now() + GONE_AFTER, &pids, "the command").await;
+    let ended = |update: &Value| update["rawOutput"].to_string().contains("ended by SIGKILL");
+    scene.program.client.wait_update(0, &scene.session, "the end of the command", ended).await;
+    scene.program.client.prompt(&scene.session, "/run echo still here").await;
+    let said = Value::from(scene.program.client.updates(&scene.session)).to_string();
+    assert!(said.contains("still here\\n(exit code 0"), "{said}");
+}

@@ -67,10 +67,7 @@ async fn answered(tool: &Tool, answer: &Answer) -> Done {
         tool.text(&words).await;
     }
     let text = text.trim_end().to_owned();
-    let mut output = json!({"text": text});
-    if let Some(structured) = &answer.structured {
-        output["structuredContent"] = structured.clone();
-    }
+    let output = json!({"text": text});
     if answer.is_error {
         tool.failed(output).await
     } else {

@@ -100,11 +100,13 @@ impl Guarded {
         let mut bytes = [0; 256];
         while self.exit.is_none() {
             match self.status.try_read(&mut bytes) {
-                // The command has gone with its guardian.
-                Ok(0) => self.exit = Some(Exit::of(ExitStatus::from_raw(libc::SIGKILL))),
-                Ok(read) => self.hear(&bytes[..read]),
+                Ok(read) if read > 0 => self.hear(&bytes[..read]),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                Err(_) => self.exit = Some(Exit::of(ExitStatus::from_raw(libc::SIGKILL))),
+                // The command has gone with its guardian.
+                Ok(_) | Err(_) => {
+                    self.sweep_group();
+                    self.exit = Some(Exit::of(ExitStatus::from_raw(libc::SIGKILL)));
+                }
             }
         }
         self.exit
@@ -132,6 +134,11 @@ impl Guarded {
     fn give_up(&mut self) {
         let _ = self.guardian.kill();
         let _ = self.guardian.wait();
+        self.sweep_group();
+    }
+
+    /// With the guardian lost, the group is all of the tree that can still be named.
+    fn sweep_group(&self) {
         if self.leader > 1 {
             // SAFETY: a plain call. The group was the command's a moment ago, when its guardian died.
             unsafe { libc::kill(-self.leader, libc::SIGKILL) };

@@ -74,9 +74,8 @@ impl ServerConfig {
                 scrub_words(&mut scrub, args);
             }
             ServerConfig::Http { url, headers, .. } | ServerConfig::Sse { url, headers, .. } => {
-                // Who asks is all that headers are given for.
-                for (_, value) in headers {
-                    scrub.add_key(value);
+                for (name, value) in headers {
+                    scrub.add_header(name, value);
                 }
                 scrub_address(&mut scrub, url);
             }
@@ -285,9 +284,9 @@ mod tests {
         assert_eq!(servers[0].scrub().text("hunter2 opensesame"), "[secret] [secret]");
         let (servers, _) = read(
             r#"[{"type":"http","name":"s","url":"http://h/s/0a1b2c3d4e5f6a7b8c9d/mcp?key=a%2Fb%2Fc",
-                 "headers":[{"name":"X-Who","value":"letmein"}]}]"#,
+                 "headers":[{"name":"X-Who","value":"Sesame7"}]}]"#,
         );
-        let said = "Cannot POST /s/0a1b2c3d4e5f6a7b8c9d/mcp?key=a%2Fb%2Fc as letmein";
+        let said = "Cannot POST /s/0a1b2c3d4e5f6a7b8c9d/mcp?key=a%2Fb%2Fc as Sesame7";
         assert_eq!(servers[0].scrub().result(said), "Cannot POST /s/[secret]/mcp?key=[secret] as [secret]");
         let (servers, _) = read(
             r#"[{"name":"s","command":"x","args":["--api-key=opensesame","--token","letmein","--dir","/home/me"]}]"#,

@@ -25,6 +25,11 @@ impl Scrub {
         self.take(secret.reveal(), true);
     }
 
+    /// Takes in the value of a header: who asks is what they are given for, so most of them are keys.
+    pub(super) fn add_header(&mut self, name: &str, secret: &Secret) {
+        self.take(secret.reveal(), names_a_key(name) || !is_plain(secret.reveal()));
+    }
+
     /// Takes in a word if it looks like a key; what else it is may be seen.
     pub(super) fn add_if_key(&mut self, word: &str) {
         if looks_like_a_key(word) {
@@ -59,7 +64,7 @@ impl Scrub {
     }
 
     fn add_value(&mut self, value: &str, is_key: bool) {
-        if value.len() < SHORTEST {
+        if value.len() < SHORTEST || matches!(value, "true" | "false" | "null") {
             return;
         }
         let quoted = serde_json::Value::from(value).to_string();
@@ -103,6 +108,13 @@ pub(super) fn names_a_key(name: &str) -> bool {
     // The working directory has a name like that.
     let is_password = name.contains("pwd") && !matches!(name.as_str(), "pwd" | "oldpwd");
     is_password || says_so.iter().any(|word| name.contains(word))
+}
+
+/// Says whether a value is one that settings have: words, or a number, a date, a version.
+fn is_plain(value: &str) -> bool {
+    let words = |c: char| c.is_ascii_lowercase() || " ,_-".contains(c);
+    let numbers = |c: char| c.is_ascii_digit() || ".:-".contains(c);
+    value.chars().all(words) || value.chars().all(numbers)
 }
 
 /// Keys inside a value that is more than a key: the password of an address, `Password=...;` of a connection.
@@ -172,6 +184,23 @@ mod tests {
         let said = "s3same! opensesame publickey letmein /home/me db.example";
         assert_eq!(scrub.result(said), "[secret] [secret] [secret] [secret] /home/me db.example");
         assert_eq!(scrub.result("at postgres://me:s3same!@db.example/app"), "at [secret]");
+    }
+
+    #[test]
+    fn headers_are_keys_unless_they_are_settings() {
+        let mut scrub = Scrub::default();
+        for (name, value) in [
+            ("X-Who", "Sesame7"),
+            ("X-Token", "letmein"),
+            ("X-Readonly", "true"),
+            ("X-Toolsets", "repos,issues"),
+            ("X-Api-Version", "2026-01-31"),
+        ] {
+            scrub.add_header(name, &Secret::new(value));
+        }
+        let said = "Sesame7 letmein true repos,issues 2026-01-31";
+        assert_eq!(scrub.result(said), "[secret] [secret] true repos,issues 2026-01-31");
+        assert_eq!(scrub.text("true 2026-01-31"), "true [secret]");
     }
 
     #[test]

@@ -334,7 +334,7 @@ async fn data_beside_a_picture_is_passed_on() {
     answer(&client, "allow");
     let session = session(&stage, &client, &[]).await;
     client.prompt(&session, "/call t.image").await;
-    let expected = json!({"text": "[an image, image/png]\n{\"width\":1}", "structuredContent": {"width": 1}});
+    let expected = json!({"text": "[an image, image/png]\n{\"width\":1}"});
     assert_eq!(outputs(&client, &session), [expected]);
 }
 
