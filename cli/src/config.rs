@@ -30,12 +30,21 @@ pub(crate) fn providers(file: &Path) -> Result<Vec<ProviderConfig>, String> {
         complete(provider, &variable);
     }
     for (name, kind) in USUAL {
-        let is_there = |provider: &ProviderConfig| provider.kind == kind || provider.name == name;
-        if !providers.iter().any(is_there) {
-            providers.extend(from_environment(name, kind, &variable));
-        }
+        let found = from_environment(name, kind, &variable);
+        let found = found.filter(|found| !providers.iter().any(|provider| is_same(provider, found)));
+        providers.extend(found);
     }
     Ok(providers)
+}
+
+/// Whether both are the same service. A server of the user's own does not stand in for the one that it is compatible
+/// with.
+fn is_same(written: &ProviderConfig, found: &ProviderConfig) -> bool {
+    let place = |provider: &ProviderConfig| {
+        provider.base_url.as_deref().map(|url| url.trim().trim_end_matches('/').to_owned())
+    };
+    let alike = written.kind.usual_url_env() == found.kind.usual_url_env();
+    written.name == found.name || alike && place(written) == place(found)
 }
 
 fn read(file: &Path) -> Result<File, String> {
@@ -61,7 +70,11 @@ fn complete(provider: &mut ProviderConfig, variable: &impl Fn(&str) -> Option<St
         provider.base_url = provider.base_url.take().or_else(|| variable(provider.kind.usual_url_env()));
     }
     if provider.key().is_none() {
-        provider.key = provider.key_variable().and_then(variable).map(|key| Secret::key(&key));
+        let usual = provider.key_variable();
+        let other = usual.filter(|usual| Some(*usual) == provider.kind.usual_key_env());
+        let other = other.and(provider.kind.other_key_env());
+        let key = usual.and_then(variable).or_else(|| other.and_then(variable));
+        provider.key = key.map(|key| Secret::key(&key));
     }
 }
 
@@ -130,6 +143,40 @@ mod tests {
         elsewhere.key_env = Some("MINE".to_owned());
         complete(&mut elsewhere, &set);
         assert_eq!(elsewhere.key(), Some(&Secret::key("sk-mine")));
+    }
+
+    #[test]
+    fn the_key_of_gemini_may_have_either_of_its_names() {
+        let found = |names: &'static [&'static str]| {
+            let variable = |name: &str| names.contains(&name).then(|| format!("value of {name}"));
+            from_environment("gemini", ProviderKind::Gemini, &variable)?.key
+        };
+        assert_eq!(found(&["GOOGLE_API_KEY"]), Some(Secret::key("value of GOOGLE_API_KEY")));
+        let both = found(&["GEMINI_API_KEY", "GOOGLE_API_KEY"]);
+        assert_eq!(both, Some(Secret::key("value of GEMINI_API_KEY")));
+        let mut own = ProviderConfig::new("mine", ProviderKind::Gemini);
+        own.key_env = Some("MINE".to_owned());
+        complete(&mut own, &|name: &str| (name == "GOOGLE_API_KEY").then(|| "x".to_owned()));
+        assert_eq!(own.key(), None, "a variable that was named is the only one");
+    }
+
+    #[test]
+    fn a_server_of_the_users_own_does_not_hide_the_provider_that_it_is_compatible_with() {
+        let at_home = from_environment("openai", ProviderKind::OpenAi, &|name: &str| {
+            (name == "OPENAI_API_KEY").then(|| "sk-openai".to_owned())
+        });
+        let at_home = at_home.unwrap();
+        let mut local = ProviderConfig::new("local", ProviderKind::OpenAi);
+        local.base_url = Some("http://localhost:2".to_owned());
+        assert!(!is_same(&local, &at_home));
+        assert!(is_same(&ProviderConfig::new("work", ProviderKind::OpenAiResponses), &at_home));
+        local.name = "openai".to_owned();
+        assert!(is_same(&local, &at_home), "one that has its name takes its place");
+        let usual = from_environment("openai", ProviderKind::OpenAi, &set).unwrap();
+        local.name = "other".to_owned();
+        local.base_url = Some("http://localhost:1/v1/".to_owned());
+        assert!(is_same(&local, &usual));
+        assert!(!is_same(&ProviderConfig::new("claude", ProviderKind::Anthropic), &usual));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use rethread::edge::Version;
-use rethread_testkit::client::{CWD, Client};
+use rethread_testkit::client::Client;
 use rethread_testkit::program::Home;
 use serde_json::{Value, json};
 
@@ -51,11 +51,11 @@ async fn an_empty_session_survives_a_kill_and_is_not_listed() {
             first.kill().await;
 
             let second = home.ready(version, agent).await;
-            assert_eq!(listed(&second.client).await, Vec::<String>::new());
+            assert_eq!(second.client.listed().await, Vec::<String>::new());
             second.client.load(&session).await;
             assert_eq!(second.client.view(&session).items, []);
             assert_eq!(second.client.prompt(&session, "say hello").await.stop, "end_turn");
-            assert_eq!(listed(&second.client).await, [session]);
+            assert_eq!(second.client.listed().await, [session]);
         }
     }
 }
@@ -70,12 +70,12 @@ async fn listing_works_while_another_process_has_the_session() {
         first.client.begin_prompt(&session, "hang").await;
 
         let second = home.ready(version, Version::V2).await;
-        assert_eq!(listed(&second.client).await, std::slice::from_ref(&session));
+        assert_eq!(second.client.listed().await, std::slice::from_ref(&session));
         let status = second.client.ask("session/status", json!({"sessionId": session})).await;
         assert_eq!(status["status"], "open", "{status}");
         let own = second.client.new_session().await;
         assert_eq!(second.client.prompt(&own, "say mine").await.stop, "end_turn");
-        assert_eq!(listed(&first.client).await, [own, session]);
+        assert_eq!(first.client.listed().await, [own, session]);
     }
 }
 
@@ -94,7 +94,7 @@ async fn a_session_that_another_process_deletes_takes_no_more_prompts() {
         assert!(error["data"]["hint"].as_str().is_some(), "{error}");
         assert_eq!(first.client.view(&session).agent(), ["one"], "nothing is shown that is not written");
         assert_eq!(first.client.load_refused(&session).await["code"], -32002);
-        assert_eq!(listed(&second.client).await, Vec::<String>::new());
+        assert_eq!(second.client.listed().await, Vec::<String>::new());
         // The process is as good as before.
         let next = first.client.new_session().await;
         assert_eq!(first.client.prompt(&next, "say next").await.stop, "end_turn");
@@ -141,12 +141,6 @@ async fn a_turn_that_runs_when_its_session_is_deleted_ends_with_an_error() {
 async fn refused_prompt(client: &Client, session: &str) -> Value {
     let prompt = json!([{"type": "text", "text": "say more"}]);
     client.refused("session/prompt", json!({"sessionId": session, "prompt": prompt})).await
-}
-
-async fn listed(client: &Client) -> Vec<String> {
-    let list = client.ask("session/list", json!({"cwd": CWD})).await;
-    let sessions = list["sessions"].as_array().expect("a list of sessions");
-    sessions.iter().map(|session| session["sessionId"].as_str().unwrap_or_default().to_owned()).collect()
 }
 
 fn home() -> Home {

@@ -1,6 +1,6 @@
 //! The state of one session, rebuilt by folding its journal. Knows nothing of connections, agents or stores.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -55,6 +55,9 @@ pub struct Session {
     pub calls: BTreeMap<String, Call>,
     /// Terminals that have not exited.
     pub terminals: BTreeMap<String, Call>,
+    /// Compactions that have not come to an end.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub compactions: BTreeSet<String>,
     /// The sub-agents of the agent behind it, each behind the one that announced it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub children: Vec<Child>,
@@ -311,6 +314,7 @@ impl Session {
         match update.kind.whole() {
             UpdateKind::ToolCallUpdate => self.call_changed(update, known),
             UpdateKind::TerminalUpdate => self.terminal_changed(update, known),
+            UpdateKind::CompactionUpdate => self.compaction_changed(update),
             UpdateKind::ConfigOptionUpdate => self.options = Some(update.body.clone()),
             UpdateKind::AvailableCommandsUpdate => self.commands = Some(update.body.clone()),
             UpdateKind::UsageUpdate => self.usage = Some(update.body.clone()),
@@ -326,7 +330,6 @@ impl Session {
             | UpdateKind::PlanUpdate
             | UpdateKind::PlanRemoved
             | UpdateKind::SessionInfoUpdate
-            | UpdateKind::CompactionUpdate
             | UpdateKind::Notice => {}
             UpdateKind::Other => child::heard(&mut self.children, update),
         }
@@ -338,6 +341,14 @@ impl Session {
         });
         let turn = self.turn.as_ref().map(|turn| turn.no).unwrap_or_default();
         changed(&mut self.calls, &update.id, turn, known, settled);
+    }
+
+    fn compaction_changed(&mut self, update: &Update) {
+        match update.body.fields().text("status").as_deref() {
+            Some("in_progress") => self.compactions.insert(update.id.clone()),
+            Some(_) => self.compactions.remove(&update.id),
+            None => return,
+        };
     }
 
     fn terminal_changed(&mut self, update: &Update, known: bool) {

@@ -470,6 +470,47 @@ fn agent_loss_settles_everything_it_left_open() {
     );
 }
 
+fn compaction(id: &str, status: &str) -> Input {
+    update(UpdateKind::CompactionUpdate, id, json!({"compactionId": id, "status": status}))
+}
+
+#[test]
+fn a_compaction_does_not_outlive_the_turn_that_was_cut_off() {
+    let turn = |end: Vec<Input>| {
+        let begin = vec![acknowledging(), prompt("p1"), inserted("p1"), compaction("c0", "in_progress")];
+        let begin = begin.into_iter().chain([compaction("c0", "completed"), compaction("c1", "in_progress")]);
+        begin.chain(end).collect::<Vec<_>>()
+    };
+    let last = |inputs: Vec<Input>, expected: &str| {
+        let mut session = Session::default();
+        let mut told = Vec::new();
+        for input in inputs {
+            for entry in decide(&session, input).expect("nothing is refused") {
+                session.apply(&entry);
+                told.push(tell(&entry));
+            }
+        }
+        let status = |status: &str| {
+            format!(
+                r#"update {{"sessionUpdate":"compaction_update","compactionId":"c1","status":"{status}"}}"#
+            )
+        };
+        let ends: Vec<_> =
+            told.iter().filter(|line| line.contains("\"sessionUpdate\":\"compaction")).collect();
+        assert_eq!(ends.len(), usize::from(!expected.is_empty()), "{told:?}");
+        assert!(ends.iter().all(|end| **end == status(expected)), "{told:?}");
+        assert_eq!(session.compactions.is_empty(), !expected.is_empty());
+    };
+    last(turn(vec![state(Activity::Idle, Some("cancelled"))]), "cancelled");
+    last(turn(vec![Input::Cancel, state(Activity::Idle, Some("error"))]), "cancelled");
+    last(turn(vec![state(Activity::Idle, Some("error"))]), "failed");
+    last(turn(vec![exited()]), "failed");
+    last(turn(vec![Input::Cancel, exited()]), "cancelled");
+    // One that goes on in the background is the agent's business until the agent is gone.
+    last(turn(vec![state(Activity::Idle, Some("end_turn"))]), "");
+    last(turn(vec![state(Activity::Idle, Some("end_turn")), exited()]), "failed");
+}
+
 #[test]
 fn prompts_that_were_not_sent_wait_for_the_next_agent() {
     check(

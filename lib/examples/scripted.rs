@@ -4,19 +4,17 @@
 use std::sync::Arc;
 
 use rethread::author::{About, Agent, InProcess, Opening, Permission, Stop, ToolCall, ToolKind, Turn};
-use rethread::server::{Config, Server};
-use rethread::store::memory::MemoryStore;
-use rethread::wire::RpcError;
-use rethread_testkit::agent::{Step, aside, script};
+use rethread::{server::Config, server::Server, store::memory::MemoryStore, wire::RpcError};
+use rethread_testkit::agent::{Step, aside, extension, script};
 use serde_json::{Value, json};
 
-pub(crate) struct Scripted;
+pub(crate) struct Scripted(pub(crate) About);
 
 impl Agent for Scripted {
     type Session = ();
 
     fn about(&self) -> About {
-        About::new("scripted", "1.0.0")
+        self.0.clone()
     }
 
     async fn open(&self, _: Opening) -> Result<(), RpcError> {
@@ -48,11 +46,14 @@ impl Agent for Scripted {
         }
         Ok(Stop::EndTurn)
     }
+
+    async fn request(&self, method: &str, params: Value) -> Result<Value, RpcError> {
+        extension(method, params).await
+    }
 }
 
 #[tokio::main]
 async fn main() -> std::io::Result<()> {
-    let (store, agent) = (Arc::new(MemoryStore::new()), Arc::new(InProcess::new(Scripted)));
-    Server::new(store, agent, Config::default()).serve(rethread::transport::stdio::open()?.into()).await;
-    Ok(())
+    let agent = InProcess::new(Scripted(About::new("scripted", "1.0.0")));
+    Server::new(Arc::new(MemoryStore::new()), Arc::new(agent), Config::default()).serve_stdio().await
 }

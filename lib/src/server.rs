@@ -1,5 +1,6 @@
 //! The door: a server has a store and an agent, and serves clients. Store, edge and transport meet here.
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use crate::connection::Connection;
 use crate::log::Log;
 use crate::store::Store;
 use crate::store::journal::Journal;
-use crate::transport::Wire;
+use crate::transport::{Wire, stdio};
 
 /// What can be set.
 #[derive(Clone, Debug)]
@@ -21,6 +22,8 @@ pub struct Config {
     pub longest_line: usize,
     /// How long an agent may ignore a cancel before it is ended.
     pub cancel_patience: Duration,
+    /// How long an agent that restores a session may say nothing when it is asked for an option that was chosen in it.
+    pub option_patience: Duration,
     /// How far an agent goes to restore a session.
     pub restore: Restore,
     /// How long a session may do nothing before its agent is let go.
@@ -51,6 +54,7 @@ impl Default for Config {
             // Images are big.
             longest_line: 64 * 1024 * 1024,
             cancel_patience: Duration::from_secs(10),
+            option_patience: Duration::from_secs(30),
             restore: Restore::Auto,
             idle_limit: Duration::from_secs(30 * 60),
             native_sessions: NativeSessions::Listed,
@@ -78,6 +82,15 @@ impl Server {
     /// Serves one client until it hangs up.
     pub async fn serve(&self, wire: Wire) {
         self.serve_until(wire, std::future::pending()).await;
+    }
+
+    /// Serves the client on standard input and output until it hangs up. To be called once.
+    ///
+    /// # Errors
+    /// If one of them cannot be used.
+    pub async fn serve_stdio(&self) -> io::Result<()> {
+        self.serve(stdio::open()?.into()).await;
+        Ok(())
     }
 
     /// Serves one client until it hangs up or `stop` is ready. Either way its sessions are settled and its

@@ -8,6 +8,8 @@ mod accounts;
 mod bad_input;
 #[path = "assistant/cancel.rs"]
 mod cancel;
+#[path = "assistant/compaction.rs"]
+mod compaction;
 #[path = "assistant/conversation.rs"]
 mod conversation;
 #[path = "assistant/offline.rs"]

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use rethread::author::{
-    About, Agent, Choices, ConfigOption, Decision, InProcess, Opening, OptionValue, Permission, Stop,
+    About, Agent, Choices, ConfigOption, Decision, InProcess, Login, Opening, OptionValue, Permission, Stop,
     ToolCall, ToolKind, Turn, Voice,
 };
 use rethread::edge::Version;
@@ -194,5 +194,59 @@ async fn an_answer_that_was_not_on_offer_allows_nothing() {
         let history = seen.lock().unwrap().last().unwrap().clone();
         let sung: Vec<_> = history.iter().filter_map(|item| item["rawOutput"]["sung"].as_bool()).collect();
         assert_eq!(sung, [false, false, false, true], "{version:?}");
+    }
+}
+
+/// An agent that is all words: it names what it has, and writes nothing for it.
+struct Locked;
+
+impl Agent for Locked {
+    type Session = ();
+
+    fn about(&self) -> About {
+        let (id, name) = ("card".to_owned(), "A card".to_owned());
+        let login = Login { id, name, description: "Show your card.".to_owned() };
+        let options = vec![ConfigOption::boolean("twice", "Twice", true)];
+        let commands = vec![("sing".to_owned(), "Sings".to_owned(), None)];
+        About { logins: vec![login], login_first: true, options, commands, ..About::new("locked", "1") }
+    }
+
+    async fn open(&self, _: Opening) -> Result<(), RpcError> {
+        Ok(())
+    }
+
+    async fn prompt(&self, _: &(), turn: Turn) -> Result<Stop, RpcError> {
+        turn.say(&format!("{:?}", turn.choices().is_on("twice"))).await;
+        Ok(Stop::EndTurn)
+    }
+}
+
+#[tokio::test]
+async fn a_login_that_is_wanted_first_holds_until_the_logout() {
+    for version in [Version::V1, Version::V2] {
+        let agent = Arc::new(InProcess::new(Locked));
+        let server = Server::new(Arc::new(MemoryStore::new()), agent, Config::default());
+        let client = ready(&server, version).await;
+        let (login, logout) = match version {
+            Version::V1 => ("authenticate", "logout"),
+            Version::V2 => ("auth/login", "auth/logout"),
+        };
+        let new = json!({"cwd": "/tmp", "mcpServers": []});
+        let refused = client.refused("session/new", new.clone()).await;
+        assert_eq!((&refused["code"], &refused["data"]["hint"]), (&json!(-32000), &json!("Show your card.")));
+        let unknown = client.refused(login, json!({"methodId": "charm"})).await;
+        assert!(unknown.to_string().contains("charm"), "{unknown}");
+        client.refused("session/new", new.clone()).await;
+        client.ask(login, json!({"methodId": "card"})).await;
+        let session = client.new_session().await;
+        client.prompt(&session, "hello").await;
+        let view = client.view(&session);
+        assert_eq!(view.agent(), ["Some(true)"], "{view}");
+        // The agent is started anew for the next client; whoever logged in is logged in.
+        client.hang_up().await;
+        let client = ready(&server, version).await;
+        client.new_session().await;
+        client.ask(logout, json!({})).await;
+        assert_eq!(client.refused("session/new", new).await["code"], -32000);
     }
 }

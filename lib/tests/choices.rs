@@ -2,9 +2,11 @@
 //! the transcript, as another agent, as a fork. Clients see no change if the agent takes it, and the agent's own
 //! value if it does not.
 
+use std::time::Duration;
+
 use rethread::edge::Version;
 use rethread::server::Config;
-use rethread_testkit::agent::{AgentConfig, Choices, Offer, Restores, ScriptedAgent, Speaks};
+use rethread_testkit::agent::{AgentConfig, Choices, Mind, Offer, Quirk, Restores, ScriptedAgent, Speaks};
 use rethread_testkit::client::{CWD, Client};
 use rethread_testkit::{Pairing, World, pairings};
 use serde_json::{Value, json};
@@ -35,12 +37,14 @@ fn chosen(client: &Client, session: &str) -> Vec<String> {
 
 const ALL: [&str; 4] = ["effort=high", "mode=b", "model=deep", "verbose=true"];
 
-/// What the agent was asked to change since it had been told so much, and how many prompts it was given before the
-/// last of that.
+/// What the agent was asked to change since it had been told so much, or was given with the session, and how many
+/// prompts it was given before the last of that.
 fn asked(agent: &ScriptedAgent, since: usize) -> (Vec<String>, usize) {
     let (mut changes, mut prompts, mut early) = (Vec::new(), 0, 0);
     for received in agent.received().iter().skip(since) {
         let params = &received.params;
+        let given = params["_meta"]["rethread"]["choices"].as_object().into_iter().flatten();
+        changes.extend(given.map(|(option, value)| format!("{option}={}", text(value))));
         let change = match received.method.as_str() {
             "session/set_mode" => format!("mode={}", text(&params["modeId"])),
             "session/set_model" => format!("model={}", text(&params["modelId"])),
@@ -191,6 +195,23 @@ async fn what_the_agent_refuses_gives_way_to_its_own_value(pairing: Pairing) {
     assert_eq!(chosen(&client, &session), now, "and that is kept");
 }
 
+async fn an_agent_that_does_not_answer_has_refused(pairing: Pairing) {
+    let world =
+        World::having(pairing, forgetful).set(|config| config.option_patience = Duration::from_millis(50));
+    let first = world.ready().await;
+    let session = choose_all(&first).await;
+    first.hang_up().await;
+    world.agent.configure(|config| config.quirks = vec![Quirk::MuteOnOptions]);
+    let world = world.again();
+    let since = world.agent.received().len();
+    let client = world.ready().await;
+    client.load(&session).await;
+    assert_eq!(client.prompt(&session, "say two").await.stop, "end_turn");
+    let (changes, early) = asked(&world.agent, since);
+    assert_eq!((changes.len(), early), (4, 0), "each is tried once: {changes:?}");
+    assert_eq!(chosen(&client, &session), ["effort=low", "mode=a", "model=fast", "verbose=false"]);
+}
+
 async fn what_is_no_longer_on_offer_is_not_asked_for(pairing: Pairing) {
     let world = World::having(pairing, forgetful);
     let first = world.ready().await;
@@ -202,7 +223,12 @@ async fn what_is_no_longer_on_offer_is_not_asked_for(pairing: Pairing) {
     let client = world.ready().await;
     client.load(&session).await;
     assert_eq!(client.prompt(&session, "say two").await.stop, "end_turn");
-    assert_eq!(asked(&world.agent, since), (vec!["mode=b".to_owned()], 0));
+    let expected = match pairing.mind {
+        Mind::Own => vec!["mode=b".to_owned()],
+        // It is given all there is, for it may offer again what it does not offer now.
+        Mind::Library => ALL.map(str::to_owned).to_vec(),
+    };
+    assert_eq!(asked(&world.agent, since), (expected, 0));
     let mark = client.mark();
     let answer = client.load(&session).await;
     let names = answer["configOptions"].as_array().map(Vec::len);
@@ -247,4 +273,6 @@ pairings!(wire:
     a_fork_has_the_choices_of_its_parent,
     // It takes what it offers.
     what_the_agent_refuses_gives_way_to_its_own_value,
+    // It answers.
+    an_agent_that_does_not_answer_has_refused,
 );

@@ -111,14 +111,15 @@ async fn the_policy_decides_how_far_it_goes(pairing: Pairing) {
     assert!(transcript(&last_prompt(&world.agent)).is_some());
     client.hang_up().await;
 
-    if pairing.mind == Mind::Library {
-        // It is given what it needs, whatever it forgets.
-        return;
-    }
     world.agent.configure(|config| *config = forgetful(AgentConfig::able(config.speaks)));
     let native = over(Restore::Native);
     let client = native.ready().await;
     client.load(&session).await;
+    if pairing.mind == Mind::Library {
+        // It is given what it needs, whatever it forgets.
+        assert_eq!(client.prompt(&session, "say three").await.stop, "end_turn");
+        return;
+    }
     let params = json!({"sessionId": session, "prompt": [{"type": "text", "text": "say no"}]});
     let error = client.request("session/prompt", params).await.expect_err("nothing native");
     assert!(error["data"]["hint"].as_str().is_some_and(|hint| hint.contains("--restore auto")), "{error}");

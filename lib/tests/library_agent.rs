@@ -5,8 +5,9 @@ use std::fs;
 
 use rethread_testkit::checkout::{sources, text};
 
-/// A list of scenarios: what stands before its colon, and its lines.
+/// A list of scenarios: its file, what stands before its colon, and its lines.
 struct List {
+    file: String,
     which: String,
     lines: Vec<String>,
 }
@@ -14,6 +15,10 @@ struct List {
 impl List {
     fn of_wire(&self) -> bool {
         self.which.starts_with("wire")
+    }
+
+    fn of_core(&self) -> bool {
+        self.file.contains("/rules_")
     }
 
     fn with_library(&self) -> bool {
@@ -30,19 +35,20 @@ fn lists() -> Vec<List> {
     let mut lists = Vec::new();
     for path in ["lib/tests", "cli/tests"].into_iter().flat_map(sources) {
         let source = fs::read_to_string(&path).expect("a test can be read");
-        lists.extend(source.split("\npairings!(").skip(1).map(list));
+        let file = path.to_string_lossy().into_owned();
+        lists.extend(source.split("\npairings!(").skip(1).map(|text| list(&file, text)));
     }
     lists
 }
 
-fn list(text: &str) -> List {
+fn list(file: &str, text: &str) -> List {
     let inside = text.split(");").next().unwrap_or_default();
     let (which, names) = match inside.split_once(':') {
         Some((which, names)) if !which.contains("//") && !which.contains(',') => (which.trim(), names),
         _ => ("", inside),
     };
     let lines = names.lines().map(|line| line.trim().to_owned()).filter(|line| !line.is_empty());
-    List { which: which.to_owned(), lines: lines.collect() }
+    List { file: file.to_owned(), which: which.to_owned(), lines: lines.collect() }
 }
 
 #[test]
@@ -69,6 +75,10 @@ fn the_document_says_how_many_scenarios_run_with_it() {
     let said =
         format!("{} scenarios run with it, {} do not", count(List::with_library), count(List::of_wire));
     assert!(text("docs/agents.md").contains(&said), "{said}");
+    let core = format!("{} scenarios, none left out", count(|list| list.of_core() && list.with_library()));
+    assert!(text("docs/agents.md").contains(&core), "{core}");
+    let left_out: Vec<_> = lists.iter().filter(|list| list.of_core() && list.of_wire()).collect();
+    assert!(left_out.is_empty(), "{:?}", left_out.iter().map(|list| &list.lines).collect::<Vec<_>>());
 }
 
 #[test]

@@ -228,13 +228,13 @@ async fn r2_10_a_new_session_is_idle(pairing: Pairing) {
 }
 
 async fn r2_11_lists_are_there_and_later_ones_replace_them(pairing: Pairing) {
-    let world = World::of(pairing);
-    let client = world.ready().await;
+    let client = World::of(pairing).ready().await;
     let made = client.ask("session/new", json!({"cwd": CWD})).await;
     assert_eq!(made["configOptions"], json!([]));
     assert_eq!(made["availableCommands"], json!([]));
-    world.agent.configure(|config| *config = config.clone().offering(&[Offer::Modes, Offer::Effort]));
+    let world = World::having(pairing, |config| config.offering(&[Offer::Modes, Offer::Effort]));
     world.agent.configure(|config| config.commands = vec!["fix"]);
+    let client = world.ready().await;
     let made = client.ask("session/new", json!({"cwd": CWD})).await;
     assert_eq!(made["configOptions"].as_array().map(Vec::len), Some(2));
     let session = made["sessionId"].as_str().expect("an id");

@@ -98,9 +98,16 @@ impl Home {
     /// The command of the scripted agent, which is an example of the same package as the binary.
     #[must_use]
     pub fn scripted(&self, version: Version) -> Vec<OsString> {
-        let built = self.binary.parent().expect("a binary is in a folder").join("examples/scripted_agent");
+        let built = self.example("scripted_agent").into();
+        vec![built, "--protocol".into(), version.number().to_string().into()]
+    }
+
+    /// An example that was built with the binary.
+    #[must_use]
+    pub fn example(&self, name: &str) -> PathBuf {
+        let built = self.binary.parent().expect("a binary is in a folder").join("examples").join(name);
         assert!(built.exists(), "build the examples first: cargo build --examples");
-        vec![built.into(), "--protocol".into(), version.number().to_string().into()]
+        built
     }
 }
 

@@ -94,6 +94,7 @@ pub(super) fn agent_exited(session: &Session, reason: &str, held: HeldPrompts, a
     entries.extend(withdraw_questions(session));
     entries.extend(settle_calls(session));
     entries.extend(settle_terminals(session));
+    entries.extend(settle_compactions(session, how_cut_off(session)));
     entries.extend(settle_asks(session, &error));
     let lost = |prompt: &&OpenPrompt| match prompt.phase {
         Phase::Held => held == HeldPrompts::Drop,
@@ -129,12 +130,15 @@ pub(super) fn agent_state(
         (Some(turn), Activity::Idle) => {
             let stop =
                 stop.unwrap_or_else(|| Stop::plain(if turn.cancelled { "cancelled" } else { "end_turn" }));
+            let mut entries = cut_off(session, &stop);
             // What goes wrong while aborting is still the end that was asked for.
             if turn.cancelled && stop.reason == "error" {
                 let beside = state.fields().take("background").map(beside);
-                return vec![ended(turn.no, Stop::plain("cancelled"), beside, at)];
+                entries.push(ended(turn.no, Stop::plain("cancelled"), beside, at));
+            } else {
+                entries.push(Entry::TurnEnded { turn: turn.no, stop, at, state });
             }
-            vec![Entry::TurnEnded { turn: turn.no, stop, at, state }]
+            entries
         }
         (None, Activity::Running) => vec![Entry::TurnStarted { turn: session.turns.next(), at, state }],
         (None, Activity::RequiresAction) => vec![
@@ -188,6 +192,7 @@ pub(super) fn finished(
     let failed_abort = turn.cancelled && stop.reason == "error";
     let stop = if failed_abort { Stop::plain("cancelled") } else { stop };
     let mut entries: Vec<_> = withdraw_questions(session).collect();
+    entries.extend(cut_off(session, &stop));
     entries.push(ended(turn.no, stop, extra, at));
     entries.extend(begin_next(session, turn.no.next(), at));
     Ok(entries)
@@ -294,6 +299,28 @@ fn settle_terminals(session: &Session) -> impl Iterator<Item = Entry> {
         let body = json!({"sessionUpdate": "terminal_update", "terminalId": id, "exitStatus": {},
             "capabilities": null});
         let update = Update { kind: UpdateKind::TerminalUpdate, id: id.clone(), body: body.into() };
+        Entry::Updated { update, known: true }
+    })
+}
+
+/// The status of what a turn was in the midst of when it was cut off.
+fn how_cut_off(session: &Session) -> &'static str {
+    if session.turn.as_ref().is_some_and(|turn| turn.cancelled) { "cancelled" } else { "failed" }
+}
+
+/// A turn that is cancelled or fails takes along the compactions that it was in the midst of.
+fn cut_off(session: &Session, stop: &Stop) -> Vec<Entry> {
+    match stop.reason.as_str() {
+        "cancelled" => settle_compactions(session, "cancelled").collect(),
+        "error" => settle_compactions(session, how_cut_off(session)).collect(),
+        _ => Vec::new(),
+    }
+}
+
+fn settle_compactions(session: &Session, status: &str) -> impl Iterator<Item = Entry> {
+    session.compactions.iter().map(move |id| {
+        let body = json!({"sessionUpdate": "compaction_update", "compactionId": id, "status": status});
+        let update = Update { kind: UpdateKind::CompactionUpdate, id: id.clone(), body: body.into() };
         Entry::Updated { update, known: true }
     })
 }

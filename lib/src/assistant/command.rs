@@ -88,13 +88,17 @@ pub(super) fn read(text: &str) -> Option<Command> {
         "help" => Command::Help,
         "tools" => Command::Tools,
         "read" => file(rest),
-        "list" => Command::Call("list".to_owned(), with(&[("path", words(rest).first())])),
+        "list" => match words(rest).as_slice() {
+            [_, _, ..] => too_many("list", "[PATH]"),
+            one => Command::Call("list".to_owned(), with(&[("path", one.first())])),
+        },
         "find" => needs(rest, "find", "a glob", |rest| json!({"glob": rest})),
         "grep" => grep(rest),
         "edit" => edit(rest),
         "run" => needs(rest, "run", "a command", |rest| json!({"command": rest})),
         "call" => call(rest),
         "plan" => Command::Plan(steps(rest)),
+        "think" if rest.is_empty() => Command::Wrong("`/think` needs something to think.".to_owned()),
         "think" => Command::Think(rest.to_owned()),
         "stream" => stream(rest),
         "mode" => Command::Mode(rest.to_owned()),
@@ -125,26 +129,35 @@ fn with(members: &[(&str, Option<&String>)]) -> Value {
     object
 }
 
+/// More words than a command takes: most likely a path or a pattern with spaces in it.
+fn too_many(name: &str, takes: &str) -> Command {
+    Command::Wrong(format!("Write it as `/{name} {takes}`, and what has spaces in it in quotes."))
+}
+
 fn file(rest: &str) -> Command {
     let words = words(rest);
-    let number = |at: usize| words.get(at).and_then(|word| word.parse::<u64>().ok());
-    let Some(path) = words.first() else { return Command::Wrong("`/read` needs a path.".to_owned()) };
-    let mut arguments = json!({"path": path});
-    for (name, value) in [("offset", number(1)), ("limit", number(2))] {
-        if let Some(value) = value {
-            arguments[name] = json!(value);
+    let numbers: Result<Vec<u64>, _> = words.iter().skip(1).map(|word| word.parse()).collect();
+    match (words.first(), numbers.as_deref()) {
+        (None, _) => Command::Wrong("`/read` needs a path.".to_owned()),
+        (Some(path), Ok([])) => Command::Call("read".to_owned(), json!({"path": path})),
+        (Some(path), Ok([offset])) => {
+            Command::Call("read".to_owned(), json!({"path": path, "offset": offset}))
         }
+        (Some(path), Ok([offset, limit])) => {
+            Command::Call("read".to_owned(), json!({"path": path, "offset": offset, "limit": limit}))
+        }
+        (Some(_), Ok(_) | Err(_)) => too_many("read", "PATH [FIRST LINE [LINES]]"),
     }
-    Command::Call("read".to_owned(), arguments)
 }
 
 fn grep(rest: &str) -> Command {
     let words = words(rest);
-    match words.first() {
-        Some(pattern) => {
-            Command::Call("search".to_owned(), with(&[("pattern", Some(pattern)), ("path", words.get(1))]))
+    match words.as_slice() {
+        [] => Command::Wrong("`/grep` needs a pattern.".to_owned()),
+        [pattern, path @ ..] if path.len() < 2 => {
+            Command::Call("search".to_owned(), with(&[("pattern", Some(pattern)), ("path", path.first())]))
         }
-        None => Command::Wrong("`/grep` needs a pattern.".to_owned()),
+        _ => too_many("grep", "PATTERN [PATH]"),
     }
 }
 
@@ -236,8 +249,15 @@ mod tests {
 
     #[test]
     fn what_makes_no_sense_is_said() {
-        for text in ["/read", "/edit a b", "/call", "/call x [1]", "/call x {", "/stream many", "/run"] {
+        for text in
+            ["/read", "/edit a b", "/call", "/call x [1]", "/call x {", "/stream many", "/run", "/think"]
+        {
             assert!(matches!(read(text), Some(Command::Wrong(_))), "{text}");
+        }
+        for text in ["/read a.rs ten", "/read my file.rs", "/read a 1 2 3", "/list my folder", "/grep a b c"]
+        {
+            let Some(Command::Wrong(why)) = read(text) else { panic!("{text} makes sense") };
+            assert!(why.contains("in quotes"), "{why}");
         }
         assert_eq!(read("/unknown"), None);
         assert_eq!(read("read /etc/passwd"), None);

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use super::model::{Model, Models, ProviderConfig, ProviderKind};
-use super::{AssistantConfig, choice, talk};
+use super::{AssistantConfig, choice};
 use crate::author::{Choices, Login};
 use crate::wire::{RpcError, code};
 
@@ -29,29 +29,31 @@ impl Known {
         Self { models, wrong, forgotten: BTreeSet::new() }
     }
 
+    /// The same with what the providers told before.
+    pub(super) fn remembering(self, earlier: &Self) -> Self {
+        Self { models: self.models.remembering(&earlier.models), ..self }
+    }
+
     /// The same without any key.
-    pub(super) fn without_keys(&self, config: &AssistantConfig) -> Result<Self, RpcError> {
+    pub(super) fn without_keys(&self) -> Self {
         let had_one = self.models.providers().filter(|provider| provider.key().is_some());
         let mut forgotten = self.forgotten.clone();
         forgotten.extend(had_one.map(|provider| provider.name.clone()));
-        let keyless = self.models.providers().cloned().map(ProviderConfig::without_key).collect();
-        let models = Models::new(keyless).map_err(|error| talk::told(&error))?;
-        Ok(Self {
-            models: models.with_patience(config.patience.clone()),
-            wrong: self.wrong.clone(),
-            forgotten,
-        })
+        Self { models: self.models.without_keys(), wrong: self.wrong.clone(), forgotten }
     }
 
     /// The ways to log in: one for each provider that takes a key.
     pub(super) fn logins(&self) -> Vec<Login> {
-        let keyed = self.models.providers().filter(|provider| provider.kind.usual_key_env().is_some());
-        keyed.map(login).collect()
+        let takes_one = |provider: &&ProviderConfig| {
+            provider.kind.usual_key_env().is_some() || provider.key_env.is_some() || provider.key().is_some()
+        };
+        self.models.providers().filter(takes_one).map(login).collect()
     }
 
     /// The variables that keys are kept in.
     pub(super) fn key_names(&self) -> Vec<String> {
-        let usual = ProviderKind::ALL.into_iter().filter_map(ProviderKind::usual_key_env).map(str::to_owned);
+        let of_kind = |kind: ProviderKind| [kind.usual_key_env(), kind.other_key_env()];
+        let usual = ProviderKind::ALL.into_iter().flat_map(of_kind).flatten().map(str::to_owned);
         let own = self.models.providers().filter_map(|provider| provider.key_env.clone());
         let names: BTreeSet<_> = usual.chain(own).collect();
         names.into_iter().collect()
@@ -59,7 +61,7 @@ impl Known {
 
     /// The model that was chosen, if it may be asked.
     pub(super) fn chosen(&self, choices: &Choices) -> Result<Model, RpcError> {
-        let listed = self.models.list();
+        let listed = self.models.offer(choices.get("model"));
         let model = choice::model(&listed, choices).cloned();
         let model = model.ok_or_else(|| RpcError::internal("no model is configured any more"))?;
         let provider = self.models.providers().find(|provider| provider.name == model.provider);

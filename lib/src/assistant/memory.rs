@@ -177,9 +177,23 @@ impl Reading {
     }
 }
 
+/// How a message begins that stands for a conversation.
+const SUMMED_UP: &str = "[The conversation before this was summed up:]\n";
+
 /// The message that stands for a conversation that was summed up.
 pub(super) fn summed_up(summary: &str) -> Message {
-    Message::user(format!("[The conversation before this was summed up:]\n{summary}"))
+    Message::user(format!("{SUMMED_UP}{summary}"))
+}
+
+/// Whether nothing is there that could be summed up.
+pub(super) fn is_summed_up(past: &[Message]) -> bool {
+    match past {
+        [] => true,
+        [Message::User(parts)] => {
+            matches!(parts.as_slice(), [UserPart::Text(text)] if text.starts_with(SUMMED_UP))
+        }
+        _ => false,
+    }
 }
 
 /// What a prompt says to a model.

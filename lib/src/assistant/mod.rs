@@ -15,6 +15,7 @@ mod served;
 mod session;
 mod talk;
 pub mod tools;
+mod transcript;
 mod work;
 
 use std::sync::{Arc, Mutex};
@@ -28,7 +29,7 @@ use crate::mcp;
 use crate::wire::RpcError;
 
 use known::Known;
-use model::{Patience, ProviderConfig};
+use model::{Models, Patience, ProviderConfig};
 use prompted::Named;
 use talk::Talk;
 
@@ -68,21 +69,50 @@ impl Assistant {
         locked(&self.known).clone()
     }
 
-    /// From now on this is known. Open sessions are told which models there are, and which of theirs is gone.
+    /// From now on this is known, and open sessions are told.
     async fn learn(&self, known: Known) {
-        let voices = locked(&self.voices).clone();
-        let before: Vec<_> = voices.iter().map(Voice::choices).collect();
+        let (told, models) = (self.as_told(), known.models.clone());
         *locked(&self.known) = Arc::new(known);
-        for (voice, before) in voices.iter().zip(before) {
-            voice.options_changed().await;
-            let now = voice.choices();
-            if let Some(gone) = before.get("model").filter(|model| now.get("model") != Some(*model)) {
-                let next = now.get("model").map(|model| format!("From now on {model} is asked."));
-                let title = format!("Model {gone} is not there any more");
-                voice.notice("warning", &title, next.as_deref()).await;
-            }
+        tell(told, &models).await;
+    }
+
+    /// Asks the providers for their models. Open sessions are told if there are others now.
+    async fn discover(&self, known: &Known) {
+        let (told, before) = (self.as_told(), known.models.list());
+        known.models.discover().await;
+        if known.models.list() != before {
+            tell(told, &known.models).await;
         }
     }
+
+    /// The open sessions, with what holds in each as it was told.
+    fn as_told(&self) -> Vec<(Voice, Choices)> {
+        let voices = locked(&self.voices).clone();
+        voices.into_iter().map(|voice| (voice.clone(), voice.choices())).collect()
+    }
+}
+
+/// Tells sessions which models there are, and which of theirs is gone.
+async fn tell(sessions: Vec<(Voice, Choices)>, models: &Models) {
+    for (voice, before) in sessions {
+        voice.options_changed().await;
+        tell_model(&voice, &before, models).await;
+    }
+}
+
+/// Tells who is asked now if that is another model than before: the chosen one is gone, or it is there again.
+async fn tell_model(voice: &Voice, before: &Choices, models: &Models) {
+    let choices = voice.choices();
+    let (before, now) = (before.get("model"), choices.get("model"));
+    let Some(before) = before.filter(|before| now != Some(*before)) else { return };
+    let next = now.map(|now| format!("From now on {now} is asked."));
+    let (severity, title) = match now {
+        Some(now) if models.list().iter().any(|model| model.id == before) => {
+            ("info", format!("Model {now} is there again"))
+        }
+        Some(_) | None => ("warning", format!("Model {before} is not there any more")),
+    };
+    voice.notice(severity, &title, next.as_deref()).await;
 }
 
 impl Agent for Assistant {
@@ -105,7 +135,7 @@ impl Agent for Assistant {
     }
 
     fn options(&self, chosen: &Choices) -> Vec<ConfigOption> {
-        choice::options(&self.known().models.list(), chosen)
+        choice::options(&self.known().models.offer(chosen.get("model")), chosen)
     }
 
     async fn open(&self, opening: Opening) -> Result<Session, RpcError> {
@@ -116,10 +146,12 @@ impl Agent for Assistant {
             keys: known.key_names(),
             guardian: self.config.guardian.clone(),
         };
+        let chosen = opening.chosen.clone();
         let opening = Session::open(opening, means);
-        let (session, ()) = tokio::join!(opening, known.models.discover());
+        let (session, ()) = tokio::join!(opening, self.discover(&known));
         let session = session?;
         locked(&self.voices).push(session.voice.clone());
+        tell_model(&session.voice, &chosen, &known.models).await;
         Ok(session)
     }
 
@@ -130,13 +162,18 @@ impl Agent for Assistant {
         }
         let known = self.known();
         let models = &known.models;
+        if models.offer(turn.choices().get("model")).is_empty() {
+            // A provider that was not there may be there now.
+            self.discover(&known).await;
+        }
+        let none = models.offer(turn.choices().get("model")).is_empty();
         match prompted::read(session, &turn, &text).await? {
             Named::Cancelled => return Ok(Stop::Cancelled),
-            Named::Prompt(words) if models.list().is_empty() => {
+            Named::Prompt(words) if none => {
                 turn.say(&words).await;
                 return Ok(Stop::EndTurn);
             }
-            Named::None if models.list().is_empty() => return offline::no_model(session, &turn).await,
+            Named::None if none => return offline::no_model(session, &turn, &models.failures()).await,
             Named::None | Named::Prompt(_) => {}
         }
         let chosen = || known.chosen(&turn.choices());
@@ -149,7 +186,7 @@ impl Agent for Assistant {
     }
 
     async fn login(&self, method: &str) -> Result<(), RpcError> {
-        let known = Known::read(&self.config);
+        let known = Known::read(&self.config).remembering(&self.known());
         // What made sense before stays.
         known.check_sense()?;
         let Some(provider) = known.models.providers().find(|provider| provider.name == method).cloned()
@@ -163,7 +200,7 @@ impl Agent for Assistant {
     }
 
     async fn logout(&self) -> Result<(), RpcError> {
-        let forgetful = self.known().without_keys(&self.config)?;
+        let forgetful = self.known().without_keys();
         self.learn(forgetful).await;
         Ok(())
     }

@@ -33,13 +33,22 @@ pub(super) async fn carry_out(session: &Session, turn: &Turn, command: Command) 
 }
 
 /// The honest answer to words when there is no model to understand them.
-pub(super) async fn no_model(session: &Session, turn: &Turn) -> Result<Stop, RpcError> {
-    let text = format!(
+/// `failures` are the providers that there are and that name no models, each in a line.
+pub(super) async fn no_model(session: &Session, turn: &Turn, failures: &[String]) -> Result<Stop, RpcError> {
+    let why = if failures.is_empty() {
         "No model is configured, so I cannot answer that. Set one of OPENAI_API_KEY, ANTHROPIC_API_KEY or GEMINI_API_KEY, \
-         or OLLAMA_HOST, or name a provider in config.toml, and start me again. Until then I can carry out commands:\n\n{}",
-        command::help(&session.servers)
-    );
-    turn.say(&text).await;
+         or OLLAMA_HOST, or name a provider in config.toml, and start me again."
+            .to_owned()
+    } else {
+        let failures: Vec<_> = failures.iter().map(|line| format!("- {line}")).collect();
+        format!(
+            "I have no model to answer that, for what is configured does not say which models it has:\n\n{}\n\nSee \
+             whether it runs, or name its models in config.toml, and ask again.",
+            failures.join("\n")
+        )
+    };
+    let help = command::help(&session.servers);
+    turn.say(&format!("{why} Until then I can carry out commands:\n\n{help}")).await;
     Ok(Stop::EndTurn)
 }
 

@@ -35,7 +35,7 @@ impl Session {
     /// Connects its servers. One that is not there is told of, and the session goes on without it.
     pub(super) async fn open(opening: Opening, means: Means) -> Result<Self, RpcError> {
         let Means { limits, keys, guardian } = means;
-        let Opening { cwd, roots, servers, system_prompt, voice } = opening;
+        let Opening { cwd, roots, servers, system_prompt, voice, .. } = opening;
         let roots: Vec<_> = std::iter::once(cwd).chain(roots).collect();
         // Neither a command nor a server is to read the keys of models.
         let toolbox = Toolbox::new(roots.clone()).without_variables(keys.clone()).guarded(guardian.clone());

@@ -14,7 +14,7 @@ use super::model::{
 use super::session::Session;
 use super::work::{self, Work};
 use super::{compact, instruct, memory};
-use crate::author::{self, Stop, Turn};
+use crate::author::{self, Stop, Tokens, Turn};
 use crate::wire::{RpcError, code};
 
 /// The most answers of a model in one turn.
@@ -31,6 +31,8 @@ pub(super) struct Talk<'a> {
     pub(super) now: Vec<Message>,
     /// What the session cost so far.
     cost: Option<f64>,
+    /// Whether the user was told that the turn is too long for the model.
+    warned: bool,
 }
 
 /// What came of one question to the model.
@@ -45,7 +47,7 @@ impl<'a> Talk<'a> {
     pub(super) fn new(models: &'a Models, session: &'a Session, turn: &'a Turn) -> Self {
         let history = turn.history();
         let Conversation { past, now } = memory::conversation(&history);
-        Self { models, session, turn, past, now, cost: Session::cost(&history) }
+        Self { models, session, turn, past, now, cost: Session::cost(&history), warned: false }
     }
 
     /// Works until the model is done. The model may be another one from one question to the next.
@@ -60,8 +62,10 @@ impl<'a> Talk<'a> {
             };
             with_new_ids(&mut reply, &self.turn.history());
             let calls: Vec<ToolCall> = reply.calls().cloned().collect();
+            self.say_if_empty(&model, &reason, &reply).await;
             self.now.push(Message::Assistant(reply));
-            if calls.is_empty() {
+            // What a model was about to do when it was stopped is not done.
+            if calls.is_empty() || reason == FinishReason::Refusal {
                 return Ok(stop(&reason));
             }
             let work = Work { session: self.session, turn: self.turn, settings, round };
@@ -78,20 +82,50 @@ impl<'a> Talk<'a> {
     /// Asks once; a conversation that has become too long is summed up first, or when the provider says so.
     async fn ask(&mut self, model: &Model, settings: &Settings) -> Result<Heard, RpcError> {
         let mut request = self.request(model, settings).await;
-        if model.context_window.is_some_and(|window| !request.fits(window)) {
-            compact::make_room(self, model).await?;
+        while model.context_window.is_some_and(|window| !request.fits(window))
+            && compact::make_room(self, model).await?
+        {
             request = self.request(model, settings).await;
         }
-        match self.hear(model, &request).await? {
-            Heard::TooLong(error) => {
-                if !compact::make_room(self, model).await? {
+        self.warn_if_too_long(model, &request).await;
+        loop {
+            match self.hear(model, &request).await? {
+                Heard::TooLong(error) if !compact::make_room(self, model).await? => {
                     return Ok(Heard::TooLong(error));
                 }
-                let request = self.request(model, settings).await;
-                self.hear(model, &request).await
+                Heard::TooLong(_) => request = self.request(model, settings).await,
+                heard @ (Heard::Reply(..) | Heard::Cancelled) => return Ok(heard),
             }
-            heard @ (Heard::Reply(..) | Heard::Cancelled) => Ok(heard),
         }
+    }
+
+    /// Some providers refuse what is too long; Ollama leaves out the beginning without a word.
+    async fn warn_if_too_long(&mut self, model: &Model, request: &Request) {
+        let Some(window) = model.context_window.filter(|window| request.estimate() > *window) else { return };
+        if !std::mem::replace(&mut self.warned, true) {
+            let title = format!("{} may not read all of this", model.name);
+            let why = format!(
+                "It is about {} tokens long, and the model reads {window} at a time.",
+                request.estimate()
+            );
+            self.turn.notice("warning", &title, Some(&why)).await;
+        }
+    }
+
+    /// A turn does not end without a word to the user.
+    async fn say_if_empty(&self, model: &Model, reason: &FinishReason, reply: &Reply) {
+        if reply.calls().next().is_some() || !reply.text().trim().is_empty() {
+            return;
+        }
+        let why = match reason {
+            FinishReason::Refusal => "It, or a filter before it, refused to answer.".to_owned(),
+            FinishReason::Length => {
+                "It used all the tokens of its answer before it said anything.".to_owned()
+            }
+            FinishReason::Other(word) => format!("Its answer ended with {word}."),
+            FinishReason::Stop | FinishReason::ToolUse => "Its answer was empty.".to_owned(),
+        };
+        self.turn.notice("warning", &format!("{} said nothing", model.name), Some(&why)).await;
     }
 
     async fn request(&self, model: &Model, settings: &Settings) -> Request {
@@ -138,9 +172,15 @@ impl<'a> Talk<'a> {
                 let why = format!("Attempt {attempt}: {why}");
                 self.turn.notice("warning", &title, Some(&why)).await;
             }
+            Event::LeftOut { what, why } => {
+                let title = format!("{} takes no {what}; asking again without", model.name);
+                self.turn.notice("warning", &title, Some(&why)).await;
+                self.turn.options_changed().await;
+            }
             Event::Usage(usage) => {
                 self.paid(&usage);
-                if let Some(window) = model.context_window {
+                // The protocol has no word for a window that is not known, and a made-up one would mislead.
+                if let Some(window) = self.models.window(&model.id).await {
                     self.turn.usage(usage.input + usage.output, window, self.cost).await;
                 }
             }
@@ -149,8 +189,10 @@ impl<'a> Talk<'a> {
         }
     }
 
-    /// Adds to what the session cost.
+    /// Adds to what the session cost, and to what the turn used.
     pub(super) fn paid(&mut self, usage: &Usage) {
+        let Usage { input, output, cached, cache_written, .. } = *usage;
+        self.turn.spent(Tokens { input, output, cached_read: cached, cached_write: cache_written });
         self.cost = match (self.cost, usage.cost) {
             (Some(so_far), Some(more)) => Some(so_far + more),
             (so_far, more) => so_far.or(more),

@@ -2,6 +2,8 @@
 
 use serde_json::{Value, json};
 
+use super::ConfigOption;
+
 /// What an agent is and can do.
 #[derive(Clone, Debug)]
 pub struct About {
@@ -15,6 +17,13 @@ pub struct About {
     pub abilities: Vec<Ability>,
     /// The ways to log in; none if nobody has to.
     pub logins: Vec<Login>,
+    /// Whether a session is opened only after a login. That holds until a logout or the end of the process; an agent
+    /// that knows of logins from before leaves this off and refuses by itself, in [`Agent::open`](super::Agent::open).
+    pub login_first: bool,
+    /// What the user may choose in every session, unless [`Agent::options`](super::Agent::options) says otherwise.
+    pub options: Vec<ConfigOption>,
+    /// The commands of every session: name, description, and what to type behind it.
+    pub commands: Vec<(String, String, Option<String>)>,
 }
 
 /// Something that not every agent can do.
@@ -63,6 +72,9 @@ impl About {
             version: version.to_owned(),
             abilities: Vec::new(),
             logins: Vec::new(),
+            login_first: false,
+            options: Vec::new(),
+            commands: Vec::new(),
         }
     }
 

@@ -131,6 +131,9 @@ impl<A: Agent> Session<A> {
 
     async fn idle(&self, outcome: Result<Stop, RpcError>, cancelled: bool) {
         let mut state = json!({"sessionUpdate": "state_update", "state": "idle"});
+        if let Some(usage) = self.voice.take_spent().written() {
+            state["usage"] = usage;
+        }
         match outcome {
             _ if cancelled => state["stopReason"] = json!(Stop::Cancelled.word()),
             Ok(stop) => state["stopReason"] = json!(stop.word()),

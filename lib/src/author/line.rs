@@ -24,6 +24,8 @@ pub(super) struct Line {
     out: mpsc::Sender<Vec<u8>>,
     asked: AtomicU64,
     open: Mutex<HashMap<u64, oneshot::Sender<Outcome>>>,
+    /// Dropped at the end.
+    writing: Mutex<Option<oneshot::Sender<()>>>,
 }
 
 /// A request to the client that is not answered. Dropped, it is taken back: nobody waits for its answer any more.
@@ -53,8 +55,15 @@ impl Line {
     /// Starts to write. Lines that nobody reads hold up whoever speaks.
     pub(super) fn start(writer: impl AsyncWrite + Unpin + Send + 'static) -> Self {
         let (out, lines) = mpsc::channel(WAITING);
-        tokio::spawn(write(writer, lines));
-        Self { out, asked: AtomicU64::new(1), open: Mutex::default() }
+        let (writing, ended) = oneshot::channel();
+        tokio::spawn(write(writer, lines, ended));
+        let writing = Mutex::new(Some(writing));
+        Self { out, asked: AtomicU64::new(1), open: Mutex::default(), writing }
+    }
+
+    /// What was said is written, and nothing else: a task that an author left behind does not hold the wire open.
+    pub(super) fn end(&self) {
+        locked(&self.writing).take();
     }
 
     pub(super) async fn answer(&self, id: &Id, outcome: Result<Json, RpcError>) {
@@ -110,8 +119,20 @@ impl Line {
     }
 }
 
-async fn write(mut writer: impl AsyncWrite + Unpin, mut lines: mpsc::Receiver<Vec<u8>>) {
-    while let Some(mut bytes) = lines.recv().await {
+async fn write(
+    mut writer: impl AsyncWrite + Unpin,
+    mut lines: mpsc::Receiver<Vec<u8>>,
+    mut ended: oneshot::Receiver<()>,
+) {
+    loop {
+        let line = tokio::select! {
+            line = lines.recv() => line,
+            _ = &mut ended, if !lines.is_closed() => {
+                lines.close();
+                continue;
+            }
+        };
+        let Some(mut bytes) = line else { break };
         while let Ok(more) = lines.try_recv() {
             bytes.extend(more);
         }

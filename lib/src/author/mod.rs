@@ -30,11 +30,13 @@
 //! ```
 
 mod about;
+mod account;
 mod desk;
 mod line;
 mod option;
 mod serve;
 mod terminal;
+mod tokens;
 mod tool;
 mod turn;
 mod voice;
@@ -45,12 +47,15 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::agent::host::{AgentSource, Started, Starting};
-use crate::transport::{Wire, memory};
+use crate::transport::memory;
 use crate::wire::RpcError;
+
+use account::Account;
 
 pub use about::{Ability, About, Login};
 pub use option::{Choices, ConfigOption, OptionValue};
 pub use terminal::{Exit, Terminal};
+pub use tokens::Tokens;
 pub use tool::{Tool, ToolCall, ToolKind};
 pub use turn::{Decision, Permission, Turn};
 pub use voice::{Message, Voice};
@@ -67,7 +72,7 @@ pub trait Agent: Send + Sync + 'static {
     /// standard.
     fn options(&self, chosen: &Choices) -> Vec<ConfigOption> {
         let _ = chosen;
-        Vec::new()
+        self.about().options
     }
 
     /// A session is opened: a new one, or one that has a history.
@@ -86,15 +91,22 @@ pub trait Agent: Send + Sync + 'static {
         async {}
     }
 
-    /// The user logs in by one of the methods that it named.
+    /// The user logs in: any way that it named will do, unless it looks closer.
     fn login(&self, method: &str) -> impl Future<Output = Result<(), RpcError>> + Send {
-        let method = Value::from(method);
-        async move { Err(RpcError::field("methodId", &method, "a method that the agent offers")) }
+        let outcome = match self.about().logins.iter().any(|login| login.id == method) {
+            true => Ok(()),
+            false => Err(RpcError::field("methodId", &Value::from(method), "a method that the agent offers")),
+        };
+        async { outcome }
     }
 
     /// The user logs out.
     fn logout(&self) -> impl Future<Output = Result<(), RpcError>> + Send {
-        async { Err(RpcError::unknown_method("auth/logout")) }
+        let outcome = match self.about().logins.is_empty() {
+            true => Err(RpcError::unknown_method("auth/logout")),
+            false => Ok(()),
+        };
+        async { outcome }
     }
 
     /// A request that the protocol does not know. Its session, if it names one, is the agent's.
@@ -115,6 +127,8 @@ pub struct Opening {
     pub servers: Vec<Value>,
     /// What the client wants said to a model, if it said so.
     pub system_prompt: Option<Value>,
+    /// What was chosen in the session before, also what is not on offer now. It holds again when it is.
+    pub chosen: Choices,
     /// The way to speak in the session, also outside a turn.
     pub voice: Voice,
 }
@@ -151,31 +165,24 @@ impl Stop {
     }
 }
 
-/// Serves an agent on a wire until the other side hangs up.
-pub async fn serve<A: Agent>(agent: Arc<A>, wire: Wire) {
-    serve::serve(agent, wire).await;
-}
-
 /// An agent that lives in this process.
 pub struct InProcess<A> {
     agent: Arc<A>,
+    account: Arc<Account>,
 }
 
 impl<A: Agent> InProcess<A> {
     /// This agent, not started.
     pub fn new(agent: A) -> Self {
-        Self { agent: Arc::new(agent) }
+        Self { agent: Arc::new(agent), account: Arc::default() }
     }
 }
 
 impl<A: Agent> AgentSource for InProcess<A> {
     fn start(&self) -> Starting<'_> {
-        let agent = self.agent.clone();
-        Box::pin(async move {
-            let (here, there) = memory::pair();
-            tokio::spawn(serve::serve(agent, there.into()));
-            Ok(Started { wire: here.into(), process: None })
-        })
+        let (here, there) = memory::pair();
+        tokio::spawn(serve::serve(self.agent.clone(), self.account.clone(), there.into()));
+        Box::pin(async { Ok(Started { wire: here.into(), process: None }) })
     }
 
     fn name(&self) -> String {

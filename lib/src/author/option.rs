@@ -151,6 +151,12 @@ fn written_values(values: &[OptionValue]) -> Value {
 }
 
 impl Choices {
+    /// Reads an object of values by the ids of options.
+    pub(super) fn read(values: &Value) -> Self {
+        let values = values.as_object().into_iter().flatten();
+        Self { values: values.map(|(id, value)| (id.clone(), value.clone())).collect() }
+    }
+
     /// What was chosen of a selection, if it was.
     #[must_use]
     pub fn get(&self, option: &str) -> Option<&str> {

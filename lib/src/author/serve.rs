@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
+use super::account::Account;
 use super::desk::{self, Desk, Inbox, Message};
 use super::line::Line;
 use super::{Agent, Opening, Voice};
@@ -23,6 +24,7 @@ const LONGEST_LINE: usize = 1024 * 1024 * 1024;
 /// One start of an agent.
 struct Served<A> {
     agent: Arc<A>,
+    account: Arc<Account>,
     line: Arc<Line>,
     /// The ways to the open sessions; none once the other side has hung up.
     desks: Mutex<Option<HashMap<String, Desk>>>,
@@ -31,10 +33,10 @@ struct Served<A> {
 }
 
 /// Serves until the other side hangs up. All sessions are closed when this returns.
-pub(super) async fn serve<A: Agent>(agent: Arc<A>, wire: Wire) {
+pub(super) async fn serve<A: Agent>(agent: Arc<A>, account: Arc<Account>, wire: Wire) {
     let line = Arc::new(Line::start(wire.writer));
     let desks = Mutex::new(Some(HashMap::new()));
-    let served = Arc::new(Served { agent, line, desks, asked: Mutex::default() });
+    let served = Arc::new(Served { agent, account, line, desks, asked: Mutex::default() });
     let mut reader = LineReader::new(wire.reader, LONGEST_LINE);
     let mut work = JoinSet::new();
     while let Ok(Some(lines)) = reader.batch().await {
@@ -49,6 +51,7 @@ pub(super) async fn serve<A: Agent>(agent: Arc<A>, wire: Wire) {
     *locked(&served.desks) = None;
     locked(&served.asked).clear();
     while work.join_next().await.is_some() {}
+    served.line.end();
 }
 
 impl<A: Agent> Served<A> {
@@ -176,8 +179,11 @@ impl<A: Agent> Served<A> {
     async fn outcome(&self, method: &str, params: Value) -> Result<Value, RpcError> {
         let done = |outcome: Result<(), RpcError>| outcome.map(|()| json!({}));
         match method {
-            "auth/login" => done(self.agent.login(params["methodId"].as_str().unwrap_or_default()).await),
-            "auth/logout" => done(self.agent.logout().await),
+            "auth/login" => {
+                let way = params["methodId"].as_str().unwrap_or_default();
+                done(self.account.login(&*self.agent, way).await)
+            }
+            "auth/logout" => done(self.account.logout(&*self.agent).await),
             _ => self.agent.request(method, params).await,
         }
     }
@@ -240,6 +246,8 @@ impl<A: Agent> Served<A> {
     }
 
     async fn opened(&self, session: &str, params: Value) -> Result<(A::Session, Voice), RpcError> {
+        let about = self.agent.about();
+        self.account.check(&about)?;
         let history: Vec<_> = params["_meta"]["rethread"]["history"]
             .as_array()
             .into_iter()
@@ -248,7 +256,12 @@ impl<A: Agent> Served<A> {
             .collect();
         let agent = self.agent.clone();
         let options = move |chosen: &super::Choices| agent.options(chosen);
-        let voice = Voice::new(session.to_owned(), self.line.clone(), &history, &self.agent.about(), options);
+        let chosen = super::Choices::read(&params["_meta"]["rethread"]["choices"]);
+        let voice = Voice::new(session.to_owned(), self.line.clone(), &history, &about, options)
+            .having(chosen.clone());
+        if !about.commands.is_empty() {
+            voice.commands(&about.commands).await;
+        }
         let paths = |value: &Value| {
             let items = value.as_array().into_iter().flatten();
             items.filter_map(|path| path.as_str().map(PathBuf::from)).collect()
@@ -258,6 +271,7 @@ impl<A: Agent> Served<A> {
             roots: paths(&params["additionalDirectories"]),
             servers: params["mcpServers"].as_array().cloned().unwrap_or_default(),
             system_prompt: Some(params["systemPrompt"].clone()).filter(|prompt| !prompt.is_null()),
+            chosen,
             voice: voice.clone(),
         };
         Ok((self.agent.open(opening).await?, voice))

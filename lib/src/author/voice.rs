@@ -12,6 +12,7 @@ use super::about::{Ability, About};
 use super::line::Line;
 use super::option::{self, Choices, ConfigOption};
 use super::terminal::Terminal;
+use super::tokens::Tokens;
 use super::tool::{Tool, ToolCall};
 use crate::history::History;
 use crate::lock::locked;
@@ -38,6 +39,8 @@ struct Inner {
 struct Kept {
     history: History,
     chosen: Choices,
+    /// What the turn that runs used so far.
+    spent: Tokens,
     /// What was said before the client knew of the session.
     early: Option<Vec<Json>>,
     /// Tool calls and terminals that can be cancelled one by one, if the agent lets them.
@@ -67,6 +70,12 @@ impl Voice {
         };
         let inner = Inner { session, line, options: Box::new(options), kept: Mutex::new(kept) };
         Self { inner: Arc::new(inner) }
+    }
+
+    /// The same voice in a session in which this was chosen before.
+    pub(super) fn having(self, chosen: Choices) -> Self {
+        locked(&self.inner.kept).chosen = chosen;
+        self
     }
 
     /// The agent's own id of the session.
@@ -132,6 +141,16 @@ impl Voice {
             update["cost"] = json!({"amount": amount, "currency": "USD"});
         }
         self.update(update).await;
+    }
+
+    /// Adds to what the turn that runs used, which is told when it is over.
+    pub fn spent(&self, tokens: Tokens) {
+        locked(&self.inner.kept).spent += tokens;
+    }
+
+    /// What was used since this was last asked.
+    pub(super) fn take_spent(&self) -> Tokens {
+        std::mem::take(&mut locked(&self.inner.kept).spent)
     }
 
     /// Sets the title of the session.

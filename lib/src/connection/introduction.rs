@@ -83,6 +83,7 @@ impl Connection {
             host: host.clone(),
             log: self.server.config.log.clone(),
             cancel_patience: self.server.config.cancel_patience,
+            option_patience: self.server.config.option_patience,
             restore: self.server.config.restore,
             idle_limit: self.server.config.idle_limit,
             guardian: self.server.config.guardian.clone(),

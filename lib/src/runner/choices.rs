@@ -5,8 +5,9 @@
 use rethread_core::{Input, Update, UpdateKind};
 
 use super::opening::{Opening, Progress};
-use super::{Message, Runner, Seat};
+use super::{Message, Runner, Seat, Waiting};
 use crate::mint;
+use crate::wire::RpcError;
 
 /// An agent that is told what was chosen.
 pub(super) struct Choosing {
@@ -62,6 +63,19 @@ impl Runner {
                 Stage::Wanted => self.choose_wanted().await,
             }
         }
+    }
+
+    /// An agent that does not answer has refused: prompts are not to wait for it for ever.
+    pub(super) async fn options_unanswered(&mut self) {
+        let is_option = |_: &u64, waiting: &mut Waiting| matches!(waiting, Waiting::Option { .. });
+        let unanswered: Vec<_> = self.waiting.extract_if(is_option).map(|(_, waiting)| waiting).collect();
+        let mut inputs = Vec::new();
+        for waiting in unanswered {
+            let error = RpcError::internal("the agent does not answer the choice of an option");
+            self.answered(waiting, Err(error), &mut inputs);
+        }
+        self.step(inputs).await;
+        self.choose_on().await;
     }
 
     fn choosing(&mut self) -> Option<&mut Choosing> {

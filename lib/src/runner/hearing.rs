@@ -96,7 +96,12 @@ impl Runner {
         }
     }
 
-    fn answered(&mut self, waiting: Waiting, outcome: Result<Json, RpcError>, inputs: &mut Vec<Input>) {
+    pub(super) fn answered(
+        &mut self,
+        waiting: Waiting,
+        outcome: Result<Json, RpcError>,
+        inputs: &mut Vec<Input>,
+    ) {
         match waiting {
             Waiting::Prompt(message) => self.prompt_answered(message, outcome, inputs),
             Waiting::Option { ask, option, value } => {

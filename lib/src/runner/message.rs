@@ -148,6 +148,8 @@ pub(crate) struct Surroundings {
     pub(crate) log: Log,
     /// How long an agent may ignore a cancel.
     pub(crate) cancel_patience: Duration,
+    /// How long an agent may say nothing when it is asked for an option that was kept.
+    pub(crate) option_patience: Duration,
     /// How far an agent goes to restore a session.
     pub(crate) restore: Restore,
     /// How long a session may do nothing before its agent is let go.

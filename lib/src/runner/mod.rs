@@ -177,7 +177,7 @@ impl Runner {
                 Some(message) = self.inbox.recv() => self.hear_client(message).await,
                 Some(lines) = self.agent_lines.recv() => self.hear_agent(lines).await,
                 () = at(deadline) => self.out_of_patience().await,
-                () = at(quiet_at) => self.replay_over().await,
+                () = at(quiet_at) => self.quiet().await,
                 () = at(fold_check) => self.fold_check = None,
                 () = at(Some(self.idle_at)) => self.idle().await,
             }

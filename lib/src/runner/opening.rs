@@ -114,8 +114,13 @@ impl Runner {
 
     async fn open_params(&self, opening: &Opening) -> Result<Json, StoreError> {
         let params = ask::open(&opening.agent.profile, &self.setup, opening.known());
+        let options = self.session.options.as_ref();
         match opening.rung {
-            Rung::Given => Ok(ask::with_history(&params, &self.history().await?)),
+            Rung::Given => Ok(ask::with_kept(&params, Some(&self.history().await?), options)),
+            // Such an agent may have to know of a choice that it cannot offer at the moment.
+            Rung::New if opening.agent.profile.has("history") && options.is_some() => {
+                Ok(ask::with_kept(&params, None, options))
+            }
             Rung::Resume | Rung::Load | Rung::Fork | Rung::New => Ok(params),
         }
     }
@@ -147,22 +152,32 @@ impl Runner {
         }
     }
 
-    /// Counts the quiet from now on, if it is waited for.
+    /// Counts the quiet from now on, if it matters.
     pub(super) fn wait_for_quiet(&mut self) {
-        let answered = |opening: &Opening| matches!(opening.progress, Progress::Answered(_));
-        let answered = matches!(&self.seat, Seat::Opening(opening) if answered(opening));
-        self.quiet_at = answered.then(|| Instant::now() + QUIET);
+        let limit = match &self.seat {
+            Seat::Opening(opening) => match opening.progress {
+                Progress::Asked => None,
+                Progress::Answered(_) => Some(QUIET),
+                Progress::Choosing(_) => Some(self.around.option_patience),
+            },
+            Seat::Empty | Seat::Starting | Seat::Bound(_) | Seat::Stopping(_) => None,
+        };
+        self.quiet_at = limit.map(|limit| Instant::now() + limit);
     }
 
-    /// The agent has answered a load and said nothing more for a while.
-    pub(super) async fn replay_over(&mut self) {
-        self.quiet_at = None;
-        if let Seat::Opening(opening) = &self.seat
-            && let Progress::Answered(answer) = &opening.progress
-        {
-            let answer = answer.clone();
-            self.opened(Ok(answer)).await;
+    /// An agent that opens a session has said nothing for a while: its replay is over, or it does not answer.
+    pub(super) async fn quiet(&mut self) {
+        if let Seat::Opening(opening) = &self.seat {
+            match &opening.progress {
+                Progress::Asked => {}
+                Progress::Answered(answer) => {
+                    let answer = answer.clone();
+                    self.opened(Ok(answer)).await;
+                }
+                Progress::Choosing(_) => self.options_unanswered().await,
+            }
         }
+        self.wait_for_quiet();
     }
 
     async fn opened(&mut self, outcome: Result<Json, RpcError>) {

@@ -127,3 +127,141 @@ async fn a_session_can_be_read_without_the_key_and_goes_on_with_it() {
         assert!(stage.model.asked()[1].body.to_string().contains("\"hi\""));
     }
 }
+
+/// A stage whose provider names its models only when it is asked.
+fn listing() -> Stage {
+    let stage = Stage::with(ProviderKind::OpenAi);
+    stage.providers.lock().expect("no test panics here")[0].models.clear();
+    stage
+}
+
+/// Waits for options in a session that speak of this.
+async fn told_of(client: &Client, mark: usize, session: &str, word: &str) {
+    let speaks = |update: &Value| {
+        update["sessionUpdate"] == "config_option_update" && update.to_string().contains(word)
+    };
+    client.wait_update(mark, session, "the options", speaks).await;
+}
+
+#[tokio::test]
+async fn open_sessions_are_told_of_models_that_a_provider_lists_later() {
+    for version in VERSIONS {
+        let stage = listing();
+        let (client, session) = stage.session(version).await;
+        stage.model.list(&[("loopback-1", None), ("newcomer", None)]);
+        let mark = client.mark();
+        let other = client.new_session_in(&stage.work().display().to_string()).await;
+        told_of(&client, mark, &session, "mine/newcomer").await;
+        client.set_option(&session, "model", "mine/newcomer").await;
+        client.set_option(&other, "model", "mine/newcomer").await;
+        let mark = client.mark();
+        stage.model.list(&[("third", None)]);
+        log_in(&client, "mine").await;
+        for session in [&session, &other] {
+            told_of(&client, mark, session, "mine/third").await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_provider_that_comes_up_later_is_asked_with_the_next_prompt() {
+    for version in VERSIONS {
+        let stage = listing();
+        stage.model.list_nothing();
+        let (client, session) = stage.session(version).await;
+        assert_eq!(client.prompt(&session, "hello").await.stop, "end_turn");
+        let said = client.view(&session).agent().concat();
+        assert!(said.contains("- mine at http://127.0.0.1") && said.contains("status 503"), "{said}");
+        assert!(!said.contains("No model is configured"), "{said}");
+        stage.model.list(&[("late", None)]);
+        stage.model.plan(Planned::new().text("here I am"));
+        let mark = client.mark();
+        assert_eq!(client.prompt(&session, "hello").await.stop, "end_turn");
+        assert_eq!(stage.model.asked()[0].body["model"], "late");
+        told_of(&client, mark, &session, "mine/late").await;
+    }
+}
+
+#[tokio::test]
+async fn no_other_provider_is_asked_while_the_one_of_the_chosen_model_is_down() {
+    for version in VERSIONS {
+        let stage = listing();
+        let mut cloud = stage.provider("cloud", ProviderKind::Anthropic);
+        cloud.models = vec![ModelConfig::new("somebody-else")];
+        stage.providers.lock().unwrap().insert(0, cloud);
+        let (client, session) = stage.session(version).await;
+        let unprompted = client.new_session_in(&stage.work().display().to_string()).await;
+        for session in [&session, &unprompted] {
+            client.set_option(session, "model", "mine/loopback-1").await;
+        }
+        stage.model.plan(Planned::new().text("hi"));
+        client.prompt(&session, "hello").await;
+        drop(client);
+        stage.model.list_nothing();
+        let client = stage.client(version).await;
+        for session in [&session, &unprompted] {
+            client.load_in(&stage.work().display().to_string(), session).await;
+            stage.model.plan(Planned::new().text("still me"));
+            assert_eq!(client.prompt(session, "a secret").await.stop, "end_turn");
+            assert_eq!(stage.model.asked().last().unwrap().body["model"], "loopback-1", "{version:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_loaded_session_tells_that_its_model_is_gone() {
+    for version in VERSIONS {
+        let stage = listing();
+        let (client, session) = stage.session(version).await;
+        client.set_option(&session, "model", "mine/loopback-small").await;
+        stage.model.plan(Planned::new().text("hi"));
+        client.prompt(&session, "hello").await;
+        drop(client);
+        stage.model.list(&[("loopback-1", None)]);
+        let client = stage.client(version).await;
+        client.load_in(&stage.work().display().to_string(), &session).await;
+        stage.model.plan(Planned::new().text("hi"));
+        client.prompt(&session, "hello").await;
+        client
+            .wait_since(0, "the notice", |heard| {
+                heard.to_string().contains("mine/loopback-small is not there any more")
+            })
+            .await;
+        assert_eq!(stage.model.asked()[1].body["model"], "loopback-1");
+    }
+}
+
+#[tokio::test]
+async fn a_model_that_comes_back_is_asked_again_and_the_user_is_told() {
+    for version in VERSIONS {
+        let stage = listing();
+        let (client, session) = stage.session(version).await;
+        client.set_option(&session, "model", "mine/loopback-small").await;
+        stage.model.list(&[("loopback-1", None)]);
+        log_in(&client, "mine").await;
+        let told = |words: &'static str| move |heard: &Value| heard.to_string().contains(words);
+        client.wait_since(0, "the notice", told("mine/loopback-small is not there any more")).await;
+        let mark = client.mark();
+        stage.model.list(&[("loopback-1", None), ("loopback-small", None)]);
+        log_in(&client, "mine").await;
+        client.wait_since(mark, "the notice", told("mine/loopback-small is there again")).await;
+        assert!(!Value::from(client.heard()).to_string().contains("mine/loopback-1 is not there"));
+        stage.model.plan(Planned::new().text("hi"));
+        client.prompt(&session, "hello").await;
+        assert_eq!(stage.model.asked()[0].body["model"], "loopback-small");
+    }
+}
+
+#[tokio::test]
+async fn a_logout_forgets_keys_and_no_models() {
+    for version in VERSIONS {
+        let stage = listing();
+        let (client, session) = stage.session(version).await;
+        let mark = client.mark();
+        log_out(&client).await;
+        told_of(&client, mark, &session, "mine/loopback-1").await;
+        let refused = error(&client, &session).await;
+        assert_eq!(refused["code"], -32000, "{refused}");
+        assert!(!Value::from(client.heard()).to_string().contains("is not there any more"));
+    }
+}

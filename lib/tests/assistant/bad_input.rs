@@ -146,3 +146,65 @@ async fn a_server_that_is_not_there_is_told_and_the_session_goes_on() {
         assert!(!heard.contains("opensesame"));
     }
 }
+
+fn notices(client: &Client, session: &str) -> Vec<Value> {
+    let updates = client.updates(session).into_iter();
+    updates.filter(|update| update["sessionUpdate"] == "notice").collect()
+}
+
+#[tokio::test]
+async fn what_a_model_wanted_when_it_was_stopped_is_not_done() {
+    let stage = Stage::with(ProviderKind::OpenAi);
+    let (client, session) = stage.session(Version::V2).await;
+    answer(&client, "allow");
+    let refusal =
+        json!({"choices": [{"index": 0, "delta": {"refusal": "I will not."}, "finish_reason": null}]});
+    let call = Planned::new().call("write", &json!({"path": "a.txt", "content": "done"}));
+    stage.model.plan(call.event(refusal));
+    assert_eq!(client.prompt(&session, "write it").await.stop, "refusal");
+    assert!(!stage.work().join("a.txt").exists());
+    assert_eq!(stage.model.asked().len(), 1);
+    still_works(&stage, &client, &session).await;
+}
+
+#[tokio::test]
+async fn an_answer_with_nothing_in_it_is_told() {
+    for (planned, stop, why) in [
+        (Planned::new(), "end_turn", "was empty"),
+        (Planned::new().thought("hm"), "end_turn", "was empty"),
+        (Planned::new().too_long(), "max_tokens", "used all the tokens"),
+    ] {
+        let stage = Stage::with(ProviderKind::OpenAi);
+        let (client, session) = stage.session(Version::V2).await;
+        stage.model.plan(planned);
+        assert_eq!(client.prompt(&session, "speak").await.stop, stop);
+        let notices = notices(&client, &session);
+        assert_eq!(notices.len(), 1, "{notices:?}");
+        assert!(notices[0]["title"].as_str().unwrap().contains("said nothing"), "{notices:?}");
+        assert!(notices[0]["description"].as_str().unwrap().contains(why), "{notices:?}");
+        still_works(&stage, &client, &session).await;
+    }
+}
+
+#[tokio::test]
+async fn what_a_model_does_not_take_is_left_out_and_told() {
+    for version in [Version::V1, Version::V2] {
+        let stage = Stage::with(ProviderKind::OpenAi);
+        let (client, session) = stage.session(version).await;
+        let unsupported = "Unsupported value: 'temperature' does not support 0.7 with this model.";
+        stage.model.plan(Planned::status(400, error_body(unsupported)));
+        stage.model.plan(Planned::status(400, error_body("m does not support tools")));
+        stage.model.plan(Planned::new().text("like this"));
+        let mark = client.mark();
+        assert_eq!(client.prompt(&session, "speak").await.stop, "end_turn");
+        let gone = |update: &Value| {
+            update["sessionUpdate"] == "config_option_update" && !update.to_string().contains("temperature")
+        };
+        client.wait_update(mark, &session, "the options", gone).await;
+        for what in ["takes no temperature", "takes no tools"] {
+            client.wait_since(mark, what, |heard| heard.to_string().contains(what)).await;
+        }
+        still_works(&stage, &client, &session).await;
+        assert_eq!(stage.model.asked().len(), 4, "it is not tried again");
+    }
+}

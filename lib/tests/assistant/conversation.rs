@@ -2,7 +2,7 @@
 
 use rethread::assistant::model::ProviderKind;
 use rethread::edge::Version;
-use rethread_testkit::model::{Asked, Planned, error_body};
+use rethread_testkit::model::{Asked, Planned};
 use serde_json::{Value, json};
 
 use crate::stage::{KINDS, Stage, answer, questions};
@@ -157,44 +157,52 @@ async fn a_cancel_stops_the_request() {
 }
 
 #[tokio::test]
-async fn a_conversation_that_is_too_long_is_summed_up() {
-    for version in VERSIONS {
+async fn what_a_turn_used_is_told_at_its_end_even_if_nobody_knows_the_window() {
+    for (version, window) in
+        VERSIONS.into_iter().flat_map(|version| [(version, None), (version, Some(9_000))])
+    {
         let stage = Stage::with(ProviderKind::OpenAi);
-        stage.providers.lock().unwrap()[0].models[0].context_window = Some(9_000);
+        stage.providers.lock().unwrap()[0].models[0].context_window = window;
+        stage.write("a.txt", "plum\n");
         let (client, session) = stage.session(version).await;
-        for turn in 0..2 {
-            stage.model.plan(Planned::new().text(&format!("answer {turn} {}", "word ".repeat(3000))));
-            client.prompt(&session, &format!("question {turn}")).await;
-        }
-        stage.model.plan(Planned::new().text("SUMMARY: two questions"));
-        stage.model.plan(Planned::new().text("going on"));
-        assert_eq!(client.prompt(&session, "the third").await.stop, "end_turn");
-        let asked = stage.model.asked();
-        let last = asked.last().unwrap().body.to_string();
-        assert!(last.contains("SUMMARY: two questions") && last.contains("the third"));
-        assert!(!last.contains("word word word"), "what was summed up is not sent again");
-        drop(client);
-        let client = stage.client(version).await;
-        client.load_in(&stage.work().display().to_string(), &session).await;
-        stage.model.plan(Planned::new().text("fine"));
-        client.prompt(&session, "the fourth").await;
-        let (before, after) = (asked[3].messages(), stage.model.asked().last().unwrap().messages());
-        assert_eq!(before[..], after[..before.len()], "the summary is kept over a restart");
+        stage.model.plan(Planned::new().call("read", &json!({"path": "a.txt"})).usage(1000, 0, 20));
+        stage.model.plan(Planned::new().text("It is plum.").usage(1100, 1000, 10));
+        let mark = client.mark();
+        client.prompt(&session, "what is it?").await;
+        let used = json!({"totalTokens": 2130, "inputTokens": 2100, "outputTokens": 30,
+            "cachedReadTokens": 1000, "cachedWriteTokens": 0});
+        let tells =
+            |heard: &Value| heard["result"]["usage"] == used || heard["params"]["update"]["usage"] == used;
+        client.wait_since(mark, "the usage", tells).await;
+        let updates = client.updates(&session);
+        let told: Vec<_> =
+            updates.iter().filter(|update| update["sessionUpdate"] == "usage_update").collect();
+        assert_eq!(told.iter().map(|update| update["size"].as_u64()).next_back().flatten(), window);
+        assert!(told.is_empty() || told.last().unwrap()["used"] == 1110, "{told:?}");
+        stage.model.plan(Planned::new().text("Yes.").usage(5, 0, 1));
+        let mark = client.mark();
+        client.prompt(&session, "sure?").await;
+        let tells = |heard: &Value| heard.to_string().contains("\"totalTokens\":6");
+        client.wait_since(mark, "the usage of this turn alone", tells).await;
     }
 }
 
 #[tokio::test]
-async fn a_provider_that_finds_it_too_long_is_asked_with_less() {
-    let stage = Stage::with(ProviderKind::Anthropic);
+async fn ollama_is_asked_for_the_window_that_it_loaded_a_model_with() {
+    let stage = Stage::with(ProviderKind::Ollama);
+    stage.providers.lock().unwrap()[0].models.clear();
+    stage.model.list(&[("llama", Some(4_096))]);
     let (client, session) = stage.session(Version::V2).await;
-    stage.model.plan(Planned::new().text("first answer"));
-    client.prompt(&session, "one").await;
-    stage.model.plan(Planned::status(400, error_body("prompt is too long: 9000 tokens > 8000 maximum")));
-    stage.model.plan(Planned::new().text("SUMMARY"));
-    stage.model.plan(Planned::new().text("second answer"));
-    assert_eq!(client.prompt(&session, "two").await.stop, "end_turn");
+    stage.model.plan(Planned::new().text("hi"));
+    client.prompt(&session, "hello").await;
     let updates = client.updates(&session);
-    let compaction = |update: &&Value| update["sessionUpdate"] == "compaction_update";
-    let states: Vec<_> = updates.iter().filter(compaction).map(|update| update["status"].clone()).collect();
-    assert_eq!(states, ["in_progress", "completed"]);
+    let told = updates.iter().find(|update| update["sessionUpdate"] == "usage_update").expect("it is told");
+    assert_eq!((told["used"].as_u64(), told["size"].as_u64()), (Some(1010), Some(4_096)));
+    // From now on there is room to be made in it.
+    stage.model.plan(Planned::new().text(&"word ".repeat(4_000)));
+    client.prompt(&session, "speak").await;
+    stage.model.plan(Planned::new().text("SUMMARY"));
+    stage.model.plan(Planned::new().text("on"));
+    client.prompt(&session, "go on").await;
+    assert!(stage.model.asked().last().unwrap().body.to_string().contains("SUMMARY"));
 }

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use futures::StreamExt;
 use rethread::assistant::model::{
-    Error, Event, FinishReason, Models, Patience, ProviderConfig, ProviderKind,
+    Error, Event, FinishReason, Models, Patience, ProviderConfig, ProviderKind, Request, Tool,
 };
 use rethread_testkit::model::{Planned, error_body};
 use serde_json::json;
@@ -245,4 +245,73 @@ async fn a_silent_provider_is_not_waited_for_for_ever() {
         assert!(matches!(heard.error, Some(Error::Silent { .. })), "{kind:?}: {heard:?}");
         stage.server.wait_hang_up().await;
     }
+}
+
+#[tokio::test]
+async fn an_answer_that_breaks_off_before_its_first_word_is_asked_for_again() {
+    for kind in KINDS {
+        for planned in [Planned::new().breaks_off(), Planned::new().cut_short()] {
+            let stage = Stage::new(kind);
+            stage.server.plan(planned);
+            stage.server.plan(Planned::new().text("Here."));
+            let heard = stage.ask(&request("hi")).await;
+            assert_eq!((heard.text().as_str(), heard.retries()), ("Here.", 1), "{kind:?}: {heard:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_is_no_stream_is_told_as_that() {
+    let stage = Stage::new(ProviderKind::OpenAi);
+    stage.server.plan(Planned::status(200, json!({"error": {"message": "log in first"}})));
+    let heard = stage.ask(&request("hi")).await;
+    let error = heard.error.clone().unwrap_or_else(|| panic!("{heard:?}"));
+    assert!(matches!(error, Error::Malformed { .. }), "{error:?}");
+    assert!(error.hint().contains("kind"), "{}", error.hint());
+    assert_eq!(stage.server.asked().len(), 1);
+}
+
+#[tokio::test]
+async fn what_a_model_does_not_take_is_left_out_and_not_sent_again() {
+    let cases = [
+        (400, "Unsupported value: 'temperature' does not support 0.7 with this model.", "temperature"),
+        (400, "registry.ollama.ai/library/llama3:latest does not support tools", "tools"),
+        (404, "No endpoints found that support tool use.", "tools"),
+    ];
+    for (status, said, what) in cases {
+        let stage = Stage::new(ProviderKind::OpenAi);
+        let tool = Tool {
+            name: "read".to_owned(),
+            description: "Reads".to_owned(),
+            schema: json!({"type": "object", "properties": {}}),
+        };
+        let asked = Request { temperature: Some(0.7), tools: vec![tool], ..request("hi") };
+        stage.server.plan(Planned::status(status, error_body(said)));
+        stage.server.plan(Planned::new().text("Then so."));
+        let heard = stage.ask(&asked).await;
+        assert_eq!(heard.text(), "Then so.", "{said}: {heard:?}");
+        let Event::LeftOut { what: left, why } = &heard.events[0] else { panic!("{heard:?}") };
+        assert!(left == what && why.contains(said), "{left}: {why}");
+        stage.server.plan(Planned::new().text("Again."));
+        assert_eq!(stage.ask(&asked).await.events.len(), heard.events.len() - 1, "it is told once");
+        let sent: Vec<_> = stage.server.asked().iter().map(|asked| !asked.body[what].is_null()).collect();
+        assert_eq!(sent, [true, false, false], "{what}");
+        assert_eq!(stage.models.list()[0].takes_temperature, what != "temperature");
+        // Who refuses it all the same is believed.
+        stage.server.plan(Planned::status(status, error_body(said)));
+        assert!(stage.ask(&asked).await.error.is_some());
+    }
+}
+
+#[tokio::test]
+async fn an_organisation_that_is_not_verified_is_answered_without_thoughts() {
+    let stage = Stage::new(ProviderKind::OpenAiResponses);
+    let said = "Your organization must be verified to generate reasoning summaries.";
+    stage.server.plan(Planned::status(400, error_body(said)));
+    stage.server.plan(Planned::new().text("Then so."));
+    let heard = stage.ask(&request("hi")).await;
+    assert_eq!(heard.text(), "Then so.", "{heard:?}");
+    let summaries: Vec<_> =
+        stage.server.asked().iter().map(|asked| !asked.body["reasoning"]["summary"].is_null()).collect();
+    assert_eq!(summaries, [true, false]);
 }

@@ -34,6 +34,42 @@ async fn a_server_of_the_users_own_lists_its_models() {
 }
 
 #[tokio::test]
+async fn a_window_that_a_server_tells_is_known() {
+    for kind in KINDS {
+        let stage = Stage::with(kind, |config| config.models.clear());
+        stage.server.list(&[("a", Some(5_000)), ("b", None)]);
+        stage.models.discover().await;
+        let windows: Vec<_> = stage.models.list().iter().map(|model| model.context_window).collect();
+        // Ollama decides that when it loads a model.
+        let listed = (kind != ProviderKind::Ollama).then_some(5_000);
+        assert_eq!(windows, [listed, None], "{kind:?}");
+        assert_eq!(stage.models.window("here/a").await, Some(5_000), "{kind:?}");
+        assert_eq!(stage.models.window("here/b").await, None, "{kind:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_chosen_model_stays_while_its_provider_cannot_say_which_it_has() {
+    let stage = Stage::with(ProviderKind::Ollama, |config| config.models.clear());
+    stage.server.list_nothing();
+    stage.models.discover().await;
+    let offered = |chosen| {
+        let models = stage.models.offer(Some(chosen)).into_iter();
+        models.map(|model| model.id).collect::<Vec<_>>()
+    };
+    assert_eq!(offered("here/mine"), ["here/mine"]);
+    assert_eq!(offered("there/mine"), [""; 0]);
+    assert!(stage.models.failures()[0].contains("status 503"), "{:?}", stage.models.failures());
+    stage.server.list(&[("other", None)]);
+    stage.models.discover().await;
+    assert_eq!(offered("here/mine"), ["here/other"]);
+    assert_eq!(stage.models.failures(), [""; 0]);
+    stage.server.list_nothing();
+    stage.models.discover().await;
+    assert_eq!(offered("here/mine"), ["here/other"], "what was told stays");
+}
+
+#[tokio::test]
 async fn a_server_that_lists_nothing_does_no_harm() {
     // Accepts, and says nothing.
     let mute = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
@@ -46,6 +82,16 @@ async fn a_server_that_lists_nothing_does_no_harm() {
         Models::new(vec![silent, gone]).unwrap().with_patience(Patience { listing, ..Patience::default() });
     tokio::time::timeout(Duration::from_secs(5), models.discover()).await.expect("it is bounded");
     assert_eq!(ids(&models), [""; 0]);
+}
+
+#[test]
+fn openai_itself_is_asked_for_responses_and_servers_like_it_for_chats() {
+    let home = ProviderConfig::new("openai", ProviderKind::OpenAi);
+    let own = config(ProviderKind::OpenAi, "http://127.0.0.1:1");
+    let models = Models::new(vec![home, own]).unwrap();
+    let kinds: Vec<_> = models.providers().map(|provider| provider.kind).collect();
+    assert_eq!(kinds, [ProviderKind::OpenAiResponses, ProviderKind::OpenAi]);
+    assert!(ids(&models).contains(&"openai/gpt-6-sol".to_owned()));
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use rethread::assistant::model::{Event, FinishReason, ProviderKind, Request};
 use rethread_testkit::model::Planned;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::stage::{KINDS, Stage, request, tools};
 
@@ -124,4 +124,41 @@ async fn a_refusal_is_told_with_the_words_that_the_model_has_for_it() {
     let stage = Stage::new(ProviderKind::Gemini);
     stage.server.plan(Planned::new().event(json!({"promptFeedback": {"blockReason": "SAFETY"}})));
     assert_eq!(stage.ask(&request("hi")).await.end().0, FinishReason::Refusal);
+}
+
+#[tokio::test]
+async fn a_server_that_says_why_it_stops_need_not_say_that_it_has() {
+    let finish = |reason: &str| json!({"choices": [{"index": 0, "delta": {}, "finish_reason": reason}]});
+    let stage = Stage::new(ProviderKind::OpenAi);
+    let asked = Planned::new().thought("hm").text("Let me ").text("look.");
+    let asked = asked.call("read", &json!({"path": "a"})).call("list", &json!({"path": "b"}));
+    stage.server.plan(asked.event(finish("tool_calls")).cut_short());
+    let heard = stage.ask(&request("hi")).await;
+    assert_eq!((heard.text().as_str(), heard.error.as_ref()), ("Let me look.", None), "{heard:?}");
+    let Some(Event::Finished { reason, reply }) = heard.events.last() else { panic!("{heard:?}") };
+    assert_eq!(*reason, FinishReason::ToolUse);
+    let calls: Vec<_> = reply.calls().map(|call| (call.name.clone(), call.arguments.clone())).collect();
+    let expected = [("read", json!({"path": "a"})), ("list", json!({"path": "b"}))];
+    assert_eq!(calls, expected.map(|(name, arguments)| (name.to_owned(), Ok(arguments))));
+    stage.server.plan(Planned::new().text("cut").event(finish("length")).cut_short());
+    let heard = stage.ask(&request("hi")).await;
+    assert!(matches!(heard.events.last(), Some(Event::Finished { reason: FinishReason::Length, .. })));
+}
+
+#[tokio::test]
+async fn calls_that_a_server_does_not_number_are_heard() {
+    let delta = |calls: Value| json!({"choices": [{"index": 0, "delta": {"tool_calls": calls}}]});
+    let call = |name: &str, arguments: &str| json!({"id": "", "type": "function", "function": {"name": name, "arguments": arguments}});
+    let stage = Stage::new(ProviderKind::OpenAi);
+    let both = delta(json!([call("read", "{\"path\": \"a\"}"), call("list", "{\"pa")]));
+    let rest = delta(json!([{"function": {"arguments": "th\": \"b\"}"}}]));
+    stage.server.plan(Planned::new().event(both).event(rest));
+    let heard = stage.ask(&request("hi")).await;
+    let Some(Event::Finished { reason, reply }) = heard.events.last() else { panic!("{heard:?}") };
+    assert_eq!(*reason, FinishReason::ToolUse);
+    let calls: Vec<_> = reply.calls().map(|call| (call.name.clone(), call.arguments.clone())).collect();
+    let expected = [("read", json!({"path": "a"})), ("list", json!({"path": "b"}))];
+    assert_eq!(calls, expected.map(|(name, arguments)| (name.to_owned(), Ok(arguments))));
+    let ids: std::collections::HashSet<_> = reply.calls().map(|call| call.id.as_str()).collect();
+    assert_eq!(ids.len(), 2, "each has an id of its own");
 }

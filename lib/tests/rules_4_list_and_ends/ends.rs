@@ -85,9 +85,14 @@ async fn r4_12_the_agent_forgets_its_side_too(pairing: Pairing) {
     let world = World::of(pairing);
     let client = world.ready().await;
     let gone = listed_session(&client).await;
+    let theirs = world.agent.sessions();
     on(&client, "session/delete", &gone).await;
-    let native = world.agent.wait_told("session/delete", 1).await;
-    assert_eq!(native["sessionId"], "native-1");
+    // An agent of the library has nothing of a session that is closed.
+    let forgets = match pairing.mind {
+        Mind::Own => "session/delete",
+        Mind::Library => "session/close",
+    };
+    assert_eq!(theirs, [world.agent.wait_told(forgets, 1).await["sessionId"].as_str().expect("its id")]);
 }
 
 async fn r4_12_an_agent_that_cannot_delete_is_not_asked(pairing: Pairing) {
@@ -268,6 +273,7 @@ async fn r4_26_version_1_is_told_that_a_held_prompt_was_cancelled(pairing: Pairi
 
 pairings!(
     r4_12_a_deleted_session_is_gone,
+    r4_12_the_agent_forgets_its_side_too,
     r4_12_an_agent_that_cannot_delete_is_not_asked,
     r4_12_deleting_ends_a_running_turn,
     r4_13_archiving_ends_a_running_turn,
@@ -286,9 +292,4 @@ pairings!(client V2:
     r4_24_version_2_closes_what_is_not_open_without_an_error,
     r4_25_the_end_of_the_work_is_told_before_the_close,
     r4_25_closing_an_idle_session_tells_no_state,
-);
-
-pairings!(wire:
-    // An agent of the library keeps no sessions.
-    r4_12_the_agent_forgets_its_side_too,
 );

@@ -118,10 +118,6 @@ async fn r8_15_a_child_asks_in_its_own_name(pairing: Pairing) {
 pairings!(
     r8_15_a_child_is_announced_before_it_speaks,
     r8_15_a_child_is_announced_again_without_a_replay,
-    r8_15_a_child_asks_in_its_own_name,
-);
-
-pairings!(wire:
-    // With the library a child has an id and a voice that are not of the script.
     r8_15_all_that_a_child_does_is_in_the_words_of_the_client,
+    r8_15_a_child_asks_in_its_own_name,
 );

@@ -1,7 +1,7 @@
 //! Rule 8.5: tool calls.
 
 use rethread::edge::Version;
-use rethread_testkit::agent::{Mind, Restores};
+use rethread_testkit::agent::Restores;
 use rethread_testkit::client::Client;
 use rethread_testkit::{Pairing, World, pairings};
 use serde_json::{Map, Value, json};
@@ -112,11 +112,7 @@ async fn r8_05_a_cancelled_call_is_a_failed_one_in_version_1(pairing: Pairing) {
 }
 
 async fn r8_05_a_restarted_agent_does_not_overwrite_what_was(pairing: Pairing) {
-    let mut natures = vec![Restores::All];
-    if pairing.mind == Mind::Own {
-        natures.push(Restores::Nothing);
-    }
-    for restores in natures {
+    for restores in [Restores::All, Restores::Nothing] {
         let (world, client, session) = World::begun(pairing).await;
         world.agent.configure(|config| config.restores = restores);
         let begins = match pairing.agent {

@@ -202,7 +202,7 @@ impl AgentConfig {
     /// Says whether an agent of the library can be so: that keeps no sessions and does nothing odd on the wire.
     pub(super) fn fits_library(&self) -> bool {
         let plain = Self::bare(self.speaks);
-        let same = (self.restores, self.echo, &self.extra) == (plain.restores, plain.echo, &plain.extra);
+        let same = (self.echo, &self.extra) == (plain.echo, &plain.extra);
         let odd = !self.quirks.is_empty() || self.meta.is_some() || !self.fixed.is_empty();
         same && !odd && !self.can("fork") && !self.can("acp")
     }

@@ -44,6 +44,8 @@ pub(super) struct Inner {
     pub(super) running: usize,
     /// The way out of the last start.
     pub(super) out: Option<mpsc::Sender<Out>>,
+    /// The way into it, if it is one of the library.
+    pub(super) inward: Option<mpsc::WeakSender<Out>>,
 }
 
 /// A session of the agent's.
@@ -70,6 +72,7 @@ impl Memory {
             gates: BTreeSet::new(),
             running: 0,
             out: None,
+            inward: None,
         };
         Self { inner: Mutex::new(inner), bell: Notify::new() }
     }

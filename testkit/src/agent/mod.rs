@@ -21,9 +21,10 @@ use rethread::edge::Version;
 use rethread::transport::{Wire, memory as pipe};
 use rethread::wire::RpcError;
 use serde_json::Value;
+use tokio::sync::mpsc::WeakSender;
 
 pub use config::{AgentConfig, Choices, Echo, Forks, Login, Offer, Restores, Speaks};
-pub use library::aside;
+pub use library::{aside, extension};
 pub use memory::Received;
 pub use quirk::Quirk;
 pub use script::{Aside, Step, script, steps};
@@ -174,7 +175,13 @@ impl ScriptedAgent {
 
     /// Forgets all its sessions.
     pub fn forget(&self) {
-        self.memory.inner().sessions.clear();
+        let mut inner = self.memory.inner();
+        let inward = inner.inward.as_ref().and_then(WeakSender::upgrade);
+        for session in std::mem::take(&mut inner.sessions).into_keys() {
+            if let Some(inward) = &inward {
+                inward.try_send(library::forget(&session)).expect("the agent hears");
+            }
+        }
     }
 
     async fn wait<T>(&self, what: &str, mut found: impl FnMut() -> Option<T>) -> T {

@@ -38,6 +38,8 @@ pub enum Quirk {
     NotesInterruption,
     /// Its answers that tell of modes are lines of 570 KB: qwen has lines of that length.
     LongAnswers,
+    /// It never answers the choice of an option.
+    MuteOnOptions,
     /// It writes lines that are not JSON to stdout before it answers `initialize`: whatever is started by a shell
     /// that greets.
     Greets,

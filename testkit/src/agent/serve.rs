@@ -80,6 +80,8 @@ async fn hear(talk: &Arc<Talk>, line: &str, work: &mut JoinSet<()>) {
         (Some(id), "session/prompt") => prompt(talk, id, &params, work).await,
         // Left open until it is taken back.
         (Some(_), "_agent/hang") => {}
+        (Some(_), "session/set_mode" | "session/set_model" | "session/set_config_option")
+            if config.has(Quirk::MuteOnOptions) => {}
         (None, "$/cancel_request") => take_back(talk, &params["requestId"]).await,
         (Some(id), _) => {
             let outcome = request(talk, method, &params).await;

@@ -178,6 +178,13 @@ impl Client {
         self.notify("session/cancel", json!({"sessionId": session})).await;
     }
 
+    /// The ids on the first page of a list.
+    pub async fn listed(&self) -> Vec<String> {
+        let page = self.ask("session/list", json!({"cwd": CWD})).await;
+        let sessions = page["sessions"].as_array().expect("a list of sessions");
+        sessions.iter().map(|session| session["sessionId"].as_str().expect("an id").to_owned()).collect()
+    }
+
     /// Closes a session.
     pub async fn close(&self, session: &str) -> Outcome {
         self.request("session/close", json!({"sessionId": session})).await

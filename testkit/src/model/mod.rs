@@ -78,10 +78,15 @@ pub struct ModelServer {
     shared: Arc<Shared>,
 }
 
+/// A model of the list: its name, and how much it reads at a time if the server says so.
+type ListedModel = (String, Option<u64>);
+
 #[derive(Default)]
 struct Shared {
     asked: Mutex<Vec<Asked>>,
     planned: Mutex<VecDeque<Planned>>,
+    /// The models that it lists; nothing if it refuses to.
+    models: Mutex<Option<Vec<ListedModel>>>,
     hang_ups: AtomicUsize,
     connections: AtomicUsize,
     stopped: AtomicBool,
@@ -93,7 +98,8 @@ impl ModelServer {
     pub fn start() -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("loopback has a free port");
         let address = listener.local_addr().expect("a bound socket has an address");
-        let shared = Arc::new(Shared::default());
+        let models = MODELS.map(|name| (name.to_owned(), None)).to_vec();
+        let shared = Arc::new(Shared { models: Mutex::new(Some(models)), ..Shared::default() });
         let server = Self { address, shared: shared.clone() };
         thread::spawn(move || accept(&listener, &shared));
         server
@@ -114,6 +120,17 @@ impl ModelServer {
     /// Says what is done with the next request that is not planned for.
     pub fn plan(&self, planned: Planned) {
         self.shared.planned.lock().unwrap_or_else(PoisonError::into_inner).push_back(planned);
+    }
+
+    /// Lists these models from now on, each with how much it reads at a time.
+    pub fn list(&self, models: &[(&str, Option<u64>)]) {
+        let models = models.iter().map(|(name, window)| ((*name).to_owned(), *window)).collect();
+        *self.shared.models.lock().unwrap_or_else(PoisonError::into_inner) = Some(models);
+    }
+
+    /// Refuses to list its models from now on.
+    pub fn list_nothing(&self) {
+        *self.shared.models.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
     /// Waits until a peer has hung up in the middle of an answer.
@@ -179,26 +196,49 @@ fn serve(stream: &TcpStream, shared: &Shared) -> io::Result<()> {
         "POST" if path.ends_with("/api/chat") => talk::<ollama::Ollama>(stream, request, shared),
         "POST" if path.ends_with("/responses") => talk::<responses::Responses>(stream, request, shared),
         "POST" if path.ends_with("enerateContent") => talk::<gemini::Gemini>(stream, request, shared),
-        "GET" if path.ends_with("/api/tags") => http::answer(stream, 200, &named_models("")),
-        "GET" if path.ends_with("/v1beta/models") => http::answer(stream, 200, &named_models("models/")),
-        "GET" if path.ends_with("/models") => http::answer(stream, 200, &models()),
+        "GET" => listing(stream, path, shared),
         _ => http::answer(stream, 404, &json!({"error": {"type": "not_found_error", "message": path}})),
     }
 }
 
-/// The list of a dialect that has names for its models.
-fn named_models(before: &str) -> Value {
-    let models = MODELS.map(|name| json!({"name": format!("{before}{name}")}));
-    json!({"models": models})
+/// Lists the models in the words of the dialect that is asked.
+fn listing(stream: &TcpStream, path: &str, shared: &Shared) -> io::Result<()> {
+    let models = shared.models.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let path = path.split('?').next().unwrap_or_default();
+    let Some(models) = models else {
+        return http::answer(stream, 503, &json!({"error": {"message": "not now"}}));
+    };
+    let named = |before: &str, window: &str| -> Value {
+        let of = |(name, size): &ListedModel| {
+            let mut model = json!({"name": format!("{before}{name}")});
+            size.filter(|_| !window.is_empty()).into_iter().for_each(|size| model[window] = json!(size));
+            model
+        };
+        json!({"models": models.iter().map(of).collect::<Vec<_>>()})
+    };
+    let answer = match path {
+        // What it has loaded tells its window; the list of all does not.
+        path if path.ends_with("/api/tags") => named("", ""),
+        path if path.ends_with("/api/ps") => named("", "context_length"),
+        path if path.ends_with("/v1beta/models") => named("models/", "inputTokenLimit"),
+        path if path.ends_with("/models") => with_ids(&models),
+        path => {
+            let error = json!({"error": {"type": "not_found_error", "message": path}});
+            return http::answer(stream, 404, &error);
+        }
+    };
+    http::answer(stream, 200, &answer)
 }
 
-/// The same list in the members of the other dialects.
-fn models() -> Value {
-    let model = |name: &str| {
-        json!({"id": name, "object": "model", "type": "model", "display_name": name,
-            "created": 1, "created_at": "2026-01-01T00:00:00Z", "owned_by": "loopback"})
+/// The list in the members of the dialects that have ids.
+fn with_ids(models: &[ListedModel]) -> Value {
+    let model = |(name, window): &ListedModel| {
+        let mut model = json!({"id": name, "object": "model", "type": "model", "display_name": name,
+            "created": 1, "created_at": "2026-01-01T00:00:00Z", "owned_by": "loopback"});
+        window.iter().for_each(|size| model["max_model_len"] = json!(size));
+        model
     };
-    let data = MODELS.map(model);
+    let data: Vec<_> = models.iter().map(model).collect();
     json!({"object": "list", "data": data, "models": [], "has_more": false})
 }
 

@@ -14,11 +14,15 @@ use genai::chat::{ChatOptions, ChatRequest, ChatStream, ChatStreamEvent};
 use uuid::Uuid;
 
 use super::Patience;
-use super::config::{ProviderConfig, ProviderKind};
+use super::config::ProviderKind;
 use super::error::Error;
 use super::event::Event;
 use super::fault::{Again, Blamed, Fault};
+use super::gathered::Gathered;
 use super::incoming::{self, Reader};
+use super::lacking::Lack;
+use super::options::model_of;
+use super::provider::Provider;
 use super::tap::Tap;
 
 /// What a model says, event by event. It ends with `Event::Finished` or with an error.
@@ -33,7 +37,8 @@ impl Answer {
     }
 
     pub(super) fn to(question: Question) -> Self {
-        let talk = Talk { question, attempt: 0, stage: Stage::Asking, told: false, ready: VecDeque::new() };
+        let (stage, gathered, ready) = (Stage::Asking, Gathered::default(), VecDeque::new());
+        let talk = Talk { question, attempt: 0, stage, told: false, gathered, ready };
         let next = |mut talk: Talk| async move {
             let event = talk.next().await?;
             Some((event, talk))
@@ -59,8 +64,7 @@ impl std::fmt::Debug for Answer {
 /// All that is needed to ask, once or again.
 pub(super) struct Question {
     pub(super) client: genai::Client,
-    pub(super) provider: Arc<ProviderConfig>,
-    pub(super) address: String,
+    pub(super) provider: Arc<Provider>,
     /// The full id.
     pub(super) model: String,
     pub(super) target: ServiceTarget,
@@ -69,6 +73,17 @@ pub(super) struct Question {
     pub(super) tap: Arc<Tap>,
     pub(super) reader: Reader,
     pub(super) patience: Patience,
+}
+
+impl Question {
+    /// Whether this is part of it.
+    fn sends(&self, lack: Lack) -> bool {
+        match lack {
+            Lack::Temperature => self.options.temperature.is_some(),
+            Lack::Tools => self.chat.tools.is_some(),
+            Lack::Thoughts => self.options.capture_reasoning_content == Some(true),
+        }
+    }
 }
 
 enum Stage {
@@ -85,6 +100,7 @@ struct Talk {
     stage: Stage,
     /// Whether anything of the answer has come. From then on there is no way back.
     told: bool,
+    gathered: Gathered,
     ready: VecDeque<Result<Event, Error>>,
 }
 
@@ -113,6 +129,7 @@ impl Talk {
         self.attempt += 1;
         let question = &self.question;
         question.tap.clear();
+        self.gathered = Gathered::default();
         let (target, chat) = (question.target.clone(), question.chat.clone());
         match question.client.exec_chat_stream(target, chat, Some(&question.options)).await {
             Ok(answer) => self.stage = Stage::Hearing(answer.stream),
@@ -122,15 +139,36 @@ impl Talk {
 
     fn hear(&mut self, heard: Option<genai::Result<ChatStreamEvent>>) {
         match heard {
-            Some(Ok(ChatStreamEvent::Chunk(chunk))) => self.tell(Event::Text, chunk.content),
-            Some(Ok(ChatStreamEvent::ReasoningChunk(chunk))) => self.tell(Event::Thought, chunk.content),
-            Some(Ok(ChatStreamEvent::ToolCallChunk(_) | ChatStreamEvent::ThoughtSignatureChunk(_))) => {
+            Some(Ok(ChatStreamEvent::Chunk(chunk))) => {
+                self.gathered.text(&chunk.content);
+                self.tell(Event::Text, chunk.content);
+            }
+            Some(Ok(ChatStreamEvent::ReasoningChunk(chunk))) => {
+                self.gathered.thought(&chunk.content);
+                self.tell(Event::Thought, chunk.content);
+            }
+            Some(Ok(ChatStreamEvent::ToolCallChunk(chunk))) => {
+                self.gathered.call(chunk.tool_call);
                 self.told = true;
             }
+            Some(Ok(ChatStreamEvent::ThoughtSignatureChunk(_))) => self.told = true,
             Some(Ok(ChatStreamEvent::Start | ChatStreamEvent::Heartbeat)) => {}
             Some(Ok(ChatStreamEvent::End(end))) => self.finish(end),
             Some(Err(error)) => self.fail(&error),
-            None => self.break_off("it ended without an end"),
+            None => self.over(),
+        }
+    }
+
+    /// The server has closed the connection, and did not say before that this is the end.
+    fn over(&mut self) {
+        let heard = self.question.tap.heard();
+        match heard.finished {
+            Some(reason) => {
+                let end = std::mem::take(&mut self.gathered).end(reason);
+                self.finish(end);
+            }
+            None if heard.events => self.break_off("it ended without an end"),
+            None => self.settle(self.blamed().malformed("its answer is no stream of events")),
         }
     }
 
@@ -146,7 +184,7 @@ impl Talk {
         if let Some(fault) = self.blamed().overheard(&heard) {
             return self.settle(fault);
         }
-        if heard.blocked.is_none() && !incoming::is_whole(self.question.provider.kind, &end) {
+        if heard.blocked.is_none() && !incoming::is_whole(self.question.provider.config.kind, &end) {
             return self.break_off("it ended without an end");
         }
         let events = self.question.reader.read(end, &heard);
@@ -155,8 +193,12 @@ impl Talk {
     }
 
     fn break_off(&mut self, how: &str) {
-        let provider = self.question.provider.name.clone();
-        self.end_with(Error::BrokenOff { provider, cause: how.to_owned() });
+        let provider = self.question.provider.config.name.clone();
+        let error = Error::BrokenOff { provider, cause: how.to_owned() };
+        match self.told {
+            true => self.end_with(error),
+            false => self.try_again(error, None),
+        }
     }
 
     fn end_with(&mut self, error: Error) {
@@ -166,7 +208,7 @@ impl Talk {
 
     fn fail(&mut self, error: &genai::Error) {
         let heard = self.question.tap.heard();
-        if heard.blocked.is_some() && self.question.provider.kind == ProviderKind::Gemini {
+        if heard.blocked.is_some() && self.question.provider.config.kind == ProviderKind::Gemini {
             // It says so in place of an answer, which the library takes for an error.
             return self.finish(genai::chat::StreamEnd::default());
         }
@@ -176,6 +218,9 @@ impl Talk {
     }
 
     fn settle(&mut self, Fault { error, again }: Fault) {
+        if let Some(lack) = Lack::told_by(&error).filter(|lack| !self.told && self.question.sends(*lack)) {
+            return self.leave_out(lack, &error);
+        }
         match (error, again) {
             // What was told cannot be taken back, and what breaks it off is not that nobody was there.
             (Error::Unreachable { cause, .. }, _) if self.told => self.break_off(&cause),
@@ -194,10 +239,24 @@ impl Talk {
         self.stage = Stage::Waiting(wait);
     }
 
+    /// Asks again without what the model does not take.
+    fn leave_out(&mut self, lack: Lack, error: &Error) {
+        let question = &mut self.question;
+        match lack {
+            Lack::Temperature => question.options.temperature = None,
+            Lack::Tools => question.chat.tools = None,
+            Lack::Thoughts => question.options.capture_reasoning_content = Some(false),
+        }
+        question.provider.lacking(model_of(&question.model), lack);
+        let (what, why) = (lack.name().to_owned(), error.to_string());
+        self.ready.push_back(Ok(Event::LeftOut { what, why }));
+        self.stage = Stage::Asking;
+    }
+
     fn blamed(&self) -> Blamed<'_> {
         Blamed {
-            provider: &self.question.provider,
-            address: &self.question.address,
+            provider: &self.question.provider.config,
+            address: &self.question.provider.address,
             model: &self.question.model,
             attempts: self.attempt,
             idle: self.question.patience.idle,

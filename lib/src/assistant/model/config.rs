@@ -42,6 +42,15 @@ impl ProviderKind {
         }
     }
 
+    /// A variable that some people keep the key in instead.
+    #[must_use]
+    pub fn other_key_env(self) -> Option<&'static str> {
+        match self {
+            Self::Gemini => Some("GOOGLE_API_KEY"),
+            Self::OpenAi | Self::OpenAiResponses | Self::Anthropic | Self::Ollama => None,
+        }
+    }
+
     /// The variable that people usually keep the address in.
     #[must_use]
     pub fn usual_url_env(self) -> &'static str {
@@ -210,6 +219,16 @@ impl ProviderConfig {
     #[must_use]
     pub fn without_key(self) -> Self {
         Self { key: None, ..self }
+    }
+
+    /// The same provider, asked in the way that serves all its models: OpenAI itself takes tools for its newer ones only
+    /// in responses. Servers that are compatible with it often know nothing but chat completions.
+    #[must_use]
+    pub(super) fn at_its_best(self) -> Self {
+        match (self.kind, &self.base_url) {
+            (ProviderKind::OpenAi, None) => Self { kind: ProviderKind::OpenAiResponses, ..self },
+            _ => self,
+        }
     }
 
     /// Whether nothing can be asked until the user gives a key. A server of the user's own may do without.

@@ -1,12 +1,27 @@
-//! Asking providers which models they have. A provider that does not say so in time has none to add.
+//! Asking providers which models they have, and how much those read at a time. A provider that does not say so in time
+//! has none to add.
 
 use futures::future::join_all;
-use genai::resolver::{AuthData, Endpoint, ProviderConfig as Target};
-
-use crate::lock::locked;
+use reqwest::RequestBuilder;
+use serde_json::Value;
 
 use super::config::ProviderKind;
-use super::{Models, Provider, target};
+use super::fault::root;
+use super::provider::{Listed, Provider};
+use super::{Error, Models, target};
+
+/// The longest list that is read, in bytes.
+const LONGEST: usize = 16 * 1024 * 1024;
+/// What servers call the size of a model's window; no two agree.
+const WINDOWS: [&str; 7] = [
+    "loaded_context_length",
+    "context_length",
+    "max_model_len",
+    "context_window",
+    "max_context_length",
+    "max_input_tokens",
+    "inputTokenLimit",
+];
 
 impl Models {
     /// Asks every provider that has to be asked, side by side and for a bounded time. `list` tells what came of it.
@@ -15,25 +30,99 @@ impl Models {
         join_all(asked.map(|provider| self.ask_for_models(provider))).await;
     }
 
+    /// How much a model reads at a time. Ollama is asked for that after an answer: it decides when it loads a model.
+    pub async fn window(&self, id: &str) -> Option<u64> {
+        let (provider, model) = self.split(id)?;
+        let facts = provider.facts(model);
+        if facts.window.is_none() && provider.config.kind == ProviderKind::Ollama {
+            let loaded = self.loaded(provider);
+            let loaded = tokio::time::timeout(self.patience.listing, loaded).await.unwrap_or_default();
+            provider.sizes(loaded);
+        }
+        provider.facts(model).window
+    }
+
     async fn ask_for_models(&self, provider: &Provider) {
-        let Ok(client) = self.client() else { return };
-        let auth = match provider.config.key() {
-            Some(key) => AuthData::from_single(key.reveal()),
-            None => AuthData::None,
+        let asked = tokio::time::timeout(self.patience.listing, self.list_of(provider)).await;
+        match asked.unwrap_or_else(|_| Err("it did not list its models in time".to_owned())) {
+            Ok(models) => provider.listed(models),
+            Err(why) => provider.not_listed(why),
+        }
+    }
+
+    async fn list_of(&self, provider: &Provider) -> Result<Vec<Listed>, String> {
+        let path = match provider.config.kind {
+            ProviderKind::OpenAi | ProviderKind::OpenAiResponses => "models",
+            ProviderKind::Anthropic => "models?limit=1000",
+            ProviderKind::Gemini => "models?pageSize=1000",
+            ProviderKind::Ollama => "api/tags",
         };
-        let at = Target { endpoint: Some(Endpoint::from_owned(provider.address.as_str())), auth: Some(auth) };
-        let names = client.all_model_names(target::adapter(provider.config.kind), at);
-        // Whether it is down, slow or has no such list: what was known stays.
-        if let Ok(Ok(names)) = tokio::time::timeout(self.patience.listing, names).await {
-            *locked(&provider.found) = names.into_iter().filter(|name| !name.is_empty()).collect();
+        let answer = self.fetch(provider, path).await?;
+        let list = answer["data"].as_array().or(answer["models"].as_array());
+        let list = list.ok_or_else(|| "what it answers is no list of models".to_owned())?;
+        Ok(list.iter().filter_map(listed).collect())
+    }
+
+    /// The models that Ollama has loaded; a failure is harmless.
+    async fn loaded(&self, provider: &Provider) -> Vec<Listed> {
+        let answer = self.fetch(provider, "api/ps").await.unwrap_or_default();
+        answer["models"].as_array().into_iter().flatten().filter_map(listed).collect()
+    }
+
+    async fn fetch(&self, provider: &Provider, path: &str) -> Result<Value, String> {
+        let web = self.web().map_err(|error| error.to_string())?;
+        let request = with_key(web.get(target::below(&provider.address, path)), provider);
+        let mut response = request.send().await.map_err(|error| root(&error.without_url()))?;
+        if !response.status().is_success() {
+            return Err(format!(
+                "asked for its models, it answers with status {}",
+                response.status().as_u16()
+            ));
+        }
+        let mut body = Vec::new();
+        while let Some(piece) = response.chunk().await.map_err(|error| root(&error.without_url()))? {
+            body.extend_from_slice(&piece);
+            if body.len() > LONGEST {
+                return Err("its list of models is too long".to_owned());
+            }
+        }
+        serde_json::from_slice(&body).map_err(|_| "what it answers is no list of models".to_owned())
+    }
+
+    fn web(&self) -> Result<reqwest::Client, Error> {
+        if let Some(web) = self.web.get() {
+            return Ok(web.clone());
+        }
+        let made = reqwest::Client::builder().connect_timeout(self.patience.connect).build();
+        let made =
+            made.map_err(|error| Error::Config { what: format!("no HTTP client can be made: {error}") })?;
+        Ok(self.web.get_or_init(|| made).clone())
+    }
+}
+
+fn with_key(request: RequestBuilder, provider: &Provider) -> RequestBuilder {
+    let key = provider.config.key().map(|key| key.reveal().to_owned());
+    let request = match provider.config.kind {
+        ProviderKind::Anthropic => request.header("anthropic-version", target::ANTHROPIC_VERSION),
+        ProviderKind::OpenAi
+        | ProviderKind::OpenAiResponses
+        | ProviderKind::Gemini
+        | ProviderKind::Ollama => request,
+    };
+    match (provider.config.kind, key) {
+        (_, None) => request,
+        (ProviderKind::Anthropic, Some(key)) => request.header("x-api-key", key),
+        (ProviderKind::Gemini, Some(key)) => request.header("x-goog-api-key", key),
+        (ProviderKind::OpenAi | ProviderKind::OpenAiResponses | ProviderKind::Ollama, Some(key)) => {
+            request.bearer_auth(key)
         }
     }
 }
 
-impl Provider {
-    /// The well-known ones list hundreds, few of them for talking; theirs are in the table or configured.
-    fn must_be_asked(&self) -> bool {
-        let elsewhere = self.config.base_url.is_some() || self.config.kind == ProviderKind::Ollama;
-        self.config.models.is_empty() && elsewhere
-    }
+fn listed(model: &Value) -> Option<Listed> {
+    let id = model["id"].as_str().or(model["name"].as_str())?;
+    let id = id.strip_prefix("models/").unwrap_or(id);
+    let window = WINDOWS.iter().find_map(|name| model[*name].as_u64()).or(model["meta"]["n_ctx"].as_u64());
+    let window = window.filter(|window| *window > 0);
+    (!id.trim().is_empty()).then(|| Listed { id: id.to_owned(), window })
 }

@@ -47,7 +47,7 @@ pub enum Error {
         said: String,
     },
     /// Too much was asked in too short a time, and waiting did not help.
-    #[error("provider {provider} limits the rate, and did so {attempts} times in a row: {said}")]
+    #[error("provider {provider} limits the rate: {said}")]
     RateLimited {
         /// The provider.
         provider: String,
@@ -136,6 +136,10 @@ impl Error {
                 format!("try again in {} seconds, or choose another model", wait.as_secs().max(1))
             }
             Self::RateLimited { wait: None, .. } => "wait a while, or choose another model".to_owned(),
+            Self::Rejected { said, .. } if said.contains("/v1/responses") => {
+                "give the provider the kind openai-responses in config.toml, or choose another model"
+                    .to_owned()
+            }
             Self::Rejected { .. } => {
                 "the message says what it does not like; another model or thought level may do".to_owned()
             }

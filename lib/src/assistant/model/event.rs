@@ -25,6 +25,13 @@ pub enum Event {
         /// What went wrong.
         why: String,
     },
+    /// The model does not take this, and is asked again without.
+    LeftOut {
+        /// What it is.
+        what: String,
+        /// What was said of it.
+        why: String,
+    },
     /// The answer is complete. Nothing follows.
     Finished {
         /// Why it ends here.

@@ -98,7 +98,7 @@ impl Blamed<'_> {
         Fault { error, again: Again::After(None) }
     }
 
-    fn malformed(&self, cause: &str) -> Fault {
+    pub(super) fn malformed(&self, cause: &str) -> Fault {
         let error = Error::Malformed { provider: self.name(), cause: self.clean(cause) };
         Fault { error, again: Again::No }
     }
@@ -120,6 +120,7 @@ impl Blamed<'_> {
     /// An answer with a status that is no success.
     fn answered(&self, status: u16, body: &str, wait: Option<Duration>) -> Fault {
         let said = self.said(body);
+        let wait = wait.or_else(|| wished(body));
         let fault = |error| Fault { error, again: Again::No };
         let low = body.to_ascii_lowercase();
         if too_long(status, &low) {
@@ -220,8 +221,16 @@ fn pause(headers: &reqwest::header::HeaderMap) -> Option<Duration> {
     Duration::try_from_secs_f64(seconds).ok()
 }
 
+/// How long Google wants us to wait: it says so in the error, as in `37s`.
+fn wished(body: &str) -> Option<Duration> {
+    let json: Value = serde_json::from_str(body).ok()?;
+    let details = error_of(&json)["details"].as_array()?;
+    let delay = details.iter().find_map(|detail| detail["retryDelay"].as_str())?;
+    Duration::try_from_secs_f64(delay.strip_suffix('s')?.parse().ok()?).ok()
+}
+
 /// The innermost cause, which is the one that says something.
-fn root(error: &(dyn std::error::Error + 'static)) -> String {
+pub(super) fn root(error: &(dyn std::error::Error + 'static)) -> String {
     std::iter::successors(Some(error), |error| error.source())
         .last()
         .map(ToString::to_string)
@@ -270,6 +279,15 @@ mod tests {
         assert_eq!(fault.error.to_string(), "provider p does not let us in: bad key [secret]");
         assert!(fault.error.hint().contains("OPENAI_API_KEY"));
         assert!(!format!("{fault:?}").contains("very"));
+    }
+
+    #[test]
+    fn a_wait_that_is_told_in_the_error_is_kept() {
+        let body = r#"{"error":{"code":429,"message":"quota","status":"RESOURCE_EXHAUSTED","details":[
+            {"@type":"type.googleapis.com/google.rpc.QuotaFailure"},
+            {"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"37.5s"}]}}"#;
+        assert_eq!(fault(429, body).again, Again::After(Some(Duration::from_millis(37_500))));
+        assert_eq!(fault(429, r#"{"error":{"details":[{"retryDelay":"soon"}]}}"#).again, Again::After(None));
     }
 
     #[test]

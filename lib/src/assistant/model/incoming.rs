@@ -50,6 +50,7 @@ impl Reader {
     pub(super) fn read(&mut self, end: StreamEnd, heard: &Heard) -> Vec<Event> {
         let cut = matches!(end.captured_stop_reason, Some(StopReason::MaxTokens(_)));
         let mut parts = self.parts(end.captured_content.map(|content| content.into_parts()), cut);
+        parts.extend(heard.unnumbered.iter().map(|call| Part::Call(self.call(call.clone(), cut))));
         add_thought(&mut parts, end.captured_reasoning_content);
         if !heard.refusal.is_empty() {
             parts.push(Part::Text(heard.refusal.clone()));

@@ -125,6 +125,8 @@ pub(super) struct Facts {
     pub(super) price: Option<Price>,
     pub(super) efforts: Vec<Effort>,
     pub(super) takes_temperature: bool,
+    pub(super) takes_tools: bool,
+    pub(super) shows_thoughts: bool,
     pub(super) adaptive: bool,
 }
 
@@ -150,6 +152,8 @@ pub(super) fn facts(provider: &ProviderConfig, id: &str) -> Facts {
             .takes_temperature
             .or(known.map(|known| known.takes_temperature))
             .unwrap_or(true),
+        takes_tools: true,
+        shows_thoughts: true,
         adaptive: known.is_some_and(|known| known.adaptive),
     }
 }

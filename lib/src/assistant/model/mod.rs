@@ -8,24 +8,26 @@ mod error;
 mod estimate;
 mod event;
 mod fault;
+mod gathered;
 mod incoming;
 mod known;
+mod lacking;
 mod names;
 mod options;
 mod outgoing;
+mod provider;
 mod request;
 mod tap;
 mod target;
 
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
-
-use crate::lock::locked;
 
 use answer::Question;
 use incoming::Reader;
 use names::Names;
+use provider::Provider;
 use tap::Tap;
 
 pub use crate::secret::Secret;
@@ -89,16 +91,11 @@ pub struct Model {
 /// All providers together.
 #[derive(Clone, Default)]
 pub struct Models {
-    providers: Arc<Vec<Provider>>,
+    providers: Arc<Vec<Arc<Provider>>>,
     patience: Patience,
     client: Arc<OnceLock<genai::Client>>,
-}
-
-struct Provider {
-    config: Arc<ProviderConfig>,
-    address: String,
-    /// The models that it listed itself.
-    found: Mutex<Vec<String>>,
+    /// For what the library does not ask.
+    web: Arc<OnceLock<reqwest::Client>>,
 }
 
 impl Models {
@@ -110,20 +107,37 @@ impl Models {
     pub fn new(configs: Vec<ProviderConfig>) -> Result<Self, Error> {
         let mut names = HashSet::new();
         let mut providers = Vec::new();
-        for config in configs {
+        for config in configs.into_iter().map(ProviderConfig::at_its_best) {
             let address = config.checked()?;
             if !names.insert(config.name.clone()) {
                 return Err(Error::Config { what: format!("two providers are called {}", config.name) });
             }
-            providers.push(Provider { config: Arc::new(config), address, found: Mutex::default() });
+            providers.push(Arc::new(Provider::new(config, address)));
         }
-        Ok(Self { providers: Arc::new(providers), patience: Patience::default(), client: Arc::default() })
+        Ok(Self { providers: Arc::new(providers), ..Self::default() })
+    }
+
+    /// The same with every key forgotten, and nothing else.
+    #[must_use]
+    pub fn without_keys(&self) -> Self {
+        let providers = self.providers.iter().map(|provider| Arc::new(provider.without_key())).collect();
+        Self { providers: Arc::new(providers), ..self.clone() }
+    }
+
+    /// Takes over what the providers of an earlier configuration told, where they are still the same.
+    #[must_use]
+    pub fn remembering(self, earlier: &Self) -> Self {
+        for provider in self.providers.iter() {
+            let known = earlier.providers.iter().find(|known| known.config.name == provider.config.name);
+            known.into_iter().for_each(|known| provider.remember(known));
+        }
+        self
     }
 
     /// The same with other limits.
     #[must_use]
     pub fn with_patience(self, patience: Patience) -> Self {
-        Self { patience, client: Arc::default(), ..self }
+        Self { patience, client: Arc::default(), web: Arc::default(), ..self }
     }
 
     /// The providers as configured.
@@ -134,11 +148,27 @@ impl Models {
     /// The models that are known of now, in the order of the configuration.
     #[must_use]
     pub fn list(&self) -> Vec<Model> {
-        let of = |provider: &Provider| {
+        let of = |provider: &Arc<Provider>| {
             let ids = provider.ids();
             ids.into_iter().map(|id| provider.model(&id)).collect::<Vec<_>>()
         };
         self.providers.iter().flat_map(of).collect()
+    }
+
+    /// The models to choose from where this one was chosen. It stays among them while its provider cannot say which it
+    /// has, so that nobody else is asked in its place.
+    #[must_use]
+    pub fn offer(&self, chosen: Option<&str>) -> Vec<Model> {
+        let mut models = self.list();
+        let chosen = chosen.and_then(|id| self.split(id)).filter(|(provider, _)| provider.never_listed());
+        models.extend(chosen.map(|(provider, id)| provider.model(id)));
+        models
+    }
+
+    /// Why providers did not list their models, each in a line that names it and its address.
+    #[must_use]
+    pub fn failures(&self) -> Vec<String> {
+        self.providers.iter().filter_map(|provider| provider.failure()).collect()
     }
 
     /// The model of this full id. One that nobody listed may be there all the same.
@@ -170,16 +200,15 @@ impl Models {
                 said: "there is no key".to_owned(),
             });
         }
-        let facts = known::facts(config, id);
+        let facts = provider.facts(id);
         let names = Names::of(&request.tools);
         let tap = Arc::new(Tap::new(config.kind));
         Ok(Question {
             client: self.client()?,
-            provider: config.clone(),
-            address: provider.address.clone(),
+            provider: provider.clone(),
             model: request.model.clone(),
             target: target::target(config, &provider.address, id),
-            chat: outgoing::chat(request, config.kind, &names),
+            chat: outgoing::chat(request, config.kind, &names, &facts),
             options: options::options(request, config, &facts, &self.patience, tap.clone()),
             tap,
             reader: Reader::new(request, names, facts),
@@ -187,7 +216,7 @@ impl Models {
         })
     }
 
-    fn split<'a>(&self, id: &'a str) -> Option<(&Provider, &'a str)> {
+    fn split<'a>(&self, id: &'a str) -> Option<(&Arc<Provider>, &'a str)> {
         let (name, model) = id.split_once('/')?;
         let provider = self.providers.iter().find(|provider| provider.config.name == name)?;
         (!model.is_empty()).then_some((provider, model))
@@ -200,36 +229,6 @@ impl Models {
         }
         let made = target::client(&self.patience)?;
         Ok(self.client.get_or_init(|| made).clone())
-    }
-}
-
-impl Provider {
-    /// What was configured; else what the provider listed; else what is known of its kind.
-    fn ids(&self) -> Vec<String> {
-        let named: Vec<String> = self.config.models.iter().map(|model| model.id.clone()).collect();
-        let found = locked(&self.found).clone();
-        match (named.is_empty(), found.is_empty()) {
-            (false, _) => named,
-            (true, false) => found,
-            (true, true) if self.config.base_url.is_none() => {
-                known::ids(self.config.kind).map(str::to_owned).collect()
-            }
-            (true, true) => Vec::new(),
-        }
-    }
-
-    fn model(&self, id: &str) -> Model {
-        let facts = known::facts(&self.config, id);
-        Model {
-            id: format!("{}/{id}", self.config.name),
-            name: facts.name,
-            provider: self.config.name.clone(),
-            context_window: facts.window,
-            max_output: facts.most_output,
-            price: facts.price,
-            efforts: facts.efforts,
-            takes_temperature: facts.takes_temperature,
-        }
     }
 }
 

@@ -51,6 +51,7 @@ pub(super) fn model_of(full: &str) -> &str {
 /// Whether thoughts are to be shown. Two kinds refuse the wish if the model has none.
 fn shows_thoughts(request: &Request, kind: ProviderKind, facts: &Facts) -> bool {
     match (kind, request.effort) {
+        _ if !facts.shows_thoughts => false,
         (ProviderKind::OpenAi | ProviderKind::Anthropic | ProviderKind::Ollama, _) => true,
         (ProviderKind::OpenAiResponses | ProviderKind::Gemini, Some(effort)) => effort != Effort::Off,
         (ProviderKind::OpenAiResponses | ProviderKind::Gemini, None) => !facts.efforts.is_empty(),

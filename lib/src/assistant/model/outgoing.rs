@@ -10,6 +10,7 @@ use genai::chat::{
 use serde_json::{Value, json};
 
 use super::config::ProviderKind;
+use super::known::Facts;
 use super::names::Names;
 use super::request::{Message, Part, Reply, Request, Tool, ToolCall, ToolResult, UserPart};
 
@@ -19,7 +20,7 @@ const NOT_CARRIED_OUT: &str = "This call was not carried out.";
 const NOTHING: &str = "(an empty message)";
 
 /// The whole conversation.
-pub(super) fn chat(request: &Request, kind: ProviderKind, names: &Names) -> ChatRequest {
+pub(super) fn chat(request: &Request, kind: ProviderKind, names: &Names, facts: &Facts) -> ChatRequest {
     let writer = Writer { kind, names, model: &request.model };
     let mut messages = Vec::new();
     let mut said = request.messages.iter().peekable();
@@ -43,8 +44,8 @@ pub(super) fn chat(request: &Request, kind: ProviderKind, names: &Names) -> Chat
     }
     let mut chat = ChatRequest::new(messages);
     chat.system.clone_from(&request.system);
-    if !request.tools.is_empty() {
-        chat.tools = Some(request.tools.iter().map(|tool| offer(tool, names)).collect());
+    if !request.tools.is_empty() && facts.takes_tools {
+        chat.tools = Some(request.tools.iter().map(|tool| offer(tool, kind, names)).collect());
     }
     chat
 }
@@ -56,10 +57,17 @@ fn remember(messages: &mut [ChatMessage]) {
     }
 }
 
-fn offer(tool: &Tool, names: &Names) -> WireTool {
-    WireTool::new(names.wire(&tool.name))
+fn offer(tool: &Tool, kind: ProviderKind, names: &Names) -> WireTool {
+    let offered = WireTool::new(names.wire(&tool.name))
         .with_description(tool.description.clone())
-        .with_schema(tool.schema.clone())
+        .with_schema(tool.schema.clone());
+    match kind {
+        // Left to itself it makes every argument a must, and models then fill in those that they do not mean.
+        ProviderKind::OpenAiResponses => offered.with_strict(false),
+        ProviderKind::OpenAi | ProviderKind::Anthropic | ProviderKind::Gemini | ProviderKind::Ollama => {
+            offered
+        }
+    }
 }
 
 struct Writer<'a> {

@@ -3,7 +3,7 @@
 
 use std::sync::Mutex;
 
-use genai::chat::{ChatFrameSink, FrameCtx, RawFrameRef};
+use genai::chat::{ChatFrameSink, FrameCtx, RawFrameRef, ToolCall};
 use serde_json::Value;
 
 use crate::lock::locked;
@@ -19,6 +19,12 @@ pub(super) struct Heard {
     pub(super) blocked: Option<String>,
     /// The failure that the provider reported in place of an end.
     pub(super) failure: Option<Value>,
+    /// Why a server says that its answer ends here, where it may not say that it has ended.
+    pub(super) finished: Option<String>,
+    /// Tool calls without the number that tells them apart, which the library passes over.
+    pub(super) unnumbered: Vec<ToolCall>,
+    /// Whether there was any event at all.
+    pub(super) events: bool,
     /// The beginning of an event that is no JSON.
     pub(super) unreadable: Option<String>,
 }
@@ -52,6 +58,16 @@ impl Tap {
 
 impl ChatFrameSink for Tap {
     fn on_frame(&self, _: &FrameCtx, frame: RawFrameRef<'_>) {
+        // What has no data is a comment, or no event at all.
+        locked(&self.heard).events |= !frame.data.is_empty();
+        if self.kind == ProviderKind::OpenAi
+            && let Some(reason) = finish_reason(frame.data)
+        {
+            locked(&self.heard).finished = Some(reason);
+        }
+        if self.kind == ProviderKind::OpenAi && frame.data.contains("\"tool_calls\"") {
+            take_unnumbered(&mut locked(&self.heard).unnumbered, frame.data);
+        }
         // The library passes over such events of this kind; of the others it makes errors.
         if self.kind == ProviderKind::OpenAiResponses
             && !matches!(frame.data, "" | "[DONE]")
@@ -71,6 +87,37 @@ impl ChatFrameSink for Tap {
             } else {
                 take(heard, &event);
             }
+        }
+    }
+}
+
+/// Most events say that there is none yet, and are not looked into.
+fn finish_reason(data: &str) -> Option<String> {
+    let (_, rest) = data.split_once("\"finish_reason\"")?;
+    if rest.trim_start().strip_prefix(':')?.trim_start().starts_with("null") {
+        return None;
+    }
+    let event: Value = serde_json::from_str(data).ok()?;
+    event["choices"][0]["finish_reason"].as_str().map(str::to_owned)
+}
+
+/// Takes the calls of an event that have no number. What has no name either goes on with the last one.
+fn take_unnumbered(calls: &mut Vec<ToolCall>, data: &str) {
+    let event: Value = serde_json::from_str(data).unwrap_or_default();
+    let delta = event["choices"][0]["delta"]["tool_calls"].as_array().into_iter().flatten();
+    for call in delta.filter(|call| !call["index"].is_u64()) {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let (fn_name, arguments) = (text(&call["function"]["name"]), text(&call["function"]["arguments"]));
+        match calls.last_mut() {
+            Some(last) if fn_name.is_empty() => {
+                last.fn_arguments = Value::String(text(&last.fn_arguments) + &arguments);
+            }
+            _ => calls.push(ToolCall {
+                call_id: text(&call["id"]),
+                fn_name,
+                fn_arguments: Value::String(arguments),
+                thought_signatures: None,
+            }),
         }
     }
 }

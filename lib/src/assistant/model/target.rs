@@ -8,6 +8,9 @@ use super::Patience;
 use super::config::{ProviderConfig, ProviderKind};
 use super::error::Error;
 
+/// Which of Anthropic's interfaces is spoken.
+pub(super) const ANTHROPIC_VERSION: &str = "2023-06-01";
+
 /// The library's word for a protocol.
 pub(super) fn adapter(kind: ProviderKind) -> AdapterKind {
     match kind {
@@ -39,20 +42,25 @@ pub(super) fn target(provider: &ProviderConfig, address: &str, model: &str) -> S
     }
 }
 
+/// The address of something below a provider's, which may have a query of its own.
+pub(super) fn below(address: &str, path: &str) -> String {
+    let (path, query) = path.split_once('?').map_or((path, None), |(path, query)| (path, Some(query)));
+    let Ok(mut url) = reqwest::Url::parse(address) else { return format!("{address}{path}") };
+    url.set_path(&format!("{}{path}", url.path()));
+    if url.query().is_none() {
+        url.set_query(query);
+    }
+    url.to_string()
+}
+
 /// A server that wants no key gets no header for one; the library would refuse to ask without.
 fn keyless(kind: ProviderKind, address: &str, model: &str) -> AuthData {
-    let below = |path: &str| match reqwest::Url::parse(address) {
-        Ok(mut url) => {
-            url.set_path(&format!("{}{path}", url.path()));
-            url.to_string()
-        }
-        Err(_) => format!("{address}{path}"),
-    };
+    let below = |path: &str| below(address, path);
     let (url, headers) = match kind {
         ProviderKind::OpenAi => (below("chat/completions"), Headers::default()),
         ProviderKind::OpenAiResponses => (below("responses"), Headers::default()),
         ProviderKind::Anthropic => {
-            (below("messages"), Headers::from(("anthropic-version".to_owned(), "2023-06-01".to_owned())))
+            (below("messages"), Headers::from(("anthropic-version".to_owned(), ANTHROPIC_VERSION.to_owned())))
         }
         ProviderKind::Gemini => (
             format!("{}?alt=sse", below(&format!("models/{model}:streamGenerateContent"))),

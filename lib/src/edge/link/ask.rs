@@ -34,15 +34,32 @@ pub fn open(profile: &Profile, setup: &Setup, native: Option<&str>) -> Json {
     params.json()
 }
 
-/// Adds what was said in a session for an agent that keeps none itself.
-pub fn with_history(params: &Json, history: &[Json]) -> Json {
+/// Adds what is kept of a session for an agent that keeps nothing itself: what was said, and what was chosen.
+pub fn with_kept(params: &Json, history: Option<&[Json]>, options: Option<&Json>) -> Json {
     let mut params = params.fields();
     let mut meta = params.get("_meta").map(Json::fields).unwrap_or_default();
     let mut ours = meta.get("rethread").map(Json::fields).unwrap_or_default();
-    ours.set("history", Json::of(history));
+    if let Some(history) = history {
+        ours.set("history", Json::of(history));
+    }
+    if let Some(options) = options {
+        ours.set("choices", chosen(options));
+    }
     meta.set("rethread", ours.json());
     params.set("_meta", meta.json());
     params.json()
+}
+
+/// The values of the options by their ids.
+fn chosen(options: &Json) -> Json {
+    let mut values = Fields::new();
+    let list = options.fields().take("configOptions").and_then(|list| list.items()).unwrap_or_default();
+    for option in list.iter().map(Json::fields) {
+        if let (Some(id), Some(value)) = (option.text("configId"), option.get("currentValue")) {
+            values.set(&id, value.clone());
+        }
+    }
+    values.json()
 }
 
 /// Refuses servers whose transport the agent does not have.

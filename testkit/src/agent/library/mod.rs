@@ -8,7 +8,9 @@ use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use rethread::transport::{Wire, memory as pipe};
+use rethread::agent::host::{AgentSource, Started};
+use rethread::author::InProcess;
+use rethread::transport::Wire;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 use tokio::sync::mpsc;
@@ -17,9 +19,9 @@ use tokio::task::JoinSet;
 use super::End;
 use super::memory::Memory;
 use super::talk::{self, Out};
-use nature::Natured;
+use example::Scripted;
 
-pub use steps::aside;
+pub use steps::{aside, extension};
 
 #[path = "../../../../lib/examples/scripted.rs"]
 #[allow(dead_code, reason = "its `main` is for those who run it by itself")]
@@ -29,6 +31,8 @@ mod example;
 const WAIT: &str = "_scripted/wait";
 /// A notification that ends the agent at once.
 const CRASH: &str = "_scripted/crash";
+/// The id of requests that are not the server's.
+const OURS: &str = "ours";
 
 /// One start of the agent.
 struct Tap {
@@ -49,14 +53,14 @@ pub(super) async fn serve(memory: Arc<Memory>, wire: Wire) -> End {
     let start = memory.begin();
     // An agent of the library keeps nothing over its end.
     memory.inner().sessions.clear();
-    let (here, there) = pipe::pair();
-    let here: Wire = here.into();
-    let mut agent = tokio::spawn(rethread::author::serve(Arc::new(Natured::new(&memory)), there.into()));
+    let agent = InProcess::new(Scripted(nature::about(&memory.config())));
+    let Ok(Started { wire: here, .. }) = agent.start().await else { return End::Crashed };
     let (to_server, lines) = mpsc::channel(1024);
     let mut writing = tokio::spawn(talk::write(wire.writer, lines));
     let (to_agent, lines) = mpsc::channel(1024);
     tokio::spawn(talk::write(here.writer, lines));
     memory.inner().out = Some(to_server.clone());
+    memory.inner().inward = Some(to_agent.downgrade());
     let tap = Tap {
         memory: memory.clone(),
         start,
@@ -67,13 +71,15 @@ pub(super) async fn serve(memory: Arc<Memory>, wire: Wire) -> End {
         gates: JoinSet::new(),
     };
     let end = tap.pass_on(wire.reader, here.reader).await;
-    match end {
-        End::HungUp => drop(tokio::time::timeout(crate::DEADLINE, &mut agent).await),
-        End::Crashed => agent.abort(),
-    }
     let _ = tokio::time::timeout(crate::DEADLINE, &mut writing).await;
     memory.end();
     end
+}
+
+/// What makes the agent forget a session behind the server's back.
+pub(super) fn forget(session: &str) -> Out {
+    let params = json!({"sessionId": session});
+    Out::Line(json!({"jsonrpc": "2.0", "id": OURS, "method": "session/close", "params": params}).to_string())
 }
 
 impl Tap {
@@ -100,6 +106,12 @@ impl Tap {
             }
         };
         let _ = self.to_server.send(Out::End).await;
+        if end == End::HungUp {
+            // The agent ends when nobody can tell it anything any more.
+            drop((self.to_agent, self.gates));
+            let ended = async { while let Ok(Some(_)) = agent.next_line().await {} };
+            let _ = tokio::time::timeout(crate::DEADLINE, ended).await;
+        }
         end
     }
 
@@ -123,6 +135,7 @@ impl Tap {
             Some(WAIT) => self.wait(&message),
             Some("$/cancel_request") if self.waiting.remove(&message["params"]["requestId"].to_string()) => {}
             Some(_) => self.to_server(line).await,
+            None if message["id"] == OURS => {}
             None => {
                 self.answered(&message);
                 self.to_server(line).await;

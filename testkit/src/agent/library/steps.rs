@@ -1,4 +1,5 @@
-//! The steps of scripts that tests need and the example need not show, done with the methods of the library.
+//! The steps of scripts that tests need and the example need not show, done with the methods of the library, and the
+//! extension requests that it answers.
 
 use std::future::pending;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -51,9 +52,23 @@ pub async fn aside(turn: &Turn, step: Aside) {
         Aside::Fs(_) => turn.say("file: read by myself").await,
         Aside::Write(..) => turn.say("file: written by myself").await,
         Aside::Spawn(_) => turn.say("terminal: left running by myself").await,
-        // Messages always have ids, and lines are always messages; terminals of clients and children that are not its
-        // own are none of its business.
-        Aside::NoId | Aside::Kill | Aside::RawOf(..) | Aside::Print(_) | Aside::Torn => {}
+        Aside::RawOf(session, update) => raw_of(turn, &session, &update).await,
+        // Messages always have ids, lines are always messages, and terminals of clients are none of its business.
+        Aside::NoId | Aside::Kill | Aside::Print(_) | Aside::Torn => {}
+    }
+}
+
+/// Answers a request that the protocol does not know.
+///
+/// # Errors
+/// If the test kit does not know it either.
+pub async fn extension(method: &str, params: Value) -> Result<Value, RpcError> {
+    match method {
+        "auth/status" | "providers/list" | "providers/set" | "providers/disable" | "mcp/message"
+        | "_agent/echo" => Ok(json!({"method": method, "params": params})),
+        // Left open until it is taken back.
+        "_agent/hang" => pending().await,
+        _ => Err(RpcError::unknown_method(method)),
     }
 }
 
@@ -66,6 +81,12 @@ fn mint(kind: &str) -> String {
 async fn tell<U: Into<Json>>(turn: &Turn, updates: impl IntoIterator<Item = U>) {
     for update in updates {
         turn.update(update).await;
+    }
+}
+
+async fn raw_of(turn: &Turn, session: &str, update: &str) {
+    if let Ok(update) = serde_json::from_str::<Value>(update) {
+        turn.notify("session/update", json!({"sessionId": session, "update": update})).await;
     }
 }
 

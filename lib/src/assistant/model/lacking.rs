@@ -1,0 +1,81 @@
+//! What a model turns out not to take: it says so when it is asked, is asked again without, and is not sent it again.
+
+use super::error::Error;
+
+/// Something that many models take and some refuse.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Lack {
+    /// A temperature.
+    Temperature,
+    /// Tools.
+    Tools,
+    /// The wish to see its thoughts. OpenAI shows them only to organisations that it has checked.
+    Thoughts,
+}
+
+/// How providers say that a model cannot call tools.
+const NO_TOOLS: [&str; 5] = [
+    "does not support tools",
+    "does not support function calling",
+    "does not support tool",
+    "tools are not supported",
+    "support tool use",
+];
+/// How they say that they do not want something.
+const REFUSED: [&str; 6] =
+    ["unsupported", "not support", "deprecated", "not allowed", "only the default", "not permitted"];
+
+impl Lack {
+    /// What a refusal is about, if it is about one of these.
+    pub(super) fn told_by(error: &Error) -> Option<Self> {
+        let (Error::Rejected { said, .. } | Error::ModelUnknown { said, .. }) = error else { return None };
+        let low = said.to_ascii_lowercase();
+        let says = |words: &[&str]| words.iter().any(|words| low.contains(words));
+        if low.contains("temperature") && says(&REFUSED) {
+            return Some(Self::Temperature);
+        }
+        if low.contains("reasoning summar") && (low.contains("verified") || says(&REFUSED)) {
+            return Some(Self::Thoughts);
+        }
+        says(&NO_TOOLS).then_some(Self::Tools)
+    }
+
+    /// Its name for people.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Temperature => "temperature",
+            Self::Tools => "tools",
+            Self::Thoughts => "wish to see its thoughts",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::error::Error;
+    use super::Lack;
+
+    #[test]
+    fn what_is_not_taken_is_told_from_other_refusals() {
+        let lack = |said: &str| {
+            Lack::told_by(&Error::Rejected { provider: "p".to_owned(), status: 400, said: said.to_owned() })
+        };
+        for said in [
+            "Unsupported value: 'temperature' does not support 0.7 with this model. Only the default (1) value is supported.",
+            "Unsupported parameter: 'temperature' is not supported with this model.",
+            "`temperature` is deprecated for this model.",
+        ] {
+            assert_eq!(lack(said), Some(Lack::Temperature), "{said}");
+        }
+        let ollama = "registry.ollama.ai/library/llama3:latest does not support tools";
+        for said in [ollama, "No endpoints found that support tool use."] {
+            assert_eq!(lack(said), Some(Lack::Tools), "{said}");
+        }
+        let unverified = "Your organization must be verified to generate reasoning summaries.";
+        assert_eq!(lack(unverified), Some(Lack::Thoughts));
+        assert_eq!(lack("temperature: range is 0 to 1"), None);
+        assert_eq!(lack("Function tools with reasoning_effort are not supported for m"), None);
+        let busy = Error::Server { provider: "p".to_owned(), status: None, said: ollama.to_owned() };
+        assert_eq!(Lack::told_by(&busy), None);
+    }
+}
