@@ -1,5 +1,5 @@
-//! The tool `run`: a command line in a process group of its own, with its output as it comes. Its group ends with
-//! it, and when it is cancelled, takes too long or is forgotten.
+//! The tool `run`: a command line with its output as it comes. All that it has started ends with it, and when it is
+//! cancelled, takes too long or is forgotten.
 
 use std::path::Path;
 use std::sync::Arc;
