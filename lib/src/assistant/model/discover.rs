@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::config::ProviderKind;
 use super::fault::root;
 use super::provider::{Listed, Provider};
-use super::{Error, Models, target};
+use super::{Models, target};
 
 /// The longest list that is read, in bytes.
 const LONGEST: usize = 16 * 1024 * 1024;
@@ -70,7 +70,7 @@ impl Models {
     }
 
     async fn fetch(&self, provider: &Provider, path: &str) -> Result<Value, String> {
-        let web = self.web().map_err(|error| error.to_string())?;
+        let web = self.web.client(&provider.address, &self.patience).map_err(|error| error.to_string())?;
         let request = with_key(web.get(target::below(&provider.address, path)), provider);
         let mut response = request.send().await.map_err(|error| root(&error.without_url()))?;
         if !response.status().is_success() {
@@ -87,16 +87,6 @@ impl Models {
             }
         }
         serde_json::from_slice(&body).map_err(|_| "what it answers is no list of models".to_owned())
-    }
-
-    fn web(&self) -> Result<reqwest::Client, Error> {
-        if let Some(web) = self.web.get() {
-            return Ok(web.clone());
-        }
-        let made = reqwest::Client::builder().connect_timeout(self.patience.connect).build();
-        let made =
-            made.map_err(|error| Error::Config { what: format!("no HTTP client can be made: {error}") })?;
-        Ok(self.web.get_or_init(|| made).clone())
     }
 }
 
