@@ -107,7 +107,7 @@ async fn ask(talk: &mut Talk<'_>, model: &Model, messages: &[Message]) -> Asked 
                 talk.tell(model, event, &mut Telling::default()).await
             }
             Some(Ok(Event::Usage(usage))) => talk.paid(&usage),
-            Some(Ok(Event::Thought(_) | Event::ToolCall(_))) => {}
+            Some(Ok(Event::Thought(_) | Event::Calling { .. } | Event::ToolCall(_))) => {}
             Some(Err(Error::ContextTooLong { .. })) => return Asked::TooLong,
             Some(Err(error)) => return Asked::Failed(told(&error)),
         }

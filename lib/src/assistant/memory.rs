@@ -37,6 +37,11 @@ pub(super) fn written_call(call: &ToolCall, round: usize) -> Value {
     json!({"rethread": {"tool": call.name, "round": round}})
 }
 
+/// What a tool call keeps that a model has begun to write. The call itself takes its place.
+pub(super) fn written_begun(tool: &str) -> Value {
+    json!({"rethread": {"begun": tool}})
+}
+
 /// The conversation as a model is to see it.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Conversation {
@@ -90,6 +95,10 @@ impl Reading {
 
     fn call(&mut self, item: &Value) {
         let kept = &item["_meta"]["rethread"];
+        // What a model began to write and never said, it is not told.
+        if kept["begun"].is_string() {
+            return;
+        }
         if kept["prompt"].is_string() && item["status"] == "completed" {
             return self.prompt_of_server(&item["rawOutput"]["messages"]);
         }

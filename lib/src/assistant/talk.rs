@@ -8,13 +8,11 @@ use uuid::Uuid;
 
 use super::choice::Settings;
 use super::memory::Conversation;
-use super::model::{
-    Error, Event, FinishReason, Message, Model, Models, Part, Reply, Request, ToolCall, Usage,
-};
+use super::model::{Error, Event, FinishReason, Message, Model, Models, Part, Reply, Request, Usage};
 use super::session::Session;
 use super::work::{self, Work};
-use super::{compact, instruct, memory};
-use crate::author::{self, Stop, Tokens, Turn};
+use super::{compact, instruct, memory, model};
+use crate::author::{self, Stop, Tokens, Tool, ToolCall, Turn};
 use crate::wire::{RpcError, code};
 
 /// The most answers of a model in one turn.
@@ -33,6 +31,10 @@ pub(super) struct Talk<'a> {
     cost: Option<f64>,
     /// Whether the user was told that the turn is too long for the model.
     warned: bool,
+    /// The ids of tool calls before the answer that is being heard.
+    used: HashSet<String>,
+    /// Calls that the model has begun to write.
+    begun: Vec<Tool>,
 }
 
 /// What came of one question to the model.
@@ -47,7 +49,8 @@ impl<'a> Talk<'a> {
     pub(super) fn new(models: &'a Models, session: &'a Session, turn: &'a Turn) -> Self {
         let history = turn.history();
         let Conversation { past, now } = memory::conversation(&history);
-        Self { models, session, turn, past, now, cost: Session::cost(&history), warned: false }
+        let (cost, warned) = (Session::cost(&history), false);
+        Self { models, session, turn, past, now, cost, warned, used: HashSet::new(), begun: Vec::new() }
     }
 
     /// Works until the model is done. The model may be another one from one question to the next.
@@ -55,13 +58,14 @@ impl<'a> Talk<'a> {
         for round in 0..MOST_ROUNDS {
             let model = model()?;
             let settings = Settings::of(&self.turn.choices());
+            self.used = call_ids(&self.turn.history());
             let (reason, mut reply) = match self.ask(&model, &settings).await? {
                 Heard::Reply(reason, reply) => (reason, reply),
                 Heard::Cancelled => return Ok(Stop::Cancelled),
                 Heard::TooLong(error) => return Err(told(&error)),
             };
-            with_new_ids(&mut reply, &self.turn.history());
-            let calls: Vec<ToolCall> = reply.calls().cloned().collect();
+            with_new_ids(&mut reply, &self.used);
+            let calls: Vec<model::ToolCall> = reply.calls().cloned().collect();
             self.say_if_empty(&model, &reason, &reply).await;
             self.now.push(Message::Assistant(reply));
             // What a model was about to do when it was stopped is not done.
@@ -141,7 +145,23 @@ impl<'a> Talk<'a> {
         }
     }
 
+    /// Hears one answer. A call that was begun and does not come is seen to end.
     async fn hear(&mut self, model: &Model, request: &Request) -> Result<Heard, RpcError> {
+        let heard = self.hear_answer(model, request).await;
+        let comes = |tool: &Tool| match &heard {
+            // What a model was about to do when it was stopped is not done.
+            Ok(Heard::Reply(FinishReason::Refusal, _) | Heard::TooLong(_) | Heard::Cancelled) | Err(_) => {
+                false
+            }
+            Ok(Heard::Reply(_, reply)) => reply.calls().any(|call| call.id == tool.id()),
+        };
+        for tool in std::mem::take(&mut self.begun).into_iter().filter(|tool| !comes(tool)) {
+            tool.stopped().await;
+        }
+        heard
+    }
+
+    async fn hear_answer(&mut self, model: &Model, request: &Request) -> Result<Heard, RpcError> {
         let mut answer = self.models.stream(request);
         let mut telling = Telling::default();
         loop {
@@ -184,8 +204,18 @@ impl<'a> Talk<'a> {
                     self.turn.usage(usage.input + usage.output, window, self.cost).await;
                 }
             }
+            Event::Calling { id, name } => self.tell_begun(&id, &name).await,
             // Both are in the reply, which comes whole at the end.
             Event::ToolCall(_) | Event::Finished { .. } => {}
+        }
+    }
+
+    /// Tells of a call before its arguments are complete: those of a long file take a while.
+    async fn tell_begun(&mut self, id: &str, name: &str) {
+        if !self.used.contains(id) {
+            let settings = Settings::of(&self.turn.choices());
+            let about = ToolCall::new(name, work::kind_of(self.session, &settings, name)).with_id(id);
+            self.begun.push(self.turn.tool(about.with("_meta", memory::written_begun(name))).await);
         }
     }
 
@@ -200,12 +230,15 @@ impl<'a> Talk<'a> {
     }
 }
 
+fn call_ids(history: &[Value]) -> HashSet<String> {
+    history.iter().filter_map(|item| item["toolCallId"].as_str().map(str::to_owned)).collect()
+}
+
 /// A call whose id the session has already, from before a compaction or from another agent, is another call.
-fn with_new_ids(reply: &mut Reply, history: &[Value]) {
-    let used: HashSet<_> = history.iter().filter_map(|item| item["toolCallId"].as_str()).collect();
+fn with_new_ids(reply: &mut Reply, used: &HashSet<String>) {
     for part in &mut reply.parts {
         if let Part::Call(call) = part
-            && used.contains(call.id.as_str())
+            && used.contains(&call.id)
         {
             call.id = format!("call_{}", Uuid::now_v7().simple());
         }

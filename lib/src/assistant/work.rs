@@ -41,6 +41,17 @@ fn served_tools(session: &Session, settings: &Settings) -> impl Iterator<Item = 
     session.servers.tools().into_iter().filter(move |tool| may_change || tool.claims_read_only)
 }
 
+/// What sort of work a tool does, as far as its name says.
+pub(super) fn kind_of(session: &Session, settings: &Settings, tool: &str) -> ToolKind {
+    let own = session.toolbox.describe(settings.access);
+    match own.iter().find(|spec| spec.name == tool).map(|spec| spec.effect) {
+        Some(Effect::Reads) => ToolKind::Read,
+        Some(Effect::Writes) => ToolKind::Edit,
+        Some(Effect::Executes) => ToolKind::Execute,
+        None => ToolKind::Other,
+    }
+}
+
 fn plan_tool() -> model::Tool {
     let status = json!({"type": "string", "enum": ["pending", "in_progress", "completed"]});
     let entry = json!({"type": "object", "required": ["content", "status"],

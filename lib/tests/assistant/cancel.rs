@@ -155,3 +155,37 @@ async fn nothing_follows_the_end_of_a_cancelled_turn() {
     let late = client.updates_since(mark, &session);
     assert!(late.is_empty(), "{late:?}");
 }
+
+/// A model that stalls in the middle of a call: the call is seen before it is complete, and seen to end with the turn.
+#[tokio::test]
+async fn while_a_call_is_being_written_and_no_model_hears_of_it_afterwards() {
+    // The others tell of a call when it is complete.
+    for kind in [ProviderKind::OpenAi, ProviderKind::OpenAiResponses, ProviderKind::Anthropic] {
+        for version in VERSIONS {
+            let stage = Stage::with(kind);
+            let (client, session) = stage.session(version).await;
+            let call = json!({"path": "b.txt", "content": "b"});
+            stage.model.plan(Planned::new().text("now").call("write", &call).stalls());
+            let prompt = client.begin_prompt(&session, "write").await;
+            let begun =
+                client.wait_update(0, &session, "the call", |update| update["toolCallId"].is_string()).await;
+            assert_eq!(
+                (&begun["title"], &begun["kind"], &begun["status"]),
+                (&json!("write"), &json!("edit"), &json!("pending")),
+                "{begun}"
+            );
+            cancel(&client, &session, &prompt).await;
+            let id = &begun["toolCallId"];
+            let ended = client.updates(&session).into_iter().rfind(|update| update["toolCallId"] == *id);
+            let ended = ended.expect("its end");
+            let word = if version == Version::V1 { "failed" } else { "cancelled" };
+            assert_eq!(ended["status"], word, "{kind:?}: {ended}");
+            assert!(!stage.work().join("b.txt").exists());
+            stage.model.plan(Planned::new().text("fine"));
+            assert_eq!(client.prompt(&session, "go on").await.stop, "end_turn");
+            let body = stage.model.asked().last().unwrap().body.clone();
+            assert_eq!(calls_and_results(&body), (0, 0), "{kind:?}: {body}");
+            assert!(!body.to_string().contains("[write]"), "{kind:?}: {body}");
+        }
+    }
+}

@@ -148,7 +148,9 @@ impl Talk {
                 self.tell(Event::Thought, chunk.content);
             }
             Some(Ok(ChatStreamEvent::ToolCallChunk(chunk))) => {
-                self.gathered.call(chunk.tool_call);
+                let begun = self.question.reader.begun(&chunk.tool_call);
+                let is_new = self.gathered.call(chunk.tool_call);
+                self.ready.extend(begun.filter(|_| is_new).map(Ok));
                 self.told = true;
             }
             Some(Ok(ChatStreamEvent::ThoughtSignatureChunk(_))) => self.told = true,

@@ -12,6 +12,14 @@ pub enum Event {
     Text(String),
     /// Words of thought.
     Thought(String),
+    /// The model has begun to write the call of a tool. It may be a while until its arguments are complete, and the
+    /// call may never come.
+    Calling {
+        /// The id that the call will have.
+        id: String,
+        /// The tool.
+        name: String,
+    },
     /// A tool is called. All of them come when the model has said what it says.
     ToolCall(ToolCall),
     /// What the answer used.

@@ -21,11 +21,17 @@ impl Gathered {
         self.thought.push_str(more);
     }
 
-    /// Takes in a call with all that has come of it.
-    pub(super) fn call(&mut self, call: ToolCall) {
+    /// Takes in a call with all that has come of it. Says whether it is a new one.
+    pub(super) fn call(&mut self, call: ToolCall) -> bool {
         match self.calls.iter_mut().find(|known| known.call_id == call.call_id) {
-            Some(known) => *known = call,
-            None => self.calls.push(call),
+            Some(known) => {
+                *known = call;
+                false
+            }
+            None => {
+                self.calls.push(call);
+                true
+            }
         }
     }
 

@@ -91,9 +91,19 @@ impl Reader {
         read
     }
 
+    /// What is known of a call that the model has begun to write: nothing, if it will have another id.
+    pub(super) fn begun(&self, call: &WireCall) -> Option<Event> {
+        let known = self.keeps_id(&call.call_id) && !call.fn_name.is_empty();
+        known.then(|| Event::Calling { id: call.call_id.clone(), name: self.names.real(&call.fn_name) })
+    }
+
+    fn keeps_id(&self, id: &str) -> bool {
+        !id.is_empty() && !id.starts_with(STAND_IN) && !self.used.contains(id)
+    }
+
     fn call(&mut self, call: WireCall, cut: bool) -> ToolCall {
         let mut id = call.call_id;
-        if id.is_empty() || id.starts_with(STAND_IN) || self.used.contains(&id) {
+        if !self.keeps_id(&id) {
             id = format!("call_{}", Uuid::now_v7().simple());
         }
         self.used.insert(id.clone());
