@@ -94,6 +94,7 @@ pub(crate) fn run(args: AcpArgs) -> Result<(), Failure> {
         idle_limit: Duration::from_secs(args.idle_minutes.max(1) * 60),
         native_sessions: if args.own_sessions_only { NativeSessions::Hidden } else { NativeSessions::Listed },
         log: Log::to(logs.join("rethread.log")),
+        guardian: Some(guardian()?),
         ..Config::default()
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
@@ -113,6 +114,7 @@ fn agent(command: Vec<OsString>, paths: &Paths) -> Result<Arc<dyn AgentSource>, 
             providers: Box::new(move || config::providers(&file)),
             patience: Patience::default(),
             mcp: Limits::default(),
+            guardian: Some(guardian()?),
         }))));
     }
     let key = agent_key(&command);
@@ -141,9 +143,13 @@ fn agent_command(command: Vec<OsString>, log: PathBuf) -> Result<AgentCommand, F
     Ok(AgentCommand {
         program: words.next().unwrap_or_default(),
         args: words.collect(),
-        guardian: GuardianCommand { program: std::env::current_exe()?, args: vec!["__guard".into()] },
+        guardian: guardian()?,
         stderr_log: Some(log),
     })
+}
+
+fn guardian() -> std::io::Result<GuardianCommand> {
+    Ok(GuardianCommand { program: std::env::current_exe()?, args: vec!["__guard".into()] })
 }
 
 async fn asked_to_stop() {

@@ -11,7 +11,7 @@ use std::os::fd::RawFd;
 use std::process::exit;
 
 use clap::{Args, Parser, Subcommand};
-use rethread::agent::guardian::{self, Guard};
+use rethread::agent::guardian::{self, Afterwards, Guard};
 
 /// Keeps, resumes and serves the sessions of AI coding agents.
 #[derive(Debug, Parser)]
@@ -43,6 +43,9 @@ struct GuardArgs {
     /// The descriptor that takes what becomes of the agent.
     #[arg(long, value_name = "FD")]
     status: RawFd,
+    /// What the agent leaves running stays until it is asked for.
+    #[arg(long)]
+    stay: bool,
     /// The agent's program and arguments.
     #[arg(last = true, required = true, num_args = 1..)]
     command: Vec<OsString>,
@@ -64,5 +67,6 @@ fn main() {
 fn guard(args: GuardArgs) -> i32 {
     let mut words = args.command.into_iter();
     let program = words.next().unwrap_or_default();
-    guardian::run(Guard { tie: args.tie, status: args.status, program, args: words.collect() })
+    let afterwards = if args.stay { Afterwards::Stay } else { Afterwards::End };
+    guardian::run(Guard { tie: args.tie, status: args.status, afterwards, program, args: words.collect() })
 }

@@ -1,4 +1,4 @@
-//! The assistant with real MCP servers: server-everything on stdio and over streamable HTTP, and one that fails. Runs
+//! The assistant with real MCP servers: server-everything on stdio, over streamable HTTP and over events, and one that fails. Runs
 //! if `RETHREAD_MCP_SERVERS` names the `node_modules` that it is in; `.ci/mcp-servers test` does.
 #![cfg(target_os = "linux")]
 
@@ -99,4 +99,25 @@ async fn servers_end_with_the_program_however_it_ends() {
         assert_gone_by(ended + LIMIT, &pids, way).await;
         eprintln!("{way}: nothing left after {:?}", ended.elapsed());
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_old_server_is_used_by_clients_of_version_one() {
+    let Some(modules) = modules() else { return };
+    let (_web, port) = serve(&modules, "sse").await;
+    let home = Home::new(env!("CARGO_BIN_EXE_rethread"));
+    let program = Program::start(home.command(&["acp"]), Version::V1);
+    let client = &program.client;
+    client.initialize().await;
+    client.on("session/request_permission", |_| {
+        Some(Ok(json!({"outcome": {"outcome": "selected", "optionId": "allow"}})))
+    });
+    let url = format!("http://127.0.0.1:{port}/sse");
+    let old = json!({"type": "sse", "name": "old", "url": url, "headers": []});
+    let made = client.ask("session/new", json!({"cwd": home.beside(), "mcpServers": [old]})).await;
+    let session = made["sessionId"].as_str().expect("a session has an id");
+    client.prompt(session, "/call old.echo {\"message\": \"by events\"}").await;
+    let updates = Value::from(client.updates(session)).to_string();
+    assert!(updates.contains("Echo: by events"), "{updates}");
+    client.close(session).await.expect("it can be closed");
 }

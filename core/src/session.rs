@@ -344,10 +344,11 @@ impl Session {
     }
 
     fn compaction_changed(&mut self, update: &Update) {
-        match update.body.fields().text("status").as_deref() {
+        // A status that is none is a change of it too: a fold keeps the last one, whatever it is.
+        let Some(status) = update.body.fields().get("status").map(Json::as_string) else { return };
+        match status.as_deref() {
             Some("in_progress") => self.compactions.insert(update.id.clone()),
-            Some(_) => self.compactions.remove(&update.id),
-            None => return,
+            Some(_) | None => self.compactions.remove(&update.id),
         };
     }
 

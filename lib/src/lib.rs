@@ -32,4 +32,6 @@ mod seed;
 pub mod server;
 pub mod store;
 pub mod transport;
+#[cfg(feature = "assistant")]
+mod web;
 pub mod wire;

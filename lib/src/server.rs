@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::agent::Restore;
 use crate::agent::host::{AgentProtocol, AgentSource};
+use crate::agent::process::GuardianCommand;
 use crate::connection::Connection;
 use crate::log::Log;
 use crate::store::Store;
@@ -31,6 +32,9 @@ pub struct Config {
     pub native_sessions: NativeSessions,
     /// Where things are noted that nobody can be told.
     pub log: Log,
+    /// What keeps a command that is run for an agent, and all that it starts, together; without it that is its
+    /// process group.
+    pub guardian: Option<GuardianCommand>,
 }
 
 /// Whether sessions that an agent keeps by itself are listed.
@@ -55,6 +59,7 @@ impl Default for Config {
             idle_limit: Duration::from_secs(30 * 60),
             native_sessions: NativeSessions::Listed,
             log: Log::default(),
+            guardian: None,
         }
     }
 }

@@ -20,7 +20,8 @@ fn node(name: &str, args: &[String]) -> ServerConfig {
 }
 
 async fn connect(configs: Vec<ServerConfig>, root: &Path) -> Servers {
-    let place = Place { cwd: root.to_owned(), roots: vec![root.to_owned()], hidden: Vec::new() };
+    let place =
+        Place { cwd: root.to_owned(), roots: vec![root.to_owned()], hidden: Vec::new(), guardian: None };
     let broken = ServerConfig::Stdio {
         name: "broken".into(),
         command: "node".into(),

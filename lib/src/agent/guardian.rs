@@ -1,5 +1,5 @@
 //! The guardian: a small process between us and one agent, which outlives us just long enough to end the agent
-//! and everything the agent started. Blocking and single-threaded on purpose. Owns the order of the ending;
+//! and everything the agent started. It does the same for a command and for an MCP server, which are agents here. Blocking and single-threaded on purpose. Owns the order of the ending;
 //! which processes belong to the tree is in `tree`, signals are in `signals`.
 //!
 //! It is tied to us by a pipe of which only we hold the write end. The kernel closes that end however we go,
@@ -22,6 +22,12 @@ mod tree;
 
 /// The byte on the tie that asks for the end of the agent.
 pub const END: u8 = b'q';
+/// The byte on the tie that asks every process of the tree to end, by SIGTERM.
+pub const ASK: u8 = b't';
+/// The byte on the tie that kills every process of the tree.
+pub const KILL: u8 = b'k';
+/// The word on the command line for [`Afterwards::Stay`].
+pub const STAY: &str = "--stay";
 
 /// How long an agent whose input has ended may take to exit by itself.
 const GRACE: Duration = Duration::from_millis(700);
@@ -37,6 +43,15 @@ const EXIT_UNUSABLE: i32 = 125;
 const EXIT_NOT_STARTED: i32 = 127;
 const EXIT_SIGNAL_BASE: i32 = 128;
 
+/// What becomes of processes that an agent leaves behind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Afterwards {
+    /// They are ended as soon as the agent has ended.
+    End,
+    /// They stay until the tie asks for the end. Who asks then has waited long enough: no time is given.
+    Stay,
+}
+
 /// What a guardian is started with. Its standard streams are those of the agent.
 #[derive(Debug)]
 pub struct Guard {
@@ -44,6 +59,8 @@ pub struct Guard {
     pub tie: RawFd,
     /// The inherited write end of the status pipe.
     pub status: RawFd,
+    /// What becomes of processes that the agent leaves behind.
+    pub afterwards: Afterwards,
     /// The agent's program, looked up in the search path if it has no slash.
     pub program: OsString,
     /// The agent's arguments.
@@ -85,6 +102,7 @@ struct Watch {
     status: File,
     children: File,
     tree: Tree,
+    afterwards: Afterwards,
     end: Option<AgentEnd>,
 }
 
@@ -103,7 +121,8 @@ impl Watch {
             }
         };
         report(&mut status, StatusLine::Started(agent));
-        let mut watch = Watch { tie: Some(tie), status, children, tree: Tree::of(agent), end: None };
+        let (tree, afterwards) = (Tree::of(agent), guard.afterwards);
+        let mut watch = Watch { tie: Some(tie), status, children, tree, afterwards, end: None };
         if let Err(error) = let_go_of_streams() {
             watch.clear_tree();
             return Err(error.into());
@@ -112,8 +131,16 @@ impl Watch {
     }
 
     fn until_gone(&mut self) -> i32 {
-        self.wait(None, |watch| watch.end.is_some() || watch.tie.is_none());
-        self.wait(Some(GRACE), |watch| watch.end.is_some());
+        match self.afterwards {
+            Afterwards::End => {
+                self.wait(None, |watch| watch.end.is_some() || watch.tie.is_none());
+                self.wait(Some(GRACE), |watch| watch.end.is_some());
+            }
+            Afterwards::Stay => self.wait(None, |watch| watch.tie.is_none()),
+        }
+        if self.end.is_some() && self.tree.left == Left::Something {
+            report(&mut self.status, StatusLine::Left(self.tree.agent()));
+        }
         self.clear_tree();
         match self.end {
             Some(AgentEnd::Exited(code)) => code,
@@ -173,9 +200,19 @@ impl Watch {
     fn hear_tie(&mut self) {
         let mut bytes = [0; 16];
         match self.tie.as_mut().map(|tie| tie.read(&mut bytes)) {
-            Some(Ok(count)) if count > 0 && !bytes[..count].contains(&END) => {}
+            Some(Ok(count)) if count > 0 && !bytes[..count].contains(&END) => self.obey(&bytes[..count]),
             Some(Err(error)) if error.kind() == io::ErrorKind::Interrupted => {}
             Some(Ok(_) | Err(_)) | None => self.tie = None,
+        }
+    }
+
+    fn obey(&self, bytes: &[u8]) {
+        for byte in bytes {
+            match *byte {
+                ASK => self.tree.signal(libc::SIGTERM),
+                KILL => self.tree.signal(libc::SIGKILL),
+                _ => {}
+            }
         }
     }
 

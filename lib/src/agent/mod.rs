@@ -6,7 +6,7 @@ pub mod guardian;
 pub mod host;
 pub mod peer;
 pub mod process;
-mod status;
+pub(crate) mod status;
 pub(crate) mod stderr;
 
 pub use status::AgentEnd;

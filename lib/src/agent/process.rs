@@ -39,8 +39,8 @@ pub struct AgentCommand {
     pub stderr_log: Option<PathBuf>,
 }
 
-/// A command that runs a guardian if `--tie FD --status FD -- program args...` follows.
-#[derive(Clone, Debug)]
+/// A command that runs a guardian if `[--stay] --tie FD --status FD -- program args...` follows.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GuardianCommand {
     /// The program, as a rule our own.
     pub program: PathBuf,
@@ -223,7 +223,7 @@ impl AgentProcess {
                 let source = io::Error::from_raw_os_error(errno);
                 Err(SpawnError::NotStarted { program: command.program.clone(), source })
             }
-            Some(StatusLine::Exited(_) | StatusLine::Killed(_)) | None => {
+            Some(StatusLine::Exited(_) | StatusLine::Killed(_) | StatusLine::Left(_)) | None => {
                 let said = self.stderr.settled_tail(STDERR_LIMIT).await;
                 Err(SpawnError::GuardianLost { program: command.guardian.program.clone(), said })
             }
@@ -252,7 +252,7 @@ impl StatusPipe {
             match self.next().await {
                 Some(StatusLine::Exited(code)) => return AgentEnd::Exited(code),
                 Some(StatusLine::Killed(signal)) => return AgentEnd::Killed(signal),
-                Some(StatusLine::Started(_) | StatusLine::Failed(_)) => {}
+                Some(StatusLine::Started(_) | StatusLine::Failed(_) | StatusLine::Left(_)) => {}
                 None => return AgentEnd::Unseen,
             }
         }

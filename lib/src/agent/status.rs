@@ -38,7 +38,7 @@ impl fmt::Display for AgentEnd {
 
 /// One line of the status pipe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum StatusLine {
+pub(crate) enum StatusLine {
     /// The agent runs, as this process.
     Started(i32),
     /// The agent could not be started, for this error number.
@@ -47,11 +47,13 @@ pub(super) enum StatusLine {
     Exited(i32),
     /// The agent was killed.
     Killed(i32),
+    /// The agent, this process, has left others behind, which are ended now.
+    Left(i32),
 }
 
 impl StatusLine {
     /// Reads a line, without its line feed. `None` if a guardian never writes such a line.
-    pub(super) fn parse(line: &str) -> Option<StatusLine> {
+    pub(crate) fn parse(line: &str) -> Option<StatusLine> {
         let (word, number) = line.split_once(' ')?;
         let number = number.parse().ok()?;
         match word {
@@ -59,6 +61,7 @@ impl StatusLine {
             "failed" => Some(StatusLine::Failed(number)),
             "exited" => Some(StatusLine::Exited(number)),
             "killed" => Some(StatusLine::Killed(number)),
+            "left" => Some(StatusLine::Left(number)),
             _ => None,
         }
     }
@@ -71,6 +74,7 @@ impl fmt::Display for StatusLine {
             StatusLine::Failed(errno) => write!(f, "failed {errno}"),
             StatusLine::Exited(code) => write!(f, "exited {code}"),
             StatusLine::Killed(signal) => write!(f, "killed {signal}"),
+            StatusLine::Left(pid) => write!(f, "left {pid}"),
         }
     }
 }
@@ -87,6 +91,7 @@ mod tests {
             StatusLine::Exited(0),
             StatusLine::Exited(255),
             StatusLine::Killed(9),
+            StatusLine::Left(4711),
         ] {
             assert_eq!(StatusLine::parse(&line.to_string()), Some(line));
         }

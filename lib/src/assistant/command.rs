@@ -46,8 +46,11 @@ const COMMANDS: [(&str, &str, &str); 13] = [
     ("mode", "code | ask | architect", "Changes the mode"),
 ];
 
+/// A command as users are told of it: its name, what it does, what follows it.
+pub(super) type Described = (String, String, Option<String>);
+
 /// The commands as they are announced: name, description, what may follow.
-pub(super) fn all(servers: &Servers) -> Vec<(String, String, Option<String>)> {
+pub(super) fn all(servers: &Servers) -> Vec<Described> {
     let own = COMMANDS.iter().map(|(name, input, description)| {
         ((*name).to_owned(), (*description).to_owned(), (!input.is_empty()).then(|| (*input).to_owned()))
     });

@@ -23,6 +23,7 @@ use std::sync::{Arc, Mutex};
 use serde_json::Value;
 
 use crate::author::{Ability, About, Agent, Choices, ConfigOption, Opening, Stop, Turn, Voice};
+use crate::command::GuardianCommand;
 use crate::lock::locked;
 use crate::mcp;
 use crate::wire::RpcError;
@@ -32,6 +33,7 @@ use model::{Models, Patience, ProviderConfig};
 use prompted::Named;
 use talk::Talk;
 
+use session::Means;
 pub use session::Session;
 
 /// What the assistant needs to know.
@@ -42,6 +44,9 @@ pub struct AssistantConfig {
     pub patience: Patience,
     /// How long MCP servers may take, and how much they may say.
     pub mcp: mcp::Limits,
+    /// What keeps a command or a server and all that it starts together, whatever that does about groups and
+    /// sessions; without it that is its process group.
+    pub guardian: Option<GuardianCommand>,
 }
 
 /// The assistant.
@@ -49,15 +54,18 @@ pub struct Assistant {
     config: AssistantConfig,
     known: Mutex<Arc<Known>>,
     /// The voices of the open sessions, to tell them what has changed for all.
-    voices: Mutex<Vec<Voice>>,
+    voices: Voices,
 }
+
+/// Voices of sessions, for all who have to tell them something.
+type Voices = Arc<Mutex<Vec<Voice>>>;
 
 impl Assistant {
     /// An assistant on the providers that there are now.
     #[must_use]
     pub fn new(config: AssistantConfig) -> Self {
         let known = Mutex::new(Arc::new(Known::read(&config)));
-        Self { config, known, voices: Mutex::default() }
+        Self { config, known, voices: Voices::default() }
     }
 
     fn known(&self) -> Arc<Known> {
@@ -71,20 +79,42 @@ impl Assistant {
         tell(told, &models).await;
     }
 
-    /// Asks the providers for their models. Open sessions are told if there are others now.
-    async fn discover(&self, known: &Known) {
-        let (told, before) = (self.as_told(), known.models.list());
-        known.models.discover().await;
-        if known.models.list() != before {
-            tell(told, &known.models).await;
+    /// Asks the providers for their models. Who was asked before is not waited for: a server may be off for days.
+    async fn discover(&self, known: &Arc<Known>) {
+        let asking = discover(known.clone(), self.voices.clone());
+        match known.models.all_asked() {
+            true => drop(tokio::spawn(asking)),
+            false => asking.await,
+        }
+    }
+
+    /// The other open sessions are told their options again.
+    async fn tell_others(&self, voice: &Voice) {
+        let voices = locked(&self.voices).clone();
+        for other in voices.iter().filter(|other| !other.is(voice)) {
+            other.options_changed().await;
         }
     }
 
     /// The open sessions, with what holds in each as it was told.
     fn as_told(&self) -> Vec<(Voice, Choices)> {
-        let voices = locked(&self.voices).clone();
-        voices.into_iter().map(|voice| (voice.clone(), voice.choices())).collect()
+        as_told(&self.voices)
     }
+}
+
+/// Asks the providers for their models. Open sessions are told if there are others now.
+async fn discover(known: Arc<Known>, voices: Voices) {
+    let lists = known.models.ask().await;
+    let (told, before) = (as_told(&voices), known.models.list());
+    known.models.take(lists);
+    if known.models.list() != before {
+        tell(told, &known.models).await;
+    }
+}
+
+fn as_told(voices: &Voices) -> Vec<(Voice, Choices)> {
+    let voices = locked(voices).clone();
+    voices.into_iter().map(|voice| (voice.clone(), voice.choices())).collect()
 }
 
 /// Tells sessions which models there are, and which of theirs is gone.
@@ -136,8 +166,13 @@ impl Agent for Assistant {
     async fn open(&self, opening: Opening) -> Result<Session, RpcError> {
         let known = self.known();
         known.check()?;
+        let means = Means {
+            limits: self.config.mcp,
+            keys: known.key_names(),
+            guardian: self.config.guardian.clone(),
+        };
         let chosen = opening.chosen.clone();
-        let opening = Session::open(opening, self.config.mcp, known.key_names());
+        let opening = Session::open(opening, means);
         let (session, ()) = tokio::join!(opening, self.discover(&known));
         let session = session?;
         locked(&self.voices).push(session.voice.clone());
@@ -154,7 +189,7 @@ impl Agent for Assistant {
         let models = &known.models;
         if models.offer(turn.choices().get("model")).is_empty() {
             // A provider that was not there may be there now.
-            self.discover(&known).await;
+            discover(known.clone(), self.voices.clone()).await;
         }
         let none = models.offer(turn.choices().get("model")).is_empty();
         match prompted::read(session, &turn, &text).await? {
@@ -167,7 +202,13 @@ impl Agent for Assistant {
             Named::None | Named::Prompt(_) => {}
         }
         let chosen = || known.chosen(&turn.choices());
-        Talk::new(models, session, &turn).run(chosen).await
+        let before = models.list();
+        let outcome = Talk::new(models, session, &turn).run(chosen).await;
+        if models.list() != before {
+            // Something was learnt of a model, such as that it takes no temperature.
+            self.tell_others(&session.voice).await;
+        }
+        outcome
     }
 
     async fn close(&self, session: &Session) {

@@ -13,7 +13,12 @@ const WAITING: usize = 16;
 
 /// Calls it.
 pub(super) async fn call(work: &Work<'_>, call: &model::ToolCall, arguments: &Value) -> Done {
-    let prepared = work.session.toolbox.prepare(&call.name, arguments, work.settings.access).await;
+    let preparing = work.session.toolbox.prepare(&call.name, arguments, work.settings.access);
+    let prepared = tokio::select! {
+        prepared = preparing => prepared,
+        // A file system may not answer. Nothing was changed yet, so it can be left to itself.
+        () = work.turn.cancelled() => return cancelled(work, call, arguments).await,
+    };
     let prepared = match prepared {
         Ok(prepared) => prepared,
         Err(error) => return work.refused(call, arguments, &error.told()).await,
@@ -22,7 +27,7 @@ pub(super) async fn call(work: &Work<'_>, call: &model::ToolCall, arguments: &Va
     if let Some(change) = prepared.change() {
         tool.diff(&change.path.display().to_string(), change.old.as_deref(), &change.new).await;
     }
-    if let Some(subject) = subject(&prepared, &call.name) {
+    if let Some(subject) = subject(work, &prepared, &call.name) {
         let ask = Ask { title: &format!("{}?", prepared.title()), work: &subject };
         if let Err(refused) = work.permitted(call, &tool, ask).await {
             return refused;
@@ -39,6 +44,13 @@ pub(super) async fn call(work: &Work<'_>, call: &model::ToolCall, arguments: &Va
     }
 }
 
+/// The user cancelled before it was known what the call would do.
+async fn cancelled(work: &Work<'_>, call: &model::ToolCall, arguments: &Value) -> Done {
+    let tool = work.announce(call, ToolCall::new(&call.name, ToolKind::Other), arguments).await;
+    tool.stopped().await;
+    Done { text: "the user cancelled this".to_owned(), failed: true }
+}
+
 fn about(prepared: &Prepared) -> ToolCall {
     let kind = match prepared.kind() {
         Kind::Read => ToolKind::Read,
@@ -52,10 +64,13 @@ fn about(prepared: &Prepared) -> ToolCall {
 }
 
 /// What is allowed or refused for good at such a call; nothing if it needs no permission.
-fn subject(prepared: &Prepared, name: &str) -> Option<String> {
+fn subject(work: &Work<'_>, prepared: &Prepared, name: &str) -> Option<String> {
     match (prepared.command(), prepared.change()) {
-        // Another command line is another thing.
-        (Some(command), _) => Some(format!("`{}`", command.line)),
+        // Another command line is another thing, and so is the same in another directory.
+        (Some(command), _) if work.session.toolbox.roots().first() == Some(&command.cwd) => {
+            Some(format!("`{}`", command.line))
+        }
+        (Some(command), _) => Some(format!("`{}` in {}", command.line, command.cwd.display())),
         (None, Some(_)) => Some(name.to_owned()),
         (None, None) => None,
     }

@@ -39,10 +39,15 @@ pub(super) async fn call(
             tool.stopped().await;
             Done { text: "the user cancelled this".to_owned(), failed: true }
         }
-        Err(error) => {
-            let hint = error.hint().map(|hint| format!("\nhint: {hint}")).unwrap_or_default();
-            failed(&tool, &format!("error: {error}{hint}")).await
-        }
+        Err(error) => failed(&tool, &told(&error)).await,
+    }
+}
+
+/// An error and its hint, for a model.
+pub(super) fn told(error: &CallError) -> String {
+    match error.hint() {
+        Some(hint) => format!("error: {error}\nhint: {hint}"),
+        None => format!("error: {error}"),
     }
 }
 
@@ -54,9 +59,12 @@ async fn answered(tool: &Tool, answer: &Answer) -> Done {
         text.push('\n');
         tool.show(json!({"type": "content", "content": block})).await;
     }
-    if let Some(structured) = answer.structured.as_ref().filter(|_| text.trim().is_empty()) {
-        text = structured.to_string();
-        tool.text(&text).await;
+    // A server that speaks by data says the same in words, as the protocol has it; one that does not is helped out.
+    let has_words = answer.content.iter().any(|content| matches!(content, Content::Text(_)));
+    if let Some(structured) = answer.structured.as_ref().filter(|_| !has_words) {
+        let words = structured.to_string();
+        text.push_str(&words);
+        tool.text(&words).await;
     }
     let text = text.trim_end().to_owned();
     let output = json!({"text": text});

@@ -3,10 +3,12 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
+use tokio::sync::watch;
 
 use super::command;
 use super::tools::Toolbox;
 use crate::author::{Opening, Voice};
+use crate::command::GuardianCommand;
 use crate::mcp::{self, Place, Servers};
 use crate::wire::RpcError;
 
@@ -19,22 +21,29 @@ pub struct Session {
     pub(super) system_prompt: Option<Value>,
 }
 
+/// What a session is opened with.
+pub(super) struct Means {
+    /// How long servers may take, and how much they may say.
+    pub(super) limits: mcp::Limits,
+    /// The variables that hold keys.
+    pub(super) keys: Vec<String>,
+    /// What keeps commands and servers together.
+    pub(super) guardian: Option<GuardianCommand>,
+}
+
 impl Session {
     /// Connects its servers. One that is not there is told of, and the session goes on without it.
-    pub(super) async fn open(
-        opening: Opening,
-        limits: mcp::Limits,
-        keys: Vec<String>,
-    ) -> Result<Self, RpcError> {
+    pub(super) async fn open(opening: Opening, means: Means) -> Result<Self, RpcError> {
+        let Means { limits, keys, guardian } = means;
         let Opening { cwd, roots, servers, system_prompt, voice, .. } = opening;
         let roots: Vec<_> = std::iter::once(cwd).chain(roots).collect();
         // Neither a command nor a server is to read the keys of models.
-        let toolbox = Toolbox::new(roots.clone()).without_variables(keys.clone());
+        let toolbox = Toolbox::new(roots.clone()).without_variables(keys.clone()).guarded(guardian.clone());
         let (configs, wrong) = mcp::from_acp(&json!(servers).into());
         for error in wrong {
             voice.notice("warning", &error.to_string(), None).await;
         }
-        let place = Place { cwd: roots[0].clone(), roots, hidden: keys };
+        let place = Place { cwd: roots[0].clone(), roots, hidden: keys, guardian };
         let (servers, failures) = Servers::connect(configs, place, limits).await;
         for failure in failures {
             voice.notice("warning", &failure.to_string(), Some(&failure.remedy)).await;
@@ -43,23 +52,26 @@ impl Session {
             voice.notice("info", &format!("MCP server {}: {}", note.server, note.text), None).await;
         }
         let session = Self { voice, toolbox, servers: Arc::new(servers), system_prompt };
-        session.tell_commands().await;
-        session.follow_servers();
+        let mut changes = session.servers.changes();
+        changes.mark_unchanged();
+        let told = command::all(&session.servers);
+        session.voice.commands(&told).await;
+        session.follow_servers(changes, told);
         Ok(session)
     }
 
-    async fn tell_commands(&self) {
-        self.voice.commands(&command::all(&self.servers)).await;
-    }
-
-    /// What the servers offer may change while the session is open.
-    fn follow_servers(&self) {
+    /// What the servers offer may change while the session is open. Users are told of commands only, and only of
+    /// others than they know.
+    fn follow_servers(&self, mut changes: watch::Receiver<u64>, mut told: Vec<command::Described>) {
         let (voice, servers) = (self.voice.clone(), Arc::downgrade(&self.servers));
-        let mut changes = self.servers.changes();
         tokio::spawn(async move {
             while changes.changed().await.is_ok() {
                 let Some(servers) = servers.upgrade() else { return };
-                voice.commands(&command::all(&servers)).await;
+                let now = command::all(&servers);
+                if now != told {
+                    voice.commands(&now).await;
+                    told = now;
+                }
             }
         });
     }

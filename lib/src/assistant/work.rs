@@ -111,7 +111,10 @@ impl Work<'_> {
             }
             Ok(arguments) => match self.served(&call.name) {
                 Some(tool) => served::call(self, call, &tool, arguments).await,
-                None => own::call(self, call, arguments).await,
+                None => match self.not_served(&call.name) {
+                    Some(why) => self.refused(call, arguments, &why).await,
+                    None => own::call(self, call, arguments).await,
+                },
             },
         };
         ToolResult { id: call.id.clone(), name: call.name.clone(), text: done.text, failed: done.failed }
@@ -120,6 +123,19 @@ impl Work<'_> {
     fn served(&self, name: &str) -> Option<crate::mcp::Tool> {
         let mut tools = served_tools(self.session, &self.settings);
         tools.find(|tool| tool.shown_name == name || tool.provider_name == name)
+    }
+
+    /// Why a tool of a server cannot be called now, if that is what this name means.
+    fn not_served(&self, name: &str) -> Option<String> {
+        if let Some(gone) = self.session.servers.gone(name) {
+            return Some(served::told(&gone));
+        }
+        let mut tools = self.session.servers.tools().into_iter();
+        tools.find(|tool| tool.shown_name == name || tool.provider_name == name)?;
+        Some(format!(
+            "error: the tool {name} may change something, and nothing may be changed in this session now\n\
+             hint: go on without it, or ask the user to allow changes"
+        ))
     }
 
     /// A call like any other to a later reader; users see the plan.

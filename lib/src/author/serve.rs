@@ -218,16 +218,20 @@ impl<A: Agent> Served<A> {
             opened = self.opened(&session, params) => opened,
             _ = taken_back => Err(RpcError::cancelled()),
         };
-        locked(&self.asked).remove(id.text());
         let (own, voice) = match opened {
             Ok(opened) => opened,
-            Err(error) => return self.line.answer(&id, Err(error)).await,
+            Err(error) => {
+                locked(&self.asked).remove(id.text());
+                return self.line.answer(&id, Err(error)).await;
+            }
         };
         let (desk, inbox) = desk::desk();
         // Where there are none any more, the session ends as soon as it is served.
         if let Some(desks) = locked(&self.desks).as_mut() {
             desks.insert(session.clone(), desk);
         }
+        // Not before it can be closed: who takes this back too late closes it.
+        locked(&self.asked).remove(id.text());
         let mut answer = json!({"sessionId": session, "configOptions": voice.written_options()});
         if let Some(commands) = voice.early_commands() {
             answer["availableCommands"] = commands;

@@ -3,6 +3,7 @@
 
 use std::fmt;
 use std::ops::Deref;
+use std::time::Duration;
 
 use rethread_core::Json;
 use serde_json::{Value, json};
@@ -11,7 +12,10 @@ use tokio::sync::watch;
 use super::line::Outcome;
 use super::tool::Tool;
 use super::voice::Voice;
-use crate::wire::RpcError;
+use crate::wire::{RpcError, code};
+
+/// How long a cancel may come behind the end of a question that it has ended.
+const CANCEL_WAIT: Duration = Duration::from_secs(1);
 
 /// A turn that runs.
 pub struct Turn {
@@ -38,6 +42,14 @@ pub enum Decision {
     Chosen(String),
     /// There is no answer: the turn was cancelled, the question could not be asked, or what came was not on offer.
     None,
+}
+
+/// Says whether a question was not answered, for the turn is cancelled.
+fn is_taken_back(outcome: &Outcome) -> bool {
+    match outcome {
+        Ok(answer) => answer["outcome"]["outcome"] == "cancelled",
+        Err(error) => error.code == code::CANCELLED,
+    }
 }
 
 impl Permission {
@@ -109,6 +121,10 @@ impl Turn {
         }
         self.state("requires_action").await;
         let outcome = self.request("session/request_permission", params).await;
+        if is_taken_back(&outcome) {
+            // The cancel that this came of may be right behind it.
+            let _ = tokio::time::timeout(CANCEL_WAIT, self.cancelled()).await;
+        }
         self.state("running").await;
         // An answer that comes with the cancel comes too late.
         let answer = outcome.ok().filter(|_| !self.is_cancelled());

@@ -1,30 +1,27 @@
-//! The process group of one command: its signals, its leader's exit, its end. Reads no output.
+//! A command and whatever it has started: its start, its signals, its exit, its end. With a guardian that is the
+//! whole tree of its processes (`guarded`), without one it is its process group (`bare`). Reads no output.
 
 use std::io;
-use std::os::unix::process::ExitStatusExt;
-use std::process::{Child, ExitStatus, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
-use tokio::io::AsyncWriteExt;
-use tokio::time::Instant;
-
+use super::GuardianCommand;
+use super::bare::Bare;
 use super::exit::Exit;
+use super::guarded::{Guarded, NotGuarded};
 
-/// How long a group may take after SIGTERM.
+/// How long a command may take after SIGTERM.
 pub(super) const TERM_WAIT: Duration = Duration::from_millis(400);
-/// How long SIGKILL is repeated for what is forked meanwhile.
-const KILL_WAIT: Duration = Duration::from_millis(400);
-/// The pause between two looks at a group that is being ended.
+/// The pause between two looks at a command that is being ended.
 pub(crate) const ROUND: Duration = Duration::from_millis(10);
-/// Waits for a line, and at the end of its input without one kills the group that it was started with.
-const WATCHER: &str = r#"trap '' HUP INT TERM; read -r line || kill -s KILL -- "-$0""#;
 
-/// A command and whatever it has started in its group. A small watcher kills the group when we are gone,
-/// however we went, and also when this is dropped before its time.
-pub(crate) struct Group {
-    /// Not collected before the group is ended: as long as it is there, nobody else can get its number.
-    leader: Child,
-    watcher: tokio::process::ChildStdin,
+/// A command and whatever it has started. All of it ends when we are gone, however we went, and also when this is
+/// dropped before its time.
+pub(crate) enum Group {
+    /// A guardian keeps the tree together, whatever its processes do about groups and sessions.
+    Guarded(Guarded),
+    /// The process group is all there is to hold on to.
+    Bare(Bare),
 }
 
 /// Says whether a command left something running.
@@ -36,116 +33,75 @@ pub(crate) enum Leftover {
     Somebody,
 }
 
+/// A program and its arguments.
+#[derive(Clone, Copy)]
+pub(crate) struct Words<'a> {
+    pub(crate) program: &'a str,
+    pub(crate) args: &'a [String],
+}
+
 impl Group {
-    /// The group of this leader.
-    pub(crate) fn of(mut leader: Child) -> io::Result<Self> {
-        let group = leader.id().to_string();
-        let watcher = tokio::process::Command::new("/bin/sh")
-            .args(["-c", WATCHER, &group])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .process_group(0)
-            .spawn();
-        // The handle itself is not needed: the runtime collects it when it has ended.
-        match watcher.and_then(|mut watcher| watcher.stdin.take().ok_or(io::ErrorKind::BrokenPipe.into())) {
-            Ok(watcher) => Ok(Self { leader, watcher }),
-            Err(error) => {
-                send(leader.id(), libc::SIGKILL);
-                let _ = leader.wait();
-                Err(error)
-            }
+    /// Starts a program. `dress` gives it all but its arguments: environment, directory, streams.
+    pub(crate) fn start(
+        guardian: Option<&GuardianCommand>,
+        words: Words<'_>,
+        dress: impl Fn(&mut Command) -> io::Result<()>,
+    ) -> io::Result<Self> {
+        let guarded = guardian.map(|guardian| Guarded::start(guardian, words, &dress));
+        match guarded {
+            Some(Ok(guarded)) => Ok(Self::Guarded(guarded)),
+            Some(Err(NotGuarded::NotStarted(error))) => Err(error),
+            // One that cannot work, for its file was replaced perhaps, is no reason to run nothing.
+            Some(Err(NotGuarded::NoGuardian)) | None => Bare::start(words, dress).map(Self::Bare),
         }
     }
 
-    /// Its number.
+    /// The number of its process group.
     #[cfg(test)]
     pub(super) fn number(&self) -> u32 {
-        self.leader.id()
-    }
-
-    /// Sends a signal to everybody in it.
-    pub(crate) fn signal(&self, signal: libc::c_int) {
-        send(self.leader.id(), signal);
-    }
-
-    /// How the leader ended, if it did. It stays there to be collected.
-    pub(crate) fn exited(&self) -> Option<Exit> {
-        // SAFETY: all zeroes is a valid siginfo.
-        let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
-        let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
-        // SAFETY: `info` is valid for the call, and the process is a child of ours that nobody else collects.
-        let asked = unsafe { libc::waitid(libc::P_PID, self.leader.id(), &mut info, flags) };
-        // SAFETY: the call has filled in what these read, or left zeroes.
-        let (pid, status) = unsafe { (info.si_pid(), info.si_status()) };
-        if asked < 0 || pid == 0 {
-            return None;
+        match self {
+            Self::Guarded(guarded) => guarded.number(),
+            Self::Bare(bare) => bare.number(),
         }
-        let raw = match info.si_code {
-            libc::CLD_EXITED => (status & 0xff) << 8,
-            _ => status & 0x7f,
-        };
-        Some(Exit::of(ExitStatus::from_raw(raw)))
     }
 
-    /// Ends what is left of the group after its leader: first asked, then killed.
-    pub(crate) async fn clear(mut self) -> Leftover {
-        let leftover = left(self.leader.id());
-        self.signal(libc::SIGTERM);
-        // A leader that is not collected would count as one that is left.
-        let group = self.leader.id();
-        let _ = self.leader.try_wait();
-        let begun = Instant::now();
-        while is_alive(group) && begun.elapsed() < TERM_WAIT + KILL_WAIT {
-            if begun.elapsed() >= TERM_WAIT {
-                send(group, libc::SIGKILL);
-            }
-            tokio::time::sleep(ROUND).await;
+    /// Asks everybody in it to end.
+    pub(crate) fn ask_to_end(&mut self) {
+        match self {
+            Self::Guarded(guarded) => guarded.ask_to_end(),
+            Self::Bare(bare) => bare.signal(libc::SIGTERM),
         }
-        // A leader that had to be asked has ended only now.
-        let _ = self.leader.try_wait();
-        if !is_alive(group) {
-            let _ = self.watcher.write_all(b"done\n").await;
-        }
-        leftover
     }
-}
 
-/// Sends a signal to a group; says whether there was anybody.
-fn send(group: u32, signal: libc::c_int) -> bool {
-    let Ok(group) = libc::pid_t::try_from(group) else { return false };
-    // SAFETY: a plain call, for a group that we made.
-    unsafe { libc::kill(-group, signal) == 0 }
-}
+    /// Kills everybody in it.
+    pub(crate) fn kill(&mut self) {
+        match self {
+            Self::Guarded(guarded) => guarded.kill(),
+            Self::Bare(bare) => bare.signal(libc::SIGKILL),
+        }
+    }
 
-/// Says whether a group has a member that runs.
-pub(crate) fn is_alive(group: u32) -> bool {
-    send(group, 0) && !all_ended(group)
-}
+    /// How the command itself ended, if it did.
+    pub(crate) fn exited(&mut self) -> Option<Exit> {
+        match self {
+            Self::Guarded(guarded) => guarded.exited(),
+            Self::Bare(bare) => bare.exited(),
+        }
+    }
 
-/// Whether anybody runs in a group whose leader is not collected. Only Linux can tell that leader apart.
-fn left(group: u32) -> Leftover {
-    if cfg!(target_os = "linux") && !all_ended(group) { Leftover::Somebody } else { Leftover::Nobody }
-}
+    /// Waits until it may have ended: look again. A call that is given up loses nothing.
+    pub(super) async fn stirred(&mut self) {
+        match self {
+            Self::Guarded(guarded) => guarded.stirred().await,
+            Self::Bare(bare) => bare.stirred().await,
+        }
+    }
 
-/// Orphans that nobody collects, as in a container without an init, are members and do not run.
-#[cfg(target_os = "linux")]
-fn all_ended(group: u32) -> bool {
-    let Ok(processes) = std::fs::read_dir("/proc") else { return false };
-    let runs = |stat: &str| {
-        // The name before it may hold anything, `)` too.
-        let (_, fields) = stat.rsplit_once(')')?;
-        let mut fields = fields.split_ascii_whitespace();
-        let (state, of) = (fields.next()?, fields.nth(1)?);
-        Some(of.parse() == Ok(group) && !matches!(state, "Z" | "X"))
-    };
-    !processes.flatten().any(|process| {
-        let stat = std::fs::read(process.path().join("stat")).unwrap_or_default();
-        runs(&String::from_utf8_lossy(&stat)).unwrap_or(false)
-    })
-}
-
-#[cfg(not(target_os = "linux"))]
-fn all_ended(_group: u32) -> bool {
-    false
+    /// Ends whatever is left: first asked, then killed. Returns when it is gone.
+    pub(crate) async fn clear(self) -> Leftover {
+        match self {
+            Self::Guarded(guarded) => guarded.clear().await,
+            Self::Bare(bare) => bare.clear().await,
+        }
+    }
 }

@@ -1,20 +1,25 @@
 //! Commands that are run in somebody else's name: their start in a directory that is open, their process group,
-//! their output as it comes, their end. Keeps no output and knows no requests.
+//! their output as it comes, their end with all that they have started. Keeps no output and knows no requests.
 
+mod bare;
 mod exit;
 mod group;
+mod guarded;
 mod running;
 
 use std::io::{self, PipeWriter};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
-pub(crate) use self::exit::Exit;
 #[cfg(test)]
-pub(crate) use self::group::is_alive;
-pub(crate) use self::group::{Group, Leftover, ROUND};
+pub(crate) use self::bare::is_alive;
+pub(crate) use self::exit::Exit;
+pub(crate) use self::group::{Group, Leftover};
+#[cfg(feature = "assistant")]
+pub(crate) use self::group::{ROUND, Words};
 pub(crate) use self::running::{Heard, Running};
+pub(crate) use crate::agent::process::GuardianCommand;
 
 /// What is to be run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -29,22 +34,26 @@ pub(crate) struct Launch {
     pub(crate) without: Vec<String>,
     /// The name of its working directory.
     pub(crate) cwd: String,
+    /// What keeps it and all that it starts together.
+    pub(crate) guardian: Option<GuardianCommand>,
 }
 
-/// Starts a command as the leader of a group of its own; a line that names no program is one for the shell.
-fn spawn(launch: &Launch, directory: &OwnedFd, output: PipeWriter) -> io::Result<Child> {
-    let direct = prepared(&launch.command, launch, directory, &output)?.args(&launch.args).spawn();
+/// Starts a command; a line that names no program is one for the shell.
+fn start(launch: &Launch, directory: &OwnedFd, output: &PipeWriter) -> io::Result<Group> {
+    let dress = |command: &mut Command| dress(command, launch, directory, output);
+    let guardian = launch.guardian.as_ref();
+    let direct = Group::start(guardian, group::Words { program: &launch.command, args: &launch.args }, dress);
     let is_line = launch.args.is_empty() && launch.command.contains(char::is_whitespace);
     match direct {
         Err(error) if error.kind() == io::ErrorKind::NotFound && is_line => {
-            prepared("/bin/sh", launch, directory, &output)?.args(["-c", &launch.command]).spawn()
+            let args = ["-c".to_owned(), launch.command.clone()];
+            Group::start(guardian, group::Words { program: "/bin/sh", args: &args }, dress)
         }
         direct => direct,
     }
 }
 
-fn prepared(program: &str, launch: &Launch, directory: &OwnedFd, output: &PipeWriter) -> io::Result<Command> {
-    let mut command = Command::new(program);
+fn dress(command: &mut Command, launch: &Launch, directory: &OwnedFd, output: &PipeWriter) -> io::Result<()> {
     for name in &launch.without {
         command.env_remove(name);
     }
@@ -53,8 +62,7 @@ fn prepared(program: &str, launch: &Launch, directory: &OwnedFd, output: &PipeWr
         .stdin(Stdio::null())
         // One pipe for both: what was written first is read first.
         .stdout(output.try_clone()?)
-        .stderr(output.try_clone()?)
-        .process_group(0);
+        .stderr(output.try_clone()?);
     let directory = directory.as_raw_fd();
     // SAFETY: the closure makes one async-signal-safe call on a descriptor that is open while we start it.
     unsafe {
@@ -63,7 +71,7 @@ fn prepared(program: &str, launch: &Launch, directory: &OwnedFd, output: &PipeWr
             _ => Err(io::Error::last_os_error()),
         });
     }
-    Ok(command)
+    Ok(())
 }
 
 /// The command as a person would write it.

@@ -7,14 +7,15 @@ use std::time::Duration;
 
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe::Receiver;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::Instant;
 
 use super::group::{Group, Leftover, ROUND, TERM_WAIT};
-use super::{Exit, Launch, spawn};
+use super::{Exit, Launch, start};
 
 /// How long the last output is waited for after the command's end: something it left running may hold the pipe.
 const LAST_OUTPUT: Duration = Duration::from_millis(100);
+/// Why there always is a group.
+const TAKEN: &str = "it is taken out by what takes all";
 /// How much is read at once.
 const READ: usize = 64 * 1024;
 
@@ -33,7 +34,6 @@ pub(crate) struct Running {
     group: Option<Group>,
     /// `None` when nobody can write any more.
     pipe: Option<Receiver>,
-    children: Signal,
     buffer: Vec<u8>,
     phase: Phase,
     /// When the group is killed next, once its end was asked for.
@@ -61,24 +61,22 @@ enum Woken {
 impl Running {
     /// Starts a command in this directory.
     pub(crate) fn start(launch: &Launch, directory: &OwnedFd) -> io::Result<Self> {
-        // Before the command: its end must not be missed.
-        let children = signal(SignalKind::child())?;
         let (reader, writer) = io::pipe()?;
         let pipe = Some(Receiver::from_owned_fd(reader.into())?);
-        let group = Some(Group::of(spawn(launch, directory, writer)?)?);
-        Ok(Self { group, pipe, children, buffer: vec![0; READ], phase: Phase::Runs, kill_at: None })
+        let group = Some(start(launch, directory, &writer)?);
+        Ok(Self { group, pipe, buffer: vec![0; READ], phase: Phase::Runs, kill_at: None })
     }
 
     /// The number of its process group.
     #[cfg(test)]
     pub(crate) fn number(&self) -> u32 {
-        self.group().number()
+        self.group.as_ref().expect(TAKEN).number()
     }
 
     /// Asks for the end of everything in the group. What does not end is killed, as long as it is listened to.
     pub(crate) fn end(&mut self) {
         if self.kill_at.is_none() {
-            self.group().signal(libc::SIGTERM);
+            self.group().ask_to_end();
             self.kill_at = Some(Instant::now() + TERM_WAIT);
         }
     }
@@ -121,8 +119,9 @@ impl Running {
             Phase::Runs | Phase::Told => None,
         };
         let kill_at = self.kill_at.filter(|_| runs);
+        let group = self.group.as_mut().expect(TAKEN);
         tokio::select! {
-            _ = self.children.recv(), if runs => Woken::Look,
+            () = group.stirred(), if runs => Woken::Look,
             read = read(&mut self.pipe, &mut self.buffer) => match read {
                 0 => Woken::Look,
                 read => Woken::Read(read),
@@ -133,20 +132,20 @@ impl Running {
     }
 
     fn kill(&mut self) {
-        self.group().signal(libc::SIGKILL);
+        self.group().kill();
         self.kill_at = Some(Instant::now() + ROUND);
     }
 
-    fn group(&self) -> &Group {
-        self.group.as_ref().expect("it is taken out by what takes all")
+    fn group(&mut self) -> &mut Group {
+        self.group.as_mut().expect(TAKEN)
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        let Some(group) = self.group.take() else { return };
-        group.signal(libc::SIGTERM);
-        // Without a runtime the group's watcher kills it.
+        let Some(mut group) = self.group.take() else { return };
+        group.ask_to_end();
+        // Without a runtime its guardian or its watcher kills it.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(group.clear());
         }

@@ -86,6 +86,7 @@ impl Connection {
             option_patience: self.server.config.option_patience,
             restore: self.server.config.restore,
             idle_limit: self.server.config.idle_limit,
+            guardian: self.server.config.guardian.clone(),
         };
         Agreed {
             client: Arc::new(client),

@@ -42,6 +42,7 @@ pub(super) fn read(params: &Params, cwd: &str) -> Result<Asked, RpcError> {
         env: env.collect::<Result<_, _>>()?,
         without: Vec::new(),
         cwd,
+        guardian: None,
     };
     Ok(Asked { launch, limit: number(params, "outputByteLimit")? })
 }

@@ -19,6 +19,7 @@ use tokio::sync::Semaphore;
 use self::files::{Lines, TextError};
 use self::launch::number;
 pub(crate) use self::terminal::{Moment, Terminal};
+use crate::command::GuardianCommand;
 use crate::edge::params::Params;
 use crate::rooted::{FileError, Roots};
 use crate::wire::{Id, RpcError};
@@ -81,6 +82,8 @@ pub(crate) struct Hosting {
     working: usize,
     /// Counts the agents: what was done for one is not answered to the next.
     generation: u64,
+    /// What keeps a command and all that it starts together.
+    guardian: Option<GuardianCommand>,
 }
 
 /// A terminal and the requests that wait for its end.
@@ -98,12 +101,13 @@ enum Waits {
 }
 
 impl Hosting {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(guardian: Option<GuardianCommand>) -> Self {
         Self {
             terminals: BTreeMap::new(),
             room: Arc::new(Semaphore::new(AT_ONCE)),
             working: 0,
             generation: 0,
+            guardian,
         }
     }
 
@@ -229,7 +233,8 @@ impl Hosting {
             return Err(RpcError::internal(format!("there are {MOST_TERMINALS} terminals already"))
                 .hint("release those that are not needed any more"));
         }
-        let asked = launch::read(params, roots.0.first().map_or("/", String::as_str))?;
+        let mut asked = launch::read(params, roots.0.first().map_or("/", String::as_str))?;
+        asked.launch.guardian = self.guardian.clone();
         let room = self.take_up()?;
         Ok(Begun::Works(Box::pin(async move {
             let _room = room.acquire().await;

@@ -1,6 +1,6 @@
-//! One terminal: a command in a process group of its own, its output, its end. Kept by a task of its own,
-//! which reads what the command writes and ends the group when it is asked to or when nobody holds the terminal
-//! any more. Knows nothing of sessions and requests.
+//! One terminal: a command, its output, its end. Kept by a task of its own, which reads what the command writes, and
+//! ends it and all that it has started when it is asked to or when nobody holds the terminal any more. Knows
+//! nothing of sessions and requests.
 
 use std::io;
 use std::os::fd::OwnedFd;

@@ -89,6 +89,8 @@ fn trouble(error: ServiceError, ending: &Ending) -> Trouble {
     }
     let cause = if let ServiceError::TransportSend(error) = &error {
         innermost(&*error.error)
+    } else if let ServiceError::TransportClosed = error {
+        "the connection ended without an answer".to_owned()
     } else {
         error.to_string()
     };

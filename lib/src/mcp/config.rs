@@ -3,7 +3,7 @@
 
 use rethread_core::{Fields, Json};
 
-use super::scrub::Scrub;
+use super::scrub::{Scrub, names_a_key};
 use crate::secret::Secret;
 
 /// One server.
@@ -66,25 +66,55 @@ impl ServerConfig {
     /// Strikes out what is secret in this configuration.
     pub(super) fn scrub(&self) -> Scrub {
         let mut scrub = Scrub::default();
-        let (values, url) = match self {
-            ServerConfig::Stdio { env, .. } => (env, None),
+        match self {
+            ServerConfig::Stdio { args, env, .. } => {
+                for (name, value) in env {
+                    scrub.add(name, value);
+                }
+                scrub_words(&mut scrub, args);
+            }
             ServerConfig::Http { url, headers, .. } | ServerConfig::Sse { url, headers, .. } => {
-                (headers, Some(url))
-            }
-        };
-        for (name, value) in values {
-            scrub.add(name, value);
-        }
-        // Keys are given in addresses as well.
-        if let Some(url) = url.and_then(|url| reqwest::Url::parse(url).ok()) {
-            for (name, value) in url.query_pairs() {
-                scrub.add(&name, &Secret::new(value));
-            }
-            if let Some(password) = url.password() {
-                scrub.add("password", &Secret::new(password));
+                for (name, value) in headers {
+                    scrub.add_header(name, value);
+                }
+                scrub_address(&mut scrub, url);
             }
         }
         scrub
+    }
+}
+
+/// Keys are given on command lines as well: `--api-key=abc`, `--token abc`.
+fn scrub_words(scrub: &mut Scrub, args: &[String]) {
+    let mut before = "";
+    for arg in args {
+        match arg.split_once('=') {
+            Some((name, value)) if names_a_key(name) => scrub.add_key(&Secret::new(value)),
+            Some(_) => {}
+            None if before.starts_with('-') && names_a_key(before) => scrub.add_key(&Secret::new(arg)),
+            None => scrub.add_if_key(arg),
+        }
+        before = if arg.contains('=') { "" } else { arg };
+    }
+}
+
+/// And in addresses, where a server that shows the address it was asked for shows them, too.
+fn scrub_address(scrub: &mut Scrub, url: &str) {
+    let Ok(url) = reqwest::Url::parse(url) else { return };
+    for (name, value) in url.query_pairs() {
+        scrub.add(&name, &Secret::new(value));
+    }
+    // As they stand there, which is how they are shown.
+    for (name, value) in
+        url.query().into_iter().flat_map(|query| query.split('&')).filter_map(|p| p.split_once('='))
+    {
+        scrub.add(name, &Secret::new(value));
+    }
+    for part in url.path_segments().into_iter().flatten() {
+        scrub.add_if_key(part);
+    }
+    for part in [url.username(), url.password().unwrap_or_default()] {
+        scrub.add_key(&Secret::new(part));
     }
 }
 
@@ -252,5 +282,15 @@ mod tests {
         assert!(!format!("{servers:?}").contains("hunter2"));
         let (servers, _) = read(r#"[{"type":"sse","name":"s","url":"http://u:hunter2@h/?key=opensesame"}]"#);
         assert_eq!(servers[0].scrub().text("hunter2 opensesame"), "[secret] [secret]");
+        let (servers, _) = read(
+            r#"[{"type":"http","name":"s","url":"http://h/s/0a1b2c3d4e5f6a7b8c9d/mcp?key=a%2Fb%2Fc",
+                 "headers":[{"name":"X-Who","value":"Sesame7"}]}]"#,
+        );
+        let said = "Cannot POST /s/0a1b2c3d4e5f6a7b8c9d/mcp?key=a%2Fb%2Fc as Sesame7";
+        assert_eq!(servers[0].scrub().result(said), "Cannot POST /s/[secret]/mcp?key=[secret] as [secret]");
+        let (servers, _) = read(
+            r#"[{"name":"s","command":"x","args":["--api-key=opensesame","--token","letmein","--dir","/home/me"]}]"#,
+        );
+        assert_eq!(servers[0].scrub().result("opensesame letmein /home/me"), "[secret] [secret] /home/me");
     }
 }

@@ -15,8 +15,10 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use super::ask::{Patience, Trouble, ask, innermost};
 use super::config::ServerConfig;
+use super::content::cut;
 use super::ears::Ears;
 use super::ending::Ending;
+use super::inbound::result_text;
 use super::limits::Limits;
 use super::process::{Launch, Process, Started};
 use super::server::Place;
@@ -27,6 +29,8 @@ use crate::lock::locked;
 use crate::secret::Secret;
 use rethread_core::Json;
 
+/// How much of an answer that is none is told.
+const LONGEST_ANSWER: usize = 200;
 /// How long the goodbye may take; a process is ended after it in any case.
 const GOODBYE: Duration = Duration::from_millis(500);
 
@@ -56,13 +60,15 @@ impl Connection {
         let longest = limits.message;
         match config {
             ServerConfig::Stdio { command, args, env, .. } => {
-                let launch = Launch { command, args, env, hidden: &place.hidden, cwd: &place.cwd };
+                let (hidden, cwd, guardian) = (&place.hidden, &place.cwd, place.guardian.as_ref());
+                let launch = Launch { command, args, env, hidden, cwd, guardian };
                 open_stdio(&launch, place, longest, deadline).await
             }
             ServerConfig::Http { url, headers, .. } => {
                 let (url, client, headers) = prepared(url, headers)?;
-                let transport = http::transport(url.as_str(), client, headers, longest);
-                let greeting = Greeting::new(place, Ending::new());
+                let ending = Ending::new();
+                let transport = http::transport(url.as_str(), client, headers, longest, ending.clone());
+                let greeting = Greeting::new(place, ending);
                 greeting.over(transport, deadline).await.map_err(|error| NotConnected::by_web(error.words()))
             }
             ServerConfig::Sse { url, headers, .. } => open_sse(url, headers, place, longest, deadline).await,
@@ -131,6 +137,20 @@ enum NotMet {
 }
 
 impl NotMet {
+    /// Says whether it was the server that ended the connection.
+    fn was_ended(&self) -> bool {
+        match self {
+            NotMet::TooSlow => false,
+            NotMet::Refused(error, ending) => {
+                let is_closed = matches!(
+                    **error,
+                    ClientInitializeError::ConnectionClosed(_) | ClientInitializeError::TransportError { .. }
+                );
+                is_closed || ending.cause().is_some()
+            }
+        }
+    }
+
     fn words(&self) -> String {
         match self {
             NotMet::TooSlow => TOO_SLOW.to_owned(),
@@ -182,10 +202,10 @@ async fn open_stdio(
             Ok(connection)
         }
         Err(error) => {
-            let words = match error {
+            let words = match error.was_ended() {
+                true => process.last_words().await,
                 // It ends now because we have hung up: that says nothing.
-                NotMet::TooSlow => process.said().await,
-                NotMet::Refused(..) => process.last_words().await,
+                false => process.said().await,
             };
             process.end().await;
             Err(NotConnected::by_program(&error, words))
@@ -272,7 +292,12 @@ fn refused(error: &ClientInitializeError) -> String {
     if let ClientInitializeError::ConnectionClosed(_) = error {
         return "it closed the connection".to_owned();
     }
-    format!("it did not begin as an MCP server does: {error}")
+    let said = if let ClientInitializeError::ExpectedInitResult(Some(result)) = error {
+        format!("its answer to initialize is {}", cut(result_text(result.clone()).text(), LONGEST_ANSWER))
+    } else {
+        error.to_string()
+    };
+    format!("it did not begin as an MCP server does: {said}")
 }
 
 /// Closes a connection that nobody will use, and does not wait for long.

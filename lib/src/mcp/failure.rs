@@ -65,6 +65,14 @@ pub enum CallError {
         /// What came.
         what: String,
     },
+    /// The server is there, but the call did not get through to it.
+    #[error("MCP server {server} did not take the call: {cause}")]
+    NotTaken {
+        /// What people call the server.
+        server: String,
+        /// Why.
+        cause: String,
+    },
     /// The server was lost in the middle of the call.
     #[error("MCP server {server} was lost: {cause}")]
     Lost {
@@ -92,6 +100,7 @@ impl CallError {
             CallError::Lost { .. } => Some("the next call starts it again"),
             CallError::Gone { .. } => Some("repair the server, then open the session again"),
             CallError::TimedOut { .. } => Some("ask for less at once, or try again"),
+            CallError::NotTaken { .. } => Some("try again, or go on without it"),
             CallError::Arguments(_)
             | CallError::Cancelled { .. }
             | CallError::Refused { .. }

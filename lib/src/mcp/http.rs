@@ -4,19 +4,22 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, RequestBuilder, Response, StatusCode};
-use rmcp::model::{ClientJsonRpcMessage, JsonRpcMessage};
+use rmcp::model::{ClientJsonRpcMessage, JsonRpcMessage, ServerJsonRpcMessage};
 use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::streamable_http_client::{
     SseError, StreamableHttpClient, StreamableHttpClientTransportConfig, StreamableHttpError,
     StreamableHttpPostResponse,
 };
 use sse_stream::Sse;
+use tokio::time::Instant;
 
+use super::ending::Ending;
 use super::events::{Event, Events};
 use super::inbound::Gate;
 use super::web;
@@ -26,6 +29,11 @@ const SESSION: &str = "mcp-session-id";
 const LAST_EVENT: &str = "last-event-id";
 const EVENTS: &str = "text/event-stream";
 const JSON: &str = "application/json";
+/// A stream that was there for this long is opened again at once when it breaks.
+const LASTING: Duration = Duration::from_secs(5);
+/// The pauses before others are opened again: they double, from the first to the longest.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
 /// The error that `rmcp` wants.
 type Error = StreamableHttpError<reqwest::Error>;
@@ -37,6 +45,30 @@ pub(super) struct Web {
     headers: HeaderMap,
     longest: usize,
     gate: Arc<Mutex<Gate>>,
+    /// A server that floods is ended, as one on stdio is.
+    ending: Ending,
+    reopening: Arc<Mutex<Reopening>>,
+}
+
+/// When streams are opened, so that one that breaks again and again is not opened all the time.
+#[derive(Default)]
+struct Reopening {
+    last: Option<Instant>,
+    pause: Duration,
+}
+
+impl Reopening {
+    /// How long to wait before the next one is opened.
+    fn pause(&mut self, now: Instant) -> Duration {
+        let is_early = self.last.is_some_and(|last| now - last < LASTING);
+        self.pause = match (is_early, self.pause) {
+            (false, _) => Duration::ZERO,
+            (true, Duration::ZERO) => FIRST_PAUSE,
+            (true, pause) => LONGEST_PAUSE.min(pause * 2),
+        };
+        self.last = Some(now + self.pause);
+        self.pause
+    }
 }
 
 /// A transport for the server at this address.
@@ -45,8 +77,10 @@ pub(super) fn transport(
     client: Client,
     headers: HeaderMap,
     longest: usize,
+    ending: Ending,
 ) -> StreamableHttpClientTransport<Web> {
-    let web = Web { client, headers, longest, gate: Arc::new(Mutex::new(Gate::new())) };
+    let (gate, reopening) = (Arc::new(Mutex::new(Gate::new())), Arc::default());
+    let web = Web { client, headers, longest, gate, ending, reopening };
     let config = StreamableHttpClientTransportConfig::with_uri(url).max_sse_event_size(longest);
     StreamableHttpClientTransport::with_client(web, config)
 }
@@ -68,11 +102,11 @@ impl Web {
     }
 
     fn stream(&self, response: Response) -> BoxStream<'static, Result<Sse, SseError>> {
-        let reading = (Events::new(response, self.longest), Arc::clone(&self.gate));
+        let reading = (Events::new(response, self.longest), self.clone());
         futures::stream::unfold(Some(reading), |reading| async move {
-            let (mut events, gate) = reading?;
-            match admitted(&mut events, &gate).await {
-                Ok(Some(event)) => Some((Ok(event), Some((events, gate)))),
+            let (mut events, web) = reading?;
+            match web.admitted(&mut events).await {
+                Ok(Some(event)) => Some((Ok(event), Some((events, web)))),
                 Ok(None) => None,
                 Err(cause) => Some((Err(SseError::Body(cause.into())), None)),
             }
@@ -88,12 +122,27 @@ impl Web {
             }
             Some(kind) if kind.starts_with(JSON) => {
                 let body = web::body(response, self.longest).await.map_err(unexpected)?;
-                let message = locked(&self.gate).admit(&body).map_err(unexpected)?;
+                let message = self.admit(&body).map_err(unexpected)?;
                 let message = message.ok_or_else(|| unexpected("it sent no message".to_owned()))?;
                 Ok(StreamableHttpPostResponse::Json(message, session))
             }
-            kind => Err(StreamableHttpError::UnexpectedContentType(kind.map(str::to_owned))),
+            kind => Err(wrong_kind(kind)),
         }
+    }
+}
+
+impl Web {
+    /// The next event, with a message that the gate has let in, or with none.
+    async fn admitted(&self, events: &mut Events) -> Result<Option<Sse>, String> {
+        let Some(Event { name, data, id, retry }) = events.next().await? else { return Ok(None) };
+        let message = if data.is_empty() { None } else { self.admit(data.as_bytes())? };
+        // Kept also without a message: the id is where the stream goes on after a break.
+        let data = message.and_then(|message| serde_json::to_string(&message).ok());
+        Ok(Some(Sse { event: Some(name).filter(|name| !name.is_empty()), data, id, retry }))
+    }
+
+    fn admit(&self, text: &[u8]) -> Result<Option<ServerJsonRpcMessage>, String> {
+        locked(&self.gate).admit(text).inspect_err(|flood| self.ending.set(flood.clone()))
     }
 }
 
@@ -145,6 +194,11 @@ impl StreamableHttpClient for Web {
         _token: Option<String>,
         headers: HashMap<HeaderName, HeaderValue>,
     ) -> Result<BoxStream<'static, Result<Sse, SseError>>, Error> {
+        let pause = locked(&self.reopening).pause(Instant::now());
+        tokio::time::sleep(pause).await;
+        if let Some(cause) = self.ending.cause() {
+            return Err(unexpected(cause));
+        }
         let request = self
             .with_headers(self.client.get(uri.as_ref()), session, headers)
             .header(ACCEPT, format!("{EVENTS}, {JSON}"));
@@ -157,18 +211,9 @@ impl StreamableHttpClient for Web {
             (StatusCode::METHOD_NOT_ALLOWED, _) => Err(StreamableHttpError::ServerDoesNotSupportSse),
             (status, _) if !status.is_success() => Err(unexpected(web::refusal(response).await)),
             (_, Some(kind)) if kind.starts_with(EVENTS) => Ok(self.stream(response)),
-            (_, kind) => Err(StreamableHttpError::UnexpectedContentType(kind)),
+            (_, kind) => Err(wrong_kind(kind.as_deref())),
         }
     }
-}
-
-/// The next event, with a message that the gate has let in, or with none.
-async fn admitted(events: &mut Events, gate: &Mutex<Gate>) -> Result<Option<Sse>, String> {
-    let Some(Event { name, data, id, retry }) = events.next().await? else { return Ok(None) };
-    let message = if data.is_empty() { None } else { locked(gate).admit(data.as_bytes())? };
-    // Kept also without a message: the id is where the stream goes on after a break.
-    let data = message.and_then(|message| serde_json::to_string(&message).ok());
-    Ok(Some(Sse { event: Some(name).filter(|name| !name.is_empty()), data, id, retry }))
 }
 
 async fn sent(request: RequestBuilder) -> Result<Response, Error> {
@@ -181,6 +226,30 @@ fn kind_of(response: &Response) -> Option<String> {
     Some(String::from_utf8_lossy(kind.as_bytes()).to_ascii_lowercase())
 }
 
+fn wrong_kind(kind: Option<&str>) -> Error {
+    let kind = kind.unwrap_or("something without a type");
+    unexpected(format!("it answered with {kind}, where JSON or events were expected"))
+}
+
 fn unexpected(cause: String) -> Error {
     StreamableHttpError::UnexpectedServerResponse(Cow::Owned(cause))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn streams_that_break_at_once_are_opened_less_and_less() {
+        let (mut reopening, mut now) = (Reopening::default(), Instant::now());
+        let mut next = |passes: Duration| {
+            now += passes;
+            let pause = reopening.pause(now);
+            now += pause;
+            pause.as_millis()
+        };
+        let pauses: Vec<_> = (0..9).map(|_| next(Duration::ZERO)).collect();
+        assert_eq!(pauses, [0, 50, 100, 200, 400, 800, 1600, 2000, 2000]);
+        assert_eq!(next(LASTING), 0);
+    }
 }

@@ -12,6 +12,8 @@ use super::connection::Connection;
 
 /// The most pages of one list.
 const MOST_PAGES: usize = 64;
+/// How many names a note has.
+const MOST_NAMED: usize = 5;
 
 /// Asks for all that the server says it has. A list of prompts or resources that fails is left out with a note;
 /// without its tools a server is of no use.
@@ -26,12 +28,14 @@ pub(super) async fn all(
     if offers.tools.is_some() {
         let pages = Pages { connection, method: "tools/list", member: "tools", patience };
         let tools = pages.read(reader.limits.items, &mut catalog.notes).await?;
-        catalog.tools = kept(&tools, |item| reader.tool(item), "tools", &mut catalog.notes);
+        let tools = kept(&tools, |item| reader.tool(item), "tools", &mut catalog.notes);
+        catalog.tools = once_each(tools, |tool| &tool.name, "tool", &mut catalog.notes);
     }
     if offers.prompts.is_some() {
         let pages = Pages { connection, method: "prompts/list", member: "prompts", patience };
         let prompts = pages.read_or_note(reader.limits.items, &mut catalog.notes).await?;
-        catalog.prompts = kept(&prompts, |item| reader.prompt(item), "prompts", &mut catalog.notes);
+        let prompts = kept(&prompts, |item| reader.prompt(item), "prompts", &mut catalog.notes);
+        catalog.prompts = once_each(prompts, |prompt| &prompt.name, "prompt", &mut catalog.notes);
     }
     if offers.resources.is_some() {
         let pages = Pages { connection, method: "resources/list", member: "resources", patience };
@@ -47,6 +51,26 @@ fn kept<T>(items: &[Json], read: impl Fn(&Json) -> Option<T>, what: &str, notes:
         notes.push(format!("{} of its {what} have no name and were left out", items.len() - read.len()));
     }
     read
+}
+
+/// The first of each name: by its name is how a server is asked for one, so the others cannot be reached.
+fn once_each<T>(items: Vec<T>, name: impl Fn(&T) -> &String, what: &str, notes: &mut Vec<String>) -> Vec<T> {
+    let mut seen = BTreeSet::new();
+    let mut again = BTreeSet::new();
+    let first = |item: &T| {
+        let is_new = seen.insert(name(item).clone());
+        if !is_new {
+            again.insert(name(item).clone());
+        }
+        is_new
+    };
+    let kept = items.into_iter().filter(first).collect();
+    if !again.is_empty() {
+        let named: Vec<_> = again.iter().take(MOST_NAMED).map(String::as_str).collect();
+        let more = if again.len() > MOST_NAMED { " and more" } else { "" };
+        notes.push(format!("it lists more than one {what} of the same name: {}{more}", named.join(", ")));
+    }
+    kept
 }
 
 /// A list in pages.

@@ -15,10 +15,16 @@ pub(super) fn server(name: &str, taken: &mut BTreeSet<String>) -> String {
 
 /// The name of a tool that people see.
 pub(super) fn shown(server: &str, tool: &str, taken: &mut BTreeSet<String>) -> String {
-    let fit = |c: char| if c.is_whitespace() || c.is_control() { '_' } else { c };
+    let fit = |c: char| if c.is_whitespace() || c.is_control() || is_unseen(c) { '_' } else { c };
     let tool: String = tool.trim().chars().map(fit).take(LONGEST_SHOWN).collect();
     let tool = if tool.is_empty() { "tool" } else { &tool };
     unique(&format!("{server}.{tool}"), usize::MAX, taken)
+}
+
+/// Signs that turn the writing around or take no room: with them a name looks like another.
+fn is_unseen(c: char) -> bool {
+    matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}'
+        | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
 }
 
 /// The name of a tool that every provider allows.
@@ -70,6 +76,7 @@ mod tests {
         assert_eq!(named("read file"), ("s.read_file-2".into(), "s__read_file-3".into()));
         assert_eq!(named("größe"), ("s.größe".into(), "s__gr__e".into()));
         assert_eq!(named(" "), ("s.tool".into(), "s__tool".into()));
+        assert_eq!(named("\u{202e}daer\u{200b}").0, "s._daer_");
         let (shown, safe) = named(&"x".repeat(500));
         assert!(shown.chars().count() <= LONGEST_SHOWN + 2 && safe.len() == LONGEST_SAFE);
         assert_eq!(named(&"x".repeat(500)).1.len(), LONGEST_SAFE);

@@ -1,8 +1,7 @@
-//! The process of a server on stdio: its start in a group of its own, its last words, its end with everything
+//! The process of a server on stdio: its start, its last words, its end with everything
 //! that it has started. What goes over its pipes is in `stdio`.
 
 use std::io;
-use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -11,7 +10,7 @@ use tokio::net::unix::pipe::{Receiver, Sender};
 use tokio::time::Instant;
 
 use crate::agent::stderr::AgentStderr;
-use crate::command::{Group, ROUND};
+use crate::command::{Group, GuardianCommand, ROUND, Words};
 use crate::secret::Secret;
 
 /// How long a server whose input has ended may take to exit by itself.
@@ -29,6 +28,8 @@ pub(super) struct Launch<'a> {
     /// Variables of ours that it does not get.
     pub(super) hidden: &'a [String],
     pub(super) cwd: &'a Path,
+    /// What keeps it and all that it starts together.
+    pub(super) guardian: Option<&'a GuardianCommand>,
 }
 
 /// A server that runs, and our ends of its pipes.
@@ -38,7 +39,7 @@ pub(super) struct Started {
     pub(super) stdout: Receiver,
 }
 
-/// A server's process group.
+/// A server's process and all that it has started.
 pub(super) struct Process {
     /// Gone once it has been ended.
     group: Option<Group>,
@@ -51,22 +52,22 @@ impl Process {
         let (stdin, our_stdin) = io::pipe()?;
         let (our_stdout, stdout) = io::pipe()?;
         let (our_stderr, stderr) = io::pipe()?;
-        let mut command = Command::new(launch.command);
-        for name in launch.hidden {
-            command.env_remove(name);
-        }
-        command
-            .args(launch.args)
-            .envs(launch.env.iter().map(|(name, value)| (name, value.reveal())))
-            .current_dir(launch.cwd)
-            .stdin(stdin)
-            .stdout(stdout)
-            .stderr(stderr)
-            .process_group(0);
-        let leader = command.spawn()?;
-        // Our copies of its ends go with this: the end of its output must be seen here.
-        drop(command);
-        let process = Self { group: Some(Group::of(leader)?), stderr: AgentStderr::read(our_stderr, None)? };
+        let words = Words { program: launch.command, args: launch.args };
+        let group = Group::start(launch.guardian, words, |command: &mut Command| {
+            for name in launch.hidden {
+                command.env_remove(name);
+            }
+            command
+                .envs(launch.env.iter().map(|(name, value)| (name, value.reveal())))
+                .current_dir(launch.cwd)
+                .stdin(stdin.try_clone()?)
+                .stdout(stdout.try_clone()?)
+                .stderr(stderr.try_clone()?);
+            Ok(())
+        })?;
+        // Our copies of its ends go: the end of its output must be seen here.
+        drop((stdin, stdout, stderr));
+        let process = Self { group: Some(group), stderr: AgentStderr::read(our_stderr, None)? };
         Ok(Started {
             process,
             stdin: Sender::from_owned_fd(our_stdin.into())?,
@@ -92,7 +93,7 @@ impl Process {
         }
     }
 
-    /// Ends it, and returns when the whole group is gone. Its input must have been closed before: that is the
+    /// Ends it, and returns when all that it has started is gone. Its input must have been closed before: that is the
     /// first request, SIGTERM the second, SIGKILL the last.
     pub(super) async fn end(&mut self) {
         self.exit_within(GRACE).await;
@@ -101,8 +102,8 @@ impl Process {
         }
     }
 
-    async fn exit_within(&self, limit: Duration) -> Option<String> {
-        let group = self.group.as_ref()?;
+    async fn exit_within(&mut self, limit: Duration) -> Option<String> {
+        let group = self.group.as_mut()?;
         let deadline = Instant::now() + limit;
         loop {
             match group.exited() {
@@ -115,7 +116,7 @@ impl Process {
 }
 
 impl Drop for Process {
-    /// Nobody waited for its end. Without a runtime the group's watcher kills it.
+    /// Nobody waited for its end. Without a runtime its guardian or its watcher kills it.
     fn drop(&mut self) {
         if let (Some(group), Ok(runtime)) = (self.group.take(), tokio::runtime::Handle::try_current()) {
             runtime.spawn(group.clear());

@@ -17,11 +17,35 @@ pub(super) struct Scrub {
 impl Scrub {
     /// Takes in a value that goes by this name.
     pub(super) fn add(&mut self, name: &str, secret: &Secret) {
-        let is_key = names_a_key(name) || looks_like_a_key(secret.reveal());
+        self.take(secret.reveal(), names_a_key(name) || looks_like_a_key(secret.reveal()));
+    }
+
+    /// Takes in a value that is secret by where it stands.
+    pub(super) fn add_key(&mut self, secret: &Secret) {
+        self.take(secret.reveal(), true);
+    }
+
+    /// Takes in the value of a header: who asks is what they are given for, so most of them are keys.
+    pub(super) fn add_header(&mut self, name: &str, secret: &Secret) {
+        self.take(secret.reveal(), names_a_key(name) || !is_plain(secret.reveal()));
+    }
+
+    /// Takes in a word if it looks like a key; what else it is may be seen.
+    pub(super) fn add_if_key(&mut self, word: &str) {
+        if looks_like_a_key(word) {
+            self.take(word, true);
+        }
+    }
+
+    fn take(&mut self, value: &str, is_key: bool) {
+        self.add_value(value, is_key);
         // `Bearer abc`: the second word alone is the secret as well.
-        let words = secret.reveal().split_whitespace().filter(|word| looks_like_a_key(word));
-        for value in words.chain([secret.reveal()]) {
-            self.add_value(value, is_key);
+        for word in value.split_whitespace().filter(|word| looks_like_a_key(word)) {
+            self.add_value(word, is_key);
+        }
+        for part in keys_within(value) {
+            self.add_value(part, true);
+            self.add_value(value, true);
         }
         for list in [&mut self.all, &mut self.keys] {
             list.sort_by_key(|value| std::cmp::Reverse(value.len()));
@@ -40,7 +64,7 @@ impl Scrub {
     }
 
     fn add_value(&mut self, value: &str, is_key: bool) {
-        if value.len() < SHORTEST {
+        if value.len() < SHORTEST || matches!(value, "true" | "false" | "null") {
             return;
         }
         let quoted = serde_json::Value::from(value).to_string();
@@ -64,9 +88,43 @@ fn strike(text: &str, values: &[String]) -> String {
     text
 }
 
-fn names_a_key(name: &str) -> bool {
+/// Says whether what goes by this name is a key.
+pub(super) fn names_a_key(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
-    ["key", "token", "secret", "pass", "auth", "credential", "cookie"].iter().any(|word| name.contains(word))
+    let says_so = [
+        "key",
+        "token",
+        "secret",
+        "pass",
+        "auth",
+        "credential",
+        "cookie",
+        "bearer",
+        "jwt",
+        "dsn",
+        "signature",
+        "private",
+    ];
+    // The working directory has a name like that.
+    let is_password = name.contains("pwd") && !matches!(name.as_str(), "pwd" | "oldpwd");
+    is_password || says_so.iter().any(|word| name.contains(word))
+}
+
+/// Says whether a value is one that settings have: words, or a number, a date, a version.
+fn is_plain(value: &str) -> bool {
+    let words = |c: char| c.is_ascii_lowercase() || " ,_-".contains(c);
+    let numbers = |c: char| c.is_ascii_digit() || ".:-".contains(c);
+    value.chars().all(words) || value.chars().all(numbers)
+}
+
+/// Keys inside a value that is more than a key: the password of an address, `Password=...;` of a connection.
+fn keys_within(value: &str) -> Vec<&str> {
+    let authority = value.split_once("://").and_then(|(_, rest)| rest.split(['/', '?', '#']).next());
+    let user = authority.and_then(|authority| authority.rsplit_once('@')).map(|(user, _)| user);
+    let password = user.map(|user| user.split_once(':').map_or(user, |(_, password)| password));
+    let pairs = value.split([';', '&', '?', ' ']).filter_map(|pair| pair.split_once('='));
+    let named = pairs.filter(|(name, _)| names_a_key(name)).map(|(_, value)| value);
+    password.into_iter().chain(named).collect()
 }
 
 fn looks_like_a_key(value: &str) -> bool {
@@ -112,6 +170,37 @@ mod tests {
         let scrub = scrub(&[("Authorization", "Bearer abcdefghij0123456789xyz")]);
         assert_eq!(scrub.text("token abcdefghij0123456789xyz"), "token [secret]");
         assert_eq!(scrub.result("sent: Bearer abcdefghij0123456789xyz"), "sent: [secret]");
+    }
+
+    #[test]
+    fn keys_inside_a_value_are_struck_out_of_results_too() {
+        let scrub = scrub(&[
+            ("DATABASE_URL", "postgres://me:s3same!@db.example/app"),
+            ("CONNECTION", "Server=db;User=me;Password=opensesame;Timeout=5"),
+            ("REPORTS", "https://publickey@reports.example/7"),
+            ("DB_PWD", "letmein"),
+            ("PWD", "/home/me"),
+        ]);
+        let said = "s3same! opensesame publickey letmein /home/me db.example";
+        assert_eq!(scrub.result(said), "[secret] [secret] [secret] [secret] /home/me db.example");
+        assert_eq!(scrub.result("at postgres://me:s3same!@db.example/app"), "at [secret]");
+    }
+
+    #[test]
+    fn headers_are_keys_unless_they_are_settings() {
+        let mut scrub = Scrub::default();
+        for (name, value) in [
+            ("X-Who", "Sesame7"),
+            ("X-Token", "letmein"),
+            ("X-Readonly", "true"),
+            ("X-Toolsets", "repos,issues"),
+            ("X-Api-Version", "2026-01-31"),
+        ] {
+            scrub.add_header(name, &Secret::new(value));
+        }
+        let said = "Sesame7 letmein true repos,issues 2026-01-31";
+        assert_eq!(scrub.result(said), "[secret] [secret] true repos,issues 2026-01-31");
+        assert_eq!(scrub.text("true 2026-01-31"), "true [secret]");
     }
 
     #[test]

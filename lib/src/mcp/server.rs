@@ -19,10 +19,13 @@ use super::failure::{CallError, Failure};
 use super::limits::Limits;
 use super::listing;
 use super::scrub::Scrub;
+use crate::command::GuardianCommand;
 use crate::lock::locked;
 
-/// Changes that come together are looked at together, and a server that changes all the time now and then.
+/// Changes that come together are looked at together.
 const SETTLE: Duration = Duration::from_millis(100);
+/// And a server that changes all the time is looked at less and less, at last once in this time.
+const LONGEST_SETTLE: Duration = Duration::from_secs(10);
 /// The longest words of a server that are passed on with an error, in bytes.
 const LONGEST_WORDS: usize = 4 * 1024;
 
@@ -35,6 +38,8 @@ pub struct Place {
     pub roots: Vec<PathBuf>,
     /// Variables of ours that programs do not get, unless they are configured for one.
     pub hidden: Vec<String>,
+    /// What keeps a program and all that it starts together; without it that is its process group.
+    pub guardian: Option<GuardianCommand>,
 }
 
 /// What all servers of a session share.
@@ -258,7 +263,7 @@ impl Server {
                 CallError::Refused { server, code, message: self.words(&message) }
             }
             Trouble::Lost(cause) if connection.is_live() => {
-                CallError::Lost { server, cause: self.words(&cause) }
+                CallError::NotTaken { server, cause: self.words(&cause) }
             }
             Trouble::Lost(cause) => {
                 let cause = connection.last_words(cause).await;
@@ -283,11 +288,15 @@ impl Server {
         };
         let server = Arc::downgrade(self);
         tokio::spawn(async move {
+            let (mut pause, mut looked) = (SETTLE, Instant::now());
             while changed.changed().await.is_ok() {
-                tokio::time::sleep(SETTLE).await;
+                let is_calm = looked.elapsed() > LONGEST_SETTLE;
+                pause = if is_calm { SETTLE } else { LONGEST_SETTLE.min(pause * 2) };
+                tokio::time::sleep(pause).await;
                 changed.borrow_and_update();
                 let Some(server) = server.upgrade() else { return };
                 server.refresh().await;
+                looked = Instant::now();
             }
         });
     }

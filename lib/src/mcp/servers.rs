@@ -165,6 +165,16 @@ impl Servers {
         futures::future::join_all(self.servers.iter().map(|server| server.close())).await;
     }
 
+    /// Why a tool of this name cannot be called any more, if it was one of a server that is gone.
+    #[must_use]
+    pub fn gone(&self, name: &str) -> Option<CallError> {
+        let is_of = |server: &&Arc<Server>| {
+            let rest = name.strip_prefix(server.shown.as_str());
+            rest.is_some_and(|rest| rest.starts_with('.') || rest.starts_with("__"))
+        };
+        self.servers.iter().find(is_of).and_then(|server| server.gone())
+    }
+
     fn named_tools(&self) -> Vec<(&Arc<Server>, Tool)> {
         let (mut shown, mut safe) = (BTreeSet::new(), BTreeSet::new());
         let mut tools = Vec::new();
@@ -183,21 +193,11 @@ impl Servers {
             .named_tools()
             .into_iter()
             .find(|(_, tool)| tool.shown_name == name || tool.provider_name == name);
-        found.ok_or_else(|| self.missing(name))
+        found.ok_or_else(|| self.gone(name).unwrap_or_else(|| CallError::Unknown(format!("a tool {name}"))))
     }
 
     fn server(&self, name: &str) -> Result<&Arc<Server>, CallError> {
         let found = self.servers.iter().find(|server| server.name() == name || server.shown == name);
         found.ok_or_else(|| CallError::Unknown(format!("the name {name}")))
-    }
-
-    /// A tool that is not there may be one of a server that is not there any more.
-    fn missing(&self, name: &str) -> CallError {
-        let is_of = |server: &&Arc<Server>| {
-            let rest = name.strip_prefix(server.shown.as_str());
-            rest.is_some_and(|rest| rest.starts_with('.') || rest.starts_with("__"))
-        };
-        let gone = self.servers.iter().find(is_of).and_then(|server| server.gone());
-        gone.unwrap_or_else(|| CallError::Unknown(format!("a tool {name}")))
     }
 }

@@ -1,19 +1,15 @@
 //! What both kinds of HTTP share: the client, the headers of a server, bodies within bounds, refusals in words.
 
-use std::net::IpAddr;
 use std::time::Duration;
 
 use crate::secret::Secret;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
-use reqwest::redirect::{Attempt, Policy};
-use reqwest::{Client, Response, StatusCode, Url};
+use reqwest::{Client, Response, Url};
 
 /// How long the other side may take to accept a connection.
 const CONNECT_LIMIT: Duration = Duration::from_secs(20);
 /// How much of a refusal is read.
 const REFUSAL: usize = 2 * 1024;
-/// How often a server may send us elsewhere.
-const MOST_REDIRECTS: usize = 5;
 /// Headers that belong to the protocol; a server's configuration does not change them.
 const RESERVED: [&str; 7] =
     ["accept", "content-type", "content-length", "host", "mcp-session-id", "last-event-id", "connection"];
@@ -21,13 +17,7 @@ const RESERVED: [&str; 7] =
 /// A client for this server.
 pub(super) fn client(url: &Url) -> Result<Client, String> {
     // Connections are not kept: one that the server has just closed would fail the next request.
-    let builder = Client::builder()
-        .connect_timeout(CONNECT_LIMIT)
-        .pool_max_idle_per_host(0)
-        .redirect(Policy::custom(follow));
-    // What is on this machine is not reached by way of another.
-    let builder = if is_loopback(url) { builder.no_proxy() } else { builder };
-    builder.build().map_err(|error| words(&error))
+    crate::web::client(url, CONNECT_LIMIT).pool_max_idle_per_host(0).build().map_err(|error| words(&error))
 }
 
 /// The headers of a server, marked so that nothing prints them.
@@ -60,6 +50,11 @@ pub(super) async fn body(mut response: Response, longest: usize) -> Result<Vec<u
 /// A refusal in words: the status and the beginning of what came with it.
 pub(super) async fn refusal(mut response: Response) -> String {
     let status = response.status();
+    if status.is_redirection() {
+        return format!(
+            "HTTP {status}: it sends us elsewhere, and its headers go to no other server; give the address it has now"
+        );
+    }
     let mut said = Vec::new();
     while let Ok(Ok(Some(chunk))) = tokio::time::timeout(Duration::from_secs(2), response.chunk()).await {
         said.extend_from_slice(&chunk);
@@ -90,21 +85,6 @@ pub(super) fn words(error: &reqwest::Error) -> String {
     }
 }
 
-/// Headers go with a redirect, so it is followed to the same server only, and only where the body goes with it.
-fn follow(attempt: Attempt<'_>) -> reqwest::redirect::Action {
-    let keeps_body =
-        matches!(attempt.status(), StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT);
-    let from = attempt.previous().first().map(Url::origin);
-    let fits = keeps_body && from == Some(attempt.url().origin());
-    if fits && attempt.previous().len() <= MOST_REDIRECTS { attempt.follow() } else { attempt.stop() }
-}
-
-fn is_loopback(url: &Url) -> bool {
-    let host = url.host_str().unwrap_or_default();
-    let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
-    host.eq_ignore_ascii_case("localhost") || address.is_ok_and(|address| address.is_loopback())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -119,18 +99,5 @@ mod tests {
         assert!(!format!("{headers:?}").contains("hunter2"));
         let wrong = super::headers(&[("K".to_owned(), Secret::new("hunter2\n"))]).unwrap_err();
         assert_eq!(wrong, "its header K cannot be sent");
-    }
-
-    #[test]
-    fn what_is_on_this_machine_is_known() {
-        for (url, expected) in [
-            ("http://127.0.0.1:1/", true),
-            ("http://localhost/", true),
-            ("http://[::1]/", true),
-            ("http://10.0.0.1/", false),
-            ("http://localhost.example/", false),
-        ] {
-            assert_eq!(is_loopback(&Url::parse(url).unwrap()), expected, "{url}");
-        }
     }
 }

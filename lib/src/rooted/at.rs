@@ -99,6 +99,7 @@ pub(crate) fn link(directory: BorrowedFd<'_>, from: &OsStr, to: &OsStr) -> io::R
 }
 
 /// What has a name, and how large it is. A link is looked at itself.
+#[cfg(feature = "assistant")]
 pub(crate) fn status(directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<libc::stat> {
     let name = text(name)?;
     // SAFETY: all zeroes is a valid status.

@@ -72,17 +72,20 @@ pub(crate) fn open_regular_in(
 
 /// Writes a file as a whole, if what is there is what has to be.
 ///
-/// Whoever reads meanwhile sees the old bytes or the new ones. An existing file keeps its mode; one that has
-/// several names or another owner keeps those too, and is then written in its place.
+/// Whoever reads meanwhile sees the old bytes or the new ones. An existing file keeps its mode and its group; one
+/// of another owner keeps that too, and is then written in its place. Of a file with several names only this name
+/// gets the new bytes: the others may lie outside the roots.
 pub(crate) fn write(place: &Place, bytes: &[u8], before: Before<'_>) -> Result<(), FileError> {
     // Opened for writing although it is replaced: whoever may not write it may not replace it either.
     let flags = if matches!(before, Before::Bytes(_)) { libc::O_RDWR } else { libc::O_WRONLY };
     match open_regular(place, flags) {
         Ok(_) if before == Before::Nothing => Err(FileError::Changed),
-        Ok((file, meta)) if meta.nlink() > 1 || meta.uid() != user() => overwrite(file, bytes, before),
+        Ok((file, meta)) if meta.uid() != user() && meta.nlink() == 1 => overwrite(file, bytes, before),
         Ok((file, meta)) => match replace(place, bytes, &meta, before) {
-            // No new file may be made in this directory.
-            Err(FileError::Path(PathError::Io(error))) if error.kind() == io::ErrorKind::PermissionDenied => {
+            // No new file may be made in this directory, or none like the old one.
+            Err(FileError::Path(PathError::Io(error)))
+                if error.kind() == io::ErrorKind::PermissionDenied && meta.nlink() == 1 =>
+            {
                 overwrite(file, bytes, before)
             }
             written => written,
@@ -97,8 +100,9 @@ pub(crate) fn write(place: &Place, bytes: &[u8], before: Before<'_>) -> Result<(
 /// Puts a new file in the place of another. Looked at as late as can be: between that look and the rename there
 /// is no time for anybody, but no lock either.
 fn replace(place: &Place, bytes: &[u8], old: &Metadata, before: Before<'_>) -> Result<(), FileError> {
-    let draft = Draft::write(place, bytes)?;
-    draft.file.set_permissions(PermissionsExt::from_mode(old.mode() & 0o7777))?;
+    // Nobody reads the new bytes who might not read the old ones.
+    let draft = Draft::write(place, bytes, 0o600)?;
+    draft.take_after(old)?;
     if before != Before::Whatever {
         match open_regular(place, libc::O_RDONLY) {
             Ok((file, _)) => compare(file, before)?,
@@ -115,7 +119,7 @@ fn replace(place: &Place, bytes: &[u8], old: &Metadata, before: Before<'_>) -> R
 fn create(place: &Place, bytes: &[u8], before: Before<'_>) -> Result<(), FileError> {
     let draft = match before {
         Before::Bytes(_) => return Err(FileError::Changed),
-        Before::Whatever | Before::Nothing => Draft::write(place, bytes)?,
+        Before::Whatever | Before::Nothing => Draft::write(place, bytes, 0o666)?,
     };
     let directory = place.directory.as_fd();
     if before == Before::Nothing {
@@ -159,13 +163,22 @@ struct Draft<'a> {
 }
 
 impl<'a> Draft<'a> {
-    fn write(place: &'a Place, bytes: &[u8]) -> io::Result<Self> {
+    fn write(place: &'a Place, bytes: &[u8], mode: libc::mode_t) -> io::Result<Self> {
         let name = OsString::from(format!(".rethread-{}", mint::message_id()));
         let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL;
-        let file = File::from(at::open(place.directory.as_fd(), &name, flags, 0o666)?);
+        let file = File::from(at::open(place.directory.as_fd(), &name, flags, mode)?);
         let mut draft = Self { place, name, file };
         draft.file.write_all(bytes)?;
         Ok(draft)
+    }
+
+    /// Gives it the group and the mode of the file that it replaces.
+    fn take_after(&self, old: &Metadata) -> io::Result<()> {
+        if self.file.metadata()?.gid() != old.gid() {
+            std::os::unix::fs::fchown(&self.file, None, Some(old.gid()))?;
+        }
+        // Behind the change of group, which takes some bits of the mode away.
+        self.file.set_permissions(PermissionsExt::from_mode(old.mode() & 0o7777))
     }
 }
 

@@ -2,8 +2,8 @@
 //! changes the state; what goes wrong comes back as inputs.
 
 use rethread_core::{
-    AskId, Dropped, Entry, HeldPrompts, Input, Json, MessageId, QuestionId, QuestionKind, Seq, Stop, Update,
-    UpdateKind, session::Phase,
+    AskId, Dropped, Entry, HeldPrompts, Input, Json, MessageId, QuestionId, QuestionKind, Seq, Stop, TurnNo,
+    Update, UpdateKind,
 };
 use serde_json::json;
 use tokio::time::Instant;
@@ -19,14 +19,14 @@ impl Runner {
     pub(super) fn consequence(&mut self, seq: Seq, entry: &Entry, following: &mut Vec<Input>) {
         match entry {
             Entry::PromptSent { message } => self.send_prompt(message, following),
-            Entry::PromptInserted { message, .. } => self.prompt_inserted(seq, message),
+            Entry::PromptInserted { message, turn, .. } => self.prompt_inserted(seq, message, *turn),
             Entry::PromptDropped { message, why } => self.prompt_dropped(seq, message, why),
             Entry::TurnStarted { .. } => {
                 if let Seat::Bound(bound) = &mut self.seat {
                     bound.link.turn_started();
                 }
             }
-            Entry::TurnEnded { stop, state, .. } => self.turn_ended(seq, stop, state),
+            Entry::TurnEnded { turn, stop, state, .. } => self.turn_ended(seq, *turn, stop, state),
             Entry::CancelAsked { .. } => self.send_cancel(),
             Entry::QuestionAnswered { question, answer } => self.answer_agent(question, Some(answer)),
             Entry::QuestionWithdrawn { question } => self.answer_agent(question, None),
@@ -115,7 +115,7 @@ impl Runner {
         let _ = bound.agent.peer.answer(&request, Ok(&result));
     }
 
-    fn prompt_inserted(&mut self, seq: Seq, message: &MessageId) {
+    fn prompt_inserted(&mut self, seq: Seq, message: &MessageId, turn: TurnNo) {
         // The agent has the transcript with it.
         if let Seat::Bound(bound) = &self.seat
             && bound.link.version() == Version::V2
@@ -123,9 +123,10 @@ impl Runner {
             self.seed = None;
         }
         let waits_for_end = self.prompts.get(message).is_some_and(|reply| reply.version == Version::V1);
-        let over = !self.session.prompts.iter().any(|open| open.message == *message);
+        // The state may be far ahead: whole turns may have come in the same breath.
+        let over = turn <= self.ended_turn;
         match (waits_for_end, over) {
-            (true, false) => {}
+            (true, false) => self.in_turn.push(message.clone()),
             // It was inserted into a turn that is over: there is nothing more to wait for.
             (true, true) => {
                 if let Some(stop) = self.session.last_stop.clone() {
@@ -151,24 +152,15 @@ impl Runner {
         reply.send(seq, outcome);
     }
 
-    fn turn_ended(&mut self, seq: Seq, stop: &Stop, state: &Json) {
+    fn turn_ended(&mut self, seq: Seq, turn: TurnNo, stop: &Stop, state: &Json) {
         if !self.session.cancel_is_awaited() {
             self.deadline = None;
         }
         self.foldable = seq;
         self.fetch_outputs();
-        let waits = |phase: Phase| matches!(phase, Phase::Held | Phase::Sent { .. } | Phase::Overtaken);
-        let later: Vec<_> =
-            self.session.prompts.iter().filter(|open| waits(open.phase)).map(|open| &open.message).collect();
-        let done: Vec<_> = self.prompts.keys().filter(|message| !later.contains(message)).cloned().collect();
-        // One that begins in the same breath as another ends is open again by now.
-        let next = self.session.turn.is_some();
-        for message in done {
-            let begun =
-                next && self.session.prompt(&message).is_some_and(|open| open.phase == Phase::Inserted);
-            if !begun {
-                self.answer_end(seq, &message, stop, Some(state));
-            }
+        self.ended_turn = turn;
+        for message in std::mem::take(&mut self.in_turn) {
+            self.answer_end(seq, &message, stop, Some(state));
         }
     }
 

@@ -11,6 +11,7 @@ use super::{Attached, Seat, hosted};
 use crate::agent::Restore;
 use crate::agent::host::{AgentHost, LiveAgent};
 use crate::agent::peer::FromAgent;
+use crate::agent::process::GuardianCommand;
 use crate::edge::Version;
 use crate::edge::call::{OptionName, Setup};
 use crate::edge::v1::BooleanOptions;
@@ -153,6 +154,8 @@ pub(crate) struct Surroundings {
     pub(crate) restore: Restore,
     /// How long a session may do nothing before its agent is let go.
     pub(crate) idle_limit: Duration,
+    /// What keeps a command that is run for an agent together.
+    pub(crate) guardian: Option<GuardianCommand>,
 }
 
 /// A session as it is found or made, ready to run.

@@ -31,7 +31,7 @@ use std::sync::Arc;
 
 use rethread_core::{
     AskId, Entry, HeldPrompts, Input, Json, MessageId, QuestionId, QuestionKind, Refusal, Seq, Session,
-    SessionId, session::Native, stored,
+    SessionId, TurnNo, session::Native, stored,
 };
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -92,6 +92,10 @@ pub(crate) struct Runner {
     deadline: Option<Instant>,
     /// When an agent that has answered a load and says nothing more has replayed all.
     quiet_at: Option<Instant>,
+    /// The prompts of the turn whose end is answered next, where their clients wait for it.
+    in_turn: Vec<MessageId>,
+    /// The last turn whose end was answered.
+    ended_turn: TurnNo,
     /// The end of the last turn, up to which entries may be folded, and up to where they are.
     foldable: Seq,
     folded: Seq,
@@ -129,7 +133,9 @@ impl Runner {
         let (own, inbox) = mpsc::channel(INBOX);
         let live = Arc::new(Live::new(begin.lease.head));
         let around_idle = around.idle_limit;
+        let hosting = Hosting::new(around.guardian.clone());
         let handle = Handle { id: begin.id.clone(), live: live.clone(), inbox: own.clone() };
+        let ended_turn = if begin.session.turn.is_none() { begin.session.turns } else { TurnNo(0) };
         let runner = Self {
             id: begin.id,
             session: begin.session,
@@ -154,9 +160,11 @@ impl Runner {
             postponed: Vec::new(),
             closing: Vec::new(),
             terminals: relay::Terminals::default(),
-            hosting: Hosting::new(),
+            hosting,
             deadline: None,
             quiet_at: None,
+            in_turn: Vec::new(),
+            ended_turn,
             foldable: Seq(0),
             folded: Seq(0),
             fold_check: None,

@@ -6,7 +6,8 @@ use std::collections::HashSet;
 use rethread_core::Json;
 use serde_json::json;
 
-use super::opening::Progress;
+use super::ladder::Rung;
+use super::opening::{Opening, Progress};
 use super::seat::Seat;
 use super::{Runner, Waiting};
 use crate::agent::host::LiveAgent;
@@ -23,9 +24,9 @@ impl Runner {
     pub(super) fn release_seat(&mut self) {
         let (agent, native) = match std::mem::replace(&mut self.seat, Seat::Empty) {
             Seat::Bound(bound) => (bound.agent, bound.native),
-            Seat::Opening(opening) => match (opening.progress, opening.native) {
-                (Progress::Choosing(_), Some(native)) => (opening.agent, native),
-                (Progress::Asked | Progress::Answered(_) | Progress::Choosing(_), _) => return,
+            Seat::Opening(opening) => match self.taken_back(&opening) {
+                Some(native) => (opening.agent, native),
+                None => return,
             },
             Seat::Empty | Seat::Starting | Seat::Stopping(_) => return,
         };
@@ -34,6 +35,23 @@ impl Runner {
             let _ = agent.peer.request("session/close", &params, &self.agent_route);
         }
         agent.peer.unroute(&native);
+    }
+
+    /// Takes back what an agent was asked that opens the session. Gives the session of its own that it has open by
+    /// now, or will have if it does not hear of this in time.
+    fn taken_back(&self, opening: &Opening) -> Option<String> {
+        if matches!(opening.progress, Progress::Asked) {
+            let asked = self.waiting.iter().filter(|(_, waiting)| matches!(waiting, Waiting::Open));
+            for (request, _) in asked {
+                // One that does not take it has ended, and its sessions with it.
+                let _ = opening.agent.peer.cancel(*request);
+            }
+        }
+        match (&opening.progress, opening.rung) {
+            (Progress::Asked, Rung::New | Rung::Fork) => None,
+            (Progress::Answered(answer), Rung::New | Rung::Fork) => answer.fields().text("sessionId"),
+            (Progress::Asked | Progress::Answered(_) | Progress::Choosing(_), _) => opening.native.clone(),
+        }
     }
 
     /// Work that cannot be written down must not go on unseen.

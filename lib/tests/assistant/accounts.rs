@@ -265,3 +265,17 @@ async fn a_logout_forgets_keys_and_no_models() {
         assert!(!Value::from(client.heard()).to_string().contains("is not there any more"));
     }
 }
+
+#[tokio::test]
+async fn a_provider_that_is_off_is_waited_for_once() {
+    let stage = listing();
+    // Accepts, and says nothing.
+    let mute = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let mut off = stage.provider("off", ProviderKind::Ollama);
+    off.base_url = Some(format!("http://{}", mute.local_addr().unwrap()));
+    stage.providers.lock().unwrap().push(off);
+    let (client, _session) = stage.session(Version::V2).await;
+    let began = std::time::Instant::now();
+    client.new_session_in(&stage.work().display().to_string()).await;
+    assert!(began.elapsed() < std::time::Duration::from_millis(1500), "{:?}", began.elapsed());
+}

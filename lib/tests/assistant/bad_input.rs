@@ -191,6 +191,7 @@ async fn what_a_model_does_not_take_is_left_out_and_told() {
     for version in [Version::V1, Version::V2] {
         let stage = Stage::with(ProviderKind::OpenAi);
         let (client, session) = stage.session(version).await;
+        let other = client.new_session_in(&stage.work().display().to_string()).await;
         let unsupported = "Unsupported value: 'temperature' does not support 0.7 with this model.";
         stage.model.plan(Planned::status(400, error_body(unsupported)));
         stage.model.plan(Planned::status(400, error_body("m does not support tools")));
@@ -201,6 +202,7 @@ async fn what_a_model_does_not_take_is_left_out_and_told() {
             update["sessionUpdate"] == "config_option_update" && !update.to_string().contains("temperature")
         };
         client.wait_update(mark, &session, "the options", gone).await;
+        client.wait_update(mark, &other, "the options of the other session", gone).await;
         for what in ["takes no temperature", "takes no tools"] {
             client.wait_since(mark, what, |heard| heard.to_string().contains(what)).await;
         }

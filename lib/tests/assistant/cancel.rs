@@ -75,6 +75,33 @@ async fn while_a_permission_is_open_and_every_call_has_a_result_afterwards() {
 }
 
 #[tokio::test]
+async fn a_cancel_while_a_permission_is_open_is_no_refusal() {
+    for version in VERSIONS {
+        let stage = Stage::offline();
+        let (client, session) = stage.session(version).await;
+        client.on("session/request_permission", |_| None);
+        for round in 0..10 {
+            let begun = client.heard().len();
+            let prompt = client.begin_prompt(&session, "/run echo never").await;
+            let is_question = |message: &Value| message["method"] == "session/request_permission";
+            let asked = loop {
+                if let Some(asked) = client.heard()[begun..].iter().find(|message| is_question(message)) {
+                    break asked.clone();
+                }
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            };
+            client.cancel(&session).await;
+            if version == Version::V1 {
+                client.reply(&asked["id"], Ok(json!({"outcome": {"outcome": "cancelled"}}))).await;
+            }
+            assert_eq!(client.finish(&session, &prompt).await.stop, "cancelled", "round {round}");
+        }
+        let said = Value::from(client.updates(&session)).to_string();
+        assert!(!said.contains("refused"), "{said}");
+    }
+}
+
+#[tokio::test]
 async fn while_a_command_runs_and_what_was_to_follow_is_not_done() {
     for version in VERSIONS {
         let stage = Stage::with(ProviderKind::OpenAi);

@@ -155,6 +155,20 @@ async fn what_was_allowed_for_good_holds_in_a_fork_and_only_for_that() {
 }
 
 #[tokio::test]
+async fn a_command_that_is_always_allowed_is_asked_about_in_another_directory() {
+    let stage = Stage::offline();
+    std::fs::create_dir(stage.work().join("other")).unwrap();
+    let (client, session) = stage.session(Version::V2).await;
+    answer(&client, "allow_always");
+    for (cwd, asked) in [(".", 1), (".", 1), ("other", 2), ("other", 2), (".", 2)] {
+        let arguments = json!({"command": "touch here", "cwd": cwd});
+        client.prompt(&session, &format!("/call run {arguments}")).await;
+        assert_eq!(questions(&client), asked, "{cwd}");
+    }
+    assert!(stage.work().join("other/here").exists());
+}
+
+#[tokio::test]
 async fn pictures_and_files_of_a_prompt_reach_the_model_now_and_later() {
     for kind in crate::stage::KINDS {
         let stage = Stage::with(kind);

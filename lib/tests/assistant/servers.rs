@@ -7,7 +7,7 @@ use rethread::assistant::model::ProviderKind;
 use rethread::edge::Version;
 use rethread::server::Config;
 use rethread_testkit::client::Client;
-use rethread_testkit::mcp::{Habit, program};
+use rethread_testkit::mcp::{Habit, Kind, WebServer, program};
 use rethread_testkit::model::Planned;
 use rethread_testkit::processes::assert_gone_by;
 use serde_json::{Value, json};
@@ -236,5 +236,142 @@ async fn a_server_that_offers_more_is_followed() {
         }
         assert!(Instant::now() < deadline, "the new tool is offered");
         tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+#[tokio::test]
+async fn an_old_server_is_used_in_version_one_and_refused_in_version_two() {
+    const KEY: &str = "opensesame-4711";
+    let server = WebServer::start(Kind::Sse, &[], Some(("x-who", KEY))).await;
+    let headers = json!([{"name": "X-Who", "value": KEY}]);
+    let old = json!({"type": "sse", "name": "old", "url": server.url(), "headers": headers});
+    let stage = Stage::offline();
+    let params = json!({"cwd": stage.work().display().to_string(), "mcpServers": [old]});
+
+    let client = stage.client(Version::V1).await;
+    answer(&client, "allow");
+    let made = client.ask("session/new", params.clone()).await["sessionId"].as_str().unwrap().to_owned();
+    client.prompt(&made, "/tools").await;
+    assert!(client.view(&made).agent().concat().contains("`old.echo`"));
+    client.prompt(&made, "/call old.echo {\"text\": \"by events\"}").await;
+    client.prompt(&made, &format!("/call old.refuse {{\"text\": \"who is {KEY}?\"}}")).await;
+    let prompt = client.begin_prompt(&made, "/call old.hang").await;
+    wait_asked(&server, "\"hang\"").await;
+    client.cancel(&made).await;
+    assert_eq!(client.finish(&made, &prompt).await.stop, "cancelled");
+    wait_asked(&server, "notifications/cancelled").await;
+    let outputs: Vec<_> =
+        client.updates(&made).iter().map(|update| update["rawOutput"].to_string()).collect();
+    let outputs = outputs.concat();
+    assert!(outputs.contains("by events") && outputs.contains("refused: who is [secret]?"), "{outputs}");
+    client.close(&made).await.unwrap();
+
+    let client = stage.client(Version::V2).await;
+    let asked = client.begin("session/new", params).await;
+    let refused = client.answer(&asked).await.unwrap_err();
+    assert_eq!(refused["code"], -32602);
+    assert_eq!(refused["data"]["field"], "mcpServers[0].type");
+    assert!(!refused.to_string().contains(KEY));
+}
+
+async fn wait_asked(server: &WebServer, words: &str) {
+    let deadline = soon();
+    while !server.asked().iter().any(|asked| asked.body.to_string().contains(words)) {
+        assert!(Instant::now() < deadline, "the server is asked {words}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// The outputs of all calls so far.
+fn outputs(client: &Client, session: &str) -> Vec<Value> {
+    let updates = client.updates(session);
+    updates.iter().map(|update| update["rawOutput"].clone()).filter(|output| !output.is_null()).collect()
+}
+
+#[tokio::test]
+async fn why_a_tool_of_a_server_cannot_be_called_is_said() {
+    let stage = Stage::offline();
+    // A program that can be taken away, so that the server does not come back.
+    let link = stage.outside().join("server");
+    std::os::unix::fs::symlink(program::path(), &link).unwrap();
+    let client = stage.client(Version::V2).await;
+    answer(&client, "allow");
+    let server =
+        json!({"type": "stdio", "name": "t", "command": link.display().to_string(), "args": [], "env": []});
+    let params = json!({"cwd": stage.work().display().to_string(), "mcpServers": [server]});
+    let session = client.ask("session/new", params).await["sessionId"].as_str().unwrap().to_owned();
+    client.prompt(&session, "/mode ask").await;
+    client.prompt(&session, "/call t.grow").await;
+    client.prompt(&session, "/mode code").await;
+    client.prompt(&session, "/call t.crash").await;
+    std::fs::remove_file(&link).unwrap();
+    for _ in 0..2 {
+        client.prompt(&session, "/call t.echo").await;
+    }
+    let said: Vec<_> = outputs(&client, &session).iter().map(|output| output["text"].to_string()).collect();
+    assert!(said[0].contains("nothing may be changed in this session now"), "{said:?}");
+    assert!(said[1].contains("MCP server t was lost: it ended with exit status 3"), "{said:?}");
+    assert!(said[2].contains("MCP server t is gone: its program was not found"), "{said:?}");
+    assert_eq!(said[2], said[3]);
+}
+
+#[tokio::test]
+async fn of_two_tools_with_one_name_the_first_is_there() {
+    let stage = Stage::offline();
+    let client = stage.client(Version::V2).await;
+    answer(&client, "allow");
+    let session = session(&stage, &client, &[Habit::Repeats]).await;
+    client.prompt(&session, "/call t.echo-2 {\"text\": \"tool\"}").await;
+    assert_eq!(outputs(&client, &session), [json!({"text": "second tool"})]);
+    let heard = Value::from(client.heard()).to_string();
+    assert!(heard.contains("MCP server t: it lists more than one tool of the same name: echo"), "{heard}");
+}
+
+#[tokio::test]
+async fn data_beside_a_picture_is_passed_on() {
+    let stage = Stage::offline();
+    let client = stage.client(Version::V2).await;
+    answer(&client, "allow");
+    let session = session(&stage, &client, &[]).await;
+    client.prompt(&session, "/call t.image").await;
+    let expected = json!({"text": "[an image, image/png]\n{\"width\":1}"});
+    assert_eq!(outputs(&client, &session), [expected]);
+}
+
+#[tokio::test]
+async fn a_server_that_changes_all_the_time_is_not_written_down_each_time() {
+    let stage = Stage::offline();
+    let client = stage.client(Version::V2).await;
+    let session = session(&stage, &client, &[Habit::ChangesAllTheTime]).await;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    client.prompt(&session, "/tools").await;
+    let tools = client.view(&session).agent().concat();
+    assert!(
+        tools.contains("t.grown_3") && !tools.contains("t.grown_40"),
+        "it is followed, with pauses: {tools}"
+    );
+    let updates = client.updates(&session);
+    let told = updates.iter().filter(|update| update["sessionUpdate"] == "available_commands_update").count();
+    assert!(told <= 1, "its commands are the same all the time, and told {told} times");
+}
+
+#[tokio::test]
+async fn no_server_is_left_when_a_session_is_closed_while_one_connects() {
+    for version in VERSIONS {
+        let stage = Stage::offline();
+        let (client, session) = stage.session(version).await;
+        client.prompt(&session, "/think of it").await;
+        client.close(&session).await.unwrap();
+        // It is there at once, and the agent opens it behind.
+        let servers = [
+            server(&stage, version, "good", &[Habit::HasChild]),
+            server(&stage, version, "silent", &[Habit::IsSilent]),
+        ];
+        let cwd = stage.work().display().to_string();
+        let params = json!({"sessionId": session, "cwd": cwd, "mcpServers": servers});
+        client.ask("session/resume", params).await;
+        let pids = wait_started(&stage, 3).await;
+        client.close(&session).await.unwrap();
+        assert_gone_by(soon(), &pids, "the servers").await;
     }
 }

@@ -94,6 +94,7 @@ impl Stage {
             providers: Box::new(move || Ok(providers.lock().map_err(|_| "poisoned")?.clone())),
             patience,
             mcp: Limits { connect: Duration::from_secs(10), ..Limits::default() },
+            guardian: None,
         });
         let agent = Arc::new(InProcess::new(assistant));
         let server = Server::new(self.store.clone(), agent, config);

@@ -7,7 +7,7 @@ use rethread::mcp::{CallError, Limits, ServerConfig, Servers};
 use rethread_testkit::mcp::Habit;
 use serde_json::json;
 
-use crate::stage::{call, connected, echo, limits, place, said, stdio};
+use crate::stage::{call, connected, echo, failure, limits, place, said, stdio};
 
 fn program(name: &str, command: &str) -> ServerConfig {
     ServerConfig::Stdio { name: name.into(), command: command.into(), args: Vec::new(), env: Vec::new() }
@@ -173,4 +173,13 @@ async fn two_servers_of_one_name_are_told_apart() {
     assert_eq!(echo(&servers, "a_b").await, "hello");
     assert_eq!(echo(&servers, "a_b-2").await, "hello");
     servers.close().await;
+}
+
+#[tokio::test]
+async fn a_bad_beginning_is_told_in_words() {
+    let failed = failure(stdio("s", &[Habit::BeginsBadly], &[]), limits()).await;
+    assert_eq!(
+        failed.cause,
+        "it did not begin as an MCP server does: its answer to initialize is {\"protocolVersion\":\"2025-06-18\"}"
+    );
 }

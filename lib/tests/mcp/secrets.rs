@@ -30,8 +30,11 @@ async fn the_last_words_of_a_server_have_none() {
 
 #[tokio::test]
 async fn results_have_no_keys() {
-    let env = [("API_KEY", KEY), ("PLAIN", "nothing special")];
+    let address = format!("postgres://me:{KEY}@db/app");
+    let env = [("API_KEY", KEY), ("PLAIN", "nothing special"), ("DATABASE", &*address)];
     let servers = connected(vec![stdio("s", &[], &env)]).await;
+    assert_eq!(said(&servers, "s.env", json!({"text": "DATABASE"})).await, "[secret]");
+    assert_eq!(said(&servers, "s.echo", json!({"text": format!("it is {KEY}")})).await, "it is [secret]");
     assert_eq!(said(&servers, "s.env", json!({"text": "API_KEY"})).await, "[secret]");
     assert_eq!(said(&servers, "s.env", json!({"text": "PLAIN"})).await, "nothing special");
     servers.close().await;

@@ -17,7 +17,7 @@ pub(crate) fn limits() -> Limits {
 
 pub(crate) fn place() -> Place {
     let cwd = std::env::temp_dir();
-    Place { roots: vec![cwd.clone(), PathBuf::from("/with space")], cwd, hidden: Vec::new() }
+    Place { roots: vec![cwd.clone(), PathBuf::from("/with space")], cwd, hidden: Vec::new(), guardian: None }
 }
 
 /// The test server on stdio.

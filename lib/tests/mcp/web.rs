@@ -57,7 +57,7 @@ async fn a_streamable_server_that_is_down_says_so() {
     server.stop();
     tokio::time::sleep(Duration::from_millis(50)).await;
     let lost = call(&servers, "s.echo", json!({"text": "x"})).await.unwrap_err().to_string();
-    assert!(lost.starts_with("MCP server s was lost: it cannot be reached: "), "{lost}");
+    assert!(lost.starts_with("MCP server s did not take the call: it cannot be reached: "), "{lost}");
     servers.close().await;
 }
 
@@ -89,4 +89,15 @@ async fn floods_and_long_answers_are_cut_off() {
         assert!(flood.starts_with("MCP server s "), "{kind:?}: {flood}");
         servers.close().await;
     }
+}
+
+#[tokio::test]
+async fn a_stream_that_floods_is_ended_and_not_opened_again_and_again() {
+    let server = WebServer::start(Kind::Streamable, &[Habit::FloodsItsStream], None).await;
+    let servers = connected(vec![web("s", Kind::Streamable, &server, &[])]).await;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let opened = server.asked().iter().filter(|asked| asked.method == "GET").count();
+    assert!((1..10).contains(&opened), "it was opened {opened} times");
+    assert_eq!(echo(&servers, "s").await, "hello", "the next call brings it back");
+    servers.close().await;
 }

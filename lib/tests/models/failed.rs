@@ -315,3 +315,18 @@ async fn an_organisation_that_is_not_verified_is_answered_without_thoughts() {
         stage.server.asked().iter().map(|asked| !asked.body["reasoning"]["summary"].is_null()).collect();
     assert_eq!(summaries, [true, false]);
 }
+
+#[tokio::test]
+async fn a_key_does_not_follow_a_redirect_to_somebody_else() {
+    for kind in KINDS {
+        for status in [302, 307] {
+            let (stage, other) = (Stage::new(kind), Stage::new(kind));
+            let elsewhere = format!("http://127.0.0.1:{}/v1/", other.server.port());
+            stage.server.plan(Planned::status(status, json!({})).header("location", &elsewhere));
+            let error = stage.ask(&request("hi")).await.error.unwrap();
+            assert!(matches!(error, Error::Rejected { .. }), "{kind:?}: {error:?}");
+            assert!(error.hint().contains("base URL"), "{}", error.hint());
+            assert_eq!(other.server.asked().len(), 0, "{kind:?}");
+        }
+    }
+}

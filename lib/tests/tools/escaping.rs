@@ -24,6 +24,17 @@ fn calls(path: &Value) -> Vec<(&'static str, Value)> {
 }
 
 #[tokio::test]
+async fn a_second_name_outside_is_not_written_through() {
+    let place = Place::new();
+    place.write("out/linked.txt", "secret\n");
+    fs::hard_link(place.path("out/linked.txt"), place.path("in/linked.txt")).unwrap();
+    place.call("edit", json!({"path": "linked.txt", "old": "secret", "new": "mine"})).await.unwrap();
+    place.call("write", json!({"path": "linked.txt", "content": "all mine"})).await.unwrap();
+    assert_eq!(place.text("in/linked.txt"), "all mine");
+    assert_eq!(place.text("out/linked.txt"), "secret\n");
+}
+
+#[tokio::test]
 async fn paths_that_lead_out_are_refused() {
     let place = Place::new();
     for (link, target) in [

@@ -68,7 +68,7 @@ async fn a_call_says_what_it_will_do() {
         ("search", json!({"pattern": "x+", "path": "a.txt"}), "Search for x+ in a.txt", "in/a.txt", None),
         ("write", json!({"path": "n/e/w", "content": ""}), "Write n/e/w", "in/n/e/w", None),
         ("edit", json!({"path": "a.txt", "old": "two", "new": "2"}), "Edit a.txt", "in/a.txt", Some(2)),
-        ("run", json!({"command": "make\nmake test"}), "Run make", "in", None),
+        ("run", json!({"command": "make\nmake test"}), "Run make …", "in", None),
     ] {
         let prepared = place.prepare(tool, arguments).await.unwrap();
         assert_eq!(prepared.title(), title);
@@ -277,4 +277,24 @@ async fn looking_can_be_cancelled() {
     assert_eq!(outcome.ending, Ending::Cancelled);
     assert!(outcome.text.contains("cancelled"), "{}", outcome.text);
     assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
+}
+
+#[tokio::test]
+async fn names_stay_on_their_lines_and_long_ones_are_bounded() {
+    let place = Place::new();
+    place.write("in/two\nlines.txt", "needle\n");
+    for (tool, arguments) in
+        [("list", json!({})), ("find", json!({"glob": "two*"})), ("search", json!({"pattern": "needle"}))]
+    {
+        let told = place.told(tool, arguments).await;
+        assert!(told.contains(r"two\nlines.txt"), "{tool}: {told}");
+    }
+    let long = "x".repeat(200);
+    for number in 0..900 {
+        place.write(&format!("in/long/{long}{number}"), "");
+    }
+    for (tool, arguments) in [("list", json!({"path": "long"})), ("find", json!({"glob": "xxx*"}))] {
+        let told = place.told(tool, arguments).await;
+        assert!(told.len() < 65 * 1024 && told.contains("(these are the first 3"), "{tool}: {}", told.len());
+    }
 }

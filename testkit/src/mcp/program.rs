@@ -41,11 +41,22 @@ pub fn run(words: &[String]) -> io::Result<i32> {
         let child = Command::new("sleep").arg("60").stdin(Stdio::null()).stdout(Stdio::null()).spawn()?;
         note_pid(child.id())?;
     }
+    if habits.contains(&Habit::HasDaemon) {
+        note_pid(daemon()?)?;
+    }
     let status = serve(&mut Server::new(&habits))?;
     if habits.contains(&Habit::IsStubborn) {
         std::thread::sleep(std::time::Duration::from_secs(60));
     }
     Ok(status)
+}
+
+/// A process in a session of its own, whose parent is gone.
+fn daemon() -> io::Result<u32> {
+    let script = "setsid sleep 60 > /dev/null < /dev/null & echo $!";
+    let started = Command::new("sh").args(["-c", script]).stdin(Stdio::null()).output()?;
+    let pid = String::from_utf8_lossy(&started.stdout).trim().parse();
+    pid.map_err(|_| io::Error::other("the daemon has no number"))
 }
 
 fn serve(server: &mut Server) -> io::Result<i32> {
@@ -78,5 +89,6 @@ fn crash() -> i32 {
 fn note_pid(pid: u32) -> io::Result<()> {
     let Some(path) = std::env::var_os(PIDS) else { return Ok(()) };
     let mut file = std::fs::OpenOptions::new().append(true).create(true).open(path)?;
-    writeln!(file, "{pid}")
+    // In one piece: others write there at the same time.
+    file.write_all(format!("{pid}\n").as_bytes())
 }

@@ -24,15 +24,25 @@ pub enum Habit {
     IsStubborn,
     /// Starts a process of its own and leaves it running.
     HasChild,
+    /// The same, in a session of its own.
+    HasDaemon,
+    /// Lists two tools of one name.
+    Repeats,
+    /// Says all the time that its tools have changed, and has others each time.
+    ChangesAllTheTime,
     /// Names an endpoint that is elsewhere.
     PointsElsewhere,
     /// Answers with events where it could answer with JSON.
     PrefersEvents,
+    /// Has a stream of its own over streamable HTTP, and floods it.
+    FloodsItsStream,
+    /// Says less of itself than it must.
+    BeginsBadly,
 }
 
 impl Habit {
     /// The words of all habits, for the command line.
-    pub const WORDS: [(&'static str, Habit); 9] = [
+    pub const WORDS: [(&'static str, Habit); 14] = [
         ("--crashes-at-start", Habit::CrashesAtStart),
         ("--is-silent", Habit::IsSilent),
         ("--babbles", Habit::Babbles),
@@ -40,8 +50,13 @@ impl Habit {
         ("--lists-without-end", Habit::ListsWithoutEnd),
         ("--is-stubborn", Habit::IsStubborn),
         ("--has-child", Habit::HasChild),
+        ("--has-daemon", Habit::HasDaemon),
+        ("--repeats", Habit::Repeats),
+        ("--changes-all-the-time", Habit::ChangesAllTheTime),
         ("--points-elsewhere", Habit::PointsElsewhere),
         ("--prefers-events", Habit::PrefersEvents),
+        ("--floods-its-stream", Habit::FloodsItsStream),
+        ("--begins-badly", Habit::BeginsBadly),
     ];
 
     /// Its word.
@@ -92,8 +107,15 @@ impl Server {
                 Vec::new()
             }
             Some(_) if id.is_null() => Vec::new(),
+            Some("initialize") if self.has(Habit::BeginsBadly) => {
+                vec![answer(id, &json!({"protocolVersion": "2025-06-18"}))]
+            }
             Some("initialize") => vec![answer(id, &about(params))],
             Some("ping") => vec![answer(id, &json!({}))],
+            Some("tools/list") if self.has(Habit::ChangesAllTheTime) => {
+                self.grown += 1;
+                vec![answer(id, &self.tools(params)), tell("notifications/tools/list_changed")]
+            }
             Some("tools/list") => vec![answer(id, &self.tools(params))],
             Some("tools/call") => self.call(id, params),
             Some("prompts/list") => vec![answer(id, &prompts())],
@@ -121,6 +143,9 @@ impl Server {
             let page: u64 = params["cursor"].as_str().and_then(|cursor| cursor.parse().ok()).unwrap_or(0);
             return json!({"tools": [tool(&format!("tool_{page}"))], "nextCursor": (page + 1).to_string()});
         }
+        if self.has(Habit::Repeats) {
+            return json!({"tools": [tool("echo"), tool("echo"), tool("echo-2")]});
+        }
         let grown = (0..self.grown).map(|number| format!("grown_{number}"));
         let names = TOOLS.iter().map(|name| (*name).to_owned()).chain(grown);
         let tools: Vec<Value> = names.map(|name| tool(&name)).collect();
@@ -136,6 +161,7 @@ impl Server {
         let words = arguments["text"].as_str().unwrap_or_default();
         match params["name"].as_str().unwrap_or_default() {
             "echo" => vec![answer(id, &text(words))],
+            "echo-2" => vec![answer(id, &text(&format!("second {words}")))],
             "fail" => vec![answer(id, &json!({"content": text("it failed")["content"], "isError": true}))],
             "refuse" => vec![refuse(id, -32602, words)],
             "nonsense" => vec![answer(id, &json!(7))],

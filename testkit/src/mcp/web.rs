@@ -145,6 +145,9 @@ impl Shared {
         match (self.kind, asked.method.as_str()) {
             _ if !may => answer(&mut stream, "401 Unauthorized", &json!({"error": "who are you?"})).await,
             (Kind::Streamable, "POST") => self.streamable(&mut stream, &asked.body).await,
+            (Kind::Streamable, "GET") if locked(&self.server).has(Habit::FloodsItsStream) => {
+                flood(&mut stream).await
+            }
             (Kind::Streamable, "DELETE") => answer(&mut stream, "200 OK", &json!({})).await,
             (Kind::Sse, "GET") => self.events(&mut stream).await,
             (Kind::Sse, "POST") => {
@@ -251,6 +254,14 @@ async fn begin_events(stream: &mut TcpStream) -> io::Result<()> {
     let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nmcp-session-id: s1\r\n\
         connection: close\r\n\r\n";
     stream.write_all(head.as_bytes()).await
+}
+
+async fn flood(stream: &mut TcpStream) -> io::Result<()> {
+    begin_events(stream).await?;
+    loop {
+        event(stream, "message", r#"{"jsonrpc": "2.0", "method": "notifications/message", "params": {}}"#)
+            .await?;
+    }
 }
 
 async fn event(stream: &mut TcpStream, name: &str, data: &str) -> io::Result<()> {

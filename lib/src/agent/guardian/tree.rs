@@ -33,6 +33,11 @@ impl Tree {
         Tree { agent, left: Left::Something }
     }
 
+    /// The agent's process id.
+    pub(super) fn agent(&self) -> libc::pid_t {
+        self.agent
+    }
+
     /// Collects all ended children; returns how the agent ended, the one time it is found among them.
     pub(super) fn reap(&mut self) -> Option<ExitStatus> {
         let mut agent = None;

@@ -1,6 +1,8 @@
 //! Asking providers which models they have, and how much those read at a time. A provider that does not say so in time
 //! has none to add.
 
+use std::sync::Arc;
+
 use futures::future::join_all;
 use reqwest::RequestBuilder;
 use serde_json::Value;
@@ -8,7 +10,7 @@ use serde_json::Value;
 use super::config::ProviderKind;
 use super::fault::root;
 use super::provider::{Listed, Provider};
-use super::{Error, Models, target};
+use super::{Models, target};
 
 /// The longest list that is read, in bytes.
 const LONGEST: usize = 16 * 1024 * 1024;
@@ -23,11 +25,38 @@ const WINDOWS: [&str; 7] = [
     "inputTokenLimit",
 ];
 
+/// What providers say to the question which models they have.
+pub(crate) struct Lists(Vec<(Arc<Provider>, Outcome)>);
+
+/// A list, or why there is none.
+type Outcome = Result<Vec<Listed>, String>;
+
 impl Models {
     /// Asks every provider that has to be asked, side by side and for a bounded time. `list` tells what came of it.
     pub async fn discover(&self) {
+        let lists = self.ask().await;
+        self.take(lists);
+    }
+
+    /// The same, but nothing is known of the lists before they are taken.
+    pub(crate) async fn ask(&self) -> Lists {
         let asked = self.providers.iter().filter(|provider| provider.must_be_asked());
-        join_all(asked.map(|provider| self.ask_for_models(provider))).await;
+        Lists(join_all(asked.map(|provider| self.ask_for_models(provider))).await)
+    }
+
+    /// Takes the lists that providers gave.
+    pub(crate) fn take(&self, lists: Lists) {
+        for (provider, list) in lists.0 {
+            match list {
+                Ok(models) => provider.listed(models),
+                Err(why) => provider.not_listed(why),
+            }
+        }
+    }
+
+    /// Whether every provider that has to be asked was asked before.
+    pub(crate) fn all_asked(&self) -> bool {
+        self.providers.iter().all(|provider| !provider.must_be_asked() || provider.was_asked())
     }
 
     /// How much a model reads at a time. Ollama is asked for that after an answer: it decides when it loads a model.
@@ -42,15 +71,13 @@ impl Models {
         provider.facts(model).window
     }
 
-    async fn ask_for_models(&self, provider: &Provider) {
+    async fn ask_for_models(&self, provider: &Arc<Provider>) -> (Arc<Provider>, Outcome) {
         let asked = tokio::time::timeout(self.patience.listing, self.list_of(provider)).await;
-        match asked.unwrap_or_else(|_| Err("it did not list its models in time".to_owned())) {
-            Ok(models) => provider.listed(models),
-            Err(why) => provider.not_listed(why),
-        }
+        let list = asked.unwrap_or_else(|_| Err("it did not list its models in time".to_owned()));
+        (provider.clone(), list)
     }
 
-    async fn list_of(&self, provider: &Provider) -> Result<Vec<Listed>, String> {
+    async fn list_of(&self, provider: &Provider) -> Outcome {
         let path = match provider.config.kind {
             ProviderKind::OpenAi | ProviderKind::OpenAiResponses => "models",
             ProviderKind::Anthropic => "models?limit=1000",
@@ -70,7 +97,7 @@ impl Models {
     }
 
     async fn fetch(&self, provider: &Provider, path: &str) -> Result<Value, String> {
-        let web = self.web().map_err(|error| error.to_string())?;
+        let web = self.web.client(&provider.address, &self.patience).map_err(|error| error.to_string())?;
         let request = with_key(web.get(target::below(&provider.address, path)), provider);
         let mut response = request.send().await.map_err(|error| root(&error.without_url()))?;
         if !response.status().is_success() {
@@ -87,16 +114,6 @@ impl Models {
             }
         }
         serde_json::from_slice(&body).map_err(|_| "what it answers is no list of models".to_owned())
-    }
-
-    fn web(&self) -> Result<reqwest::Client, Error> {
-        if let Some(web) = self.web.get() {
-            return Ok(web.clone());
-        }
-        let made = reqwest::Client::builder().connect_timeout(self.patience.connect).build();
-        let made =
-            made.map_err(|error| Error::Config { what: format!("no HTTP client can be made: {error}") })?;
-        Ok(self.web.get_or_init(|| made).clone())
     }
 }
 

@@ -140,6 +140,7 @@ impl Error {
                 "give the provider the kind openai-responses in config.toml, or choose another model"
                     .to_owned()
             }
+            Self::Rejected { status: 300..=399, .. } => "correct the provider's base URL".to_owned(),
             Self::Rejected { .. } => {
                 "the message says what it does not like; another model or thought level may do".to_owned()
             }

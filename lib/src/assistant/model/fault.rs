@@ -132,6 +132,10 @@ impl Blamed<'_> {
             return fault(Error::NoCredit { provider: self.name(), said });
         }
         match status {
+            300..=399 => {
+                let said = "it sends us to another address, where the key is not taken".to_owned();
+                fault(Error::Rejected { provider: self.name(), status, said })
+            }
             // Gemini says 400 of a bad key.
             401 | 403 => fault(self.unauthorised(said)),
             400 if low.contains("api_key_invalid") => fault(self.unauthorised(said)),

@@ -19,9 +19,10 @@ mod provider;
 mod request;
 mod tap;
 mod target;
+mod web;
 
 use std::collections::HashSet;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use answer::Question;
@@ -29,6 +30,7 @@ use incoming::Reader;
 use names::Names;
 use provider::Provider;
 use tap::Tap;
+use web::Web;
 
 pub use crate::secret::Secret;
 pub use answer::Answer;
@@ -93,9 +95,7 @@ pub struct Model {
 pub struct Models {
     providers: Arc<Vec<Arc<Provider>>>,
     patience: Patience,
-    client: Arc<OnceLock<genai::Client>>,
-    /// For what the library does not ask.
-    web: Arc<OnceLock<reqwest::Client>>,
+    web: Arc<Web>,
 }
 
 impl Models {
@@ -137,7 +137,7 @@ impl Models {
     /// The same with other limits.
     #[must_use]
     pub fn with_patience(self, patience: Patience) -> Self {
-        Self { patience, client: Arc::default(), web: Arc::default(), ..self }
+        Self { patience, web: Arc::default(), ..self }
     }
 
     /// The providers as configured.
@@ -204,7 +204,7 @@ impl Models {
         let names = Names::of(&request.tools);
         let tap = Arc::new(Tap::new(config.kind));
         Ok(Question {
-            client: self.client()?,
+            client: self.web.models(&provider.address, &self.patience)?,
             provider: provider.clone(),
             model: request.model.clone(),
             target: target::target(config, &provider.address, id),
@@ -220,15 +220,6 @@ impl Models {
         let (name, model) = id.split_once('/')?;
         let provider = self.providers.iter().find(|provider| provider.config.name == name)?;
         (!model.is_empty()).then_some((provider, model))
-    }
-
-    /// Made when it is first needed: it reads the system's certificates.
-    fn client(&self) -> Result<genai::Client, Error> {
-        if let Some(client) = self.client.get() {
-            return Ok(client.clone());
-        }
-        let made = target::client(&self.patience)?;
-        Ok(self.client.get_or_init(|| made).clone())
     }
 }
 

@@ -65,6 +65,12 @@ impl Provider {
         self.must_be_asked() && locked(&self.told).list.is_none()
     }
 
+    /// Whether it was ever asked for its models, and had time to answer.
+    pub(super) fn was_asked(&self) -> bool {
+        let told = locked(&self.told);
+        told.list.is_some() || told.failure.is_some()
+    }
+
     pub(super) fn listed(&self, models: Vec<Listed>) {
         let mut told = locked(&self.told);
         told.windows.extend(models.iter().filter_map(|model| Some((model.id.clone(), model.window?))));

@@ -2,11 +2,9 @@
 
 use genai::adapter::AdapterKind;
 use genai::resolver::{AuthData, Endpoint};
-use genai::{Client, Headers, ModelIden, ServiceTarget, WebConfig};
+use genai::{Headers, ModelIden, ServiceTarget};
 
-use super::Patience;
 use super::config::{ProviderConfig, ProviderKind};
-use super::error::Error;
 
 /// Which of Anthropic's interfaces is spoken.
 pub(super) const ANTHROPIC_VERSION: &str = "2023-06-01";
@@ -20,13 +18,6 @@ pub(super) fn adapter(kind: ProviderKind) -> AdapterKind {
         ProviderKind::Gemini => AdapterKind::Gemini,
         ProviderKind::Ollama => AdapterKind::Ollama,
     }
-}
-
-/// What carries the requests.
-pub(super) fn client(patience: &Patience) -> Result<Client, Error> {
-    let web = WebConfig::default().with_connect_timeout(patience.connect);
-    let client = Client::builder().with_web_config(web).build();
-    client.map_err(|error| Error::Config { what: format!("no HTTP client can be made: {error}") })
 }
 
 /// Where a model is asked.

@@ -92,14 +92,25 @@ enum Failure {
 }
 
 fn replace(text: &str, old: &str, new: &str, extent: Extent) -> Result<Replaced, Failure> {
-    match replace_exactly(text, old, new, extent) {
-        // A model never sees how lines end; a file keeps it.
+    // A model never sees how lines end; a file keeps it.
+    let new_lines = if ends_in_crlf(text) { windows(new) } else { new.to_owned() };
+    match replace_exactly(text, old, &new_lines, extent) {
         Err(Failure::Missing) if text.contains("\r\n") && old.contains('\n') && !old.contains('\r') => {
-            let windows = |text: &str| text.replace("\r\n", "\n").replace('\n', "\r\n");
             replace_exactly(text, &windows(old), &windows(new), extent)
         }
         replaced => replaced,
     }
+}
+
+/// Says whether every line of a text ends in CRLF, and there is one.
+fn ends_in_crlf(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    let mut ends = memchr::memchr_iter(b'\n', bytes).peekable();
+    ends.peek().is_some() && ends.all(|at| at > 0 && bytes[at - 1] == b'\r')
+}
+
+fn windows(text: &str) -> String {
+    text.replace("\r\n", "\n").replace('\n', "\r\n")
 }
 
 fn replace_exactly(text: &str, old: &str, new: &str, extent: Extent) -> Result<Replaced, Failure> {

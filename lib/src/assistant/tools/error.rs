@@ -1,6 +1,7 @@
 //! Why a call of a tool came to nothing, in words that let a model try again.
 
 use std::io;
+use std::time::Duration;
 
 use crate::rooted::{FileError, PathError};
 
@@ -59,6 +60,9 @@ pub enum ToolError {
     /// A command did not start.
     #[error("the command did not start")]
     NotStarted(#[source] io::Error),
+    /// The file system does not answer.
+    #[error("nothing was heard of the file system within {} s", .0.as_secs())]
+    Hangs(Duration),
     /// The work ended before its time: the program is about to end.
     #[error("the tool was given up")]
     GivenUp,
@@ -75,6 +79,7 @@ impl ToolError {
             Self::File { hint, .. } => Some(hint.clone()),
             Self::Changed { .. } => Some("read the file again, then plan the change anew".to_owned()),
             Self::NotStarted(error) => Some(error.to_string()),
+            Self::Hangs(_) => Some("look elsewhere, or ask the user to see to it".to_owned()),
             Self::GivenUp => None,
         }
     }

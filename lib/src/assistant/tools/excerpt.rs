@@ -1,6 +1,11 @@
-//! Text that fits: the beginning of a text, the part of a line around a match, the two ends of a flood.
+//! Text that fits: the beginning of a text, the part of a line around a match, the two ends of a flood, a path on one
+//! line.
 
 use std::collections::VecDeque;
+use std::path::Path;
+
+/// How much text a list of paths may have.
+pub(super) const MOST_LISTED: usize = 64 * 1024;
 
 /// The beginning of a text within this many bytes, with a mark if that is not all.
 pub(super) fn shortened(text: &str, most: usize) -> String {
@@ -17,6 +22,17 @@ pub(super) fn around(line: &str, at: usize, most: usize) -> String {
     let end = floor(line, start + most);
     let (before, behind) = (if start > 0 { "…" } else { "" }, if end < line.len() { "…" } else { "" });
     format!("{before}{}{behind}", &line[start..end])
+}
+
+/// A path on one line: a line feed in a name would look like the end of it.
+pub(super) fn name(path: &Path) -> String {
+    let path = path.display().to_string();
+    if !path.contains(char::is_control) {
+        return path;
+    }
+    path.chars()
+        .map(|c| if c.is_control() { c.escape_default().to_string() } else { c.to_string() })
+        .collect()
 }
 
 /// Bytes as text. What is none becomes a mark, and so does the zero byte, which many a store does not take.
@@ -91,9 +107,11 @@ impl HeadAndTail {
         self.total - (self.head.len() + self.tail.len()) as u64
     }
 
-    /// The end, as far as it is not the beginning.
+    /// The end, as far as it is not the beginning, from its first whole character on.
     pub(super) fn tail(&self) -> Vec<u8> {
-        self.tail.iter().copied().collect()
+        let inside = |byte: &&u8| **byte & 0b1100_0000 == 0b1000_0000;
+        let halves = self.tail.iter().take(3).take_while(inside).count();
+        self.tail.iter().skip(halves).copied().collect()
     }
 
     /// Both as text, with a word about what is left out.
@@ -103,10 +121,7 @@ impl HeadAndTail {
             let all: Vec<u8> = self.head.iter().chain(&self.tail).copied().collect();
             return text(&all);
         }
-        let tail = self.tail();
-        let inside = |byte: &&u8| **byte & 0b1100_0000 == 0b1000_0000;
-        let halves = tail.iter().take(3).take_while(inside).count();
-        let (head, tail) = (text(whole(&self.head)), text(&tail[halves..]));
+        let (head, tail) = (text(whole(&self.head)), text(&self.tail()));
         format!("{head}\n[{left_out} bytes are left out here]\n{tail}")
     }
 }
@@ -135,6 +150,13 @@ mod tests {
         assert_eq!(around("short", 2, 100), "short");
         assert!(around(&line, 0, 100).starts_with("xxx"));
         assert!(around(&line, line.len() - 1, 100).ends_with('é'));
+    }
+
+    #[test]
+    fn the_end_begins_with_a_whole_character() {
+        let mut kept = HeadAndTail::new(0, 3);
+        kept.push("éé".as_bytes());
+        assert_eq!(kept.tail(), "é".as_bytes());
     }
 
     #[test]

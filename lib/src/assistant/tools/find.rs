@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::arguments::Arguments;
 use super::error::ToolError;
+use super::excerpt;
 use super::glob::Glob;
 use super::ground::{Ground, Target};
 use super::prepared::{Look, Plan, Prepared};
@@ -69,31 +70,36 @@ pub(super) fn prepare(ground: &Arc<Ground>, arguments: &Arguments<'_>) -> Result
 
 impl Look for Hunt {
     fn look(&self, ground: &Ground, stop: &Stop) -> Result<String, ToolError> {
-        let (mut text, mut count) = (String::new(), 0);
+        let (mut text, mut count, mut more) = (String::new(), 0, false);
         let mut notes = Vec::new();
         for start in &self.starts {
             let glob = self.glob.at(start);
             let visit = |found: &Found<'_>| {
                 let is_directory = found.kind == EntryKind::Directory;
                 if glob.matches(found.path, is_directory) {
-                    count += 1;
-                    if count > MOST {
+                    let slash = if is_directory { "/" } else { "" };
+                    let line = format!("{}{slash}\n", ground.shown(found.path));
+                    if count == MOST || text.len() + line.len() > excerpt::MOST_LISTED {
+                        more = true;
                         return ControlFlow::Break(());
                     }
-                    let slash = if is_directory { "/" } else { "" };
-                    text.push_str(&format!("{}{slash}\n", ground.shown(found.path)));
+                    count += 1;
+                    text.push_str(&line);
                 }
                 ControlFlow::Continue(())
             };
             let missed: Missed = sweep(ground, start, Scope::whole(self.unseen), stop, visit)
                 .map_err(|error| ground.error(&start.display().to_string(), error))?;
             missed.notes(&mut notes);
+            if more {
+                break;
+            }
         }
         if count == 0 {
             notes.insert(0, format!("nothing matches {}", self.glob.pattern()));
         }
-        if count > MOST {
-            notes.insert(0, format!("these are the first {MOST} paths; use a narrower pattern for others"));
+        if more {
+            notes.insert(0, format!("these are the first {count} paths; use a narrower pattern for others"));
         }
         Ok(if notes.is_empty() { text } else { format!("{text}({})", notes.join("; ")) })
     }

@@ -4,6 +4,8 @@ use std::fs::{File, Metadata};
 use std::path::{Path, PathBuf};
 
 use super::error::ToolError;
+use super::excerpt;
+use crate::command::GuardianCommand;
 use crate::rooted::{FileError, Links, Missing, PathError, Roots, Spot, Whereabouts, open_regular};
 
 /// Where the tools of a session work.
@@ -15,6 +17,8 @@ pub(super) struct Ground {
     pub(super) roots: Roots,
     /// Variables that commands do not get.
     pub(super) hidden: Vec<String>,
+    /// What keeps a command and all that it starts together.
+    pub(super) guardian: Option<GuardianCommand>,
 }
 
 /// A file that is there.
@@ -41,7 +45,7 @@ impl Ground {
     /// The ground of these roots.
     pub(super) fn new(named: Vec<PathBuf>) -> Self {
         let roots = Roots::find(&named);
-        Self { named, roots, hidden: Vec::new() }
+        Self { named, roots, hidden: Vec::new(), guardian: None }
     }
 
     /// The working directory.
@@ -58,8 +62,8 @@ impl Ground {
     pub(super) fn shown(&self, path: &Path) -> String {
         match path.strip_prefix(self.cwd()) {
             Ok(below) if below.as_os_str().is_empty() => ".".to_owned(),
-            Ok(below) => below.display().to_string(),
-            Err(_) => path.display().to_string(),
+            Ok(below) => excerpt::name(below),
+            Err(_) => excerpt::name(path),
         }
     }
 

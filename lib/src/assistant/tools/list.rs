@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use super::arguments::Arguments;
 use super::error::ToolError;
+use super::excerpt;
 use super::ground::{Ground, Target};
 use super::prepared::{Look, Plan, Prepared};
 use super::spec::{Effect, Kind, ToolSpec, flag, number, object, text};
@@ -70,22 +71,26 @@ impl Look for Listing {
         let refused = |error| ground.error(&self.sent, error);
         let (_, start) =
             ground.roots.directory_at(&ground.absolute(&self.sent)).map_err(|e| refused(e.into()))?;
-        let (mut text, mut count) = (String::new(), 0);
+        let (mut text, mut count, mut more) = (String::new(), 0, false);
         let visit = |found: &Found<'_>| {
-            count += 1;
-            if count > MOST {
+            let line = line(&start.shown, found);
+            if count == MOST || text.len() + line.len() > excerpt::MOST_LISTED {
+                more = true;
                 return ControlFlow::Break(());
             }
-            text.push_str(&line(&start.shown, found));
+            count += 1;
+            text.push_str(&line);
             ControlFlow::Continue(())
         };
         let missed = sweep(ground, &start.real, self.scope, stop, visit).map_err(refused)?;
-        Ok(text + &note(count, missed))
+        let more =
+            more.then(|| format!("these are the first {count} entries; list a directory below for more"));
+        Ok(text + &note(count, more, missed))
     }
 }
 
 fn line(start: &Path, found: &Found<'_>) -> String {
-    let path = found.path.strip_prefix(start).unwrap_or(found.path).display();
+    let path = excerpt::name(found.path.strip_prefix(start).unwrap_or(found.path));
     match found.kind {
         EntryKind::Directory => format!("{path}/\n"),
         EntryKind::File => match at::status(found.directory.as_fd(), found.name) {
@@ -93,21 +98,19 @@ fn line(start: &Path, found: &Found<'_>) -> String {
             Err(_) => format!("{path}\n"),
         },
         EntryKind::Link => match at::read_link(found.directory.as_fd(), found.name) {
-            Ok(Some(target)) => format!("{path} -> {}\n", target.display()),
+            Ok(Some(target)) => format!("{path} -> {}\n", excerpt::name(Path::new(&target))),
             Ok(None) | Err(_) => format!("{path}\n"),
         },
         EntryKind::Other => format!("{path} (no regular file)\n"),
     }
 }
 
-fn note(count: usize, missed: Missed) -> String {
+fn note(count: usize, more: Option<String>, missed: Missed) -> String {
     let mut notes = Vec::new();
     if count == 0 {
         notes.push("nothing is there".to_owned());
     }
-    if count > MOST {
-        notes.push(format!("these are the first {MOST} entries; list a directory below for more"));
-    }
+    notes.extend(more);
     missed.notes(&mut notes);
     if notes.is_empty() { String::new() } else { format!("({})", notes.join("; ")) }
 }

@@ -37,6 +37,7 @@ pub use self::error::ToolError;
 use self::ground::Ground;
 pub use self::prepared::{Command, Ending, Exit, Location, Outcome, Prepared, Sink};
 pub use self::spec::{Effect, Kind, ToolSpec};
+use crate::command::GuardianCommand;
 
 /// The tools of one session. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -72,6 +73,12 @@ impl Toolbox {
         let mut ground = Ground::clone(&self.0);
         ground.hidden.extend(names.into_iter().map(Into::into));
         Self(Arc::new(ground))
+    }
+
+    /// The same tools with commands below guardians, which end all that a command has started.
+    #[must_use]
+    pub fn guarded(&self, guardian: Option<GuardianCommand>) -> Self {
+        Self(Arc::new(Ground { guardian, ..Ground::clone(&self.0) }))
     }
 
     /// The roots as they were named: the working directory first.

@@ -200,6 +200,8 @@ async fn look(
                 Err(_) => return Ok(Outcome::cancelled()),
             }
         }
+        // It hangs where it cannot see that its time is up: in a file system that does not answer.
+        () = tokio::time::sleep(LOOK_TIME + STOP_TIME) => return Err(ToolError::Hangs(LOOK_TIME)),
     };
     let ending = stop.ending();
     drop(on_drop);

@@ -1,5 +1,5 @@
-//! The tool `run`: a command line in a process group of its own, with its output as it comes. Its group ends with
-//! it, and when it is cancelled, takes too long or is forgotten.
+//! The tool `run`: a command line with its output as it comes. All that it has started ends with it, and when it is
+//! cancelled, takes too long or is forgotten.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -73,11 +73,17 @@ pub(super) fn prepare(ground: &Arc<Ground>, arguments: &Arguments<'_>) -> Result
         Target::Directory(at) => at.shown,
         Target::File(_) => return Err(arguments.wrong("cwd", "a directory", None)),
     };
-    let first = line.trim().lines().next().unwrap_or_default();
-    let title = format!("Run {}", excerpt::shortened(first, LONGEST_TITLE));
+    let title = format!("Run {}", title_of(line));
     let command = Command { line: line.to_owned(), cwd: cwd.clone() };
     let plan = Plan::Run(Line { command, sent: sent.to_owned(), time: Duration::from_secs(time) });
     Ok(Prepared::new(ground, Kind::Execute, title, plan).at(cwd, None))
+}
+
+/// The beginning of a command line, and a sign if there is more of it.
+fn title_of(line: &str) -> String {
+    let mut lines = line.trim().lines();
+    let first = excerpt::shortened(lines.next().unwrap_or_default(), LONGEST_TITLE);
+    if lines.next().is_some() && !first.ends_with('…') { format!("{first} …") } else { first }
 }
 
 /// Runs the line to its end, whoever brings that about.
@@ -122,6 +128,7 @@ async fn start(line: &Line, ground: Arc<Ground>) -> Result<Running, ToolError> {
         env: ENVIRONMENT.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec(),
         without: ground.hidden.clone(),
         cwd: line.command.cwd.to_string_lossy().into_owned(),
+        guardian: ground.guardian.clone(),
     };
     let sent = line.sent.clone();
     let opened = tokio::task::spawn_blocking(move || {
@@ -156,8 +163,10 @@ impl Told {
     fn take(&mut self, bytes: &[u8]) {
         self.model.push(bytes);
         let was_over = self.users.is_over();
-        self.next.extend_from_slice(self.users.push(bytes));
-        if self.users.is_over() && !was_over {
+        let beginning = self.users.push(bytes);
+        let is_cut = self.users.is_over() && !was_over;
+        self.next.extend_from_slice(if is_cut { excerpt::whole(beginning) } else { beginning });
+        if is_cut {
             self.next.extend_from_slice(b"\r\n[there is more: its end is shown when the command ends]\r\n");
         }
     }

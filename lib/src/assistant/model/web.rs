@@ -1,0 +1,40 @@
+//! The connections to providers: one client for what is on this machine, which no proxy stands before, and one for all
+//! the rest.
+
+use std::sync::OnceLock;
+
+use reqwest::{Client, Url};
+
+use super::Patience;
+use super::error::Error;
+use crate::web;
+
+/// The clients, each made when it is first needed: that reads the system's certificates.
+#[derive(Default)]
+pub(super) struct Web {
+    here: OnceLock<Client>,
+    elsewhere: OnceLock<Client>,
+}
+
+impl Web {
+    /// The client for a provider's address.
+    pub(super) fn client(&self, address: &str, patience: &Patience) -> Result<Client, Error> {
+        let url = Url::parse(address).map_err(|error| no_client(&error))?;
+        let place = if web::is_here(&url) { &self.here } else { &self.elsewhere };
+        if let Some(client) = place.get() {
+            return Ok(client.clone());
+        }
+        let made = web::client(&url, patience.connect).build().map_err(|error| no_client(&error))?;
+        Ok(place.get_or_init(|| made).clone())
+    }
+
+    /// The same in the hands of the library that asks models.
+    pub(super) fn models(&self, address: &str, patience: &Patience) -> Result<genai::Client, Error> {
+        let client = self.client(address, patience)?;
+        genai::Client::builder().with_reqwest(client).build().map_err(|error| no_client(&error))
+    }
+}
+
+fn no_client(error: &dyn std::fmt::Display) -> Error {
+    Error::Config { what: format!("no HTTP client can be made: {error}") }
+}

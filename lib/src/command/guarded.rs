@@ -1,0 +1,218 @@
+//! A command below a guardian, which keeps all that descends from it together: what leaves the group for a session
+//! of its own is found as well. The guardian itself is in `agent`; here is what it is told and what it says.
+
+use std::fs::File;
+use std::io::{self, PipeReader, PipeWriter, Read, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, Command, ExitStatus};
+use std::time::Duration;
+
+use tokio::net::unix::pipe::Receiver;
+use tokio::time::Instant;
+
+use super::GuardianCommand;
+use super::exit::Exit;
+use super::group::{Leftover, ROUND, Words};
+use crate::agent::guardian::{ASK, END, KILL, STAY};
+use crate::agent::status::StatusLine;
+
+/// How long a guardian may take to end a tree, with some reserve over its own limits.
+const END_LIMIT: Duration = Duration::from_millis(1900);
+
+/// A command below a guardian. Dropping it lets the guardian end the tree.
+pub(crate) struct Guarded {
+    guardian: Child,
+    /// The only write end: the guardian ends the tree when it is closed.
+    tie: PipeWriter,
+    status: Receiver,
+    /// What the guardian has said and no line feed has ended yet.
+    unread: Vec<u8>,
+    leader: i32,
+    exit: Option<Exit>,
+    leftover: Leftover,
+}
+
+/// Why nothing runs below a guardian.
+pub(super) enum NotGuarded {
+    /// There is no guardian to be had.
+    NoGuardian,
+    /// There is one, and the program does not start.
+    NotStarted(io::Error),
+}
+
+impl From<io::Error> for NotGuarded {
+    fn from(_: io::Error) -> Self {
+        Self::NoGuardian
+    }
+}
+
+impl Guarded {
+    /// Starts a guardian and the program below it. Returns when the program runs.
+    pub(super) fn start(
+        guardian: &GuardianCommand,
+        words: Words<'_>,
+        dress: impl Fn(&mut Command) -> io::Result<()>,
+    ) -> Result<Self, NotGuarded> {
+        let (their_tie, tie) = io::pipe()?;
+        let (mut status, their_status) = io::pipe()?;
+        let mut command = Command::new(&guardian.program);
+        command.args(&guardian.args).args([STAY, "--tie", &their_tie.as_raw_fd().to_string()]);
+        command
+            .args(["--status", &their_status.as_raw_fd().to_string(), "--", words.program])
+            .args(words.args);
+        dress(&mut command)?;
+        keep_for_guardian(&mut command, &their_tie, &their_status);
+        let mut guardian = command.spawn()?;
+        // Our copies of its ends go: its end must be seen here, and ours there.
+        drop((command, their_tie, their_status));
+        let leader = match first_line(&mut status) {
+            Some(StatusLine::Started(leader)) => leader,
+            Some(StatusLine::Failed(errno)) => {
+                let _ = guardian.wait();
+                return Err(NotGuarded::NotStarted(io::Error::from_raw_os_error(errno)));
+            }
+            Some(StatusLine::Exited(_) | StatusLine::Killed(_) | StatusLine::Left(_)) | None => {
+                let _ = guardian.kill();
+                let _ = guardian.wait();
+                return Err(NotGuarded::NoGuardian);
+            }
+        };
+        let status = Receiver::from_owned_fd(status.into())?;
+        let (unread, leftover) = (Vec::new(), Leftover::Nobody);
+        Ok(Self { guardian, tie, status, unread, leader, exit: None, leftover })
+    }
+
+    #[cfg(test)]
+    pub(super) fn number(&self) -> u32 {
+        self.leader.unsigned_abs()
+    }
+
+    pub(super) fn ask_to_end(&mut self) {
+        self.tell(ASK);
+    }
+
+    pub(super) fn kill(&mut self) {
+        self.tell(KILL);
+    }
+
+    pub(super) fn exited(&mut self) -> Option<Exit> {
+        let mut bytes = [0; 256];
+        while self.exit.is_none() {
+            match self.status.try_read(&mut bytes) {
+                Ok(read) if read > 0 => self.hear(&bytes[..read]),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                // The command has gone with its guardian.
+                Ok(_) | Err(_) => {
+                    self.sweep_group();
+                    self.exit = Some(Exit::of(ExitStatus::from_raw(libc::SIGKILL)));
+                }
+            }
+        }
+        self.exit
+    }
+
+    pub(super) async fn stirred(&mut self) {
+        // An error is found again by whoever looks.
+        let _ = self.status.readable().await;
+    }
+
+    pub(super) async fn clear(mut self) -> Leftover {
+        self.tell(END);
+        let give_up = Instant::now() + END_LIMIT;
+        while let Ok(None) = self.guardian.try_wait() {
+            if Instant::now() >= give_up {
+                self.give_up();
+                break;
+            }
+            tokio::time::sleep(ROUND).await;
+        }
+        self.last_words()
+    }
+
+    /// The guardian hangs, or something in the tree cannot be killed. The command dies with its guardian.
+    fn give_up(&mut self) {
+        let _ = self.guardian.kill();
+        let _ = self.guardian.wait();
+        self.sweep_group();
+    }
+
+    /// With the guardian lost, the group is all of the tree that can still be named.
+    fn sweep_group(&self) {
+        if self.leader > 1 {
+            // SAFETY: a plain call. The group was the command's a moment ago, when its guardian died.
+            unsafe { libc::kill(-self.leader, libc::SIGKILL) };
+        }
+    }
+
+    fn last_words(self) -> Leftover {
+        let Self { status, mut leftover, unread, .. } = self;
+        let mut said = unread;
+        if let Ok(mut status) = status.into_nonblocking_fd().map(File::from) {
+            // What a guardian that is gone has said is all there; one that is not leaves nothing to wait for.
+            let _ = status.read_to_end(&mut said);
+        }
+        if lines(&mut said).into_iter().any(|line| matches!(line, StatusLine::Left(_))) {
+            leftover = Leftover::Somebody;
+        }
+        leftover
+    }
+
+    fn tell(&mut self, byte: u8) {
+        // A guardian that does not hear this any more is at its end already.
+        let _ = self.tie.write_all(&[byte]);
+    }
+
+    fn hear(&mut self, bytes: &[u8]) {
+        self.unread.extend_from_slice(bytes);
+        for line in lines(&mut self.unread) {
+            match line {
+                StatusLine::Exited(code) => {
+                    self.exit = Some(Exit::of(ExitStatus::from_raw((code & 0xff) << 8)));
+                }
+                StatusLine::Killed(signal) => self.exit = Some(Exit::of(ExitStatus::from_raw(signal & 0x7f))),
+                StatusLine::Left(_) => self.leftover = Leftover::Somebody,
+                StatusLine::Started(_) | StatusLine::Failed(_) => {}
+            }
+        }
+    }
+}
+
+/// A session of its own, so that nothing that is sent to our group reaches it, and its ends of the two pipes.
+fn keep_for_guardian(command: &mut Command, tie: &PipeReader, status: &PipeWriter) {
+    let ends = [tie.as_raw_fd(), status.as_raw_fd()];
+    // SAFETY: the closure makes only async-signal-safe calls, on descriptors that are open while we start it.
+    unsafe {
+        command.pre_exec(move || {
+            if libc::setsid() < 0 {
+                return Err(io::Error::last_os_error());
+            }
+            // Here and not before the fork: no other child that we start meanwhile may inherit them.
+            for end in ends {
+                if libc::fcntl(end, libc::F_SETFD, 0) < 0 {
+                    return Err(io::Error::last_os_error());
+                }
+            }
+            Ok(())
+        });
+    }
+}
+
+/// The first line, waited for: it comes as soon as the program runs or does not. Nothing behind it is read.
+fn first_line(status: &mut PipeReader) -> Option<StatusLine> {
+    let (mut line, mut byte) = (Vec::new(), [0]);
+    loop {
+        status.read_exact(&mut byte).ok()?;
+        match byte {
+            [b'\n'] => return StatusLine::parse(std::str::from_utf8(&line).ok()?),
+            [byte] => line.push(byte),
+        }
+    }
+}
+
+/// Takes the whole lines out of what was said.
+fn lines(said: &mut Vec<u8>) -> Vec<StatusLine> {
+    let whole = said.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+    let text: Vec<u8> = said.drain(..whole).collect();
+    String::from_utf8_lossy(&text).lines().filter_map(StatusLine::parse).collect()
+}
