@@ -91,6 +91,13 @@ fn said(role: Role, version: Version, method: &str, params: &Value) {
         (Role::Agent, Version::V2, "session/set_config_option") => {
             whole::<v2::SetSessionConfigOptionRequest>(method, params);
         }
+        // A session that is closed while the agent still opens it is taken back.
+        (Role::Agent, Version::V1, "$/cancel_request") => {
+            whole::<v1::CancelRequestNotification>(method, params);
+        }
+        (Role::Agent, Version::V2, "$/cancel_request") => {
+            whole::<v2::CancelRequestNotification>(method, params);
+        }
         (Role::Agent, Version::V2, "session/list") => whole::<v2::ListSessionsRequest>(method, params),
         (role, version, method) => panic!("{version:?} {role:?} is not known to hear {method}: {params}"),
     }
