@@ -16,7 +16,7 @@ pub(crate) fn word(number: usize) -> String {
 /// Serves stdin and stdout.
 pub(crate) fn run() {
     let mut out = std::io::stdout().lock();
-    let mut sessions = 0;
+    let (mut sessions, mut prompts) = (0, 0);
     for line in std::io::stdin().lock().lines() {
         let Ok(request) = serde_json::from_str::<Value>(&line.expect("stdin is text")) else { continue };
         match request["method"].as_str() {
@@ -27,13 +27,16 @@ pub(crate) fn run() {
                 sessions += 1;
                 answer(&mut out, &request, json!({"sessionId": format!("bench-{sessions}")}));
             }
-            Some("session/prompt") => prompt(&mut out, &request),
+            Some("session/prompt") => {
+                prompts += 1;
+                prompt(&mut out, &request, prompts);
+            }
             _ => {}
         }
     }
 }
 
-fn prompt(out: &mut impl Write, request: &Value) {
+fn prompt(out: &mut impl Write, request: &Value, prompts: usize) {
     let session = request["params"]["sessionId"].as_str().unwrap_or_default();
     let text = request["params"]["prompt"][0]["text"].as_str().unwrap_or_default();
     let mut words = text.split(' ');
@@ -41,9 +44,8 @@ fn prompt(out: &mut impl Write, request: &Value) {
     for number in 0..count {
         let line = format!(
             "{{\"jsonrpc\":\"2.0\",\"method\":\"session/update\",\"params\":{{\"sessionId\":\"{session}\",\"update\":\
-             {{\"sessionUpdate\":\"agent_message_chunk\",\"messageId\":\"m{}\",\"content\":{{\"type\":\"text\",\
+             {{\"sessionUpdate\":\"agent_message_chunk\",\"messageId\":\"m{prompts}\",\"content\":{{\"type\":\"text\",\
              \"text\":\"{}\"}}}}}}}}\n",
-            request["id"],
             word(number)
         );
         out.write_all(line.as_bytes()).and_then(|()| out.flush()).expect("somebody reads");
