@@ -3,7 +3,7 @@
 
 use rethread::edge::Version;
 use rethread_testkit::client::CWD;
-use rethread_testkit::program::{Home, Program};
+use rethread_testkit::program::{Home, Program, example};
 use serde_json::json;
 use tokio::process::Command;
 
@@ -16,8 +16,8 @@ fn home() -> Home {
 }
 
 /// The example with a client on its pipes.
-async fn alone(home: &Home, version: Version) -> Program {
-    let mut command = Command::new(home.example("scripted"));
+async fn alone(version: Version) -> Program {
+    let mut command = Command::new(example("scripted"));
     command.kill_on_drop(true);
     let program = Program::start(command, version);
     program.client.initialize().await;
@@ -27,8 +27,7 @@ async fn alone(home: &Home, version: Version) -> Program {
 #[tokio::test]
 async fn it_has_the_whole_session_surface_in_both_versions() {
     for version in BOTH {
-        let home = home();
-        let mut program = alone(&home, version).await;
+        let mut program = alone(version).await;
         let client = &program.client;
         let session = client.new_session().await;
         assert_eq!(client.prompt(&session, TALK).await.stop, "end_turn");
@@ -68,7 +67,7 @@ async fn it_has_the_whole_session_surface_in_both_versions() {
 async fn behind_rethread_its_sessions_outlive_both() {
     for version in BOTH {
         let home = home();
-        let agent = [home.example("scripted").into()];
+        let agent = [example("scripted").into()];
         let mut program = home.start(version, &agent);
         program.client.initialize().await;
         let session = program.client.new_session().await;

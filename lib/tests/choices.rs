@@ -172,15 +172,26 @@ async fn a_fork_has_the_choices_of_its_parent(pairing: Pairing) {
     assert_eq!(client.load(&fork).await["configOptions"], client.load(&parent).await["configOptions"]);
 }
 
-async fn what_the_agent_refuses_gives_way_to_its_own_value(pairing: Pairing) {
-    let world = World::having(pairing, forgetful);
+/// A session in which everything was chosen, and a client of the agent that has changed since; and how much the agent
+/// had been told until then.
+async fn changed_since(
+    world: World,
+    change: impl FnOnce(&mut AgentConfig),
+) -> (World, Client, String, usize) {
     let first = world.ready().await;
     let session = choose_all(&first).await;
     first.hang_up().await;
-    world.agent.configure(|config| config.fixed = vec!["mode", "verbose"]);
+    world.agent.configure(change);
     let world = world.again();
     let since = world.agent.received().len();
     let client = world.ready().await;
+    (world, client, session, since)
+}
+
+async fn what_the_agent_refuses_gives_way_to_its_own_value(pairing: Pairing) {
+    let change = |config: &mut AgentConfig| config.fixed = vec!["mode", "verbose"];
+    let world = World::having(pairing, forgetful);
+    let (world, client, session, since) = changed_since(world, change).await;
     let mark = client.mark();
     client.load(&session).await;
     assert_eq!(client.prompt(&session, "say two").await.stop, "end_turn");
@@ -198,13 +209,8 @@ async fn what_the_agent_refuses_gives_way_to_its_own_value(pairing: Pairing) {
 async fn an_agent_that_does_not_answer_has_refused(pairing: Pairing) {
     let world =
         World::having(pairing, forgetful).set(|config| config.option_patience = Duration::from_millis(50));
-    let first = world.ready().await;
-    let session = choose_all(&first).await;
-    first.hang_up().await;
-    world.agent.configure(|config| config.quirks = vec![Quirk::MuteOnOptions]);
-    let world = world.again();
-    let since = world.agent.received().len();
-    let client = world.ready().await;
+    let change = |config: &mut AgentConfig| config.quirks = vec![Quirk::MuteOnOptions];
+    let (world, client, session, since) = changed_since(world, change).await;
     client.load(&session).await;
     assert_eq!(client.prompt(&session, "say two").await.stop, "end_turn");
     let (changes, early) = asked(&world.agent, since);
@@ -213,14 +219,9 @@ async fn an_agent_that_does_not_answer_has_refused(pairing: Pairing) {
 }
 
 async fn what_is_no_longer_on_offer_is_not_asked_for(pairing: Pairing) {
+    let change = |config: &mut AgentConfig| config.offers = vec![Offer::Modes];
     let world = World::having(pairing, forgetful);
-    let first = world.ready().await;
-    let session = choose_all(&first).await;
-    first.hang_up().await;
-    world.agent.configure(|config| config.offers = vec![Offer::Modes]);
-    let world = world.again();
-    let since = world.agent.received().len();
-    let client = world.ready().await;
+    let (world, client, session, since) = changed_since(world, change).await;
     client.load(&session).await;
     assert_eq!(client.prompt(&session, "say two").await.stop, "end_turn");
     let expected = match pairing.mind {

@@ -98,17 +98,17 @@ impl Home {
     /// The command of the scripted agent, which is an example of the same package as the binary.
     #[must_use]
     pub fn scripted(&self, version: Version) -> Vec<OsString> {
-        let built = self.example("scripted_agent").into();
-        vec![built, "--protocol".into(), version.number().to_string().into()]
+        vec![example("scripted_agent").into(), "--protocol".into(), version.number().to_string().into()]
     }
+}
 
-    /// An example that was built with the binary.
-    #[must_use]
-    pub fn example(&self, name: &str) -> PathBuf {
-        let built = self.binary.parent().expect("a binary is in a folder").join("examples").join(name);
-        assert!(built.exists(), "build the examples first: cargo build --examples");
-        built
-    }
+/// An example of any package, which was built beside the test that runs.
+#[must_use]
+pub fn example(name: &str) -> PathBuf {
+    let test = std::env::current_exe().expect("a test knows its own path");
+    let built = test.ancestors().nth(2).expect("a test is built in a folder").join("examples").join(name);
+    assert!(built.exists(), "build the examples first: cargo build --workspace --examples");
+    built
 }
 
 impl Program {

@@ -2,8 +2,9 @@
 //! and read without a parser for what surrounds the JSON of the updates. Versions are `stored`'s business.
 //!
 //! An item is the length of the rest of it, its first number, how many numbers it covers beyond that, a tag, and what
-//! the tag says follows. So its place is known, and it can be skipped, before it is read. Numbers are in groups of seven bits, the lowest first; a text is its length and its bytes. The kinds of entry
-//! that every turn has are written member by member, all others as JSON.
+//! the tag says follows. So its place is known, and it can be skipped, before it is read. Numbers are in groups of
+//! seven bits, the lowest first; a text is its length and its bytes. The kinds of entry that every turn has are written
+//! member by member, all others as JSON.
 
 use super::{Form, Glance, Sort, Stored, StoredError};
 use crate::{Entry, Folded, Json, MessageId, Seq, Stop, TurnNo, Update, UpdateKind};

@@ -19,10 +19,7 @@ pub const CRASHED: i32 = 3;
 /// Where the program is. It is built with the tests of the library.
 #[must_use]
 pub fn path() -> PathBuf {
-    let test = std::env::current_exe().expect("a test knows its own path");
-    let built = test.ancestors().nth(2).expect("a test is built in a folder").join("examples/mcp_server");
-    assert!(built.exists(), "build the examples first: cargo build -p rethread --examples");
-    built
+    crate::program::example("mcp_server")
 }
 
 /// Becomes the server, with the habits that the words name. Returns the exit status.

@@ -5,8 +5,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 
 use rethread_core::{Fields, Json, Update, UpdateKind};
-use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
+use serde::Deserialize;
 
 use super::{content, message};
 
@@ -37,9 +36,7 @@ impl Messages {
         }
         told.whole(update)
     }
-}
 
-impl Messages {
     /// Tells a message that was not told of yet and is one plain text, by its text alone. `say` is given the chunk.
     pub(in crate::edge) fn show_at_sight(
         &mut self,
@@ -93,9 +90,6 @@ pub(in crate::edge) fn is_plain(text: &str) -> bool {
 
 impl Told {
     fn whole(&mut self, update: &Update) -> Vec<Json> {
-        if let Some(chunks) = self.plain(update) {
-            return chunks;
-        }
         let mut base = update.body.fields();
         let tag = base.text("sessionUpdate").unwrap_or_default();
         base.set("sessionUpdate", Json::of(&format!("{tag}_chunk")));
@@ -116,22 +110,6 @@ impl Told {
         if new.is_empty() { message::remarks_only(base) } else { message::chunks(base, new) }
     }
 
-    /// The chunks of a message that is told for the first time and is nothing but text. Replays are made of such.
-    fn plain(&mut self, update: &Update) -> Option<Vec<Json>> {
-        if self.revision != 0 || self.content.length != 0 {
-            return None;
-        }
-        let whole: PlainWhole<'_> = serde_json::from_str(update.body.text()).ok()?;
-        let texts: Vec<_> =
-            whole.content.iter().map(|block| PlainText::of(block.get())).collect::<Option<_>>()?;
-        // Whether anything is told at all is a matter of the first.
-        texts.first().filter(|text| !text.is_empty())?;
-        texts.iter().for_each(|text| self.content.bytes(text.as_bytes()));
-        let tag = format!("{}_chunk", whole.tag);
-        let chunk = |content| Json::of(&PlainChunk { tag: &tag, id: whole.id, content });
-        Some(whole.content.iter().copied().map(chunk).collect())
-    }
-
     /// Says that what was told does not hold; what comes after has nothing to do with these words.
     fn withdraw(&mut self, id: &str, base: Fields) -> Json {
         self.revision += 1;
@@ -148,28 +126,6 @@ impl Told {
         }
         chunk
     }
-}
-
-/// A message that has content and an id, and of which nothing else is said.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct PlainWhole<'a> {
-    #[serde(rename = "sessionUpdate", borrow)]
-    tag: Cow<'a, str>,
-    #[serde(rename = "messageId", borrow)]
-    id: &'a RawValue,
-    #[serde(borrow)]
-    content: Vec<&'a RawValue>,
-}
-
-/// A chunk of such a message.
-#[derive(Serialize)]
-struct PlainChunk<'a> {
-    #[serde(rename = "sessionUpdate")]
-    tag: &'a str,
-    #[serde(rename = "messageId")]
-    id: &'a RawValue,
-    content: &'a RawValue,
 }
 
 /// A block that is nothing but text.
