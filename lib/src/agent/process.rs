@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, PipeReader, PipeWriter, Write};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
@@ -22,7 +23,7 @@ use crate::transport::Wire;
 #[cfg(target_os = "linux")]
 const STDOUT_PIPE: libc::c_int = 1024 * 1024;
 /// How long a guardian may take to end a tree, with some reserve over its own limits.
-const END_LIMIT: Duration = Duration::from_millis(1900);
+pub(crate) const END_LIMIT: Duration = Duration::from_millis(1900);
 /// How long the last of stderr is waited for after the agent's end.
 const STDERR_LIMIT: Duration = Duration::from_millis(200);
 
@@ -46,6 +47,40 @@ pub struct GuardianCommand {
     pub program: PathBuf,
     /// The arguments before those above.
     pub args: Vec<OsString>,
+}
+
+impl GuardianCommand {
+    /// The guardian with its ends of the two pipes, which have to be open when it is started. The program that it is
+    /// for and that program's arguments are to follow.
+    pub(crate) fn holding(
+        &self,
+        flags: &[&str],
+        tie: &PipeReader,
+        status: &PipeWriter,
+    ) -> std::process::Command {
+        let (tie, status) = (tie.as_raw_fd(), status.as_raw_fd());
+        let mut guardian = std::process::Command::new(&self.program);
+        guardian.args(&self.args).args(flags).args([
+            "--tie",
+            &tie.to_string(),
+            "--status",
+            &status.to_string(),
+            "--",
+        ]);
+        // SAFETY: the closure makes only async-signal-safe calls and allocates nothing.
+        unsafe {
+            guardian.pre_exec(move || {
+                // A session of its own: who kills our group or our terminal must not kill the guardian.
+                if libc::setsid() < 0 {
+                    return Err(io::Error::last_os_error());
+                }
+                // Here and not before the fork: no other child that we start meanwhile may inherit them.
+                keep_over_exec(tie)?;
+                keep_over_exec(status)
+            });
+        }
+        guardian
+    }
 }
 
 /// A started agent.
@@ -193,7 +228,7 @@ impl AgentProcess {
         }
         let end = self.status.end().await;
         if end == AgentEnd::Unseen {
-            self.sweep_group();
+            sweep_group(self.pid);
         }
         let stderr = self.stderr.settled_tail(STDERR_LIMIT).await;
         self.report.insert(ExitReport { end, stderr }).clone()
@@ -229,13 +264,13 @@ impl AgentProcess {
             }
         }
     }
+}
 
-    /// With the guardian lost, the agent's group is all of the tree that can still be named.
-    fn sweep_group(&self) {
-        if self.pid > 1 {
-            // SAFETY: a plain call. The group was the agent's a moment ago, when its guardian died.
-            unsafe { libc::kill(-self.pid, libc::SIGKILL) };
-        }
+/// With the guardian lost, the group of its program is all of the tree that can still be named.
+pub(crate) fn sweep_group(leader: i32) {
+    if leader > 1 {
+        // SAFETY: a plain call. The group was the program's a moment ago, when its guardian died.
+        unsafe { libc::kill(-leader, libc::SIGKILL) };
     }
 }
 
@@ -283,28 +318,13 @@ struct Theirs {
 }
 
 fn start_guardian(command: &AgentCommand, theirs: Theirs) -> io::Result<Child> {
-    let (tie, status) = (theirs.tie.as_raw_fd(), theirs.status.as_raw_fd());
-    let mut guardian = Command::new(&command.guardian.program);
+    let mut guardian = Command::from(command.guardian.holding(&[], &theirs.tie, &theirs.status));
     guardian
-        .args(&command.guardian.args)
-        .args(["--tie", &tie.to_string(), "--status", &status.to_string(), "--"])
         .arg(&command.program)
         .args(&command.args)
         .stdin(Stdio::from(theirs.stdin))
         .stdout(Stdio::from(theirs.stdout))
         .stderr(Stdio::from(theirs.stderr));
-    // SAFETY: the closure makes only async-signal-safe calls and allocates nothing.
-    unsafe {
-        guardian.pre_exec(move || {
-            // A session of its own: who kills our group or our terminal must not kill the guardian.
-            if libc::setsid() < 0 {
-                return Err(io::Error::last_os_error());
-            }
-            // Here and not before the fork: no other child that we start meanwhile may inherit them.
-            keep_over_exec(tie)?;
-            keep_over_exec(status)
-        });
-    }
     guardian.spawn()
 }
 

@@ -3,10 +3,8 @@
 
 use std::fs::File;
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
-use std::os::fd::AsRawFd;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitStatus};
-use std::time::Duration;
 
 use tokio::net::unix::pipe::Receiver;
 use tokio::time::Instant;
@@ -15,10 +13,8 @@ use super::GuardianCommand;
 use super::exit::Exit;
 use super::group::{Leftover, ROUND, Words};
 use crate::agent::guardian::{ASK, END, KILL, STAY};
+use crate::agent::process::{END_LIMIT, sweep_group};
 use crate::agent::status::StatusLine;
-
-/// How long a guardian may take to end a tree, with some reserve over its own limits.
-const END_LIMIT: Duration = Duration::from_millis(1900);
 
 /// A command below a guardian. Dropping it lets the guardian end the tree.
 pub(crate) struct Guarded {
@@ -56,13 +52,9 @@ impl Guarded {
     ) -> Result<Self, NotGuarded> {
         let (their_tie, tie) = io::pipe()?;
         let (mut status, their_status) = io::pipe()?;
-        let mut command = Command::new(&guardian.program);
-        command.args(&guardian.args).args([STAY, "--tie", &their_tie.as_raw_fd().to_string()]);
-        command
-            .args(["--status", &their_status.as_raw_fd().to_string(), "--", words.program])
-            .args(words.args);
+        let mut command = guardian.holding(&[STAY], &their_tie, &their_status);
+        command.arg(words.program).args(words.args);
         dress(&mut command)?;
-        keep_for_guardian(&mut command, &their_tie, &their_status);
         let mut guardian = command.spawn()?;
         // Our copies of its ends go: its end must be seen here, and ours there.
         drop((command, their_tie, their_status));
@@ -104,7 +96,7 @@ impl Guarded {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 // The command has gone with its guardian.
                 Ok(_) | Err(_) => {
-                    self.sweep_group();
+                    sweep_group(self.leader);
                     self.exit = Some(Exit::of(ExitStatus::from_raw(libc::SIGKILL)));
                 }
             }
@@ -134,15 +126,7 @@ impl Guarded {
     fn give_up(&mut self) {
         let _ = self.guardian.kill();
         let _ = self.guardian.wait();
-        self.sweep_group();
-    }
-
-    /// With the guardian lost, the group is all of the tree that can still be named.
-    fn sweep_group(&self) {
-        if self.leader > 1 {
-            // SAFETY: a plain call. The group was the command's a moment ago, when its guardian died.
-            unsafe { libc::kill(-self.leader, libc::SIGKILL) };
-        }
+        sweep_group(self.leader);
     }
 
     fn last_words(self) -> Leftover {
@@ -175,26 +159,6 @@ impl Guarded {
                 StatusLine::Started(_) | StatusLine::Failed(_) => {}
             }
         }
-    }
-}
-
-/// A session of its own, so that nothing that is sent to our group reaches it, and its ends of the two pipes.
-fn keep_for_guardian(command: &mut Command, tie: &PipeReader, status: &PipeWriter) {
-    let ends = [tie.as_raw_fd(), status.as_raw_fd()];
-    // SAFETY: the closure makes only async-signal-safe calls, on descriptors that are open while we start it.
-    unsafe {
-        command.pre_exec(move || {
-            if libc::setsid() < 0 {
-                return Err(io::Error::last_os_error());
-            }
-            // Here and not before the fork: no other child that we start meanwhile may inherit them.
-            for end in ends {
-                if libc::fcntl(end, libc::F_SETFD, 0) < 0 {
-                    return Err(io::Error::last_os_error());
-                }
-            }
-            Ok(())
-        });
     }
 }
 
