@@ -22,6 +22,7 @@ use rethread::transport::stdio;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::config;
+use crate::environment;
 use crate::failure::Failure;
 use crate::paths::Paths;
 
@@ -75,6 +76,10 @@ enum RestoreBy {
 /// Serves the client on stdin and stdout until it hangs up.
 pub(crate) fn run(args: AcpArgs) -> Result<(), Failure> {
     let paths = Paths::from_environment()?;
+    if args.command.is_empty() {
+        // SAFETY: nothing has started a thread so far.
+        unsafe { environment::take(&config::key_variables(&paths.config())) };
+    }
     let store = SqliteStore::open(&paths.store())?;
     let logs = paths.logs()?;
     let agent = agent(args.command, &paths)?;
@@ -110,12 +115,14 @@ pub(crate) fn run(args: AcpArgs) -> Result<(), Failure> {
 fn agent(command: Vec<OsString>, paths: &Paths) -> Result<Arc<dyn AgentSource>, Failure> {
     if command.is_empty() {
         let file = paths.config();
-        return Ok(Arc::new(InProcess::new(Assistant::new(AssistantConfig {
+        let private = vec![file.clone()];
+        let assistant = Assistant::new(AssistantConfig {
             providers: Box::new(move || config::providers(&file)),
             patience: Patience::default(),
             mcp: Limits::default(),
             guardian: Some(guardian()?),
-        }))));
+        });
+        return Ok(Arc::new(InProcess::new(assistant.without_files(private))));
     }
     let key = agent_key(&command);
     Ok(Arc::new(CommandSource { command: agent_command(command, paths.logs()?.join("agent.log"))?, key }))

@@ -6,6 +6,8 @@ use std::path::Path;
 use rethread::assistant::model::{ProviderConfig, ProviderKind, Secret};
 use serde::Deserialize;
 
+use crate::environment::variable;
+
 /// The file.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -89,8 +91,12 @@ fn from_environment(
     (provider.key().is_some() || provider.base_url.is_some()).then_some(provider)
 }
 
-fn variable(name: &str) -> Option<String> {
-    std::env::var(name).ok().filter(|value| !value.trim().is_empty())
+/// The variables that may hold the key of a provider: those that the file names, and the usual ones.
+pub(crate) fn key_variables(file: &Path) -> Vec<String> {
+    let usual = ProviderKind::ALL.into_iter().flat_map(|kind| [kind.usual_key_env(), kind.other_key_env()]);
+    // A file that cannot be read is told of when it is needed.
+    let named = read(file).unwrap_or_default().provider.into_iter().filter_map(|provider| provider.key_env);
+    usual.flatten().map(str::to_owned).chain(named).collect()
 }
 
 #[cfg(test)]

@@ -257,6 +257,46 @@ async fn assert_fails(mut command: Command, names: &str) -> String {
 
 fn everything_below(path: &Path) -> Vec<PathBuf> {
     let mut found = vec![path.to_owned()];
+/// An agent that repeats what it is given: on stderr, in the error of the first prompt, and when it ends at the second.
+const REPEATS: &str = r#"
+    prompts=0
+    while read -r line; do
+        id=$(printf %s "$line" | sed 's/.*"id":\([0-9]*\).*/\1/')
+        say() { printf '%s\n' "{\"jsonrpc\":\"2.0\",\"id\":$id,$1}"; }
+        case $line in
+        *'"initialize"'*) say '"result":{"protocolVersion":1,"agentCapabilities":{"mcpCapabilities":{"http":true}}}' ;;
+        *'"session/new"'*) printf '%s\n' "$line" >&2; setup=$line; say '"result":{"sessionId":"n"}' ;;
+        *'"session/prompt"'*)
+            prompts=$((prompts + 1))
+            secret=$(printf %s "$setup" | grep -o 'tok-5ecret-8f31-[a-z]*' | tr '\n' ' ')
+            if [ $prompts = 2 ]; then printf '%s' "dying of $secret" >&2; exit 3; fi
+            say "\"error\":{\"code\":-32603,\"message\":\"cannot use $secret\",\"data\":{\"why\":\"$secret\"}}" ;;
+        esac
+    done
+"#;
+
+#[tokio::test]
+async fn secrets_that_an_agent_repeats_are_in_no_file_and_in_no_error() {
+    for version in BOTH {
+        let home = home();
+        let mut program = home.start(version, &shell(REPEATS));
+        program.client.initialize().await;
+        let made = program.client.ask("session/new", setup(version)).await;
+        let session = text(&made["sessionId"]).to_owned();
+        for told in ["cannot use [secret] [secret]", "dying of [secret] [secret]"] {
+            program.client.begin_prompt(&session, "go").await;
+            program.client.wait(told, |message| message.to_string().contains(told)).await;
+        }
+        program.client.hang_up().await;
+        program.exited().await;
+        let log = fs::read_to_string(home.path().join("state/logs/agent.log")).expect("it has been written");
+        assert!(log.contains("[secret]") && log.contains("/bin/true"), "{log}");
+        assert_no_secret(&home.path());
+        let heard = Value::from(program.client.heard()).to_string();
+        assert!(!heard.contains(SECRET), "{heard}");
+    }
+}
+
     let mut at = 0;
     while at < found.len() {
         let below = fs::read_dir(&found[at]).into_iter().flatten().flatten().map(|entry| entry.path());

@@ -8,12 +8,13 @@ use std::time::{Duration, Instant};
 use rethread_core::{AgentKind, Json};
 use tokio::sync::{mpsc, oneshot, watch};
 
-use super::peer::{AgentPeer, Aside};
+use super::peer::{AgentPeer, Aside, PeerRules};
 use super::process::{self, AgentCommand, AgentProcess, ExitReport};
 use crate::edge::Version;
 use crate::edge::capabilities::{ClientProfile, Profile};
 use crate::lock::locked;
 use crate::log::Log;
+use crate::secret::Secrets;
 use crate::transport::Wire;
 use crate::wire::{RpcError, code};
 
@@ -118,6 +119,8 @@ pub struct LiveAgent {
     /// What it said of itself.
     pub profile: Arc<Profile>,
     /// That in its own words.
+    /// What is struck out of an agent's errors and of what it says on stderr.
+    pub secrets: Secrets,
     pub answer: Json,
     stop: Arc<watch::Sender<Order>>,
     ended: watch::Receiver<bool>,
@@ -313,15 +316,16 @@ impl AgentHost {
         let started = self.shared.source.start().await?;
         let (heard_end, stream_ended) = oneshot::channel();
         let config = &self.shared.config;
-        let peer = AgentPeer::start(
-            started.wire.reader,
-            started.wire.writer,
-            config.longest_line,
-            self.kind(),
-            self.shared.asides.clone(),
-            heard_end,
-            config.log.clone(),
-        );
+        if let Some(process) = &started.process {
+            process.strike_out(&config.secrets);
+        }
+        let rules = PeerRules {
+            longest_line: config.longest_line,
+            kind: self.kind(),
+            log: config.log.clone(),
+            secrets: config.secrets.clone(),
+        };
+        let peer = AgentPeer::start(started.wire, rules, self.shared.asides.clone(), heard_end);
         let (stop, orders) = watch::channel(Order::Run);
         let (ended_now, mut ended) = watch::channel(false);
         let (why, reason) = oneshot::channel();

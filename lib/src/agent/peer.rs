@@ -10,11 +10,13 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 use rethread_core::{AgentKind, Json};
 use serde_json::json;
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::lock::locked;
 use crate::log::Log;
+use crate::secret::Secrets;
+use crate::transport::Wire;
 use crate::wire::{Id, LineReader, Message, Out, RpcError, parse};
 use hearing::Hearing;
 
@@ -76,6 +78,19 @@ pub struct Aside {
     pub peer: AgentPeer,
 }
 
+/// How what an agent says is read.
+#[derive(Clone, Debug)]
+pub struct PeerRules {
+    /// How long a line may be.
+    pub longest_line: usize,
+    /// Where the agent runs.
+    pub kind: AgentKind,
+    /// Where skipped lines are noted.
+    pub log: Log,
+    /// What is struck out of its errors.
+    pub secrets: Secrets,
+}
+
 /// The agent does not read, or is gone.
 #[derive(Debug, thiserror::Error)]
 #[error("the agent does not take messages any more")]
@@ -84,13 +99,10 @@ pub struct NotTaken;
 impl AgentPeer {
     /// Starts to talk. The reader ends with the stream, and then calls `ended`.
     pub fn start(
-        reader: impl AsyncRead + Send + Unpin + 'static,
-        writer: impl AsyncWrite + Send + Unpin + 'static,
-        longest_line: usize,
-        kind: AgentKind,
+        wire: Wire,
+        rules: PeerRules,
         asides: mpsc::Sender<Aside>,
         ended: oneshot::Sender<()>,
-        log: Log,
     ) -> Self {
         let (out, lines) = mpsc::channel(WAITING);
         let peer = Self {
@@ -101,9 +113,10 @@ impl AgentPeer {
                 routes: Mutex::default(),
             }),
         };
-        tokio::spawn(write_lines(writer, lines));
-        let hearing = Hearing::new(peer.clone(), kind, asides, log);
-        tokio::spawn(hearing.run(LineReader::new(reader, longest_line), ended));
+        tokio::spawn(write_lines(wire.writer, lines));
+        let lines = LineReader::new(wire.reader, rules.longest_line);
+        let hearing = Hearing::new(peer.clone(), rules, asides);
+        tokio::spawn(hearing.run(lines, ended));
         peer
     }
 

@@ -18,6 +18,7 @@ pub mod tools;
 mod transcript;
 mod work;
 
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use serde_json::Value;
@@ -52,6 +53,8 @@ pub struct AssistantConfig {
 /// The assistant.
 pub struct Assistant {
     config: AssistantConfig,
+    /// Files that hold keys.
+    private: Vec<PathBuf>,
     known: Mutex<Arc<Known>>,
     /// The voices of the open sessions, to tell them what has changed for all.
     voices: Voices,
@@ -65,7 +68,13 @@ impl Assistant {
     #[must_use]
     pub fn new(config: AssistantConfig) -> Self {
         let known = Mutex::new(Arc::new(Known::read(&config)));
-        Self { config, known, voices: Voices::default() }
+        Self { config, private: Vec::new(), known, voices: Voices::default() }
+    }
+
+    /// The same assistant with tools that neither read nor write these files: they hold the keys of providers.
+    #[must_use]
+    pub fn without_files(self, private: Vec<PathBuf>) -> Self {
+        Self { private, ..self }
     }
 
     fn known(&self) -> Arc<Known> {
@@ -169,6 +178,7 @@ impl Agent for Assistant {
         let means = Means {
             limits: self.config.mcp,
             keys: known.key_names(),
+            private: self.private.clone(),
             guardian: self.config.guardian.clone(),
         };
         let chosen = opening.chosen.clone();

@@ -47,6 +47,9 @@ impl Connection {
             Call::New(setup) => self.create(agreed, id, setup),
             Call::Resume { session, setup, replay } => {
                 self.resume(agreed, id, SessionId(session), setup, replay).await;
+        if let Call::New(setup) | Call::Resume { setup, .. } | Call::Fork { setup, .. } = &call {
+            self.server.secrets.learn(&setup.servers);
+        }
             }
             Call::Fork { session, setup, at } => {
                 self.fork(agreed, id, SessionId(session), setup, at).await;

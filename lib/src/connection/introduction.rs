@@ -55,6 +55,7 @@ impl Connection {
         AgentHost::new(self.server.agent.clone(), client.clone(), config, self.asides.clone())
     }
 
+            secrets: self.server.secrets.clone(),
     pub(super) async fn initialized(&mut self, ready: Ready) {
         let Phase::Initializing(before) = std::mem::replace(&mut self.phase, Phase::Fresh) else { return };
         let Ready { id, client, host, outcome } = ready;
@@ -86,6 +87,7 @@ impl Connection {
             option_patience: self.server.config.option_patience,
             restore: self.server.config.restore,
             idle_limit: self.server.config.idle_limit,
+            secrets: self.server.secrets.clone(),
             guardian: self.server.config.guardian.clone(),
         };
         Agreed {

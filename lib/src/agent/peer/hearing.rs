@@ -11,10 +11,9 @@ use serde_json::value::RawValue;
 use tokio::io::AsyncRead;
 use tokio::sync::{mpsc, oneshot};
 
-use super::{AgentLine, AgentPeer, Aside, FromAgent, Pending};
+use super::{AgentLine, AgentPeer, Aside, FromAgent, PeerRules, Pending};
 use crate::edge::marks;
 use crate::lock::locked;
-use crate::log::Log;
 use crate::wire::{Id, Line, LineReader, RpcError};
 
 /// How many bytes of lines are kept for a session whose id is not known yet.
@@ -100,17 +99,16 @@ impl HeadParams<'_> {
 /// The reading half.
 pub(super) struct Hearing {
     peer: AgentPeer,
-    kind: AgentKind,
+    rules: PeerRules,
     asides: mpsc::Sender<Aside>,
     strays: Vec<(String, Bytes)>,
     stray_bytes: usize,
     batches: Vec<(mpsc::Sender<FromAgent>, Vec<AgentLine>)>,
-    log: Log,
 }
 
 impl Hearing {
-    pub(super) fn new(peer: AgentPeer, kind: AgentKind, asides: mpsc::Sender<Aside>, log: Log) -> Self {
-        Self { peer, kind, asides, strays: Vec::new(), stray_bytes: 0, batches: Vec::new(), log }
+    pub(super) fn new(peer: AgentPeer, rules: PeerRules, asides: mpsc::Sender<Aside>) -> Self {
+        Self { peer, rules, asides, strays: Vec::new(), stray_bytes: 0, batches: Vec::new() }
     }
 
     pub(super) async fn run<R: AsyncRead + Unpin>(
@@ -122,7 +120,7 @@ impl Hearing {
             for line in batch {
                 match line {
                     Line::Text(bytes) => self.hear(bytes),
-                    Line::TooLong => self.log.line("skipped a line that was too long"),
+                    Line::TooLong => self.rules.log.line("skipped a line that was too long"),
                 }
             }
             self.deliver().await;
@@ -140,7 +138,7 @@ impl Hearing {
 
     /// An external agent does not write `_meta.rethread`, which is trusted later; its introduction has a use for it.
     fn without_marks(&self, bytes: Bytes) -> Bytes {
-        match self.kind {
+        match self.rules.kind {
             AgentKind::InProcess => bytes,
             AgentKind::External if !marks::may_hold(&bytes) || self.introduces(&bytes) => bytes,
             AgentKind::External => marks::strip_line(bytes, &[]),
@@ -159,11 +157,11 @@ impl Hearing {
         let bytes = self.without_marks(bytes);
         let Some(head) = Head::read(&bytes) else {
             // Shells and banners write to the same stream; such a line is never passed on.
-            self.log.line("skipped a line that is not a message");
+            self.rules.log.line("skipped a line that is not a message");
             return;
         };
         if let Some(outcome) = head.outcome() {
-            self.answered(head.number(), outcome);
+            self.answered(head.number(), outcome.map_err(|error| self.without_secrets(error)));
             return;
         }
         if head.method.as_deref() == Some("$/cancel_request") {
@@ -193,6 +191,16 @@ impl Hearing {
     /// Passes a line on to its session, or keeps it for one that is being opened.
     fn said(&mut self, session: &str, bytes: Bytes, child: Option<String>, asks: Asks) {
         let route = locked(&self.peer.shared.routes).get(session).cloned();
+    /// Errors are kept, logged and shown: an agent may repeat in one what it was given for its MCP servers.
+    fn without_secrets(&self, error: RpcError) -> RpcError {
+        let secrets = &self.rules.secrets;
+        RpcError {
+            code: error.code,
+            message: secrets.strike(&error.message),
+            data: error.data.map(|data| secrets.strike_json(&data)),
+        }
+    }
+
         match route {
             Some(route) => {
                 // At once: the child may speak in the next line.
@@ -211,7 +219,7 @@ impl Hearing {
     }
 
     fn skip(&self, why: &str, line: &[u8]) {
-        self.log.line(why);
+        self.rules.log.line(why);
         self.peer.refuse(line);
     }
 

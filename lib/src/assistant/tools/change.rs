@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::error::ToolError;
-use super::ground::Ground;
+use super::ground::{Ground, private};
 use super::prepared::Outcome;
 use super::sniff;
 use crate::rooted::{
@@ -95,6 +95,7 @@ fn write(planned: Planned, ground: &Ground) -> Result<Outcome, ToolError> {
 
 fn text(ground: &Ground, sent: &str, place: &Place) -> Result<Option<String>, ToolError> {
     let (mut file, meta) = match open_regular(place, libc::O_RDONLY) {
+        Ok((_, meta)) if ground.is_private(&meta) => return Err(ground.error(sent, private())),
         Ok(opened) => opened,
         Err(FileError::Path(PathError::Io(error))) if error.kind() == std::io::ErrorKind::NotFound => {
             return Ok(None);
