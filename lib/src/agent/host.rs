@@ -38,6 +38,12 @@ pub trait AgentSource: Send + Sync + 'static {
         None
     }
 
+    /// Names the command alone, whatever program it starts today; nothing if it is none. What the same command said of
+    /// itself before is used while it does not start.
+    fn command_key(&self) -> Option<String> {
+        None
+    }
+
     /// Where it runs. Only an agent that is part of this program is [`AgentKind::InProcess`]: what it keeps in
     /// `_meta.rethread` is trusted.
     fn kind(&self) -> AgentKind {
@@ -88,6 +94,10 @@ impl AgentSource for CommandSource {
     fn key(&self) -> Option<String> {
         self.key.clone()
     }
+
+    fn command_key(&self) -> Option<String> {
+        Some(format!("{:?} {:?}", self.command.program, self.command.args))
+    }
 }
 
 /// Which versions an agent is offered.
@@ -109,6 +119,8 @@ pub struct HostConfig {
     pub longest_line: usize,
     /// Where skipped lines are noted.
     pub log: Log,
+    /// What is struck out of an agent's errors and of what it says on stderr.
+    pub secrets: Secrets,
 }
 
 /// A live agent: how to reach it and what it is.
@@ -119,8 +131,6 @@ pub struct LiveAgent {
     /// What it said of itself.
     pub profile: Arc<Profile>,
     /// That in its own words.
-    /// What is struck out of an agent's errors and of what it says on stderr.
-    pub secrets: Secrets,
     pub answer: Json,
     stop: Arc<watch::Sender<Order>>,
     ended: watch::Receiver<bool>,
