@@ -9,7 +9,7 @@ use rethread::log::Log;
 use rethread::server::NativeSessions;
 use rethread_testkit::agent::quirk::{GREETING, INTERRUPTION, LONG_LINE, Quirk, SHORT_LIST, UNKNOWN_REQUEST};
 use rethread_testkit::agent::{AgentConfig, Offer, Restores};
-use rethread_testkit::client::Client;
+use rethread_testkit::client::{CWD, Client};
 use rethread_testkit::view::View;
 use rethread_testkit::{Pairing, World, pairings};
 use serde_json::{Value, json};
@@ -372,6 +372,38 @@ async fn what_an_agent_notes_in_the_users_name_is_not_the_users(pairing: Pairing
     assert_eq!(client.view(&session).user(), ["say one; hang", "say two", "say three"]);
     assert!(!was_given_the_transcript(&world));
 }
+
+async fn answers_with_text_ids_are_answers(pairing: Pairing) {
+    let world = World::having(pairing, |config| config.with(&[Quirk::AnswersWithTextIds]));
+    let (session, before) = past(&world, &["say one; permit; say two"]).await;
+    let client = world.again().ready().await;
+    client.load(&session).await;
+    assert_eq!(client.view(&session), before);
+    assert_eq!(client.prompt(&session, "say three").await.stop, "end_turn");
+}
+
+async fn a_second_session_with_the_same_id_is_refused(pairing: Pairing) {
+    let world = World::having(pairing, |config| config.with(&[Quirk::OneSessionId]));
+    let client = world.ready().await;
+    let first = client.new_session().await;
+    let error = client.refused("session/new", json!({"cwd": CWD, "mcpServers": []})).await;
+    let message = error["message"].as_str().unwrap_or_default();
+    let native = world.agent.sessions()[0].clone();
+    assert!(message.contains(&native) && message.contains("twice"), "{error}");
+    assert!(error["data"]["hint"].is_string(), "{error}");
+    assert_eq!(client.prompt(&first, "say mine").await.stop, "end_turn");
+    assert_eq!(client.view(&first).agent(), ["mine"]);
+    // Once the first is closed its id is free.
+    client.ask("session/close", json!({"sessionId": first})).await;
+    let second = client.new_session().await;
+    assert_eq!(client.prompt(&second, "say yours").await.stop, "end_turn");
+    assert_eq!(client.view(&second).agent(), ["yours"]);
+}
+
+pairings!(wire:
+    answers_with_text_ids_are_answers,
+    a_second_session_with_the_same_id_is_refused,
+);
 
 pairings!(a_tool_call_that_was_never_announced_is_shown);
 

@@ -96,6 +96,18 @@ pub struct PeerRules {
 #[error("the agent does not take messages any more")]
 pub struct NotTaken;
 
+/// The agent has another open session under the same id.
+#[derive(Debug, thiserror::Error)]
+#[error("the agent uses the session id {0} twice")]
+pub struct IdInUse(String);
+
+impl From<IdInUse> for RpcError {
+    fn from(error: IdInUse) -> Self {
+        Self::internal(error.to_string())
+            .hint("close the other session, or report this to the agent's authors")
+    }
+}
+
 impl AgentPeer {
     /// Starts to talk. The reader ends with the stream, and then calls `ended`.
     pub fn start(
@@ -193,9 +205,16 @@ impl AgentPeer {
         self.notify("$/cancel_request", &json!({"requestId": request}).into())
     }
 
-    /// What the agent says of this session of its own goes there from now on.
-    pub fn route(&self, native: &str, route: &mpsc::Sender<FromAgent>) {
-        locked(&self.shared.routes).insert(native.to_owned(), route.clone());
+    /// What the agent says of this session of its own goes there from now on, unless it goes to another one that is
+    /// open: nobody could tell which of them it is for.
+    pub fn route(&self, native: &str, route: &mpsc::Sender<FromAgent>) -> Result<(), IdInUse> {
+        let mut routes = locked(&self.shared.routes);
+        let other = |known: &mpsc::Sender<FromAgent>| !known.is_closed() && !known.same_channel(route);
+        if routes.get(native).is_some_and(other) {
+            return Err(IdInUse(native.to_owned()));
+        }
+        routes.insert(native.to_owned(), route.clone());
+        Ok(())
     }
 
     /// Nobody wants to hear of this session any more, nor of its sub-agents.

@@ -52,7 +52,10 @@ impl<'a> Head<'a> {
 
     /// The number of the request that an answer is for.
     fn number(&self) -> Option<u64> {
-        self.id.and_then(Id::read).and_then(|id| id.as_number())
+        // Some agents answer with the number as a string. No id of ours is a string, so that it means the same.
+        let id = self.id?;
+        let text = serde_json::from_str::<String>(id.get()).ok();
+        text.map_or_else(|| Id::read(id)?.as_number(), |text| text.parse().ok())
     }
 
     /// What an answer says; nothing if it is none.
@@ -188,9 +191,6 @@ impl Hearing {
         }
     }
 
-    /// Passes a line on to its session, or keeps it for one that is being opened.
-    fn said(&mut self, session: &str, bytes: Bytes, child: Option<String>, asks: Asks) {
-        let route = locked(&self.peer.shared.routes).get(session).cloned();
     /// Errors are kept, logged and shown: an agent may repeat in one what it was given for its MCP servers.
     fn without_secrets(&self, error: RpcError) -> RpcError {
         let secrets = &self.rules.secrets;
@@ -201,11 +201,16 @@ impl Hearing {
         }
     }
 
+    /// Passes a line on to its session, or keeps it for one that is being opened.
+    fn said(&mut self, session: &str, bytes: Bytes, child: Option<String>, asks: Asks) {
+        let route = locked(&self.peer.shared.routes).get(session).cloned();
         match route {
             Some(route) => {
                 // At once: the child may speak in the next line.
-                if let Some(child) = child {
-                    self.peer.route(&child, &route);
+                if let Some(child) = child
+                    && let Err(error) = self.peer.route(&child, &route)
+                {
+                    self.rules.log.line(&format!("a sub-agent was not heard: {error}"));
                 }
                 self.collect(route, AgentLine::Said(bytes));
             }
@@ -229,11 +234,13 @@ impl Hearing {
         match pending {
             Some(Pending::Session(route)) => self.collect(route, AgentLine::Answered { request, outcome }),
             Some(Pending::Opens(route)) => {
-                let native = outcome.as_ref().ok().and_then(|result| result.fields().text("sessionId"));
-                if let Some(native) = native {
-                    self.peer.route(&native, &route);
-                    self.claim_strays(&native, &route);
-                }
+                let outcome = outcome.and_then(|result| {
+                    if let Some(native) = result.fields().text("sessionId") {
+                        self.peer.route(&native, &route)?;
+                        self.claim_strays(&native, &route);
+                    }
+                    Ok(result)
+                });
                 self.collect(route, AgentLine::Answered { request, outcome });
             }
             Some(Pending::Once(waiting) | Pending::Introduction(waiting)) => {
