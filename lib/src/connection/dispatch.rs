@@ -5,6 +5,7 @@ use serde_json::value::RawValue;
 
 use super::asked::AskedOf;
 use super::in_flight::Worker;
+use super::introduction::Memory;
 use super::{Agreed, Connection, Phase};
 use crate::agent::peer::Aside;
 use crate::edge::Version;
@@ -15,6 +16,9 @@ use crate::mint;
 use crate::outbox::{Origin, Outbound, Relayed, Reply};
 use crate::runner::{Handle, Message};
 use crate::wire::{Id, RpcError, code, parse};
+
+/// The requests that log a user in or out, in either version.
+const AUTH: [&str; 4] = ["authenticate", "logout", "auth/login", "auth/logout"];
 
 impl Connection {
     pub(super) async fn request(&mut self, id: Id, method: &str, params: Option<&RawValue>) {
@@ -43,13 +47,13 @@ impl Connection {
     }
 
     async fn call(&mut self, agreed: Agreed, id: Id, call: Call) {
+        if let Call::New(setup) | Call::Resume { setup, .. } | Call::Fork { setup, .. } = &call {
+            self.server.secrets.learn(&setup.servers);
+        }
         match call {
             Call::New(setup) => self.create(agreed, id, setup),
             Call::Resume { session, setup, replay } => {
                 self.resume(agreed, id, SessionId(session), setup, replay).await;
-        if let Call::New(setup) | Call::Resume { setup, .. } | Call::Fork { setup, .. } = &call {
-            self.server.secrets.learn(&setup.servers);
-        }
             }
             Call::Fork { session, setup, at } => {
                 self.fork(agreed, id, SessionId(session), setup, at).await;
@@ -251,16 +255,21 @@ impl Connection {
             return;
         }
         let (outbox, in_flight) = (self.outbox.clone(), self.in_flight.clone());
+        let memory = Memory::new(&self.server, &agreed.client);
         tokio::spawn(async move {
             let outcome = match agreed.host.live().await {
                 Ok(live) => {
-                    let method = own_name(&method, live.profile.version);
-                    let (number, answer) = live.peer.begin_call(&method, &params);
+                    let own = own_name(&method, live.profile.version);
+                    let (number, answer) = live.peer.begin_call(&own, &params);
                     in_flight.assign(&id, Worker::Agent(number));
                     answer.await
                 }
                 Err(error) => Err(error),
             };
+            // After a login or a logout an agent may offer other ways to log in.
+            if outcome.is_ok() && AUTH.contains(&method.as_str()) {
+                memory.forget().await;
+            }
             let _ = outbox.try_send(Outbound::Answer { id, outcome });
         });
     }
