@@ -244,7 +244,7 @@ impl Runner {
         let name = self.around.host.identity(&agent);
         let mut updates = choosing.told;
         updates.retain(|update| self.is_news(update));
-        updates.extend(outcome_notice(binding, &name));
+        updates.extend(outcome_notice(binding, self.acquaintance(&name), &name));
         let known = |update| Input::Updated { update, known: true };
         let mut inputs: Vec<_> = updates.into_iter().map(known).collect();
         let style = style(link.version());
