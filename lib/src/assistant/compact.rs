@@ -3,12 +3,12 @@
 
 use futures::StreamExt;
 use serde_json::json;
-use uuid::Uuid;
 
 use super::memory;
 use super::model::{Error, Event, Message, Model, Request};
 use super::talk::{Talk, Telling, told};
 use super::transcript;
+use crate::mint;
 use crate::wire::RpcError;
 
 /// How much of a result is left when there is no room for it, in characters.
@@ -33,7 +33,7 @@ pub(super) async fn make_room(talk: &mut Talk<'_>, model: &Model) -> Result<bool
 }
 
 async fn sum_up(talk: &mut Talk<'_>, model: &Model) -> Result<bool, RpcError> {
-    let id = format!("compaction-{}", Uuid::now_v7());
+    let id = format!("compaction-{}", mint::unique());
     let update =
         |status: &str| json!({"sessionUpdate": "compaction_update", "compactionId": id, "status": status});
     talk.turn.update(update("in_progress")).await;

@@ -4,7 +4,6 @@ use std::collections::HashSet;
 
 use futures::StreamExt;
 use serde_json::Value;
-use uuid::Uuid;
 
 use super::choice::Settings;
 use super::memory::Conversation;
@@ -13,6 +12,7 @@ use super::session::Session;
 use super::work::{self, Work};
 use super::{compact, instruct, memory, model};
 use crate::author::{self, Stop, Tokens, Tool, ToolCall, Turn};
+use crate::mint;
 use crate::wire::{RpcError, code};
 
 /// The most answers of a model in one turn.
@@ -240,7 +240,7 @@ fn with_new_ids(reply: &mut Reply, used: &HashSet<String>) {
         if let Part::Call(call) = part
             && used.contains(&call.id)
         {
-            call.id = format!("call_{}", Uuid::now_v7().simple());
+            call.id = format!("call_{}", mint::unique().simple());
         }
     }
 }

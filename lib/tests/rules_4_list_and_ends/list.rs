@@ -120,7 +120,8 @@ async fn r4_07_a_directory_means_only_that_directory(pairing: Pairing) {
     new_in(&client, json!({"cwd": "/workshop", "mcpServers": []})).await;
     let other = json!({"cwd": "/other", "mcpServers": [], "additionalDirectories": ["/work"]});
     let other = new_in(&client, other).await;
-    assert_eq!(listed(&client, json!({"cwd": "/work"})).await, [here]);
+    assert_eq!(listed(&client, json!({"cwd": "/work"})).await, [here.as_str()]);
+    assert_eq!(listed(&client, json!({"cwd": "/work/"})).await, [here], "the same directory");
     assert_eq!(listed(&client, json!({"cwd": "/other"})).await, [other]);
     assert_eq!(listed(&client, json!({})).await.len(), 4);
     for cwd in [json!("work"), json!("./work"), json!("")] {

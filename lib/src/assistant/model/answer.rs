@@ -11,7 +11,6 @@ use futures::stream::BoxStream;
 use futures::{Stream, StreamExt};
 use genai::ServiceTarget;
 use genai::chat::{ChatOptions, ChatRequest, ChatStream, ChatStreamEvent};
-use uuid::Uuid;
 
 use super::Patience;
 use super::config::ProviderKind;
@@ -24,6 +23,7 @@ use super::lacking::Lack;
 use super::options::model_of;
 use super::provider::Provider;
 use super::tap::Tap;
+use crate::mint;
 
 /// What a model says, event by event. It ends with `Event::Finished` or with an error.
 pub struct Answer {
@@ -270,7 +270,7 @@ impl Patience {
     /// Twice as long each time, and never quite the same, so that many who were turned away do not come back together.
     fn pause(&self, attempt: u32) -> Duration {
         let doubled = self.first_pause.saturating_mul(1 << (attempt.saturating_sub(1)).min(16));
-        let [.., last] = *Uuid::now_v7().as_bytes();
+        let [.., last] = *mint::unique().as_bytes();
         let jitter = 0.75 + f64::from(last) / 255.0 / 2.0;
         doubled.mul_f64(jitter).min(self.longest_pause)
     }
