@@ -9,7 +9,7 @@ use super::{plain_state, state_changed};
 use crate::session::{OpenPrompt, Phase};
 use crate::{
     Activity, Dropped, Entry, HeldPrompts, Json, MessageId, Millis, PromptStyle, Refusal, Session, Stop,
-    TitleSource, TurnNo, Update, UpdateKind,
+    TitleSource, TurnNo, Update, UpdateKind, clean_title,
 };
 
 /// A client sends a prompt.
@@ -25,6 +25,7 @@ pub(super) fn prompt(
     }
     let mut entries = Vec::new();
     if session.title.is_none() {
+        let title = title.map(|title| clean_title(&title)).filter(|title| !title.is_empty());
         entries.extend(title.map(|title| Entry::TitleSet { title, by: TitleSource::Prompt }));
     }
     match session.agent.as_ref().map(|agent| agent.style) {

@@ -4,6 +4,7 @@
 mod choice;
 mod command;
 mod compact;
+mod directory;
 mod instruct;
 mod known;
 mod memory;
@@ -166,6 +167,7 @@ impl Agent for Assistant {
     async fn open(&self, opening: Opening) -> Result<Session, RpcError> {
         let known = self.known();
         known.check()?;
+        directory::check(&opening.cwd).await?;
         let means = Means {
             limits: self.config.mcp,
             keys: known.key_names(),
