@@ -1,5 +1,6 @@
 //! A call of a tool of the assistant's own: files inside the roots, and commands.
 
+use base64::Engine;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
@@ -48,7 +49,7 @@ pub(super) async fn call(work: &Work<'_>, call: &model::ToolCall, arguments: &Va
 async fn cancelled(work: &Work<'_>, call: &model::ToolCall, arguments: &Value) -> Done {
     let tool = work.announce(call, ToolCall::new(&call.name, ToolKind::Other), arguments).await;
     tool.stopped().await;
-    Done { text: "the user cancelled this".to_owned(), failed: true }
+    Done::failed("the user cancelled this")
 }
 
 fn about(prepared: &Prepared) -> ToolCall {
@@ -116,6 +117,14 @@ async fn finish(tool: &Tool, outcome: Result<Outcome, ToolError>, terminal: Opti
     } else if outcome.changes.is_empty() {
         tool.text(&outcome.text).await;
     }
+    let image = outcome.image.map(|image| model::Image {
+        mime: image.mime.to_owned(),
+        data: base64::engine::general_purpose::STANDARD.encode(&image.bytes),
+    });
+    if let Some(model::Image { mime, data }) = &image {
+        let block = json!({"type": "image", "mimeType": mime, "data": data});
+        tool.show(json!({"type": "content", "content": block})).await;
+    }
     let output = json!({"text": outcome.text});
     let succeeded = outcome.exit.as_ref().is_none_or(|exit| exit.code == Some(0));
     match outcome.ending {
@@ -123,7 +132,8 @@ async fn finish(tool: &Tool, outcome: Result<Outcome, ToolError>, terminal: Opti
         Ending::Done if succeeded => tool.done(output).await,
         Ending::Done | Ending::TimedOut => tool.failed(output).await,
     }
-    Done { text: outcome.text, failed: outcome.ending != Ending::Done || !succeeded }
+    let failed = outcome.ending != Ending::Done || !succeeded;
+    Done { text: outcome.text, images: image.into_iter().collect(), failed }
 }
 
 fn exit(exit: Option<&tools::Exit>) -> Exit {

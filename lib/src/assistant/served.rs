@@ -37,7 +37,7 @@ pub(super) async fn call(
         Ok(answer) => answered(&tool, &answer).await,
         Err(CallError::Cancelled { .. }) => {
             tool.stopped().await;
-            Done { text: "the user cancelled this".to_owned(), failed: true }
+            Done::failed("the user cancelled this")
         }
         Err(error) => failed(&tool, &told(&error)).await,
     }
@@ -52,8 +52,11 @@ pub(super) fn told(error: &CallError) -> String {
 }
 
 async fn answered(tool: &Tool, answer: &Answer) -> Done {
-    let mut text = String::new();
+    let (mut text, mut images) = (String::new(), Vec::new());
     for content in &answer.content {
+        if let Content::Image { mime_type, data } = content {
+            images.push(model::Image { mime: mime_type.clone(), data: data.clone() });
+        }
         let (words, block) = shown(content);
         text.push_str(&words);
         text.push('\n');
@@ -73,7 +76,7 @@ async fn answered(tool: &Tool, answer: &Answer) -> Done {
     } else {
         tool.done(output).await
     }
-    Done { text, failed: answer.is_error }
+    Done { text, images, failed: answer.is_error }
 }
 
 /// Some content in words for a model, and as a block for a client.

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::choice::Settings;
 use super::memory::{self, Rule};
-use super::model::{self, ToolResult};
+use super::model::{self, Image, ToolResult};
 use super::session::Session;
 use super::tools::Effect;
 use super::{own, served};
@@ -79,7 +79,15 @@ pub(super) struct Work<'a> {
 /// What came of a call, for the model.
 pub(super) struct Done {
     pub(super) text: String,
+    pub(super) images: Vec<Image>,
     pub(super) failed: bool,
+}
+
+impl Done {
+    /// The call failed, and this is why.
+    pub(super) fn failed(text: impl Into<String>) -> Self {
+        Self { text: text.into(), images: Vec::new(), failed: true }
+    }
 }
 
 impl Work<'_> {
@@ -117,7 +125,8 @@ impl Work<'_> {
                 },
             },
         };
-        ToolResult { id: call.id.clone(), name: call.name.clone(), text: done.text, failed: done.failed }
+        let Done { text, images, failed } = done;
+        ToolResult { id: call.id.clone(), name: call.name.clone(), text, images, failed }
     }
 
     fn served(&self, name: &str) -> Option<crate::mcp::Tool> {
@@ -158,7 +167,7 @@ impl Work<'_> {
         self.turn.plan(&entries).await;
         let text = "the plan is shown".to_owned();
         tool.done(json!({"text": text})).await;
-        Done { text, failed: false }
+        Done { text, images: Vec::new(), failed: false }
     }
 
     /// Announces a call with what a later reader needs to know it again.
@@ -236,12 +245,12 @@ pub(super) struct Ask<'a> {
 
 /// The turn was cancelled before the call was carried out.
 fn cancelled() -> Done {
-    Done { text: "the user cancelled the turn".to_owned(), failed: true }
+    Done::failed("the user cancelled the turn")
 }
 
 /// The call failed for this reason.
 pub(super) async fn failed(tool: &Tool, why: &str) -> Done {
     tool.text(why).await;
     tool.failed(json!({"text": why})).await;
-    Done { text: why.to_owned(), failed: true }
+    Done::failed(why)
 }

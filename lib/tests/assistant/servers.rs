@@ -375,3 +375,18 @@ async fn no_server_is_left_when_a_session_is_closed_while_one_connects() {
         assert_gone_by(soon(), &pids, "the servers").await;
     }
 }
+
+#[tokio::test]
+async fn an_image_of_a_server_reaches_the_model() {
+    for kind in crate::stage::KINDS {
+        let stage = Stage::with(kind);
+        let client = stage.client(Version::V2).await;
+        let session = session(&stage, &client, &[]).await;
+        answer(&client, "allow");
+        stage.model.plan(Planned::new().call("t.image", &json!({})));
+        stage.model.plan(Planned::new().text("Seen."));
+        assert_eq!(client.prompt(&session, "look").await.stop, "end_turn");
+        let body = stage.model.asked().last().unwrap().body.to_string();
+        assert_eq!(body.matches("iVBORw0KGgo=").count(), 1, "{kind:?}: {body}");
+    }
+}

@@ -1,7 +1,7 @@
 //! A rough guess at the tokens of a request, to see in time that a conversation outgrows a window. The provider alone
 //! counts; its refusal is `Error::ContextTooLong`.
 
-use super::request::{Message, Part, Request, UserPart};
+use super::request::{Message, Part, Request, ToolResult, UserPart};
 
 /// What a message costs beside its words.
 const MESSAGE: u64 = 4;
@@ -37,10 +37,18 @@ impl Message {
             Self::User(parts) => parts.iter().map(user_part).sum(),
             Self::Assistant(reply) => reply.parts.iter().map(part).sum(),
             Self::Tools(results) => {
-                results.iter().map(|result| MESSAGE + words(&result.name) + words(&result.text)).sum()
+                results.iter().map(ToolResult::estimate).sum()
             }
         };
         MESSAGE + parts
+    }
+}
+
+impl ToolResult {
+    /// About how many tokens it is.
+    #[must_use]
+    pub fn estimate(&self) -> u64 {
+        MESSAGE + words(&self.name) + words(&self.text) + IMAGE * self.images.len() as u64
     }
 }
 

@@ -35,7 +35,7 @@ use self::arguments::Arguments;
 pub use self::change::Change;
 pub use self::error::ToolError;
 use self::ground::Ground;
-pub use self::prepared::{Command, Ending, Exit, Location, Outcome, Prepared, Sink};
+pub use self::prepared::{Command, Ending, Exit, Image, Location, Outcome, Prepared, Sink};
 pub use self::spec::{Effect, Kind, ToolSpec};
 use crate::command::GuardianCommand;
 

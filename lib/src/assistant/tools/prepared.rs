@@ -55,12 +55,23 @@ pub struct Command {
 pub struct Outcome {
     /// What the model is told.
     pub text: String,
+    /// The image that it is given with the text.
+    pub image: Option<Image>,
     /// The files that were changed.
     pub changes: Vec<Change>,
     /// How the command ended, if there was one.
     pub exit: Option<Exit>,
     /// Whether the call came to its own end.
     pub ending: Ending,
+}
+
+/// An image file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Image {
+    /// Its media type, such as `image/png`.
+    pub mime: &'static str,
+    /// Its bytes.
+    pub bytes: Vec<u8>,
 }
 
 /// How a command ended.
@@ -96,8 +107,21 @@ pub(super) enum Plan {
 
 /// A call that only looks. It runs on a thread that may wait.
 pub(super) trait Look: Debug + Send {
-    /// Looks, until it is done or has to stop, and says what it saw.
-    fn look(&self, ground: &Ground, stop: &Stop) -> Result<String, ToolError>;
+    /// Looks, until it is done or has to stop, and gives what it saw.
+    fn look(&self, ground: &Ground, stop: &Stop) -> Result<Findings, ToolError>;
+}
+
+/// What a look at files gives.
+#[derive(Debug)]
+pub(super) struct Findings {
+    pub(super) text: String,
+    pub(super) image: Option<Image>,
+}
+
+impl From<String> for Findings {
+    fn from(text: String) -> Self {
+        Self { text, image: None }
+    }
 }
 
 impl Prepared {
@@ -164,7 +188,7 @@ impl Prepared {
 
 impl Outcome {
     pub(super) fn of_text(text: String) -> Self {
-        Self { text, changes: Vec::new(), exit: None, ending: Ending::Done }
+        Self { text, image: None, changes: Vec::new(), exit: None, ending: Ending::Done }
     }
 
     /// Nothing was done, for it was cancelled.
@@ -205,11 +229,11 @@ async fn look(
     };
     let ending = stop.ending();
     drop(on_drop);
-    let text = done.unwrap_or(Err(ToolError::GivenUp))?;
+    let Findings { text, image } = done.unwrap_or(Err(ToolError::GivenUp))?;
     let text = match ending {
         Ending::Done => text,
         Ending::TimedOut => format!("{text}\n(stopped after {} s; there may be more)", LOOK_TIME.as_secs()),
         Ending::Cancelled => format!("{text}\n(cancelled; there may be more)"),
     };
-    Ok(Outcome { ending, ..Outcome::of_text(text) })
+    Ok(Outcome { image, ending, ..Outcome::of_text(text) })
 }

@@ -225,5 +225,5 @@ fn outcome(
         text.push('\n');
     }
     text.push_str(&format!("({})", notes.join(", ")));
-    Outcome { text, changes: Vec::new(), exit: Some(exit), ending }
+    Outcome { exit: Some(exit), ending, ..Outcome::of_text(text) }
 }
