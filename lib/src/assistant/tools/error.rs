@@ -36,6 +36,16 @@ pub enum ToolError {
         /// What may help.
         hint: Option<String>,
     },
+    /// The tool has no such argument.
+    #[error("{tool} has no argument `{argument}`")]
+    Superfluous {
+        /// The tool.
+        tool: &'static str,
+        /// The argument, shortened.
+        argument: String,
+        /// Those that it has.
+        known: String,
+    },
     /// Something is the matter with a file.
     #[error("{path}: {why}")]
     File {
@@ -76,6 +86,7 @@ impl ToolError {
             Self::Unknown { known, .. } => Some(format!("the tools are {known}")),
             Self::Off { .. } => Some("go on without it, or ask the user to turn it on".to_owned()),
             Self::Argument { hint, .. } => hint.clone(),
+            Self::Superfluous { tool, known, .. } => Some(format!("the arguments of {tool} are {known}")),
             Self::File { hint, .. } => Some(hint.clone()),
             Self::Changed { .. } => Some("read the file again, then plan the change anew".to_owned()),
             Self::NotStarted(error) => Some(error.to_string()),
@@ -97,8 +108,8 @@ impl ToolError {
     pub(super) fn of_file(path: &str, error: FileError, roots: &str) -> Self {
         let (why, hint, source) = match error {
             FileError::Path(PathError::Outside | PathError::Linked) => (
-                "the path leads out of the session's roots".to_owned(),
-                format!("the roots are {roots}; symbolic links that lead out are refused too"),
+                "the path is outside the directories of this session".to_owned(),
+                format!("the directories are {roots}; symbolic links to other places are refused too"),
                 None,
             ),
             FileError::NotAFile => (

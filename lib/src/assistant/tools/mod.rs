@@ -18,6 +18,7 @@ mod prepared;
 mod read;
 mod run;
 mod search;
+mod shell;
 mod sniff;
 mod spec;
 mod stop;
@@ -36,6 +37,7 @@ pub use self::change::Change;
 pub use self::error::ToolError;
 use self::ground::Ground;
 pub use self::prepared::{Command, Ending, Exit, Image, Location, Outcome, Prepared, Sink};
+pub use self::shell::{Shell, shell};
 pub use self::spec::{Effect, Kind, ToolSpec};
 use crate::command::GuardianCommand;
 

@@ -12,6 +12,7 @@ use super::error::ToolError;
 use super::excerpt::{self, HeadAndTail};
 use super::ground::{Ground, Target};
 use super::prepared::{Command, Ending, Exit, Outcome, Plan, Prepared, Sink};
+use super::shell::{Shell, shell};
 use super::spec::{Effect, Kind, ToolSpec, number, object, text};
 use crate::command::{self, Heard, Launch, Leftover, Running};
 
@@ -33,12 +34,27 @@ const LONGEST_TITLE: usize = 100;
 const ENVIRONMENT: [(&str, &str); 4] =
     [("PAGER", "cat"), ("GIT_PAGER", "cat"), ("GIT_TERMINAL_PROMPT", "0"), ("TERM", "dumb")];
 
+macro_rules! description {
+    ($shell:literal) => {
+        concat!(
+            "Runs a command line with ",
+            $shell,
+            " (not as a login shell, no startup files of interactive shells) as the user, not in a sandbox. Gives what \
+             it writes (both streams, in order) and its exit code. It has no input, and everything that it starts ends \
+             with it: nothing stays in the background. Of much output the beginning and the end are given."
+        )
+    };
+}
+const DESCRIPTION_BASH: &str = description!("bash");
+const DESCRIPTION_STANDARD: &str = description!("/bin/sh");
+
 pub(super) fn spec() -> ToolSpec {
     ToolSpec {
         name: NAME,
-        description: "Runs a command line with /bin/sh and gives what it writes (both streams, in order) and its \
-            exit code. It has no input, and everything that it starts ends with it: nothing stays in the \
-            background. Of much output the beginning and the end are given.",
+        description: match shell() {
+            Shell::Bash(_) => DESCRIPTION_BASH,
+            Shell::Standard => DESCRIPTION_STANDARD,
+        },
         schema: object(
             [
                 ("command", text("The command line.")),
@@ -123,7 +139,7 @@ pub(super) async fn run(
 
 async fn start(line: &Line, ground: Arc<Ground>) -> Result<Running, ToolError> {
     let launch = Launch {
-        command: "/bin/sh".to_owned(),
+        command: shell().path().to_owned(),
         args: vec!["-c".to_owned(), line.command.line.clone()],
         env: ENVIRONMENT.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec(),
         without: ground.hidden.clone(),
