@@ -7,6 +7,7 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use super::choice::Settings;
+use super::compact::Excess;
 use super::memory::Conversation;
 use super::model::{Error, Event, FinishReason, Message, Model, Models, Part, Reply, Request, Usage};
 use super::session::Session;
@@ -72,7 +73,8 @@ impl<'a> Talk<'a> {
             if calls.is_empty() || reason == FinishReason::Refusal {
                 return Ok(stop(&reason));
             }
-            let work = Work { session: self.session, turn: self.turn, settings, round };
+            let begun = std::mem::take(&mut self.begun);
+            let work = Work { session: self.session, turn: self.turn, settings, round, begun };
             self.now.push(Message::Tools(work.all(&calls).await));
             if self.turn.is_cancelled() {
                 return Ok(Stop::Cancelled);
@@ -86,15 +88,16 @@ impl<'a> Talk<'a> {
     /// Asks once; a conversation that has become too long is summed up first, or when the provider says so.
     async fn ask(&mut self, model: &Model, settings: &Settings) -> Result<Heard, RpcError> {
         let mut request = self.request(model, settings).await;
-        while model.context_window.is_some_and(|window| !request.fits(window))
-            && compact::make_room(self, model).await?
+        let excess = |request: &Request| model.context_window.map_or(0, |window| request.excess(window));
+        while let over @ 1.. = excess(&request)
+            && compact::make_room(self, model, Excess::Tokens(over)).await?
         {
             request = self.request(model, settings).await;
         }
         self.warn_if_too_long(model, &request).await;
         loop {
             match self.hear(model, &request).await? {
-                Heard::TooLong(error) if !compact::make_room(self, model).await? => {
+                Heard::TooLong(error) if !compact::make_room(self, model, Excess::Unknown).await? => {
                     return Ok(Heard::TooLong(error));
                 }
                 Heard::TooLong(_) => request = self.request(model, settings).await,
@@ -155,9 +158,11 @@ impl<'a> Talk<'a> {
             }
             Ok(Heard::Reply(_, reply)) => reply.calls().any(|call| call.id == tool.id()),
         };
-        for tool in std::mem::take(&mut self.begun).into_iter().filter(|tool| !comes(tool)) {
+        let (coming, broken_off) = std::mem::take(&mut self.begun).into_iter().partition::<Vec<_>, _>(comes);
+        for tool in broken_off {
             tool.stopped().await;
         }
+        self.begun = coming;
         heard
     }
 

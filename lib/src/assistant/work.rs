@@ -74,6 +74,8 @@ pub(super) struct Work<'a> {
     pub(super) settings: Settings,
     /// Which answer of the model in this turn the calls are part of.
     pub(super) round: usize,
+    /// Calls that were announced before their arguments were complete.
+    pub(super) begun: Vec<Tool>,
 }
 
 /// What came of a call, for the model.
@@ -109,7 +111,7 @@ impl Work<'_> {
     pub(super) async fn one(&self, call: &model::ToolCall) -> ToolResult {
         let done = match &call.arguments {
             // What follows in the same answer is not even begun.
-            _ if self.turn.is_cancelled() => cancelled(),
+            _ if self.turn.is_cancelled() => self.not_begun(call).await,
             Err(broken) => {
                 let why = format!("error: the arguments of {} are no JSON object: {broken}", call.name);
                 self.refused(call, &json!(broken), &why).await
@@ -127,6 +129,14 @@ impl Work<'_> {
         };
         let Done { text, images, failed } = done;
         ToolResult { id: call.id.clone(), name: call.name.clone(), text, images, failed }
+    }
+
+    /// The turn was cancelled before the call had its turn. One that users were told of is seen to end.
+    async fn not_begun(&self, call: &model::ToolCall) -> Done {
+        if let Some(tool) = self.begun.iter().find(|tool| tool.id() == call.id) {
+            tool.stopped().await;
+        }
+        cancelled()
     }
 
     fn served(&self, name: &str) -> Option<crate::mcp::Tool> {

@@ -259,7 +259,8 @@ impl Writer<'_> {
     fn marked_result(&self, call: &ToolCall, text: &str) -> ContentPart {
         match self.kind {
             ProviderKind::Anthropic => {
-                let block = json!({"type": "tool_result", "tool_use_id": call.id, "content": text, "is_error": true});
+                let block =
+                    json!({"type": "tool_result", "tool_use_id": call.id, "content": text, "is_error": true});
                 ContentPart::from_custom(block, None)
             }
             // The others have no mark for it.
