@@ -2,12 +2,13 @@
 //! only if the file still is what it was.
 
 use std::io::Read;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::error::ToolError;
 use super::ground::Ground;
 use super::prepared::Outcome;
+use super::seen::Known;
 use super::sniff;
 use crate::rooted::{
     self, Before, FileError, Links, Missing, PathError, Place, Spot, Whereabouts, open_regular,
@@ -75,7 +76,12 @@ fn write(planned: Planned, ground: &Ground) -> Result<Outcome, ToolError> {
     let place = ground.roots.place_by(&real, Missing::Make, Links::Refuse).map_err(FileError::from);
     let written = place.and_then(|place| rooted::write(&place, change.new.as_bytes(), before));
     match written {
-        Ok(()) => Ok(Outcome { changes: vec![change], ..Outcome::of_text(told) }),
+        Ok(()) => {
+            if is_known(ground, &real, change.old.as_deref()) {
+                ground.seen.note(&real, change.new.as_bytes());
+            }
+            Ok(Outcome { changes: vec![change], ..Outcome::of_text(told) })
+        }
         Err(error) => {
             let path = ground.shown(&change.path);
             let why = match error {
@@ -91,6 +97,23 @@ fn write(planned: Planned, ground: &Ground) -> Result<Outcome, ToolError> {
             Err(ToolError::Changed { path, why: why.to_owned() })
         }
     }
+}
+
+/// Whether the model knows all of a text that is there, or there is none.
+fn is_known(ground: &Ground, real: &Path, old: Option<&str>) -> bool {
+    old.is_none_or(|old| old.is_empty() || ground.seen.known(real, old.as_bytes()) == Known::Current)
+}
+
+/// Refuses to replace a text that the model has not read as it is now.
+pub(super) fn check_seen(ground: &Ground, at: &Whereabouts, old: Option<&str>) -> Result<(), ToolError> {
+    if is_known(ground, &at.real, old) {
+        return Ok(());
+    }
+    let why = match ground.seen.known(&at.real, old.unwrap_or_default().as_bytes()) {
+        Known::Unread => "it exists and was not read in this session",
+        Known::Outdated | Known::Current => "it has changed since it was last read",
+    };
+    Err(ToolError::Changed { path: ground.shown(&at.shown), why: why.to_owned() })
 }
 
 fn text(ground: &Ground, sent: &str, place: &Place) -> Result<Option<String>, ToolError> {

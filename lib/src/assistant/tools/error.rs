@@ -88,7 +88,7 @@ impl ToolError {
             Self::Argument { hint, .. } => hint.clone(),
             Self::Superfluous { tool, known, .. } => Some(format!("the arguments of {tool} are {known}")),
             Self::File { hint, .. } => Some(hint.clone()),
-            Self::Changed { .. } => Some("read the file again, then plan the change anew".to_owned()),
+            Self::Changed { .. } => Some("read the file, then make the change again".to_owned()),
             Self::NotStarted(error) => Some(error.to_string()),
             Self::Hangs(_) => Some("look elsewhere, or ask the user to see to it".to_owned()),
             Self::GivenUp => None,

@@ -4,9 +4,11 @@ use std::ffi::OsString;
 use std::fs::{File, Metadata};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use super::error::ToolError;
 use super::excerpt;
+use super::seen::Seen;
 use crate::command::GuardianCommand;
 use crate::rooted::{FileError, Links, Missing, PathError, Roots, Spot, Whereabouts, open_regular};
 
@@ -21,6 +23,8 @@ pub(super) struct Ground {
     pub(super) hidden: Vec<String>,
     /// What keeps a command and all that it starts together.
     pub(super) guardian: Option<GuardianCommand>,
+    /// Which files the model has read.
+    pub(super) seen: Arc<Seen>,
 }
 
 /// A file that is there.
@@ -47,7 +51,7 @@ impl Ground {
     /// The ground of these roots.
     pub(super) fn new(named: Vec<PathBuf>) -> Self {
         let roots = Roots::find(&named);
-        Self { named, roots, hidden: Vec::new(), guardian: None }
+        Self { named, roots, hidden: Vec::new(), guardian: None, seen: Arc::default() }
     }
 
     /// The working directory.

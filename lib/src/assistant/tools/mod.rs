@@ -18,6 +18,7 @@ mod prepared;
 mod read;
 mod run;
 mod search;
+mod seen;
 mod shell;
 mod sniff;
 mod spec;

@@ -6,6 +6,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::sync::Arc;
 
 use super::arguments::Arguments;
+use super::change::LARGEST;
 use super::error::ToolError;
 use super::excerpt;
 use super::ground::{Ground, Opened};
@@ -72,7 +73,11 @@ pub(super) fn prepare(ground: &Arc<Ground>, arguments: &Arguments<'_>) -> Result
 
 impl Look for Window {
     fn look(&self, ground: &Ground, stop: &Stop) -> Result<Findings, ToolError> {
-        let Opened { file, meta, .. } = ground.file(&self.sent)?;
+        let Opened { file, meta, at } = ground.file(&self.sent)?;
+        // Before it is shown: what changes in between has not been seen.
+        if meta.len() <= LARGEST as u64 {
+            ground.seen.note_file(&at.real, &file, stop);
+        }
         let mut from = BufReader::with_capacity(BUFFER, file);
         let head = from.fill_buf().map_err(|error| ground.error(&self.sent, error))?;
         if let Some(mime) = sniff::image(head) {
