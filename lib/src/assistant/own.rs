@@ -5,8 +5,10 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
 use super::model;
+use super::permission::{Ask, Scope, Standing, fenced, short, text_content};
+use super::tools::visible::visible;
 use super::tools::{self, Ending, Kind, Outcome, Prepared, ToolError};
-use super::work::{Ask, Done, Work, failed};
+use super::work::{Done, Work, failed};
 use crate::author::{Exit, Terminal, Tool, ToolCall, ToolKind};
 
 /// How many pieces of output may wait to be told.
@@ -28,11 +30,15 @@ pub(super) async fn call(work: &Work<'_>, call: &model::ToolCall, arguments: &Va
     if let Some(change) = prepared.change() {
         tool.diff(&change.path.display().to_string(), change.old.as_deref(), &change.new).await;
     }
-    if let Some(subject) = subject(work, &prepared, &call.name) {
-        let ask = Ask { title: &format!("{}?", prepared.title()), work: &subject };
-        if let Err(refused) = work.permitted(call, &tool, ask).await {
-            return refused;
-        }
+    let ask = match (prepared.command(), prepared.change()) {
+        (Some(command), _) => Some(about_command(&prepared, command)),
+        (None, Some(change)) => Some(about_change(&prepared, change, &call.name)),
+        (None, None) => None,
+    };
+    if let Some(ask) = ask
+        && let Err(refused) = work.permitted(call, arguments, &tool, ask).await
+    {
+        return refused;
     }
     tool.runs().await;
     match prepared.command().cloned() {
@@ -47,7 +53,7 @@ pub(super) async fn call(work: &Work<'_>, call: &model::ToolCall, arguments: &Va
 
 /// The user cancelled before it was known what the call would do.
 async fn cancelled(work: &Work<'_>, call: &model::ToolCall, arguments: &Value) -> Done {
-    let tool = work.announce(call, ToolCall::new(&call.name, ToolKind::Other), arguments).await;
+    let tool = work.announce(call, ToolCall::new(&short(&call.name), ToolKind::Other), arguments).await;
     tool.stopped().await;
     Done::failed("the user cancelled this")
 }
@@ -64,16 +70,47 @@ fn about(prepared: &Prepared) -> ToolCall {
     places.fold(about, |about, place| about.at(&place.path.display().to_string(), place.line))
 }
 
-/// What is allowed or refused for good at such a call; nothing if it needs no permission.
-fn subject(work: &Work<'_>, prepared: &Prepared, name: &str) -> Option<String> {
-    match (prepared.command(), prepared.change()) {
-        // Another command line is another thing, and so is the same in another directory.
-        (Some(command), _) if work.session.toolbox.roots().first() == Some(&command.cwd) => {
-            Some(format!("`{}`", command.line))
-        }
-        (Some(command), _) => Some(format!("`{}` in {}", command.line, command.cwd.display())),
-        (None, Some(_)) => Some(name.to_owned()),
-        (None, None) => None,
+/// What the user is asked about a command. For good it is that line in that directory, and nothing else.
+fn about_command(prepared: &Prepared, command: &tools::Command) -> Ask {
+    let cwd = visible(&command.cwd.display().to_string()).into_owned();
+    let whole = fenced("sh", &command.line);
+    Ask {
+        title: format!("{}?", prepared.title()),
+        facts: format!("Runs this command with {} in {cwd}.", tools::shell().name()),
+        content: json!([text_content(&whole)]),
+        whole,
+        scope: Scope {
+            work: json!({"command": command.line, "cwd": command.cwd.display().to_string()}).to_string(),
+            name: "exactly this command".to_owned(),
+            sentence: "\"Always\" covers exactly this command in this directory, in this session.".to_owned(),
+            standing: Standing::Possible,
+        },
+    }
+}
+
+/// What the user is asked about a change. For good it is the tool, on any file but those that run or steer git.
+fn about_change(prepared: &Prepared, change: &tools::Change, tool: &str) -> Ask {
+    let path = visible(&change.path.display().to_string()).into_owned();
+    let (old, new) = (change.old.as_deref().map(visible), visible(&change.new));
+    let is_git = prepared.is_in_git_directory();
+    Ask {
+        title: format!("{}?", prepared.title()),
+        facts: format!("{} {path}.", if old.is_some() { "Changes" } else { "Creates" }),
+        whole: fenced("diff", &change.unified()),
+        content: json!([Tool::diff_of(&path, old.as_deref(), &new)]),
+        scope: Scope {
+            work: tool.to_owned(),
+            name: format!("{tool} for any file outside .git"),
+            sentence: if is_git {
+                "Files in .git directories are asked about each time.".to_owned()
+            } else {
+                format!(
+                    "\"Always\" covers {tool} for every file in the session's directories, except in .git \
+                     directories, in this session."
+                )
+            },
+            standing: if is_git { Standing::EachTime } else { Standing::Possible },
+        },
     }
 }
 

@@ -3,7 +3,9 @@
 use serde_json::{Value, json};
 
 use super::model;
-use super::work::{Ask, Done, Work, failed};
+use super::permission::{Ask, Scope, Standing, fenced, short, text_content};
+use super::tools::visible::{visible, visible_json};
+use super::work::{Done, Work, failed};
 use crate::author::{Tool, ToolCall, ToolKind};
 use crate::mcp::{self, Answer, CallError, Content};
 
@@ -18,11 +20,11 @@ pub(super) async fn call(
         .title
         .as_ref()
         .map_or_else(|| served.shown_name.clone(), |title| format!("{title} ({})", served.shown_name));
-    let about = ToolCall::new(&title, ToolKind::Other).cancellable();
+    let about = ToolCall::new(&short(&title), ToolKind::Other).cancellable();
     let tool = work.announce(call, about, arguments).await;
     if !served.claims_read_only {
-        let ask = Ask { title: &format!("Call {}?", served.shown_name), work: &served.shown_name };
-        if let Err(refused) = work.permitted(call, &tool, ask).await {
+        let ask = about_call(served, arguments);
+        if let Err(refused) = work.permitted(call, arguments, &tool, ask).await {
             return refused;
         }
     }
@@ -40,6 +42,27 @@ pub(super) async fn call(
             Done::failed("the user cancelled this")
         }
         Err(error) => failed(&tool, &told(&error)).await,
+    }
+}
+
+/// What the user is asked about a call. For good it is the tool, whatever it is given.
+fn about_call(served: &mcp::Tool, arguments: &Value) -> Ask {
+    let name = short(&served.shown_name);
+    let whole = fenced("json", &serde_json::to_string_pretty(&visible_json(arguments)).unwrap_or_default());
+    Ask {
+        title: format!("Call {name}?"),
+        facts: format!(
+            "Calls the tool {} of an MCP server with these arguments.",
+            visible(&served.shown_name)
+        ),
+        content: json!([text_content(&whole)]),
+        whole,
+        scope: Scope {
+            work: served.shown_name.clone(),
+            name: format!("{name} with any arguments"),
+            sentence: "\"Always\" covers this tool with any arguments, in this session.".to_owned(),
+            standing: Standing::Possible,
+        },
     }
 }
 

@@ -10,6 +10,7 @@ use super::choice::Settings;
 use super::compact::Excess;
 use super::memory::Conversation;
 use super::model::{Error, Event, FinishReason, Message, Model, Models, Part, Reply, Request, Usage};
+use super::permission::short;
 use super::session::Session;
 use super::work::{self, Work};
 use super::{compact, instruct, memory, model};
@@ -219,7 +220,7 @@ impl<'a> Talk<'a> {
     async fn tell_begun(&mut self, id: &str, name: &str) {
         if !self.used.contains(id) {
             let settings = Settings::of(&self.turn.choices());
-            let about = ToolCall::new(name, work::kind_of(self.session, &settings, name)).with_id(id);
+            let about = ToolCall::new(&short(name), work::kind_of(self.session, &settings, name)).with_id(id);
             self.begun.push(self.turn.tool(about.with("_meta", memory::written_begun(name))).await);
         }
     }

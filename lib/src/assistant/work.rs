@@ -4,12 +4,13 @@
 use serde_json::{Value, json};
 
 use super::choice::Settings;
-use super::memory::{self, Rule};
+use super::memory;
 use super::model::{self, Image, ToolResult};
+use super::permission::short;
 use super::session::Session;
 use super::tools::Effect;
 use super::{own, served};
-use crate::author::{Decision, Permission, Tool, ToolCall, ToolKind, Turn};
+use crate::author::{Tool, ToolCall, ToolKind, Turn};
 
 /// The tool by which a model sets its plan.
 const PLAN: &str = "plan";
@@ -188,73 +189,13 @@ impl Work<'_> {
 
     /// Tells of a call that cannot be carried out.
     pub(super) async fn refused(&self, call: &model::ToolCall, arguments: &Value, why: &str) -> Done {
-        let tool = self.announce(call, ToolCall::new(&call.name, ToolKind::Other), arguments).await;
+        let tool = self.announce(call, ToolCall::new(&short(&call.name), ToolKind::Other), arguments).await;
         failed(&tool, why).await
     }
-
-    /// Asks whether a call may be carried out, unless that was settled for good.
-    pub(super) async fn permitted(
-        &self,
-        call: &model::ToolCall,
-        tool: &Tool,
-        ask: Ask<'_>,
-    ) -> Result<(), Done> {
-        let answer = match memory::rule(&self.turn.history(), ask.work) {
-            Some(Rule::Allow) => return Ok(()),
-            Some(Rule::Reject) => None,
-            None => Some(self.ask(call, tool, &ask).await),
-        };
-        match answer.as_deref() {
-            Some("allow" | "allow_always") => Ok(()),
-            _ if self.turn.is_cancelled() => {
-                tool.stopped().await;
-                Err(cancelled())
-            }
-            Some(_) | None => {
-                Err(failed(tool, "the user refused this; do not try it again in another way").await)
-            }
-        }
-    }
-
-    async fn ask(&self, call: &model::ToolCall, tool: &Tool, ask: &Ask<'_>) -> String {
-        let option = |id: &str, name: String, kind| (id.to_owned(), name, kind);
-        let question = Permission {
-            title: ask.title.to_owned(),
-            description: None,
-            options: vec![
-                option("allow", "Allow".to_owned(), "allow_once"),
-                option("allow_always", format!("Always allow {} in this session", ask.work), "allow_always"),
-                option("reject", "Reject".to_owned(), "reject_once"),
-                option("reject_always", format!("Never allow {} in this session", ask.work), "reject_always"),
-            ],
-        };
-        let Decision::Chosen(answer) = self.turn.permission(tool, &question).await else {
-            return String::new();
-        };
-        let rule = match answer.as_str() {
-            "allow_always" => Some(Rule::Allow),
-            "reject_always" => Some(Rule::Reject),
-            _ => None,
-        };
-        if let Some(rule) = rule {
-            let mut meta = memory::written_call(call, self.round);
-            meta["rethread"]["rule"] = memory::written_rule(ask.work, rule);
-            tool.update(json!({"_meta": meta})).await;
-        }
-        answer
-    }
-}
-
-/// What the user is asked.
-pub(super) struct Ask<'a> {
-    /// The question.
-    pub(super) title: &'a str,
-    /// What is allowed or refused when it is for good.
-    pub(super) work: &'a str,
 }
 
 /// The turn was cancelled before the call was carried out.
-fn cancelled() -> Done {
+pub(super) fn cancelled() -> Done {
     Done::failed("the user cancelled the turn")
 }
 

@@ -68,7 +68,7 @@ async fn a_call_says_what_it_will_do() {
         ("search", json!({"pattern": "x+", "path": "a.txt"}), "Search for x+ in a.txt", "in/a.txt", None),
         ("write", json!({"path": "n/e/w", "content": ""}), "Write n/e/w", "in/n/e/w", None),
         ("edit", json!({"path": "a.txt", "old": "two", "new": "2"}), "Edit a.txt", "in/a.txt", Some(2)),
-        ("run", json!({"command": "make\nmake test"}), "Run make …", "in", None),
+        ("run", json!({"command": "make\nmake test"}), "Run make … (1 more line)", "in", None),
     ] {
         let prepared = place.prepare(tool, arguments).await.unwrap();
         assert_eq!(prepared.title(), title);

@@ -4,18 +4,28 @@
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
+
+use similar::TextDiff;
 
 use super::error::ToolError;
+use super::excerpt::name;
 use super::ground::Ground;
 use super::prepared::Outcome;
 use super::seen::Known;
 use super::sniff;
+use super::visible::visible;
 use crate::rooted::{
     self, Before, FileError, Links, Missing, PathError, Place, Spot, Whereabouts, open_regular,
 };
 
 /// The largest file that is changed, before and after. Both texts are kept and shown.
 pub(super) const LARGEST: usize = 8 * 1024 * 1024;
+
+/// How many unchanged lines a unified diff shows around a change.
+const CONTEXT: usize = 3;
+/// How long the search for the smallest diff may take; after that a larger one is given.
+const DIFF_TIME: Duration = Duration::from_millis(500);
 
 /// A change of one file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,6 +47,28 @@ pub(super) struct Planned {
     pub(super) real: PathBuf,
     /// What the model is told when it is made.
     pub(super) told: String,
+}
+
+impl Change {
+    /// The change as a unified diff with a few lines around it. Characters that do not show are written as escapes.
+    #[must_use]
+    pub fn unified(&self) -> String {
+        let (old, new) = (visible(self.old.as_deref().unwrap_or_default()), visible(&self.new));
+        let path = name(&self.path);
+        let before = if self.old.is_some() { path.as_str() } else { "/dev/null" };
+        let diff = TextDiff::configure().timeout(DIFF_TIME).diff_lines(old.as_ref(), new.as_ref());
+        diff.unified_diff().context_radius(CONTEXT).header(before, &path).to_string()
+    }
+}
+
+impl Planned {
+    /// Whether the file lies in a `.git` directory, or is the file `.git` of a worktree or a submodule.
+    pub(super) fn is_in_git_directory(&self) -> bool {
+        let is_git = |path: &Path| {
+            path.components().any(|part| part.as_os_str().to_string_lossy().eq_ignore_ascii_case(".git"))
+        };
+        is_git(&self.real) || is_git(&self.change.path)
+    }
 }
 
 /// The text of the file that a path leads to, and where it is; `None` if there is none yet.

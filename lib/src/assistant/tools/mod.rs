@@ -24,6 +24,7 @@ mod sniff;
 mod spec;
 mod stop;
 mod sweep;
+pub(crate) mod visible;
 mod write;
 
 use std::io::Read;

@@ -13,7 +13,10 @@ use super::ground::Ground;
 use super::run::{self, Line};
 use super::spec::Kind;
 use super::stop::Stop;
+use super::visible;
 
+/// How many characters of what it does a title has.
+const LONGEST_TITLE: usize = 100;
 /// How long looking may take.
 const LOOK_TIME: Duration = Duration::from_secs(30);
 /// How long work is waited for that was told to stop: it may hang in the file system.
@@ -126,6 +129,7 @@ impl From<String> for Findings {
 
 impl Prepared {
     pub(super) fn new(ground: &Arc<Ground>, kind: Kind, title: String, plan: Plan) -> Self {
+        let title = visible::label(&title, LONGEST_TITLE);
         Self { kind, title, locations: Vec::new(), plan, ground: ground.clone() }
     }
 
@@ -158,6 +162,15 @@ impl Prepared {
         match &self.plan {
             Plan::Change(planned) => Some(&planned.change),
             Plan::Look(_) | Plan::Run(_) => None,
+        }
+    }
+
+    /// Whether it changes a file of a git repository's own: its settings, hooks or objects.
+    #[must_use]
+    pub fn is_in_git_directory(&self) -> bool {
+        match &self.plan {
+            Plan::Change(planned) => planned.is_in_git_directory(),
+            Plan::Look(_) | Plan::Run(_) => false,
         }
     }
 

@@ -28,8 +28,6 @@ const FOR_MODEL: (usize, usize) = (12 * 1024, 20 * 1024);
 const FOR_USERS: (usize, usize) = (512 * 1024, 64 * 1024);
 /// How long users are waited for to take the end of it.
 const LAST_WORDS: Duration = Duration::from_secs(2);
-/// How much of the line a title has.
-const LONGEST_TITLE: usize = 100;
 /// Nobody is there to page or to be asked.
 const ENVIRONMENT: [(&str, &str); 4] =
     [("PAGER", "cat"), ("GIT_PAGER", "cat"), ("GIT_TERMINAL_PROMPT", "0"), ("TERM", "dumb")];
@@ -89,17 +87,10 @@ pub(super) fn prepare(ground: &Arc<Ground>, arguments: &Arguments<'_>) -> Result
         Target::Directory(at) => at.shown,
         Target::File(_) => return Err(arguments.wrong("cwd", "a directory", None)),
     };
-    let title = format!("Run {}", title_of(line));
+    let title = format!("Run {}", line.trim());
     let command = Command { line: line.to_owned(), cwd: cwd.clone() };
     let plan = Plan::Run(Line { command, sent: sent.to_owned(), time: Duration::from_secs(time) });
     Ok(Prepared::new(ground, Kind::Execute, title, plan).at(cwd, None))
-}
-
-/// The beginning of a command line, and a sign if there is more of it.
-fn title_of(line: &str) -> String {
-    let mut lines = line.trim().lines();
-    let first = excerpt::shortened(lines.next().unwrap_or_default(), LONGEST_TITLE);
-    if lines.next().is_some() && !first.ends_with('…') { format!("{first} …") } else { first }
 }
 
 /// Runs the line to its end, whoever brings that about.
