@@ -7,7 +7,7 @@ use tokio::sync::mpsc;
 use super::model;
 use super::permission::{Ask, Scope, Standing, fenced, short, text_content};
 use super::tools::visible::visible;
-use super::tools::{self, Ending, Kind, Outcome, Prepared, ToolError};
+use super::tools::{self, Effect, Ending, Kind, Outcome, Prepared, ToolError};
 use super::work::{Done, Work, failed};
 use crate::author::{Exit, Terminal, Tool, ToolCall, ToolKind};
 
@@ -16,7 +16,8 @@ const WAITING: usize = 16;
 
 /// Calls it.
 pub(super) async fn call(work: &Work<'_>, call: &model::ToolCall, arguments: &Value) -> Done {
-    let preparing = work.session.toolbox.prepare(&call.name, arguments, work.settings.access);
+    let access = work.settings().access;
+    let preparing = work.session.toolbox.prepare(&call.name, arguments, access);
     let prepared = tokio::select! {
         prepared = preparing => prepared,
         // A file system may not answer. Nothing was changed yet, so it can be left to itself.
@@ -79,6 +80,7 @@ fn about_command(prepared: &Prepared, command: &tools::Command) -> Ask {
         facts: format!("Runs this command with {} in {cwd}.", tools::shell().name()),
         content: json!([text_content(&whole)]),
         whole,
+        effect: Effect::Executes,
         scope: Scope {
             work: json!({"command": command.line, "cwd": command.cwd.display().to_string()}).to_string(),
             name: "exactly this command".to_owned(),
@@ -98,6 +100,7 @@ fn about_change(prepared: &Prepared, change: &tools::Change, tool: &str) -> Ask 
         facts: format!("{} {path}.", if old.is_some() { "Changes" } else { "Creates" }),
         whole: fenced("diff", &change.unified()),
         content: json!([Tool::diff_of(&path, old.as_deref(), &new)]),
+        effect: Effect::Writes,
         scope: Scope {
             work: tool.to_owned(),
             name: format!("{tool} for any file outside .git"),

@@ -1,10 +1,13 @@
-//! Asks the user whether a call may be carried out: what the question shows, and what "always" covers.
+//! Asks the user whether a call may be carried out: what the question shows, what "always" covers, and which settings
+//! make the question pointless.
 
 use serde_json::{Map, Value, json};
 
+use super::choice::Settings;
 use super::memory::{self, Rule};
 use super::model;
 use super::tools::visible::{has_hidden, label, visible, visible_json};
+use super::tools::{Effect, ToolError};
 use super::work::{Done, Work, cancelled, failed};
 use crate::author::{Decision, Permission, Tool};
 
@@ -23,6 +26,8 @@ pub(super) struct Ask {
     pub(super) whole: String,
     /// All of what is done, as content of the tool call.
     pub(super) content: Value,
+    /// What the settings have to allow.
+    pub(super) effect: Effect,
     /// What "always" and "never" cover.
     pub(super) scope: Scope,
 }
@@ -49,7 +54,7 @@ pub(super) enum Standing {
 }
 
 impl Work<'_> {
-    /// Asks whether a call may be carried out, unless that was settled for good.
+    /// Asks whether a call may be carried out, unless that was settled for good or the settings do not allow it.
     pub(super) async fn permitted(
         &self,
         call: &model::ToolCall,
@@ -59,6 +64,7 @@ impl Work<'_> {
     ) -> Result<(), Done> {
         let rule = memory::rule(&self.turn.history(), &ask.scope.work);
         let answer = match rule {
+            _ if !self.allows(ask.effect) => None,
             Some(Rule::Allow) if ask.scope.standing == Standing::Possible => Some("allow".to_owned()),
             Some(Rule::Reject) => None,
             Some(Rule::Allow) | None => Some(self.ask(call, arguments, tool, &ask).await),
@@ -68,6 +74,8 @@ impl Work<'_> {
                 tool.stopped().await;
                 Err(cancelled())
             }
+            // The settings may have changed while the question was open.
+            _ if !self.allows(ask.effect) => Err(failed(tool, &not_allowed(&call.name)).await),
             Some("allow" | "allow_always") => Ok(()),
             Some(_) | None => {
                 Err(failed(tool, "the user refused this; do not try it again in another way").await)
@@ -75,9 +83,15 @@ impl Work<'_> {
         }
     }
 
+    /// Whether the settings allow this now.
+    pub(super) fn allows(&self, effect: Effect) -> bool {
+        self.settings().access.allows(effect)
+    }
+
     async fn ask(&self, call: &model::ToolCall, arguments: &Value, tool: &Tool, ask: &Ask) -> String {
+        let forbidden = self.turn.chosen_until(|choices| !Settings::of(choices).access.allows(ask.effect));
         let question = question(ask, arguments);
-        let Decision::Chosen(answer) = self.turn.permission(tool, &question).await else {
+        let Decision::Chosen(answer) = self.turn.permission_until(tool, &question, forbidden).await else {
             return String::new();
         };
         let rule = match answer.as_str() {
@@ -92,6 +106,11 @@ impl Work<'_> {
         }
         answer
     }
+}
+
+/// Why a call is not carried out that the settings do not allow now.
+pub(super) fn not_allowed(tool: &str) -> String {
+    ToolError::Off { name: tool.to_owned() }.told()
 }
 
 /// A name that a model or a server made up, as a short label.

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::model;
 use super::permission::{Ask, Scope, Standing, fenced, short, text_content};
+use super::tools::Effect;
 use super::tools::visible::{visible, visible_json};
 use super::work::{Done, Work, failed};
 use crate::author::{Tool, ToolCall, ToolKind};
@@ -57,6 +58,7 @@ fn about_call(served: &mcp::Tool, arguments: &Value) -> Ask {
         ),
         content: json!([text_content(&whole)]),
         whole,
+        effect: Effect::Writes,
         scope: Scope {
             work: served.shown_name.clone(),
             name: format!("{name} with any arguments"),

@@ -6,9 +6,9 @@ use serde_json::{Value, json};
 use super::choice::Settings;
 use super::memory;
 use super::model::{self, Image, ToolResult};
-use super::permission::short;
+use super::permission::{not_allowed, short};
 use super::session::Session;
-use super::tools::Effect;
+use super::tools::{Access, Effect};
 use super::{own, served};
 use crate::author::{Tool, ToolCall, ToolKind, Turn};
 
@@ -43,8 +43,8 @@ fn served_tools(session: &Session, settings: &Settings) -> impl Iterator<Item = 
 }
 
 /// What sort of work a tool does, as far as its name says.
-pub(super) fn kind_of(session: &Session, settings: &Settings, tool: &str) -> ToolKind {
-    let own = session.toolbox.describe(settings.access);
+pub(super) fn kind_of(session: &Session, tool: &str) -> ToolKind {
+    let own = session.toolbox.describe(Access::FULL);
     match own.iter().find(|spec| spec.name == tool).map(|spec| spec.effect) {
         Some(Effect::Reads) => ToolKind::Read,
         Some(Effect::Writes) => ToolKind::Edit,
@@ -72,7 +72,6 @@ fn plan_tool() -> model::Tool {
 pub(super) struct Work<'a> {
     pub(super) session: &'a Session,
     pub(super) turn: &'a Turn,
-    pub(super) settings: Settings,
     /// Which answer of the model in this turn the calls are part of.
     pub(super) round: usize,
     /// Calls that were announced before their arguments were complete.
@@ -104,8 +103,13 @@ impl Work<'_> {
     }
 
     fn only_looks(&self, call: &model::ToolCall) -> bool {
-        let own = self.session.toolbox.describe(self.settings.access);
+        let own = self.session.toolbox.describe(Access::FULL);
         own.iter().any(|tool| tool.name == call.name && tool.effect == Effect::Reads)
+    }
+
+    /// The settings as they are now: they may change at any time, and hold from then on.
+    pub(super) fn settings(&self) -> Settings {
+        Settings::of(&self.turn.choices())
     }
 
     /// Carries out one call.
@@ -117,7 +121,7 @@ impl Work<'_> {
                 let why = format!("error: the arguments of {} are no JSON object: {broken}", call.name);
                 self.refused(call, &json!(broken), &why).await
             }
-            Ok(arguments) if call.name == PLAN && self.settings.may_plan() => {
+            Ok(arguments) if call.name == PLAN && self.settings().may_plan() => {
                 self.plan(call, arguments).await
             }
             Ok(arguments) => match self.served(&call.name) {
@@ -141,7 +145,8 @@ impl Work<'_> {
     }
 
     fn served(&self, name: &str) -> Option<crate::mcp::Tool> {
-        let mut tools = served_tools(self.session, &self.settings);
+        let settings = self.settings();
+        let mut tools = served_tools(self.session, &settings);
         tools.find(|tool| tool.shown_name == name || tool.provider_name == name)
     }
 
@@ -152,10 +157,7 @@ impl Work<'_> {
         }
         let mut tools = self.session.servers.tools().into_iter();
         tools.find(|tool| tool.shown_name == name || tool.provider_name == name)?;
-        Some(format!(
-            "error: the tool {name} may change something, and nothing may be changed in this session now\n\
-             hint: go on without it, or ask the user to allow changes"
-        ))
+        Some(not_allowed(name))
     }
 
     /// A call like any other to a later reader; users see the plan.

@@ -111,6 +111,16 @@ impl Turn {
 
     /// Asks whether a tool call may go on.
     pub async fn permission(&self, tool: &Tool, question: &Permission) -> Decision {
+        self.permission_until(tool, question, std::future::pending()).await
+    }
+
+    /// Asks whether a tool call may go on, and takes the question back as soon as it has become pointless.
+    pub async fn permission_until(
+        &self,
+        tool: &Tool,
+        question: &Permission,
+        pointless: impl Future<Output = ()>,
+    ) -> Decision {
         let mut call = question.shown.clone();
         call.insert("toolCallId".to_owned(), json!(tool.id()));
         let option =
@@ -124,7 +134,11 @@ impl Turn {
             params["description"] = json!(description);
         }
         self.state("requires_action").await;
-        let outcome = self.request("session/request_permission", params).await;
+        let outcome = tokio::select! {
+            biased;
+            () = pointless => Ok(Value::Null),
+            outcome = self.request("session/request_permission", params) => outcome,
+        };
         if is_taken_back(&outcome) {
             // The cancel that this came of may be right behind it.
             let _ = tokio::time::timeout(CANCEL_WAIT, self.cancelled()).await;

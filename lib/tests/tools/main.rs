@@ -105,7 +105,8 @@ async fn the_access_limits_the_tools() {
         [("write", json!({"path": "x", "content": "x"})), ("run", json!({"command": "touch x"}))]
     {
         let refused = place.tools.prepare(tool, &arguments, Access::READ_ONLY).await.unwrap_err();
-        assert_eq!(refused.to_string(), format!("the tool {tool} is turned off in this session"));
+        let expected = format!("the mode or the tool settings of this session do not allow {tool}");
+        assert_eq!(refused.to_string(), expected);
     }
     let unknown = place.tools.prepare("fly", &json!({}), Access::READ_ONLY).await.unwrap_err();
     assert_eq!(

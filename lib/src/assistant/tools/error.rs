@@ -17,10 +17,10 @@ pub enum ToolError {
         known: String,
     },
     /// The session does not allow it.
-    #[error("the tool {name} is turned off in this session")]
+    #[error("the mode or the tool settings of this session do not allow {name}")]
     Off {
-        /// Its name.
-        name: &'static str,
+        /// The name of the tool.
+        name: String,
     },
     /// An argument is not what it has to be.
     #[error("argument `{argument}` of {tool} is {got}, expected {expected}")]
@@ -84,7 +84,9 @@ impl ToolError {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Unknown { known, .. } => Some(format!("the tools are {known}")),
-            Self::Off { .. } => Some("go on without it, or ask the user to turn it on".to_owned()),
+            Self::Off { .. } => {
+                Some("go on without it, or ask the user to change the mode or the tool settings".to_owned())
+            }
             Self::Argument { hint, .. } => hint.clone(),
             Self::Superfluous { tool, known, .. } => Some(format!("the arguments of {tool} are {known}")),
             Self::File { hint, .. } => Some(hint.clone()),

@@ -122,7 +122,7 @@ impl Toolbox {
         };
         let spec = (tool.spec)();
         if !access.allows(spec.effect) {
-            return Err(ToolError::Off { name: tool.name });
+            return Err(ToolError::Off { name: tool.name.to_owned() });
         }
         let (ground, arguments, prepare) = (self.0.clone(), arguments.clone(), tool.prepare);
         let work = move || prepare(&ground, &Arguments::read(&spec, &arguments)?);
