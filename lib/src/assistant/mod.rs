@@ -11,6 +11,7 @@ mod memory;
 pub mod model;
 mod offline;
 mod own;
+mod permission;
 mod prompted;
 mod served;
 mod session;

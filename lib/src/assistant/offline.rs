@@ -63,8 +63,7 @@ fn tools(session: &Session, turn: &Turn) -> String {
 }
 
 async fn call(session: &Session, turn: &Turn, name: &str, arguments: Value) {
-    let settings = Settings::of(&turn.choices());
-    let work = Work { session, turn, settings, round: 0 };
+    let work = Work { session, turn, round: 0, begun: Vec::new() };
     let id = format!("call-{}", mint::unique());
     let call = ToolCall { id, name: name.to_owned(), arguments: Ok(arguments), signatures: Vec::new() };
     work.one(&call).await;

@@ -33,6 +33,8 @@ struct Inner {
     line: Arc<Line>,
     options: Box<Offer>,
     kept: Mutex<Kept>,
+    /// Tells that something was chosen.
+    choosing: watch::Sender<()>,
 }
 
 #[derive(Default)]
@@ -68,7 +70,8 @@ impl Voice {
             cancels: about.abilities.contains(&Ability::CancelOne).then(HashMap::new),
             ..Kept::default()
         };
-        let inner = Inner { session, line, options: Box::new(options), kept: Mutex::new(kept) };
+        let (options, kept, choosing) = (Box::new(options), Mutex::new(kept), watch::Sender::new(()));
+        let inner = Inner { session, line, options, kept, choosing };
         Self { inner: Arc::new(inner) }
     }
 
@@ -189,6 +192,7 @@ impl Voice {
             line: self.inner.line.clone(),
             options: Box::new(|_| Vec::new()),
             kept: Mutex::default(),
+            choosing: watch::Sender::new(()),
         };
         self.update(json!({"sessionUpdate": "subagent_update", "sessionId": session, "title": title})).await;
         Self { inner: Arc::new(child) }
@@ -236,6 +240,15 @@ impl Voice {
         chosen.complete(&(self.inner.options)(&chosen))
     }
 
+    /// Waits until what was chosen meets a condition; returns at once if it does.
+    pub async fn chosen_until(&self, is_met: impl Fn(&Choices) -> bool) {
+        let mut choosing = self.inner.choosing.subscribe();
+        while !is_met(&self.choices()) {
+            // The sender lives as long as this voice.
+            let _ = choosing.changed().await;
+        }
+    }
+
     /// The agent itself chooses a value, and says so.
     pub async fn choose(&self, option: &str, value: impl Into<Value>) -> Result<(), RpcError> {
         self.chosen(option, &value.into())?;
@@ -250,9 +263,13 @@ impl Voice {
     }
 
     pub(super) fn chosen(&self, option: &str, value: &Value) -> Result<(), RpcError> {
-        let mut kept = locked(&self.inner.kept);
-        let options = (self.inner.options)(&kept.chosen);
-        kept.chosen.choose(&options, option, value)
+        {
+            let mut kept = locked(&self.inner.kept);
+            let options = (self.inner.options)(&kept.chosen);
+            kept.chosen.choose(&options, option, value)?;
+        }
+        self.inner.choosing.send_replace(());
+        Ok(())
     }
 
     pub(super) fn written_options(&self) -> Vec<Value> {

@@ -21,6 +21,7 @@ use super::gathered::Gathered;
 use super::incoming::{self, Reader};
 use super::lacking::Lack;
 use super::options::model_of;
+use super::outgoing;
 use super::provider::Provider;
 use super::tap::Tap;
 use crate::mint;
@@ -81,6 +82,7 @@ impl Question {
         match lack {
             Lack::Temperature => self.options.temperature.is_some(),
             Lack::Tools => self.chat.tools.is_some(),
+            Lack::Images => outgoing::has_images(&self.chat),
             Lack::Thoughts => self.options.capture_reasoning_content == Some(true),
         }
     }
@@ -247,6 +249,7 @@ impl Talk {
         match lack {
             Lack::Temperature => question.options.temperature = None,
             Lack::Tools => question.chat.tools = None,
+            Lack::Images => outgoing::leave_out_images(&mut question.chat),
             Lack::Thoughts => question.options.capture_reasoning_content = Some(false),
         }
         question.provider.lacking(model_of(&question.model), lack);

@@ -126,6 +126,7 @@ pub(super) struct Facts {
     pub(super) efforts: Vec<Effort>,
     pub(super) takes_temperature: bool,
     pub(super) takes_tools: bool,
+    pub(super) takes_images: bool,
     pub(super) shows_thoughts: bool,
     pub(super) adaptive: bool,
 }
@@ -153,6 +154,7 @@ pub(super) fn facts(provider: &ProviderConfig, id: &str) -> Facts {
             .or(known.map(|known| known.takes_temperature))
             .unwrap_or(true),
         takes_tools: true,
+        takes_images: true,
         shows_thoughts: true,
         adaptive: known.is_some_and(|known| known.adaptive),
     }
