@@ -1,8 +1,8 @@
 //! What can happen to a session, and the ways a happening is refused. Ids and times are minted outside.
 
 use crate::{
-    Activity, AskId, Binding, Json, MessageId, Millis, PromptStyle, QuestionId, QuestionKind, ServerNote,
-    Stop, Update,
+    Activity, AgentKind, AskId, Binding, Json, MessageId, Millis, PromptStyle, QuestionId, QuestionKind,
+    ServerNote, Stop, Update,
 };
 
 /// One occurrence, from a client, from the agent, or from Rethread itself.
@@ -74,6 +74,8 @@ pub enum Input {
         binding: Binding,
         /// How it takes prompts.
         style: PromptStyle,
+        /// Where it runs.
+        kind: AgentKind,
         /// Now: what waited for the agent starts.
         at: Millis,
     },

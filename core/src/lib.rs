@@ -19,7 +19,8 @@ mod update;
 pub use child::Child;
 pub use decide::decide;
 pub use entry::{
-    Activity, Binding, Dropped, Entry, Millis, PromptStyle, QuestionKind, ServerNote, Stop, TitleSource,
+    Activity, AgentKind, Binding, Dropped, Entry, Millis, PromptStyle, QuestionKind, ServerNote, Stop,
+    TitleSource,
 };
 pub use fold::{Folded, fold};
 pub use id::{AskId, MessageId, QuestionId, Seq, SessionId, TurnNo};

@@ -160,7 +160,7 @@ impl Session {
         match entry {
             Entry::Opened { cwd, roots, agent, .. } => self.opened(cwd, roots, agent),
             Entry::RootsSet { roots, .. } => self.roots.clone_from(roots),
-            Entry::AgentBound { generation, agent, native, binding, style } => {
+            Entry::AgentBound { generation, agent, native, binding, style, kind: _ } => {
                 let native = Native { agent: agent.clone(), id: native.clone() };
                 self.agent_bound(*generation, native, *binding, *style);
             }

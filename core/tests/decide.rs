@@ -3,8 +3,8 @@
 use expect_test::{Expect, expect};
 use rethread_core::session::Session;
 use rethread_core::{
-    Activity, Binding, Dropped, Entry, HeldPrompts, Input, Json, PromptStyle, QuestionKind, Refusal, Stop,
-    TitleSource, Update, UpdateKind, decide,
+    Activity, AgentKind, Binding, Dropped, Entry, HeldPrompts, Input, Json, PromptStyle, QuestionKind,
+    Refusal, Stop, TitleSource, Update, UpdateKind, decide,
 };
 use serde_json::{Value, json};
 
@@ -64,7 +64,8 @@ fn prompt(id: &str) -> Input {
 }
 
 fn bound(style: PromptStyle) -> Input {
-    Input::AgentBound { agent: "a".to_owned(), native: "n".to_owned(), binding: Binding::Fresh, style, at: 0 }
+    let (agent, native, kind) = ("a".to_owned(), "n".to_owned(), AgentKind::External);
+    Input::AgentBound { agent, native, binding: Binding::Fresh, style, kind, at: 0 }
 }
 
 fn one_at_a_time() -> Input {

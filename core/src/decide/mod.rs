@@ -27,9 +27,9 @@ pub fn decide(session: &Session, input: Input) -> Result<Vec<Entry>, Refusal> {
         Input::AgentOffers { ask, options, tried } => {
             Ok(option::again(session, ask, &options, &tried).into_iter().collect())
         }
-        Input::AgentBound { agent, native, binding, style, at } => {
-            let bound =
-                Entry::AgentBound { generation: session.generations + 1, agent, native, binding, style };
+        Input::AgentBound { agent, native, binding, style, kind, at } => {
+            let generation = session.generations + 1;
+            let bound = Entry::AgentBound { generation, agent, native, binding, style, kind };
             Ok(turn::agent_bound(session, bound, style, at))
         }
         Input::AgentFailed { error } => Ok(turn::agent_failed(session, &error)),

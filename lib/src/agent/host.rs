@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use rethread_core::Json;
+use rethread_core::{AgentKind, Json};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::peer::{AgentPeer, Aside};
@@ -35,6 +35,12 @@ pub trait AgentSource: Send + Sync + 'static {
     /// Names what is started so exactly that its answer to `initialize` can be remembered; nothing if it cannot.
     fn key(&self) -> Option<String> {
         None
+    }
+
+    /// Where it runs. Only an agent that is part of this program is [`AgentKind::InProcess`]: what it keeps in
+    /// `_meta.rethread` is trusted.
+    fn kind(&self) -> AgentKind {
+        AgentKind::External
     }
 }
 
@@ -217,6 +223,12 @@ impl AgentHost {
         named.unwrap_or_else(|| self.name())
     }
 
+    /// Where the agent runs.
+    #[must_use]
+    pub fn kind(&self) -> AgentKind {
+        self.shared.source.kind()
+    }
+
     /// The version of the client that the agent is introduced to.
     pub fn client_version(&self) -> Version {
         self.shared.client.version
@@ -305,6 +317,7 @@ impl AgentHost {
             started.wire.reader,
             started.wire.writer,
             config.longest_line,
+            self.kind(),
             self.shared.asides.clone(),
             heard_end,
             config.log.clone(),
@@ -315,7 +328,7 @@ impl AgentHost {
         tokio::spawn(watch_over(peer.clone(), started.process, stream_ended, orders, ended_now, why));
         let params = self.shared.client.introduce(offer);
         let answer = tokio::select! {
-            answer = peer.call("initialize", &params) => answer,
+            answer = peer.introduce(&params) => answer,
             _ = ended.wait_for(|ended| *ended) => Err(RpcError::internal("the agent ended")),
         };
         let stop = Arc::new(stop);

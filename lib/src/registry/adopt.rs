@@ -57,7 +57,14 @@ impl Registry {
         }
         let title = row.and_then(|row| row.title).map(|(title, _)| (title, TitleSource::Agent));
         let native = id.0.clone();
-        let (session, entries) = history.close(&name, &native, style(link.version()));
+        let (session, entries) = history.close(Input::AgentBound {
+            agent: name.clone(),
+            native: native.clone(),
+            binding: Binding::Loaded,
+            style: style(link.version()),
+            kind: self.around.host.kind(),
+            at: mint::now(),
+        });
         let mut facts = facts(entries.iter());
         facts.listed = Some(Listed);
         facts.title = facts.title.or(title);
@@ -227,16 +234,11 @@ impl History {
         ids
     }
 
-    fn close(
-        mut self,
-        agent: &str,
-        native: &str,
-        style: rethread_core::PromptStyle,
-    ) -> (Session, Vec<Entry>) {
+    /// Ends the replay; from here on the agent stands behind the session.
+    fn close(mut self, bound: Input) -> (Session, Vec<Entry>) {
         let state = json!({"sessionUpdate": "state_update", "state": "idle"}).into();
         self.decide(Input::AgentState { activity: Activity::Idle, stop: None, state, at: mint::now() });
-        let (agent, native) = (agent.to_owned(), native.to_owned());
-        self.decide(Input::AgentBound { agent, native, binding: Binding::Loaded, style, at: mint::now() });
+        self.decide(bound);
         (self.session, self.entries)
     }
 

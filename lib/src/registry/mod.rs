@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex};
 
-use rethread_core::{Binding, Entry, Input, Json, Seq, Session, SessionId, stored};
+use rethread_core::{AgentKind, Binding, Entry, Input, Json, Seq, Session, SessionId, stored};
 use tokio::sync::oneshot;
 
 use crate::agent::host::LiveAgent;
@@ -108,7 +108,8 @@ impl Registry {
         };
         let name = self.around.host.identity(&agent);
         let mut link = Link::new(agent.profile.version, 1, std::collections::HashSet::new());
-        let (session, entries) = first_entries(&name, &setup, &native, &mut link, &answer);
+        let (session, entries) =
+            first_entries(&name, self.around.host.kind(), &setup, &native, &mut link, &answer);
         let id = mint::session_id();
         let new = NewSession {
             id: id.clone(),
@@ -233,6 +234,7 @@ async fn answer_to(lines: &mut AgentLines, request: u64) -> Result<(Json, Vec<Ag
 
 fn first_entries(
     agent: &str,
+    kind: AgentKind,
     setup: &Setup,
     native: &str,
     link: &mut Link,
@@ -249,6 +251,7 @@ fn first_entries(
         native: native.to_owned(),
         binding: Binding::Fresh,
         style: style(link.version()),
+        kind,
         at,
     };
     let updates = link.opened(answer).into_iter().map(|update| Input::Updated { update, known: false });
