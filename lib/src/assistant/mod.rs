@@ -18,6 +18,7 @@ pub mod tools;
 mod transcript;
 mod work;
 
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use serde_json::Value;
@@ -40,6 +41,8 @@ pub use session::Session;
 pub struct AssistantConfig {
     /// Reads which providers there are, at the start and at each login.
     pub providers: Box<dyn Fn() -> Result<Vec<ProviderConfig>, String> + Send + Sync>,
+    /// The file that they are read from, if there is one, to name it in messages.
+    pub config_file: Option<PathBuf>,
     /// How long providers may take.
     pub patience: Patience,
     /// How long MCP servers may take, and how much they may say.
@@ -198,7 +201,10 @@ impl Agent for Assistant {
                 turn.say(&words).await;
                 return Ok(Stop::EndTurn);
             }
-            Named::None if none => return offline::no_model(session, &turn, &models.failures()).await,
+            Named::None if none => {
+                let lack = offline::Lack { failures: models.failures(), config_file: known.config_file() };
+                return offline::no_model(session, &turn, &lack).await;
+            }
             Named::None | Named::Prompt(_) => {}
         }
         let chosen = || known.chosen(&turn.choices());

@@ -25,6 +25,9 @@ pub(crate) const KINDS: [ProviderKind; 5] = [
     ProviderKind::Ollama,
 ];
 
+/// The configuration file as messages name it. Nothing reads it.
+pub(crate) const CONFIG_FILE: &str = "/home/me/.config/rethread/config.toml";
+
 /// What the user has set up; a test may change it.
 pub(crate) type Providers = Arc<Mutex<Vec<ProviderConfig>>>;
 
@@ -92,6 +95,7 @@ impl Stage {
         let patience = Patience { retries: 2, first_pause: Duration::from_millis(5), ..Patience::default() };
         let assistant = Assistant::new(AssistantConfig {
             providers: Box::new(move || Ok(providers.lock().map_err(|_| "poisoned")?.clone())),
+            config_file: Some(CONFIG_FILE.into()),
             patience,
             mcp: Limits { connect: Duration::from_secs(10), ..Limits::default() },
             guardian: None,

@@ -34,7 +34,7 @@ use web::Web;
 
 pub use crate::secret::Secret;
 pub use answer::Answer;
-pub use config::{Effort, ModelConfig, Price, ProviderConfig, ProviderKind};
+pub use config::{BadValue, Effort, ModelConfig, Price, ProviderConfig, ProviderKind};
 pub use error::Error;
 pub use event::{Event, FinishReason, Usage};
 pub use request::{Message, Part, Reply, Request, Tool, ToolCall, ToolResult, UserPart};
