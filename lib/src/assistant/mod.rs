@@ -185,7 +185,13 @@ impl Agent for Assistant {
 
     async fn prompt(&self, session: &Session, turn: Turn) -> Result<Stop, RpcError> {
         let text = turn.text();
-        if let Some(command) = command::read(&text) {
+        let command = command::read(&text);
+        if command.as_ref().is_none_or(command::Command::needs_servers)
+            && !session.wait_for_servers(&turn).await
+        {
+            return Ok(Stop::Cancelled);
+        }
+        if let Some(command) = command {
             return offline::carry_out(session, &turn, command).await;
         }
         let known = self.known();

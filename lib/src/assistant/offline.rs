@@ -67,7 +67,7 @@ fn tools(session: &Session, turn: &Turn) -> String {
         let first = tool.description.lines().next().unwrap_or_default().to_owned();
         format!("- `{}`: {first}", tool.name)
     };
-    let tools: Vec<_> = work::offered(session, &settings).into_iter().map(line).collect();
+    let tools: Vec<_> = work::offered(session, &settings, usize::MAX).tools.into_iter().map(line).collect();
     tools.join("\n")
 }
 

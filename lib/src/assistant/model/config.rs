@@ -170,6 +170,9 @@ pub struct ModelConfig {
     /// Whether it takes a temperature; newer ones often refuse one.
     #[serde(default)]
     pub takes_temperature: Option<bool>,
+    /// The most tools that it can be offered.
+    #[serde(default)]
+    pub max_tools: Option<usize>,
 }
 
 impl ModelConfig {

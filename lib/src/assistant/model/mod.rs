@@ -88,6 +88,8 @@ pub struct Model {
     pub efforts: Vec<Effort>,
     /// Whether a temperature is sent to it.
     pub takes_temperature: bool,
+    /// The most tools that it is offered.
+    pub max_tools: usize,
 }
 
 /// All providers together.
