@@ -161,6 +161,7 @@ fn agent(command: Vec<OsString>, paths: &Paths) -> Result<Arc<dyn AgentSource>, 
     if command.is_empty() {
         let file = paths.config();
         return Ok(Arc::new(InProcess::new(Assistant::new(AssistantConfig {
+            config_file: Some(file.clone()),
             providers: Box::new(move || config::providers(&file)),
             patience: Patience::default(),
             mcp: Limits::default(),

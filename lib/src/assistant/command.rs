@@ -29,6 +29,18 @@ pub(super) enum Command {
     Wrong(String),
 }
 
+impl Command {
+    /// Says whether MCP servers have a part in it.
+    pub(super) fn needs_servers(&self) -> bool {
+        match self {
+            Self::Help | Self::Tools | Self::Resource { .. } => true,
+            // Tools of servers are called `server.tool`.
+            Self::Call(tool, _) => tool.contains('.') || tool.contains("__"),
+            Self::Plan(_) | Self::Think(_) | Self::Stream { .. } | Self::Mode(_) | Self::Wrong(_) => false,
+        }
+    }
+}
+
 /// Name, what may follow, what it does.
 const COMMANDS: [(&str, &str, &str); 13] = [
     ("help", "", "Shows these commands"),

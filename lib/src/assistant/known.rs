@@ -2,6 +2,7 @@
 //! forget. Reads it, and asks nobody.
 
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 
 use super::model::{Model, Models, ProviderConfig, ProviderKind};
 use super::{AssistantConfig, choice};
@@ -15,18 +16,22 @@ pub(super) struct Known {
     wrong: Option<String>,
     /// The providers whose key was forgotten. They want it again, also where they could do without.
     forgotten: BTreeSet<String>,
+    /// The configuration file, to name it in messages.
+    file: Option<PathBuf>,
 }
 
 impl Known {
     /// Reads the configuration.
     pub(super) fn read(config: &AssistantConfig) -> Self {
-        let read = (config.providers)();
+        let file = config.config_file.clone();
+        let in_file = |provider| ProviderConfig { file: file.clone(), ..provider };
+        let read = (config.providers)().map(|providers| providers.into_iter().map(in_file).collect());
         let models = read.and_then(|providers| Models::new(providers).map_err(|error| error.to_string()));
         let (models, wrong) = match models {
             Ok(models) => (models.with_patience(config.patience.clone()), None),
             Err(why) => (Models::default(), Some(why)),
         };
-        Self { models, wrong, forgotten: BTreeSet::new() }
+        Self { models, wrong, forgotten: BTreeSet::new(), file }
     }
 
     /// The same with what the providers told before.
@@ -39,7 +44,8 @@ impl Known {
         let had_one = self.models.providers().filter(|provider| provider.key().is_some());
         let mut forgotten = self.forgotten.clone();
         forgotten.extend(had_one.map(|provider| provider.name.clone()));
-        Self { models: self.models.without_keys(), wrong: self.wrong.clone(), forgotten }
+        let (wrong, file) = (self.wrong.clone(), self.file.clone());
+        Self { models: self.models.without_keys(), wrong, forgotten, file }
     }
 
     /// The ways to log in: one for each provider that takes a key.
@@ -71,11 +77,16 @@ impl Known {
         }
     }
 
+    /// The configuration file, to tell the user.
+    pub(super) fn config_file(&self) -> String {
+        self.file.as_ref().map_or_else(|| "config.toml".to_owned(), |file| file.display().to_string())
+    }
+
     /// Refuses a configuration that makes no sense.
     pub(super) fn check_sense(&self) -> Result<(), RpcError> {
         match &self.wrong {
-            Some(why) => Err(RpcError::internal(format!("the configuration makes no sense: {why}"))
-                .hint("correct config.toml, then log in or start again")),
+            Some(why) => Err(RpcError::internal(format!("the configuration is not usable: {why}"))
+                .hint(format!("correct {}, then log in or start again", self.config_file()))),
             None => Ok(()),
         }
     }
@@ -101,12 +112,12 @@ pub(super) fn no_key(provider: &ProviderConfig) -> RpcError {
 }
 
 fn login(provider: &ProviderConfig) -> Login {
-    let name = &provider.name;
+    let (name, file) = (&provider.name, provider.file_name());
     let variable = provider.key_variable().map(|variable| {
-        format!("Set {variable} in the environment that rethread is started in, or `key` of provider {name} in config.toml")
+        format!("Set {variable} in the environment that rethread is started in, or `key` of provider {name} in {file}")
     });
     let what = variable.unwrap_or_else(|| {
-        format!("Set `key` of provider {name} in config.toml, or name the variable that has it in `key_env`")
+        format!("Set `key` of provider {name} in {file}, or name the variable that has it in `key_env`")
     });
     Login { id: name.clone(), name: format!("Key of {name}"), description: format!("{what}, then log in.") }
 }

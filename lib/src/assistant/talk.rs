@@ -139,15 +139,28 @@ impl<'a> Talk<'a> {
         // As they are now: a conversation may have taken a while to sum up.
         let settings = Settings::of(&self.turn.choices());
         let system = instruct::system(&settings, self.session).await;
+        let offered = work::offered(self.session, &settings, model.max_tools);
+        if self.session.leaves_out(offered.left_out) {
+            self.tell_left_out(model, &offered).await;
+        }
         Request {
             model: model.id.clone(),
             system: Some(system),
             messages: self.past.iter().chain(&self.now).cloned().collect(),
-            tools: work::offered(self.session, &settings),
+            tools: offered.tools,
             effort: settings.effort,
             temperature: settings.temperature,
             max_output: None,
         }
+    }
+
+    async fn tell_left_out(&self, model: &Model, offered: &work::Offered) {
+        let title = format!("{} is not offered {} tools of MCP servers", model.name, offered.left_out);
+        let why = format!(
+            "It takes {} tools at most. Connect fewer servers, or set `max_tools` of the model if it takes more.",
+            model.max_tools
+        );
+        self.turn.notice("warning", &title, Some(&why)).await;
     }
 
     /// Hears one answer. A call that was begun and does not come is seen to end.

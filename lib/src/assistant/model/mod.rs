@@ -34,7 +34,7 @@ use web::Web;
 
 pub use crate::secret::Secret;
 pub use answer::Answer;
-pub use config::{Effort, ModelConfig, Price, ProviderConfig, ProviderKind};
+pub use config::{BadValue, Effort, ModelConfig, Price, ProviderConfig, ProviderKind};
 pub use error::Error;
 pub use event::{Event, FinishReason, Usage};
 pub use request::{Image, Message, Part, Reply, Request, Tool, ToolCall, ToolResult, UserPart};
@@ -88,6 +88,8 @@ pub struct Model {
     pub efforts: Vec<Effort>,
     /// Whether a temperature is sent to it.
     pub takes_temperature: bool,
+    /// The most tools that it is offered.
+    pub max_tools: usize,
 }
 
 /// All providers together.

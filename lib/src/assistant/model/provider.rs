@@ -142,6 +142,7 @@ impl Provider {
             price: facts.price,
             efforts: facts.efforts,
             takes_temperature: facts.takes_temperature,
+            max_tools: facts.max_tools,
         }
     }
 }
