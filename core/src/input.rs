@@ -79,6 +79,13 @@ pub enum Input {
         /// Now: what waited for the agent starts.
         at: Millis,
     },
+    /// The agent turns out to take prompts in another way than it said when it was bound.
+    StyleFound {
+        /// How it takes them.
+        style: PromptStyle,
+        /// Now.
+        at: Millis,
+    },
     /// The agent could not be started or could not open the session.
     AgentFailed {
         /// An error with code and message, for whoever waits.

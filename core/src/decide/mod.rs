@@ -1,7 +1,9 @@
 //! Turns an input into the entries that follow from it, or refuses it. Pure: reads the session, changes nothing.
-//! Prompts and turns are in `turn`, options in `option`; what is small is here.
+//! Prompts and turns are in `turn`, options in `option`, agents that take prompts otherwise than they said in `style`;
+//! what is small is here.
 
 mod option;
+mod style;
 mod turn;
 
 use serde_json::json;
@@ -32,6 +34,7 @@ pub fn decide(session: &Session, input: Input) -> Result<Vec<Entry>, Refusal> {
             let bound = Entry::AgentBound { generation, agent, native, binding, style, kind };
             Ok(turn::agent_bound(session, bound, style, at))
         }
+        Input::StyleFound { style, at } => Ok(style::found(session, style, at)),
         Input::AgentFailed { error } => Ok(turn::agent_failed(session, &error)),
         Input::AgentExited { reason, held, at } => Ok(turn::agent_exited(session, &reason, held, at)),
         Input::Updated { update, known } => Ok(updated(session, update, known)),
