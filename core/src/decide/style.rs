@@ -16,6 +16,7 @@ pub(super) fn found(session: &Session, style: PromptStyle, at: Millis) -> Vec<En
         native: agent.native.clone(),
         binding: agent.binding,
         style,
+        kind: agent.kind,
     }];
     if style == PromptStyle::OneAtATime && session.turn.is_none() {
         entries.extend(begin_sent(session, session.turns.next(), at));
