@@ -52,7 +52,7 @@ impl Runner {
         let servers: Vec<ServerNote> = setup.servers.iter().map(v1::servers::note).collect();
         self.step(vec![Input::SetRoots { roots: setup.roots.clone(), servers }]).await;
         self.setup = setup;
-        self.clients.retain(|known| !known.outbox.is_closed() && !known.outbox.same_channel(&client.outbox));
+        self.clients.retain(|known| !known.outbox.is_closed() && !known.outbox.is_same(&client.outbox));
         self.clients.push(client);
         self.live.attach(&cursor);
         let attached = Attached {

@@ -120,7 +120,7 @@ impl Runner {
         });
         let updates: Vec<_> = [Some(notice.into()), state].into_iter().flatten().collect();
         for client in &self.clients {
-            let _ = client.outbox.try_send(Outbound::Trouble(self.id.clone(), updates.clone()));
+            let _ = client.outbox.offer(Outbound::Trouble(self.id.clone(), updates.clone()));
         }
     }
 }
