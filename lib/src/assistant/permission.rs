@@ -80,7 +80,7 @@ impl Work<'_> {
             _ if !self.allows(ask.effect) => Err(failed(tool, &not_allowed(&call.name)).await),
             Some("allow" | "allow_always") => Ok(()),
             Some(_) | None => {
-                Err(failed(tool, "the user refused this; do not try it again in another way")
+                Err(failed(tool, "the user rejected this call; do not try to do the same in another way")
                     .await)
             }
         }

@@ -31,6 +31,11 @@ pub(super) fn name(path: &Path) -> String {
     visible_line(&path.display().to_string())
 }
 
+/// A number of things in words: `1 line`, `2 lines`.
+pub(super) fn counted(number: usize, one: &str, several: &str) -> String {
+    if number == 1 { format!("1 {one}") } else { format!("{number} {several}") }
+}
+
 /// Bytes as text. What is none becomes a mark, and so does the zero byte, which many a store does not take.
 pub(super) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).replace('\0', "\u{2400}")
