@@ -16,6 +16,7 @@ mod names;
 mod options;
 mod outgoing;
 mod provider;
+mod relay;
 mod request;
 mod tap;
 mod target;
@@ -223,10 +224,10 @@ impl Models {
         let names = Names::of(&request.tools);
         let tap = Arc::new(Tap::new(config.kind));
         Ok(Question {
-            client: self.web.models(&provider.address, &self.patience)?,
+            web: self.web.clone(),
+            client: self.web.client(&provider.address, &self.patience)?,
             provider: provider.clone(),
             model: request.model.clone(),
-            target: target::target(config, &provider.address, id),
             chat: outgoing::chat(request, config.kind, &names, &facts),
             options: options::options(request, config, &facts, &self.patience, tap.clone()),
             tap,
