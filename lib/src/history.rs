@@ -3,8 +3,12 @@
 //! session has the history that a live one had. What a compaction sums up is not kept, so that the list is no longer
 //! than what a model is given.
 
-use rethread_core::{Entry, Fields, Folded, Json, MessageId, Seq, Stop, TurnNo, Update, UpdateKind, fold};
+use rethread_core::{
+    AgentKind, Entry, Fields, Folded, Json, MessageId, Seq, Stop, TurnNo, Update, UpdateKind, fold,
+};
 use serde_json::{Value, json};
+
+use crate::edge::marks;
 
 /// How many items of a turn are kept unfolded.
 const LOOSE: usize = 4096;
@@ -19,9 +23,23 @@ pub(crate) struct History {
     next: u64,
     /// How many items of the turn that runs are folded.
     folded: usize,
+    /// The in-process agent that the list is for; its own `_meta.rethread` stays in it.
+    reader: Option<String>,
+    /// Whether that agent said what comes next in the journal.
+    own: bool,
 }
 
 impl History {
+    /// A history for this agent. What it keeps in `_meta.rethread` it is given back only if it runs in this process,
+    /// and only from where the journal says that it was itself and ran in this process.
+    pub(crate) fn for_agent(name: String, kind: AgentKind) -> Self {
+        let reader = match kind {
+            AgentKind::InProcess => Some(name),
+            AgentKind::External => None,
+        };
+        Self { reader, ..Self::default() }
+    }
+
     /// Reads what [`History::list`] wrote.
     pub(crate) fn read(list: &[Json]) -> Self {
         let mut history = Self::default();
@@ -33,12 +51,14 @@ impl History {
     pub(crate) fn add(&mut self, item: &Folded) {
         match &item.entry {
             Entry::PromptInserted { .. } | Entry::TurnEnded { .. } => self.push(item.entry.clone()),
-            Entry::Updated { update, .. } if is_said(update.kind) => self.push(item.entry.clone()),
+            Entry::Updated { update, known } if is_said(update.kind) => self.updated(update, *known),
+            Entry::AgentBound { agent, kind, .. } => {
+                self.own = *kind == AgentKind::InProcess && self.reader.as_ref() == Some(agent);
+            }
+            // A fork begins in the midst of another session, and has no agent yet.
+            Entry::AgentLost { .. } | Entry::Opened { .. } => self.own = false,
             Entry::Updated { .. }
-            | Entry::Opened { .. }
             | Entry::RootsSet { .. }
-            | Entry::AgentBound { .. }
-            | Entry::AgentLost { .. }
             | Entry::PromptHeld { .. }
             | Entry::PromptSent { .. }
             | Entry::PromptDropped { .. }
@@ -80,6 +100,12 @@ impl History {
     pub(crate) fn list(&mut self) -> Vec<Json> {
         self.fold();
         self.past.iter().chain(&self.now).filter_map(body).collect()
+    }
+
+    fn updated(&mut self, update: &Update, known: bool) {
+        let body = if self.own { update.body.clone() } else { marks::strip(&update.body) };
+        let update = Update { kind: update.kind, id: update.id.clone(), body };
+        self.push(Entry::Updated { update, known });
     }
 
     fn push(&mut self, entry: Entry) {
@@ -195,6 +221,8 @@ fn body(item: &Folded) -> Option<Json> {
 
 #[cfg(test)]
 mod tests {
+    use rethread_core::{Binding, PromptStyle};
+
     use super::*;
 
     fn chunk(text: &str) -> Json {
@@ -285,5 +313,55 @@ mod tests {
     fn what_was_written_is_read_as_it_was() {
         let list = live().list();
         assert_eq!(History::read(&list).list(), list);
+    }
+
+    fn bound(agent: &str, kind: AgentKind) -> Entry {
+        Entry::AgentBound {
+            generation: 1,
+            agent: agent.to_owned(),
+            native: "n".to_owned(),
+            binding: Binding::Fresh,
+            style: PromptStyle::Acknowledged,
+            kind,
+        }
+    }
+
+    fn marked(id: &str) -> Entry {
+        let body = json!({"sessionUpdate": "tool_call_update", "toolCallId": id, "_meta": {"rethread": {"rule": 1}}});
+        let update = Update { kind: UpdateKind::ToolCallUpdate, id: id.to_owned(), body: body.into() };
+        Entry::Updated { update, known: false }
+    }
+
+    /// The calls that keep their marks in the history for this agent.
+    fn kept(name: &str, kind: AgentKind) -> Vec<String> {
+        let lost = Entry::AgentLost { generation: 1, reason: String::new() };
+        let journal = [
+            marked("before"),
+            bound("me", AgentKind::InProcess),
+            marked("mine"),
+            lost,
+            marked("between"),
+            bound("me", AgentKind::External),
+            marked("so called"),
+            bound("other", AgentKind::InProcess),
+            marked("other's"),
+            bound("me", AgentKind::InProcess),
+            marked("mine again"),
+        ];
+        let mut history = History::for_agent(name.to_owned(), kind);
+        for (at, entry) in (1..).zip(journal) {
+            history.add(&Folded { first: Seq(at), last: Seq(at), entry });
+        }
+        let list = history.list();
+        assert_eq!(list.len(), 6, "all is told");
+        let marked = list.iter().filter(|item| item.text().contains("rethread"));
+        marked.filter_map(|item| item.fields().text("toolCallId")).collect()
+    }
+
+    #[test]
+    fn marks_are_given_back_to_the_agent_in_this_process_that_made_them() {
+        assert_eq!(kept("me", AgentKind::InProcess), ["mine", "mine again"]);
+        assert_eq!(kept("other", AgentKind::InProcess), ["other's"]);
+        assert_eq!(kept("me", AgentKind::External), [""; 0]);
     }
 }

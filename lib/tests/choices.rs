@@ -172,6 +172,63 @@ async fn a_fork_has_the_choices_of_its_parent(pairing: Pairing) {
     assert_eq!(client.load(&fork).await["configOptions"], client.load(&parent).await["configOptions"]);
 }
 
+/// What the parent of a fork is doing.
+#[derive(Clone, Copy, Debug)]
+enum Parent {
+    Idle,
+    InATurn,
+    Closed,
+    OpenElsewhere,
+    Earlier,
+}
+
+/// Chooses other values after the last turn, in this state of the parent, and forks it.
+async fn forked_after_a_choice(pairing: Pairing, state: Parent) {
+    let world = World::having(pairing, forgetful);
+    let client = world.ready().await;
+    let parent = choose_all(&client).await;
+    if matches!(state, Parent::InATurn) {
+        client.begin_prompt(&parent, "hang").await;
+        world.agent.wait_told("session/prompt", 2).await;
+    }
+    client.set_option(&parent, "mode", "a").await;
+    client.set_option(&parent, "effort", "low").await;
+    client.ask("session/set_title", json!({"sessionId": parent, "title": "Of late"})).await;
+    let mut params = json!({"sessionId": parent, "cwd": CWD, "mcpServers": []});
+    let forking = match state {
+        Parent::Idle | Parent::InATurn => client,
+        Parent::Closed => {
+            client.close(&parent).await.expect("it can be closed");
+            client.ask("session/set_title", json!({"sessionId": parent, "title": "Of late"})).await;
+            client
+        }
+        Parent::OpenElsewhere => world.again().ready().await,
+        Parent::Earlier => {
+            client.load(&parent).await;
+            let said = client.updates(&parent);
+            let one = said.iter().find(|update| update.to_string().contains("\"one\"")).expect("a replay");
+            params["_meta"] = json!({"rethread": {"atMessage": one["messageId"]}});
+            client
+        }
+    };
+    let made = forking.ask("session/fork", params).await;
+    let now = ["effort=low", "mode=a", "model=deep", "verbose=true"];
+    assert_eq!(values(&made), now, "{state:?}: the answer");
+    let fork = made["sessionId"].as_str().expect("an id").to_owned();
+    assert_eq!(forking.prompt(&fork, "say two").await.stop, "end_turn");
+    let mark = forking.mark();
+    assert_eq!(values(&forking.load(&fork).await), now, "{state:?}: after a turn");
+    let view = forking.view_since(mark, &fork);
+    assert_eq!(view.title.as_deref(), Some("Of late"), "{state:?}");
+    assert_eq!(view.agent(), ["one", "two"], "{state:?}");
+}
+
+async fn a_fork_has_what_was_chosen_since_the_last_turn(pairing: Pairing) {
+    for state in [Parent::Idle, Parent::InATurn, Parent::Closed, Parent::OpenElsewhere, Parent::Earlier] {
+        forked_after_a_choice(pairing, state).await;
+    }
+}
+
 /// A session in which everything was chosen, and a client of the agent that has changed since; and how much the agent
 /// had been told until then.
 async fn changed_since(
@@ -260,6 +317,7 @@ pairings!(
     another_agent_is_told_the_choices,
     what_is_no_longer_on_offer_is_not_asked_for,
     a_choice_made_while_the_agent_is_gone_comes_before_the_prompt,
+    a_fork_has_what_was_chosen_since_the_last_turn,
 );
 
 // Version 2 has no load.

@@ -1,11 +1,14 @@
 //! Has the agent running when somebody needs it: starts it once for all sessions of a connection, agrees on a
-//! protocol version with it, watches it, starts it again when it is needed after it ended.
+//! protocol version with it, watches it, starts it again when it is needed after it ended. What is known of the
+//! version that it speaks is in `version`.
+
+mod version;
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use rethread_core::Json;
+use rethread_core::{AgentKind, Json};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::peer::{AgentPeer, Aside};
@@ -16,6 +19,7 @@ use crate::lock::locked;
 use crate::log::Log;
 use crate::transport::Wire;
 use crate::wire::{RpcError, code};
+use version::Spoken;
 
 /// An agent that has run this long is not crashing.
 const STEADY: Duration = Duration::from_secs(10);
@@ -35,6 +39,12 @@ pub trait AgentSource: Send + Sync + 'static {
     /// Names what is started so exactly that its answer to `initialize` can be remembered; nothing if it cannot.
     fn key(&self) -> Option<String> {
         None
+    }
+
+    /// Where it runs. Only an agent that is part of this program is [`AgentKind::InProcess`]: what it keeps in
+    /// `_meta.rethread` is trusted.
+    fn kind(&self) -> AgentKind {
+        AgentKind::External
     }
 }
 
@@ -157,8 +167,10 @@ struct HostShared {
     asides: mpsc::Sender<Aside>,
     slot: Mutex<Slot>,
     crashes: Mutex<Crashes>,
-    /// The version that the agent answered with, to be offered at once the next time.
-    spoken: Mutex<Option<Version>>,
+    /// What is known of the version that the agent speaks.
+    spoken: Mutex<Spoken>,
+    /// The agent, once it turned out to be something else than it said.
+    corrected: watch::Sender<Option<LiveAgent>>,
 }
 
 /// How often the agent has ended soon after its start.
@@ -199,6 +211,7 @@ impl AgentHost {
                 slot: Mutex::new(Slot::Empty),
                 crashes: Mutex::default(),
                 spoken: Mutex::default(),
+                corrected: watch::channel(None).0,
             }),
         }
     }
@@ -215,6 +228,12 @@ impl AgentHost {
     pub fn identity(&self, agent: &LiveAgent) -> String {
         let named = agent.profile.info.as_ref().and_then(|info| info.fields().text("name"));
         named.unwrap_or_else(|| self.name())
+    }
+
+    /// Where the agent runs.
+    #[must_use]
+    pub fn kind(&self) -> AgentKind {
+        self.shared.source.kind()
     }
 
     /// The version of the client that the agent is introduced to.
@@ -277,7 +296,7 @@ impl AgentHost {
 
     /// Offers the client's own version first, so that translation happens only where it must.
     async fn try_start(&self) -> Result<LiveAgent, RpcError> {
-        let own = locked(&self.shared.spoken).unwrap_or(self.shared.client.version);
+        let own = locked(&self.shared.spoken).version.unwrap_or(self.shared.client.version);
         let offers = match self.shared.config.protocol {
             AgentProtocol::Only(version) => vec![version],
             AgentProtocol::Auto if own == Version::V1 => vec![Version::V1, Version::V2],
@@ -286,10 +305,7 @@ impl AgentHost {
         let mut last = RpcError::internal("no protocol version to offer");
         for offer in offers {
             match self.introduce(offer).await {
-                Ok(live) => {
-                    *locked(&self.shared.spoken) = Some(live.profile.version);
-                    return Ok(live);
-                }
+                Ok(live) => return Ok(self.met(live)),
                 Err(error) if refused_version(&error) => last = error,
                 Err(error) => return Err(error),
             }
@@ -305,6 +321,7 @@ impl AgentHost {
             started.wire.reader,
             started.wire.writer,
             config.longest_line,
+            self.kind(),
             self.shared.asides.clone(),
             heard_end,
             config.log.clone(),
@@ -315,7 +332,7 @@ impl AgentHost {
         tokio::spawn(watch_over(peer.clone(), started.process, stream_ended, orders, ended_now, why));
         let params = self.shared.client.introduce(offer);
         let answer = tokio::select! {
-            answer = peer.call("initialize", &params) => answer,
+            answer = peer.introduce(&params) => answer,
             _ = ended.wait_for(|ended| *ended) => Err(RpcError::internal("the agent ended")),
         };
         let stop = Arc::new(stop);
@@ -340,7 +357,7 @@ fn accepted(answer: &Json, protocol: AgentProtocol) -> Result<Profile, RpcError>
     match protocol {
         AgentProtocol::Only(version) if profile.version != version => Err(RpcError::new(
             code::UNSUPPORTED_VERSION,
-            format!("the agent answered protocol version {}", profile.version.number()),
+            format!("the agent speaks protocol version {}", profile.version.number()),
         )
         .hint("drop --agent-protocol, or name the version that the agent speaks")),
         AgentProtocol::Only(_) | AgentProtocol::Auto => Ok(profile),

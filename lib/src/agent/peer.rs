@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
-use rethread_core::Json;
+use rethread_core::{AgentKind, Json};
 use serde_json::json;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{mpsc, oneshot};
@@ -41,6 +41,8 @@ enum Pending {
     Opens(mpsc::Sender<FromAgent>),
     /// Somebody waits for just this.
     Once(oneshot::Sender<Result<Json, RpcError>>),
+    /// The same, for `initialize`.
+    Introduction(oneshot::Sender<Result<Json, RpcError>>),
 }
 
 /// What reaches a session from its agent.
@@ -85,6 +87,7 @@ impl AgentPeer {
         reader: impl AsyncRead + Send + Unpin + 'static,
         writer: impl AsyncWrite + Send + Unpin + 'static,
         longest_line: usize,
+        kind: AgentKind,
         asides: mpsc::Sender<Aside>,
         ended: oneshot::Sender<()>,
         log: Log,
@@ -99,7 +102,7 @@ impl AgentPeer {
             }),
         };
         tokio::spawn(write_lines(writer, lines));
-        let hearing = Hearing::new(peer.clone(), asides, log);
+        let hearing = Hearing::new(peer.clone(), kind, asides, log);
         tokio::spawn(hearing.run(LineReader::new(reader, longest_line), ended));
         peer
     }
@@ -124,6 +127,13 @@ impl AgentPeer {
         self.send_request(method, params, Pending::Opens(route.clone()))
     }
 
+    /// Introduces the client. Only in the answer to this may an external agent use `_meta.rethread`.
+    pub async fn introduce(&self, params: &Json) -> Result<Json, RpcError> {
+        let (answer, answered) = oneshot::channel();
+        let sent = self.send_request("initialize", params, Pending::Introduction(answer));
+        awaited(sent, answered, "initialize").1.await
+    }
+
     /// Sends a request and waits for its answer.
     pub async fn call(&self, method: &str, params: &Json) -> Result<Json, RpcError> {
         self.begin_call(method, params).1.await
@@ -137,14 +147,7 @@ impl AgentPeer {
     ) -> (u64, impl Future<Output = Result<Json, RpcError>> + use<>) {
         let (answer, answered) = oneshot::channel();
         let sent = self.send_request(method, params, Pending::Once(answer));
-        let gone = RpcError::internal("the agent ended before it answered").with("method", method);
-        let number = *sent.as_ref().unwrap_or(&0);
-        (number, async move {
-            match sent {
-                Ok(_) => answered.await.map_err(|_| gone)?,
-                Err(_) => Err(gone),
-            }
-        })
+        awaited(sent, answered, method)
     }
 
     /// Sends a notification.
@@ -203,7 +206,7 @@ impl AgentPeer {
         let mut told: Vec<mpsc::Sender<FromAgent>> = Vec::new();
         let opening = pending.into_values().filter_map(|pending| match pending {
             Pending::Session(route) | Pending::Opens(route) => Some(route),
-            Pending::Once(_) => None,
+            Pending::Once(_) | Pending::Introduction(_) => None,
         });
         for route in routes.into_values().chain(opening) {
             if !told.iter().any(|other| other.same_channel(&route)) {
@@ -234,6 +237,22 @@ impl AgentPeer {
             None => Err(NotTaken),
         }
     }
+}
+
+/// The number of a request that was sent, and its answer to be waited for.
+fn awaited(
+    sent: Result<u64, NotTaken>,
+    answered: oneshot::Receiver<Result<Json, RpcError>>,
+    method: &str,
+) -> (u64, impl Future<Output = Result<Json, RpcError>> + use<>) {
+    let gone = RpcError::internal("the agent ended before it answered").with("method", method);
+    let number = *sent.as_ref().unwrap_or(&0);
+    (number, async move {
+        match sent {
+            Ok(_) => answered.await.map_err(|_| gone)?,
+            Err(_) => Err(gone),
+        }
+    })
 }
 
 async fn write_lines(mut writer: impl AsyncWrite + Unpin, mut lines: mpsc::Receiver<Vec<u8>>) {

@@ -4,12 +4,14 @@
 mod choice;
 mod command;
 mod compact;
+mod directory;
 mod instruct;
 mod known;
 mod memory;
 pub mod model;
 mod offline;
 mod own;
+mod permission;
 mod prompted;
 mod served;
 mod session;
@@ -174,6 +176,7 @@ impl Agent for Assistant {
     async fn open(&self, opening: Opening) -> Result<Session, RpcError> {
         let known = self.known();
         known.check()?;
+        directory::check(&opening.cwd).await?;
         let means = Means {
             limits: self.config.mcp,
             keys: known.key_names(),

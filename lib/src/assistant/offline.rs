@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use serde_json::Value;
-use uuid::Uuid;
 
 use super::choice::{Mode, Settings};
 use super::command::{self, Command};
@@ -11,6 +10,7 @@ use super::model::ToolCall;
 use super::session::Session;
 use super::work::{self, Work};
 use crate::author::{Stop, Turn};
+use crate::mint;
 use crate::wire::RpcError;
 
 /// Carries out a command.
@@ -73,9 +73,8 @@ fn tools(session: &Session, turn: &Turn) -> String {
 }
 
 async fn call(session: &Session, turn: &Turn, name: &str, arguments: Value) {
-    let settings = Settings::of(&turn.choices());
-    let work = Work { session, turn, settings, round: 0 };
-    let id = format!("call-{}", Uuid::now_v7());
+    let work = Work { session, turn, round: 0, begun: Vec::new() };
+    let id = format!("call-{}", mint::unique());
     let call = ToolCall { id, name: name.to_owned(), arguments: Ok(arguments), signatures: Vec::new() };
     work.one(&call).await;
 }

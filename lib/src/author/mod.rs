@@ -44,6 +44,7 @@ mod voice;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use rethread_core::AgentKind;
 use serde_json::Value;
 
 use crate::agent::host::{AgentSource, Started, Starting};
@@ -193,5 +194,9 @@ impl<A: Agent> AgentSource for InProcess<A> {
 
     fn name(&self) -> String {
         self.agent.about().name
+    }
+
+    fn kind(&self) -> AgentKind {
+        AgentKind::InProcess
     }
 }

@@ -38,6 +38,8 @@ struct Inner {
     line: Arc<Line>,
     offer: Offer,
     kept: Mutex<Kept>,
+    /// Tells that something was chosen.
+    choosing: watch::Sender<()>,
 }
 
 #[derive(Default)]
@@ -73,7 +75,8 @@ impl Voice {
             cancels: about.abilities.contains(&Ability::CancelOne).then(HashMap::new),
             ..Kept::default()
         };
-        let inner = Inner { session, line, offer, kept: Mutex::new(kept) };
+        let (kept, choosing) = (Mutex::new(kept), watch::Sender::new(()));
+        let inner = Inner { session, line, offer, kept, choosing };
         Self { inner: Arc::new(inner) }
     }
 
@@ -194,6 +197,7 @@ impl Voice {
             line: self.inner.line.clone(),
             offer: Offer { options: Box::new(|_| Vec::new()), accepts: Box::new(|_, _| false) },
             kept: Mutex::default(),
+            choosing: watch::Sender::new(()),
         };
         self.update(json!({"sessionUpdate": "subagent_update", "sessionId": session, "title": title})).await;
         Self { inner: Arc::new(child) }
@@ -242,6 +246,15 @@ impl Voice {
         chosen.complete(&(self.inner.offer.options)(&chosen))
     }
 
+    /// Waits until what was chosen meets a condition; returns at once if it does.
+    pub async fn chosen_until(&self, is_met: impl Fn(&Choices) -> bool) {
+        let mut choosing = self.inner.choosing.subscribe();
+        while !is_met(&self.choices()) {
+            // The sender lives as long as this voice.
+            let _ = choosing.changed().await;
+        }
+    }
+
     /// The agent itself chooses a value, and says so.
     pub async fn choose(&self, option: &str, value: impl Into<Value>) -> Result<(), RpcError> {
         self.chosen(option, &value.into())?;
@@ -262,7 +275,9 @@ impl Voice {
         if !is_known && (self.inner.offer.accepts)(option, value) {
             options = (self.inner.offer.options)(&before);
         }
-        locked(&self.inner.kept).chosen.choose(&options, option, value)
+        locked(&self.inner.kept).chosen.choose(&options, option, value)?;
+        self.inner.choosing.send_replace(());
+        Ok(())
     }
 
     pub(super) fn written_options(&self) -> Vec<Value> {

@@ -39,7 +39,10 @@ impl Connection {
         tokio::spawn(async move {
             let memory = Memory::new(&server, &client);
             let outcome = match memory.recall().await {
-                Some(profile) => Ok(profile),
+                Some(profile) => {
+                    host.recall(&profile);
+                    Ok(profile)
+                }
                 None => host.live().await.map(|live| live.profile),
             };
             let _ = ready.send(Ready { id, client, host, outcome }).await;
@@ -100,13 +103,21 @@ impl Connection {
     /// When the agent is up: what it says of itself now is remembered, and what it lists is learnt.
     fn meet_agent(&self, agreed: &Agreed) {
         let (agreed, server) = (agreed.clone(), self.server.clone());
+        let mut corrected = agreed.host.corrected();
         tokio::spawn(async move {
             // Whoever needs the agent is told why it did not start.
             let Ok(live) = agreed.host.live().await else { return };
-            *agreed.profile.lock().unwrap_or_else(PoisonError::into_inner) = live.profile.clone();
-            Memory::new(&server, &agreed.client).remember(&live).await;
+            let memory = Memory::new(&server, &agreed.client);
+            let profile = agreed.profile.clone();
+            memory.learn(&profile, &live).await;
             if server.config.native_sessions == NativeSessions::Listed {
                 agreed.registry.learn_natives(&live).await;
+            }
+            // The host goes when the connection does, and this with it.
+            drop((agreed, live));
+            let known = corrected.wait_for(Option::is_some).await.ok().and_then(|live| live.clone());
+            if let Some(live) = known {
+                memory.learn(&profile, &live).await;
             }
         });
     }
@@ -141,6 +152,12 @@ impl Memory {
         let bytes = self.journal.call(move |store| store.profile(&key)).await.ok()??;
         let answer = Json::parse(String::from_utf8(bytes).ok()?).ok()?;
         Profile::read(&answer).ok().map(Arc::new)
+    }
+
+    /// Takes what an agent is seen to be, for this connection and for the next ones.
+    async fn learn(&self, known: &Mutex<Arc<Profile>>, live: &LiveAgent) {
+        *known.lock().unwrap_or_else(PoisonError::into_inner) = live.profile.clone();
+        self.remember(live).await;
     }
 
     async fn remember(&self, live: &LiveAgent) {

@@ -23,6 +23,7 @@ use tokio::sync::{Notify, mpsc};
 use crate::agent::host::AgentHost;
 use crate::agent::peer::Aside;
 use crate::edge::capabilities::{ClientProfile, Profile};
+use crate::edge::marks;
 use crate::outbox::{self, Outbound, Outbox};
 use crate::registry::Registry;
 use crate::server::Server;
@@ -212,7 +213,7 @@ impl Connection {
 
     async fn hear(&mut self, line: Line) {
         let bytes = match line {
-            Line::Text(bytes) => bytes,
+            Line::Text(bytes) => marks::strip_line(bytes, marks::CLIENT_KEYS),
             Line::TooLong => {
                 let longest = self.server.config.longest_line;
                 let error = RpcError::new(code::PARSE, "the line is too long").with("longest", longest);

@@ -1,6 +1,6 @@
 //! Making, resuming, listing and ending sessions for a client.
 
-use rethread_core::{Json, Seq, SessionId};
+use rethread_core::{Json, Seq, SessionId, clean_title};
 use serde_json::json;
 use tokio::sync::oneshot;
 
@@ -18,6 +18,8 @@ use crate::wire::{Id, RpcError};
 
 /// How many sessions a page of a list has.
 const PAGE: usize = 50;
+/// What the answer to a list takes beside the sessions and the client's id: the envelope and the cursor.
+const LIST_FRAME: usize = 2048;
 
 impl Connection {
     /// Making a session waits for the agent, and nothing else waits for that. The client may take it back meanwhile.
@@ -115,10 +117,11 @@ impl Connection {
         };
         let query = ListQuery { cwd, archived, after: cursor.clone(), limit: PAGE };
         let page = agreed.registry.journal().call(move |store| store.list(&query)).await;
+        let room = self.server.config.longest_line.saturating_sub(LIST_FRAME + id.text().len());
         self.answer(
             id,
             match page {
-                Ok(page) => Ok(answers::list(&page)),
+                Ok(page) => Ok(answers::list(page, room)),
                 Err(StoreError::BadCursor) => {
                     Err(RpcError::field("cursor", &json!(cursor), "a cursor that an earlier page gave")
                         .hint("start again without a cursor"))
@@ -209,7 +212,7 @@ impl Connection {
                 return;
             }
         }
-        let stored = title.split_whitespace().collect::<Vec<_>>().join(" ");
+        let stored = clean_title(&title);
         if stored.is_empty() {
             let error = RpcError::field("title", &json!(title), "a title with visible characters");
             return self.answer(id, Err(error));

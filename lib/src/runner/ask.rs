@@ -1,7 +1,7 @@
 //! What clients ask of a session once they follow it. How they come to is in `attach`.
 
 use rethread_core::session::{OpenPrompt, Phase};
-use rethread_core::{HeldPrompts, Input, Json, MessageId, QuestionId, Refusal, Seq};
+use rethread_core::{HeldPrompts, Input, Json, MessageId, QuestionId, Refusal, Seq, clean_title};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
@@ -268,8 +268,7 @@ fn title_of(content: &Json) -> Option<String> {
     const LONGEST: usize = 80;
     let blocks = content.items()?;
     let text = blocks.iter().find_map(|block| block.fields().text("text"))?;
-    let line = text.lines().map(str::trim).find(|line| !line.is_empty())?;
-    let words = line.split_whitespace().collect::<Vec<_>>().join(" ");
+    let words = text.lines().map(clean_title).find(|line| !line.is_empty())?;
     if words.chars().count() <= LONGEST {
         return Some(words);
     }

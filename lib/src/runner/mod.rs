@@ -2,7 +2,8 @@
 //! write, apply, tell. Around that, each in its own file:
 //!
 //! - clients: their messages (`message`, `attach`, `ask`), and what is passed on between them and the agent (`relay`);
-//! - the agent's words: what they are for (`hearing`), the files and terminals it wants (`hosted`);
+//! - the agent's words: what they are for (`hearing`), which version they are (`spoken`), the files and terminals it
+//!   wants (`hosted`);
 //! - the agent itself: where it is (`seat`), how it gets at the session (`ladder`, `opening`, `past`, `choices`,
 //!   `outcome`), how it is let go (`release`);
 //! - entries: what follows from them (`consequence`), what they say of the session's row (`facts`), when they are
@@ -25,6 +26,7 @@ mod past;
 mod relay;
 mod release;
 mod seat;
+mod spoken;
 
 use std::collections::HashMap;
 use std::sync::Arc;

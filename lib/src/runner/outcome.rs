@@ -5,21 +5,26 @@ use serde_json::json;
 
 use crate::wire::RpcError;
 
+/// What an agent that opens a session had to do with it before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Acquaintance {
+    /// It was the last to have it, and was asked to restore it.
+    Asked,
+    /// It was the last to have it, and `--restore reseed` says not to ask it.
+    NotAsked,
+    /// Another agent had it.
+    OfAnother,
+    /// No agent has had it: it is a new fork.
+    OfNone,
+}
+
 /// What the user should know of how the agent came to the session. That it restored it by itself is told only
 /// where it disturbs nobody.
-pub(super) fn outcome_notice(binding: Binding, agent: &str) -> Option<Update> {
-    let (severity, title, description) = match binding {
-        Binding::Fresh => return None,
-        Binding::Resumed | Binding::Loaded => {
-            ("info", "Session restored", format!("{agent} restored its own context of this session."))
-        }
-        Binding::Reseeded => (
-            "warning",
-            "The agent could not restore this session",
-            format!(
-                "It goes on in a fresh session of {agent}, which is given the kept transcript with the next prompt."
-            ),
-        ),
+pub(super) fn outcome_notice(binding: Binding, before: Acquaintance, agent: &str) -> Option<Update> {
+    let (severity, title, description) = match (binding, before) {
+        (Binding::Fresh, _) => return None,
+        (Binding::Resumed | Binding::Loaded, before) => restored(before, agent),
+        (Binding::Reseeded, before) => from_transcript(before, agent),
     };
     let mut body: Fields = [
         ("sessionUpdate", Json::of("notice")),
@@ -31,6 +36,40 @@ pub(super) fn outcome_notice(binding: Binding, agent: &str) -> Option<Update> {
     .collect();
     body.set("_meta", json!({"rethread": {"restored": format!("{binding:?}").to_lowercase()}}).into());
     Some(Update { kind: UpdateKind::Notice, id: String::new(), body: body.json() })
+}
+
+fn restored(before: Acquaintance, agent: &str) -> (&'static str, &'static str, String) {
+    match before {
+        Acquaintance::Asked | Acquaintance::NotAsked => {
+            ("info", "Session restored", format!("{agent} restored its own context of this session."))
+        }
+        Acquaintance::OfAnother => {
+            ("info", "Session restored", format!("{agent} was given the whole conversation."))
+        }
+        Acquaintance::OfNone => {
+            ("info", "Session forked", format!("{agent} has the conversation of the parent session."))
+        }
+    }
+}
+
+fn from_transcript(before: Acquaintance, agent: &str) -> (&'static str, &'static str, String) {
+    let gets = format!("{agent} gets the kept transcript with the next prompt");
+    match before {
+        Acquaintance::Asked => (
+            "warning",
+            "The agent could not restore this session",
+            format!("It continues in a new session of the agent: {gets}."),
+        ),
+        Acquaintance::NotAsked => {
+            ("warning", "This session continues from its transcript", format!("{gets}."))
+        }
+        Acquaintance::OfAnother => (
+            "warning",
+            "Another agent continues this session",
+            format!("{gets}, since it has not worked on this session before."),
+        ),
+        Acquaintance::OfNone => ("info", "This fork starts from the transcript", format!("{gets}.")),
+    }
 }
 
 pub(super) fn read_only() -> RpcError {

@@ -106,7 +106,7 @@ pub struct NewSession {
     pub facts: RowFacts,
     /// The state after the entries.
     pub snapshot: Option<Vec<u8>>,
-    /// Now.
+    /// When it was last changed: now, and always for a fork, which is newer than any session there is.
     pub at: Millis,
 }
 
@@ -138,7 +138,8 @@ pub struct Append {
     pub snapshot: Option<Vec<u8>>,
     /// What they must survive once the append has returned.
     pub durability: Durability,
-    /// When they changed the session in a way that makes it the newest; none leaves its place in lists.
+    /// When they changed the session in a way that makes it the newest; none leaves its place in lists. Where the
+    /// clock has gone back since another session changed, the time of that one counts, and a little more.
     pub at: Option<Millis>,
 }
 
@@ -284,7 +285,7 @@ pub enum Ours {
 /// Which sessions to list.
 #[derive(Clone, Debug, Default)]
 pub struct ListQuery {
-    /// Only those with exactly this working directory.
+    /// Only those with exactly this working directory. A slash at its end makes no difference.
     pub cwd: Option<String>,
     /// With or without archived ones.
     pub archived: ArchivedFilter,
@@ -292,6 +293,16 @@ pub struct ListQuery {
     pub after: Option<String>,
     /// At most this many.
     pub limit: usize,
+}
+
+impl ListQuery {
+    /// The ways to write the directory that is asked for, if one is.
+    fn spellings(&self) -> Option<Vec<String>> {
+        let cwd = self.cwd.as_ref()?;
+        let bare = cwd.trim_end_matches('/');
+        let both = [bare.to_owned(), format!("{bare}/")];
+        Some(both.into_iter().filter(|spelling| !spelling.is_empty()).collect())
+    }
 }
 
 /// How a list treats archived sessions.

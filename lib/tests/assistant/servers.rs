@@ -416,7 +416,10 @@ async fn why_a_tool_of_a_server_cannot_be_called_is_said() {
         client.prompt(&session, "/call t.echo").await;
     }
     let said: Vec<_> = outputs(&client, &session).iter().map(|output| output["text"].to_string()).collect();
-    assert!(said[0].contains("nothing may be changed in this session now"), "{said:?}");
+    assert!(
+        said[0].contains("the mode or the tool settings of this session do not allow t.grow"),
+        "{said:?}"
+    );
     assert!(said[1].contains("MCP server t was lost: it ended with exit status 3"), "{said:?}");
     assert!(said[2].contains("MCP server t is gone: its program was not found"), "{said:?}");
     assert_eq!(said[2], said[3]);
@@ -480,5 +483,20 @@ async fn no_server_is_left_when_a_session_is_closed_while_one_connects() {
         let pids = wait_started(&stage, 3).await;
         client.close(&session).await.unwrap();
         assert_gone_by(soon(), &pids, "the servers").await;
+    }
+}
+
+#[tokio::test]
+async fn an_image_of_a_server_reaches_the_model() {
+    for kind in crate::stage::KINDS {
+        let stage = Stage::with(kind);
+        let client = stage.client(Version::V2).await;
+        let session = session(&stage, &client, &[]).await;
+        answer(&client, "allow");
+        stage.model.plan(Planned::new().call("t.image", &json!({})));
+        stage.model.plan(Planned::new().text("Seen."));
+        assert_eq!(client.prompt(&session, "look").await.stop, "end_turn");
+        let body = stage.model.asked().last().unwrap().body.to_string();
+        assert_eq!(body.matches("iVBORw0KGgo=").count(), 1, "{kind:?}: {body}");
     }
 }

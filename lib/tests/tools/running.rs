@@ -188,3 +188,22 @@ async fn a_flood_without_end_and_without_a_listener_is_ended() {
     assert_eq!(outcome.ending, Ending::TimedOut);
     assert!(outcome.text.len() < 34_000 && heard.len() < 600_000);
 }
+
+#[tokio::test]
+async fn a_command_runs_in_the_shell_that_the_description_names() {
+    let place = Place::new();
+    let specs = place.tools.describe(rethread::assistant::tools::Access::FULL);
+    let description = specs.iter().find(|spec| spec.name == "run").unwrap().description;
+    let (outcome, _) = run(&place, json!({"command": "echo \"$0\"; echo \"bash $BASH_VERSION\""})).await;
+    let mut lines = outcome.text.lines();
+    let (shell, version) = (lines.next().unwrap(), lines.next().unwrap());
+    if std::path::Path::new("/bin/bash").exists() || std::path::Path::new("/usr/bin/bash").exists() {
+        assert!(shell.ends_with("/bash") && version.len() > "bash ".len(), "{}", outcome.text);
+        assert!(description.contains(" bash"), "{description}");
+        let (outcome, _) = run(&place, json!({"command": "[[ abc == a* ]] && echo yes"})).await;
+        assert!(outcome.text.starts_with("yes"), "{}", outcome.text);
+    } else {
+        assert_eq!(shell, "/bin/sh");
+        assert!(description.contains("/bin/sh"), "{description}");
+    }
+}

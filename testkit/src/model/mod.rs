@@ -64,8 +64,17 @@ impl Asked {
 }
 
 fn unmarked(mut message: Value) -> Value {
-    if let Some([block]) = message["content"].as_array().map(Vec::as_slice)
-        && !block["cache_control"].is_null()
+    let blocks = message.get_mut("content").and_then(Value::as_array_mut);
+    let Some(blocks) = blocks.filter(|blocks| blocks.iter().any(|block| !block["cache_control"].is_null()))
+    else {
+        return message;
+    };
+    for block in blocks.iter_mut().filter_map(Value::as_object_mut) {
+        block.remove("cache_control");
+    }
+    // A text without the mark is no list.
+    if let [block] = blocks.as_slice()
+        && block["type"] == "text"
     {
         message["content"] = block["text"].clone();
     }

@@ -5,13 +5,14 @@
 use std::borrow::Cow;
 
 use bytes::Bytes;
-use rethread_core::Json;
+use rethread_core::{AgentKind, Json};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use tokio::io::AsyncRead;
 use tokio::sync::{mpsc, oneshot};
 
 use super::{AgentLine, AgentPeer, Aside, FromAgent, Pending};
+use crate::edge::marks;
 use crate::lock::locked;
 use crate::log::Log;
 use crate::wire::{Id, Line, LineReader, RpcError};
@@ -48,6 +49,11 @@ impl<'a> Head<'a> {
         // Some answers that have nothing to tell have no result.
         let void = head.jsonrpc.is_some() && head.id.is_some();
         (head.method.is_some() || head.result.is_some() || head.error.is_some() || void).then_some(head)
+    }
+
+    /// The number of the request that an answer is for.
+    fn number(&self) -> Option<u64> {
+        self.id.and_then(Id::read).and_then(|id| id.as_number())
     }
 
     /// What an answer says; nothing if it is none.
@@ -94,6 +100,7 @@ impl HeadParams<'_> {
 /// The reading half.
 pub(super) struct Hearing {
     peer: AgentPeer,
+    kind: AgentKind,
     asides: mpsc::Sender<Aside>,
     strays: Vec<(String, Bytes)>,
     stray_bytes: usize,
@@ -102,8 +109,8 @@ pub(super) struct Hearing {
 }
 
 impl Hearing {
-    pub(super) fn new(peer: AgentPeer, asides: mpsc::Sender<Aside>, log: Log) -> Self {
-        Self { peer, asides, strays: Vec::new(), stray_bytes: 0, batches: Vec::new(), log }
+    pub(super) fn new(peer: AgentPeer, kind: AgentKind, asides: mpsc::Sender<Aside>, log: Log) -> Self {
+        Self { peer, kind, asides, strays: Vec::new(), stray_bytes: 0, batches: Vec::new(), log }
     }
 
     pub(super) async fn run<R: AsyncRead + Unpin>(
@@ -131,15 +138,32 @@ impl Hearing {
         }
     }
 
+    /// An external agent does not write `_meta.rethread`, which is trusted later; its introduction has a use for it.
+    fn without_marks(&self, bytes: Bytes) -> Bytes {
+        match self.kind {
+            AgentKind::InProcess => bytes,
+            AgentKind::External if !marks::may_hold(&bytes) || self.introduces(&bytes) => bytes,
+            AgentKind::External => marks::strip_line(bytes, &[]),
+        }
+    }
+
+    /// Says whether a line is the answer to `initialize`.
+    fn introduces(&self, line: &[u8]) -> bool {
+        let Some(head) = Head::read(line).filter(|head| head.method.is_none()) else { return false };
+        let pending = locked(&self.peer.shared.pending);
+        let asked = head.number().and_then(|number| pending.get(&number));
+        matches!(asked, Some(Pending::Introduction(_)))
+    }
+
     fn hear(&mut self, bytes: Bytes) {
+        let bytes = self.without_marks(bytes);
         let Some(head) = Head::read(&bytes) else {
             // Shells and banners write to the same stream; such a line is never passed on.
             self.log.line("skipped a line that is not a message");
             return;
         };
         if let Some(outcome) = head.outcome() {
-            let number = head.id.and_then(Id::read).and_then(|id| id.as_number());
-            self.answered(number, outcome);
+            self.answered(head.number(), outcome);
             return;
         }
         if head.method.as_deref() == Some("$/cancel_request") {
@@ -204,7 +228,7 @@ impl Hearing {
                 }
                 self.collect(route, AgentLine::Answered { request, outcome });
             }
-            Some(Pending::Once(waiting)) => {
+            Some(Pending::Once(waiting) | Pending::Introduction(waiting)) => {
                 let _ = waiting.send(outcome);
             }
             None => {}

@@ -12,7 +12,6 @@ use futures::{Stream, StreamExt};
 use genai::ServiceTarget;
 use genai::chat::{ChatOptions, ChatRequest, ChatStream, ChatStreamEvent};
 use reqwest::Url;
-use uuid::Uuid;
 
 use super::Patience;
 use super::config::ProviderKind;
@@ -23,11 +22,13 @@ use super::gathered::Gathered;
 use super::incoming::{self, Reader};
 use super::lacking::Lack;
 use super::options::model_of;
+use super::outgoing;
 use super::provider::Provider;
 use super::relay::{Route, Way};
 use super::tap::Tap;
 use super::target;
 use super::web::Web;
+use crate::mint;
 
 /// What a model says, event by event. It ends with `Event::Finished` or with an error.
 pub struct Answer {
@@ -99,6 +100,7 @@ impl Question {
         match lack {
             Lack::Temperature => self.options.temperature.is_some(),
             Lack::Tools => self.chat.tools.is_some(),
+            Lack::Images => outgoing::has_images(&self.chat),
             Lack::Thoughts => self.options.capture_reasoning_content == Some(true),
         }
     }
@@ -274,6 +276,7 @@ impl Talk {
         match lack {
             Lack::Temperature => question.options.temperature = None,
             Lack::Tools => question.chat.tools = None,
+            Lack::Images => outgoing::leave_out_images(&mut question.chat),
             Lack::Thoughts => question.options.capture_reasoning_content = Some(false),
         }
         question.provider.lacking(model_of(&question.model), lack);
@@ -297,7 +300,7 @@ impl Patience {
     /// Twice as long each time, and never quite the same, so that many who were turned away do not come back together.
     fn pause(&self, attempt: u32) -> Duration {
         let doubled = self.first_pause.saturating_mul(1 << (attempt.saturating_sub(1)).min(16));
-        let [.., last] = *Uuid::now_v7().as_bytes();
+        let [.., last] = *mint::unique().as_bytes();
         let jitter = 0.75 + f64::from(last) / 255.0 / 2.0;
         doubled.mul_f64(jitter).min(self.longest_pause)
     }

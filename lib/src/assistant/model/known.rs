@@ -129,6 +129,7 @@ pub(super) struct Facts {
     pub(super) efforts: Vec<Effort>,
     pub(super) takes_temperature: bool,
     pub(super) takes_tools: bool,
+    pub(super) takes_images: bool,
     pub(super) max_tools: usize,
     pub(super) shows_thoughts: bool,
     pub(super) adaptive: bool,
@@ -157,6 +158,7 @@ pub(super) fn facts(provider: &ProviderConfig, id: &str) -> Facts {
             .or(known.map(|known| known.takes_temperature))
             .unwrap_or(true),
         takes_tools: true,
+        takes_images: true,
         max_tools: said.max_tools.unwrap_or(MOST_TOOLS),
         shows_thoughts: true,
         adaptive: known.is_some_and(|known| known.adaptive),

@@ -38,7 +38,7 @@ pub use answer::Answer;
 pub use config::{BadValue, Effort, ModelConfig, Price, ProviderConfig, ProviderKind};
 pub use error::Error;
 pub use event::{Event, FinishReason, Usage};
-pub use request::{Message, Part, Reply, Request, Tool, ToolCall, ToolResult, UserPart};
+pub use request::{Image, Message, Part, Reply, Request, Tool, ToolCall, ToolResult, UserPart};
 
 /// How long things may take, and how often they are tried.
 #[derive(Clone, Debug)]

@@ -142,6 +142,7 @@ impl Provider {
         let lacks = |lack| told.lacks.contains(&(id.to_owned(), lack));
         facts.takes_temperature &= !lacks(Lack::Temperature);
         facts.takes_tools &= !lacks(Lack::Tools);
+        facts.takes_images &= !lacks(Lack::Images);
         facts.shows_thoughts &= !lacks(Lack::Thoughts);
         facts
     }

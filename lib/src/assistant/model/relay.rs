@@ -16,11 +16,11 @@ use reqwest::{Client, Response, Url, header};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::OnceCell;
 use tokio::task::{AbortHandle, JoinSet};
-use uuid::Uuid;
 
 use super::fault::root;
 use super::tap::{Broken, Tap};
 use crate::lock::locked;
+use crate::mint;
 use events::Events;
 
 /// The longest event that is passed on, in bytes. A frame of the protocol has room for it.
@@ -89,7 +89,7 @@ impl Relay {
     /// Opens a route.
     pub(super) async fn route(&self, way: Way) -> Result<Route, String> {
         let started = self.started.get_or_try_init(|| start(self.routes.clone())).await?;
-        let token = Uuid::now_v7().simple().to_string();
+        let token = mint::unique().simple().to_string();
         let mut address = way.address.clone();
         let path = format!("/{token}{}", address.path());
         address.set_path(&path);

@@ -17,10 +17,10 @@ pub enum ToolError {
         known: String,
     },
     /// The session does not allow it.
-    #[error("the tool {name} is turned off in this session")]
+    #[error("the mode or the tool settings of this session do not allow {name}")]
     Off {
-        /// Its name.
-        name: &'static str,
+        /// The name of the tool.
+        name: String,
     },
     /// An argument is not what it has to be.
     #[error("argument `{argument}` of {tool} is {got}, expected {expected}")]
@@ -35,6 +35,16 @@ pub enum ToolError {
         expected: String,
         /// What may help.
         hint: Option<String>,
+    },
+    /// The tool has no such argument.
+    #[error("{tool} has no argument `{argument}`")]
+    Superfluous {
+        /// The tool.
+        tool: &'static str,
+        /// The argument, shortened.
+        argument: String,
+        /// Those that it has.
+        known: String,
     },
     /// Something is the matter with a file.
     #[error("{path}: {why}")]
@@ -74,10 +84,13 @@ impl ToolError {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Unknown { known, .. } => Some(format!("the tools are {known}")),
-            Self::Off { .. } => Some("go on without it, or ask the user to turn it on".to_owned()),
+            Self::Off { .. } => {
+                Some("go on without it, or ask the user to change the mode or the tool settings".to_owned())
+            }
             Self::Argument { hint, .. } => hint.clone(),
+            Self::Superfluous { tool, known, .. } => Some(format!("the arguments of {tool} are {known}")),
             Self::File { hint, .. } => Some(hint.clone()),
-            Self::Changed { .. } => Some("read the file again, then plan the change anew".to_owned()),
+            Self::Changed { .. } => Some("read the file, then make the change again".to_owned()),
             Self::NotStarted(error) => Some(error.to_string()),
             Self::Hangs(_) => Some("look elsewhere, or ask the user to see to it".to_owned()),
             Self::GivenUp => None,
@@ -97,8 +110,8 @@ impl ToolError {
     pub(super) fn of_file(path: &str, error: FileError, roots: &str) -> Self {
         let (why, hint, source) = match error {
             FileError::Path(PathError::Outside | PathError::Linked) => (
-                "the path leads out of the session's roots".to_owned(),
-                format!("the roots are {roots}; symbolic links that lead out are refused too"),
+                "the path is outside the directories of this session".to_owned(),
+                format!("the directories are {roots}; symbolic links to other places are refused too"),
                 None,
             ),
             FileError::NotAFile => (

@@ -4,6 +4,8 @@
 use std::collections::VecDeque;
 use std::path::Path;
 
+use super::visible::is_invisible;
+
 /// How much text a list of paths may have.
 pub(super) const MOST_LISTED: usize = 64 * 1024;
 
@@ -27,12 +29,11 @@ pub(super) fn around(line: &str, at: usize, most: usize) -> String {
 /// A path on one line: a line feed in a name would look like the end of it.
 pub(super) fn name(path: &Path) -> String {
     let path = path.display().to_string();
-    if !path.contains(char::is_control) {
+    let hides = |c: char| c.is_control() || is_invisible(c);
+    if !path.contains(hides) {
         return path;
     }
-    path.chars()
-        .map(|c| if c.is_control() { c.escape_default().to_string() } else { c.to_string() })
-        .collect()
+    path.chars().map(|c| if hides(c) { c.escape_default().to_string() } else { c.to_string() }).collect()
 }
 
 /// Bytes as text. What is none becomes a mark, and so does the zero byte, which many a store does not take.

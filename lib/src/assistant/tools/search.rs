@@ -13,7 +13,7 @@ use super::error::ToolError;
 use super::excerpt;
 use super::glob::Glob;
 use super::ground::{Ground, Target};
-use super::prepared::{Look, Plan, Prepared};
+use super::prepared::{Findings, Look, Plan, Prepared};
 use super::spec::{Effect, Kind, ToolSpec, flag, number, object, text};
 use super::stop::{Stop, Stoppable};
 use super::sweep::{Found, Missed, Scope, Unseen, sweep};
@@ -119,7 +119,7 @@ fn matcher(arguments: &Arguments<'_>, pattern: &str) -> Result<RegexMatcher, Too
 }
 
 impl Look for Hunt {
-    fn look(&self, ground: &Ground, stop: &Stop) -> Result<String, ToolError> {
+    fn look(&self, ground: &Ground, stop: &Stop) -> Result<Findings, ToolError> {
         let mut hits = Hits { hunt: self, path: String::new(), text: String::new(), count: 0, cut: false };
         let mut searcher = SearcherBuilder::new()
             .binary_detection(BinaryDetection::quit(0))
@@ -151,7 +151,7 @@ impl Look for Hunt {
         if unsearched > 0 && !stop.now() {
             notes.push(format!("{unsearched} files could not be searched"));
         }
-        Ok(hits.told(notes))
+        Ok(hits.told(notes).into())
     }
 }
 

@@ -15,7 +15,8 @@ pub(super) fn spec() -> ToolSpec {
     ToolSpec {
         name: NAME,
         description: "Writes a whole text file: makes it, with the directories that are missing, or replaces all \
-            of its text. Use edit to change part of a file.",
+            of its text. A file that exists has to be read first, and again if it has changed since. Use edit to \
+            change part of a file.",
         schema: object(
             [
                 ("path", text("The file, absolute or from the working directory.")),
@@ -34,6 +35,7 @@ pub(super) fn prepare(ground: &Arc<Ground>, arguments: &Arguments<'_>) -> Result
         return Err(change::too_large(sent, new.len() as u64));
     }
     let (at, old) = change::current(ground, sent)?;
+    change::check_seen(ground, &at, old.as_deref())?;
     let shown = ground.shown(&at.shown);
     let lines = new.lines().count();
     let told = match old {

@@ -207,6 +207,7 @@ impl Link {
 
     /// What the agent's answer to new, load or resume tells: options and commands.
     pub fn opened(&mut self, answer: &Json) -> Vec<Update> {
+        self.keep_opening(answer);
         let fields = answer.fields();
         let mut updates = Vec::new();
         let some = |name: &str| fields.get(name).filter(|value| !value.is_null());
