@@ -65,9 +65,17 @@ impl Known {
         names.into_iter().collect()
     }
 
+    /// The models to choose from, given what was chosen. Those that can be asked come first: the first is the standard.
+    pub(super) fn offer(&self, chosen: &Choices) -> Vec<Model> {
+        let mut models = self.models.offer(chosen.get("model"));
+        let lacking: BTreeSet<_> = self.lacking().map(|provider| provider.name.as_str()).collect();
+        models.sort_by_key(|model| lacking.contains(model.provider.as_str()));
+        models
+    }
+
     /// The model that was chosen, if it may be asked.
     pub(super) fn chosen(&self, choices: &Choices) -> Result<Model, RpcError> {
-        let listed = self.models.offer(choices.get("model"));
+        let listed = self.offer(choices);
         let model = choice::model(&listed, choices).cloned();
         let model = model.ok_or_else(|| RpcError::internal("no model is configured any more"))?;
         let provider = self.models.providers().find(|provider| provider.name == model.provider);
@@ -91,13 +99,19 @@ impl Known {
         }
     }
 
-    /// Refuses to work while a provider waits for its key.
+    /// Refuses to work while every provider lacks its key.
     pub(super) fn check(&self) -> Result<(), RpcError> {
         self.check_sense()?;
-        match self.models.providers().find(|provider| self.wants_key(provider)) {
+        let usable = self.models.providers().any(|provider| !self.wants_key(provider));
+        match self.lacking().next().filter(|_| !usable) {
             Some(provider) => Err(no_key(provider)),
             None => Ok(()),
         }
+    }
+
+    /// The providers that cannot be asked before the user gives a key.
+    fn lacking(&self) -> impl Iterator<Item = &ProviderConfig> {
+        self.models.providers().filter(|provider| self.wants_key(provider))
     }
 
     fn wants_key(&self, provider: &ProviderConfig) -> bool {
@@ -107,7 +121,7 @@ impl Known {
 
 /// The error about a provider that has no key.
 pub(super) fn no_key(provider: &ProviderConfig) -> RpcError {
-    RpcError::new(code::AUTH_REQUIRED, format!("provider {} has no key", provider.name))
+    RpcError::new(code::AUTH_REQUIRED, format!("provider {} has no API key", provider.name))
         .hint(login(provider).description)
 }
 

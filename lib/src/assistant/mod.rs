@@ -165,7 +165,12 @@ impl Agent for Assistant {
     }
 
     fn options(&self, chosen: &Choices) -> Vec<ConfigOption> {
-        choice::options(&self.known().models.offer(chosen.get("model")), chosen)
+        choice::options(&self.known().offer(chosen), chosen)
+    }
+
+    /// A model that nobody lists may be there all the same.
+    fn accepts(&self, option: &str, value: &Value) -> bool {
+        option == "model" && value.as_str().is_some_and(|id| self.known().models.add(id))
     }
 
     async fn open(&self, opening: Opening) -> Result<Session, RpcError> {
@@ -178,6 +183,7 @@ impl Agent for Assistant {
             guardian: self.config.guardian.clone(),
         };
         let chosen = opening.chosen.clone();
+        chosen.get("model").into_iter().for_each(|id| known.models.keep(id));
         let opening = Session::open(opening, means);
         let (session, ()) = tokio::join!(opening, self.discover(&known));
         let session = session?;

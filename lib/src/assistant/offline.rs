@@ -26,6 +26,7 @@ pub(super) async fn carry_out(session: &Session, turn: &Turn, command: Command) 
         Command::Think(text) => turn.think(&text).await,
         Command::Stream { words, pause } => stream(turn, words, pause).await,
         Command::Mode(id) => mode(turn, &id).await,
+        Command::Model(id) => model(turn, &id).await,
         Command::Resource { server, uri } => resource(session, turn, &server, &uri).await,
         Command::Wrong(why) => turn.say(&why).await,
     }
@@ -102,6 +103,14 @@ async fn mode(turn: &Turn, id: &str) {
             Err(error) => error.message,
         },
         None => format!("There is no mode {id:?}; there are code, ask and architect."),
+    };
+    turn.say(&said).await;
+}
+
+async fn model(turn: &Turn, id: &str) {
+    let said = match turn.choose("model", id).await {
+        Ok(()) => format!("The model is {id} now."),
+        Err(_) => format!("There is no provider for the model {id:?}. Write it as `/model PROVIDER/MODEL`."),
     };
     turn.say(&said).await;
 }

@@ -51,15 +51,14 @@ impl<'a> Talk<'a> {
     pub(super) fn new(models: &'a Models, session: &'a Session, turn: &'a Turn) -> Self {
         let history = turn.history();
         let Conversation { past, now } = memory::conversation(&history);
-        let (cost, warned) = (Session::cost(&history), false);
-        Self { models, session, turn, past, now, cost, warned, used: HashSet::new(), begun: Vec::new() }
+        let (cost, warned, used) = (Session::cost(&history), false, call_ids(&history));
+        Self { models, session, turn, past, now, cost, warned, used, begun: Vec::new() }
     }
 
     /// Works until the model is done. The model may be another one from one question to the next.
     pub(super) async fn run(mut self, model: impl Fn() -> Result<Model, RpcError>) -> Result<Stop, RpcError> {
         for round in 0..MOST_ROUNDS {
             let model = model()?;
-            self.used = call_ids(&self.turn.history());
             let (reason, mut reply) = match self.ask(&model).await? {
                 Heard::Reply(reason, reply) => (reason, reply),
                 Heard::Cancelled => return Ok(Stop::Cancelled),
@@ -67,6 +66,7 @@ impl<'a> Talk<'a> {
             };
             with_new_ids(&mut reply, &self.used);
             let calls: Vec<model::ToolCall> = reply.calls().cloned().collect();
+            self.used.extend(calls.iter().map(|call| call.id.clone()));
             self.say_if_empty(&model, &reason, &reply).await;
             self.now.push(Message::Assistant(reply));
             // What a model was about to do when it was stopped is not done.
@@ -175,6 +175,7 @@ impl<'a> Talk<'a> {
         };
         let (coming, broken_off) = std::mem::take(&mut self.begun).into_iter().partition::<Vec<_>, _>(comes);
         for tool in broken_off {
+            self.used.insert(tool.id().to_owned());
             tool.stopped().await;
         }
         self.begun = coming;
