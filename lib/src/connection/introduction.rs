@@ -22,8 +22,8 @@ impl Connection {
     pub(super) fn initialize(&mut self, id: Id, params: Option<&RawValue>) {
         let used = matches!(&self.phase, Phase::Ready(agreed) if agreed.used);
         if used || matches!(self.phase, Phase::Initializing(_)) {
-            let error = RpcError::new(code::INVALID_REQUEST, "the connection is initialized already");
-            return self.answer(id, Err(error.hint("open a new connection to agree on something else")));
+            let error = RpcError::new(code::INVALID_REQUEST, "the connection is already initialized");
+            return self.answer(id, Err(error.hint("open a new connection to initialize again")));
         }
         let client = match Params::read(params).and_then(|params| ClientProfile::read(&params)) {
             Ok(client) => client,

@@ -72,7 +72,7 @@ impl Runner {
         let unanswered: Vec<_> = self.waiting.extract_if(is_option).map(|(_, waiting)| waiting).collect();
         let mut inputs = Vec::new();
         for waiting in unanswered {
-            let error = RpcError::internal("the agent does not answer the choice of an option");
+            let error = RpcError::internal("the agent did not answer the change of an option in time");
             self.answered(waiting, Err(error), &mut inputs);
         }
         self.step(inputs).await;

@@ -83,7 +83,7 @@ fn from_transcript(before: Acquaintance, agent: &str) -> (&'static str, &'static
         Acquaintance::Asked => (
             "warning",
             "The agent could not restore this session",
-            format!("It continues in a new session of the agent: {gets}."),
+            format!("It continues in a new session, and {gets}."),
         ),
         Acquaintance::NotAsked => {
             ("warning", "This session continues from its transcript", format!("{gets}."))
@@ -99,10 +99,10 @@ fn from_transcript(before: Acquaintance, agent: &str) -> (&'static str, &'static
 
 pub(super) fn read_only() -> RpcError {
     RpcError::internal("this session is read-only")
-        .hint("start rethread without --restore read-only to go on")
+        .hint("start rethread without --restore read-only to continue it")
 }
 
 pub(super) fn not_native() -> RpcError {
     RpcError::internal("the agent cannot restore this session by itself")
-        .hint("start rethread with --restore auto to go on from the kept transcript")
+        .hint("start rethread with --restore auto to continue from the kept transcript")
 }
