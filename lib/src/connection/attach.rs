@@ -154,7 +154,7 @@ pub(super) struct Opened {
 }
 
 fn ended() -> RpcError {
-    RpcError::internal("the session ended while it was opened").hint("try again")
+    RpcError::internal("the session ended while it was being opened").hint("try again")
 }
 
 /// Refuses what the agent does not offer.

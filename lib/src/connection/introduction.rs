@@ -23,8 +23,8 @@ impl Connection {
     pub(super) fn initialize(&mut self, request: OpenRequest, params: Option<&RawValue>) {
         let used = matches!(&self.phase, Phase::Ready(agreed) if agreed.used);
         if used || matches!(self.phase, Phase::Initializing(_)) {
-            let error = RpcError::new(code::INVALID_REQUEST, "the connection is initialized already");
-            return request.answer(Err(error.hint("open a new connection to agree on something else")));
+            let error = RpcError::new(code::INVALID_REQUEST, "the connection is already initialized");
+            return request.answer(Err(error.hint("open a new connection to initialize again")));
         }
         let client = match Params::read(params).and_then(|params| ClientProfile::read(&params)) {
             Ok(client) => client,

@@ -182,7 +182,7 @@ impl Connection {
         }
         drop(intake);
         self.finish_answers(&mut initialized).await;
-        self.end("the client went away").await;
+        self.end("the client disconnected").await;
     }
 
     /// Somebody who pipes requests in and waits for the end still gets the answers that are under way.

@@ -82,7 +82,7 @@ impl Runner {
         if same || self.session.turn.is_some() || !matches!(self.seat, Seat::Bound(_)) {
             return;
         }
-        let reason = "the session was set up anew".to_owned();
+        let reason = "the session was opened again with other directories or MCP servers".to_owned();
         self.end_hosted().await;
         self.step(vec![Input::AgentExited { reason, held: HeldPrompts::Wait, at: mint::now() }]).await;
         self.forget_agent();

@@ -205,7 +205,7 @@ impl Runner {
             || !self.session.questions.is_empty()
             || !self.session.asks.is_empty();
         if !bound && (self.session.agent.is_some() || open) {
-            let reason = "rethread ended before the agent did".to_owned();
+            let reason = "rethread stopped while the agent was running".to_owned();
             self.step(vec![Input::AgentExited { reason, held: HeldPrompts::Drop, at: mint::now() }]).await;
         }
     }

@@ -121,7 +121,7 @@ impl Runner {
             None => false,
         };
         if !sent {
-            let error = RpcError::internal("no client is there to answer");
+            let error = RpcError::internal("no client is connected that could answer");
             self.answer_request(&request, Err(&error));
         }
     }

@@ -47,9 +47,11 @@ impl Profile {
             Some(Value::Number(number)) if number.as_u64() == Some(2) => {
                 Ok(Self { answered: Version::V2, ..read_v1(&fields) })
             }
-            other => Err(RpcError::internal("the agent speaks a protocol version that rethread does not")
-                .with("got", other.unwrap_or(Value::Null))
-                .with("expected", json!([1, 2]))),
+            other => {
+                Err(RpcError::internal("the agent speaks a protocol version that rethread does not support")
+                    .with("got", other.unwrap_or(Value::Null))
+                    .with("expected", json!([1, 2])))
+            }
         }
     }
 

@@ -15,6 +15,8 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use rethread_core::{Fields, Input, Json, QuestionKind, Update, UpdateKind};
 
+pub use choices::Lacking;
+
 use super::Version;
 use super::v1::options::{Options, Sources};
 use crate::wire::Id;
