@@ -1,6 +1,9 @@
 //! The command line of the shipped program: what it says when it cannot work, where it keeps things, and what
 //! it never tells.
 
+#[path = "acp/terminal.rs"]
+mod terminal;
+
 use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

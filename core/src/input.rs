@@ -79,6 +79,13 @@ pub enum Input {
         /// Now: what waited for the agent starts.
         at: Millis,
     },
+    /// The agent turns out to take prompts in another way than it said when it was bound.
+    StyleFound {
+        /// How it takes them.
+        style: PromptStyle,
+        /// Now.
+        at: Millis,
+    },
     /// The agent could not be started or could not open the session.
     AgentFailed {
         /// An error with code and message, for whoever waits.
@@ -188,7 +195,7 @@ pub enum Refusal {
         known: Vec<String>,
     },
     /// Not one of the values of the option.
-    #[error("option {option} does not take the value {got}")]
+    #[error("option {option} does not accept the value {got}")]
     BadValue {
         /// The option.
         option: String,

@@ -13,6 +13,7 @@ mod json;
 mod merge;
 pub mod session;
 pub mod stored;
+mod title;
 mod update;
 
 pub use child::Child;
@@ -26,4 +27,5 @@ pub use id::{AskId, MessageId, QuestionId, Seq, SessionId, TurnNo};
 pub use input::{HeldPrompts, Input, Refusal};
 pub use json::{Fields, Json, JsonError};
 pub use session::Session;
+pub use title::{LONGEST_TITLE, clean_title};
 pub use update::{Update, UpdateKind};

@@ -14,6 +14,8 @@ mod compaction;
 mod conversation;
 #[path = "assistant/offline.rs"]
 mod offline;
+#[path = "assistant/permission.rs"]
+mod permission;
 #[path = "assistant/remembered.rs"]
 mod remembered;
 #[path = "assistant/servers.rs"]

@@ -47,7 +47,12 @@ impl Agent for Parrot {
             "ask" => {
                 let tool = turn.tool(ToolCall::new("Sing", ToolKind::Other)).await;
                 let options = vec![("yes".to_owned(), "Yes".to_owned(), "allow_once")];
-                let question = Permission { title: "Sing?".to_owned(), description: None, options };
+                let question = Permission {
+                    title: "Sing?".to_owned(),
+                    description: None,
+                    shown: serde_json::Map::new(),
+                    options,
+                };
                 let decision = turn.permission(&tool, &question).await;
                 tool.done(json!({"sung": decision == Decision::Chosen("yes".to_owned())})).await;
             }

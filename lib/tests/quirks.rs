@@ -404,6 +404,77 @@ pairings!(wire:
     answers_with_text_ids_are_answers,
     a_second_session_with_the_same_id_is_refused,
 );
+/// What a client sees of an agent that echoes the version, and what the agent is told, is what it is with a plain
+/// version 1 agent.
+async fn an_agent_that_echoes_the_version_is_used_as_version_1(pairing: Pairing) {
+    for quirk in [Quirk::EchoesVersion, Quirk::EchoesVersionWithInfo] {
+        for script in ["noid; say one; tool call_1; say two", "tool call_1; say one; say two"] {
+            let plain = World::having(pairing, |config| config.offering(&[Offer::Modes]));
+            let echoing = |config: AgentConfig| {
+                AgentConfig { key: Some("echo"), ..config }.offering(&[Offer::Modes]).with(&[quirk])
+            };
+            let world = World::having(pairing, echoing);
+            let (_, expected) = past(&plain, &[script, "say three"]).await;
+            let (session, seen) = past(&world, &[script, "say three"]).await;
+            assert_eq!(seen.to_string(), expected.to_string(), "{quirk:?}, {script}");
+            assert_eq!(world.agent.told("session/prompt").len(), 2, "{quirk:?}: no prompt is sent twice");
+            assert_eq!(world.agent.starts(), 1, "{quirk:?}");
+            // In the next processes too, although the agent says something else.
+            for number in 2..4 {
+                world.agent.wait_gone().await;
+                let client = world.again().ready().await;
+                client.load(&session).await;
+                let turn = client.prompt(&session, "noid; say four; permit").await;
+                assert_eq!(turn.stop, "end_turn", "{quirk:?}");
+                assert_eq!(world.agent.starts(), number, "{quirk:?}: it is started once");
+                let offer = world.agent.told("initialize").pop().expect("it was initialized");
+                assert_eq!(offer["protocolVersion"], 1, "{quirk:?}: it is offered what it speaks");
+                let said = client.view(&session).agent();
+                assert_eq!(said.len(), 3 + 2 * (number - 1), "{quirk:?}: {said:?}");
+                client.hang_up().await;
+            }
+        }
+    }
+}
+
+/// Its first words may have nothing in them that only version 1 has. The answer to the prompt shows it at last.
+async fn a_prompt_answered_with_a_stop_reason_ends_the_turn(pairing: Pairing) {
+    let world = World::having(pairing, |config| config.with(&[Quirk::EchoesVersionWithInfo]));
+    let client = world.ready().await;
+    let session = client.new_session().await;
+    let turn = client.prompt(&session, "say one; stop max_tokens").await;
+    assert_eq!(turn.stop, "max_tokens");
+    assert_eq!(client.prompt(&session, "say two").await.stop, "end_turn");
+    let request = client.begin_prompt(&session, "say three; hang").await;
+    client.wait_update(0, &session, "three", |update| update["content"]["text"] == "three").await;
+    client.cancel(&session).await;
+    assert_eq!(client.finish(&session, &request).await.stop, "cancelled");
+    assert_eq!(client.view(&session).agent(), ["one", "two", "three"]);
+    assert_eq!(client.view(&session).user().len(), 3);
+    assert_eq!(world.agent.told("session/prompt").len(), 3);
+}
+
+/// Prompts that were sent before it was noticed are not sent again, whatever the agent makes of them.
+async fn prompts_sent_to_an_agent_that_echoes_the_version_are_sent_once(pairing: Pairing) {
+    for quirk in [Quirk::EchoesVersion, Quirk::EchoesVersionWithInfo] {
+        let world = World::having(pairing, |config| config.with(&[quirk]));
+        let client = world.ready().await;
+        let session = client.new_session().await;
+        let first = client.begin_prompt(&session, "wait gate; say one").await;
+        let second = client.begin_prompt(&session, "say two").await;
+        world.agent.wait_told("session/prompt", 1).await;
+        world.agent.open_gate("gate");
+        assert_eq!(client.finish(&session, &first).await.stop, "end_turn", "{quirk:?}");
+        match client.answer(&second).await {
+            Ok(_) => {}
+            Err(error) => assert_eq!(error["message"], "this agent takes one prompt at a time", "{quirk:?}"),
+        }
+        assert_eq!(client.prompt(&session, "say three").await.stop, "end_turn", "{quirk:?}");
+        assert_eq!(world.agent.told("session/prompt").len(), 3, "{quirk:?}");
+        let said = client.view(&session).agent();
+        assert!(said == ["one", "three"] || said == ["one", "two", "three"], "{quirk:?}: {said:?}");
+    }
+}
 
 pairings!(a_tool_call_that_was_never_announced_is_shown);
 
@@ -434,6 +505,9 @@ pairings!(wire:
 
 // A version 2 agent takes prompts as they come, and resumes without a replay that could be empty.
 pairings!(agent V1:
+    an_agent_that_echoes_the_version_is_used_as_version_1,
+    a_prompt_answered_with_a_stop_reason_ends_the_turn,
+    prompts_sent_to_an_agent_that_echoes_the_version_are_sent_once,
     a_second_prompt_never_disturbs_the_first,
     a_load_with_nothing_in_it_goes_on_from_the_transcript,
 );

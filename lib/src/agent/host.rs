@@ -1,5 +1,8 @@
 //! Has the agent running when somebody needs it: starts it once for all sessions of a connection, agrees on a
-//! protocol version with it, watches it, starts it again when it is needed after it ended.
+//! protocol version with it, watches it, starts it again when it is needed after it ended. What is known of the
+//! version that it speaks is in `version`.
+
+mod version;
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
@@ -17,6 +20,7 @@ use crate::log::Log;
 use crate::secret::Secrets;
 use crate::transport::Wire;
 use crate::wire::{RpcError, code};
+use version::Spoken;
 
 /// An agent that has run this long is not crashing.
 const STEADY: Duration = Duration::from_secs(10);
@@ -176,8 +180,10 @@ struct HostShared {
     asides: mpsc::Sender<Aside>,
     slot: Mutex<Slot>,
     crashes: Mutex<Crashes>,
-    /// The version that the agent answered with, to be offered at once the next time.
-    spoken: Mutex<Option<Version>>,
+    /// What is known of the version that the agent speaks.
+    spoken: Mutex<Spoken>,
+    /// The agent, once it turned out to be something else than it said.
+    corrected: watch::Sender<Option<LiveAgent>>,
 }
 
 /// How often the agent has ended soon after its start.
@@ -218,6 +224,7 @@ impl AgentHost {
                 slot: Mutex::new(Slot::Empty),
                 crashes: Mutex::default(),
                 spoken: Mutex::default(),
+                corrected: watch::channel(None).0,
             }),
         }
     }
@@ -302,7 +309,7 @@ impl AgentHost {
 
     /// Offers the client's own version first, so that translation happens only where it must.
     async fn try_start(&self) -> Result<LiveAgent, RpcError> {
-        let own = locked(&self.shared.spoken).unwrap_or(self.shared.client.version);
+        let own = locked(&self.shared.spoken).version.unwrap_or(self.shared.client.version);
         let offers = match self.shared.config.protocol {
             AgentProtocol::Only(version) => vec![version],
             AgentProtocol::Auto if own == Version::V1 => vec![Version::V1, Version::V2],
@@ -311,10 +318,7 @@ impl AgentHost {
         let mut last = RpcError::internal("no protocol version to offer");
         for offer in offers {
             match self.introduce(offer).await {
-                Ok(live) => {
-                    *locked(&self.shared.spoken) = Some(live.profile.version);
-                    return Ok(live);
-                }
+                Ok(live) => return Ok(self.met(live)),
                 Err(error) if refused_version(&error) => last = error,
                 Err(error) => return Err(error),
             }
@@ -367,7 +371,7 @@ fn accepted(answer: &Json, protocol: AgentProtocol) -> Result<Profile, RpcError>
     match protocol {
         AgentProtocol::Only(version) if profile.version != version => Err(RpcError::new(
             code::UNSUPPORTED_VERSION,
-            format!("the agent answered protocol version {}", profile.version.number()),
+            format!("the agent speaks protocol version {}", profile.version.number()),
         )
         .hint("drop --agent-protocol, or name the version that the agent speaks")),
         AgentProtocol::Only(_) | AgentProtocol::Auto => Ok(profile),

@@ -93,7 +93,7 @@ pub struct PeerRules {
 
 /// The agent does not read, or is gone.
 #[derive(Debug, thiserror::Error)]
-#[error("the agent does not take messages any more")]
+#[error("the agent no longer reads messages")]
 pub struct NotTaken;
 
 /// The agent has another open session under the same id.
@@ -277,7 +277,7 @@ fn awaited(
     answered: oneshot::Receiver<Result<Json, RpcError>>,
     method: &str,
 ) -> (u64, impl Future<Output = Result<Json, RpcError>> + use<>) {
-    let gone = RpcError::internal("the agent ended before it answered").with("method", method);
+    let gone = RpcError::internal("the agent exited before it answered").with("method", method);
     let number = *sent.as_ref().unwrap_or(&0);
     (number, async move {
         match sent {

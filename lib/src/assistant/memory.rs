@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::model::{Message, Part, Reply, ToolCall, ToolResult, UserPart};
+use super::model::{Image, Message, Part, Reply, ToolCall, ToolResult, UserPart};
 
 /// What the user said for good to a kind of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,8 +125,9 @@ impl Reading {
         }));
         let failed = item["status"] != "completed";
         let text = item["rawOutput"]["text"].as_str().map(str::to_owned);
-        let text = text.unwrap_or_else(|| "it did not come to an end".to_owned());
-        self.results.push(ToolResult { id, name: name.to_owned(), text, failed });
+        let text = text.unwrap_or_else(|| "the call did not finish".to_owned());
+        let images = images_of(&item["content"]);
+        self.results.push(ToolResult { id, name: name.to_owned(), text, images, failed });
     }
 
     fn told_call(&mut self, item: &Value) {
@@ -236,6 +237,16 @@ fn written_message(written: &Value) -> Message {
         }
         _ => Message::User(user_parts(&content)),
     }
+}
+
+/// The images in the content of a tool call, as its result has them.
+pub(super) fn images_of(content: &Value) -> Vec<Image> {
+    let blocks = content.as_array().into_iter().flatten().map(|item| &item["content"]);
+    let image = |block: &Value| {
+        let (mime, data) = (block["mimeType"].as_str()?, block["data"].as_str()?);
+        Some(Image { mime: mime.to_owned(), data: data.to_owned() })
+    };
+    blocks.filter(|block| block["type"] == "image").filter_map(image).collect()
 }
 
 /// Content in words.

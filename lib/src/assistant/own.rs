@@ -1,11 +1,14 @@
 //! A call of a tool of the assistant's own: files inside the roots, and commands.
 
+use base64::Engine;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
 use super::model;
-use super::tools::{self, Ending, Kind, Outcome, Prepared, ToolError};
-use super::work::{Ask, Done, Work, failed};
+use super::permission::{Ask, Scope, Standing, code, fenced, short, text_content};
+use super::tools::visible::{visible, visible_line};
+use super::tools::{self, Effect, Ending, Kind, Outcome, Prepared, ToolError};
+use super::work::{Done, Work, failed};
 use crate::author::{Exit, Terminal, Tool, ToolCall, ToolKind};
 
 /// How many pieces of output may wait to be told.
@@ -13,7 +16,8 @@ const WAITING: usize = 16;
 
 /// Calls it.
 pub(super) async fn call(work: &Work<'_>, call: &model::ToolCall, arguments: &Value) -> Done {
-    let preparing = work.session.toolbox.prepare(&call.name, arguments, work.settings.access);
+    let access = work.settings().access;
+    let preparing = work.session.toolbox.prepare(&call.name, arguments, access);
     let prepared = tokio::select! {
         prepared = preparing => prepared,
         // A file system may not answer. Nothing was changed yet, so it can be left to itself.
@@ -27,11 +31,15 @@ pub(super) async fn call(work: &Work<'_>, call: &model::ToolCall, arguments: &Va
     if let Some(change) = prepared.change() {
         tool.diff(&change.path.display().to_string(), change.old.as_deref(), &change.new).await;
     }
-    if let Some(subject) = subject(work, &prepared, &call.name) {
-        let ask = Ask { title: &format!("{}?", prepared.title()), work: &subject };
-        if let Err(refused) = work.permitted(call, &tool, ask).await {
-            return refused;
-        }
+    let ask = match (prepared.command(), prepared.change()) {
+        (Some(command), _) => Some(about_command(&prepared, command)),
+        (None, Some(change)) => Some(about_change(&prepared, change, &call.name)),
+        (None, None) => None,
+    };
+    if let Some(ask) = ask
+        && let Err(refused) = work.permitted(call, arguments, &tool, ask).await
+    {
+        return refused;
     }
     tool.runs().await;
     match prepared.command().cloned() {
@@ -46,9 +54,9 @@ pub(super) async fn call(work: &Work<'_>, call: &model::ToolCall, arguments: &Va
 
 /// The user cancelled before it was known what the call would do.
 async fn cancelled(work: &Work<'_>, call: &model::ToolCall, arguments: &Value) -> Done {
-    let tool = work.announce(call, ToolCall::new(&call.name, ToolKind::Other), arguments).await;
+    let tool = work.announce(call, ToolCall::new(&short(&call.name), ToolKind::Other), arguments).await;
     tool.stopped().await;
-    Done { text: "the user cancelled this".to_owned(), failed: true }
+    Done::failed("the user cancelled this")
 }
 
 fn about(prepared: &Prepared) -> ToolCall {
@@ -63,16 +71,54 @@ fn about(prepared: &Prepared) -> ToolCall {
     places.fold(about, |about, place| about.at(&place.path.display().to_string(), place.line))
 }
 
-/// What is allowed or refused for good at such a call; nothing if it needs no permission.
-fn subject(work: &Work<'_>, prepared: &Prepared, name: &str) -> Option<String> {
-    match (prepared.command(), prepared.change()) {
-        // Another command line is another thing, and so is the same in another directory.
-        (Some(command), _) if work.session.toolbox.roots().first() == Some(&command.cwd) => {
-            Some(format!("`{}`", command.line))
-        }
-        (Some(command), _) => Some(format!("`{}` in {}", command.line, command.cwd.display())),
-        (None, Some(_)) => Some(name.to_owned()),
-        (None, None) => None,
+/// What the user is asked about a command. For good it is that line in that directory, and nothing else.
+fn about_command(prepared: &Prepared, command: &tools::Command) -> Ask {
+    let whole = fenced("sh", &command.line);
+    Ask {
+        title: format!("{}?", prepared.title()),
+        facts: format!(
+            "Runs this command with {} in {}.",
+            tools::shell().name(),
+            code(&command.cwd.display().to_string())
+        ),
+        content: json!([text_content(&whole)]),
+        whole,
+        effect: Effect::Executes,
+        scope: Scope {
+            work: json!({"command": command.line, "cwd": command.cwd.display().to_string()}).to_string(),
+            allowed: "exactly this command".to_owned(),
+            refused: "exactly this command".to_owned(),
+            sentence: "\"Always\" covers exactly this command in this directory, in this session.".to_owned(),
+            standing: Standing::Possible,
+        },
+    }
+}
+
+/// What the user is asked about a change. For good it is the tool, on any file but those that run or steer git.
+fn about_change(prepared: &Prepared, change: &tools::Change, tool: &str) -> Ask {
+    let path = change.path.display().to_string();
+    let (old, new) = (change.old.as_deref().map(visible), visible(&change.new));
+    let is_git = prepared.is_in_git_directory();
+    Ask {
+        title: format!("{}?", prepared.title()),
+        facts: format!("{} {}.", if old.is_some() { "Changes" } else { "Creates" }, code(&path)),
+        whole: fenced("diff", &change.unified()),
+        content: json!([Tool::diff_of(&visible_line(&path), old.as_deref(), &new)]),
+        effect: Effect::Writes,
+        scope: Scope {
+            work: tool.to_owned(),
+            allowed: format!("{tool} for any file outside .git"),
+            refused: tool.to_owned(),
+            sentence: if is_git {
+                "Files in .git directories are asked about each time.".to_owned()
+            } else {
+                format!(
+                    "\"Always\" covers {tool} for every file in the session's directories, except in .git \
+                     directories, in this session."
+                )
+            },
+            standing: if is_git { Standing::EachTime } else { Standing::Possible },
+        },
     }
 }
 
@@ -116,6 +162,14 @@ async fn finish(tool: &Tool, outcome: Result<Outcome, ToolError>, terminal: Opti
     } else if outcome.changes.is_empty() {
         tool.text(&outcome.text).await;
     }
+    let image = outcome.image.map(|image| model::Image {
+        mime: image.mime.to_owned(),
+        data: base64::engine::general_purpose::STANDARD.encode(&image.bytes),
+    });
+    if let Some(model::Image { mime, data }) = &image {
+        let block = json!({"type": "image", "mimeType": mime, "data": data});
+        tool.show(json!({"type": "content", "content": block})).await;
+    }
     let output = json!({"text": outcome.text});
     let succeeded = outcome.exit.as_ref().is_none_or(|exit| exit.code == Some(0));
     match outcome.ending {
@@ -123,7 +177,8 @@ async fn finish(tool: &Tool, outcome: Result<Outcome, ToolError>, terminal: Opti
         Ending::Done if succeeded => tool.done(output).await,
         Ending::Done | Ending::TimedOut => tool.failed(output).await,
     }
-    Done { text: outcome.text, failed: outcome.ending != Ending::Done || !succeeded }
+    let failed = outcome.ending != Ending::Done || !succeeded;
+    Done { text: outcome.text, images: image.into_iter().collect(), failed }
 }
 
 fn exit(exit: Option<&tools::Exit>) -> Exit {

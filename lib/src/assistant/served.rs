@@ -3,7 +3,10 @@
 use serde_json::{Value, json};
 
 use super::model;
-use super::work::{Ask, Done, Work, failed};
+use super::permission::{Ask, Scope, Standing, code, fenced, short, text_content};
+use super::tools::Effect;
+use super::tools::visible::visible_json;
+use super::work::{Done, Work, failed};
 use crate::author::{Tool, ToolCall, ToolKind};
 use crate::mcp::{self, Answer, CallError, Content};
 
@@ -18,11 +21,11 @@ pub(super) async fn call(
         .title
         .as_ref()
         .map_or_else(|| served.shown_name.clone(), |title| format!("{title} ({})", served.shown_name));
-    let about = ToolCall::new(&title, ToolKind::Other).cancellable();
+    let about = ToolCall::new(&short(&title), ToolKind::Other).cancellable();
     let tool = work.announce(call, about, arguments).await;
     if !served.claims_read_only {
-        let ask = Ask { title: &format!("Call {}?", served.shown_name), work: &served.shown_name };
-        if let Err(refused) = work.permitted(call, &tool, ask).await {
+        let ask = about_call(served, arguments);
+        if let Err(refused) = work.permitted(call, arguments, &tool, ask).await {
             return refused;
         }
     }
@@ -37,9 +40,29 @@ pub(super) async fn call(
         Ok(answer) => answered(&tool, &answer).await,
         Err(CallError::Cancelled { .. }) => {
             tool.stopped().await;
-            Done { text: "the user cancelled this".to_owned(), failed: true }
+            Done::failed("the user cancelled this")
         }
         Err(error) => failed(&tool, &told(&error)).await,
+    }
+}
+
+/// What the user is asked about a call. For good it is the tool, whatever it is given.
+fn about_call(served: &mcp::Tool, arguments: &Value) -> Ask {
+    let name = short(&served.shown_name);
+    let whole = fenced("json", &serde_json::to_string_pretty(&visible_json(arguments)).unwrap_or_default());
+    Ask {
+        title: format!("Call {name}?"),
+        facts: format!("Calls the tool {} of an MCP server with these arguments.", code(&served.shown_name)),
+        content: json!([text_content(&whole)]),
+        whole,
+        effect: Effect::Writes,
+        scope: Scope {
+            work: served.shown_name.clone(),
+            allowed: format!("{name} with any arguments"),
+            refused: name,
+            sentence: "\"Always\" covers this tool with any arguments, in this session.".to_owned(),
+            standing: Standing::Possible,
+        },
     }
 }
 
@@ -52,8 +75,11 @@ pub(super) fn told(error: &CallError) -> String {
 }
 
 async fn answered(tool: &Tool, answer: &Answer) -> Done {
-    let mut text = String::new();
+    let (mut text, mut images) = (String::new(), Vec::new());
     for content in &answer.content {
+        if let Content::Image { mime_type, data } = content {
+            images.push(model::Image { mime: mime_type.clone(), data: data.clone() });
+        }
         let (words, block) = shown(content);
         text.push_str(&words);
         text.push('\n');
@@ -73,7 +99,7 @@ async fn answered(tool: &Tool, answer: &Answer) -> Done {
     } else {
         tool.done(output).await
     }
-    Done { text, failed: answer.is_error }
+    Done { text, images, failed: answer.is_error }
 }
 
 /// Some content in words for a model, and as a block for a client.

@@ -4,15 +4,17 @@ use std::collections::HashSet;
 
 use futures::StreamExt;
 use serde_json::Value;
-use uuid::Uuid;
 
 use super::choice::Settings;
+use super::compact::Excess;
 use super::memory::Conversation;
 use super::model::{Error, Event, FinishReason, Message, Model, Models, Part, Reply, Request, Usage};
+use super::permission::short;
 use super::session::Session;
 use super::work::{self, Work};
 use super::{compact, instruct, memory, model};
 use crate::author::{self, Stop, Tokens, Tool, ToolCall, Turn};
+use crate::mint;
 use crate::wire::{RpcError, code};
 
 /// The most answers of a model in one turn.
@@ -49,30 +51,30 @@ impl<'a> Talk<'a> {
     pub(super) fn new(models: &'a Models, session: &'a Session, turn: &'a Turn) -> Self {
         let history = turn.history();
         let Conversation { past, now } = memory::conversation(&history);
-        let (cost, warned) = (Session::cost(&history), false);
-        Self { models, session, turn, past, now, cost, warned, used: HashSet::new(), begun: Vec::new() }
+        let (cost, warned, used) = (Session::cost(&history), false, call_ids(&history));
+        Self { models, session, turn, past, now, cost, warned, used, begun: Vec::new() }
     }
 
     /// Works until the model is done. The model may be another one from one question to the next.
     pub(super) async fn run(mut self, model: impl Fn() -> Result<Model, RpcError>) -> Result<Stop, RpcError> {
         for round in 0..MOST_ROUNDS {
             let model = model()?;
-            let settings = Settings::of(&self.turn.choices());
-            self.used = call_ids(&self.turn.history());
-            let (reason, mut reply) = match self.ask(&model, &settings).await? {
+            let (reason, mut reply) = match self.ask(&model).await? {
                 Heard::Reply(reason, reply) => (reason, reply),
                 Heard::Cancelled => return Ok(Stop::Cancelled),
                 Heard::TooLong(error) => return Err(told(&error)),
             };
             with_new_ids(&mut reply, &self.used);
             let calls: Vec<model::ToolCall> = reply.calls().cloned().collect();
+            self.used.extend(calls.iter().map(|call| call.id.clone()));
             self.say_if_empty(&model, &reason, &reply).await;
             self.now.push(Message::Assistant(reply));
             // What a model was about to do when it was stopped is not done.
             if calls.is_empty() || reason == FinishReason::Refusal {
                 return Ok(stop(&reason));
             }
-            let work = Work { session: self.session, turn: self.turn, settings, round };
+            let begun = std::mem::take(&mut self.begun);
+            let work = Work { session: self.session, turn: self.turn, round, begun };
             self.now.push(Message::Tools(work.all(&calls).await));
             if self.turn.is_cancelled() {
                 return Ok(Stop::Cancelled);
@@ -84,20 +86,21 @@ impl<'a> Talk<'a> {
     }
 
     /// Asks once; a conversation that has become too long is summed up first, or when the provider says so.
-    async fn ask(&mut self, model: &Model, settings: &Settings) -> Result<Heard, RpcError> {
-        let mut request = self.request(model, settings).await;
-        while model.context_window.is_some_and(|window| !request.fits(window))
-            && compact::make_room(self, model).await?
+    async fn ask(&mut self, model: &Model) -> Result<Heard, RpcError> {
+        let mut request = self.request(model).await;
+        let excess = |request: &Request| model.context_window.map_or(0, |window| request.excess(window));
+        while let over @ 1.. = excess(&request)
+            && compact::make_room(self, model, Excess::Tokens(over)).await?
         {
-            request = self.request(model, settings).await;
+            request = self.request(model).await;
         }
         self.warn_if_too_long(model, &request).await;
         loop {
             match self.hear(model, &request).await? {
-                Heard::TooLong(error) if !compact::make_room(self, model).await? => {
+                Heard::TooLong(error) if !compact::make_room(self, model, Excess::Unknown).await? => {
                     return Ok(Heard::TooLong(error));
                 }
-                Heard::TooLong(_) => request = self.request(model, settings).await,
+                Heard::TooLong(_) => request = self.request(model).await,
                 heard @ (Heard::Reply(..) | Heard::Cancelled) => return Ok(heard),
             }
         }
@@ -132,17 +135,32 @@ impl<'a> Talk<'a> {
         self.turn.notice("warning", &format!("{} said nothing", model.name), Some(&why)).await;
     }
 
-    async fn request(&self, model: &Model, settings: &Settings) -> Request {
-        let system = instruct::system(settings, self.session).await;
+    async fn request(&self, model: &Model) -> Request {
+        // As they are now: a conversation may have taken a while to sum up.
+        let settings = Settings::of(&self.turn.choices());
+        let system = instruct::system(&settings, self.session).await;
+        let offered = work::offered(self.session, &settings, model.max_tools);
+        if self.session.leaves_out(offered.left_out) {
+            self.tell_left_out(model, &offered).await;
+        }
         Request {
             model: model.id.clone(),
             system: Some(system),
             messages: self.past.iter().chain(&self.now).cloned().collect(),
-            tools: work::offered(self.session, settings),
+            tools: offered.tools,
             effort: settings.effort,
             temperature: settings.temperature,
             max_output: None,
         }
+    }
+
+    async fn tell_left_out(&self, model: &Model, offered: &work::Offered) {
+        let title = format!("{} is not offered {} tools of MCP servers", model.name, offered.left_out);
+        let why = format!(
+            "It takes {} tools at most. Connect fewer servers, or set `max_tools` of the model if it takes more.",
+            model.max_tools
+        );
+        self.turn.notice("warning", &title, Some(&why)).await;
     }
 
     /// Hears one answer. A call that was begun and does not come is seen to end.
@@ -155,9 +173,12 @@ impl<'a> Talk<'a> {
             }
             Ok(Heard::Reply(_, reply)) => reply.calls().any(|call| call.id == tool.id()),
         };
-        for tool in std::mem::take(&mut self.begun).into_iter().filter(|tool| !comes(tool)) {
+        let (coming, broken_off) = std::mem::take(&mut self.begun).into_iter().partition::<Vec<_>, _>(comes);
+        for tool in broken_off {
+            self.used.insert(tool.id().to_owned());
             tool.stopped().await;
         }
+        self.begun = coming;
         heard
     }
 
@@ -213,8 +234,7 @@ impl<'a> Talk<'a> {
     /// Tells of a call before its arguments are complete: those of a long file take a while.
     async fn tell_begun(&mut self, id: &str, name: &str) {
         if !self.used.contains(id) {
-            let settings = Settings::of(&self.turn.choices());
-            let about = ToolCall::new(name, work::kind_of(self.session, &settings, name)).with_id(id);
+            let about = ToolCall::new(&short(name), work::kind_of(self.session, name)).with_id(id);
             self.begun.push(self.turn.tool(about.with("_meta", memory::written_begun(name))).await);
         }
     }
@@ -240,7 +260,7 @@ fn with_new_ids(reply: &mut Reply, used: &HashSet<String>) {
         if let Part::Call(call) = part
             && used.contains(&call.id)
         {
-            call.id = format!("call_{}", Uuid::now_v7().simple());
+            call.id = format!("call_{}", mint::unique().simple());
         }
     }
 }

@@ -17,7 +17,9 @@ fn message(message: &Message) -> String {
         Message::Tools(results) => {
             let line = |result: &super::model::ToolResult| {
                 let came = if result.failed { "failed" } else { "gave" };
-                format!("[{} {came}: {}]", result.name, result.text)
+                let images: String =
+                    result.images.iter().map(|image| format!(" [an image, {}]", image.mime)).collect();
+                format!("[{} {came}: {}{images}]", result.name, result.text)
             };
             results.iter().map(line).collect::<Vec<_>>().join("\n")
         }
@@ -68,6 +70,7 @@ mod tests {
             id: "1".to_owned(),
             name: "read".to_owned(),
             text: text.to_owned(),
+            images: Vec::new(),
             failed,
         };
         let messages = [

@@ -1,21 +1,32 @@
 //! Carries out tool calls: what one is about, whether it may be done, doing it, and what came of it, for the user and
 //! for the model. Which calls there are is said by a model or by a command of the user.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Value, json};
 
 use super::choice::Settings;
-use super::memory::{self, Rule};
-use super::model::{self, ToolResult};
+use super::memory;
+use super::model::{self, Image, ToolResult};
+use super::permission::{not_allowed, short};
 use super::session::Session;
-use super::tools::Effect;
+use super::tools::{Access, Effect};
 use super::{own, served};
-use crate::author::{Decision, Permission, Tool, ToolCall, ToolKind, Turn};
+use crate::author::{Tool, ToolCall, ToolKind, Turn};
 
 /// The tool by which a model sets its plan.
 const PLAN: &str = "plan";
 
 /// The tools that a model is offered.
-pub(super) fn offered(session: &Session, settings: &Settings) -> Vec<model::Tool> {
+pub(super) struct Offered {
+    pub(super) tools: Vec<model::Tool>,
+    /// How many more there are than the model takes.
+    pub(super) left_out: usize,
+}
+
+/// The tools that a model is offered that takes so many. Its own come first, then those of the servers in turn, so that
+/// one with many tools does not take the place of the others'.
+pub(super) fn offered(session: &Session, settings: &Settings, most: usize) -> Offered {
     let own = session.toolbox.describe(settings.access).into_iter();
     let mut tools: Vec<_> = own
         .map(|tool| model::Tool {
@@ -27,12 +38,39 @@ pub(super) fn offered(session: &Session, settings: &Settings) -> Vec<model::Tool
     if settings.may_plan() {
         tools.push(plan_tool());
     }
-    tools.extend(served_tools(session, settings).map(|tool| model::Tool {
+    let served: Vec<_> = served_tools(session, settings).collect();
+    let room = most.saturating_sub(tools.len());
+    let left_out = served.len().saturating_sub(room);
+    tools.extend(in_turn(served, room).into_iter().map(|tool| model::Tool {
         name: tool.shown_name,
         description: tool.description,
         schema: tool.schema,
     }));
-    tools
+    Offered { tools, left_out }
+}
+
+/// So many of the tools, one of each server in turn, in the order in which they came.
+fn in_turn(tools: Vec<crate::mcp::Tool>, most: usize) -> Vec<crate::mcp::Tool> {
+    let mut seen: BTreeMap<String, usize> = BTreeMap::new();
+    let mut ranked: Vec<(usize, crate::mcp::Tool)> = Vec::new();
+    for tool in tools {
+        let rank = seen.entry(tool.server.clone()).or_default();
+        ranked.push((*rank, tool));
+        *rank += 1;
+    }
+    let mut ranks: Vec<usize> = ranked.iter().map(|(rank, _)| *rank).collect();
+    ranks.sort_unstable();
+    let (bound, mut at_bound) = match ranks.get(most) {
+        // Of those at the bound only as many as there is room for.
+        Some(bound) => (*bound, most - ranks.partition_point(|rank| rank < bound)),
+        None => (usize::MAX, 0),
+    };
+    let mut fits = |rank: usize| {
+        let last = rank == bound && at_bound > 0;
+        at_bound -= usize::from(last);
+        rank < bound || last
+    };
+    ranked.into_iter().filter(|(rank, _)| fits(*rank)).map(|(_, tool)| tool).collect()
 }
 
 /// The tools of MCP servers that the mode and the options leave.
@@ -42,8 +80,8 @@ fn served_tools(session: &Session, settings: &Settings) -> impl Iterator<Item = 
 }
 
 /// What sort of work a tool does, as far as its name says.
-pub(super) fn kind_of(session: &Session, settings: &Settings, tool: &str) -> ToolKind {
-    let own = session.toolbox.describe(settings.access);
+pub(super) fn kind_of(session: &Session, tool: &str) -> ToolKind {
+    let own = session.toolbox.describe(Access::FULL);
     match own.iter().find(|spec| spec.name == tool).map(|spec| spec.effect) {
         Some(Effect::Reads) => ToolKind::Read,
         Some(Effect::Writes) => ToolKind::Edit,
@@ -71,15 +109,24 @@ fn plan_tool() -> model::Tool {
 pub(super) struct Work<'a> {
     pub(super) session: &'a Session,
     pub(super) turn: &'a Turn,
-    pub(super) settings: Settings,
     /// Which answer of the model in this turn the calls are part of.
     pub(super) round: usize,
+    /// Calls that were announced before their arguments were complete.
+    pub(super) begun: Vec<Tool>,
 }
 
 /// What came of a call, for the model.
 pub(super) struct Done {
     pub(super) text: String,
+    pub(super) images: Vec<Image>,
     pub(super) failed: bool,
+}
+
+impl Done {
+    /// The call failed, and this is why.
+    pub(super) fn failed(text: impl Into<String>) -> Self {
+        Self { text: text.into(), images: Vec::new(), failed: true }
+    }
 }
 
 impl Work<'_> {
@@ -93,20 +140,25 @@ impl Work<'_> {
     }
 
     fn only_looks(&self, call: &model::ToolCall) -> bool {
-        let own = self.session.toolbox.describe(self.settings.access);
+        let own = self.session.toolbox.describe(Access::FULL);
         own.iter().any(|tool| tool.name == call.name && tool.effect == Effect::Reads)
+    }
+
+    /// The settings as they are now: they may change at any time, and hold from then on.
+    pub(super) fn settings(&self) -> Settings {
+        Settings::of(&self.turn.choices())
     }
 
     /// Carries out one call.
     pub(super) async fn one(&self, call: &model::ToolCall) -> ToolResult {
         let done = match &call.arguments {
             // What follows in the same answer is not even begun.
-            _ if self.turn.is_cancelled() => cancelled(),
+            _ if self.turn.is_cancelled() => self.not_begun(call).await,
             Err(broken) => {
-                let why = format!("error: the arguments of {} are no JSON object: {broken}", call.name);
+                let why = format!("error: the arguments of {} are not a JSON object: {broken}", call.name);
                 self.refused(call, &json!(broken), &why).await
             }
-            Ok(arguments) if call.name == PLAN && self.settings.may_plan() => {
+            Ok(arguments) if call.name == PLAN && self.settings().may_plan() => {
                 self.plan(call, arguments).await
             }
             Ok(arguments) => match self.served(&call.name) {
@@ -117,11 +169,21 @@ impl Work<'_> {
                 },
             },
         };
-        ToolResult { id: call.id.clone(), name: call.name.clone(), text: done.text, failed: done.failed }
+        let Done { text, images, failed } = done;
+        ToolResult { id: call.id.clone(), name: call.name.clone(), text, images, failed }
+    }
+
+    /// The turn was cancelled before the call had its turn. One that users were told of is seen to end.
+    async fn not_begun(&self, call: &model::ToolCall) -> Done {
+        if let Some(tool) = self.begun.iter().find(|tool| tool.id() == call.id) {
+            tool.stopped().await;
+        }
+        cancelled()
     }
 
     fn served(&self, name: &str) -> Option<crate::mcp::Tool> {
-        let mut tools = served_tools(self.session, &self.settings);
+        let settings = self.settings();
+        let mut tools = served_tools(self.session, &settings);
         tools.find(|tool| tool.shown_name == name || tool.provider_name == name)
     }
 
@@ -132,10 +194,7 @@ impl Work<'_> {
         }
         let mut tools = self.session.servers.tools().into_iter();
         tools.find(|tool| tool.shown_name == name || tool.provider_name == name)?;
-        Some(format!(
-            "error: the tool {name} may change something, and nothing may be changed in this session now\n\
-             hint: go on without it, or ask the user to allow changes"
-        ))
+        Some(not_allowed(name))
     }
 
     /// A call like any other to a later reader; users see the plan.
@@ -158,7 +217,7 @@ impl Work<'_> {
         self.turn.plan(&entries).await;
         let text = "the plan is shown".to_owned();
         tool.done(json!({"text": text})).await;
-        Done { text, failed: false }
+        Done { text, images: Vec::new(), failed: false }
     }
 
     /// Announces a call with what a later reader needs to know it again.
@@ -169,79 +228,19 @@ impl Work<'_> {
 
     /// Tells of a call that cannot be carried out.
     pub(super) async fn refused(&self, call: &model::ToolCall, arguments: &Value, why: &str) -> Done {
-        let tool = self.announce(call, ToolCall::new(&call.name, ToolKind::Other), arguments).await;
+        let tool = self.announce(call, ToolCall::new(&short(&call.name), ToolKind::Other), arguments).await;
         failed(&tool, why).await
     }
-
-    /// Asks whether a call may be carried out, unless that was settled for good.
-    pub(super) async fn permitted(
-        &self,
-        call: &model::ToolCall,
-        tool: &Tool,
-        ask: Ask<'_>,
-    ) -> Result<(), Done> {
-        let answer = match memory::rule(&self.turn.history(), ask.work) {
-            Some(Rule::Allow) => return Ok(()),
-            Some(Rule::Reject) => None,
-            None => Some(self.ask(call, tool, &ask).await),
-        };
-        match answer.as_deref() {
-            Some("allow" | "allow_always") => Ok(()),
-            _ if self.turn.is_cancelled() => {
-                tool.stopped().await;
-                Err(cancelled())
-            }
-            Some(_) | None => {
-                Err(failed(tool, "the user refused this; do not try it again in another way").await)
-            }
-        }
-    }
-
-    async fn ask(&self, call: &model::ToolCall, tool: &Tool, ask: &Ask<'_>) -> String {
-        let option = |id: &str, name: String, kind| (id.to_owned(), name, kind);
-        let question = Permission {
-            title: ask.title.to_owned(),
-            description: None,
-            options: vec![
-                option("allow", "Allow".to_owned(), "allow_once"),
-                option("allow_always", format!("Always allow {} in this session", ask.work), "allow_always"),
-                option("reject", "Reject".to_owned(), "reject_once"),
-                option("reject_always", format!("Never allow {} in this session", ask.work), "reject_always"),
-            ],
-        };
-        let Decision::Chosen(answer) = self.turn.permission(tool, &question).await else {
-            return String::new();
-        };
-        let rule = match answer.as_str() {
-            "allow_always" => Some(Rule::Allow),
-            "reject_always" => Some(Rule::Reject),
-            _ => None,
-        };
-        if let Some(rule) = rule {
-            let mut meta = memory::written_call(call, self.round);
-            meta["rethread"]["rule"] = memory::written_rule(ask.work, rule);
-            tool.update(json!({"_meta": meta})).await;
-        }
-        answer
-    }
-}
-
-/// What the user is asked.
-pub(super) struct Ask<'a> {
-    /// The question.
-    pub(super) title: &'a str,
-    /// What is allowed or refused when it is for good.
-    pub(super) work: &'a str,
 }
 
 /// The turn was cancelled before the call was carried out.
-fn cancelled() -> Done {
-    Done { text: "the user cancelled the turn".to_owned(), failed: true }
+pub(super) fn cancelled() -> Done {
+    Done::failed("the user cancelled the turn")
 }
 
 /// The call failed for this reason.
 pub(super) async fn failed(tool: &Tool, why: &str) -> Done {
     tool.text(why).await;
     tool.failed(json!({"text": why})).await;
-    Done { text: why.to_owned(), failed: true }
+    Done::failed(why)
 }

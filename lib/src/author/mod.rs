@@ -76,6 +76,12 @@ pub trait Agent: Send + Sync + 'static {
         self.about().options
     }
 
+    /// Says whether a value of an option may be chosen that is not on offer. From then on it is on offer.
+    fn accepts(&self, option: &str, value: &Value) -> bool {
+        let _ = (option, value);
+        false
+    }
+
     /// A session is opened: a new one, or one that has a history.
     fn open(&self, opening: Opening) -> impl Future<Output = Result<Self::Session, RpcError>> + Send;
 

@@ -6,7 +6,7 @@ use std::ops::Deref;
 use std::time::Duration;
 
 use rethread_core::Json;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use tokio::sync::watch;
 
 use super::line::Outcome;
@@ -31,6 +31,8 @@ pub struct Permission {
     pub title: String,
     /// More about it.
     pub description: Option<String>,
+    /// Members of the tool call that are shown with the question, such as `content` and `rawInput`.
+    pub shown: Map<String, Value>,
     /// Id, name and kind (`allow_once`, `allow_always`, `reject_once`, `reject_always`) of each answer.
     pub options: Vec<(String, String, &'static str)>,
 }
@@ -58,7 +60,7 @@ impl Permission {
     pub fn yes_or_no(title: &str) -> Self {
         let answer = |id: &str, name: &str, kind| (id.to_owned(), name.to_owned(), kind);
         let options = vec![answer("yes", "Yes", "allow_once"), answer("no", "No", "reject_once")];
-        Self { title: title.to_owned(), description: None, options }
+        Self { title: title.to_owned(), description: None, shown: Map::new(), options }
     }
 
     /// The id of the answer; nothing if it is none of those that were offered.
@@ -109,18 +111,34 @@ impl Turn {
 
     /// Asks whether a tool call may go on.
     pub async fn permission(&self, tool: &Tool, question: &Permission) -> Decision {
+        self.permission_until(tool, question, std::future::pending()).await
+    }
+
+    /// Asks whether a tool call may go on, and takes the question back as soon as it has become pointless.
+    pub async fn permission_until(
+        &self,
+        tool: &Tool,
+        question: &Permission,
+        pointless: impl Future<Output = ()>,
+    ) -> Decision {
+        let mut call = question.shown.clone();
+        call.insert("toolCallId".to_owned(), json!(tool.id()));
         let option =
             |(id, name, kind): &(String, String, &str)| json!({"optionId": id, "name": name, "kind": kind});
         let options: Vec<_> = question.options.iter().map(option).collect();
         let mut params = json!({
             "title": question.title, "options": options,
-            "subject": {"type": "tool_call", "toolCall": {"toolCallId": tool.id()}},
+            "subject": {"type": "tool_call", "toolCall": call},
         });
         if let Some(description) = &question.description {
             params["description"] = json!(description);
         }
         self.state("requires_action").await;
-        let outcome = self.request("session/request_permission", params).await;
+        let outcome = tokio::select! {
+            biased;
+            () = pointless => Ok(Value::Null),
+            outcome = self.request("session/request_permission", params) => outcome,
+        };
         if is_taken_back(&outcome) {
             // The cancel that this came of may be right behind it.
             let _ = tokio::time::timeout(CANCEL_WAIT, self.cancelled()).await;

@@ -190,7 +190,7 @@ impl Runner {
     pub(super) fn forget_agent(&mut self) {
         for (_, waiting) in self.waiting.drain() {
             if let Waiting::Relay(reply) | Waiting::CancelThing(reply) = waiting {
-                reply.refuse(RpcError::internal("the agent ended before it answered"));
+                reply.refuse(RpcError::internal("the agent exited before it answered"));
             }
         }
         self.questions.clear();

@@ -223,7 +223,9 @@ impl Runner {
             opening.native = answer.fields().text("sessionId");
         }
         if opening.native.is_none() {
-            return self.agent_failed(RpcError::internal("the agent opened a session without an id")).await;
+            return self
+                .agent_failed(RpcError::internal("the agent opened the session but gave no sessionId"))
+                .await;
         }
         opening.progress = Progress::Choosing(Choosing::new(opening.link.opened(answer)));
         self.seat = Seat::Opening(Box::new(opening));
@@ -244,7 +246,7 @@ impl Runner {
         let name = self.around.host.identity(&agent);
         let mut updates = choosing.told;
         updates.retain(|update| self.is_news(update));
-        updates.extend(outcome_notice(binding, &name));
+        updates.extend(outcome_notice(binding, self.acquaintance(&name), &name));
         let known = |update| Input::Updated { update, known: true };
         let mut inputs: Vec<_> = updates.into_iter().map(known).collect();
         let style = style(link.version());

@@ -106,7 +106,7 @@ async fn where_a_summary_is_not_enough_results_of_the_turn_are_shortened() {
     assert_eq!(client.prompt(&session, "two").await.stop, "end_turn");
     assert_eq!(states(&client, &session), ["in_progress", "completed"], "a summary is not summed up again");
     let last = stage.model.asked().last().unwrap().body.to_string();
-    assert!(last.contains("SUMMARY") && last.contains("the rest was left out to make room"), "{last}");
+    assert!(last.contains("SUMMARY") && last.contains("left out to make room"), "{last}");
     // With nothing left to leave out it is an error, and the session goes on.
     stage.model.plan(too_long());
     stage.model.plan(Planned::new().text("SHORTER"));
@@ -150,6 +150,7 @@ async fn a_compaction_that_is_cut_off_has_an_end() {
         let prompt = client.begin_prompt(&session, "two").await;
         let begins = |update: &Value| update["sessionUpdate"] == "compaction_update";
         client.wait_update(0, &session, "the compaction", begins).await;
+        stage.model.wait_asked(4).await;
         match end {
             "close" => drop(client.ask("session/close", json!({"sessionId": session})).await),
             "cancel" => {
@@ -179,4 +180,53 @@ async fn a_prompt_that_a_model_cannot_read_at_once_is_told() {
     let notices: Vec<_> = updates.iter().filter(|update| update["sessionUpdate"] == "notice").collect();
     assert_eq!(notices.len(), 1, "{notices:?}");
     assert!(notices[0].to_string().contains("reads 4000 at a time"), "{notices:?}");
+}
+
+#[tokio::test]
+async fn a_result_that_is_too_long_gets_the_room_there_is() {
+    for version in VERSIONS {
+        let stage = Stage::with(ProviderKind::OpenAi);
+        stage.providers.lock().unwrap()[0].models[0].context_window = Some(24_000);
+        let (client, session) = stage.session(version).await;
+        for name in ["a.txt", "b.txt"] {
+            stage.write(
+                name,
+                &format!("first of {name}\n{}last of {name}\n", "a line of a long file\n".repeat(1_990)),
+            );
+        }
+        stage.write("short.txt", "plum\n");
+        let read = |name: &str| json!({"path": name});
+        stage.model.plan(
+            Planned::new()
+                .call("read", &read("a.txt"))
+                .call("read", &read("b.txt"))
+                .call("read", &read("short.txt")),
+        );
+        stage.model.plan(Planned::new().text("seen"));
+        assert_eq!(client.prompt(&session, "look").await.stop, "end_turn");
+        let last = stage.model.asked().last().unwrap().body.to_string();
+        // 24,000 tokens are about 96,000 bytes, and a tenth of it is kept free.
+        assert!(last.len() > 60_000 && last.len() < 96_000, "{} bytes are sent", last.len());
+        for part in ["first of a.txt", "last of a.txt", "first of b.txt", "last of b.txt", "plum"] {
+            assert!(last.contains(part), "{part}");
+        }
+        assert!(last.contains("left out to make room"));
+    }
+}
+
+#[tokio::test]
+async fn a_provider_that_finds_a_result_too_long_is_given_half_of_it_and_then_less() {
+    let stage = Stage::with(ProviderKind::OpenAi);
+    stage.providers.lock().unwrap()[0].models[0].context_window = None;
+    let (client, session) = stage.session(Version::V2).await;
+    stage.write("a.txt", &"a line of a long file\n".repeat(1_900));
+    stage.model.plan(Planned::new().call("read", &json!({"path": "a.txt"})));
+    stage.model.plan(too_long());
+    stage.model.plan(too_long());
+    stage.model.plan(Planned::new().text("seen"));
+    assert_eq!(client.prompt(&session, "look").await.stop, "end_turn");
+    let sizes: Vec<_> = stage.model.asked()[1..].iter().map(|asked| asked.body.to_string().len()).collect();
+    let whole = 1_900 * 29;
+    assert!(sizes[0] > whole && sizes[1] > whole / 3 && sizes[1] < sizes[0], "{sizes:?}");
+    assert!(sizes[2] > whole / 6 && sizes[2] < sizes[1], "{sizes:?}");
 }

@@ -72,7 +72,7 @@ async fn a_session_of_another_agent_goes_on_with_what_it_did() {
             }
         }
         let last = asked[2].body.to_string();
-        assert!(last.contains("plum") && !last.contains("did not come to an end"), "{last}");
+        assert!(last.contains("plum") && !last.contains("did not finish"), "{last}");
         let results = asked[2].body["messages"].as_array().unwrap().iter();
         assert_eq!(results.filter(|message| message["role"] == "tool").count(), 1, "{last}");
     }
@@ -102,7 +102,7 @@ async fn an_id_that_was_used_before_a_compaction_is_not_taken_for_the_same_call(
     client.prompt(&session, "three").await;
     let last = stage.model.asked().last().unwrap().body.to_string();
     assert!(last.contains("second_word") && !last.contains("first_word"), "{last}");
-    assert!(last.contains("(nothing matches)") && !last.contains("did not come to an end"), "{last}");
+    assert!(last.contains("(nothing matches)") && !last.contains("did not finish"), "{last}");
     let updates = client.updates(&session);
     let ids: BTreeSet<_> = updates.iter().filter_map(|update| update["toolCallId"].as_str()).collect();
     assert_eq!(ids.len(), 2, "two calls are two to the user as well");
@@ -195,6 +195,63 @@ async fn pictures_and_files_of_a_prompt_reach_the_model_now_and_later() {
                 assert!(body.contains(part), "{kind:?}, request {at}: {part} in {body}");
             }
         }
+    }
+}
+
+/// A file that begins as a PNG image does.
+const PNG: &[u8] = b"\x89PNG\r\n\x1a\n a picture of a plum";
+/// The beginning of it in base64.
+const PNG_BASE64: &str = "iVBORw0KGgogYSBwaWN0dXJlIG9mIGEgcGx1bQ";
+
+#[tokio::test]
+async fn an_image_that_is_read_reaches_the_model_now_and_later() {
+    for kind in crate::stage::KINDS {
+        for version in VERSIONS {
+            let stage = Stage::with(kind);
+            std::fs::write(stage.work().join("a.png"), PNG).unwrap();
+            let (client, session) = stage.session(version).await;
+            stage.model.plan(Planned::new().call("read", &json!({"path": "a.png"})));
+            stage.model.plan(Planned::new().text("A plum."));
+            assert_eq!(client.prompt(&session, "look").await.stop, "end_turn", "{kind:?}");
+            let shown = Value::from(client.updates(&session)).to_string();
+            assert!(shown.contains("\"image/png\"") && shown.contains(PNG_BASE64), "users see it too");
+            drop(client);
+            let client = stage.client(version).await;
+            client.load_in(&stage.work().display().to_string(), &session).await;
+            stage.model.plan(Planned::new().text("Still."));
+            client.prompt(&session, "and now?").await;
+            let asked = stage.model.asked();
+            for asked in &asked[1..] {
+                assert_eq!(asked.body.to_string().matches(PNG_BASE64).count(), 1, "{kind:?}: {}", asked.body);
+            }
+            let (live, restored) = (asked[1].messages(), asked[2].messages());
+            assert_eq!(live[..], restored[..live.len()], "{kind:?}: the model gets the same history");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_model_that_takes_no_images_is_asked_without_them() {
+    for kind in crate::stage::KINDS {
+        let stage = Stage::with(kind);
+        std::fs::write(stage.work().join("a.png"), PNG).unwrap();
+        let (client, session) = stage.session(Version::V2).await;
+        stage.model.plan(Planned::new().call("read", &json!({"path": "a.png"})));
+        stage.model.plan(Planned::status(400, error_body("this model does not support image input")));
+        stage.model.plan(Planned::new().text("I cannot see it."));
+        assert_eq!(client.prompt(&session, "look").await.stop, "end_turn", "{kind:?}");
+        stage.model.plan(Planned::new().text("Nor now."));
+        client.prompt(&session, "and now?").await;
+        let asked = stage.model.asked();
+        for asked in &asked[2..] {
+            let body = asked.body.to_string();
+            assert!(
+                !body.contains(PNG_BASE64) && body.contains("does not accept images"),
+                "{kind:?}: {body}"
+            );
+        }
+        let notices = Value::from(client.updates(&session)).to_string();
+        assert!(notices.contains("takes no images"), "{notices}");
     }
 }
 

@@ -222,15 +222,75 @@ async fn options_that_change_in_a_turn_hold_from_the_next_question_on() {
         stage.model.plan(Planned::new().call("write", &json!({"path": "a", "content": "x"})));
         stage.model.plan(Planned::new().text("done"));
         let prompt = client.begin_prompt(&session, "write").await;
-        let asked = client.wait_method("session/request_permission").await;
+        client.wait_method("session/request_permission").await;
         client.set_option(&session, "model", "mine/loopback-2").await;
         client.set_option(&session, "mode", "ask").await;
-        let allow = json!({"outcome": {"outcome": "selected", "optionId": "allow"}});
-        client.reply(&asked["id"], Ok(allow)).await;
         assert_eq!(client.finish(&session, &prompt).await.stop, "end_turn");
         let asked = stage.model.asked();
         assert_eq!([&asked[0].body["model"], &asked[1].body["model"]], ["loopback-1", "loopback-2"]);
         assert_eq!(tools(&asked[1]), ["find", "list", "read", "search"]);
-        assert_eq!(stage.read("a"), "x", "what was allowed is done");
+    }
+}
+
+/// Calls that the model has asked for already, one with an open question and one that was allowed for good before.
+#[tokio::test]
+async fn a_stricter_setting_holds_at_once_for_calls_that_wait() {
+    for (option, value) in [("mode", "ask"), ("mode", "architect"), ("tools", "read-only")] {
+        for version in [Version::V1, Version::V2] {
+            let stage = Stage::with(ProviderKind::OpenAi);
+            let (client, session) = stage.session(version).await;
+            answer(&client, "allow_always");
+            client.prompt(&session, "/run touch always").await;
+            std::fs::remove_file(stage.work().join("always")).unwrap();
+            client.on("session/request_permission", |_| None);
+            stage.model.plan(
+                Planned::new()
+                    .call("write", &json!({"path": "a", "content": "x"}))
+                    .call("run", &json!({"command": "touch always"}))
+                    .call("run", &json!({"command": "touch asked"})),
+            );
+            stage.model.plan(Planned::new().text("done"));
+            let mark = client.mark();
+            let prompt = client.begin_prompt(&session, "work").await;
+            let is_question = |message: &Value| message["method"] == "session/request_permission";
+            let asked = client.wait_since(mark, "the question", is_question).await;
+            client.set_option(&session, option, value).await;
+            // The question is taken back; an answer that crosses this allows nothing.
+            let allow = json!({"outcome": {"outcome": "selected", "optionId": "allow_always"}});
+            client.reply(&asked["id"], Ok(allow)).await;
+            assert_eq!(client.finish(&session, &prompt).await.stop, "end_turn", "{option} {version:?}");
+            for name in ["a", "always", "asked"] {
+                assert!(!stage.work().join(name).exists(), "{option} {version:?}: {name}");
+            }
+            let questions = client.heard_since(mark).iter().filter(|message| is_question(message)).count();
+            assert_eq!(questions, 1, "{option} {version:?}: nothing more is asked");
+            let told = stage.model.asked().last().unwrap().body.to_string();
+            assert_eq!(told.matches("do not allow").count(), 3, "{option} {version:?}: {told}");
+            // Nor was anything allowed for good meanwhile.
+            client
+                .set_option(&session, option, if option == "mode" { "code" } else { "read-write+terminal" })
+                .await;
+            let mark = client.mark();
+            answer(&client, "reject");
+            client.prompt(&session, "/call write {\"path\": \"a\", \"content\": \"x\"}").await;
+            assert!(client.heard_since(mark).iter().any(is_question), "{option} {version:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_question_is_taken_back_when_a_setting_forbids_what_it_is_about() {
+    for version in [Version::V1, Version::V2] {
+        let stage = Stage::with(ProviderKind::OpenAi);
+        let (client, session) = stage.session(version).await;
+        client.on("session/request_permission", |_| None);
+        stage.model.plan(Planned::new().call("run", &json!({"command": "touch a"})));
+        stage.model.plan(Planned::new().text("done"));
+        let prompt = client.begin_prompt(&session, "work").await;
+        client.wait_method("session/request_permission").await;
+        client.set_option(&session, "mode", "ask").await;
+        // Nobody answers.
+        assert_eq!(client.finish(&session, &prompt).await.stop, "end_turn", "{version:?}");
+        assert!(!stage.work().join("a").exists());
     }
 }

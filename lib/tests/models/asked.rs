@@ -22,6 +22,7 @@ async fn follow_up(stage: &Stage) -> (Reply, Value) {
         id: call.id.clone(),
         name: call.name.clone(),
         text: format!("of {}", call.name),
+        images: Vec::new(),
         failed: call.name == "stat",
     });
     let results = results.collect();

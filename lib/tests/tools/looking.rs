@@ -68,7 +68,7 @@ async fn a_call_says_what_it_will_do() {
         ("search", json!({"pattern": "x+", "path": "a.txt"}), "Search for x+ in a.txt", "in/a.txt", None),
         ("write", json!({"path": "n/e/w", "content": ""}), "Write n/e/w", "in/n/e/w", None),
         ("edit", json!({"path": "a.txt", "old": "two", "new": "2"}), "Edit a.txt", "in/a.txt", Some(2)),
-        ("run", json!({"command": "make\nmake test"}), "Run make …", "in", None),
+        ("run", json!({"command": "make\nmake test"}), "Run make … (1 more line)", "in", None),
     ] {
         let prepared = place.prepare(tool, arguments).await.unwrap();
         assert_eq!(prepared.title(), title);
@@ -83,12 +83,12 @@ async fn a_call_says_what_it_will_do() {
 #[tokio::test]
 async fn what_is_no_text_is_named() {
     let place = Place::new();
-    place.write("in/image", b"\x89PNG\r\n\x1a\n\0\0");
+    place.write("in/document", b"%PDF-1.7\0\0");
     place.write("in/late", [&b"text\n".repeat(20_000)[..], b"\0"].concat());
-    let told = place.told("read", json!({"path": "image"})).await;
+    let told = place.told("read", json!({"path": "document"})).await;
     assert_eq!(
         told,
-        "error: image: it is a PNG image of 10 bytes, not text\nhint: look at it with a command that knows what it is"
+        "error: document: it is a PDF document of 10 bytes, not text\nhint: use a command that can read this format"
     );
     let late = place.told("read", json!({"path": "late", "offset": 19_999})).await;
     assert!(late.contains("late: it is binary data of 100001 bytes"), "{late}");
@@ -125,7 +125,7 @@ async fn a_huge_file_is_never_read_whole() {
         let tool = if change["content"].is_string() { "write" } else { "edit" };
         let told = place.told(tool, change).await;
         assert!(
-            told.contains("it has 2147483648 bytes, and files of more than 8388608 bytes are not changed"),
+            told.contains("it has 2147483648 bytes, and files of more than 8388608 bytes cannot be changed"),
             "{told}"
         );
     }
@@ -166,7 +166,7 @@ async fn pipes_and_devices_are_not_waited_for() {
         assert!(told.starts_with("error: fifo: it is not a regular file"), "{tool}: {told}");
     }
     assert!(place.told("search", json!({"pattern": "deep"})).await.contains("deep/b.txt:1:deep"));
-    assert!(place.told("list", json!({})).await.contains("fifo (no regular file)"));
+    assert!(place.told("list", json!({})).await.contains("fifo (not a regular file)"));
 }
 
 #[tokio::test]
@@ -191,7 +191,7 @@ async fn directories_are_listed() {
         "error: a.txt: it is a file\nhint: use read for a file"
     );
     fs::create_dir(place.path("in/none")).unwrap();
-    assert_eq!(place.told("list", json!({"path": "none"})).await, "(nothing is there)");
+    assert_eq!(place.told("list", json!({"path": "none"})).await, "(no entries)");
     for number in 0..1200 {
         place.write(&format!("in/none/{number:04}"), "");
     }
@@ -248,7 +248,7 @@ async fn lines_are_searched_for() {
         (json!({"pattern": "^too$"}), format!("{too}:1:too\n")),
         (
             json!({"pattern": "fn", "limit": 1}),
-            "src/one.rs:1:fn one() {}\n(these are the first 1 matches; search for less or in fewer files)"
+            "src/one.rs:1:fn one() {}\n(these are the first 1 matches; use a narrower pattern or path for the others)"
                 .to_owned(),
         ),
         (json!({"pattern": "fn", "glob": "*.txt"}), "(nothing matches)".to_owned()),
@@ -297,4 +297,29 @@ async fn names_stay_on_their_lines_and_long_ones_are_bounded() {
         let told = place.told(tool, arguments).await;
         assert!(told.len() < 65 * 1024 && told.contains("(these are the first 3"), "{tool}: {}", told.len());
     }
+}
+
+#[tokio::test]
+async fn an_image_is_given_as_an_image() {
+    let place = Place::new();
+    for (name, bytes, mime) in [
+        ("a.png", &b"\x89PNG\r\n\x1a\n rest"[..], "image/png"),
+        ("a.jpg", b"\xff\xd8\xff\xe0 rest", "image/jpeg"),
+        ("a.gif", b"GIF89a rest", "image/gif"),
+        ("a.webp", b"RIFF\x10\0\0\0WEBPVP8 rest", "image/webp"),
+    ] {
+        place.write(&format!("in/{name}"), bytes);
+        let outcome = place.call("read", json!({"path": name})).await.unwrap();
+        let image = outcome.image.unwrap();
+        assert_eq!((image.mime, image.bytes.as_slice()), (mime, bytes));
+        assert_eq!(outcome.text, format!("({name} is an image, {mime}, {} bytes)", bytes.len()));
+    }
+    let mut large = b"\x89PNG\r\n\x1a\n".to_vec();
+    large.resize(4_000_000, 1);
+    place.write("in/large.png", large);
+    let told = place.told("read", json!({"path": "large.png"})).await;
+    assert!(
+        told.starts_with("error: large.png: the image has 4000000 bytes, and images of more than"),
+        "{told}"
+    );
 }

@@ -47,6 +47,11 @@ pub enum Quirk {
     /// It writes lines that are not JSON to stdout before it answers `initialize`: whatever is started by a shell
     /// that greets.
     Greets,
+    /// It answers `initialize` with the version that it is offered and speaks version 1: fast-agent-acp and the
+    /// example agents of the Python SDK.
+    EchoesVersion,
+    /// The same, and its answer has the `info` of version 2, so that only its later messages show what it speaks.
+    EchoesVersionWithInfo,
 }
 
 /// How many sessions are listed by an agent with [`Quirk::ShortList`].

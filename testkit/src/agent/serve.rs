@@ -205,6 +205,12 @@ fn initialize(talk: &Talk, params: &Value) -> Outcome {
         Version::V1 => config.answer_v1(),
         Version::V2 => config.answer_v2(),
     };
+    if config.has(Quirk::EchoesVersion) || config.has(Quirk::EchoesVersionWithInfo) {
+        answer["protocolVersion"] = json!(offered);
+    }
+    if config.has(Quirk::EchoesVersionWithInfo) {
+        answer["info"] = answer["agentInfo"].clone();
+    }
     if let Some(meta) = config.meta {
         answer["_meta"] = meta;
     }

@@ -64,8 +64,17 @@ impl Asked {
 }
 
 fn unmarked(mut message: Value) -> Value {
-    if let Some([block]) = message["content"].as_array().map(Vec::as_slice)
-        && !block["cache_control"].is_null()
+    let blocks = message.get_mut("content").and_then(Value::as_array_mut);
+    let Some(blocks) = blocks.filter(|blocks| blocks.iter().any(|block| !block["cache_control"].is_null()))
+    else {
+        return message;
+    };
+    for block in blocks.iter_mut().filter_map(Value::as_object_mut) {
+        block.remove("cache_control");
+    }
+    // A text without the mark is no list.
+    if let [block] = blocks.as_slice()
+        && block["type"] == "text"
     {
         message["content"] = block["text"].clone();
     }
@@ -131,6 +140,20 @@ impl ModelServer {
     /// Refuses to list its models from now on.
     pub fn list_nothing(&self) {
         *self.shared.models.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// Waits until it was asked so often.
+    ///
+    /// # Panics
+    ///
+    /// If that does not come in time.
+    pub async fn wait_asked(&self, count: usize) {
+        let seen = async {
+            while self.asked().len() < count {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(DEADLINE, seen).await.expect("the model is asked");
     }
 
     /// Waits until a peer has hung up in the middle of an answer.
@@ -310,6 +333,9 @@ fn talk<D: Dialect>(stream: &TcpStream, request: Request, shared: &Shared) -> io
         return http::answer(stream, 200, &D::whole(&reply, &request));
     }
     let mut events = Events::begin(stream, D::FRAMING)?;
+    if reply.ending == plan::Ending::Empty {
+        return events.end();
+    }
     D::stream(&reply, &request, &mut events)?;
     events.end()
 }

@@ -1,7 +1,7 @@
 //! A rough guess at the tokens of a request, to see in time that a conversation outgrows a window. The provider alone
 //! counts; its refusal is `Error::ContextTooLong`.
 
-use super::request::{Message, Part, Request, UserPart};
+use super::request::{Message, Part, Request, ToolResult, UserPart};
 
 /// What a message costs beside its words.
 const MESSAGE: u64 = 4;
@@ -21,11 +21,11 @@ impl Request {
         system + tools.sum::<u64>() + self.messages.iter().map(Message::estimate).sum::<u64>()
     }
 
-    /// Whether the request and an answer will likely find room in the window.
+    /// By about how many tokens the request is too long to find room in the window, with an answer; 0 if it fits.
     #[must_use]
-    pub fn fits(&self, window: u64) -> bool {
+    pub fn excess(&self, window: u64) -> u64 {
         let answer = u64::from(self.max_output.unwrap_or(0)).min(window / 2);
-        self.estimate() <= (window - answer) / 100 * SAFE
+        self.estimate().saturating_sub((window - answer) / 100 * SAFE)
     }
 }
 
@@ -36,11 +36,17 @@ impl Message {
         let parts: u64 = match self {
             Self::User(parts) => parts.iter().map(user_part).sum(),
             Self::Assistant(reply) => reply.parts.iter().map(part).sum(),
-            Self::Tools(results) => {
-                results.iter().map(|result| MESSAGE + words(&result.name) + words(&result.text)).sum()
-            }
+            Self::Tools(results) => results.iter().map(ToolResult::estimate).sum(),
         };
         MESSAGE + parts
+    }
+}
+
+impl ToolResult {
+    /// About how many tokens it is.
+    #[must_use]
+    pub fn estimate(&self) -> u64 {
+        MESSAGE + words(&self.name) + words(&self.text) + IMAGE * self.images.len() as u64
     }
 }
 
@@ -90,8 +96,8 @@ mod tests {
     #[test]
     fn a_request_fits_with_room_for_the_answer() {
         let request = Request { messages: vec![Message::user("word".repeat(800))], ..Request::default() };
-        assert!(request.fits(1_000));
-        assert!(!request.fits(850));
-        assert!(!Request { max_output: Some(400), ..request }.fits(1_000));
+        assert_eq!(request.excess(1_000), 0);
+        assert_eq!(request.excess(850), 804 - 720);
+        assert_eq!(Request { max_output: Some(400), ..request }.excess(1_000), 804 - 540);
     }
 }

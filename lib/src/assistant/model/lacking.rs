@@ -9,6 +9,8 @@ pub(super) enum Lack {
     Temperature,
     /// Tools.
     Tools,
+    /// Images, in a prompt or in the result of a tool.
+    Images,
     /// The wish to see its thoughts. OpenAI shows them only to organisations that it has checked.
     Thoughts,
 }
@@ -20,6 +22,17 @@ const NO_TOOLS: [&str; 5] = [
     "does not support tool",
     "tools are not supported",
     "support tool use",
+];
+/// How they say that a model does not see images. Matched in lower case.
+const NO_IMAGES: [&str; 8] = [
+    "does not support image",
+    "do not support image",
+    "image input is not supported",
+    "images are not supported",
+    "image_url is only supported",
+    "support image input",
+    "missing data required for image input",
+    "invalid content type. image_url",
 ];
 /// How they say that they do not want something.
 const REFUSED: [&str; 6] =
@@ -37,6 +50,9 @@ impl Lack {
         if low.contains("reasoning summar") && (low.contains("verified") || says(&REFUSED)) {
             return Some(Self::Thoughts);
         }
+        if says(&NO_IMAGES) {
+            return Some(Self::Images);
+        }
         says(&NO_TOOLS).then_some(Self::Tools)
     }
 
@@ -45,6 +61,7 @@ impl Lack {
         match self {
             Self::Temperature => "temperature",
             Self::Tools => "tools",
+            Self::Images => "images",
             Self::Thoughts => "wish to see its thoughts",
         }
     }
@@ -70,6 +87,13 @@ mod tests {
         let ollama = "registry.ollama.ai/library/llama3:latest does not support tools";
         for said in [ollama, "No endpoints found that support tool use."] {
             assert_eq!(lack(said), Some(Lack::Tools), "{said}");
+        }
+        for said in [
+            "No endpoints found that support image input",
+            "Invalid content type. image_url is only supported by certain models.",
+            "This model does not support image input.",
+        ] {
+            assert_eq!(lack(said), Some(Lack::Images), "{said}");
         }
         let unverified = "Your organization must be verified to generate reasoning summaries.";
         assert_eq!(lack(unverified), Some(Lack::Thoughts));

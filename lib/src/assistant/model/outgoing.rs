@@ -12,12 +12,14 @@ use serde_json::{Value, json};
 use super::config::ProviderKind;
 use super::known::Facts;
 use super::names::Names;
-use super::request::{Message, Part, Reply, Request, Tool, ToolCall, ToolResult, UserPart};
+use super::request::{Image, Message, Part, Reply, Request, Tool, ToolCall, ToolResult, UserPart};
 
 /// What a model is told of a call that nothing came of: the turn was cancelled, or the process ended.
 const NOT_CARRIED_OUT: &str = "This call was not carried out.";
 /// No provider takes a message with nothing in it.
 const NOTHING: &str = "(an empty message)";
+/// Takes the place of an image that the model does not accept.
+const IMAGE_LEFT_OUT: &str = "[an image was left out: this model does not accept images]";
 
 /// The whole conversation.
 pub(super) fn chat(request: &Request, kind: ProviderKind, names: &Names, facts: &Facts) -> ChatRequest {
@@ -43,11 +45,59 @@ pub(super) fn chat(request: &Request, kind: ProviderKind, names: &Names, facts: 
         remember(&mut messages);
     }
     let mut chat = ChatRequest::new(messages);
+    if !facts.takes_images {
+        leave_out_images(&mut chat);
+    }
     chat.system.clone_from(&request.system);
     if !request.tools.is_empty() && facts.takes_tools {
         chat.tools = Some(request.tools.iter().map(|tool| offer(tool, kind, names)).collect());
     }
     chat
+}
+
+/// Whether the request has an image in it.
+pub(super) fn has_images(chat: &ChatRequest) -> bool {
+    let is_image = |part: &ContentPart| match part {
+        ContentPart::Binary(_) => true,
+        ContentPart::Custom(custom) => image_blocks(&custom.data).next().is_some(),
+        ContentPart::Text(_)
+        | ContentPart::ToolCall(_)
+        | ContentPart::ToolResponse(_)
+        | ContentPart::ThoughtSignature(_)
+        | ContentPart::ReasoningContent(_) => false,
+    };
+    chat.messages.iter().any(|message| message.content.parts().iter().any(is_image))
+}
+
+/// Puts a note in the place of every image.
+pub(super) fn leave_out_images(chat: &mut ChatRequest) {
+    let without = |part: ContentPart| match part {
+        ContentPart::Binary(_) => ContentPart::Text(IMAGE_LEFT_OUT.to_owned()),
+        ContentPart::Custom(mut custom) => {
+            let blocks = custom.data.get_mut("content").and_then(Value::as_array_mut);
+            for block in blocks.into_iter().flatten() {
+                if block["type"] == "image" {
+                    *block = json!({"type": "text", "text": IMAGE_LEFT_OUT});
+                }
+            }
+            ContentPart::Custom(custom)
+        }
+        other @ (ContentPart::Text(_)
+        | ContentPart::ToolCall(_)
+        | ContentPart::ToolResponse(_)
+        | ContentPart::ThoughtSignature(_)
+        | ContentPart::ReasoningContent(_)) => other,
+    };
+    for message in &mut chat.messages {
+        let parts = std::mem::take(&mut message.content).into_parts();
+        message.content = MessageContent::from_parts(parts.into_iter().map(without).collect::<Vec<_>>());
+    }
+}
+
+/// The image blocks in a result that was written for Anthropic.
+fn image_blocks(result: &Value) -> impl Iterator<Item = &Value> {
+    let blocks = result["content"].as_array().into_iter().flatten();
+    blocks.filter(|block| block["type"] == "image")
 }
 
 /// Every request repeats the conversation: the provider is to keep what it has read up to here.
@@ -145,41 +195,90 @@ impl Writer<'_> {
         }
     }
 
-    /// One result for every call of the message, whatever was kept.
+    /// One result for every call of the message, whatever was kept, and the images of these results.
     fn results(&self, reply: &Reply, kept: &[ToolResult]) -> Vec<ChatMessage> {
         let mut answered = HashSet::new();
-        let parts: Vec<ContentPart> = reply
+        let results: Vec<(&ToolCall, Option<&ToolResult>)> = reply
             .calls()
             .filter(|call| answered.insert(call.id.as_str()))
-            .map(|call| match kept.iter().find(|result| result.id == call.id) {
-                Some(result) => self.result(call, &result.text, result.failed),
-                None => self.result(call, NOT_CARRIED_OUT, true),
+            .map(|call| (call, kept.iter().find(|result| result.id == call.id)))
+            .collect();
+        let parts: Vec<ContentPart> = results
+            .iter()
+            .map(|(call, result)| match result {
+                Some(result) => self.result(call, result),
+                None => self.marked_result(call, NOT_CARRIED_OUT),
             })
             .collect();
         match self.kind {
             _ if parts.is_empty() => Vec::new(),
+            // Its results hold their images themselves.
+            ProviderKind::Anthropic => vec![ChatMessage::tool(MessageContent::from_parts(parts))],
             // A message of its own for each: of several in one only the last would be sent.
-            ProviderKind::Ollama => parts.into_iter().map(ChatMessage::tool).collect(),
-            ProviderKind::OpenAi
-            | ProviderKind::OpenAiResponses
-            | ProviderKind::Anthropic
-            | ProviderKind::Gemini => vec![ChatMessage::tool(MessageContent::from_parts(parts))],
+            ProviderKind::Ollama => {
+                let messages = parts.into_iter().map(ChatMessage::tool);
+                messages.chain(self.images_behind(&results)).collect()
+            }
+            ProviderKind::OpenAi | ProviderKind::OpenAiResponses | ProviderKind::Gemini => {
+                let message = ChatMessage::tool(MessageContent::from_parts(parts));
+                std::iter::once(message).chain(self.images_behind(&results)).collect()
+            }
         }
     }
 
-    fn result(&self, call: &ToolCall, text: &str, failed: bool) -> ContentPart {
-        let marked = || -> Value {
-            json!({"type": "tool_result", "tool_use_id": call.id, "content": text, "is_error": true})
-        };
-        match (self.kind, failed) {
-            (ProviderKind::Anthropic, true) => ContentPart::from_custom(marked(), None),
+    /// The images of results, as a message of the user's: most providers take only text from a tool.
+    fn images_behind(&self, results: &[(&ToolCall, Option<&ToolResult>)]) -> Option<ChatMessage> {
+        let mut parts = Vec::new();
+        for (call, result) in results {
+            for image in result.iter().flat_map(|result| &result.images) {
+                parts.push(ContentPart::Text(format!("Image from the result of {}:", call.name)));
+                parts.push(binary(image));
+            }
+        }
+        (!parts.is_empty()).then(|| ChatMessage::user(MessageContent::from_parts(parts)))
+    }
+
+    fn result(&self, call: &ToolCall, result: &ToolResult) -> ContentPart {
+        match (self.kind, result.failed) {
+            (ProviderKind::Anthropic, false) if !result.images.is_empty() => {
+                let text = json!({"type": "text", "text": result.text});
+                let images = result.images.iter().map(|Image { mime, data }| {
+                    json!({"type": "image", "source": {"type": "base64", "media_type": mime, "data": data}})
+                });
+                let content: Vec<_> =
+                    std::iter::once(text).filter(|_| !result.text.is_empty()).chain(images).collect();
+                let block = json!({"type": "tool_result", "tool_use_id": call.id, "content": content});
+                ContentPart::from_custom(block, None)
+            }
+            (_, true) => self.marked_result(call, &result.text),
+            (_, false) => self.response(call, result.text.clone()),
+        }
+    }
+
+    /// The result of a call that failed.
+    fn marked_result(&self, call: &ToolCall, text: &str) -> ContentPart {
+        match self.kind {
+            ProviderKind::Anthropic => {
+                let block =
+                    json!({"type": "tool_result", "tool_use_id": call.id, "content": text, "is_error": true});
+                ContentPart::from_custom(block, None)
+            }
             // The others have no mark for it.
-            (_, true) => self.response(call, format!("Error: {text}")),
-            (_, false) => self.response(call, text.to_owned()),
+            ProviderKind::OpenAi
+            | ProviderKind::OpenAiResponses
+            | ProviderKind::Gemini
+            | ProviderKind::Ollama => {
+                let text = text.strip_prefix("error: ").unwrap_or(text);
+                self.response(call, format!("Error: {text}"))
+            }
         }
     }
 
     fn response(&self, call: &ToolCall, text: String) -> ContentPart {
         ToolResponse::new(call.id.clone(), text).with_fn_name(self.names.wire(&call.name)).into()
     }
+}
+
+fn binary(image: &Image) -> ContentPart {
+    ContentPart::Binary(Binary::from_base64(image.mime.as_str(), image.data.as_str(), None))
 }

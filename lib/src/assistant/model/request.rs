@@ -149,7 +149,19 @@ pub struct ToolResult {
     pub name: String,
     /// What it has to say.
     pub text: String,
+    /// The images that it gave.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub images: Vec<Image>,
     /// Whether it went wrong.
     #[serde(default)]
     pub failed: bool,
+}
+
+/// An image in the result of a tool.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Image {
+    /// Its media type, such as `image/png`.
+    pub mime: String,
+    /// Its bytes in base64.
+    pub data: String,
 }

@@ -29,10 +29,10 @@ impl<'a> Arguments<'a> {
         };
         let known = spec.schema["properties"].as_object();
         let is_known = |name: &str| known.is_some_and(|known| known.contains_key(name));
-        if let Some((name, value)) = members.into_iter().flatten().find(|(name, _)| !is_known(name)) {
+        if let Some((name, _)) = members.into_iter().flatten().find(|(name, _)| !is_known(name)) {
             let names: Vec<_> = known.into_iter().flatten().map(|(name, _)| name.as_str()).collect();
-            let hint = format!("{} takes {}", spec.name, names.join(", "));
-            return Err(wrong(spec.name, name, value, "not to be there", Some(hint)));
+            let argument = excerpt::shortened(name, LONGEST_REPEATED);
+            return Err(ToolError::Superfluous { tool: spec.name, argument, known: names.join(", ") });
         }
         Ok(Self { tool: spec.name, members })
     }
@@ -57,10 +57,10 @@ impl<'a> Arguments<'a> {
         }
     }
 
-    /// A whole number within these bounds, if there is one.
+    /// A whole number within these bounds, if there is one. Some models send numbers as texts.
     pub(super) fn number(&self, name: &str, bounds: RangeInclusive<u64>) -> Result<Option<u64>, ToolError> {
         let Some(value) = self.get(name) else { return Ok(None) };
-        match value.as_u64().filter(|number| bounds.contains(number)) {
+        match whole_number(value).filter(|number| bounds.contains(number)) {
             Some(number) => Ok(Some(number)),
             None => {
                 let expected = format!("a whole number from {} to {}", bounds.start(), bounds.end());
@@ -69,11 +69,13 @@ impl<'a> Arguments<'a> {
         }
     }
 
-    /// A yes or no; nothing means no.
+    /// A yes or no; nothing means no. Some models send them as texts.
     pub(super) fn flag(&self, name: &str) -> Result<bool, ToolError> {
         match self.get(name) {
             None => Ok(false),
             Some(Value::Bool(flag)) => Ok(*flag),
+            Some(Value::String(text)) if text.eq_ignore_ascii_case("true") => Ok(true),
+            Some(Value::String(text)) if text.eq_ignore_ascii_case("false") => Ok(false),
             Some(_) => Err(self.wrong(name, "true or false", None)),
         }
     }
@@ -95,6 +97,18 @@ impl<'a> Arguments<'a> {
 
     fn get(&self, name: &str) -> Option<&'a Value> {
         self.members?.get(name).filter(|value| !value.is_null())
+    }
+}
+
+fn whole_number(value: &Value) -> Option<u64> {
+    match value {
+        Value::String(text) => text.trim().parse().ok(),
+        Value::Number(number) => number.as_u64().or_else(|| {
+            let number = number.as_f64().filter(|number| number.fract() == 0.0 && *number >= 0.0)?;
+            // What is larger than any bound stays larger.
+            Some(number as u64)
+        }),
+        Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
     }
 }
 

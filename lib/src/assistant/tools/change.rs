@@ -2,19 +2,30 @@
 //! only if the file still is what it was.
 
 use std::io::Read;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
+
+use similar::TextDiff;
 
 use super::error::ToolError;
+use super::excerpt::name;
 use super::ground::{Ground, private};
 use super::prepared::Outcome;
+use super::seen::Known;
 use super::sniff;
+use super::visible::visible;
 use crate::rooted::{
     self, Before, FileError, Links, Missing, PathError, Place, Spot, Whereabouts, open_regular,
 };
 
 /// The largest file that is changed, before and after. Both texts are kept and shown.
 pub(super) const LARGEST: usize = 8 * 1024 * 1024;
+
+/// How many unchanged lines a unified diff shows around a change.
+const CONTEXT: usize = 3;
+/// How long the search for the smallest diff may take; after that a larger one is given.
+const DIFF_TIME: Duration = Duration::from_millis(500);
 
 /// A change of one file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,6 +47,28 @@ pub(super) struct Planned {
     pub(super) real: PathBuf,
     /// What the model is told when it is made.
     pub(super) told: String,
+}
+
+impl Change {
+    /// The change as a unified diff with a few lines around it. Characters that do not show are written as escapes.
+    #[must_use]
+    pub fn unified(&self) -> String {
+        let (old, new) = (visible(self.old.as_deref().unwrap_or_default()), visible(&self.new));
+        let path = name(&self.path);
+        let before = if self.old.is_some() { path.as_str() } else { "/dev/null" };
+        let diff = TextDiff::configure().timeout(DIFF_TIME).diff_lines(old.as_ref(), new.as_ref());
+        diff.unified_diff().context_radius(CONTEXT).header(before, &path).to_string()
+    }
+}
+
+impl Planned {
+    /// Whether the file lies in a `.git` directory, or is the file `.git` of a worktree or a submodule.
+    pub(super) fn is_in_git_directory(&self) -> bool {
+        let is_git = |path: &Path| {
+            path.components().any(|part| part.as_os_str().to_string_lossy().eq_ignore_ascii_case(".git"))
+        };
+        is_git(&self.real) || is_git(&self.change.path)
+    }
 }
 
 /// The text of the file that a path leads to, and where it is; `None` if there is none yet.
@@ -75,22 +108,44 @@ fn write(planned: Planned, ground: &Ground) -> Result<Outcome, ToolError> {
     let place = ground.roots.place_by(&real, Missing::Make, Links::Refuse).map_err(FileError::from);
     let written = place.and_then(|place| rooted::write(&place, change.new.as_bytes(), before));
     match written {
-        Ok(()) => Ok(Outcome { changes: vec![change], ..Outcome::of_text(told) }),
+        Ok(()) => {
+            if is_known(ground, &real, change.old.as_deref()) {
+                ground.seen.note(&real, change.new.as_bytes());
+            }
+            Ok(Outcome { changes: vec![change], ..Outcome::of_text(told) })
+        }
         Err(error) => {
             let path = ground.shown(&change.path);
             let why = match error {
-                FileError::Changed if change.old.is_some() => "its text has changed since this was planned",
-                FileError::Changed => "it has been made since this was planned",
+                FileError::Changed if change.old.is_some() => "it has changed since the change was prepared",
+                FileError::Changed => "it has been created since the change was prepared",
                 // It was inside when this was planned.
                 FileError::Path(PathError::Outside | PathError::Linked) => {
-                    "a symbolic link has taken the place of part of its path"
+                    "part of its path has been replaced by a symbolic link"
                 }
-                FileError::NotAFile => "something that is no regular file has taken its place",
+                FileError::NotAFile => "it has been replaced by something that is not a regular file",
                 FileError::Path(PathError::Io(_)) => return Err(ground.error(&path, error)),
             };
             Err(ToolError::Changed { path, why: why.to_owned() })
         }
     }
+}
+
+/// Whether the model knows all of a text that is there, or there is none.
+fn is_known(ground: &Ground, real: &Path, old: Option<&str>) -> bool {
+    old.is_none_or(|old| old.is_empty() || ground.seen.known(real, old.as_bytes()) == Known::Current)
+}
+
+/// Refuses to replace a text that the model has not read as it is now.
+pub(super) fn check_seen(ground: &Ground, at: &Whereabouts, old: Option<&str>) -> Result<(), ToolError> {
+    if is_known(ground, &at.real, old) {
+        return Ok(());
+    }
+    let why = match ground.seen.known(&at.real, old.unwrap_or_default().as_bytes()) {
+        Known::Unread => "it exists and was not read since this session was opened",
+        Known::Outdated | Known::Current => "it has changed since it was last read",
+    };
+    Err(ToolError::Changed { path: ground.shown(&at.shown), why: why.to_owned() })
 }
 
 fn text(ground: &Ground, sent: &str, place: &Place) -> Result<Option<String>, ToolError> {
@@ -121,7 +176,7 @@ fn text(ground: &Ground, sent: &str, place: &Place) -> Result<Option<String>, To
 pub(super) fn too_large(sent: &str, size: u64) -> ToolError {
     ToolError::File {
         path: sent.to_owned(),
-        why: format!("it has {size} bytes, and files of more than {LARGEST} bytes are not changed"),
+        why: format!("it has {size} bytes, and files of more than {LARGEST} bytes cannot be changed"),
         hint: "change it with a command".to_owned(),
         source: None,
     }
@@ -130,7 +185,7 @@ pub(super) fn too_large(sent: &str, size: u64) -> ToolError {
 fn no_text(sent: &str, kind: &str, size: u64) -> ToolError {
     ToolError::File {
         path: sent.to_owned(),
-        why: format!("it is {kind} of {size} bytes, and only UTF-8 text is changed"),
+        why: format!("it is {kind} of {size} bytes, and only UTF-8 text can be changed"),
         hint: "change it with a command, or write another file".to_owned(),
         source: None,
     }
@@ -140,7 +195,7 @@ fn directory(sent: &str) -> ToolError {
     ToolError::File {
         path: sent.to_owned(),
         why: "it is a directory".to_owned(),
-        hint: "name a file in it; directories that are missing are made".to_owned(),
+        hint: "name a file in it; missing directories are created".to_owned(),
         source: None,
     }
 }

@@ -17,10 +17,10 @@ pub enum ToolError {
         known: String,
     },
     /// The session does not allow it.
-    #[error("the tool {name} is turned off in this session")]
+    #[error("the mode or the tool settings of this session do not allow {name}")]
     Off {
-        /// Its name.
-        name: &'static str,
+        /// The name of the tool.
+        name: String,
     },
     /// An argument is not what it has to be.
     #[error("argument `{argument}` of {tool} is {got}, expected {expected}")]
@@ -35,6 +35,16 @@ pub enum ToolError {
         expected: String,
         /// What may help.
         hint: Option<String>,
+    },
+    /// The tool has no such argument.
+    #[error("{tool} has no argument `{argument}`")]
+    Superfluous {
+        /// The tool.
+        tool: &'static str,
+        /// The argument, shortened.
+        argument: String,
+        /// Those that it has.
+        known: String,
     },
     /// Something is the matter with a file.
     #[error("{path}: {why}")]
@@ -61,10 +71,10 @@ pub enum ToolError {
     #[error("the command did not start")]
     NotStarted(#[source] io::Error),
     /// The file system does not answer.
-    #[error("nothing was heard of the file system within {} s", .0.as_secs())]
+    #[error("the file system did not respond within {} s", .0.as_secs())]
     Hangs(Duration),
     /// The work ended before its time: the program is about to end.
-    #[error("the tool was given up")]
+    #[error("the tool call was aborted")]
     GivenUp,
 }
 
@@ -74,12 +84,15 @@ impl ToolError {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Unknown { known, .. } => Some(format!("the tools are {known}")),
-            Self::Off { .. } => Some("go on without it, or ask the user to turn it on".to_owned()),
+            Self::Off { .. } => {
+                Some("go on without it, or ask the user to change the mode or the tool settings".to_owned())
+            }
             Self::Argument { hint, .. } => hint.clone(),
+            Self::Superfluous { tool, known, .. } => Some(format!("the arguments of {tool} are {known}")),
             Self::File { hint, .. } => Some(hint.clone()),
-            Self::Changed { .. } => Some("read the file again, then plan the change anew".to_owned()),
+            Self::Changed { .. } => Some("read the file, then make the change again".to_owned()),
             Self::NotStarted(error) => Some(error.to_string()),
-            Self::Hangs(_) => Some("look elsewhere, or ask the user to see to it".to_owned()),
+            Self::Hangs(_) => Some("try another path, or ask the user to check the file system".to_owned()),
             Self::GivenUp => None,
         }
     }
@@ -97,8 +110,8 @@ impl ToolError {
     pub(super) fn of_file(path: &str, error: FileError, roots: &str) -> Self {
         let (why, hint, source) = match error {
             FileError::Path(PathError::Outside | PathError::Linked) => (
-                "the path leads out of the session's roots".to_owned(),
-                format!("the roots are {roots}; symbolic links that lead out are refused too"),
+                "the path is outside the directories of this session".to_owned(),
+                format!("the directories are {roots}; symbolic links to other places are refused too"),
                 None,
             ),
             FileError::NotAFile => (
@@ -106,7 +119,9 @@ impl ToolError {
                 "directories, pipes and devices are not read".to_owned(),
                 None,
             ),
-            FileError::Changed => ("it has changed meanwhile".to_owned(), "read it again".to_owned(), None),
+            FileError::Changed => {
+                ("it changed while it was in use".to_owned(), "read it again".to_owned(), None)
+            }
             FileError::Path(PathError::Io(error)) => {
                 let (why, hint) = of_system(&error);
                 (why, hint.to_owned(), Some(error))
@@ -123,10 +138,12 @@ fn of_system(error: &io::Error) -> (String, &'static str) {
         Some(libc::ENOTDIR) => {
             ("part of the path is not a directory".to_owned(), "look for it with find or list")
         }
-        Some(libc::EACCES | libc::EPERM) => ("access is denied".to_owned(), "the user has to allow it"),
-        Some(libc::ELOOP) => ("its symbolic links lead in a circle".to_owned(), "name another path"),
-        Some(libc::ENAMETOOLONG) => ("the name is too long".to_owned(), "name another path"),
-        Some(libc::EINVAL) => ("no file can have such a name".to_owned(), "name another path"),
-        _ => (error.to_string(), "the user has to see to it"),
+        Some(libc::EACCES | libc::EPERM) => {
+            ("permission denied".to_owned(), "ask the user to change its permissions")
+        }
+        Some(libc::ELOOP) => ("its symbolic links form a loop".to_owned(), "use another path"),
+        Some(libc::ENAMETOOLONG) => ("the name is too long".to_owned(), "use another path"),
+        Some(libc::EINVAL) => ("the name is not valid".to_owned(), "use another path"),
+        _ => (error.to_string(), "ask the user to look into it"),
     }
 }

@@ -9,7 +9,7 @@ use super::error::ToolError;
 use super::excerpt;
 use super::glob::Glob;
 use super::ground::{Ground, Target};
-use super::prepared::{Look, Plan, Prepared};
+use super::prepared::{Findings, Look, Plan, Prepared};
 use super::spec::{Effect, Kind, ToolSpec, flag, object, text};
 use super::stop::Stop;
 use super::sweep::{Found, Missed, Scope, Unseen, sweep};
@@ -69,7 +69,7 @@ pub(super) fn prepare(ground: &Arc<Ground>, arguments: &Arguments<'_>) -> Result
 }
 
 impl Look for Hunt {
-    fn look(&self, ground: &Ground, stop: &Stop) -> Result<String, ToolError> {
+    fn look(&self, ground: &Ground, stop: &Stop) -> Result<Findings, ToolError> {
         let (mut text, mut count, mut more) = (String::new(), 0, false);
         let mut notes = Vec::new();
         for start in &self.starts {
@@ -101,6 +101,6 @@ impl Look for Hunt {
         if more {
             notes.insert(0, format!("these are the first {count} paths; use a narrower pattern for others"));
         }
-        Ok(if notes.is_empty() { text } else { format!("{text}({})", notes.join("; ")) })
+        Ok(if notes.is_empty() { text } else { format!("{text}({})", notes.join("; ")) }.into())
     }
 }

@@ -1,11 +1,15 @@
 //! The ground that tools work on: the roots of the session, and how paths in them are read and shown.
 
+use std::ffi::OsString;
 use std::fs::{File, Metadata};
+use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use super::error::ToolError;
 use super::excerpt;
+use super::seen::Seen;
 use crate::command::GuardianCommand;
 use crate::rooted::{FileError, Links, Missing, PathError, Roots, Spot, Whereabouts, open_regular};
 
@@ -22,6 +26,8 @@ pub(super) struct Ground {
     pub(super) private: Vec<PathBuf>,
     /// What keeps a command and all that it starts together.
     pub(super) guardian: Option<GuardianCommand>,
+    /// Which files the model has read.
+    pub(super) seen: Arc<Seen>,
 }
 
 /// A file that is there.
@@ -48,7 +54,7 @@ impl Ground {
     /// The ground of these roots.
     pub(super) fn new(named: Vec<PathBuf>) -> Self {
         let roots = Roots::find(&named);
-        Self { named, roots, hidden: Vec::new(), private: Vec::new(), guardian: None }
+        Self { named, roots, hidden: Vec::new(), private: Vec::new(), guardian: None, seen: Arc::default() }
     }
 
     /// The working directory.
@@ -56,9 +62,9 @@ impl Ground {
         self.named.first().map_or(Path::new("/"), PathBuf::as_path)
     }
 
-    /// A path as it was sent, from the working directory on.
+    /// A path or a `file:` address as it was sent, from the working directory on.
     pub(super) fn absolute(&self, sent: &str) -> PathBuf {
-        self.cwd().join(sent)
+        file_address(sent).unwrap_or_else(|| self.cwd().join(sent))
     }
 
     /// A path as people write it: below the working directory without it.
@@ -124,4 +130,33 @@ impl Ground {
 pub(super) fn private() -> FileError {
     let why = "it holds keys, and no tool may use it";
     std::io::Error::new(std::io::ErrorKind::PermissionDenied, why).into()
+}
+
+/// The path of a `file:` address of this machine.
+fn file_address(sent: &str) -> Option<PathBuf> {
+    let (scheme, rest) = sent.split_once("://")?;
+    let (host, _) = rest.split_once('/')?;
+    let is_here = host.is_empty() || host.eq_ignore_ascii_case("localhost");
+    let path = &rest.as_bytes()[host.len()..];
+    (scheme.eq_ignore_ascii_case("file") && is_here)
+        .then(|| PathBuf::from(OsString::from_vec(percent_decoded(path))))
+}
+
+/// Bytes with `%20` and the like replaced. What is no such escape stays as it is.
+fn percent_decoded(bytes: &[u8]) -> Vec<u8> {
+    let digit = |at: usize| bytes.get(at).and_then(|byte| char::from(*byte).to_digit(16));
+    let (mut decoded, mut at) = (Vec::with_capacity(bytes.len()), 0);
+    while at < bytes.len() {
+        match (bytes[at], digit(at + 1), digit(at + 2)) {
+            (b'%', Some(high), Some(low)) => {
+                decoded.extend(u8::try_from(high * 16 + low));
+                at += 3;
+            }
+            (byte, ..) => {
+                decoded.push(byte);
+                at += 1;
+            }
+        }
+    }
+    decoded
 }

@@ -9,7 +9,7 @@ use super::arguments::Arguments;
 use super::error::ToolError;
 use super::excerpt;
 use super::ground::{Ground, Target};
-use super::prepared::{Look, Plan, Prepared};
+use super::prepared::{Findings, Look, Plan, Prepared};
 use super::spec::{Effect, Kind, ToolSpec, flag, number, object, text};
 use super::stop::Stop;
 use super::sweep::{Found, Missed, Scope, Unseen, sweep};
@@ -67,7 +67,7 @@ pub(super) fn prepare(ground: &Arc<Ground>, arguments: &Arguments<'_>) -> Result
 }
 
 impl Look for Listing {
-    fn look(&self, ground: &Ground, stop: &Stop) -> Result<String, ToolError> {
+    fn look(&self, ground: &Ground, stop: &Stop) -> Result<Findings, ToolError> {
         let refused = |error| ground.error(&self.sent, error);
         let (_, start) =
             ground.roots.directory_at(&ground.absolute(&self.sent)).map_err(|e| refused(e.into()))?;
@@ -85,7 +85,7 @@ impl Look for Listing {
         let missed = sweep(ground, &start.real, self.scope, stop, visit).map_err(refused)?;
         let more =
             more.then(|| format!("these are the first {count} entries; list a directory below for more"));
-        Ok(text + &note(count, more, missed))
+        Ok((text + &note(count, more, missed)).into())
     }
 }
 
@@ -101,14 +101,14 @@ fn line(start: &Path, found: &Found<'_>) -> String {
             Ok(Some(target)) => format!("{path} -> {}\n", excerpt::name(Path::new(&target))),
             Ok(None) | Err(_) => format!("{path}\n"),
         },
-        EntryKind::Other => format!("{path} (no regular file)\n"),
+        EntryKind::Other => format!("{path} (not a regular file)\n"),
     }
 }
 
 fn note(count: usize, more: Option<String>, missed: Missed) -> String {
     let mut notes = Vec::new();
     if count == 0 {
-        notes.push("nothing is there".to_owned());
+        notes.push("no entries".to_owned());
     }
     notes.extend(more);
     missed.notes(&mut notes);

@@ -18,10 +18,13 @@ mod prepared;
 mod read;
 mod run;
 mod search;
+mod seen;
+mod shell;
 mod sniff;
 mod spec;
 mod stop;
 mod sweep;
+pub(crate) mod visible;
 mod write;
 
 use std::io::Read;
@@ -35,7 +38,8 @@ use self::arguments::Arguments;
 pub use self::change::Change;
 pub use self::error::ToolError;
 use self::ground::Ground;
-pub use self::prepared::{Command, Ending, Exit, Location, Outcome, Prepared, Sink};
+pub use self::prepared::{Command, Ending, Exit, Image, Location, Outcome, Prepared, Sink};
+pub use self::shell::{Shell, shell};
 pub use self::spec::{Effect, Kind, ToolSpec};
 use crate::command::GuardianCommand;
 
@@ -126,7 +130,7 @@ impl Toolbox {
         };
         let spec = (tool.spec)();
         if !access.allows(spec.effect) {
-            return Err(ToolError::Off { name: tool.name });
+            return Err(ToolError::Off { name: tool.name.to_owned() });
         }
         let (ground, arguments, prepare) = (self.0.clone(), arguments.clone(), tool.prepare);
         let work = move || prepare(&ground, &Arguments::read(&spec, &arguments)?);

@@ -13,7 +13,10 @@ use super::ground::Ground;
 use super::run::{self, Line};
 use super::spec::Kind;
 use super::stop::Stop;
+use super::visible;
 
+/// How many characters of what it does a title has.
+const LONGEST_TITLE: usize = 100;
 /// How long looking may take.
 const LOOK_TIME: Duration = Duration::from_secs(30);
 /// How long work is waited for that was told to stop: it may hang in the file system.
@@ -55,12 +58,23 @@ pub struct Command {
 pub struct Outcome {
     /// What the model is told.
     pub text: String,
+    /// The image that it is given with the text.
+    pub image: Option<Image>,
     /// The files that were changed.
     pub changes: Vec<Change>,
     /// How the command ended, if there was one.
     pub exit: Option<Exit>,
     /// Whether the call came to its own end.
     pub ending: Ending,
+}
+
+/// An image file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Image {
+    /// Its media type, such as `image/png`.
+    pub mime: &'static str,
+    /// Its bytes.
+    pub bytes: Vec<u8>,
 }
 
 /// How a command ended.
@@ -96,12 +110,26 @@ pub(super) enum Plan {
 
 /// A call that only looks. It runs on a thread that may wait.
 pub(super) trait Look: Debug + Send {
-    /// Looks, until it is done or has to stop, and says what it saw.
-    fn look(&self, ground: &Ground, stop: &Stop) -> Result<String, ToolError>;
+    /// Looks, until it is done or has to stop, and gives what it saw.
+    fn look(&self, ground: &Ground, stop: &Stop) -> Result<Findings, ToolError>;
+}
+
+/// What a look at files gives.
+#[derive(Debug)]
+pub(super) struct Findings {
+    pub(super) text: String,
+    pub(super) image: Option<Image>,
+}
+
+impl From<String> for Findings {
+    fn from(text: String) -> Self {
+        Self { text, image: None }
+    }
 }
 
 impl Prepared {
     pub(super) fn new(ground: &Arc<Ground>, kind: Kind, title: String, plan: Plan) -> Self {
+        let title = visible::label(&title, LONGEST_TITLE);
         Self { kind, title, locations: Vec::new(), plan, ground: ground.clone() }
     }
 
@@ -137,6 +165,15 @@ impl Prepared {
         }
     }
 
+    /// Whether it changes a file of a git repository's own: its settings, hooks or objects.
+    #[must_use]
+    pub fn is_in_git_directory(&self) -> bool {
+        match &self.plan {
+            Plan::Change(planned) => planned.is_in_git_directory(),
+            Plan::Look(_) | Plan::Run(_) => false,
+        }
+    }
+
     /// The command that it will run, if it runs one.
     #[must_use]
     pub fn command(&self) -> Option<&Command> {
@@ -164,7 +201,7 @@ impl Prepared {
 
 impl Outcome {
     pub(super) fn of_text(text: String) -> Self {
-        Self { text, changes: Vec::new(), exit: None, ending: Ending::Done }
+        Self { text, image: None, changes: Vec::new(), exit: None, ending: Ending::Done }
     }
 
     /// Nothing was done, for it was cancelled.
@@ -205,11 +242,11 @@ async fn look(
     };
     let ending = stop.ending();
     drop(on_drop);
-    let text = done.unwrap_or(Err(ToolError::GivenUp))?;
+    let Findings { text, image } = done.unwrap_or(Err(ToolError::GivenUp))?;
     let text = match ending {
         Ending::Done => text,
         Ending::TimedOut => format!("{text}\n(stopped after {} s; there may be more)", LOOK_TIME.as_secs()),
         Ending::Cancelled => format!("{text}\n(cancelled; there may be more)"),
     };
-    Ok(Outcome { ending, ..Outcome::of_text(text) })
+    Ok(Outcome { image, ending, ..Outcome::of_text(text) })
 }

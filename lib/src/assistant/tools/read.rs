@@ -1,14 +1,16 @@
-//! The tool `read`: some lines of a text file, with their numbers. Never reads more of a file than it has to.
+//! The tool `read`: some lines of a text file, with their numbers, or an image. Never reads more of a file than it has
+//! to.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::sync::Arc;
 
 use super::arguments::Arguments;
+use super::change::LARGEST;
 use super::error::ToolError;
 use super::excerpt;
 use super::ground::{Ground, Opened};
-use super::prepared::{Look, Plan, Prepared};
+use super::prepared::{Findings, Image, Look, Plan, Prepared};
 use super::sniff;
 use super::spec::{Effect, Kind, ToolSpec, number, object, text};
 use super::stop::{Stop, Stoppable};
@@ -27,6 +29,8 @@ const LONGEST_LINE: usize = 2000;
 const FOLLOWED_LINE: u64 = 64 * 1024 * 1024;
 /// How large a file may be for its lines to be counted.
 const COUNTED: u64 = 16 * 1024 * 1024;
+/// The largest image that is given, in bytes. In base64 it stays below the 5 MB that providers take.
+const LARGEST_IMAGE: u64 = 3_700_000;
 /// How much is read at once; the first of it tells what the file is.
 const BUFFER: usize = 64 * 1024;
 
@@ -34,7 +38,8 @@ pub(super) fn spec() -> ToolSpec {
     ToolSpec {
         name: NAME,
         description: "Reads lines of a text file. Each line comes with its number and a tab before it. Gives at \
-            most 2000 lines and 64 KiB at once and cuts very long lines; go on with `offset` for more.",
+            most 2000 lines and 64 KiB at once and cuts very long lines; go on with `offset` for more. An image file \
+            (PNG, JPEG, GIF, WebP) is given as an image.",
         schema: object(
             [
                 ("path", text("The file, absolute or from the working directory.")),
@@ -67,10 +72,17 @@ pub(super) fn prepare(ground: &Arc<Ground>, arguments: &Arguments<'_>) -> Result
 }
 
 impl Look for Window {
-    fn look(&self, ground: &Ground, stop: &Stop) -> Result<String, ToolError> {
-        let Opened { file, meta, .. } = ground.file(&self.sent)?;
+    fn look(&self, ground: &Ground, stop: &Stop) -> Result<Findings, ToolError> {
+        let Opened { file, meta, at } = ground.file(&self.sent)?;
+        // Before it is shown: what changes in between has not been seen.
+        if meta.len() <= LARGEST as u64 {
+            ground.seen.note_file(&at.real, &file, stop);
+        }
         let mut from = BufReader::with_capacity(BUFFER, file);
         let head = from.fill_buf().map_err(|error| ground.error(&self.sent, error))?;
+        if let Some(mime) = sniff::image(head) {
+            return self.image(ground, from, mime, meta.len(), stop);
+        }
         if let Some(kind) = sniff::binary(head) {
             return Err(self.no_text(kind, meta.len()));
         }
@@ -81,11 +93,37 @@ impl Look for Window {
             Err(Unreadable::Io(_)) if stop.now() => pages.end = End::Window,
             Err(Unreadable::Io(error)) => return Err(ground.error(&self.sent, error)),
         }
-        self.told(pages, meta.len(), stop)
+        self.told(pages, meta.len(), stop).map(Findings::from)
     }
 }
 
 impl Window {
+    fn image(
+        &self,
+        ground: &Ground,
+        from: impl Read,
+        mime: &'static str,
+        size: u64,
+        stop: &Stop,
+    ) -> Result<Findings, ToolError> {
+        let mut bytes = Vec::new();
+        // One byte more, to see whether it is too large: the length may change while it is read.
+        let read = Stoppable { from, stop }.take(LARGEST_IMAGE + 1).read_to_end(&mut bytes);
+        read.map_err(|error| ground.error(&self.sent, error))?;
+        if bytes.len() as u64 > LARGEST_IMAGE {
+            return Err(ToolError::File {
+                path: self.sent.clone(),
+                why: format!(
+                    "the image has {size} bytes, and images of more than {LARGEST_IMAGE} bytes are not read"
+                ),
+                hint: "make a smaller copy with a command".to_owned(),
+                source: None,
+            });
+        }
+        let text = format!("({} is an image, {mime}, {} bytes)", self.sent, bytes.len());
+        Ok(Findings { text, image: Some(Image { mime, bytes }) })
+    }
+
     fn told(&self, pages: Pages, size: u64, stop: &Stop) -> Result<String, ToolError> {
         if pages.taken == 0 {
             return match pages.line {
@@ -117,7 +155,7 @@ impl Window {
         ToolError::File {
             path: self.sent.clone(),
             why: format!("it is {kind} of {size} bytes, not text"),
-            hint: "look at it with a command that knows what it is".to_owned(),
+            hint: "use a command that can read this format".to_owned(),
             source: None,
         }
     }

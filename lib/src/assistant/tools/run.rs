@@ -12,6 +12,7 @@ use super::error::ToolError;
 use super::excerpt::{self, HeadAndTail};
 use super::ground::{Ground, Target};
 use super::prepared::{Command, Ending, Exit, Outcome, Plan, Prepared, Sink};
+use super::shell::{Shell, shell};
 use super::spec::{Effect, Kind, ToolSpec, number, object, text};
 use crate::command::{self, Heard, Launch, Leftover, Running};
 
@@ -27,18 +28,31 @@ const FOR_MODEL: (usize, usize) = (12 * 1024, 20 * 1024);
 const FOR_USERS: (usize, usize) = (512 * 1024, 64 * 1024);
 /// How long users are waited for to take the end of it.
 const LAST_WORDS: Duration = Duration::from_secs(2);
-/// How much of the line a title has.
-const LONGEST_TITLE: usize = 100;
 /// Nobody is there to page or to be asked.
 const ENVIRONMENT: [(&str, &str); 4] =
     [("PAGER", "cat"), ("GIT_PAGER", "cat"), ("GIT_TERMINAL_PROMPT", "0"), ("TERM", "dumb")];
 
+macro_rules! description {
+    ($shell:literal) => {
+        concat!(
+            "Runs a command line with ",
+            $shell,
+            " (not as a login shell, no startup files of interactive shells) as the user, not in a sandbox. Gives what \
+             it writes (both streams, in order) and its exit code. It has no input, and everything that it starts ends \
+             with it: nothing stays in the background. Of much output the beginning and the end are given."
+        )
+    };
+}
+const DESCRIPTION_BASH: &str = description!("bash");
+const DESCRIPTION_STANDARD: &str = description!("/bin/sh");
+
 pub(super) fn spec() -> ToolSpec {
     ToolSpec {
         name: NAME,
-        description: "Runs a command line with /bin/sh and gives what it writes (both streams, in order) and its \
-            exit code. It has no input, and everything that it starts ends with it: nothing stays in the \
-            background. Of much output the beginning and the end are given.",
+        description: match shell() {
+            Shell::Bash(_) => DESCRIPTION_BASH,
+            Shell::Standard => DESCRIPTION_STANDARD,
+        },
         schema: object(
             [
                 ("command", text("The command line.")),
@@ -65,7 +79,7 @@ pub(super) struct Line {
 pub(super) fn prepare(ground: &Arc<Ground>, arguments: &Arguments<'_>) -> Result<Prepared, ToolError> {
     let line = arguments.some_text("command")?;
     if line.contains('\0') {
-        return Err(arguments.wrong("command", "a line without zero bytes", None));
+        return Err(arguments.wrong("command", "a command without NUL bytes", None));
     }
     let sent = arguments.optional_text("cwd")?.filter(|path| !path.is_empty()).unwrap_or(".");
     let time = arguments.number("timeout", 1..=LONGEST_TIME)?.unwrap_or(USUAL_TIME);
@@ -73,17 +87,10 @@ pub(super) fn prepare(ground: &Arc<Ground>, arguments: &Arguments<'_>) -> Result
         Target::Directory(at) => at.shown,
         Target::File(_) => return Err(arguments.wrong("cwd", "a directory", None)),
     };
-    let title = format!("Run {}", title_of(line));
+    let title = format!("Run {}", line.trim());
     let command = Command { line: line.to_owned(), cwd: cwd.clone() };
     let plan = Plan::Run(Line { command, sent: sent.to_owned(), time: Duration::from_secs(time) });
     Ok(Prepared::new(ground, Kind::Execute, title, plan).at(cwd, None))
-}
-
-/// The beginning of a command line, and a sign if there is more of it.
-fn title_of(line: &str) -> String {
-    let mut lines = line.trim().lines();
-    let first = excerpt::shortened(lines.next().unwrap_or_default(), LONGEST_TITLE);
-    if lines.next().is_some() && !first.ends_with('…') { format!("{first} …") } else { first }
 }
 
 /// Runs the line to its end, whoever brings that about.
@@ -123,7 +130,7 @@ pub(super) async fn run(
 
 async fn start(line: &Line, ground: Arc<Ground>) -> Result<Running, ToolError> {
     let launch = Launch {
-        command: "/bin/sh".to_owned(),
+        command: shell().path().to_owned(),
         args: vec!["-c".to_owned(), line.command.line.clone()],
         env: ENVIRONMENT.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec(),
         without: ground.hidden.clone(),
@@ -167,7 +174,8 @@ impl Told {
         let is_cut = self.users.is_over() && !was_over;
         self.next.extend_from_slice(if is_cut { excerpt::whole(beginning) } else { beginning });
         if is_cut {
-            self.next.extend_from_slice(b"\r\n[there is more: its end is shown when the command ends]\r\n");
+            self.next
+                .extend_from_slice(b"\r\n[more output follows: its end is shown when the command ends]\r\n");
         }
     }
 
@@ -213,17 +221,17 @@ fn outcome(
     };
     let mut notes = match ending {
         Ending::Done => vec![how],
-        Ending::TimedOut => vec![format!("ended after {} s, its time limit", line.time.as_secs()), how],
+        Ending::TimedOut => vec![format!("stopped at its time limit of {} s", line.time.as_secs()), how],
         Ending::Cancelled => vec!["cancelled".to_owned(), how],
     };
     notes.push(format!("{:.1} s", took.as_secs_f64()));
     if ending == Ending::Done && leftover == Leftover::Somebody {
-        notes.push("what it left running was ended".to_owned());
+        notes.push("background processes that it left were ended".to_owned());
     }
     let mut text = told.model.text();
     if !text.is_empty() && !text.ends_with('\n') {
         text.push('\n');
     }
     text.push_str(&format!("({})", notes.join(", ")));
-    Outcome { text, changes: Vec::new(), exit: Some(exit), ending }
+    Outcome { exit: Some(exit), ending, ..Outcome::of_text(text) }
 }

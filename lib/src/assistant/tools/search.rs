@@ -13,7 +13,7 @@ use super::error::ToolError;
 use super::excerpt;
 use super::glob::Glob;
 use super::ground::{Ground, Target};
-use super::prepared::{Look, Plan, Prepared};
+use super::prepared::{Findings, Look, Plan, Prepared};
 use super::spec::{Effect, Kind, ToolSpec, flag, number, object, text};
 use super::stop::{Stop, Stoppable};
 use super::sweep::{Found, Missed, Scope, Unseen, sweep};
@@ -119,7 +119,7 @@ fn matcher(arguments: &Arguments<'_>, pattern: &str) -> Result<RegexMatcher, Too
 }
 
 impl Look for Hunt {
-    fn look(&self, ground: &Ground, stop: &Stop) -> Result<String, ToolError> {
+    fn look(&self, ground: &Ground, stop: &Stop) -> Result<Findings, ToolError> {
         let mut hits = Hits { hunt: self, path: String::new(), text: String::new(), count: 0, cut: false };
         let mut searcher = SearcherBuilder::new()
             .binary_detection(BinaryDetection::quit(0))
@@ -150,9 +150,9 @@ impl Look for Hunt {
             missed.notes(&mut notes);
         }
         if unsearched > 0 && !stop.now() {
-            notes.push(format!("{unsearched} files could not be searched"));
+            notes.push(format!("{} could not be searched", excerpt::counted(unsearched, "file", "files")));
         }
-        Ok(hits.told(notes))
+        Ok(hits.told(notes).into())
     }
 }
 
@@ -210,7 +210,10 @@ impl Hits<'_> {
         if self.cut {
             notes.insert(
                 0,
-                format!("these are the first {} matches; search for less or in fewer files", self.count),
+                format!(
+                    "these are the first {} matches; use a narrower pattern or path for the others",
+                    self.count
+                ),
             );
         }
         if notes.is_empty() { self.text } else { format!("{}({})", self.text, notes.join("; ")) }

@@ -26,6 +26,17 @@ const BEGINNINGS: [(&[u8], &str); 22] = [
     (b"\xfe\xff", "UTF-16 text"),
 ];
 
+/// The media type of an image that models take, by the beginning of the file.
+pub(super) fn image(head: &[u8]) -> Option<&'static str> {
+    match head {
+        [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P', ..] => Some("image/webp"),
+        _ if head.starts_with(b"\x89PNG\r\n\x1a\n") => Some("image/png"),
+        _ if head.starts_with(b"\xff\xd8\xff") => Some("image/jpeg"),
+        _ if head.starts_with(b"GIF87a") || head.starts_with(b"GIF89a") => Some("image/gif"),
+        _ => None,
+    }
+}
+
 /// What a file is that begins like this, if it is no text.
 pub(super) fn binary(head: &[u8]) -> Option<&'static str> {
     let known = BEGINNINGS.iter().find(|(beginning, _)| head.starts_with(beginning));

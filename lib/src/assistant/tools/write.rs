@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::arguments::Arguments;
 use super::change::{self, Change, LARGEST, Planned};
 use super::error::ToolError;
+use super::excerpt::counted;
 use super::ground::Ground;
 use super::prepared::{Plan, Prepared};
 use super::spec::{Effect, Kind, ToolSpec, object, text};
@@ -15,7 +16,8 @@ pub(super) fn spec() -> ToolSpec {
     ToolSpec {
         name: NAME,
         description: "Writes a whole text file: makes it, with the directories that are missing, or replaces all \
-            of its text. Use edit to change part of a file.",
+            of its text. A file that exists has to be read first, and again if it has changed since. Use edit to \
+            change part of a file.",
         schema: object(
             [
                 ("path", text("The file, absolute or from the working directory.")),
@@ -34,11 +36,12 @@ pub(super) fn prepare(ground: &Arc<Ground>, arguments: &Arguments<'_>) -> Result
         return Err(change::too_large(sent, new.len() as u64));
     }
     let (at, old) = change::current(ground, sent)?;
+    change::check_seen(ground, &at, old.as_deref())?;
     let shown = ground.shown(&at.shown);
-    let lines = new.lines().count();
+    let lines = counted(new.lines().count(), "line", "lines");
     let told = match old {
-        Some(_) => format!("{shown} was replaced; it has {lines} lines now."),
-        None => format!("{shown} was made with {lines} lines."),
+        Some(_) => format!("{shown} was replaced; it has {lines} now."),
+        None => format!("{shown} was created with {lines}."),
     };
     let change = Change { path: at.shown.clone(), old, new: new.to_owned() };
     let plan = Plan::Change(Planned { change, real: at.real, told });

@@ -149,7 +149,10 @@ impl Link {
     fn update_v2(&mut self, update: Fields, at: Millis) -> Vec<Input> {
         let tag = update.text("sessionUpdate").unwrap_or_default();
         match tag.as_str() {
-            "state_update" => vec![state(&self.with_background(update), at)],
+            "state_update" => {
+                self.shows_version_2();
+                vec![state(&self.with_background(update), at)]
+            }
             "config_option_update" => {
                 self.take_config(update.get("configOptions"));
                 vec![self.heard(canonical(&update))]
@@ -284,6 +287,6 @@ fn state(update: &Fields, at: Millis) -> Input {
     Input::AgentState { activity, stop, state: update.json(), at }
 }
 
-fn fields(params: Option<&RawValue>) -> Fields {
+pub(super) fn fields(params: Option<&RawValue>) -> Fields {
     params.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default()
 }

@@ -71,6 +71,7 @@ struct Asked {
 
 fn of_call(subject: Fields, asked: &Asked, terminals: &dyn TerminalText) -> Fields {
     let call = subject.get("toolCall").map(Json::fields).unwrap_or_default();
+    let description = asked.description.as_deref().and_then(|text| not_shown_by(&call, text));
     let mut call = call_to_v1(call, Announced::Known, terminals);
     let own = call.text("title").filter(|title| !title.is_empty());
     let mut unsaid = Vec::new();
@@ -79,9 +80,34 @@ fn of_call(subject: Fields, asked: &Asked, terminals: &dyn TerminalText) -> Fiel
         Some(_) => {}
         None => call.set("title", Json::of(&title_or_made(asked, &call))),
     }
-    unsaid.extend(asked.description.clone());
+    unsaid.extend(description);
     say(&mut call, &unsaid);
     call
+}
+
+/// What a description says beside what the content of the canonical call shows anyway: a description may end with the
+/// text of the content, or with the change in it as a block of Markdown.
+fn not_shown_by(call: &Fields, description: &str) -> Option<String> {
+    let mut left = description;
+    for item in call.get("content").and_then(Json::items).unwrap_or_default() {
+        let item = item.fields();
+        left = match item.text("type").as_deref() {
+            Some("content") => {
+                let text = item.get("content").and_then(|block| block.fields().text("text"));
+                text.and_then(|text| left.strip_suffix(text.as_str())).unwrap_or(left)
+            }
+            Some("diff") => before_diff(left),
+            Some(_) | None => left,
+        };
+    }
+    let left = left.trim_end();
+    (!left.is_empty()).then(|| left.to_owned())
+}
+
+/// A text up to its first block of Markdown that is a diff.
+fn before_diff(text: &str) -> &str {
+    let is_diff = |at: &usize| text[*at..].trim_start_matches(['\n', '`']).starts_with("diff\n");
+    text.match_indices("\n\n```").map(|(at, _)| at).find(is_diff).map_or(text, |at| &text[..at])
 }
 
 fn title_or_made(asked: &Asked, call: &Fields) -> String {
@@ -226,6 +252,16 @@ mod tests {
             r#"{"title":"Sure?","subject":{"type":"tool_call","toolCall":{"toolCallId":"c","title":"Edit a","content":[]}},"options":[]}"#,
             &expect![[
                 r#"{"options":[],"toolCall":{"toolCallId":"c","title":"Edit a","content":[{"type":"content","content":{"type":"text","text":"Sure?"}}]}}"#
+            ]],
+        );
+    }
+
+    #[test]
+    fn what_the_content_shows_is_not_said_again() {
+        shown(
+            r#"{"title":"Run a?","description":"In /w.\n\n`a`","subject":{"type":"tool_call","toolCall":{"toolCallId":"c","content":[{"type":"content","content":{"type":"text","text":"`a`"}}],"rawInput":{"command":"a"}}},"options":[]}"#,
+            &expect![[
+                r#"{"options":[],"toolCall":{"toolCallId":"c","content":[{"type":"content","content":{"type":"text","text":"`a`"}},{"type":"content","content":{"type":"text","text":"In /w."}}],"rawInput":{"command":"a"},"title":"Run a?"}}"#
             ]],
         );
     }
