@@ -34,6 +34,9 @@ pub(crate) struct AcpArgs {
     /// The most bytes that one line may have.
     #[arg(long, value_name = "BYTES", default_value_t = 64 * 1024 * 1024)]
     longest_line: usize,
+    /// How many seconds the agent may take to start, that is, to answer `initialize`.
+    #[arg(long, value_name = "SECONDS", default_value_t = 120)]
+    start_seconds: u64,
     /// How a session is brought back when the agent has lost it.
     #[arg(long, value_enum, default_value_t = RestoreBy::Auto)]
     restore: RestoreBy,
@@ -85,6 +88,7 @@ pub(crate) fn run(args: AcpArgs) -> Result<(), Failure> {
             Protocol::Two => AgentProtocol::Only(Version::V2),
         },
         longest_line: args.longest_line,
+        start_limit: Duration::from_secs(args.start_seconds.max(1)),
         restore: match args.restore {
             RestoreBy::Auto => Restore::Auto,
             RestoreBy::Native => Restore::Native,

@@ -445,6 +445,30 @@ async fn prompts_sent_to_an_agent_that_echoes_the_version_are_sent_once(pairing:
     }
 }
 
+/// Whether it is met for the first time or its sessions are opened from what is kept.
+async fn an_agent_that_cannot_be_initialized_says_why(pairing: Pairing) {
+    for (quirk, why) in [
+        (Quirk::RefusesInitialize, "the agent refused to initialize: license expired"),
+        (Quirk::MuteOnInitialize, "the agent did not answer initialize within 0.1 s"),
+    ] {
+        let world = World::having(pairing, |config| AgentConfig { key: Some("failing"), ..config });
+        let (session, before) = past(&world, &["say one"]).await;
+        world.agent.configure(|config| config.quirks = vec![quirk]);
+        let world = world.set(|config| config.start_limit = Duration::from_millis(100));
+        let client = world.ready().await;
+        client.load(&session).await;
+        assert_eq!(client.view(&session), before, "{quirk:?}: the store answers");
+        let prompt = client.begin_prompt(&session, "say two").await;
+        let error = client.answer(&prompt).await.expect_err("there is no agent");
+        assert_eq!(error["message"], why);
+
+        let (other, _) = elsewhere(&world);
+        let client = other.set(|config| config.start_limit = Duration::from_millis(100)).connect();
+        let error = client.refused("initialize", client.introduction()).await;
+        assert_eq!(error["message"], why);
+    }
+}
+
 pairings!(a_tool_call_that_was_never_announced_is_shown);
 
 pairings!(wire:
@@ -464,6 +488,8 @@ pairings!(wire:
     a_session_with_nothing_in_it_is_not_taken_in,
     // The library answers in any order.
     nothing_is_asked_before_initialize_is_answered,
+    // It is in this process and answers.
+    an_agent_that_cannot_be_initialized_says_why,
     // It can ask for nothing before it has answered.
     an_unlisted_request_never_stops_an_agent,
     // It lists nothing.

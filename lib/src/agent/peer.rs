@@ -13,6 +13,7 @@ use serde_json::json;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{mpsc, oneshot};
 
+use super::stderr::Tail;
 use crate::lock::locked;
 use crate::log::Log;
 use crate::wire::{Id, LineReader, Message, Out, RpcError, parse};
@@ -32,6 +33,8 @@ struct Shared {
     next: AtomicU64,
     pending: Mutex<HashMap<u64, Pending>>,
     routes: Mutex<HashMap<String, mpsc::Sender<FromAgent>>>,
+    /// What the agent has written since its last message that is none.
+    printed: Mutex<Tail>,
 }
 
 enum Pending {
@@ -96,6 +99,7 @@ impl AgentPeer {
                 next: AtomicU64::new(1),
                 pending: Mutex::default(),
                 routes: Mutex::default(),
+                printed: Mutex::default(),
             }),
         };
         tokio::spawn(write_lines(writer, lines));
@@ -122,6 +126,19 @@ impl AgentPeer {
         route: &mpsc::Sender<FromAgent>,
     ) -> Result<u64, NotTaken> {
         self.send_request(method, params, Pending::Opens(route.clone()))
+    }
+
+    /// Sends a request and waits for what the agent itself answers; nothing if it ends before that.
+    pub async fn answer_of(&self, method: &str, params: &Json) -> Option<Result<Json, RpcError>> {
+        let (answer, answered) = oneshot::channel();
+        self.send_request(method, params, Pending::Once(answer)).ok()?;
+        answered.await.ok()
+    }
+
+    /// The last lines that the agent has written to its output since its last message and that are no messages.
+    #[must_use]
+    pub fn printed(&self) -> String {
+        locked(&self.shared.printed).text()
     }
 
     /// Sends a request and waits for its answer.
