@@ -38,6 +38,9 @@ pub(crate) struct AcpArgs {
     /// The maximum length of a line, in bytes.
     #[arg(long, value_name = "BYTES", default_value_t = 64 * 1024 * 1024)]
     longest_line: usize,
+    /// The number of seconds that the agent may take to start, that is, to answer `initialize`.
+    #[arg(long, value_name = "SECONDS", default_value_t = 120)]
+    start_seconds: u64,
     /// How to restore a session when the agent is started again.
     #[arg(long, value_enum, default_value_t = RestoreBy::Auto)]
     restore: RestoreBy,
@@ -140,6 +143,7 @@ fn serve(args: AcpArgs) -> Result<(), Failure> {
             Protocol::Two => AgentProtocol::Only(Version::V2),
         },
         longest_line: args.longest_line,
+        start_limit: Duration::from_secs(args.start_seconds.max(1)),
         restore: match args.restore {
             RestoreBy::Auto => Restore::Auto,
             RestoreBy::Native => Restore::Native,

@@ -58,6 +58,7 @@ impl Connection {
         let config = HostConfig {
             protocol: self.server.config.agent_protocol,
             longest_line: self.server.config.longest_line,
+            start_limit: self.server.config.start_limit,
             log: self.server.config.log.clone(),
             secrets: self.server.secrets.clone(),
         };

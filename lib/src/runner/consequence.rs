@@ -56,9 +56,7 @@ impl Runner {
         bound.replaying = Replaying::No;
         match bound.agent.peer.request("session/prompt", &params, &self.agent_route) {
             Ok(request) => {
-                if bound.link.version() == Version::V2 {
-                    bound.link.prompt_sent();
-                }
+                bound.link.prompt_sent(&content);
                 if bound.link.version() == Version::V1 {
                     self.seed = None;
                 }

@@ -58,6 +58,11 @@ impl<'a> Head<'a> {
         text.map_or_else(|| Id::read(id)?.as_number(), |text| text.parse().ok())
     }
 
+    /// Says whether an answer names no request: an error so, where the agent could not read what it was asked.
+    fn is_about_nothing(&self) -> bool {
+        self.id.is_none_or(|id| id.get() == "null")
+    }
+
     /// What an answer says; nothing if it is none.
     fn outcome(&self) -> Option<Result<Json, RpcError>> {
         if self.method.is_some() {
@@ -107,11 +112,27 @@ pub(super) struct Hearing {
     strays: Vec<(String, Bytes)>,
     stray_bytes: usize,
     batches: Vec<(mpsc::Sender<FromAgent>, Vec<AgentLine>)>,
+    last: Last,
+}
+
+/// What the last line was.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Last {
+    Message,
+    Print,
 }
 
 impl Hearing {
     pub(super) fn new(peer: AgentPeer, rules: PeerRules, asides: mpsc::Sender<Aside>) -> Self {
-        Self { peer, rules, asides, strays: Vec::new(), stray_bytes: 0, batches: Vec::new() }
+        Self {
+            peer,
+            rules,
+            asides,
+            strays: Vec::new(),
+            stray_bytes: 0,
+            batches: Vec::new(),
+            last: Last::Message,
+        }
     }
 
     pub(super) async fn run<R: AsyncRead + Unpin>(
@@ -161,12 +182,19 @@ impl Hearing {
         let Some(head) = Head::read(&bytes) else {
             // Shells and banners write to the same stream; such a line is never passed on.
             self.rules.log.line("skipped a line that is not a message");
+            self.print(&String::from_utf8_lossy(&bytes));
             return;
         };
         if let Some(outcome) = head.outcome() {
+            if let (true, Err(error)) = (head.is_about_nothing(), &outcome) {
+                self.print(&error.message);
+                return;
+            }
+            self.message_came();
             self.answered(head.number(), outcome.map_err(|error| self.without_secrets(error)));
             return;
         }
+        self.message_came();
         if head.method.as_deref() == Some("$/cancel_request") {
             // It names no session: whoever has that request open knows.
             let routes: Vec<_> = locked(&self.peer.shared.routes).values().cloned().collect();
@@ -198,6 +226,23 @@ impl Hearing {
             code: error.code,
             message: secrets.strike(&error.message),
             data: error.data.map(|data| secrets.strike_json(&data)),
+        }
+    }
+
+    /// Keeps the end of what is printed: an agent that fails may say there why.
+    fn print(&mut self, line: &str) {
+        let line = self.rules.secrets.strike(line);
+        let mut printed = locked(&self.peer.shared.printed);
+        printed.push(line.as_bytes());
+        printed.push(b"\n");
+        self.last = Last::Print;
+    }
+
+    /// An agent that goes on talking did not fail of what it printed before.
+    fn message_came(&mut self) {
+        if self.last == Last::Print {
+            locked(&self.peer.shared.printed).clear();
+            self.last = Last::Message;
         }
     }
 

@@ -7,6 +7,7 @@ mod child;
 mod choices;
 mod hear;
 mod refer;
+mod repeated;
 mod run;
 mod spoken;
 
@@ -20,6 +21,7 @@ pub use choices::Lacking;
 use super::Version;
 use super::v1::options::{Options, Sources};
 use crate::wire::Id;
+use repeated::Repeatable;
 use spoken::Spoken;
 
 pub use spoken::Sign;
@@ -78,6 +80,8 @@ pub struct Link {
     children: HashMap<String, Option<Speaking>>,
     /// Whether it has shown that it speaks the version it answered with.
     spoken: Spoken,
+    /// What of the last prompt the agent may repeat.
+    repeatable: Repeatable,
 }
 
 /// Whether an agent has said what it offers.
@@ -111,6 +115,7 @@ impl Link {
             said: HashSet::new(),
             children: HashMap::new(),
             spoken: Spoken::default(),
+            repeatable: Repeatable::default(),
         }
     }
 
