@@ -300,9 +300,7 @@ async fn what_a_client_says_in_meta_of_its_capabilities_reaches_the_agent(pairin
     assert_eq!(told[read]["_meta"], json!({"editor": {"panes": 2}}), "{told}");
 }
 
-pairings!(wire:
-    what_a_client_says_in_meta_of_its_capabilities_reaches_the_agent,
-);
+pairings!(what_a_client_says_in_meta_of_its_capabilities_reaches_the_agent,);
 
 pairings!(every_combination_of_choices_is_told_as_it_is);
 

@@ -375,9 +375,7 @@ async fn an_agent_that_does_not_start_any_more_hides_no_session(pairing: Pairing
     assert_eq!(client.view(&session).agent(), ["kept", "again"]);
 }
 
-pairings!(wire:
-    an_agent_that_does_not_start_any_more_hides_no_session,
-);
+pairings!(an_agent_that_does_not_start_any_more_hides_no_session,);
 
 pairings!(
     an_agent_that_can_restore_is_not_given_the_transcript,

@@ -179,9 +179,7 @@ async fn secrets_are_struck_out_of_notices(pairing: Pairing) {
     assert!(!notices.is_empty() && !format!("{notices:?}").contains("hunter2"), "{notices:?}");
 }
 
-pairings!(wire:
-    secrets_are_struck_out_of_notices,
-);
+pairings!(secrets_are_struck_out_of_notices,);
 
 pairings!(client V1:
     a_session_that_was_restored_is_told_with_the_answer_only,

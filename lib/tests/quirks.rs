@@ -401,7 +401,9 @@ async fn a_second_session_with_the_same_id_is_refused(pairing: Pairing) {
 }
 
 pairings!(wire:
+    // The answers of an agent of the library are the library's.
     answers_with_text_ids_are_answers,
+    // The ids of its sessions are the library's.
     a_second_session_with_the_same_id_is_refused,
 );
 /// What a client sees of an agent that echoes the version, and what the agent is told, is what it is with a plain

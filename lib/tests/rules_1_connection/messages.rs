@@ -299,11 +299,8 @@ pairings!(
     r1_14_a_batch_gets_one_error,
     r1_16_unknown_updates_arrive_and_replay_whole,
     r1_17_meta_reaches_the_agent_and_what_is_none_counts_as_omitted,
-    r1_18_meta_of_upserts_is_patched_by_key,
-);
-
-pairings!(wire:
     r1_17_what_is_ours_in_meta_nobody_else_writes,
+    r1_18_meta_of_upserts_is_patched_by_key,
 );
 
 pairings!(client V1:
