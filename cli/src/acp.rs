@@ -1,8 +1,11 @@
 //! `rethread acp [-- <agent>]`: what an editor runs instead of the agent, or as one.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::io::{self, IsTerminal};
 use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
+use std::process;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,21 +31,31 @@ use crate::paths::Paths;
 /// Options of `acp`.
 #[derive(Debug, Args)]
 pub(crate) struct AcpArgs {
-    /// The protocol version that the agent is offered.
+    /// The protocol version to offer to the agent.
     #[arg(long, value_enum, default_value_t = Protocol::Auto)]
     agent_protocol: Protocol,
-    /// The most bytes that one line may have.
+    /// The maximum length of a line, in bytes.
     #[arg(long, value_name = "BYTES", default_value_t = 64 * 1024 * 1024)]
     longest_line: usize,
-    /// How a session is brought back when the agent has lost it.
+    /// The number of seconds that the agent may take to start, that is, to answer `initialize`.
+    #[arg(long, value_name = "SECONDS", default_value_t = 120)]
+    start_seconds: u64,
+    /// How to restore a session when the agent is started again.
     #[arg(long, value_enum, default_value_t = RestoreBy::Auto)]
     restore: RestoreBy,
-    /// List only sessions that were made through rethread.
+    /// List only sessions that were created through rethread.
     #[arg(long)]
     own_sessions_only: bool,
-    /// How many minutes a session may do nothing before its agent is let go.
+    /// The number of minutes without activity after which a session releases its agent.
     #[arg(long, value_name = "MINUTES", default_value_t = 30)]
     idle_minutes: u64,
+    /// Serve an ACP client even if stdin and stdout are a terminal.
+    #[arg(long, conflicts_with = "run_agent")]
+    serve: bool,
+    /// Run the agent's command in place of rethread, on the same stdin and stdout. This is what happens on a terminal,
+    /// so that a client can run an agent's login there.
+    #[arg(long, requires = "command")]
+    run_agent: bool,
     /// The agent's program and arguments; the built-in assistant if there are none.
     #[arg(last = true)]
     command: Vec<OsString>,
@@ -72,8 +85,48 @@ enum RestoreBy {
     ReadOnly,
 }
 
-/// Serves the client on stdin and stdout until it hangs up.
+impl AcpArgs {
+    /// On a terminal there is a person and no client, unless a flag says otherwise. The built-in assistant has no
+    /// command to run.
+    fn purpose(&self) -> Purpose {
+        if self.run_agent {
+            return Purpose::RunAgent;
+        }
+        let on_terminal = io::stdin().is_terminal() && io::stdout().is_terminal();
+        if on_terminal && !self.serve && !self.command.is_empty() {
+            Purpose::RunAgent
+        } else {
+            Purpose::Serve
+        }
+    }
+}
+
+/// What `acp` is started for.
+enum Purpose {
+    /// To serve a client.
+    Serve,
+    /// To give way to the agent's own command, on the user's terminal.
+    RunAgent,
+}
+
+/// Serves the client on stdin and stdout until it hangs up, or becomes the agent's command.
 pub(crate) fn run(args: AcpArgs) -> Result<(), Failure> {
+    match args.purpose() {
+        Purpose::Serve => serve(args),
+        Purpose::RunAgent => Err(become_agent(&args.command)),
+    }
+}
+
+/// Replaces this process with the agent's command, so that the terminal, its signals and the exit status are the
+/// agent's. Returns only if that fails.
+fn become_agent(command: &[OsString]) -> Failure {
+    let (program, args) =
+        command.split_first().map_or((OsStr::new(""), command), |(first, rest)| (first.as_os_str(), rest));
+    let error = process::Command::new(program).args(args).exec();
+    Failure::agent_not_started(program, &error)
+}
+
+fn serve(args: AcpArgs) -> Result<(), Failure> {
     let paths = Paths::from_environment()?;
     let store = SqliteStore::open(&paths.store())?;
     let logs = paths.logs()?;
@@ -85,6 +138,7 @@ pub(crate) fn run(args: AcpArgs) -> Result<(), Failure> {
             Protocol::Two => AgentProtocol::Only(Version::V2),
         },
         longest_line: args.longest_line,
+        start_limit: Duration::from_secs(args.start_seconds.max(1)),
         restore: match args.restore {
             RestoreBy::Auto => Restore::Auto,
             RestoreBy::Native => Restore::Native,
@@ -111,6 +165,7 @@ fn agent(command: Vec<OsString>, paths: &Paths) -> Result<Arc<dyn AgentSource>, 
     if command.is_empty() {
         let file = paths.config();
         return Ok(Arc::new(InProcess::new(Assistant::new(AssistantConfig {
+            config_file: Some(file.clone()),
             providers: Box::new(move || config::providers(&file)),
             patience: Patience::default(),
             mcp: Limits::default(),

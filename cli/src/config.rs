@@ -1,10 +1,15 @@
 //! What the user has set up: `config.toml`, and the variables that providers of models are usually set up by.
 
+mod mistake;
+
 use std::io::ErrorKind;
 use std::path::Path;
 
 use rethread::assistant::model::{ProviderConfig, ProviderKind, Secret};
 use serde::Deserialize;
+use toml::Spanned;
+
+use mistake::{Place, explain};
 
 /// The file.
 #[derive(Debug, Default, Deserialize)]
@@ -12,7 +17,7 @@ use serde::Deserialize;
 struct File {
     /// The providers of models.
     #[serde(default)]
-    provider: Vec<ProviderConfig>,
+    provider: Vec<Spanned<ProviderConfig>>,
 }
 
 /// The kinds that a variable alone sets up, with the name that the provider then has.
@@ -25,7 +30,7 @@ const USUAL: [(&str, ProviderKind); 4] = [
 
 /// The providers of the file, then those that only the environment knows of.
 pub(crate) fn providers(file: &Path) -> Result<Vec<ProviderConfig>, String> {
-    let mut providers = read(file)?.provider;
+    let mut providers = read(file)?;
     for provider in &mut providers {
         complete(provider, &variable);
     }
@@ -47,17 +52,31 @@ fn is_same(written: &ProviderConfig, found: &ProviderConfig) -> bool {
     written.name == found.name || alike && place(written) == place(found)
 }
 
-fn read(file: &Path) -> Result<File, String> {
-    let text = match std::fs::read_to_string(file) {
-        Ok(text) => text,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(File::default()),
-        Err(error) => return Err(format!("{} cannot be read: {error}", file.display())),
-    };
-    // The message of the parser shows the line, and the line may be a key.
-    toml::from_str(&text).map_err(|error| {
-        let line = error.span().map_or(1, |span| text[..span.start].matches('\n').count() + 1);
-        format!("{}, line {line}: {}", file.display(), error.message())
-    })
+/// The providers of the file; none if it is not there.
+fn read(file: &Path) -> Result<Vec<ProviderConfig>, String> {
+    match std::fs::read_to_string(file) {
+        Ok(text) => parse(file, &text),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(format!("{} cannot be read: {error}", file.display())),
+    }
+}
+
+fn parse(file: &Path, text: &str) -> Result<Vec<ProviderConfig>, String> {
+    let place = |at| Place { file, text, at };
+    let read: File = toml::from_str(text)
+        .map_err(|error| explain(&place(error.span().map_or(0, |span| span.start)), &error))?;
+    let mut providers: Vec<ProviderConfig> = Vec::new();
+    for provider in read.provider {
+        let at = provider.span().start;
+        let provider = provider.into_inner();
+        let wrong = |key: &str, what: &str| format!("{}: key `{key}`: {what}", place(at).of_key(key));
+        provider.check().map_err(|bad| wrong(bad.key, &bad.what))?;
+        if providers.iter().any(|earlier| earlier.name == provider.name) {
+            return Err(wrong("name", &format!("two providers are called {}", provider.name)));
+        }
+        providers.push(provider);
+    }
+    Ok(providers)
 }
 
 /// Adds what the environment says of a provider of the file.
@@ -95,13 +114,12 @@ fn variable(name: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use rethread::assistant::model::Models;
+
     use super::*;
 
     fn written(text: &str) -> Result<Vec<ProviderConfig>, String> {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("config.toml");
-        std::fs::write(&path, text).unwrap();
-        read(&path).map(|file| file.provider)
+        parse(Path::new("/home/me/config.toml"), text)
     }
 
     #[test]
@@ -179,10 +197,93 @@ mod tests {
         assert!(!is_same(&ProviderConfig::new("claude", ProviderKind::Anthropic), &usual));
     }
 
+    /// Every fenced block of TOML in the documentation: where it begins, and its text.
+    fn documented() -> Vec<(String, String)> {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let mut files: Vec<_> =
+            std::fs::read_dir(root.join("docs")).unwrap().map(|entry| entry.unwrap().path()).collect();
+        files.push(root.join("README.md"));
+        let mut blocks = Vec::new();
+        for file in files.iter().filter(|file| file.extension().is_some_and(|end| end == "md")) {
+            let text = std::fs::read_to_string(file).unwrap();
+            let mut rest = text.as_str();
+            while let Some((before, from)) = rest.split_once("```toml\n") {
+                let (block, after) = from.split_once("```").unwrap();
+                let line = text.len() - rest.len() + before.len();
+                let line = text[..line].matches('\n').count() + 1;
+                blocks.push((format!("{}, line {line}", file.display()), block.to_owned()));
+                rest = after;
+            }
+            let indented = text.lines().any(|line| line.starts_with("    kind = "));
+            assert!(!indented, "{}: configuration is written in blocks of ```toml", file.display());
+        }
+        blocks
+    }
+
     #[test]
-    fn a_mistake_names_its_line_and_no_key() {
-        let wrong =
-            written("[[provider]]\nname = \"mine\"\nkind = \"openai\"\nkeyy = \"sk-123456\"\n").unwrap_err();
-        assert!(wrong.contains("config.toml, line 4") && !wrong.contains("sk-123456"), "{wrong}");
+    fn every_configuration_of_the_documentation_works() {
+        let blocks = documented();
+        assert!(blocks.len() >= 2, "{blocks:?}");
+        for (place, block) in blocks {
+            let providers = written(&block).unwrap_or_else(|why| panic!("{place}: {why}"));
+            assert!(!providers.is_empty(), "{place}");
+            Models::new(providers).unwrap_or_else(|why| panic!("{place}: {why}"));
+        }
+    }
+
+    #[test]
+    fn a_mistake_is_told_with_its_line_and_key_and_what_was_meant() {
+        let provider = "[[provider]]\nname = \"mine\"\nkind = \"openai\"\n";
+        let second = "[[provider]]\nname = \"other\"\nkind = \"openai\"\n";
+        let cases = [
+            ("keyy = \"sk-123456\"", "line 4: unknown key `keyy`: did you mean `key`?"),
+            ("baseurl = \"http://x\"", "line 4: unknown key `baseurl`: did you mean `base_url`?"),
+            (
+                "[[provider.models]]\nid = \"m\"\nwindow = 5",
+                "line 6: unknown key `window`: did you mean `context_window`?",
+            ),
+            ("[[models]]\nid = \"m\"", "line 4: unknown key `models`: did you mean `[[provider.models]]`?"),
+            ("[[providers]]\nname = \"m\"", "line 4: unknown key `providers`: did you mean `[[provider]]`?"),
+            (
+                "[server]\nport = 1",
+                "line 4: unknown key `server`: the keys of a provider go below a line `[[provider]]`",
+            ),
+            (
+                "[[provider.models]]\nid = \"m\"\nefforts = [\"hihg\"]",
+                "line 6: key `efforts`: unknown value `hihg`: did you mean `high`?",
+            ),
+            (
+                "[[provider]]\nname = \"b\"\nkind = \"opnai\"",
+                "line 6: key `kind`: unknown value `opnai`: did you mean `openai`?",
+            ),
+            ("[[provider]]\nname = \"b\"", "line 4: missing key `kind`"),
+            (
+                "[[provider.models]]\nid = \"m\"\ncontext_window = \"sk-123456\"",
+                "line 6: key `context_window`: invalid type string, expected u64",
+            ),
+            ("key = sk-123456", "line 4: key `key`: "),
+            (
+                &format!("{second}base_url = \"ftp://x\""),
+                "line 7: key `base_url`: the base URL of provider other is not usable",
+            ),
+            (
+                &format!("{second}[[provider.models]]\nid = \" \""),
+                "line 8: key `id`: a model of provider other has the id",
+            ),
+            (provider, "line 5: key `name`: two providers are called mine"),
+            ("[[provider]]\nkind = \"openai\"\nname = \"a/b\"", "line 6: key `name`: provider name \"a/b\""),
+        ];
+        for (text, expected) in cases {
+            let wrong = written(&format!("{provider}{text}\n")).unwrap_err();
+            assert!(wrong.starts_with(&format!("/home/me/config.toml, {expected}")), "{text:?}: {wrong}");
+            assert!(!wrong.contains("sk-123456"), "{wrong}");
+        }
+        let wrong = written("name = \"work\"\n").unwrap_err();
+        assert!(
+            wrong.ends_with(
+                "line 1: unknown key `name`: the keys of a provider go below a line `[[provider]]`"
+            ),
+            "{wrong}"
+        );
     }
 }

@@ -1,7 +1,8 @@
 //! How a command fails: one line that says what, one that says what to do.
 
 use std::error::Error;
-use std::fmt;
+use std::ffi::OsStr;
+use std::{fmt, io};
 
 use rethread::store::StoreError;
 
@@ -19,6 +20,16 @@ impl Failure {
     pub(crate) fn plain(message: &str) -> Self {
         Self { message: message.to_owned(), hint: None }
     }
+
+    /// The agent's command does not run.
+    pub(crate) fn agent_not_started(program: &OsStr, error: &io::Error) -> Self {
+        let program = program.display();
+        let message = match error.kind() {
+            io::ErrorKind::NotFound => format!("agent program {program} was not found"),
+            _ => format!("agent program {program} could not be started: {error}"),
+        };
+        Self { message, hint: Some("check the command after --".to_owned()) }
+    }
 }
 
 impl fmt::Display for Failure {
@@ -31,8 +42,8 @@ impl fmt::Display for Failure {
     }
 }
 
-impl From<std::io::Error> for Failure {
-    fn from(error: std::io::Error) -> Self {
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
         Self { message: with_causes(&error), hint: None }
     }
 }

@@ -128,6 +128,44 @@ async fn a_model_of_the_configuration_is_used_and_its_key_is_written_nowhere() {
     }
 }
 
+/// The resident memory of a program, in KiB.
+#[cfg(target_os = "linux")]
+fn resident(program: &Program) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", program.pid())).expect("it runs");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("the kernel tells it");
+    line.trim().trim_end_matches(" kB").parse().expect("it is a number")
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn memory_is_bounded_by_what_the_model_is_given_and_not_by_the_session() {
+    const TURNS: usize = 60;
+    let (home, model) = (home(), ModelServer::start());
+    let file = configure(&home, "openai", &model, "a-key");
+    let config = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, format!("{config}context_window = 100000\n")).unwrap();
+    std::fs::write(home.beside().join("big.txt"), "a line of a big file\n".repeat(3_000)).unwrap();
+    let program = assistant(&home, Version::V2).await;
+    let session = program.client.new_session_in(&cwd(&home)).await;
+    let mut early = 0;
+    for turn in 0..TURNS {
+        let look = json!({"path": "big.txt"});
+        model.plan(Planned::new().text("Let me look.").call("read", &look).call("read", &look));
+        model.plan(Planned::new().text("Done."));
+        program.client.prompt(&session, "look").await;
+        if turn == TURNS / 4 {
+            early = resident(&program);
+        }
+    }
+    let late = resident(&program);
+    let asked = model.asked();
+    let sizes: Vec<_> = asked.iter().map(|asked| asked.body.to_string().len()).collect();
+    assert!(asked.iter().any(|asked| asked.body["tools"].is_null()), "it was summed up: {sizes:?}");
+    assert!(sizes.iter().max() > Some(&100_000), "there was much to read: {sizes:?}");
+    // Four times as many turns.
+    assert!(late < early * 3 / 2, "{early} KiB grew to {late} KiB");
+}
+
 fn files(folder: &std::path::Path) -> Vec<std::path::PathBuf> {
     let entries = std::fs::read_dir(folder).expect("the home can be read").flatten();
     let below = |path: std::path::PathBuf| if path.is_dir() { files(&path) } else { vec![path] };

@@ -40,6 +40,9 @@ pub enum Entry {
         binding: Binding,
         /// How the agent takes prompts.
         style: PromptStyle,
+        /// Where the agent runs; it decides whose `_meta.rethread` can be trusted later.
+        #[serde(default, skip_serializing_if = "AgentKind::is_external")]
+        kind: AgentKind,
     },
     /// The agent is gone.
     AgentLost {
@@ -194,6 +197,28 @@ pub enum PromptStyle {
     OneAtATime,
     /// Any time; its answer says that the prompt was inserted, and the agent reports its own state.
     Acknowledged,
+}
+
+/// Where an agent runs, known by how it was started and never by what it says of itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AgentKind {
+    /// Outside this process. Entries from before this was recorded count as external too.
+    #[default]
+    External,
+    /// In this process, as a part of the program.
+    InProcess,
+}
+
+impl AgentKind {
+    /// Says whether the agent runs outside this process.
+    #[must_use]
+    pub fn is_external(&self) -> bool {
+        match self {
+            Self::External => true,
+            Self::InProcess => false,
+        }
+    }
 }
 
 /// Why a prompt was dropped.

@@ -1,8 +1,8 @@
 //! What can happen to a session, and the ways a happening is refused. Ids and times are minted outside.
 
 use crate::{
-    Activity, AskId, Binding, Json, MessageId, Millis, PromptStyle, QuestionId, QuestionKind, ServerNote,
-    Stop, Update,
+    Activity, AgentKind, AskId, Binding, Json, MessageId, Millis, PromptStyle, QuestionId, QuestionKind,
+    ServerNote, Stop, Update,
 };
 
 /// One occurrence, from a client, from the agent, or from Rethread itself.
@@ -74,7 +74,16 @@ pub enum Input {
         binding: Binding,
         /// How it takes prompts.
         style: PromptStyle,
+        /// Where it runs.
+        kind: AgentKind,
         /// Now: what waited for the agent starts.
+        at: Millis,
+    },
+    /// The agent turns out to take prompts in another way than it said when it was bound.
+    StyleFound {
+        /// How it takes them.
+        style: PromptStyle,
+        /// Now.
         at: Millis,
     },
     /// The agent could not be started or could not open the session.
@@ -186,7 +195,7 @@ pub enum Refusal {
         known: Vec<String>,
     },
     /// Not one of the values of the option.
-    #[error("option {option} does not take the value {got}")]
+    #[error("option {option} does not accept the value {got}")]
     BadValue {
         /// The option.
         option: String,

@@ -13,16 +13,19 @@ mod json;
 mod merge;
 pub mod session;
 pub mod stored;
+mod title;
 mod update;
 
 pub use child::Child;
 pub use decide::decide;
 pub use entry::{
-    Activity, Binding, Dropped, Entry, Millis, PromptStyle, QuestionKind, ServerNote, Stop, TitleSource,
+    Activity, AgentKind, Binding, Dropped, Entry, Millis, PromptStyle, QuestionKind, ServerNote, Stop,
+    TitleSource,
 };
 pub use fold::{Folded, fold};
 pub use id::{AskId, MessageId, QuestionId, Seq, SessionId, TurnNo};
 pub use input::{HeldPrompts, Input, Refusal};
 pub use json::{Fields, Json, JsonError};
 pub use session::Session;
+pub use title::{LONGEST_TITLE, clean_title};
 pub use update::{Update, UpdateKind};

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::child::{self, Child};
 use crate::{
-    Activity, AskId, Binding, Entry, Json, MessageId, PromptStyle, QuestionId, QuestionKind, Seq, Stop,
-    TitleSource, TurnNo, Update, UpdateKind,
+    Activity, AgentKind, AskId, Binding, Entry, Json, MessageId, PromptStyle, QuestionId, QuestionKind, Seq,
+    Stop, TitleSource, TurnNo, Update, UpdateKind,
 };
 
 /// What is true of a session after the entries so far.
@@ -83,6 +83,9 @@ pub struct BoundAgent {
     pub binding: Binding,
     /// How it takes prompts.
     pub style: PromptStyle,
+    /// Where it runs.
+    #[serde(default, skip_serializing_if = "AgentKind::is_external")]
+    pub kind: AgentKind,
 }
 
 /// A turn that runs.
@@ -160,9 +163,10 @@ impl Session {
         match entry {
             Entry::Opened { cwd, roots, agent, .. } => self.opened(cwd, roots, agent),
             Entry::RootsSet { roots, .. } => self.roots.clone_from(roots),
-            Entry::AgentBound { generation, agent, native, binding, style } => {
-                let native = Native { agent: agent.clone(), id: native.clone() };
-                self.agent_bound(*generation, native, *binding, *style);
+            Entry::AgentBound { generation, agent, native, binding, style, kind } => {
+                let (generation, binding, style, kind) = (*generation, *binding, *style, *kind);
+                let bound = BoundAgent { generation, native: native.clone(), binding, style, kind };
+                self.agent_bound(agent, bound);
             }
             Entry::AgentLost { .. } => self.agent_lost(),
             Entry::PromptHeld { message, content } => self.prompt_held(message, content),
@@ -232,9 +236,10 @@ impl Session {
         self.agent_lost();
     }
 
-    fn agent_bound(&mut self, generation: u32, native: Native, binding: Binding, style: PromptStyle) {
-        self.generations = generation;
-        self.agent = Some(BoundAgent { generation, native: native.id.clone(), binding, style });
+    fn agent_bound(&mut self, agent: &str, bound: BoundAgent) {
+        let native = Native { agent: agent.to_owned(), id: bound.native.clone() };
+        self.generations = bound.generation;
+        self.agent = Some(bound);
         if self.natives.last() != Some(&native) {
             self.natives.push(native);
         }

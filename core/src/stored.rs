@@ -4,6 +4,7 @@
 //! | version | old reader, new data | new reader, old data | old writer, new data |
 //! |---|---|---|---|
 //! | 1, JSON | - | - | - |
+//! | 1, `kind` in `AgentBound` | skips it, and trusts `_meta.rethread` of every agent as it always did | takes an agent without it for external: its `_meta.rethread` is not handed on | writes it without, see before |
 //! | 2, folded stretches only | refuses the stretch as newer | reads both | adds stretches of version 1 beside those of 2 |
 //!
 //! A version is added when an entry changes its meaning or loses a member. A new kind of entry needs one too:

@@ -3,8 +3,8 @@
 use expect_test::{Expect, expect};
 use rethread_core::session::Session;
 use rethread_core::{
-    Activity, Binding, Dropped, Entry, HeldPrompts, Input, Json, PromptStyle, QuestionKind, Refusal, Stop,
-    TitleSource, Update, UpdateKind, decide,
+    Activity, AgentKind, Binding, Dropped, Entry, HeldPrompts, Input, Json, PromptStyle, QuestionKind,
+    Refusal, Stop, TitleSource, Update, UpdateKind, decide,
 };
 use serde_json::{Value, json};
 
@@ -64,7 +64,8 @@ fn prompt(id: &str) -> Input {
 }
 
 fn bound(style: PromptStyle) -> Input {
-    Input::AgentBound { agent: "a".to_owned(), native: "n".to_owned(), binding: Binding::Fresh, style, at: 0 }
+    let (agent, native, kind) = ("a".to_owned(), "n".to_owned(), AgentKind::External);
+    Input::AgentBound { agent, native, binding: Binding::Fresh, style, kind, at: 0 }
 }
 
 fn one_at_a_time() -> Input {
@@ -120,6 +121,77 @@ fn options() -> Input {
 
 fn set(option: &str, value: Value) -> Input {
     Input::SetOption { ask: "a".into(), option: option.to_owned(), value: value.into() }
+}
+
+fn style_found() -> Input {
+    Input::StyleFound { style: PromptStyle::OneAtATime, at: 0 }
+}
+
+#[test]
+fn an_agent_that_was_taken_for_an_acknowledging_one_is_sent_no_prompt_twice() {
+    check(
+        vec![
+            acknowledging(),
+            prompt("p1"),
+            prompt("p2"),
+            prompt("p3"),
+            style_found(),
+            finished("p3", Stop::failed(-32600, "one at a time")),
+            prompt("p4"),
+            finished("p1", Stop::plain("end_turn")),
+            finished("p2", Stop::plain("end_turn")),
+        ],
+        expect![[r#"
+            agent 1 bound as n, Fresh
+            prompt p1 held
+            prompt p1 sent
+            prompt p2 held
+            prompt p2 sent
+            prompt p3 held
+            prompt p3 sent
+            agent 1 bound as n, Fresh
+            turn 1 started
+            prompt p1 inserted into turn 1
+            prompt p3 dropped: "one at a time"
+            prompt p4 held
+            turn 1 ended: end_turn
+            turn 2 started
+            prompt p2 inserted into turn 2
+            turn 2 ended: end_turn
+            turn 3 started
+            prompt p4 inserted into turn 3
+            prompt p4 sent
+        "#]],
+    );
+}
+
+#[test]
+fn a_prompt_that_is_answered_while_another_is_worked_on_ends_with_that() {
+    check(
+        vec![
+            acknowledging(),
+            prompt("p1"),
+            prompt("p2"),
+            Input::Cancel,
+            style_found(),
+            finished("p2", Stop::plain("cancelled")),
+            finished("p1", Stop::plain("cancelled")),
+            style_found(),
+        ],
+        expect![[r#"
+            agent 1 bound as n, Fresh
+            prompt p1 held
+            prompt p1 sent
+            prompt p2 held
+            prompt p2 sent
+            turn 1 to be cancelled
+            agent 1 bound as n, Fresh
+            turn 1 started
+            prompt p1 inserted into turn 1
+            prompt p2 inserted into turn 1
+            turn 1 ended: cancelled
+        "#]],
+    );
 }
 
 #[test]
@@ -598,8 +670,8 @@ fn options_take_only_what_is_on_offer() {
             update {"configOptions":[{"configId":"mode","type":"select","currentValue":"ask","options":[{"value":"ask"},{"groupId":"g","options":[{"value":"code"}]}]},{"configId":"fast","type":"boolean","currentValue":false}]}
             agent 1 bound as n, Fresh
             option mode asked as a: "code"
-            refused: option mode does not take the value "fly"
-            refused: option fast does not take the value "yes"
+            refused: option mode does not accept the value "fly"
+            refused: option fast does not accept the value "yes"
             option fast asked as a: true
             refused: the session has no option colour
             option a settled: None

@@ -8,7 +8,7 @@ use common::journal::{Manner, journal};
 use common::view::View;
 use common::view_v1::ViewV1;
 use proptest::prelude::*;
-use rethread_core::{Entry, Folded, Json, Seq, Session, Update, UpdateKind, fold, stored};
+use rethread_core::{AgentKind, Entry, Folded, Json, Seq, Session, Update, UpdateKind, fold, stored};
 
 fn config() -> ProptestConfig {
     ProptestConfig {
@@ -256,4 +256,17 @@ fn odd_bodies(tag: &str, odd: &str) -> Vec<Json> {
     ];
     let bodies = members.into_iter().map(with_member).chain(inside);
     bodies.map(|body| Json::parse(body).expect("valid as text")).collect()
+}
+
+#[test]
+fn an_agent_that_was_bound_before_its_kind_was_recorded_is_external() {
+    let old = br#"{"AgentBound":{"generation":1,"agent":"rethread","native":"n","binding":"fresh","style":"acknowledged"}}"#;
+    let entry = stored::decode_entry(&[&[stored::VERSION][..], &old[..]].concat()).expect("it reads");
+    let Entry::AgentBound { kind, .. } = &entry else { panic!("{entry:?}") };
+    assert_eq!(*kind, AgentKind::External);
+    assert_eq!(stored::encode_entry(&entry)[1..], old[..], "and is written as it was");
+    let mut within = entry.clone();
+    let Entry::AgentBound { kind, .. } = &mut within else { unreachable!() };
+    *kind = AgentKind::InProcess;
+    assert_eq!(stored::decode_entry(&stored::encode_entry(&within)).expect("it reads"), within);
 }

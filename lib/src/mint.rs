@@ -1,50 +1,69 @@
 //! Mints ids and reads the clock, for the parts that feed the core: the core itself does neither.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::sync::Mutex;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rethread_core::{AskId, MessageId, Millis, QuestionId, SessionId};
-use uuid::Uuid;
+use uuid::{ContextV7, Timestamp, Uuid};
 
 /// A new session id, sortable by time.
 #[must_use]
 pub fn session_id() -> SessionId {
-    SessionId(Uuid::now_v7().to_string())
+    SessionId(unique().to_string())
 }
 
 /// A new message id.
 #[must_use]
 pub fn message_id() -> MessageId {
-    MessageId(Uuid::now_v7().to_string())
+    MessageId(unique().to_string())
 }
 
 /// A new question id.
 #[must_use]
 pub fn question_id() -> QuestionId {
-    QuestionId(Uuid::now_v7().to_string())
+    QuestionId(unique().to_string())
 }
 
 /// A new id for a request to the agent.
 #[must_use]
 pub fn ask_id() -> AskId {
-    AskId(Uuid::now_v7().to_string())
+    AskId(unique().to_string())
 }
 
 /// A new terminal id.
 #[must_use]
 pub fn terminal_id() -> String {
-    format!("term-{}", Uuid::now_v7())
+    format!("term-{}", unique())
 }
 
-/// Now.
+/// Something that is like nothing else, sortable by time.
+#[must_use]
+pub fn unique() -> Uuid {
+    unique_at(SystemTime::now())
+}
+
+/// The same at a time. Not `Uuid::now_v7`, which panics on a clock before 1970.
+fn unique_at(time: SystemTime) -> Uuid {
+    static COUNTER: Mutex<ContextV7> = Mutex::new(ContextV7::new());
+    let since = since_1970(time);
+    Uuid::new_v7(Timestamp::from_unix(&COUNTER, since.as_secs(), since.subsec_nanos()))
+}
+
+/// Now; 1970 on a clock that stands before that.
 #[must_use]
 pub fn now() -> Millis {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+    u64::try_from(since_1970(SystemTime::now()).as_millis()).unwrap_or(u64::MAX)
 }
 
-/// A time as the protocol writes it, in UTC.
+fn since_1970(time: SystemTime) -> Duration {
+    time.duration_since(UNIX_EPOCH).unwrap_or_default()
+}
+
+/// A time as the protocol writes it, in UTC. It has four digits for the year.
 #[must_use]
 pub fn rfc3339(at: Millis) -> String {
+    const LAST: Millis = 253_402_300_799_999;
+    let at = at.min(LAST);
     let (days, ms) = (at / 86_400_000, at % 86_400_000);
     let (year, month, day) = civil(days);
     let (hour, minute, second) = (ms / 3_600_000, ms / 60_000 % 60, ms / 1000 % 60);
@@ -99,7 +118,17 @@ fn civil(days: u64) -> (u64, u64, u64) {
 
 #[cfg(test)]
 mod tests {
-    use super::{from_rfc3339, rfc3339};
+    use super::*;
+
+    #[test]
+    fn ids_are_unique_and_in_order_at_any_time() {
+        let times = [UNIX_EPOCH - Duration::from_secs(1), UNIX_EPOCH, SystemTime::now()];
+        for time in times {
+            let ids: Vec<_> = (0..1000).map(|_| unique_at(time)).collect();
+            assert!(ids.is_sorted_by(|one, next| one < next), "{time:?}");
+        }
+        assert_eq!(since_1970(times[0]), Duration::ZERO);
+    }
 
     #[test]
     fn times() {
@@ -113,5 +142,6 @@ mod tests {
         assert_eq!(from_rfc3339("2024-02-29T23:59:59+01:00"), Some(1_709_247_599_000));
         assert_eq!(from_rfc3339("2024-02-29T23:59:59.5Z"), Some(1_709_251_199_500));
         assert_eq!(from_rfc3339("yesterday"), None);
+        assert_eq!(rfc3339(u64::MAX), "9999-12-31T23:59:59.999Z");
     }
 }

@@ -172,6 +172,63 @@ async fn a_fork_has_the_choices_of_its_parent(pairing: Pairing) {
     assert_eq!(client.load(&fork).await["configOptions"], client.load(&parent).await["configOptions"]);
 }
 
+/// What the parent of a fork is doing.
+#[derive(Clone, Copy, Debug)]
+enum Parent {
+    Idle,
+    InATurn,
+    Closed,
+    OpenElsewhere,
+    Earlier,
+}
+
+/// Chooses other values after the last turn, in this state of the parent, and forks it.
+async fn forked_after_a_choice(pairing: Pairing, state: Parent) {
+    let world = World::having(pairing, forgetful);
+    let client = world.ready().await;
+    let parent = choose_all(&client).await;
+    if matches!(state, Parent::InATurn) {
+        client.begin_prompt(&parent, "hang").await;
+        world.agent.wait_told("session/prompt", 2).await;
+    }
+    client.set_option(&parent, "mode", "a").await;
+    client.set_option(&parent, "effort", "low").await;
+    client.ask("session/set_title", json!({"sessionId": parent, "title": "Of late"})).await;
+    let mut params = json!({"sessionId": parent, "cwd": CWD, "mcpServers": []});
+    let forking = match state {
+        Parent::Idle | Parent::InATurn => client,
+        Parent::Closed => {
+            client.close(&parent).await.expect("it can be closed");
+            client.ask("session/set_title", json!({"sessionId": parent, "title": "Of late"})).await;
+            client
+        }
+        Parent::OpenElsewhere => world.again().ready().await,
+        Parent::Earlier => {
+            client.load(&parent).await;
+            let said = client.updates(&parent);
+            let one = said.iter().find(|update| update.to_string().contains("\"one\"")).expect("a replay");
+            params["_meta"] = json!({"rethread": {"atMessage": one["messageId"]}});
+            client
+        }
+    };
+    let made = forking.ask("session/fork", params).await;
+    let now = ["effort=low", "mode=a", "model=deep", "verbose=true"];
+    assert_eq!(values(&made), now, "{state:?}: the answer");
+    let fork = made["sessionId"].as_str().expect("an id").to_owned();
+    assert_eq!(forking.prompt(&fork, "say two").await.stop, "end_turn");
+    let mark = forking.mark();
+    assert_eq!(values(&forking.load(&fork).await), now, "{state:?}: after a turn");
+    let view = forking.view_since(mark, &fork);
+    assert_eq!(view.title.as_deref(), Some("Of late"), "{state:?}");
+    assert_eq!(view.agent(), ["one", "two"], "{state:?}");
+}
+
+async fn a_fork_has_what_was_chosen_since_the_last_turn(pairing: Pairing) {
+    for state in [Parent::Idle, Parent::InATurn, Parent::Closed, Parent::OpenElsewhere, Parent::Earlier] {
+        forked_after_a_choice(pairing, state).await;
+    }
+}
+
 /// A session in which everything was chosen, and a client of the agent that has changed since; and how much the agent
 /// had been told until then.
 async fn changed_since(
@@ -204,6 +261,38 @@ async fn what_the_agent_refuses_gives_way_to_its_own_value(pairing: Pairing) {
     assert_eq!(options.len(), 1, "told once, as it is in the end: {told:?}");
     client.load(&session).await;
     assert_eq!(chosen(&client, &session), now, "and that is kept");
+}
+
+/// The warnings that a client was told since a mark.
+fn warnings(client: &Client, mark: usize, session: &str) -> Vec<Value> {
+    let updates = client.updates_since(mark, session).into_iter();
+    updates.filter(|update| update["severity"] == "warning").collect()
+}
+
+async fn a_choice_that_the_agent_does_not_take_is_told_once(pairing: Pairing) {
+    let change = |config: &mut AgentConfig| {
+        config.fixed = vec!["mode"];
+        config.offers = vec![Offer::Modes, Offer::Models, Offer::Effort];
+    };
+    let world = World::having(pairing, forgetful);
+    let (world, client, session, _) = changed_since(world, change).await;
+    client.load(&session).await;
+    assert_eq!(client.prompt(&session, "say two").await.stop, "end_turn");
+    let told = warnings(&client, 0, &session);
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert_eq!(told[0]["title"], "The agent did not accept 2 restored settings");
+    let about = told[0]["description"].as_str().unwrap_or_default();
+    for sentence in ["Mode is now a, not b.", "Verbose is no longer offered."] {
+        assert!(about.contains(sentence), "{about}");
+    }
+    let mark = client.mark();
+    client.load(&session).await;
+    client.prompt(&session, "say three").await;
+    assert_eq!(warnings(&client, mark, &session), Vec::<Value>::new());
+    let next = world.restarted(&client).await.ready().await;
+    next.load(&session).await;
+    next.prompt(&session, "say four").await;
+    assert_eq!(warnings(&next, 0, &session), Vec::<Value>::new(), "nor by the next process");
 }
 
 async fn an_agent_that_does_not_answer_has_refused(pairing: Pairing) {
@@ -260,6 +349,7 @@ pairings!(
     another_agent_is_told_the_choices,
     what_is_no_longer_on_offer_is_not_asked_for,
     a_choice_made_while_the_agent_is_gone_comes_before_the_prompt,
+    a_fork_has_what_was_chosen_since_the_last_turn,
 );
 
 // Version 2 has no load.
@@ -274,6 +364,8 @@ pairings!(wire:
     a_fork_has_the_choices_of_its_parent,
     // It takes what it offers.
     what_the_agent_refuses_gives_way_to_its_own_value,
+    // The same.
+    a_choice_that_the_agent_does_not_take_is_told_once,
     // It answers.
     an_agent_that_does_not_answer_has_refused,
 );

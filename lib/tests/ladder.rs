@@ -69,6 +69,34 @@ async fn a_lost_session_goes_on_from_the_transcript(pairing: Pairing) {
     assert!(noticed, "never a silent fresh session");
 }
 
+/// What was refused is no part of the conversation for whoever goes on with it.
+async fn a_refused_turn_is_not_in_the_transcript(pairing: Pairing) {
+    for fold in [false, true] {
+        let world = World::having(pairing, forgetful);
+        let first = world.ready().await;
+        let session = first.new_session().await;
+        first.prompt(&session, "say one").await;
+        assert_eq!(
+            first.prompt(&session, "say the forbidden; tool call_1; stop refusal").await.stop,
+            "refusal"
+        );
+        first.prompt(&session, "say three").await;
+        first.prompt(&session, "say the forbidden too; stop refusal").await;
+        let world = world.restarted(&first).await;
+        if fold {
+            world.fold(&session);
+        }
+        let client = world.ready().await;
+        client.load(&session).await;
+        assert_eq!(client.view(&session).agent(), ["one", "the forbidden", "three", "the forbidden too"]);
+        client.prompt(&session, "say going on").await;
+        let seed = transcript(&last_prompt(&world.agent)).expect("the prompt carries the transcript");
+        assert!(seed.contains("say one") && seed.contains("say three"), "{seed}");
+        assert!(!seed.contains("forbidden") && !seed.contains("Tool"), "{seed}");
+        assert!(seed.contains("of 2 turns"), "{seed}");
+    }
+}
+
 async fn an_agent_that_can_restore_is_not_given_the_transcript(pairing: Pairing) {
     let world = World::of(pairing);
     let first = world.ready().await;
@@ -161,6 +189,40 @@ async fn a_fork_is_live_and_leaves_its_parent_alone(pairing: Pairing) {
     next.load(&parent).await;
     assert_eq!(next.view(&child).agent(), ["one", "two", "three"]);
     assert_eq!(next.view(&parent).agent(), ["one", "two", "four"]);
+}
+
+/// The severity and the title of each notice that the client was told of a session.
+fn notices(client: &Client, session: &str) -> Vec<(String, String)> {
+    let updates = client.updates(session).into_iter();
+    let notices = updates.filter(|update| update["sessionUpdate"] == "notice");
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    notices.map(|notice| (text(&notice["severity"]), text(&notice["title"]))).collect()
+}
+
+async fn a_fork_is_not_told_as_a_loss(pairing: Pairing) {
+    for able in [true, false] {
+        let world = World::having(pairing, |config| match (pairing.mind, able) {
+            (Mind::Own, true) => config.able_to(&["fork"]),
+            (Mind::Own, false) => config.without(&["fork"]),
+            (Mind::Library, _) => config,
+        });
+        let client = world.ready().await;
+        let parent = client.new_session().await;
+        client.prompt(&parent, "say one").await;
+        let made = fork(&client, &parent, Value::Null).await.expect("a fork");
+        let child = made["sessionId"].as_str().expect("an id").to_owned();
+        client.prompt(&child, "say two").await;
+        let title = match (pairing.mind, able) {
+            (Mind::Own, false) => "This fork starts from the transcript",
+            (Mind::Own, true) | (Mind::Library, _) => "Session forked",
+        };
+        assert_eq!(notices(&client, &child), [("info".to_owned(), title.to_owned())]);
+        // From here on it is a session like any other.
+        let next = world.restarted(&client).await.ready().await;
+        next.load(&child).await;
+        next.prompt(&child, "say three").await;
+        assert_eq!(notices(&next, &child), [("info".to_owned(), "Session restored".to_owned())]);
+    }
 }
 
 async fn what_an_agent_replays_of_its_fork_is_swallowed(pairing: Pairing) {
@@ -288,6 +350,7 @@ pairings!(
     the_policy_decides_how_far_it_goes,
     another_agent_takes_the_session_over,
     a_fork_is_live_and_leaves_its_parent_alone,
+    a_fork_is_not_told_as_a_loss,
     a_fork_at_a_message_has_nothing_after_it,
     an_idle_session_lets_go_of_its_agent_and_comes_back,
 );
@@ -295,6 +358,8 @@ pairings!(
 pairings!(wire:
     // An agent of the library is given the whole history: it loses nothing.
     a_lost_session_goes_on_from_the_transcript,
+    // The same.
+    a_refused_turn_is_not_in_the_transcript,
     // It forks and replays nothing itself.
     what_an_agent_replays_of_its_fork_is_swallowed,
     // It keeps no sessions.

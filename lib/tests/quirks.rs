@@ -373,6 +373,130 @@ async fn what_an_agent_notes_in_the_users_name_is_not_the_users(pairing: Pairing
     assert!(!was_given_the_transcript(&world));
 }
 
+/// What a client sees of an agent that echoes the version, and what the agent is told, is what it is with a plain
+/// version 1 agent.
+async fn an_agent_that_echoes_the_version_is_used_as_version_1(pairing: Pairing) {
+    for quirk in [Quirk::EchoesVersion, Quirk::EchoesVersionWithInfo] {
+        for script in ["noid; say one; tool call_1; say two", "tool call_1; say one; say two"] {
+            let plain = World::having(pairing, |config| config.offering(&[Offer::Modes]));
+            let echoing = |config: AgentConfig| {
+                AgentConfig { key: Some("echo"), ..config }.offering(&[Offer::Modes]).with(&[quirk])
+            };
+            let world = World::having(pairing, echoing);
+            let (_, expected) = past(&plain, &[script, "say three"]).await;
+            let (session, seen) = past(&world, &[script, "say three"]).await;
+            assert_eq!(seen.to_string(), expected.to_string(), "{quirk:?}, {script}");
+            assert_eq!(world.agent.told("session/prompt").len(), 2, "{quirk:?}: no prompt is sent twice");
+            assert_eq!(world.agent.starts(), 1, "{quirk:?}");
+            // In the next processes too, although the agent says something else.
+            for number in 2..4 {
+                world.agent.wait_gone().await;
+                let client = world.again().ready().await;
+                client.load(&session).await;
+                let turn = client.prompt(&session, "noid; say four; permit").await;
+                assert_eq!(turn.stop, "end_turn", "{quirk:?}");
+                assert_eq!(world.agent.starts(), number, "{quirk:?}: it is started once");
+                let offer = world.agent.told("initialize").pop().expect("it was initialized");
+                assert_eq!(offer["protocolVersion"], 1, "{quirk:?}: it is offered what it speaks");
+                let said = client.view(&session).agent();
+                assert_eq!(said.len(), 3 + 2 * (number - 1), "{quirk:?}: {said:?}");
+                client.hang_up().await;
+            }
+        }
+    }
+}
+
+/// Its first words may have nothing in them that only version 1 has. The answer to the prompt shows it at last.
+async fn a_prompt_answered_with_a_stop_reason_ends_the_turn(pairing: Pairing) {
+    let world = World::having(pairing, |config| config.with(&[Quirk::EchoesVersionWithInfo]));
+    let client = world.ready().await;
+    let session = client.new_session().await;
+    let turn = client.prompt(&session, "say one; stop max_tokens").await;
+    assert_eq!(turn.stop, "max_tokens");
+    assert_eq!(client.prompt(&session, "say two").await.stop, "end_turn");
+    let request = client.begin_prompt(&session, "say three; hang").await;
+    client.wait_update(0, &session, "three", |update| update["content"]["text"] == "three").await;
+    client.cancel(&session).await;
+    assert_eq!(client.finish(&session, &request).await.stop, "cancelled");
+    assert_eq!(client.view(&session).agent(), ["one", "two", "three"]);
+    assert_eq!(client.view(&session).user().len(), 3);
+    assert_eq!(world.agent.told("session/prompt").len(), 3);
+}
+
+/// Prompts that were sent before it was noticed are not sent again, whatever the agent makes of them.
+async fn prompts_sent_to_an_agent_that_echoes_the_version_are_sent_once(pairing: Pairing) {
+    for quirk in [Quirk::EchoesVersion, Quirk::EchoesVersionWithInfo] {
+        let world = World::having(pairing, |config| config.with(&[quirk]));
+        let client = world.ready().await;
+        let session = client.new_session().await;
+        let first = client.begin_prompt(&session, "wait gate; say one").await;
+        let second = client.begin_prompt(&session, "say two").await;
+        world.agent.wait_told("session/prompt", 1).await;
+        world.agent.open_gate("gate");
+        assert_eq!(client.finish(&session, &first).await.stop, "end_turn", "{quirk:?}");
+        match client.answer(&second).await {
+            Ok(_) => {}
+            Err(error) => assert_eq!(error["message"], "this agent takes one prompt at a time", "{quirk:?}"),
+        }
+        assert_eq!(client.prompt(&session, "say three").await.stop, "end_turn", "{quirk:?}");
+        assert_eq!(world.agent.told("session/prompt").len(), 3, "{quirk:?}");
+        let said = client.view(&session).agent();
+        assert!(said == ["one", "three"] || said == ["one", "two", "three"], "{quirk:?}: {said:?}");
+    }
+}
+
+/// Whether it is met for the first time or its sessions are opened from what is kept.
+async fn an_agent_that_cannot_be_initialized_says_why(pairing: Pairing) {
+    for (quirk, why) in [
+        (Quirk::RefusesInitialize, "the agent refused to initialize: license expired"),
+        (Quirk::MuteOnInitialize, "the agent did not answer initialize within 0.1 s"),
+    ] {
+        let world = World::having(pairing, |config| AgentConfig { key: Some("failing"), ..config });
+        let (session, before) = past(&world, &["say one"]).await;
+        world.agent.configure(|config| config.quirks = vec![quirk]);
+        let world = world.set(|config| config.start_limit = Duration::from_millis(100));
+        let client = world.ready().await;
+        client.load(&session).await;
+        assert_eq!(client.view(&session), before, "{quirk:?}: the store answers");
+        let prompt = client.begin_prompt(&session, "say two").await;
+        let error = client.answer(&prompt).await.expect_err("there is no agent");
+        assert_eq!(error["message"], why);
+
+        let (other, _) = elsewhere(&world);
+        let client = other.set(|config| config.start_limit = Duration::from_millis(100)).connect();
+        let error = client.refused("initialize", client.introduction()).await;
+        assert_eq!(error["message"], why);
+    }
+}
+
+async fn a_prompt_that_the_agent_repeats_is_there_once(pairing: Pairing) {
+    let world = World::having(pairing, loading(Quirk::RepeatsPrompt));
+    let client = world.ready().await;
+    let session = client.new_session().await;
+    client.prompt(&session, "say one").await;
+    let user =
+        |update: &Value| update["sessionUpdate"].as_str().is_some_and(|tag| tag.contains("user_message"));
+    let shown = client.updates(&session).into_iter().filter(user).count();
+    assert_eq!(shown, usize::from(pairing.client == Version::V2), "the agent's own words are not shown");
+    let blocks = json!([{"type": "text", "text": "say two"}, {"type": "text", "text": "say two"}]);
+    let request = client.begin("session/prompt", json!({"sessionId": session, "prompt": blocks})).await;
+    assert_eq!(client.finish(&session, &request).await.stop, "end_turn");
+    let live = client.view(&session);
+    assert_eq!(live.user().len(), 2, "{live}");
+    client.hang_up().await;
+    let client = world.again().ready().await;
+    client.load(&session).await;
+    assert_eq!(said(&client.view(&session)), said(&live));
+    // What only sounds like it is somebody else's.
+    client
+        .prompt(
+            &session,
+            r#"raw {"sessionUpdate":"user_message_chunk","content":{"type":"text","text":"hi"}}"#,
+        )
+        .await;
+    assert_eq!(client.view(&session).user().len(), 4);
+}
+
 pairings!(a_tool_call_that_was_never_announced_is_shown);
 
 pairings!(wire:
@@ -392,6 +516,8 @@ pairings!(wire:
     a_session_with_nothing_in_it_is_not_taken_in,
     // The library answers in any order.
     nothing_is_asked_before_initialize_is_answered,
+    // It is in this process and answers.
+    an_agent_that_cannot_be_initialized_says_why,
     // It can ask for nothing before it has answered.
     an_unlisted_request_never_stops_an_agent,
     // It lists nothing.
@@ -402,6 +528,10 @@ pairings!(wire:
 
 // A version 2 agent takes prompts as they come, and resumes without a replay that could be empty.
 pairings!(agent V1:
+    a_prompt_that_the_agent_repeats_is_there_once,
+    an_agent_that_echoes_the_version_is_used_as_version_1,
+    a_prompt_answered_with_a_stop_reason_ends_the_turn,
+    prompts_sent_to_an_agent_that_echoes_the_version_are_sent_once,
     a_second_prompt_never_disturbs_the_first,
     a_load_with_nothing_in_it_goes_on_from_the_transcript,
 );

@@ -300,6 +300,18 @@ async fn r2_13_duplicate_names_of_variables_go_to_the_agent_in_order(pairing: Pa
     assert_eq!(world.agent.told("session/new")[0]["mcpServers"][0]["env"], env);
 }
 
+async fn r2_14_a_working_directory_is_one_that_a_system_takes(pairing: Pairing) {
+    let world = World::of(pairing);
+    let client = world.ready().await;
+    for path in ["/work\0/x".to_owned(), format!("/{}", "x".repeat(5000))] {
+        refused(&world, &client, new_with("cwd", json!(path)), "cwd").await;
+        let roots = new_with("additionalDirectories", json!([path]));
+        refused(&world, &client, roots, "additionalDirectories[0]").await;
+        let error = client.refused("session/list", json!({"cwd": path})).await;
+        assert_eq!((&error["code"], &error["data"]["field"]), (&json!(-32602), &json!("cwd")));
+    }
+}
+
 async fn r2_14_a_working_directory_is_absolute(pairing: Pairing) {
     let world = World::of(pairing);
     let client = world.ready().await;
@@ -404,6 +416,7 @@ pairings!(
     r2_12_a_refusal_does_not_repeat_secrets,
     r2_13_duplicate_names_of_variables_go_to_the_agent_in_order,
     r2_14_a_working_directory_is_absolute,
+    r2_14_a_working_directory_is_one_that_a_system_takes,
     r2_15_additional_directories_that_are_not_advertised_are_ignored,
     r2_16_a_system_prompt_reaches_an_agent_that_takes_it,
     r2_16_an_agent_that_has_the_mode_gets_it,

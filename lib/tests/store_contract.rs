@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use rethread::store::memory::MemoryStore;
 use rethread::store::{
-    Append, Archived, ArchivedFilter, Deleted, Durability, ListQuery, Ours, RowFacts, Store, StoreError, Stub,
+    Append, Archived, ArchivedFilter, Deleted, Durability, ListQuery, NewSession, Ours, RowFacts, Store,
+    StoreError, Stub,
 };
 use rethread_core::{Seq, SessionId, TitleSource};
 use tempfile::TempDir;
@@ -70,6 +71,8 @@ contract! {
     lists_are_newest_first
     lists_come_in_pages
     lists_can_be_of_one_directory
+    lists_of_a_directory_do_not_mind_a_slash_at_its_end
+    a_clock_that_goes_back_does_not_turn_a_list_around
     lists_treat_archived_sessions_as_asked
     sessions_without_content_are_not_listed
     a_strange_cursor_is_refused
@@ -91,12 +94,7 @@ fn texts(texts: &str) -> Vec<Arc<rethread_core::Entry>> {
 
 fn a_new_session_can_be_found_and_read(store: &dyn Store) {
     let facts = RowFacts { roots: Some(vec!["/r".to_owned()]), ..RowFacts::default() };
-    let new = rethread::store::NewSession {
-        entries: texts("a b"),
-        facts,
-        snapshot: Some(vec![7]),
-        ..new_session("s")
-    };
+    let new = NewSession { entries: texts("a b"), facts, snapshot: Some(vec![7]), ..new_session("s") };
     let lease = store.create(new).unwrap();
     assert_eq!((lease.epoch, lease.head), (1, Seq(2)));
     let row = store.find(&id("s")).unwrap().unwrap();
@@ -422,6 +420,47 @@ fn lists_can_be_of_one_directory(store: &dyn Store) {
     assert_eq!(ids(store, &in_w), ["c", "a"]);
     let first = store.list(&ListQuery { limit: 1, ..in_w.clone() }).unwrap();
     assert_eq!(ids(store, &ListQuery { after: first.next, ..in_w }), ["a"]);
+}
+
+fn lists_of_a_directory_do_not_mind_a_slash_at_its_end(store: &dyn Store) {
+    for (name, cwd, at) in [("a", "/w", 1), ("b", "/w/", 2), ("c", "/w", 3), ("d", "/w/x/", 4), ("e", "/", 5)]
+    {
+        store.create(listed_session(name, cwd, at)).unwrap();
+    }
+    for (cwd, expected) in
+        [("/w", &["c", "b", "a"][..]), ("/w/", &["c", "b", "a"]), ("/w/x", &["d"]), ("/", &["e"])]
+    {
+        let query = ListQuery { cwd: Some(cwd.to_owned()), ..some(10) };
+        assert_eq!(ids(store, &query), expected, "{cwd}");
+        let first = store.list(&ListQuery { limit: 1, ..query.clone() }).unwrap();
+        let rest = ListQuery { after: first.next.clone(), ..query };
+        assert_eq!(first.next.map(|_| ids(store, &rest)).unwrap_or_default(), expected[1..], "{cwd}");
+    }
+}
+
+fn a_clock_that_goes_back_does_not_turn_a_list_around(store: &dyn Store) {
+    for (name, at) in [("a", 1000), ("b", 2000), ("c", 3000)] {
+        store.create(listed_session(name, "/w", at)).unwrap();
+    }
+    let touch = |name: &str, at: u64| {
+        let lease = store.claim(&id(name)).unwrap();
+        append_one(store, Append { at: Some(at), ..append_of(&lease, texts("x")) }).unwrap();
+    };
+    touch("a", 50);
+    assert_eq!(ids(store, &some(10)), ["a", "c", "b"]);
+    touch("b", 60);
+    touch("b", 55);
+    assert_eq!(ids(store, &some(10)), ["b", "a", "c"]);
+    let fork = NewSession { facts: listed_session("f", "/w", 1).facts, at: 70, ..fork_of("f", "b", 1) };
+    store.create(fork).unwrap();
+    assert_eq!(ids(store, &some(10)), ["f", "b", "a", "c"], "a fork is always new");
+    // What is put away counts too, for lists that have it among the others.
+    store.set_archived(&id("f"), Archived::Yes, 80).unwrap();
+    touch("c", 90);
+    let all = ListQuery { archived: ArchivedFilter::Include, ..some(10) };
+    assert_eq!(ids(store, &all), ["c", "f", "b", "a"]);
+    touch("a", 5000);
+    assert_eq!(store.find(&id("a")).unwrap().unwrap().updated_at, 5000, "a clock that is right again");
 }
 
 fn lists_treat_archived_sessions_as_asked(store: &dyn Store) {

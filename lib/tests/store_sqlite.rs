@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rethread::store::sqlite::{SqlitePaths, SqliteStore};
-use rethread::store::{Append, Durability, NewSession, Ours, Store, StoreError};
+use rethread::store::{Append, Durability, ListQuery, NewSession, Ours, Store, StoreError};
 use rethread_core::{Seq, SessionId};
 use rusqlite::Connection;
 use tempfile::tempdir;
@@ -115,6 +115,26 @@ fn an_older_database_is_copied_and_migrated() {
     let version: i64 = copy.query_row("PRAGMA user_version", [], |row| row.get(0)).unwrap();
     let uid: String = copy.query_row("SELECT uid FROM session", [], |row| row.get(0)).unwrap();
     assert_eq!((version, uid.as_str()), (1, "old"));
+}
+
+#[test]
+fn a_title_that_an_earlier_program_kept_as_it_came_is_read_clean() {
+    let dir = tempdir().unwrap();
+    drop(open(dir.path()));
+    database(dir.path())
+        .execute(
+            "INSERT INTO session (uid, cwd, agent, title, title_by, updated_at, head_seq, epoch, listed)
+             VALUES ('old', '/w', 'agent', ?1, 1, 1, 0, 1, 1)",
+            [format!("\u{1b}[31mred\u{202e}\n{}", "long ".repeat(1000))],
+        )
+        .unwrap();
+    let store = open(dir.path());
+    let found = store.find(&id("old")).unwrap().unwrap();
+    let page = store.list(&ListQuery { limit: 1, ..ListQuery::default() }).unwrap();
+    for row in [&found, &page.rows[0]] {
+        let title = &row.title.as_ref().unwrap().0;
+        assert!(title.starts_with("red long") && title.chars().count() == 500, "{title}");
+    }
 }
 
 #[test]

@@ -1,14 +1,16 @@
 //! Turns an input into the entries that follow from it, or refuses it. Pure: reads the session, changes nothing.
-//! Prompts and turns are in `turn`, options in `option`; what is small is here.
+//! Prompts and turns are in `turn`, options in `option`, agents that take prompts otherwise than they said in `style`;
+//! what is small is here.
 
 mod option;
+mod style;
 mod turn;
 
 use serde_json::json;
 
 use crate::{
     Activity, Entry, Input, Json, PromptStyle, QuestionId, QuestionKind, Refusal, Session, TitleSource,
-    Update, UpdateKind,
+    Update, UpdateKind, clean_title,
 };
 
 /// Decides what follows from an input. A refusal writes nothing.
@@ -27,11 +29,12 @@ pub fn decide(session: &Session, input: Input) -> Result<Vec<Entry>, Refusal> {
         Input::AgentOffers { ask, options, tried } => {
             Ok(option::again(session, ask, &options, &tried).into_iter().collect())
         }
-        Input::AgentBound { agent, native, binding, style, at } => {
-            let bound =
-                Entry::AgentBound { generation: session.generations + 1, agent, native, binding, style };
+        Input::AgentBound { agent, native, binding, style, kind, at } => {
+            let generation = session.generations + 1;
+            let bound = Entry::AgentBound { generation, agent, native, binding, style, kind };
             Ok(turn::agent_bound(session, bound, style, at))
         }
+        Input::StyleFound { style, at } => Ok(style::found(session, style, at)),
         Input::AgentFailed { error } => Ok(turn::agent_failed(session, &error)),
         Input::AgentExited { reason, held, at } => Ok(turn::agent_exited(session, &reason, held, at)),
         Input::Updated { update, known } => Ok(updated(session, update, known)),
@@ -50,7 +53,7 @@ pub fn decide(session: &Session, input: Input) -> Result<Vec<Entry>, Refusal> {
 }
 
 fn set_title(title: &str) -> Result<Vec<Entry>, Refusal> {
-    let title = title.split_whitespace().collect::<Vec<_>>().join(" ");
+    let title = clean_title(title);
     if title.is_empty() {
         return Err(Refusal::EmptyTitle);
     }
@@ -85,11 +88,17 @@ fn updated(session: &Session, update: Update, known: bool) -> Vec<Entry> {
 /// A title that the user gave stays: the agent's is taken out of what it says. Null clears it.
 fn info_updated(session: &Session, mut update: Update) -> Vec<Entry> {
     let mut fields = update.body.fields();
-    let title = fields.get("title").map(|title| title.as_string().unwrap_or_default());
+    let title = fields.get("title").map(|title| clean_title(&title.as_string().unwrap_or_default()));
     if matches!(session.title, Some((_, TitleSource::User))) && fields.take("title").is_some() {
         update.body = fields.json();
         let says_more = fields.iter().any(|(name, _)| name != "sessionUpdate");
         return says_more.then_some(Entry::Updated { update, known: false }).into_iter().collect();
+    }
+    if let Some(title) =
+        title.as_ref().filter(|title| fields.text("title").is_some_and(|said| said != **title))
+    {
+        fields.set("title", Json::of(title));
+        update.body = fields.json();
     }
     let mut entries = vec![Entry::Updated { update, known: false }];
     entries.extend(title.map(|title| Entry::TitleSet { title, by: TitleSource::Agent }));

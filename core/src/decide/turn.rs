@@ -5,11 +5,11 @@
 
 use serde_json::json;
 
-use super::{plain_state, state_changed};
+use super::{plain_state, state_changed, style};
 use crate::session::{OpenPrompt, Phase};
 use crate::{
     Activity, Dropped, Entry, HeldPrompts, Json, MessageId, Millis, PromptStyle, Refusal, Session, Stop,
-    TitleSource, TurnNo, Update, UpdateKind,
+    TitleSource, TurnNo, Update, UpdateKind, clean_title,
 };
 
 /// A client sends a prompt.
@@ -25,6 +25,7 @@ pub(super) fn prompt(
     }
     let mut entries = Vec::new();
     if session.title.is_none() {
+        let title = title.map(|title| clean_title(&title)).filter(|title| !title.is_empty());
         entries.extend(title.map(|title| Entry::TitleSet { title, by: TitleSource::Prompt }));
     }
     match session.agent.as_ref().map(|agent| agent.style) {
@@ -185,7 +186,11 @@ pub(super) fn finished(
     extra: Option<Json>,
     at: Millis,
 ) -> Result<Vec<Entry>, Refusal> {
-    let inserted = session.prompt(message).is_some_and(|prompt| prompt.phase == Phase::Inserted);
+    let prompt = session.prompt(message).ok_or_else(|| Refusal::UnknownPrompt(message.clone()))?;
+    if prompt.is_unacknowledged() {
+        return Ok(style::finished_early(session, prompt, stop, at));
+    }
+    let inserted = prompt.phase == Phase::Inserted;
     let Some(turn) = session.turn.as_ref().filter(|_| inserted) else {
         return Err(Refusal::UnknownPrompt(message.clone()));
     };
@@ -219,26 +224,44 @@ fn why_dropped(error: Json) -> Dropped {
 
 fn begin(turn: TurnNo, message: MessageId, content: Json, at: Millis) -> [Entry; 3] {
     [
-        Entry::TurnStarted { turn, at, state: plain_state(Activity::Running) },
+        started(turn, at),
         Entry::PromptInserted { message: message.clone(), turn, content, at },
         Entry::PromptSent { message },
     ]
 }
 
-fn begin_next(session: &Session, turn: TurnNo, at: Millis) -> impl Iterator<Item = Entry> {
-    let next = held(session).next();
-    next.map(|prompt| begin(turn, prompt.message.clone(), prompt.content.clone(), at)).into_iter().flatten()
+/// The next prompt begins: one that the agent was sent before, else one that waits to be sent.
+fn begin_next(session: &Session, turn: TurnNo, at: Millis) -> Vec<Entry> {
+    let sent = begin_sent(session, turn, at);
+    let next = held(session).next().filter(|_| sent.is_empty());
+    let begun = next.map(|prompt| begin(turn, prompt.message.clone(), prompt.content.clone(), at));
+    sent.into_iter().chain(begun.into_iter().flatten()).collect()
+}
+
+/// The first prompt that the agent was sent and that is not part of the conversation begins a turn.
+pub(super) fn begin_sent(session: &Session, turn: TurnNo, at: Millis) -> Vec<Entry> {
+    let sent = session.prompts.iter().find(|prompt| prompt.is_unacknowledged());
+    sent.map(|prompt| vec![started(turn, at), insert(prompt, turn, at)]).unwrap_or_default()
+}
+
+pub(super) fn started(turn: TurnNo, at: Millis) -> Entry {
+    Entry::TurnStarted { turn, at, state: plain_state(Activity::Running) }
+}
+
+pub(super) fn insert(prompt: &OpenPrompt, turn: TurnNo, at: Millis) -> Entry {
+    let (message, content) = (prompt.message.clone(), prompt.content.clone());
+    Entry::PromptInserted { message, turn, content, at }
 }
 
 fn held(session: &Session) -> impl Iterator<Item = &OpenPrompt> {
     session.prompts.iter().filter(|prompt| prompt.phase == Phase::Held)
 }
 
-fn dropped(prompt: &OpenPrompt, why: Dropped) -> Entry {
+pub(super) fn dropped(prompt: &OpenPrompt, why: Dropped) -> Entry {
     Entry::PromptDropped { message: prompt.message.clone(), why }
 }
 
-fn ended(turn: TurnNo, stop: Stop, extra: Option<Json>, at: Millis) -> Entry {
+pub(super) fn ended(turn: TurnNo, stop: Stop, extra: Option<Json>, at: Millis) -> Entry {
     let mut state = state_changed_body(&stop);
     for (name, value) in extra.map(|extra| extra.fields()).unwrap_or_default().iter() {
         state.set(name, value.clone());

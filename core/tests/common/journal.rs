@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 
 use rethread_core::{
-    Activity, Binding, Dropped, Entry, Folded, Json, MessageId, PromptStyle, QuestionKind, Stop, TitleSource,
-    TurnNo, Update, UpdateKind,
+    Activity, AgentKind, Binding, Dropped, Entry, Folded, Json, MessageId, PromptStyle, QuestionKind, Stop,
+    TitleSource, TurnNo, Update, UpdateKind,
 };
 use serde_json::{Value, json};
 
@@ -269,7 +269,8 @@ impl Scribe {
         let native = format!("native-{}", self.generation / 2);
         let (binding, style) = (Binding::Resumed, PromptStyle::Acknowledged);
         let agent = "agent".to_owned();
-        self.write(Entry::AgentBound { generation: self.generation, agent, native, binding, style });
+        let kind = AgentKind::InProcess;
+        self.write(Entry::AgentBound { generation: self.generation, agent, native, binding, style, kind });
     }
 
     fn lose(&mut self) {

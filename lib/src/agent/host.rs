@@ -1,28 +1,32 @@
 //! Has the agent running when somebody needs it: starts it once for all sessions of a connection, agrees on a
-//! protocol version with it, watches it, starts it again when it is needed after it ended.
+//! protocol version with it, watches it, starts it again when it is needed after it ended. What is known of the
+//! version that it speaks is in `version`, how it ends and what is told of that in `ending`.
+
+mod ending;
+mod version;
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use rethread_core::Json;
+use rethread_core::{AgentKind, Json};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::peer::{AgentPeer, Aside};
-use super::process::{self, AgentCommand, AgentProcess, ExitReport};
+use super::process::{self, AgentCommand, AgentProcess};
 use crate::edge::Version;
 use crate::edge::capabilities::{ClientProfile, Profile};
 use crate::lock::locked;
 use crate::log::Log;
 use crate::transport::Wire;
 use crate::wire::{RpcError, code};
+use ending::{NotReady, watch_over};
+use version::Spoken;
 
 /// An agent that has run this long is not crashing.
 const STEADY: Duration = Duration::from_secs(10);
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
-const LAST_WORDS: Duration = Duration::from_millis(200);
-const WINDING_UP: Duration = Duration::from_secs(3);
 
 /// Where an agent comes from.
 pub trait AgentSource: Send + Sync + 'static {
@@ -35,6 +39,12 @@ pub trait AgentSource: Send + Sync + 'static {
     /// Names what is started so exactly that its answer to `initialize` can be remembered; nothing if it cannot.
     fn key(&self) -> Option<String> {
         None
+    }
+
+    /// Where it runs. Only an agent that is part of this program is [`AgentKind::InProcess`]: what it keeps in
+    /// `_meta.rethread` is trusted.
+    fn kind(&self) -> AgentKind {
+        AgentKind::External
     }
 }
 
@@ -100,6 +110,8 @@ pub struct HostConfig {
     pub protocol: AgentProtocol,
     /// How long a line may be.
     pub longest_line: usize,
+    /// How long the agent may take to answer `initialize`.
+    pub start_limit: Duration,
     /// Where skipped lines are noted.
     pub log: Log,
 }
@@ -157,8 +169,10 @@ struct HostShared {
     asides: mpsc::Sender<Aside>,
     slot: Mutex<Slot>,
     crashes: Mutex<Crashes>,
-    /// The version that the agent answered with, to be offered at once the next time.
-    spoken: Mutex<Option<Version>>,
+    /// What is known of the version that the agent speaks.
+    spoken: Mutex<Spoken>,
+    /// The agent, once it turned out to be something else than it said.
+    corrected: watch::Sender<Option<LiveAgent>>,
 }
 
 /// How often the agent has ended soon after its start.
@@ -199,6 +213,7 @@ impl AgentHost {
                 slot: Mutex::new(Slot::Empty),
                 crashes: Mutex::default(),
                 spoken: Mutex::default(),
+                corrected: watch::channel(None).0,
             }),
         }
     }
@@ -215,6 +230,12 @@ impl AgentHost {
     pub fn identity(&self, agent: &LiveAgent) -> String {
         let named = agent.profile.info.as_ref().and_then(|info| info.fields().text("name"));
         named.unwrap_or_else(|| self.name())
+    }
+
+    /// Where the agent runs.
+    #[must_use]
+    pub fn kind(&self) -> AgentKind {
+        self.shared.source.kind()
     }
 
     /// The version of the client that the agent is introduced to.
@@ -277,7 +298,7 @@ impl AgentHost {
 
     /// Offers the client's own version first, so that translation happens only where it must.
     async fn try_start(&self) -> Result<LiveAgent, RpcError> {
-        let own = locked(&self.shared.spoken).unwrap_or(self.shared.client.version);
+        let own = locked(&self.shared.spoken).version.unwrap_or(self.shared.client.version);
         let offers = match self.shared.config.protocol {
             AgentProtocol::Only(version) => vec![version],
             AgentProtocol::Auto if own == Version::V1 => vec![Version::V1, Version::V2],
@@ -286,10 +307,7 @@ impl AgentHost {
         let mut last = RpcError::internal("no protocol version to offer");
         for offer in offers {
             match self.introduce(offer).await {
-                Ok(live) => {
-                    *locked(&self.shared.spoken) = Some(live.profile.version);
-                    return Ok(live);
-                }
+                Ok(live) => return Ok(self.met(live)),
                 Err(error) if refused_version(&error) => last = error,
                 Err(error) => return Err(error),
             }
@@ -305,31 +323,34 @@ impl AgentHost {
             started.wire.reader,
             started.wire.writer,
             config.longest_line,
+            self.kind(),
             self.shared.asides.clone(),
             heard_end,
             config.log.clone(),
         );
         let (stop, orders) = watch::channel(Order::Run);
         let (ended_now, mut ended) = watch::channel(false);
-        let (why, reason) = oneshot::channel();
+        let (why, ending) = oneshot::channel();
         tokio::spawn(watch_over(peer.clone(), started.process, stream_ended, orders, ended_now, why));
         let params = self.shared.client.introduce(offer);
         let answer = tokio::select! {
-            answer = peer.call("initialize", &params) => answer,
-            _ = ended.wait_for(|ended| *ended) => Err(RpcError::internal("the agent ended")),
+            answer = peer.introduce(&params) => match answer {
+                Some(answer) => answer.map_err(NotReady::Refused),
+                None => Err(NotReady::Ended),
+            },
+            _ = ended.wait_for(|ended| *ended) => Err(NotReady::Ended),
+            () = tokio::time::sleep(config.start_limit) => Err(NotReady::Silent(config.start_limit)),
         };
         let stop = Arc::new(stop);
-        match answer.and_then(|answer| Ok((accepted(&answer, config.protocol)?, answer))) {
+        let accepted = answer.and_then(|answer| match accepted(&answer, config.protocol) {
+            Ok(profile) => Ok((profile, answer)),
+            Err(error) => Err(NotReady::Unusable(error)),
+        });
+        match accepted {
             Ok((profile, answer)) => Ok(LiveAgent { peer, profile: Arc::new(profile), answer, stop, ended }),
-            Err(mut error) => {
+            Err(not_ready) => {
                 let _ = stop.send(Order::End);
-                // The reason of an exit says more than that there was no answer.
-                if error.code == code::INTERNAL
-                    && let Ok(reason) = reason.await
-                {
-                    error = RpcError::internal(format!("the agent ended before it was ready: {reason}"));
-                }
-                Err(error)
+                Err(not_ready.told(ending).await)
             }
         }
     }
@@ -340,7 +361,7 @@ fn accepted(answer: &Json, protocol: AgentProtocol) -> Result<Profile, RpcError>
     match protocol {
         AgentProtocol::Only(version) if profile.version != version => Err(RpcError::new(
             code::UNSUPPORTED_VERSION,
-            format!("the agent answered protocol version {}", profile.version.number()),
+            format!("the agent speaks protocol version {}", profile.version.number()),
         )
         .hint("drop --agent-protocol, or name the version that the agent speaks")),
         AgentProtocol::Only(_) | AgentProtocol::Auto => Ok(profile),
@@ -349,41 +370,4 @@ fn accepted(answer: &Json, protocol: AgentProtocol) -> Result<Profile, RpcError>
 
 fn refused_version(error: &RpcError) -> bool {
     matches!(error.code, code::UNSUPPORTED_VERSION | code::INVALID_PARAMS | code::INVALID_REQUEST)
-}
-
-/// Waits for the agent's end, asked for or not, and tells its sessions.
-async fn watch_over(
-    peer: AgentPeer,
-    mut process: Option<AgentProcess>,
-    mut stream_ended: oneshot::Receiver<()>,
-    mut orders: watch::Receiver<Order>,
-    ended: watch::Sender<bool>,
-    why: oneshot::Sender<String>,
-) {
-    let asked = tokio::select! {
-        _ = &mut stream_ended => false,
-        order = orders.wait_for(|order| *order == Order::End) => { drop(order); true }
-    };
-    peer.hang_up();
-    let report = match process.take() {
-        Some(process) => Some(process.end().await),
-        None => None,
-    };
-    if asked {
-        // What a process said last is still heard; an agent in this process closes its sessions first.
-        let limit = if report.is_some() { LAST_WORDS } else { WINDING_UP };
-        let _ = tokio::time::timeout(limit, stream_ended).await;
-    }
-    let reason = report.map_or_else(|| "the agent closed the connection".to_owned(), |report| words(&report));
-    peer.gone(&reason).await;
-    let _ = why.send(reason);
-    let _ = ended.send(true);
-}
-
-/// How it ended, with its last words: what it wrote on stderr usually says why.
-fn words(report: &ExitReport) -> String {
-    match report.stderr.trim() {
-        "" => format!("the agent ended: {}", report.end),
-        said => format!("the agent ended: {}; it said: {said}", report.end),
-    }
 }

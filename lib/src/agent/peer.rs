@@ -8,11 +8,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
-use rethread_core::Json;
+use rethread_core::{AgentKind, Json};
 use serde_json::json;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{mpsc, oneshot};
 
+use super::stderr::Tail;
 use crate::lock::locked;
 use crate::log::Log;
 use crate::wire::{Id, LineReader, Message, Out, RpcError, parse};
@@ -32,6 +33,8 @@ struct Shared {
     next: AtomicU64,
     pending: Mutex<HashMap<u64, Pending>>,
     routes: Mutex<HashMap<String, mpsc::Sender<FromAgent>>>,
+    /// What the agent has written since its last message that is none.
+    printed: Mutex<Tail>,
 }
 
 enum Pending {
@@ -41,6 +44,8 @@ enum Pending {
     Opens(mpsc::Sender<FromAgent>),
     /// Somebody waits for just this.
     Once(oneshot::Sender<Result<Json, RpcError>>),
+    /// The same, for `initialize`.
+    Introduction(oneshot::Sender<Result<Json, RpcError>>),
 }
 
 /// What reaches a session from its agent.
@@ -76,7 +81,7 @@ pub struct Aside {
 
 /// The agent does not read, or is gone.
 #[derive(Debug, thiserror::Error)]
-#[error("the agent does not take messages any more")]
+#[error("the agent no longer reads messages")]
 pub struct NotTaken;
 
 impl AgentPeer {
@@ -85,6 +90,7 @@ impl AgentPeer {
         reader: impl AsyncRead + Send + Unpin + 'static,
         writer: impl AsyncWrite + Send + Unpin + 'static,
         longest_line: usize,
+        kind: AgentKind,
         asides: mpsc::Sender<Aside>,
         ended: oneshot::Sender<()>,
         log: Log,
@@ -96,10 +102,11 @@ impl AgentPeer {
                 next: AtomicU64::new(1),
                 pending: Mutex::default(),
                 routes: Mutex::default(),
+                printed: Mutex::default(),
             }),
         };
         tokio::spawn(write_lines(writer, lines));
-        let hearing = Hearing::new(peer.clone(), asides, log);
+        let hearing = Hearing::new(peer.clone(), kind, asides, log);
         tokio::spawn(hearing.run(LineReader::new(reader, longest_line), ended));
         peer
     }
@@ -122,6 +129,20 @@ impl AgentPeer {
         route: &mpsc::Sender<FromAgent>,
     ) -> Result<u64, NotTaken> {
         self.send_request(method, params, Pending::Opens(route.clone()))
+    }
+
+    /// Introduces the client, and waits for what the agent itself answers; nothing if it ends before that. Only in
+    /// this answer may an external agent use `_meta.rethread`.
+    pub async fn introduce(&self, params: &Json) -> Option<Result<Json, RpcError>> {
+        let (answer, answered) = oneshot::channel();
+        self.send_request("initialize", params, Pending::Introduction(answer)).ok()?;
+        answered.await.ok()
+    }
+
+    /// The last lines that the agent has written to its output since its last message and that are no messages.
+    #[must_use]
+    pub fn printed(&self) -> String {
+        locked(&self.shared.printed).text()
     }
 
     /// Sends a request and waits for its answer.
@@ -203,7 +224,7 @@ impl AgentPeer {
         let mut told: Vec<mpsc::Sender<FromAgent>> = Vec::new();
         let opening = pending.into_values().filter_map(|pending| match pending {
             Pending::Session(route) | Pending::Opens(route) => Some(route),
-            Pending::Once(_) => None,
+            Pending::Once(_) | Pending::Introduction(_) => None,
         });
         for route in routes.into_values().chain(opening) {
             if !told.iter().any(|other| other.same_channel(&route)) {

@@ -23,14 +23,33 @@ pub(super) enum Command {
     Stream { words: usize, pause: Duration },
     /// Changes the mode.
     Mode(String),
+    /// Changes the model, also to one that nobody lists.
+    Model(String),
     /// Shows a resource of an MCP server.
     Resource { server: String, uri: String },
     /// A command that makes no sense, and why.
     Wrong(String),
 }
 
+impl Command {
+    /// Says whether MCP servers have a part in it.
+    pub(super) fn needs_servers(&self) -> bool {
+        match self {
+            Self::Help | Self::Tools | Self::Resource { .. } => true,
+            // Tools of servers are called `server.tool`.
+            Self::Call(tool, _) => tool.contains('.') || tool.contains("__"),
+            Self::Plan(_)
+            | Self::Think(_)
+            | Self::Stream { .. }
+            | Self::Mode(_)
+            | Self::Model(_)
+            | Self::Wrong(_) => false,
+        }
+    }
+}
+
 /// Name, what may follow, what it does.
-const COMMANDS: [(&str, &str, &str); 13] = [
+const COMMANDS: [(&str, &str, &str); 14] = [
     ("help", "", "Shows these commands"),
     ("tools", "", "Shows the tools that I have in this mode"),
     ("read", "PATH [FIRST LINE [LINES]]", "Reads a file"),
@@ -44,6 +63,7 @@ const COMMANDS: [(&str, &str, &str); 13] = [
     ("think", "TEXT", "Shows a thought"),
     ("stream", "WORDS [MILLISECONDS]", "Streams this many words, with a pause after each if you like"),
     ("mode", "code | ask | architect", "Changes the mode"),
+    ("model", "PROVIDER/MODEL", "Changes the model, also to one that is not in the list"),
 ];
 
 /// A command as users are told of it: its name, what it does, what follows it.
@@ -102,6 +122,8 @@ pub(super) fn read(text: &str) -> Option<Command> {
         "think" => Command::Think(rest.to_owned()),
         "stream" => stream(rest),
         "mode" => Command::Mode(rest.to_owned()),
+        "model" if rest.is_empty() => Command::Wrong("Write it as `/model PROVIDER/MODEL`.".to_owned()),
+        "model" => Command::Model(rest.to_owned()),
         "resource" => match rest.split_once(char::is_whitespace) {
             Some((server, uri)) => {
                 Command::Resource { server: server.to_owned(), uri: uri.trim().to_owned() }

@@ -4,12 +4,12 @@
 
 use futures::StreamExt;
 use serde_json::json;
-use uuid::Uuid;
 
 use super::memory;
 use super::model::{Error, Event, Message, Model, Request, ToolResult};
 use super::talk::{Talk, Telling, told};
 use super::transcript;
+use crate::mint;
 use crate::wire::RpcError;
 
 /// How much of a result is always left, in characters.
@@ -53,7 +53,7 @@ pub(super) async fn make_room(talk: &mut Talk<'_>, model: &Model, excess: Excess
 }
 
 async fn sum_up(talk: &mut Talk<'_>, model: &Model) -> Result<bool, RpcError> {
-    let id = format!("compaction-{}", Uuid::now_v7());
+    let id = format!("compaction-{}", mint::unique());
     let update =
         |status: &str| json!({"sessionUpdate": "compaction_update", "compactionId": id, "status": status});
     talk.turn.update(update("in_progress")).await;

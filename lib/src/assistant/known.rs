@@ -2,6 +2,7 @@
 //! forget. Reads it, and asks nobody.
 
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 
 use super::model::{Model, Models, ProviderConfig, ProviderKind};
 use super::{AssistantConfig, choice};
@@ -15,18 +16,22 @@ pub(super) struct Known {
     wrong: Option<String>,
     /// The providers whose key was forgotten. They want it again, also where they could do without.
     forgotten: BTreeSet<String>,
+    /// The configuration file, to name it in messages.
+    file: Option<PathBuf>,
 }
 
 impl Known {
     /// Reads the configuration.
     pub(super) fn read(config: &AssistantConfig) -> Self {
-        let read = (config.providers)();
+        let file = config.config_file.clone();
+        let in_file = |provider| ProviderConfig { file: file.clone(), ..provider };
+        let read = (config.providers)().map(|providers| providers.into_iter().map(in_file).collect());
         let models = read.and_then(|providers| Models::new(providers).map_err(|error| error.to_string()));
         let (models, wrong) = match models {
             Ok(models) => (models.with_patience(config.patience.clone()), None),
             Err(why) => (Models::default(), Some(why)),
         };
-        Self { models, wrong, forgotten: BTreeSet::new() }
+        Self { models, wrong, forgotten: BTreeSet::new(), file }
     }
 
     /// The same with what the providers told before.
@@ -39,7 +44,8 @@ impl Known {
         let had_one = self.models.providers().filter(|provider| provider.key().is_some());
         let mut forgotten = self.forgotten.clone();
         forgotten.extend(had_one.map(|provider| provider.name.clone()));
-        Self { models: self.models.without_keys(), wrong: self.wrong.clone(), forgotten }
+        let (wrong, file) = (self.wrong.clone(), self.file.clone());
+        Self { models: self.models.without_keys(), wrong, forgotten, file }
     }
 
     /// The ways to log in: one for each provider that takes a key.
@@ -59,9 +65,17 @@ impl Known {
         names.into_iter().collect()
     }
 
+    /// The models to choose from, given what was chosen. Those that can be asked come first: the first is the standard.
+    pub(super) fn offer(&self, chosen: &Choices) -> Vec<Model> {
+        let mut models = self.models.offer(chosen.get("model"));
+        let lacking: BTreeSet<_> = self.lacking().map(|provider| provider.name.as_str()).collect();
+        models.sort_by_key(|model| lacking.contains(model.provider.as_str()));
+        models
+    }
+
     /// The model that was chosen, if it may be asked.
     pub(super) fn chosen(&self, choices: &Choices) -> Result<Model, RpcError> {
-        let listed = self.models.offer(choices.get("model"));
+        let listed = self.offer(choices);
         let model = choice::model(&listed, choices).cloned();
         let model = model.ok_or_else(|| RpcError::internal("no model is configured any more"))?;
         let provider = self.models.providers().find(|provider| provider.name == model.provider);
@@ -71,22 +85,33 @@ impl Known {
         }
     }
 
+    /// The configuration file, to tell the user.
+    pub(super) fn config_file(&self) -> String {
+        self.file.as_ref().map_or_else(|| "config.toml".to_owned(), |file| file.display().to_string())
+    }
+
     /// Refuses a configuration that makes no sense.
     pub(super) fn check_sense(&self) -> Result<(), RpcError> {
         match &self.wrong {
-            Some(why) => Err(RpcError::internal(format!("the configuration makes no sense: {why}"))
-                .hint("correct config.toml, then log in or start again")),
+            Some(why) => Err(RpcError::internal(format!("the configuration is not usable: {why}"))
+                .hint(format!("correct {}, then log in or start again", self.config_file()))),
             None => Ok(()),
         }
     }
 
-    /// Refuses to work while a provider waits for its key.
+    /// Refuses to work while every provider lacks its key.
     pub(super) fn check(&self) -> Result<(), RpcError> {
         self.check_sense()?;
-        match self.models.providers().find(|provider| self.wants_key(provider)) {
+        let usable = self.models.providers().any(|provider| !self.wants_key(provider));
+        match self.lacking().next().filter(|_| !usable) {
             Some(provider) => Err(no_key(provider)),
             None => Ok(()),
         }
+    }
+
+    /// The providers that cannot be asked before the user gives a key.
+    fn lacking(&self) -> impl Iterator<Item = &ProviderConfig> {
+        self.models.providers().filter(|provider| self.wants_key(provider))
     }
 
     fn wants_key(&self, provider: &ProviderConfig) -> bool {
@@ -96,17 +121,17 @@ impl Known {
 
 /// The error about a provider that has no key.
 pub(super) fn no_key(provider: &ProviderConfig) -> RpcError {
-    RpcError::new(code::AUTH_REQUIRED, format!("provider {} has no key", provider.name))
+    RpcError::new(code::AUTH_REQUIRED, format!("provider {} has no API key", provider.name))
         .hint(login(provider).description)
 }
 
 fn login(provider: &ProviderConfig) -> Login {
-    let name = &provider.name;
+    let (name, file) = (&provider.name, provider.file_name());
     let variable = provider.key_variable().map(|variable| {
-        format!("Set {variable} in the environment that rethread is started in, or `key` of provider {name} in config.toml")
+        format!("Set {variable} in the environment that rethread is started in, or `key` of provider {name} in {file}")
     });
     let what = variable.unwrap_or_else(|| {
-        format!("Set `key` of provider {name} in config.toml, or name the variable that has it in `key_env`")
+        format!("Set `key` of provider {name} in {file}, or name the variable that has it in `key_env`")
     });
     Login { id: name.clone(), name: format!("Key of {name}"), description: format!("{what}, then log in.") }
 }

@@ -4,6 +4,7 @@
 mod choice;
 mod command;
 mod compact;
+mod directory;
 mod instruct;
 mod known;
 mod memory;
@@ -19,6 +20,7 @@ pub mod tools;
 mod transcript;
 mod work;
 
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use serde_json::Value;
@@ -41,6 +43,8 @@ pub use session::Session;
 pub struct AssistantConfig {
     /// Reads which providers there are, at the start and at each login.
     pub providers: Box<dyn Fn() -> Result<Vec<ProviderConfig>, String> + Send + Sync>,
+    /// The file that they are read from, if there is one, to name it in messages.
+    pub config_file: Option<PathBuf>,
     /// How long providers may take.
     pub patience: Patience,
     /// How long MCP servers may take, and how much they may say.
@@ -161,18 +165,25 @@ impl Agent for Assistant {
     }
 
     fn options(&self, chosen: &Choices) -> Vec<ConfigOption> {
-        choice::options(&self.known().models.offer(chosen.get("model")), chosen)
+        choice::options(&self.known().offer(chosen), chosen)
+    }
+
+    /// A model that nobody lists may be there all the same.
+    fn accepts(&self, option: &str, value: &Value) -> bool {
+        option == "model" && value.as_str().is_some_and(|id| self.known().models.add(id))
     }
 
     async fn open(&self, opening: Opening) -> Result<Session, RpcError> {
         let known = self.known();
         known.check()?;
+        directory::check(&opening.cwd).await?;
         let means = Means {
             limits: self.config.mcp,
             keys: known.key_names(),
             guardian: self.config.guardian.clone(),
         };
         let chosen = opening.chosen.clone();
+        chosen.get("model").into_iter().for_each(|id| known.models.keep(id));
         let opening = Session::open(opening, means);
         let (session, ()) = tokio::join!(opening, self.discover(&known));
         let session = session?;
@@ -183,7 +194,13 @@ impl Agent for Assistant {
 
     async fn prompt(&self, session: &Session, turn: Turn) -> Result<Stop, RpcError> {
         let text = turn.text();
-        if let Some(command) = command::read(&text) {
+        let command = command::read(&text);
+        if command.as_ref().is_none_or(command::Command::needs_servers)
+            && !session.wait_for_servers(&turn).await
+        {
+            return Ok(Stop::Cancelled);
+        }
+        if let Some(command) = command {
             return offline::carry_out(session, &turn, command).await;
         }
         let known = self.known();
@@ -199,7 +216,10 @@ impl Agent for Assistant {
                 turn.say(&words).await;
                 return Ok(Stop::EndTurn);
             }
-            Named::None if none => return offline::no_model(session, &turn, &models.failures()).await,
+            Named::None if none => {
+                let lack = offline::Lack { failures: models.failures(), config_file: known.config_file() };
+                return offline::no_model(session, &turn, &lack).await;
+            }
             Named::None | Named::Prompt(_) => {}
         }
         let chosen = || known.chosen(&turn.choices());

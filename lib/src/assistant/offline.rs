@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use serde_json::Value;
-use uuid::Uuid;
 
 use super::choice::{Mode, Settings};
 use super::command::{self, Command};
@@ -11,6 +10,7 @@ use super::model::ToolCall;
 use super::session::Session;
 use super::work::{self, Work};
 use crate::author::{Stop, Turn};
+use crate::mint;
 use crate::wire::RpcError;
 
 /// Carries out a command.
@@ -26,24 +26,34 @@ pub(super) async fn carry_out(session: &Session, turn: &Turn, command: Command) 
         Command::Think(text) => turn.think(&text).await,
         Command::Stream { words, pause } => stream(turn, words, pause).await,
         Command::Mode(id) => mode(turn, &id).await,
+        Command::Model(id) => model(turn, &id).await,
         Command::Resource { server, uri } => resource(session, turn, &server, &uri).await,
         Command::Wrong(why) => turn.say(&why).await,
     }
     Ok(if turn.is_cancelled() { Stop::Cancelled } else { Stop::EndTurn })
 }
 
-/// The honest answer to words when there is no model to understand them.
-/// `failures` are the providers that there are and that name no models, each in a line.
-pub(super) async fn no_model(session: &Session, turn: &Turn, failures: &[String]) -> Result<Stop, RpcError> {
-    let why = if failures.is_empty() {
-        "No model is configured, so I cannot answer that. Set one of OPENAI_API_KEY, ANTHROPIC_API_KEY or GEMINI_API_KEY, \
-         or OLLAMA_HOST, or name a provider in config.toml, and start me again."
-            .to_owned()
-    } else {
-        let failures: Vec<_> = failures.iter().map(|line| format!("- {line}")).collect();
+/// Why there is no model.
+pub(super) struct Lack {
+    /// The providers that list no models, each in a line with the reason.
+    pub(super) failures: Vec<String>,
+    /// The configuration file.
+    pub(super) config_file: String,
+}
+
+/// The answer to words when there is no model to understand them.
+pub(super) async fn no_model(session: &Session, turn: &Turn, lack: &Lack) -> Result<Stop, RpcError> {
+    let file = &lack.config_file;
+    let why = if lack.failures.is_empty() {
         format!(
-            "I have no model to answer that, for what is configured does not say which models it has:\n\n{}\n\nSee \
-             whether it runs, or name its models in config.toml, and ask again.",
+            "No model is configured, so I cannot answer that. Set OPENAI_API_KEY, ANTHROPIC_API_KEY, GEMINI_API_KEY or \
+             OLLAMA_HOST, or add a provider to {file}, and start me again."
+        )
+    } else {
+        let failures: Vec<_> = lack.failures.iter().map(|line| format!("- {line}")).collect();
+        format!(
+            "I have no model to answer that: the configured providers list no models.\n\n{}\n\nCheck that they run, \
+             or name their models in {file}, and ask again.",
             failures.join("\n")
         )
     };
@@ -58,13 +68,13 @@ fn tools(session: &Session, turn: &Turn) -> String {
         let first = tool.description.lines().next().unwrap_or_default().to_owned();
         format!("- `{}`: {first}", tool.name)
     };
-    let tools: Vec<_> = work::offered(session, &settings).into_iter().map(line).collect();
+    let tools: Vec<_> = work::offered(session, &settings, usize::MAX).tools.into_iter().map(line).collect();
     tools.join("\n")
 }
 
 async fn call(session: &Session, turn: &Turn, name: &str, arguments: Value) {
     let work = Work { session, turn, round: 0, begun: Vec::new() };
-    let id = format!("call-{}", Uuid::now_v7());
+    let id = format!("call-{}", mint::unique());
     let call = ToolCall { id, name: name.to_owned(), arguments: Ok(arguments), signatures: Vec::new() };
     work.one(&call).await;
 }
@@ -93,6 +103,14 @@ async fn mode(turn: &Turn, id: &str) {
             Err(error) => error.message,
         },
         None => format!("There is no mode {id:?}; there are code, ask and architect."),
+    };
+    turn.say(&said).await;
+}
+
+async fn model(turn: &Turn, id: &str) {
+    let said = match turn.choose("model", id).await {
+        Ok(()) => format!("The model is {id} now."),
+        Err(_) => format!("There is no provider for the model {id:?}. Write it as `/model PROVIDER/MODEL`."),
     };
     turn.say(&said).await;
 }

@@ -4,7 +4,6 @@ use std::collections::HashSet;
 
 use futures::StreamExt;
 use serde_json::Value;
-use uuid::Uuid;
 
 use super::choice::Settings;
 use super::compact::Excess;
@@ -15,6 +14,7 @@ use super::session::Session;
 use super::work::{self, Work};
 use super::{compact, instruct, memory, model};
 use crate::author::{self, Stop, Tokens, Tool, ToolCall, Turn};
+use crate::mint;
 use crate::wire::{RpcError, code};
 
 /// The most answers of a model in one turn.
@@ -51,15 +51,14 @@ impl<'a> Talk<'a> {
     pub(super) fn new(models: &'a Models, session: &'a Session, turn: &'a Turn) -> Self {
         let history = turn.history();
         let Conversation { past, now } = memory::conversation(&history);
-        let (cost, warned) = (Session::cost(&history), false);
-        Self { models, session, turn, past, now, cost, warned, used: HashSet::new(), begun: Vec::new() }
+        let (cost, warned, used) = (Session::cost(&history), false, call_ids(&history));
+        Self { models, session, turn, past, now, cost, warned, used, begun: Vec::new() }
     }
 
     /// Works until the model is done. The model may be another one from one question to the next.
     pub(super) async fn run(mut self, model: impl Fn() -> Result<Model, RpcError>) -> Result<Stop, RpcError> {
         for round in 0..MOST_ROUNDS {
             let model = model()?;
-            self.used = call_ids(&self.turn.history());
             let (reason, mut reply) = match self.ask(&model).await? {
                 Heard::Reply(reason, reply) => (reason, reply),
                 Heard::Cancelled => return Ok(Stop::Cancelled),
@@ -67,6 +66,7 @@ impl<'a> Talk<'a> {
             };
             with_new_ids(&mut reply, &self.used);
             let calls: Vec<model::ToolCall> = reply.calls().cloned().collect();
+            self.used.extend(calls.iter().map(|call| call.id.clone()));
             self.say_if_empty(&model, &reason, &reply).await;
             self.now.push(Message::Assistant(reply));
             // What a model was about to do when it was stopped is not done.
@@ -139,15 +139,28 @@ impl<'a> Talk<'a> {
         // As they are now: a conversation may have taken a while to sum up.
         let settings = Settings::of(&self.turn.choices());
         let system = instruct::system(&settings, self.session).await;
+        let offered = work::offered(self.session, &settings, model.max_tools);
+        if self.session.leaves_out(offered.left_out) {
+            self.tell_left_out(model, &offered).await;
+        }
         Request {
             model: model.id.clone(),
             system: Some(system),
             messages: self.past.iter().chain(&self.now).cloned().collect(),
-            tools: work::offered(self.session, &settings),
+            tools: offered.tools,
             effort: settings.effort,
             temperature: settings.temperature,
             max_output: None,
         }
+    }
+
+    async fn tell_left_out(&self, model: &Model, offered: &work::Offered) {
+        let title = format!("{} is not offered {} tools of MCP servers", model.name, offered.left_out);
+        let why = format!(
+            "It takes {} tools at most. Connect fewer servers, or set `max_tools` of the model if it takes more.",
+            model.max_tools
+        );
+        self.turn.notice("warning", &title, Some(&why)).await;
     }
 
     /// Hears one answer. A call that was begun and does not come is seen to end.
@@ -162,6 +175,7 @@ impl<'a> Talk<'a> {
         };
         let (coming, broken_off) = std::mem::take(&mut self.begun).into_iter().partition::<Vec<_>, _>(comes);
         for tool in broken_off {
+            self.used.insert(tool.id().to_owned());
             tool.stopped().await;
         }
         self.begun = coming;
@@ -246,7 +260,7 @@ fn with_new_ids(reply: &mut Reply, used: &HashSet<String>) {
         if let Part::Call(call) = part
             && used.contains(&call.id)
         {
-            call.id = format!("call_{}", Uuid::now_v7().simple());
+            call.id = format!("call_{}", mint::unique().simple());
         }
     }
 }

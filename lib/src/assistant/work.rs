@@ -1,6 +1,8 @@
 //! Carries out tool calls: what one is about, whether it may be done, doing it, and what came of it, for the user and
 //! for the model. Which calls there are is said by a model or by a command of the user.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Value, json};
 
 use super::choice::Settings;
@@ -16,7 +18,15 @@ use crate::author::{Tool, ToolCall, ToolKind, Turn};
 const PLAN: &str = "plan";
 
 /// The tools that a model is offered.
-pub(super) fn offered(session: &Session, settings: &Settings) -> Vec<model::Tool> {
+pub(super) struct Offered {
+    pub(super) tools: Vec<model::Tool>,
+    /// How many more there are than the model takes.
+    pub(super) left_out: usize,
+}
+
+/// The tools that a model is offered that takes so many. Its own come first, then those of the servers in turn, so that
+/// one with many tools does not take the place of the others'.
+pub(super) fn offered(session: &Session, settings: &Settings, most: usize) -> Offered {
     let own = session.toolbox.describe(settings.access).into_iter();
     let mut tools: Vec<_> = own
         .map(|tool| model::Tool {
@@ -28,12 +38,39 @@ pub(super) fn offered(session: &Session, settings: &Settings) -> Vec<model::Tool
     if settings.may_plan() {
         tools.push(plan_tool());
     }
-    tools.extend(served_tools(session, settings).map(|tool| model::Tool {
+    let served: Vec<_> = served_tools(session, settings).collect();
+    let room = most.saturating_sub(tools.len());
+    let left_out = served.len().saturating_sub(room);
+    tools.extend(in_turn(served, room).into_iter().map(|tool| model::Tool {
         name: tool.shown_name,
         description: tool.description,
         schema: tool.schema,
     }));
-    tools
+    Offered { tools, left_out }
+}
+
+/// So many of the tools, one of each server in turn, in the order in which they came.
+fn in_turn(tools: Vec<crate::mcp::Tool>, most: usize) -> Vec<crate::mcp::Tool> {
+    let mut seen: BTreeMap<String, usize> = BTreeMap::new();
+    let mut ranked: Vec<(usize, crate::mcp::Tool)> = Vec::new();
+    for tool in tools {
+        let rank = seen.entry(tool.server.clone()).or_default();
+        ranked.push((*rank, tool));
+        *rank += 1;
+    }
+    let mut ranks: Vec<usize> = ranked.iter().map(|(rank, _)| *rank).collect();
+    ranks.sort_unstable();
+    let (bound, mut at_bound) = match ranks.get(most) {
+        // Of those at the bound only as many as there is room for.
+        Some(bound) => (*bound, most - ranks.partition_point(|rank| rank < bound)),
+        None => (usize::MAX, 0),
+    };
+    let mut fits = |rank: usize| {
+        let last = rank == bound && at_bound > 0;
+        at_bound -= usize::from(last);
+        rank < bound || last
+    };
+    ranked.into_iter().filter(|(rank, _)| fits(*rank)).map(|(_, tool)| tool).collect()
 }
 
 /// The tools of MCP servers that the mode and the options leave.

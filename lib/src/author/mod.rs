@@ -44,6 +44,7 @@ mod voice;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use rethread_core::AgentKind;
 use serde_json::Value;
 
 use crate::agent::host::{AgentSource, Started, Starting};
@@ -73,6 +74,12 @@ pub trait Agent: Send + Sync + 'static {
     fn options(&self, chosen: &Choices) -> Vec<ConfigOption> {
         let _ = chosen;
         self.about().options
+    }
+
+    /// Says whether a value of an option may be chosen that is not on offer. From then on it is on offer.
+    fn accepts(&self, option: &str, value: &Value) -> bool {
+        let _ = (option, value);
+        false
     }
 
     /// A session is opened: a new one, or one that has a history.
@@ -187,5 +194,9 @@ impl<A: Agent> AgentSource for InProcess<A> {
 
     fn name(&self) -> String {
         self.agent.about().name
+    }
+
+    fn kind(&self) -> AgentKind {
+        AgentKind::InProcess
     }
 }

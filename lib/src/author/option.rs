@@ -78,6 +78,11 @@ impl ConfigOption {
         }
     }
 
+    /// Says whether it is the option of this id and has this value.
+    pub(super) fn is_of(&self, id: &str, value: &Value) -> bool {
+        self.id == id && self.has(value)
+    }
+
     fn has(&self, value: &Value) -> bool {
         match &self.kind {
             Kind::Select(values) => values.iter().any(|known| value == known.id.as_str()),

@@ -12,6 +12,7 @@ use tokio::task::JoinSet;
 use super::account::Account;
 use super::desk::{self, Desk, Inbox, Message};
 use super::line::Line;
+use super::voice::Offer;
 use super::{Agent, Opening, Voice};
 use crate::lock::locked;
 use crate::mint;
@@ -254,8 +255,11 @@ impl<A: Agent> Served<A> {
             .flatten()
             .map(|item| Json::from(item.clone()))
             .collect();
-        let agent = self.agent.clone();
-        let options = move |chosen: &super::Choices| agent.options(chosen);
+        let (agent, other) = (self.agent.clone(), self.agent.clone());
+        let options = Offer {
+            options: Box::new(move |chosen| agent.options(chosen)),
+            accepts: Box::new(move |option, value| other.accepts(option, value)),
+        };
         let chosen = super::Choices::read(&params["_meta"]["rethread"]["choices"]);
         let voice = Voice::new(session.to_owned(), self.line.clone(), &history, &about, options)
             .having(chosen.clone());

@@ -25,13 +25,18 @@ pub struct Voice {
     inner: Arc<Inner>,
 }
 
-/// What may be chosen, given what was.
-type Offer = dyn Fn(&Choices) -> Vec<ConfigOption> + Send + Sync;
+/// What may be chosen.
+pub(super) struct Offer {
+    /// The options, given what was chosen.
+    pub(super) options: Box<dyn Fn(&Choices) -> Vec<ConfigOption> + Send + Sync>,
+    /// Whether a value that is not among them is taken all the same.
+    pub(super) accepts: Box<dyn Fn(&str, &Value) -> bool + Send + Sync>,
+}
 
 struct Inner {
     session: String,
     line: Arc<Line>,
-    options: Box<Offer>,
+    offer: Offer,
     kept: Mutex<Kept>,
     /// Tells that something was chosen.
     choosing: watch::Sender<()>,
@@ -62,7 +67,7 @@ impl Voice {
         line: Arc<Line>,
         history: &[Json],
         about: &About,
-        options: impl Fn(&Choices) -> Vec<ConfigOption> + Send + Sync + 'static,
+        offer: Offer,
     ) -> Self {
         let kept = Kept {
             history: History::read(history),
@@ -70,8 +75,8 @@ impl Voice {
             cancels: about.abilities.contains(&Ability::CancelOne).then(HashMap::new),
             ..Kept::default()
         };
-        let (options, kept, choosing) = (Box::new(options), Mutex::new(kept), watch::Sender::new(()));
-        let inner = Inner { session, line, options, kept, choosing };
+        let (kept, choosing) = (Mutex::new(kept), watch::Sender::new(()));
+        let inner = Inner { session, line, offer, kept, choosing };
         Self { inner: Arc::new(inner) }
     }
 
@@ -190,7 +195,7 @@ impl Voice {
         let child = Inner {
             session: session.clone(),
             line: self.inner.line.clone(),
-            options: Box::new(|_| Vec::new()),
+            offer: Offer { options: Box::new(|_| Vec::new()), accepts: Box::new(|_, _| false) },
             kept: Mutex::default(),
             choosing: watch::Sender::new(()),
         };
@@ -226,7 +231,8 @@ impl Voice {
     }
 
     /// What was said in the session so far: whole messages, thoughts, tool calls and compactions as updates of
-    /// version 2, in order; the end of a turn is its `state_update`.
+    /// version 2, in order; the end of a turn is its `state_update`. A compaction stands in the place of the turns before
+    /// its own, of which only the ids of tool calls are left.
     #[must_use]
     pub fn history(&self) -> Vec<Value> {
         let list = locked(&self.inner.kept).history.list();
@@ -237,7 +243,7 @@ impl Voice {
     #[must_use]
     pub fn choices(&self) -> Choices {
         let chosen = locked(&self.inner.kept).chosen.clone();
-        chosen.complete(&(self.inner.options)(&chosen))
+        chosen.complete(&(self.inner.offer.options)(&chosen))
     }
 
     /// Waits until what was chosen meets a condition; returns at once if it does.
@@ -263,18 +269,20 @@ impl Voice {
     }
 
     pub(super) fn chosen(&self, option: &str, value: &Value) -> Result<(), RpcError> {
-        {
-            let mut kept = locked(&self.inner.kept);
-            let options = (self.inner.options)(&kept.chosen);
-            kept.chosen.choose(&options, option, value)?;
+        let before = locked(&self.inner.kept).chosen.clone();
+        let mut options = (self.inner.offer.options)(&before);
+        let is_known = options.iter().any(|known| known.is_of(option, value));
+        if !is_known && (self.inner.offer.accepts)(option, value) {
+            options = (self.inner.offer.options)(&before);
         }
+        locked(&self.inner.kept).chosen.choose(&options, option, value)?;
         self.inner.choosing.send_replace(());
         Ok(())
     }
 
     pub(super) fn written_options(&self) -> Vec<Value> {
         let chosen = locked(&self.inner.kept).chosen.clone();
-        option::written(&(self.inner.options)(&chosen), &chosen)
+        option::written(&(self.inner.offer.options)(&chosen), &chosen)
     }
 
     pub(super) fn prompted(&self, message: &str, content: &Json) {

@@ -30,9 +30,25 @@ pub(super) fn opened(client: &ClientProfile, options: Option<&Json>, commands: O
     answer
 }
 
-/// One page of a list.
-pub(super) fn list(page: &ListPage) -> Json {
-    let sessions: Vec<_> = page.rows.iter().map(info).collect();
+/// As much of one page of a list as fits into `room` bytes. A session that does not fit by itself is left out.
+pub(super) fn list(mut page: ListPage, room: usize) -> Json {
+    let (mut sessions, mut used) = (Vec::new(), 0);
+    let mut rest = None;
+    for (at, row) in page.rows.iter().enumerate() {
+        let info = info(row).json();
+        let size = info.text().len() + 1;
+        if size <= room && used + size > room {
+            rest = Some(at);
+            break;
+        }
+        if size <= room {
+            used += size;
+            sessions.push(info);
+        }
+    }
+    if let Some(at) = rest {
+        page.cut(at);
+    }
     let mut answer: Fields = [("sessions", Json::of(&sessions))].into_iter().collect();
     if let Some(next) = &page.next {
         answer.set("nextCursor", Json::of(next));

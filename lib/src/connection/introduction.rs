@@ -12,22 +12,23 @@ use crate::agent::host::{AgentHost, HostConfig, LiveAgent};
 use crate::edge::capabilities::{ClientProfile, Profile};
 use crate::edge::params::Params;
 use crate::mint;
+use crate::outbox::OpenRequest;
 use crate::registry::Registry;
 use crate::runner::Surroundings;
 use crate::server::{NativeSessions, Server};
 use crate::store::journal::Journal;
-use crate::wire::{Id, RpcError, code};
+use crate::wire::{RpcError, code};
 
 impl Connection {
-    pub(super) fn initialize(&mut self, id: Id, params: Option<&RawValue>) {
+    pub(super) fn initialize(&mut self, request: OpenRequest, params: Option<&RawValue>) {
         let used = matches!(&self.phase, Phase::Ready(agreed) if agreed.used);
         if used || matches!(self.phase, Phase::Initializing(_)) {
-            let error = RpcError::new(code::INVALID_REQUEST, "the connection is initialized already");
-            return self.answer(id, Err(error.hint("open a new connection to agree on something else")));
+            let error = RpcError::new(code::INVALID_REQUEST, "the connection is already initialized");
+            return request.answer(Err(error.hint("open a new connection to initialize again")));
         }
         let client = match Params::read(params).and_then(|params| ClientProfile::read(&params)) {
             Ok(client) => client,
-            Err(error) => return self.answer(id, Err(error)),
+            Err(error) => return request.answer(Err(error)),
         };
         let host = self.host(&client);
         let before = match std::mem::replace(&mut self.phase, Phase::Fresh) {
@@ -39,10 +40,13 @@ impl Connection {
         tokio::spawn(async move {
             let memory = Memory::new(&server, &client);
             let outcome = match memory.recall().await {
-                Some(profile) => Ok(profile),
+                Some(profile) => {
+                    host.recall(&profile);
+                    Ok(profile)
+                }
                 None => host.live().await.map(|live| live.profile),
             };
-            let _ = ready.send(Ready { id, client, host, outcome }).await;
+            let _ = ready.send(Ready { request, client, host, outcome }).await;
         });
     }
 
@@ -50,6 +54,7 @@ impl Connection {
         let config = HostConfig {
             protocol: self.server.config.agent_protocol,
             longest_line: self.server.config.longest_line,
+            start_limit: self.server.config.start_limit,
             log: self.server.config.log.clone(),
         };
         AgentHost::new(self.server.agent.clone(), client.clone(), config, self.asides.clone())
@@ -57,14 +62,14 @@ impl Connection {
 
     pub(super) async fn initialized(&mut self, ready: Ready) {
         let Phase::Initializing(before) = std::mem::replace(&mut self.phase, Phase::Fresh) else { return };
-        let Ready { id, client, host, outcome } = ready;
+        let Ready { request, client, host, outcome } = ready;
         match outcome {
             Ok(profile) => {
                 let answer = profile.answer(client.version);
                 let agreed = self.agree(client, host, profile);
                 self.meet_agent(&agreed);
                 self.phase = Phase::Ready(Box::new(agreed));
-                self.answer(id, Ok(answer));
+                request.answer(Ok(answer));
                 if let Some(before) = before {
                     before.host.end().await;
                 }
@@ -72,7 +77,7 @@ impl Connection {
             Err(error) => {
                 // What was agreed before stays in force.
                 self.phase = before.map_or(Phase::Fresh, Phase::Ready);
-                self.answer(id, Err(error));
+                request.answer(Err(error));
             }
         }
     }
@@ -100,13 +105,21 @@ impl Connection {
     /// When the agent is up: what it says of itself now is remembered, and what it lists is learnt.
     fn meet_agent(&self, agreed: &Agreed) {
         let (agreed, server) = (agreed.clone(), self.server.clone());
+        let mut corrected = agreed.host.corrected();
         tokio::spawn(async move {
             // Whoever needs the agent is told why it did not start.
             let Ok(live) = agreed.host.live().await else { return };
-            *agreed.profile.lock().unwrap_or_else(PoisonError::into_inner) = live.profile.clone();
-            Memory::new(&server, &agreed.client).remember(&live).await;
+            let memory = Memory::new(&server, &agreed.client);
+            let profile = agreed.profile.clone();
+            memory.learn(&profile, &live).await;
             if server.config.native_sessions == NativeSessions::Listed {
                 agreed.registry.learn_natives(&live).await;
+            }
+            // The host goes when the connection does, and this with it.
+            drop((agreed, live));
+            let known = corrected.wait_for(Option::is_some).await.ok().and_then(|live| live.clone());
+            if let Some(live) = known {
+                memory.learn(&profile, &live).await;
             }
         });
     }
@@ -141,6 +154,12 @@ impl Memory {
         let bytes = self.journal.call(move |store| store.profile(&key)).await.ok()??;
         let answer = Json::parse(String::from_utf8(bytes).ok()?).ok()?;
         Profile::read(&answer).ok().map(Arc::new)
+    }
+
+    /// Takes what an agent is seen to be, for this connection and for the next ones.
+    async fn learn(&self, known: &Mutex<Arc<Profile>>, live: &LiveAgent) {
+        *known.lock().unwrap_or_else(PoisonError::into_inner) = live.profile.clone();
+        self.remember(live).await;
     }
 
     async fn remember(&self, live: &LiveAgent) {

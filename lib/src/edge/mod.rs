@@ -5,6 +5,7 @@ pub mod at_sight;
 pub mod call;
 pub mod capabilities;
 pub mod link;
+pub mod marks;
 pub mod params;
 pub mod screen;
 mod tool_calls;

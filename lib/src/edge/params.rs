@@ -8,6 +8,9 @@ use serde_json::value::RawValue;
 
 use crate::wire::{RpcError, code};
 
+/// The longest path in bytes: what Linux takes, and more than other systems do.
+pub const LONGEST_PATH: usize = 4096;
+
 /// The parameters of one request.
 pub struct Params(Fields);
 
@@ -102,11 +105,17 @@ impl Params {
     }
 }
 
-/// Refuses a path that is not absolute.
+/// Refuses a path that is not absolute, or that no system call takes.
 pub fn absolute(field: &str, path: &str) -> Result<(), RpcError> {
-    if Path::new(path).is_absolute() {
-        return Ok(());
+    let wrong = |expected: &str| RpcError::field(field, &Value::String(path.to_owned()), expected);
+    if !Path::new(path).is_absolute() {
+        return Err(wrong("an absolute path").hint("send the full path, from the root of the file system"));
     }
-    Err(RpcError::field(field, &Value::String(path.to_owned()), "an absolute path")
-        .hint("send the full path, from the root of the file system"))
+    if path.contains('\0') {
+        return Err(wrong("an absolute path without NUL characters"));
+    }
+    if path.len() > LONGEST_PATH {
+        return Err(wrong(&format!("an absolute path of at most {LONGEST_PATH} bytes")));
+    }
+    Ok(())
 }

@@ -31,6 +31,12 @@ pub enum CallError {
     /// The arguments are not an object.
     #[error("the arguments of {0} must be a JSON object")]
     Arguments(String),
+    /// The server is still being connected.
+    #[error("MCP server {server} is still connecting")]
+    Connecting {
+        /// What people call the server.
+        server: String,
+    },
     /// The caller did not want it any more.
     #[error("the call of MCP server {server} was cancelled")]
     Cancelled {
@@ -96,6 +102,7 @@ impl CallError {
     #[must_use]
     pub fn hint(&self) -> Option<&'static str> {
         match self {
+            CallError::Connecting { .. } => Some("try again in a while, or go on without it"),
             CallError::Unknown(_) => Some("list the tools: they may have changed"),
             CallError::Lost { .. } => Some("the next call starts it again"),
             CallError::Gone { .. } => Some("repair the server, then open the session again"),

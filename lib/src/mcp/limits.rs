@@ -1,4 +1,4 @@
-//! How much and how long servers may. Nothing here is about one server.
+//! Limits for MCP servers. Nothing here is about one server.
 
 use std::time::Duration;
 
@@ -7,6 +7,9 @@ use std::time::Duration;
 pub struct Limits {
     /// How long a server may take to be there, its first lists included.
     pub connect: Duration,
+    /// How long the first prompt of a session waits for servers that are still being connected, counted from the
+    /// opening of the session.
+    pub first_prompt: Duration,
     /// How long a call may go without an answer or a word of progress.
     pub call: Duration,
     /// How long a call may take, whatever progress it tells.
@@ -27,6 +30,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             connect: Duration::from_secs(30),
+            first_prompt: Duration::from_secs(5),
             call: Duration::from_secs(120),
             call_total: Duration::from_secs(30 * 60),
             message: 16 * 1024 * 1024,

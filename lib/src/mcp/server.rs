@@ -62,10 +62,14 @@ pub(super) struct Server {
     /// One permit, for the one who brings it back: several calls do not start several.
     reviving: Semaphore,
     catalog: Mutex<Catalog>,
+    /// Why the first connection failed, if it did.
+    failure: Mutex<Option<Failure>>,
 }
 
 /// How we stand with it.
 enum Link {
+    /// Not connected yet.
+    Connecting,
     /// Connected, or lost since then. Its chance to be brought back is there or used up.
     Met { connection: Arc<Connection>, chance: Chance },
     /// Lost for good, for this reason.
@@ -81,27 +85,49 @@ enum Chance {
 }
 
 impl Server {
-    /// Connects a server and reads what it offers.
-    pub(super) async fn connect(
-        config: ServerConfig,
-        shown: String,
-        common: Common,
-    ) -> Result<Arc<Server>, Failure> {
-        let scrub = config.scrub();
-        let met = meet(&config, &common, &scrub).await;
-        let (connection, catalog) = met.map_err(|error| error.failure(&config, &scrub))?;
-        let link = Link::Met { connection: Arc::new(connection), chance: Chance::Left };
-        let server = Arc::new(Server {
+    /// A server that is not connected yet.
+    pub(super) fn new(config: ServerConfig, shown: String, common: Common) -> Arc<Server> {
+        Arc::new(Server {
             shown,
+            scrub: config.scrub(),
             config,
             common,
-            scrub,
-            link: Mutex::new(link),
+            link: Mutex::new(Link::Connecting),
             reviving: Semaphore::new(1),
-            catalog: Mutex::new(catalog),
-        });
-        server.follow();
-        Ok(server)
+            catalog: Mutex::default(),
+            failure: Mutex::default(),
+        })
+    }
+
+    /// Connects it for the first time and reads what it offers. Those who follow the changes hear of the outcome.
+    pub(super) async fn connect(self: Arc<Self>) {
+        match meet(&self.config, &self.common, &self.scrub).await {
+            // Whoever has closed it meanwhile knows.
+            Ok((connection, catalog)) => {
+                drop(self.install(Arc::new(connection), catalog, Chance::Left).await);
+            }
+            Err(error) => {
+                let failure = error.failure(&self.config, &self.scrub);
+                self.give_up(failure.cause.clone());
+                *locked(&self.failure) = Some(failure);
+            }
+        }
+        self.common.changes.send_modify(|count| *count += 1);
+    }
+
+    /// Says whether it is still being connected for the first time.
+    pub(super) fn is_connecting(&self) -> bool {
+        matches!(&*locked(&self.link), Link::Connecting)
+    }
+
+    /// Says whether it is there, or can be brought back.
+    pub(super) fn is_met(&self) -> bool {
+        matches!(&*locked(&self.link), Link::Met { .. })
+    }
+
+    /// Why the first connection failed, if it did.
+    pub(super) fn failure(&self) -> Option<Failure> {
+        locked(&self.failure).clone()
     }
 
     /// What people call it.
@@ -118,15 +144,16 @@ impl Server {
     pub(super) fn instructions(&self) -> Option<String> {
         let connection = match &*locked(&self.link) {
             Link::Met { connection, .. } => Arc::clone(connection),
-            Link::Gone(_) | Link::Closed => return None,
+            Link::Connecting | Link::Gone(_) | Link::Closed => return None,
         };
         let said = connection.info()?.instructions.clone()?;
         Some(cut(&self.scrub.result(&said), LONGEST_WORDS).to_owned())
     }
 
-    /// Why it cannot be asked any more, if so.
+    /// Why it cannot be asked now, if so.
     pub(super) fn gone(&self) -> Option<CallError> {
         let cause = match &*locked(&self.link) {
+            Link::Connecting => return Some(CallError::Connecting { server: self.name().to_owned() }),
             Link::Met { .. } => return None,
             Link::Gone(cause) => cause.clone(),
             Link::Closed => "the session is closed".to_owned(),
@@ -208,13 +235,13 @@ impl Server {
     async fn revive(self: &Arc<Self>) -> Result<Arc<Connection>, CallError> {
         let lost = match &*locked(&self.link) {
             Link::Met { connection, .. } => Some(Arc::clone(connection)),
-            Link::Gone(_) | Link::Closed => None,
+            Link::Connecting | Link::Gone(_) | Link::Closed => None,
         };
         if let Some(lost) = lost {
             lost.close().await;
         }
         match meet(&self.config, &self.common, &self.scrub).await {
-            Ok((connection, catalog)) => self.install(Arc::new(connection), catalog).await,
+            Ok((connection, catalog)) => self.install(Arc::new(connection), catalog, Chance::Used).await,
             Err(error) => Err(self.give_up(error.failure(&self.config, &self.scrub).cause)),
         }
     }
@@ -223,12 +250,13 @@ impl Server {
         self: &Arc<Self>,
         connection: Arc<Connection>,
         catalog: Catalog,
+        chance: Chance,
     ) -> Result<Arc<Connection>, CallError> {
         let closed = {
             let mut link = locked(&self.link);
             let closed = matches!(&*link, Link::Closed);
             if !closed {
-                *link = Link::Met { connection: Arc::clone(&connection), chance: Chance::Used };
+                *link = Link::Met { connection: Arc::clone(&connection), chance };
             }
             closed
         };
@@ -242,7 +270,12 @@ impl Server {
     }
 
     fn give_up(&self, cause: String) -> CallError {
-        *locked(&self.link) = Link::Gone(cause.clone());
+        {
+            let mut link = locked(&self.link);
+            if !matches!(&*link, Link::Closed) {
+                *link = Link::Gone(cause.clone());
+            }
+        }
         self.replace(Catalog::default());
         CallError::Gone { server: self.name().to_owned(), cause }
     }
@@ -284,7 +317,7 @@ impl Server {
     fn follow(self: &Arc<Self>) {
         let mut changed = match &*locked(&self.link) {
             Link::Met { connection, .. } => connection.changed(),
-            Link::Gone(_) | Link::Closed => return,
+            Link::Connecting | Link::Gone(_) | Link::Closed => return,
         };
         let server = Arc::downgrade(self);
         tokio::spawn(async move {

@@ -1,10 +1,11 @@
 //! All servers of a session: what they offer together, and who is asked. How one is reached is in `server`.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use serde_json::{Map, Value, json};
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 
 use super::catalog::{Prompt, Resource, Tool};
 use super::config::ServerConfig;
@@ -13,11 +14,14 @@ use super::failure::{CallError, Failure};
 use super::limits::Limits;
 use super::names;
 use super::server::{Common, Place, Server};
+use crate::lock::locked;
 
 /// The servers of one session. Dropping them ends them too, but nobody waits for it.
 pub struct Servers {
     servers: Vec<Arc<Server>>,
     changes: watch::Sender<u64>,
+    /// The tasks that connect; dropped with this, and then they stop.
+    connecting: Mutex<JoinSet<()>>,
 }
 
 /// Something about a server that a user may want to know.
@@ -30,33 +34,62 @@ pub struct Note {
 }
 
 impl Servers {
+    /// Starts to connect all servers side by side, and does not wait for any.
+    #[must_use]
+    pub fn start(configs: Vec<ServerConfig>, place: Place, limits: Limits) -> Servers {
+        let changes = watch::Sender::new(0);
+        let common = Common { place, limits, changes: changes.clone() };
+        let mut taken = BTreeSet::new();
+        let named = configs.into_iter().map(|config| {
+            let shown = names::server(config.name(), &mut taken);
+            Server::new(config, shown, common.clone())
+        });
+        let servers: Vec<_> = named.collect();
+        let connecting = servers.iter().cloned().map(Server::connect).collect();
+        Servers { servers, changes, connecting: Mutex::new(connecting) }
+    }
+
     /// Connects all servers side by side. Those that fail are told; the others are there.
     pub async fn connect(
         configs: Vec<ServerConfig>,
         place: Place,
         limits: Limits,
     ) -> (Servers, Vec<Failure>) {
-        let changes = watch::Sender::new(0);
-        let common = Common { place, limits, changes: changes.clone() };
-        let mut taken = BTreeSet::new();
-        let connecting = configs.into_iter().map(|config| {
-            let shown = names::server(config.name(), &mut taken);
-            Server::connect(config, shown, common.clone())
-        });
-        let (mut servers, mut failures) = (Vec::new(), Vec::new());
-        for outcome in futures::future::join_all(connecting).await {
-            match outcome {
-                Ok(server) => servers.push(server),
-                Err(failure) => failures.push(failure),
-            }
-        }
-        (Servers { servers, changes }, failures)
+        let servers = Self::start(configs, place, limits);
+        servers.settled().await;
+        let failures = servers.failures();
+        (servers, failures)
     }
 
-    /// Says whether there is none.
+    /// Waits until every server is connected or has failed.
+    pub async fn settled(&self) {
+        let mut changes = self.changes.subscribe();
+        while !self.connecting().is_empty() && changes.changed().await.is_ok() {}
+    }
+
+    /// The names of all servers, in their order.
+    #[must_use]
+    pub fn names(&self) -> Vec<String> {
+        self.servers.iter().map(|server| server.name().to_owned()).collect()
+    }
+
+    /// The names of the servers that are still being connected for the first time.
+    #[must_use]
+    pub fn connecting(&self) -> Vec<String> {
+        let connecting = self.servers.iter().filter(|server| server.is_connecting());
+        connecting.map(|server| server.name().to_owned()).collect()
+    }
+
+    /// The servers that could not be connected, in their order.
+    #[must_use]
+    pub fn failures(&self) -> Vec<Failure> {
+        self.servers.iter().filter_map(|server| server.failure()).collect()
+    }
+
+    /// Says whether none is connected.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.servers.is_empty()
+        !self.servers.iter().any(|server| server.is_met())
     }
 
     /// Counts the changes of what the servers offer: whoever waits for the next one looks at the lists again.
@@ -162,10 +195,12 @@ impl Servers {
 
     /// Ends all servers side by side. Returns when no process of theirs is left.
     pub async fn close(&self) {
+        let mut connecting = std::mem::take(&mut *locked(&self.connecting));
+        connecting.shutdown().await;
         futures::future::join_all(self.servers.iter().map(|server| server.close())).await;
     }
 
-    /// Why a tool of this name cannot be called any more, if it was one of a server that is gone.
+    /// Why a tool of this name cannot be called now, if it is one of a server that is not there.
     #[must_use]
     pub fn gone(&self, name: &str) -> Option<CallError> {
         let is_of = |server: &&Arc<Server>| {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use rethread_core::{
-    Activity, Binding, Entry, Input, Json, Session, SessionId, TitleSource, UpdateKind, stored,
+    Activity, Binding, Entry, Input, Json, Session, SessionId, TitleSource, UpdateKind, clean_title, stored,
 };
 use serde_json::json;
 
@@ -16,6 +16,7 @@ use crate::agent::peer::{AgentLine, FromAgent};
 use crate::edge::Version;
 use crate::edge::call::Setup;
 use crate::edge::link::{Heard, Link, ask, id_hash};
+use crate::edge::params::LONGEST_PATH;
 use crate::mint;
 use crate::runner::{
     AgentLines, Beginning, Bound, Handle, QUIET, Replaying, Seat, facts, store_error, style,
@@ -25,6 +26,8 @@ use crate::wire::RpcError;
 
 /// How many pages of an agent's own list are read.
 const PAGES: usize = 40;
+/// The longest id of a session of an agent's own list, in bytes.
+const LONGEST_ID: usize = 1024;
 
 impl Registry {
     /// Takes in a session that only the agent knows: it replays, and that becomes the journal.
@@ -54,7 +57,14 @@ impl Registry {
         }
         let title = row.and_then(|row| row.title).map(|(title, _)| (title, TitleSource::Agent));
         let native = id.0.clone();
-        let (session, entries) = history.close(&name, &native, style(link.version()));
+        let (session, entries) = history.close(Input::AgentBound {
+            agent: name.clone(),
+            native: native.clone(),
+            binding: Binding::Loaded,
+            style: style(link.version()),
+            kind: self.around.host.kind(),
+            at: mint::now(),
+        });
         let mut facts = facts(entries.iter());
         facts.listed = Some(Listed);
         facts.title = facts.title.or(title);
@@ -104,13 +114,20 @@ impl Registry {
     }
 }
 
+/// A session of the agent's own list, unless its id or its directory is one that no client could name.
 fn stub(info: &Json) -> Option<Stub> {
     let fields = info.fields();
+    let usable = |text: &String, longest| text.len() <= longest && !text.contains('\0');
     Some(Stub {
-        id: SessionId(fields.text("sessionId")?),
-        cwd: fields.text("cwd")?,
-        title: fields.text("title"),
-        updated_at: fields.text("updatedAt").and_then(|at| mint::from_rfc3339(&at)).unwrap_or(0),
+        id: SessionId(fields.text("sessionId").filter(|id| usable(id, LONGEST_ID))?),
+        cwd: fields.text("cwd").filter(|cwd| usable(cwd, LONGEST_PATH))?,
+        title: fields.text("title").map(|title| clean_title(&title)).filter(|title| !title.is_empty()),
+        // An agent's word on a time to come would keep the session at the top of lists.
+        updated_at: fields
+            .text("updatedAt")
+            .and_then(|at| mint::from_rfc3339(&at))
+            .unwrap_or(0)
+            .min(mint::now()),
     })
 }
 
@@ -157,7 +174,7 @@ async fn replayed(
         let batch = match next {
             Some(FromAgent::Lines(batch)) => batch,
             Some(FromAgent::Gone(reason)) => return Err(RpcError::internal(reason)),
-            None => return Err(RpcError::internal("the agent ended before it restored the session")),
+            None => return Err(RpcError::internal("the agent exited before it restored the session")),
         };
         for line in batch {
             match line {
@@ -217,16 +234,11 @@ impl History {
         ids
     }
 
-    fn close(
-        mut self,
-        agent: &str,
-        native: &str,
-        style: rethread_core::PromptStyle,
-    ) -> (Session, Vec<Entry>) {
+    /// Ends the replay; from here on the agent stands behind the session.
+    fn close(mut self, bound: Input) -> (Session, Vec<Entry>) {
         let state = json!({"sessionUpdate": "state_update", "state": "idle"}).into();
         self.decide(Input::AgentState { activity: Activity::Idle, stop: None, state, at: mint::now() });
-        let (agent, native) = (agent.to_owned(), native.to_owned());
-        self.decide(Input::AgentBound { agent, native, binding: Binding::Loaded, style, at: mint::now() });
+        self.decide(bound);
         (self.session, self.entries)
     }
 
@@ -239,5 +251,26 @@ impl History {
     fn write(&mut self, entry: Entry) {
         self.session.apply(&entry);
         self.entries.push(entry);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_an_agent_lists_is_made_fit_for_our_list() {
+        let listed = |id: &str, cwd: &str, title: &str| {
+            let info =
+                json!({"sessionId": id, "cwd": cwd, "title": title, "updatedAt": "9999-01-01T00:00:00Z"});
+            stub(&info.into())
+        };
+        let fit = listed("s", "/w", "\u{1b}[31mred\u{202e}\n line").expect("a session");
+        assert_eq!(fit.title.as_deref(), Some("red line"));
+        assert!(fit.updated_at <= mint::now(), "nothing was changed in a time to come");
+        assert_eq!(listed("s", "/w", "\0").expect("a session").title, None);
+        assert_eq!(listed("s", "/w\0", ""), None);
+        assert_eq!(listed("s", &format!("/{}", "w".repeat(5000)), ""), None);
+        assert_eq!(listed(&"s".repeat(5000), "/w", ""), None);
     }
 }

@@ -3,38 +3,40 @@
 
 use std::sync::Arc;
 
-use rethread_core::{Entry, Folded, HeldPrompts, Input, Seq, Session, SessionId, stored};
+use rethread_core::session::Native;
+use rethread_core::{
+    Activity, Entry, Folded, HeldPrompts, Input, Seq, Session, SessionId, Update, UpdateKind, stored,
+};
 use serde_json::json;
-use tokio::sync::oneshot;
 
-use super::{PAGE, Registry};
+use super::{PAGE, Registry, state_of};
 use crate::edge::call::Setup;
 use crate::mint;
-use crate::runner::{AgentLines, Beginning, Handle, Message, Seat, facts, store_error};
-use crate::store::{Listed, NewSession, StoreError};
+use crate::runner::{AgentLines, Beginning, Handle, Seat, facts, store_error};
+use crate::store::{Deleted, Listed, NewSession, SessionRow, Store, StoreError};
 use crate::wire::RpcError;
 
 impl Registry {
-    /// Makes a session that goes on from another: after its last finished turn, or after a message of it.
+    /// Makes a session that goes on from another: after its last finished turn, or after a message of it. Its
+    /// settings are those that the parent has now.
     pub(crate) async fn fork(
         &self,
         parent: &SessionId,
         at: Option<&str>,
         setup: Setup,
     ) -> Result<(Handle, Session), RpcError> {
-        let row = self.row(parent).await?;
-        let last = row.snapshot.as_deref().and_then(|bytes| stored::decode_session(bytes).ok());
-        let (mut session, fork_of) = match (at, last) {
-            (Some(message), _) => (self.state_at_message(parent, message).await?, None),
-            (None, Some(last)) => {
-                // The agent can fork what it has: the very end of the parent, and nothing under way.
-                let native = last.natives.last().cloned();
-                (last, if self.is_idle(parent).await { native } else { None })
-            }
-            (None, None) => (self.state_at(parent, row.head).await?, None),
+        let named = parent.clone();
+        let read = self.journal().call(move |store| read_parent(store, &named)).await;
+        let Parent { row, turn_end, now } = read.map_err(|e| store_error(&e))?;
+        let fork_of = turn_end.as_ref().filter(|_| at.is_none()).and_then(|end| own_session(end, &now));
+        let mut session = match (at, turn_end) {
+            (Some(message), _) => self.state_at_message(parent, message).await?,
+            // What is under way belongs to the parent alone.
+            (None, Some(end)) if row.owner.is_some() && !is_idle(&now) => end,
+            (None, Some(_) | None) => now.clone(),
         };
         let seq = session.head;
-        let entries = first_entries(&mut session, parent, &setup);
+        let entries = first_entries(&mut session, &now, parent, &setup);
         let mut facts = facts(entries.iter());
         facts.title = facts.title.or_else(|| session.title.clone());
         facts.listed = (session.turns.0 > 0).then_some(Listed);
@@ -54,15 +56,6 @@ impl Registry {
         let begin =
             Beginning { id, session: session.clone(), lease, setup, fork_of, seat: Seat::Empty, lines };
         Ok((self.start(begin), session))
-    }
-
-    /// Says whether a session is not at work in this process.
-    async fn is_idle(&self, session: &SessionId) -> bool {
-        let Some(handle) = self.find(session) else { return true };
-        let (reply, state) = oneshot::channel();
-        let _ = handle.tell(Message::Status(reply)).await;
-        let state = state.await.ok();
-        state.is_none_or(|state| state.fields().text("state").as_deref() == Some("idle"))
     }
 
     async fn state_at_message(&self, parent: &SessionId, message: &str) -> Result<Session, RpcError> {
@@ -115,19 +108,62 @@ fn is_of_message(entry: &Entry, message: &str) -> bool {
     prompt || said
 }
 
-/// The fork's own beginning: where it works, and an end to whatever was under way at that point.
-fn first_entries(session: &mut Session, parent: &SessionId, setup: &Setup) -> Vec<Entry> {
+/// The session that a fork is made of.
+struct Parent {
+    row: SessionRow,
+    /// Its state at the end of its last turn, or when it was made.
+    turn_end: Option<Session>,
+    /// Its state now, with the title of its row.
+    now: Session,
+}
+
+fn read_parent(store: &dyn Store, id: &SessionId) -> Result<Parent, StoreError> {
+    let row = store.find(id)?.filter(|row| row.deleted == Deleted::No);
+    let row = row.ok_or_else(|| StoreError::Unknown(id.clone()))?;
+    let turn_end = row.snapshot.as_deref().and_then(|bytes| stored::decode_session(bytes).ok());
+    let mut now = state_of(store, &row)?;
+    // A title that was set while nobody had the session open is in the row only.
+    now.title = row.title.clone().or(now.title);
+    Ok(Parent { row, turn_end, now })
+}
+
+fn is_idle(session: &Session) -> bool {
+    session.activity == Activity::Idle && session.turn.is_none() && session.prompts.is_empty()
+}
+
+/// The agent's own session that it can fork: only if that is the very end of the parent. A session that the agent
+/// began after the last turn has not been given the transcript yet.
+fn own_session(turn_end: &Session, now: &Session) -> Option<Native> {
+    let native = now.natives.last().filter(|native| turn_end.natives.last() == Some(*native));
+    native.filter(|_| is_idle(now)).cloned()
+}
+
+/// The fork's own beginning: an end to whatever was under way at that point, where it works, and the settings that
+/// the parent has now.
+fn first_entries(session: &mut Session, now: &Session, parent: &SessionId, setup: &Setup) -> Vec<Entry> {
     let reason = format!("forked from {parent}");
     let at = mint::now();
     let settled = rethread_core::decide(session, Input::AgentExited { reason, held: HeldPrompts::Drop, at })
         .unwrap_or_default();
     let (cwd, roots) = (setup.cwd.clone(), setup.roots.clone());
     let opened = Entry::Opened { cwd, roots, agent: session.made_with.clone(), at };
-    let entries: Vec<_> = settled.into_iter().chain([opened]).collect();
+    let entries: Vec<_> = settled.into_iter().chain([opened]).chain(changed_since(session, now)).collect();
     for entry in &entries {
         session.apply(entry);
     }
     entries
+}
+
+/// The title and the options of the parent that it did not have yet where the fork begins.
+fn changed_since(then: &Session, now: &Session) -> Vec<Entry> {
+    let title = now.title.clone().filter(|_| now.title != then.title);
+    let options = now.options.clone().filter(|_| now.options != then.options);
+    let title = title.map(|(title, by)| Entry::TitleSet { title, by });
+    let options = options.map(|body| {
+        let update = Update { kind: UpdateKind::ConfigOptionUpdate, id: String::new(), body };
+        Entry::Updated { update, known: true }
+    });
+    title.into_iter().chain(options).collect()
 }
 
 /// Folds items up to a sequence number; says whether it has been reached.

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex};
 
-use rethread_core::{Binding, Entry, Input, Json, Seq, Session, SessionId, stored};
+use rethread_core::{AgentKind, Binding, Entry, Input, Json, Seq, Session, SessionId, stored};
 use tokio::sync::oneshot;
 
 use crate::agent::host::LiveAgent;
@@ -104,11 +104,12 @@ impl Registry {
         asked(request);
         let (answer, rest) = answer_to(&mut lines, request).await?;
         let Some(native) = answer.fields().text("sessionId") else {
-            return Err(gone("the agent made a session without an id".to_owned()));
+            return Err(gone("the agent created a session but gave no sessionId".to_owned()));
         };
         let name = self.around.host.identity(&agent);
         let mut link = Link::new(agent.profile.version, 1, std::collections::HashSet::new());
-        let (session, entries) = first_entries(&name, &setup, &native, &mut link, &answer);
+        let (session, entries) =
+            first_entries(&name, self.around.host.kind(), &setup, &native, &mut link, &answer);
         let id = mint::session_id();
         let new = NewSession {
             id: id.clone(),
@@ -182,11 +183,20 @@ fn claim(store: &dyn Store, id: &SessionId) -> Result<Claimed, StoreError> {
 /// The state of a session as the store has it, and its last sequence number.
 pub(crate) fn read_state(store: &dyn Store, id: &SessionId) -> Result<(Session, Seq), StoreError> {
     let row = store.find(id)?.ok_or_else(|| StoreError::Unknown(id.clone()))?;
+    Ok((state_of(store, &row)?, row.head))
+}
+
+/// The state of a session at the head of its row: the snapshot, and what came after it.
+fn state_of(store: &dyn Store, row: &SessionRow) -> Result<Session, StoreError> {
     // A snapshot that cannot be read costs time, nothing else: the journal has it all.
-    let mut session = row.snapshot.and_then(|bytes| stored::decode_session(&bytes).ok()).unwrap_or_default();
+    let kept = row.snapshot.as_deref().and_then(|bytes| stored::decode_session(bytes).ok());
+    let mut session = kept.unwrap_or_default();
     let mut from = session.head.next();
     while from <= row.head {
-        let reached = store.walk(id, from, PAGE, &mut |item| {
+        let reached = store.walk(&row.id, from, PAGE, &mut |item| {
+            if item.first > row.head {
+                return Ok(ControlFlow::Break(()));
+            }
             session.replay(item.last, &*item.entry()?);
             Ok(ControlFlow::Continue(()))
         })?;
@@ -196,7 +206,7 @@ pub(crate) fn read_state(store: &dyn Store, id: &SessionId) -> Result<(Session, 
         }
     }
     session.head = row.head;
-    Ok((session, row.head))
+    Ok(session)
 }
 
 async fn answer_to(lines: &mut AgentLines, request: u64) -> Result<(Json, Vec<AgentLine>), RpcError> {
@@ -205,7 +215,7 @@ async fn answer_to(lines: &mut AgentLines, request: u64) -> Result<(Json, Vec<Ag
         let batch = match lines.lines.recv().await {
             Some(FromAgent::Lines(batch)) => batch,
             Some(FromAgent::Gone(reason)) => return Err(RpcError::internal(reason)),
-            None => return Err(RpcError::internal("the agent ended before it made the session")),
+            None => return Err(RpcError::internal("the agent exited before it created the session")),
         };
         let mut answer = None;
         for line in batch {
@@ -224,6 +234,7 @@ async fn answer_to(lines: &mut AgentLines, request: u64) -> Result<(Json, Vec<Ag
 
 fn first_entries(
     agent: &str,
+    kind: AgentKind,
     setup: &Setup,
     native: &str,
     link: &mut Link,
@@ -240,6 +251,7 @@ fn first_entries(
         native: native.to_owned(),
         binding: Binding::Fresh,
         style: style(link.version()),
+        kind,
         at,
     };
     let updates = link.opened(answer).into_iter().map(|update| Input::Updated { update, known: false });

@@ -1,7 +1,7 @@
 //! What clients ask of a session once they follow it. How they come to is in `attach`.
 
 use rethread_core::session::{OpenPrompt, Phase};
-use rethread_core::{HeldPrompts, Input, Json, MessageId, QuestionId, Refusal, Seq};
+use rethread_core::{HeldPrompts, Input, Json, MessageId, QuestionId, Refusal, Seq, clean_title};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
@@ -134,7 +134,7 @@ impl Runner {
             OptionName::Category(category, field) => (self.known_options().by_category(category), *field),
         };
         let Some(name) = name else {
-            let expected = format!("nothing: the agent has no such option ({field})");
+            let expected = format!("nothing, since the agent has no such option");
             return reply.refuse(RpcError::field(field, &value.value(), &expected));
         };
         let ask = mint::ask_id();
@@ -238,7 +238,11 @@ impl Runner {
 
     fn broken_error(&self) -> Option<RpcError> {
         let reason = self.broken.as_ref()?;
-        Some(RpcError::internal(reason.clone()).hint("nothing new can be written; what was shown is kept"))
+        Some(
+            RpcError::internal(reason.clone()).hint(
+                "nothing new can be saved until the store works again; everything shown so far is saved",
+            ),
+        )
     }
 }
 
@@ -268,8 +272,7 @@ fn title_of(content: &Json) -> Option<String> {
     const LONGEST: usize = 80;
     let blocks = content.items()?;
     let text = blocks.iter().find_map(|block| block.fields().text("text"))?;
-    let line = text.lines().map(str::trim).find(|line| !line.is_empty())?;
-    let words = line.split_whitespace().collect::<Vec<_>>().join(" ");
+    let words = text.lines().map(clean_title).find(|line| !line.is_empty())?;
     if words.chars().count() <= LONGEST {
         return Some(words);
     }

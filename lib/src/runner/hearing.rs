@@ -15,7 +15,10 @@ impl Runner {
     pub(super) async fn hear_agent(&mut self, from: FromAgent) {
         match from {
             FromAgent::Lines(lines) => self.hear_lines(lines).await,
-            FromAgent::Gone(reason) => self.agent_gone(reason).await,
+            FromAgent::Gone(reason) => {
+                self.hear_held_back().await;
+                self.agent_gone(reason).await;
+            }
         }
     }
 
@@ -33,7 +36,12 @@ impl Runner {
                             self.step(std::mem::take(&mut inputs)).await;
                             self.open_answered(outcome).await;
                         }
-                        Some(waiting) => self.answered(waiting, outcome, &mut inputs),
+                        Some(waiting) => {
+                            said = self.check_answer(&waiting, &outcome, &mut inputs).await;
+                            self.hear_said(&mut said, &mut inputs).await;
+                            self.answered(waiting, outcome, &mut inputs);
+                            said = self.held_back();
+                        }
                         None => self.answered_late(request).await,
                     }
                 }
@@ -46,7 +54,8 @@ impl Runner {
         self.close_if_asked().await;
     }
 
-    async fn hear_said(&mut self, said: &mut Vec<Bytes>, inputs: &mut Vec<Input>) {
+    pub(super) async fn hear_said(&mut self, said: &mut Vec<Bytes>, inputs: &mut Vec<Input>) {
+        self.check_version(said, inputs).await;
         let at = mint::now();
         let idle = self.session.turn.is_none();
         let lines = said.iter().map(|line| &line[..]);

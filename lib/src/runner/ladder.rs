@@ -5,6 +5,7 @@ use rethread_core::Binding;
 use rethread_core::session::Native;
 
 use super::Runner;
+use super::outcome::Acquaintance;
 use super::seat::Replaying;
 use crate::agent::Restore;
 use crate::agent::host::LiveAgent;
@@ -88,5 +89,15 @@ impl Runner {
             (Some(_), _) => Rung::New,
         };
         (rung, native)
+    }
+
+    /// What an agent of this name had to do with the session before.
+    pub(super) fn acquaintance(&self, name: &str) -> Acquaintance {
+        match self.session.natives.last() {
+            None => Acquaintance::OfNone,
+            Some(last) if last.agent != name => Acquaintance::OfAnother,
+            Some(_) if self.around.restore == Restore::Reseed => Acquaintance::NotAsked,
+            Some(_) => Acquaintance::Asked,
+        }
     }
 }

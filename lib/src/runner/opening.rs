@@ -127,7 +127,7 @@ impl Runner {
         let params = ask::open(&opening.agent.profile, &self.setup, opening.known());
         let options = self.session.options.as_ref();
         match opening.rung {
-            Rung::Given => Ok(ask::with_kept(&params, Some(&self.history().await?), options)),
+            Rung::Given => Ok(ask::with_kept(&params, Some(&self.history(&opening.agent).await?), options)),
             // Such an agent may have to know of a choice that it cannot offer at the moment.
             Rung::New if opening.agent.profile.has("history") && options.is_some() => {
                 Ok(ask::with_kept(&params, None, options))
@@ -223,7 +223,9 @@ impl Runner {
             opening.native = answer.fields().text("sessionId");
         }
         if opening.native.is_none() {
-            return self.agent_failed(RpcError::internal("the agent opened a session without an id")).await;
+            return self
+                .agent_failed(RpcError::internal("the agent opened the session but gave no sessionId"))
+                .await;
         }
         opening.progress = Progress::Choosing(Choosing::new(opening.link.opened(answer)));
         self.seat = Seat::Opening(Box::new(opening));
@@ -244,12 +246,13 @@ impl Runner {
         let name = self.around.host.identity(&agent);
         let mut updates = choosing.told;
         updates.retain(|update| self.is_news(update));
-        updates.extend(outcome_notice(binding, &name));
+        updates.extend(outcome_notice(binding, self.acquaintance(&name), &name));
         let known = |update| Input::Updated { update, known: true };
         let mut inputs: Vec<_> = updates.into_iter().map(known).collect();
         let style = style(link.version());
         let at = mint::now();
-        inputs.push(Input::AgentBound { agent: name, native: native.clone(), binding, style, at });
+        let kind = self.around.host.kind();
+        inputs.push(Input::AgentBound { agent: name, native: native.clone(), binding, style, kind, at });
         let replaying = rung.replaying();
         self.seat = Seat::Bound(Box::new(Bound { agent, link, native, replaying }));
         self.step(inputs).await;

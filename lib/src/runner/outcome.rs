@@ -3,42 +3,106 @@
 use rethread_core::{Binding, Fields, Json, Update, UpdateKind};
 use serde_json::json;
 
+use crate::edge::link::Lacking;
 use crate::wire::RpcError;
+
+/// What an agent that opens a session had to do with it before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Acquaintance {
+    /// It was the last to have it, and was asked to restore it.
+    Asked,
+    /// It was the last to have it, and `--restore reseed` says not to ask it.
+    NotAsked,
+    /// Another agent had it.
+    OfAnother,
+    /// No agent has had it: it is a new fork.
+    OfNone,
+}
 
 /// What the user should know of how the agent came to the session. That it restored it by itself is told only
 /// where it disturbs nobody.
-pub(super) fn outcome_notice(binding: Binding, agent: &str) -> Option<Update> {
-    let (severity, title, description) = match binding {
-        Binding::Fresh => return None,
-        Binding::Resumed | Binding::Loaded => {
-            ("info", "Session restored", format!("{agent} restored its own context of this session."))
-        }
-        Binding::Reseeded => (
-            "warning",
-            "The agent could not restore this session",
-            format!(
-                "It goes on in a fresh session of {agent}, which is given the kept transcript with the next prompt."
-            ),
-        ),
+pub(super) fn outcome_notice(binding: Binding, before: Acquaintance, agent: &str) -> Option<Update> {
+    let (severity, title, description) = match (binding, before) {
+        (Binding::Fresh, _) => return None,
+        (Binding::Resumed | Binding::Loaded, before) => restored(before, agent),
+        (Binding::Reseeded, before) => from_transcript(before, agent),
     };
-    let mut body: Fields = [
+    let mut body = notice(severity, title, &description);
+    body.set("_meta", json!({"rethread": {"restored": format!("{binding:?}").to_lowercase()}}).into());
+    Some(update(&body))
+}
+
+/// The choices of a session that the agent which opens it did not accept, if there are any. They are told once: from
+/// then on the session has what the agent has.
+pub(super) fn not_accepted(lacking: &[Lacking]) -> Option<Update> {
+    let title = match lacking {
+        [] => return None,
+        [one] => format!("The agent did not accept the restored setting {}", one.option),
+        several => format!("The agent did not accept {} restored settings", several.len()),
+    };
+    let sentence = |choice: &Lacking| match &choice.now {
+        Some(now) => format!("{} is now {now}, not {}.", choice.option, choice.wanted),
+        None => format!("{} is no longer offered.", choice.option),
+    };
+    let description = lacking.iter().map(sentence).collect::<Vec<_>>().join(" ");
+    Some(update(&notice("warning", &title, &description)))
+}
+
+fn notice(severity: &str, title: &str, description: &str) -> Fields {
+    [
         ("sessionUpdate", Json::of("notice")),
         ("severity", Json::of(severity)),
         ("title", Json::of(title)),
-        ("description", Json::of(&description)),
+        ("description", Json::of(description)),
     ]
     .into_iter()
-    .collect();
-    body.set("_meta", json!({"rethread": {"restored": format!("{binding:?}").to_lowercase()}}).into());
-    Some(Update { kind: UpdateKind::Notice, id: String::new(), body: body.json() })
+    .collect()
+}
+
+fn update(body: &Fields) -> Update {
+    Update { kind: UpdateKind::Notice, id: String::new(), body: body.json() }
+}
+
+fn restored(before: Acquaintance, agent: &str) -> (&'static str, &'static str, String) {
+    match before {
+        Acquaintance::Asked | Acquaintance::NotAsked => {
+            ("info", "Session restored", format!("{agent} restored its own context of this session."))
+        }
+        Acquaintance::OfAnother => {
+            ("info", "Session restored", format!("{agent} was given the whole conversation."))
+        }
+        Acquaintance::OfNone => {
+            ("info", "Session forked", format!("{agent} has the conversation of the parent session."))
+        }
+    }
+}
+
+fn from_transcript(before: Acquaintance, agent: &str) -> (&'static str, &'static str, String) {
+    let gets = format!("{agent} gets the kept transcript with the next prompt");
+    match before {
+        Acquaintance::Asked => (
+            "warning",
+            "The agent could not restore this session",
+            format!("It continues in a new session, and {gets}."),
+        ),
+        Acquaintance::NotAsked => {
+            ("warning", "This session continues from its transcript", format!("{gets}."))
+        }
+        Acquaintance::OfAnother => (
+            "warning",
+            "Another agent continues this session",
+            format!("{gets}, since it has not worked on this session before."),
+        ),
+        Acquaintance::OfNone => ("info", "This fork starts from the transcript", format!("{gets}.")),
+    }
 }
 
 pub(super) fn read_only() -> RpcError {
     RpcError::internal("this session is read-only")
-        .hint("start rethread without --restore read-only to go on")
+        .hint("start rethread without --restore read-only to continue it")
 }
 
 pub(super) fn not_native() -> RpcError {
     RpcError::internal("the agent cannot restore this session by itself")
-        .hint("start rethread with --restore auto to go on from the kept transcript")
+        .hint("start rethread with --restore auto to continue from the kept transcript")
 }

@@ -8,6 +8,7 @@ use rethread_core::stored::{Sort, Stored, StoredError};
 use rethread_core::{Binding, Entry, Json, Seq, Update, UpdateKind};
 
 use super::Runner;
+use crate::agent::host::LiveAgent;
 use crate::edge::link::id_hash;
 use crate::history::History;
 use crate::seed::{self, Transcript};
@@ -35,9 +36,11 @@ impl Runner {
     }
 
     /// The whole conversation, for an agent that keeps none.
-    pub(super) async fn history(&self) -> Result<Vec<Json>, StoreError> {
+    pub(super) async fn history(&self, agent: &LiveAgent) -> Result<Vec<Json>, StoreError> {
+        let host = &self.around.host;
+        let empty = History::for_agent(host.identity(agent), host.kind());
         let mut history = self
-            .gather(History::default(), |history, item| {
+            .gather(empty, |history, item| {
                 history.add(&item.folded()?);
                 Ok(())
             })
@@ -62,7 +65,7 @@ impl Runner {
                 Ok(())
             })
             .await?;
-        self.seed = Some(transcript.write(seed::BUDGET));
+        self.seed = (!transcript.is_empty()).then(|| transcript.write(seed::BUDGET));
         Ok(())
     }
 

@@ -49,6 +49,12 @@ impl ListPage {
         let next = rows.last().filter(|_| more).map(|row| Cursor::after(row).encode());
         Self { rows, next }
     }
+
+    /// Leaves the rows from this one on, which is not the first, to the next page.
+    pub fn cut(&mut self, at: usize) {
+        self.rows.truncate(at);
+        self.next = self.rows.last().map(|row| Cursor::after(row).encode());
+    }
 }
 
 fn parse(bytes: &[u8]) -> Option<Cursor> {

@@ -12,11 +12,12 @@ use rethread_core::{Entry, Folded, Millis, Seq, SessionId, TitleSource, fold, st
 use super::cursor::Cursor;
 use super::lineage::{Layer, lineage};
 use super::page::{self, Filling};
-use super::process::{Process, now};
+use super::process::Process;
 use super::{
     Append, Archived, ArchivedFilter, Deleted, Lease, ListPage, ListQuery, Listed, NativeId, NewSession,
     Ours, Owner, Reached, RowFacts, See, SessionRow, Store, StoreError, Stub,
 };
+use crate::mint;
 
 /// Sessions that end with the process.
 #[derive(Default)]
@@ -68,8 +69,9 @@ impl Store for MemoryStore {
         if let Some((parent, fork)) = &new.parent {
             shelf.live(parent)?.reaches(*fork)?;
         }
+        let at = if new.parent.is_some() { new.at.max(shelf.after_others(&new.id)) } else { new.at };
         let mut kept = Kept::new(&new);
-        kept.write(&new.entries, &new.facts, new.snapshot.as_ref(), new.at);
+        kept.write(&new.entries, &new.facts, new.snapshot.as_ref(), at);
         let lease = kept.lease();
         shelf.drop_stub(&new.facts);
         shelf.sessions.insert(new.id, kept);
@@ -202,12 +204,14 @@ impl Shelf {
     }
 
     fn append(&mut self, append: &Append) -> Result<(), StoreError> {
+        let others = self.after_others(&append.session);
         let kept = self.known(&append.session)?;
         kept.check_epoch(append.epoch)?;
         if kept.row.head != append.expected {
             return Err(kept.moved_on(append.expected));
         }
-        let at = append.at.unwrap_or(kept.row.updated_at);
+        let before = kept.row.updated_at;
+        let at = append.at.map_or(before, |at| at.max(before).max(others));
         kept.write(&append.entries, &append.facts, append.snapshot.as_ref(), at);
         self.drop_stub(&append.facts);
         Ok(())
@@ -257,6 +261,13 @@ impl Shelf {
 }
 
 impl Shelf {
+    /// The first moment after the last change of any other session that is listed.
+    fn after_others(&self, session: &SessionId) -> Millis {
+        let listed = |kept: &&Kept| kept.listed.is_some() && kept.row.deleted == Deleted::No;
+        let others = self.sessions.values().filter(listed).filter(|kept| kept.row.id != *session);
+        others.map(|kept| kept.row.updated_at + 1).max().unwrap_or(0)
+    }
+
     /// An agent may have listed a session before we knew that it is one of ours.
     fn drop_stub(&mut self, facts: &RowFacts) {
         let Some(native) = &facts.native else { return };
@@ -393,7 +404,7 @@ impl Kept {
     fn matches(&self, query: &ListQuery) -> bool {
         self.listed.is_some()
             && self.row.deleted == Deleted::No
-            && query.cwd.as_ref().is_none_or(|cwd| *cwd == self.row.cwd)
+            && query.spellings().is_none_or(|spellings| spellings.contains(&self.row.cwd))
             && match query.archived {
                 ArchivedFilter::Exclude => self.row.archived == Archived::No,
                 ArchivedFilter::Include => true,
@@ -415,5 +426,5 @@ impl Weighed {
 
 fn ourselves() -> Owner {
     let process = Process::this();
-    Owner { pid: process.pid, host: process.host, since: now(), ours: Ours::Yes }
+    Owner { pid: process.pid, host: process.host, since: mint::now(), ours: Ours::Yes }
 }

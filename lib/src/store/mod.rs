@@ -106,7 +106,7 @@ pub struct NewSession {
     pub facts: RowFacts,
     /// The state after the entries.
     pub snapshot: Option<Vec<u8>>,
-    /// Now.
+    /// When it was last changed: now, and always for a fork, which is newer than any session there is.
     pub at: Millis,
 }
 
@@ -138,7 +138,8 @@ pub struct Append {
     pub snapshot: Option<Vec<u8>>,
     /// What they must survive once the append has returned.
     pub durability: Durability,
-    /// When they changed the session in a way that makes it the newest; none leaves its place in lists.
+    /// When they changed the session in a way that makes it the newest; none leaves its place in lists. Where the
+    /// clock has gone back since another session changed, the time of that one counts, and a little more.
     pub at: Option<Millis>,
 }
 
@@ -284,7 +285,7 @@ pub enum Ours {
 /// Which sessions to list.
 #[derive(Clone, Debug, Default)]
 pub struct ListQuery {
-    /// Only those with exactly this working directory.
+    /// Only those with exactly this working directory. A slash at its end makes no difference.
     pub cwd: Option<String>,
     /// With or without archived ones.
     pub archived: ArchivedFilter,
@@ -292,6 +293,16 @@ pub struct ListQuery {
     pub after: Option<String>,
     /// At most this many.
     pub limit: usize,
+}
+
+impl ListQuery {
+    /// The ways to write the directory that is asked for, if one is.
+    fn spellings(&self) -> Option<Vec<String>> {
+        let cwd = self.cwd.as_ref()?;
+        let bare = cwd.trim_end_matches('/');
+        let both = [bare.to_owned(), format!("{bare}/")];
+        Some(both.into_iter().filter(|spelling| !spelling.is_empty()).collect())
+    }
 }
 
 /// How a list treats archived sessions.
@@ -322,10 +333,10 @@ pub enum StoreError {
     #[error("session {0} is not in the store")]
     Unknown(SessionId),
     /// The id is taken.
-    #[error("session {0} exists already")]
+    #[error("session {0} already exists")]
     Exists(SessionId),
     /// Another living process writes it.
-    #[error("session {session} is live in process {} on {}", owner.pid, owner.host)]
+    #[error("session {session} is open in process {} on {}", owner.pid, owner.host)]
     LiveElsewhere {
         /// The session.
         session: SessionId,
@@ -333,7 +344,7 @@ pub enum StoreError {
         owner: Owner,
     },
     /// Somebody took the session, archived it or deleted it.
-    #[error("session {session} was taken over: epoch {held} is not {found}")]
+    #[error("session {session} was taken over by another writer (epoch {found}, not {held})")]
     StaleEpoch {
         /// The session.
         session: SessionId,
@@ -343,7 +354,7 @@ pub enum StoreError {
         found: u64,
     },
     /// Somebody else appended.
-    #[error("session {session} is at {found}, not at {expected}")]
+    #[error("session {session} is at entry {found}, not at entry {expected}")]
     MovedOn {
         /// The session.
         session: SessionId,
@@ -353,10 +364,10 @@ pub enum StoreError {
         found: Seq,
     },
     /// Not a cursor of this store.
-    #[error("the list cursor is not one of ours")]
+    #[error("the list cursor is not valid")]
     BadCursor,
     /// A newer program wrote the database.
-    #[error("the database has version {found}, this program knows {known}")]
+    #[error("the database has version {found}, but this program supports only versions up to {known}")]
     Newer {
         /// The version found.
         found: i64,
@@ -364,7 +375,7 @@ pub enum StoreError {
         known: i64,
     },
     /// The disk, the file or the database failed.
-    #[error("the store failed: {context}")]
+    #[error("{context} failed")]
     Io {
         /// What was being done, and on which file.
         context: String,
@@ -373,7 +384,7 @@ pub enum StoreError {
         source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// What was read cannot be understood.
-    #[error("session {session} is damaged at {at}")]
+    #[error("session {session} is damaged at entry {at}")]
     Damaged {
         /// The session.
         session: SessionId,

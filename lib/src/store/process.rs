@@ -1,9 +1,6 @@
-//! What a store writes down of the process it runs in, and the clock. Reads no environment.
+//! What a store writes down of the process it runs in. Reads no environment.
 
 use std::fs;
-use std::time::{SystemTime, UNIX_EPOCH};
-
-use rethread_core::Millis;
 
 /// A process on a machine that was started at some time.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,12 +23,6 @@ impl Process {
     pub(super) fn shares_boot_with(&self, other: &Self) -> bool {
         !self.boot.is_empty() && self.boot == other.boot
     }
-}
-
-/// Milliseconds since 1970; 0 on a machine whose clock stands before that.
-pub(super) fn now() -> Millis {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Millis::try_from(since.as_millis()).unwrap_or(Millis::MAX)
 }
 
 /// Says whether a process with this number runs on this machine, whoever it belongs to.

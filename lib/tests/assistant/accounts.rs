@@ -1,6 +1,6 @@
 //! The configuration changes while sessions are open: keys come and go, and models with them.
 
-use rethread::assistant::model::{ModelConfig, ProviderKind};
+use rethread::assistant::model::{ModelConfig, ProviderConfig, ProviderKind};
 use rethread::edge::Version;
 use rethread_testkit::client::Client;
 use rethread_testkit::model::Planned;
@@ -125,6 +125,75 @@ async fn a_session_can_be_read_without_the_key_and_goes_on_with_it() {
         stage.model.plan(Planned::new().text("back"));
         assert_eq!(client.prompt(&session, "again").await.stop, "end_turn");
         assert!(stage.model.asked()[1].body.to_string().contains("\"hi\""));
+    }
+}
+
+#[tokio::test]
+async fn a_provider_without_its_key_does_not_block_the_others() {
+    for version in VERSIONS {
+        let stage = Stage::with(ProviderKind::OpenAi);
+        // At home, and without a key.
+        let mut lacking = ProviderConfig::new("lacking", ProviderKind::OpenAi);
+        lacking.models = vec![ModelConfig::new("nobody")];
+        stage.providers.lock().unwrap().insert(0, lacking);
+        let (client, session) = stage.session(version).await;
+        stage.model.plan(Planned::new().text("hi"));
+        assert_eq!(client.prompt(&session, "hello").await.stop, "end_turn");
+        assert_eq!(
+            stage.model.asked()[0].body["model"],
+            "loopback-1",
+            "the standard is a model that can be asked"
+        );
+        client.set_option(&session, "model", "lacking/nobody").await;
+        let refused = error(&client, &session).await;
+        assert_eq!(refused["code"], -32000, "{refused}");
+        assert!(refused.to_string().contains("provider lacking has no API key"), "{refused}");
+        assert!(refused.to_string().contains(crate::stage::CONFIG_FILE), "{refused}");
+        client.set_option(&session, "model", "mine/loopback-1").await;
+        stage.model.plan(Planned::new().text("hi"));
+        assert_eq!(client.prompt(&session, "hello").await.stop, "end_turn");
+        stage.providers.lock().unwrap().pop();
+        let client = stage.client(version).await;
+        let cwd = stage.work().display().to_string();
+        let refused = client.refused("session/new", json!({"cwd": cwd, "mcpServers": []})).await;
+        assert_eq!(refused["code"], -32000, "nothing usable is left: {refused}");
+    }
+}
+
+#[tokio::test]
+async fn a_model_that_nobody_lists_can_be_chosen() {
+    for version in VERSIONS {
+        for stage in [Stage::with(ProviderKind::OpenAi), listing()] {
+            let (client, session) = stage.session(version).await;
+            let mark = client.mark();
+            client.prompt(&session, "/model mine/vendor/unlisted").await;
+            told_of(&client, mark, &session, "mine/vendor/unlisted").await;
+            stage.model.plan(Planned::new().text("hi"));
+            assert_eq!(client.prompt(&session, "hello").await.stop, "end_turn");
+            assert_eq!(stage.model.asked()[0].body["model"], "vendor/unlisted");
+            // A list that comes later does not take it away.
+            log_in(&client, "mine").await;
+            stage.model.plan(Planned::new().text("hi"));
+            client.prompt(&session, "hello").await;
+            assert_eq!(stage.model.asked()[1].body["model"], "vendor/unlisted");
+            for wrong in ["nobody/model", "mine/", "model"] {
+                let mark = client.mark();
+                client.prompt(&session, &format!("/model {wrong}")).await;
+                let said = client.view_since(mark, &session).agent().concat();
+                assert!(said.contains("There is no provider for the model"), "{wrong}: {said}");
+            }
+        }
+        let stage = Stage::with(ProviderKind::OpenAi);
+        let (client, session) = stage.session(version).await;
+        client.prompt(&session, "/model mine/unlisted").await;
+        stage.model.plan(Planned::new().text("hi"));
+        client.prompt(&session, "hello").await;
+        drop(client);
+        let client = stage.client(version).await;
+        client.load_in(&stage.work().display().to_string(), &session).await;
+        stage.model.plan(Planned::new().text("hi"));
+        client.prompt(&session, "again").await;
+        assert_eq!(stage.model.asked()[1].body["model"], "unlisted", "it is kept over a restart");
     }
 }
 

@@ -50,6 +50,37 @@ async fn a_provider_that_refuses_or_breaks_is_named() {
 }
 
 #[tokio::test]
+async fn a_working_directory_that_is_not_there_is_refused() {
+    for version in [Version::V1, Version::V2] {
+        let stage = Stage::with(ProviderKind::OpenAi);
+        stage.write("file", "no directory");
+        let (client, session) = stage.session(version).await;
+        for (name, words) in [("missing", "does not exist"), ("file", "is not a directory")] {
+            let cwd = stage.work().join(name).display().to_string();
+            let error = client.refused("session/new", json!({"cwd": cwd, "mcpServers": []})).await;
+            assert_eq!((&error["code"], &error["data"]["field"]), (&json!(-32602), &json!("cwd")), "{error}");
+            assert!(error["data"]["hint"].as_str().is_some_and(|hint| hint.contains(words)), "{error}");
+        }
+        still_works(&stage, &client, &session).await;
+        // A session whose directory has gone can be read; to go on, the directory is needed.
+        client.hang_up().await;
+        let away = stage.outside().join("away");
+        std::fs::rename(stage.work(), &away).unwrap();
+        let client = stage.client(version).await;
+        client.load_in(&stage.work().display().to_string(), &session).await;
+        assert_eq!(client.view(&session).agent(), ["still here"]);
+        let error =
+            client.answer(&client.begin_prompt(&session, "go on").await).await.expect_err("no directory");
+        assert!(
+            error["data"]["hint"].as_str().is_some_and(|hint| hint.contains("does not exist")),
+            "{error}"
+        );
+        std::fs::rename(&away, stage.work()).unwrap();
+        still_works(&stage, &client, &session).await;
+    }
+}
+
+#[tokio::test]
 async fn a_provider_that_is_down_is_named_with_its_address() {
     let stage = Stage::with(ProviderKind::Anthropic);
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();

@@ -150,6 +150,7 @@ async fn a_compaction_that_is_cut_off_has_an_end() {
         let prompt = client.begin_prompt(&session, "two").await;
         let begins = |update: &Value| update["sessionUpdate"] == "compaction_update";
         client.wait_update(0, &session, "the compaction", begins).await;
+        stage.model.wait_asked(4).await;
         match end {
             "close" => drop(client.ask("session/close", json!({"sessionId": session})).await),
             "cancel" => {

@@ -3,7 +3,7 @@
 use rethread::edge::Version;
 use serde_json::{Value, json};
 
-use crate::stage::{Stage, answer, questions};
+use crate::stage::{CONFIG_FILE, Stage, answer, questions};
 
 const VERSIONS: [Version; 2] = [Version::V1, Version::V2];
 
@@ -15,6 +15,7 @@ async fn words_get_an_honest_answer() {
         assert_eq!(client.prompt(&session, "hello").await.stop, "end_turn");
         let said = client.view(&session).agent().concat();
         assert!(said.contains("No model is configured") && said.contains("OPENAI_API_KEY"), "{said}");
+        assert!(said.contains(CONFIG_FILE), "{said}");
     }
 }
 

@@ -184,22 +184,129 @@ async fn no_server_is_left_when_the_client_goes_while_one_connects() {
     }
 }
 
+/// Waits for a notice with these words.
+async fn told(client: &Client, mark: usize, words: &str) {
+    client.wait_since(mark, words, |heard| heard.to_string().contains(words)).await;
+}
+
 #[tokio::test]
-async fn a_session_that_is_taken_back_while_a_server_connects_leaves_nothing() {
+async fn a_server_that_hangs_delays_neither_the_session_nor_a_prompt_for_long() {
     for version in VERSIONS {
-        let stage = Stage::offline();
+        let mut stage = Stage::with(ProviderKind::OpenAi);
+        // Longer than any wait of the client.
+        stage.limits.connect = Duration::from_secs(600);
+        stage.limits.first_prompt = Duration::from_millis(100);
         let client = stage.client(version).await;
-        let silent = server(&stage, version, "silent", &[Habit::IsSilent]);
-        let params = json!({"cwd": stage.work().display().to_string(), "mcpServers": [silent]});
-        let begun = Instant::now();
-        let asked = client.begin("session/new", params).await;
-        let pids = wait_started(&stage, 1).await;
-        client.notify("$/cancel_request", json!({"requestId": asked})).await;
-        assert_eq!(client.answer(&asked).await.unwrap_err()["code"], -32800);
-        assert!(begun.elapsed() < Duration::from_secs(5), "it does not wait for the server");
+        let session = session(&stage, &client, &[Habit::IsSilent, Habit::HasChild]).await;
+        let pids = wait_started(&stage, 2).await;
+        for _ in 0..2 {
+            stage.model.plan(Planned::new().text("hi"));
+            assert_eq!(client.prompt(&session, "hello").await.stop, "end_turn");
+        }
+        let heard = Value::from(client.heard()).to_string();
+        let notice = "MCP server t is still connecting; going on without it";
+        assert_eq!(heard.matches(notice).count(), 1, "{heard}");
+        client.close(&session).await.unwrap();
         assert_gone_by(soon(), &pids, "the server").await;
-        stage.session(version).await;
     }
+}
+
+#[tokio::test]
+async fn a_server_that_never_answers_is_given_up_and_told_behind_the_session() {
+    for version in VERSIONS {
+        let mut stage = Stage::offline();
+        stage.limits.connect = Duration::from_millis(300);
+        let client = stage.client(version).await;
+        let session = session(&stage, &client, &[Habit::IsSilent]).await;
+        told(&client, 0, "MCP server t is not available: it did not answer in time").await;
+        client.prompt(&session, "/call t.echo").await;
+        let said = Value::from(outputs(&client, &session)).to_string();
+        assert!(said.contains("MCP server t is gone: it did not answer in time"), "{said}");
+        assert_gone_by(soon(), &started(&stage), "the server").await;
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_comes_late_is_told_and_used() {
+    for version in VERSIONS {
+        let mut stage = Stage::with(ProviderKind::OpenAi);
+        stage.limits.first_prompt = Duration::ZERO;
+        let client = stage.client(version).await;
+        let gate = stage.outside().join("gate");
+        let wait = format!(
+            "while [ ! -e {} ]; do sleep 0.05; done; exec {}",
+            gate.display(),
+            program::path().display()
+        );
+        let mut late = server(&stage, version, "late", &[]);
+        late["command"] = json!("/bin/sh");
+        late["args"] = json!(["-c", wait]);
+        let params = json!({"cwd": stage.work().display().to_string(), "mcpServers": [late]});
+        let session = client.ask("session/new", params).await["sessionId"].as_str().unwrap().to_owned();
+        client.prompt(&session, "/call late.echo {\"text\": \"too early\"}").await;
+        let said = Value::from(outputs(&client, &session)).to_string();
+        assert!(said.contains("MCP server late is still connecting"), "{said}");
+        std::fs::write(&gate, "").unwrap();
+        told(&client, 0, "MCP server late is connected now").await;
+        stage.model.plan(Planned::new().text("ok"));
+        client.prompt(&session, "which tools?").await;
+        assert!(stage.model.asked()[0].body.to_string().contains("late_echo"));
+        told(&client, 0, "late.greet").await;
+    }
+}
+
+#[tokio::test]
+async fn a_cancel_ends_the_wait_for_a_server() {
+    for version in VERSIONS {
+        let mut stage = Stage::with(ProviderKind::OpenAi);
+        stage.limits.connect = Duration::from_secs(600);
+        stage.limits.first_prompt = Duration::from_secs(600);
+        let client = stage.client(version).await;
+        let session = session(&stage, &client, &[Habit::IsSilent]).await;
+        // What needs no server does not wait.
+        client.prompt(&session, "/think of it").await;
+        let prompt = client.begin_prompt(&session, "hello").await;
+        wait_started(&stage, 1).await;
+        client.cancel(&session).await;
+        assert_eq!(client.finish(&session, &prompt).await.stop, "cancelled");
+        assert!(stage.model.asked().is_empty());
+    }
+}
+
+#[tokio::test]
+async fn a_model_is_offered_no_more_tools_than_it_takes() {
+    let stage = Stage::with(ProviderKind::OpenAi);
+    let client = stage.client(Version::V2).await;
+    let many = |name: &str| server(&stage, Version::V2, name, &[Habit::ListsWithoutEnd]);
+    let few = server(&stage, Version::V2, "few", &[]);
+    let servers = [many("many"), many("more"), few];
+    let params = json!({"cwd": stage.work().display().to_string(), "mcpServers": servers});
+    let session = client.ask("session/new", params).await["sessionId"].as_str().unwrap().to_owned();
+    for _ in 0..2 {
+        stage.model.plan(Planned::new().text("ok"));
+        client.prompt(&session, "which tools?").await;
+    }
+    let offered = |at: usize| {
+        let body = stage.model.asked()[at].body.clone();
+        body["tools"].as_array().unwrap().clone()
+    };
+    assert_eq!(offered(0).len(), 128);
+    let names = Value::from(offered(0)).to_string();
+    assert!(names.contains("\"run\"") && names.contains("\"few_echo\""), "{names}");
+    let of = |server: &str| names.matches(&format!("\"{server}_tool_")).count();
+    assert!(of("many").abs_diff(of("more")) <= 1, "each server has its share: {names}");
+    let heard = Value::from(client.heard()).to_string();
+    let notice = "loopback-1 is not offered 25 tools of MCP servers";
+    assert_eq!(heard.matches(notice).count(), 1, "{heard}");
+    // The user can call any of them.
+    answer(&client, "allow");
+    client.prompt(&session, "/call many.tool_63").await;
+    assert_eq!(outputs(&client, &session).len(), 1);
+    stage.providers.lock().unwrap()[0].models[0].max_tools = Some(500);
+    client.ask("auth/login", json!({"methodId": "mine"})).await;
+    stage.model.plan(Planned::new().text("ok"));
+    client.prompt(&session, "and now?").await;
+    assert_eq!(offered(2).len(), 64 + 64 + 17 + 8);
 }
 
 #[tokio::test]

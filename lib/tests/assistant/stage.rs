@@ -25,6 +25,9 @@ pub(crate) const KINDS: [ProviderKind; 5] = [
     ProviderKind::Ollama,
 ];
 
+/// The configuration file as messages name it. Nothing reads it.
+pub(crate) const CONFIG_FILE: &str = "/home/me/.config/rethread/config.toml";
+
 /// What the user has set up; a test may change it.
 pub(crate) type Providers = Arc<Mutex<Vec<ProviderConfig>>>;
 
@@ -33,6 +36,7 @@ pub(crate) struct Stage {
     pub(crate) model: ModelServer,
     pub(crate) providers: Providers,
     pub(crate) store: Arc<dyn Store>,
+    pub(crate) limits: Limits,
     folder: TempDir,
 }
 
@@ -42,7 +46,9 @@ impl Stage {
         let folder = tempfile::tempdir().expect("there is room for a folder");
         std::fs::create_dir(folder.path().join("work")).expect("there is room for a folder");
         let store = Arc::new(MemoryStore::new());
-        Self { model: ModelServer::start(), providers: Providers::default(), store, folder }
+        let patient = Duration::from_secs(10);
+        let limits = Limits { connect: patient, first_prompt: patient, ..Limits::default() };
+        Self { model: ModelServer::start(), providers: Providers::default(), store, limits, folder }
     }
 
     /// With one model, `mine/loopback-1`, of a provider of this kind.
@@ -92,8 +98,9 @@ impl Stage {
         let patience = Patience { retries: 2, first_pause: Duration::from_millis(5), ..Patience::default() };
         let assistant = Assistant::new(AssistantConfig {
             providers: Box::new(move || Ok(providers.lock().map_err(|_| "poisoned")?.clone())),
+            config_file: Some(CONFIG_FILE.into()),
             patience,
-            mcp: Limits { connect: Duration::from_secs(10), ..Limits::default() },
+            mcp: self.limits,
             guardian: None,
         });
         let agent = Arc::new(InProcess::new(assistant));

@@ -250,13 +250,26 @@ async fn a_silent_provider_is_not_waited_for_for_ever() {
 #[tokio::test]
 async fn an_answer_that_breaks_off_before_its_first_word_is_asked_for_again() {
     for kind in KINDS {
-        for planned in [Planned::new().breaks_off(), Planned::new().cut_short()] {
+        for planned in [Planned::new().breaks_off(), Planned::new().cut_short(), Planned::empty()] {
             let stage = Stage::new(kind);
             stage.server.plan(planned);
             stage.server.plan(Planned::new().text("Here."));
             let heard = stage.ask(&request("hi")).await;
             assert_eq!((heard.text().as_str(), heard.retries()), ("Here.", 1), "{kind:?}: {heard:?}");
         }
+    }
+}
+
+#[tokio::test]
+async fn an_event_without_end_is_given_up() {
+    for kind in KINDS {
+        let stage = Stage::new(kind);
+        stage.server.plan(Planned::new().text("So").endless());
+        let heard = stage.ask(&request("hi")).await;
+        assert_eq!(heard.text(), "So", "{kind:?}");
+        let error = heard.error.clone().unwrap_or_else(|| panic!("{heard:?}"));
+        assert!(error.to_string().contains("an event of more than 16 MB"), "{kind:?}: {error}");
+        stage.server.wait_hang_up().await;
     }
 }
 

@@ -234,6 +234,34 @@ async fn r1_17_meta_reaches_the_agent_and_what_is_none_counts_as_omitted(pairing
     assert!(world.agent.told("session/prompt")[1].get("_meta").is_none());
 }
 
+async fn r1_17_what_is_ours_in_meta_nobody_else_writes(pairing: Pairing) {
+    let world = World::of(pairing);
+    let client = world.ready().await;
+    let meta = json!({"rethread": {"history": [], "rule": {}}, "k": 1});
+    let new = json!({"cwd": CWD, "mcpServers": [], "_meta": meta});
+    let session = client.ask("session/new", new).await["sessionId"].as_str().unwrap_or_default().to_owned();
+    assert_eq!(world.agent.told("session/new")[0]["_meta"], json!({"k": 1}));
+
+    let raw = json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "title": "T",
+        "content": [{"type": "content", "content": {"type": "text", "text": "t", "_meta": meta}}],
+        "rawOutput": {"_meta": {"rethread": "data"}}, "_meta": meta});
+    let block = json!({"type": "text", "text": format!("raw {raw}"), "_meta": meta});
+    let prompt = json!({"sessionId": session, "prompt": [block], "_meta": meta});
+    let id = client.begin("session/prompt", prompt).await;
+    client.finish(&session, &id).await;
+    let told = &world.agent.told("session/prompt")[0];
+    assert_eq!((&told["_meta"], &told["prompt"][0]["_meta"]), (&json!({"k": 1}), &json!({"k": 1})));
+    let next = world.replayed(&client, &session).await;
+    for (client, what) in [(&client, "live"), (&next, "replayed")] {
+        let updates = client.updates(&session);
+        let call = updates.iter().find(|update| update["toolCallId"] == "c").expect("it is told");
+        assert_eq!(call["_meta"]["rethread"]["rule"], Value::Null, "{what}: {call}");
+        assert_eq!(call["_meta"]["k"], 1, "{what}: {call}");
+        assert_eq!(call["content"][0]["content"]["_meta"], json!({"k": 1}), "{what}: {call}");
+        assert_eq!(call["rawOutput"], json!({"_meta": {"rethread": "data"}}), "{what}: {call}");
+    }
+}
+
 async fn r1_18_meta_of_upserts_is_patched_by_key(pairing: Pairing) {
     let (world, client, session) = World::begun(pairing).await;
     client.prompt(&session, "meta call_9").await;
@@ -272,6 +300,10 @@ pairings!(
     r1_16_unknown_updates_arrive_and_replay_whole,
     r1_17_meta_reaches_the_agent_and_what_is_none_counts_as_omitted,
     r1_18_meta_of_upserts_is_patched_by_key,
+);
+
+pairings!(wire:
+    r1_17_what_is_ours_in_meta_nobody_else_writes,
 );
 
 pairings!(client V1:

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use agent_client_protocol_schema::{v1, v2};
 use rethread_testkit::client::CWD;
 use rethread_testkit::{Pairing, World, pairings};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::stage::{info, listed, listed_session, of_sessions, on, told_of_sessions, unknown};
 
@@ -133,6 +133,42 @@ async fn r4_18_a_title_set_before_the_first_prompt_is_kept(pairing: Pairing) {
     assert_eq!(info(&client, &session).await["title"], "First");
 }
 
+/// Says that a title is one line of visible characters, and bounded.
+fn assert_clean(title: &Value, whose: &str) -> String {
+    let title = title.as_str().unwrap_or_else(|| panic!("no title of {whose}: {title}"));
+    let bad = |c: char| c.is_control() || ('\u{202a}'..='\u{202e}').contains(&c);
+    assert!(!title.contains(bad), "{whose}: {title:?}");
+    assert!((1..=500).contains(&title.chars().count()), "{whose}: {} characters", title.chars().count());
+    title.to_owned()
+}
+
+async fn r4_18_a_title_is_one_clean_bounded_line_whoever_gave_it(pairing: Pairing) {
+    let world = World::of(pairing);
+    let client = world.ready().await;
+    let session = client.new_session().await;
+    let ugly = "\u{1b}[31mred\u{1b}[0m \0\u{202e}txt";
+    client.prompt(&session, &format!("say {ugly}")).await;
+    assert_eq!(assert_clean(&info(&client, &session).await["title"], "the prompt"), "say red txt");
+    let long = "long ".repeat(1000);
+    client.prompt(&session, &format!("title {ugly} {long}")).await;
+    let listed = assert_clean(&info(&client, &session).await["title"], "the agent");
+    assert!(listed.starts_with("red txt long"), "{listed}");
+    let told = client.updates(&session);
+    let told = told.iter().rfind(|update| update["title"].is_string()).expect("the title was told");
+    assert_eq!(assert_clean(&told["title"], "the agent"), listed);
+    let params = json!({"sessionId": session, "title": format!("{ugly}\n{long}")});
+    let open = client.ask("session/set_title", params.clone()).await;
+    assert_eq!(assert_clean(&open["title"], "the user"), listed);
+    let next = world.restarted(&client).await.ready().await;
+    let saved = next.ask("session/set_title", params).await;
+    assert_eq!(assert_clean(&saved["title"], "the user"), listed);
+    assert_eq!(info(&next, &session).await["title"], listed);
+    let unseen = json!({"sessionId": session, "title": "\u{202e}\u{1b}[0m\u{200b}"});
+    for of in [&next, &world.again().ready().await] {
+        assert_eq!(of.refused("session/set_title", unseen.clone()).await["code"], -32602);
+    }
+}
+
 async fn r4_19_a_fork_is_a_session_of_its_own(pairing: Pairing) {
     let world = World::of(pairing);
     let client = world.connect();
@@ -199,6 +235,7 @@ pairings!(
     r4_18_a_title_is_answered_as_it_is_stored,
     r4_18_a_users_title_is_kept_over_the_agents_and_the_prompts,
     r4_18_a_title_set_before_the_first_prompt_is_kept,
+    r4_18_a_title_is_one_clean_bounded_line_whoever_gave_it,
     r4_19_a_fork_is_a_session_of_its_own,
     r4_20_a_fork_is_active_where_the_request_says,
     r4_21_a_fork_takes_everything_unless_a_message_is_named,

@@ -96,6 +96,28 @@ async fn r4_05_a_page_has_an_end(pairing: Pairing) {
     assert_eq!(first["sessions"].as_array().map(Vec::len), Some(PAGE));
 }
 
+async fn r4_05_a_list_fits_our_own_line_limit(pairing: Pairing) {
+    const LIMIT: usize = 20_000;
+    let client = World::of(pairing).set(|config| config.longest_line = LIMIT).ready().await;
+    let mut made = BTreeSet::new();
+    for at in 0..10 {
+        let cwd = format!("/{at}/{}", "d".repeat(4000));
+        made.insert(new_in(&client, json!({"cwd": cwd, "mcpServers": []})).await);
+    }
+    let (mut seen, mut cursor) = (BTreeSet::new(), Value::Null);
+    loop {
+        let answer = client.ask("session/list", json!({"cursor": cursor})).await;
+        assert!(answer.to_string().len() < LIMIT, "{} bytes", answer.to_string().len());
+        assert_ne!(answer["sessions"], json!([]));
+        seen.extend(ids(&answer));
+        cursor = answer["nextCursor"].clone();
+        if cursor.is_null() {
+            break;
+        }
+    }
+    assert_eq!(seen, made);
+}
+
 async fn r4_06_the_last_page_has_no_cursor(pairing: Pairing) {
     let client = World::of(pairing).ready().await;
     let mut made = BTreeSet::new();
@@ -120,7 +142,8 @@ async fn r4_07_a_directory_means_only_that_directory(pairing: Pairing) {
     new_in(&client, json!({"cwd": "/workshop", "mcpServers": []})).await;
     let other = json!({"cwd": "/other", "mcpServers": [], "additionalDirectories": ["/work"]});
     let other = new_in(&client, other).await;
-    assert_eq!(listed(&client, json!({"cwd": "/work"})).await, [here]);
+    assert_eq!(listed(&client, json!({"cwd": "/work"})).await, [here.as_str()]);
+    assert_eq!(listed(&client, json!({"cwd": "/work/"})).await, [here], "the same directory");
     assert_eq!(listed(&client, json!({"cwd": "/other"})).await, [other]);
     assert_eq!(listed(&client, json!({})).await.len(), 4);
     for cwd in [json!("work"), json!("./work"), json!("")] {
@@ -218,6 +241,7 @@ pairings!(
     r4_03_pages_are_stable_while_sessions_change,
     r4_04_a_bad_cursor_is_refused,
     r4_05_a_page_has_an_end,
+    r4_05_a_list_fits_our_own_line_limit,
     r4_06_the_last_page_has_no_cursor,
     r4_07_a_directory_means_only_that_directory,
     r4_08_listing_changes_nothing,

@@ -119,6 +119,17 @@ impl<'a> Events<'a> {
         }
     }
 
+    /// Tells one line that does not end, until the peer hangs up, which is an error to the answer under way.
+    pub(super) fn tell_without_end(&mut self) -> io::Result<()> {
+        if self.framing == Framing::Sse {
+            self.chunk("data: ")?;
+        }
+        let piece = "x".repeat(16 * 1024);
+        loop {
+            self.chunk(&piece)?;
+        }
+    }
+
     /// Says nothing until the peer hangs up, which is an error to the answer under way.
     pub(super) fn wait_for_hang_up(&mut self) -> io::Result<()> {
         self.stream.set_read_timeout(Some(LONGEST_STALL))?;

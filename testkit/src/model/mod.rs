@@ -142,6 +142,20 @@ impl ModelServer {
         *self.shared.models.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
+    /// Waits until it was asked so often.
+    ///
+    /// # Panics
+    ///
+    /// If that does not come in time.
+    pub async fn wait_asked(&self, count: usize) {
+        let seen = async {
+            while self.asked().len() < count {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(DEADLINE, seen).await.expect("the model is asked");
+    }
+
     /// Waits until a peer has hung up in the middle of an answer.
     ///
     /// # Panics
@@ -319,6 +333,9 @@ fn talk<D: Dialect>(stream: &TcpStream, request: Request, shared: &Shared) -> io
         return http::answer(stream, 200, &D::whole(&reply, &request));
     }
     let mut events = Events::begin(stream, D::FRAMING)?;
+    if reply.ending == plan::Ending::Empty {
+        return events.end();
+    }
     D::stream(&reply, &request, &mut events)?;
     events.end()
 }

@@ -76,6 +76,10 @@ pub(super) enum Ending {
     Length,
     BrokenOff,
     CutShort,
+    /// There is nothing at all behind the head.
+    Empty,
+    /// One line that never ends.
+    Endless,
     Stalled,
     Malformed,
 }
@@ -139,7 +143,8 @@ impl Reply {
         match self.ending {
             Ending::Well | Ending::Length => Ok(Goes::On),
             Ending::BrokenOff => Err(io::Error::other("broken off as planned")),
-            Ending::CutShort => Ok(Goes::NoFurther),
+            Ending::CutShort | Ending::Empty => Ok(Goes::NoFurther),
+            Ending::Endless => events.tell_without_end().map(|()| Goes::NoFurther),
             Ending::Stalled => events.wait_for_hang_up().map(|()| Goes::NoFurther),
             Ending::Malformed => events.tell_garbage().map(|()| Goes::On),
         }

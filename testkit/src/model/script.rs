@@ -112,6 +112,18 @@ impl Planned {
         self.ending(Ending::CutShort)
     }
 
+    /// The answer has no body at all.
+    #[must_use]
+    pub fn empty() -> Self {
+        Self::new().ending(Ending::Empty)
+    }
+
+    /// After the last piece comes one line that does not end before the peer hangs up.
+    #[must_use]
+    pub fn endless(self) -> Self {
+        self.ending(Ending::Endless)
+    }
+
     /// Nothing more comes after the last piece until the peer hangs up.
     #[must_use]
     pub fn stalls(self) -> Self {

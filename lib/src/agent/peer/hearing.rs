@@ -5,13 +5,14 @@
 use std::borrow::Cow;
 
 use bytes::Bytes;
-use rethread_core::Json;
+use rethread_core::{AgentKind, Json};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use tokio::io::AsyncRead;
 use tokio::sync::{mpsc, oneshot};
 
 use super::{AgentLine, AgentPeer, Aside, FromAgent, Pending};
+use crate::edge::marks;
 use crate::lock::locked;
 use crate::log::Log;
 use crate::wire::{Id, Line, LineReader, RpcError};
@@ -48,6 +49,16 @@ impl<'a> Head<'a> {
         // Some answers that have nothing to tell have no result.
         let void = head.jsonrpc.is_some() && head.id.is_some();
         (head.method.is_some() || head.result.is_some() || head.error.is_some() || void).then_some(head)
+    }
+
+    /// The number of the request that an answer is for.
+    fn number(&self) -> Option<u64> {
+        self.id.and_then(Id::read).and_then(|id| id.as_number())
+    }
+
+    /// Says whether an answer names no request: an error so, where the agent could not read what it was asked.
+    fn is_about_nothing(&self) -> bool {
+        self.id.is_none_or(|id| id.get() == "null")
     }
 
     /// What an answer says; nothing if it is none.
@@ -94,16 +105,34 @@ impl HeadParams<'_> {
 /// The reading half.
 pub(super) struct Hearing {
     peer: AgentPeer,
+    kind: AgentKind,
     asides: mpsc::Sender<Aside>,
     strays: Vec<(String, Bytes)>,
     stray_bytes: usize,
     batches: Vec<(mpsc::Sender<FromAgent>, Vec<AgentLine>)>,
     log: Log,
+    last: Last,
+}
+
+/// What the last line was.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Last {
+    Message,
+    Print,
 }
 
 impl Hearing {
-    pub(super) fn new(peer: AgentPeer, asides: mpsc::Sender<Aside>, log: Log) -> Self {
-        Self { peer, asides, strays: Vec::new(), stray_bytes: 0, batches: Vec::new(), log }
+    pub(super) fn new(peer: AgentPeer, kind: AgentKind, asides: mpsc::Sender<Aside>, log: Log) -> Self {
+        Self {
+            peer,
+            kind,
+            asides,
+            strays: Vec::new(),
+            stray_bytes: 0,
+            batches: Vec::new(),
+            log,
+            last: Last::Message,
+        }
     }
 
     pub(super) async fn run<R: AsyncRead + Unpin>(
@@ -131,17 +160,41 @@ impl Hearing {
         }
     }
 
+    /// An external agent does not write `_meta.rethread`, which is trusted later; its introduction has a use for it.
+    fn without_marks(&self, bytes: Bytes) -> Bytes {
+        match self.kind {
+            AgentKind::InProcess => bytes,
+            AgentKind::External if !marks::may_hold(&bytes) || self.introduces(&bytes) => bytes,
+            AgentKind::External => marks::strip_line(bytes, &[]),
+        }
+    }
+
+    /// Says whether a line is the answer to `initialize`.
+    fn introduces(&self, line: &[u8]) -> bool {
+        let Some(head) = Head::read(line).filter(|head| head.method.is_none()) else { return false };
+        let pending = locked(&self.peer.shared.pending);
+        let asked = head.number().and_then(|number| pending.get(&number));
+        matches!(asked, Some(Pending::Introduction(_)))
+    }
+
     fn hear(&mut self, bytes: Bytes) {
+        let bytes = self.without_marks(bytes);
         let Some(head) = Head::read(&bytes) else {
             // Shells and banners write to the same stream; such a line is never passed on.
             self.log.line("skipped a line that is not a message");
+            self.print(&bytes);
             return;
         };
         if let Some(outcome) = head.outcome() {
-            let number = head.id.and_then(Id::read).and_then(|id| id.as_number());
-            self.answered(number, outcome);
+            if let (true, Err(error)) = (head.is_about_nothing(), &outcome) {
+                self.print(error.message.as_bytes());
+                return;
+            }
+            self.message_came();
+            self.answered(head.number(), outcome);
             return;
         }
+        self.message_came();
         if head.method.as_deref() == Some("$/cancel_request") {
             // It names no session: whoever has that request open knows.
             let routes: Vec<_> = locked(&self.peer.shared.routes).values().cloned().collect();
@@ -163,6 +216,22 @@ impl Hearing {
                     self.skip("skipped an aside that no client reads", &bytes);
                 }
             }
+        }
+    }
+
+    /// Keeps the end of what is printed: an agent that fails may say there why.
+    fn print(&mut self, line: &[u8]) {
+        let mut printed = locked(&self.peer.shared.printed);
+        printed.push(line);
+        printed.push(b"\n");
+        self.last = Last::Print;
+    }
+
+    /// An agent that goes on talking did not fail of what it printed before.
+    fn message_came(&mut self) {
+        if self.last == Last::Print {
+            locked(&self.peer.shared.printed).clear();
+            self.last = Last::Message;
         }
     }
 
@@ -204,7 +273,7 @@ impl Hearing {
                 }
                 self.collect(route, AgentLine::Answered { request, outcome });
             }
-            Some(Pending::Once(waiting)) => {
+            Some(Pending::Once(waiting) | Pending::Introduction(waiting)) => {
                 let _ = waiting.send(outcome);
             }
             None => {}

@@ -11,7 +11,7 @@ use futures::stream::BoxStream;
 use futures::{Stream, StreamExt};
 use genai::ServiceTarget;
 use genai::chat::{ChatOptions, ChatRequest, ChatStream, ChatStreamEvent};
-use uuid::Uuid;
+use reqwest::Url;
 
 use super::Patience;
 use super::config::ProviderKind;
@@ -24,7 +24,11 @@ use super::lacking::Lack;
 use super::options::model_of;
 use super::outgoing;
 use super::provider::Provider;
+use super::relay::{Route, Way};
 use super::tap::Tap;
+use super::target;
+use super::web::Web;
+use crate::mint;
 
 /// What a model says, event by event. It ends with `Event::Finished` or with an error.
 pub struct Answer {
@@ -39,7 +43,7 @@ impl Answer {
 
     pub(super) fn to(question: Question) -> Self {
         let (stage, gathered, ready) = (Stage::Asking, Gathered::default(), VecDeque::new());
-        let talk = Talk { question, attempt: 0, stage, told: false, gathered, ready };
+        let talk = Talk { question, attempt: 0, stage, told: false, gathered, ready, route: None };
         let next = |mut talk: Talk| async move {
             let event = talk.next().await?;
             Some((event, talk))
@@ -64,11 +68,12 @@ impl std::fmt::Debug for Answer {
 
 /// All that is needed to ask, once or again.
 pub(super) struct Question {
-    pub(super) client: genai::Client,
+    pub(super) web: Arc<Web>,
+    /// What reaches the provider.
+    pub(super) client: reqwest::Client,
     pub(super) provider: Arc<Provider>,
     /// The full id.
     pub(super) model: String,
-    pub(super) target: ServiceTarget,
     pub(super) chat: ChatRequest,
     pub(super) options: ChatOptions,
     pub(super) tap: Arc<Tap>,
@@ -77,6 +82,19 @@ pub(super) struct Question {
 }
 
 impl Question {
+    /// A way to the provider through the relay, and a client of the library that knows no other.
+    async fn route(&self) -> Result<(Route, genai::Client), String> {
+        let address = Url::parse(&self.provider.address).map_err(|error| error.to_string())?;
+        let way = Way { client: self.client.clone(), address, tap: self.tap.clone() };
+        let route = self.web.relay.route(way).await?;
+        let client = genai::Client::builder().with_reqwest(route.client.clone()).build();
+        Ok((route, client.map_err(|error| error.to_string())?))
+    }
+
+    fn target(&self, route: &Route) -> ServiceTarget {
+        target::target(&self.provider.config, &route.address, model_of(&self.model))
+    }
+
     /// Whether this is part of it.
     fn sends(&self, lack: Lack) -> bool {
         match lack {
@@ -104,6 +122,8 @@ struct Talk {
     told: bool,
     gathered: Gathered,
     ready: VecDeque<Result<Event, Error>>,
+    /// The way that the answer comes by.
+    route: Option<Route>,
 }
 
 impl Talk {
@@ -132,8 +152,14 @@ impl Talk {
         let question = &self.question;
         question.tap.clear();
         self.gathered = Gathered::default();
-        let (target, chat) = (question.target.clone(), question.chat.clone());
-        match question.client.exec_chat_stream(target, chat, Some(&question.options)).await {
+        let (route, client) = match question.route().await {
+            Ok(way) => way,
+            Err(why) => return self.settle(self.blamed().unreachable(&why)),
+        };
+        let (target, chat) = (question.target(&route), question.chat.clone());
+        let asked = client.exec_chat_stream(target, chat, Some(&question.options)).await;
+        self.route = Some(route);
+        match asked {
             Ok(answer) => self.stage = Stage::Hearing(answer.stream),
             Err(error) => self.fail(&error),
         }
@@ -171,7 +197,8 @@ impl Talk {
                 let end = std::mem::take(&mut self.gathered).end(reason);
                 self.finish(end);
             }
-            None if heard.events => self.break_off("it ended without an end"),
+            None if !heard.anything => self.break_off("it was empty"),
+            None if heard.events => self.break_off("the stream ended before the answer was complete"),
             None => self.settle(self.blamed().malformed("its answer is no stream of events")),
         }
     }
@@ -189,7 +216,7 @@ impl Talk {
             return self.settle(fault);
         }
         if heard.blocked.is_none() && !incoming::is_whole(self.question.provider.config.kind, &end) {
-            return self.break_off("it ended without an end");
+            return self.break_off("the stream ended before the answer was complete");
         }
         let events = self.question.reader.read(end, &heard);
         self.ready.extend(events.into_iter().map(Ok));
@@ -275,7 +302,7 @@ impl Patience {
     /// Twice as long each time, and never quite the same, so that many who were turned away do not come back together.
     fn pause(&self, attempt: u32) -> Duration {
         let doubled = self.first_pause.saturating_mul(1 << (attempt.saturating_sub(1)).min(16));
-        let [.., last] = *Uuid::now_v7().as_bytes();
+        let [.., last] = *mint::unique().as_bytes();
         let jitter = 0.75 + f64::from(last) / 255.0 / 2.0;
         doubled.mul_f64(jitter).min(self.longest_pause)
     }

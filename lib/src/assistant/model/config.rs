@@ -2,6 +2,7 @@
 //! the environment.
 
 use std::fmt;
+use std::path::PathBuf;
 
 use serde::Deserialize;
 
@@ -169,6 +170,9 @@ pub struct ModelConfig {
     /// Whether it takes a temperature; newer ones often refuse one.
     #[serde(default)]
     pub takes_temperature: Option<bool>,
+    /// The most tools that it can be offered.
+    #[serde(default)]
+    pub max_tools: Option<usize>,
 }
 
 impl ModelConfig {
@@ -200,13 +204,33 @@ pub struct ProviderConfig {
     /// Its models. With none, those that are known, or those that it lists itself.
     #[serde(default)]
     pub models: Vec<ModelConfig>,
+    /// The configuration file, to name it in messages.
+    #[serde(skip)]
+    pub file: Option<PathBuf>,
+}
+
+/// A value of a provider's configuration that cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{what}")]
+pub struct BadValue {
+    /// The key that has the value.
+    pub key: &'static str,
+    /// Which provider, and why the value cannot be used.
+    pub what: String,
+}
+
+impl From<BadValue> for Error {
+    fn from(bad: BadValue) -> Self {
+        Self::Config { what: bad.what }
+    }
 }
 
 impl ProviderConfig {
     /// A provider at home, with no key and no models named.
     #[must_use]
     pub fn new(name: impl Into<String>, kind: ProviderKind) -> Self {
-        Self { name: name.into(), kind, base_url: None, key: None, key_env: None, models: Vec::new() }
+        let name = name.into();
+        Self { name, kind, base_url: None, key: None, key_env: None, models: Vec::new(), file: None }
     }
 
     /// The key, if there is one with anything in it.
@@ -249,22 +273,38 @@ impl ProviderConfig {
     pub fn key_place(&self) -> String {
         match self.key_variable() {
             Some(variable) => variable.to_owned(),
-            None => format!("`key` of provider {} in config.toml", self.name),
+            None => format!("`key` of provider {} in {}", self.name, self.file_name()),
         }
     }
 
-    /// Checks the name and the address, and gives the address with the slash at its end.
-    pub(super) fn checked(&self) -> Result<String, Error> {
+    /// The configuration file, to tell the user.
+    #[must_use]
+    pub fn file_name(&self) -> String {
+        self.file.as_ref().map_or_else(|| "config.toml".to_owned(), |file| file.display().to_string())
+    }
+
+    /// Checks the name, the address and the models.
+    ///
+    /// # Errors
+    ///
+    /// If one of them cannot be used; the error names its key.
+    pub fn check(&self) -> Result<(), BadValue> {
+        self.checked().map(drop)
+    }
+
+    /// Checks the same, and gives the address with the slash at its end.
+    pub(super) fn checked(&self) -> Result<String, BadValue> {
         if self.name.is_empty() || self.name.contains('/') {
             let what = format!("provider name {:?} is empty or has a slash in it", self.name);
-            return Err(Error::Config { what });
+            return Err(BadValue { key: "name", what });
         }
         if let Some(model) = self.models.iter().find(|model| model.id.trim().is_empty()) {
             let what = format!("a model of provider {} has the id {:?}", self.name, model.id);
-            return Err(Error::Config { what });
+            return Err(BadValue { key: "id", what });
         }
         match &self.base_url {
-            Some(url) => address(self.kind, url).map_err(|why| Error::Config {
+            Some(url) => address(self.kind, url).map_err(|why| BadValue {
+                key: "base_url",
                 what: format!("the base URL of provider {} is not usable: {why}", self.name),
             }),
             None => Ok(self.kind.home().to_owned()),
@@ -370,6 +410,8 @@ mod tests {
         config.base_url = Some("https://x.example".to_owned());
         assert_eq!(config.key_variable(), None);
         assert_eq!(config.key_place(), "`key` of provider mine in config.toml");
+        config.file = Some("/home/me/config.toml".into());
+        assert_eq!(config.key_place(), "`key` of provider mine in /home/me/config.toml");
         config.key_env = Some("MINE".to_owned());
         assert_eq!(config.key_place(), "MINE");
     }

@@ -137,7 +137,7 @@ impl Error {
             }
             Self::RateLimited { wait: None, .. } => "wait a while, or choose another model".to_owned(),
             Self::Rejected { said, .. } if said.contains("/v1/responses") => {
-                "give the provider the kind openai-responses in config.toml, or choose another model"
+                "set the provider's `kind` to openai-responses in the configuration, or choose another model"
                     .to_owned()
             }
             Self::Rejected { status: 300..=399, .. } => "correct the provider's base URL".to_owned(),

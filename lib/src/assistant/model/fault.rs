@@ -7,7 +7,8 @@ use serde_json::Value;
 
 use super::config::{self, ProviderConfig};
 use super::error::Error;
-use super::tap::Heard;
+use super::relay;
+use super::tap::{Broken, Heard};
 
 /// How much of a provider's words is shown.
 const SHOWN: usize = 400;
@@ -44,6 +45,16 @@ impl Blamed<'_> {
         unreadable
             .map(|event| self.malformed(&format!("an event that is no JSON: {event}")))
             .or_else(|| heard.failure.as_ref().map(|failure| self.told(failure)))
+            .or_else(|| heard.broken.as_ref().map(|broken| self.broken(broken)))
+    }
+
+    fn broken(&self, broken: &Broken) -> Fault {
+        match broken {
+            Broken::Lost(cause) => self.unreachable(cause),
+            Broken::TooLong => {
+                self.malformed(&format!("an event of more than {} MB", relay::LONGEST_EVENT / 1_000_000))
+            }
+        }
     }
 
     /// Sorts a failure of the library's.
@@ -74,7 +85,7 @@ impl Blamed<'_> {
             return Fault { error, again: Again::No };
         }
         match error.downcast_ref::<reqwest::Error>() {
-            Some(error) => self.unreachable(error),
+            Some(error) => self.unreachable(&root(error)),
             None => self.malformed(&error.to_string()),
         }
     }
@@ -85,16 +96,16 @@ impl Blamed<'_> {
             Called::ResponseFailedStatus { status, body, headers } => {
                 self.answered(status.as_u16(), body, pause(headers))
             }
-            Called::Reqwest(error) => self.unreachable(error),
+            Called::Reqwest(error) => self.unreachable(&root(error)),
             Called::ResponseFailedNotJson { .. }
             | Called::ResponseFailedInvalidJson { .. }
             | Called::JsonValueExt(_) => self.malformed(&error.to_string()),
         }
     }
 
-    fn unreachable(&self, error: &reqwest::Error) -> Fault {
+    pub(super) fn unreachable(&self, cause: &str) -> Fault {
         let url = config::shown(self.address);
-        let error = Error::Unreachable { provider: self.name(), url, cause: self.clean(&root(error)) };
+        let error = Error::Unreachable { provider: self.name(), url, cause: self.clean(cause) };
         Fault { error, again: Again::After(None) }
     }
 

@@ -5,7 +5,6 @@ use std::collections::HashSet;
 
 use genai::chat::{ContentPart, StopReason, StreamEnd, ToolCall as WireCall, Usage as WireUsage};
 use serde_json::{Map, Value};
-use uuid::Uuid;
 
 use super::config::ProviderKind;
 use super::event::{Event, FinishReason, Usage};
@@ -13,6 +12,7 @@ use super::known::Facts;
 use super::names::Names;
 use super::request::{Message, Part, Reply, Request, ToolCall};
 use super::tap::Heard;
+use crate::mint;
 
 /// How the library marks a call that came without an id.
 const STAND_IN: &str = "call#";
@@ -104,7 +104,7 @@ impl Reader {
     fn call(&mut self, call: WireCall, cut: bool) -> ToolCall {
         let mut id = call.call_id;
         if !self.keeps_id(&id) {
-            id = format!("call_{}", Uuid::now_v7().simple());
+            id = format!("call_{}", mint::unique().simple());
         }
         self.used.insert(id.clone());
         ToolCall {

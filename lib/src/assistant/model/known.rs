@@ -5,6 +5,9 @@ use super::config::{Effort, ModelConfig, Price, ProviderConfig, ProviderKind};
 
 use Effort::{High, Low, Max, Medium, Off, XHigh};
 
+/// The most tools of one request: OpenAI and Google refuse more, and no model chooses well among so many.
+const MOST_TOOLS: usize = 128;
+
 /// A model of the table.
 pub(super) struct Known {
     kinds: &'static [ProviderKind],
@@ -127,6 +130,7 @@ pub(super) struct Facts {
     pub(super) takes_temperature: bool,
     pub(super) takes_tools: bool,
     pub(super) takes_images: bool,
+    pub(super) max_tools: usize,
     pub(super) shows_thoughts: bool,
     pub(super) adaptive: bool,
 }
@@ -155,6 +159,7 @@ pub(super) fn facts(provider: &ProviderConfig, id: &str) -> Facts {
             .unwrap_or(true),
         takes_tools: true,
         takes_images: true,
+        max_tools: said.max_tools.unwrap_or(MOST_TOOLS),
         shows_thoughts: true,
         adaptive: known.is_some_and(|known| known.adaptive),
     }

@@ -16,6 +16,7 @@ mod names;
 mod options;
 mod outgoing;
 mod provider;
+mod relay;
 mod request;
 mod tap;
 mod target;
@@ -34,7 +35,7 @@ use web::Web;
 
 pub use crate::secret::Secret;
 pub use answer::Answer;
-pub use config::{Effort, ModelConfig, Price, ProviderConfig, ProviderKind};
+pub use config::{BadValue, Effort, ModelConfig, Price, ProviderConfig, ProviderKind};
 pub use error::Error;
 pub use event::{Event, FinishReason, Usage};
 pub use request::{Image, Message, Part, Reply, Request, Tool, ToolCall, ToolResult, UserPart};
@@ -88,6 +89,8 @@ pub struct Model {
     pub efforts: Vec<Effort>,
     /// Whether a temperature is sent to it.
     pub takes_temperature: bool,
+    /// The most tools that it is offered.
+    pub max_tools: usize,
 }
 
 /// All providers together.
@@ -161,8 +164,25 @@ impl Models {
     pub fn offer(&self, chosen: Option<&str>) -> Vec<Model> {
         let mut models = self.list();
         let chosen = chosen.and_then(|id| self.split(id)).filter(|(provider, _)| provider.never_listed());
-        models.extend(chosen.map(|(provider, id)| provider.model(id)));
+        let chosen = chosen.map(|(provider, id)| provider.model(id));
+        if let Some(chosen) = chosen.filter(|chosen| !models.iter().any(|model| model.id == chosen.id)) {
+            models.push(chosen);
+        }
         models
+    }
+
+    /// Adds a model that its provider does not list. Says whether there is such a provider.
+    pub fn add(&self, id: &str) -> bool {
+        let Some((provider, model)) = self.split(id) else { return false };
+        provider.add(model);
+        true
+    }
+
+    /// Adds a model that was chosen before, unless its provider is asked for its models and so knows better.
+    pub fn keep(&self, id: &str) {
+        if self.split(id).is_some_and(|(provider, _)| !provider.must_be_asked()) {
+            self.add(id);
+        }
     }
 
     /// Why providers did not list their models, each in a line that names it and its address.
@@ -204,10 +224,10 @@ impl Models {
         let names = Names::of(&request.tools);
         let tap = Arc::new(Tap::new(config.kind));
         Ok(Question {
-            client: self.web.models(&provider.address, &self.patience)?,
+            web: self.web.clone(),
+            client: self.web.client(&provider.address, &self.patience)?,
             provider: provider.clone(),
             model: request.model.clone(),
-            target: target::target(config, &provider.address, id),
             chat: outgoing::chat(request, config.kind, &names, &facts),
             options: options::options(request, config, &facts, &self.patience, tap.clone()),
             tap,

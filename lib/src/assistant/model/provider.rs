@@ -21,6 +21,8 @@ pub(super) struct Provider {
 struct Told {
     /// Its list of models, if it ever gave one.
     list: Option<Vec<String>>,
+    /// Models that it does not list and that the user has chosen.
+    added: Vec<String>,
     /// Why it named none when it was last asked.
     failure: Option<String>,
     /// How much its models read at a time, as far as it said so.
@@ -100,8 +102,22 @@ impl Provider {
         locked(&self.told).lacks.insert((id.to_owned(), lack));
     }
 
-    /// What was configured; else what the provider listed; else what is known of its kind.
+    /// The user has chosen a model that it may have all the same.
+    pub(super) fn add(&self, id: &str) {
+        if !self.ids().iter().any(|listed| listed == id) {
+            locked(&self.told).added.push(id.to_owned());
+        }
+    }
+
+    /// What was configured; else what the provider listed; else what is known of its kind. Then what the user added.
     pub(super) fn ids(&self) -> Vec<String> {
+        let mut ids = self.listed_ids();
+        let added = locked(&self.told).added.clone();
+        ids.extend(added.into_iter().filter(|id| !ids.contains(id)).collect::<Vec<_>>());
+        ids
+    }
+
+    fn listed_ids(&self) -> Vec<String> {
         if !self.config.models.is_empty() {
             return self.config.models.iter().map(|model| model.id.clone()).collect();
         }
@@ -142,6 +158,7 @@ impl Provider {
             price: facts.price,
             efforts: facts.efforts,
             takes_temperature: facts.takes_temperature,
+            max_tools: facts.max_tools,
         }
     }
 }

@@ -25,8 +25,21 @@ pub(super) struct Heard {
     pub(super) unnumbered: Vec<ToolCall>,
     /// Whether there was any event at all.
     pub(super) events: bool,
+    /// Whether anything came, an event or not.
+    pub(super) anything: bool,
     /// The beginning of an event that is no JSON.
     pub(super) unreadable: Option<String>,
+    /// How the connection to the provider ended before its answer did.
+    pub(super) broken: Option<Broken>,
+}
+
+/// How a connection to a provider ends before the answer does.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Broken {
+    /// It was not reached, or it was lost, for this reason.
+    Lost(String),
+    /// It sent an event that is longer than any that is passed on.
+    TooLong,
 }
 
 /// Listens to one stream.
@@ -51,6 +64,11 @@ impl Tap {
         *locked(&self.heard) = Heard::default();
     }
 
+    /// The connection has ended before the answer did.
+    pub(super) fn breaks(&self, how: Broken) {
+        locked(&self.heard).broken = Some(how);
+    }
+
     pub(super) fn heard(&self) -> Heard {
         locked(&self.heard).clone()
     }
@@ -58,8 +76,12 @@ impl Tap {
 
 impl ChatFrameSink for Tap {
     fn on_frame(&self, _: &FrameCtx, frame: RawFrameRef<'_>) {
-        // What has no data is a comment, or no event at all.
-        locked(&self.heard).events |= !frame.data.is_empty();
+        {
+            let mut heard = locked(&self.heard);
+            heard.anything = true;
+            // What has no data is a comment, or no event at all.
+            heard.events |= !frame.data.is_empty();
+        }
         if self.kind == ProviderKind::OpenAi
             && let Some(reason) = finish_reason(frame.data)
         {

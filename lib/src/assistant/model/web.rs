@@ -7,6 +7,7 @@ use reqwest::{Client, Url};
 
 use super::Patience;
 use super::error::Error;
+use super::relay::Relay;
 use crate::web;
 
 /// The clients, each made when it is first needed: that reads the system's certificates.
@@ -14,6 +15,8 @@ use crate::web;
 pub(super) struct Web {
     here: OnceLock<Client>,
     elsewhere: OnceLock<Client>,
+    /// What the library that asks models sends its requests through.
+    pub(super) relay: Relay,
 }
 
 impl Web {
@@ -26,12 +29,6 @@ impl Web {
         }
         let made = web::client(&url, patience.connect).build().map_err(|error| no_client(&error))?;
         Ok(place.get_or_init(|| made).clone())
-    }
-
-    /// The same in the hands of the library that asks models.
-    pub(super) fn models(&self, address: &str, patience: &Patience) -> Result<genai::Client, Error> {
-        let client = self.client(address, patience)?;
-        genai::Client::builder().with_reqwest(client).build().map_err(|error| no_client(&error))
     }
 }
 

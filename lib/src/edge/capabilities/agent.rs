@@ -12,6 +12,8 @@ use crate::wire::RpcError;
 pub struct Profile {
     /// The version it speaks.
     pub version: Version,
+    /// The version it answered with: some agents answer with the one that they are offered, whatever they speak.
+    pub answered: Version,
     /// Its name and version, as it wrote them.
     pub info: Option<Json>,
     /// How to log in, in canonical shape.
@@ -38,11 +40,21 @@ impl Profile {
         let fields = answer.fields();
         match fields.get("protocolVersion").map(Json::value) {
             Some(Value::Number(number)) if number.as_u64() == Some(1) => Ok(read_v1(&fields)),
-            Some(Value::Number(number)) if number.as_u64() == Some(2) => Ok(read_v2(&fields)),
-            other => Err(RpcError::internal("the agent speaks a protocol version that rethread does not")
-                .with("got", other.unwrap_or(Value::Null))
-                .with("expected", json!([1, 2]))),
+            Some(Value::Number(number)) if number.as_u64() == Some(2) && has_info(&fields) => {
+                Ok(read_v2(&fields))
+            }
+            // An agent of version 2 has to name itself: this one speaks version 1.
+            Some(Value::Number(number)) if number.as_u64() == Some(2) => {
+                Ok(Self { answered: Version::V2, ..read_v1(&fields) })
+            }
+            other => Err(unknown_version(other.unwrap_or(Value::Null))),
         }
+    }
+
+    /// Says whether the agent answered with a version that it does not speak.
+    #[must_use]
+    pub fn echoes_version(&self) -> bool {
+        self.answered != self.version
     }
 
     /// Says whether the agent has a session method of its own.
@@ -178,6 +190,35 @@ fn auth_for_v1(auth: &Json, agent: Version) -> Json {
     fields.json()
 }
 
+/// The answer of an agent that echoes the version, in the shape in which [`Profile::read`] knows it for one that
+/// speaks version 1: with version 2, and without the members that only version 2 has.
+#[must_use]
+pub fn as_echo(answer: &Json) -> Json {
+    let mut fields = answer.fields();
+    let info = fields.take("info");
+    if fields.get("agentInfo").is_none_or(Json::is_null)
+        && let Some(info) = info
+    {
+        fields.set("agentInfo", info);
+    }
+    fields.set("protocolVersion", json!(2).into());
+    fields.json()
+}
+
+fn unknown_version(got: Value) -> RpcError {
+    let message = match &got {
+        Value::Number(number) => {
+            format!("the agent speaks protocol version {number}, rethread speaks 1 and 2")
+        }
+        _ => "the agent did not say which protocol version it speaks".to_owned(),
+    };
+    RpcError::internal(message).with("got", got).with("expected", json!([1, 2]))
+}
+
+fn has_info(answer: &Fields) -> bool {
+    answer.get("info").is_some_and(|info| !info.is_null())
+}
+
 fn read_v1(answer: &Fields) -> Profile {
     let capabilities = answer.get("agentCapabilities").map(Json::fields).unwrap_or_default();
     let part = |name: &str| capabilities.get(name).map(Json::fields).unwrap_or_default();
@@ -193,6 +234,7 @@ fn read_v1(answer: &Fields) -> Profile {
     };
     Profile {
         version: Version::V1,
+        answered: Version::V1,
         info: answer.get("agentInfo").filter(|info| !info.is_null()).cloned(),
         auth_methods: auth_methods(answer, v1::auth::from_v1),
         content: CONTENT.into_iter().filter(|name| on(&prompt, name)).collect(),
@@ -217,6 +259,7 @@ fn read_v2(answer: &Fields) -> Profile {
     };
     Profile {
         version: Version::V2,
+        answered: Version::V2,
         info: answer.get("info").filter(|info| !info.is_null()).cloned(),
         auth_methods: auth_methods(answer, |method| method),
         content: CONTENT.into_iter().filter(|name| has_object(&prompt, name)).collect(),

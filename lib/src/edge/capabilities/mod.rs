@@ -6,7 +6,7 @@ mod client;
 
 use rethread_core::Fields;
 
-pub use agent::Profile;
+pub use agent::{Profile, as_echo};
 pub use client::ClientProfile;
 
 /// A capability is there where it is an object; null and nothing are the same.

@@ -130,6 +130,7 @@ impl Link {
     fn update_v1(&mut self, mut update: Fields) -> Vec<Input> {
         let tag = update.text("sessionUpdate").unwrap_or_default();
         let body = match tag.as_str() {
+            "user_message_chunk" if self.repeats_prompt(&update) => return Vec::new(),
             "user_message_chunk" | "agent_message_chunk" | "agent_thought_chunk" => {
                 let id = self.message_id(UpdateKind::of_tag(&tag), update.text("messageId").as_deref());
                 update.set("messageId", Json::of(&id));
@@ -149,7 +150,10 @@ impl Link {
     fn update_v2(&mut self, update: Fields, at: Millis) -> Vec<Input> {
         let tag = update.text("sessionUpdate").unwrap_or_default();
         match tag.as_str() {
-            "state_update" => vec![state(&self.with_background(update), at)],
+            "state_update" => {
+                self.shows_version_2();
+                vec![state(&self.with_background(update), at)]
+            }
             "config_option_update" => {
                 self.take_config(update.get("configOptions"));
                 vec![self.heard(canonical(&update))]
@@ -194,9 +198,13 @@ impl Link {
         vec![self.named(&update)]
     }
 
-    /// A prompt was written to an agent that will acknowledge it.
-    pub fn prompt_sent(&mut self) {
-        self.unacknowledged += 1;
+    /// A prompt was written to the agent.
+    pub fn prompt_sent(&mut self, content: &Json) {
+        self.may_repeat(content);
+        match self.version {
+            Version::V1 => {}
+            Version::V2 => self.unacknowledged += 1,
+        }
     }
 
     /// The agent acknowledged a prompt under its own id, or refused it.
@@ -284,6 +292,6 @@ fn state(update: &Fields, at: Millis) -> Input {
     Input::AgentState { activity, stop, state: update.json(), at }
 }
 
-fn fields(params: Option<&RawValue>) -> Fields {
+pub(super) fn fields(params: Option<&RawValue>) -> Fields {
     params.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default()
 }

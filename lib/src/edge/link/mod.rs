@@ -7,16 +7,24 @@ mod child;
 mod choices;
 mod hear;
 mod refer;
+mod repeated;
 mod run;
+mod spoken;
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use rethread_core::{Fields, Input, Json, QuestionKind, Update, UpdateKind};
 
+pub use choices::Lacking;
+
 use super::Version;
 use super::v1::options::{Options, Sources};
 use crate::wire::Id;
+use repeated::Repeatable;
+use spoken::Spoken;
+
+pub use spoken::Sign;
 
 /// Something that an agent said about its session.
 #[derive(Debug)]
@@ -70,6 +78,10 @@ pub struct Link {
     said: HashSet<u64>,
     /// The sessions of its sub-agents, and the message that each is saying.
     children: HashMap<String, Option<Speaking>>,
+    /// Whether it has shown that it speaks the version it answered with.
+    spoken: Spoken,
+    /// What of the last prompt the agent may repeat.
+    repeatable: Repeatable,
 }
 
 /// Whether an agent has said what it offers.
@@ -102,6 +114,8 @@ impl Link {
             echoes: HashSet::new(),
             said: HashSet::new(),
             children: HashMap::new(),
+            spoken: Spoken::default(),
+            repeatable: Repeatable::default(),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use rethread_core::{Entry, Seq, stored};
+use rethread_core::{Entry, Millis, Seq, stored};
 use rusqlite::{Transaction, params};
 
 use super::fault::{Fault, Shared, failed};
@@ -69,6 +69,22 @@ pub(super) fn learn(tx: &Transaction<'_>, key: i64, facts: &RowFacts) -> Result<
     }
 }
 
+/// Makes a session the newest, also where the clock has gone back since another one was changed.
+pub(super) fn touch(tx: &Transaction<'_>, key: i64, at: Millis) -> Result<(), rusqlite::Error> {
+    tx.prepare_cached(TOUCH)?.execute([key, put(at)])?;
+    Ok(())
+}
+
+/// Looks at the top of the index of lists, and no further.
+const TOUCH: &str = "UPDATE session SET updated_at = max(updated_at, ?2, 1 + max(
+        coalesce((SELECT updated_at FROM session AS other
+            WHERE archived = 0 AND listed = 1 AND deleted_at IS NULL AND other.key <> ?1
+            ORDER BY updated_at DESC LIMIT 1), -1),
+        coalesce((SELECT updated_at FROM session AS other
+            WHERE archived = 1 AND listed = 1 AND deleted_at IS NULL AND other.key <> ?1
+            ORDER BY updated_at DESC LIMIT 1), -1)))
+    WHERE key = ?1";
+
 /// Keeps the state, if there is one to keep.
 pub(super) fn keep_snapshot(
     tx: &Transaction<'_>,
@@ -95,10 +111,11 @@ fn append_one(tx: &Transaction<'_>, append: &Append) -> Result<(), Fault> {
         return Err(moved.into());
     }
     let head = add_entries(tx, standing.key, standing.head, &append.entries)?;
-    tx.prepare_cached(
-        "UPDATE session SET head_seq = ?2, updated_at = coalesce(?3, updated_at) WHERE key = ?1",
-    )?
-    .execute(params![standing.key, put_seq(head), append.at.map(put)])?;
+    tx.prepare_cached("UPDATE session SET head_seq = ?2 WHERE key = ?1")?
+        .execute([standing.key, put_seq(head)])?;
+    if let Some(at) = append.at {
+        touch(tx, standing.key, at)?;
+    }
     learn(tx, standing.key, &append.facts)?;
     keep_snapshot(tx, standing.key, append.snapshot.as_deref())?;
     Ok(())

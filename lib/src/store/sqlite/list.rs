@@ -17,30 +17,36 @@ pub(super) fn list(
     query: &ListQuery,
     after: Option<&Cursor>,
 ) -> Result<ListPage, Fault> {
-    let rows = match query.archived {
-        ArchivedFilter::Exclude => rows(tx, query, after, NO)?,
-        ArchivedFilter::Only => rows(tx, query, after, YES)?,
-        ArchivedFilter::Include => {
-            let mut both = rows(tx, query, after, NO)?;
-            both.extend(rows(tx, query, after, YES)?);
-            both.sort_by_cached_key(|row| std::cmp::Reverse(Cursor::after(row)));
-            both
-        }
+    let archived: &[i64] = match query.archived {
+        ArchivedFilter::Exclude => &[NO],
+        ArchivedFilter::Only => &[YES],
+        ArchivedFilter::Include => &[NO, YES],
     };
-    Ok(ListPage::of(rows, query.limit))
+    let directories =
+        query.spellings().map_or_else(|| vec![None], |both| both.into_iter().map(Some).collect());
+    // Each of them is in order by itself.
+    let mut found = Vec::new();
+    for archived in archived {
+        for cwd in &directories {
+            found.extend(rows(tx, cwd.as_deref(), query.limit, after, *archived)?);
+        }
+    }
+    found.sort_by_cached_key(|row| std::cmp::Reverse(Cursor::after(row)));
+    Ok(ListPage::of(found, query.limit))
 }
 
 /// The rows of a page and one more, which tells that there is a next page.
 fn rows(
     tx: &Transaction<'_>,
-    query: &ListQuery,
+    cwd: Option<&str>,
+    limit: usize,
     after: Option<&Cursor>,
     archived: i64,
 ) -> Result<Vec<SessionRow>, Fault> {
     let (time, uid) = after.map_or((i64::MAX, ""), |cursor| (put(cursor.updated_at), cursor.uid.as_str()));
-    let limit = i64::try_from(query.limit.max(1).saturating_add(1)).unwrap_or(i64::MAX);
-    let mut statement = tx.prepare_cached(&sql(query))?;
-    let mut found = match &query.cwd {
+    let limit = i64::try_from(limit.max(1).saturating_add(1)).unwrap_or(i64::MAX);
+    let mut statement = tx.prepare_cached(&sql(cwd))?;
+    let mut found = match cwd {
         None => statement.query(params![archived, time, uid, limit])?,
         Some(cwd) => statement.query(params![archived, time, uid, limit, cwd])?,
     };
@@ -51,8 +57,8 @@ fn rows(
     Ok(rows)
 }
 
-fn sql(query: &ListQuery) -> String {
-    let cwd = if query.cwd.is_some() { "cwd = ?5 AND" } else { "" };
+fn sql(cwd: Option<&str>) -> String {
+    let cwd = if cwd.is_some() { "cwd = ?5 AND" } else { "" };
     format!(
         "SELECT {COLUMNS} FROM session
          WHERE {cwd} archived = ?1 AND listed = 1 AND deleted_at IS NULL AND (updated_at, uid) < (?2, ?3)
@@ -69,8 +75,8 @@ mod tests {
     /// Every page is a walk along an index that starts at the cursor.
     #[test]
     fn a_page_is_one_walk_along_an_index() {
-        for (cwd, index) in [(None, "session_by_age"), (Some("/w".to_owned()), "session_by_cwd")] {
-            let plan = plan(&sql(&ListQuery { cwd, ..ListQuery::default() }));
+        for (cwd, index) in [(None, "session_by_age"), (Some("/w"), "session_by_cwd")] {
+            let plan = plan(&sql(cwd));
             assert!(plan.contains(&format!("SEARCH session USING INDEX {index} ")), "{plan}");
             assert!(plan.contains("(updated_at,uid)<(?,?)"), "{plan}");
             assert!(!plan.contains("TEMP B-TREE") && !plan.contains("SCAN"), "{plan}");

@@ -1,6 +1,6 @@
 //! The row of a session, as it is read.
 
-use rethread_core::{Seq, SessionId, TitleSource};
+use rethread_core::{Seq, SessionId, TitleSource, clean_title};
 use rusqlite::{OptionalExtension as _, Row, Transaction};
 
 use super::fault::Fault;
@@ -116,7 +116,11 @@ pub(super) fn read_row(row: &Row<'_>) -> rusqlite::Result<RawRow> {
             id: SessionId(row.get(0)?),
             cwd: row.get(1)?,
             roots: Vec::new(),
-            title: row.get::<_, Option<String>>(3)?.zip(row.get::<_, Option<i64>>(4)?.map(title_source)),
+            // Earlier programs kept titles as they came.
+            title: row
+                .get::<_, Option<String>>(3)?
+                .map(|title| clean_title(&title))
+                .zip(row.get::<_, Option<i64>>(4)?.map(title_source)),
             agent: row.get(5)?,
             natives: Vec::new(),
             updated_at: got(row.get(7)?),

@@ -3,14 +3,14 @@
 use rethread_core::{Millis, Seq, SessionId, TitleSource};
 use rusqlite::{Transaction, params};
 
-use super::append::{add_entries, keep_snapshot, learn};
+use super::append::{add_entries, keep_snapshot, learn, touch};
 use super::fault::Fault;
 use super::number::{put, put_seq};
 use super::owner::Ourselves;
 use super::row::{live, living_owner, standing, title_number};
 use super::stubs;
 use super::{Archived, Deleted, Lease, NewSession, Ours, StoreError};
-use crate::store::process::now;
+use crate::mint;
 
 const FIRST_EPOCH: u64 = 1;
 
@@ -27,6 +27,9 @@ pub(super) fn create(tx: &Transaction<'_>, ourselves: &Ourselves, new: &NewSessi
     tx.prepare_cached("UPDATE session SET head_seq = ?2 WHERE key = ?1")?.execute([key, put_seq(head)])?;
     learn(tx, key, &new.facts)?;
     keep_snapshot(tx, key, new.snapshot.as_deref())?;
+    if new.parent.is_some() {
+        touch(tx, key, new.at)?;
+    }
     Ok(Lease { session: new.id.clone(), epoch: FIRST_EPOCH, head })
 }
 
@@ -45,7 +48,7 @@ pub(super) fn claim(
     let epoch = standing.epoch + 1;
     tx.execute(
         "UPDATE session SET owner = ?2, owned_since = ?3, epoch = ?4 WHERE key = ?1",
-        params![standing.key, ourselves.id(), put(now()), put(epoch)],
+        params![standing.key, ourselves.id(), put(mint::now()), put(epoch)],
     )?;
     Ok(Lease { session: session.clone(), epoch, head: standing.head })
 }
@@ -136,7 +139,7 @@ fn insert(
         fork.unwrap_or(0),
         put(FIRST_EPOCH),
         ourselves.id(),
-        put(now()),
+        put(mint::now()),
         parent.map(|(key, _)| key),
         fork,
     ])?;

@@ -1,0 +1,70 @@
+//! An agent that answered `initialize` with version 2 turns out to speak version 1: from here on it is used as such,
+//! and no prompt is sent to it again.
+
+use bytes::Bytes;
+use rethread_core::{Input, Json, PromptStyle};
+
+use super::{Runner, Seat, Waiting};
+use crate::edge::link::Sign;
+use crate::mint;
+use crate::wire::RpcError;
+
+impl Runner {
+    /// Looks at what the agent said before it is heard. What may be of either version is held back.
+    pub(super) async fn check_version(&mut self, said: &mut Vec<Bytes>, inputs: &mut Vec<Input>) {
+        if let Seat::Bound(bound) = &mut self.seat {
+            let sign = bound.link.check_version(said);
+            self.heed(sign, inputs).await;
+        }
+    }
+
+    /// Looks at an answer before it is taken. What was held back for its sake is given, to be heard first.
+    pub(super) async fn check_answer(
+        &mut self,
+        waiting: &Waiting,
+        outcome: &Result<Json, RpcError>,
+        inputs: &mut Vec<Input>,
+    ) -> Vec<Bytes> {
+        let (Seat::Bound(bound), Waiting::Prompt(_), Ok(answer)) = (&mut self.seat, waiting, outcome) else {
+            return Vec::new();
+        };
+        let sign = bound.link.check_prompt_answer(answer);
+        self.heed(sign, inputs).await;
+        match sign {
+            Sign::Version1 => self.held_back(),
+            // It stands behind the prompt that is acknowledged.
+            Sign::None => Vec::new(),
+        }
+    }
+
+    /// What was held back and need not be any longer.
+    pub(super) fn held_back(&mut self) -> Vec<Bytes> {
+        match &mut self.seat {
+            Seat::Bound(bound) => bound.link.take_held(),
+            Seat::Empty | Seat::Starting | Seat::Opening(_) | Seat::Stopping(_) => Vec::new(),
+        }
+    }
+
+    /// The agent says nothing more: what was held back is heard as it is.
+    pub(super) async fn hear_held_back(&mut self) {
+        let Seat::Bound(bound) = &mut self.seat else { return };
+        let (mut said, mut inputs) = (bound.link.give_up_waiting(), Vec::new());
+        self.hear_said(&mut said, &mut inputs).await;
+        self.step(inputs).await;
+    }
+
+    async fn heed(&mut self, sign: Sign, inputs: &mut Vec<Input>) {
+        let (Sign::Version1, Seat::Bound(bound)) = (sign, &mut self.seat) else { return };
+        self.around
+            .log
+            .line(&format!("session {}: the agent answered version 2 and speaks version 1", self.id));
+        bound.agent = self.around.host.speaks_version_1(&bound.agent);
+        let updates = bound.link.opened_anew();
+        inputs.extend(updates.into_iter().map(|update| Input::Updated { update, known: true }));
+        inputs.push(Input::StyleFound { style: PromptStyle::OneAtATime, at: mint::now() });
+        // It went with the prompt that the agent works on.
+        self.seed = None;
+        // The turn begins before what is said in it is heard.
+        self.step(std::mem::take(inputs)).await;
+    }
+}
