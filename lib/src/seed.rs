@@ -125,17 +125,28 @@ impl Transcript {
 
 fn heading(turns: usize, shortened: usize, dropped: usize) -> String {
     let mut text = format!(
-        "# The conversation so far\n\nThis conversation of {turns} turns took place before this session. Go on from it; do \
-         not answer it again."
+        "# The conversation so far\n\nThis conversation of {} took place before this session. Go on from it; do not \
+         answer it again.",
+        counted(turns)
     );
     if shortened > 0 {
-        text.push_str(&format!(" {shortened} older turns are shortened."));
+        let are = if shortened == 1 { "older turn is" } else { "older turns are" };
+        text.push_str(&format!(" {shortened} {are} shortened."));
     }
     if dropped > 0 {
-        text.push_str(&format!(" The {dropped} oldest turns are left out."));
+        let oldest = if dropped == 1 {
+            "The oldest turn is".to_owned()
+        } else {
+            format!("The {dropped} oldest turns are")
+        };
+        text.push_str(&format!(" {oldest} left out."));
     }
     text.push('\n');
     text
+}
+
+fn counted(turns: usize) -> String {
+    if turns == 1 { "1 turn".to_owned() } else { format!("{turns} turns") }
 }
 
 fn blocks_text(content: &Json) -> String {

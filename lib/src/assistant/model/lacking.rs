@@ -62,7 +62,7 @@ impl Lack {
             Self::Temperature => "temperature",
             Self::Tools => "tools",
             Self::Images => "images",
-            Self::Thoughts => "wish to see its thoughts",
+            Self::Thoughts => "reasoning summaries",
         }
     }
 }
