@@ -31,19 +31,22 @@ use crate::paths::Paths;
 /// Options of `acp`.
 #[derive(Debug, Args)]
 pub(crate) struct AcpArgs {
-    /// The protocol version that the agent is offered.
+    /// The protocol version to offer to the agent.
     #[arg(long, value_enum, default_value_t = Protocol::Auto)]
     agent_protocol: Protocol,
-    /// The most bytes that one line may have.
+    /// The maximum length of a line, in bytes.
     #[arg(long, value_name = "BYTES", default_value_t = 64 * 1024 * 1024)]
     longest_line: usize,
-    /// How a session is brought back when the agent has lost it.
+    /// The number of seconds that the agent may take to start, that is, to answer `initialize`.
+    #[arg(long, value_name = "SECONDS", default_value_t = 120)]
+    start_seconds: u64,
+    /// How to restore a session when the agent is started again.
     #[arg(long, value_enum, default_value_t = RestoreBy::Auto)]
     restore: RestoreBy,
-    /// List only sessions that were made through rethread.
+    /// List only sessions that were created through rethread.
     #[arg(long)]
     own_sessions_only: bool,
-    /// How many minutes a session may do nothing before its agent is let go.
+    /// The number of minutes without activity after which a session releases its agent.
     #[arg(long, value_name = "MINUTES", default_value_t = 30)]
     idle_minutes: u64,
     /// Serve an ACP client even if stdin and stdout are a terminal.
@@ -135,6 +138,7 @@ fn serve(args: AcpArgs) -> Result<(), Failure> {
             Protocol::Two => AgentProtocol::Only(Version::V2),
         },
         longest_line: args.longest_line,
+        start_limit: Duration::from_secs(args.start_seconds.max(1)),
         restore: match args.restore {
             RestoreBy::Auto => Restore::Auto,
             RestoreBy::Native => Restore::Native,

@@ -48,9 +48,9 @@ fn show(home: &Path) -> Result<(), Failure> {
     let after = second.until_answer()?.1;
     say(&after)?;
     let kept = after.starts_with(&before);
-    let verdict = if kept { "all that was shown is there" } else { "SOMETHING IS MISSING" };
+    let verdict = if kept { "nothing is missing" } else { "SOMETHING IS MISSING" };
     say(&format!(
-        "\n\n-- {} words were shown, {verdict}. And it goes on:\n\n   ",
+        "\n\n-- {} words were shown, {verdict}. And it continues:\n\n   ",
         before.split_whitespace().count()
     ))?;
     second.send("session/prompt", &prompt(&session, "Go on."))?;

@@ -23,9 +23,9 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Serves an ACP client on stdin and stdout, with this agent behind; with the built-in assistant if none is named.
+    /// Serves an ACP client on stdin and stdout: the given agent, or the built-in assistant.
     Acp(acp::AcpArgs),
-    /// Shows what rethread is for: an agent is killed in mid-sentence, and nothing that was shown is lost.
+    /// Shows what rethread does: an agent is killed in mid-sentence, and nothing that was shown is lost.
     Demo,
     /// The agent of the demonstration.
     #[command(name = "__demo-agent", hide = true)]

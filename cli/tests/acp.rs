@@ -57,6 +57,61 @@ async fn the_last_words_of_an_agent_that_exits_are_told() {
 }
 
 #[tokio::test]
+async fn an_agents_own_error_at_initialize_is_told_in_its_words() {
+    let refuses = r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"license expired","data":{"since":"May"}}}"#;
+    let answers = |line: &str| shell(&format!("read request; echo '{line}'"));
+    for version in BOTH {
+        let home = home();
+        let program = home.start(version, &answers(refuses));
+        let error = program.client.refused("initialize", program.client.introduction()).await;
+        assert_eq!(error["code"], -32603, "{error}");
+        assert_eq!(error["message"], "the agent refused to initialize: license expired");
+        assert_eq!(error["data"]["since"], "May", "{error}");
+
+        let program =
+            home.start(version, &answers(r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":7}}"#));
+        let error = program.client.refused("initialize", program.client.introduction()).await;
+        assert!(text(&error["message"]).contains("the agent speaks protocol version 7"), "{error}");
+
+        // It could not read the request, so its answer names none.
+        let unread = refuses.replace("\"id\":1", "\"id\":null");
+        let program = home.start(version, &answers(&unread));
+        let error = program.client.refused("initialize", program.client.introduction()).await;
+        assert!(text(&error["message"]).contains("license expired"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn what_a_failing_agent_prints_is_told_cleaned_and_bounded() {
+    let flood = "for i in $(seq 5000); do echo line $i; done";
+    let script = format!(r"{flood}; printf '\033[31mno license\033[0m\a \342\200\256found'; exit 2");
+    for version in BOTH {
+        let home = home();
+        let program = home.start(version, &shell(&script));
+        let error = program.client.refused("initialize", program.client.introduction()).await;
+        let told = text(&error["message"]);
+        assert!(told.contains("exit status 2") && told.ends_with("line 5000\nno license found"), "{told}");
+        assert!(told.len() < 8 * 1024, "{} bytes", told.len());
+        assert!(!told.chars().any(|c| c.is_control() && c != '\n'), "{told:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_agent_that_never_answers_initialize_is_given_up() {
+    for version in BOTH {
+        let home = home();
+        let mut command = home.command(&["acp", "--start-seconds", "1", "--"]);
+        command.args(shell("echo 'waiting for a login' >&2; exec sleep 120"));
+        let program = Program::start(command, version);
+        let error = program.client.refused("initialize", program.client.introduction()).await;
+        let told = text(&error["message"]);
+        assert!(told.starts_with("the agent did not answer initialize within 1 s"), "{error}");
+        assert!(told.contains("waiting for a login"), "{error}");
+        assert!(text(&error["data"]["hint"]).contains("--start-seconds"), "{error}");
+    }
+}
+
+#[tokio::test]
 async fn the_last_words_of_an_agent_that_dies_in_a_turn_are_told() {
     let home = home();
     let program = home.ready(Version::V1, Version::V1).await;

@@ -195,7 +195,7 @@ pub enum Refusal {
         known: Vec<String>,
     },
     /// Not one of the values of the option.
-    #[error("option {option} does not take the value {got}")]
+    #[error("option {option} does not accept the value {got}")]
     BadValue {
         /// The option.
         option: String,

@@ -670,8 +670,8 @@ fn options_take_only_what_is_on_offer() {
             update {"configOptions":[{"configId":"mode","type":"select","currentValue":"ask","options":[{"value":"ask"},{"groupId":"g","options":[{"value":"code"}]}]},{"configId":"fast","type":"boolean","currentValue":false}]}
             agent 1 bound as n, Fresh
             option mode asked as a: "code"
-            refused: option mode does not take the value "fly"
-            refused: option fast does not take the value "yes"
+            refused: option mode does not accept the value "fly"
+            refused: option fast does not accept the value "yes"
             option fast asked as a: true
             refused: the session has no option colour
             option a settled: None

@@ -31,6 +31,8 @@ struct Tail {
     first: u64,
     entries: VecDeque<Arc<Entry>>,
     bytes: usize,
+    /// Nothing more will be made known.
+    ended: bool,
 }
 
 /// Where one peer is.
@@ -101,6 +103,19 @@ impl Live {
             }
             None => false,
         });
+    }
+
+    /// The session has ended: whoever has been shown everything leaves.
+    pub(crate) fn end(&self) {
+        locked(&self.tail).ended = true;
+        self.ring();
+    }
+
+    /// Says whether the session has ended and a cursor here has been shown everything.
+    #[must_use]
+    pub(crate) fn is_over(&self, next: Seq) -> bool {
+        let tail = locked(&self.tail);
+        tail.ended && next.0 >= tail.first + tail.entries.len() as u64
     }
 
     /// Lets a peer hear the bell.

@@ -1,7 +1,8 @@
 //! The transcript that a fresh agent session is given when the agent's own is lost: the newest turns whole, older
-//! ones shortened, the oldest only counted, within a budget. It says itself what was left out.
+//! ones shortened, the oldest only counted, within a budget. It says itself what was left out. A turn that the agent
+//! refused is no part of it, as the protocol has it.
 
-use rethread_core::{Entry, Folded, Json, Update, UpdateKind};
+use rethread_core::{Entry, Folded, Json, Stop, Update, UpdateKind};
 
 /// How much text an agent is given, in bytes.
 pub(crate) const BUDGET: usize = 96 * 1024;
@@ -19,6 +20,16 @@ struct Told {
 #[derive(Default)]
 pub(crate) struct Transcript {
     turns: Vec<Told>,
+    /// How much there was before the turn that is under way.
+    before: Option<Length>,
+}
+
+/// How much a transcript has: its turns, and the text of the last one.
+#[derive(Clone, Copy)]
+struct Length {
+    turns: usize,
+    whole: usize,
+    short: usize,
 }
 
 impl Transcript {
@@ -26,10 +37,13 @@ impl Transcript {
     pub(crate) fn add(&mut self, item: &Folded) {
         match &item.entry {
             Entry::PromptInserted { content, .. } => {
+                self.turn_begins();
                 self.turns.push(Told::default());
                 self.say("User", &blocks_text(content));
             }
             Entry::Updated { update, .. } => self.add_update(update),
+            Entry::TurnStarted { .. } => self.turn_begins(),
+            Entry::TurnEnded { stop, .. } => self.turn_ended(stop),
             Entry::Opened { .. }
             | Entry::RootsSet { .. }
             | Entry::AgentBound { .. }
@@ -37,9 +51,7 @@ impl Transcript {
             | Entry::PromptHeld { .. }
             | Entry::PromptSent { .. }
             | Entry::PromptDropped { .. }
-            | Entry::TurnStarted { .. }
             | Entry::StateChanged { .. }
-            | Entry::TurnEnded { .. }
             | Entry::QuestionAsked { .. }
             | Entry::QuestionAnswered { .. }
             | Entry::QuestionWithdrawn { .. }
@@ -47,6 +59,31 @@ impl Transcript {
             | Entry::OptionSettled { .. }
             | Entry::CancelAsked { .. }
             | Entry::TitleSet { .. } => {}
+        }
+    }
+
+    /// Says whether nothing was said.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.turns.is_empty()
+    }
+
+    /// A prompt may come before its turn has started or after.
+    fn turn_begins(&mut self) {
+        if self.before.is_none() {
+            let (whole, short) =
+                self.turns.last().map(|told| (told.whole.len(), told.short.len())).unwrap_or_default();
+            self.before = Some(Length { turns: self.turns.len(), whole, short });
+        }
+    }
+
+    fn turn_ended(&mut self, stop: &Stop) {
+        let before = self.before.take().filter(|_| stop.reason == "refusal");
+        if let Some(Length { turns, whole, short }) = before {
+            self.turns.truncate(turns);
+            if let Some(told) = self.turns.last_mut() {
+                told.whole.truncate(whole);
+                told.short.truncate(short);
+            }
         }
     }
 
@@ -125,21 +162,19 @@ impl Transcript {
 
 fn heading(turns: usize, shortened: usize, dropped: usize) -> String {
     let mut text = format!(
-        "# The conversation so far\n\nThis conversation of {} took place before this session. Go on from it; do not \
+        "# The conversation so far\n\nThis conversation of {} took place before this session. Continue from it; do not \
          answer it again.",
         counted(turns)
     );
-    if shortened > 0 {
-        let are = if shortened == 1 { "older turn is" } else { "older turns are" };
-        text.push_str(&format!(" {shortened} {are} shortened."));
+    match shortened {
+        0 => {}
+        1 => text.push_str(" One older turn is shortened."),
+        _ => text.push_str(&format!(" {shortened} older turns are shortened.")),
     }
-    if dropped > 0 {
-        let oldest = if dropped == 1 {
-            "The oldest turn is".to_owned()
-        } else {
-            format!("The {dropped} oldest turns are")
-        };
-        text.push_str(&format!(" {oldest} left out."));
+    match dropped {
+        0 => {}
+        1 => text.push_str(" The oldest turn is left out."),
+        _ => text.push_str(&format!(" The {dropped} oldest turns are left out.")),
     }
     text.push('\n');
     text
@@ -228,7 +263,7 @@ mod tests {
         expect_test::expect![[r##"
             # The conversation so far
 
-            This conversation of 2 turns took place before this session. Go on from it; do not answer it again.
+            This conversation of 2 turns took place before this session. Continue from it; do not answer it again.
 
             ## User
             question 1
@@ -253,6 +288,37 @@ mod tests {
         assert!(text.len() < 21_000, "{}", text.len());
         assert!(text.contains("question 100") && !text.contains("question 1\n"));
         assert!(text.contains("older turns are shortened") && text.contains("oldest turns are left out"));
+    }
+
+    #[test]
+    fn one_turn_is_counted_as_one() {
+        let text = transcript(1, "an answer").write(BUDGET);
+        assert!(text.contains("This conversation of 1 turn took place"), "{text}");
+    }
+
+    #[test]
+    fn a_refused_turn_is_left_out_with_all_that_was_said_in_it() {
+        let mut transcript = transcript(2, "an answer");
+        let ended = |reason: &str| Entry::TurnEnded {
+            turn: TurnNo(3),
+            stop: Stop::plain(reason),
+            at: 0,
+            state: json!({}).into(),
+        };
+        let started = Entry::TurnStarted { turn: TurnNo(3), at: 0, state: json!({}).into() };
+        let item = |entry| Folded { first: Seq(1), last: Seq(1), entry };
+        let before = transcript.write(BUDGET);
+        transcript.add(&item(ended("end_turn")));
+        // Some say something before the prompt is part of the conversation.
+        for entries in
+            [[turn(3, "no"), vec![item(started.clone())]], [vec![item(started.clone())], turn(3, "no")]]
+        {
+            let [first, then] = entries;
+            let early = turn(3, "early").pop();
+            first.iter().chain(&early).chain(&then).for_each(|item| transcript.add(item));
+            transcript.add(&item(ended("refusal")));
+            assert_eq!(transcript.write(BUDGET), before);
+        }
     }
 
     #[test]

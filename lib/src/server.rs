@@ -20,6 +20,9 @@ pub struct Config {
     pub agent_protocol: AgentProtocol,
     /// How many bytes a line may have, in either direction.
     pub longest_line: usize,
+    /// How long an agent may take to answer `initialize` before it is given up. The first start of some commands
+    /// downloads the agent.
+    pub start_limit: Duration,
     /// How long an agent may ignore a cancel before it is ended.
     pub cancel_patience: Duration,
     /// How long an agent that restores a session may say nothing when it is asked for an option that was chosen in it.
@@ -53,6 +56,7 @@ impl Default for Config {
             agent_protocol: AgentProtocol::Auto,
             // Images are big.
             longest_line: 64 * 1024 * 1024,
+            start_limit: Duration::from_secs(120),
             cancel_patience: Duration::from_secs(10),
             option_patience: Duration::from_secs(30),
             restore: Restore::Auto,

@@ -263,6 +263,38 @@ async fn what_the_agent_refuses_gives_way_to_its_own_value(pairing: Pairing) {
     assert_eq!(chosen(&client, &session), now, "and that is kept");
 }
 
+/// The warnings that a client was told since a mark.
+fn warnings(client: &Client, mark: usize, session: &str) -> Vec<Value> {
+    let updates = client.updates_since(mark, session).into_iter();
+    updates.filter(|update| update["severity"] == "warning").collect()
+}
+
+async fn a_choice_that_the_agent_does_not_take_is_told_once(pairing: Pairing) {
+    let change = |config: &mut AgentConfig| {
+        config.fixed = vec!["mode"];
+        config.offers = vec![Offer::Modes, Offer::Models, Offer::Effort];
+    };
+    let world = World::having(pairing, forgetful);
+    let (world, client, session, _) = changed_since(world, change).await;
+    client.load(&session).await;
+    assert_eq!(client.prompt(&session, "say two").await.stop, "end_turn");
+    let told = warnings(&client, 0, &session);
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert_eq!(told[0]["title"], "The agent did not accept 2 restored settings");
+    let about = told[0]["description"].as_str().unwrap_or_default();
+    for sentence in ["Mode is now a, not b.", "Verbose is no longer offered."] {
+        assert!(about.contains(sentence), "{about}");
+    }
+    let mark = client.mark();
+    client.load(&session).await;
+    client.prompt(&session, "say three").await;
+    assert_eq!(warnings(&client, mark, &session), Vec::<Value>::new());
+    let next = world.restarted(&client).await.ready().await;
+    next.load(&session).await;
+    next.prompt(&session, "say four").await;
+    assert_eq!(warnings(&next, 0, &session), Vec::<Value>::new(), "nor by the next process");
+}
+
 async fn an_agent_that_does_not_answer_has_refused(pairing: Pairing) {
     let world =
         World::having(pairing, forgetful).set(|config| config.option_patience = Duration::from_millis(50));
@@ -332,6 +364,8 @@ pairings!(wire:
     a_fork_has_the_choices_of_its_parent,
     // It takes what it offers.
     what_the_agent_refuses_gives_way_to_its_own_value,
+    // The same.
+    a_choice_that_the_agent_does_not_take_is_told_once,
     // It answers.
     an_agent_that_does_not_answer_has_refused,
 );

@@ -108,7 +108,7 @@ fn a_notice_is_said_in_words() {
         notice,
         &PLAIN,
         &expect![[r#"
-        {"sessionUpdate":"agent_message_chunk","messageId":"n","content":{"type":"text","text":"[warning] Low: disk"}}
+        {"sessionUpdate":"agent_message_chunk","messageId":"n","content":{"type":"text","text":"\n\n[warning] Low: disk\n\n"}}
     "#]],
     );
     check(
@@ -127,9 +127,9 @@ fn a_compaction_is_said_in_words() {
         done,
         &PLAIN,
         &expect![[r#"
-        {"sessionUpdate":"agent_thought_chunk","messageId":"n","content":{"type":"text","text":"[the conversation was compacted]"}}
-        {"sessionUpdate":"agent_thought_chunk","messageId":"k","content":{"type":"text","text":"s"}}
-    "#]],
+            {"sessionUpdate":"agent_thought_chunk","messageId":"n","content":{"type":"text","text":"\n\n[the conversation was compacted]\n\n"}}
+            {"sessionUpdate":"agent_thought_chunk","messageId":"k","content":{"type":"text","text":"s"}}
+        "#]],
     );
     check(
         done,
@@ -142,7 +142,7 @@ fn a_compaction_is_said_in_words() {
         r#"{"sessionUpdate":"compaction_update","compactionId":"k","status":"failed","error":"no room"}"#,
         &PLAIN,
         &expect![[r#"
-            {"sessionUpdate":"agent_thought_chunk","messageId":"n","content":{"type":"text","text":"[compacting the conversation failed: no room]"}}
+            {"sessionUpdate":"agent_thought_chunk","messageId":"n","content":{"type":"text","text":"\n\n[compacting the conversation failed: no room]\n\n"}}
         "#]],
     );
     let chunk = r#"{"sessionUpdate":"compaction_summary_chunk","compactionId":"k","content":{"type":"text","text":"s"}}"#;
@@ -169,8 +169,8 @@ fn sub_agents_are_said_in_words() {
         news,
         &PLAIN,
         &expect![[r#"
-        {"sessionUpdate":"agent_thought_chunk","messageId":"n","content":{"type":"text","text":"[sub-agent Reader is running]"}}
-    "#]],
+            {"sessionUpdate":"agent_thought_chunk","messageId":"n","content":{"type":"text","text":"\n\n[sub-agent Reader is running]\n\n"}}
+        "#]],
     );
     check(
         news,
@@ -184,9 +184,9 @@ fn sub_agents_are_said_in_words() {
         message,
         &PLAIN,
         &expect![[r#"
-        {"sessionUpdate":"agent_thought_chunk","messageId":"n","content":{"type":"text","text":"[message from a to b]"}}
-        {"sessionUpdate":"agent_thought_chunk","messageId":"m","content":{"type":"text","text":"go"}}
-    "#]],
+            {"sessionUpdate":"agent_thought_chunk","messageId":"n","content":{"type":"text","text":"\n\n[message from a to b]\n\n"}}
+            {"sessionUpdate":"agent_thought_chunk","messageId":"m","content":{"type":"text","text":"go"}}
+        "#]],
     );
     let chunk =
         r#"{"sessionUpdate":"session_message_chunk","messageId":"m","content":{"type":"text","text":"go"}}"#;

@@ -69,6 +69,34 @@ async fn a_lost_session_goes_on_from_the_transcript(pairing: Pairing) {
     assert!(noticed, "never a silent fresh session");
 }
 
+/// What was refused is no part of the conversation for whoever goes on with it.
+async fn a_refused_turn_is_not_in_the_transcript(pairing: Pairing) {
+    for fold in [false, true] {
+        let world = World::having(pairing, forgetful);
+        let first = world.ready().await;
+        let session = first.new_session().await;
+        first.prompt(&session, "say one").await;
+        assert_eq!(
+            first.prompt(&session, "say the forbidden; tool call_1; stop refusal").await.stop,
+            "refusal"
+        );
+        first.prompt(&session, "say three").await;
+        first.prompt(&session, "say the forbidden too; stop refusal").await;
+        let world = world.restarted(&first).await;
+        if fold {
+            world.fold(&session);
+        }
+        let client = world.ready().await;
+        client.load(&session).await;
+        assert_eq!(client.view(&session).agent(), ["one", "the forbidden", "three", "the forbidden too"]);
+        client.prompt(&session, "say going on").await;
+        let seed = transcript(&last_prompt(&world.agent)).expect("the prompt carries the transcript");
+        assert!(seed.contains("say one") && seed.contains("say three"), "{seed}");
+        assert!(!seed.contains("forbidden") && !seed.contains("Tool"), "{seed}");
+        assert!(seed.contains("of 2 turns"), "{seed}");
+    }
+}
+
 async fn an_agent_that_can_restore_is_not_given_the_transcript(pairing: Pairing) {
     let world = World::of(pairing);
     let first = world.ready().await;
@@ -330,6 +358,8 @@ pairings!(
 pairings!(wire:
     // An agent of the library is given the whole history: it loses nothing.
     a_lost_session_goes_on_from_the_transcript,
+    // The same.
+    a_refused_turn_is_not_in_the_transcript,
     // It forks and replays nothing itself.
     what_an_agent_replays_of_its_fork_is_swallowed,
     // It keeps no sessions.

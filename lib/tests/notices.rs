@@ -94,6 +94,35 @@ async fn the_notices_of_an_agent_are_told_in_both_ways(pairing: Pairing) {
     assert_eq!(answer.get("_meta"), None, "a client that takes notices has had it: {answer}");
 }
 
+/// What a client shows that appends every chunk to the text before it, whatever its message.
+fn joined(client: &Client, session: &str) -> String {
+    let updates = client.updates(session).into_iter();
+    let chunks = updates.filter(|update| update["sessionUpdate"] == "agent_message_chunk");
+    chunks.map(|update| update["content"]["text"].as_str().unwrap_or_default().to_owned()).collect()
+}
+
+async fn a_notice_in_words_has_a_line_of_its_own(pairing: Pairing) {
+    let world = World::having(pairing, |config| AgentConfig { restores: Restores::Nothing, ..config });
+    let session = past(&world, "say one").await;
+    let world = world.again();
+    let client = plain(&world).await;
+    client.load(&session).await;
+    client.prompt(&session, "say two\nnotice Beware\nsay three").await;
+    let text = joined(&client, &session);
+    let lines: Vec<_> = text.lines().filter(|line| !line.is_empty()).collect();
+    let starts = |line: &str, words: &str| line.starts_with(&format!("[warning] {words}"));
+    assert!(lines[0] == "one" && starts(lines[1], "The agent could not restore this session"), "{text:?}");
+    match pairing.agent {
+        // It has none for a client that does not take them.
+        Version::V1 => assert_eq!(lines[2..], ["twothree"], "{text:?}"),
+        Version::V2 => {
+            assert_eq!((lines[2], lines[4]), ("two", "three"), "{text:?}");
+            assert!(starts(lines[3], "Beware"), "{text:?}");
+        }
+    }
+    assert!(text.contains("one\n\n[warning]"), "a paragraph of its own: {text:?}");
+}
+
 /// A client that reads late finds the answer to its load with what has come before it.
 async fn a_notice_that_is_there_before_the_answer_to_a_load_goes_with_it(pairing: Pairing) {
     let world = World::of(pairing);
@@ -144,4 +173,6 @@ async fn the_notices_of_an_agent() {
 pairings!(wire client V1:
     // An agent of the library is given the whole history: it loses nothing.
     a_session_that_was_lost_is_told_with_the_answer_and_once_in_words,
+    // The same.
+    a_notice_in_words_has_a_line_of_its_own,
 );

@@ -445,6 +445,58 @@ async fn prompts_sent_to_an_agent_that_echoes_the_version_are_sent_once(pairing:
     }
 }
 
+/// Whether it is met for the first time or its sessions are opened from what is kept.
+async fn an_agent_that_cannot_be_initialized_says_why(pairing: Pairing) {
+    for (quirk, why) in [
+        (Quirk::RefusesInitialize, "the agent refused to initialize: license expired"),
+        (Quirk::MuteOnInitialize, "the agent did not answer initialize within 0.1 s"),
+    ] {
+        let world = World::having(pairing, |config| AgentConfig { key: Some("failing"), ..config });
+        let (session, before) = past(&world, &["say one"]).await;
+        world.agent.configure(|config| config.quirks = vec![quirk]);
+        let world = world.set(|config| config.start_limit = Duration::from_millis(100));
+        let client = world.ready().await;
+        client.load(&session).await;
+        assert_eq!(client.view(&session), before, "{quirk:?}: the store answers");
+        let prompt = client.begin_prompt(&session, "say two").await;
+        let error = client.answer(&prompt).await.expect_err("there is no agent");
+        assert_eq!(error["message"], why);
+
+        let (other, _) = elsewhere(&world);
+        let client = other.set(|config| config.start_limit = Duration::from_millis(100)).connect();
+        let error = client.refused("initialize", client.introduction()).await;
+        assert_eq!(error["message"], why);
+    }
+}
+
+async fn a_prompt_that_the_agent_repeats_is_there_once(pairing: Pairing) {
+    let world = World::having(pairing, loading(Quirk::RepeatsPrompt));
+    let client = world.ready().await;
+    let session = client.new_session().await;
+    client.prompt(&session, "say one").await;
+    let user =
+        |update: &Value| update["sessionUpdate"].as_str().is_some_and(|tag| tag.contains("user_message"));
+    let shown = client.updates(&session).into_iter().filter(user).count();
+    assert_eq!(shown, usize::from(pairing.client == Version::V2), "the agent's own words are not shown");
+    let blocks = json!([{"type": "text", "text": "say two"}, {"type": "text", "text": "say two"}]);
+    let request = client.begin("session/prompt", json!({"sessionId": session, "prompt": blocks})).await;
+    assert_eq!(client.finish(&session, &request).await.stop, "end_turn");
+    let live = client.view(&session);
+    assert_eq!(live.user().len(), 2, "{live}");
+    client.hang_up().await;
+    let client = world.again().ready().await;
+    client.load(&session).await;
+    assert_eq!(said(&client.view(&session)), said(&live));
+    // What only sounds like it is somebody else's.
+    client
+        .prompt(
+            &session,
+            r#"raw {"sessionUpdate":"user_message_chunk","content":{"type":"text","text":"hi"}}"#,
+        )
+        .await;
+    assert_eq!(client.view(&session).user().len(), 4);
+}
+
 pairings!(a_tool_call_that_was_never_announced_is_shown);
 
 pairings!(wire:
@@ -464,6 +516,8 @@ pairings!(wire:
     a_session_with_nothing_in_it_is_not_taken_in,
     // The library answers in any order.
     nothing_is_asked_before_initialize_is_answered,
+    // It is in this process and answers.
+    an_agent_that_cannot_be_initialized_says_why,
     // It can ask for nothing before it has answered.
     an_unlisted_request_never_stops_an_agent,
     // It lists nothing.
@@ -474,6 +528,7 @@ pairings!(wire:
 
 // A version 2 agent takes prompts as they come, and resumes without a replay that could be empty.
 pairings!(agent V1:
+    a_prompt_that_the_agent_repeats_is_there_once,
     an_agent_that_echoes_the_version_is_used_as_version_1,
     a_prompt_answered_with_a_stop_reason_ends_the_turn,
     prompts_sent_to_an_agent_that_echoes_the_version_are_sent_once,

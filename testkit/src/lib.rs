@@ -33,6 +33,7 @@
 //!   held against the official schema as it comes; what does not fit it fails the next wait.
 //! - [`view::View`] is what a user sees, folded from the updates of either version: a v1 and a v2 client, or
 //!   a live one and a replay, are compared with `assert_eq!`.
+//! - [`barrage`] is a client that sends random requests without waiting, and counts the answers.
 //! - [`checkout`] is the sources and documents, for tests that hold them against each other.
 //! - [`normal::transcript`] is the whole conversation as text with stable names for ids, for `expect!`.
 //! - [`fault::FaultStore`] fails as a full disk does; [`watched::Watched`] puts any other watchman before a store.
@@ -44,6 +45,7 @@
 extern crate self as rethread_testkit;
 
 pub mod agent;
+pub mod barrage;
 pub mod checkout;
 pub mod client;
 pub mod fault;

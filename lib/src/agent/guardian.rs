@@ -76,7 +76,7 @@ pub fn run(guard: Guard) -> i32 {
         Ok(mut watch) => watch.until_gone(),
         Err(NoWatch::Unusable(error)) => {
             // Still on the agent's stderr, which our parent shows with the failure.
-            let _ = writeln!(io::stderr(), "error: the guardian cannot work: {error}");
+            let _ = writeln!(io::stderr(), "error: the guardian failed: {error}");
             EXIT_UNUSABLE
         }
         Err(NoWatch::NotStarted) => EXIT_NOT_STARTED,

@@ -1,7 +1,8 @@
 //! Has the agent running when somebody needs it: starts it once for all sessions of a connection, agrees on a
 //! protocol version with it, watches it, starts it again when it is needed after it ended. What is known of the
-//! version that it speaks is in `version`.
+//! version that it speaks is in `version`, how it ends and what is told of that in `ending`.
 
+mod ending;
 mod version;
 
 use std::pin::Pin;
@@ -12,21 +13,20 @@ use rethread_core::{AgentKind, Json};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::peer::{AgentPeer, Aside};
-use super::process::{self, AgentCommand, AgentProcess, ExitReport};
+use super::process::{self, AgentCommand, AgentProcess};
 use crate::edge::Version;
 use crate::edge::capabilities::{ClientProfile, Profile};
 use crate::lock::locked;
 use crate::log::Log;
 use crate::transport::Wire;
 use crate::wire::{RpcError, code};
+use ending::{NotReady, watch_over};
 use version::Spoken;
 
 /// An agent that has run this long is not crashing.
 const STEADY: Duration = Duration::from_secs(10);
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
-const LAST_WORDS: Duration = Duration::from_millis(200);
-const WINDING_UP: Duration = Duration::from_secs(3);
 
 /// Where an agent comes from.
 pub trait AgentSource: Send + Sync + 'static {
@@ -110,6 +110,8 @@ pub struct HostConfig {
     pub protocol: AgentProtocol,
     /// How long a line may be.
     pub longest_line: usize,
+    /// How long the agent may take to answer `initialize`.
+    pub start_limit: Duration,
     /// Where skipped lines are noted.
     pub log: Log,
 }
@@ -328,25 +330,27 @@ impl AgentHost {
         );
         let (stop, orders) = watch::channel(Order::Run);
         let (ended_now, mut ended) = watch::channel(false);
-        let (why, reason) = oneshot::channel();
+        let (why, ending) = oneshot::channel();
         tokio::spawn(watch_over(peer.clone(), started.process, stream_ended, orders, ended_now, why));
         let params = self.shared.client.introduce(offer);
         let answer = tokio::select! {
-            answer = peer.introduce(&params) => answer,
-            _ = ended.wait_for(|ended| *ended) => Err(RpcError::internal("the agent ended")),
+            answer = peer.introduce(&params) => match answer {
+                Some(answer) => answer.map_err(NotReady::Refused),
+                None => Err(NotReady::Ended),
+            },
+            _ = ended.wait_for(|ended| *ended) => Err(NotReady::Ended),
+            () = tokio::time::sleep(config.start_limit) => Err(NotReady::Silent(config.start_limit)),
         };
         let stop = Arc::new(stop);
-        match answer.and_then(|answer| Ok((accepted(&answer, config.protocol)?, answer))) {
+        let accepted = answer.and_then(|answer| match accepted(&answer, config.protocol) {
+            Ok(profile) => Ok((profile, answer)),
+            Err(error) => Err(NotReady::Unusable(error)),
+        });
+        match accepted {
             Ok((profile, answer)) => Ok(LiveAgent { peer, profile: Arc::new(profile), answer, stop, ended }),
-            Err(mut error) => {
+            Err(not_ready) => {
                 let _ = stop.send(Order::End);
-                // The reason of an exit says more than that there was no answer.
-                if error.code == code::INTERNAL
-                    && let Ok(reason) = reason.await
-                {
-                    error = RpcError::internal(format!("the agent ended before it was ready: {reason}"));
-                }
-                Err(error)
+                Err(not_ready.told(ending).await)
             }
         }
     }
@@ -366,41 +370,4 @@ fn accepted(answer: &Json, protocol: AgentProtocol) -> Result<Profile, RpcError>
 
 fn refused_version(error: &RpcError) -> bool {
     matches!(error.code, code::UNSUPPORTED_VERSION | code::INVALID_PARAMS | code::INVALID_REQUEST)
-}
-
-/// Waits for the agent's end, asked for or not, and tells its sessions.
-async fn watch_over(
-    peer: AgentPeer,
-    mut process: Option<AgentProcess>,
-    mut stream_ended: oneshot::Receiver<()>,
-    mut orders: watch::Receiver<Order>,
-    ended: watch::Sender<bool>,
-    why: oneshot::Sender<String>,
-) {
-    let asked = tokio::select! {
-        _ = &mut stream_ended => false,
-        order = orders.wait_for(|order| *order == Order::End) => { drop(order); true }
-    };
-    peer.hang_up();
-    let report = match process.take() {
-        Some(process) => Some(process.end().await),
-        None => None,
-    };
-    if asked {
-        // What a process said last is still heard; an agent in this process closes its sessions first.
-        let limit = if report.is_some() { LAST_WORDS } else { WINDING_UP };
-        let _ = tokio::time::timeout(limit, stream_ended).await;
-    }
-    let reason = report.map_or_else(|| "the agent closed the connection".to_owned(), |report| words(&report));
-    peer.gone(&reason).await;
-    let _ = why.send(reason);
-    let _ = ended.send(true);
-}
-
-/// How it ended, with its last words: what it wrote on stderr usually says why.
-fn words(report: &ExitReport) -> String {
-    match report.stderr.trim() {
-        "" => format!("the agent ended: {}", report.end),
-        said => format!("the agent ended: {}; it said: {said}", report.end),
-    }
 }

@@ -1,11 +1,12 @@
 //! Agents behind us: how one is started as a tree of processes, watched and ended (`process`, `guardian`), how
-//! lines go to and from it (`peer`), and how it is there when it is needed (`host`). What the lines mean is
-//! not known here.
+//! lines go to and from it (`peer`), how it is there when it is needed (`host`), and how its last words are told
+//! (`quote`). What the lines mean is not known here.
 
 pub mod guardian;
 pub mod host;
 pub mod peer;
 pub mod process;
+mod quote;
 pub(crate) mod status;
 pub(crate) mod stderr;
 

@@ -13,6 +13,7 @@ use serde_json::json;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{mpsc, oneshot};
 
+use super::stderr::Tail;
 use crate::lock::locked;
 use crate::log::Log;
 use crate::wire::{Id, LineReader, Message, Out, RpcError, parse};
@@ -32,6 +33,8 @@ struct Shared {
     next: AtomicU64,
     pending: Mutex<HashMap<u64, Pending>>,
     routes: Mutex<HashMap<String, mpsc::Sender<FromAgent>>>,
+    /// What the agent has written since its last message that is none.
+    printed: Mutex<Tail>,
 }
 
 enum Pending {
@@ -78,7 +81,7 @@ pub struct Aside {
 
 /// The agent does not read, or is gone.
 #[derive(Debug, thiserror::Error)]
-#[error("the agent does not take messages any more")]
+#[error("the agent no longer reads messages")]
 pub struct NotTaken;
 
 impl AgentPeer {
@@ -99,6 +102,7 @@ impl AgentPeer {
                 next: AtomicU64::new(1),
                 pending: Mutex::default(),
                 routes: Mutex::default(),
+                printed: Mutex::default(),
             }),
         };
         tokio::spawn(write_lines(writer, lines));
@@ -127,11 +131,18 @@ impl AgentPeer {
         self.send_request(method, params, Pending::Opens(route.clone()))
     }
 
-    /// Introduces the client. Only in the answer to this may an external agent use `_meta.rethread`.
-    pub async fn introduce(&self, params: &Json) -> Result<Json, RpcError> {
+    /// Introduces the client, and waits for what the agent itself answers; nothing if it ends before that. Only in
+    /// this answer may an external agent use `_meta.rethread`.
+    pub async fn introduce(&self, params: &Json) -> Option<Result<Json, RpcError>> {
         let (answer, answered) = oneshot::channel();
-        let sent = self.send_request("initialize", params, Pending::Introduction(answer));
-        awaited(sent, answered, "initialize").1.await
+        self.send_request("initialize", params, Pending::Introduction(answer)).ok()?;
+        answered.await.ok()
+    }
+
+    /// The last lines that the agent has written to its output since its last message and that are no messages.
+    #[must_use]
+    pub fn printed(&self) -> String {
+        locked(&self.shared.printed).text()
     }
 
     /// Sends a request and waits for its answer.
@@ -147,7 +158,14 @@ impl AgentPeer {
     ) -> (u64, impl Future<Output = Result<Json, RpcError>> + use<>) {
         let (answer, answered) = oneshot::channel();
         let sent = self.send_request(method, params, Pending::Once(answer));
-        awaited(sent, answered, method)
+        let gone = RpcError::internal("the agent ended before it answered").with("method", method);
+        let number = *sent.as_ref().unwrap_or(&0);
+        (number, async move {
+            match sent {
+                Ok(_) => answered.await.map_err(|_| gone)?,
+                Err(_) => Err(gone),
+            }
+        })
     }
 
     /// Sends a notification.
@@ -237,22 +255,6 @@ impl AgentPeer {
             None => Err(NotTaken),
         }
     }
-}
-
-/// The number of a request that was sent, and its answer to be waited for.
-fn awaited(
-    sent: Result<u64, NotTaken>,
-    answered: oneshot::Receiver<Result<Json, RpcError>>,
-    method: &str,
-) -> (u64, impl Future<Output = Result<Json, RpcError>> + use<>) {
-    let gone = RpcError::internal("the agent ended before it answered").with("method", method);
-    let number = *sent.as_ref().unwrap_or(&0);
-    (number, async move {
-        match sent {
-            Ok(_) => answered.await.map_err(|_| gone)?,
-            Err(_) => Err(gone),
-        }
-    })
 }
 
 async fn write_lines(mut writer: impl AsyncWrite + Unpin, mut lines: mpsc::Receiver<Vec<u8>>) {

@@ -126,7 +126,7 @@ pub enum SpawnError {
         source: io::Error,
     },
     /// Our own guardian gave up before the agent was started.
-    #[error("guardian {} ended before it started an agent: {said}", program.display())]
+    #[error("guardian {} exited before it started the agent: {said}", program.display())]
     GuardianLost {
         /// The guardian's program.
         program: PathBuf,
@@ -143,7 +143,7 @@ pub enum SpawnError {
         source: io::Error,
     },
     /// No pipes or no thread to be had.
-    #[error("no pipes to an agent could be made")]
+    #[error("the pipes to the agent could not be created")]
     Pipes(#[from] io::Error),
 }
 

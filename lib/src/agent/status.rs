@@ -31,7 +31,7 @@ impl fmt::Display for AgentEnd {
         match self {
             AgentEnd::Exited(code) => write!(f, "exit status {code}"),
             AgentEnd::Killed(signal) => write!(f, "killed by signal {signal}"),
-            AgentEnd::Unseen => write!(f, "ended unseen: its guardian was lost"),
+            AgentEnd::Unseen => write!(f, "unknown exit status: its guardian was lost"),
         }
     }
 }

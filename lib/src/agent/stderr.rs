@@ -79,19 +79,23 @@ impl Log {
 
 /// The last bytes of a stream.
 #[derive(Debug, Default)]
-struct Tail {
+pub(super) struct Tail {
     bytes: VecDeque<u8>,
 }
 
 impl Tail {
-    fn push(&mut self, bytes: &[u8]) {
+    pub(super) fn push(&mut self, bytes: &[u8]) {
         let last = &bytes[bytes.len().saturating_sub(TAIL_BYTES)..];
         let surplus = (self.bytes.len() + last.len()).saturating_sub(TAIL_BYTES);
         self.bytes.drain(..surplus);
         self.bytes.extend(last);
     }
 
-    fn text(&self) -> String {
+    pub(super) fn clear(&mut self) {
+        self.bytes.clear();
+    }
+
+    pub(super) fn text(&self) -> String {
         let (front, back) = self.bytes.as_slices();
         let bytes = [front, back].concat();
         let text = String::from_utf8_lossy(&bytes);

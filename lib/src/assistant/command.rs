@@ -58,10 +58,10 @@ const COMMANDS: [(&str, &str, &str); 14] = [
     ("grep", "PATTERN [PATH]", "Finds text in files"),
     ("edit", "PATH \"OLD\" \"NEW\"", "Replaces text in a file"),
     ("run", "COMMAND", "Runs a command"),
-    ("call", "TOOL {ARGUMENTS}", "Calls any tool, also one of an MCP server"),
+    ("call", "TOOL {ARGUMENTS}", "Calls any tool, including those of MCP servers"),
     ("plan", "STEP; STEP; …", "Shows a plan"),
-    ("think", "TEXT", "Thinks aloud"),
-    ("stream", "WORDS [MILLISECONDS]", "Says many words, slowly if you like"),
+    ("think", "TEXT", "Shows a thought"),
+    ("stream", "WORDS [MILLISECONDS]", "Streams this many words, with a pause after each if you like"),
     ("mode", "code | ask | architect", "Changes the mode"),
     ("model", "PROVIDER/MODEL", "Changes the model, also to one that is not in the list"),
 ];
@@ -118,7 +118,7 @@ pub(super) fn read(text: &str) -> Option<Command> {
         "run" => needs(rest, "run", "a command", |rest| json!({"command": rest})),
         "call" => call(rest),
         "plan" => Command::Plan(steps(rest)),
-        "think" if rest.is_empty() => Command::Wrong("`/think` needs something to think.".to_owned()),
+        "think" if rest.is_empty() => Command::Wrong("`/think` needs a text.".to_owned()),
         "think" => Command::Think(rest.to_owned()),
         "stream" => stream(rest),
         "mode" => Command::Mode(rest.to_owned()),
@@ -128,7 +128,7 @@ pub(super) fn read(text: &str) -> Option<Command> {
             Some((server, uri)) => {
                 Command::Resource { server: server.to_owned(), uri: uri.trim().to_owned() }
             }
-            None => Command::Wrong("Write it as `/resource SERVER URI`.".to_owned()),
+            None => Command::Wrong("Usage: `/resource SERVER URI`".to_owned()),
         },
         _ => return None,
     })
@@ -153,7 +153,7 @@ fn with(members: &[(&str, Option<&String>)]) -> Value {
 
 /// More words than a command takes: most likely a path or a pattern with spaces in it.
 fn too_many(name: &str, takes: &str) -> Command {
-    Command::Wrong(format!("Write it as `/{name} {takes}`, and what has spaces in it in quotes."))
+    Command::Wrong(format!("Usage: `/{name} {takes}`. Put what has spaces in it in quotes."))
 }
 
 fn file(rest: &str) -> Command {
@@ -186,7 +186,7 @@ fn grep(rest: &str) -> Command {
 fn edit(rest: &str) -> Command {
     match words(rest).as_slice() {
         [path, old, new] => Command::Call("edit".to_owned(), json!({"path": path, "old": old, "new": new})),
-        _ => Command::Wrong("Write it as `/edit PATH \"OLD\" \"NEW\"`.".to_owned()),
+        _ => Command::Wrong("Usage: `/edit PATH \"OLD\" \"NEW\"`".to_owned()),
     }
 }
 
@@ -196,7 +196,7 @@ fn call(rest: &str) -> Command {
         ("", _) => Command::Wrong("`/call` needs the name of a tool; `/tools` shows them.".to_owned()),
         (name, Ok(arguments @ Value::Object(_))) => Command::Call(name.to_owned(), arguments),
         (name, Ok(_)) => Command::Wrong(format!("The arguments of {name} must be a JSON object.")),
-        (name, Err(error)) => Command::Wrong(format!("The arguments of {name} are no JSON: {error}.")),
+        (name, Err(error)) => Command::Wrong(format!("The arguments of {name} are not valid JSON: {error}.")),
     }
 }
 
@@ -213,7 +213,7 @@ fn stream(rest: &str) -> Command {
             words: usize::try_from(words).unwrap_or(usize::MAX),
             pause: Duration::from_millis(pause.and_then(Result::ok).unwrap_or(0).min(60_000)),
         },
-        _ => Command::Wrong("Write it as `/stream WORDS [MILLISECONDS]`, at most 1000000 words.".to_owned()),
+        _ => Command::Wrong("Usage: `/stream WORDS [MILLISECONDS]`, with at most 1000000 words".to_owned()),
     }
 }
 

@@ -125,7 +125,7 @@ impl Reading {
         }));
         let failed = item["status"] != "completed";
         let text = item["rawOutput"]["text"].as_str().map(str::to_owned);
-        let text = text.unwrap_or_else(|| "it did not come to an end".to_owned());
+        let text = text.unwrap_or_else(|| "the call did not finish".to_owned());
         let images = images_of(&item["content"]);
         self.results.push(ToolResult { id, name: name.to_owned(), text, images, failed });
     }

@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
 use super::model;
-use super::permission::{Ask, Scope, Standing, fenced, short, text_content};
-use super::tools::visible::visible;
+use super::permission::{Ask, Scope, Standing, code, fenced, short, text_content};
+use super::tools::visible::{visible, visible_line};
 use super::tools::{self, Effect, Ending, Kind, Outcome, Prepared, ToolError};
 use super::work::{Done, Work, failed};
 use crate::author::{Exit, Terminal, Tool, ToolCall, ToolKind};
@@ -73,17 +73,21 @@ fn about(prepared: &Prepared) -> ToolCall {
 
 /// What the user is asked about a command. For good it is that line in that directory, and nothing else.
 fn about_command(prepared: &Prepared, command: &tools::Command) -> Ask {
-    let cwd = visible(&command.cwd.display().to_string()).into_owned();
     let whole = fenced("sh", &command.line);
     Ask {
         title: format!("{}?", prepared.title()),
-        facts: format!("Runs this command with {} in {cwd}.", tools::shell().name()),
+        facts: format!(
+            "Runs this command with {} in {}.",
+            tools::shell().name(),
+            code(&command.cwd.display().to_string())
+        ),
         content: json!([text_content(&whole)]),
         whole,
         effect: Effect::Executes,
         scope: Scope {
             work: json!({"command": command.line, "cwd": command.cwd.display().to_string()}).to_string(),
-            name: "exactly this command".to_owned(),
+            allowed: "exactly this command".to_owned(),
+            refused: "exactly this command".to_owned(),
             sentence: "\"Always\" covers exactly this command in this directory, in this session.".to_owned(),
             standing: Standing::Possible,
         },
@@ -92,18 +96,19 @@ fn about_command(prepared: &Prepared, command: &tools::Command) -> Ask {
 
 /// What the user is asked about a change. For good it is the tool, on any file but those that run or steer git.
 fn about_change(prepared: &Prepared, change: &tools::Change, tool: &str) -> Ask {
-    let path = visible(&change.path.display().to_string()).into_owned();
+    let path = change.path.display().to_string();
     let (old, new) = (change.old.as_deref().map(visible), visible(&change.new));
     let is_git = prepared.is_in_git_directory();
     Ask {
         title: format!("{}?", prepared.title()),
-        facts: format!("{} {path}.", if old.is_some() { "Changes" } else { "Creates" }),
+        facts: format!("{} {}.", if old.is_some() { "Changes" } else { "Creates" }, code(&path)),
         whole: fenced("diff", &change.unified()),
-        content: json!([Tool::diff_of(&path, old.as_deref(), &new)]),
+        content: json!([Tool::diff_of(&visible_line(&path), old.as_deref(), &new)]),
         effect: Effect::Writes,
         scope: Scope {
             work: tool.to_owned(),
-            name: format!("{tool} for any file outside .git"),
+            allowed: format!("{tool} for any file outside .git"),
+            refused: tool.to_owned(),
             sentence: if is_git {
                 "Files in .git directories are asked about each time.".to_owned()
             } else {

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use super::choice::Settings;
 use super::memory::{self, Rule};
 use super::model;
-use super::tools::visible::{has_hidden, label, visible, visible_json};
+use super::tools::visible::{has_hidden, label, visible, visible_json, visible_line};
 use super::tools::{Effect, ToolError};
 use super::work::{Done, Work, cancelled, failed};
 use crate::author::{Decision, Permission, Tool};
@@ -36,9 +36,11 @@ pub(super) struct Ask {
 pub(super) struct Scope {
     /// The name under which the answer is kept.
     pub(super) work: String,
-    /// It in a few words, behind "Always allow".
-    pub(super) name: String,
-    /// It in a sentence.
+    /// What is allowed, in a few words behind "Always allow".
+    pub(super) allowed: String,
+    /// What is refused, in a few words behind "Never allow".
+    pub(super) refused: String,
+    /// What is allowed, in a sentence.
     pub(super) sentence: String,
     /// Whether the user can allow it for good.
     pub(super) standing: Standing,
@@ -78,7 +80,8 @@ impl Work<'_> {
             _ if !self.allows(ask.effect) => Err(failed(tool, &not_allowed(&call.name)).await),
             Some("allow" | "allow_always") => Ok(()),
             Some(_) | None => {
-                Err(failed(tool, "the user refused this; do not try it again in another way").await)
+                Err(failed(tool, "the user rejected this call; do not try to do the same in another way")
+                    .await)
             }
         }
     }
@@ -123,14 +126,14 @@ fn question(ask: &Ask, arguments: &Value) -> Permission {
     shown.insert("content".to_owned(), ask.content.clone());
     shown.insert("rawInput".to_owned(), visible_json(arguments));
     let option = |id: &str, name: String, kind| (id.to_owned(), name, kind);
-    let Scope { name, standing, .. } = &ask.scope;
+    let Scope { allowed, refused, standing, .. } = &ask.scope;
     let mut options = vec![option("allow", "Allow".to_owned(), "allow_once")];
     if *standing == Standing::Possible {
-        options.push(option("allow_always", format!("Always allow {name}"), "allow_always"));
+        options.push(option("allow_always", format!("Always allow {allowed}"), "allow_always"));
     }
     options.push(option("reject", "Reject".to_owned(), "reject_once"));
     if *standing == Standing::Possible {
-        options.push(option("reject_always", format!("Never allow {name}"), "reject_always"));
+        options.push(option("reject_always", format!("Never allow {refused}"), "reject_always"));
     }
     Permission { title: ask.title.clone(), description: Some(description(ask, arguments)), shown, options }
 }
@@ -159,10 +162,22 @@ fn is_hiding(value: &Value) -> bool {
 /// A text as a block of code in Markdown, all of it visible: outside a block Markdown itself can hide text.
 pub(super) fn fenced(language: &str, text: &str) -> String {
     let text = visible(text);
-    let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
-    let fence = "`".repeat(longest.max(2) + 1);
+    let fence = "`".repeat(longest_run(&text).max(2) + 1);
     let end = if text.ends_with('\n') { "" } else { "\n" };
     format!("{fence}{language}\n{text}{end}{fence}")
+}
+
+/// A text on one line as code in Markdown, all of it visible.
+pub(super) fn code(text: &str) -> String {
+    let text = visible_line(text);
+    let ticks = "`".repeat(longest_run(&text) + 1);
+    let space = if text.contains('`') { " " } else { "" };
+    format!("{ticks}{space}{text}{space}{ticks}")
+}
+
+/// The length of the longest run of backticks.
+fn longest_run(text: &str) -> usize {
+    text.split(|c| c != '`').map(str::len).max().unwrap_or(0)
 }
 
 /// A text as content of a tool call.
@@ -172,12 +187,14 @@ pub(super) fn text_content(text: &str) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use super::fenced;
+    use super::{code, fenced};
 
     #[test]
     fn no_text_ends_its_own_block() {
         assert_eq!(fenced("sh", "ls"), "```sh\nls\n```");
         assert_eq!(fenced("sh", "a\n```\n<!-- rm -->\n"), "````sh\na\n```\n<!-- rm -->\n````");
         assert_eq!(fenced("sh", "a\u{1b}b"), "```sh\na\\u{1b}b\n```");
+        assert_eq!(code("/a\n<!--"), "`/a\\n<!--`");
+        assert_eq!(code("/a`b``c"), "``` /a`b``c ```");
     }
 }

@@ -3,9 +3,9 @@
 use serde_json::{Value, json};
 
 use super::model;
-use super::permission::{Ask, Scope, Standing, fenced, short, text_content};
+use super::permission::{Ask, Scope, Standing, code, fenced, short, text_content};
 use super::tools::Effect;
-use super::tools::visible::{visible, visible_json};
+use super::tools::visible::visible_json;
 use super::work::{Done, Work, failed};
 use crate::author::{Tool, ToolCall, ToolKind};
 use crate::mcp::{self, Answer, CallError, Content};
@@ -52,16 +52,14 @@ fn about_call(served: &mcp::Tool, arguments: &Value) -> Ask {
     let whole = fenced("json", &serde_json::to_string_pretty(&visible_json(arguments)).unwrap_or_default());
     Ask {
         title: format!("Call {name}?"),
-        facts: format!(
-            "Calls the tool {} of an MCP server with these arguments.",
-            visible(&served.shown_name)
-        ),
+        facts: format!("Calls the tool {} of an MCP server with these arguments.", code(&served.shown_name)),
         content: json!([text_content(&whole)]),
         whole,
         effect: Effect::Writes,
         scope: Scope {
             work: served.shown_name.clone(),
-            name: format!("{name} with any arguments"),
+            allowed: format!("{name} with any arguments"),
+            refused: name,
             sentence: "\"Always\" covers this tool with any arguments, in this session.".to_owned(),
             standing: Standing::Possible,
         },

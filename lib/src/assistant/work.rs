@@ -155,7 +155,7 @@ impl Work<'_> {
             // What follows in the same answer is not even begun.
             _ if self.turn.is_cancelled() => self.not_begun(call).await,
             Err(broken) => {
-                let why = format!("error: the arguments of {} are no JSON object: {broken}", call.name);
+                let why = format!("error: the arguments of {} are not a JSON object: {broken}", call.name);
                 self.refused(call, &json!(broken), &why).await
             }
             Ok(arguments) if call.name == PLAN && self.settings().may_plan() => {

@@ -83,7 +83,7 @@ pub(super) async fn run<A: Agent>(
 
 /// A turn that panicked is an error of the agent's, not the end of it.
 fn broken(error: &tokio::task::JoinError) -> RpcError {
-    RpcError::internal(format!("the agent broke down in the turn: {error}"))
+    RpcError::internal(format!("the agent failed during the turn: {error}"))
 }
 
 impl<A: Agent> Session<A> {

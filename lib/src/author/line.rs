@@ -38,7 +38,7 @@ pub(super) struct Asked {
 impl Asked {
     /// Waits for the answer.
     pub(super) async fn answered(mut self) -> Outcome {
-        let gone = || RpcError::internal("the client is gone");
+        let gone = || RpcError::internal("the client has disconnected");
         (&mut self.answer).await.unwrap_or_else(|_| Err(gone()))
     }
 }

@@ -13,9 +13,9 @@ use crate::edge::call::{Replay, Setup};
 use crate::edge::link::ask;
 use crate::edge::view::{Terminals, View, title_update};
 use crate::live::Cursor;
-use crate::outbox::{Attachment, Outbound, Outbox, Then};
+use crate::outbox::{Attachment, OpenRequest, Outbound, Outbox, Then};
 use crate::runner::{Attached, Handle, Message, store_error};
-use crate::wire::{Id, RpcError};
+use crate::wire::RpcError;
 
 /// How often a session that keeps ending is opened anew.
 const ATTEMPTS: usize = 3;
@@ -29,21 +29,29 @@ pub(super) struct Follower {
 }
 
 impl Follower {
-    pub(super) fn refuse(&self, id: Id, error: RpcError) {
-        let _ = self.outbox.try_send(Outbound::Answer { id, outcome: Err(error) });
+    /// Has the client follow what was opened for its request, or tells it why it was not.
+    pub(super) fn finish(&self, request: OpenRequest, opened: Result<Opened, RpcError>) {
+        match opened {
+            Ok(Opened { mut attachment, answer }) => {
+                self.attached.add(attachment.session.clone());
+                request.hand_over_with(|request| {
+                    attachment.then.answer = Some((request, answer));
+                    Outbound::Attach(Box::new(attachment))
+                });
+            }
+            Err(error) => request.answer(Err(error)),
+        }
     }
 
-    /// Follows a session that has just been made, from its end on.
+    /// Opens a session that has just been made, from its end on.
     pub(super) async fn begin(
         &self,
-        id: &Id,
         handle: Handle,
         session: Session,
         setup: Setup,
-    ) -> Result<(), RpcError> {
+    ) -> Result<Opened, RpcError> {
         let cursor = Cursor::new(session.head.next(), self.bell.clone());
         self.attach(&handle, &cursor, setup).await.ok_or_else(ended)??;
-        self.attached.add(handle.id.clone());
         let mut view = self.view();
         view.mode_is(session.options.as_ref());
         let client = &self.agreed.client;
@@ -53,27 +61,30 @@ impl Follower {
         let commands = session.commands.as_ref().filter(|commands| names_some(commands));
         let commands = commands.filter(|_| client.version == Version::V1);
         let after_answer = commands.map(crate::edge::v1::commands::to_v1).into_iter().collect();
-        let then = Then { answer: Some((id.clone(), answer.json())), after_answer, ..Then::default() };
+        let then = Then { after_answer, ..Then::default() };
         let past = session.head;
         let (session, live, view) = (handle.id, handle.live, Some(view));
-        self.follow(Attachment { session, live, cursor, past, view, then });
-        Ok(())
+        let attachment = Attachment { session, live, cursor, past, view, then };
+        Ok(Opened { attachment, answer: answer.json() })
     }
 
-    /// Follows a session from wherever the client wants it replayed.
-    pub(super) async fn resume(&self, id: Id, session: SessionId, setup: Setup, replay: Replay) {
-        match self.open(&session, setup, &replay).await {
-            Ok((handle, cursor, attached)) => {
-                let mut view = self.view();
-                view.mode_is(attached.options.as_ref());
-                let then = then(&self.agreed, &attached, &view, &replay, id);
-                let past = attached.head;
-                self.attached.add(session.clone());
-                let (live, view) = (handle.live, Some(view));
-                self.follow(Attachment { session, live, cursor, past, view, then });
-            }
-            Err(error) => self.refuse(id, error),
-        }
+    /// Opens a session from wherever the client wants it replayed.
+    pub(super) async fn resume(
+        &self,
+        session: SessionId,
+        setup: Setup,
+        replay: Replay,
+    ) -> Result<Opened, RpcError> {
+        let (handle, cursor, attached) = self.open(&session, setup, &replay).await?;
+        let mut view = self.view();
+        view.mode_is(attached.options.as_ref());
+        let then = then(&self.agreed, &attached, &view, &replay);
+        let answer =
+            answers::opened(&self.agreed.client, attached.options.as_ref(), attached.commands.as_ref());
+        let past = attached.head;
+        let (live, view) = (handle.live, Some(view));
+        let attachment = Attachment { session, live, cursor, past, view, then };
+        Ok(Opened { attachment, answer: answer.json() })
     }
 
     async fn open(
@@ -134,15 +145,16 @@ impl Follower {
     fn view(&self) -> View {
         View::new(&self.agreed.client, terminals(&self.agreed))
     }
+}
 
-    fn follow(&self, attachment: Attachment) {
-        // The queue is longer than all the sessions that requests in flight can open.
-        let _ = self.outbox.try_send(Outbound::Attach(Box::new(attachment)));
-    }
+/// A session that is open for a client, and the answer to the request that opened it.
+pub(super) struct Opened {
+    attachment: Attachment,
+    answer: Json,
 }
 
 fn ended() -> RpcError {
-    RpcError::internal("the session ended while it was opened").hint("try again")
+    RpcError::internal("the session ended while it was being opened").hint("try again")
 }
 
 /// Refuses what the agent does not offer.
@@ -166,8 +178,7 @@ fn names_some(commands: &Json) -> bool {
 }
 
 /// What a client is told between the replay and everything after it.
-fn then(agreed: &Agreed, attached: &Attached, view: &View, replay: &Replay, id: Id) -> Then {
-    let answer = answers::opened(&agreed.client, attached.options.as_ref(), attached.commands.as_ref());
+fn then(agreed: &Agreed, attached: &Attached, view: &View, replay: &Replay) -> Then {
     let commands = match agreed.client.version {
         Version::V1 => attached.commands.as_ref().map(crate::edge::v1::commands::to_v1),
         // They are in the answer.
@@ -190,5 +201,5 @@ fn then(agreed: &Agreed, attached: &Attached, view: &View, replay: &Replay, id: 
     };
     let asks = attached.questions.iter().map(|open| view.ask(&open.question, open.kind, &open.body));
     let open = children.iter().filter_map(|child| view.announce(child)).chain(asks).collect();
-    Then { updates, answer: Some((id, answer.json())), after_answer, open }
+    Then { updates, answer: None, after_answer, open }
 }

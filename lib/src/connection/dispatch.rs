@@ -4,7 +4,6 @@ use rethread_core::{Json, SessionId};
 use serde_json::value::RawValue;
 
 use super::asked::AskedOf;
-use super::in_flight::Worker;
 use super::{Agreed, Connection, Phase};
 use crate::agent::peer::Aside;
 use crate::edge::Version;
@@ -12,17 +11,14 @@ use crate::edge::call::{Call, SessionCall, is_ours};
 use crate::edge::link::ask::check_content;
 use crate::edge::params::Params;
 use crate::mint;
-use crate::outbox::{Origin, Outbound, Relayed, Reply};
-use crate::runner::{Handle, Message};
+use crate::outbox::{OpenRequest, Origin, Outbound, Relayed, Reply, Worker};
+use crate::runner::{Ended, Handle, Message};
 use crate::wire::{Id, RpcError, code, parse};
 
 impl Connection {
-    pub(super) async fn request(&mut self, id: Id, method: &str, params: Option<&RawValue>) {
-        if let Err(error) = self.take_id(&id) {
-            return self.refuse(id, error);
-        }
+    pub(super) async fn request(&mut self, request: OpenRequest, method: &str, params: Option<&RawValue>) {
         if method == "initialize" {
-            return self.initialize(id, params);
+            return self.initialize(request, params);
         }
         let agreed = match &mut self.phase {
             Phase::Ready(agreed) => {
@@ -33,62 +29,78 @@ impl Connection {
                 let error = RpcError::new(code::INVALID_REQUEST, "initialize has not been answered yet")
                     .with("method", method)
                     .hint("send initialize first, and wait for its answer");
-                return self.answer(id, Err(error));
+                return request.answer(Err(error));
             }
         };
         match Call::decode(agreed.client.version, method, params) {
-            Ok(call) => self.call(agreed, id, call).await,
-            Err(error) => self.answer(id, Err(error)),
+            Ok(call) => self.call(agreed, request, call).await,
+            Err(error) => request.answer(Err(error)),
         }
     }
 
-    async fn call(&mut self, agreed: Agreed, id: Id, call: Call) {
+    async fn call(&mut self, agreed: Agreed, request: OpenRequest, call: Call) {
         match call {
-            Call::New(setup) => self.create(agreed, id, setup),
+            Call::New(setup) => self.create(agreed, request, setup),
             Call::Resume { session, setup, replay } => {
-                self.resume(agreed, id, SessionId(session), setup, replay).await;
+                self.resume(agreed, request, SessionId(session), setup, replay).await;
             }
             Call::Fork { session, setup, at } => {
-                self.fork(agreed, id, SessionId(session), setup, at).await;
+                self.fork(agreed, request, SessionId(session), setup, at).await;
             }
-            Call::List { cwd, cursor, archived } => self.list(agreed, id, cwd, cursor, archived).await,
-            Call::Session { session, call } => self.session_call(agreed, id, SessionId(session), call).await,
-            Call::Relay { method, params } => self.relay(agreed, id, method, params).await,
+            Call::List { cwd, cursor, archived } => self.list(agreed, request, cwd, cursor, archived).await,
+            Call::Session { session, call } => {
+                self.session_call(agreed, request, SessionId(session), call).await;
+            }
+            Call::Relay { method, params } => self.relay(agreed, request, method, params).await,
         }
     }
 
-    async fn session_call(&mut self, agreed: Agreed, id: Id, session: SessionId, call: SessionCall) {
+    async fn session_call(
+        &mut self,
+        agreed: Agreed,
+        request: OpenRequest,
+        session: SessionId,
+        call: SessionCall,
+    ) {
         match call {
-            SessionCall::Close => self.close(agreed, id, session).await,
-            SessionCall::Delete => self.delete(agreed, id, session).await,
-            SessionCall::Archive => self.archive(agreed, id, session).await,
-            SessionCall::Unarchive => self.unarchive(agreed, id, session).await,
-            SessionCall::Status => self.status(agreed, id, session).await,
-            SessionCall::SetTitle(title) => self.set_title(agreed, id, session, title).await,
+            SessionCall::Close => self.close(agreed, request, session).await,
+            SessionCall::Delete => self.delete(agreed, request, session).await,
+            SessionCall::Archive => self.archive(agreed, request, session).await,
+            SessionCall::Unarchive => self.unarchive(agreed, request, session).await,
+            SessionCall::Status => self.status(agreed, request, session).await,
+            SessionCall::SetTitle(title) => self.set_title(agreed, request, session, title).await,
             SessionCall::Prompt { .. }
             | SessionCall::SetOption { .. }
             | SessionCall::CancelToolCall(_)
-            | SessionCall::CancelTerminal(_) => self.live_call(agreed, id, session, call).await,
+            | SessionCall::CancelTerminal(_) => self.live_call(agreed, request, session, call).await,
         }
     }
 
     /// Calls that only a session which this client follows can answer.
-    async fn live_call(&mut self, agreed: Agreed, id: Id, session: SessionId, call: SessionCall) {
+    async fn live_call(
+        &mut self,
+        agreed: Agreed,
+        request: OpenRequest,
+        session: SessionId,
+        call: SessionCall,
+    ) {
         let Some(handle) = self.following(&agreed, &session) else {
-            return self.answer(id, Err(RpcError::not_followed(session.as_str())));
+            return request.answer(Err(RpcError::not_followed(session.as_str())));
         };
         if let SessionCall::Prompt { content, .. } = &call
             && let Err(error) = check_content(&agreed.profile(), content)
         {
-            return self.answer(id, Err(error));
+            return request.answer(Err(error));
         }
-        self.in_flight.assign(&id, Worker::Session(session.clone()));
-        let reply = Reply::new(&agreed.client, id.clone(), session.clone(), self.outbox.clone());
+        request.assign(Worker::Session(session.clone()));
+        let message_id = mint::message_id();
+        if let SessionCall::Prompt { .. } = &call {
+            request.hand_over(Outbound::OwnPrompt(session.clone(), message_id.clone()));
+        }
+        let reply = Reply::new(&agreed.client, request, session.clone());
         let message = match call {
             SessionCall::Prompt { content, meta } => {
-                let message = mint::message_id();
-                let _ = self.outbox.try_send(Outbound::OwnPrompt(session.clone(), message.clone()));
-                Message::Prompt { message, content, meta, reply }
+                Message::Prompt { message: message_id, content, meta, reply }
             }
             SessionCall::SetOption { option, value } => {
                 Message::SetOption { option, value, booleans: agreed.client.booleans(), reply }
@@ -106,9 +118,7 @@ impl Connection {
             | SessionCall::Unarchive
             | SessionCall::Status => return,
         };
-        if handle.tell(message).await.is_err() {
-            self.answer(id, Err(RpcError::not_followed(session.as_str())));
-        }
+        refuse_unsent(handle.tell(message).await, &session);
     }
 
     pub(super) fn following(&self, agreed: &Agreed, session: &SessionId) -> Option<Handle> {
@@ -196,14 +206,14 @@ impl Connection {
         match parse(&aside.line) {
             Ok(crate::wire::Message::Notification { method, params }) if method != "$/cancel_request" => {
                 let message = Outbound::Notify { method: method.into_owned(), params: json(params) };
-                if self.outbox.try_send(message).is_err() {
+                if self.outbox.offer(message).is_err() {
                     self.server.config.log.line("skipped a notification for a client that does not read");
                 }
             }
             Ok(crate::wire::Message::Request { id, method, params }) => {
                 let (method, params) = (method.into_owned(), self.own_request(json(params)));
                 let from = Relayed { request: id, origin: Origin::Agent(aside.peer.clone()) };
-                if self.outbox.try_send(Outbound::Relay { from, method, params }).is_err() {
+                if self.outbox.offer(Outbound::Relay { from, method, params }).is_err() {
                     aside.peer.refuse(&aside.line);
                 }
             }
@@ -217,7 +227,7 @@ impl Connection {
         let Some(request) = params.fields().get("requestId").and_then(|id| Id::read(id.raw())) else {
             return;
         };
-        let _ = self.outbox.try_send(Outbound::Unrelay(request));
+        let _ = self.outbox.offer(Outbound::Unrelay(request));
     }
 
     /// What the agent asks about a request of ours is about the client's own request.
@@ -234,32 +244,35 @@ impl Connection {
         }
     }
 
-    async fn relay(&mut self, agreed: Agreed, id: Id, method: String, params: Json) {
+    async fn relay(&mut self, agreed: Agreed, request: OpenRequest, method: String, params: Json) {
         if let Some(session) = params.fields().text("sessionId").map(SessionId) {
             let Some(handle) = self.following(&agreed, &session) else {
-                return self.answer(id, Err(RpcError::not_followed(session.as_str())));
+                return request.answer(Err(RpcError::not_followed(session.as_str())));
             };
-            self.in_flight.assign(&id, Worker::Session(session.clone()));
-            let reply = Reply::new(&agreed.client, id.clone(), session.clone(), self.outbox.clone());
+            request.assign(Worker::Session(session.clone()));
+            let reply = Reply::new(&agreed.client, request, session.clone());
             let message = Message::Relay { method, params, reply: Some(reply) };
-            if handle.tell(message).await.is_err() {
-                self.answer(id, Err(RpcError::not_followed(session.as_str())));
-            }
-            return;
+            return refuse_unsent(handle.tell(message).await, &session);
         }
-        let (outbox, in_flight) = (self.outbox.clone(), self.in_flight.clone());
         tokio::spawn(async move {
             let outcome = match agreed.host.live().await {
                 Ok(live) => {
                     let method = own_name(&method, live.profile.version);
                     let (number, answer) = live.peer.begin_call(&method, &params);
-                    in_flight.assign(&id, Worker::Agent(number));
+                    request.assign(Worker::Agent(number));
                     answer.await
                 }
                 Err(error) => Err(error),
             };
-            let _ = outbox.try_send(Outbound::Answer { id, outcome });
+            request.answer(outcome);
         });
+    }
+}
+
+/// What was meant for a session that has ended meanwhile is refused.
+fn refuse_unsent(sent: Result<(), Ended>, session: &SessionId) {
+    if let Err(Ended(Some(reply))) = sent {
+        reply.refuse(RpcError::not_followed(session.as_str()));
     }
 }
 

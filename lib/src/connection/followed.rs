@@ -2,6 +2,7 @@
 //! entries in the client's version, and between past and present how things stand, the answer to the attach and the
 //! open questions. When each session has its turn is the pump's.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use rethread_core::{Entry, Json, Seq, SessionId, UpdateKind};
@@ -9,13 +10,12 @@ use rethread_core::{Entry, Json, Seq, SessionId, UpdateKind};
 use tokio::task::JoinHandle;
 
 use super::asked::{Asked, AskedOf};
-use super::in_flight::InFlight;
 use super::pump::cancel;
 use super::replay::{Lines, Piece, Replay};
 use crate::edge::v1::aside::with_notices;
 use crate::edge::view::{Place, Shown, View, When};
 use crate::live::Tailing;
-use crate::outbox::Attachment;
+use crate::outbox::{Attachment, Outbound};
 use crate::store::StoreError;
 use crate::store::journal::{Journal, finished};
 use crate::wire::Out;
@@ -30,8 +30,8 @@ pub(super) struct Followed {
     pub(super) attachment: Attachment,
     /// The session id as JSON text.
     pub(super) name: String,
-    /// Detach when everything up to here has been shown.
-    pub(super) leaves: Option<Seq>,
+    /// What is for the next attachment to the same session, which waits for this one: first the attachment itself.
+    pub(super) next: VecDeque<Outbound>,
     /// The last entry of which it is certain that whatever has a place before it was handed over.
     pub(super) known: Seq,
     settled: bool,
@@ -54,7 +54,7 @@ impl Followed {
     pub(super) fn new(attachment: Attachment) -> Self {
         let name = Json::of(&attachment.session).text().to_owned();
         let known = attachment.live.head();
-        Self { attachment, name, leaves: None, known, settled: true, ahead: Ahead::Nothing }
+        Self { attachment, name, next: VecDeque::new(), known, settled: true, ahead: Ahead::Nothing }
     }
 
     /// The session.
@@ -69,9 +69,8 @@ impl Followed {
         journal: &Journal,
         out: &mut Out,
         asked: &Asked,
-        in_flight: &InFlight,
     ) -> Result<bool, StoreError> {
-        if self.finish_past(out, asked, in_flight) {
+        if self.finish_past(out, asked) {
             return Ok(true);
         }
         if out.len() >= WRITE {
@@ -180,7 +179,7 @@ impl Followed {
     }
 
     /// When the replay is over: how things stand, the answer, and the open questions.
-    fn finish_past(&mut self, out: &mut Out, asked: &Asked, in_flight: &InFlight) -> bool {
+    fn finish_past(&mut self, out: &mut Out, asked: &Asked) -> bool {
         if !self.pending_then() || self.attachment.cursor.next() <= self.attachment.past {
             return false;
         }
@@ -189,9 +188,10 @@ impl Followed {
         for update in &then.updates {
             out.update(&self.name, update);
         }
-        if let Some((id, answer)) = &then.answer {
-            in_flight.answered(id);
-            out.result(id, &with_notices(answer, &self.early_notices()));
+        if let Some((request, answer)) = then.answer
+            && let Some(id) = request.take_id()
+        {
+            out.result(id.id(), &with_notices(&answer, &self.early_notices()));
         }
         for update in &then.after_answer {
             out.update(&self.name, update);
@@ -271,8 +271,14 @@ impl Followed {
         }
     }
 
-    /// Says whether everything that it was to be shown before it left has been shown.
-    pub(super) fn gone(&self) -> bool {
-        self.leaves.is_some_and(|seq| self.attachment.cursor.next() > seq)
+    /// Says whether the client has been shown and answered all that there is, and the session has ended; or all that
+    /// there was before the next attachment to it.
+    pub(super) fn is_done(&self) -> bool {
+        let next = self.attachment.cursor.next();
+        let before_next = match self.next.front() {
+            Some(Outbound::Attach(attachment)) => next > attachment.past,
+            Some(_) | None => false,
+        };
+        !self.pending_then() && (before_next || self.attachment.live.is_over(next))
     }
 }

@@ -12,22 +12,23 @@ use crate::agent::host::{AgentHost, HostConfig, LiveAgent};
 use crate::edge::capabilities::{ClientProfile, Profile};
 use crate::edge::params::Params;
 use crate::mint;
+use crate::outbox::OpenRequest;
 use crate::registry::Registry;
 use crate::runner::Surroundings;
 use crate::server::{NativeSessions, Server};
 use crate::store::journal::Journal;
-use crate::wire::{Id, RpcError, code};
+use crate::wire::{RpcError, code};
 
 impl Connection {
-    pub(super) fn initialize(&mut self, id: Id, params: Option<&RawValue>) {
+    pub(super) fn initialize(&mut self, request: OpenRequest, params: Option<&RawValue>) {
         let used = matches!(&self.phase, Phase::Ready(agreed) if agreed.used);
         if used || matches!(self.phase, Phase::Initializing(_)) {
-            let error = RpcError::new(code::INVALID_REQUEST, "the connection is initialized already");
-            return self.answer(id, Err(error.hint("open a new connection to agree on something else")));
+            let error = RpcError::new(code::INVALID_REQUEST, "the connection is already initialized");
+            return request.answer(Err(error.hint("open a new connection to initialize again")));
         }
         let client = match Params::read(params).and_then(|params| ClientProfile::read(&params)) {
             Ok(client) => client,
-            Err(error) => return self.answer(id, Err(error)),
+            Err(error) => return request.answer(Err(error)),
         };
         let host = self.host(&client);
         let before = match std::mem::replace(&mut self.phase, Phase::Fresh) {
@@ -45,7 +46,7 @@ impl Connection {
                 }
                 None => host.live().await.map(|live| live.profile),
             };
-            let _ = ready.send(Ready { id, client, host, outcome }).await;
+            let _ = ready.send(Ready { request, client, host, outcome }).await;
         });
     }
 
@@ -53,6 +54,7 @@ impl Connection {
         let config = HostConfig {
             protocol: self.server.config.agent_protocol,
             longest_line: self.server.config.longest_line,
+            start_limit: self.server.config.start_limit,
             log: self.server.config.log.clone(),
         };
         AgentHost::new(self.server.agent.clone(), client.clone(), config, self.asides.clone())
@@ -60,14 +62,14 @@ impl Connection {
 
     pub(super) async fn initialized(&mut self, ready: Ready) {
         let Phase::Initializing(before) = std::mem::replace(&mut self.phase, Phase::Fresh) else { return };
-        let Ready { id, client, host, outcome } = ready;
+        let Ready { request, client, host, outcome } = ready;
         match outcome {
             Ok(profile) => {
                 let answer = profile.answer(client.version);
                 let agreed = self.agree(client, host, profile);
                 self.meet_agent(&agreed);
                 self.phase = Phase::Ready(Box::new(agreed));
-                self.answer(id, Ok(answer));
+                request.answer(Ok(answer));
                 if let Some(before) = before {
                     before.host.end().await;
                 }
@@ -75,7 +77,7 @@ impl Connection {
             Err(error) => {
                 // What was agreed before stays in force.
                 self.phase = before.map_or(Phase::Fresh, Phase::Ready);
-                self.answer(id, Err(error));
+                request.answer(Err(error));
             }
         }
     }

@@ -6,7 +6,7 @@ mod asked;
 mod attach;
 mod dispatch;
 mod followed;
-mod in_flight;
+mod intake;
 mod introduction;
 mod opening;
 mod pump;
@@ -24,13 +24,13 @@ use crate::agent::host::AgentHost;
 use crate::agent::peer::Aside;
 use crate::edge::capabilities::{ClientProfile, Profile};
 use crate::edge::marks;
-use crate::outbox::{self, Outbound, Outbox};
+use crate::outbox::{InFlight, NotTaken, OpenRequest, Outbox, Slot, queue};
 use crate::registry::Registry;
 use crate::server::Server;
 use crate::transport::Wire;
 use crate::wire::{Id, IdKind, Line, LineReader, Malformed, Message, Out, RpcError, code, parse};
 use asked::Asked;
-use in_flight::{InFlight, NotTaken};
+use intake::Intake;
 use pump::Pump;
 
 /// How long answers that are under way may still take when the client has said its last word.
@@ -102,7 +102,7 @@ impl Agreed {
 
 /// The outcome of an `initialize`.
 struct Ready {
-    id: Id,
+    request: OpenRequest,
     client: ClientProfile,
     host: AgentHost,
     outcome: Result<Arc<Profile>, RpcError>,
@@ -111,10 +111,10 @@ struct Ready {
 impl Connection {
     /// Serves a client until it hangs up or `stop` says so.
     pub(crate) async fn serve(server: Server, wire: Wire, stop: impl Future<Output = ()>) {
-        let (outbox, outgoing) = mpsc::channel(outbox::WAITING);
+        let (asked, bell) = (Asked::default(), Arc::new(Notify::new()));
+        let (outbox, outgoing) = queue(bell.clone());
         let (ready, initialized) = mpsc::channel(1);
         let (asides, heard) = mpsc::channel(256);
-        let (asked, bell, in_flight) = (Asked::default(), Arc::new(Notify::new()), InFlight::default());
         let pump = Pump {
             writer: wire.writer,
             outbox: outgoing,
@@ -124,7 +124,6 @@ impl Connection {
             out: Out::default(),
             followed: Vec::new(),
             waiting: VecDeque::new(),
-            in_flight: in_flight.clone(),
         };
         let lines = LineReader::new(wire.reader, server.config.longest_line);
         let phase = Phase::Fresh;
@@ -134,7 +133,7 @@ impl Connection {
             outbox,
             bell,
             asked,
-            in_flight,
+            in_flight: InFlight::default(),
             attached: Attachments::default(),
             ready,
             asides,
@@ -154,7 +153,8 @@ impl Connection {
                 () = hung.notified() => {}
             }
         };
-        connection.read(lines, initialized, heard, stop).await;
+        let intake = Intake::new(lines, connection.outbox.clone());
+        connection.read(intake, initialized, heard, stop).await;
         // What was to be said is said, to a client that still listens.
         if tokio::time::timeout(Duration::from_secs(1), &mut writing).await.is_err() {
             writing.abort();
@@ -163,7 +163,7 @@ impl Connection {
 
     async fn read<R: AsyncRead + Unpin>(
         mut self,
-        mut lines: LineReader<R>,
+        mut intake: Intake<R>,
         mut initialized: mpsc::Receiver<Ready>,
         mut asides: mpsc::Receiver<Aside>,
         stop: impl Future<Output = ()>,
@@ -172,18 +172,17 @@ impl Connection {
         loop {
             tokio::select! {
                 () = &mut stop => break,
-                batch = lines.batch() => match batch {
-                    Ok(Some(batch)) => for line in batch {
-                        self.hear(line).await;
-                    },
-                    Ok(None) | Err(_) => break,
+                line = intake.next() => match line {
+                    Some((line, slot)) => self.hear(line, slot).await,
+                    None => break,
                 },
                 Some(ready) = initialized.recv() => self.initialized(ready).await,
                 Some(aside) = asides.recv() => self.aside(&aside),
             }
         }
+        drop(intake);
         self.finish_answers(&mut initialized).await;
-        self.end("the client went away").await;
+        self.end("the client disconnected").await;
     }
 
     /// Somebody who pipes requests in and waits for the end still gets the answers that are under way.
@@ -211,52 +210,59 @@ impl Connection {
         }
     }
 
-    async fn hear(&mut self, line: Line) {
+    /// Hears a line. There is a slot with every line that wants an answer.
+    async fn hear(&mut self, line: Line, slot: Option<Slot>) {
         let bytes = match line {
             Line::Text(bytes) => marks::strip_line(bytes, marks::CLIENT_KEYS),
             Line::TooLong => {
                 let longest = self.server.config.longest_line;
                 let error = RpcError::new(code::PARSE, "the line is too long").with("longest", longest);
-                return self.refuse(Id::null(), error.hint("send large content as a resource link"));
+                return self.refuse(Id::null(), error.hint("send large content as a resource link"), slot);
             }
         };
-        match parse(&bytes) {
-            Ok(Message::Request { id, method, params }) => self.request(id, &method, params).await,
-            Ok(Message::Notification { method, params }) => self.notification(&method, params).await,
-            Ok(Message::Response { id, outcome }) => {
+        match (parse(&bytes), slot) {
+            (Ok(Message::Request { id, method, params }), Some(slot)) => match self.take(id, slot) {
+                Ok(request) => self.request(request, &method, params).await,
+                Err((id, error, slot)) => self.refuse(id, error, Some(slot)),
+            },
+            (Ok(Message::Request { .. }), None) => {}
+            (Ok(Message::Notification { method, params }), _) => self.notification(&method, params).await,
+            (Ok(Message::Response { id, outcome }), _) => {
                 let json = |raw: &serde_json::value::RawValue| Json::from(raw.to_owned());
                 self.response(&id, outcome.map(json).map_err(|error| RpcError::read(&json(error)))).await;
             }
-            Err(malformed) => {
+            (Err(malformed), slot) => {
                 let (id, error) = unreadable(malformed);
-                self.refuse(id, error);
+                self.refuse(id, error, slot);
             }
         }
     }
 
-    /// Refuses ids that cannot be told apart, before anything is done.
-    fn take_id(&self, id: &Id) -> Result<(), RpcError> {
+    /// Takes a request in, unless its id cannot be told apart from others.
+    fn take(&self, id: Id, slot: Slot) -> Result<OpenRequest, (Id, RpcError, Slot)> {
         let strict = matches!(&self.phase, Phase::Ready(agreed) if agreed.client.version.number() == 2);
         if strict && matches!(id.kind(), IdKind::Null | IdKind::Fraction) {
-            return Err(RpcError::new(code::INVALID_REQUEST, "a request id is a string or a whole number"));
+            let error = RpcError::new(code::INVALID_REQUEST, "a request id is a string or a whole number");
+            return Err((id, error, slot));
         }
-        self.in_flight.take(id).map_err(|why| match why {
-            NotTaken::Twice => RpcError::new(code::INVALID_REQUEST, "this request id is in use")
-                .hint("use an id again only after its answer"),
-            NotTaken::TooMany => {
-                RpcError::internal("too many requests are open").hint("wait for answers before you send more")
-            }
-        })
+        self.in_flight.take(id.clone(), slot, &self.outbox).map_err(|(why, slot)| (id, not_taken(why), slot))
     }
 
     /// Answers a line that is no request of ours to work on.
-    fn refuse(&self, id: Id, error: RpcError) {
-        let _ = self.outbox.try_send(Outbound::Refusal { id, error });
+    fn refuse(&self, id: Id, error: RpcError, slot: Option<Slot>) {
+        if let Some(slot) = slot {
+            self.outbox.refuse(id, error, slot);
+        }
     }
+}
 
-    fn answer(&self, id: Id, outcome: Result<Json, RpcError>) {
-        // The queue is far longer than the number of requests that may be open.
-        let _ = self.outbox.try_send(Outbound::Answer { id, outcome });
+fn not_taken(why: NotTaken) -> RpcError {
+    match why {
+        NotTaken::Twice => RpcError::new(code::INVALID_REQUEST, "this request id is in use")
+            .hint("use an id again only after its answer"),
+        NotTaken::TooMany => {
+            RpcError::internal("too many requests are open").hint("wait for answers before you send more")
+        }
     }
 }
 

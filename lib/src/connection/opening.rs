@@ -6,15 +6,14 @@ use tokio::sync::oneshot;
 
 use super::answers::{self, Open};
 use super::attach::{Follower, check};
-use super::in_flight::Worker;
 use super::{Agreed, Connection};
 use crate::edge::Version;
 use crate::edge::call::{self, Replay, Setup};
 use crate::mint;
-use crate::outbox::{Outbound, Reply};
-use crate::runner::{Message, store_error};
+use crate::outbox::{OpenRequest, Reply, Worker};
+use crate::runner::{Ended, Message, store_error};
 use crate::store::{Archived, ArchivedFilter, ListQuery, SessionRow, StoreError};
-use crate::wire::{Id, RpcError};
+use crate::wire::RpcError;
 
 /// How many sessions a page of a list has.
 const PAGE: usize = 50;
@@ -23,19 +22,18 @@ const LIST_FRAME: usize = 2048;
 
 impl Connection {
     /// Making a session waits for the agent, and nothing else waits for that. The client may take it back meanwhile.
-    pub(super) fn create(&self, agreed: Agreed, id: Id, mut setup: Setup) {
+    pub(super) fn create(&self, agreed: Agreed, request: OpenRequest, mut setup: Setup) {
         drop_unoffered(&agreed, &mut setup);
-        let (follower, in_flight) = (self.follower(&agreed), self.in_flight.clone());
+        let follower = self.follower(&agreed);
         tokio::spawn(async move {
             let made = async {
                 let live = agreed.host.live().await?;
-                let asked = |number| in_flight.assign(&id, Worker::Agent(number));
+                let asked = |number| request.assign(Worker::Agent(number));
                 let (handle, session) = agreed.registry.create(live, setup.clone(), asked).await?;
-                follower.begin(&id, handle, session, setup).await
+                follower.begin(handle, session, setup).await
             };
-            if let Err(error) = made.await {
-                follower.refuse(id, error);
-            }
+            let made = made.await;
+            follower.finish(request, made);
         });
     }
 
@@ -43,7 +41,7 @@ impl Connection {
     pub(super) async fn fork(
         &mut self,
         agreed: Agreed,
-        id: Id,
+        request: OpenRequest,
         parent: SessionId,
         mut setup: Setup,
         at: Option<String>,
@@ -53,18 +51,17 @@ impl Connection {
         let made = async {
             check(&agreed, &setup)?;
             let (handle, session) = agreed.registry.fork(&parent, at.as_deref(), setup.clone()).await?;
-            follower.begin(&id, handle, session, setup).await
+            follower.begin(handle, session, setup).await
         };
-        if let Err(error) = made.await {
-            self.answer(id, Err(error));
-        }
+        let made = made.await;
+        follower.finish(request, made);
     }
 
     /// Served from the journal: it does not wait for the agent, unless only the agent has the session.
     pub(super) async fn resume(
         &mut self,
         agreed: Agreed,
-        id: Id,
+        request: OpenRequest,
         session: SessionId,
         mut setup: Setup,
         replay: Replay,
@@ -72,24 +69,26 @@ impl Connection {
         drop_unoffered(&agreed, &mut setup);
         let follower = self.follower(&agreed);
         if let Err(error) = check(&agreed, &setup) {
-            return self.answer(id, Err(error));
+            return request.answer(Err(error));
         }
         match agreed.registry.open_kept(&session).await {
-            Ok(Some(_)) => follower.resume(id, session, setup, replay).await,
+            Ok(Some(_)) => {
+                let opened = follower.resume(session, setup, replay).await;
+                follower.finish(request, opened);
+            }
             Ok(None) => {
                 tokio::spawn(async move {
                     let adopted = async {
                         check(&agreed, &setup)?;
                         let live = agreed.host.live().await?;
-                        agreed.registry.adopt(live, &session, setup.clone()).await
+                        agreed.registry.adopt(live, &session, setup.clone()).await?;
+                        follower.resume(session, setup, replay).await
                     };
-                    match adopted.await {
-                        Ok(_) => follower.resume(id, session, setup, replay).await,
-                        Err(error) => follower.refuse(id, error),
-                    }
+                    let opened = adopted.await;
+                    follower.finish(request, opened);
                 });
             }
-            Err(error) => self.answer(id, Err(error)),
+            Err(error) => request.answer(Err(error)),
         }
     }
 
@@ -105,7 +104,7 @@ impl Connection {
     pub(super) async fn list(
         &self,
         agreed: Agreed,
-        id: Id,
+        request: OpenRequest,
         cwd: Option<String>,
         cursor: Option<String>,
         archived: call::ArchivedFilter,
@@ -117,21 +116,18 @@ impl Connection {
         };
         let query = ListQuery { cwd, archived, after: cursor.clone(), limit: PAGE };
         let page = agreed.registry.journal().call(move |store| store.list(&query)).await;
-        let room = self.server.config.longest_line.saturating_sub(LIST_FRAME + id.text().len());
-        self.answer(
-            id,
-            match page {
-                Ok(page) => Ok(answers::list(page, room)),
-                Err(StoreError::BadCursor) => {
-                    Err(RpcError::field("cursor", &json!(cursor), "a cursor that an earlier page gave")
-                        .hint("start again without a cursor"))
-                }
-                Err(error) => Err(store_error(&error)),
-            },
-        );
+        let room = self.server.config.longest_line.saturating_sub(LIST_FRAME + request.id().text().len());
+        request.answer(match page {
+            Ok(page) => Ok(answers::list(page, room)),
+            Err(StoreError::BadCursor) => {
+                Err(RpcError::field("cursor", &json!(cursor), "a cursor that an earlier page gave")
+                    .hint("start again without a cursor"))
+            }
+            Err(error) => Err(store_error(&error)),
+        });
     }
 
-    pub(super) async fn close(&mut self, agreed: Agreed, id: Id, session: SessionId) {
+    pub(super) async fn close(&mut self, agreed: Agreed, request: OpenRequest, session: SessionId) {
         let following = self.attached.remove(&session);
         let handle = if following { agreed.registry.find(&session) } else { None };
         let Some(handle) = handle else {
@@ -140,16 +136,16 @@ impl Connection {
                 (Version::V1, Err(error)) => Err(error),
                 (Version::V1, Ok(_)) | (Version::V2, _) => Ok(json!({}).into()),
             };
-            return self.answer(id, outcome);
+            return request.answer(outcome);
         };
-        self.in_flight.assign(&id, Worker::Session(session.clone()));
-        let reply = Reply::new(&agreed.client, id.clone(), session, self.outbox.clone());
-        if handle.tell(Message::Close(reply)).await.is_err() {
-            self.answer(id, Ok(json!({}).into()));
+        request.assign(Worker::Session(session.clone()));
+        let reply = Reply::new(&agreed.client, request, session);
+        if let Err(Ended(Some(reply))) = handle.tell(Message::Close(reply)).await {
+            reply.into_request().answer(Ok(json!({}).into()));
         }
     }
 
-    pub(super) async fn delete(&mut self, agreed: Agreed, id: Id, session: SessionId) {
+    pub(super) async fn delete(&mut self, agreed: Agreed, request: OpenRequest, session: SessionId) {
         let after = self.end_session(&agreed, &session, "the session was deleted").await;
         let row = agreed.registry.row(&session).await.ok();
         let gone = session.clone();
@@ -158,39 +154,35 @@ impl Connection {
         if let Some(row) = row {
             delete_natively(&agreed, row);
         }
-        self.answer_after(
-            id,
-            &session,
-            after,
-            match outcome {
-                // What is not there is deleted.
-                Ok(()) | Err(StoreError::Unknown(_)) => Ok(json!({}).into()),
-                Err(error) => Err(store_error(&error)),
-            },
-        );
+        let outcome = match outcome {
+            // What is not there is deleted.
+            Ok(()) | Err(StoreError::Unknown(_)) => Ok(json!({}).into()),
+            Err(error) => Err(store_error(&error)),
+        };
+        request.answer_behind(after.map(|seq| (session, seq)), outcome);
     }
 
-    pub(super) async fn archive(&mut self, agreed: Agreed, id: Id, session: SessionId) {
+    pub(super) async fn archive(&mut self, agreed: Agreed, request: OpenRequest, session: SessionId) {
         if let Err(error) = agreed.registry.row(&session).await {
-            return self.answer(id, Err(error));
+            return request.answer(Err(error));
         }
         let after = self.end_session(&agreed, &session, "the session was archived").await;
         let outcome = set_archived(&agreed, &session, Archived::Yes).await;
-        self.answer_after(id, &session, after, outcome);
+        request.answer_behind(after.map(|seq| (session, seq)), outcome);
     }
 
-    pub(super) async fn unarchive(&mut self, agreed: Agreed, id: Id, session: SessionId) {
+    pub(super) async fn unarchive(&mut self, agreed: Agreed, request: OpenRequest, session: SessionId) {
         let outcome = match agreed.registry.row(&session).await {
             Ok(_) => set_archived(&agreed, &session, Archived::No).await,
             Err(error) => Err(error),
         };
-        self.answer(id, outcome);
+        request.answer(outcome);
     }
 
-    pub(super) async fn status(&self, agreed: Agreed, id: Id, session: SessionId) {
+    pub(super) async fn status(&self, agreed: Agreed, request: OpenRequest, session: SessionId) {
         let row = match agreed.registry.row(&session).await {
             Ok(row) => row,
-            Err(error) => return self.answer(id, Err(error)),
+            Err(error) => return request.answer(Err(error)),
         };
         let handle = agreed.registry.find(&session);
         let open = if handle.is_some() || row.owner.is_some() { Open::Yes } else { Open::No };
@@ -202,27 +194,34 @@ impl Connection {
             }
             None => None,
         };
-        self.answer(id, Ok(answers::status(agreed.client.version, state.as_ref(), open)));
+        request.answer(Ok(answers::status(agreed.client.version, state.as_ref(), open)));
     }
 
-    pub(super) async fn set_title(&mut self, agreed: Agreed, id: Id, session: SessionId, title: String) {
+    pub(super) async fn set_title(
+        &mut self,
+        agreed: Agreed,
+        mut request: OpenRequest,
+        session: SessionId,
+        title: String,
+    ) {
         if let Some(handle) = agreed.registry.find(&session) {
-            let reply = Reply::new(&agreed.client, id.clone(), session.clone(), self.outbox.clone());
-            if handle.tell(Message::SetTitle(title.clone(), reply)).await.is_ok() {
+            let reply = Reply::new(&agreed.client, request, session.clone());
+            let Err(Ended(Some(reply))) = handle.tell(Message::SetTitle(title.clone(), reply)).await else {
                 return;
-            }
+            };
+            request = reply.into_request();
         }
         let stored = clean_title(&title);
         if stored.is_empty() {
             let error = RpcError::field("title", &json!(title), "a title with visible characters");
-            return self.answer(id, Err(error));
+            return request.answer(Err(error));
         }
         if let Err(error) = agreed.registry.row(&session).await {
-            return self.answer(id, Err(error));
+            return request.answer(Err(error));
         }
         let (named, text) = (session, stored.clone());
         let outcome = agreed.registry.journal().call(move |store| store.set_title(&named, &text)).await;
-        self.answer(id, outcome.map(|()| json!({"title": stored}).into()).map_err(|e| store_error(&e)));
+        request.answer(outcome.map(|()| json!({"title": stored}).into()).map_err(|e| store_error(&e)));
     }
 
     /// Ends a session here, its turn cancelled, and lets the client see the end of it.
@@ -232,11 +231,6 @@ impl Connection {
             let _ = handle.tell(Message::Cancel).await;
         }
         agreed.registry.end(session, reason).await
-    }
-
-    fn answer_after(&self, id: Id, session: &SessionId, after: Option<Seq>, outcome: Result<Json, RpcError>) {
-        let after = after.map(|seq| (session.clone(), seq));
-        let _ = self.outbox.try_send(Outbound::Answer { id, outcome }.behind(after));
     }
 }
 

@@ -5,31 +5,29 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use rethread_core::{Json, Seq, SessionId};
+use rethread_core::{Json, MessageId, Seq, SessionId};
 use serde_json::json;
 use tokio::io::{AsyncWrite, AsyncWriteExt};
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::Notify;
 
 use super::asked::{Asked, AskedOf};
 use super::followed::Followed;
-use super::in_flight::InFlight;
 use crate::edge::Version;
-use crate::outbox::{Attachment, Outbound};
+use crate::outbox::{Attachment, Outbound, Outgoing};
 use crate::store::StoreError;
 use crate::store::journal::Journal;
-use crate::wire::{Id, Out, RpcError};
+use crate::wire::{Id, Out};
 
 /// The writing half.
 pub(super) struct Pump<W> {
     pub(super) writer: W,
-    pub(super) outbox: mpsc::Receiver<Outbound>,
+    pub(super) outbox: Outgoing,
     pub(super) bell: Arc<Notify>,
     pub(super) journal: Journal,
     pub(super) asked: Asked,
     pub(super) out: Out,
     pub(super) followed: Vec<Followed>,
     pub(super) waiting: VecDeque<Waiting>,
-    pub(super) in_flight: InFlight,
 }
 
 /// Something that waits for its place.
@@ -71,46 +69,33 @@ impl<W: AsyncWrite + Unpin> Pump<W> {
             if !open {
                 return Stopped::Done;
             }
-            tokio::select! {
-                () = self.bell.notified() => {}
-                message = self.outbox.recv() => match message {
-                    Some(message) => self.take(message),
-                    None => return Stopped::Done,
-                },
-            }
+            self.bell.notified().await;
         }
     }
 
+    /// Takes all that waits. Says whether more may come.
     fn take_outbox(&mut self) -> bool {
-        loop {
-            match self.outbox.try_recv() {
-                Ok(message) => self.take(message),
-                Err(mpsc::error::TryRecvError::Empty) => return true,
-                Err(mpsc::error::TryRecvError::Disconnected) => return false,
-            }
-        }
+        let Some(messages) = self.outbox.take() else { return false };
+        messages.into_iter().for_each(|message| self.take(message));
+        true
     }
 
     fn take(&mut self, message: Outbound) {
         match message {
-            Outbound::Answer { id, outcome } => self.answer(&id, &outcome),
+            Outbound::Answer { id, outcome } => match outcome {
+                Ok(result) => self.out.result(id.id(), &result),
+                Err(error) => self.out.error(id.id(), &error),
+            },
             Outbound::Behind(session, behind, message) => {
                 self.waiting.push_back(Waiting { session, behind, message: *message });
             }
-            Outbound::Refusal { id, error } => self.out.error(&id, &error),
-            Outbound::Attach(attachment) => self.attach(*attachment),
-            Outbound::Detach(session, after) => {
-                if let Some(followed) = self.followed(&session) {
-                    followed.leaves = Some(after);
-                }
+            Outbound::Refusal { id, error, slot } => {
+                self.out.error(&id, &error);
+                drop(slot);
             }
+            Outbound::Attach(attachment) => self.attach(attachment),
             Outbound::Trouble(session, updates) => self.trouble(&session, &updates),
-            Outbound::OwnPrompt(session, message) => {
-                let followed = self.followed(&session);
-                if let Some(view) = followed.and_then(|followed| followed.attachment.view.as_mut()) {
-                    view.sent(message);
-                }
-            }
+            Outbound::OwnPrompt(session, message) => self.own_prompt(session, message),
             Outbound::Relay { from, method, params } => {
                 let id = self.asked.ask(AskedOf::Relayed(from));
                 self.out.request(&id, &method, &params);
@@ -139,9 +124,27 @@ impl<W: AsyncWrite + Unpin> Pump<W> {
         self.followed.iter_mut().find(|followed| followed.session() == session)
     }
 
-    fn attach(&mut self, attachment: Attachment) {
-        self.followed.retain(|followed| *followed.session() != attachment.session);
-        self.followed.push(Followed::new(attachment));
+    fn own_prompt(&mut self, session: SessionId, message: MessageId) {
+        let Some(followed) = self.followed(&session) else { return };
+        if !followed.next.is_empty() {
+            followed.next.push_back(Outbound::OwnPrompt(session, message));
+        } else if let Some(view) = followed.attachment.view.as_mut() {
+            view.sent(message);
+        }
+    }
+
+    /// A client that asks for a session again has it replayed again, once it has been shown what it asked for before.
+    fn attach(&mut self, attachment: Box<Attachment>) {
+        match self.followed(&attachment.session) {
+            Some(followed) => followed.next.push_back(Outbound::Attach(attachment)),
+            None => self.followed.push(Followed::new(*attachment)),
+        }
+    }
+
+    /// Follows a session no longer. Whoever waits for an answer gets one when this drops the request.
+    fn leave(&mut self, at: usize) {
+        let followed = self.followed.remove(at);
+        followed.next.into_iter().for_each(|message| self.take(message));
     }
 
     /// Shows each session's next entries. Says whether any cursor moved.
@@ -150,7 +153,7 @@ impl<W: AsyncWrite + Unpin> Pump<W> {
         for at in 0..self.followed.len() {
             let upto = self.upto(&self.followed[at]);
             let followed = &mut self.followed[at];
-            match followed.advance(upto, &self.journal, &mut self.out, &self.asked, &self.in_flight).await {
+            match followed.advance(upto, &self.journal, &mut self.out, &self.asked).await {
                 Ok(read) => moved |= read,
                 Err(error) => {
                     // A journal that cannot be read on is not shown with a hole in it.
@@ -159,15 +162,18 @@ impl<W: AsyncWrite + Unpin> Pump<W> {
                 }
             }
         }
-        self.followed.retain(|followed| !followed.gone());
+        while let Some(done) = self.followed.iter().position(Followed::is_done) {
+            self.leave(done);
+            moved = true;
+        }
         moved
     }
 
     fn fail(&mut self, at: usize, error: &StoreError) {
-        let mut followed = self.followed.remove(at);
-        if let Some((id, _)) = followed.attachment.then.answer.take() {
-            self.answer(&id, &Err(crate::runner::store_error(error)));
+        if let Some((request, _)) = self.followed[at].attachment.then.answer.take() {
+            request.answer(Err(crate::runner::store_error(error)));
         }
+        self.leave(at);
     }
 
     /// The last entry that may be shown: the next thing that waits has its place behind it.
@@ -188,14 +194,6 @@ impl<W: AsyncWrite + Unpin> Pump<W> {
                 true => self.take(waiting.message),
                 false => self.waiting.push_back(waiting),
             }
-        }
-    }
-
-    fn answer(&mut self, id: &Id, outcome: &Result<Json, RpcError>) {
-        self.in_flight.answered(id);
-        match outcome {
-            Ok(result) => self.out.result(id, result),
-            Err(error) => self.out.error(id, error),
         }
     }
 

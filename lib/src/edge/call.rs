@@ -290,7 +290,7 @@ fn replay_from(params: &Params) -> Result<Replay, RpcError> {
         Some("start") => Ok(Replay::Start),
         Some("_message") => match fields.text("messageId") {
             Some(message) => Ok(Replay::Message(message)),
-            None => Err(params.wrong("replayFrom", "a messageId beside the type _message")),
+            None => Err(params.wrong("replayFrom", "a messageId next to the type _message")),
         },
         Some(_) | None => Err(params.wrong("replayFrom", "{\"type\":\"start\"} or {\"type\":\"_message\"}")),
     }

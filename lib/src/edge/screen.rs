@@ -60,7 +60,7 @@ impl Screen {
     /// What is shown of a terminal that was never heard of.
     #[must_use]
     pub fn nothing() -> String {
-        "(the output of this terminal was not kept)".to_owned()
+        "(the output of this terminal was not saved)".to_owned()
     }
 
     fn append(&mut self, bytes: &[u8]) {

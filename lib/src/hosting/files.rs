@@ -68,7 +68,7 @@ pub(super) fn refused(error: &TextError, field: &str, path: &str, roots: &[Strin
                 .hint("ask for a part of it with line and limit");
         }
         TextError::File(FileError::NotAFile) => {
-            return RpcError::field(field, &got, "a regular file").hint("name a file in it, or another one");
+            return RpcError::field(field, &got, "a regular file").hint("use the path of a regular file");
         }
         // Nobody here asks for what was there before, so that it cannot have changed.
         TextError::File(FileError::Changed) => None,
@@ -79,9 +79,9 @@ pub(super) fn refused(error: &TextError, field: &str, path: &str, roots: &[Strin
             .with("uri", path)
             .hint("check the spelling; paths are absolute"),
         Some(libc::EISDIR | libc::ENOTDIR | libc::ELOOP | libc::ENAMETOOLONG) => {
-            RpcError::new(code::INVALID_PARAMS, format!("{path}: {error}")).hint("name another path")
+            RpcError::new(code::INVALID_PARAMS, format!("{path}: {error}")).hint("use another path")
         }
-        _ => RpcError::internal(format!("{path}: {error}")).hint("see to the rights and the room there are"),
+        _ => RpcError::internal(format!("{path}: {error}")).hint("check the permissions and the free space"),
     };
     told.with("field", field).with("got", json!(path))
 }

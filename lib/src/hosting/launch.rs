@@ -61,7 +61,7 @@ pub(super) fn number(params: &Params, name: &str) -> Result<Option<u64>, RpcErro
 pub(super) fn not_started(launch: &Launch, error: &io::Error) -> RpcError {
     let got = Value::String(launch.command.clone());
     match error.raw_os_error() {
-        Some(libc::ENOENT) => RpcError::field("command", &got, "a program that is there")
+        Some(libc::ENOENT) => RpcError::field("command", &got, "a program that exists")
             .hint("give its full path, or its name if it is in the search path"),
         // The last is a zero byte in a word: it was never tried.
         Some(libc::EACCES | libc::ENOEXEC | libc::E2BIG | libc::ENOTDIR) | None => {

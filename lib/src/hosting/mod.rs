@@ -230,8 +230,8 @@ impl Hosting {
 
     fn create(&mut self, params: &Params, roots: RootPaths) -> Result<Begun, RpcError> {
         if self.terminals.len() >= MOST_TERMINALS {
-            return Err(RpcError::internal(format!("there are {MOST_TERMINALS} terminals already"))
-                .hint("release those that are not needed any more"));
+            return Err(RpcError::internal(format!("{MOST_TERMINALS} terminals are already open"))
+                .hint("release the terminals that are no longer needed"));
         }
         let mut asked = launch::read(params, roots.0.first().map_or("/", String::as_str))?;
         asked.launch.guardian = self.guardian.clone();
@@ -272,8 +272,8 @@ impl Hosting {
         let released = |hosted: &Hosted| hosted.waiting.iter().any(|(_, waits)| *waits == Waits::Release);
         let found = self.terminals.get_mut(&id).filter(|hosted| !released(hosted));
         found.ok_or_else(|| {
-            RpcError::field("terminalId", &Value::String(id), "the id of a terminal that is there")
-                .hint("a terminal is there from terminal/create to terminal/release")
+            RpcError::field("terminalId", &Value::String(id), "the id of an open terminal")
+                .hint("a terminal is open from terminal/create to terminal/release")
         })
     }
 
@@ -285,14 +285,14 @@ impl Hosting {
         Ok(Begun::Works(Box::pin(async move {
             let _room = room.acquire().await;
             let done = tokio::task::spawn_blocking(work).await;
-            Done::Answer(done.unwrap_or_else(|_| Err(RpcError::internal("the request was given up"))))
+            Done::Answer(done.unwrap_or_else(|_| Err(RpcError::internal("the request was abandoned"))))
         })))
     }
 
     fn take_up(&mut self) -> Result<Arc<Semaphore>, RpcError> {
         if self.working >= MOST_WORK {
-            return Err(RpcError::internal(format!("{MOST_WORK} requests are under way"))
-                .hint("wait for answers before you ask for more"));
+            return Err(RpcError::internal(format!("{MOST_WORK} requests are already in progress"))
+                .hint("wait for answers before sending more"));
         }
         self.working += 1;
         Ok(self.room.clone())

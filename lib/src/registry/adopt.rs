@@ -174,7 +174,7 @@ async fn replayed(
         let batch = match next {
             Some(FromAgent::Lines(batch)) => batch,
             Some(FromAgent::Gone(reason)) => return Err(RpcError::internal(reason)),
-            None => return Err(RpcError::internal("the agent ended before it restored the session")),
+            None => return Err(RpcError::internal("the agent exited before it restored the session")),
         };
         for line in batch {
             match line {

@@ -104,7 +104,7 @@ impl Registry {
         asked(request);
         let (answer, rest) = answer_to(&mut lines, request).await?;
         let Some(native) = answer.fields().text("sessionId") else {
-            return Err(gone("the agent made a session without an id".to_owned()));
+            return Err(gone("the agent created a session but gave no sessionId".to_owned()));
         };
         let name = self.around.host.identity(&agent);
         let mut link = Link::new(agent.profile.version, 1, std::collections::HashSet::new());
@@ -215,7 +215,7 @@ async fn answer_to(lines: &mut AgentLines, request: u64) -> Result<(Json, Vec<Ag
         let batch = match lines.lines.recv().await {
             Some(FromAgent::Lines(batch)) => batch,
             Some(FromAgent::Gone(reason)) => return Err(RpcError::internal(reason)),
-            None => return Err(RpcError::internal("the agent ended before it made the session")),
+            None => return Err(RpcError::internal("the agent exited before it created the session")),
         };
         let mut answer = None;
         for line in batch {

@@ -134,7 +134,7 @@ impl Runner {
             OptionName::Category(category, field) => (self.known_options().by_category(category), *field),
         };
         let Some(name) = name else {
-            let expected = format!("nothing: the agent has no such option ({field})");
+            let expected = format!("nothing, since the agent has no such option");
             return reply.refuse(RpcError::field(field, &value.value(), &expected));
         };
         let ask = mint::ask_id();
@@ -238,7 +238,11 @@ impl Runner {
 
     fn broken_error(&self) -> Option<RpcError> {
         let reason = self.broken.as_ref()?;
-        Some(RpcError::internal(reason.clone()).hint("nothing new can be written; what was shown is kept"))
+        Some(
+            RpcError::internal(reason.clone()).hint(
+                "nothing new can be saved until the store works again; everything shown so far is saved",
+            ),
+        )
     }
 }
 

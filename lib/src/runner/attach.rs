@@ -52,7 +52,7 @@ impl Runner {
         let servers: Vec<ServerNote> = setup.servers.iter().map(v1::servers::note).collect();
         self.step(vec![Input::SetRoots { roots: setup.roots.clone(), servers }]).await;
         self.setup = setup;
-        self.clients.retain(|known| !known.outbox.is_closed() && !known.outbox.same_channel(&client.outbox));
+        self.clients.retain(|known| !known.outbox.is_closed() && !known.outbox.is_same(&client.outbox));
         self.clients.push(client);
         self.live.attach(&cursor);
         let attached = Attached {
@@ -82,7 +82,7 @@ impl Runner {
         if same || self.session.turn.is_some() || !matches!(self.seat, Seat::Bound(_)) {
             return;
         }
-        let reason = "the session was set up anew".to_owned();
+        let reason = "the session was opened again with other directories or MCP servers".to_owned();
         self.end_hosted().await;
         self.step(vec![Input::AgentExited { reason, held: HeldPrompts::Wait, at: mint::now() }]).await;
         self.forget_agent();

@@ -5,6 +5,7 @@
 use rethread_core::{Input, Update, UpdateKind};
 
 use super::opening::{Opening, Progress};
+use super::outcome::not_accepted;
 use super::{Message, Runner, Seat, Waiting};
 use crate::mint;
 use crate::wire::RpcError;
@@ -71,7 +72,7 @@ impl Runner {
         let unanswered: Vec<_> = self.waiting.extract_if(is_option).map(|(_, waiting)| waiting).collect();
         let mut inputs = Vec::new();
         for waiting in unanswered {
-            let error = RpcError::internal("the agent does not answer the choice of an option");
+            let error = RpcError::internal("the agent did not answer the change of an option in time");
             self.answered(waiting, Err(error), &mut inputs);
         }
         self.step(inputs).await;
@@ -106,16 +107,16 @@ impl Runner {
 
     async fn show_offers(&mut self) {
         let Seat::Opening(opening) = &self.seat else { return };
-        let lacking = self.session.options.as_ref().map(|kept| opening.link.lacks(kept)).unwrap_or_default();
-        for choice in lacking {
-            self.around.log.line(&format!("session {}: the agent does not take {choice}", self.id));
-        }
+        // An agent that was given the choices says itself what becomes of them.
+        let kept = self.session.options.as_ref().filter(|_| !opening.agent.profile.has("history"));
+        let lacking = kept.map(|kept| opening.link.lacks(kept)).unwrap_or_default();
         let update = opening.link.offers_update().filter(|update| self.is_news(update));
+        let updates: Vec<_> = update.into_iter().chain(not_accepted(&lacking)).collect();
         if let Some(choosing) = self.choosing() {
             choosing.stage = Stage::Wanted;
         }
-        let inputs = update.map(|update| Input::Updated { update, known: true });
-        self.step(inputs.into_iter().collect()).await;
+        let known = |update| Input::Updated { update, known: true };
+        self.step(updates.into_iter().map(known).collect()).await;
     }
 
     /// Asks for what clients chose while no agent was there; with nothing of that left, the agent is bound.

@@ -56,9 +56,7 @@ impl Runner {
         bound.replaying = Replaying::No;
         match bound.agent.peer.request("session/prompt", &params, &self.agent_route) {
             Ok(request) => {
-                if bound.link.version() == Version::V2 {
-                    bound.link.prompt_sent();
-                }
+                bound.link.prompt_sent(&content);
                 if bound.link.version() == Version::V1 {
                     self.seed = None;
                 }
@@ -190,7 +188,7 @@ impl Runner {
     pub(super) fn forget_agent(&mut self) {
         for (_, waiting) in self.waiting.drain() {
             if let Waiting::Relay(reply) | Waiting::CancelThing(reply) = waiting {
-                reply.refuse(RpcError::internal("the agent ended before it answered"));
+                reply.refuse(RpcError::internal("the agent exited before it answered"));
             }
         }
         self.questions.clear();

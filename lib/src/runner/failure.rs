@@ -90,13 +90,11 @@ impl Runner {
                 .with("sessionId", self.id.as_str())
         };
         match row {
-            Some(row) if row.deleted == Deleted::Yes => {
-                taken("deleted").hint("it is gone; make a new session")
-            }
+            Some(row) if row.deleted == Deleted::Yes => taken("deleted").hint("create a new session"),
             Some(row) if row.archived == Archived::Yes => {
-                taken("archived").hint("load it again to go on with it")
+                taken("archived").hint("load it again to continue it")
             }
-            Some(_) => taken("taken over").hint("load it again when that process has let go of it"),
+            Some(_) => taken("taken over").hint("load it again after that process has closed it"),
             None => store_error(error),
         }
     }
@@ -120,7 +118,7 @@ impl Runner {
         });
         let updates: Vec<_> = [Some(notice.into()), state].into_iter().flatten().collect();
         for client in &self.clients {
-            let _ = client.outbox.try_send(Outbound::Trouble(self.id.clone(), updates.clone()));
+            let _ = client.outbox.offer(Outbound::Trouble(self.id.clone(), updates.clone()));
         }
     }
 }
@@ -130,7 +128,7 @@ pub(crate) fn store_error(error: &StoreError) -> RpcError {
     let told = RpcError::internal(describe(error));
     match error {
         StoreError::Io { .. } => {
-            told.hint("free some space or mend the file, then try again; what was shown is kept")
+            told.hint("free disk space or repair the file, then try again; everything shown so far is saved")
         }
         StoreError::LiveElsewhere { session, owner } => {
             let owner = json!({"pid": owner.pid, "host": owner.host, "since": mint::rfc3339(owner.since)});

@@ -7,6 +7,7 @@ use rethread_core::session::Native;
 use rethread_core::{Json, MessageId, QuestionId, Seq, Session, SessionId};
 use tokio::sync::{mpsc, oneshot};
 
+use super::ask::reply_of;
 use super::{Attached, Seat, hosted};
 use crate::agent::Restore;
 use crate::agent::host::{AgentHost, LiveAgent};
@@ -38,7 +39,7 @@ pub(crate) struct Handle {
 impl Handle {
     /// Says something to the session. An error means that it has ended.
     pub(crate) async fn tell(&self, message: Message) -> Result<(), Ended> {
-        self.inbox.send(message).await.map_err(|_| Ended)
+        self.inbox.send(message).await.map_err(|unsent| Ended(reply_of(unsent.0)))
     }
 
     /// Says whether the session has ended.
@@ -48,10 +49,8 @@ impl Handle {
     }
 }
 
-/// The session is not live any more.
-#[derive(Debug, thiserror::Error)]
-#[error("the session has ended")]
-pub(crate) struct Ended;
+/// The session is not live any more. Whoever waits for an answer is still to be answered.
+pub(crate) struct Ended(pub(crate) Option<Reply>);
 
 /// What a client, through its connection, says to a session.
 pub(crate) enum Message {

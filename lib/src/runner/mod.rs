@@ -45,14 +45,14 @@ use crate::edge::call::Setup;
 use crate::hosting::Hosting;
 use crate::live::Live;
 use crate::mint;
-use crate::outbox::{Outbound, Outbox, Reply};
+use crate::outbox::{Outbox, Reply};
 use crate::store::{Append, Durability, Lease};
 use crate::wire::{Id, RpcError};
 
 pub(crate) use attach::Attached;
 pub(crate) use facts::facts;
 pub(crate) use failure::store_error;
-pub(crate) use message::{AgentLines, Beginning, Handle, Message, Surroundings};
+pub(crate) use message::{AgentLines, Beginning, Ended, Handle, Message, Surroundings};
 pub(crate) use opening::QUIET;
 pub(crate) use seat::{Bound, Replaying, Seat, style};
 
@@ -205,7 +205,7 @@ impl Runner {
             || !self.session.questions.is_empty()
             || !self.session.asks.is_empty();
         if !bound && (self.session.agent.is_some() || open) {
-            let reason = "rethread ended before the agent did".to_owned();
+            let reason = "rethread stopped while the agent was running".to_owned();
             self.step(vec![Input::AgentExited { reason, held: HeldPrompts::Drop, at: mint::now() }]).await;
         }
     }
@@ -330,10 +330,7 @@ impl Runner {
         self.ended = true;
         self.hosting.end();
         self.release_seat();
-        // Before anybody can follow it anew.
-        for client in self.clients.drain(..) {
-            let _ = client.outbox.try_send(Outbound::Detach(self.id.clone(), self.lease.head));
-        }
+        self.clients.clear();
         self.turn_away();
         self.settle_fold().await;
         let lease = self.lease.clone();
@@ -347,6 +344,13 @@ impl Runner {
         for (_, reply) in self.prompts.drain() {
             reply.refuse(RpcError::internal("the session has ended"));
         }
+    }
+}
+
+impl Drop for Runner {
+    /// However it ended: whoever follows it is shown what there is, and leaves.
+    fn drop(&mut self) {
+        self.live.end();
     }
 }
 

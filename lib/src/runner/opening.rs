@@ -223,7 +223,9 @@ impl Runner {
             opening.native = answer.fields().text("sessionId");
         }
         if opening.native.is_none() {
-            return self.agent_failed(RpcError::internal("the agent opened a session without an id")).await;
+            return self
+                .agent_failed(RpcError::internal("the agent opened the session but gave no sessionId"))
+                .await;
         }
         opening.progress = Progress::Choosing(Choosing::new(opening.link.opened(answer)));
         self.seat = Seat::Opening(Box::new(opening));

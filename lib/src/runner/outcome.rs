@@ -3,6 +3,7 @@
 use rethread_core::{Binding, Fields, Json, Update, UpdateKind};
 use serde_json::json;
 
+use crate::edge::link::Lacking;
 use crate::wire::RpcError;
 
 /// What an agent that opens a session had to do with it before.
@@ -26,16 +27,40 @@ pub(super) fn outcome_notice(binding: Binding, before: Acquaintance, agent: &str
         (Binding::Resumed | Binding::Loaded, before) => restored(before, agent),
         (Binding::Reseeded, before) => from_transcript(before, agent),
     };
-    let mut body: Fields = [
+    let mut body = notice(severity, title, &description);
+    body.set("_meta", json!({"rethread": {"restored": format!("{binding:?}").to_lowercase()}}).into());
+    Some(update(&body))
+}
+
+/// The choices of a session that the agent which opens it did not accept, if there are any. They are told once: from
+/// then on the session has what the agent has.
+pub(super) fn not_accepted(lacking: &[Lacking]) -> Option<Update> {
+    let title = match lacking {
+        [] => return None,
+        [one] => format!("The agent did not accept the restored setting {}", one.option),
+        several => format!("The agent did not accept {} restored settings", several.len()),
+    };
+    let sentence = |choice: &Lacking| match &choice.now {
+        Some(now) => format!("{} is now {now}, not {}.", choice.option, choice.wanted),
+        None => format!("{} is no longer offered.", choice.option),
+    };
+    let description = lacking.iter().map(sentence).collect::<Vec<_>>().join(" ");
+    Some(update(&notice("warning", &title, &description)))
+}
+
+fn notice(severity: &str, title: &str, description: &str) -> Fields {
+    [
         ("sessionUpdate", Json::of("notice")),
         ("severity", Json::of(severity)),
         ("title", Json::of(title)),
-        ("description", Json::of(&description)),
+        ("description", Json::of(description)),
     ]
     .into_iter()
-    .collect();
-    body.set("_meta", json!({"rethread": {"restored": format!("{binding:?}").to_lowercase()}}).into());
-    Some(Update { kind: UpdateKind::Notice, id: String::new(), body: body.json() })
+    .collect()
+}
+
+fn update(body: &Fields) -> Update {
+    Update { kind: UpdateKind::Notice, id: String::new(), body: body.json() }
 }
 
 fn restored(before: Acquaintance, agent: &str) -> (&'static str, &'static str, String) {
@@ -58,7 +83,7 @@ fn from_transcript(before: Acquaintance, agent: &str) -> (&'static str, &'static
         Acquaintance::Asked => (
             "warning",
             "The agent could not restore this session",
-            format!("It continues in a new session of the agent: {gets}."),
+            format!("It continues in a new session, and {gets}."),
         ),
         Acquaintance::NotAsked => {
             ("warning", "This session continues from its transcript", format!("{gets}."))
@@ -74,10 +99,10 @@ fn from_transcript(before: Acquaintance, agent: &str) -> (&'static str, &'static
 
 pub(super) fn read_only() -> RpcError {
     RpcError::internal("this session is read-only")
-        .hint("start rethread without --restore read-only to go on")
+        .hint("start rethread without --restore read-only to continue it")
 }
 
 pub(super) fn not_native() -> RpcError {
     RpcError::internal("the agent cannot restore this session by itself")
-        .hint("start rethread with --restore auto to go on from the kept transcript")
+        .hint("start rethread with --restore auto to continue from the kept transcript")
 }

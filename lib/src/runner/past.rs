@@ -65,7 +65,7 @@ impl Runner {
                 Ok(())
             })
             .await?;
-        self.seed = Some(transcript.write(seed::BUDGET));
+        self.seed = (!transcript.is_empty()).then(|| transcript.write(seed::BUDGET));
         Ok(())
     }
 

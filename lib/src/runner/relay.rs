@@ -117,11 +117,11 @@ impl Runner {
         let message = self.here(Outbound::Relay { from, method, params });
         self.forget_gone_clients();
         let sent = match self.clients.last() {
-            Some(client) => client.outbox.try_send(message).is_ok(),
+            Some(client) => client.outbox.offer(message).is_ok(),
             None => false,
         };
         if !sent {
-            let error = RpcError::internal("no client is there to answer");
+            let error = RpcError::internal("no client is connected that could answer");
             self.answer_request(&request, Err(&error));
         }
     }
@@ -129,7 +129,7 @@ impl Runner {
     fn notify_clients(&mut self, method: &str, params: &Json) {
         for client in &self.clients {
             let message = self.here(Outbound::Notify { method: method.to_owned(), params: params.clone() });
-            if client.outbox.try_send(message).is_err() {
+            if client.outbox.offer(message).is_err() {
                 self.around.log.line("skipped a notification for a client that does not read");
             }
         }
@@ -144,7 +144,7 @@ impl Runner {
             return;
         }
         if let Some(client) = self.clients.last() {
-            let _ = client.outbox.try_send(self.here(Outbound::Unrelay(request.clone())));
+            let _ = client.outbox.offer(self.here(Outbound::Unrelay(request.clone())));
         }
     }
 

@@ -333,10 +333,10 @@ pub enum StoreError {
     #[error("session {0} is not in the store")]
     Unknown(SessionId),
     /// The id is taken.
-    #[error("session {0} exists already")]
+    #[error("session {0} already exists")]
     Exists(SessionId),
     /// Another living process writes it.
-    #[error("session {session} is live in process {} on {}", owner.pid, owner.host)]
+    #[error("session {session} is open in process {} on {}", owner.pid, owner.host)]
     LiveElsewhere {
         /// The session.
         session: SessionId,
@@ -344,7 +344,7 @@ pub enum StoreError {
         owner: Owner,
     },
     /// Somebody took the session, archived it or deleted it.
-    #[error("session {session} was taken over: epoch {held} is not {found}")]
+    #[error("session {session} was taken over by another writer (epoch {found}, not {held})")]
     StaleEpoch {
         /// The session.
         session: SessionId,
@@ -354,7 +354,7 @@ pub enum StoreError {
         found: u64,
     },
     /// Somebody else appended.
-    #[error("session {session} is at {found}, not at {expected}")]
+    #[error("session {session} is at entry {found}, not at entry {expected}")]
     MovedOn {
         /// The session.
         session: SessionId,
@@ -364,10 +364,10 @@ pub enum StoreError {
         found: Seq,
     },
     /// Not a cursor of this store.
-    #[error("the list cursor is not one of ours")]
+    #[error("the list cursor is not valid")]
     BadCursor,
     /// A newer program wrote the database.
-    #[error("the database has version {found}, this program knows {known}")]
+    #[error("the database has version {found}, but this program supports only versions up to {known}")]
     Newer {
         /// The version found.
         found: i64,
@@ -375,7 +375,7 @@ pub enum StoreError {
         known: i64,
     },
     /// The disk, the file or the database failed.
-    #[error("the store failed: {context}")]
+    #[error("{context} failed")]
     Io {
         /// What was being done, and on which file.
         context: String,
@@ -384,7 +384,7 @@ pub enum StoreError {
         source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// What was read cannot be understood.
-    #[error("session {session} is damaged at {at}")]
+    #[error("session {session} is damaged at entry {at}")]
     Damaged {
         /// The session.
         session: SessionId,

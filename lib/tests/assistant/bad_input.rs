@@ -116,7 +116,8 @@ async fn a_call_with_broken_arguments_is_told_to_the_model() {
         assert_eq!(client.prompt(&session, "read").await.stop, "end_turn");
         let asked = stage.model.asked();
         let said: Vec<_> = asked[1..].iter().map(|asked| asked.body.to_string()).collect();
-        assert!(said[0].contains("no JSON object"), "{}", said[0]);
+        assert!(said[0].contains("not a JSON object"), "{}", said[0]);
+        assert!(said.iter().all(|body| !body.contains("Error: error:")), "{said:?}");
         assert!(said[1].contains("path"), "{}", said[1]);
         assert!(said[2].contains("there is no tool"), "{}", said[2]);
         still_works(&stage, &client, &session).await;

@@ -116,7 +116,7 @@ async fn what_is_refused_is_not_done_and_the_model_is_told() {
     stage.model.plan(Planned::new().text("as you wish"));
     client.prompt(&session, "overwrite it").await;
     assert_eq!(stage.read("a.txt"), "one\n");
-    assert!(stage.model.asked()[1].body.to_string().contains("the user refused this"));
+    assert!(stage.model.asked()[1].body.to_string().contains("the user rejected this call"));
 }
 
 #[tokio::test]

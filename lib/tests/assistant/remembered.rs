@@ -72,7 +72,7 @@ async fn a_session_of_another_agent_goes_on_with_what_it_did() {
             }
         }
         let last = asked[2].body.to_string();
-        assert!(last.contains("plum") && !last.contains("did not come to an end"), "{last}");
+        assert!(last.contains("plum") && !last.contains("did not finish"), "{last}");
         let results = asked[2].body["messages"].as_array().unwrap().iter();
         assert_eq!(results.filter(|message| message["role"] == "tool").count(), 1, "{last}");
     }
@@ -102,7 +102,7 @@ async fn an_id_that_was_used_before_a_compaction_is_not_taken_for_the_same_call(
     client.prompt(&session, "three").await;
     let last = stage.model.asked().last().unwrap().body.to_string();
     assert!(last.contains("second_word") && !last.contains("first_word"), "{last}");
-    assert!(last.contains("(nothing matches)") && !last.contains("did not come to an end"), "{last}");
+    assert!(last.contains("(nothing matches)") && !last.contains("did not finish"), "{last}");
     let updates = client.updates(&session);
     let ids: BTreeSet<_> = updates.iter().filter_map(|update| update["toolCallId"].as_str()).collect();
     assert_eq!(ids.len(), 2, "two calls are two to the user as well");

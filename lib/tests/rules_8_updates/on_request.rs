@@ -27,7 +27,7 @@ async fn r8_12_notices_are_of_the_moment(pairing: Pairing) {
         };
         assert_eq!(told.iter().map(|update| update["sessionUpdate"].clone()).collect::<Vec<_>>(), expected);
         if expected == ["agent_message_chunk"] {
-            assert_eq!(told[0]["content"]["text"], "[warning] Beware");
+            assert_eq!(told[0]["content"]["text"], "\n\n[warning] Beware\n\n");
             assert!(named_messages(&client.view(&session)).iter().all(|(_, text)| text != "beforeafter"));
         }
         let next = world.replayed(&client, &session).await;
@@ -88,7 +88,7 @@ async fn r8_13_compactions_are_told_in_words_to_others(pairing: Pairing) {
                 assert_eq!(told, 0);
                 let thoughts = heard.view(&session).texts("thought");
                 assert!(
-                    thoughts.iter().any(|text| text == "[the conversation was compacted]"),
+                    thoughts.iter().any(|text| text.trim() == "[the conversation was compacted]"),
                     "{thoughts:?}"
                 );
             }

@@ -32,7 +32,7 @@ async fn files_are_made_with_the_directories_above() {
     let prepared = place.prepare("write", json!({"path": "x/y/z.txt", "content": "a\nb\n"})).await.unwrap();
     assert_eq!(prepared.change().unwrap().old, None);
     assert!(!place.path("in/x").exists(), "nothing was done yet");
-    assert_eq!(done(prepared).await.unwrap().text, "x/y/z.txt was made with 2 lines.");
+    assert_eq!(done(prepared).await.unwrap().text, "x/y/z.txt was created with 2 lines.");
     assert_eq!(place.text("in/x/y/z.txt"), "a\nb\n");
     assert_eq!(fs::read_dir(place.path("in/x/y")).unwrap().count(), 1, "no draft is left");
     let told = place.told("write", json!({"path": "deep", "content": ""})).await;
@@ -93,14 +93,14 @@ async fn what_is_not_there_once_is_explained() {
         (
             "let x = 1;",
             false,
-            "error: argument `old` of edit is \"let x = 1;\", expected text that is in code.rs once; it has 2 matches\n\
+            "error: argument `old` of edit is \"let x = 1;\", expected text that is in code.rs once; it occurs 2 times\n\
              hint: the matches begin at lines 2, 5; give more of the text around the one you mean, or set `all`",
         ),
         (
             "fn one() {\n  let x = 1;",
             false,
-            "error: argument `old` of edit is \"fn one() {\\n  let x = 1;\", expected text that is in code.rs; it has 0 \
-             matches\nhint: it differs in white space only; line 1 has:\nfn one() {\n    let x = 1;",
+            "error: argument `old` of edit is \"fn one() {\\n  let x = 1;\", expected text that is in code.rs; it was not \
+             found\nhint: it differs in white space only; line 1 has:\nfn one() {\n    let x = 1;",
         ),
         (
             "",
@@ -114,12 +114,12 @@ async fn what_is_not_there_once_is_explained() {
     }
     assert_eq!(place.text("in/code.rs"), "fn one() {\n    y\n}\nfn two() {\n    y\n}\n");
     let told = place.told("edit", json!({"path": "code.rs", "old": "y", "new": "y"})).await;
-    assert!(told.contains("`new` of edit is \"y\", expected another text than `old`"), "{told}");
+    assert!(told.contains("`new` of edit is \"y\", expected a text other than `old`"), "{told}");
     let told = place.told("edit", json!({"path": "none.rs", "old": "x", "new": "y"})).await;
     assert!(told.starts_with("error: none.rs: it does not exist"), "{told}");
     place.write("in/bytes", b"x\xff\n");
     let told = place.told("edit", json!({"path": "bytes", "old": "x", "new": "y"})).await;
-    assert!(told.contains("it is not UTF-8 text of 3 bytes, and only UTF-8 text is changed"), "{told}");
+    assert!(told.contains("it is not UTF-8 text of 3 bytes, and only UTF-8 text can be changed"), "{told}");
 }
 
 #[tokio::test]
@@ -131,7 +131,7 @@ async fn a_file_that_changed_meanwhile_is_left_alone() {
     let told = done(prepared).await.unwrap_err().told();
     assert_eq!(
         told,
-        "error: a.txt was not changed: its text has changed since this was planned\n\
+        "error: a.txt was not changed: it has changed since the change was prepared\n\
          hint: read the file, then make the change again"
     );
     assert_eq!(place.text("in/a.txt"), "somebody else's\n");
@@ -139,14 +139,17 @@ async fn a_file_that_changed_meanwhile_is_left_alone() {
     let prepared = place.prepare("write", json!({"path": "new", "content": "mine"})).await.unwrap();
     place.write("in/new", "theirs");
     let told = done(prepared).await.unwrap_err().told();
-    assert!(told.contains("new was not changed: it has been made since this was planned"), "{told}");
+    assert!(
+        told.contains("new was not changed: it has been created since the change was prepared"),
+        "{told}"
+    );
     assert_eq!(place.text("in/new"), "theirs");
 
     place.call("read", json!({"path": "new"})).await.unwrap();
     let prepared = place.prepare("write", json!({"path": "new", "content": "mine"})).await.unwrap();
     fs::remove_file(place.path("in/new")).unwrap();
     let told = done(prepared).await.unwrap_err().told();
-    assert!(told.contains("its text has changed since this was planned"), "{told}");
+    assert!(told.contains("it has changed since the change was prepared"), "{told}");
     assert!(!place.path("in/new").exists());
 
     // One with two names is looked at under the name that was given.
@@ -180,7 +183,7 @@ async fn a_file_that_was_not_read_or_has_changed_since_is_not_overwritten() {
     let told = place.told("write", write("mine\n")).await;
     assert_eq!(
         told,
-        "error: a.txt was not changed: it exists and was not read in this session\n\
+        "error: a.txt was not changed: it exists and was not read since this session was opened\n\
          hint: read the file, then make the change again"
     );
     assert_eq!(place.text("in/a.txt"), "one\ntwo\nthree\n");
@@ -213,7 +216,7 @@ async fn an_edit_keeps_what_others_changed_and_is_no_look_at_the_whole_file() {
     // An edit names what it replaces, so that it loses nothing that was not seen.
     place.call("edit", edit("two", "2")).await.unwrap();
     let told = place.told("write", json!({"path": "a.txt", "content": "x"})).await;
-    assert!(told.contains("was not read in this session"), "{told}");
+    assert!(told.contains("was not read since this session was opened"), "{told}");
     // What was read stays read when it is edited.
     place.call("read", json!({"path": "a.txt"})).await.unwrap();
     place.call("edit", edit("2", "two")).await.unwrap();

@@ -113,7 +113,7 @@ async fn other_spellings_lead_nowhere() {
         assert!(place.told("read", json!({"path": path})).await.contains("one"), "{path}");
     }
     let told = place.told("read", json!({"path": "a\0.txt"})).await;
-    assert!(told.contains("no file can have such a name"), "{told}");
+    assert!(told.contains("the name is not valid"), "{told}");
     let told = place.told("read", json!({"path": "x".repeat(5000)})).await;
     assert!(told.contains("the name is too long"), "{told}");
     assert!(place.is_untouched());
@@ -204,7 +204,7 @@ async fn a_link_that_appears_between_the_plan_and_the_deed_is_refused() {
     fs::remove_file(place.path("in/file.txt")).unwrap();
     symlink(place.path("out/secret.txt"), place.path("in/file.txt")).unwrap();
     let told = done(prepared).await.unwrap_err().told();
-    assert!(told.contains("a symbolic link has taken the place of part of its path"), "{told}");
+    assert!(told.contains("part of its path has been replaced by a symbolic link"), "{told}");
     assert!(place.is_untouched());
 }
 

@@ -125,7 +125,7 @@ async fn a_huge_file_is_never_read_whole() {
         let tool = if change["content"].is_string() { "write" } else { "edit" };
         let told = place.told(tool, change).await;
         assert!(
-            told.contains("it has 2147483648 bytes, and files of more than 8388608 bytes are not changed"),
+            told.contains("it has 2147483648 bytes, and files of more than 8388608 bytes cannot be changed"),
             "{told}"
         );
     }
@@ -166,7 +166,7 @@ async fn pipes_and_devices_are_not_waited_for() {
         assert!(told.starts_with("error: fifo: it is not a regular file"), "{tool}: {told}");
     }
     assert!(place.told("search", json!({"pattern": "deep"})).await.contains("deep/b.txt:1:deep"));
-    assert!(place.told("list", json!({})).await.contains("fifo (no regular file)"));
+    assert!(place.told("list", json!({})).await.contains("fifo (not a regular file)"));
 }
 
 #[tokio::test]
@@ -191,7 +191,7 @@ async fn directories_are_listed() {
         "error: a.txt: it is a file\nhint: use read for a file"
     );
     fs::create_dir(place.path("in/none")).unwrap();
-    assert_eq!(place.told("list", json!({"path": "none"})).await, "(nothing is there)");
+    assert_eq!(place.told("list", json!({"path": "none"})).await, "(no entries)");
     for number in 0..1200 {
         place.write(&format!("in/none/{number:04}"), "");
     }
@@ -248,7 +248,7 @@ async fn lines_are_searched_for() {
         (json!({"pattern": "^too$"}), format!("{too}:1:too\n")),
         (
             json!({"pattern": "fn", "limit": 1}),
-            "src/one.rs:1:fn one() {}\n(these are the first 1 matches; search for less or in fewer files)"
+            "src/one.rs:1:fn one() {}\n(these are the first 1 matches; use a narrower pattern or path for the others)"
                 .to_owned(),
         ),
         (json!({"pattern": "fn", "glob": "*.txt"}), "(nothing matches)".to_owned()),

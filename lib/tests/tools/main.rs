@@ -184,7 +184,7 @@ async fn wrong_arguments_are_named() {
         (
             "run",
             json!({"command": "a\0b"}),
-            "argument `command` of run is \"a\\u0000b\", expected a line without zero bytes",
+            "argument `command` of run is \"a\\u0000b\", expected a command without NUL bytes",
         ),
         (
             "run",

@@ -111,7 +111,7 @@ async fn a_command_that_never_ends_is_ended() {
     let begun = Instant::now();
     let (outcome, heard) = run(&place, json!({"command": command, "timeout": 1})).await;
     assert_eq!(outcome.ending, Ending::TimedOut);
-    assert_eq!(timeless(&outcome.text), "here\n(ended after 1 s, its time limit, ended by SIGKILL)");
+    assert_eq!(timeless(&outcome.text), "here\n(stopped at its time limit of 1 s, ended by SIGKILL)");
     assert_eq!(heard, b"here\n");
     assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
     is_gone(&place.text("in/pid")).await;
@@ -155,7 +155,7 @@ async fn what_a_command_leaves_behind_ends_with_it() {
     let (outcome, _) = run(&place, json!({"command": "sleep 100 & echo $! > pid; echo started"})).await;
     assert_eq!(outcome.exit, Some(Exit { code: Some(0), signal: None }));
     assert!(outcome.text.starts_with("started\n(exit code 0, "), "{}", outcome.text);
-    assert!(outcome.text.ends_with(" s, what it left running was ended)"), "{}", outcome.text);
+    assert!(outcome.text.ends_with(" s, background processes that it left were ended)"), "{}", outcome.text);
     is_gone(&place.text("in/pid")).await;
     let (outcome, _) = run(&place, json!({"command": "true"})).await;
     assert!(!outcome.text.contains("left running"), "{}", outcome.text);

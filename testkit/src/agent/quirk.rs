@@ -43,6 +43,12 @@ pub enum Quirk {
     /// It writes lines that are not JSON to stdout before it answers `initialize`: whatever is started by a shell
     /// that greets.
     Greets,
+    /// It repeats a prompt, as a message of the user, before it works on it, in version 1: mistral-vibe.
+    RepeatsPrompt,
+    /// It refuses `initialize` with an error of its own: one whose license has expired, say.
+    RefusesInitialize,
+    /// It never answers `initialize`: one that waits for a login, say.
+    MuteOnInitialize,
     /// It answers `initialize` with the version that it is offered and speaks version 1: fast-agent-acp and the
     /// example agents of the Python SDK.
     EchoesVersion,

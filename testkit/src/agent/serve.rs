@@ -74,6 +74,7 @@ async fn hear(talk: &Arc<Talk>, line: &str, work: &mut JoinSet<()>) {
         return talk.crash().await;
     }
     match (id, method) {
+        (Some(_), "initialize") if config.has(Quirk::MuteOnInitialize) => {}
         (Some(id), _) if takes_its_time(&config, method) => {
             work.spawn(answer_slowly(talk.clone(), id, method.to_owned(), params));
         }
@@ -193,6 +194,9 @@ fn can(talk: &Talk, ability: &str) -> bool {
 
 fn initialize(talk: &Talk, params: &Value) -> Outcome {
     let config = talk.memory.config();
+    if config.has(Quirk::RefusesInitialize) {
+        return Err(json!({"code": -32603, "message": "license expired", "data": {"since": "May"}}));
+    }
     let offered = params["protocolVersion"].as_u64().unwrap_or(0);
     let version = match (config.speaks, offered) {
         (Speaks::One, _) | (Speaks::OneStrictly | Speaks::Both, 1) => Version::V1,

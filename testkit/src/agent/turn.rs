@@ -48,6 +48,9 @@ pub(super) async fn acknowledge(talk: &Talk, session: &str, prompt: &Prompt) {
         for block in prompt.content.as_array().into_iter().flatten() {
             let mut update = words::chunk("user_message", Some(&prompt.message), "");
             update["content"] = block.clone();
+            if talk.memory.config().has(Quirk::RepeatsPrompt) {
+                talk.show(session, update.clone()).await;
+            }
             talk.memory.keep(session, &update);
         }
         return;

@@ -56,6 +56,11 @@ impl<'a> Head<'a> {
         self.id.and_then(Id::read).and_then(|id| id.as_number())
     }
 
+    /// Says whether an answer names no request: an error so, where the agent could not read what it was asked.
+    fn is_about_nothing(&self) -> bool {
+        self.id.is_none_or(|id| id.get() == "null")
+    }
+
     /// What an answer says; nothing if it is none.
     fn outcome(&self) -> Option<Result<Json, RpcError>> {
         if self.method.is_some() {
@@ -106,11 +111,28 @@ pub(super) struct Hearing {
     stray_bytes: usize,
     batches: Vec<(mpsc::Sender<FromAgent>, Vec<AgentLine>)>,
     log: Log,
+    last: Last,
+}
+
+/// What the last line was.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Last {
+    Message,
+    Print,
 }
 
 impl Hearing {
     pub(super) fn new(peer: AgentPeer, kind: AgentKind, asides: mpsc::Sender<Aside>, log: Log) -> Self {
-        Self { peer, kind, asides, strays: Vec::new(), stray_bytes: 0, batches: Vec::new(), log }
+        Self {
+            peer,
+            kind,
+            asides,
+            strays: Vec::new(),
+            stray_bytes: 0,
+            batches: Vec::new(),
+            log,
+            last: Last::Message,
+        }
     }
 
     pub(super) async fn run<R: AsyncRead + Unpin>(
@@ -160,12 +182,19 @@ impl Hearing {
         let Some(head) = Head::read(&bytes) else {
             // Shells and banners write to the same stream; such a line is never passed on.
             self.log.line("skipped a line that is not a message");
+            self.print(&bytes);
             return;
         };
         if let Some(outcome) = head.outcome() {
+            if let (true, Err(error)) = (head.is_about_nothing(), &outcome) {
+                self.print(error.message.as_bytes());
+                return;
+            }
+            self.message_came();
             self.answered(head.number(), outcome);
             return;
         }
+        self.message_came();
         if head.method.as_deref() == Some("$/cancel_request") {
             // It names no session: whoever has that request open knows.
             let routes: Vec<_> = locked(&self.peer.shared.routes).values().cloned().collect();
@@ -187,6 +216,22 @@ impl Hearing {
                     self.skip("skipped an aside that no client reads", &bytes);
                 }
             }
+        }
+    }
+
+    /// Keeps the end of what is printed: an agent that fails may say there why.
+    fn print(&mut self, line: &[u8]) {
+        let mut printed = locked(&self.peer.shared.printed);
+        printed.push(line);
+        printed.push(b"\n");
+        self.last = Last::Print;
+    }
+
+    /// An agent that goes on talking did not fail of what it printed before.
+    fn message_came(&mut self) {
+        if self.last == Last::Print {
+            locked(&self.peer.shared.printed).clear();
+            self.last = Last::Message;
         }
     }
 

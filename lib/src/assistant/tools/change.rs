@@ -117,13 +117,13 @@ fn write(planned: Planned, ground: &Ground) -> Result<Outcome, ToolError> {
         Err(error) => {
             let path = ground.shown(&change.path);
             let why = match error {
-                FileError::Changed if change.old.is_some() => "its text has changed since this was planned",
-                FileError::Changed => "it has been made since this was planned",
+                FileError::Changed if change.old.is_some() => "it has changed since the change was prepared",
+                FileError::Changed => "it has been created since the change was prepared",
                 // It was inside when this was planned.
                 FileError::Path(PathError::Outside | PathError::Linked) => {
-                    "a symbolic link has taken the place of part of its path"
+                    "part of its path has been replaced by a symbolic link"
                 }
-                FileError::NotAFile => "something that is no regular file has taken its place",
+                FileError::NotAFile => "it has been replaced by something that is not a regular file",
                 FileError::Path(PathError::Io(_)) => return Err(ground.error(&path, error)),
             };
             Err(ToolError::Changed { path, why: why.to_owned() })
@@ -142,7 +142,7 @@ pub(super) fn check_seen(ground: &Ground, at: &Whereabouts, old: Option<&str>) -
         return Ok(());
     }
     let why = match ground.seen.known(&at.real, old.unwrap_or_default().as_bytes()) {
-        Known::Unread => "it exists and was not read in this session",
+        Known::Unread => "it exists and was not read since this session was opened",
         Known::Outdated | Known::Current => "it has changed since it was last read",
     };
     Err(ToolError::Changed { path: ground.shown(&at.shown), why: why.to_owned() })
@@ -175,7 +175,7 @@ fn text(ground: &Ground, sent: &str, place: &Place) -> Result<Option<String>, To
 pub(super) fn too_large(sent: &str, size: u64) -> ToolError {
     ToolError::File {
         path: sent.to_owned(),
-        why: format!("it has {size} bytes, and files of more than {LARGEST} bytes are not changed"),
+        why: format!("it has {size} bytes, and files of more than {LARGEST} bytes cannot be changed"),
         hint: "change it with a command".to_owned(),
         source: None,
     }
@@ -184,7 +184,7 @@ pub(super) fn too_large(sent: &str, size: u64) -> ToolError {
 fn no_text(sent: &str, kind: &str, size: u64) -> ToolError {
     ToolError::File {
         path: sent.to_owned(),
-        why: format!("it is {kind} of {size} bytes, and only UTF-8 text is changed"),
+        why: format!("it is {kind} of {size} bytes, and only UTF-8 text can be changed"),
         hint: "change it with a command, or write another file".to_owned(),
         source: None,
     }
@@ -194,7 +194,7 @@ fn directory(sent: &str) -> ToolError {
     ToolError::File {
         path: sent.to_owned(),
         why: "it is a directory".to_owned(),
-        hint: "name a file in it; directories that are missing are made".to_owned(),
+        hint: "name a file in it; missing directories are created".to_owned(),
         source: None,
     }
 }

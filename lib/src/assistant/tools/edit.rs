@@ -46,7 +46,7 @@ pub(super) fn prepare(ground: &Arc<Ground>, arguments: &Arguments<'_>) -> Result
         ));
     }
     if old == new {
-        return Err(arguments.wrong("new", "another text than `old`", None));
+        return Err(arguments.wrong("new", "a text other than `old`", None));
     }
     let (at, text) = change::current(ground, sent)?;
     let Some(text) = text else {
@@ -130,7 +130,7 @@ fn replace_exactly(text: &str, old: &str, new: &str, extent: Extent) -> Result<R
 impl Failure {
     fn told(&self, arguments: &Arguments<'_>, shown: &str, text: &str, old: &str) -> ToolError {
         let (expected, hint) = match self {
-            Self::Missing => (format!("text that is in {shown}; it has 0 matches"), near::miss(text, old)),
+            Self::Missing => (format!("text that is in {shown}; it was not found"), near::miss(text, old)),
             Self::Several => {
                 let lines: Vec<_> = text.match_indices(old).map(|(at, _)| line_of(text, at)).collect();
                 let named: Vec<_> = lines.iter().take(MOST_NAMED).map(u64::to_string).collect();
@@ -141,7 +141,7 @@ impl Failure {
                 );
                 // Matches that overlap are counted as one, and yet there are two.
                 let count = lines.len().max(2);
-                (format!("text that is in {shown} once; it has {count} matches"), hint)
+                (format!("text that is in {shown} once; it occurs {count} times"), hint)
             }
         };
         arguments.wrong("old", &expected, Some(hint))

@@ -71,10 +71,10 @@ pub enum ToolError {
     #[error("the command did not start")]
     NotStarted(#[source] io::Error),
     /// The file system does not answer.
-    #[error("nothing was heard of the file system within {} s", .0.as_secs())]
+    #[error("the file system did not respond within {} s", .0.as_secs())]
     Hangs(Duration),
     /// The work ended before its time: the program is about to end.
-    #[error("the tool was given up")]
+    #[error("the tool call was aborted")]
     GivenUp,
 }
 
@@ -92,7 +92,7 @@ impl ToolError {
             Self::File { hint, .. } => Some(hint.clone()),
             Self::Changed { .. } => Some("read the file, then make the change again".to_owned()),
             Self::NotStarted(error) => Some(error.to_string()),
-            Self::Hangs(_) => Some("look elsewhere, or ask the user to see to it".to_owned()),
+            Self::Hangs(_) => Some("try another path, or ask the user to check the file system".to_owned()),
             Self::GivenUp => None,
         }
     }
@@ -119,7 +119,9 @@ impl ToolError {
                 "directories, pipes and devices are not read".to_owned(),
                 None,
             ),
-            FileError::Changed => ("it has changed meanwhile".to_owned(), "read it again".to_owned(), None),
+            FileError::Changed => {
+                ("it changed while it was in use".to_owned(), "read it again".to_owned(), None)
+            }
             FileError::Path(PathError::Io(error)) => {
                 let (why, hint) = of_system(&error);
                 (why, hint.to_owned(), Some(error))
@@ -136,10 +138,12 @@ fn of_system(error: &io::Error) -> (String, &'static str) {
         Some(libc::ENOTDIR) => {
             ("part of the path is not a directory".to_owned(), "look for it with find or list")
         }
-        Some(libc::EACCES | libc::EPERM) => ("access is denied".to_owned(), "the user has to allow it"),
-        Some(libc::ELOOP) => ("its symbolic links lead in a circle".to_owned(), "name another path"),
-        Some(libc::ENAMETOOLONG) => ("the name is too long".to_owned(), "name another path"),
-        Some(libc::EINVAL) => ("no file can have such a name".to_owned(), "name another path"),
-        _ => (error.to_string(), "the user has to see to it"),
+        Some(libc::EACCES | libc::EPERM) => {
+            ("permission denied".to_owned(), "ask the user to change its permissions")
+        }
+        Some(libc::ELOOP) => ("its symbolic links form a loop".to_owned(), "use another path"),
+        Some(libc::ENAMETOOLONG) => ("the name is too long".to_owned(), "use another path"),
+        Some(libc::EINVAL) => ("the name is not valid".to_owned(), "use another path"),
+        _ => (error.to_string(), "ask the user to look into it"),
     }
 }

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::path::Path;
 
-use super::visible::is_invisible;
+use super::visible::visible_line;
 
 /// How much text a list of paths may have.
 pub(super) const MOST_LISTED: usize = 64 * 1024;
@@ -28,12 +28,12 @@ pub(super) fn around(line: &str, at: usize, most: usize) -> String {
 
 /// A path on one line: a line feed in a name would look like the end of it.
 pub(super) fn name(path: &Path) -> String {
-    let path = path.display().to_string();
-    let hides = |c: char| c.is_control() || is_invisible(c);
-    if !path.contains(hides) {
-        return path;
-    }
-    path.chars().map(|c| if hides(c) { c.escape_default().to_string() } else { c.to_string() }).collect()
+    visible_line(&path.display().to_string())
+}
+
+/// A number of things in words: `1 line`, `2 lines`.
+pub(super) fn counted(number: usize, one: &str, several: &str) -> String {
+    if number == 1 { format!("1 {one}") } else { format!("{number} {several}") }
 }
 
 /// Bytes as text. What is none becomes a mark, and so does the zero byte, which many a store does not take.

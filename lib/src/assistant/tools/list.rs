@@ -101,14 +101,14 @@ fn line(start: &Path, found: &Found<'_>) -> String {
             Ok(Some(target)) => format!("{path} -> {}\n", excerpt::name(Path::new(&target))),
             Ok(None) | Err(_) => format!("{path}\n"),
         },
-        EntryKind::Other => format!("{path} (no regular file)\n"),
+        EntryKind::Other => format!("{path} (not a regular file)\n"),
     }
 }
 
 fn note(count: usize, more: Option<String>, missed: Missed) -> String {
     let mut notes = Vec::new();
     if count == 0 {
-        notes.push("nothing is there".to_owned());
+        notes.push("no entries".to_owned());
     }
     notes.extend(more);
     missed.notes(&mut notes);

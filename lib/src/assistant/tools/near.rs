@@ -19,7 +19,7 @@ pub(super) fn miss(text: &str, old: &str) -> String {
         .or_else(|| numbered(&lines, &wanted))
         .or_else(|| parting(&lines, &wanted))
         .or_else(|| likeness(&lines, &wanted))
-        .unwrap_or_else(|| "nothing like it is there; read the file again".to_owned())
+        .unwrap_or_else(|| "nothing similar is in the file; read it again".to_owned())
 }
 
 /// The lines that are the same when they are looked at in some way.
@@ -103,10 +103,10 @@ mod tests {
                 "line 1 is the same as its first, but line 2 is \"    let one = 1;\" and not \"    let two = 2;\"",
             ),
             ("    let one = 17;", "the nearest is line 2: \"    let one = 1;\""),
-            ("something else altogether", "nothing like it is there; read the file again"),
+            ("something else altogether", "nothing similar is in the file; read it again"),
         ] {
             assert_eq!(miss(text, old), expected, "{old:?}");
         }
-        assert_eq!(miss("", "x"), "nothing like it is there; read the file again");
+        assert_eq!(miss("", "x"), "nothing similar is in the file; read it again");
     }
 }

@@ -79,7 +79,7 @@ pub(super) struct Line {
 pub(super) fn prepare(ground: &Arc<Ground>, arguments: &Arguments<'_>) -> Result<Prepared, ToolError> {
     let line = arguments.some_text("command")?;
     if line.contains('\0') {
-        return Err(arguments.wrong("command", "a line without zero bytes", None));
+        return Err(arguments.wrong("command", "a command without NUL bytes", None));
     }
     let sent = arguments.optional_text("cwd")?.filter(|path| !path.is_empty()).unwrap_or(".");
     let time = arguments.number("timeout", 1..=LONGEST_TIME)?.unwrap_or(USUAL_TIME);
@@ -174,7 +174,8 @@ impl Told {
         let is_cut = self.users.is_over() && !was_over;
         self.next.extend_from_slice(if is_cut { excerpt::whole(beginning) } else { beginning });
         if is_cut {
-            self.next.extend_from_slice(b"\r\n[there is more: its end is shown when the command ends]\r\n");
+            self.next
+                .extend_from_slice(b"\r\n[more output follows: its end is shown when the command ends]\r\n");
         }
     }
 
@@ -220,12 +221,12 @@ fn outcome(
     };
     let mut notes = match ending {
         Ending::Done => vec![how],
-        Ending::TimedOut => vec![format!("ended after {} s, its time limit", line.time.as_secs()), how],
+        Ending::TimedOut => vec![format!("stopped at its time limit of {} s", line.time.as_secs()), how],
         Ending::Cancelled => vec!["cancelled".to_owned(), how],
     };
     notes.push(format!("{:.1} s", took.as_secs_f64()));
     if ending == Ending::Done && leftover == Leftover::Somebody {
-        notes.push("what it left running was ended".to_owned());
+        notes.push("background processes that it left were ended".to_owned());
     }
     let mut text = told.model.text();
     if !text.is_empty() && !text.ends_with('\n') {

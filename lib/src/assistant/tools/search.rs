@@ -149,7 +149,7 @@ impl Look for Hunt {
             missed.notes(&mut notes);
         }
         if unsearched > 0 && !stop.now() {
-            notes.push(format!("{unsearched} files could not be searched"));
+            notes.push(format!("{} could not be searched", excerpt::counted(unsearched, "file", "files")));
         }
         Ok(hits.told(notes).into())
     }
@@ -203,7 +203,10 @@ impl Hits<'_> {
         if self.cut {
             notes.insert(
                 0,
-                format!("these are the first {} matches; search for less or in fewer files", self.count),
+                format!(
+                    "these are the first {} matches; use a narrower pattern or path for the others",
+                    self.count
+                ),
             );
         }
         if notes.is_empty() { self.text } else { format!("{}({})", self.text, notes.join("; ")) }

@@ -6,6 +6,7 @@ use std::ops::ControlFlow;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
+use super::excerpt::counted;
 use super::ground::Ground;
 use super::ignored::{Rules, is_ignored};
 use super::stop::Stop;
@@ -64,10 +65,13 @@ impl Missed {
     /// Says what was missed, if anything was.
     pub(super) fn notes(self, notes: &mut Vec<String>) {
         if self.unreadable > 0 {
-            notes.push(format!("{} directories could not be read", self.unreadable));
+            notes.push(format!("{} could not be read", counted(self.unreadable, "directory", "directories")));
         }
         if self.cut > 0 {
-            notes.push(format!("{} directories are too large or too deep to be seen whole", self.cut));
+            notes.push(format!(
+                "{} too large or too deep to be listed whole",
+                counted(self.cut, "directory is", "directories are")
+            ));
         }
     }
 }

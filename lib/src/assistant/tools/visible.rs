@@ -23,6 +23,12 @@ pub(crate) fn visible(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
+/// The text on one line, with every character that does not show as itself written as an escape.
+pub(crate) fn visible_line(text: &str) -> String {
+    let hides = |c: char| c.is_control() || is_invisible(c);
+    text.chars().map(|c| if hides(c) { c.escape_default().to_string() } else { c.to_string() }).collect()
+}
+
 /// Whether the text has a character that [`visible`] would escape.
 pub(crate) fn has_hidden(text: &str) -> bool {
     let mut rest = text.chars().peekable();
@@ -70,7 +76,7 @@ fn is_hidden(c: char, next: Option<char>) -> bool {
 }
 
 /// Whether a character is invisible, or changes the direction or the place of others.
-pub(super) fn is_invisible(c: char) -> bool {
+fn is_invisible(c: char) -> bool {
     matches!(c,
         '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}'
         // Zero-width characters, marks of direction, line and paragraph separators, embeddings and overrides.
@@ -87,12 +93,13 @@ pub(super) fn is_invisible(c: char) -> bool {
 mod tests {
     use serde_json::json;
 
-    use super::{has_hidden, label, visible, visible_json};
+    use super::{has_hidden, label, visible, visible_json, visible_line};
 
     #[test]
     fn what_hides_is_shown() {
         assert_eq!(visible("a\u{1b}[2K\u{202e}b\rc\r\n\td\0"), "a\\u{1b}[2K\\u{202e}b\\rc\r\n\td\\u{0}");
         assert_eq!(visible("plain é 漢字 🙂\n"), "plain é 漢字 🙂\n");
+        assert_eq!(visible_line("a\n\tb\u{202e}"), "a\\n\\tb\\u{202e}");
         assert!(has_hidden("\u{200b}") && has_hidden("\u{e0041}") && !has_hidden("a\r\nb"));
         assert_eq!(visible_json(&json!({"a\u{7}": ["\u{feff}", 1]})), json!({"a\\u{7}": ["\\u{feff}", 1]}));
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::arguments::Arguments;
 use super::change::{self, Change, LARGEST, Planned};
 use super::error::ToolError;
+use super::excerpt::counted;
 use super::ground::Ground;
 use super::prepared::{Plan, Prepared};
 use super::spec::{Effect, Kind, ToolSpec, object, text};
@@ -37,10 +38,10 @@ pub(super) fn prepare(ground: &Arc<Ground>, arguments: &Arguments<'_>) -> Result
     let (at, old) = change::current(ground, sent)?;
     change::check_seen(ground, &at, old.as_deref())?;
     let shown = ground.shown(&at.shown);
-    let lines = new.lines().count();
+    let lines = counted(new.lines().count(), "line", "lines");
     let told = match old {
-        Some(_) => format!("{shown} was replaced; it has {lines} lines now."),
-        None => format!("{shown} was made with {lines} lines."),
+        Some(_) => format!("{shown} was replaced; it has {lines} now."),
+        None => format!("{shown} was created with {lines}."),
     };
     let change = Change { path: at.shown.clone(), old, new: new.to_owned() };
     let plan = Plan::Change(Planned { change, real: at.real, told });

@@ -47,9 +47,7 @@ impl Profile {
             Some(Value::Number(number)) if number.as_u64() == Some(2) => {
                 Ok(Self { answered: Version::V2, ..read_v1(&fields) })
             }
-            other => Err(RpcError::internal("the agent speaks a protocol version that rethread does not")
-                .with("got", other.unwrap_or(Value::Null))
-                .with("expected", json!([1, 2]))),
+            other => Err(unknown_version(other.unwrap_or(Value::Null))),
         }
     }
 
@@ -205,6 +203,16 @@ pub fn as_echo(answer: &Json) -> Json {
     }
     fields.set("protocolVersion", json!(2).into());
     fields.json()
+}
+
+fn unknown_version(got: Value) -> RpcError {
+    let message = match &got {
+        Value::Number(number) => {
+            format!("the agent speaks protocol version {number}, rethread speaks 1 and 2")
+        }
+        _ => "the agent did not say which protocol version it speaks".to_owned(),
+    };
+    RpcError::internal(message).with("got", got).with("expected", json!([1, 2]))
 }
 
 fn has_info(answer: &Fields) -> bool {

@@ -86,7 +86,7 @@ pub fn check_content(profile: &Profile, content: &Json) -> Result<(), RpcError> 
             let field = format!("prompt[{at}].type");
             let expected = format!("one of {}", expected.join(", "));
             return Err(RpcError::field(&field, &Value::String(kind), &expected)
-                .hint("the agent does not take this kind of content"));
+                .hint("the agent does not accept this kind of content"));
         }
     }
     Ok(())
@@ -110,7 +110,7 @@ pub fn check_system_prompt(profile: &Profile, setup: &Setup) -> Result<(), RpcEr
     let Some(prompt) = &setup.system_prompt else { return Ok(()) };
     if !profile.has("systemPrompt") {
         return Err(RpcError::field("systemPrompt", &prompt.value(), "nothing")
-            .hint("the agent does not take a system prompt"));
+            .hint("the agent does not accept a system prompt"));
     }
     let fields = prompt.fields();
     let modes = profile.passed_on.get("systemPrompt").and_then(|known| known.fields().get("mode").cloned());

@@ -130,6 +130,7 @@ impl Link {
     fn update_v1(&mut self, mut update: Fields) -> Vec<Input> {
         let tag = update.text("sessionUpdate").unwrap_or_default();
         let body = match tag.as_str() {
+            "user_message_chunk" if self.repeats_prompt(&update) => return Vec::new(),
             "user_message_chunk" | "agent_message_chunk" | "agent_thought_chunk" => {
                 let id = self.message_id(UpdateKind::of_tag(&tag), update.text("messageId").as_deref());
                 update.set("messageId", Json::of(&id));
@@ -197,9 +198,13 @@ impl Link {
         vec![self.named(&update)]
     }
 
-    /// A prompt was written to an agent that will acknowledge it.
-    pub fn prompt_sent(&mut self) {
-        self.unacknowledged += 1;
+    /// A prompt was written to the agent.
+    pub fn prompt_sent(&mut self, content: &Json) {
+        self.may_repeat(content);
+        match self.version {
+            Version::V1 => {}
+            Version::V2 => self.unacknowledged += 1,
+        }
     }
 
     /// The agent acknowledged a prompt under its own id, or refused it.

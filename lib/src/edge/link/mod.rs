@@ -7,6 +7,7 @@ mod child;
 mod choices;
 mod hear;
 mod refer;
+mod repeated;
 mod run;
 mod spoken;
 
@@ -15,9 +16,12 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use rethread_core::{Fields, Input, Json, QuestionKind, Update, UpdateKind};
 
+pub use choices::Lacking;
+
 use super::Version;
 use super::v1::options::{Options, Sources};
 use crate::wire::Id;
+use repeated::Repeatable;
 use spoken::Spoken;
 
 pub use spoken::Sign;
@@ -76,6 +80,8 @@ pub struct Link {
     children: HashMap<String, Option<Speaking>>,
     /// Whether it has shown that it speaks the version it answered with.
     spoken: Spoken,
+    /// What of the last prompt the agent may repeat.
+    repeatable: Repeatable,
 }
 
 /// Whether an agent has said what it offers.
@@ -109,6 +115,7 @@ impl Link {
             said: HashSet::new(),
             children: HashMap::new(),
             spoken: Spoken::default(),
+            repeatable: Repeatable::default(),
         }
     }
 

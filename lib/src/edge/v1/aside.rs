@@ -133,7 +133,7 @@ fn compaction_in_words(compaction: &Fields, note_id: &str) -> Vec<Json> {
             None => "[compacting the conversation failed]".to_owned(),
         },
         Some("cancelled") => "[compacting the conversation was cancelled]".to_owned(),
-        Some(_) | None => "[news of a compaction of the conversation]".to_owned(),
+        Some(_) | None => "[the compaction of the conversation was updated]".to_owned(),
     };
     let mut thoughts = vec![said(THOUGHT, note_id, &words, compaction)];
     thoughts.extend(blocks_of(compaction, "summary", &id));
@@ -180,9 +180,10 @@ fn spoken(fields: &Fields, id: &str) -> Json {
     thought.json()
 }
 
-/// A sentence of ours; what it stands for keeps its `_meta`.
+/// A sentence of ours; what it stands for keeps its `_meta`. It is a paragraph of its own, since some clients append
+/// each chunk to the text before it, whatever its message.
 fn said(tag: &str, id: &str, words: &str, source: &Fields) -> Json {
-    let mut chunk = chunk(tag, id, content::text_block(words));
+    let mut chunk = chunk(tag, id, content::text_block(&format!("\n\n{words}\n\n")));
     if let Some(meta) = present(source, "_meta") {
         chunk.set("_meta", meta.clone());
     }

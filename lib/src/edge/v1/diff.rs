@@ -11,7 +11,7 @@ use super::patch::{self, Change, FilePatch};
 #[must_use]
 pub fn from_v1(mut item: Fields) -> Json {
     let (Some(path), Some(new)) = (item.text("path"), item.text("newText")) else {
-        return text_item(Fields::new(), &format!("[diff that cannot be read] {}", item.json()));
+        return text_item(Fields::new(), &format!("[unreadable diff] {}", item.json()));
     };
     let old = item.text("oldText");
     item.take("newText");

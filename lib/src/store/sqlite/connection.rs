@@ -54,7 +54,11 @@ pub(super) fn check_file(connection: &Connection, database: &Path) -> Result<(),
     if mode == "wal" {
         Ok(())
     } else {
-        Err(failed("opening", database, format!("no write-ahead log, only {mode}")))
+        Err(failed(
+            "opening",
+            database,
+            format!("the file system does not support a write-ahead log (journal mode {mode})"),
+        ))
     }
 }
 

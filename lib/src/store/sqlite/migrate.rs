@@ -75,7 +75,7 @@ fn back_up(database: &Path, version: i64) -> Result<(), StoreError> {
         fs::remove_file(&part).map_err(io_failed(copying, &part))?;
     }
     let file = create(&part).map_err(io_failed(copying, &part))?;
-    let target = part.to_str().ok_or_else(|| failed(copying, &part, "the path is not text"))?;
+    let target = part.to_str().ok_or_else(|| failed(copying, &part, "the path is not valid UTF-8"))?;
     let source = connection::writer(database).map_err(|cause| failed(copying, &part, cause))?;
     source.execute("VACUUM INTO ?1", [target]).map_err(|cause| failed(copying, &part, cause))?;
     file.sync_all().map_err(io_failed(copying, &part))?;

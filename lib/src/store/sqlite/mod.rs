@@ -127,7 +127,7 @@ impl Store for SqliteStore {
     }
 
     fn set_title(&self, session: &SessionId, title: &str) -> Result<(), StoreError> {
-        self.writer.write("naming a session in", |tx| session::set_title(tx, session, title))
+        self.writer.write("renaming a session in", |tx| session::set_title(tx, session, title))
     }
 
     fn set_archived(&self, session: &SessionId, archived: Archived, at: Millis) -> Result<(), StoreError> {
@@ -147,6 +147,6 @@ impl Store for SqliteStore {
     }
 
     fn remember_profile(&self, key: &str, profile: &[u8], at: Millis) -> Result<(), StoreError> {
-        self.writer.write("remembering an agent in", |tx| profile::remember(tx, key, profile, at))
+        self.writer.write("saving an agent profile in", |tx| profile::remember(tx, key, profile, at))
     }
 }

@@ -1,0 +1,48 @@
+//! What a client sends, line by line. A line that wants an answer is given out with a slot for it, so that a client that
+//! does not read is no longer read from: it waits here, in front of such a line, until enough of its answers are written.
+//! What wants no answer, a cancel or an answer of the client's, needs no slot.
+
+use std::collections::VecDeque;
+
+use tokio::io::AsyncRead;
+
+use crate::outbox::{Outbox, Slot};
+use crate::wire::{Line, LineReader, Message, parse};
+
+/// The lines of a client.
+pub(super) struct Intake<R> {
+    lines: LineReader<R>,
+    /// Read and not given out.
+    read: VecDeque<Line>,
+    outbox: Outbox,
+}
+
+impl<R: AsyncRead + Unpin> Intake<R> {
+    pub(super) fn new(lines: LineReader<R>, outbox: Outbox) -> Self {
+        Self { lines, read: VecDeque::new(), outbox }
+    }
+
+    /// The next line, with a slot if it wants an answer; nothing when the client has said all, or is gone.
+    /// Dropping the future loses nothing.
+    pub(super) async fn next(&mut self) -> Option<(Line, Option<Slot>)> {
+        if self.read.is_empty() {
+            self.read = self.lines.batch().await.ok()??.into();
+        }
+        let slot = match self.outbox.free_slot() {
+            Some(slot) => Some(slot),
+            None if self.read.front().is_some_and(wants_answer) => Some(self.outbox.slot().await?),
+            None => None,
+        };
+        self.read.pop_front().map(|line| (line, slot))
+    }
+}
+
+fn wants_answer(line: &Line) -> bool {
+    match line {
+        Line::Text(bytes) => match parse(bytes) {
+            Ok(Message::Request { .. }) | Err(_) => true,
+            Ok(Message::Notification { .. } | Message::Response { .. }) => false,
+        },
+        Line::TooLong => true,
+    }
+}

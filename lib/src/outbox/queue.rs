@@ -1,0 +1,149 @@
+//! The queue before a client's writing half. What belongs to a request always finds room in it, since a request is only
+//! read when there is a slot for its answer; anything else is turned away while too much waits.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+
+use super::Outbound;
+use crate::wire::{Id, RpcError};
+
+/// How much may wait for a client that does not read before what nobody has asked for is turned away. Entries do not
+/// wait here.
+const WAITING: usize = 4096;
+
+/// How many requests may be read whose answers are not among the lines to be written. The client is not read from
+/// while there are as many.
+const SLOTS: usize = 2048;
+
+// Requests that are worked on must not take up every slot: the answers of the others are what makes room.
+const _: () = assert!(SLOTS > super::in_flight::MOST);
+
+/// The way to a client. When the last clone is gone, nothing more will come.
+#[derive(Clone)]
+pub(crate) struct Outbox(Arc<Sending>);
+
+/// The other end, where the writing half takes what waits.
+pub(crate) struct Outgoing(Arc<Queue>);
+
+/// Room for an answer, from when its request is read until the answer is among the lines to be written.
+pub(crate) struct Slot {
+    _permit: OwnedSemaphorePermit,
+}
+
+/// The client is gone, or does not read.
+#[derive(Debug)]
+pub(crate) struct NotHandedOver;
+
+struct Sending(Arc<Queue>);
+
+struct Queue {
+    state: Mutex<State>,
+    bell: Arc<Notify>,
+    slots: Arc<Semaphore>,
+}
+
+#[derive(Default)]
+struct State {
+    messages: VecDeque<Outbound>,
+    /// Nobody is left who could hand anything over.
+    finished: bool,
+    /// Nobody is left who would take it.
+    closed: bool,
+}
+
+/// A queue whose receiving end is told by this bell that something waits.
+pub(crate) fn queue(bell: Arc<Notify>) -> (Outbox, Outgoing) {
+    let queue = Arc::new(Queue { state: Mutex::default(), bell, slots: Arc::new(Semaphore::new(SLOTS)) });
+    (Outbox(Arc::new(Sending(queue.clone()))), Outgoing(queue))
+}
+
+impl Outbox {
+    /// Hands something over, unless too much waits.
+    pub(crate) fn offer(&self, message: Outbound) -> Result<(), NotHandedOver> {
+        let mut state = self.0.0.state();
+        if state.closed || state.messages.len() >= WAITING {
+            return Err(NotHandedOver);
+        }
+        state.messages.push_back(message);
+        drop(state);
+        self.0.0.bell.notify_one();
+        Ok(())
+    }
+
+    /// Hands over what belongs to a request. There is always room: slots bound how much of it there can be.
+    pub(super) fn push(&self, message: Outbound) {
+        let mut state = self.0.0.state();
+        if state.closed {
+            // Released first: the message may hold a request, which answers here when it is dropped.
+            return drop(state);
+        }
+        state.messages.push_back(message);
+        drop(state);
+        self.0.0.bell.notify_one();
+    }
+
+    /// Answers a line that was not taken as a request.
+    pub(crate) fn refuse(&self, id: Id, error: RpcError, slot: Slot) {
+        self.push(Outbound::Refusal { id, error, slot });
+    }
+
+    /// Waits for room for one more answer; none is left when the client is gone.
+    pub(crate) async fn slot(&self) -> Option<Slot> {
+        let slots = self.0.0.slots.clone();
+        slots.acquire_owned().await.ok().map(|permit| Slot { _permit: permit })
+    }
+
+    /// A slot that is free right now.
+    pub(crate) fn free_slot(&self) -> Option<Slot> {
+        let slots = self.0.0.slots.clone();
+        slots.try_acquire_owned().ok().map(|permit| Slot { _permit: permit })
+    }
+
+    /// Says whether the client is gone.
+    #[must_use]
+    pub(crate) fn is_closed(&self) -> bool {
+        self.0.0.state().closed
+    }
+
+    /// Says whether both lead to the same client.
+    #[must_use]
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Outgoing {
+    /// Takes everything that waits; nothing if nothing waits and nobody is left to hand anything over.
+    pub(crate) fn take(&self) -> Option<VecDeque<Outbound>> {
+        let mut state = self.0.state();
+        let messages = std::mem::take(&mut state.messages);
+        (!messages.is_empty() || !state.finished).then_some(messages)
+    }
+}
+
+impl Queue {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Sending {
+    fn drop(&mut self) {
+        self.0.state().finished = true;
+        self.0.bell.notify_one();
+    }
+}
+
+impl Drop for Outgoing {
+    fn drop(&mut self) {
+        self.0.slots.close();
+        let mut state = self.0.state();
+        state.closed = true;
+        let left = std::mem::take(&mut state.messages);
+        // Outside the lock: requests among them answer here when they are dropped.
+        drop(state);
+        drop(left);
+    }
+}

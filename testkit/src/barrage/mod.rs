@@ -1,0 +1,274 @@
+//! A client that sends random requests without waiting for their answers, and counts the answers. Everything that it
+//! sends follows from a seed. What it asks for is in `mix`.
+
+mod mix;
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use rethread::edge::Version;
+use rethread::transport::Wire;
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
+use tokio::sync::{Notify, mpsc};
+use tokio::time::Instant;
+
+use mix::{Draw, Mix};
+
+/// How many requests may be without an answer at a time.
+const WINDOW: usize = 48;
+
+/// How long requests may take before they are taken back.
+const IMPATIENCE: Duration = Duration::from_millis(200);
+
+/// How long the last answers may take once nothing more is sent.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What a client is to do.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The version that it speaks.
+    pub version: Version,
+    /// Decides everything that is sent.
+    pub seed: u64,
+    /// The working directory of its sessions.
+    pub cwd: String,
+    /// When it stops to send.
+    pub until: Until,
+}
+
+/// When a client stops to send.
+#[derive(Clone, Copy, Debug)]
+pub enum Until {
+    /// After as many requests.
+    Sent(usize),
+    /// At this moment.
+    Time(Instant),
+}
+
+/// What came of it.
+#[derive(Debug, Default)]
+pub struct Tally {
+    /// How many requests were sent.
+    pub sent: usize,
+    /// How many of them were answered, by method: with a result, with an error.
+    pub answered: BTreeMap<String, (usize, usize)>,
+    /// Answers that nobody waited for, and requests without one.
+    pub faults: Vec<String>,
+}
+
+impl Tally {
+    /// Asserts that each request was answered, and none twice.
+    pub fn assert_exact(&self, of: impl std::fmt::Debug) {
+        assert!(self.faults.is_empty(), "{of:?}: {:#?}\nanswered: {:#?}", self.faults, self.answered);
+        let answered: usize = self.answered.values().map(|(results, errors)| results + errors).sum();
+        assert_eq!(answered, self.sent, "{of:?}: {:#?}", self.answered);
+    }
+}
+
+/// Sends random requests over a wire until the plan is fulfilled and every answer is there, or was waited for in vain.
+pub async fn run(wire: Wire, plan: Plan) -> Tally {
+    let shared = Arc::new(Shared::default());
+    let (lines, outgoing) = mpsc::channel(1024);
+    let writing = tokio::spawn(write(wire.writer, outgoing));
+    let reading = tokio::spawn(read(wire.reader, shared.clone(), lines.downgrade()));
+    let mut sender = Sender { shared: shared.clone(), lines, last: 0 };
+    let mut mix = Mix::new(&plan);
+    sender.ask(mix.introduction()).await;
+    shared.settled(0).await;
+    while !plan.is_over(sender.last) && !shared.state().closed {
+        sender.settle(WINDOW, IMPATIENCE).await;
+        let burst = mix.burst(&shared.state());
+        for draw in burst {
+            match draw {
+                Draw::Ask(method, params) => sender.ask((method, params)).await,
+                Draw::Tell(method, params) => sender.tell(method, params).await,
+            }
+        }
+    }
+    sender.finish().await;
+    drop(sender);
+    let _ = tokio::time::timeout(PATIENCE, reading).await;
+    writing.abort();
+    shared.tally()
+}
+
+impl Plan {
+    fn is_over(&self, sent: usize) -> bool {
+        match self.until {
+            Until::Sent(most) => sent >= most,
+            Until::Time(end) => Instant::now() >= end,
+        }
+    }
+}
+
+#[derive(Default)]
+struct Shared {
+    state: Mutex<State>,
+    bell: Notify,
+}
+
+/// What the client knows.
+#[derive(Default)]
+struct State {
+    /// The requests without an answer, by their ids.
+    open: HashMap<u64, String>,
+    /// The sessions that it has heard of.
+    sessions: Vec<String>,
+    tally: Tally,
+    closed: bool,
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until at most so many requests are without an answer, but not for ever.
+    async fn settled(&self, most: usize) {
+        let settled = async {
+            loop {
+                let rung = self.bell.notified();
+                tokio::pin!(rung);
+                rung.as_mut().enable();
+                let state = self.state();
+                if state.open.len() <= most || state.closed {
+                    return;
+                }
+                drop(state);
+                rung.await;
+            }
+        };
+        let _ = tokio::time::timeout(PATIENCE, settled).await;
+    }
+
+    fn tally(&self) -> Tally {
+        let mut state = self.state();
+        let mut tally = std::mem::take(&mut state.tally);
+        let left = state.open.iter().map(|(id, method)| format!("{method} {id} was not answered"));
+        tally.faults.extend(left);
+        tally
+    }
+}
+
+struct Sender {
+    shared: Arc<Shared>,
+    lines: mpsc::Sender<String>,
+    last: usize,
+}
+
+impl Sender {
+    async fn ask(&mut self, (method, params): (&str, Value)) {
+        self.last += 1;
+        {
+            let mut state = self.shared.state();
+            state.open.insert(self.last as u64, method.to_owned());
+            state.tally.sent += 1;
+        }
+        self.send(json!({"jsonrpc": "2.0", "id": self.last, "method": method, "params": params})).await;
+    }
+
+    async fn tell(&self, method: &str, params: Value) {
+        self.send(json!({"jsonrpc": "2.0", "method": method, "params": params})).await;
+    }
+
+    async fn send(&self, message: Value) {
+        // A server that hangs up is seen by the answers that do not come.
+        let _ = self.lines.send(message.to_string()).await;
+    }
+
+    /// Waits until at most so many requests are without an answer. What takes longer than a moment is taken back, again
+    /// and again: a prompt that waits for an agent, say, runs only when that is there.
+    async fn settle(&self, most: usize, moment: Duration) {
+        let deadline = Instant::now() + PATIENCE;
+        while tokio::time::timeout(moment, self.shared.settled(most)).await.is_err()
+            && Instant::now() < deadline
+        {
+            let (open, sessions) = {
+                let state = self.shared.state();
+                (state.open.keys().copied().collect::<Vec<_>>(), state.sessions.clone())
+            };
+            for id in open {
+                self.tell("$/cancel_request", json!({"requestId": id})).await;
+            }
+            for session in sessions {
+                self.tell("session/cancel", json!({"sessionId": session})).await;
+            }
+        }
+    }
+
+    /// Waits for the last answers.
+    async fn finish(&mut self) {
+        self.settle(0, IMPATIENCE).await;
+        // Whatever is answered twice is so by the time that this is answered.
+        self.ask(("session/list", json!({}))).await;
+        self.shared.settled(0).await;
+    }
+}
+
+async fn write(mut writer: impl AsyncWrite + Unpin, mut lines: mpsc::Receiver<String>) {
+    while let Some(mut text) = lines.recv().await {
+        text.push('\n');
+        while let Ok(line) = lines.try_recv() {
+            text.push_str(&line);
+            text.push('\n');
+        }
+        if writer.write_all(text.as_bytes()).await.is_err() || writer.flush().await.is_err() {
+            return;
+        }
+    }
+}
+
+async fn read(reader: impl AsyncRead + Unpin, shared: Arc<Shared>, lines: mpsc::WeakSender<String>) {
+    let mut reader = BufReader::new(reader).lines();
+    while let Ok(Some(line)) = reader.next_line().await {
+        let Ok(message) = serde_json::from_str::<Value>(&line) else {
+            shared.state().tally.faults.push(format!("not JSON: {line}"));
+            continue;
+        };
+        if let Some(answer) = shared.state().hear(&message)
+            && let Some(lines) = lines.upgrade()
+        {
+            // In a task of its own: who reads must not wait for who writes.
+            tokio::spawn(async move { lines.send(answer.to_string()).await });
+        }
+        shared.bell.notify_waiters();
+    }
+    shared.state().closed = true;
+    shared.bell.notify_waiters();
+}
+
+impl State {
+    /// Takes in a message. Gives the answer, if it is a request.
+    fn hear(&mut self, message: &Value) -> Option<Value> {
+        let id = message.get("id")?;
+        if let Some(method) = message["method"].as_str() {
+            return Some(mix::answer(id, method, &message["params"]));
+        }
+        let Some(method) = id.as_u64().and_then(|id| self.open.remove(&id)) else {
+            self.tally.faults.push(format!("answered and not open: {message}"));
+            return None;
+        };
+        self.learn(&message["result"]);
+        let counted = self.tally.answered.entry(method).or_default();
+        match message.get("error") {
+            Some(_) => counted.1 += 1,
+            None => counted.0 += 1,
+        }
+        None
+    }
+
+    /// Remembers the sessions that an answer names.
+    fn learn(&mut self, result: &Value) {
+        let made = result["sessionId"].as_str();
+        let listed = result["sessions"].as_array().into_iter().flatten();
+        for id in made.into_iter().chain(listed.filter_map(|info| info["sessionId"].as_str()).take(3)) {
+            if !self.sessions.iter().any(|known| known == id) {
+                self.sessions.push(id.to_owned());
+            }
+        }
+        let old = self.sessions.len().saturating_sub(mix::SESSIONS);
+        self.sessions.drain(..old);
+    }
+}
