@@ -77,7 +77,7 @@ impl Known {
     pub(super) fn chosen(&self, choices: &Choices) -> Result<Model, RpcError> {
         let listed = self.offer(choices);
         let model = choice::model(&listed, choices).cloned();
-        let model = model.ok_or_else(|| RpcError::internal("no model is configured any more"))?;
+        let model = model.ok_or_else(|| RpcError::internal("no model is configured"))?;
         let provider = self.models.providers().find(|provider| provider.name == model.provider);
         match provider.filter(|provider| self.wants_key(provider)) {
             Some(provider) => Err(no_key(provider)),

@@ -89,7 +89,7 @@ impl Process {
     pub(super) async fn said(&mut self) -> String {
         match self.stderr.settled_tail(STDERR_WAIT).await.as_str() {
             "" => String::new(),
-            said => format!("the last it said:\n{said}"),
+            said => format!("its last output:\n{said}"),
         }
     }
 

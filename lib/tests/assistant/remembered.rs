@@ -248,7 +248,7 @@ async fn a_model_that_takes_no_images_is_asked_without_them() {
             assert!(!body.contains(PNG_BASE64) && body.contains("does not accept it"), "{kind:?}: {body}");
         }
         let notices = Value::from(client.updates(&session)).to_string();
-        assert!(notices.contains("takes no images"), "{notices}");
+        assert!(notices.contains("does not accept images"), "{notices}");
     }
 }
 

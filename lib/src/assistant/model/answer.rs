@@ -199,7 +199,7 @@ impl Talk {
             }
             None if !heard.anything => self.break_off("it was empty"),
             None if heard.events => self.break_off("the stream ended before the answer was complete"),
-            None => self.settle(self.blamed().malformed("its answer is no stream of events")),
+            None => self.settle(self.blamed().malformed("its answer is not a stream of events")),
         }
     }
 

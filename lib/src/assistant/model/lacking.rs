@@ -77,7 +77,7 @@ impl Lack {
             Self::Tools => "tools",
             Self::Images => "images",
             Self::TheseImages => "images like these",
-            Self::Thoughts => "wish to see its thoughts",
+            Self::Thoughts => "reasoning summaries",
         }
     }
 }
