@@ -134,8 +134,8 @@ impl Runner {
             OptionName::Category(category, field) => (self.known_options().by_category(category), *field),
         };
         let Some(name) = name else {
-            let expected = format!("nothing, since the agent has no such option");
-            return reply.refuse(RpcError::field(field, &value.value(), &expected));
+            let expected = "nothing, since the agent has no such option";
+            return reply.refuse(RpcError::field(field, &value.value(), expected));
         };
         let ask = mint::ask_id();
         let form = match option {
