@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use rethread_core::{Entry, Folded, HeldPrompts, Input, Seq, Session, SessionId, stored};
+use rethread_core::{Entry, Folded, HeldPrompts, Input, Json, Seq, Session, SessionId, stored};
 use serde_json::json;
 use tokio::sync::oneshot;
 
@@ -61,8 +61,8 @@ impl Registry {
         let Some(handle) = self.find(session) else { return true };
         let (reply, state) = oneshot::channel();
         let _ = handle.tell(Message::Status(reply)).await;
-        let state = state.await.ok();
-        state.is_none_or(|state| state.fields().text("state").as_deref() == Some("idle"))
+        let is_idle = |state: &Json| state.fields().text("state").as_deref() == Some("idle");
+        state.await.ok().is_none_or(|state| state.as_ref().is_ok_and(is_idle))
     }
 
     async fn state_at_message(&self, parent: &SessionId, message: &str) -> Result<Session, RpcError> {
