@@ -133,5 +133,9 @@ fn login(provider: &ProviderConfig) -> Login {
     let what = variable.unwrap_or_else(|| {
         format!("Set `key` of provider {name} in {file}, or name the variable that has it in `key_env`")
     });
-    Login { id: name.clone(), name: format!("Key of {name}"), description: format!("{what}, then log in.") }
+    Login {
+        id: name.clone(),
+        name: format!("API key of {name}"),
+        description: format!("{what}, then log in."),
+    }
 }
