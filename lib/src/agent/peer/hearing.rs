@@ -345,9 +345,14 @@ mod tests {
         let wire = crate::transport::Wire::from(here);
         let (asides, _heard) = mpsc::channel(1);
         let (ended, _end) = oneshot::channel();
-        let log = Log::default();
-        let peer = AgentPeer::start(wire.reader, wire.writer, 1024, asides.clone(), ended, log.clone());
-        let mut hearing = Hearing::new(peer.clone(), asides, log);
+        let rules = PeerRules {
+            longest_line: 1024,
+            kind: AgentKind::External,
+            log: crate::log::Log::default(),
+            secrets: crate::secret::Secrets::default(),
+        };
+        let peer = AgentPeer::start(wire, rules.clone(), asides.clone(), ended);
+        let mut hearing = Hearing::new(peer.clone(), rules, asides);
         let (route, _lines) = mpsc::channel(16);
         let said = |session: &str| {
             let params = json!({"sessionId": session, "update": {}});
