@@ -203,7 +203,7 @@ fn resident(program: &Program) -> u64 {
 #[cfg(target_os = "linux")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn memory_is_bounded_by_what_the_model_is_given_and_not_by_the_session() {
-    const TURNS: usize = 60;
+    const TURNS: usize = 40;
     let (home, model) = (home(), ModelServer::start());
     let file = configure(&home, "openai", &model, "a-key");
     let config = std::fs::read_to_string(&file).unwrap();

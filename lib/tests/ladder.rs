@@ -312,6 +312,8 @@ async fn the_agents_own_sessions_are_listed_once(pairing: Pairing) {
     world.agent.wait_told("session/list", 2).await;
     let found = wait_for_list(&client, &native).await;
     assert!(found, "the agent's own session is listed");
+    let error = fork(&client, &native, Value::Null).await.expect_err("there is nothing to fork yet");
+    assert!(error["data"]["hint"].as_str().is_some_and(|hint| hint.contains("load it")), "{error}");
     client.ask("session/delete", json!({"sessionId": native})).await;
     assert!(!listed(client).await.contains(&native), "deleted ones stay away");
 

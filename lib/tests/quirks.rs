@@ -530,6 +530,44 @@ async fn a_prompt_that_the_agent_repeats_is_there_once(pairing: Pairing) {
     assert_eq!(client.view(&session).user().len(), 4);
 }
 
+/// The transcript is for the agent; whoever looks at the list wants to know what the conversation is about.
+async fn a_title_made_of_the_transcript_is_no_title(pairing: Pairing) {
+    for abilities in [&["embeddedContext"][..], &[]] {
+        let world = World::having(pairing, |config| {
+            AgentConfig { restores: Restores::Nothing, ..config }
+                .without(abilities)
+                .with(&[Quirk::TitlesPrompt])
+        });
+        let (session, before) = past(&world, &["say one"]).await;
+        let client = world.again().ready().await;
+        client.load(&session).await;
+        client.prompt(&session, "say two").await;
+        assert!(was_given_the_transcript(&world));
+        assert_eq!(client.view(&session).title, before.title);
+        let listed = client.ask("session/list", json!({})).await;
+        assert_eq!(listed["sessions"][0]["title"], "say one", "{listed}");
+        client.prompt(&session, "say three").await;
+        let listed = client.ask("session/list", json!({})).await;
+        assert_eq!(listed["sessions"][0]["title"], "say three", "{listed}");
+    }
+}
+
+/// An agent may keep embedded resources in files that its model need not read: copilot does. A command has to be the
+/// first text.
+async fn the_transcript_reaches_the_model_of_an_agent_that_puts_resources_aside(pairing: Pairing) {
+    for (prompt, kind) in [("say two", "text"), ("/test it", "resource")] {
+        let world = World::having(pairing, |config| AgentConfig { restores: Restores::Nothing, ..config });
+        let (session, _) = past(&world, &["say one"]).await;
+        let client = world.again().ready().await;
+        client.load(&session).await;
+        client.prompt(&session, prompt).await;
+        assert!(was_given_the_transcript(&world));
+        let told = world.agent.told("session/prompt").pop().expect("it was prompted");
+        assert_eq!(told["prompt"][0]["type"], kind, "{told}");
+        assert_eq!(told["prompt"][1]["text"], prompt, "{told}");
+    }
+}
+
 pairings!(a_tool_call_that_was_never_announced_is_shown);
 
 pairings!(wire:
@@ -549,6 +587,10 @@ pairings!(wire:
     a_session_with_nothing_in_it_is_not_taken_in,
     // The library answers in any order.
     nothing_is_asked_before_initialize_is_answered,
+    // It is given its history and not a transcript.
+    the_transcript_reaches_the_model_of_an_agent_that_puts_resources_aside,
+    // The same.
+    a_title_made_of_the_transcript_is_no_title,
     // It is in this process and answers.
     an_agent_that_cannot_be_initialized_says_why,
     // It can ask for nothing before it has answered.

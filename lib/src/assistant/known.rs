@@ -77,7 +77,7 @@ impl Known {
     pub(super) fn chosen(&self, choices: &Choices) -> Result<Model, RpcError> {
         let listed = self.offer(choices);
         let model = choice::model(&listed, choices).cloned();
-        let model = model.ok_or_else(|| RpcError::internal("no model is configured any more"))?;
+        let model = model.ok_or_else(|| RpcError::internal("no model is configured"))?;
         let provider = self.models.providers().find(|provider| provider.name == model.provider);
         match provider.filter(|provider| self.wants_key(provider)) {
             Some(provider) => Err(no_key(provider)),
@@ -133,5 +133,9 @@ fn login(provider: &ProviderConfig) -> Login {
     let what = variable.unwrap_or_else(|| {
         format!("Set `key` of provider {name} in {file}, or name the variable that has it in `key_env`")
     });
-    Login { id: name.clone(), name: format!("Key of {name}"), description: format!("{what}, then log in.") }
+    Login {
+        id: name.clone(),
+        name: format!("API key of {name}"),
+        description: format!("{what}, then log in."),
+    }
 }

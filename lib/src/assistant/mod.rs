@@ -135,12 +135,12 @@ async fn tell_model(voice: &Voice, before: &Choices, models: &Models) {
     let choices = voice.choices();
     let (before, now) = (before.get("model"), choices.get("model"));
     let Some(before) = before.filter(|before| now != Some(*before)) else { return };
-    let next = now.map(|now| format!("From now on {now} is asked."));
+    let next = now.map(|now| format!("From now on {now} is used."));
     let (severity, title) = match now {
         Some(now) if models.list().iter().any(|model| model.id == before) => {
-            ("info", format!("Model {now} is there again"))
+            ("info", format!("Model {now} is available again"))
         }
-        Some(_) | None => ("warning", format!("Model {before} is not there any more")),
+        Some(_) | None => ("warning", format!("Model {before} is no longer available")),
     };
     voice.notice(severity, &title, next.as_deref()).await;
 }

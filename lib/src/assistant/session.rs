@@ -29,6 +29,8 @@ pub struct Session {
     missed: Missed,
     /// How many tools the user was last told are left out.
     left_out: AtomicUsize,
+    /// What the user was told of the project's instructions.
+    noted: Mutex<BTreeSet<String>>,
 }
 
 /// Names of servers that a prompt went on without.
@@ -62,8 +64,8 @@ impl Session {
         let place = Place { cwd: roots[0].clone(), roots, hidden: keys, guardian };
         let servers = Arc::new(Servers::start(configs, place, limits));
         let servers_by = Instant::now() + limits.first_prompt;
-        let (missed, left_out) = (Missed::default(), AtomicUsize::new(0));
-        let session = Self { voice, toolbox, servers, system_prompt, servers_by, missed, left_out };
+        let (missed, left_out, noted) = (Missed::default(), AtomicUsize::new(0), Mutex::default());
+        let session = Self { voice, toolbox, servers, system_prompt, servers_by, missed, left_out, noted };
         session.follow_servers().await;
         Ok(session)
     }
@@ -97,6 +99,11 @@ impl Session {
             }
         }
         true
+    }
+
+    /// Says whether the user has yet to be told this.
+    pub(super) fn is_news(&self, note: &str) -> bool {
+        locked(&self.noted).insert(note.to_owned())
     }
 
     /// Says whether the user has yet to be told that so many tools are left out.

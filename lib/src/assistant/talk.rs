@@ -139,13 +139,16 @@ impl<'a> Talk<'a> {
         // As they are now: a conversation may have taken a while to sum up.
         let settings = Settings::of(&self.turn.choices());
         let system = instruct::system(&settings, self.session).await;
+        for note in system.notes.iter().filter(|note| self.session.is_news(note)) {
+            self.turn.notice("warning", note, None).await;
+        }
         let offered = work::offered(self.session, &settings, model.max_tools);
         if self.session.leaves_out(offered.left_out) {
             self.tell_left_out(model, &offered).await;
         }
         Request {
             model: model.id.clone(),
-            system: Some(system),
+            system: Some(system.text),
             messages: self.past.iter().chain(&self.now).cloned().collect(),
             tools: offered.tools,
             effort: settings.effort,
@@ -197,7 +200,7 @@ impl<'a> Talk<'a> {
                 Some(Ok(event)) => self.tell(model, event, &mut telling).await,
                 Some(Err(error @ Error::ContextTooLong { .. })) => return Ok(Heard::TooLong(error)),
                 Some(Err(error)) => return Err(told(&error)),
-                None => return Err(RpcError::internal("the model's answer ended without an end")),
+                None => return Err(RpcError::internal("the model's answer ended early")),
             }
         }
     }
@@ -214,7 +217,7 @@ impl<'a> Talk<'a> {
                 self.turn.notice("warning", &title, Some(&why)).await;
             }
             Event::LeftOut { what, why } => {
-                let title = format!("{} takes no {what}; asking again without", model.name);
+                let title = format!("{} does not accept {what}; asking again without", model.name);
                 self.turn.notice("warning", &title, Some(&why)).await;
                 self.turn.options_changed().await;
             }

@@ -111,7 +111,7 @@ impl Reader<'_> {
             title: fields.text("title").or_else(|| hints.text("title")).map(|title| self.text(&title)),
             description: self.description(&fields),
             schema,
-            note: note.map(|note| format!("{note}: any arguments are let through")),
+            note: note.map(|note| format!("{note}, so its arguments are not checked")),
             claims_read_only: is_true(&hints, "readOnlyHint"),
         })
     }

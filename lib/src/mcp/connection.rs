@@ -193,7 +193,7 @@ async fn open_stdio(
     deadline: Instant,
 ) -> Result<Connection, NotConnected> {
     let Started { mut process, stdin, stdout } =
-        Process::start(launch).map_err(|error| NotConnected::by_start(&error, launch.cwd))?;
+        Process::start(launch).await.map_err(|error| NotConnected::by_start(&error, launch.cwd))?;
     let ending = Ending::new();
     let transport = Stdio::new(stdin, stdout, longest, ending.clone());
     match Greeting::new(place, ending).over(transport, deadline).await {
@@ -233,7 +233,7 @@ type Prepared = (Url, reqwest::Client, reqwest::header::HeaderMap);
 
 fn prepared(url: &str, headers: &[(String, Secret)]) -> Result<Prepared, NotConnected> {
     let wrong = |cause| NotConnected { cause, remedy: "correct its configuration" };
-    let url = Url::parse(url).map_err(|error| wrong(format!("its address cannot be read: {error}")))?;
+    let url = Url::parse(url).map_err(|error| wrong(format!("its address is invalid: {error}")))?;
     let client = web::client(&url).map_err(wrong)?;
     Ok((url, client, web::headers(headers).map_err(wrong)?))
 }
@@ -242,11 +242,11 @@ impl NotConnected {
     fn by_start(error: &io::Error, cwd: &Path) -> Self {
         if error.kind() != io::ErrorKind::NotFound {
             let cause = format!("its program could not be started: {error}");
-            return Self { cause, remedy: "check that its command is a program and that you may run it" };
+            return Self { cause, remedy: "check that its command is a program that you may run" };
         }
         if !cwd.is_dir() {
-            let cause = format!("the working directory {} is not there", cwd.display());
-            return Self { cause, remedy: "open the session in a folder that is there" };
+            let cause = format!("the working directory {} does not exist", cwd.display());
+            return Self { cause, remedy: "open the session in a directory that exists" };
         }
         let cause = "its program was not found".to_owned();
         Self { cause, remedy: "install it, or give the full path of its command" }
@@ -266,7 +266,7 @@ impl NotConnected {
     fn by_web(cause: String) -> Self {
         let is_about_keys = cause.contains("HTTP 401") || cause.contains("HTTP 403");
         let remedy = match is_about_keys {
-            true => "check the headers that it is given: it wants to know who asks",
+            true => "check its headers: it requires authentication",
             false => "check its address and its type, and that it runs",
         };
         Self { cause, remedy }
@@ -284,7 +284,7 @@ fn joined(cause: String, words: String) -> String {
 
 fn refused(error: &ClientInitializeError) -> String {
     if let ClientInitializeError::JsonRpcError(error) = error {
-        return format!("it refused to begin: {}", error.message);
+        return format!("it rejected initialize: {}", error.message);
     }
     if let ClientInitializeError::TransportError { error, .. } = error {
         return innermost(&*error.error);
@@ -297,7 +297,7 @@ fn refused(error: &ClientInitializeError) -> String {
     } else {
         error.to_string()
     };
-    format!("it did not begin as an MCP server does: {said}")
+    format!("its handshake is not that of an MCP server: {said}")
 }
 
 /// Closes a connection that nobody will use, and does not wait for long.

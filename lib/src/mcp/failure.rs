@@ -62,7 +62,7 @@ pub enum CallError {
         message: String,
     },
     /// The server answered with something that is no answer.
-    #[error("MCP server {server} answered {method} with {what}")]
+    #[error("MCP server {server} gave an invalid answer to {method}: {what}")]
     Nonsense {
         /// What people call the server.
         server: String,
@@ -72,7 +72,7 @@ pub enum CallError {
         what: String,
     },
     /// The server is there, but the call did not get through to it.
-    #[error("MCP server {server} did not take the call: {cause}")]
+    #[error("MCP server {server} did not accept the call: {cause}")]
     NotTaken {
         /// What people call the server.
         server: String,
@@ -80,7 +80,7 @@ pub enum CallError {
         cause: String,
     },
     /// The server was lost in the middle of the call.
-    #[error("MCP server {server} was lost: {cause}")]
+    #[error("MCP server {server} disconnected: {cause}")]
     Lost {
         /// What people call the server.
         server: String,
@@ -88,7 +88,7 @@ pub enum CallError {
         cause: String,
     },
     /// The server had been lost and could not be brought back.
-    #[error("MCP server {server} is gone: {cause}")]
+    #[error("MCP server {server} is no longer available: {cause}")]
     Gone {
         /// What people call the server.
         server: String,

@@ -91,7 +91,7 @@ impl Pages<'_> {
             match page.get(self.member).and_then(Json::items) {
                 Some(more) => items.extend(more),
                 None => {
-                    notes.push(format!("it answered {} with something that is no list", self.method));
+                    notes.push(format!("its answer to {} is not a list", self.method));
                     return Ok(items);
                 }
             }
@@ -101,7 +101,7 @@ impl Pages<'_> {
             }
         }
         if cursor.is_some() || items.len() > most {
-            notes.push(format!("it has more {} than are taken in: the first {most} are", self.member));
+            notes.push(format!("it has more {} than the limit; only the first {most} are used", self.member));
             items.truncate(most);
         }
         Ok(items)
@@ -110,7 +110,7 @@ impl Pages<'_> {
     async fn read_or_note(&self, most: usize, notes: &mut Vec<String>) -> Result<Vec<Json>, Trouble> {
         match self.read(most, notes).await {
             Err(Trouble::Refused { message, .. }) => {
-                notes.push(format!("it refused {}: {message}", self.method));
+                notes.push(format!("it rejected {}: {message}", self.method));
                 Ok(Vec::new())
             }
             other => other,

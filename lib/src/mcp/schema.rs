@@ -89,7 +89,7 @@ impl<'a> Refs<'a> {
                 return Some("its schema refers to itself");
             }
             let Some(target) = name.strip_prefix('#').and_then(|at| self.root.pointer(at)) else {
-                return Some("its schema refers to what is not there");
+                return Some("its schema refers to a definition that does not exist");
             };
             path.push(name);
             let fault = self.follow(target, path, done);
@@ -148,6 +148,6 @@ mod tests {
             assert_eq!(note(schema), Some("its schema refers to itself"), "{schema}");
         }
         let away = r#"{"properties":{"a":{"$ref":"https://example.org/s"}}}"#;
-        assert_eq!(note(away), Some("its schema refers to what is not there"));
+        assert_eq!(note(away), Some("its schema refers to a definition that does not exist"));
     }
 }

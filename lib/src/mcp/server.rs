@@ -227,7 +227,7 @@ impl Server {
             (false, Chance::Left) => Ok(None),
             (false, Chance::Used) => {
                 drop(link);
-                Err(self.give_up("it was lost again right after it had been started again".to_owned()))
+                Err(self.give_up("it disconnected again right after a restart".to_owned()))
             }
         }
     }
@@ -374,7 +374,7 @@ async fn meet(
         Err(trouble) => {
             let cause = match trouble {
                 Trouble::Lost(cause) => connection.last_words(cause).await,
-                Trouble::Refused { message, .. } => format!("it does not list its tools: {message}"),
+                Trouble::Refused { message, .. } => format!("it rejected tools/list: {message}"),
                 Trouble::TimedOut(_) | Trouble::Cancelled => "it did not list its tools in time".to_owned(),
             };
             discard(&connection).await;

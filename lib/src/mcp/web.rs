@@ -52,7 +52,7 @@ pub(super) async fn refusal(mut response: Response) -> String {
     let status = response.status();
     if status.is_redirection() {
         return format!(
-            "HTTP {status}: it sends us elsewhere, and its headers go to no other server; give the address it has now"
+            "HTTP {status}: it redirects to another server, and its headers are not sent there; configure its current address"
         );
     }
     let mut said = Vec::new();

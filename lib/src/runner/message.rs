@@ -124,8 +124,8 @@ pub(crate) enum Message {
     Hosted(hosted::Hosted),
     /// It closes the session.
     Close(Reply),
-    /// How the session stands.
-    Status(oneshot::Sender<Json>),
+    /// How the session stands, or why that is not known.
+    Status(oneshot::Sender<Result<Json, RpcError>>),
     /// The process ends, or the session is deleted: settle and let go.
     End {
         /// Why, in words for a person.

@@ -260,7 +260,7 @@ impl Runner {
     }
 
     async fn take_up_postponed(&mut self) {
-        for message in std::mem::take(&mut self.postponed) {
+        for message in self.postponed.take() {
             Box::pin(self.hear_client(message)).await;
         }
     }

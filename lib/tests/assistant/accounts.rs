@@ -90,7 +90,7 @@ async fn a_model_that_is_gone_gives_way_and_the_user_is_told() {
         log_in(&client, "mine").await;
         client
             .wait_since(mark, "the notice", |heard| {
-                heard.to_string().contains("mine/loopback-2 is not there any more")
+                heard.to_string().contains("mine/loopback-2 is no longer available")
             })
             .await;
         stage.model.plan(Planned::new().text("hi"));
@@ -293,7 +293,7 @@ async fn a_loaded_session_tells_that_its_model_is_gone() {
         client.prompt(&session, "hello").await;
         client
             .wait_since(0, "the notice", |heard| {
-                heard.to_string().contains("mine/loopback-small is not there any more")
+                heard.to_string().contains("mine/loopback-small is no longer available")
             })
             .await;
         assert_eq!(stage.model.asked()[1].body["model"], "loopback-1");
@@ -309,11 +309,11 @@ async fn a_model_that_comes_back_is_asked_again_and_the_user_is_told() {
         stage.model.list(&[("loopback-1", None)]);
         log_in(&client, "mine").await;
         let told = |words: &'static str| move |heard: &Value| heard.to_string().contains(words);
-        client.wait_since(0, "the notice", told("mine/loopback-small is not there any more")).await;
+        client.wait_since(0, "the notice", told("mine/loopback-small is no longer available")).await;
         let mark = client.mark();
         stage.model.list(&[("loopback-1", None), ("loopback-small", None)]);
         log_in(&client, "mine").await;
-        client.wait_since(mark, "the notice", told("mine/loopback-small is there again")).await;
+        client.wait_since(mark, "the notice", told("mine/loopback-small is available again")).await;
         assert!(!Value::from(client.heard()).to_string().contains("mine/loopback-1 is not there"));
         stage.model.plan(Planned::new().text("hi"));
         client.prompt(&session, "hello").await;

@@ -235,7 +235,7 @@ async fn what_a_model_does_not_take_is_left_out_and_told() {
         };
         client.wait_update(mark, &session, "the options", gone).await;
         client.wait_update(mark, &other, "the options of the other session", gone).await;
-        for what in ["takes no temperature", "takes no tools"] {
+        for what in ["does not accept temperature", "does not accept tools"] {
             client.wait_since(mark, what, |heard| heard.to_string().contains(what)).await;
         }
         still_works(&stage, &client, &session).await;

@@ -221,7 +221,7 @@ async fn a_server_that_never_answers_is_given_up_and_told_behind_the_session() {
         told(&client, 0, "MCP server t is not available: it did not answer in time").await;
         client.prompt(&session, "/call t.echo").await;
         let said = Value::from(outputs(&client, &session)).to_string();
-        assert!(said.contains("MCP server t is gone: it did not answer in time"), "{said}");
+        assert!(said.contains("MCP server t is no longer available: it did not answer in time"), "{said}");
         assert_gone_by(soon(), &started(&stage), "the server").await;
     }
 }
@@ -420,8 +420,8 @@ async fn why_a_tool_of_a_server_cannot_be_called_is_said() {
         said[0].contains("the mode or the tool settings of this session do not allow t.grow"),
         "{said:?}"
     );
-    assert!(said[1].contains("MCP server t was lost: it ended with exit status 3"), "{said:?}");
-    assert!(said[2].contains("MCP server t is gone: its program was not found"), "{said:?}");
+    assert!(said[1].contains("MCP server t disconnected: it ended with exit status 3"), "{said:?}");
+    assert!(said[2].contains("MCP server t is no longer available: its program was not found"), "{said:?}");
     assert_eq!(said[2], said[3]);
 }
 

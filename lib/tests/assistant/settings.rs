@@ -2,6 +2,7 @@
 
 use rethread::assistant::model::{Effort, ModelConfig, ProviderKind};
 use rethread::edge::Version;
+use rethread_testkit::client::Client;
 use rethread_testkit::model::{Asked, Planned};
 use serde_json::{Value, json};
 
@@ -154,6 +155,71 @@ async fn the_project_and_the_client_have_a_say() {
         assert!(asked.contains("Be brief."), "{asked}");
         assert_eq!(asked.contains("Always answer in rhyme."), rhyme, "{mode}");
     }
+}
+
+/// The system prompt of the newest request.
+async fn system_prompt(stage: &Stage, client: &Client, session: &str) -> String {
+    stage.model.plan(Planned::new().text("ok"));
+    client.prompt(session, "hello").await;
+    stage.model.asked().last().unwrap().body["messages"][0]["content"].as_str().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn instructions_are_looked_for_up_to_the_root_of_the_repository() {
+    for version in [Version::V1, Version::V2] {
+        let stage = Stage::with(ProviderKind::OpenAi);
+        std::fs::create_dir_all(stage.work().join("repository/.git")).unwrap();
+        std::fs::create_dir_all(stage.work().join("repository/a/b")).unwrap();
+        stage.write("AGENTS.md", "Above the repository.\n");
+        stage.write("repository/AGENTS.md", "Rule of the root.\n");
+        stage.write("repository/a/b/AGENTS.md", "Rule of the directory.\n");
+        std::os::unix::fs::symlink(
+            stage.work().join("AGENTS.md"),
+            stage.work().join("repository/a/AGENTS.md"),
+        )
+        .unwrap();
+        let client = stage.client(version).await;
+        let cwd = stage.work().join("repository/a/b").display().to_string();
+        let session = client.new_session_in(&cwd).await;
+        for _ in 0..2 {
+            let told = system_prompt(&stage, &client, &session).await;
+            let (root, inner) = (told.find("Rule of the root."), told.find("Rule of the directory."));
+            assert!(root.is_some() && root < inner, "the nearer one has the last word: {told}");
+            assert!(!told.contains("Above the repository."), "{told}");
+        }
+        let heard = Value::from(client.heard()).to_string();
+        assert_eq!(heard.matches("repository/a/AGENTS.md was skipped").count(), 1, "{heard}");
+    }
+}
+
+#[tokio::test]
+async fn instructions_that_are_too_long_are_cut_and_that_is_said() {
+    let stage = Stage::with(ProviderKind::OpenAi);
+    stage.providers.lock().unwrap()[0].models[0].context_window = None;
+    stage.write("AGENTS.md", &format!("Begin.\n{}End.\n", "a rule\n".repeat(10_000)));
+    let (client, session) = stage.session(Version::V2).await;
+    let told = system_prompt(&stage, &client, &session).await;
+    assert!(told.contains("Begin.") && !told.contains("End."));
+    assert!(told.contains("it is longer than 64 KiB"));
+    let heard = Value::from(client.heard()).to_string();
+    assert_eq!(heard.matches("AGENTS.md was cut: it is longer than 64 KiB").count(), 1);
+}
+
+#[tokio::test]
+async fn the_system_prompt_says_where_the_model_works_and_what_commands_can_do() {
+    let stage = Stage::with(ProviderKind::OpenAi);
+    std::fs::create_dir_all(stage.work().join(".git")).unwrap();
+    stage.write(".git/HEAD", "ref: refs/heads/topic\n");
+    let (client, session) = stage.session(Version::V2).await;
+    let told = system_prompt(&stage, &client, &session).await;
+    let cwd = stage.work().display().to_string();
+    for word in [cwd.as_str(), "on branch topic", "Today is 20", std::env::consts::OS, "(UTC)"] {
+        assert!(told.contains(word), "{word}: {told}");
+    }
+    assert!(told.contains("The tool run is not bound to these directories"), "{told}");
+    client.set_option(&session, "mode", "ask").await;
+    let told = system_prompt(&stage, &client, &session).await;
+    assert!(told.contains("You cannot run commands now.") && !told.contains("The tool run"), "{told}");
 }
 
 #[tokio::test]

@@ -41,7 +41,7 @@ async fn everything(config: ServerConfig) {
     assert_eq!(servers.notes(), []);
     servers.close().await;
     let closed = call(&servers, "s.echo", json!({})).await.expect_err("it must fail");
-    assert_eq!(closed.to_string(), "MCP server s is gone: the session is closed");
+    assert_eq!(closed.to_string(), "MCP server s is no longer available: the session is closed");
 }
 
 fn tools_are_listed(servers: &Servers) {
@@ -71,7 +71,7 @@ async fn errors_are_told(servers: &Servers) {
     let refused = call(servers, "s.refuse", json!({"text": "not so"})).await.expect_err("it must fail");
     assert_eq!(refused.to_string(), "MCP server s refused: not so (-32602)");
     let nonsense = call(servers, "s.nonsense", json!({})).await.expect_err("it must fail");
-    assert_eq!(nonsense.to_string(), "MCP server s answered tools/call with 7");
+    assert_eq!(nonsense.to_string(), "MCP server s gave an invalid answer to tools/call: 7");
     let unknown = call(servers, "s.nothing", json!({})).await.expect_err("it must fail");
     assert_eq!(unknown.to_string(), "no MCP server has a tool s.nothing");
     let arguments = call(servers, "s.echo", json!([1])).await.expect_err("it must fail");

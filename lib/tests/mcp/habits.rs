@@ -37,7 +37,7 @@ async fn each_failure_is_told_and_the_others_go_on() {
     assert_eq!(told[0], "MCP server silent is not available: it did not answer in time");
     assert_eq!(
         told[1],
-        "MCP server crashing is not available: it ended with exit status 3; the last it said:\n\
+        "MCP server crashing is not available: it ended with exit status 3; its last output:\n\
          the test server crashes, as it was told to"
     );
     assert_eq!(told[2], "MCP server missing is not available: its program was not found");
@@ -81,7 +81,9 @@ async fn lies_are_replaced_and_noted() {
     assert!(tools.iter().all(|tool| tool.schema["type"] == "object"));
     let notes: Vec<String> = servers.notes().into_iter().map(|note| note.text).collect();
     assert!(notes.contains(&"2 of its tools have no name and were left out".to_owned()), "{notes:#?}");
-    assert!(notes.contains(&"circle: its schema refers to itself: any arguments are let through".to_owned()));
+    assert!(
+        notes.contains(&"circle: its schema refers to itself, so its arguments are not checked".to_owned())
+    );
     assert_eq!(echo(&servers, "l").await, "hello");
     servers.close().await;
 }
@@ -90,11 +92,7 @@ async fn lies_are_replaced_and_noted() {
 async fn a_list_without_end_has_an_end() {
     let servers = connected(vec![stdio("e", &[Habit::ListsWithoutEnd], &[])]).await;
     assert_eq!(servers.tools().len(), 64);
-    assert!(
-        servers.notes()[0].text.starts_with("it has more tools than are taken in"),
-        "{:?}",
-        servers.notes()
-    );
+    assert!(servers.notes()[0].text.starts_with("it has more tools than the limit"), "{:?}", servers.notes());
     servers.close().await;
 }
 
@@ -105,7 +103,7 @@ async fn a_server_that_crashes_is_started_again_once() {
         let lost = call(&servers, "c.crash", json!({})).await.unwrap_err();
         assert_eq!(
             lost.to_string(),
-            "MCP server c was lost: it ended with exit status 3; the last it said:\n\
+            "MCP server c disconnected: it ended with exit status 3; its last output:\n\
              the test server crashes, as it was told to"
         );
         assert_eq!(lost.hint(), Some("the next call starts it again"));
@@ -114,7 +112,7 @@ async fn a_server_that_crashes_is_started_again_once() {
     }
     call(&servers, "c.crash", json!({})).await.unwrap_err();
     call(&servers, "c.crash", json!({})).await.unwrap_err();
-    let gone = "MCP server c is gone: it was lost again right after it had been started again";
+    let gone = "MCP server c is no longer available: it disconnected again right after a restart";
     for _ in 0..2 {
         assert_eq!(call(&servers, "c.echo", json!({})).await.unwrap_err().to_string(), gone);
     }
@@ -149,7 +147,7 @@ async fn a_server_that_floods_is_cut_off() {
     let servers = connected(vec![stdio("f", &[], &[])]).await;
     for tool in ["f.flood", "f.pester"] {
         let lost = call(&servers, tool, json!({})).await.unwrap_err().to_string();
-        assert!(lost.starts_with("MCP server f was lost: it floods: "), "{lost}");
+        assert!(lost.starts_with("MCP server f disconnected: it floods: "), "{lost}");
         assert_eq!(echo(&servers, "f").await, "hello", "it was started again");
     }
     servers.close().await;
@@ -162,7 +160,7 @@ async fn an_answer_that_is_too_long_is_cut_or_refused() {
     let cut = said(&servers, "l.long", json!({"bytes": 500_000})).await;
     assert!(cut.starts_with(&"x".repeat(1000)) && cut.ends_with("[the rest was left out: 488 KiB]"), "{cut}");
     let lost = call(&servers, "l.long", json!({"bytes": 5_000_000})).await.unwrap_err().to_string();
-    assert!(lost.starts_with("MCP server l was lost: it sent a line of more than 1024 KiB"), "{lost}");
+    assert!(lost.starts_with("MCP server l disconnected: it sent a line of more than 1024 KiB"), "{lost}");
     assert_eq!(echo(&servers, "l").await, "hello");
     servers.close().await;
 }
@@ -180,6 +178,6 @@ async fn a_bad_beginning_is_told_in_words() {
     let failed = failure(stdio("s", &[Habit::BeginsBadly], &[]), limits()).await;
     assert_eq!(
         failed.cause,
-        "it did not begin as an MCP server does: its answer to initialize is {\"protocolVersion\":\"2025-06-18\"}"
+        "its handshake is not that of an MCP server: its answer to initialize is {\"protocolVersion\":\"2025-06-18\"}"
     );
 }

@@ -53,7 +53,7 @@ async fn headers_are_sent_and_not_told() {
 
         let refused = failure(web("s", kind, &server, &[("X-Api-Key", "wrong-key-42")]), limits()).await;
         assert_eq!(refused.cause, r#"HTTP 401 Unauthorized: {"error":"who are you?"}"#);
-        assert_eq!(refused.remedy, "check the headers that it is given: it wants to know who asks");
+        assert_eq!(refused.remedy, "check its headers: it requires authentication");
     }
 }
 

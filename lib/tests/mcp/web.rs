@@ -42,10 +42,10 @@ async fn the_end_of_an_event_stream_is_a_loss() {
     let server = WebServer::start(Kind::Sse, &[], None).await;
     let servers = connected(vec![web("s", Kind::Sse, &server, &[])]).await;
     let lost = call(&servers, "s.crash", json!({})).await.unwrap_err().to_string();
-    assert!(lost.starts_with("MCP server s was lost: "), "{lost}");
+    assert!(lost.starts_with("MCP server s disconnected: "), "{lost}");
     server.stop();
     let gone = call(&servers, "s.echo", json!({})).await.unwrap_err().to_string();
-    assert!(gone.starts_with("MCP server s is gone: it cannot be reached: "), "{gone}");
+    assert!(gone.starts_with("MCP server s is no longer available: it cannot be reached: "), "{gone}");
     assert_eq!(servers.tools(), []);
     servers.close().await;
 }
@@ -57,7 +57,7 @@ async fn a_streamable_server_that_is_down_says_so() {
     server.stop();
     tokio::time::sleep(Duration::from_millis(50)).await;
     let lost = call(&servers, "s.echo", json!({"text": "x"})).await.unwrap_err().to_string();
-    assert!(lost.starts_with("MCP server s did not take the call: it cannot be reached: "), "{lost}");
+    assert!(lost.starts_with("MCP server s did not accept the call: it cannot be reached: "), "{lost}");
     servers.close().await;
 }
 

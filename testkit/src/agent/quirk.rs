@@ -49,6 +49,8 @@ pub enum Quirk {
     Greets,
     /// It repeats a prompt, as a message of the user, before it works on it, in version 1: mistral-vibe.
     RepeatsPrompt,
+    /// It makes the beginning of each prompt the title of the session: kimi-code and copilot, of the first one.
+    TitlesPrompt,
     /// It refuses `initialize` with an error of its own: one whose license has expired, say.
     RefusesInitialize,
     /// It never answers `initialize`: one that waits for a login, say.

@@ -262,7 +262,8 @@ impl Hearing {
             // A request is not kept: its session may wait for the answer before it is open.
             None if asks == Asks::Nothing && self.opening() && self.stray_bytes + bytes.len() <= STRAYS => {
                 self.stray_bytes += bytes.len();
-                self.strays.push((session.to_owned(), bytes));
+                // A copy: the line is a part of all that was read with it.
+                self.strays.push((session.to_owned(), Bytes::copy_from_slice(&bytes)));
             }
             None => self.skip("skipped a line about a session that is not open", &bytes),
         }
@@ -287,6 +288,7 @@ impl Hearing {
                     Ok(result)
                 });
                 self.collect(route, AgentLine::Answered { request, outcome });
+                self.forget_strays();
             }
             Some(Pending::Once(waiting) | Pending::Introduction(waiting)) => {
                 let _ = waiting.send(outcome);
@@ -306,6 +308,14 @@ impl Hearing {
         }
     }
 
+    /// What is about sessions that nobody opened is about none of ours.
+    fn forget_strays(&mut self) {
+        if !self.opening() {
+            self.strays = Vec::new();
+            self.stray_bytes = 0;
+        }
+    }
+
     fn opening(&self) -> bool {
         locked(&self.peer.shared.pending).values().any(|pending| matches!(pending, Pending::Opens(_)))
     }
@@ -314,6 +324,53 @@ impl Hearing {
         match self.batches.iter_mut().find(|(other, _)| other.same_channel(&route)) {
             Some((_, lines)) => lines.push(line),
             None => self.batches.push((route, vec![line])),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::transport::memory;
+
+    fn line(message: serde_json::Value) -> Bytes {
+        Bytes::from(message.to_string())
+    }
+
+    #[tokio::test]
+    async fn lines_about_unknown_sessions_are_kept_while_one_is_opened_and_no_longer() {
+        let (here, _there) = memory::pair();
+        let wire = crate::transport::Wire::from(here);
+        let (asides, _heard) = mpsc::channel(1);
+        let (ended, _end) = oneshot::channel();
+        let rules = PeerRules {
+            longest_line: 1024,
+            kind: AgentKind::External,
+            log: crate::log::Log::default(),
+            secrets: crate::secret::Secrets::default(),
+        };
+        let peer = AgentPeer::start(wire, rules.clone(), asides.clone(), ended);
+        let mut hearing = Hearing::new(peer.clone(), rules, asides);
+        let (route, _lines) = mpsc::channel(16);
+        let said = |session: &str| {
+            let params = json!({"sessionId": session, "update": {}});
+            line(json!({"jsonrpc": "2.0", "method": "session/update", "params": params}))
+        };
+        for outcome in
+            [json!({"result": {"sessionId": "mine"}}), json!({"error": {"code": 1, "message": "no"}})]
+        {
+            let request = peer.open("session/new", &json!({}).into(), &route).expect("it is taken");
+            hearing.hear(said("mine"));
+            hearing.hear(said("of nobody"));
+            let mut answer = json!({"jsonrpc": "2.0", "id": request});
+            let members = outcome.as_object().expect("an object").clone();
+            answer.as_object_mut().expect("an object").extend(members);
+            hearing.hear(line(answer));
+            assert!(hearing.strays.is_empty(), "{:?}", hearing.strays);
+            assert_eq!(hearing.stray_bytes, 0);
+            peer.unroute("mine");
         }
     }
 }

@@ -86,7 +86,7 @@ impl Models {
         };
         let answer = self.fetch(provider, path).await?;
         let list = answer["data"].as_array().or(answer["models"].as_array());
-        let list = list.ok_or_else(|| "what it answers is no list of models".to_owned())?;
+        let list = list.ok_or_else(|| "its answer is not a list of models".to_owned())?;
         Ok(list.iter().filter_map(listed).collect())
     }
 
@@ -101,10 +101,7 @@ impl Models {
         let request = with_key(web.get(target::below(&provider.address, path)), provider);
         let mut response = request.send().await.map_err(|error| root(&error.without_url()))?;
         if !response.status().is_success() {
-            return Err(format!(
-                "asked for its models, it answers with status {}",
-                response.status().as_u16()
-            ));
+            return Err(format!("listing its models failed with status {}", response.status().as_u16()));
         }
         let mut body = Vec::new();
         while let Some(piece) = response.chunk().await.map_err(|error| root(&error.without_url()))? {
@@ -113,7 +110,7 @@ impl Models {
                 return Err("its list of models is too long".to_owned());
             }
         }
-        serde_json::from_slice(&body).map_err(|_| "what it answers is no list of models".to_owned())
+        serde_json::from_slice(&body).map_err(|_| "its answer is not a list of models".to_owned())
     }
 }
 

@@ -13,17 +13,19 @@ pub enum Error {
         what: String,
     },
     /// There is no key, or the provider does not take it.
-    #[error("provider {provider} does not let us in: {said}")]
+    #[error("provider {provider} {}", refused(*status, said))]
     Unauthorised {
         /// The provider.
         provider: String,
+        /// The status of its answer; none if there is no key to send.
+        status: Option<u16>,
         /// Where the key belongs.
         key_place: String,
         /// What it said.
         said: String,
     },
     /// The account is empty, or over its limit.
-    #[error("provider {provider} refuses on account of credit: {said}")]
+    #[error("provider {provider} refused the request for lack of credit: {said}")]
     NoCredit {
         /// The provider.
         provider: String,
@@ -31,7 +33,7 @@ pub enum Error {
         said: String,
     },
     /// Nobody here or there has such a model.
-    #[error("model {model} is not known: {said}")]
+    #[error("model {model} was not found: {said}")]
     ModelUnknown {
         /// The model's full id.
         model: String,
@@ -47,7 +49,7 @@ pub enum Error {
         said: String,
     },
     /// Too much was asked in too short a time, and waiting did not help.
-    #[error("provider {provider} limits the rate: {said}")]
+    #[error("provider {provider} limits the request rate: {said}")]
     RateLimited {
         /// The provider.
         provider: String,
@@ -59,7 +61,7 @@ pub enum Error {
         said: String,
     },
     /// The provider does not want this request.
-    #[error("provider {provider} rejects the request with status {status}: {said}")]
+    #[error("provider {provider} rejected the request ({status}): {said}")]
     Rejected {
         /// The provider.
         provider: String,
@@ -89,7 +91,7 @@ pub enum Error {
         cause: String,
     },
     /// The provider fell silent.
-    #[error("provider {provider} said nothing for {} seconds", waited.as_secs_f64())]
+    #[error("provider {provider} sent nothing for {} seconds", waited.as_secs_f64())]
     Silent {
         /// The provider.
         provider: String,
@@ -97,7 +99,7 @@ pub enum Error {
         waited: Duration,
     },
     /// What came is not what the protocol says.
-    #[error("provider {provider} sent what cannot be read: {cause}")]
+    #[error("provider {provider} sent an unreadable answer: {cause}")]
     Malformed {
         /// The provider.
         provider: String,
@@ -105,13 +107,20 @@ pub enum Error {
         cause: String,
     },
     /// The answer ended in the middle.
-    #[error("the answer of provider {provider} broke off: {cause}")]
+    #[error("the answer of provider {provider} ended early: {cause}")]
     BrokenOff {
         /// The provider.
         provider: String,
         /// How it ended.
         cause: String,
     },
+}
+
+fn refused(status: Option<u16>, said: &str) -> String {
+    match status {
+        Some(status) => format!("rejected the API key ({status}): {said}"),
+        None => format!("has no API key{}{said}", if said.is_empty() { "" } else { ": " }),
+    }
 }
 
 impl Error {
@@ -123,9 +132,7 @@ impl Error {
             Self::Unauthorised { key_place, .. } => {
                 format!("put a valid key into {key_place} and log in again")
             }
-            Self::NoCredit { .. } => {
-                "look at the account at the provider, or choose another model".to_owned()
-            }
+            Self::NoCredit { .. } => "check the account at the provider, or choose another model".to_owned(),
             Self::ModelUnknown { .. } => {
                 "choose a model of the list, or check its id and the provider's base URL".to_owned()
             }
@@ -142,17 +149,15 @@ impl Error {
             }
             Self::Rejected { status: 300..=399, .. } => "correct the provider's base URL".to_owned(),
             Self::Rejected { .. } => {
-                "the message says what it does not like; another model or thought level may do".to_owned()
+                "the message says what is wrong; another model or thought level may work".to_owned()
             }
             Self::Server { .. } => "try again, or choose another model".to_owned(),
-            Self::Unreachable { .. } => {
-                "see whether it runs, and check the base URL and the network".to_owned()
-            }
+            Self::Unreachable { .. } => "check that it runs, the base URL and the network".to_owned(),
             Self::Silent { .. } => "try again; a local model may need longer to load".to_owned(),
             Self::Malformed { .. } => {
                 "check that the provider's kind is the protocol that the server speaks".to_owned()
             }
-            Self::BrokenOff { .. } => "say so to the model, and it can go on".to_owned(),
+            Self::BrokenOff { .. } => "send a prompt like \"go on\", and the model continues".to_owned(),
         }
     }
 }

@@ -43,7 +43,7 @@ impl Blamed<'_> {
     pub(super) fn overheard(&self, heard: &Heard) -> Option<Fault> {
         let unreadable = heard.unreadable.as_ref();
         unreadable
-            .map(|event| self.malformed(&format!("an event that is no JSON: {event}")))
+            .map(|event| self.malformed(&format!("an event is not JSON: {event}")))
             .or_else(|| heard.failure.as_ref().map(|failure| self.told(failure)))
             .or_else(|| heard.broken.as_ref().map(|broken| self.broken(broken)))
     }
@@ -144,12 +144,12 @@ impl Blamed<'_> {
         }
         match status {
             300..=399 => {
-                let said = "it sends us to another address, where the key is not taken".to_owned();
+                let said = "it redirects to another address, and the API key is not sent there".to_owned();
                 fault(Error::Rejected { provider: self.name(), status, said })
             }
             // Gemini says 400 of a bad key.
-            401 | 403 => fault(self.unauthorised(said)),
-            400 if low.contains("api_key_invalid") => fault(self.unauthorised(said)),
+            401 | 403 => fault(self.unauthorised(status, said)),
+            400 if low.contains("api_key_invalid") => fault(self.unauthorised(status, said)),
             404 => fault(Error::ModelUnknown { model: self.model.to_owned(), said }),
             400 if low.contains("model_not_found") => {
                 fault(Error::ModelUnknown { model: self.model.to_owned(), said })
@@ -175,8 +175,9 @@ impl Blamed<'_> {
         Fault { error, again: Again::After(None) }
     }
 
-    fn unauthorised(&self, said: String) -> Error {
-        Error::Unauthorised { provider: self.name(), key_place: self.provider.key_place(), said }
+    fn unauthorised(&self, status: u16, said: String) -> Error {
+        let (provider, key_place) = (self.name(), self.provider.key_place());
+        Error::Unauthorised { provider, status: Some(status), key_place, said }
     }
 
     fn name(&self) -> String {
@@ -189,7 +190,7 @@ impl Blamed<'_> {
         let error = error_of(&json);
         let message = error["message"].as_str().or(error.as_str()).or(json["message"].as_str());
         let said = self.clean(message.unwrap_or(body));
-        if said.is_empty() { "it did not say why".to_owned() } else { said }
+        if said.is_empty() { "no reason given".to_owned() } else { said }
     }
 
     /// One line of bounded length without the key.
@@ -291,7 +292,7 @@ mod tests {
     #[test]
     fn a_key_in_an_answer_is_hidden() {
         let fault = fault(401, r#"{"error":{"message":"bad key sk-very-secret"}}"#);
-        assert_eq!(fault.error.to_string(), "provider p does not let us in: bad key [secret]");
+        assert_eq!(fault.error.to_string(), "provider p rejected the API key (401): bad key [secret]");
         assert!(fault.error.hint().contains("OPENAI_API_KEY"));
         assert!(!format!("{fault:?}").contains("very"));
     }

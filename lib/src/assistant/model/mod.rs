@@ -216,8 +216,9 @@ impl Models {
         if config.lacks_key() {
             return Err(Error::Unauthorised {
                 provider: config.name.clone(),
+                status: None,
                 key_place: config.key_place(),
-                said: "there is no key".to_owned(),
+                said: String::new(),
             });
         }
         let facts = provider.facts(id);

@@ -76,7 +76,7 @@ impl Provider {
     pub(super) fn listed(&self, models: Vec<Listed>) {
         let mut told = locked(&self.told);
         told.windows.extend(models.iter().filter_map(|model| Some((model.id.clone(), model.window?))));
-        told.failure = models.is_empty().then(|| "it has no models".to_owned());
+        told.failure = models.is_empty().then(|| "it lists no models".to_owned());
         told.list = Some(models.into_iter().map(|model| model.id).collect());
     }
 

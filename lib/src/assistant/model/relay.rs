@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::future::poll_fn;
 use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use bytes::Bytes;
 use h2::server::SendResponse;
@@ -31,6 +32,10 @@ const FRAME: u32 = (1 << 24) - 1;
 const WINDOW: u32 = 2 * FRAME;
 /// How much of an answer that is a refusal is passed on.
 const LONGEST_REFUSAL: usize = 1024 * 1024;
+/// The most connections at a time.
+const MOST_CONNECTIONS: usize = 64;
+/// How long a connection may take to begin.
+const HANDSHAKE: Duration = Duration::from_secs(10);
 /// Headers that are about one connection, or about a body as it was written.
 const OF_ONE_HOP: [header::HeaderName; 7] = [
     header::HOST,
@@ -123,8 +128,11 @@ async fn start(routes: Arc<Mutex<HashMap<String, Arc<Way>>>>) -> Result<Started,
 async fn listen(listener: TcpListener, routes: Arc<Mutex<HashMap<String, Arc<Way>>>>) {
     let mut connections = JoinSet::new();
     while let Ok((socket, _)) = listener.accept().await {
-        connections.spawn(serve(socket, routes.clone()));
         while connections.try_join_next().is_some() {}
+        // The library needs one or two; whoever else is on this machine gets no more than these.
+        if connections.len() < MOST_CONNECTIONS {
+            connections.spawn(serve(socket, routes.clone()));
+        }
     }
 }
 
@@ -132,7 +140,8 @@ async fn serve(socket: TcpStream, routes: Arc<Mutex<HashMap<String, Arc<Way>>>>)
     let mut builder = h2::server::Builder::new();
     builder.initial_window_size(WINDOW).initial_connection_window_size(WINDOW);
     builder.max_send_buffer_size(WINDOW as usize);
-    let Ok(mut connection) = builder.handshake::<_, Bytes>(socket).await else { return };
+    let greeting = tokio::time::timeout(HANDSHAKE, builder.handshake::<_, Bytes>(socket));
+    let Ok(Ok(mut connection)) = greeting.await else { return };
     let mut requests = JoinSet::new();
     while let Some(Ok((request, mut respond))) = connection.accept().await {
         let way = find(&routes, request.uri().path());

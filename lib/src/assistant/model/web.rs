@@ -33,5 +33,5 @@ impl Web {
 }
 
 fn no_client(error: &dyn std::fmt::Display) -> Error {
-    Error::Config { what: format!("no HTTP client can be made: {error}") }
+    Error::Config { what: format!("the HTTP client cannot be set up: {error}") }
 }
