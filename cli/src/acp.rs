@@ -25,6 +25,7 @@ use rethread::transport::stdio;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::config;
+use crate::environment;
 use crate::failure::Failure;
 use crate::paths::Paths;
 
@@ -128,6 +129,10 @@ fn become_agent(command: &[OsString]) -> Failure {
 
 fn serve(args: AcpArgs) -> Result<(), Failure> {
     let paths = Paths::from_environment()?;
+    if args.command.is_empty() {
+        // SAFETY: nothing has started a thread so far.
+        unsafe { environment::take(&config::key_variables(&paths.config())) };
+    }
     let store = SqliteStore::open(&paths.store())?;
     let logs = paths.logs()?;
     let agent = agent(args.command, &paths)?;
@@ -164,13 +169,14 @@ fn serve(args: AcpArgs) -> Result<(), Failure> {
 fn agent(command: Vec<OsString>, paths: &Paths) -> Result<Arc<dyn AgentSource>, Failure> {
     if command.is_empty() {
         let file = paths.config();
-        return Ok(Arc::new(InProcess::new(Assistant::new(AssistantConfig {
+        let assistant = Assistant::new(AssistantConfig {
             config_file: Some(file.clone()),
             providers: Box::new(move || config::providers(&file)),
             patience: Patience::default(),
             mcp: Limits::default(),
             guardian: Some(guardian()?),
-        }))));
+        });
+        return Ok(Arc::new(InProcess::new(assistant)));
     }
     let key = agent_key(&command);
     Ok(Arc::new(CommandSource { command: agent_command(command, paths.logs()?.join("agent.log"))?, key }))

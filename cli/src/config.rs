@@ -11,6 +11,8 @@ use toml::Spanned;
 
 use mistake::{Place, explain};
 
+use crate::environment::variable;
+
 /// The file.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -108,8 +110,12 @@ fn from_environment(
     (provider.key().is_some() || provider.base_url.is_some()).then_some(provider)
 }
 
-fn variable(name: &str) -> Option<String> {
-    std::env::var(name).ok().filter(|value| !value.trim().is_empty())
+/// The variables that may hold the key of a provider: those that the file names, and the usual ones.
+pub(crate) fn key_variables(file: &Path) -> Vec<String> {
+    let usual = ProviderKind::ALL.into_iter().flat_map(|kind| [kind.usual_key_env(), kind.other_key_env()]);
+    // A file that cannot be read is told of when it is needed.
+    let named = read(file).unwrap_or_default().into_iter().filter_map(|provider| provider.key_env);
+    usual.flatten().map(str::to_owned).chain(named).collect()
 }
 
 #[cfg(test)]

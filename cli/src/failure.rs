@@ -24,9 +24,10 @@ impl Failure {
     /// The agent's command does not run.
     pub(crate) fn agent_not_started(program: &OsStr, error: &io::Error) -> Self {
         let program = program.display();
-        let message = match error.kind() {
-            io::ErrorKind::NotFound => format!("agent program {program} was not found"),
-            _ => format!("agent program {program} could not be started: {error}"),
+        let message = if error.kind() == io::ErrorKind::NotFound {
+            format!("agent program {program} was not found")
+        } else {
+            format!("agent program {program} could not be started: {error}")
         };
         Self { message, hint: Some("check the command after --".to_owned()) }
     }

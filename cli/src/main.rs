@@ -3,6 +3,7 @@
 mod acp;
 mod config;
 mod demo;
+mod environment;
 mod failure;
 mod paths;
 

@@ -124,6 +124,53 @@ async fn the_last_words_of_an_agent_that_dies_in_a_turn_are_told() {
 }
 
 #[tokio::test]
+async fn sessions_of_an_agent_that_was_broken_or_uninstalled_can_be_read() {
+    for version in BOTH {
+        let home = home();
+        let file = home.beside().join("agent");
+        let install = |script: &str| {
+            fs::write(&file, format!("#!/bin/sh\n{script}\n")).expect("a program");
+            fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).expect("our own file");
+        };
+        let scripted: Vec<_> =
+            home.scripted(Version::V1).into_iter().map(|word| word.into_string().unwrap()).collect();
+        let works = format!("exec {}", scripted.join(" "));
+        install(&works);
+        let agent = [file.clone().into_os_string()];
+        let mut program = home.start(version, &agent);
+        program.client.initialize().await;
+        let session = program.client.new_session().await;
+        assert_eq!(program.client.prompt(&session, "say kept").await.stop, "end_turn");
+        program.client.hang_up().await;
+        program.exited().await;
+
+        for (broken, told) in [(Some("echo 'no license' >&2; exit 3"), "no license"), (None, "was not found")]
+        {
+            match broken {
+                Some(script) => install(script),
+                None => fs::remove_file(&file).expect("it is there"),
+            }
+            let mut program = home.start(version, &agent);
+            program.client.initialize().await;
+            let listed = program.client.ask("session/list", json!({})).await;
+            assert_eq!(text(&listed["sessions"][0]["sessionId"]), session, "{listed}");
+            program.client.load(&session).await;
+            assert_eq!(program.client.view(&session).agent(), ["kept"]);
+            let prompt = program.client.begin_prompt(&session, "say more").await;
+            let error = program.client.answer(&prompt).await.expect_err("there is no agent");
+            assert!(error.to_string().contains(told), "{error}");
+            program.client.hang_up().await;
+            program.exited().await;
+        }
+        install(&works);
+        let program = home.start(version, &agent);
+        program.client.initialize().await;
+        program.client.load(&session).await;
+        assert_eq!(program.client.prompt(&session, "say again").await.stop, "end_turn");
+    }
+}
+
+#[tokio::test]
 async fn a_home_that_cannot_be_used_is_told_in_two_lines() {
     let home = home();
     fs::write(home.path(), "not a folder").expect("a file in the way");
@@ -265,6 +312,46 @@ async fn secrets_are_in_no_file() {
             next.kill().await;
             assert_no_secret(&home.path());
         }
+    }
+}
+
+/// An agent that repeats what it is given: on stderr, in the error of the first prompt, and when it ends at the second.
+const REPEATS: &str = r#"
+    prompts=0
+    while read -r line; do
+        id=$(printf %s "$line" | sed 's/.*"id":\([0-9]*\).*/\1/')
+        say() { printf '%s\n' "{\"jsonrpc\":\"2.0\",\"id\":$id,$1}"; }
+        case $line in
+        *'"initialize"'*) say '"result":{"protocolVersion":1,"agentCapabilities":{"mcpCapabilities":{"http":true}}}' ;;
+        *'"session/new"'*) printf '%s\n' "$line" >&2; setup=$line; say '"result":{"sessionId":"n"}' ;;
+        *'"session/prompt"'*)
+            prompts=$((prompts + 1))
+            secret=$(printf %s "$setup" | grep -o 'tok-5ecret-8f31-[a-z]*' | tr '\n' ' ')
+            if [ $prompts = 2 ]; then printf '%s' "dying of $secret" >&2; exit 3; fi
+            say "\"error\":{\"code\":-32603,\"message\":\"cannot use $secret\",\"data\":{\"why\":\"$secret\"}}" ;;
+        esac
+    done
+"#;
+
+#[tokio::test]
+async fn secrets_that_an_agent_repeats_are_in_no_file_and_in_no_error() {
+    for version in BOTH {
+        let home = home();
+        let mut program = home.start(version, &shell(REPEATS));
+        program.client.initialize().await;
+        let made = program.client.ask("session/new", setup(version)).await;
+        let session = text(&made["sessionId"]).to_owned();
+        for told in ["cannot use [secret] [secret]", "dying of [secret] [secret]"] {
+            program.client.begin_prompt(&session, "go").await;
+            program.client.wait(told, |message| message.to_string().contains(told)).await;
+        }
+        program.client.hang_up().await;
+        program.exited().await;
+        let log = fs::read_to_string(home.path().join("state/logs/agent.log")).expect("it has been written");
+        assert!(log.contains("[secret]") && log.contains("/bin/true"), "{log}");
+        assert_no_secret(&home.path());
+        let heard = Value::from(program.client.heard()).to_string();
+        assert!(!heard.contains(SECRET), "{heard}");
     }
 }
 

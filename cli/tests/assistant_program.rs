@@ -128,6 +128,70 @@ async fn a_model_of_the_configuration_is_used_and_its_key_is_written_nowhere() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn keys_of_the_environment_are_out_of_reach_for_commands() {
+    let (home, model) = (home(), ModelServer::start());
+    let keys = ["sk-usual-0123456789", "sk-named-0123456789"];
+    std::fs::create_dir_all(home.path()).expect("the home can be made");
+    let url = format!("http://127.0.0.1:{}", model.port());
+    let config = format!(
+        "[[provider]]\nname = \"mine\"\nkind = \"openai\"\nbase_url = \"{url}\"\nkey_env = \"MY_KEY\"\n\
+         [[provider.models]]\nid = \"loopback-1\"\n"
+    );
+    std::fs::write(home.path().join("config.toml"), config).expect("the home can be written");
+    let mut command = home.command(&["acp"]);
+    command.env("ANTHROPIC_API_KEY", keys[0]).env("ANTHROPIC_BASE_URL", &url).env("MY_KEY", keys[1]);
+    let program = Program::start(command, Version::V2);
+    program.client.initialize().await;
+    let session = program.client.new_session_in(&cwd(&home)).await;
+    allow(&program.client);
+    // What the system shows of every process above it, and of its own.
+    let look = "pid=$$; while [ \"$pid\" -gt 1 ]; do echo \"at $pid\"; tr '\\0' '\\n' < /proc/$pid/environ | grep sk-; \
+        pid=$(sed 's/.*) . \\([0-9]*\\) .*/\\1/' /proc/$pid/stat); [ \"$pid\" = STOP ] && break; done; env; echo looked";
+    let look = look.replace("STOP", &std::process::id().to_string());
+    model.plan(Planned::new().call("run", &json!({"command": look})));
+    model.plan(Planned::new().text("Done."));
+    assert_eq!(program.client.prompt(&session, "look").await.stop, "end_turn");
+    let asked = model.asked();
+    assert_eq!(asked[0].header("authorization"), Some(format!("Bearer {}", keys[1]).as_str()), "it is used");
+    let heard =
+        Value::from(asked.last().map(|asked| asked.messages().to_vec()).unwrap_or_default()).to_string();
+    assert!(heard.contains("looked"), "{heard}");
+    for key in keys {
+        assert!(!heard.contains(key), "{heard}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_configuration_with_its_keys_is_closed_to_the_tools() {
+    let (home, model) = (home(), ModelServer::start());
+    let key = "sk-nobody-may-see-this-0123456789";
+    let file = configure(&home, "openai", &model, key);
+    std::os::unix::fs::symlink(&file, home.path().join("link")).unwrap();
+    std::fs::hard_link(&file, home.path().join("copy")).unwrap();
+    let program = assistant(&home, Version::V2).await;
+    let session = program.client.new_session_in(&home.path().display().to_string()).await;
+    allow(&program.client);
+    let mut calls = Planned::new().call("search", &json!({"pattern": "sk-.*", "all": true}));
+    for name in ["config.toml", "link", "copy"] {
+        calls = calls
+            .call("read", &json!({"path": name}))
+            .call("search", &json!({"pattern": "sk-.*", "path": name}))
+            .call("edit", &json!({"path": name, "old": "openai", "new": "ollama"}))
+            .call("write", &json!({"path": name, "content": "mine"}));
+    }
+    model.plan(calls);
+    model.plan(Planned::new().text("Done."));
+    assert_eq!(program.client.prompt(&session, "look").await.stop, "end_turn");
+    assert!(std::fs::read_to_string(&file).unwrap().contains("openai"), "nothing is written");
+    let asked = model.asked();
+    let heard =
+        Value::from(asked.last().map(|asked| asked.messages().to_vec()).unwrap_or_default()).to_string();
+    assert_eq!(heard.matches("it holds keys, and no tool may use it").count(), 12, "{heard}");
+    assert!(!heard.contains(key), "{heard}");
+    assert!(!Value::from(program.client.heard()).to_string().contains(key));
+}
+
 /// The resident memory of a program, in KiB.
 #[cfg(target_os = "linux")]
 fn resident(program: &Program) -> u64 {

@@ -97,7 +97,7 @@ async fn they_end_with_the_command() {
             assert!(left_of(&pids).is_empty(), "{command}");
         }
         let said = Value::from(scene.program.client.updates(&scene.session)).to_string();
-        assert!(said.contains("what it left running was ended"), "{said}");
+        assert!(said.contains("background processes that it left were ended"), "{said}");
     }
 }
 

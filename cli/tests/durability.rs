@@ -100,6 +100,12 @@ async fn a_disk_that_stays_full_refuses_and_works_again_with_room(pairing: Pairi
     let told = trouble(&client, &session, &request).await;
     assert!(told.contains("no space left"), "{told}");
     assert_eq!(client.view(&session).agent(), ["one", "three"]);
+    // Nobody is told a state that may not be written.
+    let status = ("session/status", json!({"sessionId": session}));
+    for (method, params) in [status, client.load_params(&session)] {
+        let error = client.refused(method, params).await;
+        assert!(error["message"].as_str().is_some_and(|text| text.contains("no space left")), "{error}");
+    }
     // What is kept can be read all the while.
     let other = world.ready().await;
     let list = other.ask("session/list", json!({})).await;

@@ -1,6 +1,6 @@
-//! The promises of the README with real agents behind the shipped program: claude, codex, opencode, gemini, qwen,
-//! each with a model server on loopback. Runs with those that `RETHREAD_REAL_AGENTS` names; `.ci/real-agents`
-//! installs them, and `.ci/real-agents test codex claude` runs this.
+//! The promises of the README with real agents behind the shipped program, each with a model server on loopback. Runs
+//! with those that `RETHREAD_REAL_AGENTS` names; `.ci/real-agents` installs them and says which there are, and
+//! `.ci/real-agents test codex claude` runs this.
 #![cfg(target_os = "linux")]
 
 mod real;

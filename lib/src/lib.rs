@@ -26,7 +26,6 @@ mod outbox;
 mod registry;
 mod rooted;
 mod runner;
-#[cfg(feature = "assistant")]
 pub mod secret;
 mod seed;
 pub mod server;

@@ -8,24 +8,36 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::mint;
+use crate::secret::Secrets;
 
 /// At this size the log starts again.
 const LONGEST: u64 = 4 * 1024 * 1024;
 
 /// Where such lines go; nowhere by default.
 #[derive(Clone, Debug, Default)]
-pub struct Log(Option<Arc<Mutex<PathBuf>>>);
+pub struct Log {
+    path: Option<Arc<Mutex<PathBuf>>>,
+    /// What is struck out of each line.
+    secrets: Secrets,
+}
 
 impl Log {
     /// A log in this file, made when it is first needed.
     #[must_use]
     pub fn to(path: PathBuf) -> Self {
-        Self(Some(Arc::new(Mutex::new(path))))
+        Self { path: Some(Arc::new(Mutex::new(path))), secrets: Secrets::default() }
+    }
+
+    /// The same log, without these values.
+    #[must_use]
+    pub(crate) fn without(self, secrets: Secrets) -> Self {
+        Self { secrets, ..self }
     }
 
     /// Writes a line. A log that cannot be written must not stop the work it speaks of.
     pub fn line(&self, text: &str) {
-        let Some(path) = &self.0 else { return };
+        let Some(path) = &self.path else { return };
+        let text = self.secrets.strike(text);
         let path = path.lock().unwrap_or_else(PoisonError::into_inner);
         if let Ok(mut file) = open(&path) {
             let _ = writeln!(file, "{} {text}", mint::now());

@@ -1,9 +1,14 @@
 //! A value that is sent where it belongs and shown to nobody: keys of models, environments and headers of MCP
-//! servers. Which texts it is struck out of is said by those who have it.
+//! servers. `scrub` strikes values out of texts, `known` has those of all sessions that a server serves.
+
+mod known;
+pub(crate) mod scrub;
 
 use std::fmt;
 
 use serde::{Deserialize, Deserializer};
+
+pub use known::Secrets;
 
 /// What stands in the place of a secret.
 pub(crate) const STRUCK_OUT: &str = "[secret]";

@@ -9,6 +9,7 @@ use crate::agent::host::{AgentProtocol, AgentSource};
 use crate::agent::process::GuardianCommand;
 use crate::connection::Connection;
 use crate::log::Log;
+use crate::secret::Secrets;
 use crate::store::Store;
 use crate::store::journal::Journal;
 use crate::transport::{Wire, stdio};
@@ -74,13 +75,17 @@ pub struct Server {
     pub(crate) journal: Journal,
     pub(crate) agent: Arc<dyn AgentSource>,
     pub(crate) config: Config,
+    /// The secrets of all sessions: one agent may serve several clients.
+    pub(crate) secrets: Secrets,
 }
 
 impl Server {
     /// A server over this store with this agent.
     #[must_use]
     pub fn new(store: Arc<dyn Store>, agent: Arc<dyn AgentSource>, config: Config) -> Self {
-        Self { journal: Journal::start(store), agent, config }
+        let secrets = Secrets::default();
+        let config = Config { log: config.log.without(secrets.clone()), ..config };
+        Self { journal: Journal::start(store), agent, config, secrets }
     }
 
     /// Serves one client until it hangs up.

@@ -284,6 +284,26 @@ async fn every_combination_of_choices_is_told_as_it_is(pairing: Pairing) {
     }
 }
 
+async fn what_a_client_says_in_meta_of_its_capabilities_reaches_the_agent(pairing: Pairing) {
+    let world = World::of(pairing);
+    let client = world.connect();
+    let mut hello = client.introduction();
+    let (sent, read) = match (pairing.client, pairing.agent) {
+        (Version::V1, Version::V1) => ("clientCapabilities", "clientCapabilities"),
+        (Version::V1, Version::V2) => ("clientCapabilities", "capabilities"),
+        (Version::V2, Version::V1) => ("capabilities", "clientCapabilities"),
+        (Version::V2, Version::V2) => ("capabilities", "capabilities"),
+    };
+    hello[sent]["_meta"] = json!({"editor": {"panes": 2}});
+    client.ask("initialize", hello).await;
+    let told = world.agent.told("initialize").pop().expect("the agent was introduced");
+    assert_eq!(told[read]["_meta"], json!({"editor": {"panes": 2}}), "{told}");
+}
+
+pairings!(wire:
+    what_a_client_says_in_meta_of_its_capabilities_reaches_the_agent,
+);
+
 pairings!(every_combination_of_choices_is_told_as_it_is);
 
 pairings!(wire:

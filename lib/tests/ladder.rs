@@ -312,6 +312,8 @@ async fn the_agents_own_sessions_are_listed_once(pairing: Pairing) {
     world.agent.wait_told("session/list", 2).await;
     let found = wait_for_list(&client, &native).await;
     assert!(found, "the agent's own session is listed");
+    let error = fork(&client, &native, Value::Null).await.expect_err("there is nothing to fork yet");
+    assert!(error["data"]["hint"].as_str().is_some_and(|hint| hint.contains("load it")), "{error}");
     client.ask("session/delete", json!({"sessionId": native})).await;
     assert!(!listed(client).await.contains(&native), "deleted ones stay away");
 
@@ -344,6 +346,40 @@ async fn an_idle_session_lets_go_of_its_agent_and_comes_back(pairing: Pairing) {
     client.prompt(&session, "say two").await;
     assert_eq!(client.view(&session).agent(), ["one", "two"]);
 }
+
+async fn an_agent_that_does_not_start_any_more_hides_no_session(pairing: Pairing) {
+    let world = World::having(pairing, |config| AgentConfig { key: Some("first build"), ..config });
+    let first = world.ready().await;
+    let session = first.new_session().await;
+    first.prompt(&session, "say kept").await;
+    let before = first.view(&session);
+    first.hang_up().await;
+    world.agent.wait_gone().await;
+
+    // Another build under the same command, which never starts, or one that was taken away.
+    for key in [Some("second build"), Some("no build at all")] {
+        world.agent.configure(|config| config.key = key);
+        world.agent.break_starts(usize::MAX);
+        let client = world.again().ready().await;
+        let listed = client.ask("session/list", json!({})).await;
+        assert_eq!(listed["sessions"][0]["sessionId"], json!(session), "{listed}");
+        client.load(&session).await;
+        assert_eq!(client.view(&session).agent(), before.agent());
+        let prompt = client.begin_prompt(&session, "say more").await;
+        let error = client.answer(&prompt).await.expect_err("there is no agent");
+        assert!(error.to_string().contains("it was told not to"), "{error}");
+        client.hang_up().await;
+    }
+    world.agent.break_starts(0);
+    let client = world.again().ready().await;
+    client.load(&session).await;
+    assert_eq!(client.prompt(&session, "say again").await.stop, "end_turn");
+    assert_eq!(client.view(&session).agent(), ["kept", "again"]);
+}
+
+pairings!(wire:
+    an_agent_that_does_not_start_any_more_hides_no_session,
+);
 
 pairings!(
     an_agent_that_can_restore_is_not_given_the_transcript,

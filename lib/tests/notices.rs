@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rethread::edge::Version;
 use rethread::transport::{Wire, memory as pipe};
-use rethread_core::{Entry, Seq, SessionId};
+use rethread_core::{Entry, Seq, SessionId, UpdateKind};
 use rethread_testkit::agent::{AgentConfig, Restores};
 use rethread_testkit::client::{CWD, Client};
 use rethread_testkit::{DEADLINE, Pairing, World, pairings};
@@ -158,6 +158,30 @@ async fn a_notice_that_is_there_before_the_answer_to_a_load_goes_with_it(pairing
     drop(writer);
     tokio::time::timeout(2 * DEADLINE, serving).await.expect("the server ends").expect("without a panic");
 }
+
+async fn secrets_are_struck_out_of_notices(pairing: Pairing) {
+    let world = World::of(pairing);
+    let client = world.ready().await;
+    let mut server = json!({"name": "s", "command": "/bin/true", "args": [],
+        "env": [{"name": "TOKEN", "value": "hunter2-hunter2"}]});
+    if pairing.client == Version::V2 {
+        server["type"] = json!("stdio");
+    }
+    let new = client.ask("session/new", json!({"cwd": CWD, "mcpServers": [server]})).await;
+    let session = new["sessionId"].as_str().unwrap_or_default().to_owned();
+    client.prompt(&session, "notice the token hunter2-hunter2 is bad").await;
+    let updates = json!(client.updates(&session)).to_string();
+    assert!(updates.contains("the token [secret] is bad"), "{updates}");
+    let page = world.store.read(&SessionId(session), Seq(0), usize::MAX).expect("it can be read");
+    let notice =
+        |entry: &Entry| matches!(entry, Entry::Updated { update, .. } if update.kind == UpdateKind::Notice);
+    let notices: Vec<_> = page.items.iter().filter(|item| notice(&item.entry)).collect();
+    assert!(!notices.is_empty() && !format!("{notices:?}").contains("hunter2"), "{notices:?}");
+}
+
+pairings!(wire:
+    secrets_are_struck_out_of_notices,
+);
 
 pairings!(client V1:
     a_session_that_was_restored_is_told_with_the_answer_only,

@@ -9,7 +9,7 @@ use rethread::log::Log;
 use rethread::server::NativeSessions;
 use rethread_testkit::agent::quirk::{GREETING, INTERRUPTION, LONG_LINE, Quirk, SHORT_LIST, UNKNOWN_REQUEST};
 use rethread_testkit::agent::{AgentConfig, Offer, Restores};
-use rethread_testkit::client::Client;
+use rethread_testkit::client::{CWD, Client};
 use rethread_testkit::view::View;
 use rethread_testkit::{Pairing, World, pairings};
 use serde_json::{Value, json};
@@ -373,6 +373,37 @@ async fn what_an_agent_notes_in_the_users_name_is_not_the_users(pairing: Pairing
     assert!(!was_given_the_transcript(&world));
 }
 
+async fn answers_with_text_ids_are_answers(pairing: Pairing) {
+    let world = World::having(pairing, |config| config.with(&[Quirk::AnswersWithTextIds]));
+    let (session, before) = past(&world, &["say one; permit; say two"]).await;
+    let client = world.again().ready().await;
+    client.load(&session).await;
+    assert_eq!(client.view(&session), before);
+    assert_eq!(client.prompt(&session, "say three").await.stop, "end_turn");
+}
+
+async fn a_second_session_with_the_same_id_is_refused(pairing: Pairing) {
+    let world = World::having(pairing, |config| config.with(&[Quirk::OneSessionId]));
+    let client = world.ready().await;
+    let first = client.new_session().await;
+    let error = client.refused("session/new", json!({"cwd": CWD, "mcpServers": []})).await;
+    let message = error["message"].as_str().unwrap_or_default();
+    let native = world.agent.sessions()[0].clone();
+    assert!(message.contains(&native) && message.contains("twice"), "{error}");
+    assert!(error["data"]["hint"].is_string(), "{error}");
+    assert_eq!(client.prompt(&first, "say mine").await.stop, "end_turn");
+    assert_eq!(client.view(&first).agent(), ["mine"]);
+    // Once the first is closed its id is free.
+    client.ask("session/close", json!({"sessionId": first})).await;
+    let second = client.new_session().await;
+    assert_eq!(client.prompt(&second, "say yours").await.stop, "end_turn");
+    assert_eq!(client.view(&second).agent(), ["yours"]);
+}
+
+pairings!(wire:
+    answers_with_text_ids_are_answers,
+    a_second_session_with_the_same_id_is_refused,
+);
 /// What a client sees of an agent that echoes the version, and what the agent is told, is what it is with a plain
 /// version 1 agent.
 async fn an_agent_that_echoes_the_version_is_used_as_version_1(pairing: Pairing) {
@@ -497,6 +528,44 @@ async fn a_prompt_that_the_agent_repeats_is_there_once(pairing: Pairing) {
     assert_eq!(client.view(&session).user().len(), 4);
 }
 
+/// The transcript is for the agent; whoever looks at the list wants to know what the conversation is about.
+async fn a_title_made_of_the_transcript_is_no_title(pairing: Pairing) {
+    for abilities in [&["embeddedContext"][..], &[]] {
+        let world = World::having(pairing, |config| {
+            AgentConfig { restores: Restores::Nothing, ..config }
+                .without(abilities)
+                .with(&[Quirk::TitlesPrompt])
+        });
+        let (session, before) = past(&world, &["say one"]).await;
+        let client = world.again().ready().await;
+        client.load(&session).await;
+        client.prompt(&session, "say two").await;
+        assert!(was_given_the_transcript(&world));
+        assert_eq!(client.view(&session).title, before.title);
+        let listed = client.ask("session/list", json!({})).await;
+        assert_eq!(listed["sessions"][0]["title"], "say one", "{listed}");
+        client.prompt(&session, "say three").await;
+        let listed = client.ask("session/list", json!({})).await;
+        assert_eq!(listed["sessions"][0]["title"], "say three", "{listed}");
+    }
+}
+
+/// An agent may keep embedded resources in files that its model need not read: copilot does. A command has to be the
+/// first text.
+async fn the_transcript_reaches_the_model_of_an_agent_that_puts_resources_aside(pairing: Pairing) {
+    for (prompt, kind) in [("say two", "text"), ("/test it", "resource")] {
+        let world = World::having(pairing, |config| AgentConfig { restores: Restores::Nothing, ..config });
+        let (session, _) = past(&world, &["say one"]).await;
+        let client = world.again().ready().await;
+        client.load(&session).await;
+        client.prompt(&session, prompt).await;
+        assert!(was_given_the_transcript(&world));
+        let told = world.agent.told("session/prompt").pop().expect("it was prompted");
+        assert_eq!(told["prompt"][0]["type"], kind, "{told}");
+        assert_eq!(told["prompt"][1]["text"], prompt, "{told}");
+    }
+}
+
 pairings!(a_tool_call_that_was_never_announced_is_shown);
 
 pairings!(wire:
@@ -516,6 +585,10 @@ pairings!(wire:
     a_session_with_nothing_in_it_is_not_taken_in,
     // The library answers in any order.
     nothing_is_asked_before_initialize_is_answered,
+    // It is given its history and not a transcript.
+    the_transcript_reaches_the_model_of_an_agent_that_puts_resources_aside,
+    // The same.
+    a_title_made_of_the_transcript_is_no_title,
     // It is in this process and answers.
     an_agent_that_cannot_be_initialized_says_why,
     // It can ask for nothing before it has answered.

@@ -232,6 +232,37 @@ async fn what_the_agent_asks_apart_from_sessions_reaches_the_client(pairing: Pai
     assert_eq!(client.view(&session).agent(), [r#"apart: {"tools":[]}"#]);
 }
 
+/// The ways to log in that are told at the next start after this request, when the agent offers others.
+async fn ways_after(pairing: Pairing, method: [&str; 2], before: Login, after: Login) -> usize {
+    let nature = |config| AgentConfig { key: Some("program"), login: before, ..config };
+    let world = World::having(pairing, nature);
+    let client = world.ready().await;
+    // What it says of itself has been remembered by the time that it is asked for its sessions.
+    world.agent.wait_told("session/list", 1).await;
+    let method = if pairing.client == Version::V1 { method[0] } else { method[1] };
+    client.ask(method, json!({"methodId": "key"})).await;
+    client.hang_up().await;
+    world.agent.wait_gone().await;
+    world.agent.configure(|config| config.login = after);
+    let answer = world.connect().initialize().await;
+    answer["authMethods"].as_array().map_or(0, Vec::len)
+}
+
+async fn after_a_login_the_ways_to_log_in_are_those_of_the_agent(pairing: Pairing) {
+    let login = ["authenticate", "auth/login"];
+    assert_eq!(ways_after(pairing, login, Login::Needed, Login::NotNeeded).await, 0);
+}
+
+async fn after_a_logout_the_ways_to_log_in_are_those_of_the_agent(pairing: Pairing) {
+    let logout = ["logout", "auth/logout"];
+    assert_eq!(ways_after(pairing, logout, Login::NotNeeded, Login::Needed).await, 1);
+}
+
+pairings!(wire:
+    after_a_login_the_ways_to_log_in_are_those_of_the_agent,
+    after_a_logout_the_ways_to_log_in_are_those_of_the_agent,
+);
+
 pairings!(
     extension_requests_of_the_client_reach_the_agent,
     extension_requests_of_the_agent_reach_the_client,

@@ -326,6 +326,27 @@ async fn r2_14_a_working_directory_is_absolute(pairing: Pairing) {
     refused(&world, &client, json!({"mcpServers": []}), "cwd").await;
 }
 
+async fn r2_14_names_of_older_documents_are_refused_with_the_right_one(pairing: Pairing) {
+    let world = World::of(pairing);
+    let client = world.ready().await;
+    let hint = |error: &Value| error["data"]["hint"].as_str().expect("a hint").to_owned();
+    for old in ["workingDirectory", "working_directory"] {
+        let error = refused(&world, &client, json!({old: CWD, "mcpServers": []}), "cwd").await;
+        assert_eq!(hint(&error), format!("did you mean \"cwd\" instead of \"{old}\"?"));
+    }
+    let servers = json!({"tools": {"command": "/bin/tools", "env": {"KEY": "a secret"}}});
+    let error = refused(&world, &client, json!({"cwd": CWD, "mcpServers": servers}), "mcpServers").await;
+    assert!(hint(&error).starts_with("did you mean an array of servers"), "{error}");
+    assert!(!error.to_string().contains("a secret"), "{error}");
+    if pairing.client == Version::V1 {
+        let session = client.new_session().await;
+        let params = json!({"sessionId": session, "mode": "b"});
+        let error = client.refused("session/set_mode", params).await;
+        assert_eq!((&error["code"], &error["data"]["field"]), (&json!(-32602), &json!("modeId")));
+        assert_eq!(hint(&error), "did you mean \"modeId\" instead of \"mode\"?");
+    }
+}
+
 async fn missing_servers_are_refused_in_version_1_and_none_in_version_2(pairing: Pairing) {
     let world = World::of(pairing);
     let client = world.ready().await;
@@ -417,6 +438,7 @@ pairings!(
     r2_13_duplicate_names_of_variables_go_to_the_agent_in_order,
     r2_14_a_working_directory_is_absolute,
     r2_14_a_working_directory_is_one_that_a_system_takes,
+    r2_14_names_of_older_documents_are_refused_with_the_right_one,
     r2_15_additional_directories_that_are_not_advertised_are_ignored,
     r2_16_a_system_prompt_reaches_an_agent_that_takes_it,
     r2_16_an_agent_that_has_the_mode_gets_it,

@@ -12,10 +12,26 @@ pub(crate) enum Agent {
     Opencode,
     Gemini,
     Qwen,
+    Kimi,
+    Copilot,
+    Pi,
+    Vibe,
+    Fast,
 }
 
 impl Agent {
-    const ALL: [Self; 5] = [Self::Claude, Self::Codex, Self::Opencode, Self::Gemini, Self::Qwen];
+    const ALL: [Self; 10] = [
+        Self::Claude,
+        Self::Codex,
+        Self::Opencode,
+        Self::Gemini,
+        Self::Qwen,
+        Self::Kimi,
+        Self::Copilot,
+        Self::Pi,
+        Self::Vibe,
+        Self::Fast,
+    ];
 
     pub(crate) fn named(name: &str) -> Self {
         let found = Self::ALL.into_iter().find(|agent| agent.name() == name);
@@ -29,14 +45,43 @@ impl Agent {
             Self::Opencode => "opencode",
             Self::Gemini => "gemini",
             Self::Qwen => "qwen",
+            Self::Kimi => "kimi",
+            Self::Copilot => "copilot",
+            Self::Pi => "pi",
+            Self::Vibe => "vibe",
+            Self::Fast => "fast",
         }
     }
 
-    /// Whether it speaks version 2 of the protocol.
+    /// Whether it speaks version 2 of the protocol. Fast answers with 2 where it is offered that, and does not.
     pub(crate) fn speaks_version_2(self) -> bool {
         match self {
             Self::Claude | Self::Codex => true,
-            Self::Opencode | Self::Gemini | Self::Qwen => false,
+            Self::Opencode
+            | Self::Gemini
+            | Self::Qwen
+            | Self::Kimi
+            | Self::Copilot
+            | Self::Pi
+            | Self::Vibe
+            | Self::Fast => false,
+        }
+    }
+
+    /// How often it asks the user before it runs a command.
+    pub(crate) fn asks_for_a_command(self) -> usize {
+        match self {
+            // It asks for nothing.
+            Self::Pi => 0,
+            Self::Claude
+            | Self::Codex
+            | Self::Opencode
+            | Self::Gemini
+            | Self::Qwen
+            | Self::Kimi
+            | Self::Copilot
+            | Self::Vibe
+            | Self::Fast => 1,
         }
     }
 
@@ -44,8 +89,21 @@ impl Agent {
     pub(crate) fn asking_mode(self) -> Option<&'static str> {
         match self {
             Self::Codex => Some("workspace-write"),
-            Self::Claude | Self::Opencode | Self::Gemini | Self::Qwen => None,
+            Self::Vibe => Some("ask"),
+            Self::Claude
+            | Self::Opencode
+            | Self::Gemini
+            | Self::Qwen
+            | Self::Kimi
+            | Self::Copilot
+            | Self::Pi
+            | Self::Fast => None,
         }
+    }
+
+    /// What it says in a new session before it is asked anything.
+    pub(crate) fn greeting(self) -> Option<&'static str> {
+        (self == Self::Pi).then_some("pi v")
     }
 
     /// How the path ends on which it asks its model.
@@ -53,7 +111,9 @@ impl Agent {
         match self {
             Self::Claude => "/messages",
             Self::Codex => "/responses",
-            Self::Opencode | Self::Qwen => "/chat/completions",
+            Self::Opencode | Self::Qwen | Self::Kimi | Self::Copilot | Self::Pi | Self::Vibe | Self::Fast => {
+                "/chat/completions"
+            }
             Self::Gemini => ":streamGenerateContent",
         }
     }

@@ -43,6 +43,11 @@ pub(crate) async fn killed_and_taken_over(agent: Agent, other: Agent, client: Ve
 async fn killed_and_back(stage: &Stage, agent: Agent, client: Version) -> (Program, String, String) {
     let mut program = stage.start(client, agent, &[]).await;
     let session = program.client.new_session_in(&stage.cwd).await;
+    if let Some(greeting) = agent.greeting() {
+        // It stands before the prompt, wherever that was shown.
+        let greets = |update: &serde_json::Value| update["content"]["text"].to_string().contains(greeting);
+        program.client.wait_update(0, &session, "the greeting", greets).await;
+    }
     let turn = program.client.prompt(&session, &format!("one DELTAS={WORDS}")).await;
     assert_eq!(turn.stop, "end_turn");
     let text = program.client.view(&session).agent().concat();

@@ -12,12 +12,13 @@ use std::time::{Duration, Instant};
 use rethread_core::{AgentKind, Json};
 use tokio::sync::{mpsc, oneshot, watch};
 
-use super::peer::{AgentPeer, Aside};
+use super::peer::{AgentPeer, Aside, PeerRules};
 use super::process::{self, AgentCommand, AgentProcess};
 use crate::edge::Version;
 use crate::edge::capabilities::{ClientProfile, Profile};
 use crate::lock::locked;
 use crate::log::Log;
+use crate::secret::Secrets;
 use crate::transport::Wire;
 use crate::wire::{RpcError, code};
 use ending::{NotReady, watch_over};
@@ -38,6 +39,12 @@ pub trait AgentSource: Send + Sync + 'static {
 
     /// Names what is started so exactly that its answer to `initialize` can be remembered; nothing if it cannot.
     fn key(&self) -> Option<String> {
+        None
+    }
+
+    /// Names the command alone, whatever program it starts today; nothing if it is none. What the same command said of
+    /// itself before is used while it does not start.
+    fn command_key(&self) -> Option<String> {
         None
     }
 
@@ -91,6 +98,10 @@ impl AgentSource for CommandSource {
     fn key(&self) -> Option<String> {
         self.key.clone()
     }
+
+    fn command_key(&self) -> Option<String> {
+        Some(format!("{:?} {:?}", self.command.program, self.command.args))
+    }
 }
 
 /// Which versions an agent is offered.
@@ -114,6 +125,8 @@ pub struct HostConfig {
     pub start_limit: Duration,
     /// Where skipped lines are noted.
     pub log: Log,
+    /// What is struck out of an agent's errors and of what it says on stderr.
+    pub secrets: Secrets,
 }
 
 /// A live agent: how to reach it and what it is.
@@ -319,15 +332,16 @@ impl AgentHost {
         let started = self.shared.source.start().await?;
         let (heard_end, stream_ended) = oneshot::channel();
         let config = &self.shared.config;
-        let peer = AgentPeer::start(
-            started.wire.reader,
-            started.wire.writer,
-            config.longest_line,
-            self.kind(),
-            self.shared.asides.clone(),
-            heard_end,
-            config.log.clone(),
-        );
+        if let Some(process) = &started.process {
+            process.strike_out(&config.secrets);
+        }
+        let rules = PeerRules {
+            longest_line: config.longest_line,
+            kind: self.kind(),
+            log: config.log.clone(),
+            secrets: config.secrets.clone(),
+        };
+        let peer = AgentPeer::start(started.wire, rules, self.shared.asides.clone(), heard_end);
         let (stop, orders) = watch::channel(Order::Run);
         let (ended_now, mut ended) = watch::channel(false);
         let (why, ending) = oneshot::channel();

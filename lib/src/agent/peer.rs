@@ -10,12 +10,14 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 use rethread_core::{AgentKind, Json};
 use serde_json::json;
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::sync::{mpsc, oneshot};
 
 use super::stderr::Tail;
 use crate::lock::locked;
 use crate::log::Log;
+use crate::secret::Secrets;
+use crate::transport::Wire;
 use crate::wire::{Id, LineReader, Message, Out, RpcError, parse};
 use hearing::Hearing;
 
@@ -79,21 +81,43 @@ pub struct Aside {
     pub peer: AgentPeer,
 }
 
+/// How what an agent says is read.
+#[derive(Clone, Debug)]
+pub struct PeerRules {
+    /// How long a line may be.
+    pub longest_line: usize,
+    /// Where the agent runs.
+    pub kind: AgentKind,
+    /// Where skipped lines are noted.
+    pub log: Log,
+    /// What is struck out of its errors.
+    pub secrets: Secrets,
+}
+
 /// The agent does not read, or is gone.
 #[derive(Debug, thiserror::Error)]
 #[error("the agent no longer reads messages")]
 pub struct NotTaken;
 
+/// The agent has another open session under the same id.
+#[derive(Debug, thiserror::Error)]
+#[error("the agent uses the session id {0} twice")]
+pub struct IdInUse(String);
+
+impl From<IdInUse> for RpcError {
+    fn from(error: IdInUse) -> Self {
+        Self::internal(error.to_string())
+            .hint("close the other session, or report this to the agent's authors")
+    }
+}
+
 impl AgentPeer {
     /// Starts to talk. The reader ends with the stream, and then calls `ended`.
     pub fn start(
-        reader: impl AsyncRead + Send + Unpin + 'static,
-        writer: impl AsyncWrite + Send + Unpin + 'static,
-        longest_line: usize,
-        kind: AgentKind,
+        wire: Wire,
+        rules: PeerRules,
         asides: mpsc::Sender<Aside>,
         ended: oneshot::Sender<()>,
-        log: Log,
     ) -> Self {
         let (out, lines) = mpsc::channel(WAITING);
         let peer = Self {
@@ -105,9 +129,10 @@ impl AgentPeer {
                 printed: Mutex::default(),
             }),
         };
-        tokio::spawn(write_lines(writer, lines));
-        let hearing = Hearing::new(peer.clone(), kind, asides, log);
-        tokio::spawn(hearing.run(LineReader::new(reader, longest_line), ended));
+        tokio::spawn(write_lines(wire.writer, lines));
+        let lines = LineReader::new(wire.reader, rules.longest_line);
+        let hearing = Hearing::new(peer.clone(), rules, asides);
+        tokio::spawn(hearing.run(lines, ended));
         peer
     }
 
@@ -198,9 +223,16 @@ impl AgentPeer {
         self.notify("$/cancel_request", &json!({"requestId": request}).into())
     }
 
-    /// What the agent says of this session of its own goes there from now on.
-    pub fn route(&self, native: &str, route: &mpsc::Sender<FromAgent>) {
-        locked(&self.shared.routes).insert(native.to_owned(), route.clone());
+    /// What the agent says of this session of its own goes there from now on, unless it goes to another one that is
+    /// open: nobody could tell which of them it is for.
+    pub fn route(&self, native: &str, route: &mpsc::Sender<FromAgent>) -> Result<(), IdInUse> {
+        let mut routes = locked(&self.shared.routes);
+        let other = |known: &mpsc::Sender<FromAgent>| !known.is_closed() && !known.same_channel(route);
+        if routes.get(native).is_some_and(other) {
+            return Err(IdInUse(native.to_owned()));
+        }
+        routes.insert(native.to_owned(), route.clone());
+        Ok(())
     }
 
     /// Nobody wants to hear of this session any more, nor of its sub-agents.

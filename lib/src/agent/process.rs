@@ -17,6 +17,7 @@ use tokio::process::{Child, Command};
 use super::guardian::END;
 use super::status::{AgentEnd, StatusLine};
 use super::stderr::{AgentStderr, Log};
+use crate::secret::Secrets;
 use crate::transport::Wire;
 
 /// The pipe that an agent writes into without waiting for us, as far as the system allows it.
@@ -219,6 +220,11 @@ impl AgentProcess {
     /// The agent's process id.
     pub fn pid(&self) -> u32 {
         self.pid.unsigned_abs()
+    }
+
+    /// From now on these values are struck out of what the agent says on stderr.
+    pub(crate) fn strike_out(&self, secrets: &Secrets) {
+        self.stderr.strike_out(secrets);
     }
 
     /// Waits for the agent's end. May be cancelled and asked again, also after the end.

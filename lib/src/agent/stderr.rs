@@ -6,14 +6,18 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, PipeReader, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::mpsc;
 
+use crate::secret::Secrets;
+
 /// How much of the end is kept for messages.
 const TAIL_BYTES: usize = 4 * 1024;
 const TAIL_LINES: usize = 20;
+/// The longest line that is searched for secrets as a whole.
+const LONGEST_LINE: usize = 64 * 1024;
 /// The size at which a log is put aside and a new one begun.
 const LOG_BYTES: u64 = 4 * 1024 * 1024;
 
@@ -21,6 +25,7 @@ const LOG_BYTES: u64 = 4 * 1024 * 1024;
 #[derive(Debug)]
 pub(crate) struct AgentStderr {
     tail: Arc<Mutex<Tail>>,
+    secrets: Arc<OnceLock<Secrets>>,
     /// Never sends; its closing says that all has been read.
     open: mpsc::Receiver<()>,
 }
@@ -30,19 +35,28 @@ impl AgentStderr {
     pub(crate) fn read(from: PipeReader, log: Option<Log>) -> io::Result<AgentStderr> {
         let tail = Arc::new(Mutex::new(Tail::default()));
         let (closing, open) = mpsc::channel(1);
-        let filled = Arc::clone(&tail);
+        let secrets = Arc::<OnceLock<Secrets>>::default();
+        let mut sink =
+            Sink { log, tail: Arc::clone(&tail), secrets: Arc::clone(&secrets), unfinished: Vec::new() };
         std::thread::Builder::new().name("agent-stderr".into()).spawn(move || {
-            pump(from, log, &filled);
+            pump(from, &mut sink);
             drop(closing);
         })?;
-        Ok(AgentStderr { tail, open })
+        Ok(AgentStderr { tail, secrets, open })
+    }
+
+    /// From now on these values are struck out of the log and of what is told. To be called once.
+    pub(crate) fn strike_out(&self, secrets: &Secrets) {
+        let _ = self.secrets.set(secrets.clone());
     }
 
     /// The last lines, once all has been read or the time is over: something that the agent left behind may
     /// still hold its stderr.
     pub(crate) async fn settled_tail(&mut self, limit: Duration) -> String {
         let _ = tokio::time::timeout(limit, self.open.recv()).await;
-        self.tail.lock().unwrap_or_else(PoisonError::into_inner).text()
+        let text = self.tail.lock().unwrap_or_else(PoisonError::into_inner).text();
+        // A value may have become known after it was said.
+        self.secrets.get().map_or(text.clone(), |secrets| secrets.strike(&text))
     }
 }
 
@@ -104,21 +118,68 @@ impl Tail {
     }
 }
 
-/// Reads to the end. A log that fails is given up: an agent must never block on its stderr for its sake.
-fn pump(mut from: PipeReader, mut log: Option<Log>, tail: &Mutex<Tail>) {
-    let mut buffer = [0; 8 * 1024];
-    loop {
-        let count = match from.read(&mut buffer) {
-            Ok(0) => return,
-            Ok(count) => count,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(_) => return,
+/// Where what is read goes.
+struct Sink {
+    log: Option<Log>,
+    tail: Arc<Mutex<Tail>>,
+    secrets: Arc<OnceLock<Secrets>>,
+    /// The beginning of a line, held back so that no secret is cut in two.
+    unfinished: Vec<u8>,
+}
+
+impl Sink {
+    fn take(&mut self, bytes: &[u8]) {
+        let Some(secrets) = self.secrets.get().cloned() else { return self.write_rest(bytes) };
+        self.unfinished.extend_from_slice(bytes);
+        let whole = match self.unfinished.iter().rposition(|byte| *byte == b'\n') {
+            Some(end) => end + 1,
+            // A line without an end is not kept for ever, only as much of it as may be part of a secret.
+            None if self.unfinished.len() > LONGEST_LINE => {
+                self.unfinished = struck(&secrets, std::mem::take(&mut self.unfinished));
+                self.unfinished.len().saturating_sub(secrets.longest())
+            }
+            None => 0,
         };
-        tail.lock().unwrap_or_else(PoisonError::into_inner).push(&buffer[..count]);
-        if log.as_mut().is_some_and(|log| log.append(&buffer[..count]).is_err()) {
-            log = None;
+        let said: Vec<u8> = self.unfinished.drain(..whole).collect();
+        self.write(&struck(&secrets, said));
+    }
+
+    /// Writes what was held back, and this after it.
+    fn write_rest(&mut self, bytes: &[u8]) {
+        let mut said = std::mem::take(&mut self.unfinished);
+        said.extend_from_slice(bytes);
+        let said = self.secrets.get().map_or_else(|| said.clone(), |secrets| struck(secrets, said.clone()));
+        self.write(&said);
+    }
+
+    /// A log that fails is given up: an agent must never block on its stderr for its sake.
+    fn write(&mut self, bytes: &[u8]) {
+        self.tail.lock().unwrap_or_else(PoisonError::into_inner).push(bytes);
+        if self.log.as_mut().is_some_and(|log| log.append(bytes).is_err()) {
+            self.log = None;
         }
     }
+}
+
+/// The bytes as they are, unless there is something to strike out.
+fn struck(secrets: &Secrets, bytes: Vec<u8>) -> Vec<u8> {
+    let text = String::from_utf8_lossy(&bytes);
+    let struck = secrets.strike(&text);
+    if struck == text { bytes } else { struck.into_bytes() }
+}
+
+/// Reads to the end.
+fn pump(mut from: PipeReader, sink: &mut Sink) {
+    let mut buffer = [0; 8 * 1024];
+    loop {
+        match from.read(&mut buffer) {
+            Ok(0) => break,
+            Ok(count) => sink.take(&buffer[..count]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(_) => break,
+        }
+    }
+    sink.write_rest(&[]);
 }
 
 fn open_log(path: &Path) -> io::Result<File> {
@@ -173,6 +234,35 @@ mod tests {
         assert_eq!(std::fs::read(&path).unwrap(), b"123456");
         assert_eq!(std::fs::read(old_name(&path)).unwrap(), b"123456123456");
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    }
+
+    #[tokio::test]
+    async fn secrets_are_struck_out_however_they_are_cut() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("agent.log");
+        let (read, mut write) = io::pipe().unwrap();
+        let mut stderr = AgentStderr::read(read, Some(Log::open(&path).unwrap())).unwrap();
+        let secrets = Secrets::default();
+        stderr.strike_out(&secrets);
+        let server = serde_json::json!({"env": [{"name": "TOKEN", "value": "hunter2-hunter2"}]});
+        secrets.learn(&[rethread_core::Json::from(server).fields()]);
+        // Across reads, at the end without a line break, and across the bound of a line that never ends.
+        for part in [
+            "one hunter2-",
+            "hunter2 two\n",
+            &"x".repeat(LONGEST_LINE - 7),
+            "hunter2-hunter2 ",
+            "\nhunter2-hunter2",
+        ] {
+            write.write_all(part.as_bytes()).unwrap();
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        drop(write);
+        let tail = stderr.settled_tail(Duration::from_secs(10)).await;
+        let log = std::fs::read_to_string(&path).unwrap();
+        for text in [tail, log] {
+            assert!(text.ends_with("[secret]") && !text.contains("hunter2"), "{text}");
+        }
     }
 
     #[tokio::test]

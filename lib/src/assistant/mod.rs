@@ -43,7 +43,7 @@ pub use session::Session;
 pub struct AssistantConfig {
     /// Reads which providers there are, at the start and at each login.
     pub providers: Box<dyn Fn() -> Result<Vec<ProviderConfig>, String> + Send + Sync>,
-    /// The file that they are read from, if there is one, to name it in messages.
+    /// The file that they are read from, if there is one: it is named in messages, and no tool may read or write it.
     pub config_file: Option<PathBuf>,
     /// How long providers may take.
     pub patience: Patience,
@@ -180,6 +180,7 @@ impl Agent for Assistant {
         let means = Means {
             limits: self.config.mcp,
             keys: known.key_names(),
+            private: self.config.config_file.iter().cloned().collect(),
             guardian: self.config.guardian.clone(),
         };
         let chosen = opening.chosen.clone();

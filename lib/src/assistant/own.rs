@@ -131,7 +131,7 @@ async fn stopped(work: &Work<'_>, tool: &Tool) {
 
 /// Runs a command in a terminal that the user can watch and stop.
 async fn run(work: &Work<'_>, tool: &Tool, prepared: Prepared, command: &tools::Command) -> Done {
-    let terminal = work.turn.terminal(&command.line, &command.cwd.display().to_string()).await;
+    let terminal = work.turn.terminal(&visible(&command.line), &command.cwd.display().to_string()).await;
     tool.terminal(&terminal).await;
     let (sink, mut output) = mpsc::channel::<Vec<u8>>(WAITING);
     let stop = async {

@@ -1,6 +1,7 @@
 //! One session of the assistant: its tools, its MCP servers, and what it says when it is opened.
 
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -41,6 +42,8 @@ pub(super) struct Means {
     pub(super) limits: mcp::Limits,
     /// The variables that hold keys.
     pub(super) keys: Vec<String>,
+    /// Files that hold keys.
+    pub(super) private: Vec<PathBuf>,
     /// What keeps commands and servers together.
     pub(super) guardian: Option<GuardianCommand>,
 }
@@ -48,11 +51,12 @@ pub(super) struct Means {
 impl Session {
     /// Opens it and starts to connect its servers, which is not waited for. What becomes of them is told.
     pub(super) async fn open(opening: Opening, means: Means) -> Result<Self, RpcError> {
-        let Means { limits, keys, guardian } = means;
+        let Means { limits, keys, private, guardian } = means;
         let Opening { cwd, roots, servers, system_prompt, voice, .. } = opening;
         let roots: Vec<_> = std::iter::once(cwd).chain(roots).collect();
         // Neither a command nor a server is to read the keys of models.
-        let toolbox = Toolbox::new(roots.clone()).without_variables(keys.clone()).guarded(guardian.clone());
+        let toolbox = Toolbox::new(roots.clone()).without_variables(keys.clone()).without_files(private);
+        let toolbox = toolbox.guarded(guardian.clone());
         let (configs, wrong) = mcp::from_acp(&json!(servers).into());
         for error in wrong {
             voice.notice("warning", &error.to_string(), None).await;

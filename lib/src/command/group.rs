@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::GuardianCommand;
 use super::bare::Bare;
 use super::exit::Exit;
-use super::guarded::{Guarded, NotGuarded};
+use super::guarded::{Guarded, NotGuarded, Starting};
 
 /// How long a command may take after SIGTERM.
 pub(super) const TERM_WAIT: Duration = Duration::from_millis(400);
@@ -42,12 +42,16 @@ pub(crate) struct Words<'a> {
 
 impl Group {
     /// Starts a program. `dress` gives it all but its arguments: environment, directory, streams.
-    pub(crate) fn start(
+    pub(crate) async fn start(
         guardian: Option<&GuardianCommand>,
         words: Words<'_>,
         dress: impl Fn(&mut Command) -> io::Result<()>,
     ) -> io::Result<Self> {
-        let guarded = guardian.map(|guardian| Guarded::start(guardian, words, &dress));
+        let guarded = match guardian.map(|guardian| Starting::begin(guardian, words, &dress)) {
+            Some(Ok(starting)) => Some(starting.started().await),
+            Some(Err(error)) => Some(Err(error)),
+            None => None,
+        };
         match guarded {
             Some(Ok(guarded)) => Ok(Self::Guarded(guarded)),
             Some(Err(NotGuarded::NotStarted(error))) => Err(error),

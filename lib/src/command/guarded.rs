@@ -2,10 +2,12 @@
 //! of its own is found as well. The guardian itself is in `agent`; here is what it is told and what it says.
 
 use std::fs::File;
-use std::io::{self, PipeReader, PipeWriter, Read, Write};
+use std::io::{self, PipeWriter, Read, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitStatus};
+use std::time::Duration;
 
+use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe::Receiver;
 use tokio::time::Instant;
 
@@ -15,6 +17,9 @@ use super::group::{Leftover, ROUND, Words};
 use crate::agent::guardian::{ASK, END, KILL, STAY};
 use crate::agent::process::{END_LIMIT, sweep_group};
 use crate::agent::status::StatusLine;
+
+/// How long a guardian may take to start its program. Long enough for a machine that is very busy.
+const START_LIMIT: Duration = Duration::from_secs(20);
 
 /// A command below a guardian. Dropping it lets the guardian end the tree.
 pub(crate) struct Guarded {
@@ -43,38 +48,60 @@ impl From<io::Error> for NotGuarded {
     }
 }
 
-impl Guarded {
-    /// Starts a guardian and the program below it. Returns when the program runs.
-    pub(super) fn start(
+/// A guardian that is starting its program.
+pub(super) struct Starting {
+    guardian: Child,
+    tie: PipeWriter,
+    status: Receiver,
+}
+
+impl Starting {
+    /// Starts a guardian. Does not wait for the program below it.
+    pub(super) fn begin(
         guardian: &GuardianCommand,
         words: Words<'_>,
         dress: impl Fn(&mut Command) -> io::Result<()>,
     ) -> Result<Self, NotGuarded> {
         let (their_tie, tie) = io::pipe()?;
-        let (mut status, their_status) = io::pipe()?;
+        let (status, their_status) = io::pipe()?;
         let mut command = guardian.holding(&[STAY], &their_tie, &their_status);
         command.arg(words.program).args(words.args);
         dress(&mut command)?;
-        let mut guardian = command.spawn()?;
+        let guardian = command.spawn()?;
         // Our copies of its ends go: its end must be seen here, and ours there.
         drop((command, their_tie, their_status));
-        let leader = match first_line(&mut status) {
-            Some(StatusLine::Started(leader)) => leader,
-            Some(StatusLine::Failed(errno)) => {
-                let _ = guardian.wait();
-                return Err(NotGuarded::NotStarted(io::Error::from_raw_os_error(errno)));
-            }
-            Some(StatusLine::Exited(_) | StatusLine::Killed(_) | StatusLine::Left(_)) | None => {
-                let _ = guardian.kill();
-                let _ = guardian.wait();
-                return Err(NotGuarded::NoGuardian);
-            }
-        };
-        let status = Receiver::from_owned_fd(status.into())?;
-        let (unread, leftover) = (Vec::new(), Leftover::Nobody);
-        Ok(Self { guardian, tie, status, unread, leader, exit: None, leftover })
+        Ok(Self { guardian, tie, status: Receiver::from_owned_fd(status.into())? })
     }
 
+    /// Waits until the program runs or does not, but not longer than the limit.
+    pub(super) async fn started(mut self) -> Result<Guarded, NotGuarded> {
+        let first = tokio::time::timeout(START_LIMIT, first_line(&mut self.status)).await;
+        let failed = match first {
+            Ok(Some(StatusLine::Started(leader))) => {
+                let Self { guardian, tie, status } = self;
+                let (unread, leftover) = (Vec::new(), Leftover::Nobody);
+                return Ok(Guarded { guardian, tie, status, unread, leader, exit: None, leftover });
+            }
+            Ok(Some(StatusLine::Failed(errno))) => {
+                NotGuarded::NotStarted(io::Error::from_raw_os_error(errno))
+            }
+            Ok(Some(StatusLine::Exited(_) | StatusLine::Killed(_) | StatusLine::Left(_)) | None) => {
+                NotGuarded::NoGuardian
+            }
+            // The program may run by now: it must not be started a second time.
+            Err(_) => NotGuarded::NotStarted(io::Error::new(
+                io::ErrorKind::TimedOut,
+                format!("the guardian process did not answer within {} s", START_LIMIT.as_secs()),
+            )),
+        };
+        // The program, if there is one, dies with its guardian.
+        let _ = self.guardian.kill();
+        let _ = self.guardian.wait();
+        Err(failed)
+    }
+}
+
+impl Guarded {
     #[cfg(test)]
     pub(super) fn number(&self) -> u32 {
         self.leader.unsigned_abs()
@@ -162,14 +189,13 @@ impl Guarded {
     }
 }
 
-/// The first line, waited for: it comes as soon as the program runs or does not. Nothing behind it is read.
-fn first_line(status: &mut PipeReader) -> Option<StatusLine> {
-    let (mut line, mut byte) = (Vec::new(), [0]);
+/// The first line: it comes as soon as the program runs or does not. Nothing behind it is read.
+async fn first_line(status: &mut Receiver) -> Option<StatusLine> {
+    let mut line = Vec::new();
     loop {
-        status.read_exact(&mut byte).ok()?;
-        match byte {
-            [b'\n'] => return StatusLine::parse(std::str::from_utf8(&line).ok()?),
-            [byte] => line.push(byte),
+        match status.read_u8().await.ok()? {
+            b'\n' => return StatusLine::parse(std::str::from_utf8(&line).ok()?),
+            byte => line.push(byte),
         }
     }
 }
@@ -179,4 +205,25 @@ fn lines(said: &mut Vec<u8>) -> Vec<StatusLine> {
     let whole = said.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
     let text: Vec<u8> = said.drain(..whole).collect();
     String::from_utf8_lossy(&text).lines().filter_map(StatusLine::parse).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_guardian_that_says_nothing_does_not_stop_the_thread() {
+        // It starts, and never says that the program runs.
+        let guardian =
+            GuardianCommand { program: "/bin/sh".into(), args: vec!["-c".into(), "sleep 30".into()] };
+        let words = Words { program: "true", args: &[] };
+        let Ok(starting) = Starting::begin(&guardian, words, |_| Ok(())) else {
+            panic!("the guardian starts")
+        };
+        let pid = starting.guardian.id();
+        let waited = tokio::time::timeout(Duration::from_millis(100), starting.started()).await;
+        assert!(waited.is_err(), "others have their turn meanwhile");
+        // SAFETY: a plain call, for a process that this test has started.
+        unsafe { libc::kill(-pid.cast_signed(), libc::SIGKILL) };
+    }
 }

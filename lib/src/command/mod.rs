@@ -39,15 +39,16 @@ pub(crate) struct Launch {
 }
 
 /// Starts a command; a line that names no program is one for the shell.
-fn start(launch: &Launch, directory: &OwnedFd, output: &PipeWriter) -> io::Result<Group> {
+async fn start(launch: &Launch, directory: &OwnedFd, output: &PipeWriter) -> io::Result<Group> {
     let dress = |command: &mut Command| dress(command, launch, directory, output);
     let guardian = launch.guardian.as_ref();
-    let direct = Group::start(guardian, group::Words { program: &launch.command, args: &launch.args }, dress);
+    let words = group::Words { program: &launch.command, args: &launch.args };
+    let direct = Group::start(guardian, words, dress).await;
     let is_line = launch.args.is_empty() && launch.command.contains(char::is_whitespace);
     match direct {
         Err(error) if error.kind() == io::ErrorKind::NotFound && is_line => {
             let args = ["-c".to_owned(), launch.command.clone()];
-            Group::start(guardian, group::Words { program: "/bin/sh", args: &args }, dress)
+            Group::start(guardian, group::Words { program: "/bin/sh", args: &args }, dress).await
         }
         direct => direct,
     }

@@ -60,10 +60,10 @@ enum Woken {
 
 impl Running {
     /// Starts a command in this directory.
-    pub(crate) fn start(launch: &Launch, directory: &OwnedFd) -> io::Result<Self> {
+    pub(crate) async fn start(launch: &Launch, directory: &OwnedFd) -> io::Result<Self> {
         let (reader, writer) = io::pipe()?;
         let pipe = Some(Receiver::from_owned_fd(reader.into())?);
-        let group = Some(start(launch, directory, &writer)?);
+        let group = Some(start(launch, directory, &writer).await?);
         Ok(Self { group, pipe, buffer: vec![0; READ], phase: Phase::Runs, kill_at: None })
     }
 

@@ -87,6 +87,24 @@ impl Follower {
         Ok(Opened { attachment, answer: answer.json() })
     }
 
+    /// Refuses a place to replay from that is not in the session, before the session is opened. What only the agent has
+    /// is looked at later.
+    pub(super) async fn check_replay(&self, session: &SessionId, replay: &Replay) -> Result<(), RpcError> {
+        let Replay::Message(message) = replay else { return Ok(()) };
+        match self.agreed.registry.row(session).await {
+            Ok(row) if row.head > Seq(0) => self.message_place(session, message).await.map(drop),
+            Ok(_) | Err(_) => Ok(()),
+        }
+    }
+
+    async fn message_place(&self, session: &SessionId, message: &str) -> Result<Seq, RpcError> {
+        let found = self.agreed.registry.find_message(session, message).await;
+        found.map_err(|error| store_error(&error))?.map(|item| item.first).ok_or_else(|| {
+            let expected = "the id of a message of this session";
+            RpcError::field("replayFrom.messageId", &json!(message), expected)
+        })
+    }
+
     async fn open(
         &self,
         session: &SessionId,
@@ -94,19 +112,11 @@ impl Follower {
         replay: &Replay,
     ) -> Result<(Handle, Arc<Cursor>, Attached), RpcError> {
         check(&self.agreed, &setup)?;
-        let registry = &self.agreed.registry;
         let (handle, cursor, attached) = self.attach_live(session, setup).await?;
         match replay {
             Replay::Start => {}
             Replay::Nothing => cursor.advance(attached.head.next()),
-            Replay::Message(message) => {
-                let found = registry.find_message(session, message).await.map_err(|e| store_error(&e))?;
-                let Some(item) = found else {
-                    let expected = "the id of a message of this session";
-                    return Err(RpcError::field("replayFrom.messageId", &json!(message), expected));
-                };
-                cursor.advance(item.first);
-            }
+            Replay::Message(message) => cursor.advance(self.message_place(session, message).await?),
         }
         Ok((handle, cursor, attached))
     }

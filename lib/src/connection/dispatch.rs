@@ -4,6 +4,7 @@ use rethread_core::{Json, SessionId};
 use serde_json::value::RawValue;
 
 use super::asked::AskedOf;
+use super::introduction::Memory;
 use super::{Agreed, Connection, Phase};
 use crate::agent::peer::Aside;
 use crate::edge::Version;
@@ -14,6 +15,9 @@ use crate::mint;
 use crate::outbox::{OpenRequest, Origin, Outbound, Relayed, Reply, Worker};
 use crate::runner::{Ended, Handle, Message};
 use crate::wire::{Id, RpcError, code, parse};
+
+/// The requests that log a user in or out, in either version.
+const AUTH: [&str; 4] = ["authenticate", "logout", "auth/login", "auth/logout"];
 
 impl Connection {
     pub(super) async fn request(&mut self, request: OpenRequest, method: &str, params: Option<&RawValue>) {
@@ -39,6 +43,9 @@ impl Connection {
     }
 
     async fn call(&mut self, agreed: Agreed, request: OpenRequest, call: Call) {
+        if let Call::New(setup) | Call::Resume { setup, .. } | Call::Fork { setup, .. } = &call {
+            self.server.secrets.learn(&setup.servers);
+        }
         match call {
             Call::New(setup) => self.create(agreed, request, setup),
             Call::Resume { session, setup, replay } => {
@@ -254,16 +261,21 @@ impl Connection {
             let message = Message::Relay { method, params, reply: Some(reply) };
             return refuse_unsent(handle.tell(message).await, &session);
         }
+        let memory = Memory::new(&self.server, &agreed.client);
         tokio::spawn(async move {
             let outcome = match agreed.host.live().await {
                 Ok(live) => {
-                    let method = own_name(&method, live.profile.version);
-                    let (number, answer) = live.peer.begin_call(&method, &params);
+                    let own = own_name(&method, live.profile.version);
+                    let (number, answer) = live.peer.begin_call(&own, &params);
                     request.assign(Worker::Agent(number));
                     answer.await
                 }
                 Err(error) => Err(error),
             };
+            // After a login or a logout an agent may offer other ways to log in.
+            if outcome.is_ok() && AUTH.contains(&method.as_str()) {
+                memory.forget().await;
+            }
             request.answer(outcome);
         });
     }

@@ -3,6 +3,7 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use rethread_core::Json;
 use serde_json::value::RawValue;
@@ -18,6 +19,9 @@ use crate::runner::Surroundings;
 use crate::server::{NativeSessions, Server};
 use crate::store::journal::Journal;
 use crate::wire::{RpcError, code};
+
+/// How long an agent that is not known as it is now may take to introduce itself, if something is known of it.
+const MEETING_LIMIT: Duration = Duration::from_secs(10);
 
 impl Connection {
     pub(super) fn initialize(&mut self, request: OpenRequest, params: Option<&RawValue>) {
@@ -44,7 +48,7 @@ impl Connection {
                     host.recall(&profile);
                     Ok(profile)
                 }
-                None => host.live().await.map(|live| live.profile),
+                None => memory.meet(&host).await,
             };
             let _ = ready.send(Ready { request, client, host, outcome }).await;
         });
@@ -56,6 +60,7 @@ impl Connection {
             longest_line: self.server.config.longest_line,
             start_limit: self.server.config.start_limit,
             log: self.server.config.log.clone(),
+            secrets: self.server.secrets.clone(),
         };
         AgentHost::new(self.server.agent.clone(), client.clone(), config, self.asides.clone())
     }
@@ -87,6 +92,7 @@ impl Connection {
             journal: self.server.journal.clone(),
             host: host.clone(),
             log: self.server.config.log.clone(),
+            secrets: self.server.secrets.clone(),
             cancel_patience: self.server.config.cancel_patience,
             option_patience: self.server.config.option_patience,
             restore: self.server.config.restore,
@@ -136,21 +142,42 @@ fn fingerprint(text: &str) -> String {
 }
 
 /// What agents said of themselves when they were last started.
-struct Memory {
+pub(super) struct Memory {
     journal: Journal,
+    /// The program as it is now, and how it is introduced to the client.
     key: Option<String>,
+    /// The command alone.
+    command: Option<String>,
 }
 
 impl Memory {
-    fn new(server: &Server, client: &ClientProfile) -> Self {
+    pub(super) fn new(server: &Server, client: &ClientProfile) -> Self {
         let offers = client.introduce(client.version);
         let protocol = server.config.agent_protocol;
         let key = server.agent.key().map(|key| fingerprint(&format!("{key} {protocol:?} {offers}")));
-        Self { journal: server.journal.clone(), key }
+        let command = server.agent.command_key().map(|command| fingerprint(&format!("command {command}")));
+        Self { journal: server.journal.clone(), key, command }
+    }
+
+    /// What the agent that is there now says of itself. If it cannot be started, or takes too long, what the same
+    /// command said before will do: kept sessions can be listed and read without an agent, and whoever needs the
+    /// agent is told what is wrong with it.
+    async fn meet(&self, host: &AgentHost) -> Result<Arc<Profile>, RpcError> {
+        let Some(earlier) = self.recall_key(self.command.clone()).await else {
+            return host.live().await.map(|live| live.profile);
+        };
+        match tokio::time::timeout(MEETING_LIMIT, host.live()).await {
+            Ok(Ok(live)) => Ok(live.profile),
+            Ok(Err(_)) | Err(_) => Ok(earlier),
+        }
     }
 
     async fn recall(&self) -> Option<Arc<Profile>> {
-        let key = self.key.clone()?;
+        self.recall_key(self.key.clone()).await
+    }
+
+    async fn recall_key(&self, key: Option<String>) -> Option<Arc<Profile>> {
+        let key = key?;
         let bytes = self.journal.call(move |store| store.profile(&key)).await.ok()??;
         let answer = Json::parse(String::from_utf8(bytes).ok()?).ok()?;
         Profile::read(&answer).ok().map(Arc::new)
@@ -163,9 +190,20 @@ impl Memory {
     }
 
     async fn remember(&self, live: &LiveAgent) {
-        let Some(key) = self.key.clone() else { return };
-        let bytes = live.answer.text().as_bytes().to_vec();
-        // Forgetting costs the next client some time, nothing else.
-        let _ = self.journal.call(move |store| store.remember_profile(&key, &bytes, mint::now())).await;
+        for key in [&self.key, &self.command].into_iter().flatten() {
+            self.write(key.clone(), live.answer.text().as_bytes().to_vec()).await;
+        }
+    }
+
+    /// What the agent said of itself is not true any more: the next client waits for it.
+    pub(super) async fn forget(&self) {
+        if let Some(key) = self.key.clone() {
+            self.write(key, Vec::new()).await;
+        }
+    }
+
+    async fn write(&self, key: String, profile: Vec<u8>) {
+        // What is not remembered costs the next client some time, nothing else.
+        let _ = self.journal.call(move |store| store.remember_profile(&key, &profile, mint::now())).await;
     }
 }

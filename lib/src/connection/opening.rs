@@ -71,6 +71,9 @@ impl Connection {
         if let Err(error) = check(&agreed, &setup) {
             return request.answer(Err(error));
         }
+        if let Err(error) = follower.check_replay(&session, &replay).await {
+            return request.answer(Err(error));
+        }
         match agreed.registry.open_kept(&session).await {
             Ok(Some(_)) => {
                 let opened = follower.resume(session, setup, replay).await;
@@ -82,7 +85,11 @@ impl Connection {
                         check(&agreed, &setup)?;
                         let live = agreed.host.live().await?;
                         agreed.registry.adopt(live, &session, setup.clone()).await?;
-                        follower.resume(session, setup, replay).await
+                        let opened = follower.resume(session.clone(), setup, replay).await;
+                        if opened.is_err() {
+                            agreed.registry.end(&session, "the session was not opened").await;
+                        }
+                        opened
                     };
                     let opened = adopted.await;
                     follower.finish(request, opened);
@@ -190,7 +197,11 @@ impl Connection {
             Some(handle) => {
                 let (reply, state) = oneshot::channel();
                 let _ = handle.tell(Message::Status(reply)).await;
-                state.await.ok()
+                match state.await {
+                    Ok(Ok(state)) => Some(state),
+                    Ok(Err(error)) => return request.answer(Err(error)),
+                    Err(_) => None,
+                }
             }
             None => None,
         };

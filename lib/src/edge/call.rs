@@ -6,7 +6,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::params::{Params, absolute};
-use super::{Version, v1};
+use super::{Version, blocks, v1};
 use crate::wire::RpcError;
 
 /// A request of a client, after `initialize`.
@@ -182,6 +182,7 @@ fn prompt(params: &Params) -> Result<SessionCall, RpcError> {
     if blocks.is_empty() {
         return Err(params.wrong("prompt", "at least one content block").hint("a prompt must not be empty"));
     }
+    blocks::check(&blocks)?;
     let content = Json::of(&blocks);
     Ok(SessionCall::Prompt { content, meta: params.meta() })
 }
@@ -247,12 +248,7 @@ fn fork(params: &Params, version: Version) -> Result<Call, RpcError> {
 }
 
 fn setup(version: Version, params: &Params, servers: Servers) -> Result<Setup, RpcError> {
-    let servers = match (version, servers) {
-        (Version::V1, Servers::Required) => params
-            .items("mcpServers")
-            .map_err(|error| error.hint("send \"mcpServers\": [] if there are none"))?,
-        (Version::V1, Servers::Optional) | (Version::V2, _) => params.optional_items("mcpServers")?,
-    };
+    let servers = servers_list(version, params, servers)?;
     let servers = servers.iter().enumerate().map(|(at, server)| read_server(version, at, server));
     Ok(Setup {
         cwd: params.path("cwd")?,
@@ -261,6 +257,21 @@ fn setup(version: Version, params: &Params, servers: Servers) -> Result<Setup, R
         system_prompt: params.get("systemPrompt").cloned(),
         meta: params.meta(),
     })
+}
+
+fn servers_list(version: Version, params: &Params, servers: Servers) -> Result<Vec<Json>, RpcError> {
+    if params.get("mcpServers").is_some_and(|servers| servers.text().starts_with('{')) {
+        return Err(params.wrong("mcpServers", "an array").hint(
+            "did you mean an array of servers, each with its \"name\", instead of an object by name?",
+        ));
+    }
+    match (version, servers) {
+        (Version::V1, Servers::Required) if params.old_name("mcpServers").is_none() => params
+            .items("mcpServers")
+            .map_err(|error| error.hint("send \"mcpServers\": [] if there are none")),
+        (Version::V1, Servers::Required) => params.items("mcpServers"),
+        (Version::V1, Servers::Optional) | (Version::V2, _) => params.optional_items("mcpServers"),
+    }
 }
 
 fn read_server(version: Version, at: usize, server: &Json) -> Result<Fields, RpcError> {

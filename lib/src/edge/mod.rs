@@ -2,6 +2,7 @@
 //! Knows no store, no transport and no task.
 
 pub mod at_sight;
+mod blocks;
 pub mod call;
 pub mod capabilities;
 pub mod link;

@@ -100,10 +100,33 @@ impl Params {
                 .with("field", name)
                 .with("got", Value::Null)
                 .with("expected", expected)
-                .hint(format!("add \"{name}\" to the parameters")),
+                .hint(match self.old_name(name) {
+                    Some(old) => format!("did you mean \"{name}\" instead of \"{old}\"?"),
+                    None => format!("add \"{name}\" to the parameters"),
+                }),
         }
     }
+
+    /// The name that older documents have for a member, if it is here under that.
+    pub fn old_name(&self, name: &str) -> Option<String> {
+        let snake = |name: &str| {
+            name.chars().fold(String::new(), |mut snake, c| {
+                if c.is_ascii_uppercase() {
+                    snake.push('_');
+                }
+                snake.push(c.to_ascii_lowercase());
+                snake
+            })
+        };
+        let older = OLDER_NAMES.iter().filter(|(now, _)| *now == name).map(|(_, older)| (*older).to_owned());
+        let written = older.flat_map(|older| [snake(&older), older]).chain([snake(name)]);
+        written.filter(|older| older != name).find(|older| self.0.get(older).is_some())
+    }
 }
+
+/// Members that older documents name differently: by their names now and then.
+const OLDER_NAMES: [(&str, &str); 3] =
+    [("cwd", "workingDirectory"), ("modeId", "mode"), ("modelId", "model")];
 
 /// Refuses a path that is not absolute, or that no system call takes.
 pub fn absolute(field: &str, path: &str) -> Result<(), RpcError> {

@@ -246,6 +246,7 @@ impl Hosting {
             });
             let started = match opened.await {
                 Ok(Ok(directory)) => Terminal::start(&asked, &directory)
+                    .await
                     .map_err(|error| launch::not_started(&asked.launch, &error)),
                 Ok(Err(error)) => Err(error),
                 Err(_) => Err(RpcError::internal("the working directory could not be opened")),

@@ -47,9 +47,9 @@ enum Wanted {
 
 impl Terminal {
     /// Starts a command in this directory.
-    pub(super) fn start(asked: &Asked, directory: &OwnedFd) -> io::Result<Self> {
+    pub(super) async fn start(asked: &Asked, directory: &OwnedFd) -> io::Result<Self> {
         let launch = &asked.launch;
-        let running = Running::start(launch, directory)?;
+        let running = Running::start(launch, directory).await?;
         #[cfg(test)]
         let group = running.number();
         let output = Arc::new(Mutex::new(Output::new(asked.limit)));

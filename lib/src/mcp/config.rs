@@ -3,7 +3,7 @@
 
 use rethread_core::{Fields, Json};
 
-use super::scrub::{Scrub, names_a_key};
+use super::scrub::Scrub;
 use crate::secret::Secret;
 
 /// One server.
@@ -71,7 +71,7 @@ impl ServerConfig {
                 for (name, value) in env {
                     scrub.add(name, value);
                 }
-                scrub_words(&mut scrub, args);
+                scrub.add_args(args.iter().map(String::as_str));
             }
             ServerConfig::Http { url, headers, .. } | ServerConfig::Sse { url, headers, .. } => {
                 for (name, value) in headers {
@@ -84,21 +84,7 @@ impl ServerConfig {
     }
 }
 
-/// Keys are given on command lines as well: `--api-key=abc`, `--token abc`.
-fn scrub_words(scrub: &mut Scrub, args: &[String]) {
-    let mut before = "";
-    for arg in args {
-        match arg.split_once('=') {
-            Some((name, value)) if names_a_key(name) => scrub.add_key(&Secret::new(value)),
-            Some(_) => {}
-            None if before.starts_with('-') && names_a_key(before) => scrub.add_key(&Secret::new(arg)),
-            None => scrub.add_if_key(arg),
-        }
-        before = if arg.contains('=') { "" } else { arg };
-    }
-}
-
-/// And in addresses, where a server that shows the address it was asked for shows them, too.
+/// Keys stand in addresses as well, and a server that shows the address it was asked for shows them.
 fn scrub_address(scrub: &mut Scrub, url: &str) {
     let Ok(url) = reqwest::Url::parse(url) else { return };
     for (name, value) in url.query_pairs() {

@@ -193,7 +193,7 @@ async fn open_stdio(
     deadline: Instant,
 ) -> Result<Connection, NotConnected> {
     let Started { mut process, stdin, stdout } =
-        Process::start(launch).map_err(|error| NotConnected::by_start(&error, launch.cwd))?;
+        Process::start(launch).await.map_err(|error| NotConnected::by_start(&error, launch.cwd))?;
     let ending = Ending::new();
     let transport = Stdio::new(stdin, stdout, longest, ending.clone());
     match Greeting::new(place, ending).over(transport, deadline).await {

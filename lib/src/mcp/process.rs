@@ -48,7 +48,7 @@ pub(super) struct Process {
 
 impl Process {
     /// Starts a server.
-    pub(super) fn start(launch: &Launch<'_>) -> io::Result<Started> {
+    pub(super) async fn start(launch: &Launch<'_>) -> io::Result<Started> {
         let (stdin, our_stdin) = io::pipe()?;
         let (our_stdout, stdout) = io::pipe()?;
         let (our_stderr, stderr) = io::pipe()?;
@@ -64,7 +64,8 @@ impl Process {
                 .stdout(stdout.try_clone()?)
                 .stderr(stderr.try_clone()?);
             Ok(())
-        })?;
+        })
+        .await?;
         // Our copies of its ends go: the end of its output must be seen here.
         drop((stdin, stdout, stderr));
         let process = Self { group: Some(group), stderr: AgentStderr::read(our_stderr, None)? };

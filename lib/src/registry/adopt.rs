@@ -146,7 +146,7 @@ async fn restore(
             "session/resume"
         }
     };
-    agent.peer.route(id.as_str(), &lines.route);
+    agent.peer.route(id.as_str(), &lines.route)?;
     let sent = agent.peer.request(method, &params.json(), &lines.route);
     let request = sent.map_err(|error| RpcError::internal(error.to_string()))?;
     let outcome = replayed(agent, lines, request).await;

@@ -28,6 +28,10 @@ impl Registry {
         let named = parent.clone();
         let read = self.journal().call(move |store| read_parent(store, &named)).await;
         let Parent { row, turn_end, now } = read.map_err(|e| store_error(&e))?;
+        if row.head == Seq(0) {
+            return Err(RpcError::unknown_session(parent.as_str())
+                .hint("only the agent has this session so far; load it, then fork it"));
+        }
         let fork_of = turn_end.as_ref().filter(|_| at.is_none()).and_then(|end| own_session(end, &now));
         let mut session = match (at, turn_end) {
             (Some(message), _) => self.state_at_message(parent, message).await?,

@@ -28,13 +28,13 @@ const PAGE: usize = 1024 * 1024;
 
 /// The live sessions.
 pub(crate) struct Registry {
-    live: Mutex<HashMap<SessionId, Handle>>,
+    live: Arc<Mutex<HashMap<SessionId, Handle>>>,
     around: Surroundings,
 }
 
 impl Registry {
     pub(crate) fn new(around: Surroundings) -> Self {
-        Self { live: Mutex::default(), around }
+        Self { live: Arc::default(), around }
     }
 
     pub(crate) fn journal(&self) -> &Journal {
@@ -150,8 +150,17 @@ impl Registry {
     }
 
     fn start(&self, begin: Beginning) -> Handle {
-        let handle = Runner::start(begin, self.around.clone());
+        let (handle, run) = Runner::prepare(begin, self.around.clone());
         locked(&self.live).insert(handle.id.clone(), handle.clone());
+        let (live, id) = (self.live.clone(), handle.id.clone());
+        tokio::spawn(async move {
+            run.await;
+            // With it goes what it kept in memory. It may be live again by now.
+            let mut live = locked(&live);
+            if live.get(&id).is_some_and(Handle::ended) {
+                live.remove(&id);
+            }
+        });
         handle
     }
 }

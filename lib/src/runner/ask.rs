@@ -49,7 +49,7 @@ impl Runner {
             Message::Hosted(hosted) => self.hosted(hosted).await,
             Message::Close(reply) => self.close(reply).await,
             Message::Status(reply) => {
-                let _ = reply.send(self.state());
+                let _ = reply.send(self.broken_error().map_or_else(|| Ok(self.state()), Err));
             }
             Message::End { reason, done } => self.end(reason, done).await,
             Message::AgentUp(up) => self.agent_up(up).await,
@@ -115,7 +115,7 @@ impl Runner {
             return reply.refuse(error);
         }
         if !matches!(self.seat, Seat::Bound(_)) {
-            self.postponed.push(Message::SetOption { option, value, booleans, reply });
+            self.postpone(Message::SetOption { option, value, booleans, reply });
             return self.need_agent().await;
         }
         self.change_option(option, value, booleans, reply).await;
@@ -134,8 +134,8 @@ impl Runner {
             OptionName::Category(category, field) => (self.known_options().by_category(category), *field),
         };
         let Some(name) = name else {
-            let expected = format!("nothing, since the agent has no such option");
-            return reply.refuse(RpcError::field(field, &value.value(), &expected));
+            let expected = "nothing, since the agent has no such option";
+            return reply.refuse(RpcError::field(field, &value.value(), expected));
         };
         let ask = mint::ask_id();
         let form = match option {
@@ -236,7 +236,7 @@ impl Runner {
         self.let_go().await;
     }
 
-    fn broken_error(&self) -> Option<RpcError> {
+    pub(super) fn broken_error(&self) -> Option<RpcError> {
         let reason = self.broken.as_ref()?;
         Some(
             RpcError::internal(reason.clone()).hint(

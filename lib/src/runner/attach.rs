@@ -51,6 +51,11 @@ impl Runner {
         self.set_up_anew(&setup).await;
         let servers: Vec<ServerNote> = setup.servers.iter().map(v1::servers::note).collect();
         self.step(vec![Input::SetRoots { roots: setup.roots.clone(), servers }]).await;
+        // What is known here may not be written, and nobody is told that.
+        if let Some(error) = self.broken_error() {
+            let _ = reply.send(Err(error));
+            return;
+        }
         self.setup = setup;
         self.clients.retain(|known| !known.outbox.is_closed() && !known.outbox.is_same(&client.outbox));
         self.clients.push(client);

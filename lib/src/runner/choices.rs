@@ -122,9 +122,8 @@ impl Runner {
     /// Asks for what clients chose while no agent was there; with nothing of that left, the agent is bound.
     async fn choose_wanted(&mut self) {
         let is_choice = |message: &Message| matches!(message, Message::SetOption { .. });
-        let (wanted, others): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut self.postponed).into_iter().partition(is_choice);
-        self.postponed = others;
+        let (wanted, others): (Vec<_>, Vec<_>) = self.postponed.take().into_iter().partition(is_choice);
+        others.into_iter().for_each(|message| self.postpone(message));
         if wanted.is_empty() {
             return self.bind().await;
         }

@@ -57,6 +57,7 @@ impl Runner {
         match bound.agent.peer.request("session/prompt", &params, &self.agent_route) {
             Ok(request) => {
                 bound.link.prompt_sent(&content);
+                self.seed.iter().for_each(|seed| bound.link.primed(seed));
                 if bound.link.version() == Version::V1 {
                     self.seed = None;
                 }

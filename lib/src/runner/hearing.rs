@@ -73,7 +73,7 @@ impl Runner {
         };
         said.clear();
         for heard in heard {
-            match heard {
+            match self.without_secrets(heard) {
                 // What an agent replays of its own session is in the journal already.
                 Heard::Input(input) if swallowing.swallows(&input) => self.swallowed(&input),
                 Heard::Input(input) => inputs.push(input),
@@ -96,6 +96,23 @@ impl Runner {
                 }
             }
         }
+    }
+
+    /// What an agent reports about its work is kept and shown: notices, and the errors that turns end with.
+    fn without_secrets(&self, mut heard: Heard) -> Heard {
+        let secrets = &self.around.secrets;
+        if let Heard::Input(Input::Updated { update, .. }) = &mut heard
+            && update.kind == UpdateKind::Notice
+        {
+            update.body = secrets.strike_json(&update.body);
+        }
+        if let Heard::Input(Input::AgentState { stop, state, .. }) = &mut heard {
+            *state = secrets.strike_json(state);
+            if let Some(error) = stop.as_mut().and_then(|stop| stop.error.as_mut()) {
+                *error = secrets.strike_json(error);
+            }
+        }
+        heard
     }
 
     fn swallowed(&mut self, input: &Input) {

@@ -19,6 +19,7 @@ use crate::edge::v1::BooleanOptions;
 use crate::live::{Cursor, Live};
 use crate::log::Log;
 use crate::outbox::{Outbox, Reply};
+use crate::secret::Secrets;
 use crate::store::Lease;
 use crate::store::journal::Journal;
 use crate::wire::{Id, RpcError};
@@ -123,8 +124,8 @@ pub(crate) enum Message {
     Hosted(hosted::Hosted),
     /// It closes the session.
     Close(Reply),
-    /// How the session stands.
-    Status(oneshot::Sender<Json>),
+    /// How the session stands, or why that is not known.
+    Status(oneshot::Sender<Result<Json, RpcError>>),
     /// The process ends, or the session is deleted: settle and let go.
     End {
         /// Why, in words for a person.
@@ -145,6 +146,8 @@ pub(crate) struct Surroundings {
     pub(crate) host: AgentHost,
     /// For what nobody can be told.
     pub(crate) log: Log,
+    /// What is struck out of notices and errors of the agent.
+    pub(crate) secrets: Secrets,
     /// How long an agent may ignore a cancel.
     pub(crate) cancel_patience: Duration,
     /// How long an agent may say nothing when it is asked for an option that was kept.

@@ -1,7 +1,8 @@
 //! One live session: the task that alone owns its state. Every input goes through [`Runner::step`]: decide,
 //! write, apply, tell. Around that, each in its own file:
 //!
-//! - clients: their messages (`message`, `attach`, `ask`), and what is passed on between them and the agent (`relay`);
+//! - clients: their messages (`message`, `attach`, `ask`, `postponed`), and what is passed on between them and the agent
+//!   (`relay`);
 //! - the agent's words: what they are for (`hearing`), which version they are (`spoken`), the files and terminals it
 //!   wants (`hosted`);
 //! - the agent itself: where it is (`seat`), how it gets at the session (`ladder`, `opening`, `past`, `choices`,
@@ -23,6 +24,7 @@ mod message;
 mod opening;
 mod outcome;
 mod past;
+mod postponed;
 mod relay;
 mod release;
 mod seat;
@@ -87,7 +89,7 @@ pub(crate) struct Runner {
     questions: HashMap<QuestionId, (Id, QuestionKind)>,
     waiting: HashMap<u64, Waiting>,
     /// What waits for the agent and is no prompt.
-    postponed: Vec<Message>,
+    postponed: postponed::Postponed,
     closing: Vec<Reply>,
     terminals: relay::Terminals,
     hosting: Hosting,
@@ -130,8 +132,11 @@ enum Waiting {
 }
 
 impl Runner {
-    /// Starts the task.
-    pub(crate) fn start(begin: Beginning, around: Surroundings) -> Handle {
+    /// A session and the way to it; the future is its task.
+    pub(crate) fn prepare(
+        begin: Beginning,
+        around: Surroundings,
+    ) -> (Handle, impl Future<Output = ()> + Send + use<>) {
         let (own, inbox) = mpsc::channel(INBOX);
         let live = Arc::new(Live::new(begin.lease.head));
         let around_idle = around.idle_limit;
@@ -159,7 +164,7 @@ impl Runner {
             options: HashMap::new(),
             questions: HashMap::new(),
             waiting: HashMap::new(),
-            postponed: Vec::new(),
+            postponed: postponed::Postponed::default(),
             closing: Vec::new(),
             terminals: relay::Terminals::default(),
             hosting,
@@ -174,8 +179,7 @@ impl Runner {
             broken: None,
             ended: false,
         };
-        tokio::spawn(runner.run());
-        handle
+        (handle, runner.run())
     }
 
     async fn run(mut self) {

@@ -14,7 +14,6 @@ use super::seat::{Bound, Seat, style};
 use super::{Runner, Waiting};
 use crate::agent::Restore;
 use crate::agent::host::LiveAgent;
-use crate::agent::peer::NotTaken;
 use crate::edge::link::{Link, ask};
 use crate::mint;
 use crate::store::StoreError;
@@ -109,7 +108,7 @@ impl Runner {
                 self.waiting.insert(request, Waiting::Open);
                 self.seat = Seat::Opening(Box::new(opening));
             }
-            Err(error) => self.agent_failed(RpcError::internal(error.to_string())).await,
+            Err(error) => self.agent_failed(error).await,
         }
     }
 
@@ -136,20 +135,21 @@ impl Runner {
         }
     }
 
-    fn ask_to_open(&self, opening: &Opening, params: &Json) -> Result<u64, NotTaken> {
+    fn ask_to_open(&self, opening: &Opening, params: &Json) -> Result<u64, RpcError> {
         let (peer, route) = (&opening.agent.peer, &self.agent_route);
-        match (opening.rung, opening.known()) {
+        let sent = match (opening.rung, opening.known()) {
             (Rung::Given | Rung::Resume, Some(native)) => {
-                peer.route(native, route);
+                peer.route(native, route)?;
                 peer.request("session/resume", params, route)
             }
             (Rung::Load, Some(native)) => {
-                peer.route(native, route);
+                peer.route(native, route)?;
                 peer.request("session/load", params, route)
             }
             (Rung::Fork, Some(_)) => peer.open("session/fork", params, route),
             (Rung::New, _) | (_, None) => peer.open("session/new", params, route),
-        }
+        };
+        sent.map_err(|error| RpcError::internal(error.to_string()))
     }
 
     /// The agent answered new, load, resume or fork. Some answer a load or a fork first and replay
@@ -260,7 +260,7 @@ impl Runner {
     }
 
     async fn take_up_postponed(&mut self) {
-        for message in std::mem::take(&mut self.postponed) {
+        for message in self.postponed.take() {
             Box::pin(self.hear_client(message)).await;
         }
     }

@@ -164,7 +164,7 @@ impl Runner {
     /// A client has something for the agent.
     pub(super) async fn relay_to_agent(&mut self, method: String, params: Json, reply: Option<Reply>) {
         let Seat::Bound(bound) = &self.seat else {
-            self.postponed.push(Message::Relay { method, params, reply });
+            self.postpone(Message::Relay { method, params, reply });
             return self.need_agent().await;
         };
         let params = with_session(&params, &bound.native);

@@ -90,7 +90,7 @@ impl Runner {
     pub(super) async fn agent_failed(&mut self, error: RpcError) {
         self.seat = Seat::Empty;
         self.step(vec![Input::AgentFailed { error: error.json() }]).await;
-        for message in std::mem::take(&mut self.postponed) {
+        for message in self.postponed.take() {
             if let Some(reply) = super::ask::reply_of(message) {
                 self.reply_error(reply, error.clone());
             }

@@ -245,13 +245,30 @@ async fn a_model_that_takes_no_images_is_asked_without_them() {
         let asked = stage.model.asked();
         for asked in &asked[2..] {
             let body = asked.body.to_string();
-            assert!(
-                !body.contains(PNG_BASE64) && body.contains("does not accept images"),
-                "{kind:?}: {body}"
-            );
+            assert!(!body.contains(PNG_BASE64) && body.contains("does not accept it"), "{kind:?}: {body}");
         }
         let notices = Value::from(client.updates(&session)).to_string();
         assert!(notices.contains("does not accept images"), "{notices}");
+    }
+}
+
+/// An image stays in the history, so that one refusal must not end every turn after it.
+#[tokio::test]
+async fn an_image_that_a_provider_cannot_read_does_not_end_the_session() {
+    for kind in crate::stage::KINDS {
+        let stage = Stage::with(kind);
+        std::fs::write(stage.work().join("a.png"), PNG).unwrap();
+        let (client, session) = stage.session(Version::V2).await;
+        stage.model.plan(Planned::new().call("read", &json!({"path": "a.png"})));
+        for _ in 0..2 {
+            stage.model.plan(Planned::status(400, error_body("Could not process image")));
+            stage.model.plan(Planned::new().text("It is broken."));
+        }
+        assert_eq!(client.prompt(&session, "look").await.stop, "end_turn", "{kind:?}");
+        assert_eq!(client.prompt(&session, "and now?").await.stop, "end_turn", "{kind:?}");
+        let with_image = |asked: &rethread_testkit::model::Asked| asked.body.to_string().contains(PNG_BASE64);
+        let sent: Vec<_> = stage.model.asked().iter().map(with_image).collect();
+        assert_eq!(sent, [false, true, false, true, false], "{kind:?}: other images may be fine");
     }
 }
 

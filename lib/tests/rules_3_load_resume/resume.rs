@@ -89,6 +89,9 @@ async fn r3_11_a_bad_cursor_is_refused_and_nothing_is_resumed(pairing: Pairing) 
     let mut params = resume_params(&session);
     params["replayFrom"] = json!({"type": "_message", "messageId": "nobody"});
     refused(&client, "session/resume", params, "replayFrom.messageId").await;
+    // It is not opened either: nobody has it, and the agent has not heard of it.
+    let status = client.ask("session/status", json!({"sessionId": session})).await;
+    assert_eq!(status["status"], "saved", "{status}");
     // 3.14: a resume that failed tells nothing and attaches nobody.
     assert!(client.updates(&session).is_empty());
     let prompt = json!({"sessionId": session, "prompt": [{"type": "text", "text": "hi"}]});

@@ -181,7 +181,6 @@ async fn r5_12_a_block_that_the_agent_does_not_take_is_refused(pairing: Pairing)
         json!({"type": "future_block", "x": 1}),
         json!({"type": "_own", "x": 1}),
         json!({"text": "no type"}),
-        json!("no object"),
     ];
     for block in blocks {
         let prompt = json!([{"type": "text", "text": "say never"}, block]);
@@ -211,6 +210,42 @@ async fn r5_13_a_session_must_be_opened_on_this_connection(pairing: Pairing) {
     assert_eq!(prompted(&world), ["say hello", "say here"]);
 }
 
+async fn r5_12_a_malformed_block_is_refused_by_its_place_and_member(pairing: Pairing) {
+    let (world, client, session) = World::begun(pairing).await;
+    let good = json!({"type": "text", "text": "say hello"});
+    for (bad, field) in [
+        (json!(7), "prompt[1]"),
+        (json!("say hello"), "prompt[1]"),
+        (json!(null), "prompt[1]"),
+        (json!({}), "prompt[1].type"),
+        (json!({"type": 7}), "prompt[1].type"),
+        (json!({"type": "text"}), "prompt[1].text"),
+        (json!({"type": "text", "text": 7}), "prompt[1].text"),
+        (json!({"type": "text", "text": null}), "prompt[1].text"),
+        (json!({"type": "image", "mimeType": "image/png"}), "prompt[1].data"),
+        (json!({"type": "image", "data": "aGk="}), "prompt[1].mimeType"),
+        (json!({"type": "audio", "data": 5, "mimeType": "audio/wav"}), "prompt[1].data"),
+        (json!({"type": "resource_link", "name": "a"}), "prompt[1].uri"),
+        (json!({"type": "resource_link", "uri": "file:///a"}), "prompt[1].name"),
+        (json!({"type": "resource"}), "prompt[1].resource"),
+        (json!({"type": "resource", "resource": "a"}), "prompt[1].resource"),
+        (json!({"type": "resource", "resource": {}}), "prompt[1].resource.uri"),
+        (json!({"type": "resource", "resource": {"uri": "file:///a"}}), "prompt[1].resource.text"),
+        (json!({"type": "resource", "resource": {"uri": "file:///a", "blob": 7}}), "prompt[1].resource.blob"),
+    ] {
+        let params = json!({"sessionId": session, "prompt": [good, bad]});
+        let error = client.refused("session/prompt", params).await;
+        assert_eq!(
+            (&error["code"], &error["data"]["field"]),
+            (&json!(-32602), &json!(field)),
+            "{bad}: {error}"
+        );
+        assert!(error["message"].as_str().is_some_and(|message| message.contains(field)), "{error}");
+    }
+    assert!(world.agent.told("session/prompt").is_empty(), "the agent does not hear of it");
+    assert_eq!(client.prompt(&session, "say hello").await.stop, "end_turn");
+}
+
 pairings!(
     r5_02_text_and_links_are_always_taken,
     r5_02_other_blocks_are_taken_where_the_agent_does,
@@ -218,6 +253,7 @@ pairings!(
     r5_04_a_message_without_an_id_is_given_one,
     r5_11_an_empty_prompt_is_refused,
     r5_12_a_block_that_the_agent_does_not_take_is_refused,
+    r5_12_a_malformed_block_is_refused_by_its_place_and_member,
     r5_13_a_session_must_be_opened_on_this_connection,
 );
 

@@ -232,6 +232,11 @@ impl AgentSource for ScriptedAgent {
     fn key(&self) -> Option<String> {
         self.memory.inner().config.key.map(str::to_owned)
     }
+
+    /// Its command stays the same when its key, the program file, is another.
+    fn command_key(&self) -> Option<String> {
+        self.memory.inner().config.key.map(|_| "scripted".to_owned())
+    }
 }
 
 fn speaks(version: Version) -> Speaks {

@@ -21,6 +21,10 @@ pub enum Quirk {
     AnswersNull,
     /// The same, but such an answer has no `result` at all: what JavaScript writes of a function that gives nothing.
     AnswersNothing,
+    /// It answers with the ids of requests as strings: seen in hand-written agents.
+    AnswersWithTextIds,
+    /// Each of its sessions has the same id: agents that have only one.
+    OneSessionId,
     /// A session that it does not know is an error -32603: codex, opencode and gemini.
     InternalForUnknown,
     /// It dies of any request before it has answered `initialize`: claude and codex refuse such requests.
@@ -45,6 +49,8 @@ pub enum Quirk {
     Greets,
     /// It repeats a prompt, as a message of the user, before it works on it, in version 1: mistral-vibe.
     RepeatsPrompt,
+    /// It makes the beginning of each prompt the title of the session: kimi-code and copilot, of the first one.
+    TitlesPrompt,
     /// It refuses `initialize` with an error of its own: one whose license has expired, say.
     RefusesInitialize,
     /// It never answers `initialize`: one that waits for a login, say.

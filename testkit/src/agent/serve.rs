@@ -231,7 +231,11 @@ fn new(talk: &Talk, params: &Value) -> Outcome {
     if config.login == Login::Needed && !talk.memory.inner().logged_in {
         return Err(json!({"code": -32000, "message": "log in first"}));
     }
-    let id = talk.memory.make(params["cwd"].as_str().unwrap_or_default());
+    let first = talk.memory.inner().sessions.keys().next().cloned();
+    let id = match first.filter(|_| config.has(Quirk::OneSessionId)) {
+        Some(first) => first,
+        None => talk.memory.make(params["cwd"].as_str().unwrap_or_default()),
+    };
     let mut answer = choices(talk, &id);
     answer["sessionId"] = json!(id);
     Ok(answer)

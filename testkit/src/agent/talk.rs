@@ -120,7 +120,9 @@ impl Talk {
     }
 
     pub(super) async fn answer(&self, id: Value, outcome: Outcome) {
-        let nothing = self.memory.config().has(Quirk::AnswersNothing);
+        let config = self.memory.config();
+        let nothing = config.has(Quirk::AnswersNothing);
+        let id = if config.has(Quirk::AnswersWithTextIds) { json!(id.to_string()) } else { id };
         self.send(match outcome {
             Ok(Value::Null) if nothing => json!({"id": id}),
             Ok(result) => json!({"id": id, "result": result}),

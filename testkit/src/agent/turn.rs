@@ -88,6 +88,9 @@ pub(super) async fn play(talk: Arc<Talk>, session: String, cancelled: watch::Rec
             stop: "end_turn".to_owned(),
             left_running: None,
         };
+        if talk.memory.config().has(Quirk::TitlesPrompt) {
+            turn.update(words::title_of(&prompt.content)).await;
+        }
         let flow = turn.play_all(&prompt).await;
         let flow = if talk.is_failing(&session) { Flow::Failed } else { flow };
         let stop = match flow {

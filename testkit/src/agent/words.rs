@@ -165,3 +165,13 @@ pub(super) fn elicitation(session: &str) -> Value {
             {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]},
     })
 }
+
+/// A title made of the beginning of a prompt.
+pub(super) fn title_of(content: &Value) -> Value {
+    let text =
+        |block: &Value| block["text"].as_str().or(block["resource"]["text"].as_str()).map(str::to_owned);
+    let texts: Vec<String> = content.as_array().into_iter().flatten().filter_map(text).collect();
+    let title: String =
+        texts.join(" ").split_whitespace().collect::<Vec<_>>().join(" ").chars().take(200).collect();
+    json!({"sessionUpdate": "session_info_update", "title": title})
+}

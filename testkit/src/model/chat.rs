@@ -1,4 +1,4 @@
-//! OpenAI's chat completions: opencode, qwen, the assistant.
+//! OpenAI's chat completions: most agents, the assistant.
 
 use std::io;
 
@@ -6,14 +6,14 @@ use serde_json::{Value, json};
 
 use super::http::{Events, Request};
 use super::plan::{Ending, Goes, Reply, Said};
-use super::{Dialect, Heard, Tool, text_of};
+use super::{Dialect, Heard, Tool, is_reminder, text_of};
 
 pub(super) struct Chat;
 
 impl Dialect for Chat {
     fn read(body: &Value) -> Heard {
         let messages = body["messages"].as_array().map(Vec::as_slice).unwrap_or_default();
-        let prompts = |message: &&Value| message["role"] == "user";
+        let prompts = |message: &&Value| message["role"] == "user" && !is_reminder(&message["content"]);
         let last = messages.iter().rposition(|message| prompts(&message));
         let tools = body["tools"].as_array().map(Vec::as_slice).unwrap_or_default();
         let tool = |tool: &Value| Tool::new(&tool["function"]["name"], &tool["function"]["parameters"]);

@@ -343,14 +343,16 @@ fn talk<D: Dialect>(stream: &TcpStream, request: Request, shared: &Shared) -> io
 /// The text of content in any dialect: a string, or parts of which some have a text.
 fn text_of(content: &Value) -> String {
     let part = |part: &Value| part.as_str().or(part["text"].as_str()).map(str::to_owned);
-    match content.as_array() {
-        // What is quoted of an earlier conversation gives no orders.
-        Some(parts) => {
-            let parts = parts.iter().filter_map(part).filter(|text| !text.contains(QUOTED));
-            parts.collect::<Vec<_>>().join("\n")
-        }
-        None => part(content).unwrap_or_default(),
-    }
+    let Some(parts) = content.as_array() else { return part(content).unwrap_or_default() };
+    let texts: Vec<String> = parts.iter().filter_map(part).collect();
+    // What is quoted of an earlier conversation gives no orders; some agents put it and the prompt into one part.
+    let (quoted, own): (Vec<String>, Vec<String>) = texts.into_iter().partition(|text| text.contains(QUOTED));
+    if own.is_empty() { quoted.join("\n") } else { own.join("\n") }
+}
+
+/// Says whether a message in the name of the user is the agent's own.
+fn is_reminder(content: &Value) -> bool {
+    text_of(content).trim_start().starts_with("<system-reminder>")
 }
 
 /// The first words of a transcript that a fresh agent is given.

@@ -20,7 +20,8 @@ const FEW: usize = 3;
 /// The most words of an answer.
 const MOST: usize = 100_000;
 /// What shell tools are called.
-const SHELLS: [&str; 6] = ["Bash", "bash", "run_shell_command", "exec_command", "shell_command", "shell"];
+const SHELLS: [&str; 7] =
+    ["Bash", "bash", "run_shell_command", "exec_command", "shell_command", "shell", "execute"];
 
 /// What is said.
 #[derive(Clone, Debug)]
@@ -180,7 +181,12 @@ fn call(prompt: &str, tools: &[Tool]) -> Option<Call> {
     let tool = tools.iter().find(|tool| SHELLS.contains(&tool.name.as_str()))?;
     let takes = |name: &str| tool.arguments.iter().any(|argument| argument == name);
     let mut arguments = Map::new();
-    arguments.insert(if takes("cmd") { "cmd" } else { "command" }.to_owned(), json!(command));
+    if takes("args") {
+        arguments.insert("command".to_owned(), json!("sh"));
+        arguments.insert("args".to_owned(), json!(["-c", command]));
+    } else {
+        arguments.insert(if takes("cmd") { "cmd" } else { "command" }.to_owned(), json!(command));
+    }
     if takes("description") {
         arguments.insert("description".to_owned(), json!("a test"));
     }

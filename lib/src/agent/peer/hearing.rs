@@ -11,10 +11,9 @@ use serde_json::value::RawValue;
 use tokio::io::AsyncRead;
 use tokio::sync::{mpsc, oneshot};
 
-use super::{AgentLine, AgentPeer, Aside, FromAgent, Pending};
+use super::{AgentLine, AgentPeer, Aside, FromAgent, PeerRules, Pending};
 use crate::edge::marks;
 use crate::lock::locked;
-use crate::log::Log;
 use crate::wire::{Id, Line, LineReader, RpcError};
 
 /// How many bytes of lines are kept for a session whose id is not known yet.
@@ -53,7 +52,10 @@ impl<'a> Head<'a> {
 
     /// The number of the request that an answer is for.
     fn number(&self) -> Option<u64> {
-        self.id.and_then(Id::read).and_then(|id| id.as_number())
+        // Some agents answer with the number as a string. No id of ours is a string, so that it means the same.
+        let id = self.id?;
+        let text = serde_json::from_str::<String>(id.get()).ok();
+        text.map_or_else(|| Id::read(id)?.as_number(), |text| text.parse().ok())
     }
 
     /// Says whether an answer names no request: an error so, where the agent could not read what it was asked.
@@ -105,12 +107,11 @@ impl HeadParams<'_> {
 /// The reading half.
 pub(super) struct Hearing {
     peer: AgentPeer,
-    kind: AgentKind,
+    rules: PeerRules,
     asides: mpsc::Sender<Aside>,
     strays: Vec<(String, Bytes)>,
     stray_bytes: usize,
     batches: Vec<(mpsc::Sender<FromAgent>, Vec<AgentLine>)>,
-    log: Log,
     last: Last,
 }
 
@@ -122,15 +123,14 @@ enum Last {
 }
 
 impl Hearing {
-    pub(super) fn new(peer: AgentPeer, kind: AgentKind, asides: mpsc::Sender<Aside>, log: Log) -> Self {
+    pub(super) fn new(peer: AgentPeer, rules: PeerRules, asides: mpsc::Sender<Aside>) -> Self {
         Self {
             peer,
-            kind,
+            rules,
             asides,
             strays: Vec::new(),
             stray_bytes: 0,
             batches: Vec::new(),
-            log,
             last: Last::Message,
         }
     }
@@ -144,7 +144,7 @@ impl Hearing {
             for line in batch {
                 match line {
                     Line::Text(bytes) => self.hear(bytes),
-                    Line::TooLong => self.log.line("skipped a line that was too long"),
+                    Line::TooLong => self.rules.log.line("skipped a line that was too long"),
                 }
             }
             self.deliver().await;
@@ -162,7 +162,7 @@ impl Hearing {
 
     /// An external agent does not write `_meta.rethread`, which is trusted later; its introduction has a use for it.
     fn without_marks(&self, bytes: Bytes) -> Bytes {
-        match self.kind {
+        match self.rules.kind {
             AgentKind::InProcess => bytes,
             AgentKind::External if !marks::may_hold(&bytes) || self.introduces(&bytes) => bytes,
             AgentKind::External => marks::strip_line(bytes, &[]),
@@ -181,17 +181,17 @@ impl Hearing {
         let bytes = self.without_marks(bytes);
         let Some(head) = Head::read(&bytes) else {
             // Shells and banners write to the same stream; such a line is never passed on.
-            self.log.line("skipped a line that is not a message");
-            self.print(&bytes);
+            self.rules.log.line("skipped a line that is not a message");
+            self.print(&String::from_utf8_lossy(&bytes));
             return;
         };
         if let Some(outcome) = head.outcome() {
             if let (true, Err(error)) = (head.is_about_nothing(), &outcome) {
-                self.print(error.message.as_bytes());
+                self.print(&error.message);
                 return;
             }
             self.message_came();
-            self.answered(head.number(), outcome);
+            self.answered(head.number(), outcome.map_err(|error| self.without_secrets(error)));
             return;
         }
         self.message_came();
@@ -219,10 +219,21 @@ impl Hearing {
         }
     }
 
+    /// Errors are kept, logged and shown: an agent may repeat in one what it was given for its MCP servers.
+    fn without_secrets(&self, error: RpcError) -> RpcError {
+        let secrets = &self.rules.secrets;
+        RpcError {
+            code: error.code,
+            message: secrets.strike(&error.message),
+            data: error.data.map(|data| secrets.strike_json(&data)),
+        }
+    }
+
     /// Keeps the end of what is printed: an agent that fails may say there why.
-    fn print(&mut self, line: &[u8]) {
+    fn print(&mut self, line: &str) {
+        let line = self.rules.secrets.strike(line);
         let mut printed = locked(&self.peer.shared.printed);
-        printed.push(line);
+        printed.push(line.as_bytes());
         printed.push(b"\n");
         self.last = Last::Print;
     }
@@ -241,22 +252,25 @@ impl Hearing {
         match route {
             Some(route) => {
                 // At once: the child may speak in the next line.
-                if let Some(child) = child {
-                    self.peer.route(&child, &route);
+                if let Some(child) = child
+                    && let Err(error) = self.peer.route(&child, &route)
+                {
+                    self.rules.log.line(&format!("a sub-agent was not heard: {error}"));
                 }
                 self.collect(route, AgentLine::Said(bytes));
             }
             // A request is not kept: its session may wait for the answer before it is open.
             None if asks == Asks::Nothing && self.opening() && self.stray_bytes + bytes.len() <= STRAYS => {
                 self.stray_bytes += bytes.len();
-                self.strays.push((session.to_owned(), bytes));
+                // A copy: the line is a part of all that was read with it.
+                self.strays.push((session.to_owned(), Bytes::copy_from_slice(&bytes)));
             }
             None => self.skip("skipped a line about a session that is not open", &bytes),
         }
     }
 
     fn skip(&self, why: &str, line: &[u8]) {
-        self.log.line(why);
+        self.rules.log.line(why);
         self.peer.refuse(line);
     }
 
@@ -266,12 +280,15 @@ impl Hearing {
         match pending {
             Some(Pending::Session(route)) => self.collect(route, AgentLine::Answered { request, outcome }),
             Some(Pending::Opens(route)) => {
-                let native = outcome.as_ref().ok().and_then(|result| result.fields().text("sessionId"));
-                if let Some(native) = native {
-                    self.peer.route(&native, &route);
-                    self.claim_strays(&native, &route);
-                }
+                let outcome = outcome.and_then(|result| {
+                    if let Some(native) = result.fields().text("sessionId") {
+                        self.peer.route(&native, &route)?;
+                        self.claim_strays(&native, &route);
+                    }
+                    Ok(result)
+                });
                 self.collect(route, AgentLine::Answered { request, outcome });
+                self.forget_strays();
             }
             Some(Pending::Once(waiting) | Pending::Introduction(waiting)) => {
                 let _ = waiting.send(outcome);
@@ -291,6 +308,14 @@ impl Hearing {
         }
     }
 
+    /// What is about sessions that nobody opened is about none of ours.
+    fn forget_strays(&mut self) {
+        if !self.opening() {
+            self.strays = Vec::new();
+            self.stray_bytes = 0;
+        }
+    }
+
     fn opening(&self) -> bool {
         locked(&self.peer.shared.pending).values().any(|pending| matches!(pending, Pending::Opens(_)))
     }
@@ -299,6 +324,53 @@ impl Hearing {
         match self.batches.iter_mut().find(|(other, _)| other.same_channel(&route)) {
             Some((_, lines)) => lines.push(line),
             None => self.batches.push((route, vec![line])),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::transport::memory;
+
+    fn line(message: serde_json::Value) -> Bytes {
+        Bytes::from(message.to_string())
+    }
+
+    #[tokio::test]
+    async fn lines_about_unknown_sessions_are_kept_while_one_is_opened_and_no_longer() {
+        let (here, _there) = memory::pair();
+        let wire = crate::transport::Wire::from(here);
+        let (asides, _heard) = mpsc::channel(1);
+        let (ended, _end) = oneshot::channel();
+        let rules = PeerRules {
+            longest_line: 1024,
+            kind: AgentKind::External,
+            log: crate::log::Log::default(),
+            secrets: crate::secret::Secrets::default(),
+        };
+        let peer = AgentPeer::start(wire, rules.clone(), asides.clone(), ended);
+        let mut hearing = Hearing::new(peer.clone(), rules, asides);
+        let (route, _lines) = mpsc::channel(16);
+        let said = |session: &str| {
+            let params = json!({"sessionId": session, "update": {}});
+            line(json!({"jsonrpc": "2.0", "method": "session/update", "params": params}))
+        };
+        for outcome in
+            [json!({"result": {"sessionId": "mine"}}), json!({"error": {"code": 1, "message": "no"}})]
+        {
+            let request = peer.open("session/new", &json!({}).into(), &route).expect("it is taken");
+            hearing.hear(said("mine"));
+            hearing.hear(said("of nobody"));
+            let mut answer = json!({"jsonrpc": "2.0", "id": request});
+            let members = outcome.as_object().expect("an object").clone();
+            answer.as_object_mut().expect("an object").extend(members);
+            hearing.hear(line(answer));
+            assert!(hearing.strays.is_empty(), "{:?}", hearing.strays);
+            assert_eq!(hearing.stray_bytes, 0);
+            peer.unroute("mine");
         }
     }
 }

@@ -100,7 +100,7 @@ impl Question {
         match lack {
             Lack::Temperature => self.options.temperature.is_some(),
             Lack::Tools => self.chat.tools.is_some(),
-            Lack::Images => outgoing::has_images(&self.chat),
+            Lack::Images | Lack::TheseImages => outgoing::has_images(&self.chat),
             Lack::Thoughts => self.options.capture_reasoning_content == Some(true),
         }
     }
@@ -276,10 +276,12 @@ impl Talk {
         match lack {
             Lack::Temperature => question.options.temperature = None,
             Lack::Tools => question.chat.tools = None,
-            Lack::Images => outgoing::leave_out_images(&mut question.chat),
+            Lack::Images | Lack::TheseImages => outgoing::leave_out_images(&mut question.chat),
             Lack::Thoughts => question.options.capture_reasoning_content = Some(false),
         }
-        question.provider.lacking(model_of(&question.model), lack);
+        if lack.is_lasting() {
+            question.provider.lacking(model_of(&question.model), lack);
+        }
         let (what, why) = (lack.name().to_owned(), error.to_string());
         self.ready.push_back(Ok(Event::LeftOut { what, why }));
         self.stage = Stage::Asking;

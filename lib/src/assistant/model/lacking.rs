@@ -11,6 +11,8 @@ pub(super) enum Lack {
     Tools,
     /// Images, in a prompt or in the result of a tool.
     Images,
+    /// The images of this one request: broken, too large, or in a format that it does not know.
+    TheseImages,
     /// The wish to see its thoughts. OpenAI shows them only to organisations that it has checked.
     Thoughts,
 }
@@ -53,7 +55,19 @@ impl Lack {
         if says(&NO_IMAGES) {
             return Some(Self::Images);
         }
-        says(&NO_TOOLS).then_some(Self::Tools)
+        if says(&NO_TOOLS) {
+            return Some(Self::Tools);
+        }
+        // An image stays in the history: one that is refused would end every turn of the session from now on.
+        low.contains("image").then_some(Self::TheseImages)
+    }
+
+    /// Whether the model will not take it the next time either.
+    pub(super) fn is_lasting(self) -> bool {
+        match self {
+            Self::Temperature | Self::Tools | Self::Images | Self::Thoughts => true,
+            Self::TheseImages => false,
+        }
     }
 
     /// Its name for people.
@@ -62,6 +76,7 @@ impl Lack {
             Self::Temperature => "temperature",
             Self::Tools => "tools",
             Self::Images => "images",
+            Self::TheseImages => "images like these",
             Self::Thoughts => "reasoning summaries",
         }
     }
@@ -94,6 +109,9 @@ mod tests {
             "This model does not support image input.",
         ] {
             assert_eq!(lack(said), Some(Lack::Images), "{said}");
+        }
+        for said in ["Could not process image", "image exceeds 5 MB maximum: 6000000 bytes > 5242880 bytes"] {
+            assert_eq!(lack(said), Some(Lack::TheseImages), "{said}");
         }
         let unverified = "Your organization must be verified to generate reasoning summaries.";
         assert_eq!(lack(unverified), Some(Lack::Thoughts));

@@ -19,7 +19,7 @@ const NOT_CARRIED_OUT: &str = "This call was not carried out.";
 /// No provider takes a message with nothing in it.
 const NOTHING: &str = "(an empty message)";
 /// Takes the place of an image that the model does not accept.
-const IMAGE_LEFT_OUT: &str = "[an image was left out: this model does not accept images]";
+const IMAGE_LEFT_OUT: &str = "[an image was left out: this model does not accept it]";
 
 /// The whole conversation.
 pub(super) fn chat(request: &Request, kind: ProviderKind, names: &Names, facts: &Facts) -> ChatRequest {

@@ -10,7 +10,7 @@ use similar::TextDiff;
 
 use super::error::ToolError;
 use super::excerpt::name;
-use super::ground::Ground;
+use super::ground::{Ground, private};
 use super::prepared::Outcome;
 use super::seen::Known;
 use super::sniff;
@@ -150,6 +150,7 @@ pub(super) fn check_seen(ground: &Ground, at: &Whereabouts, old: Option<&str>) -
 
 fn text(ground: &Ground, sent: &str, place: &Place) -> Result<Option<String>, ToolError> {
     let (mut file, meta) = match open_regular(place, libc::O_RDONLY) {
+        Ok((_, meta)) if ground.is_private(&meta) => return Err(ground.error(sent, private())),
         Ok(opened) => opened,
         Err(FileError::Path(PathError::Io(error))) if error.kind() == std::io::ErrorKind::NotFound => {
             return Ok(None);

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::fs::{File, Metadata};
 use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -21,6 +22,8 @@ pub(super) struct Ground {
     pub(super) roots: Roots,
     /// Variables that commands do not get.
     pub(super) hidden: Vec<String>,
+    /// Files that no tool may read or write, wherever a path to them leads through.
+    pub(super) private: Vec<PathBuf>,
     /// What keeps a command and all that it starts together.
     pub(super) guardian: Option<GuardianCommand>,
     /// Which files the model has read.
@@ -51,7 +54,7 @@ impl Ground {
     /// The ground of these roots.
     pub(super) fn new(named: Vec<PathBuf>) -> Self {
         let roots = Roots::find(&named);
-        Self { named, roots, hidden: Vec::new(), guardian: None, seen: Arc::default() }
+        Self { named, roots, hidden: Vec::new(), private: Vec::new(), guardian: None, seen: Arc::default() }
     }
 
     /// The working directory.
@@ -93,6 +96,15 @@ impl Ground {
         }
     }
 
+    /// Says whether a file is one of those that no tool may read or write.
+    pub(super) fn is_private(&self, file: &Metadata) -> bool {
+        // Looked up each time: an editor puts another file in the place of the one it saves.
+        let is_it = |path: &PathBuf| {
+            std::fs::metadata(path).is_ok_and(|meta| (meta.dev(), meta.ino()) == (file.dev(), file.ino()))
+        };
+        self.private.iter().any(is_it)
+    }
+
     fn try_target(&self, path: &Path) -> Result<Target, FileError> {
         let place = match self.roots.spot(path, Missing::Fail, Links::Follow)? {
             Spot::Directory(_, at) => return Ok(Target::Directory(at)),
@@ -100,6 +112,7 @@ impl Ground {
             Spot::Place(place) => place,
         };
         match open_regular(&place, libc::O_RDONLY) {
+            Ok((_, meta)) if self.is_private(&meta) => Err(private()),
             Ok((file, meta)) => Ok(Target::File(Opened { file, meta, at: place.at })),
             Err(error @ (FileError::NotAFile | FileError::Path(PathError::Io(_)))) => {
                 // A directory may be one that cannot be opened for reading but passed through.
@@ -111,6 +124,12 @@ impl Ground {
             Err(error) => Err(error),
         }
     }
+}
+
+/// The error about a private file.
+pub(super) fn private() -> FileError {
+    let why = "it holds keys, and no tool may use it";
+    std::io::Error::new(std::io::ErrorKind::PermissionDenied, why).into()
 }
 
 /// The path of a `file:` address of this machine.

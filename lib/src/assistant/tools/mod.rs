@@ -79,6 +79,14 @@ impl Toolbox {
         Self(Arc::new(ground))
     }
 
+    /// The same tools, none of which reads or writes these files. Commands are bound by permissions only.
+    #[must_use]
+    pub fn without_files(&self, files: impl IntoIterator<Item = PathBuf>) -> Self {
+        let mut ground = Ground::clone(&self.0);
+        ground.private.extend(files);
+        Self(Arc::new(ground))
+    }
+
     /// The same tools with commands below guardians, which end all that a command has started.
     #[must_use]
     pub fn guarded(&self, guardian: Option<GuardianCommand>) -> Self {

@@ -143,7 +143,7 @@ async fn start(line: &Line, ground: Arc<Ground>) -> Result<Running, ToolError> {
         ground.roots.directory(Path::new(&path)).map_err(|error| ground.error(&sent, error))
     });
     let directory = opened.await.unwrap_or(Err(ToolError::GivenUp))?;
-    Running::start(&launch, &directory).map_err(ToolError::NotStarted)
+    Running::start(&launch, &directory).await.map_err(ToolError::NotStarted)
 }
 
 /// What a command has written, for the model and for users.

@@ -137,8 +137,9 @@ impl Look for Hunt {
                         let wanted = glob.as_ref().is_none_or(|glob| glob.matches(found.path, false));
                         if found.kind == EntryKind::File && wanted {
                             hits.path = ground.shown(found.path);
-                            unsearched +=
-                                usize::from(search_found(found, stop, &mut searcher, &mut hits).is_err());
+                            unsearched += usize::from(
+                                search_found(ground, found, stop, &mut searcher, &mut hits).is_err(),
+                            );
                         }
                         if hits.cut { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
                     };
@@ -174,13 +175,19 @@ impl Hunt {
 }
 
 fn search_found(
+    ground: &Ground,
     found: &Found<'_>,
     stop: &Stop,
     searcher: &mut Searcher,
     hits: &mut Hits<'_>,
 ) -> Result<(), std::io::Error> {
     // One that was swapped for something else meanwhile is not opened, and not worth a word.
-    let Ok((file, _)) = open_regular_in(found.directory, found.name, libc::O_RDONLY) else { return Ok(()) };
+    let Ok((file, meta)) = open_regular_in(found.directory, found.name, libc::O_RDONLY) else {
+        return Ok(());
+    };
+    if ground.is_private(&meta) {
+        return Err(std::io::ErrorKind::PermissionDenied.into());
+    }
     searcher.search_reader(&hits.hunt.matcher, Stoppable { from: file, stop }, hits)
 }
 

@@ -104,6 +104,7 @@ impl ClientProfile {
                 if let Some(auth) = self.capabilities.get("auth").map(Json::fields) {
                     fields.set("auth", json!({"terminal": has_object(&auth, "terminal")}).into());
                 }
+                self.pass_meta_on(&mut fields);
                 fields
             }
         }
@@ -121,8 +122,16 @@ impl ClientProfile {
                 if let Some(elicitation) = self.capabilities.get("elicitation") {
                     fields.set("elicitation", elicitation.clone());
                 }
+                self.pass_meta_on(&mut fields);
                 fields
             }
+        }
+    }
+
+    /// What a client says in `_meta` is for whoever knows it, in either version.
+    fn pass_meta_on(&self, to: &mut Fields) {
+        if let Some(meta) = self.capabilities.get("_meta").filter(|meta| !meta.is_null()) {
+            to.set("_meta", meta.clone());
         }
     }
 

@@ -92,9 +92,10 @@ pub fn check_content(profile: &Profile, content: &Json) -> Result<(), RpcError> 
     Ok(())
 }
 
-/// A prompt that carries the transcript before it, as embedded context where the agent takes that.
+/// A prompt that carries the transcript before it. As text: a resource may be put aside where the model does not look,
+/// as copilot does. Only where the prompt is a command, which has to come first, it is embedded if the agent takes that.
 pub fn primed(profile: &Profile, seed: &str, content: &Json) -> Json {
-    let block = if profile.takes("resource") {
+    let block = if is_command(content) && profile.takes("resource") {
         let uri = "rethread://transcript";
         json!({"type": "resource", "resource": {"uri": uri, "mimeType": "text/markdown", "text": seed}})
     } else {
@@ -103,6 +104,11 @@ pub fn primed(profile: &Profile, seed: &str, content: &Json) -> Json {
     let blocks: Vec<Json> =
         std::iter::once(block.into()).chain(content.items().unwrap_or_default()).collect();
     Json::of(&blocks)
+}
+
+fn is_command(content: &Json) -> bool {
+    let first = content.items().unwrap_or_default().into_iter().find_map(|block| block.fields().text("text"));
+    first.is_some_and(|text| text.starts_with('/'))
 }
 
 /// Refuses a system prompt that the agent does not take: it must not be left out in silence.

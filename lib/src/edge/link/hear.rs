@@ -120,7 +120,11 @@ impl Link {
         }
     }
 
-    fn update(&mut self, update: Fields, at: Millis) -> Vec<Input> {
+    fn update(&mut self, mut update: Fields, at: Millis) -> Vec<Input> {
+        let is_info = update.text("sessionUpdate").as_deref() == Some("session_info_update");
+        if is_info && !self.without_heading(&mut update) {
+            return Vec::new();
+        }
         match self.version {
             Version::V1 => self.update_v1(update),
             Version::V2 => self.update_v2(update, at),

@@ -82,6 +82,8 @@ pub struct Link {
     spoken: Spoken,
     /// What of the last prompt the agent may repeat.
     repeatable: Repeatable,
+    /// The heading of the transcript that the agent was given.
+    heading: Option<String>,
 }
 
 /// Whether an agent has said what it offers.
@@ -116,6 +118,7 @@ impl Link {
             children: HashMap::new(),
             spoken: Spoken::default(),
             repeatable: Repeatable::default(),
+            heading: None,
         }
     }
 

@@ -23,9 +23,9 @@ fn launch(script: &str) -> Asked {
     Asked { launch, limit: None }
 }
 
-fn start(asked: &Asked) -> Terminal {
+async fn start(asked: &Asked) -> Terminal {
     let roots = Roots::find(&["/".to_owned()]);
-    Terminal::start(asked, &roots.directory(asked.launch.cwd.as_ref()).unwrap()).unwrap()
+    Terminal::start(asked, &roots.directory(asked.launch.cwd.as_ref()).unwrap()).await.unwrap()
 }
 
 async fn exited(terminal: &Terminal) -> Value {
@@ -61,7 +61,7 @@ fn output(terminal: &Terminal) -> Value {
 #[tokio::test]
 async fn both_streams_come_in_the_order_of_their_writing() {
     let script = "for i in 1 2 3 4 5; do echo out$i; echo err$i >&2; done; exit 7";
-    let terminal = start(&launch(script));
+    let terminal = start(&launch(script)).await;
     let expected = serde_json::json!({"exitCode": 7, "signal": null});
     assert_eq!(exited(&terminal).await, expected);
     let text: String = (1..=5).map(|i| format!("out{i}\nerr{i}\n")).collect();
@@ -78,7 +78,7 @@ async fn a_command_runs_where_and_with_what_it_is_told() {
     let mut wanted = launch("pwd -P; echo $GREETING");
     wanted.launch.cwd.clone_from(&cwd);
     wanted.launch.env = vec![("GREETING".to_owned(), "hello there".to_owned())];
-    let terminal = start(&wanted);
+    let terminal = start(&wanted).await;
     exited(&terminal).await;
     assert_eq!(output(&terminal)["output"], format!("{cwd}\nhello there\n"));
     let said = terminal.announcement().body.value();
@@ -90,12 +90,12 @@ async fn a_command_runs_where_and_with_what_it_is_told() {
 async fn a_line_without_arguments_is_one_for_the_shell() {
     let mut wanted = launch("");
     (wanted.launch.command, wanted.launch.args) = ("echo one && echo two".to_owned(), Vec::new());
-    let terminal = start(&wanted);
+    let terminal = start(&wanted).await;
     exited(&terminal).await;
     assert_eq!(output(&terminal)["output"], "one\ntwo\n");
     wanted.launch.command = "no-such-program-anywhere".to_owned();
     let directory = Roots::find(&["/".to_owned()]).directory("/".as_ref()).unwrap();
-    let error = Terminal::start(&wanted, &directory).unwrap_err();
+    let error = Terminal::start(&wanted, &directory).await.unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::NotFound);
 }
 
@@ -103,7 +103,7 @@ async fn a_line_without_arguments_is_one_for_the_shell() {
 async fn a_flood_keeps_its_end() {
     let mut wanted = launch("i=0; while [ $i -lt 20000 ]; do echo \"line number $i é\"; i=$((i+1)); done");
     wanted.limit = Some(100);
-    let terminal = start(&wanted);
+    let terminal = start(&wanted).await;
     exited(&terminal).await;
     let answer = output(&terminal);
     let text = answer["output"].as_str().unwrap();
@@ -118,7 +118,7 @@ async fn a_flood_keeps_its_end() {
 async fn a_tree_that_ignores_requests_is_killed() {
     let script = "trap '' TERM; (trap '' TERM; echo child; while :; do sleep 1; done) & \
         echo parent; while :; do sleep 1; done";
-    let terminal = start(&launch(script));
+    let terminal = start(&launch(script)).await;
     until_says(&terminal, "child").await;
     until_says(&terminal, "parent").await;
     let group = terminal.group;
@@ -132,7 +132,7 @@ async fn a_tree_that_ignores_requests_is_killed() {
 
 #[tokio::test]
 async fn a_polite_command_ends_when_it_is_asked() {
-    let terminal = start(&launch("echo ready; exec sleep 100"));
+    let terminal = start(&launch("echo ready; exec sleep 100")).await;
     until_says(&terminal, "ready").await;
     terminal.end();
     assert_eq!(exited(&terminal).await["signal"], "SIGTERM");
@@ -140,7 +140,7 @@ async fn a_polite_command_ends_when_it_is_asked() {
 
 #[tokio::test]
 async fn what_is_left_running_ends_when_the_terminal_is_dropped() {
-    let terminal = start(&launch("(sleep 0.3; echo later; sleep 100) & exit 0"));
+    let terminal = start(&launch("(sleep 0.3; echo later; sleep 100) & exit 0")).await;
     assert_eq!(exited(&terminal).await["exitCode"], 0);
     until_says(&terminal, "later").await;
     let group = terminal.group;
@@ -155,7 +155,7 @@ async fn what_is_left_running_ends_when_the_terminal_is_dropped() {
 fn a_terminal_that_is_forgotten_does_not_live_on() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let group = runtime.block_on(async {
-        let terminal = start(&launch("trap '' TERM; echo $$; while :; do sleep 1; done"));
+        let terminal = start(&launch("trap '' TERM; echo $$; while :; do sleep 1; done")).await;
         let group = terminal.group;
         until_says(&terminal, &group.to_string()).await;
         std::mem::forget(terminal);

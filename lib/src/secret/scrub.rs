@@ -1,37 +1,42 @@
-//! Striking the secrets of a server out of texts. Which values are secret is said in `config`.
+//! Striking values that are secret, or may be, out of texts. Who adds them says which they are.
 
-use crate::secret::{SHORTEST, STRUCK_OUT, Secret};
+use super::{SHORTEST, STRUCK_OUT, Secret};
+
+/// From this length on, a plain word may be a password.
+const PASSWORD_LENGTH: usize = 8;
 
 /// From this length on, a value of letters and digits is taken for a key.
 const KEY_LENGTH: usize = 20;
 
-/// Strikes the secrets of one server out of texts.
+/// Strikes secrets out of texts.
 #[derive(Clone, Default)]
-pub(super) struct Scrub {
+pub(crate) struct Scrub {
     /// Longest first: one may be part of another.
     all: Vec<String>,
     /// Those that can only be keys; a path or a word may be meant to be seen in a result.
     keys: Vec<String>,
+    /// All but short plain words and paths, which texts about anything may hold.
+    likely: Vec<String>,
 }
 
 impl Scrub {
     /// Takes in a value that goes by this name.
-    pub(super) fn add(&mut self, name: &str, secret: &Secret) {
+    pub(crate) fn add(&mut self, name: &str, secret: &Secret) {
         self.take(secret.reveal(), names_a_key(name) || looks_like_a_key(secret.reveal()));
     }
 
     /// Takes in a value that is secret by where it stands.
-    pub(super) fn add_key(&mut self, secret: &Secret) {
+    pub(crate) fn add_key(&mut self, secret: &Secret) {
         self.take(secret.reveal(), true);
     }
 
     /// Takes in the value of a header: who asks is what they are given for, so most of them are keys.
-    pub(super) fn add_header(&mut self, name: &str, secret: &Secret) {
+    pub(crate) fn add_header(&mut self, name: &str, secret: &Secret) {
         self.take(secret.reveal(), names_a_key(name) || !is_plain(secret.reveal()));
     }
 
     /// Takes in a word if it looks like a key; what else it is may be seen.
-    pub(super) fn add_if_key(&mut self, word: &str) {
+    pub(crate) fn add_if_key(&mut self, word: &str) {
         if looks_like_a_key(word) {
             self.take(word, true);
         }
@@ -47,20 +52,50 @@ impl Scrub {
             self.add_value(part, true);
             self.add_value(value, true);
         }
-        for list in [&mut self.all, &mut self.keys] {
-            list.sort_by_key(|value| std::cmp::Reverse(value.len()));
+        // A key may have several lines, and be shown line by line.
+        for line in value.lines().filter(|line| *line != value && line.len() >= PASSWORD_LENGTH) {
+            self.add_value(line, is_key);
+        }
+        for list in [&mut self.all, &mut self.keys, &mut self.likely] {
+            list.sort_by(|one, other| other.len().cmp(&one.len()).then_with(|| one.cmp(other)));
             list.dedup();
         }
     }
 
     /// A text that is for people or a log, without any of the values.
-    pub(super) fn text(&self, text: &str) -> String {
+    #[cfg_attr(not(feature = "assistant"), expect(dead_code, reason = "only for MCP servers of our own"))]
+    pub(crate) fn text(&self, text: &str) -> String {
         strike(text, &self.all)
     }
 
     /// What a tool has answered, without the values that can only be keys.
-    pub(super) fn result(&self, text: &str) -> String {
+    #[cfg_attr(not(feature = "assistant"), expect(dead_code, reason = "only for MCP servers of our own"))]
+    pub(crate) fn result(&self, text: &str) -> String {
         strike(text, &self.keys)
+    }
+
+    /// A text that may be about anything, without the values that are likely to be secret.
+    pub(crate) fn words(&self, text: &str) -> String {
+        strike(text, &self.likely)
+    }
+
+    /// How long the longest of those values is.
+    pub(crate) fn longest(&self) -> usize {
+        self.likely.first().map_or(0, String::len)
+    }
+
+    /// Takes in the keys of a command line: `--api-key=abc`, `--token abc`.
+    pub(crate) fn add_args<'a>(&mut self, args: impl IntoIterator<Item = &'a str>) {
+        let mut before = "";
+        for arg in args {
+            match arg.split_once('=') {
+                Some((name, value)) if names_a_key(name) => self.add_key(&Secret::new(value)),
+                Some(_) => {}
+                None if before.starts_with('-') && names_a_key(before) => self.add_key(&Secret::new(arg)),
+                None => self.add_if_key(arg),
+            }
+            before = if arg.contains('=') { "" } else { arg };
+        }
     }
 
     fn add_value(&mut self, value: &str, is_key: bool) {
@@ -74,8 +109,17 @@ impl Scrub {
             if is_key {
                 self.keys.push(form.to_owned());
             }
+            if is_key || is_likely(value) {
+                self.likely.push(form.to_owned());
+            }
         }
     }
+}
+
+/// Says whether a value that is not known to be a key may be one.
+fn is_likely(value: &str) -> bool {
+    let path = value.starts_with(['/', '~', '.']);
+    !path && (value.len() >= PASSWORD_LENGTH || !is_plain(value))
 }
 
 fn strike(text: &str, values: &[String]) -> String {
@@ -89,7 +133,7 @@ fn strike(text: &str, values: &[String]) -> String {
 }
 
 /// Says whether what goes by this name is a key.
-pub(super) fn names_a_key(name: &str) -> bool {
+pub(crate) fn names_a_key(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     let says_so = [
         "key",
@@ -201,6 +245,19 @@ mod tests {
         let said = "Sesame7 letmein true repos,issues 2026-01-31";
         assert_eq!(scrub.result(said), "[secret] [secret] true repos,issues 2026-01-31");
         assert_eq!(scrub.text("true 2026-01-31"), "true [secret]");
+    }
+
+    #[test]
+    fn words_about_anything_keep_short_plain_words_and_paths() {
+        let scrub = scrub(&[
+            ("LEVEL", "debug"),
+            ("PATH", "/usr/bin:/bin"),
+            ("WHO", "opensesame"),
+            ("PIN_TOKEN", "pear"),
+            ("PEM", "-----BEGIN-----\nabcdefgh\n-----END-----"),
+        ]);
+        let said = "debug /usr/bin:/bin opensesame pear: abcdefgh";
+        assert_eq!(scrub.words(said), "debug /usr/bin:/bin [secret] [secret]: [secret]");
     }
 
     #[test]
