@@ -27,11 +27,15 @@ pub struct Voice {
 
 /// What may be chosen.
 pub(super) struct Offer {
-    /// The options, given what was chosen.
-    pub(super) options: Box<dyn Fn(&Choices) -> Vec<ConfigOption> + Send + Sync>,
-    /// Whether a value that is not among them is taken all the same.
-    pub(super) accepts: Box<dyn Fn(&str, &Value) -> bool + Send + Sync>,
+    pub(super) options: Box<Options>,
+    pub(super) accepts: Box<Accepts>,
 }
+
+/// The options, given what was chosen.
+type Options = dyn Fn(&Choices) -> Vec<ConfigOption> + Send + Sync;
+
+/// Whether a value that is not on offer may be chosen all the same.
+type Accepts = dyn Fn(&str, &Value) -> bool + Send + Sync;
 
 struct Inner {
     session: String,

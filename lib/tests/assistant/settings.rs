@@ -161,7 +161,8 @@ async fn the_project_and_the_client_have_a_say() {
 async fn system_prompt(stage: &Stage, client: &Client, session: &str) -> String {
     stage.model.plan(Planned::new().text("ok"));
     client.prompt(session, "hello").await;
-    stage.model.asked().last().unwrap().body["messages"][0]["content"].as_str().unwrap().to_owned()
+    let asked = stage.model.asked().pop().expect("the model was asked");
+    asked.body["messages"][0]["content"].as_str().expect("it begins with the system prompt").to_owned()
 }
 
 #[tokio::test]
