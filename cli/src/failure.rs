@@ -1,10 +1,10 @@
 //! How a command fails: one line that says what, one that says what to do.
 
-use std::error::Error;
 use std::ffi::OsStr;
 use std::{fmt, io};
 
 use rethread::store::StoreError;
+use rethread::wire::with_causes;
 
 use crate::paths::NoHome;
 
@@ -77,14 +77,4 @@ impl From<StoreError> for Failure {
         };
         Self { message: with_causes(&error), hint: Some(hint.to_owned()) }
     }
-}
-
-fn with_causes(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text.push_str(&format!(": {cause}"));
-        source = cause.source();
-    }
-    text
 }

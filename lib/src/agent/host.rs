@@ -20,7 +20,7 @@ use crate::lock::locked;
 use crate::log::Log;
 use crate::secret::Secrets;
 use crate::transport::Wire;
-use crate::wire::{RpcError, code};
+use crate::wire::{RpcError, code, with_causes};
 use ending::{NotReady, watch_over};
 use version::Spoken;
 
@@ -78,7 +78,8 @@ impl AgentSource for CommandSource {
     fn start(&self) -> Starting<'_> {
         Box::pin(async {
             let spawned = process::spawn(&self.command).await.map_err(|error| {
-                let mut told = RpcError::internal(format!("the agent did not start: {error}"));
+                let mut told =
+                    RpcError::internal(format!("the agent did not start: {}", with_causes(&error)));
                 if let Some(hint) = error.hint() {
                     told = told.hint(hint);
                 }

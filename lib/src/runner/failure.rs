@@ -12,14 +12,14 @@ use super::{Runner, Seat};
 use crate::mint;
 use crate::outbox::Outbound;
 use crate::store::{Archived, Deleted, StoreError};
-use crate::wire::{RpcError, code};
+use crate::wire::{RpcError, code, with_causes};
 
 /// How long a store that fails is left alone.
 const REST: Duration = Duration::from_secs(1);
 
 impl Runner {
     pub(super) async fn store_failed(&mut self, error: StoreError) {
-        self.around.log.line(&format!("session {}: {}", self.id, describe(&error)));
+        self.around.log.line(&format!("session {}: {}", self.id, with_causes(&error)));
         if matches!(error, StoreError::StaleEpoch { .. } | StoreError::Unknown(_)) {
             return self.lose_session(error).await;
         }
@@ -27,7 +27,7 @@ impl Runner {
         self.refuse_waiting(&told);
         self.tell_trouble(&told, None);
         self.stop_agent();
-        self.broken = Some(describe(&error));
+        self.broken = Some(with_causes(&error));
         self.mend().await;
     }
 
@@ -125,7 +125,7 @@ impl Runner {
 
 /// The error for a client whose request met a store that failed.
 pub(crate) fn store_error(error: &StoreError) -> RpcError {
-    let told = RpcError::internal(describe(error));
+    let told = RpcError::internal(with_causes(error));
     match error {
         StoreError::Io { .. } => {
             told.hint("free disk space or repair the file, then try again; everything shown so far is saved")
@@ -148,15 +148,4 @@ pub(crate) fn store_error(error: &StoreError) -> RpcError {
         | StoreError::MovedOn { .. }
         | StoreError::Damaged { .. } => told,
     }
-}
-
-/// An error with its causes.
-pub(super) fn describe(error: &StoreError) -> String {
-    let mut text = error.to_string();
-    let mut source = std::error::Error::source(error);
-    while let Some(cause) = source {
-        text.push_str(&format!(": {cause}"));
-        source = cause.source();
-    }
-    text
 }

@@ -30,7 +30,7 @@ impl Runner {
         self.folding = Some(tokio::spawn(async move {
             // A fold that fails costs room, not truth; the next one takes up the rest.
             if let Err(error) = journal.fold(lease, upto).await {
-                log.line(&format!("session {id}: {}", failure::describe(&error)));
+                log.line(&format!("session {id}: {}", crate::wire::with_causes(&error)));
             }
         }));
     }

@@ -340,7 +340,7 @@ impl Runner {
         let lease = self.lease.clone();
         let released = self.around.journal.call(move |store| store.release(&lease)).await;
         if let Err(error) = released {
-            self.around.log.line(&format!("session {}: {}", self.id, failure::describe(&error)));
+            self.around.log.line(&format!("session {}: {}", self.id, crate::wire::with_causes(&error)));
         }
         for reply in self.closing.drain(..) {
             reply.send(self.lease.head, Ok(serde_json::json!({}).into()));

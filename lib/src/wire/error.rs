@@ -4,6 +4,18 @@ use rethread_core::Json;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+/// An error and its causes in one line.
+#[must_use]
+pub fn with_causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text.push_str(&format!(": {cause}"));
+        source = cause.source();
+    }
+    text
+}
+
 /// The error codes in use.
 pub mod code {
     /// A line that is not JSON.

@@ -6,6 +6,6 @@ mod lines;
 mod out;
 
 pub use envelope::{Id, IdKind, Malformed, Message, parse};
-pub use error::{RpcError, code};
+pub use error::{RpcError, code, with_causes};
 pub use lines::{Line, LineReader};
 pub use out::Out;
