@@ -132,11 +132,9 @@ impl Shared {
                 let rung = self.bell.notified();
                 tokio::pin!(rung);
                 rung.as_mut().enable();
-                let state = self.state();
-                if state.open.len() <= most || state.closed {
+                if self.state().is_settled(most) {
                     return;
                 }
-                drop(state);
                 rung.await;
             }
         };
@@ -240,6 +238,10 @@ async fn read(reader: impl AsyncRead + Unpin, shared: Arc<Shared>, lines: mpsc::
 }
 
 impl State {
+    fn is_settled(&self, most: usize) -> bool {
+        self.open.len() <= most || self.closed
+    }
+
     /// Takes in a message. Gives the answer, if it is a request.
     fn hear(&mut self, message: &Value) -> Option<Value> {
         let id = message.get("id")?;
