@@ -79,7 +79,7 @@ pub async fn run(wire: Wire, plan: Plan) -> Tally {
     shared.settled(0).await;
     while !plan.is_over(sender.last) && !shared.state().closed {
         sender.settle(WINDOW, IMPATIENCE).await;
-        let burst = mix.burst(&shared.state());
+        let burst = mix.burst(&mut shared.state());
         for draw in burst {
             match draw {
                 Draw::Ask(method, params) => sender.ask((method, params)).await,
@@ -116,6 +116,8 @@ struct State {
     open: HashMap<u64, String>,
     /// The sessions that it has heard of.
     sessions: Vec<String>,
+    /// Those that it has put out of its mind, and is to close.
+    forgotten: Vec<String>,
     tally: Tally,
     closed: bool,
 }
@@ -271,6 +273,6 @@ impl State {
             }
         }
         let old = self.sessions.len().saturating_sub(mix::SESSIONS);
-        self.sessions.drain(..old);
+        self.forgotten.extend(self.sessions.drain(..old));
     }
 }
