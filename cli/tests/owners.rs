@@ -1,8 +1,11 @@
 //! One owner per session: several processes of the shipped program on one home.
 
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use rethread::edge::Version;
+use rethread::transport::Wire;
+use rethread_testkit::barrage::{self, Plan, Until};
 use rethread_testkit::client::Client;
 use rethread_testkit::program::Home;
 use serde_json::{Value, json};
@@ -136,6 +139,95 @@ async fn a_turn_that_runs_when_its_session_is_deleted_ends_with_an_error() {
     second.client.ask("session/delete", json!({"sessionId": session})).await;
     let error = first.client.answer(&request).await.expect_err("the session is gone");
     assert_eq!(error["code"], -32002, "{error}");
+}
+
+/// Set to have random requests sent for a minute, and to have memory bounded.
+const MINUTE: &str = "RETHREAD_MINUTE";
+
+/// When memory is looked at first.
+const SETTLED: Duration = Duration::from_secs(10);
+
+/// How much more memory there may be at the end than then, in percent.
+const GROWTH: u64 = 10;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn random_requests_of_three_processes_are_each_answered_once() {
+    let minute = std::env::var_os(MINUTE).is_some();
+    let (lasts, seed) =
+        if minute { (Duration::from_secs(60), 20_261_116) } else { (Duration::from_secs(3), 9) };
+    println!("three processes for {lasts:?}, seed {seed}");
+    let home = home();
+    let begun = tokio::time::Instant::now();
+    let pairings = [(Version::V1, Version::V1), (Version::V2, Version::V2), (Version::V2, Version::V1)];
+    let (mut processes, mut scripts) = (Vec::new(), Vec::new());
+    for (seed, (client, agent)) in (seed..).zip(pairings) {
+        let mut command = home.acp(&home.scripted(agent));
+        let mut process =
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the program starts");
+        let (stdin, stdout) = (process.stdin.take(), process.stdout.take());
+        let wire = Wire::new(stdout.expect("it was piped"), stdin.expect("it was piped"));
+        let until = Until::Time(begun + lasts);
+        let plan = Plan { version: client, seed, cwd: "/work".to_owned(), until };
+        processes.push(process);
+        scripts.push(tokio::spawn(async move { (barrage::run(wire, plan.clone()).await, plan) }));
+    }
+    let pids: Vec<_> = processes.iter().filter_map(tokio::process::Child::id).collect();
+    let mut early = 0;
+    if minute {
+        tokio::time::sleep_until(begun + SETTLED).await;
+        early = memory_of(&pids).await;
+        tokio::time::sleep_until(begun + lasts - Duration::from_secs(1)).await;
+    }
+    let late = if minute { memory_of(&pids).await } else { 0 };
+    for script in scripts {
+        let (tally, plan) = script.await.expect("the script does not panic");
+        println!("seed {}: {} requests, answered {:?}", plan.seed, tally.sent, tally.answered);
+        tally.assert_exact(plan);
+    }
+    println!("resident: {early} KiB after {SETTLED:?}, {late} KiB at the end");
+    assert!(late * 100 <= early * (100 + GROWTH), "{late} KiB at the end, {early} KiB after {SETTLED:?}");
+}
+
+/// How many sessions are closed, and how much may be left of them all, in KiB: each has about 3,300.
+const CLOSED: usize = 24;
+const LEFT: u64 = 40 * 1024;
+
+#[tokio::test]
+async fn closed_sessions_leave_memory() {
+    let home = home();
+    let program = home.ready(Version::V1, Version::V1).await;
+    let pid = [program.pid().unsigned_abs()];
+    let mut before = 0;
+    for at in 0..CLOSED {
+        let session = program.client.new_session().await;
+        assert_eq!(
+            program.client.prompt(&session, "long; long; long; long; long; long").await.stop,
+            "end_turn"
+        );
+        program.client.close(&session).await.expect("it closes");
+        if at == 2 {
+            before = memory_of(&pid).await;
+        }
+    }
+    let after = memory_of(&pid).await;
+    println!("resident: {before} KiB with 3 closed sessions, {after} KiB with {CLOSED}");
+    assert!(after < before + LEFT, "{before} KiB with 3 closed sessions, {after} KiB with {CLOSED}");
+}
+
+/// The resident memory of these processes together, in KiB: the mean of some looks within a second.
+async fn memory_of(pids: &[u32]) -> u64 {
+    const LOOKS: u64 = 5;
+    let mut sum = 0;
+    for _ in 0..LOOKS {
+        for pid in pids {
+            let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs");
+            let resident =
+                status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("it has memory");
+            sum += resident.trim().trim_end_matches(" kB").parse::<u64>().expect("a number");
+        }
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    sum / LOOKS
 }
 
 async fn refused_prompt(client: &Client, session: &str) -> Value {

@@ -37,6 +37,12 @@ impl Screen {
         }
     }
 
+    /// Says whether its command has ended.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.exit.is_some()
+    }
+
     /// What a person would see.
     #[must_use]
     pub fn text(&self) -> String {

@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 
 use super::Version;
 use super::capabilities::ClientProfile;
-use super::tool_calls::ToolCalls;
+use super::tool_calls::{Told, ToolCalls};
 use super::v1;
 use super::v1::told::Messages;
 use super::v1::tool_call::Announced;
@@ -190,7 +190,7 @@ impl View {
 
     /// A turn is over, which alone says nothing: nothing is expected to be added to its tool calls any more.
     pub fn turn_ended(&mut self) {
-        self.calls.forget_finished();
+        self.calls.turn_ended();
         self.children.values_mut().for_each(Self::turn_ended);
     }
 
@@ -243,13 +243,14 @@ impl View {
         self.children = children;
     }
 
-    fn prompt(&self, message: &MessageId, content: &Json, when: When, shown: &mut Vec<Shown>) {
+    fn prompt(&mut self, message: &MessageId, content: &Json, when: When, shown: &mut Vec<Shown>) {
         match self.version {
             Version::V2 => {
                 let body = body_of("user_message", "messageId", message.as_str(), content.raw());
                 shown.push(Shown::Update(body));
             }
-            Version::V1 if when == When::Now && self.own.contains(message) => {}
+            // It is inserted once.
+            Version::V1 if when == When::Now && self.own.remove(message) => {}
             Version::V1 => {
                 let blocks: Vec<&RawValue> = serde_json::from_str(content.text()).unwrap_or_default();
                 for block in blocks {
@@ -292,7 +293,16 @@ impl View {
             UpdateKind::TerminalUpdate | UpdateKind::TerminalOutputChunk => {
                 self.calls.hear_terminal(update, place.when);
             }
-            UpdateKind::ToolCallUpdate | UpdateKind::ToolCallContentChunk => self.calls.remember(update),
+            UpdateKind::ToolCallUpdate => {
+                let body = self.calls.changed(update);
+                let update = Update { kind: update.kind, id: update.id.clone(), body };
+                return self.convert(&update, known, place, shown);
+            }
+            UpdateKind::ToolCallContentChunk => {
+                if self.calls.grown(update, announced(known)) == Told::Later {
+                    return;
+                }
+            }
             UpdateKind::UserMessage | UpdateKind::AgentMessage | UpdateKind::AgentThought => {
                 return shown.extend(self.messages.show(update).into_iter().map(Shown::Update));
             }
@@ -312,6 +322,10 @@ impl View {
             | UpdateKind::Notice
             | UpdateKind::Other => {}
         }
+        self.convert(update, known, place, shown);
+    }
+
+    fn convert(&self, update: &Update, known: bool, place: Place, shown: &mut Vec<Shown>) {
         // A message of ours that only some updates need: the many others must not pay for its id.
         let in_words = matches!(
             update.kind,
@@ -321,7 +335,6 @@ impl View {
                 | UpdateKind::Other
         );
         let note = if in_words { format!("note-{}", place.seq) } else { String::new() };
-        let announced = if known { Announced::Known } else { Announced::New };
         let at = self.calls.at(place.when);
         let view = ClientView {
             plan: self.taste.plan,
@@ -333,7 +346,7 @@ impl View {
             calls: &at,
             note_id: &note,
         };
-        shown.extend(v1::update::to_v1(update, announced, &view).into_iter().map(Shown::Update));
+        shown.extend(v1::update::to_v1(update, announced(known), &view).into_iter().map(Shown::Update));
     }
 
     /// What a sub-agent says of its own work is told in the name of its session.
@@ -375,6 +388,10 @@ impl View {
         }
         self.mode = mode;
     }
+}
+
+fn announced(known: bool) -> Announced {
+    if known { Announced::Known } else { Announced::New }
 }
 
 /// The update that tells a title.

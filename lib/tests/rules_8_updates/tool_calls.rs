@@ -174,6 +174,24 @@ async fn r8_05_a_diff_that_cannot_be_rebuilt_is_told_in_words(pairing: Pairing) 
     }
 }
 
+async fn r8_05_many_chunks_of_content_do_not_cost_their_square(pairing: Pairing) {
+    let (_world, client, session) = World::begun(pairing).await;
+    let begin = json!({"sessionUpdate": "tool_call_update", "toolCallId": "call_1", "title": "T"});
+    let text = item(&"x".repeat(500));
+    let more = json!({"sessionUpdate": "tool_call_content_chunk", "toolCallId": "call_1", "content": text});
+    let end = json!({"sessionUpdate": "tool_call_update", "toolCallId": "call_1", "status": "completed"});
+    let updates: Vec<_> = [&begin].into_iter().chain([&more; 200]).chain([&end]).collect();
+    client.prompt(&session, &script(updates.iter().copied())).await;
+    let said: usize = updates.iter().map(|update| update.to_string().len()).sum();
+    let heard: Vec<_> =
+        client.updates(&session).into_iter().filter(|update| update["toolCallId"].is_string()).collect();
+    let sent: usize = heard.iter().map(|update| update.to_string().len()).sum();
+    assert!(sent < 8 * said, "{sent} bytes for {said}");
+    assert_eq!(heard.last().expect("updates")["status"], "completed", "nothing comes after the end");
+    let content = call_of(&client, &session, "call_1")["content"].clone();
+    assert_eq!(content.as_array().expect("a list").len(), 200);
+}
+
 pairings!(
     r8_05_tool_calls_are_patched,
     r8_05_a_restarted_agent_does_not_overwrite_what_was,
@@ -181,6 +199,7 @@ pairings!(
 );
 
 pairings!(agent V2:
+    r8_05_many_chunks_of_content_do_not_cost_their_square,
     r8_05_content_of_tool_calls_is_appended_and_cleared,
     r8_05_a_cancelled_call_is_a_failed_one_in_version_1,
     r8_05_a_diff_that_cannot_be_rebuilt_is_told_in_words,

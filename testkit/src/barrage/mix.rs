@@ -50,9 +50,13 @@ impl Mix {
     }
 
     /// Some messages that go out together.
-    pub(super) fn burst(&mut self, state: &State) -> Vec<Draw> {
+    pub(super) fn burst(&mut self, state: &mut State) -> Vec<Draw> {
+        // What nobody comes back to is closed: it would only take up memory.
+        let close = |session| Draw::Ask("session/close", json!({"sessionId": session}));
+        let mut draws: Vec<_> = state.forgotten.drain(..).map(close).collect();
         let many = 1 + self.below(BURST);
-        (0..many).map(|_| self.draw(state)).collect()
+        draws.extend((0..many).map(|_| self.draw(state)));
+        draws
     }
 
     fn draw(&mut self, state: &State) -> Draw {

@@ -79,7 +79,7 @@ pub async fn run(wire: Wire, plan: Plan) -> Tally {
     shared.settled(0).await;
     while !plan.is_over(sender.last) && !shared.state().closed {
         sender.settle(WINDOW, IMPATIENCE).await;
-        let burst = mix.burst(&shared.state());
+        let burst = mix.burst(&mut shared.state());
         for draw in burst {
             match draw {
                 Draw::Ask(method, params) => sender.ask((method, params)).await,
@@ -116,6 +116,8 @@ struct State {
     open: HashMap<u64, String>,
     /// The sessions that it has heard of.
     sessions: Vec<String>,
+    /// Those that it has put out of its mind, and is to close.
+    forgotten: Vec<String>,
     tally: Tally,
     closed: bool,
 }
@@ -132,11 +134,9 @@ impl Shared {
                 let rung = self.bell.notified();
                 tokio::pin!(rung);
                 rung.as_mut().enable();
-                let state = self.state();
-                if state.open.len() <= most || state.closed {
+                if self.state().is_settled(most) {
                     return;
                 }
-                drop(state);
                 rung.await;
             }
         };
@@ -240,6 +240,10 @@ async fn read(reader: impl AsyncRead + Unpin, shared: Arc<Shared>, lines: mpsc::
 }
 
 impl State {
+    fn is_settled(&self, most: usize) -> bool {
+        self.open.len() <= most || self.closed
+    }
+
     /// Takes in a message. Gives the answer, if it is a request.
     fn hear(&mut self, message: &Value) -> Option<Value> {
         let id = message.get("id")?;
@@ -269,6 +273,6 @@ impl State {
             }
         }
         let old = self.sessions.len().saturating_sub(mix::SESSIONS);
-        self.sessions.drain(..old);
+        self.forgotten.extend(self.sessions.drain(..old));
     }
 }
