@@ -352,7 +352,9 @@ fn text_of(content: &Value) -> String {
 
 /// Says whether a message in the name of the user is the agent's own.
 fn is_reminder(content: &Value) -> bool {
-    text_of(content).trim_start().starts_with("<system-reminder>")
+    let text = text_of(content);
+    // Others put a reminder before the prompt into the same message.
+    text.trim_start().starts_with("<system-reminder>") && text.trim_end().ends_with("</system-reminder>")
 }
 
 /// The first words of a transcript that a fresh agent is given.

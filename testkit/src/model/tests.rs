@@ -67,3 +67,15 @@ fn what_is_quoted_gives_no_orders() {
     let answer = post(&server, "/v1/messages", &body);
     assert!(answer.contains("t1w001") && !answer.contains("t1w002"), "{answer}");
 }
+
+#[test]
+fn a_reminder_of_the_agents_is_no_prompt() {
+    let server = ModelServer::start();
+    let reminder = "<system-reminder>it is Monday</system-reminder>";
+    let both = json!({"role": "user", "content": [{"type": "text", "text": reminder}, {"type": "text", "text": "DELTAS=2"}]});
+    for messages in [json!([user("DELTAS=2"), user(reminder)]), json!([both])] {
+        let body = json!({"stream": true, "messages": messages, "tools": [{"function": {"name": "bash"}}]});
+        let answer = post(&server, "/v1/chat/completions", &body);
+        assert!(answer.contains("t1w001") && !answer.contains("t1w002"), "{answer}");
+    }
+}
