@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{Runner, failure};
+use super::Runner;
 
 /// How long after a turn it is looked whether everybody has read it.
 const FOLD_CHECK: Duration = Duration::from_millis(300);

@@ -10,7 +10,6 @@ use tokio::sync::{mpsc, watch};
 use super::{Message, Runner, Seat};
 use crate::edge::Version;
 use crate::hosting::{self, Begun, Done, Moment, RootPaths, Terminal};
-use crate::outbox::Reply;
 use crate::wire::{Id, RpcError};
 
 /// The pause between two looks at what a terminal has written.
@@ -96,15 +95,6 @@ impl Runner {
         for (request, answer) in news.answers {
             self.answer_request(&request, Ok(&answer));
         }
-    }
-
-    /// A client cancels a terminal of ours.
-    pub(super) fn cancel_hosted(&self, terminal: &str, reply: Reply) -> Result<(), Reply> {
-        if !self.hosting.cancel(terminal) {
-            return Err(reply);
-        }
-        reply.send(self.lease.head, Ok(json!({}).into()));
-        Ok(())
     }
 
     /// The agent takes back a request. Says whether it waited here.

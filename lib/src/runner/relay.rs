@@ -194,10 +194,9 @@ impl Runner {
         id: String,
         reply: Reply,
     ) {
-        let reply = match self.cancel_hosted(&id, reply) {
-            Ok(()) => return,
-            Err(reply) => reply,
-        };
+        if self.hosting.cancel(&id) {
+            return reply.send(self.lease.head, Ok(json!({}).into()));
+        }
         let refused = || {
             RpcError::field(field, &json!(id), "something that runs and can be cancelled")
                 .hint("cancel the whole turn with session/cancel")
