@@ -210,7 +210,9 @@ fn unknown_version(got: Value) -> RpcError {
         Value::Number(number) => {
             format!("the agent speaks protocol version {number}, rethread speaks 1 and 2")
         }
-        _ => "the agent did not say which protocol version it speaks".to_owned(),
+        Value::Null | Value::Bool(_) | Value::String(_) | Value::Array(_) | Value::Object(_) => {
+            "the agent did not say which protocol version it speaks".to_owned()
+        }
     };
     RpcError::internal(message).with("got", got).with("expected", json!([1, 2]))
 }
