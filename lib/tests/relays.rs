@@ -258,9 +258,7 @@ async fn after_a_logout_the_ways_to_log_in_are_those_of_the_agent(pairing: Pairi
     assert_eq!(ways_after(pairing, logout, Login::NotNeeded, Login::Needed).await, 1);
 }
 
-pairings!(
-    after_a_login_the_ways_to_log_in_are_those_of_the_agent,
-);
+pairings!(after_a_login_the_ways_to_log_in_are_those_of_the_agent,);
 
 pairings!(wire:
     // An agent of the library that wants no login has no logout either.

@@ -98,13 +98,13 @@ impl Runner {
         }
     }
 
-    /// A client cancels a terminal of ours.
-    pub(super) fn cancel_hosted(&self, terminal: &str, reply: Reply) -> Result<(), Reply> {
+    /// A client cancels a terminal of ours. Gives the reply back if it is none of ours.
+    pub(super) fn cancel_hosted(&self, terminal: &str, reply: Reply) -> Option<Reply> {
         if !self.hosting.cancel(terminal) {
-            return Err(reply);
+            return Some(reply);
         }
         reply.send(self.lease.head, Ok(json!({}).into()));
-        Ok(())
+        None
     }
 
     /// The agent takes back a request. Says whether it waited here.

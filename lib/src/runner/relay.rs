@@ -194,10 +194,7 @@ impl Runner {
         id: String,
         reply: Reply,
     ) {
-        let reply = match self.cancel_hosted(&id, reply) {
-            Ok(()) => return,
-            Err(reply) => reply,
-        };
+        let Some(reply) = self.cancel_hosted(&id, reply) else { return };
         let refused = || {
             RpcError::field(field, &json!(id), "something that runs and can be cancelled")
                 .hint("cancel the whole turn with session/cancel")

@@ -139,7 +139,7 @@ async fn r1_20_a_client_that_does_not_read_is_not_read_from(pairing: Pairing) {
         let Wire { reader, mut writer } = here.into();
         let mut lines = BufReader::new(reader).lines();
         let hello = json!({"jsonrpc": "2.0", "id": "hello", "method": "initialize",
-            "params": introduction(pairing.client.number().into())});
+            "params": introduction(pairing.client.number())});
         writer.write_all(format!("{hello}\n").as_bytes()).await.expect("the server reads");
         lines.next_line().await.expect("the server answers");
 
