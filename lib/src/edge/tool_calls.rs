@@ -179,13 +179,18 @@ impl ToolCalls {
         updates
     }
 
-    /// A turn is over: what was not sent is due, and nothing is expected to be added to calls that are over.
-    pub(super) fn turn_ended(&mut self) {
+    /// Whatever was not sent is due now.
+    pub(super) fn make_due(&mut self) {
         for id in &self.stale {
             if let Some(call) = self.calls.get_mut(id) {
                 call.unsent = usize::MAX;
             }
         }
+    }
+
+    /// A turn is over: what was not sent is due, and nothing is expected to be added to calls that are over.
+    pub(super) fn turn_ended(&mut self) {
+        self.make_due();
         let (stale, screens) = (&self.stale, &self.screens);
         let runs = |terminal: &String| screens.get(terminal).is_some_and(|screen| !screen.is_over());
         self.calls.retain(|id, call| {

@@ -160,6 +160,9 @@ impl View {
             Entry::Updated { update, known } => self.update(update, *known, place, shown),
             Entry::QuestionAsked { question, kind, body } => {
                 if when == When::Now {
+                    // Nobody is asked about what they have not seen.
+                    self.make_due();
+                    self.settle(shown);
                     shown.push(self.ask(question, *kind, body));
                 }
             }
@@ -192,6 +195,11 @@ impl View {
     pub fn turn_ended(&mut self) {
         self.calls.turn_ended();
         self.children.values_mut().for_each(Self::turn_ended);
+    }
+
+    fn make_due(&mut self) {
+        self.calls.make_due();
+        self.children.values_mut().for_each(Self::make_due);
     }
 
     /// The request for a question that is open.

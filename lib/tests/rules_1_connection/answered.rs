@@ -188,7 +188,7 @@ async fn r1_20_a_client_with_too_many_requests_can_still_cancel(pairing: Pairing
     assert_eq!(client.prompt(&session, "say hello").await.stop, "end_turn");
 }
 
-pairings!(wire agent V1: r1_20_a_client_with_too_many_requests_can_still_cancel);
+pairings!(agent V1: r1_20_a_client_with_too_many_requests_can_still_cancel);
 pairings!(
     r1_20_a_client_that_does_not_read_is_not_read_from,
     r1_20_each_of_several_loads_is_answered,

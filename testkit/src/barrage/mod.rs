@@ -89,7 +89,10 @@ pub async fn run(wire: Wire, plan: Plan) -> Tally {
     }
     sender.finish().await;
     drop(sender);
-    let _ = tokio::time::timeout(PATIENCE, reading).await;
+    // The writing half has nothing more to write, and ends the server's input with that.
+    if tokio::time::timeout(PATIENCE, reading).await.is_err() {
+        shared.state().tally.faults.push("the server did not end with its input".to_owned());
+    }
     writing.abort();
     shared.tally()
 }
@@ -143,6 +146,13 @@ impl Shared {
         let _ = tokio::time::timeout(PATIENCE, settled).await;
     }
 
+    /// Notes the requests that were waited for in vain.
+    fn give_up(&self, most: usize) {
+        let mut state = self.state();
+        let late = format!("more than {most} without an answer after {PATIENCE:?}: {:?}", state.open);
+        state.tally.faults.push(late);
+    }
+
     fn tally(&self) -> Tally {
         let mut state = self.state();
         let mut tally = std::mem::take(&mut state.tally);
@@ -182,9 +192,10 @@ impl Sender {
     /// and again: a prompt that waits for an agent, say, runs only when that is there.
     async fn settle(&self, most: usize, moment: Duration) {
         let deadline = Instant::now() + PATIENCE;
-        while tokio::time::timeout(moment, self.shared.settled(most)).await.is_err()
-            && Instant::now() < deadline
-        {
+        while tokio::time::timeout(moment, self.shared.settled(most)).await.is_err() {
+            if Instant::now() >= deadline {
+                return self.shared.give_up(most);
+            }
             let (open, sessions) = {
                 let state = self.shared.state();
                 (state.open.keys().copied().collect::<Vec<_>>(), state.sessions.clone())
