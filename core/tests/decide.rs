@@ -478,14 +478,17 @@ fn cancel_stops_the_turn_and_drops_what_waits() {
 }
 
 #[test]
-fn withdrawing_takes_back_only_what_was_not_sent() {
+fn withdrawing_drops_what_waits_and_cancels_what_runs() {
     check(
         vec![
             one_at_a_time(),
             prompt("p1"),
             prompt("p2"),
+            prompt("p3"),
             Input::Withdraw { message: "p2".into() },
             Input::Withdraw { message: "p1".into() },
+            Input::Withdraw { message: "p1".into() },
+            Input::Withdraw { message: "p2".into() },
         ],
         expect![[r#"
             agent 1 bound as n, Fresh
@@ -493,8 +496,10 @@ fn withdrawing_takes_back_only_what_was_not_sent() {
             prompt p1 inserted into turn 1
             prompt p1 sent
             prompt p2 held
+            prompt p3 held
             prompt p2 dropped: cancelled
-            refused: no prompt p1 is waiting
+            turn 1 to be cancelled
+            refused: no prompt p2 is waiting
         "#]],
     );
 }

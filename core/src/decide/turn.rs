@@ -41,14 +41,21 @@ pub(super) fn prompt(
     Ok(entries)
 }
 
-/// A client takes back a prompt: only one that nobody has sent.
+/// A client takes back a prompt. One that waits is dropped; the turn of one that the agent works on is cancelled, and
+/// other prompts go on waiting. One that the agent has not acknowledged can only be taken back there.
 pub(super) fn withdraw(session: &Session, message: MessageId) -> Result<Vec<Entry>, Refusal> {
-    match session.prompt(&message).map(|prompt| prompt.phase) {
-        Some(Phase::Held) => Ok(vec![Entry::PromptDropped { message, why: Dropped::Cancelled }]),
-        Some(Phase::Sent { .. } | Phase::Overtaken | Phase::Inserted) | None => {
+    match (session.prompt(&message).map(|prompt| prompt.phase), &session.turn) {
+        (Some(Phase::Held), _) => Ok(vec![Entry::PromptDropped { message, why: Dropped::Cancelled }]),
+        (Some(Phase::Inserted), Some(turn)) if turn.cancelled => Ok(Vec::new()),
+        (Some(Phase::Inserted), Some(turn)) => Ok(cancel_turn(session, turn.no)),
+        (Some(Phase::Sent { .. } | Phase::Overtaken | Phase::Inserted) | None, _) => {
             Err(Refusal::UnknownPrompt(message))
         }
     }
+}
+
+fn cancel_turn(session: &Session, turn: TurnNo) -> Vec<Entry> {
+    std::iter::once(Entry::CancelAsked { turn }).chain(withdraw_questions(session)).collect()
 }
 
 /// A client wants everything in the foreground to stop. Nothing to stop is no error.
@@ -56,13 +63,13 @@ pub(super) fn cancel(session: &Session) -> Vec<Entry> {
     let mut entries: Vec<_> = held(session).map(|prompt| dropped(prompt, Dropped::Cancelled)).collect();
     let goes_on = |prompt: &OpenPrompt| prompt.is_unacknowledged() && !prompt.cancelled;
     let sent = session.prompts.iter().any(goes_on);
-    match &session.turn {
+    let turn = match &session.turn {
         Some(turn) if turn.cancelled && !sent => return entries,
-        Some(turn) => entries.push(Entry::CancelAsked { turn: turn.no }),
-        None if sent => entries.push(Entry::CancelAsked { turn: session.turns.next() }),
+        Some(turn) => turn.no,
+        None if sent => session.turns.next(),
         None => return entries,
-    }
-    entries.extend(withdraw_questions(session));
+    };
+    entries.extend(cancel_turn(session, turn));
     entries
 }
 

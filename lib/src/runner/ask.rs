@@ -81,22 +81,19 @@ impl Runner {
         self.close_if_asked().await;
     }
 
-    /// A client takes back a request: a prompt that waits is dropped, one that the agent has is taken back
-    /// there, by our own number for it. Of one that the agent has answered already, the work is left to stop.
+    /// A client takes back a request: a prompt that waits is dropped, the turn of one that runs is cancelled. What the
+    /// agent has not answered is also taken back there, by our own number for it; few agents listen to that.
     async fn withdraw(&mut self, id: &Id) {
         let prompt = self.prompts.iter().find(|(_, reply)| reply.id() == id);
         let prompt = prompt.map(|(message, _)| message.clone());
-        if let Some(message) = prompt.clone()
-            && self.take(Input::Withdraw { message }).await.is_ok()
-        {
-            return;
+        let number = self.number_at_agent(id, prompt.as_ref());
+        if let (Some(request), Seat::Bound(bound)) = (number, &self.seat) {
+            let _ = bound.agent.peer.cancel(request);
         }
-        match (self.number_at_agent(id, prompt.as_ref()), &self.seat) {
-            (Some(request), Seat::Bound(bound)) => {
-                let _ = bound.agent.peer.cancel(request);
-            }
-            (None, _) if prompt.is_some() => self.cancel().await,
-            (Some(_) | None, _) => {}
+        if let Some(message) = prompt {
+            // One that the agent has not acknowledged is answered by the agent.
+            let _ = self.take(Input::Withdraw { message }).await;
+            self.close_if_asked().await;
         }
     }
 

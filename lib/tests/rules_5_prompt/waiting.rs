@@ -1,5 +1,7 @@
 //! Rules 5.9 and 5.10: prompts while the agent is busy.
 
+use std::time::Duration;
+
 use rethread::edge::Version;
 use rethread_testkit::agent::Mind;
 use rethread_testkit::client::Client;
@@ -121,9 +123,24 @@ async fn r5_10_a_prompt_that_runs_can_be_taken_back_in_version_1(pairing: Pairin
             assert_eq!(world.agent.told("$/cancel_request"), [json!({"requestId": number})]);
         }
         // Its request was answered when the prompt was taken: what is left to cancel is the work.
-        Version::V2 => assert_eq!(world.agent.told("session/cancel").len(), 1),
+        Version::V2 => assert!(world.agent.told("$/cancel_request").is_empty()),
     }
+    assert_eq!(world.agent.told("session/cancel").len(), 1, "agents that know nothing else know this");
     assert_eq!(client.prompt(&session, "say b").await.stop, "end_turn");
+}
+
+async fn r5_10_an_agent_that_ignores_what_is_taken_back_is_ended(pairing: Pairing) {
+    let world = World::of(pairing).set(|config| config.cancel_patience = Duration::from_millis(50));
+    let client = world.ready().await;
+    let session = client.new_session().await;
+    let running = prompt_as(&client, "mine", &session, "say a; deaf").await;
+    client.wait_update(0, &session, "the first words", |update| update["content"]["text"] == "a").await;
+    let waiting = prompt_as(&client, "next", &session, "say b").await;
+    client.notify("$/cancel_request", json!({"requestId": running})).await;
+    assert_eq!(client.answer(&running).await, Ok(json!({"stopReason": "cancelled"})));
+    if pairing.agent == Version::V1 {
+        assert_eq!(client.answer(&waiting).await, Ok(json!({"stopReason": "end_turn"})), "it still runs");
+    }
 }
 
 async fn r5_10_a_prompt_that_is_in_cannot_be_taken_back_in_version_2(pairing: Pairing) {
@@ -148,6 +165,7 @@ pairings!(
 
 pairings!(client V1:
     r5_10_a_prompt_that_runs_can_be_taken_back_in_version_1,
+    r5_10_an_agent_that_ignores_what_is_taken_back_is_ended,
 );
 
 pairings!(client V2:

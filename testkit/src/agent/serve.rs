@@ -88,7 +88,7 @@ async fn hear(talk: &Arc<Talk>, line: &str, work: &mut JoinSet<()>) {
             let outcome = request(talk, method, &params).await;
             talk.answer(id, outcome).await;
         }
-        (None, "session/cancel") => talk.cancel(params["sessionId"].as_str().unwrap_or_default()),
+        (None, "session/cancel") => talk.cancel(params["sessionId"].as_str().unwrap_or_default()).await,
         (None, _) => {}
     }
 }
@@ -128,7 +128,7 @@ async fn take_back(talk: &Talk, id: &Value) {
             let error = json!({"code": -32800, "message": "request cancelled"});
             talk.answer(id.clone(), Err(error)).await;
         }
-        "session/prompt" => talk.cancel(taken.params["sessionId"].as_str().unwrap_or_default()),
+        "session/prompt" => talk.cancel(taken.params["sessionId"].as_str().unwrap_or_default()).await,
         _ => {}
     }
 }
@@ -158,7 +158,7 @@ async fn carry_out(talk: &Arc<Talk>, method: &str, params: &Value) -> Outcome {
         "session/fork" if can(talk, "fork") => fork(talk, params).await,
         "session/list" if can(talk, "list") => Ok(list(talk)),
         "session/close" if can(talk, "close") => {
-            talk.cancel(params["sessionId"].as_str().unwrap_or_default());
+            talk.cancel(params["sessionId"].as_str().unwrap_or_default()).await;
             Ok(json!({}))
         }
         "session/delete" if can(talk, "delete") => {
@@ -288,7 +288,7 @@ async fn prompt(talk: &Arc<Talk>, id: Value, params: &Value, work: &mut JoinSet<
         return talk.answer(id, Err(unknown(&talk.memory.config(), &session))).await;
     }
     if talk.version() == Version::V1 && talk.busy(&session) {
-        disturb(talk, &session);
+        disturb(talk, &session).await;
         let error = json!({"code": -32600, "message": "this agent takes one prompt at a time"});
         return talk.answer(id, Err(error)).await;
     }
@@ -307,10 +307,10 @@ async fn prompt(talk: &Arc<Talk>, id: Value, params: &Value, work: &mut JoinSet<
 }
 
 /// What a second prompt does to the first.
-fn disturb(talk: &Talk, session: &str) {
+async fn disturb(talk: &Talk, session: &str) {
     let config = talk.memory.config();
     if config.has(Quirk::SecondCancelsFirst) {
-        talk.cancel(session);
+        talk.cancel(session).await;
     }
     if config.has(Quirk::SecondFailsFirst) {
         talk.fail(session);

@@ -225,13 +225,22 @@ impl Talk {
         }
     }
 
-    pub(super) fn cancel(&self, session: &str) {
+    pub(super) async fn cancel(&self, session: &str) {
+        for prompt in self.stop(session) {
+            // In version 1 a prompt is open until its turn is over, also if that never began.
+            if self.version() == Version::V1 {
+                self.answer(prompt.request, Ok(json!({"stopReason": "cancelled"}))).await;
+            }
+        }
+    }
+
+    /// Stops a turn. Gives the prompts that were waiting.
+    fn stop(&self, session: &str) -> VecDeque<Prompt> {
         let mut inner = self.inner();
         inner.unacknowledged.retain(|(of, _)| of != session);
-        if let Some(turns) = inner.turns.get_mut(session) {
-            turns.queue.clear();
-            turns.cancel.send_replace(true);
-        }
+        let Some(turns) = inner.turns.get_mut(session) else { return VecDeque::new() };
+        turns.cancel.send_replace(true);
+        std::mem::take(&mut turns.queue)
     }
 
     /// Makes the turn that runs end with an error.
