@@ -3,6 +3,7 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use rethread_core::{
@@ -26,6 +27,8 @@ use crate::wire::RpcError;
 
 /// How many pages of an agent's own list are read.
 const PAGES: usize = 40;
+/// How long an agent that has answered may take to begin its replay.
+const SLOW_START: Duration = Duration::from_secs(1);
 /// The longest id of a session of an agent's own list, in bytes.
 const LONGEST_ID: usize = 1024;
 
@@ -156,6 +159,12 @@ async fn restore(
     outcome
 }
 
+/// How long an agent that has answered is waited for: one that has replayed nothing yet may be slow to begin, and what it
+/// says too late is lost for ever.
+fn wait_for_more(said: &[Bytes]) -> Duration {
+    if said.is_empty() { SLOW_START } else { QUIET }
+}
+
 /// The agent's answer, and what it said before it and right behind it: some replay only then.
 async fn replayed(
     agent: &LiveAgent,
@@ -166,7 +175,7 @@ async fn replayed(
     loop {
         let next = match &answer {
             None => lines.lines.recv().await,
-            Some(answer) => match tokio::time::timeout(QUIET, lines.lines.recv()).await {
+            Some(answer) => match tokio::time::timeout(wait_for_more(&said), lines.lines.recv()).await {
                 Ok(next) => next,
                 Err(_) => return Ok((Json::clone(answer), said)),
             },
