@@ -130,9 +130,11 @@ impl<'a> Talk<'a> {
                 "It used all the tokens of its answer before it said anything.".to_owned()
             }
             FinishReason::Other(word) => format!("Its answer ended with {word}."),
-            FinishReason::Stop | FinishReason::ToolUse => "Its answer was empty.".to_owned(),
+            FinishReason::Stop | FinishReason::ToolUse => {
+                "It stopped without any text or tool call.".to_owned()
+            }
         };
-        self.turn.notice("warning", &format!("{} said nothing", model.name), Some(&why)).await;
+        self.turn.notice("warning", &format!("{} sent an empty answer", model.name), Some(&why)).await;
     }
 
     async fn request(&self, model: &Model) -> Request {

@@ -58,7 +58,7 @@ pub(super) fn refused(error: &TextError, field: &str, path: &str, roots: &[Strin
     let cause = match error {
         TextError::File(FileError::Path(PathError::Outside | PathError::Linked)) => {
             return RpcError::field(field, &got, "a path inside the session's roots")
-                .hint(format!("the roots are {}; links that lead out are refused", roots.join(", ")));
+                .hint(format!("the roots are {}; links that point outside are refused", roots.join(", ")));
         }
         TextError::NotText => {
             return RpcError::field(field, &got, "a text file in UTF-8").hint("read it with another tool");

@@ -79,7 +79,7 @@ pub(crate) enum Links {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PathError {
     /// It leads out.
-    #[error("the path leads out of the session's roots")]
+    #[error("the path is outside the session's roots")]
     Outside,
     /// A link is where none was.
     #[error("a symbolic link has taken the place of part of the path")]

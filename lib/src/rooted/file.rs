@@ -35,7 +35,7 @@ pub(crate) enum FileError {
     #[error("it is not a regular file")]
     NotAFile,
     /// It is not what it has to be.
-    #[error("the file has changed meanwhile")]
+    #[error("the file was changed by someone else")]
     Changed,
 }
 

@@ -212,7 +212,7 @@ async fn an_answer_with_nothing_in_it_is_told() {
         assert_eq!(client.prompt(&session, "speak").await.stop, stop);
         let notices = notices(&client, &session);
         assert_eq!(notices.len(), 1, "{notices:?}");
-        assert!(notices[0]["title"].as_str().unwrap().contains("said nothing"), "{notices:?}");
+        assert!(notices[0]["title"].as_str().unwrap().contains("sent an empty answer"), "{notices:?}");
         assert!(notices[0]["description"].as_str().unwrap().contains(why), "{notices:?}");
         still_works(&stage, &client, &session).await;
     }

@@ -69,7 +69,7 @@ impl NotReady {
                 RpcError::internal(format!("the agent ended before it answered initialize: {status}{said}"))
             }
             (None, None) => {
-                RpcError::internal(format!("the agent hung up before it answered initialize{said}"))
+                RpcError::internal(format!("the agent closed its output before it answered initialize{said}"))
             }
         }
     }
