@@ -14,6 +14,9 @@ use super::{Append, Lease, Page, Store, StoreError};
 /// How many appends may wait; each waiting session has at most a few.
 const QUEUE: NonZeroUsize = NonZeroUsize::new(256).expect("not zero");
 
+/// How many calls are carried out at a time. A store has fewer connections than that, and each call has a thread.
+const CALLS: usize = 8;
+
 /// A store that can be awaited. Clones share one writer thread.
 ///
 /// Dropping the last clone waits until the appends that are queued have been written.
@@ -22,6 +25,7 @@ pub struct Journal {
     writer: Arc<Writer>,
     store: Arc<dyn Store>,
     folds: Arc<Semaphore>,
+    calls: Arc<Semaphore>,
 }
 
 impl Journal {
@@ -34,7 +38,8 @@ impl Journal {
     pub fn start(store: Arc<dyn Store>) -> Self {
         let writer = Arc::new(Writer::start(Arc::clone(&store)));
         // One fold at a time: it is work for idle moments, not for every core.
-        Self { writer, store, folds: Arc::new(Semaphore::new(1)) }
+        let folds = Arc::new(Semaphore::new(1));
+        Self { writer, store, folds, calls: Arc::new(Semaphore::new(CALLS)) }
     }
 
     /// Appends, and returns when the append is stored as durably as it asks for. An append that was queued is
@@ -67,6 +72,7 @@ impl Journal {
         &self,
         f: impl FnOnce(&dyn Store) -> Result<R, StoreError> + Send + 'static,
     ) -> Result<R, StoreError> {
+        let _place = self.calls.acquire().await.map_err(|closed| failed("a call of the store", closed))?;
         finished(self.begin(f)).await
     }
 
