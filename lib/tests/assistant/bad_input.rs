@@ -202,8 +202,8 @@ async fn what_a_model_wanted_when_it_was_stopped_is_not_done() {
 #[tokio::test]
 async fn an_answer_with_nothing_in_it_is_told() {
     for (planned, stop, why) in [
-        (Planned::new(), "end_turn", "was empty"),
-        (Planned::new().thought("hm"), "end_turn", "was empty"),
+        (Planned::new(), "end_turn", "without any text"),
+        (Planned::new().thought("hm"), "end_turn", "without any text"),
         (Planned::new().too_long(), "max_tokens", "used all the tokens"),
     ] {
         let stage = Stage::with(ProviderKind::OpenAi);
