@@ -1,0 +1,15 @@
+//! All integration tests of the command in one binary, because linking takes most of the build time. Tests that need other
+//! installed programs are separate binaries.
+
+mod acp;
+mod assistant_program;
+mod big_turn;
+#[cfg(target_os = "linux")]
+mod daemons;
+mod durability;
+mod example_agent;
+mod hosted_terminals;
+mod kill_nine;
+mod owners;
+mod processes;
+mod trees;

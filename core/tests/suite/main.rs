@@ -1,0 +1,6 @@
+//! All integration tests of the core in one binary, because linking takes most of the build time.
+
+mod common;
+mod decide;
+mod fold;
+mod laws;

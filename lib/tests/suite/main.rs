@@ -1,0 +1,39 @@
+//! All integration tests of the library in one binary, because linking takes most of the build time. Tests that need other
+//! installed programs are separate binaries.
+
+#[cfg(feature = "assistant")]
+mod assistant;
+mod author;
+mod capabilities;
+mod choices;
+mod edge_v1;
+mod hosting;
+mod journal;
+mod ladder;
+mod library_agent;
+#[cfg(feature = "assistant")]
+mod mcp;
+#[cfg(feature = "assistant")]
+mod models;
+mod notices;
+mod options;
+mod protocol_list;
+mod quirks;
+mod relays;
+mod rules_1_connection;
+mod rules_2_new;
+mod rules_3_load_resume;
+mod rules_4_list_and_ends;
+mod rules_5_prompt;
+mod rules_6_cancel_permission;
+mod rules_7_state;
+mod rules_8_updates;
+mod scripts;
+mod sdk_pairings;
+mod stdio;
+mod store;
+mod store_contract;
+mod store_sqlite;
+mod tidy;
+#[cfg(feature = "assistant")]
+mod tools;
