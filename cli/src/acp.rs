@@ -160,7 +160,7 @@ fn serve(args: AcpArgs) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     runtime.block_on(async {
         let server = Server::new(Arc::new(store), agent, config);
-        let wire = stdio::open()?.into();
+        let wire = stdio::open()?;
         server.serve_until(wire, asked_to_stop()).await;
         Ok(())
     })

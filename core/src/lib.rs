@@ -17,7 +17,7 @@ mod title;
 mod update;
 
 pub use child::Child;
-pub use decide::decide;
+pub use decide::{decide, decides};
 pub use entry::{
     Activity, AgentKind, Binding, Dropped, Entry, Millis, PromptStyle, QuestionKind, ServerNote, Stop,
     TitleSource,

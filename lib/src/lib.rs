@@ -7,6 +7,7 @@ pub mod agent;
 #[cfg(feature = "assistant")]
 pub mod assistant;
 pub mod author;
+pub mod client_id;
 #[cfg_attr(
     not(feature = "assistant"),
     allow(dead_code, unused_imports, reason = "the assistant needs more of it")

@@ -118,6 +118,18 @@ impl Live {
         tail.ended && next.0 >= tail.first + tail.entries.len() as u64
     }
 
+    /// Frees the entries up to `seq`, which everybody has read and the store has.
+    pub(crate) fn forget(&self, seq: Seq) {
+        let mut tail = locked(&self.tail);
+        while tail.first <= seq.0
+            && let Some(oldest) = tail.entries.pop_front()
+        {
+            tail.bytes -= weight(&oldest);
+            tail.first += 1;
+        }
+        tail.entries.shrink_to(64);
+    }
+
     /// Lets a peer hear the bell.
     pub(crate) fn attach(&self, cursor: &Arc<Cursor>) {
         locked(&self.peers).push(Arc::downgrade(cursor));

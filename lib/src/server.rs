@@ -1,20 +1,28 @@
-//! The door: a server has a store and an agent, and serves clients. Store, edge and transport meet here.
+//! The server: owns the store, the live sessions and the agent processes, and serves clients. Store, edge and
+//! transport meet here.
 
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::agent::Restore;
-use crate::agent::host::{AgentProtocol, AgentSource};
+use crate::agent::host::{AgentProtocol, AgentSource, HostConfig};
+use crate::agent::pool::AgentPool;
 use crate::agent::process::GuardianCommand;
-use crate::connection::Connection;
+use crate::connection::{Connection, ConnectionDeps};
 use crate::log::Log;
+use crate::registry::Registry;
+use crate::runner::Surroundings;
 use crate::secret::Secrets;
 use crate::store::Store;
 use crate::store::journal::Journal;
-use crate::transport::{Wire, stdio};
+use crate::transport::messages::ClientTransport;
+use crate::transport::stdio;
 
-/// What can be set.
+pub use crate::connection::NativeSessions;
+pub use crate::runner::WhenUnattended;
+
+/// The settings of a server.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Which protocol versions the agent is offered.
@@ -26,29 +34,21 @@ pub struct Config {
     pub start_limit: Duration,
     /// How long an agent may ignore a cancel before it is ended.
     pub cancel_patience: Duration,
-    /// How long an agent that restores a session may say nothing when it is asked for an option that was chosen in it.
+    /// How long an agent that restores a session may take to answer a change of an option.
     pub option_patience: Duration,
     /// How far an agent goes to restore a session.
     pub restore: Restore,
-    /// How long a session may do nothing before its agent is let go.
+    /// What happens to a session when its last client leaves.
+    pub when_unattended: WhenUnattended,
+    /// How long a session may be idle before its agent is ended. One without clients is closed as well.
     pub idle_limit: Duration,
     /// Whether sessions that the agent keeps by itself are listed too.
     pub native_sessions: NativeSessions,
-    /// Where things are noted that nobody can be told.
+    /// The log for what cannot be reported to a client.
     pub log: Log,
-    /// What keeps a command that is run for an agent, and all that it starts, together; without it that is its
-    /// process group.
+    /// The program that keeps a command which is run for an agent together with everything that the command starts.
+    /// Without it, that is the process group of the command.
     pub guardian: Option<GuardianCommand>,
-}
-
-/// Whether sessions that an agent keeps by itself are listed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum NativeSessions {
-    /// Among the others.
-    #[default]
-    Listed,
-    /// Not at all.
-    Hidden,
 }
 
 impl Default for Config {
@@ -61,6 +61,7 @@ impl Default for Config {
             cancel_patience: Duration::from_secs(10),
             option_patience: Duration::from_secs(30),
             restore: Restore::Auto,
+            when_unattended: WhenUnattended::End,
             idle_limit: Duration::from_secs(30 * 60),
             native_sessions: NativeSessions::Listed,
             log: Log::default(),
@@ -69,14 +70,10 @@ impl Default for Config {
     }
 }
 
-/// Serves clients with one store and one kind of agent.
+/// Serves clients with one store and one kind of agent. Clones are the same server.
 #[derive(Clone)]
 pub struct Server {
-    pub(crate) journal: Journal,
-    pub(crate) agent: Arc<dyn AgentSource>,
-    pub(crate) config: Config,
-    /// The secrets of all sessions: one agent may serve several clients.
-    pub(crate) secrets: Secrets,
+    deps: Arc<ConnectionDeps>,
 }
 
 impl Server {
@@ -85,12 +82,22 @@ impl Server {
     pub fn new(store: Arc<dyn Store>, agent: Arc<dyn AgentSource>, config: Config) -> Self {
         let secrets = Secrets::default();
         let config = Config { log: config.log.without(secrets.clone()), ..config };
-        Self { journal: Journal::start(store), agent, config, secrets }
+        let journal = Journal::start(store);
+        let registry = Arc::new(Registry::new(surroundings(&journal, &config, &secrets)));
+        let deps = ConnectionDeps {
+            journal,
+            agent,
+            agents: AgentPool::default(),
+            host_config: host_config(&config, secrets),
+            registry,
+            native_sessions: config.native_sessions,
+        };
+        Self { deps: Arc::new(deps) }
     }
 
     /// Serves one client until it hangs up.
-    pub async fn serve(&self, wire: Wire) {
-        self.serve_until(wire, std::future::pending()).await;
+    pub async fn serve(&self, transport: impl Into<ClientTransport>) {
+        self.serve_until(transport, std::future::pending()).await;
     }
 
     /// Serves the client on standard input and output until it hangs up. To be called once.
@@ -98,13 +105,46 @@ impl Server {
     /// # Errors
     /// If one of them cannot be used.
     pub async fn serve_stdio(&self) -> io::Result<()> {
-        self.serve(stdio::open()?.into()).await;
+        self.serve(stdio::open()?).await;
         Ok(())
     }
 
-    /// Serves one client until it hangs up or `stop` is ready. Either way its sessions are settled and its
-    /// agent is ended before this returns.
-    pub async fn serve_until(&self, wire: Wire, stop: impl Future<Output = ()>) {
-        Connection::serve(self.clone(), wire, stop).await;
+    /// Serves one client until it hangs up or `stop` is ready. What happens to the sessions that only this client
+    /// follows is decided by [`Config::when_unattended`]; with [`WhenUnattended::End`] they and their agent have ended
+    /// when this returns.
+    pub async fn serve_until(&self, transport: impl Into<ClientTransport>, stop: impl Future<Output = ()>) {
+        Connection::serve(self.deps.clone(), transport.into(), stop).await;
+    }
+
+    /// Ends all sessions, also those that no client follows. Returns when their journals are settled and their agents
+    /// have been released.
+    pub async fn shut_down(&self) {
+        self.deps.registry.end_all("the server stopped").await;
+    }
+}
+
+/// What every agent host of a server is given. The secrets are those of all sessions: one agent may serve several
+/// clients.
+fn host_config(config: &Config, secrets: Secrets) -> HostConfig {
+    HostConfig {
+        protocol: config.agent_protocol,
+        longest_line: config.longest_line,
+        start_limit: config.start_limit,
+        log: config.log.clone(),
+        secrets,
+    }
+}
+
+fn surroundings(journal: &Journal, config: &Config, secrets: &Secrets) -> Surroundings {
+    Surroundings {
+        journal: journal.clone(),
+        log: config.log.clone(),
+        secrets: secrets.clone(),
+        cancel_patience: config.cancel_patience,
+        option_patience: config.option_patience,
+        restore: config.restore,
+        when_unattended: config.when_unattended,
+        idle_limit: config.idle_limit,
+        guardian: config.guardian.clone(),
     }
 }

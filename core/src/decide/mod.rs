@@ -8,6 +8,7 @@ mod turn;
 
 use serde_json::json;
 
+use crate::session::OpenQuestion;
 use crate::{
     Activity, Entry, Input, Json, PromptStyle, QuestionId, QuestionKind, Refusal, Session, TitleSource,
     Update, UpdateKind, clean_title,
@@ -150,6 +151,23 @@ fn offered_or_cancelled(question: &Json, answer: Json) -> Json {
         Some(_) | None => false,
     };
     if approved { answer } else { json!({"outcome": {"outcome": "cancelled"}}).into() }
+}
+
+/// Says whether an answer decides an open question: it selects an offered option, or accepts or declines a form. Anything
+/// else is no answer of the user's.
+#[must_use]
+pub fn decides(question: &OpenQuestion, answer: &Json) -> bool {
+    let answer = answer.fields();
+    match question.kind {
+        QuestionKind::Permission => {
+            let outcome = answer.get("outcome").map(Json::fields).unwrap_or_default();
+            let option = outcome.text("optionId").unwrap_or_default();
+            outcome.text("outcome").as_deref() == Some("selected") && offers(&question.body, &option)
+        }
+        QuestionKind::Elicitation => {
+            matches!(answer.text("action").as_deref(), Some("accept" | "decline"))
+        }
+    }
 }
 
 fn offers(question: &Json, option: &str) -> bool {

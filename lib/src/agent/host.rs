@@ -1,6 +1,6 @@
-//! Has the agent running when somebody needs it: starts it once for all sessions of a connection, agrees on a
-//! protocol version with it, watches it, starts it again when it is needed after it ended. What is known of the
-//! version that it speaks is in `version`, how it ends and what is told of that in `ending`.
+//! Runs one agent for everybody who needs it: starts it on first use, agrees on a protocol version with it, watches
+//! it, and starts it again when it is needed after it ended. Which version it speaks is in `version`, how it ends
+//! and what is reported about that in `ending`.
 
 mod ending;
 mod version;
@@ -10,10 +10,11 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use rethread_core::{AgentKind, Json};
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{oneshot, watch};
 
-use super::peer::{AgentPeer, Aside, PeerRules};
+use super::peer::{AgentPeer, PeerRules};
 use super::process::{self, AgentCommand, AgentProcess};
+use super::sessionless::ProcessClients;
 use crate::edge::Version;
 use crate::edge::capabilities::{ClientProfile, Profile};
 use crate::lock::locked;
@@ -45,6 +46,12 @@ pub trait AgentSource: Send + Sync + 'static {
     /// Names the command alone, whatever program it starts today; nothing if it is none. What the same command said of
     /// itself before is used while it does not start.
     fn command_key(&self) -> Option<String> {
+        None
+    }
+
+    /// Names what one process of it can serve: the program, its arguments, its environment. Clients that need the same
+    /// share a process. Nothing if it is no command; then only this source itself counts as the same.
+    fn process_key(&self) -> Option<String> {
         None
     }
 
@@ -103,10 +110,15 @@ impl AgentSource for CommandSource {
     fn command_key(&self) -> Option<String> {
         Some(format!("{:?} {:?}", self.command.program, self.command.args))
     }
+
+    fn process_key(&self) -> Option<String> {
+        // The key has the file's identity in it: after an update of the program, new clients get the new one.
+        Some(format!("{:?} {:?} {:?}", self.command.program, self.command.args, self.key))
+    }
 }
 
 /// Which versions an agent is offered.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum AgentProtocol {
     /// The client's own first, then the other.
     #[default]
@@ -170,7 +182,7 @@ enum Slot {
     Live(LiveAgent),
 }
 
-/// Keeps one agent running for a connection.
+/// Keeps one agent running for all its users.
 #[derive(Clone)]
 pub struct AgentHost {
     shared: Arc<HostShared>,
@@ -180,7 +192,10 @@ struct HostShared {
     source: Arc<dyn AgentSource>,
     client: ClientProfile,
     config: HostConfig,
-    asides: mpsc::Sender<Aside>,
+    /// The clients that get what the agent says outside sessions.
+    clients: ProcessClients,
+    /// Set when nobody needs the agent any more: a start under way is given up.
+    unneeded: watch::Sender<bool>,
     slot: Mutex<Slot>,
     crashes: Mutex<Crashes>,
     /// What is known of the version that the agent speaks.
@@ -210,20 +225,16 @@ impl Crashes {
 }
 
 impl AgentHost {
-    /// A host for this client; nothing is started yet.
+    /// A host that introduces this client to the agent. Starts nothing yet.
     #[must_use]
-    pub fn new(
-        source: Arc<dyn AgentSource>,
-        client: ClientProfile,
-        config: HostConfig,
-        asides: mpsc::Sender<Aside>,
-    ) -> Self {
+    pub fn new(source: Arc<dyn AgentSource>, client: ClientProfile, config: HostConfig) -> Self {
         Self {
             shared: Arc::new(HostShared {
                 source,
                 client,
                 config,
-                asides,
+                clients: ProcessClients::default(),
+                unneeded: watch::channel(false).0,
                 slot: Mutex::new(Slot::Empty),
                 crashes: Mutex::default(),
                 spoken: Mutex::default(),
@@ -244,6 +255,18 @@ impl AgentHost {
     pub fn identity(&self, agent: &LiveAgent) -> String {
         let named = agent.profile.info.as_ref().and_then(|info| info.fields().text("name"));
         named.unwrap_or_else(|| self.name())
+    }
+
+    /// The clients that get what the agent says outside sessions.
+    #[must_use]
+    pub fn clients(&self) -> &ProcessClients {
+        &self.shared.clients
+    }
+
+    /// Says whether both are the same host.
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.shared, &other.shared)
     }
 
     /// Where the agent runs.
@@ -273,8 +296,19 @@ impl AgentHost {
         }
     }
 
-    /// Ends the agent, if one runs.
+    /// Ends the agent for good, also one that is just being started. Returns when it is gone.
     pub async fn end(&self) {
+        self.shared.unneeded.send_replace(true);
+        loop {
+            let mut starting = match &*locked(&self.shared.slot) {
+                Slot::Starting(starting) => starting.clone(),
+                Slot::Live(_) | Slot::Empty => break,
+            };
+            // A start that is given up has ended what it had started.
+            if starting.wait_for(Option::is_some).await.is_err() {
+                break;
+            }
+        }
         let live = match &*locked(&self.shared.slot) {
             Slot::Live(live) => Some(live.clone()),
             Slot::Empty | Slot::Starting(_) => None,
@@ -282,6 +316,11 @@ impl AgentHost {
         if let Some(live) = live {
             live.end().await;
         }
+    }
+
+    async fn unneeded(&self) {
+        // The sender lives as long as this host does.
+        let _ = self.shared.unneeded.subscribe().wait_for(|unneeded| *unneeded).await;
     }
 
     fn slot_now(&self) -> Result<LiveAgent, watch::Receiver<Option<Result<(), RpcError>>>> {
@@ -300,8 +339,11 @@ impl AgentHost {
 
     async fn start(self, done: watch::Sender<Option<Result<(), RpcError>>>) {
         let pause = locked(&self.shared.crashes).pause();
-        tokio::time::sleep(pause).await;
-        let outcome = self.try_start().await;
+        let needed = tokio::select! {
+            () = tokio::time::sleep(pause) => !*self.shared.unneeded.borrow(),
+            () = self.unneeded() => false,
+        };
+        let outcome = if needed { self.try_start().await } else { Err(given_up()) };
         let (slot, told) = match outcome {
             Ok(live) => (Slot::Live(live), Ok(())),
             Err(error) => (Slot::Empty, Err(error)),
@@ -342,7 +384,7 @@ impl AgentHost {
             log: config.log.clone(),
             secrets: config.secrets.clone(),
         };
-        let peer = AgentPeer::start(started.wire, rules, self.shared.asides.clone(), heard_end);
+        let peer = AgentPeer::start(started.wire, rules, self.shared.clients.clone(), heard_end);
         let (stop, orders) = watch::channel(Order::Run);
         let (ended_now, mut ended) = watch::channel(false);
         let (why, ending) = oneshot::channel();
@@ -355,6 +397,7 @@ impl AgentHost {
             },
             _ = ended.wait_for(|ended| *ended) => Err(NotReady::Ended),
             () = tokio::time::sleep(config.start_limit) => Err(NotReady::Silent(config.start_limit)),
+            () = self.unneeded() => Err(NotReady::Unneeded),
         };
         let stop = Arc::new(stop);
         let accepted = answer.and_then(|answer| match accepted(&answer, config.protocol) {
@@ -369,6 +412,10 @@ impl AgentHost {
             }
         }
     }
+}
+
+fn given_up() -> RpcError {
+    RpcError::internal("the start of the agent was given up: nobody needs it any more")
 }
 
 fn accepted(answer: &Json, protocol: AgentProtocol) -> Result<Profile, RpcError> {

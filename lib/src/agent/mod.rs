@@ -5,8 +5,10 @@
 pub mod guardian;
 pub mod host;
 pub mod peer;
+pub mod pool;
 pub mod process;
 mod quote;
+pub mod sessionless;
 pub(crate) mod status;
 pub(crate) mod stderr;
 

@@ -13,6 +13,7 @@ use serde_json::json;
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::sync::{mpsc, oneshot};
 
+use super::sessionless::ProcessClients;
 use super::stderr::Tail;
 use crate::lock::locked;
 use crate::log::Log;
@@ -113,12 +114,7 @@ impl From<IdInUse> for RpcError {
 
 impl AgentPeer {
     /// Starts to talk. The reader ends with the stream, and then calls `ended`.
-    pub fn start(
-        wire: Wire,
-        rules: PeerRules,
-        asides: mpsc::Sender<Aside>,
-        ended: oneshot::Sender<()>,
-    ) -> Self {
+    pub fn start(wire: Wire, rules: PeerRules, clients: ProcessClients, ended: oneshot::Sender<()>) -> Self {
         let (out, lines) = mpsc::channel(WAITING);
         let peer = Self {
             shared: Arc::new(Shared {
@@ -131,9 +127,29 @@ impl AgentPeer {
         };
         tokio::spawn(write_lines(wire.writer, lines));
         let lines = LineReader::new(wire.reader, rules.longest_line);
-        let hearing = Hearing::new(peer.clone(), rules, asides);
+        let hearing = Hearing::new(peer.clone(), rules, clients);
         tokio::spawn(hearing.run(lines, ended));
         peer
+    }
+
+    /// Says whether both are the same process.
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.shared, &other.shared)
+    }
+
+    /// A peer that talks to nobody, and the other end of its wire.
+    #[cfg(test)]
+    pub(crate) fn for_tests() -> (Self, Wire) {
+        let (here, there) = crate::transport::memory::pair();
+        let rules = PeerRules {
+            longest_line: 1024,
+            kind: AgentKind::External,
+            log: Log::default(),
+            secrets: Secrets::default(),
+        };
+        let ended = oneshot::channel().0;
+        (Self::start(here.into(), rules, ProcessClients::default(), ended), there.into())
     }
 
     /// Sends a request whose answer reaches the session in order with its lines.

@@ -54,10 +54,10 @@ impl Asked {
     }
 
     /// Marks a relayed request as taken back, if it is open and was not.
-    pub(super) fn take_back(&self, request: &Id) -> Option<Id> {
+    pub(super) fn take_back(&self, taken: &Relayed) -> Option<Id> {
         let mut open = self.open();
         let found = open.requests.iter_mut().find_map(|(number, of)| match of {
-            AskedOf::Relayed(relayed) if relayed.request == *request => Some((*number, of)),
+            AskedOf::Relayed(relayed) if relayed.is_same(taken) => Some((*number, of)),
             AskedOf::Relayed(_) | AskedOf::TakenBack(_) | AskedOf::Question(..) => None,
         });
         let (number, of) = found?;

@@ -14,7 +14,7 @@ use crate::edge::link::ask;
 use crate::edge::view::{Terminals, View, title_update};
 use crate::live::Cursor;
 use crate::outbox::{Attachment, OpenRequest, Outbound, Outbox, Then};
-use crate::runner::{Attached, Handle, Message, store_error};
+use crate::runner::{Attached, Client, Handle, Message, RunningTurn, store_error};
 use crate::wire::RpcError;
 
 /// How often a session that keeps ending is opened anew.
@@ -33,13 +33,22 @@ impl Follower {
     pub(super) fn finish(&self, request: OpenRequest, opened: Result<Opened, RpcError>) {
         match opened {
             Ok(Opened { mut attachment, answer }) => {
-                self.attached.add(attachment.session.clone());
+                if self.attached.add(attachment.session.clone()).is_err() {
+                    return self.leave(&attachment.session);
+                }
                 request.hand_over_with(|request| {
                     attachment.then.answer = Some((request, answer));
                     Outbound::Attach(Box::new(attachment))
                 });
             }
             Err(error) => request.answer(Err(error)),
+        }
+    }
+
+    /// The connection ended meanwhile, so nobody else has the client leave the session.
+    fn leave(&self, session: &SessionId) {
+        if let Some(handle) = self.agreed.registry.find(session) {
+            tokio::spawn(super::detach(handle, self.agreed.tag.id));
         }
     }
 
@@ -78,6 +87,12 @@ impl Follower {
         let (handle, cursor, attached) = self.open(&session, setup, &replay).await?;
         let mut view = self.view();
         view.mode_is(attached.options.as_ref());
+        for (message, sender) in &attached.senders {
+            view.sent_by(message.clone(), sender.json());
+        }
+        if attached.turn == RunningTurn::OfOthers {
+            view.in_turn_of_others();
+        }
         let then = then(&self.agreed, &attached, &view, &replay);
         let answer =
             answers::opened(&self.agreed.client, attached.options.as_ref(), attached.commands.as_ref());
@@ -128,7 +143,7 @@ impl Follower {
         setup: Setup,
     ) -> Result<(Handle, Arc<Cursor>, Attached), RpcError> {
         for _ in 0..ATTEMPTS {
-            let handle = self.agreed.registry.open(session).await?;
+            let handle = self.agreed.registry.open(session, &self.agreed.host).await?;
             // Before everything, so that nothing is folded away under it.
             let cursor = Cursor::new(Seq(0), self.bell.clone());
             if let Some(attached) = self.attach(&handle, &cursor, setup.clone()).await {
@@ -146,8 +161,10 @@ impl Follower {
         setup: Setup,
     ) -> Option<Result<Attached, RpcError>> {
         let (reply, attached) = oneshot::channel();
-        let (cursor, outbox, version) = (cursor.clone(), self.outbox.clone(), self.agreed.client.version);
-        let attach = Message::Attach { cursor, outbox, version, setup, reply };
+        let (tag, profile) = (self.agreed.tag.clone(), self.agreed.client.clone());
+        let client = Client { tag, profile, outbox: self.outbox.clone() };
+        let (cursor, host) = (cursor.clone(), self.agreed.host.user());
+        let attach = Message::Attach { client, cursor, setup, host, reply };
         handle.tell(attach).await.ok()?;
         attached.await.ok()
     }
@@ -201,15 +218,13 @@ fn then(agreed: &Agreed, attached: &Attached, view: &View, replay: &Replay) -> T
         Replay::Nothing => (Vec::new(), moment),
         Replay::Start | Replay::Message(_) => (moment, Vec::new()),
     };
-    if agreed.client.version == Version::V2 {
-        updates.push(attached.state.clone());
-    }
+    updates.extend(view.state_now(&attached.state));
     // What may speak in its own name has to be known before it does, and before it asks.
     let children = match replay {
         Replay::Start => &[][..],
         Replay::Nothing | Replay::Message(_) => &attached.children[..],
     };
-    let asks = attached.questions.iter().map(|open| view.ask(&open.question, open.kind, &open.body));
+    let asks = attached.questions.iter().filter_map(|open| view.ask(&open.question, open.kind, &open.body));
     let open = children.iter().filter_map(|child| view.announce(child)).chain(asks).collect();
-    Then { updates, answer: None, after_answer, open }
+    Then { updates, answer: None, notice: attached.notice.clone(), after_answer, open }
 }

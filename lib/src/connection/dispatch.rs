@@ -12,7 +12,7 @@ use crate::edge::call::{Call, SessionCall, is_ours};
 use crate::edge::link::ask::check_content;
 use crate::edge::params::Params;
 use crate::mint;
-use crate::outbox::{OpenRequest, Origin, Outbound, Relayed, Reply, Worker};
+use crate::outbox::{OpenRequest, Origin, Outbound, Relayed, Sender, Worker};
 use crate::runner::{Ended, Handle, Message};
 use crate::wire::{Id, RpcError, code, parse};
 
@@ -25,11 +25,11 @@ impl Connection {
             return self.initialize(request, params);
         }
         let agreed = match &mut self.phase {
-            Phase::Ready(agreed) => {
-                agreed.used = true;
-                (**agreed).clone()
+            Phase::Ready(ready) => {
+                ready.agreed.used = true;
+                ready.agreed.clone()
             }
-            Phase::Fresh | Phase::Initializing(_) => {
+            Phase::Fresh | Phase::Initializing { .. } => {
                 let error = RpcError::new(code::INVALID_REQUEST, "initialize has not been answered yet")
                     .with("method", method)
                     .hint("send initialize first, and wait for its answer");
@@ -44,7 +44,7 @@ impl Connection {
 
     async fn call(&mut self, agreed: Agreed, request: OpenRequest, call: Call) {
         if let Call::New(setup) | Call::Resume { setup, .. } | Call::Fork { setup, .. } = &call {
-            self.server.secrets.learn(&setup.servers);
+            self.deps.host_config.secrets.learn(&setup.servers);
         }
         match call {
             Call::New(setup) => self.create(agreed, request, setup),
@@ -102,9 +102,10 @@ impl Connection {
         request.assign(Worker::Session(session.clone()));
         let message_id = mint::message_id();
         if let SessionCall::Prompt { .. } = &call {
-            request.hand_over(Outbound::OwnPrompt(session.clone(), message_id.clone()));
+            let from = Outbound::PromptFrom(session.clone(), message_id.clone(), Sender::Own);
+            request.hand_over(from);
         }
-        let reply = Reply::new(&agreed.client, request, session.clone());
+        let reply = agreed.reply(request, &session);
         let message = match call {
             SessionCall::Prompt { content, meta } => {
                 Message::Prompt { message: message_id, content, meta, reply }
@@ -133,8 +134,8 @@ impl Connection {
     }
 
     pub(super) async fn notification(&mut self, method: &str, params: Option<&RawValue>) {
-        let Phase::Ready(agreed) = &self.phase else { return };
-        let agreed = (**agreed).clone();
+        let Phase::Ready(ready) = &self.phase else { return };
+        let agreed = ready.agreed.clone();
         let Ok(read) = Params::read(params) else { return };
         let session = read.optional_text("sessionId").ok().flatten().map(SessionId);
         match (method, session) {
@@ -169,7 +170,7 @@ impl Connection {
         match self.in_flight.worker(&id) {
             Some(Worker::Session(session)) => {
                 if let Some(handle) = agreed.registry.find(&session) {
-                    let _ = handle.tell(Message::Withdraw(id)).await;
+                    let _ = handle.tell(Message::Withdraw(self.client, id)).await;
                 }
             }
             Some(Worker::Agent(number)) => {
@@ -182,16 +183,19 @@ impl Connection {
     }
 
     pub(super) async fn response(&mut self, id: &Id, outcome: Result<Json, RpcError>) {
-        let Phase::Ready(agreed) = &self.phase else { return };
+        let registry = &self.deps.registry;
         match self.asked.answered(id) {
             Some(AskedOf::Question(session, question)) => {
-                if let Some(handle) = agreed.registry.find(&session) {
-                    let _ = handle.tell(Message::Answer(question, outcome)).await;
+                if let Some(handle) = registry.find(&session) {
+                    let _ = handle.tell(Message::Answer(self.client, question, outcome)).await;
                 }
             }
             Some(AskedOf::Relayed(relayed) | AskedOf::TakenBack(relayed)) => match relayed.origin {
-                Origin::Session(handle) => {
-                    let _ = handle.tell(Message::Relayed(relayed.request, outcome)).await;
+                Origin::Session(session) => {
+                    if let Some(handle) = registry.find(&session) {
+                        let answer = Message::Relayed(self.client, relayed.request, outcome);
+                        let _ = handle.tell(answer).await;
+                    }
                 }
                 Origin::Agent(peer) => {
                     let _ = peer.answer(&relayed.request, outcome.as_ref());
@@ -214,7 +218,7 @@ impl Connection {
             Ok(crate::wire::Message::Notification { method, params }) if method != "$/cancel_request" => {
                 let message = Outbound::Notify { method: method.into_owned(), params: json(params) };
                 if self.outbox.offer(message).is_err() {
-                    self.server.config.log.line("skipped a notification for a client that does not read");
+                    self.deps.host_config.log.line("skipped a notification for a client that does not read");
                 }
             }
             Ok(crate::wire::Message::Request { id, method, params }) => {
@@ -224,17 +228,20 @@ impl Connection {
                     aside.peer.refuse(&aside.line);
                 }
             }
-            Ok(crate::wire::Message::Notification { params, .. }) => self.withdrawn_aside(&json(params)),
+            Ok(crate::wire::Message::Notification { params, .. }) => {
+                self.withdrawn_aside(aside, &json(params));
+            }
             Ok(crate::wire::Message::Response { .. }) | Err(_) => {}
         }
     }
 
     /// The agent takes back a request of its own that was relayed.
-    fn withdrawn_aside(&self, params: &Json) {
+    fn withdrawn_aside(&self, aside: &Aside, params: &Json) {
         let Some(request) = params.fields().get("requestId").and_then(|id| Id::read(id.raw())) else {
             return;
         };
-        let _ = self.outbox.offer(Outbound::Unrelay(request));
+        let from = Relayed { request, origin: Origin::Agent(aside.peer.clone()) };
+        let _ = self.outbox.offer(Outbound::Unrelay(from));
     }
 
     /// What the agent asks about a request of ours is about the client's own request.
@@ -257,17 +264,18 @@ impl Connection {
                 return request.answer(Err(RpcError::not_followed(session.as_str())));
             };
             request.assign(Worker::Session(session.clone()));
-            let reply = Reply::new(&agreed.client, request, session.clone());
+            let reply = agreed.reply(request, &session);
             let message = Message::Relay { method, params, reply: Some(reply) };
             return refuse_unsent(handle.tell(message).await, &session);
         }
-        let memory = Memory::new(&self.server, &agreed.client);
+        let memory = Memory::new(&self.deps, &agreed.client);
         tokio::spawn(async move {
             let outcome = match agreed.host.live().await {
                 Ok(live) => {
                     let own = own_name(&method, live.profile.version);
                     let (number, answer) = live.peer.begin_call(&own, &params);
                     request.assign(Worker::Agent(number));
+                    let _open = agreed.host.clients().call(number, agreed.tag.id);
                     answer.await
                 }
                 Err(error) => Err(error),

@@ -35,6 +35,8 @@ pub(super) struct Followed {
     /// The last entry of which it is certain that whatever has a place before it was handed over.
     pub(super) known: Seq,
     settled: bool,
+    /// The last entry that is shown, for a client that leaves the session.
+    until: Option<Seq>,
     /// What is made of history before it is needed.
     ahead: Ahead,
 }
@@ -54,7 +56,15 @@ impl Followed {
     pub(super) fn new(attachment: Attachment) -> Self {
         let name = Json::of(&attachment.session).text().to_owned();
         let known = attachment.live.head();
-        Self { attachment, name, next: VecDeque::new(), known, settled: true, ahead: Ahead::Nothing }
+        Self {
+            attachment,
+            name,
+            next: VecDeque::new(),
+            known,
+            settled: true,
+            until: None,
+            ahead: Ahead::Nothing,
+        }
     }
 
     /// The session.
@@ -175,6 +185,7 @@ impl Followed {
         then.answer.is_some()
             || !then.updates.is_empty()
             || !then.open.is_empty()
+            || then.notice.is_some()
             || !then.after_answer.is_empty()
     }
 
@@ -191,7 +202,12 @@ impl Followed {
         if let Some((request, answer)) = then.answer
             && let Some(id) = request.take_id()
         {
-            out.result(id.id(), &with_notices(&answer, &self.early_notices()));
+            let mut notices = self.early_notices();
+            notices.extend(then.notice.clone().filter(|_| self.notices_by_answer()));
+            out.result(id.id(), &with_notices(&answer, &notices));
+        }
+        if let Some(notice) = &then.notice {
+            self.notice(notice, out);
         }
         for update in &then.after_answer {
             out.update(&self.name, update);
@@ -202,9 +218,25 @@ impl Followed {
         true
     }
 
+    fn notices_by_answer(&self) -> bool {
+        self.attachment.view.as_ref().is_some_and(View::notices_by_answer)
+    }
+
+    /// Shows a notice that is not kept.
+    pub(super) fn notice(&self, notice: &Json, out: &mut Out) {
+        let shown =
+            self.attachment.view.as_ref().map(|view| view.notice(notice, self.attachment.cursor.next()));
+        shown.into_iter().flatten().for_each(|update| out.update(&self.name, &update));
+    }
+
+    /// The client leaves the session once it has been shown everything up to this entry.
+    pub(super) fn leave_after(&mut self, seq: Seq) {
+        self.until = Some(seq);
+    }
+
     /// The notices that were written before the answer could be sent, for a client that is told of them by answers.
     fn early_notices(&self) -> Vec<Json> {
-        if !self.attachment.view.as_ref().is_some_and(View::notices_by_answer) {
+        if !self.notices_by_answer() {
             return Vec::new();
         }
         let notice = |entry: &Arc<Entry>| {
@@ -279,6 +311,7 @@ impl Followed {
             Some(Outbound::Attach(attachment)) => next > attachment.past,
             Some(_) | None => false,
         };
-        !self.pending_then() && (before_next || self.attachment.live.is_over(next))
+        let left = self.until.is_some_and(|until| next > until);
+        !self.pending_then() && (before_next || left || self.attachment.live.is_over(next))
     }
 }

@@ -4,29 +4,28 @@
 
 use std::collections::VecDeque;
 
-use tokio::io::AsyncRead;
-
+use super::io::Source;
 use crate::outbox::{Outbox, Slot};
-use crate::wire::{Line, LineReader, Message, parse};
+use crate::wire::{Line, Message, parse};
 
 /// The lines of a client.
-pub(super) struct Intake<R> {
-    lines: LineReader<R>,
+pub(super) struct Intake {
+    source: Source,
     /// Read and not given out.
     read: VecDeque<Line>,
     outbox: Outbox,
 }
 
-impl<R: AsyncRead + Unpin> Intake<R> {
-    pub(super) fn new(lines: LineReader<R>, outbox: Outbox) -> Self {
-        Self { lines, read: VecDeque::new(), outbox }
+impl Intake {
+    pub(super) fn new(source: Source, outbox: Outbox) -> Self {
+        Self { source, read: VecDeque::new(), outbox }
     }
 
     /// The next line, with a slot if it wants an answer; nothing when the client has said all, or is gone.
     /// Dropping the future loses nothing.
     pub(super) async fn next(&mut self) -> Option<(Line, Option<Slot>)> {
         if self.read.is_empty() {
-            self.read = self.lines.batch().await.ok()??.into();
+            self.read = self.source.batch().await?.into();
         }
         let slot = match self.outbox.free_slot() {
             Some(slot) => Some(slot),

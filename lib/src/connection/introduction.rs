@@ -8,15 +8,14 @@ use std::time::Duration;
 use rethread_core::Json;
 use serde_json::value::RawValue;
 
-use super::{Agreed, Connection, Phase, Ready};
-use crate::agent::host::{AgentHost, HostConfig, LiveAgent};
+use super::{Admitted, Agreed, Connection, ConnectionDeps, NativeSessions, Phase, Ready};
+use crate::agent::host::{AgentHost, LiveAgent};
+use crate::agent::pool::{HostUser, SharedHost};
+use crate::client_id::ClientTag;
 use crate::edge::capabilities::{ClientProfile, Profile};
 use crate::edge::params::Params;
 use crate::mint;
 use crate::outbox::OpenRequest;
-use crate::registry::Registry;
-use crate::runner::Surroundings;
-use crate::server::{NativeSessions, Server};
 use crate::store::journal::Journal;
 use crate::wire::{RpcError, code};
 
@@ -25,8 +24,8 @@ const MEETING_LIMIT: Duration = Duration::from_secs(10);
 
 impl Connection {
     pub(super) fn initialize(&mut self, request: OpenRequest, params: Option<&RawValue>) {
-        let used = matches!(&self.phase, Phase::Ready(agreed) if agreed.used);
-        if used || matches!(self.phase, Phase::Initializing(_)) {
+        let used = matches!(&self.phase, Phase::Ready(ready) if ready.agreed.used);
+        if used || matches!(self.phase, Phase::Initializing { .. }) {
             let error = RpcError::new(code::INVALID_REQUEST, "the connection is already initialized");
             return request.answer(Err(error.hint("open a new connection to initialize again")));
         }
@@ -34,15 +33,17 @@ impl Connection {
             Ok(client) => client,
             Err(error) => return request.answer(Err(error)),
         };
-        let host = self.host(&client);
+        let user = self.deps.agents.host(&self.deps.agent, &client, &self.deps.host_config);
+        user.clients().add(self.client, self.asides.clone());
+        let host = user.shared().clone();
         let before = match std::mem::replace(&mut self.phase, Phase::Fresh) {
-            Phase::Ready(agreed) => Some(agreed),
-            Phase::Fresh | Phase::Initializing(_) => None,
+            Phase::Ready(admitted) => Some(admitted),
+            Phase::Fresh | Phase::Initializing { .. } => None,
         };
-        self.phase = Phase::Initializing(before);
-        let (ready, server) = (self.ready.clone(), self.server.clone());
+        self.phase = Phase::Initializing { user, before };
+        let (ready, deps) = (self.ready.clone(), self.deps.clone());
         tokio::spawn(async move {
-            let memory = Memory::new(&server, &client);
+            let memory = Memory::new(&deps, &client);
             let outcome = match memory.recall().await {
                 Some(profile) => {
                     host.recall(&profile);
@@ -50,76 +51,73 @@ impl Connection {
                 }
                 None => memory.meet(&host).await,
             };
-            let _ = ready.send(Ready { request, client, host, outcome }).await;
+            let _ = ready.send(Ready { request, client, outcome }).await;
         });
     }
 
-    fn host(&self, client: &ClientProfile) -> AgentHost {
-        let config = HostConfig {
-            protocol: self.server.config.agent_protocol,
-            longest_line: self.server.config.longest_line,
-            start_limit: self.server.config.start_limit,
-            log: self.server.config.log.clone(),
-            secrets: self.server.secrets.clone(),
-        };
-        AgentHost::new(self.server.agent.clone(), client.clone(), config, self.asides.clone())
-    }
-
     pub(super) async fn initialized(&mut self, ready: Ready) {
-        let Phase::Initializing(before) = std::mem::replace(&mut self.phase, Phase::Fresh) else { return };
-        let Ready { request, client, host, outcome } = ready;
-        match outcome {
+        let (user, before) = match std::mem::replace(&mut self.phase, Phase::Fresh) {
+            Phase::Initializing { user, before } => (user, before),
+            other @ (Phase::Fresh | Phase::Ready(_)) => {
+                self.phase = other;
+                return;
+            }
+        };
+        let Ready { request, client, outcome } = ready;
+        let unneeded = match outcome {
             Ok(profile) => {
                 let answer = profile.answer(client.version);
-                let agreed = self.agree(client, host, profile);
+                let agreed = self.agree(client, user.shared().clone(), profile);
                 self.meet_agent(&agreed);
-                self.phase = Phase::Ready(Box::new(agreed));
+                self.phase = Phase::Ready(Box::new(Admitted { agreed, user }));
                 request.answer(Ok(answer));
-                if let Some(before) = before {
-                    before.host.end().await;
-                }
+                before.map(|before| before.user)
             }
             Err(error) => {
                 // What was agreed before stays in force.
                 self.phase = before.map_or(Phase::Fresh, Phase::Ready);
                 request.answer(Err(error));
+                Some(user)
             }
+        };
+        if let Some(user) = unneeded {
+            self.leave_host(user).await;
         }
     }
 
-    fn agree(&self, client: ClientProfile, host: AgentHost, profile: Arc<Profile>) -> Agreed {
-        let around = Surroundings {
-            journal: self.server.journal.clone(),
-            host: host.clone(),
-            log: self.server.config.log.clone(),
-            secrets: self.server.secrets.clone(),
-            cancel_patience: self.server.config.cancel_patience,
-            option_patience: self.server.config.option_patience,
-            restore: self.server.config.restore,
-            idle_limit: self.server.config.idle_limit,
-            guardian: self.server.config.guardian.clone(),
-        };
+    /// Leaves a host, unless it is the one in use.
+    async fn leave_host(&self, user: HostUser) {
+        let in_use = matches!(&self.phase, Phase::Ready(ready) if ready.user.is_same(&user));
+        if !in_use {
+            user.clients().remove(self.client);
+        }
+        user.leave().await;
+    }
+
+    fn agree(&self, client: ClientProfile, host: SharedHost, profile: Arc<Profile>) -> Agreed {
+        let tag = ClientTag { id: self.client, name: client.name() };
         Agreed {
             client: Arc::new(client),
+            tag,
             host,
             profile: Arc::new(Mutex::new(profile)),
-            registry: Arc::new(Registry::new(around)),
+            registry: self.deps.registry.clone(),
             used: false,
         }
     }
 
     /// When the agent is up: what it says of itself now is remembered, and what it lists is learnt.
     fn meet_agent(&self, agreed: &Agreed) {
-        let (agreed, server) = (agreed.clone(), self.server.clone());
+        let (agreed, deps) = (agreed.clone(), self.deps.clone());
         let mut corrected = agreed.host.corrected();
         tokio::spawn(async move {
             // Whoever needs the agent is told why it did not start.
             let Ok(live) = agreed.host.live().await else { return };
-            let memory = Memory::new(&server, &agreed.client);
+            let memory = Memory::new(&deps, &agreed.client);
             let profile = agreed.profile.clone();
             memory.learn(&profile, &live).await;
-            if server.config.native_sessions == NativeSessions::Listed {
-                agreed.registry.learn_natives(&live).await;
+            if deps.native_sessions == NativeSessions::Listed {
+                agreed.registry.learn_natives(&agreed.host, &live).await;
             }
             // The host goes when the connection does, and this with it.
             drop((agreed, live));
@@ -151,12 +149,12 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    pub(super) fn new(server: &Server, client: &ClientProfile) -> Self {
+    pub(super) fn new(deps: &ConnectionDeps, client: &ClientProfile) -> Self {
         let offers = client.introduce(client.version);
-        let protocol = server.config.agent_protocol;
-        let key = server.agent.key().map(|key| fingerprint(&format!("{key} {protocol:?} {offers}")));
-        let command = server.agent.command_key().map(|command| fingerprint(&format!("command {command}")));
-        Self { journal: server.journal.clone(), key, command }
+        let protocol = deps.host_config.protocol;
+        let key = deps.agent.key().map(|key| fingerprint(&format!("{key} {protocol:?} {offers}")));
+        let command = deps.agent.command_key().map(|command| fingerprint(&format!("command {command}")));
+        Self { journal: deps.journal.clone(), key, command }
     }
 
     /// What the agent that is there now says of itself. If it cannot be started, or takes too long, what the same

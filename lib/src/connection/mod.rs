@@ -1,5 +1,6 @@
-//! One client: what it says is read here and sent where it belongs; what it is shown is written by the `pump`.
-//! The two halves run side by side, so that a client which writes before it reads is always heard.
+//! One client: its messages are read here and sent where they belong; what it is shown is written by the `pump`. The
+//! two halves run side by side, so that a client which writes before it reads is always read from. A connection
+//! attaches to sessions of the server and detaches from them; it owns neither sessions nor agents.
 
 mod answers;
 mod asked;
@@ -8,6 +9,7 @@ mod dispatch;
 mod followed;
 mod intake;
 mod introduction;
+mod io;
 mod opening;
 mod pump;
 mod replay;
@@ -17,18 +19,21 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rethread_core::{Json, SessionId};
-use tokio::io::AsyncRead;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::task::JoinSet;
 
-use crate::agent::host::AgentHost;
+use crate::agent::host::{AgentSource, HostConfig};
 use crate::agent::peer::Aside;
+use crate::agent::pool::{AgentPool, HostUser, SharedHost};
+use crate::client_id::{ClientId, ClientTag};
 use crate::edge::capabilities::{ClientProfile, Profile};
 use crate::edge::marks;
-use crate::outbox::{InFlight, NotTaken, OpenRequest, Outbox, Slot, queue};
+use crate::outbox::{InFlight, NotTaken, OpenRequest, Outbox, Reply, Slot, queue};
 use crate::registry::Registry;
-use crate::server::Server;
-use crate::transport::Wire;
-use crate::wire::{Id, IdKind, Line, LineReader, Malformed, Message, Out, RpcError, code, parse};
+use crate::runner::{Handle, Message as SessionMessage};
+use crate::store::journal::Journal;
+use crate::transport::messages::ClientTransport;
+use crate::wire::{Id, IdKind, Line, Malformed, Message, Out, RpcError, code, parse};
 use asked::Asked;
 use intake::Intake;
 use pump::Pump;
@@ -36,9 +41,33 @@ use pump::Pump;
 /// How long answers that are under way may still take when the client has said its last word.
 const LAST_ANSWERS: Duration = Duration::from_millis(300);
 
+/// What all connections of a server share.
+pub(crate) struct ConnectionDeps {
+    pub(crate) journal: Journal,
+    /// Where agents come from.
+    pub(crate) agent: Arc<dyn AgentSource>,
+    /// The agent processes.
+    pub(crate) agents: AgentPool,
+    pub(crate) host_config: HostConfig,
+    /// The live sessions.
+    pub(crate) registry: Arc<Registry>,
+    pub(crate) native_sessions: NativeSessions,
+}
+
+/// Whether sessions that an agent keeps by itself are listed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum NativeSessions {
+    /// Among the others.
+    #[default]
+    Listed,
+    /// Not at all.
+    Hidden,
+}
+
 /// A client's connection.
 pub(crate) struct Connection {
-    server: Server,
+    deps: Arc<ConnectionDeps>,
+    client: ClientId,
     phase: Phase,
     outbox: Outbox,
     bell: Arc<Notify>,
@@ -50,24 +79,37 @@ pub(crate) struct Connection {
     asides: mpsc::Sender<Aside>,
 }
 
-/// The sessions that a client follows.
-#[derive(Clone, Default)]
-struct Attachments(Arc<Mutex<HashSet<SessionId>>>);
+/// The sessions that a client follows; nothing is added once its connection has ended.
+#[derive(Clone)]
+struct Attachments(Arc<Mutex<Option<HashSet<SessionId>>>>);
+
+/// The connection has ended.
+struct ConnectionEnded;
 
 impl Attachments {
-    fn has(&self, session: &SessionId) -> bool {
-        self.set().contains(session)
+    fn new() -> Self {
+        Self(Arc::new(Mutex::new(Some(HashSet::new()))))
     }
 
-    fn add(&self, session: SessionId) {
-        self.set().insert(session);
+    fn has(&self, session: &SessionId) -> bool {
+        self.set().as_ref().is_some_and(|set| set.contains(session))
+    }
+
+    fn add(&self, session: SessionId) -> Result<(), ConnectionEnded> {
+        self.set().as_mut().ok_or(ConnectionEnded)?.insert(session);
+        Ok(())
     }
 
     fn remove(&self, session: &SessionId) -> bool {
-        self.set().remove(session)
+        self.set().as_mut().is_some_and(|set| set.remove(session))
     }
 
-    fn set(&self) -> MutexGuard<'_, HashSet<SessionId>> {
+    /// Ends it, and gives what was in it.
+    fn close(&self) -> HashSet<SessionId> {
+        self.set().take().unwrap_or_default()
+    }
+
+    fn set(&self) -> MutexGuard<'_, Option<HashSet<SessionId>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -77,16 +119,23 @@ enum Phase {
     /// Nothing was said.
     Fresh,
     /// `initialize` waits for the agent; what was agreed before stays until it is answered.
-    Initializing(Option<Box<Agreed>>),
+    Initializing { user: HostUser, before: Option<Box<Admitted>> },
     /// It was answered.
-    Ready(Box<Agreed>),
+    Ready(Box<Admitted>),
+}
+
+/// A client that was admitted, as one user of its agent host.
+struct Admitted {
+    agreed: Agreed,
+    user: HostUser,
 }
 
 /// What `initialize` agreed on.
 #[derive(Clone)]
 struct Agreed {
     client: Arc<ClientProfile>,
-    host: AgentHost,
+    tag: ClientTag,
+    host: SharedHost,
     /// What is known of the agent: at first perhaps only from the last time.
     profile: Arc<Mutex<Arc<Profile>>>,
     registry: Arc<Registry>,
@@ -95,6 +144,11 @@ struct Agreed {
 }
 
 impl Agreed {
+    /// The reply to a request of this client about a session.
+    fn reply(&self, request: OpenRequest, session: &SessionId) -> Reply {
+        Reply::new(self.tag.id, &self.client, request, session.clone())
+    }
+
     fn profile(&self) -> Arc<Profile> {
         self.profile.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -104,37 +158,41 @@ impl Agreed {
 struct Ready {
     request: OpenRequest,
     client: ClientProfile,
-    host: AgentHost,
     outcome: Result<Arc<Profile>, RpcError>,
 }
 
 impl Connection {
     /// Serves a client until it hangs up or `stop` says so.
-    pub(crate) async fn serve(server: Server, wire: Wire, stop: impl Future<Output = ()>) {
+    pub(crate) async fn serve(
+        deps: Arc<ConnectionDeps>,
+        transport: ClientTransport,
+        stop: impl Future<Output = ()>,
+    ) {
         let (asked, bell) = (Asked::default(), Arc::new(Notify::new()));
         let (outbox, outgoing) = queue(bell.clone());
         let (ready, initialized) = mpsc::channel(1);
         let (asides, heard) = mpsc::channel(256);
+        let (source, sink) = io::split(transport, deps.host_config.longest_line);
         let pump = Pump {
-            writer: wire.writer,
+            sink,
             outbox: outgoing,
             bell: bell.clone(),
-            journal: server.journal.clone(),
+            journal: deps.journal.clone(),
             asked: asked.clone(),
             out: Out::default(),
             followed: Vec::new(),
             waiting: VecDeque::new(),
         };
-        let lines = LineReader::new(wire.reader, server.config.longest_line);
         let phase = Phase::Fresh;
         let connection = Self {
-            server,
+            deps,
+            client: ClientId::next(),
             phase,
             outbox,
             bell,
             asked,
             in_flight: InFlight::default(),
-            attached: Attachments::default(),
+            attached: Attachments::new(),
             ready,
             asides,
         };
@@ -153,7 +211,7 @@ impl Connection {
                 () = hung.notified() => {}
             }
         };
-        let intake = Intake::new(lines, connection.outbox.clone());
+        let intake = Intake::new(source, connection.outbox.clone());
         connection.read(intake, initialized, heard, stop).await;
         // What was to be said is said, to a client that still listens.
         if tokio::time::timeout(Duration::from_secs(1), &mut writing).await.is_err() {
@@ -161,9 +219,9 @@ impl Connection {
         }
     }
 
-    async fn read<R: AsyncRead + Unpin>(
+    async fn read(
         mut self,
-        mut intake: Intake<R>,
+        mut intake: Intake,
         mut initialized: mpsc::Receiver<Ready>,
         mut asides: mpsc::Receiver<Aside>,
         stop: impl Future<Output = ()>,
@@ -182,7 +240,7 @@ impl Connection {
         }
         drop(intake);
         self.finish_answers(&mut initialized).await;
-        self.end("the client disconnected").await;
+        self.end().await;
     }
 
     /// Somebody who pipes requests in and waits for the end still gets the answers that are under way.
@@ -198,15 +256,22 @@ impl Connection {
         }
     }
 
-    async fn end(self, reason: &str) {
-        let agreed = match self.phase {
-            Phase::Fresh => None,
-            Phase::Initializing(agreed) => agreed,
-            Phase::Ready(agreed) => Some(agreed),
-        };
-        if let Some(agreed) = agreed {
-            agreed.registry.end_all(reason).await;
-            agreed.host.end().await;
+    /// Leaves its sessions, side by side, and then its agent.
+    async fn end(self) {
+        let handles =
+            self.attached.close().into_iter().filter_map(|session| self.deps.registry.find(&session));
+        let client = self.client;
+        let mut leaving: JoinSet<_> = handles.map(|handle| detach(handle, client)).collect();
+        while leaving.join_next().await.is_some() {}
+        match self.phase {
+            Phase::Fresh => {}
+            Phase::Initializing { user, before } => {
+                leave(user, client).await;
+                if let Some(before) = before {
+                    leave(before.user, client).await;
+                }
+            }
+            Phase::Ready(admitted) => leave(admitted.user, client).await,
         }
     }
 
@@ -215,7 +280,7 @@ impl Connection {
         let bytes = match line {
             Line::Text(bytes) => marks::strip_line(bytes, marks::CLIENT_KEYS),
             Line::TooLong => {
-                let longest = self.server.config.longest_line;
+                let longest = self.deps.host_config.longest_line;
                 let error = RpcError::new(code::PARSE, "the line is too long").with("longest", longest);
                 return self.refuse(Id::null(), error.hint("send large content as a resource link"), slot);
             }
@@ -240,7 +305,7 @@ impl Connection {
 
     /// Takes a request in, unless its id cannot be told apart from others.
     fn take(&self, id: Id, slot: Slot) -> Result<OpenRequest, (Id, RpcError, Slot)> {
-        let strict = matches!(&self.phase, Phase::Ready(agreed) if agreed.client.version.number() == 2);
+        let strict = matches!(&self.phase, Phase::Ready(ready) if ready.agreed.client.version.number() == 2);
         if strict && matches!(id.kind(), IdKind::Null | IdKind::Fraction) {
             let error = RpcError::new(code::INVALID_REQUEST, "a request id is a string or a whole number");
             return Err((id, error, slot));
@@ -254,6 +319,21 @@ impl Connection {
             self.outbox.refuse(id, error, slot);
         }
     }
+}
+
+/// Has a client leave a session; returns when the session has dealt with that.
+async fn detach(handle: Handle, client: ClientId) {
+    let (done, detached) = oneshot::channel();
+    if handle.tell(SessionMessage::Detach { client, done }).await.is_ok() {
+        // A session that ends instead has dealt with it too.
+        let _ = detached.await;
+    }
+}
+
+/// Has a client leave its agent host.
+async fn leave(user: HostUser, client: ClientId) {
+    user.clients().remove(client);
+    user.leave().await;
 }
 
 fn not_taken(why: NotTaken) -> RpcError {

@@ -10,8 +10,8 @@ use super::{Agreed, Connection};
 use crate::edge::Version;
 use crate::edge::call::{self, Replay, Setup};
 use crate::mint;
-use crate::outbox::{OpenRequest, Reply, Worker};
-use crate::runner::{Ended, Message, store_error};
+use crate::outbox::{OpenRequest, Worker};
+use crate::runner::{Ended, Handle, Message, store_error};
 use crate::store::{Archived, ArchivedFilter, ListQuery, SessionRow, StoreError};
 use crate::wire::RpcError;
 
@@ -28,8 +28,14 @@ impl Connection {
         tokio::spawn(async move {
             let made = async {
                 let live = agreed.host.live().await?;
-                let asked = |number| request.assign(Worker::Agent(number));
-                let (handle, session) = agreed.registry.create(live, setup.clone(), asked).await?;
+                let mut open = None;
+                let asked = |number| {
+                    request.assign(Worker::Agent(number));
+                    open = Some(agreed.host.clients().call(number, agreed.tag.id));
+                };
+                let made = agreed.registry.create(&agreed.host, live, setup.clone(), asked).await;
+                drop(open);
+                let (handle, session) = made?;
                 follower.begin(handle, session, setup).await
             };
             let made = made.await;
@@ -50,7 +56,8 @@ impl Connection {
         let follower = self.follower(&agreed);
         let made = async {
             check(&agreed, &setup)?;
-            let (handle, session) = agreed.registry.fork(&parent, at.as_deref(), setup.clone()).await?;
+            let (handle, session) =
+                agreed.registry.fork(&agreed.host, &parent, at.as_deref(), setup.clone()).await?;
             follower.begin(handle, session, setup).await
         };
         let made = made.await;
@@ -74,9 +81,12 @@ impl Connection {
         if let Err(error) = follower.check_replay(&session, &replay).await {
             return request.answer(Err(error));
         }
-        match agreed.registry.open_kept(&session).await {
-            Ok(Some(_)) => {
+        match agreed.registry.open_kept(&session, &agreed.host).await {
+            Ok(Some(handle)) => {
                 let opened = follower.resume(session, setup, replay).await;
+                if opened.is_err() {
+                    not_followed(&handle).await;
+                }
                 follower.finish(request, opened);
             }
             Ok(None) => {
@@ -84,10 +94,11 @@ impl Connection {
                     let adopted = async {
                         check(&agreed, &setup)?;
                         let live = agreed.host.live().await?;
-                        agreed.registry.adopt(live, &session, setup.clone()).await?;
-                        let opened = follower.resume(session.clone(), setup, replay).await;
+                        let adopted =
+                            agreed.registry.adopt(&agreed.host, live, &session, setup.clone()).await?;
+                        let opened = follower.resume(session, setup, replay).await;
                         if opened.is_err() {
-                            agreed.registry.end(&session, "the session was not opened").await;
+                            not_followed(&adopted).await;
                         }
                         opened
                     };
@@ -123,7 +134,7 @@ impl Connection {
         };
         let query = ListQuery { cwd, archived, after: cursor.clone(), limit: PAGE };
         let page = agreed.registry.journal().call(move |store| store.list(&query)).await;
-        let room = self.server.config.longest_line.saturating_sub(LIST_FRAME + request.id().text().len());
+        let room = self.deps.host_config.longest_line.saturating_sub(LIST_FRAME + request.id().text().len());
         request.answer(match page {
             Ok(page) => Ok(answers::list(page, room)),
             Err(StoreError::BadCursor) => {
@@ -146,7 +157,7 @@ impl Connection {
             return request.answer(outcome);
         };
         request.assign(Worker::Session(session.clone()));
-        let reply = Reply::new(&agreed.client, request, session);
+        let reply = agreed.reply(request, &session);
         if let Err(Ended(Some(reply))) = handle.tell(Message::Close(reply)).await {
             reply.into_request().answer(Ok(json!({}).into()));
         }
@@ -216,7 +227,7 @@ impl Connection {
         title: String,
     ) {
         if let Some(handle) = agreed.registry.find(&session) {
-            let reply = Reply::new(&agreed.client, request, session.clone());
+            let reply = agreed.reply(request, &session);
             let Err(Ended(Some(reply))) = handle.tell(Message::SetTitle(title.clone(), reply)).await else {
                 return;
             };
@@ -241,8 +252,13 @@ impl Connection {
         if let Some(handle) = agreed.registry.find(session) {
             let _ = handle.tell(Message::Cancel).await;
         }
-        agreed.registry.end(session, reason).await
+        agreed.registry.end(session, reason, Some(agreed.tag.clone())).await
     }
+}
+
+/// A session that was opened for a client which does not follow it need not stay open.
+async fn not_followed(handle: &Handle) {
+    let _ = handle.tell(Message::NotFollowed).await;
 }
 
 /// Roots that the agent does not take were not offered to the client either.

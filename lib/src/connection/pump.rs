@@ -5,22 +5,23 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use rethread_core::{Json, MessageId, Seq, SessionId};
+use rethread_core::{Json, Seq, SessionId};
 use serde_json::json;
-use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::sync::Notify;
 
 use super::asked::{Asked, AskedOf};
 use super::followed::Followed;
+use super::io::Sink;
 use crate::edge::Version;
-use crate::outbox::{Attachment, Outbound, Outgoing};
+use crate::edge::view::View;
+use crate::outbox::{Attachment, Ephemeral, Outbound, Outgoing, Sender};
 use crate::store::StoreError;
 use crate::store::journal::Journal;
 use crate::wire::{Id, Out};
 
 /// The writing half.
-pub(super) struct Pump<W> {
-    pub(super) writer: W,
+pub(super) struct Pump {
+    pub(super) sink: Sink,
     pub(super) outbox: Outgoing,
     pub(super) bell: Arc<Notify>,
     pub(super) journal: Journal,
@@ -46,7 +47,7 @@ pub(super) enum Stopped {
     Done,
 }
 
-impl<W: AsyncWrite + Unpin> Pump<W> {
+impl Pump {
     /// Writes until the client hangs up or nobody has anything more to say.
     pub(super) async fn run(mut self) -> Stopped {
         loop {
@@ -58,7 +59,7 @@ impl<W: AsyncWrite + Unpin> Pump<W> {
             self.say_due();
             let moved = self.advance().await;
             if !self.out.is_empty() {
-                if self.flush().await.is_err() {
+                if self.sink.write(&mut self.out).await.is_err() {
                     return Stopped::Hung;
                 }
                 continue;
@@ -94,8 +95,20 @@ impl<W: AsyncWrite + Unpin> Pump<W> {
                 drop(slot);
             }
             Outbound::Attach(attachment) => self.attach(attachment),
-            Outbound::Trouble(session, updates) => self.trouble(&session, &updates),
-            Outbound::OwnPrompt(session, message) => self.own_prompt(session, message),
+            Outbound::Leave(session, seq) => self.leave_after(session, seq),
+            Outbound::Ephemeral(session, ephemeral) => self.ephemeral(&session, &ephemeral),
+            Outbound::PromptFrom(session, message, sender) => {
+                let from = Outbound::PromptFrom(session.clone(), message.clone(), sender.clone());
+                self.with_view(&session, from, |view| match sender {
+                    Sender::Own => view.sent(message),
+                    Sender::Other(tag) => view.sent_by(message, tag.json()),
+                });
+            }
+            Outbound::OwnTerminal { session, ours, theirs } => {
+                let (named, id) = (session.clone(), theirs.clone());
+                let own = Outbound::OwnTerminal { session: named, ours: ours.clone(), theirs: id };
+                self.with_view(&session, own, |view| view.own_terminal(ours, theirs));
+            }
             Outbound::Relay { from, method, params } => {
                 let id = self.asked.ask(AskedOf::Relayed(from));
                 self.out.request(&id, &method, &params);
@@ -109,14 +122,26 @@ impl<W: AsyncWrite + Unpin> Pump<W> {
         }
     }
 
-    fn trouble(&mut self, session: &SessionId, updates: &[Json]) {
-        let followed = self.followed.iter().find(|followed| followed.session() == session);
-        // Version 1 hears it as the answer to its prompt.
-        let is_v2 = |followed: &&Followed| {
-            followed.attachment.view.as_ref().is_some_and(|view| view.version() == Version::V2)
+    fn ephemeral(&mut self, session: &SessionId, ephemeral: &Ephemeral) {
+        let Some(followed) = self.followed.iter().find(|followed| followed.session() == session) else {
+            return;
         };
-        if let Some(followed) = followed.filter(is_v2) {
-            updates.iter().for_each(|update| self.out.update(&followed.name, update));
+        let version = followed.attachment.view.as_ref().map(View::version);
+        match ephemeral {
+            Ephemeral::Notice(notice) => followed.notice(notice, &mut self.out),
+            Ephemeral::Trouble(updates) if version == Some(Version::V2) => {
+                updates.iter().for_each(|update| self.out.update(&followed.name, update));
+            }
+            // Version 1 gets it as the answer to its prompt.
+            Ephemeral::Trouble(_) => {}
+        }
+    }
+
+    fn leave_after(&mut self, session: SessionId, seq: Seq) {
+        let Some(followed) = self.followed(&session) else { return };
+        match followed.next.is_empty() {
+            true => followed.leave_after(seq),
+            false => followed.next.push_back(Outbound::Leave(session, seq)),
         }
     }
 
@@ -124,12 +149,13 @@ impl<W: AsyncWrite + Unpin> Pump<W> {
         self.followed.iter_mut().find(|followed| followed.session() == session)
     }
 
-    fn own_prompt(&mut self, session: SessionId, message: MessageId) {
-        let Some(followed) = self.followed(&session) else { return };
+    /// Tells the view of a session something; if another attachment to the session waits, it is for that one.
+    fn with_view(&mut self, session: &SessionId, message: Outbound, tell: impl FnOnce(&mut View)) {
+        let Some(followed) = self.followed(session) else { return };
         if !followed.next.is_empty() {
-            followed.next.push_back(Outbound::OwnPrompt(session, message));
+            followed.next.push_back(message);
         } else if let Some(view) = followed.attachment.view.as_mut() {
-            view.sent(message);
+            tell(view);
         }
     }
 
@@ -183,6 +209,9 @@ impl<W: AsyncWrite + Unpin> Pump<W> {
     }
 
     fn say_due(&mut self) {
+        if self.waiting.is_empty() {
+            return;
+        }
         let positions: HashMap<_, _> = self
             .followed
             .iter()
@@ -195,14 +224,6 @@ impl<W: AsyncWrite + Unpin> Pump<W> {
                 false => self.waiting.push_back(waiting),
             }
         }
-    }
-
-    async fn flush(&mut self) -> std::io::Result<()> {
-        let bytes = self.out.take();
-        self.writer.write_all(&bytes).await?;
-        self.writer.flush().await?;
-        self.out.reuse(bytes);
-        Ok(())
     }
 }
 

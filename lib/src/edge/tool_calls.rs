@@ -7,7 +7,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use rethread_core::{Fields, Json, Update};
 
-use super::link::bare_id;
 use super::screen::Screen;
 use super::v1;
 use super::v1::CallContent;
@@ -22,6 +21,8 @@ pub(super) struct ToolCalls {
     /// Whose terminals they show.
     pub(super) terminals: Terminals,
     screens: BTreeMap<String, Screen>,
+    /// The terminals that this client runs: our ids for them, and the client's.
+    own: BTreeMap<String, String>,
     /// The content of those of this turn, and of those that run or show terminals that run.
     calls: BTreeMap<String, Call>,
     /// Those that have more to show than was sent.
@@ -87,7 +88,18 @@ fn terminal_in(item: &Json) -> Option<String> {
 impl ToolCalls {
     /// None yet.
     pub(super) fn new(terminals: Terminals) -> Self {
-        Self { terminals, screens: BTreeMap::new(), calls: BTreeMap::new(), stale: BTreeSet::new() }
+        Self {
+            terminals,
+            screens: BTreeMap::new(),
+            own: BTreeMap::new(),
+            calls: BTreeMap::new(),
+            stale: BTreeSet::new(),
+        }
+    }
+
+    /// The client runs a terminal.
+    pub(super) fn own_terminal(&mut self, ours: String, theirs: String) {
+        self.own.insert(ours, theirs);
     }
 
     /// As they are at the time of an entry.
@@ -142,7 +154,7 @@ impl ToolCalls {
         let screen = self.screens.entry(update.id.clone()).or_default();
         screen.update(update);
         let over = screen.is_over();
-        if self.owns_live(when) {
+        if self.own_live(&update.id, when).is_some() {
             return;
         }
         for (id, call) in self.calls.iter_mut().filter(|(_, call)| call.terminals.contains(&update.id)) {
@@ -198,10 +210,13 @@ impl ToolCalls {
         });
         let shown: BTreeSet<_> = self.calls.values().flat_map(|call| &call.terminals).collect();
         self.screens.retain(|id, screen| !screen.is_over() || shown.contains(id));
+        let screens = &self.screens;
+        self.own.retain(|id, _| screens.get(id).is_none_or(|screen| !screen.is_over()));
     }
 
-    fn owns_live(&self, when: When) -> bool {
-        self.terminals == Terminals::Client && when == When::Now
+    /// The client's id for a terminal of its own that lives.
+    fn own_live(&self, terminal: &str, when: When) -> Option<&String> {
+        self.own.get(terminal).filter(|_| when == When::Now)
     }
 }
 
@@ -228,9 +243,9 @@ impl CallContent for CallsAt<'_> {
 
 impl TerminalText for CallsAt<'_> {
     fn render(&self, terminal: &str) -> TerminalView {
-        match self.calls.owns_live(self.when) {
-            true => TerminalView::Own(bare_id(terminal).to_owned()),
-            false => {
+        match self.calls.own_live(terminal, self.when) {
+            Some(theirs) => TerminalView::Own(theirs.clone()),
+            None => {
                 let screen = self.calls.screens.get(terminal);
                 TerminalView::Text(screen.map_or_else(Screen::nothing, Screen::text))
             }

@@ -4,7 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use rethread_core::{
-    Child, Entry, Fields, Json, MessageId, QuestionId, QuestionKind, Seq, TitleSource, Update, UpdateKind,
+    Child, Entry, Fields, Json, MessageId, QuestionId, QuestionKind, Seq, Stop, TitleSource, Update,
+    UpdateKind,
 };
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
@@ -76,12 +77,27 @@ struct Taste {
     subagents: Subagents,
 }
 
+/// Whether a turn runs that the client sees only as its updates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Watching {
+    /// A turn of others.
+    Turn,
+    /// Its own turn, or none.
+    Nothing,
+}
+
 /// A client's view of a session.
 pub struct View {
     version: Version,
     taste: Taste,
+    /// What the client can be asked.
+    profile: ClientProfile,
     /// Prompts that this client sent: version 1 knows them already.
     own: BTreeSet<MessageId>,
+    /// Prompts that other clients sent, with their senders.
+    others: BTreeMap<MessageId, Json>,
+    /// Whether the turn that runs is one that a version 1 client does not wait for.
+    watching: Watching,
     /// The mode that was shown last.
     mode: Option<String>,
     /// The messages that a version 1 client was told of.
@@ -103,14 +119,17 @@ impl View {
             compaction: client.compaction(),
             subagents: client.subagents(),
         };
-        Self::of(client.version, taste, terminals)
+        Self::of(client, taste, terminals)
     }
 
-    fn of(version: Version, taste: Taste, terminals: Terminals) -> Self {
+    fn of(client: &ClientProfile, taste: Taste, terminals: Terminals) -> Self {
         Self {
-            version,
+            version: client.version,
             taste,
+            profile: client.clone(),
             own: BTreeSet::new(),
+            others: BTreeMap::new(),
+            watching: Watching::Nothing,
             mode: None,
             messages: Messages::default(),
             calls: ToolCalls::new(terminals),
@@ -140,6 +159,48 @@ impl View {
         self.own.insert(message);
     }
 
+    /// Another client sent this prompt.
+    pub fn sent_by(&mut self, message: MessageId, sender: Json) {
+        self.others.insert(message, sender);
+    }
+
+    /// A terminal that the client made for the agent: our id for it, and the client's.
+    pub fn own_terminal(&mut self, ours: String, theirs: String) {
+        self.calls.own_terminal(ours, theirs);
+    }
+
+    /// The turn that runs is one that the client does not wait for.
+    pub fn in_turn_of_others(&mut self) {
+        self.watching = Watching::Turn;
+    }
+
+    /// The update that tells a client which begins to follow what the session is doing; version 1 is told only of a turn
+    /// that it does not wait for.
+    #[must_use]
+    pub fn state_now(&self, state: &Json) -> Option<Json> {
+        match (self.version, self.watching) {
+            (Version::V2, _) => Some(state.clone()),
+            (Version::V1, Watching::Turn) => Some(v1::state::info_update(state)),
+            (Version::V1, Watching::Nothing) => None,
+        }
+    }
+
+    /// The updates that show a notice which is not kept, as the client takes it.
+    #[must_use]
+    pub fn notice(&self, notice: &Json, seq: Seq) -> Vec<Json> {
+        let update = Update { kind: UpdateKind::Notice, id: String::new(), body: notice.clone() };
+        let mut shown = Vec::new();
+        match self.version {
+            Version::V2 => shown.push(Shown::Update(notice.clone())),
+            Version::V1 => self.convert(&update, false, Place { seq, when: When::Now }, &mut shown),
+        }
+        let update = |one| match one {
+            Shown::Update(body) => Some(body),
+            Shown::OfChild(..) | Shown::Ask { .. } | Shown::Unask(_) => None,
+        };
+        shown.into_iter().filter_map(update).collect()
+    }
+
     /// The client was told this mode in an answer.
     pub fn mode_is(&mut self, options: Option<&Json>) {
         self.mode = options.and_then(v1::options::current_mode);
@@ -153,9 +214,10 @@ impl View {
             Entry::TurnStarted { state, .. } | Entry::StateChanged { state, .. } => {
                 self.state(state, when, shown);
             }
-            Entry::TurnEnded { state, .. } => {
+            Entry::TurnEnded { state, stop, .. } => {
                 self.turn_ended();
                 self.state(state, when, shown);
+                self.others_turn_ended(stop, place, shown);
             }
             Entry::Updated { update, known } => self.update(update, *known, place, shown),
             Entry::QuestionAsked { question, kind, body } => {
@@ -163,7 +225,7 @@ impl View {
                     // Nobody is asked about what they have not seen.
                     self.make_due();
                     self.settle(shown);
-                    shown.push(self.ask(question, *kind, body));
+                    shown.extend(self.ask(question, *kind, body));
                 }
             }
             Entry::QuestionAnswered { question, .. } | Entry::QuestionWithdrawn { question } => {
@@ -202,9 +264,12 @@ impl View {
         self.children.values_mut().for_each(Self::make_due);
     }
 
-    /// The request for a question that is open.
+    /// The request for a question that is open, if the client can answer it.
     #[must_use]
-    pub fn ask(&self, question: &QuestionId, kind: QuestionKind, body: &Json) -> Shown {
+    pub fn ask(&self, question: &QuestionId, kind: QuestionKind, body: &Json) -> Option<Shown> {
+        if kind == QuestionKind::Elicitation && !self.profile.elicits(body) {
+            return None;
+        }
         let (method, mut params) = match (kind, self.version) {
             (QuestionKind::Permission, Version::V1) => {
                 let params = v1::permission::to_v1(body, question.as_str(), &self.calls.at(When::Now));
@@ -219,7 +284,7 @@ impl View {
         if let Some(child) = body.fields().take("sessionId").filter(|_| told) {
             params.set("sessionId", child);
         }
-        Shown::Ask { question: question.clone(), method, params }
+        Some(Shown::Ask { question: question.clone(), method, params })
     }
 
     /// Announces a sub-agent to a client that was not there, if it takes word of such.
@@ -252,26 +317,50 @@ impl View {
     }
 
     fn prompt(&mut self, message: &MessageId, content: &Json, when: When, shown: &mut Vec<Shown>) {
+        // It is inserted once.
+        let own = when == When::Now && self.own.remove(message);
+        let sender = self.others.remove(message).filter(|_| when == When::Now);
         match self.version {
             Version::V2 => {
                 let body = body_of("user_message", "messageId", message.as_str(), content.raw());
-                shown.push(Shown::Update(body));
+                shown.push(Shown::Update(with_sender(body, sender)));
             }
-            // It is inserted once.
-            Version::V1 if when == When::Now && self.own.remove(message) => {}
+            Version::V1 if own => {}
             Version::V1 => {
+                if sender.is_some() && self.watching == Watching::Nothing {
+                    self.watching = Watching::Turn;
+                    let running = json!({"state": "running"}).into();
+                    shown.push(Shown::Update(v1::state::info_update(&running)));
+                }
                 let blocks: Vec<&RawValue> = serde_json::from_str(content.text()).unwrap_or_default();
                 for block in blocks {
                     let body = body_of("user_message_chunk", "messageId", message.as_str(), block);
-                    shown.push(Shown::Update(body));
+                    shown.push(Shown::Update(with_sender(body, sender.clone())));
                 }
             }
         }
     }
 
     fn state(&self, state: &Json, when: When, shown: &mut Vec<Shown>) {
-        if self.version == Version::V2 && when == When::Now {
-            shown.push(Shown::Update(state.clone()));
+        match (self.version, when, self.watching) {
+            (Version::V2, When::Now, _) => shown.push(Shown::Update(state.clone())),
+            (Version::V1, When::Now, Watching::Turn) => {
+                shown.push(Shown::Update(v1::state::info_update(state)));
+            }
+            (Version::V1, When::Now, Watching::Nothing) | (_, When::Past, _) => {}
+        }
+    }
+
+    /// A version 1 client that did not wait for the turn gets no answer that says why it failed.
+    fn others_turn_ended(&mut self, stop: &Stop, place: Place, shown: &mut Vec<Shown>) {
+        if place.when == When::Past
+            || std::mem::replace(&mut self.watching, Watching::Nothing) == Watching::Nothing
+        {
+            return;
+        }
+        if self.version == Version::V1 && stop.reason == "error" {
+            let notice = v1::state::failed_notice(stop);
+            shown.extend(self.notice(&notice, place.seq).into_iter().map(Shown::Update));
         }
     }
 
@@ -366,9 +455,9 @@ impl View {
         }
         let id = kind.id_field().and_then(|field| body.text(field)).unwrap_or_default();
         let inner = Update { kind, id, body: update.body.clone() };
-        let (version, taste, terminals) = (self.version, self.taste, self.calls.terminals);
+        let (taste, terminals) = (self.taste, self.calls.terminals);
         let child = self.children.entry(update.id.clone());
-        let child = child.or_insert_with(|| Self::of(version, taste, terminals));
+        let child = child.or_insert_with(|| Self::of(&self.profile, taste, terminals));
         let mut of_child = Vec::new();
         child.tell(&inner, known, place, &mut of_child);
         self.in_name_of(&update.id, of_child, shown);
@@ -428,6 +517,14 @@ pub(super) fn is_of_the_moment(kind: UpdateKind) -> bool {
             | UpdateKind::UsageUpdate
             | UpdateKind::SessionInfoUpdate
     )
+}
+
+/// The same prompt with the client that sent it.
+fn with_sender(body: Json, sender: Option<Json>) -> Json {
+    let Some(sender) = sender else { return body };
+    let mut fields = body.fields();
+    fields.set("_meta", json!({"rethread": {"client": sender.value()}}).into());
+    fields.json()
 }
 
 /// An update whose content stays exactly as it is.

@@ -9,9 +9,9 @@ use std::sync::Arc;
 
 use rethread_core::{Json, MessageId, Seq, SessionId};
 
+use crate::client_id::ClientTag;
 use crate::edge::view::View;
 use crate::live::{Cursor, Live};
-use crate::runner::Handle;
 use crate::wire::{Id, RpcError};
 
 pub(crate) use in_flight::{IdInUse, InFlight, NotTaken, OpenRequest, Worker};
@@ -41,10 +41,21 @@ pub(crate) enum Outbound {
     },
     /// The client follows a session from now on.
     Attach(Box<Attachment>),
-    /// Updates that say why a turn cannot go on. They are of the moment: no entry has them.
-    Trouble(SessionId, Vec<Json>),
-    /// A prompt that the client sent itself.
-    OwnPrompt(SessionId, MessageId),
+    /// The client follows a session no longer, once it has been shown everything up to this entry.
+    Leave(SessionId, Seq),
+    /// Updates of the moment: no entry has them.
+    Ephemeral(SessionId, Ephemeral),
+    /// Who sent a prompt, before the prompt is shown.
+    PromptFrom(SessionId, MessageId, Sender),
+    /// A terminal that the client made for the agent: our id, which the agent knows, and the client's own.
+    OwnTerminal {
+        /// The session.
+        session: SessionId,
+        /// The id that the agent knows.
+        ours: String,
+        /// The client's id.
+        theirs: String,
+    },
     /// A request of the agent's that only the client can answer.
     Relay {
         /// The session it belongs to; none if to no one.
@@ -54,8 +65,8 @@ pub(crate) enum Outbound {
         /// The parameters with our session id.
         params: Json,
     },
-    /// A relayed request is taken back, by the agent's id for it.
-    Unrelay(Id),
+    /// A relayed request is taken back.
+    Unrelay(Relayed),
     /// A notification of the agent's.
     Notify {
         /// The method.
@@ -76,6 +87,24 @@ impl Outbound {
     }
 }
 
+/// Who sent a prompt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Sender {
+    /// The client that is shown it.
+    Own,
+    /// Another client.
+    Other(ClientTag),
+}
+
+/// Something that a client is shown and that is not kept.
+#[derive(Clone)]
+pub(crate) enum Ephemeral {
+    /// A turn cannot go on. Version 1 gets that as the answer to its prompt.
+    Trouble(Vec<Json>),
+    /// A notice for this client, in either version.
+    Notice(Json),
+}
+
 /// Where the answer to a relayed request goes.
 #[derive(Clone)]
 pub(crate) struct Relayed {
@@ -85,11 +114,23 @@ pub(crate) struct Relayed {
     pub(crate) origin: Origin,
 }
 
+impl Relayed {
+    /// Says whether both are the same request of the same agent.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        let origin = match (&self.origin, &other.origin) {
+            (Origin::Session(one), Origin::Session(other)) => one == other,
+            (Origin::Agent(one), Origin::Agent(other)) => one.is_same(other),
+            (Origin::Session(_), Origin::Agent(_)) | (Origin::Agent(_), Origin::Session(_)) => false,
+        };
+        origin && self.request == other.request
+    }
+}
+
 /// Who relays.
 #[derive(Clone)]
 pub(crate) enum Origin {
     /// A session.
-    Session(Handle),
+    Session(SessionId),
     /// The agent, apart from any session.
     Agent(crate::agent::peer::AgentPeer),
 }
@@ -117,6 +158,8 @@ pub(crate) struct Then {
     pub(crate) updates: Vec<Json>,
     /// The answer to whoever asked for all this.
     pub(crate) answer: Option<(OpenRequest, Json)>,
+    /// A notice for this client, which must not come before the answer.
+    pub(crate) notice: Option<Json>,
     /// Updates that must not come before the answer.
     pub(crate) after_answer: Vec<Json>,
     /// Sub-agents that a replay did not announce, and requests that are open.

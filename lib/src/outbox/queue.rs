@@ -106,12 +106,6 @@ impl Outbox {
     pub(crate) fn is_closed(&self) -> bool {
         self.0.0.state().closed
     }
-
-    /// Says whether both lead to the same client.
-    #[must_use]
-    pub(crate) fn is_same(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
-    }
 }
 
 impl Outgoing {

@@ -2,7 +2,9 @@
 
 use rethread_core::{Json, Seq, SessionId};
 
+use super::Outbound;
 use super::in_flight::OpenRequest;
+use crate::client_id::ClientId;
 use crate::edge::Version;
 use crate::edge::capabilities::ClientProfile;
 use crate::edge::v1::Notices;
@@ -11,6 +13,8 @@ use crate::wire::{Id, RpcError};
 
 /// A request that a session is to answer, with what the answer depends on.
 pub(crate) struct Reply {
+    /// The client that waits.
+    pub(crate) client: ClientId,
     /// The version that the client speaks.
     pub(crate) version: Version,
     notices: Notices,
@@ -23,9 +27,32 @@ pub(crate) struct Reply {
 impl Reply {
     /// A reply to a request of a client about a session.
     #[must_use]
-    pub(crate) fn new(client: &ClientProfile, request: OpenRequest, session: SessionId) -> Self {
-        let (version, notices) = (client.version, client.notices());
-        Self { version, notices, noted: Vec::new(), session, request }
+    pub(crate) fn new(
+        client: ClientId,
+        profile: &ClientProfile,
+        request: OpenRequest,
+        session: SessionId,
+    ) -> Self {
+        let (version, notices) = (profile.version, profile.notices());
+        Self { client, version, notices, noted: Vec::new(), session, request }
+    }
+
+    /// Says whether the answer to a prompt is due at the end of its turn, and not when it was accepted.
+    #[must_use]
+    pub(crate) fn waits_for_end(&self) -> bool {
+        self.version == Version::V1
+    }
+
+    /// A reply of this client to its request 1, which goes nowhere.
+    #[cfg(test)]
+    pub(crate) fn for_tests(client: ClientId, version: Version) -> Self {
+        let bell = std::sync::Arc::new(tokio::sync::Notify::new());
+        let (outbox, _outgoing) = super::queue(bell);
+        let slot = outbox.free_slot().expect("room for one");
+        let taken = super::InFlight::default().take(Id::number(1), slot, &outbox);
+        let Ok(request) = taken else { unreachable!("nothing else is in flight") };
+        let session = SessionId("session".to_owned());
+        Self { client, version, notices: Notices::AsText, noted: Vec::new(), session, request }
     }
 
     /// A notice came while the client waits.
@@ -45,6 +72,11 @@ impl Reply {
     pub(crate) fn send(self, after: Seq, outcome: Result<Json, RpcError>) {
         let outcome = outcome.map(|answer| with_notices(&answer, &self.noted));
         self.request.answer_behind(Some((self.session, after)), outcome);
+    }
+
+    /// Has the client leave the session once it has been shown everything up to `after`.
+    pub(crate) fn leave(&self, after: Seq) {
+        self.request.hand_over(Outbound::Leave(self.session.clone(), after));
     }
 
     /// Answers at once.

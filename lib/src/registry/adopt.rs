@@ -12,8 +12,9 @@ use rethread_core::{
 use serde_json::json;
 
 use super::Registry;
-use crate::agent::host::LiveAgent;
+use crate::agent::host::{AgentHost, LiveAgent};
 use crate::agent::peer::{AgentLine, FromAgent};
+use crate::agent::pool::SharedHost;
 use crate::edge::Version;
 use crate::edge::call::Setup;
 use crate::edge::link::{Heard, Link, ask, id_hash};
@@ -33,9 +34,28 @@ const SLOW_START: Duration = Duration::from_secs(1);
 const LONGEST_ID: usize = 1024;
 
 impl Registry {
-    /// Takes in a session that only the agent knows: it replays, and that becomes the journal.
+    /// Takes in a session that only the agent knows: it replays, and that becomes the journal. A session that somebody
+    /// else took in meanwhile is opened.
     pub(crate) async fn adopt(
         &self,
+        host: &SharedHost,
+        agent: LiveAgent,
+        id: &SessionId,
+        setup: Setup,
+    ) -> Result<Handle, RpcError> {
+        let _turn = self.turns.take(id).await;
+        if let Some(handle) = self.find_settled(id).await {
+            return Ok(handle);
+        }
+        match self.open_stored(id, host).await? {
+            Some(handle) => Ok(handle),
+            None => self.take_in(host, agent, id, setup).await,
+        }
+    }
+
+    async fn take_in(
+        &self,
+        host: &SharedHost,
         agent: LiveAgent,
         id: &SessionId,
         setup: Setup,
@@ -44,7 +64,7 @@ impl Registry {
         let mut lines = AgentLines::new();
         let (answer, said) = restore(&agent, id, &setup, &mut lines).await.map_err(|_| unknown())?;
         let mut replay = Link::new(agent.profile.version, 1, HashSet::new());
-        let name = self.around.host.identity(&agent);
+        let name = host.identity(&agent);
         let row = self.row(id).await.ok();
         let mut history = History::new(&setup, &name);
         history.take(replay.hear(said.iter().map(|line| &line[..]), mint::now()));
@@ -65,7 +85,7 @@ impl Registry {
             native: native.clone(),
             binding: Binding::Loaded,
             style: style(link.version()),
-            kind: self.around.host.kind(),
+            kind: host.kind(),
             at: mint::now(),
         });
         let mut facts = facts(entries.iter());
@@ -83,15 +103,16 @@ impl Registry {
         };
         let lease = self.journal().call(move |store| store.create(new)).await.map_err(|e| store_error(&e))?;
         let seat = Seat::Bound(Box::new(Bound { agent, link, native, replaying: Replaying::Maybe }));
-        Ok(self.start(Beginning { id: id.clone(), session, lease, setup, fork_of: None, seat, lines }))
+        let (id, host) = (id.clone(), host.user());
+        Ok(self.start(Beginning { id, session, lease, setup, host, fork_of: None, seat, lines }))
     }
 
     /// Reads what the agent lists as its own, so that our list has it too.
-    pub(crate) async fn learn_natives(&self, agent: &LiveAgent) {
+    pub(crate) async fn learn_natives(&self, host: &AgentHost, agent: &LiveAgent) {
         if !agent.profile.has("list") {
             return;
         }
-        let name = self.around.host.identity(agent);
+        let name = host.identity(agent);
         let mut cursor: Option<Json> = None;
         for _ in 0..PAGES {
             let params = cursor.take().map_or_else(

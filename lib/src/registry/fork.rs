@@ -9,18 +9,24 @@ use rethread_core::{
 };
 use serde_json::json;
 
-use super::{PAGE, Registry, state_of};
+use super::Registry;
+use crate::agent::pool::SharedHost;
 use crate::edge::call::Setup;
 use crate::mint;
 use crate::runner::{AgentLines, Beginning, Handle, Seat, facts, store_error};
+use crate::store::state::state_of;
 use crate::store::{Deleted, Listed, NewSession, SessionRow, Store, StoreError};
 use crate::wire::RpcError;
+
+/// How much of a journal is read at once.
+const PAGE: usize = 1024 * 1024;
 
 impl Registry {
     /// Makes a session that goes on from another: after its last finished turn, or after a message of it. Its
     /// settings are those that the parent has now.
     pub(crate) async fn fork(
         &self,
+        host: &SharedHost,
         parent: &SessionId,
         at: Option<&str>,
         setup: Setup,
@@ -57,8 +63,8 @@ impl Registry {
         };
         let lease = self.journal().call(move |store| store.create(new)).await.map_err(|e| store_error(&e))?;
         let lines = AgentLines::new();
-        let begin =
-            Beginning { id, session: session.clone(), lease, setup, fork_of, seat: Seat::Empty, lines };
+        let (host, seat) = (host.user(), Seat::Empty);
+        let begin = Beginning { id, session: session.clone(), lease, setup, host, fork_of, seat, lines };
         Ok((self.start(begin), session))
     }
 

@@ -1,18 +1,21 @@
-//! The live sessions of this process: finds one, opens it from the store, or makes it. Owns who is live, not
-//! what they do. `adopt` takes in what only the agent has, `fork` branches off.
+//! The live sessions of a server: finds one, opens it from the store, or makes it. Opening is atomic per id (`turns`).
+//! Knows which sessions are live, not what they do. `adopt` takes in what only the agent has, `fork` branches off.
 
 mod adopt;
 mod fork;
+mod turns;
 
 use std::collections::HashMap;
-use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex};
 
 use rethread_core::{AgentKind, Binding, Entry, Input, Json, Seq, Session, SessionId, stored};
 use tokio::sync::oneshot;
+use tokio::task::JoinSet;
 
 use crate::agent::host::LiveAgent;
 use crate::agent::peer::{AgentLine, FromAgent};
+use crate::agent::pool::SharedHost;
+use crate::client_id::ClientTag;
 use crate::edge::call::Setup;
 use crate::edge::link::{Link, ask};
 use crate::lock::locked;
@@ -20,21 +23,22 @@ use crate::mint;
 use crate::runner::{AgentLines, Beginning, Bound, Handle, Message, Replaying, Runner, Seat, Surroundings};
 use crate::runner::{facts, store_error, style};
 use crate::store::journal::Journal;
+use crate::store::state::read_state;
 use crate::store::{Deleted, Lease, NewSession, SessionRow, Store, StoreError};
 use crate::wire::RpcError;
-
-/// How much of a journal is read at once.
-const PAGE: usize = 1024 * 1024;
+use turns::Turns;
 
 /// The live sessions.
 pub(crate) struct Registry {
     live: Arc<Mutex<HashMap<SessionId, Handle>>>,
+    /// Who is opening which session.
+    turns: Turns,
     around: Surroundings,
 }
 
 impl Registry {
     pub(crate) fn new(around: Surroundings) -> Self {
-        Self { live: Arc::default(), around }
+        Self { live: Arc::default(), turns: Turns::default(), around }
     }
 
     pub(crate) fn journal(&self) -> &Journal {
@@ -43,11 +47,19 @@ impl Registry {
 
     /// The session, if it is live in this process.
     pub(crate) fn find(&self, id: &SessionId) -> Option<Handle> {
-        let mut live = locked(&self.live);
-        if live.get(id).is_some_and(Handle::ended) {
-            live.remove(id);
+        locked(&self.live).get(id).filter(|handle| !handle.ended()).cloned()
+    }
+
+    /// The session, if it is live. Waits for one that is just ending: until then its lease is taken. For whoever has
+    /// the turn to open it.
+    async fn find_settled(&self, id: &SessionId) -> Option<Handle> {
+        loop {
+            let handle = locked(&self.live).get(id).cloned()?;
+            if !handle.ended() {
+                return Some(handle);
+            }
+            handle.finished().await;
         }
-        live.get(id).cloned()
     }
 
     /// The row of a session that exists for clients.
@@ -57,16 +69,26 @@ impl Registry {
         row.filter(|row| row.deleted == Deleted::No).ok_or_else(|| RpcError::unknown_session(id.as_str()))
     }
 
-    /// The session, live: opened from the store if it was not.
-    pub(crate) async fn open(&self, id: &SessionId) -> Result<Handle, RpcError> {
-        self.open_kept(id).await?.ok_or_else(|| RpcError::unknown_session(id.as_str()))
+    /// The session, live: opened from the store if it was not, with this host for its agent.
+    pub(crate) async fn open(&self, id: &SessionId, host: &SharedHost) -> Result<Handle, RpcError> {
+        self.open_kept(id, host).await?.ok_or_else(|| RpcError::unknown_session(id.as_str()))
     }
 
     /// The same, or nothing if it has no journal here: then perhaps the agent knows it.
-    pub(crate) async fn open_kept(&self, id: &SessionId) -> Result<Option<Handle>, RpcError> {
-        if let Some(handle) = self.find(id) {
-            return Ok(Some(handle));
+    pub(crate) async fn open_kept(
+        &self,
+        id: &SessionId,
+        host: &SharedHost,
+    ) -> Result<Option<Handle>, RpcError> {
+        let _turn = self.turns.take(id).await;
+        match self.find_settled(id).await {
+            Some(handle) => Ok(Some(handle)),
+            None => self.open_stored(id, host).await,
         }
+    }
+
+    /// Opens a session that is not live. For whoever has the turn to open it.
+    async fn open_stored(&self, id: &SessionId, host: &SharedHost) -> Result<Option<Handle>, RpcError> {
         let wanted = id.clone();
         let claimed = self.journal().call(move |store| claim(store, &wanted)).await;
         let (lease, session) = match claimed.map_err(|error| store_error(&error))? {
@@ -80,6 +102,7 @@ impl Registry {
             session,
             lease,
             setup,
+            host: host.user(),
             fork_of: None,
             seat: Seat::Empty,
             lines: AgentLines::new(),
@@ -90,6 +113,7 @@ impl Registry {
     /// Makes a session: at the agent first, since it has to agree. `asked` hears under which number it was asked.
     pub(crate) async fn create(
         &self,
+        host: &SharedHost,
         agent: LiveAgent,
         setup: Setup,
         asked: impl FnOnce(u64),
@@ -106,10 +130,9 @@ impl Registry {
         let Some(native) = answer.fields().text("sessionId") else {
             return Err(gone("the agent created a session but gave no sessionId".to_owned()));
         };
-        let name = self.around.host.identity(&agent);
+        let name = host.identity(&agent);
         let mut link = Link::new(agent.profile.version, 1, std::collections::HashSet::new());
-        let (session, entries) =
-            first_entries(&name, self.around.host.kind(), &setup, &native, &mut link, &answer);
+        let (session, entries) = first_entries(&name, host.kind(), &setup, &native, &mut link, &answer);
         let id = mint::session_id();
         let new = NewSession {
             id: id.clone(),
@@ -122,47 +145,50 @@ impl Registry {
             at: mint::now(),
         };
         let lease = self.journal().call(move |store| store.create(new)).await.map_err(|e| store_error(&e))?;
-        if !rest.is_empty() {
-            // Said right behind the answer, before anybody was there to hear it.
-            let _ = lines.route.send(FromAgent::Lines(rest)).await;
-        }
+        lines.early = rest;
         let seat = Seat::Bound(Box::new(Bound { agent, link, native, replaying: Replaying::No }));
-        let begin = Beginning { id, session: session.clone(), lease, setup, fork_of: None, seat, lines };
+        let host = host.user();
+        let begin =
+            Beginning { id, session: session.clone(), lease, setup, host, fork_of: None, seat, lines };
         Ok((self.start(begin), session))
     }
 
-    /// Ends a live session and waits until it has let go.
-    pub(crate) async fn end(&self, id: &SessionId, reason: &str) -> Option<Seq> {
-        let handle = self.find(id)?;
-        let (done, ended) = oneshot::channel();
-        handle.tell(Message::End { reason: reason.to_owned(), done }).await.ok()?;
-        let seq = ended.await.ok();
-        locked(&self.live).remove(id);
-        seq
+    /// Ends a live session for all its clients and waits until it has given up its lease. Gives its last entry.
+    pub(crate) async fn end(&self, id: &SessionId, reason: &str, by: Option<ClientTag>) -> Option<Seq> {
+        end(self.find(id)?, reason.to_owned(), by).await
     }
 
-    /// Ends everything.
+    /// Ends all sessions, side by side.
     pub(crate) async fn end_all(&self, reason: &str) {
-        let ids: Vec<_> = locked(&self.live).keys().cloned().collect();
-        for id in ids {
-            self.end(&id, reason).await;
-        }
+        let handles: Vec<_> = locked(&self.live).values().cloned().collect();
+        let mut ending: JoinSet<_> =
+            handles.into_iter().map(|handle| end(handle, reason.to_owned(), None)).collect();
+        while ending.join_next().await.is_some() {}
     }
 
     fn start(&self, begin: Beginning) -> Handle {
-        let (handle, run) = Runner::prepare(begin, self.around.clone());
+        let lease = begin.lease.clone();
+        let (handle, run, finished) = Runner::prepare(begin, self.around.clone());
         locked(&self.live).insert(handle.id.clone(), handle.clone());
-        let (live, id) = (self.live.clone(), handle.id.clone());
+        let (live, id, journal) = (self.live.clone(), handle.id.clone(), self.journal().clone());
         tokio::spawn(async move {
-            run.await;
-            // With it goes what it kept in memory. It may be live again by now.
-            let mut live = locked(&live);
-            if live.get(&id).is_some_and(Handle::ended) {
-                live.remove(&id);
+            if tokio::spawn(run).await.is_err() {
+                // It panicked: whoever opens the session next must not find it taken.
+                let _ = journal.call(move |store| store.release(&lease)).await;
             }
+            locked(&live).remove(&id);
+            let _ = finished.send(true);
         });
         handle
     }
+}
+
+async fn end(handle: Handle, reason: String, by: Option<ClientTag>) -> Option<Seq> {
+    let (done, ended) = oneshot::channel();
+    handle.tell(Message::End { reason, by, done }).await.ok()?;
+    let seq = ended.await.ok();
+    handle.finished().await;
+    seq
 }
 
 /// What the store has of a session.
@@ -187,35 +213,6 @@ fn claim(store: &dyn Store, id: &SessionId) -> Result<Claimed, StoreError> {
     // A title that was set from outside is the row's; the journal need not know of it.
     session.title = row.title.or(session.title);
     Ok(Claimed::Session(Lease { head, ..lease }, Box::new(session)))
-}
-
-/// The state of a session as the store has it, and its last sequence number.
-pub(crate) fn read_state(store: &dyn Store, id: &SessionId) -> Result<(Session, Seq), StoreError> {
-    let row = store.find(id)?.ok_or_else(|| StoreError::Unknown(id.clone()))?;
-    Ok((state_of(store, &row)?, row.head))
-}
-
-/// The state of a session at the head of its row: the snapshot, and what came after it.
-fn state_of(store: &dyn Store, row: &SessionRow) -> Result<Session, StoreError> {
-    // A snapshot that cannot be read costs time, nothing else: the journal has it all.
-    let kept = row.snapshot.as_deref().and_then(|bytes| stored::decode_session(bytes).ok());
-    let mut session = kept.unwrap_or_default();
-    let mut from = session.head.next();
-    while from <= row.head {
-        let reached = store.walk(&row.id, from, PAGE, &mut |item| {
-            if item.first > row.head {
-                return Ok(ControlFlow::Break(()));
-            }
-            session.replay(item.last, &*item.entry()?);
-            Ok(ControlFlow::Continue(()))
-        })?;
-        from = reached.next;
-        if reached.end {
-            break;
-        }
-    }
-    session.head = row.head;
-    Ok(session)
 }
 
 async fn answer_to(lines: &mut AgentLines, request: u64) -> Result<(Json, Vec<AgentLine>), RpcError> {

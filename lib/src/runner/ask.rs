@@ -1,17 +1,19 @@
 //! What clients ask of a session once they follow it. How they come to is in `attach`.
 
-use rethread_core::session::{OpenPrompt, Phase};
-use rethread_core::{HeldPrompts, Input, Json, MessageId, QuestionId, Refusal, Seq, clean_title};
+use rethread_core::session::{OpenPrompt, OpenQuestion, Phase};
+use rethread_core::{HeldPrompts, Input, Json, MessageId, QuestionId, Refusal, Seq, clean_title, decides};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
-use super::{Client, Message, Runner, Seat, Waiting};
+use super::clients::Verdict;
+use super::{Message, Runner, Seat, Waiting};
+use crate::client_id::{ClientId, ClientTag};
 use crate::edge::Version;
 use crate::edge::call::OptionName;
 use crate::edge::link::ask::nobody_answers;
 use crate::edge::v1::options::{BooleanOptions, Options};
 use crate::mint;
-use crate::outbox::Reply;
+use crate::outbox::{Outbound, Reply, Sender};
 use crate::wire::{Id, RpcError, code};
 
 /// What the answer to a change of option tells.
@@ -30,28 +32,30 @@ impl Runner {
             self.mend().await;
         }
         match message {
-            Message::Attach { cursor, outbox, version, setup, reply } => {
-                self.attach(cursor, Client { outbox, version }, setup, reply).await
+            Message::Attach { client, cursor, setup, host, reply } => {
+                self.attach(client, cursor, setup, host, reply).await;
             }
+            Message::Detach { client, done } => self.detach(client, done).await,
+            Message::NotFollowed => self.end_if_unattended().await,
             Message::Prompt { message, content, meta, reply } => {
                 self.prompt(message, content, meta, reply).await;
             }
             Message::Cancel => self.cancel().await,
-            Message::Withdraw(id) => self.withdraw(&id).await,
+            Message::Withdraw(client, id) => self.withdraw(client, &id).await,
             Message::SetOption { option, value, booleans, reply } => {
                 self.set_option(option, value, booleans, reply).await;
             }
             Message::SetTitle(title, reply) => self.set_title(title, reply).await,
-            Message::Answer(question, answer) => self.answer(question, answer).await,
+            Message::Answer(client, question, answer) => self.answer(client, question, answer).await,
             Message::CancelThing { method, field, id, reply } => self.cancel_thing(method, field, id, reply),
             Message::Relay { method, params, reply } => self.relay_to_agent(method, params, reply).await,
-            Message::Relayed(request, outcome) => self.relayed(request, outcome).await,
+            Message::Relayed(client, request, outcome) => self.relayed(client, request, outcome).await,
             Message::Hosted(hosted) => self.hosted(hosted).await,
             Message::Close(reply) => self.close(reply).await,
             Message::Status(reply) => {
                 let _ = reply.send(self.broken_error().map_or_else(|| Ok(self.state()), Err));
             }
-            Message::End { reason, done } => self.end(reason, done).await,
+            Message::End { reason, by, done } => self.end(reason, by, done).await,
             Message::AgentUp(up) => self.agent_up(up).await,
         }
     }
@@ -61,15 +65,20 @@ impl Runner {
             return reply.refuse(error);
         }
         let title = title_of(&content);
-        self.prompts.insert(message.clone(), reply);
-        self.metas.extend(meta.map(|meta| (message.clone(), meta)));
+        let sender = self.clients.get(reply.client).map(|client| client.tag.clone());
+        if let Some(sender) = &sender {
+            let from =
+                || Outbound::PromptFrom(self.id.clone(), message.clone(), Sender::Other(sender.clone()));
+            // One that does not take it is shown the prompt without its sender.
+            self.clients.offer_others(Some(sender.id), from);
+        }
+        self.requests.add_prompt(&message, sender, meta, reply);
         let input = Input::Prompt { message: message.clone(), content, title, at: mint::now() };
         match self.take(input).await {
             Ok(_) if self.broken.is_some() => {}
             Ok(_) => self.need_agent().await,
             Err(refusal) => {
-                self.metas.remove(&message);
-                if let Some(reply) = self.prompts.remove(&message) {
+                if let Some(reply) = self.requests.prompt_dropped(&message) {
                     reply.refuse(refused(&refusal));
                 }
             }
@@ -83,10 +92,9 @@ impl Runner {
 
     /// A client takes back a request: a prompt that waits is dropped, the turn of one that runs is cancelled. What the
     /// agent has not answered is also taken back there, by our own number for it; few agents listen to that.
-    async fn withdraw(&mut self, id: &Id) {
-        let prompt = self.prompts.iter().find(|(_, reply)| reply.id() == id);
-        let prompt = prompt.map(|(message, _)| message.clone());
-        let number = self.number_at_agent(id, prompt.as_ref());
+    async fn withdraw(&mut self, client: ClientId, id: &Id) {
+        let prompt = self.requests.prompt_of(client, id);
+        let number = self.number_at_agent(client, id, prompt.as_ref());
         if let (Some(request), Seat::Bound(bound)) = (number, &self.seat) {
             let _ = bound.agent.peer.cancel(request);
         }
@@ -98,10 +106,10 @@ impl Runner {
     }
 
     /// Our number for a client's request that the agent has not answered.
-    fn number_at_agent(&self, id: &Id, prompt: Option<&MessageId>) -> Option<u64> {
+    fn number_at_agent(&self, client: ClientId, id: &Id, prompt: Option<&MessageId>) -> Option<u64> {
         let is = |waiting: &Waiting| match waiting {
             Waiting::Prompt(message) => Some(message) == prompt,
-            Waiting::Relay(reply) | Waiting::CancelThing(reply) => reply.id() == id,
+            Waiting::Relay(reply) | Waiting::CancelThing(reply) => reply.client == client && reply.id() == id,
             Waiting::Open | Waiting::Option { .. } => false,
         };
         self.waiting.iter().find(|(_, waiting)| is(waiting)).map(|(request, _)| *request)
@@ -139,9 +147,9 @@ impl Runner {
             OptionName::Id(_) => OptionAnswer::Options(booleans),
             OptionName::Category(..) => OptionAnswer::Nothing,
         };
-        self.options.insert(ask.clone(), (reply, form));
+        self.requests.add_option(ask.clone(), reply, form);
         if let Err(refusal) = self.take(Input::SetOption { ask: ask.clone(), option: name, value }).await
-            && let Some((reply, _)) = self.options.remove(&ask)
+            && let Some((reply, _)) = self.requests.take_option(&ask)
         {
             reply.refuse(refused_option(&refusal, &option, field));
         }
@@ -184,37 +192,68 @@ impl Runner {
         }
     }
 
-    async fn answer(&mut self, question: QuestionId, answer: Result<Json, RpcError>) {
-        let kind = self.questions.get(&question).map(|(_, kind)| *kind);
-        // A client that fails to answer has not approved anything.
-        let answer = match (answer, kind) {
-            (Ok(answer), _) => answer,
-            (Err(_), Some(kind)) => nobody_answers(kind),
-            (Err(_), None) => return,
+    /// The first answer that decides a question counts. A client that fails to answer, or does not decide, leaves it to
+    /// the others; when nobody is left, nothing is approved.
+    async fn answer(&mut self, client: ClientId, question: QuestionId, answer: Result<Json, RpcError>) {
+        let Some(open) = self.session.questions.iter().find(|open| open.question == question) else { return };
+        let answer = match answer {
+            Ok(answer) if decides(open, &answer) => answer,
+            undecided => {
+                self.clients.decline(client, &question);
+                if self.clients.verdict(&question, open.kind, &open.body) == Verdict::Waits {
+                    return;
+                }
+                undecided.unwrap_or_else(|_| nobody_answers(open.kind))
+            }
         };
         self.step(vec![Input::Answer { question, answer }]).await;
     }
 
+    /// Those who declined may be the only ones left.
+    pub(super) async fn settle_declined(&mut self) {
+        let declined = |open: &&OpenQuestion| {
+            self.clients.verdict(&open.question, open.kind, &open.body) == Verdict::Declined
+        };
+        let refused = |open: &OpenQuestion| Input::Answer {
+            question: open.question.clone(),
+            answer: nobody_answers(open.kind),
+        };
+        let inputs: Vec<_> = self.session.questions.iter().filter(declined).map(refused).collect();
+        self.step(inputs).await;
+    }
+
+    /// One of several clients that closes the session leaves it to the others. The last one closes it.
     async fn close(&mut self, reply: Reply) {
-        self.closing.push(reply);
+        if !self.clients.is_alone(reply.client) {
+            return self.leave(reply).await;
+        }
+        self.clients.detach(reply.client);
+        self.requests.add_close(reply);
         self.cancel().await;
         self.close_if_asked().await;
     }
 
-    /// A session that is to be closed goes when its turn is over.
+    /// A session that is to be closed goes when its turn is over, unless somebody has come to follow it.
     pub(super) async fn close_if_asked(&mut self) {
-        if self.closing.is_empty() || self.session.turn.is_some() || self.ended {
+        if !self.requests.is_closing() || self.session.turn.is_some() || self.ended {
             return;
         }
-        self.settle_and_let_go("the session was closed".to_owned()).await;
+        if self.clients.is_empty() {
+            return self.settle_and_let_go("the session was closed".to_owned()).await;
+        }
+        for reply in self.requests.take_closing() {
+            reply.leave(self.lease.head);
+            reply.send(self.lease.head, Ok(json!({}).into()));
+        }
     }
 
-    async fn end(&mut self, reason: String, done: oneshot::Sender<Seq>) {
+    async fn end(&mut self, reason: String, by: Option<ClientTag>, done: oneshot::Sender<Seq>) {
+        self.announce_end(&reason, by.as_ref());
         self.settle_and_let_go(reason).await;
         let _ = done.send(self.lease.head);
     }
 
-    async fn settle_and_let_go(&mut self, reason: String) {
+    pub(super) async fn settle_and_let_go(&mut self, reason: String) {
         if self.ended {
             return;
         }
@@ -243,6 +282,29 @@ impl Runner {
     }
 }
 
+/// The client that waits for an answer to a message.
+pub(super) fn waiting_client(message: &Message) -> Option<ClientId> {
+    match message {
+        Message::Prompt { reply, .. }
+        | Message::SetOption { reply, .. }
+        | Message::SetTitle(_, reply)
+        | Message::CancelThing { reply, .. }
+        | Message::Close(reply) => Some(reply.client),
+        Message::Relay { reply, .. } => reply.as_ref().map(|reply| reply.client),
+        Message::Attach { .. }
+        | Message::Cancel
+        | Message::Withdraw(..)
+        | Message::Detach { .. }
+        | Message::NotFollowed
+        | Message::Answer(..)
+        | Message::Relayed(..)
+        | Message::Hosted(_)
+        | Message::Status(_)
+        | Message::End { .. }
+        | Message::AgentUp(_) => None,
+    }
+}
+
 /// The reply that a message carries for whoever sent it.
 pub(super) fn reply_of(message: Message) -> Option<Reply> {
     match message {
@@ -254,7 +316,9 @@ pub(super) fn reply_of(message: Message) -> Option<Reply> {
         Message::Relay { reply, .. } => reply,
         Message::Attach { .. }
         | Message::Cancel
-        | Message::Withdraw(_)
+        | Message::Withdraw(..)
+        | Message::Detach { .. }
+        | Message::NotFollowed
         | Message::Answer(..)
         | Message::Relayed(..)
         | Message::Hosted(_)

@@ -3,11 +3,13 @@
 
 use std::sync::Arc;
 
-use rethread_core::{HeldPrompts, Input, Json, Seq, ServerNote};
+use rethread_core::{Fields, HeldPrompts, Input, Json, MessageId, Seq, ServerNote};
 use serde_json::json;
 use tokio::sync::oneshot;
 
 use super::{Client, Runner, Seat};
+use crate::agent::pool::HostUser;
+use crate::client_id::{ClientId, ClientTag};
 use crate::edge::call::Setup;
 use crate::edge::v1;
 use crate::live::Cursor;
@@ -20,6 +22,12 @@ pub(crate) struct Attached {
     pub(crate) head: Seq,
     /// The state to show.
     pub(crate) state: Json,
+    /// Whose turn runs.
+    pub(crate) turn: RunningTurn,
+    /// The other clients that sent prompts which are not over.
+    pub(crate) senders: Vec<(MessageId, ClientTag)>,
+    /// What this client should know of how it follows.
+    pub(crate) notice: Option<Json>,
     /// The options, as an update.
     pub(crate) options: Option<Json>,
     /// The commands, as an update.
@@ -34,13 +42,23 @@ pub(crate) struct Attached {
     pub(crate) children: Vec<rethread_core::Child>,
 }
 
+/// Whose turn runs when a client begins to follow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RunningTurn {
+    /// None, or one that the client itself waits for.
+    OwnOrNone,
+    /// One that the client does not wait for.
+    OfOthers,
+}
+
 impl Runner {
     /// A client begins to follow the session, and is told how it stands.
     pub(super) async fn attach(
         &mut self,
-        cursor: Arc<Cursor>,
         client: Client,
+        cursor: Arc<Cursor>,
         setup: Setup,
+        host: HostUser,
         reply: oneshot::Sender<Result<Attached, RpcError>>,
     ) {
         if let Err(error) = self.check_setup(&setup) {
@@ -48,30 +66,79 @@ impl Runner {
             return;
         }
         self.settle_fold().await;
-        self.set_up_anew(&setup).await;
-        let servers: Vec<ServerNote> = setup.servers.iter().map(v1::servers::note).collect();
-        self.step(vec![Input::SetRoots { roots: setup.roots.clone(), servers }]).await;
+        if matches!(self.seat, Seat::Empty) {
+            // The next agent is introduced to this client.
+            self.host = host;
+        }
+        let notice = self.set_up(client.tag.id, setup).await;
         // What is known here may not be written, and nobody is told that.
         if let Some(error) = self.broken_error() {
             let _ = reply.send(Err(error));
             return;
         }
-        self.setup = setup;
-        self.clients.retain(|known| !known.outbox.is_closed() && !known.outbox.is_same(&client.outbox));
-        self.clients.push(client);
+        let id = client.tag.id;
+        self.clients.attach(client);
         self.live.attach(&cursor);
-        let attached = Attached {
+        let _ = reply.send(Ok(self.attached(id, notice)));
+        self.need_agent().await;
+    }
+
+    fn attached(&self, client: ClientId, notice: Option<Json>) -> Attached {
+        let others_turn = self.session.turn.is_some() && !self.requests.waits_for_turn(client);
+        let senders = self.requests.senders().filter(|(_, sender)| sender.id != client);
+        Attached {
             head: self.lease.head,
             state: self.state(),
+            turn: if others_turn { RunningTurn::OfOthers } else { RunningTurn::OwnOrNone },
+            senders: senders.map(|(message, sender)| (message.clone(), sender.clone())).collect(),
+            notice,
             options: self.session.options.clone(),
             commands: self.session.commands.clone(),
             usage: self.session.usage.clone(),
             title: self.session.title().map(str::to_owned),
             questions: self.session.questions.clone(),
             children: self.session.children.clone(),
-        };
-        let _ = reply.send(Ok(attached));
-        self.need_agent().await;
+        }
+    }
+
+    /// Applies the servers and roots that a client names, if nothing else depends on those that are there. Otherwise they
+    /// are applied later, and the notice that this gives says so.
+    async fn set_up(&mut self, client: ClientId, setup: Setup) -> Option<Json> {
+        let same = setup.servers == self.setup.servers && setup.roots == self.setup.roots;
+        let free = self.session.turn.is_none() && self.clients.is_alone(client);
+        match (same, free) {
+            (_, true) => {
+                self.clients.forget_wanted();
+                self.apply_setup(setup).await;
+                None
+            }
+            (true, false) => None,
+            (false, false) => {
+                let notice = setup_notice(&self.setup, &setup);
+                self.clients.want(client, setup);
+                Some(notice)
+            }
+        }
+    }
+
+    /// Applies what a client asked for earlier, once its time has come.
+    pub(super) async fn apply_wanted_setup(&mut self) {
+        if self.session.turn.is_some() || self.ended {
+            return;
+        }
+        if let Some(setup) = self.clients.take_wanted() {
+            self.apply_setup(setup).await;
+            self.need_agent().await;
+        }
+    }
+
+    async fn apply_setup(&mut self, setup: Setup) {
+        self.set_up_anew(&setup).await;
+        let servers: Vec<ServerNote> = setup.servers.iter().map(v1::servers::note).collect();
+        self.step(vec![Input::SetRoots { roots: setup.roots.clone(), servers }]).await;
+        if self.broken.is_none() {
+            self.setup = setup;
+        }
     }
 
     /// The state to show: a session is idle until somebody says otherwise.
@@ -107,4 +174,30 @@ impl Runner {
 fn same_directory(one: &str, other: &str) -> bool {
     let parts = |path: &str| std::path::Path::new(path).components().collect::<std::path::PathBuf>();
     parts(one) == parts(other)
+}
+
+/// Says what differs between the servers and roots that are in use and those that a client asked for.
+fn setup_notice(live: &Setup, wanted: &Setup) -> Json {
+    let servers = |setup: &Setup| {
+        let name = |server: &Fields| server.text("name").unwrap_or_default();
+        list(setup.servers.iter().map(name).collect())
+    };
+    let mut parts = Vec::new();
+    if live.servers != wanted.servers {
+        parts.push(format!("MCP servers in use: {}; asked for: {}.", servers(live), servers(wanted)));
+    }
+    if live.roots != wanted.roots {
+        let (in_use, asked) = (list(live.roots.clone()), list(wanted.roots.clone()));
+        parts.push(format!("Directories in use: {in_use}; asked for: {asked}."));
+    }
+    parts.push("The change is made when no turn runs and no other client follows the session.".to_owned());
+    json!({
+        "sessionUpdate": "notice", "severity": "warning",
+        "title": "The session keeps its MCP servers and directories for now", "description": parts.join(" "),
+    })
+    .into()
+}
+
+fn list(names: Vec<String>) -> String {
+    if names.is_empty() { "none".to_owned() } else { names.join(", ") }
 }

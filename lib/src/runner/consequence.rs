@@ -8,6 +8,7 @@ use rethread_core::{
 use serde_json::json;
 use tokio::time::Instant;
 
+use super::requests::Due;
 use super::{Replaying, Runner, Seat, Waiting};
 use crate::edge::Version;
 use crate::edge::link::ask::{self, nobody_answers};
@@ -28,8 +29,8 @@ impl Runner {
             }
             Entry::TurnEnded { turn, stop, state, .. } => self.turn_ended(seq, *turn, stop, state),
             Entry::CancelAsked { .. } => self.send_cancel(),
-            Entry::QuestionAnswered { question, answer } => self.answer_agent(question, Some(answer)),
-            Entry::QuestionWithdrawn { question } => self.answer_agent(question, None),
+            Entry::QuestionAnswered { question, answer } => self.question_closed(question, Some(answer)),
+            Entry::QuestionWithdrawn { question } => self.question_closed(question, None),
             Entry::OptionAsked { ask, option, value } => self.send_option(ask, option, value, following),
             Entry::OptionSettled { ask, error } => self.option_settled(seq, ask, error.as_ref()),
             Entry::Updated { update, .. } => self.note(update),
@@ -47,7 +48,7 @@ impl Runner {
     fn send_prompt(&mut self, message: &MessageId, following: &mut Vec<Input>) {
         let Some(prompt) = self.session.prompt(message) else { return };
         let Seat::Bound(bound) = &mut self.seat else { return };
-        let meta = self.metas.remove(message);
+        let meta = self.requests.take_meta(message);
         let content = match &self.seed {
             Some(seed) => ask::primed(&bound.agent.profile, seed, &prompt.content),
             None => prompt.content.clone(),
@@ -104,7 +105,8 @@ impl Runner {
         }
     }
 
-    fn answer_agent(&mut self, question: &QuestionId, answer: Option<&Json>) {
+    fn question_closed(&mut self, question: &QuestionId, answer: Option<&Json>) {
+        self.clients.question_closed(question);
         let Some((request, kind)) = self.questions.remove(question) else { return };
         let Seat::Bound(bound) = &self.seat else { return };
         let result = match answer {
@@ -121,28 +123,18 @@ impl Runner {
         {
             self.seed = None;
         }
-        let waits_for_end = self.prompts.get(message).is_some_and(|reply| reply.version == Version::V1);
-        // The state may be far ahead: whole turns may have come in the same breath.
-        let over = turn <= self.ended_turn;
-        match (waits_for_end, over) {
-            (true, false) => self.in_turn.push(message.clone()),
-            // It was inserted into a turn that is over: there is nothing more to wait for.
-            (true, true) => {
-                if let Some(stop) = self.session.last_stop.clone() {
-                    self.answer_end(seq, message, &stop, None);
-                }
+        match self.requests.prompt_inserted(message, turn) {
+            Some((reply, Due::Accepted)) => reply.send(seq, Ok(json!({"messageId": message}).into())),
+            Some((reply, Due::TurnEnd)) => {
+                let stop = self.session.last_stop.clone().unwrap_or_else(|| Stop::plain("end_turn"));
+                reply.send(seq, end_of_turn(&stop, None));
             }
-            (false, _) => {
-                if let Some(reply) = self.prompts.remove(message) {
-                    reply.send(seq, Ok(json!({"messageId": message}).into()));
-                }
-            }
+            None => {}
         }
     }
 
     fn prompt_dropped(&mut self, seq: Seq, message: &MessageId, why: &Dropped) {
-        self.metas.remove(message);
-        let Some(reply) = self.prompts.remove(message) else { return };
+        let Some(reply) = self.requests.prompt_dropped(message) else { return };
         let outcome = match (why, reply.version) {
             (Dropped::Cancelled, Version::V1) => Ok(json!({"stopReason": "cancelled"}).into()),
             (Dropped::Cancelled, Version::V2) => Err(RpcError::cancelled()),
@@ -157,20 +149,13 @@ impl Runner {
         }
         self.foldable = seq;
         self.fetch_outputs();
-        self.ended_turn = turn;
-        for message in std::mem::take(&mut self.in_turn) {
-            self.answer_end(seq, &message, stop, Some(state));
-        }
-    }
-
-    fn answer_end(&mut self, seq: Seq, message: &MessageId, stop: &Stop, state: Option<&Json>) {
-        if let Some(reply) = self.prompts.remove(message) {
-            reply.send(seq, end_of_turn(stop, state));
+        for reply in self.requests.turn_ended(turn) {
+            reply.send(seq, end_of_turn(stop, Some(state)));
         }
     }
 
     fn option_settled(&mut self, seq: Seq, ask: &AskId, error: Option<&Json>) {
-        let Some((reply, form)) = self.options.remove(ask) else { return };
+        let Some((reply, form)) = self.requests.take_option(ask) else { return };
         let outcome = match error {
             Some(error) => Err(RpcError::read(error)),
             None => Ok(self.option_answer(&reply, form)),
@@ -181,7 +166,7 @@ impl Runner {
     /// A notice is told with the answer to a prompt too, where the client takes it in no other way.
     fn note(&mut self, update: &Update) {
         if update.kind == UpdateKind::Notice {
-            self.prompts.values_mut().for_each(|reply| reply.note(&update.body));
+            self.requests.note(&update.body);
         }
     }
 
@@ -193,7 +178,7 @@ impl Runner {
             }
         }
         self.questions.clear();
-        self.terminals.clear();
+        self.relays.clear();
         self.hosting.end();
     }
 

@@ -10,7 +10,8 @@ use tokio::time::Instant;
 
 use super::{Runner, Seat};
 use crate::mint;
-use crate::outbox::Outbound;
+use crate::outbox::{Ephemeral, Outbound};
+use crate::store::state::read_state;
 use crate::store::{Archived, Deleted, StoreError};
 use crate::wire::{RpcError, code, with_causes};
 
@@ -53,7 +54,7 @@ impl Runner {
 
     async fn end_turn_anew(&mut self, reason: String) -> Result<Vec<Arc<Entry>>, StoreError> {
         let id = self.id.clone();
-        let read = self.around.journal.call(move |store| crate::registry::read_state(store, &id));
+        let read = self.around.journal.call(move |store| read_state(store, &id));
         let (session, head) = read.await?;
         self.session = session;
         self.lease.head = head;
@@ -101,11 +102,7 @@ impl Runner {
 
     fn refuse_waiting(&mut self, told: &RpcError) {
         // After everything that was written before.
-        self.metas.clear();
-        for (_, reply) in self.prompts.drain() {
-            reply.send(self.lease.head, Err(told.clone()));
-        }
-        for (_, (reply, _)) in self.options.drain() {
+        for reply in self.requests.take_all() {
             reply.send(self.lease.head, Err(told.clone()));
         }
     }
@@ -117,9 +114,8 @@ impl Runner {
             "sessionUpdate": "notice", "severity": "error", "title": error.message, "description": hint,
         });
         let updates: Vec<_> = [Some(notice.into()), state].into_iter().flatten().collect();
-        for client in &self.clients {
-            let _ = client.outbox.offer(Outbound::Trouble(self.id.clone(), updates.clone()));
-        }
+        let trouble = || Outbound::Ephemeral(self.id.clone(), Ephemeral::Trouble(updates.clone()));
+        self.clients.offer_others(None, trouble);
     }
 }
 

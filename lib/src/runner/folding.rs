@@ -25,6 +25,7 @@ impl Runner {
         }
         self.fold_check = None;
         self.folded = upto;
+        self.live.forget(upto);
         let (journal, lease) = (self.around.journal.clone(), self.lease.clone());
         let (log, id) = (self.around.log.clone(), self.id.clone());
         self.folding = Some(tokio::spawn(async move {

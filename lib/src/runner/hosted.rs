@@ -7,9 +7,8 @@ use rethread_core::{Input, Json, Update};
 use serde_json::json;
 use tokio::sync::{mpsc, watch};
 
-use super::{Message, Runner, Seat};
-use crate::edge::Version;
-use crate::hosting::{self, Begun, Done, Moment, RootPaths, Terminal};
+use super::{Message, Runner};
+use crate::hosting::{Begun, Done, Moment, RootPaths, Terminal};
 use crate::wire::{Id, RpcError};
 
 /// The pause between two looks at what a terminal has written.
@@ -31,21 +30,6 @@ pub(crate) enum Hosted {
 }
 
 impl Runner {
-    /// Says whether a request of the agent's is carried out here: the newest client cannot, or it is about a
-    /// terminal of ours.
-    pub(super) fn hosts(&self, method: &str, params: &Json) -> bool {
-        let agent = match &self.seat {
-            Seat::Bound(bound) => bound.link.version(),
-            Seat::Opening(opening) => opening.link.version(),
-            Seat::Empty | Seat::Starting | Seat::Stopping(_) => return false,
-        };
-        let ours = || params.fields().text("terminalId").is_some_and(|id| self.hosting.has(&id));
-        // With no client there, or none yet, it is the one that the agent was introduced to.
-        let newest = self.clients.last().map(|client| client.version);
-        let client = newest.unwrap_or_else(|| self.around.host.client_version());
-        agent == Version::V1 && hosting::METHODS.contains(&method) && (client == Version::V2 || ours())
-    }
-
     /// Begins to carry a request out.
     pub(super) fn host(&mut self, request: Id, method: &str, params: &Json) {
         let roots = std::iter::once(&self.setup.cwd).chain(&self.setup.roots).cloned().collect();

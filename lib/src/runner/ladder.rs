@@ -73,7 +73,7 @@ impl Runner {
             self.fork_of = None;
             return (Rung::Given, Some(self.id.to_string()));
         }
-        let name = self.around.host.identity(agent);
+        let name = self.host.identity(agent);
         let of_agent = |native: Native| (native.agent == name).then_some(native.id);
         if let Some(parent) = self.fork_of.take().and_then(of_agent)
             && agent.profile.has("fork")

@@ -5,20 +5,21 @@ use std::time::Duration;
 
 use rethread_core::session::Native;
 use rethread_core::{Json, MessageId, QuestionId, Seq, Session, SessionId};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use super::ask::reply_of;
-use super::{Attached, Seat, hosted};
+use super::{Attached, Client, Seat, hosted};
 use crate::agent::Restore;
-use crate::agent::host::{AgentHost, LiveAgent};
-use crate::agent::peer::FromAgent;
+use crate::agent::host::LiveAgent;
+use crate::agent::peer::{AgentLine, FromAgent};
+use crate::agent::pool::HostUser;
 use crate::agent::process::GuardianCommand;
-use crate::edge::Version;
+use crate::client_id::{ClientId, ClientTag};
 use crate::edge::call::{OptionName, Setup};
 use crate::edge::v1::BooleanOptions;
 use crate::live::{Cursor, Live};
 use crate::log::Log;
-use crate::outbox::{Outbox, Reply};
+use crate::outbox::Reply;
 use crate::secret::Secrets;
 use crate::store::Lease;
 use crate::store::journal::Journal;
@@ -35,6 +36,8 @@ pub(crate) struct Handle {
     /// What its peers share.
     pub(crate) live: Arc<Live>,
     pub(super) inbox: mpsc::Sender<Message>,
+    /// Becomes true when the session has given up its lease and its task is over.
+    pub(super) finished: watch::Receiver<bool>,
 }
 
 impl Handle {
@@ -43,10 +46,16 @@ impl Handle {
         self.inbox.send(message).await.map_err(|unsent| Ended(reply_of(unsent.0)))
     }
 
-    /// Says whether the session has ended.
+    /// Says whether the session takes no more messages.
     #[must_use]
     pub(crate) fn ended(&self) -> bool {
         self.inbox.is_closed()
+    }
+
+    /// Waits until the session has given up its lease and its task is over.
+    pub(crate) async fn finished(&self) {
+        // The sender is dropped only when the task is over.
+        let _ = self.finished.clone().wait_for(|finished| *finished).await;
     }
 }
 
@@ -57,14 +66,14 @@ pub(crate) struct Ended(pub(crate) Option<Reply>);
 pub(crate) enum Message {
     /// It wants to follow.
     Attach {
+        /// The client.
+        client: Client,
         /// Where it is, and its bell.
         cursor: Arc<Cursor>,
-        /// The way to it.
-        outbox: Outbox,
-        /// The version it speaks.
-        version: Version,
         /// How it wants the session to be set up.
         setup: Setup,
+        /// The agent host of its connection, for a session that has no agent at the moment.
+        host: HostUser,
         /// How things stand, or why not.
         reply: oneshot::Sender<Result<Attached, RpcError>>,
     },
@@ -82,7 +91,14 @@ pub(crate) enum Message {
     /// It cancels.
     Cancel,
     /// It takes back a request by its own id.
-    Withdraw(Id),
+    Withdraw(ClientId, Id),
+    /// Its connection has ended.
+    Detach {
+        /// Which one.
+        client: ClientId,
+        /// Told when the session has dealt with it.
+        done: oneshot::Sender<()>,
+    },
     /// It changes an option.
     SetOption {
         /// By id or category.
@@ -97,7 +113,7 @@ pub(crate) enum Message {
     /// It sets the title.
     SetTitle(String, Reply),
     /// It answers a question.
-    Answer(QuestionId, Result<Json, RpcError>),
+    Answer(ClientId, QuestionId, Result<Json, RpcError>),
     /// It cancels a tool call or a terminal: a request that the agent itself answers.
     CancelThing {
         /// `tool_call/cancel` or `terminal/cancel`.
@@ -119,17 +135,21 @@ pub(crate) enum Message {
         reply: Option<Reply>,
     },
     /// It answered what was relayed to it.
-    Relayed(Id, Result<Json, RpcError>),
+    Relayed(ClientId, Id, Result<Json, RpcError>),
     /// Something was carried out in the place of a client.
     Hosted(hosted::Hosted),
-    /// It closes the session.
+    /// It closes the session, or leaves it to the others.
     Close(Reply),
+    /// A client wanted to follow and does not: if nobody does, the session need not stay open.
+    NotFollowed,
     /// How the session stands, or why that is not known.
     Status(oneshot::Sender<Result<Json, RpcError>>),
     /// The process ends, or the session is deleted: settle and let go.
     End {
         /// Why, in words for a person.
         reason: String,
+        /// The client that wants it, if one does: the others are told who it was.
+        by: Option<ClientTag>,
         /// Told when it is done.
         done: oneshot::Sender<Seq>,
     },
@@ -137,13 +157,22 @@ pub(crate) enum Message {
     AgentUp(Result<LiveAgent, RpcError>),
 }
 
+/// What happens to a session when its last client leaves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WhenUnattended {
+    /// It ends: a running turn is cancelled and the agent is released.
+    #[default]
+    End,
+    /// It goes on: a running turn finishes, a question waits for the next client. It is closed once it has been idle for
+    /// the idle limit of the server.
+    Keep,
+}
+
 /// What every session is given.
 #[derive(Clone)]
 pub(crate) struct Surroundings {
     /// Where it is written.
     pub(crate) journal: Journal,
-    /// Where its agent comes from.
-    pub(crate) host: AgentHost,
     /// For what nobody can be told.
     pub(crate) log: Log,
     /// What is struck out of notices and errors of the agent.
@@ -154,6 +183,8 @@ pub(crate) struct Surroundings {
     pub(crate) option_patience: Duration,
     /// How far an agent goes to restore a session.
     pub(crate) restore: Restore,
+    /// What happens when the last client leaves.
+    pub(crate) when_unattended: WhenUnattended,
     /// How long a session may do nothing before its agent is let go.
     pub(crate) idle_limit: Duration,
     /// What keeps a command that is run for an agent together.
@@ -166,6 +197,8 @@ pub(crate) struct Beginning {
     pub(crate) session: Session,
     pub(crate) lease: Lease,
     pub(crate) setup: Setup,
+    /// Where its agent comes from.
+    pub(crate) host: HostUser,
     pub(crate) fork_of: Option<Native>,
     pub(crate) seat: Seat,
     pub(crate) lines: AgentLines,
@@ -175,11 +208,13 @@ pub(crate) struct Beginning {
 pub(crate) struct AgentLines {
     pub(crate) route: mpsc::Sender<FromAgent>,
     pub(crate) lines: mpsc::Receiver<FromAgent>,
+    /// What was read before the session runs: it goes before everything else.
+    pub(crate) early: Vec<AgentLine>,
 }
 
 impl AgentLines {
     pub(crate) fn new() -> Self {
         let (route, lines) = mpsc::channel(BATCHES);
-        Self { route, lines }
+        Self { route, lines, early: Vec::new() }
     }
 }

@@ -1,8 +1,8 @@
 //! One live session: the task that alone owns its state. Every input goes through [`Runner::step`]: decide,
 //! write, apply, tell. Around that, each in its own file:
 //!
-//! - clients: their messages (`message`, `attach`, `ask`, `postponed`), and what is passed on between them and the agent
-//!   (`relay`);
+//! - clients: who they are (`clients`), what they wait for (`requests`), their messages (`message`, `attach`, `ask`,
+//!   `detach`, `postponed`), and what is passed on between them and the agent (`relay`, `relays`);
 //! - the agent's words: what they are for (`hearing`), which version they are (`spoken`), the files and terminals it
 //!   wants (`hosted`);
 //! - the agent itself: where it is (`seat`), how it gets at the session (`ladder`, `opening`, `past`, `choices`,
@@ -13,7 +13,9 @@
 mod ask;
 mod attach;
 mod choices;
+mod clients;
 mod consequence;
+mod detach;
 mod facts;
 mod failure;
 mod folding;
@@ -26,7 +28,9 @@ mod outcome;
 mod past;
 mod postponed;
 mod relay;
+mod relays;
 mod release;
+mod requests;
 mod seat;
 mod spoken;
 
@@ -37,23 +41,28 @@ use rethread_core::{
     AskId, Entry, HeldPrompts, Input, Json, MessageId, QuestionId, QuestionKind, Refusal, Seq, Session,
     SessionId, TurnNo, session::Native, stored,
 };
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use crate::agent::peer::FromAgent;
-use crate::edge::Version;
+use crate::agent::peer::{AgentLine, FromAgent};
+use crate::agent::pool::HostUser;
 use crate::edge::call::Setup;
 use crate::hosting::Hosting;
 use crate::live::Live;
 use crate::mint;
-use crate::outbox::{Outbox, Reply};
+use crate::outbox::Reply;
 use crate::store::{Append, Durability, Lease};
 use crate::wire::{Id, RpcError};
+use clients::Clients;
+use relays::Relays;
+use requests::Requests;
 
-pub(crate) use attach::Attached;
+pub(crate) use attach::{Attached, RunningTurn};
+pub(crate) use clients::Client;
 pub(crate) use facts::facts;
 pub(crate) use failure::store_error;
+pub use message::WhenUnattended;
 pub(crate) use message::{AgentLines, Beginning, Ended, Handle, Message, Surroundings};
 pub(crate) use opening::QUIET;
 pub(crate) use seat::{Bound, Replaying, Seat, style};
@@ -72,6 +81,10 @@ pub(crate) struct Runner {
     own: mpsc::Sender<Message>,
     agent_lines: mpsc::Receiver<FromAgent>,
     agent_route: mpsc::Sender<FromAgent>,
+    /// What the agent said before this task ran.
+    early_lines: Vec<AgentLine>,
+    /// Where the agent comes from.
+    host: HostUser,
     seat: Seat,
     setup: Setup,
     /// The agent's session that this one was forked from, until the agent has been asked.
@@ -80,26 +93,17 @@ pub(crate) struct Runner {
     seed: Option<String>,
     /// When the agent is let go if nothing happens.
     idle_at: Instant,
-    /// Clients that may be asked to do what only a client can, the newest last.
-    clients: Vec<Client>,
-    prompts: HashMap<MessageId, Reply>,
-    /// The `_meta` of prompts that have not been sent: it goes to the agent and is not kept.
-    metas: HashMap<MessageId, Json>,
-    options: HashMap<AskId, (Reply, ask::OptionAnswer)>,
+    clients: Clients,
+    requests: Requests,
     questions: HashMap<QuestionId, (Id, QuestionKind)>,
     waiting: HashMap<u64, Waiting>,
     /// What waits for the agent and is no prompt.
     postponed: postponed::Postponed,
-    closing: Vec<Reply>,
-    terminals: relay::Terminals,
+    relays: Relays,
     hosting: Hosting,
     deadline: Option<Instant>,
     /// When an agent that has answered a load and says nothing more has replayed all.
     quiet_at: Option<Instant>,
-    /// The prompts of the turn whose end is answered next, where their clients wait for it.
-    in_turn: Vec<MessageId>,
-    /// The last turn whose end was answered.
-    ended_turn: TurnNo,
     /// The end of the last turn, up to which entries may be folded, and up to where they are.
     foldable: Seq,
     folded: Seq,
@@ -109,12 +113,6 @@ pub(crate) struct Runner {
     /// The store failed; what it was.
     broken: Option<String>,
     ended: bool,
-}
-
-/// A client that follows.
-struct Client {
-    outbox: Outbox,
-    version: Version,
 }
 
 /// What an answer of the agent's is for.
@@ -136,12 +134,13 @@ impl Runner {
     pub(crate) fn prepare(
         begin: Beginning,
         around: Surroundings,
-    ) -> (Handle, impl Future<Output = ()> + Send + use<>) {
+    ) -> (Handle, impl Future<Output = ()> + Send + use<>, watch::Sender<bool>) {
         let (own, inbox) = mpsc::channel(INBOX);
         let live = Arc::new(Live::new(begin.lease.head));
         let around_idle = around.idle_limit;
         let hosting = Hosting::new(around.guardian.clone());
-        let handle = Handle { id: begin.id.clone(), live: live.clone(), inbox: own.clone() };
+        let (finish, finished) = watch::channel(false);
+        let handle = Handle { id: begin.id.clone(), live: live.clone(), inbox: own.clone(), finished };
         let ended_turn = if begin.session.turn.is_none() { begin.session.turns } else { TurnNo(0) };
         let runner = Self {
             id: begin.id,
@@ -153,25 +152,22 @@ impl Runner {
             own,
             agent_lines: begin.lines.lines,
             agent_route: begin.lines.route,
+            early_lines: begin.lines.early,
+            host: begin.host,
             seat: begin.seat,
             setup: begin.setup,
             fork_of: begin.fork_of,
             seed: None,
             idle_at: Instant::now() + around_idle,
-            clients: Vec::new(),
-            prompts: HashMap::new(),
-            metas: HashMap::new(),
-            options: HashMap::new(),
+            clients: Clients::default(),
+            requests: Requests::after_turn(ended_turn),
             questions: HashMap::new(),
             waiting: HashMap::new(),
             postponed: postponed::Postponed::default(),
-            closing: Vec::new(),
-            terminals: relay::Terminals::default(),
+            relays: Relays::default(),
             hosting,
             deadline: None,
             quiet_at: None,
-            in_turn: Vec::new(),
-            ended_turn,
             foldable: Seq(0),
             folded: Seq(0),
             fold_check: None,
@@ -179,11 +175,15 @@ impl Runner {
             broken: None,
             ended: false,
         };
-        (handle, runner.run())
+        (handle, runner.run(), finish)
     }
 
     async fn run(mut self) {
         self.settle_past().await;
+        let early = std::mem::take(&mut self.early_lines);
+        if !early.is_empty() {
+            self.hear_agent(FromAgent::Lines(early)).await;
+        }
         while !self.ended {
             let (deadline, quiet_at, fold_check) = (self.deadline, self.quiet_at, self.fold_check);
             tokio::select! {
@@ -197,6 +197,7 @@ impl Runner {
             if self.session.turn.is_some() {
                 self.idle_at = Instant::now() + self.around.idle_limit;
             }
+            self.apply_wanted_setup().await;
             self.fold_if_read();
         }
     }
@@ -298,7 +299,14 @@ impl Runner {
     /// prompt brings it back.
     async fn idle(&mut self) {
         self.idle_at = Instant::now() + self.around.idle_limit;
-        if self.session.turn.is_none() && matches!(self.seat, Seat::Bound(_)) {
+        let waits = !self.session.prompts.is_empty() || !self.session.questions.is_empty();
+        if self.session.turn.is_some() || waits {
+            return;
+        }
+        if self.clients.is_empty() {
+            return self.settle_and_let_go("the session was idle".to_owned()).await;
+        }
+        if matches!(self.seat, Seat::Bound(_)) {
             let reason = "the session was idle".to_owned();
             self.step(vec![Input::AgentExited { reason, held: HeldPrompts::Wait, at: mint::now() }]).await;
             self.forget_agent();
@@ -322,8 +330,8 @@ impl Runner {
     fn turn_away(&mut self) {
         self.inbox.close();
         while let Ok(message) = self.inbox.try_recv() {
-            if matches!(message, Message::Close(_)) {
-                self.closing.extend(ask::reply_of(message));
+            if let Message::Close(reply) = message {
+                self.requests.add_close(reply);
             } else if let Some(reply) = ask::reply_of(message) {
                 reply.refuse(RpcError::not_followed(self.id.as_str()));
             }
@@ -342,10 +350,10 @@ impl Runner {
         if let Err(error) = released {
             self.around.log.line(&format!("session {}: {}", self.id, crate::wire::with_causes(&error)));
         }
-        for reply in self.closing.drain(..) {
+        for reply in self.requests.take_closing() {
             reply.send(self.lease.head, Ok(serde_json::json!({}).into()));
         }
-        for (_, reply) in self.prompts.drain() {
+        for reply in self.requests.take_all() {
             reply.refuse(RpcError::internal("the session has ended"));
         }
     }

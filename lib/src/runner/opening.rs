@@ -243,7 +243,7 @@ impl Runner {
         if let Err(error) = self.look_back(binding, replayed.text).await {
             return self.agent_failed(super::store_error(&error)).await;
         }
-        let name = self.around.host.identity(&agent);
+        let name = self.host.identity(&agent);
         let mut updates = choosing.told;
         updates.retain(|update| self.is_news(update));
         updates.extend(outcome_notice(binding, self.acquaintance(&name), &name));
@@ -251,7 +251,7 @@ impl Runner {
         let mut inputs: Vec<_> = updates.into_iter().map(known).collect();
         let style = style(link.version());
         let at = mint::now();
-        let kind = self.around.host.kind();
+        let kind = self.host.kind();
         inputs.push(Input::AgentBound { agent: name, native: native.clone(), binding, style, kind, at });
         let replaying = rung.replaying();
         self.seat = Seat::Bound(Box::new(Bound { agent, link, native, replaying }));

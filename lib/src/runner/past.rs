@@ -37,7 +37,7 @@ impl Runner {
 
     /// The whole conversation, for an agent that keeps none.
     pub(super) async fn history(&self, agent: &LiveAgent) -> Result<Vec<Json>, StoreError> {
-        let host = &self.around.host;
+        let host = &self.host;
         let empty = History::for_agent(host.identity(agent), host.kind());
         let mut history = self
             .gather(empty, |history, item| {

@@ -1,6 +1,8 @@
 //! What clients have for the agent while it is not there, apart from prompts: kept until it comes, within bounds.
 
 use super::{Message, Runner, ask};
+use crate::client_id::ClientId;
+use crate::outbox::Reply;
 use crate::wire::RpcError;
 
 /// How many messages may wait for the agent.
@@ -25,31 +27,46 @@ impl Postponed {
         std::mem::take(&mut self.messages)
     }
 
+    /// Takes what a client waits for; its notifications stay.
+    pub(super) fn take_client(&mut self, client: ClientId) -> Vec<Reply> {
+        let is = |message: &mut Message| ask::waiting_client(message) == Some(client);
+        let taken: Vec<_> = self.messages.extract_if(.., is).collect();
+        self.bytes -= taken.iter().map(weight).sum::<usize>();
+        taken.into_iter().filter_map(ask::reply_of).collect()
+    }
+
     /// Keeps a message; gives it back if there is no room.
     fn keep(&mut self, message: Message) -> Option<Message> {
-        let weight = match &message {
-            Message::Relay { params, .. } => params.text().len(),
-            Message::SetOption { value, .. } => value.text().len(),
-            Message::Attach { .. }
-            | Message::Prompt { .. }
-            | Message::Cancel
-            | Message::Withdraw(_)
-            | Message::SetTitle(..)
-            | Message::Answer(..)
-            | Message::CancelThing { .. }
-            | Message::Relayed(..)
-            | Message::Hosted(_)
-            | Message::Close(_)
-            | Message::Status(_)
-            | Message::End { .. }
-            | Message::AgentUp(_) => 0,
-        };
+        let weight = weight(&message);
         if self.messages.len() >= MOST || self.bytes + weight > BYTES {
             return Some(message);
         }
         self.bytes += weight;
         self.messages.push(message);
         None
+    }
+}
+
+/// How many bytes of parameters a message has.
+fn weight(message: &Message) -> usize {
+    match message {
+        Message::Relay { params, .. } => params.text().len(),
+        Message::SetOption { value, .. } => value.text().len(),
+        Message::Attach { .. }
+        | Message::Detach { .. }
+        | Message::NotFollowed
+        | Message::Prompt { .. }
+        | Message::Cancel
+        | Message::Withdraw(..)
+        | Message::SetTitle(..)
+        | Message::Answer(..)
+        | Message::CancelThing { .. }
+        | Message::Relayed(..)
+        | Message::Hosted(_)
+        | Message::Close(_)
+        | Message::Status(_)
+        | Message::End { .. }
+        | Message::AgentUp(_) => 0,
     }
 }
 

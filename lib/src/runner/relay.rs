@@ -1,150 +1,241 @@
-//! What only a client can do for an agent, and what only an agent can do for a client: files, terminals and
-//! extensions. Relayed with the session id translated, not journalled; but the output of a client's terminals
-//! is fetched before it is gone, so that a replay need not refer to what no longer exists. Where the client has
-//! no such methods, `hosted` takes the client's place.
-
-use std::collections::{BTreeMap, HashMap};
+//! Passes on what only a client can do for an agent, and what only an agent can do for a client: files, terminals and
+//! extensions. Relayed with the ids translated, not journalled; but the output of a client's terminals is fetched
+//! before it is gone, so that a replay need not refer to what no longer exists. Where no client can, `hosted` does it.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use rethread_core::{Fields, Input, Json, Update, UpdateKind};
 use serde_json::json;
 
-use super::{Handle, Message, Runner, Seat, Waiting};
+use super::relays::{Purpose, TerminalRoute};
+use super::{Client, Message, Runner, Seat, Waiting};
+use crate::client_id::ClientId;
 use crate::edge::Version;
+use crate::hosting;
+use crate::mint;
 use crate::outbox::{Origin, Outbound, Relayed, Reply};
 use crate::wire::{Id, RpcError};
 
-/// The client's terminals that the agent uses, and the requests about them under way.
-#[derive(Default)]
-pub(super) struct Terminals {
-    /// Their commands by id.
-    open: BTreeMap<String, String>,
-    /// Requests that make one, with the command.
-    creating: HashMap<Id, String>,
-    /// Our own requests for output, each perhaps before the release that the agent asked for.
-    fetching: HashMap<Id, Fetch>,
-    next: u64,
-}
-
-struct Fetch {
-    terminal: String,
-    then_release: Option<(Id, Json)>,
-}
-
-impl Terminals {
-    pub(super) fn clear(&mut self) {
-        *self = Self { next: self.next, ..Self::default() };
-    }
+/// Who carries out a request of the agent's.
+enum Route {
+    /// This client; it has this id for the terminal, if the request is about one.
+    Client(ClientId, Option<String>),
+    /// This process.
+    Hosted,
+    /// Nobody needs to: this is the answer.
+    Answered(Json),
+    /// Nobody can.
+    Nobody,
 }
 
 impl Runner {
-    /// The agent has something for the client.
+    /// The agent has something for the clients.
     pub(super) fn relay_to_client(&mut self, request: Option<Id>, method: &str, params: &Json) {
-        let params = with_session(params, self.id.as_str());
-        self.forget_gone_clients();
+        let params = with_text(params, "sessionId", self.id.as_str());
         let Some(request) = request else {
-            self.notify_clients(method, &params);
-            return;
+            return self.notify_clients(method, &params);
         };
-        if self.hosts(method, &params) {
-            return self.host(request, method, &params);
-        }
-        match method {
-            "terminal/create" => {
-                let command = params.fields().text("command").unwrap_or_default();
-                self.terminals.creating.insert(request.clone(), command);
+        match self.route(method, &params) {
+            Route::Hosted => self.host(request, method, &params),
+            Route::Answered(answer) => self.answer_request(&request, Ok(&answer)),
+            Route::Nobody => {
+                let error = RpcError::internal("no client is connected that could answer");
+                self.answer_request(&request, Err(&error));
             }
-            "terminal/release" => {
-                let terminal = params.fields().text("terminalId").unwrap_or_default();
-                if self.terminals.open.contains_key(&terminal) {
-                    self.fetch_output(terminal, Some((request, params)));
-                    return;
-                }
+            Route::Client(client, None) => {
+                let purpose = match method {
+                    "terminal/create" => {
+                        Purpose::Create { command: params.fields().text("command").unwrap_or_default() }
+                    }
+                    _ => Purpose::Plain,
+                };
+                self.send_relay(client, request, method, params, purpose);
             }
-            _ => {}
+            Route::Client(client, Some(theirs)) => {
+                self.relay_of_terminal(client, &theirs, request, method, &params)
+            }
         }
-        self.send_relay(request, method.to_owned(), params);
     }
 
-    /// The client answered what was relayed to it.
-    pub(super) async fn relayed(&mut self, request: Id, outcome: Result<Json, RpcError>) {
-        if let Some(fetch) = self.terminals.fetching.remove(&request) {
-            return self.output_fetched(fetch, outcome).await;
+    /// Files and new terminals are the business of the client whose prompt runs, outside a turn of the newest one that
+    /// offers them. A terminal stays with its client.
+    fn route(&self, method: &str, params: &Json) -> Route {
+        if !self.is_client_method(method) {
+            let prompter = self.requests.prompter().filter(|client| self.clients.get(*client).is_some());
+            let newest = || self.clients.newest(|_| true).map(|client| client.tag.id);
+            return prompter.or_else(newest).map_or(Route::Nobody, |client| Route::Client(client, None));
         }
-        if let Some(command) = self.terminals.creating.remove(&request)
-            && let Some(id) = outcome.as_ref().ok().and_then(|made| made.fields().text("terminalId"))
-        {
-            self.terminals.open.insert(id, command);
+        if let Some(terminal) = params.fields().text("terminalId") {
+            if self.hosting.has(&terminal) {
+                return Route::Hosted;
+            }
+            match self.relays.route(&terminal, method) {
+                Some(TerminalRoute::Client(client, theirs)) => return Route::Client(client, Some(theirs)),
+                Some(TerminalRoute::Ended(answer)) => return Route::Answered(answer),
+                None => {}
+            }
         }
-        self.answer_request(&request, outcome.as_ref());
+        let serves = |client: &Client| client.profile.serves(method);
+        let chosen = match self.requests.prompter() {
+            Some(prompter) => self.clients.get(prompter).filter(|client| serves(client)),
+            None => self.clients.newest(serves),
+        };
+        chosen.map_or(Route::Hosted, |client| Route::Client(client.tag.id, None))
     }
 
-    /// Fetches what the client's terminals show by now, for the journal.
+    /// Says whether a request is for files or terminals, which a version 1 agent expects of its client.
+    fn is_client_method(&self, method: &str) -> bool {
+        let agent = match &self.seat {
+            Seat::Bound(bound) => bound.link.version(),
+            Seat::Opening(opening) => opening.link.version(),
+            Seat::Empty | Seat::Starting | Seat::Stopping(_) => return false,
+        };
+        agent == Version::V1 && hosting::METHODS.contains(&method)
+    }
+
+    fn relay_of_terminal(
+        &mut self,
+        client: ClientId,
+        theirs: &str,
+        request: Id,
+        method: &str,
+        params: &Json,
+    ) {
+        let terminal = params.fields().text("terminalId").unwrap_or_default();
+        let params = with_text(params, "terminalId", theirs);
+        if method == "terminal/release" {
+            return self.fetch_output(client, theirs, terminal, Some((request, params)));
+        }
+        let purpose = Purpose::OfTerminal { terminal, method: method.to_owned() };
+        self.send_relay(client, request, method, params, purpose);
+    }
+
+    /// A client answered what was relayed to it.
+    pub(super) async fn relayed(&mut self, client: ClientId, request: Id, outcome: Result<Json, RpcError>) {
+        match self.relays.answered(client, &request) {
+            Some(Purpose::Plain | Purpose::OfTerminal { .. }) => {
+                self.answer_request(&request, outcome.as_ref());
+            }
+            Some(Purpose::Create { command }) => {
+                let outcome = outcome.map(|made| self.terminal_made(client, &made, command));
+                self.answer_request(&request, outcome.as_ref());
+            }
+            Some(Purpose::Fetch { terminal, then_release }) => {
+                self.output_fetched(client, terminal, then_release, outcome).await;
+            }
+            None => {}
+        }
+    }
+
+    /// A client has made a terminal. Gives the answer for the agent, with an id of ours.
+    fn terminal_made(&mut self, client: ClientId, made: &Json, command: String) -> Json {
+        let Some(theirs) = made.fields().text("terminalId") else { return made.clone() };
+        let ours = mint::terminal_id();
+        self.relays.terminal_made(client, ours.clone(), theirs.clone(), command);
+        if let Some(client) = self.clients.get(client) {
+            let session = self.id.clone();
+            // A client that does not take it is shown the terminal's output as text.
+            let _ = client.outbox.offer(Outbound::OwnTerminal { session, ours: ours.clone(), theirs });
+        }
+        with_text(made, "terminalId", &ours)
+    }
+
+    /// Fetches what the clients' terminals show by now, for the journal.
     pub(super) fn fetch_outputs(&mut self) {
-        for terminal in self.terminals.open.keys().cloned().collect::<Vec<_>>() {
-            self.fetch_output(terminal, None);
+        for (ours, client, theirs) in self.relays.running() {
+            self.fetch_output(client, &theirs, ours, None);
         }
     }
 
-    fn fetch_output(&mut self, terminal: String, then_release: Option<(Id, Json)>) {
-        self.terminals.next += 1;
-        let id = Id::own(&format!("output-{}", self.terminals.next));
-        let params = json!({"sessionId": self.id, "terminalId": terminal});
-        self.terminals.fetching.insert(id.clone(), Fetch { terminal, then_release });
-        self.send_relay(id, "terminal/output".to_owned(), params.into());
+    fn fetch_output(
+        &mut self,
+        client: ClientId,
+        theirs: &str,
+        terminal: String,
+        then_release: Option<(Id, Json)>,
+    ) {
+        let id = self.relays.next_fetch();
+        let params = json!({"sessionId": self.id, "terminalId": theirs});
+        let purpose = Purpose::Fetch { terminal, then_release };
+        self.send_relay(client, id, "terminal/output", params.into(), purpose);
     }
 
-    async fn output_fetched(&mut self, fetch: Fetch, outcome: Result<Json, RpcError>) {
-        if let Ok(output) = &outcome {
-            let command = self.terminals.open.get(&fetch.terminal).cloned().unwrap_or_default();
-            let terminal = match &self.seat {
-                Seat::Bound(bound) => bound.link.public_id(&fetch.terminal),
-                Seat::Empty | Seat::Starting | Seat::Opening(_) | Seat::Stopping(_) => fetch.terminal.clone(),
-            };
-            let update = screenful(&terminal, &command, &output.fields());
+    async fn output_fetched(
+        &mut self,
+        client: ClientId,
+        terminal: String,
+        then_release: Option<(Id, Json)>,
+        outcome: Result<Json, RpcError>,
+    ) {
+        if let Ok(output) = &outcome
+            && let Some(command) = self.relays.fetched(&terminal, output)
+        {
+            let update = screenful(&self.public_terminal(&terminal), &command, &output.fields());
             self.step(vec![Input::Updated { update, known: true }]).await;
         }
-        if let Some((request, params)) = fetch.then_release {
-            self.terminals.open.remove(&fetch.terminal);
-            self.send_relay(request, "terminal/release".to_owned(), params);
+        if let Some((request, params)) = then_release {
+            self.relays.released(&terminal);
+            self.send_relay(client, request, "terminal/release", params, Purpose::Plain);
         }
     }
 
-    fn send_relay(&mut self, request: Id, method: String, params: Json) {
-        let handle = Handle { id: self.id.clone(), live: self.live.clone(), inbox: self.own.clone() };
-        let from = Relayed { request: request.clone(), origin: Origin::Session(handle) };
-        let message = self.here(Outbound::Relay { from, method, params });
-        self.forget_gone_clients();
-        let sent = match self.clients.last() {
-            Some(client) => client.outbox.offer(message).is_ok(),
-            None => false,
-        };
+    /// The id by which the journal knows a terminal of the agent's.
+    fn public_terminal(&self, terminal: &str) -> String {
+        match &self.seat {
+            Seat::Bound(bound) => bound.link.public_id(terminal),
+            Seat::Empty | Seat::Starting | Seat::Opening(_) | Seat::Stopping(_) => terminal.to_owned(),
+        }
+    }
+
+    fn send_relay(&mut self, client: ClientId, request: Id, method: &str, params: Json, purpose: Purpose) {
+        let from = Relayed { request: request.clone(), origin: Origin::Session(self.id.clone()) };
+        let message = self.here(Outbound::Relay { from, method: method.to_owned(), params });
+        self.relays.add(request.clone(), client, purpose);
+        let sent = self.clients.get(client).is_some_and(|client| client.outbox.offer(message).is_ok());
         if !sent {
-            let error = RpcError::internal("no client is connected that could answer");
-            self.answer_request(&request, Err(&error));
+            let error = RpcError::internal("the client does not read what it is sent");
+            let agents = match self.relays.remove(&request) {
+                Some(Purpose::Fetch { then_release, .. }) => then_release.map(|(release, _)| release),
+                Some(Purpose::Plain | Purpose::Create { .. } | Purpose::OfTerminal { .. }) => Some(request),
+                None => None,
+            };
+            agents.iter().for_each(|request| self.answer_request(request, Err(&error)));
+        }
+    }
+
+    /// A client has left: the agent is answered in its place, and what its terminals showed last is kept.
+    pub(super) async fn relays_of_gone_client(&mut self, client: ClientId) {
+        let left = self.relays.client_left(client);
+        let ended = |(terminal, command, mut last): (String, String, Fields)| {
+            if last.get("exitStatus").is_none_or(Json::is_null) {
+                last.set("exitStatus", json!({}).into());
+            }
+            let update = screenful(&self.public_terminal(&terminal), &command, &last);
+            Input::Updated { update, known: true }
+        };
+        let inputs = left.ended.into_iter().map(ended).collect();
+        self.step(inputs).await;
+        for (request, answer) in left.answers {
+            self.answer_request(&request, answer.as_ref());
         }
     }
 
     fn notify_clients(&mut self, method: &str, params: &Json) {
-        for client in &self.clients {
-            let message = self.here(Outbound::Notify { method: method.to_owned(), params: params.clone() });
-            if client.outbox.offer(message).is_err() {
-                self.around.log.line("skipped a notification for a client that does not read");
-            }
+        let message = || self.here(Outbound::Notify { method: method.to_owned(), params: params.clone() });
+        if self.clients.offer_others(None, message) > 0 {
+            self.around.log.line("skipped a notification for a client that does not read");
         }
     }
 
-    fn forget_gone_clients(&mut self) {
-        self.clients.retain(|client| !client.outbox.is_closed());
-    }
-
+    /// The agent takes back a request.
     pub(super) fn unrelay(&mut self, request: &Id) {
         if self.unhost(request) {
             return;
         }
-        if let Some(client) = self.clients.last() {
-            let _ = client.outbox.offer(self.here(Outbound::Unrelay(request.clone())));
+        let client = self.relays.client_of(request).and_then(|client| self.clients.get(client));
+        if let Some(client) = client {
+            let from = Relayed { request: request.clone(), origin: Origin::Session(self.id.clone()) };
+            let _ = client.outbox.offer(self.here(Outbound::Unrelay(from)));
         }
     }
 
@@ -167,7 +258,7 @@ impl Runner {
             self.postpone(Message::Relay { method, params, reply });
             return self.need_agent().await;
         };
-        let params = with_session(&params, &bound.native);
+        let params = with_text(&params, "sessionId", &bound.native);
         match reply {
             None => {
                 let _ = bound.agent.peer.notify(&method, &params);
@@ -216,13 +307,13 @@ impl Runner {
     }
 }
 
-fn with_session(params: &Json, session: &str) -> Json {
+fn with_text(params: &Json, member: &str, text: &str) -> Json {
     let mut fields = params.fields();
-    fields.set("sessionId", Json::of(session));
+    fields.set(member, Json::of(text));
     fields.json()
 }
 
-/// What a client's terminal shows, as the agent's terminals are told of.
+/// What a client's terminal shows, as an update about a terminal of the agent's.
 fn screenful(terminal: &str, command: &str, output: &Fields) -> Update {
     let text = output.text("output").unwrap_or_default();
     let mut body: Fields = [

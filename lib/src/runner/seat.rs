@@ -71,7 +71,7 @@ impl Runner {
             return self.agent_failed(read_only()).await;
         }
         self.seat = Seat::Starting;
-        let (host, own, live) = (self.around.host.clone(), self.own.clone(), self.live.clone());
+        let (host, own, live) = (self.host.shared().clone(), self.own.clone(), self.live.clone());
         tokio::spawn(async move {
             let up = host.live().await;
             // Opening reads the journal too: whoever is being shown the history goes first.

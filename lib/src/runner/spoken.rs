@@ -58,7 +58,7 @@ impl Runner {
         self.around
             .log
             .line(&format!("session {}: the agent answered version 2 and speaks version 1", self.id));
-        bound.agent = self.around.host.speaks_version_1(&bound.agent);
+        bound.agent = self.host.speaks_version_1(&bound.agent);
         let updates = bound.link.opened_anew();
         inputs.extend(updates.into_iter().map(|update| Input::Updated { update, known: true }));
         inputs.push(Input::StyleFound { style: PromptStyle::OneAtATime, at: mint::now() });

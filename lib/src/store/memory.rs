@@ -81,6 +81,9 @@ impl Store for MemoryStore {
     fn claim(&self, session: &SessionId) -> Result<Lease, StoreError> {
         let mut shelf = self.shelf();
         let kept = shelf.live(session)?;
+        if let Some(owner) = kept.row.owner.clone() {
+            return Err(StoreError::LiveElsewhere { session: session.clone(), owner });
+        }
         kept.epoch += 1;
         kept.row.owner = Some(ourselves());
         Ok(kept.lease())

@@ -14,6 +14,7 @@ pub mod memory;
 mod page;
 mod process;
 pub mod sqlite;
+pub(crate) mod state;
 
 /// A store of sessions. All methods block; [`journal::Journal`] calls them off the async threads.
 pub trait Store: Send + Sync + 'static {
@@ -21,8 +22,8 @@ pub trait Store: Send + Sync + 'static {
     /// A fork's parent must be there and not deleted, and must reach the fork: [`StoreError::MovedOn`] if not.
     fn create(&self, new: NewSession) -> Result<Lease, StoreError>;
 
-    /// Takes the session for this process. Refused while another living process has it; a dead owner loses it at
-    /// once. The epoch grows with every claim, so an earlier lease of this process ends too.
+    /// Takes the session for this process. Refused while a living process has it, this one included; a dead owner loses
+    /// it at once. The epoch grows with every claim.
     fn claim(&self, session: &SessionId) -> Result<Lease, StoreError>;
 
     /// Gives the session back, if this lease still holds it.

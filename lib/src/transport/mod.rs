@@ -6,6 +6,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 mod blocking;
 pub mod memory;
+pub mod messages;
 mod polled;
 pub mod stdio;
 

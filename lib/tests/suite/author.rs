@@ -95,7 +95,7 @@ async fn a_session_opened_again_has_its_history() {
         client.prompt(&session, "one two").await;
         client.prompt(&session, "three").await;
         let live = seen.lock().unwrap()[1].clone();
-        drop(client);
+        client.hang_up().await;
         let client = ready(&server(&store, &seen), version).await;
         client.load(&session).await;
         client.prompt(&session, "four").await;

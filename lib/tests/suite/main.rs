@@ -1,6 +1,7 @@
 //! All integration tests of the library in one binary, because linking takes most of the build time. Tests that need other
 //! installed programs are separate binaries.
 
+mod agent_hosts;
 #[cfg(feature = "assistant")]
 mod assistant;
 mod author;
@@ -11,6 +12,7 @@ mod hosting;
 mod journal;
 mod ladder;
 mod library_agent;
+mod many_clients;
 #[cfg(feature = "assistant")]
 mod mcp;
 #[cfg(feature = "assistant")]
@@ -37,3 +39,4 @@ mod store_sqlite;
 mod tidy;
 #[cfg(feature = "assistant")]
 mod tools;
+mod transports;

@@ -131,7 +131,7 @@ async fn a_notice_that_is_there_before_the_answer_to_a_load_goes_with_it(pairing
     let world = world.again();
     let (here, there) = pipe::pair();
     let server = world.server.clone();
-    let serving = tokio::spawn(async move { server.serve(there.into()).await });
+    let serving = tokio::spawn(async move { server.serve(there).await });
     let Wire { reader, mut writer } = here.into();
     let mut lines = BufReader::new(reader).lines();
     let initialize = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize",

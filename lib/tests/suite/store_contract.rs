@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use rethread::store::memory::MemoryStore;
 use rethread::store::{
-    Append, Archived, ArchivedFilter, Deleted, Durability, ListQuery, NewSession, Ours, RowFacts, Store,
-    StoreError, Stub,
+    Append, Archived, ArchivedFilter, Deleted, Durability, Lease, ListQuery, NewSession, Ours, RowFacts,
+    Store, StoreError, Stub,
 };
 use rethread_core::{Seq, SessionId, TitleSource};
 use tempfile::TempDir;
@@ -52,6 +52,7 @@ contract! {
     a_title_yields_to_a_stronger_one
     an_id_of_the_agent_is_kept_once_in_a_row
     what_an_agent_lists_is_not_listed_twice
+    a_claim_never_succeeds_against_a_live_lease
     a_claim_ends_the_lease_before_it
     a_release_leaves_no_owner
     an_old_lease_releases_nothing
@@ -130,9 +131,21 @@ fn an_append_at_the_wrong_place_is_refused(store: &dyn Store) {
     assert_eq!(show(&read_all(store, "s", 1000)), ["1 a", "2 b"]);
 }
 
+/// Takes the session of a lease anew.
+fn claim_again(store: &dyn Store, lease: &Lease) -> Lease {
+    store.release(lease).unwrap();
+    store.claim(&lease.session).unwrap()
+}
+
+/// Makes a session that nobody has open.
+fn create_closed(store: &dyn Store, session: &str) {
+    let lease = store.create(new_session(session)).unwrap();
+    store.release(&lease).unwrap();
+}
+
 fn an_append_with_an_old_epoch_is_refused(store: &dyn Store) {
     let mut old = store.create(new_session("s")).unwrap();
-    let mut new = store.claim(&id("s")).unwrap();
+    let mut new = claim_again(store, &old);
     let refused = append(store, &mut old, texts("old")).unwrap_err();
     assert!(matches!(refused, StoreError::StaleEpoch { held: 1, found: 2, .. }), "{refused}");
     append(store, &mut new, texts("new")).unwrap();
@@ -179,10 +192,11 @@ fn an_append_changes_the_row(store: &dyn Store) {
 fn learn(store: &dyn Store, session: &str, facts: RowFacts) {
     let lease = store.claim(&id(session)).unwrap();
     append_one(store, Append { facts, ..append_of(&lease, Vec::new()) }).unwrap();
+    store.release(&lease).unwrap();
 }
 
 fn a_title_yields_to_a_stronger_one(store: &dyn Store) {
-    store.create(new_session("s")).unwrap();
+    create_closed(store, "s");
     let steps = [
         ("p", TitleSource::Prompt, "p"),
         ("q", TitleSource::Prompt, "q"),
@@ -200,7 +214,7 @@ fn a_title_yields_to_a_stronger_one(store: &dyn Store) {
 }
 
 fn an_id_of_the_agent_is_kept_once_in_a_row(store: &dyn Store) {
-    store.create(new_session("s")).unwrap();
+    create_closed(store, "s");
     for native in ["x", "x", "1", "1", "x"] {
         learn(store, "s", RowFacts { native: Some(self::native(native)), ..RowFacts::default() });
     }
@@ -214,17 +228,27 @@ fn what_an_agent_lists_is_not_listed_twice(store: &dyn Store) {
     let listed = || store.find(&id("x")).unwrap().is_some();
     store.add_stubs(&native.agent, std::slice::from_ref(&stub)).unwrap();
     assert!(listed());
-    store.create(new_session("s")).unwrap();
+    create_closed(store, "s");
     learn(store, "s", RowFacts { native: Some(native.clone()), ..RowFacts::default() });
     assert!(!listed());
     store.add_stubs(&native.agent, &[stub]).unwrap();
     assert!(!listed());
 }
 
+fn a_claim_never_succeeds_against_a_live_lease(store: &dyn Store) {
+    let mut first = store.create(new_session("s")).unwrap();
+    append(store, &mut first, texts("a")).unwrap();
+    let refused = store.claim(&id("s")).unwrap_err();
+    assert!(matches!(refused, StoreError::LiveElsewhere { .. }), "{refused}");
+    append(store, &mut first, texts("b")).unwrap();
+    store.release(&first).unwrap();
+    assert_eq!(store.claim(&id("s")).unwrap().head, Seq(2));
+}
+
 fn a_claim_ends_the_lease_before_it(store: &dyn Store) {
     let mut first = store.create(new_session("s")).unwrap();
     append(store, &mut first, texts("a")).unwrap();
-    let second = store.claim(&id("s")).unwrap();
+    let second = claim_again(store, &first);
     assert_eq!((second.epoch, second.head), (2, Seq(1)));
     assert!(matches!(append(store, &mut first, texts("b")), Err(StoreError::StaleEpoch { .. })));
 }
@@ -239,7 +263,7 @@ fn a_release_leaves_no_owner(store: &dyn Store) {
 
 fn an_old_lease_releases_nothing(store: &dyn Store) {
     let old = store.create(new_session("s")).unwrap();
-    store.claim(&id("s")).unwrap();
+    claim_again(store, &old);
     store.release(&old).unwrap();
     assert!(store.find(&id("s")).unwrap().unwrap().owner.is_some());
 }
@@ -296,7 +320,7 @@ fn a_fold_changes_no_text(store: &dyn Store) {
 fn a_fold_needs_the_lease(store: &dyn Store) {
     let mut old = store.create(new_session("s")).unwrap();
     append(store, &mut old, texts("a")).unwrap();
-    store.claim(&id("s")).unwrap();
+    claim_again(store, &old);
     assert!(matches!(store.fold(&old, Seq(1)), Err(StoreError::StaleEpoch { .. })));
 }
 
@@ -379,7 +403,8 @@ fn some(limit: usize) -> ListQuery {
 
 fn lists_are_newest_first(store: &dyn Store) {
     for (name, at) in [("a", 5), ("b", 7), ("c", 7), ("d", 1)] {
-        store.create(listed_session(name, "/w", at)).unwrap();
+        let lease = store.create(listed_session(name, "/w", at)).unwrap();
+        store.release(&lease).unwrap();
     }
     assert_eq!(ids(store, &some(10)), ["c", "b", "a", "d"]);
     let lease = store.claim(&id("d")).unwrap();
@@ -438,11 +463,13 @@ fn lists_of_a_directory_do_not_mind_a_slash_at_its_end(store: &dyn Store) {
 
 fn a_clock_that_goes_back_does_not_turn_a_list_around(store: &dyn Store) {
     for (name, at) in [("a", 1000), ("b", 2000), ("c", 3000)] {
-        store.create(listed_session(name, "/w", at)).unwrap();
+        let lease = store.create(listed_session(name, "/w", at)).unwrap();
+        store.release(&lease).unwrap();
     }
     let touch = |name: &str, at: u64| {
         let lease = store.claim(&id(name)).unwrap();
         append_one(store, Append { at: Some(at), ..append_of(&lease, texts("x")) }).unwrap();
+        store.release(&lease).unwrap();
     };
     touch("a", 50);
     assert_eq!(ids(store, &some(10)), ["a", "c", "b"]);
@@ -481,7 +508,7 @@ fn lists_treat_archived_sessions_as_asked(store: &dyn Store) {
 }
 
 fn sessions_without_content_are_not_listed(store: &dyn Store) {
-    store.create(new_session("s")).unwrap();
+    create_closed(store, "s");
     assert!(ids(store, &some(10)).is_empty());
     learn(store, "s", RowFacts { listed: Some(rethread::store::Listed), ..RowFacts::default() });
     assert_eq!(ids(store, &some(10)), ["s"]);
@@ -499,12 +526,13 @@ fn a_strange_cursor_is_refused(store: &dyn Store) {
 }
 
 fn a_title_from_outside_is_the_users(store: &dyn Store) {
-    let mut lease = store.create(listed_session("s", "/w", 1)).unwrap();
+    let lease = store.create(listed_session("s", "/w", 1)).unwrap();
+    store.release(&lease).unwrap();
     store.set_title(&id("s"), "mine").unwrap();
     learn(store, "s", RowFacts { title: Some(("x".to_owned(), TitleSource::Agent)), ..RowFacts::default() });
     let row = store.find(&id("s")).unwrap().unwrap();
     assert_eq!(row.title, Some(("mine".to_owned(), TitleSource::User)));
-    lease = store.claim(&lease.session).unwrap();
+    let mut lease = store.claim(&lease.session).unwrap();
     store.set_title(&id("s"), "again").unwrap();
     append(store, &mut lease, texts("a")).unwrap();
 }

@@ -41,7 +41,7 @@ impl Client {
     pub fn connect(server: &Server, version: Version) -> Self {
         let (here, there) = pipe::pair();
         let server = server.clone();
-        let serving = tokio::spawn(async move { server.serve(there.into()).await });
+        let serving = tokio::spawn(async move { server.serve(there).await });
         Self::over(here.into(), version, Some(serving))
     }
 

@@ -41,6 +41,8 @@ pub(super) enum NotReady {
     Ended,
     /// It did not answer for this long.
     Silent(Duration),
+    /// Nobody needs it any more.
+    Unneeded,
 }
 
 impl NotReady {
@@ -52,6 +54,11 @@ impl NotReady {
                 return RpcError { message, ..error };
             }
             Self::Unusable(error) => return error,
+            Self::Unneeded => {
+                // Returns only when the process is gone.
+                let _ = ending.await;
+                return super::given_up();
+            }
             Self::Ended => None,
             Self::Silent(limit) => Some(limit),
         };

@@ -11,7 +11,8 @@ use serde_json::value::RawValue;
 use tokio::io::AsyncRead;
 use tokio::sync::{mpsc, oneshot};
 
-use super::{AgentLine, AgentPeer, Aside, FromAgent, PeerRules, Pending};
+use super::{AgentLine, AgentPeer, FromAgent, PeerRules, Pending};
+use crate::agent::sessionless::{Expects, ProcessClients};
 use crate::edge::marks;
 use crate::lock::locked;
 use crate::wire::{Id, Line, LineReader, RpcError};
@@ -91,6 +92,8 @@ struct HeadParams<'a> {
     session: Option<Cow<'a, str>>,
     #[serde(borrow, default)]
     update: Option<&'a RawValue>,
+    #[serde(borrow, default, rename = "requestId")]
+    about: Option<&'a RawValue>,
 }
 
 impl HeadParams<'_> {
@@ -108,7 +111,7 @@ impl HeadParams<'_> {
 pub(super) struct Hearing {
     peer: AgentPeer,
     rules: PeerRules,
-    asides: mpsc::Sender<Aside>,
+    clients: ProcessClients,
     strays: Vec<(String, Bytes)>,
     stray_bytes: usize,
     batches: Vec<(mpsc::Sender<FromAgent>, Vec<AgentLine>)>,
@@ -123,11 +126,11 @@ enum Last {
 }
 
 impl Hearing {
-    pub(super) fn new(peer: AgentPeer, rules: PeerRules, asides: mpsc::Sender<Aside>) -> Self {
+    pub(super) fn new(peer: AgentPeer, rules: PeerRules, clients: ProcessClients) -> Self {
         Self {
             peer,
             rules,
-            asides,
+            clients,
             strays: Vec::new(),
             stray_bytes: 0,
             batches: Vec::new(),
@@ -204,6 +207,7 @@ impl Hearing {
         }
         let child = head.params.as_ref().and_then(HeadParams::child);
         let asks = if head.id.is_some() { Asks::Something } else { Asks::Nothing };
+        let about = head.params.as_ref().and_then(|params| Id::read(params.about?)?.as_number());
         match head.params.and_then(|params| params.session) {
             Some(session) => {
                 let session = session.into_owned();
@@ -211,9 +215,12 @@ impl Hearing {
             }
             // Sub-agents are announced by their parent, so what has no session concerns the connection.
             None => {
-                let aside = Aside { line: bytes.clone(), peer: self.peer.clone() };
-                if self.asides.try_send(aside).is_err() {
-                    self.skip("skipped an aside that no client reads", &bytes);
+                let expects = match asks {
+                    Asks::Something => Expects::Answer(about),
+                    Asks::Nothing => Expects::Nothing,
+                };
+                if self.clients.deliver(&bytes, &self.peer, expects).is_err() {
+                    self.skip("skipped a message without a session that no client reads", &bytes);
                 }
             }
         }
@@ -333,7 +340,6 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::transport::memory;
 
     fn line(message: serde_json::Value) -> Bytes {
         Bytes::from(message.to_string())
@@ -341,18 +347,14 @@ mod tests {
 
     #[tokio::test]
     async fn lines_about_unknown_sessions_are_kept_while_one_is_opened_and_no_longer() {
-        let (here, _there) = memory::pair();
-        let wire = crate::transport::Wire::from(here);
-        let (asides, _heard) = mpsc::channel(1);
-        let (ended, _end) = oneshot::channel();
         let rules = PeerRules {
             longest_line: 1024,
             kind: AgentKind::External,
             log: crate::log::Log::default(),
             secrets: crate::secret::Secrets::default(),
         };
-        let peer = AgentPeer::start(wire, rules.clone(), asides.clone(), ended);
-        let mut hearing = Hearing::new(peer.clone(), rules, asides);
+        let (peer, _wire) = AgentPeer::for_tests();
+        let mut hearing = Hearing::new(peer.clone(), rules, ProcessClients::default());
         let (route, _lines) = mpsc::channel(16);
         let said = |session: &str| {
             let params = json!({"sessionId": session, "update": {}});

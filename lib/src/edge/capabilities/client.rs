@@ -81,6 +81,34 @@ impl ClientProfile {
         params.json()
     }
 
+    /// What an agent is offered in this client's name, whatever version it is offered in: clients that offer the same
+    /// can share an agent process.
+    #[must_use]
+    pub fn offers(&self) -> String {
+        let version = self.version.number();
+        format!("{version} {} {}", self.capabilities_v1().json(), self.capabilities_v2().json())
+    }
+
+    /// The name that the client gave itself.
+    #[must_use]
+    pub fn name(&self) -> Option<String> {
+        let info = self.info.as_ref()?.fields();
+        info.text("title").or_else(|| info.text("name")).filter(|name| !name.is_empty())
+    }
+
+    /// Says whether the client itself carries out this method of version 1 for an agent.
+    #[must_use]
+    pub fn serves(&self, method: &str) -> bool {
+        let fs = || self.capabilities.get("fs").map(Json::fields).unwrap_or_default();
+        let is_true = |value: Option<&Json>| value.is_some_and(|value| value.text() == "true");
+        match (self.version, method) {
+            (Version::V2, _) => false,
+            (Version::V1, "fs/read_text_file") => is_true(fs().get("readTextFile")),
+            (Version::V1, "fs/write_text_file") => is_true(fs().get("writeTextFile")),
+            (Version::V1, _) => is_true(self.capabilities.get("terminal")),
+        }
+    }
+
     fn capabilities_v1(&self) -> Fields {
         match self.version {
             Version::V1 => self.capabilities.clone(),
@@ -173,9 +201,16 @@ impl ClientProfile {
         if has_object(&self.capabilities, "subagents") { Subagents::Accepted } else { Subagents::Withheld }
     }
 
-    /// Whether the client can be asked for more information.
+    /// Says whether the client can answer an elicitation with these parameters. A client that declares elicitation
+    /// without modes takes forms.
     #[must_use]
-    pub fn elicits(&self) -> bool {
-        has_object(&self.capabilities, "elicitation")
+    pub fn elicits(&self, params: &Json) -> bool {
+        if !has_object(&self.capabilities, "elicitation") {
+            return false;
+        }
+        let modes = self.capabilities.get("elicitation").map(Json::fields).unwrap_or_default();
+        let mode = params.fields().text("mode").unwrap_or_else(|| "form".to_owned());
+        let none = !has_object(&modes, "form") && !has_object(&modes, "url");
+        has_object(&modes, &mode) || (none && mode == "form")
     }
 }

@@ -13,6 +13,7 @@ mod patch;
 pub mod permission;
 pub mod plan;
 pub mod servers;
+pub mod state;
 pub mod told;
 pub mod tool_call;
 #[cfg(test)]

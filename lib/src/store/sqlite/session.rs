@@ -9,7 +9,7 @@ use super::number::{put, put_seq};
 use super::owner::Ourselves;
 use super::row::{live, living_owner, standing, title_number};
 use super::stubs;
-use super::{Archived, Deleted, Lease, NewSession, Ours, StoreError};
+use super::{Archived, Deleted, Lease, NewSession, StoreError};
 use crate::mint;
 
 const FIRST_EPOCH: u64 = 1;
@@ -33,16 +33,14 @@ pub(super) fn create(tx: &Transaction<'_>, ourselves: &Ourselves, new: &NewSessi
     Ok(Lease { session: new.id.clone(), epoch: FIRST_EPOCH, head })
 }
 
-/// Takes a session, unless another living process has it.
+/// Takes a session, unless a living process has it, this one included.
 pub(super) fn claim(
     tx: &Transaction<'_>,
     ourselves: &Ourselves,
     session: &SessionId,
 ) -> Result<Lease, Fault> {
     let standing = live(tx, session)?;
-    if let Some(owner) = living_owner(tx, ourselves, standing.key)?
-        && owner.ours == Ours::No
-    {
+    if let Some(owner) = living_owner(tx, ourselves, standing.key)? {
         return Err(StoreError::LiveElsewhere { session: session.clone(), owner }.into());
     }
     let epoch = standing.epoch + 1;

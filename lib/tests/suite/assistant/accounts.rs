@@ -106,7 +106,7 @@ async fn a_session_can_be_read_without_the_key_and_goes_on_with_it() {
         let (client, session) = stage.session(version).await;
         stage.model.plan(Planned::new().text("hi"));
         client.prompt(&session, "hello").await;
-        drop(client);
+        client.hang_up().await;
         let complete = stage.providers.lock().unwrap().clone();
         {
             let mut providers = stage.providers.lock().unwrap();
@@ -188,7 +188,7 @@ async fn a_model_that_nobody_lists_can_be_chosen() {
         client.prompt(&session, "/model mine/unlisted").await;
         stage.model.plan(Planned::new().text("hi"));
         client.prompt(&session, "hello").await;
-        drop(client);
+        client.hang_up().await;
         let client = stage.client(version).await;
         client.load_in(&stage.work().display().to_string(), &session).await;
         stage.model.plan(Planned::new().text("hi"));
@@ -265,7 +265,7 @@ async fn no_other_provider_is_asked_while_the_one_of_the_chosen_model_is_down() 
         }
         stage.model.plan(Planned::new().text("hi"));
         client.prompt(&session, "hello").await;
-        drop(client);
+        client.hang_up().await;
         stage.model.list_nothing();
         let client = stage.client(version).await;
         for session in [&session, &unprompted] {
@@ -285,7 +285,7 @@ async fn a_loaded_session_tells_that_its_model_is_gone() {
         client.set_option(&session, "model", "mine/loopback-small").await;
         stage.model.plan(Planned::new().text("hi"));
         client.prompt(&session, "hello").await;
-        drop(client);
+        client.hang_up().await;
         stage.model.list(&[("loopback-1", None)]);
         let client = stage.client(version).await;
         client.load_in(&stage.work().display().to_string(), &session).await;

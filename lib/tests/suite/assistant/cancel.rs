@@ -255,7 +255,7 @@ async fn every_call_that_was_announced_has_an_end_and_no_model_hears_of_one_that
                 assert!(!body.to_string().contains("never"), "{kind:?} {version:?}: {body}");
             };
             go_on(&client).await;
-            drop(client);
+            client.hang_up().await;
             let client = stage.client(version).await;
             client.load_in(&stage.work().display().to_string(), &session).await;
             go_on(&client).await;

@@ -47,7 +47,7 @@ async fn a_conversation_with_tools_is_the_same_after_a_restart() {
             let before = client.view(&session);
             assert_eq!(before.agent(), ["Let me look.", "It is plum.", "You are welcome."]);
             client.hang_up().await;
-            drop(client);
+            client.hang_up().await;
 
             let client = stage.client(version).await;
             client.load_in(&stage.work().display().to_string(), &session).await;
@@ -75,7 +75,7 @@ async fn a_turn_that_is_cut_off_is_kept_and_goes_on() {
             .wait_update(0, &session, "the words", |update| update["content"]["text"] == "half a sen")
             .await;
         client.hang_up().await;
-        drop(client);
+        client.hang_up().await;
         stage.model.wait_hang_up().await;
         let client = stage.client(version).await;
         client.load_in(&stage.work().display().to_string(), &session).await;
@@ -131,7 +131,7 @@ async fn what_is_allowed_for_good_holds_for_the_session_and_after_a_restart() {
         assert_eq!(stage.read(name), name);
     }
     assert_eq!(questions(&client), 1, "asked once");
-    drop(client);
+    client.hang_up().await;
     let client = stage.client(Version::V1).await;
     client.load_in(&stage.work().display().to_string(), &session).await;
     stage.model.plan(Planned::new().call("write", &json!({"path": "c", "content": "c"})));

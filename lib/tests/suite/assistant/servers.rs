@@ -97,7 +97,7 @@ async fn a_prompt_of_a_server_takes_arguments_with_spaces_and_is_remembered() {
         client.prompt(&session, "/t.greet who=\"Ann and Bob\"").await;
         stage.model.plan(Planned::new().text("Again."));
         client.prompt(&session, "again").await;
-        drop(client);
+        client.hang_up().await;
         let client = stage.client(Version::V2).await;
         client.load_in(&stage.work().display().to_string(), &session).await;
         stage.model.plan(Planned::new().text("And again."));

@@ -106,7 +106,7 @@ async fn choices_stay_over_a_restart_and_reach_the_model() {
         client.set_option(&session, "temperature", "high").await;
         stage.model.plan(Planned::new().text("a"));
         client.prompt(&session, "one").await;
-        drop(client);
+        client.hang_up().await;
         let client = stage.client(version).await;
         let loaded = client.load_in(&stage.work().display().to_string(), &session).await;
         assert!(loaded["configOptions"].to_string().contains("\"currentValue\":\"ask\""), "{loaded}");
@@ -267,7 +267,7 @@ async fn what_only_another_model_has_is_chosen_again_after_a_restart() {
         client.set_option(&session, "thought_level", "high").await;
         stage.model.plan(Planned::new().text("a"));
         client.prompt(&session, "one").await;
-        drop(client);
+        client.hang_up().await;
         let client = stage.client(version).await;
         client.load_in(&stage.work().display().to_string(), &session).await;
         stage.model.plan(Planned::new().text("b"));

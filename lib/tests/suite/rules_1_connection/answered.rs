@@ -95,7 +95,7 @@ async fn r1_20_random_requests_are_each_answered_once(pairing: Pairing) {
     for seed in 1..3 {
         let (here, there) = pipe::pair();
         let server = world.server.clone();
-        let serving = tokio::spawn(async move { server.serve(there.into()).await });
+        let serving = tokio::spawn(async move { server.serve(there).await });
         let plan = Plan { version: pairing.client, seed, cwd: CWD.to_owned(), until: Until::Sent(400) };
         let tally = barrage::run(here.into(), plan.clone()).await;
         tally.assert_exact(plan);
@@ -135,7 +135,7 @@ async fn r1_20_a_client_that_does_not_read_is_not_read_from(pairing: Pairing) {
     for reads in [true, false] {
         let (here, there) = pipe::pair();
         let server = world.server.clone();
-        let serving = tokio::spawn(async move { server.serve(there.into()).await });
+        let serving = tokio::spawn(async move { server.serve(there).await });
         let Wire { reader, mut writer } = here.into();
         let mut lines = BufReader::new(reader).lines();
         let hello = json!({"jsonrpc": "2.0", "id": "hello", "method": "initialize",

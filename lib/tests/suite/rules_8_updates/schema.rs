@@ -105,7 +105,7 @@ async fn r8_03_unknown_updates_are_kept_to_the_byte(pairing: Pairing) {
 fn listening(world: &World) -> (Client, Arc<Mutex<Vec<u8>>>) {
     let (here, there) = pipe::pair();
     let server = world.server.clone();
-    let serving = tokio::spawn(async move { server.serve(there.into()).await });
+    let serving = tokio::spawn(async move { server.serve(there).await });
     let mut wire: Wire = here.into();
     let heard = Arc::new(Mutex::new(Vec::new()));
     wire.reader = Box::new(Listening { reader: wire.reader, heard: heard.clone() });

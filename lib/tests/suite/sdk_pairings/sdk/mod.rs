@@ -73,7 +73,7 @@ impl Scene {
     pub(crate) fn connect(&self) -> (tap::Transport, Arc<Tap>) {
         let (ours, theirs) = memory::pair();
         let server = self.server.clone();
-        tokio::spawn(async move { server.serve(ours.into()).await });
+        tokio::spawn(async move { server.serve(ours).await });
         let tap = Arc::<Tap>::default();
         (tap.lines(theirs.into()), tap)
     }

@@ -1,0 +1,102 @@
+//! How a client leaves a live session, by the end of its connection or by closing it for itself, and what becomes of a
+//! session that nobody follows.
+
+use rethread_core::session::Phase;
+use rethread_core::{Input, Json};
+use serde_json::json;
+use tokio::sync::oneshot;
+
+use super::{Runner, Waiting, WhenUnattended};
+use crate::client_id::{ClientId, ClientTag};
+use crate::outbox::{Ephemeral, Outbound, Reply};
+use crate::wire::RpcError;
+
+impl Runner {
+    /// The connection of a client has ended. Its prompts go on; nobody waits for them any more.
+    pub(super) async fn detach(&mut self, client: ClientId, done: oneshot::Sender<()>) {
+        self.clients.detach(client);
+        self.end_if_unattended().await;
+        if !self.ended {
+            drop(self.requests.take_client(client));
+            drop(self.take_relayed_requests(client));
+            drop(self.postponed.take_client(client));
+            self.client_gone(client).await;
+        }
+        let _ = done.send(());
+    }
+
+    /// A session that nobody follows ends, unless it is kept.
+    pub(super) async fn end_if_unattended(&mut self) {
+        let ends = self.clients.is_empty() && self.around.when_unattended == WhenUnattended::End;
+        if ends && !self.requests.is_closing() {
+            self.settle_and_let_go("the client disconnected".to_owned()).await;
+        }
+    }
+
+    /// One of several clients closes the session: it leaves, and the others go on. What it waits for is answered.
+    pub(super) async fn leave(&mut self, reply: Reply) {
+        let client = reply.client;
+        self.clients.detach(client);
+        self.withdraw_held(client).await;
+        let (prompts, others) = self.requests.take_client(client);
+        let head = self.lease.head;
+        for prompt in prompts {
+            let outcome = if prompt.waits_for_end() { Ok(detached()) } else { Err(RpcError::cancelled()) };
+            prompt.send(head, outcome);
+        }
+        let relayed = self.take_relayed_requests(client);
+        for open in others.into_iter().chain(relayed).chain(self.postponed.take_client(client)) {
+            open.send(head, Err(RpcError::cancelled()));
+        }
+        self.client_gone(client).await;
+        reply.leave(self.lease.head);
+        reply.send(self.lease.head, Ok(json!({}).into()));
+    }
+
+    async fn withdraw_held(&mut self, client: ClientId) {
+        let held =
+            |message: &_| self.session.prompt(message).is_some_and(|prompt| prompt.phase == Phase::Held);
+        let messages = self.requests.prompts_of(client).into_iter().filter(held);
+        let inputs: Vec<_> = messages.map(|message| Input::Withdraw { message }).collect();
+        self.step(inputs).await;
+    }
+
+    /// Takes the requests of a client that the agent works on and that are no prompts.
+    fn take_relayed_requests(&mut self, client: ClientId) -> Vec<Reply> {
+        let is = |_: &u64, waiting: &mut Waiting| match waiting {
+            Waiting::Relay(reply) | Waiting::CancelThing(reply) => reply.client == client,
+            Waiting::Open | Waiting::Prompt(_) | Waiting::Option { .. } => false,
+        };
+        let taken: Vec<_> = self.waiting.extract_if(is).map(|(_, waiting)| waiting).collect();
+        let reply = |waiting| match waiting {
+            Waiting::Relay(reply) | Waiting::CancelThing(reply) => Some(reply),
+            Waiting::Open | Waiting::Prompt(_) | Waiting::Option { .. } => None,
+        };
+        taken.into_iter().filter_map(reply).collect()
+    }
+
+    /// What a client did for the agent, and the questions that it was asked, are left to the others.
+    async fn client_gone(&mut self, client: ClientId) {
+        self.relays_of_gone_client(client).await;
+        self.settle_declined().await;
+        self.close_if_asked().await;
+    }
+
+    /// The other clients are told who ended the session.
+    pub(super) fn announce_end(&self, reason: &str, by: Option<&ClientTag>) {
+        let Some(by) = by else { return };
+        let notice: Json = json!({
+            "sessionUpdate": "notice", "severity": "warning", "title": format!("Session ended: {reason}"),
+            "description": format!("{} ended it for all clients.", by.display_name()),
+            "_meta": {"rethread": {"client": by.json().value()}},
+        })
+        .into();
+        let notice = || Outbound::Ephemeral(self.id.clone(), Ephemeral::Notice(notice.clone()));
+        self.clients.offer_others(Some(by.id), notice);
+    }
+}
+
+/// The answer to a version 1 prompt whose client leaves while its turn goes on.
+fn detached() -> Json {
+    json!({"stopReason": "cancelled", "_meta": {"rethread": {"detached": true}}}).into()
+}
