@@ -13,15 +13,15 @@ use clap::{Args, ValueEnum};
 use rethread::agent::Restore;
 use rethread::agent::host::{AgentProtocol, AgentSource, CommandSource};
 use rethread::agent::process::{AgentCommand, GuardianCommand};
-use rethread::assistant::model::Patience;
-use rethread::assistant::{Assistant, AssistantConfig};
 use rethread::author::InProcess;
 use rethread::edge::Version;
 use rethread::log::Log;
-use rethread::mcp::Limits;
 use rethread::server::{Config, NativeSessions, Server};
 use rethread::store::sqlite::SqliteStore;
 use rethread::transport::stdio;
+use rethread_assistant::mcp::Limits;
+use rethread_assistant::model::Patience;
+use rethread_assistant::{Assistant, AssistantConfig};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::config;

@@ -5,7 +5,7 @@ mod mistake;
 use std::io::ErrorKind;
 use std::path::Path;
 
-use rethread::assistant::model::{ProviderConfig, ProviderKind, Secret};
+use rethread_assistant::model::{ProviderConfig, ProviderKind, Secret};
 use serde::Deserialize;
 use toml::Spanned;
 
@@ -120,7 +120,7 @@ pub(crate) fn key_variables(file: &Path) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use rethread::assistant::model::Models;
+    use rethread_assistant::model::Models;
 
     use super::*;
 

@@ -1,8 +1,10 @@
-//! Taking a lock whose holder may have panicked: every one in this crate guards data that is whole at any time.
+//! Locks a mutex even if another thread panicked while it held the lock.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Takes the lock.
-pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+/// Locks a mutex and ignores poisoning.
+///
+/// Use it only for data that is valid after every single assignment: a panic between two of them is not noticed.
+pub fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -2,7 +2,7 @@
 //! servers. `scrub` strikes values out of texts, `known` has those of all sessions that a server serves.
 
 mod known;
-pub(crate) mod scrub;
+pub mod scrub;
 
 use std::fmt;
 
@@ -38,8 +38,9 @@ impl Secret {
         self.0.is_empty()
     }
 
-    /// The value, for the one who sends it where it belongs.
-    pub(crate) fn reveal(&self) -> &str {
+    /// The value itself. Call it only to send the value to the service that it is for.
+    #[must_use]
+    pub fn reveal(&self) -> &str {
         &self.0
     }
 

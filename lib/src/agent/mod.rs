@@ -10,7 +10,7 @@ pub mod process;
 mod quote;
 pub mod sessionless;
 pub(crate) mod status;
-pub(crate) mod stderr;
+pub mod stderr;
 
 pub use status::AgentEnd;
 

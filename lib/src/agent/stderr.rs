@@ -1,5 +1,5 @@
-//! What an agent says on stderr: the last lines of it for messages, all of it for a log of bounded size. Owns
-//! the thread that reads it.
+//! Reads the stderr of an agent or an MCP server on a thread of its own. Keeps the last lines for error messages and
+//! writes everything to a log file of bounded size.
 
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
@@ -21,9 +21,9 @@ const LONGEST_LINE: usize = 64 * 1024;
 /// The size at which a log is put aside and a new one begun.
 const LOG_BYTES: u64 = 4 * 1024 * 1024;
 
-/// The stderr of one agent, as far as it has been read.
+/// The stderr of one process, read in the background.
 #[derive(Debug)]
-pub(crate) struct AgentStderr {
+pub struct AgentStderr {
     tail: Arc<Mutex<Tail>>,
     secrets: Arc<OnceLock<Secrets>>,
     /// Never sends; its closing says that all has been read.
@@ -31,8 +31,12 @@ pub(crate) struct AgentStderr {
 }
 
 impl AgentStderr {
-    /// Reads from here on. A plain thread: the log may be on a slow disk, and no task shall wait for it.
-    pub(crate) fn read(from: PipeReader, log: Option<Log>) -> io::Result<AgentStderr> {
+    /// Starts the thread that reads the pipe until its end and writes what it reads to the log, if there is one. It is a
+    /// thread because the log may be on a slow disk.
+    ///
+    /// # Errors
+    /// If the thread cannot be started.
+    pub fn read(from: PipeReader, log: Option<Log>) -> io::Result<AgentStderr> {
         let tail = Arc::new(Mutex::new(Tail::default()));
         let (closing, open) = mpsc::channel(1);
         let secrets = Arc::<OnceLock<Secrets>>::default();
@@ -50,9 +54,9 @@ impl AgentStderr {
         let _ = self.secrets.set(secrets.clone());
     }
 
-    /// The last lines, once all has been read or the time is over: something that the agent left behind may
-    /// still hold its stderr.
-    pub(crate) async fn settled_tail(&mut self, limit: Duration) -> String {
+    /// Returns the last lines: at most 20 lines and 4 KiB. Waits for the end of the pipe, but no longer than `limit`,
+    /// because a process that the agent left behind may keep the pipe open.
+    pub async fn settled_tail(&mut self, limit: Duration) -> String {
         let _ = tokio::time::timeout(limit, self.open.recv()).await;
         let text = self.tail.lock().unwrap_or_else(PoisonError::into_inner).text();
         // A value may have become known after it was said.
@@ -60,17 +64,20 @@ impl AgentStderr {
     }
 }
 
-/// A log file that is never much larger than its bound; what was before is kept once, as `<name>.old`.
+/// A log file of about 4 MiB at most. When it is full it is renamed to `<name>.old`, and a new one is started.
 #[derive(Debug)]
-pub(crate) struct Log {
+pub struct Log {
     path: PathBuf,
     file: File,
     bound: u64,
 }
 
 impl Log {
-    /// Opens or makes the log, for its owner's eyes only: agents print secrets.
-    pub(super) fn open(path: &Path) -> io::Result<Log> {
+    /// Opens or creates the log. Only its owner may read it, because agents print secrets.
+    ///
+    /// # Errors
+    /// If the file cannot be opened.
+    pub fn open(path: &Path) -> io::Result<Log> {
         Ok(Log { path: path.to_owned(), file: open_log(path)?, bound: LOG_BYTES })
     }
 

@@ -20,7 +20,7 @@ const WATCHER: &str = r#"trap '' HUP INT TERM; read -r line || kill -s KILL -- "
 
 /// A command and whatever it has started in its group. A small watcher kills the group when we are gone,
 /// however we went, and also when this is dropped before its time.
-pub(crate) struct Bare {
+pub(super) struct Bare {
     /// Not collected before the group is ended: as long as it is there, nobody else can get its number.
     leader: Child,
     watcher: tokio::process::ChildStdin,

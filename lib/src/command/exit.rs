@@ -1,31 +1,34 @@
-//! How a command ended, in the words of both protocol versions.
+//! The exit of a command: its code, or the name of the signal that killed it.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 
-/// How a command ended.
+/// The exit status of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Exit(ExitStatus);
+pub struct Exit(ExitStatus);
 
 impl Exit {
-    /// The same as the system says it.
-    pub(crate) fn of(status: ExitStatus) -> Self {
+    /// Wraps the status that the system reports.
+    #[must_use]
+    pub fn of(status: ExitStatus) -> Self {
         Self(status)
     }
 
-    /// Its exit code, if it ended by itself.
-    pub(crate) fn code(self) -> Option<i32> {
+    /// The exit code, if no signal killed the command.
+    #[must_use]
+    pub fn code(self) -> Option<i32> {
         self.0.code()
     }
 
-    /// The signal that ended it.
-    pub(crate) fn signal(self) -> Option<String> {
+    /// The name of the signal that killed the command, such as `SIGTERM`.
+    #[must_use]
+    pub fn signal(self) -> Option<String> {
         self.0.signal().map(signal_name)
     }
 
-    /// The end in words.
-    #[cfg(feature = "assistant")]
-    pub(crate) fn words(self) -> String {
+    /// Describes the exit as a sentence about "it".
+    #[must_use]
+    pub fn words(self) -> String {
         match (self.code(), self.signal()) {
             (Some(code), _) => format!("it ended with exit status {code}"),
             (None, Some(signal)) => format!("it was killed by {signal}"),

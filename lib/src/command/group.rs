@@ -1,5 +1,5 @@
-//! A command and whatever it has started: its start, its signals, its exit, its end. With a guardian that is the
-//! whole tree of its processes (`guarded`), without one it is its process group (`bare`). Reads no output.
+//! The processes of one command: starts the command, signals it, reports its exit and ends what it started. With a
+//! guardian this is the whole process tree (`guarded`), without one the process group (`bare`). Reads no output.
 
 use std::io;
 use std::process::Command;
@@ -13,36 +13,45 @@ use super::guarded::{Guarded, NotGuarded, Starting};
 /// How long a command may take after SIGTERM.
 pub(super) const TERM_WAIT: Duration = Duration::from_millis(400);
 /// The pause between two looks at a command that is being ended.
-pub(crate) const ROUND: Duration = Duration::from_millis(10);
+pub(super) const ROUND: Duration = Duration::from_millis(10);
 
-/// A command and whatever it has started. All of it ends when we are gone, however we went, and also when this is
-/// dropped before its time.
-pub(crate) enum Group {
-    /// A guardian keeps the tree together, whatever its processes do about groups and sessions.
+/// A command and the processes that it started. All of them end when this process ends, in whatever way, and when this
+/// value is dropped.
+pub struct Group(Kind);
+
+/// How the processes of a command are held together.
+enum Kind {
+    /// By a guardian, which finds every descendant.
     Guarded(Guarded),
-    /// The process group is all there is to hold on to.
+    /// By the process group alone.
     Bare(Bare),
 }
 
-/// Says whether a command left something running.
+/// Whether a command left processes running.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Leftover {
-    /// It did not, as far as can be seen.
+pub enum Leftover {
+    /// None were found.
     Nobody,
-    /// It did, and that was ended.
+    /// There were some, and they were ended.
     Somebody,
 }
 
 /// A program and its arguments.
-#[derive(Clone, Copy)]
-pub(crate) struct Words<'a> {
-    pub(crate) program: &'a str,
-    pub(crate) args: &'a [String],
+#[derive(Clone, Copy, Debug)]
+pub struct Words<'a> {
+    /// The program, looked up in the search path if it has no slash.
+    pub program: &'a str,
+    /// The arguments after the name of the program.
+    pub args: &'a [String],
 }
 
 impl Group {
-    /// Starts a program. `dress` gives it all but its arguments: environment, directory, streams.
-    pub(crate) async fn start(
+    /// Starts a program, below the guardian if one is given and works, else as the leader of a process group. `dress` sets
+    /// the environment, the directory and the standard streams; it may be called more than once.
+    ///
+    /// # Errors
+    /// If the program does not exist or cannot be started.
+    pub async fn start(
         guardian: Option<&GuardianCommand>,
         words: Words<'_>,
         dress: impl Fn(&mut Command) -> io::Result<()>,
@@ -53,59 +62,61 @@ impl Group {
             None => None,
         };
         match guarded {
-            Some(Ok(guarded)) => Ok(Self::Guarded(guarded)),
+            Some(Ok(guarded)) => Ok(Self(Kind::Guarded(guarded))),
             Some(Err(NotGuarded::NotStarted(error))) => Err(error),
             // One that cannot work, for its file was replaced perhaps, is no reason to run nothing.
-            Some(Err(NotGuarded::NoGuardian)) | None => Bare::start(words, dress).map(Self::Bare),
+            Some(Err(NotGuarded::NoGuardian)) | None => {
+                Bare::start(words, dress).map(|bare| Self(Kind::Bare(bare)))
+            }
         }
     }
 
     /// The number of its process group.
     #[cfg(test)]
     pub(super) fn number(&self) -> u32 {
-        match self {
-            Self::Guarded(guarded) => guarded.number(),
-            Self::Bare(bare) => bare.number(),
+        match &self.0 {
+            Kind::Guarded(guarded) => guarded.number(),
+            Kind::Bare(bare) => bare.number(),
         }
     }
 
-    /// Asks everybody in it to end.
-    pub(crate) fn ask_to_end(&mut self) {
-        match self {
-            Self::Guarded(guarded) => guarded.ask_to_end(),
-            Self::Bare(bare) => bare.signal(libc::SIGTERM),
+    /// Sends SIGTERM to all processes.
+    pub fn ask_to_end(&mut self) {
+        match &mut self.0 {
+            Kind::Guarded(guarded) => guarded.ask_to_end(),
+            Kind::Bare(bare) => bare.signal(libc::SIGTERM),
         }
     }
 
-    /// Kills everybody in it.
-    pub(crate) fn kill(&mut self) {
-        match self {
-            Self::Guarded(guarded) => guarded.kill(),
-            Self::Bare(bare) => bare.signal(libc::SIGKILL),
+    /// Sends SIGKILL to all processes.
+    pub fn kill(&mut self) {
+        match &mut self.0 {
+            Kind::Guarded(guarded) => guarded.kill(),
+            Kind::Bare(bare) => bare.signal(libc::SIGKILL),
         }
     }
 
-    /// How the command itself ended, if it did.
-    pub(crate) fn exited(&mut self) -> Option<Exit> {
-        match self {
-            Self::Guarded(guarded) => guarded.exited(),
-            Self::Bare(bare) => bare.exited(),
+    /// The exit of the command itself, once it has ended.
+    pub fn exited(&mut self) -> Option<Exit> {
+        match &mut self.0 {
+            Kind::Guarded(guarded) => guarded.exited(),
+            Kind::Bare(bare) => bare.exited(),
         }
     }
 
     /// Waits until it may have ended: look again. A call that is given up loses nothing.
     pub(super) async fn stirred(&mut self) {
-        match self {
-            Self::Guarded(guarded) => guarded.stirred().await,
-            Self::Bare(bare) => bare.stirred().await,
+        match &mut self.0 {
+            Kind::Guarded(guarded) => guarded.stirred().await,
+            Kind::Bare(bare) => bare.stirred().await,
         }
     }
 
-    /// Ends whatever is left: first asked, then killed. Returns when it is gone.
-    pub(crate) async fn clear(self) -> Leftover {
-        match self {
-            Self::Guarded(guarded) => guarded.clear().await,
-            Self::Bare(bare) => bare.clear().await,
+    /// Ends all remaining processes, first with SIGTERM, then with SIGKILL. Returns when they are gone.
+    pub async fn clear(self) -> Leftover {
+        match self.0 {
+            Kind::Guarded(guarded) => guarded.clear().await,
+            Kind::Bare(bare) => bare.clear().await,
         }
     }
 }

@@ -22,7 +22,7 @@ use crate::agent::status::StatusLine;
 const START_LIMIT: Duration = Duration::from_secs(20);
 
 /// A command below a guardian. Dropping it lets the guardian end the tree.
-pub(crate) struct Guarded {
+pub(super) struct Guarded {
     guardian: Child,
     /// The only write end: the guardian ends the tree when it is closed.
     tie: PipeWriter,

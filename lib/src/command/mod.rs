@@ -1,5 +1,11 @@
-//! Commands that are run in somebody else's name: their start in a directory that is open, their process group,
-//! their output as it comes, their end with all that they have started. Keeps no output and knows no requests.
+//! Runs commands for agents: starts a command in an open directory, streams its output, and ends it together with every
+//! process that it started. Keeps no output and knows nothing of the protocol.
+//!
+//! [`Running`] is a command with its output. [`Group`] is the tree of processes below a command, for callers that connect
+//! the standard streams themselves.
+//!
+//! With a [`GuardianCommand`] a command runs below a guardian process ([`agent::guardian`](crate::agent::guardian)), which
+//! finds all descendants, also those that moved to a session of their own. Without one only the process group is ended.
 
 mod bare;
 mod exit;
@@ -14,28 +20,27 @@ use std::process::{Command, Stdio};
 
 #[cfg(test)]
 pub(crate) use self::bare::is_alive;
-pub(crate) use self::exit::Exit;
-pub(crate) use self::group::{Group, Leftover};
-#[cfg(feature = "assistant")]
-pub(crate) use self::group::{ROUND, Words};
-pub(crate) use self::running::{Heard, Running};
-pub(crate) use crate::agent::process::GuardianCommand;
+pub use self::exit::Exit;
+pub use self::group::{Group, Leftover, Words};
+pub use self::running::{Heard, Running};
+pub use crate::agent::process::GuardianCommand;
 
-/// What is to be run.
+/// A command to start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Launch {
-    /// The program, or a line for the shell if there is no such program.
-    pub(crate) command: String,
-    /// Its arguments.
-    pub(crate) args: Vec<String>,
-    /// Its environment, beside ours.
-    pub(crate) env: Vec<(String, String)>,
-    /// What of our environment it does not get.
-    pub(crate) without: Vec<String>,
-    /// The name of its working directory.
-    pub(crate) cwd: String,
-    /// What keeps it and all that it starts together.
-    pub(crate) guardian: Option<GuardianCommand>,
+pub struct Launch {
+    /// The program. If there is no such program, `args` is empty and this contains white space, it is run by `/bin/sh`.
+    pub command: String,
+    /// The arguments of the program.
+    pub args: Vec<String>,
+    /// Environment variables to set, in addition to those of this process.
+    pub env: Vec<(String, String)>,
+    /// Environment variables of this process that the command does not get.
+    pub without: Vec<String>,
+    /// The path of the working directory, for display. The command starts in the directory that [`Running::start`] is
+    /// given.
+    pub cwd: String,
+    /// The guardian to run the command below.
+    pub guardian: Option<GuardianCommand>,
 }
 
 /// Starts a command; a line that names no program is one for the shell.

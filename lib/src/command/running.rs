@@ -19,17 +19,17 @@ const TAKEN: &str = "it is taken out by what takes all";
 /// How much is read at once.
 const READ: usize = 64 * 1024;
 
-/// Something about a command.
+/// What [`Running::next`] reports.
 #[derive(Debug)]
-pub(crate) enum Heard<'a> {
-    /// It has written this, or something that it left running has.
+pub enum Heard<'a> {
+    /// Output of the command, or of a process that it left running.
     Output(&'a [u8]),
-    /// It has ended. Told once.
+    /// The command has ended. Reported once.
     Exited(Exit),
 }
 
-/// A command and whatever it has started in its group. Dropping it ends them.
-pub(crate) struct Running {
+/// A running command with its output. Dropping it ends the command and everything that it started.
+pub struct Running {
     /// `None` only while it is taken out to be ended.
     group: Option<Group>,
     /// `None` when nobody can write any more.
@@ -59,8 +59,12 @@ enum Woken {
 }
 
 impl Running {
-    /// Starts a command in this directory.
-    pub(crate) async fn start(launch: &Launch, directory: &OwnedFd) -> io::Result<Self> {
+    /// Starts a command in an open directory. It gets no input; stdout and stderr share one pipe, so that their order is
+    /// kept.
+    ///
+    /// # Errors
+    /// If the program does not exist or cannot be started.
+    pub async fn start(launch: &Launch, directory: &OwnedFd) -> io::Result<Self> {
         let (reader, writer) = io::pipe()?;
         let pipe = Some(Receiver::from_owned_fd(reader.into())?);
         let group = Some(start(launch, directory, &writer).await?);
@@ -73,18 +77,20 @@ impl Running {
         self.group.as_ref().expect(TAKEN).number()
     }
 
-    /// Asks for the end of everything in the group. What does not end is killed, as long as it is listened to.
-    pub(crate) fn end(&mut self) {
+    /// Sends SIGTERM to everything that the command started. What has not ended 400 ms later is killed by
+    /// [`next`](Self::next), so keep calling it.
+    pub fn end(&mut self) {
         if self.kill_at.is_none() {
             self.group().ask_to_end();
             self.kill_at = Some(Instant::now() + TERM_WAIT);
         }
     }
 
-    /// The next thing about it. After its end this waits as long as something that it left running may write.
+    /// Waits for output or for the exit of the command. After the exit it goes on to report the output of processes that
+    /// the command left running, and waits forever if there are none.
     ///
-    /// A call that is given up loses nothing.
-    pub(crate) async fn next(&mut self) -> Heard<'_> {
+    /// Cancel safe: dropping the future loses nothing.
+    pub async fn next(&mut self) -> Heard<'_> {
         loop {
             if let (Phase::Runs, Some(exit)) = (self.phase, self.group().exited()) {
                 self.phase = Phase::Ended(exit, Instant::now() + LAST_OUTPUT);
@@ -103,8 +109,8 @@ impl Running {
         }
     }
 
-    /// Ends what is left of the group, and says whether there was anything.
-    pub(crate) async fn clear(mut self) -> Leftover {
+    /// Ends all remaining processes, first with SIGTERM, then with SIGKILL, and reports whether the command left any.
+    pub async fn clear(mut self) -> Leftover {
         match self.group.take() {
             Some(group) => group.clear().await,
             None => Leftover::Nobody,

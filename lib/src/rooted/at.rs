@@ -1,5 +1,5 @@
-//! The system calls that work relative to an open directory, with owned descriptors and no symbolic links
-//! followed. Knows nothing of roots.
+//! System calls that are relative to an open directory, with owned descriptors. None of them follows a symbolic link in the
+//! last name. Knows nothing of roots.
 
 use std::ffi::{CString, OsStr, OsString};
 use std::io;
@@ -19,7 +19,7 @@ const LONGEST_LINK: usize = 16 * 1024;
 /// Opens a directory by a path that leads through no link: it was resolved before, and a link in it now was put
 /// there since.
 #[cfg(target_os = "linux")]
-pub(crate) fn open_root(path: &Path) -> io::Result<OwnedFd> {
+pub(super) fn open_root(path: &Path) -> io::Result<OwnedFd> {
     // SAFETY: the name is a string with its end for the whole call.
     let mut here = owned(unsafe { libc::open(c"/".as_ptr(), DIRECTORY) })?;
     for part in path.components() {
@@ -33,19 +33,22 @@ pub(crate) fn open_root(path: &Path) -> io::Result<OwnedFd> {
 /// Opens a directory by a path that was resolved before. Only its last name is sure to be no link: passing
 /// through the others one by one would need the right to list them.
 #[cfg(not(target_os = "linux"))]
-pub(crate) fn open_root(path: &Path) -> io::Result<OwnedFd> {
+pub(super) fn open_root(path: &Path) -> io::Result<OwnedFd> {
     let name = text(path.as_os_str())?;
     // SAFETY: the name is a string with its end for the whole call.
     owned(unsafe { libc::open(name.as_ptr(), DIRECTORY | libc::O_NOFOLLOW) })
 }
 
-/// Opens a directory inside another.
-pub(crate) fn open_directory(directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<OwnedFd> {
+/// Opens a directory inside another one.
+///
+/// # Errors
+/// If there is no directory of that name, or it is a symbolic link.
+pub fn open_directory(directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<OwnedFd> {
     open(directory, name, DIRECTORY, 0)
 }
 
 /// Opens a file inside a directory with these flags. Never waits for whoever is at the other end of a pipe.
-pub(crate) fn open(
+pub(super) fn open(
     directory: BorrowedFd<'_>,
     name: &OsStr,
     flags: libc::c_int,
@@ -57,8 +60,11 @@ pub(crate) fn open(
     owned(unsafe { libc::openat(directory.as_raw_fd(), name.as_ptr(), flags, libc::c_uint::from(mode)) })
 }
 
-/// Where a symbolic link leads; `None` if it is there and none.
-pub(crate) fn read_link(directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<Option<OsString>> {
+/// Reads the target of a symbolic link. Returns `None` for anything else that has this name.
+///
+/// # Errors
+/// If nothing has this name.
+pub fn read_link(directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<Option<OsString>> {
     let name = text(name)?;
     let mut target = vec![0_u8; LONGEST_LINK];
     // SAFETY: the name has its end, and the buffer is as long as is said.
@@ -78,29 +84,31 @@ pub(crate) fn read_link(directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<O
 }
 
 /// Makes a directory.
-pub(crate) fn make_directory(directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<()> {
+pub(super) fn make_directory(directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<()> {
     let name = text(name)?;
     // SAFETY: the directory is open and the name has its end.
     done(unsafe { libc::mkdirat(directory.as_raw_fd(), name.as_ptr(), 0o777) })
 }
 
 /// Puts a file in the place of another, both inside one directory.
-pub(crate) fn rename(directory: BorrowedFd<'_>, from: &OsStr, to: &OsStr) -> io::Result<()> {
+pub(super) fn rename(directory: BorrowedFd<'_>, from: &OsStr, to: &OsStr) -> io::Result<()> {
     let (from, to, fd) = (text(from)?, text(to)?, directory.as_raw_fd());
     // SAFETY: the directory is open and both names have their ends.
     done(unsafe { libc::renameat(fd, from.as_ptr(), fd, to.as_ptr()) })
 }
 
 /// Gives a file a second name in its directory. Fails if the name is taken.
-pub(crate) fn link(directory: BorrowedFd<'_>, from: &OsStr, to: &OsStr) -> io::Result<()> {
+pub(super) fn link(directory: BorrowedFd<'_>, from: &OsStr, to: &OsStr) -> io::Result<()> {
     let (from, to, fd) = (text(from)?, text(to)?, directory.as_raw_fd());
     // SAFETY: the directory is open and both names have their ends.
     done(unsafe { libc::linkat(fd, from.as_ptr(), fd, to.as_ptr(), 0) })
 }
 
-/// What has a name, and how large it is. A link is looked at itself.
-#[cfg(feature = "assistant")]
-pub(crate) fn status(directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<libc::stat> {
+/// The status of what has this name, as `fstatat` reports it. For a symbolic link it is the status of the link itself.
+///
+/// # Errors
+/// If nothing has this name.
+pub fn status(directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<libc::stat> {
     let name = text(name)?;
     // SAFETY: all zeroes is a valid status.
     let mut status: libc::stat = unsafe { std::mem::zeroed() };
@@ -111,7 +119,7 @@ pub(crate) fn status(directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<libc
 }
 
 /// Removes a file.
-pub(crate) fn remove(directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<()> {
+pub(super) fn remove(directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<()> {
     let name = text(name)?;
     // SAFETY: the directory is open and the name has its end.
     done(unsafe { libc::unlinkat(directory.as_raw_fd(), name.as_ptr(), 0) })

@@ -1,6 +1,6 @@
-//! Paths inside the roots of a session. A path is walked one name at a time, each opened inside the directory
-//! before it, and symbolic links are followed by hand: whatever somebody swaps meanwhile, nothing outside the
-//! roots is ever opened. Reads and writes no file itself.
+//! Resolves paths inside the roots of a session. A path is walked one name at a time, each opened inside the directory
+//! before it, and symbolic links are followed by hand: whatever another process swaps meanwhile, nothing outside the roots
+//! is ever opened. Reads and writes no file itself.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -13,9 +13,9 @@ use super::at;
 /// How many links one path may lead through, as everywhere.
 const MOST_LINKS: usize = 40;
 
-/// The roots of a session that are there.
+/// The existing root directories of a session.
 #[derive(Clone, Debug)]
-pub(crate) struct Roots(Vec<Root>);
+pub struct Roots(Vec<Root>);
 
 /// A root as it was named, and where it really is.
 #[derive(Clone, Debug)]
@@ -24,80 +24,81 @@ struct Root {
     real: PathBuf,
 }
 
-/// A name in a directory that is open. What has the name may not be there, but it was no link.
+/// A name in an open directory. A file of that name need not exist; if one does, it was no link when it was resolved.
 #[derive(Debug)]
-pub(crate) struct Place {
-    /// The directory.
-    pub(crate) directory: OwnedFd,
-    /// The name in it.
-    pub(crate) name: OsString,
-    /// Where it is.
-    pub(crate) at: Whereabouts,
+pub struct Place {
+    /// The directory that contains the name.
+    pub directory: OwnedFd,
+    /// The name in the directory.
+    pub name: OsString,
+    /// The path of the name.
+    pub at: Whereabouts,
 }
 
-/// Where something is, said in two ways. Below the root neither has links.
+/// A resolved path, in two forms. Neither has symbolic links below the root.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Whereabouts {
-    /// With the root as it was named, for people.
-    pub(crate) shown: PathBuf,
-    /// With the root as it really is, for going there again.
-    pub(crate) real: PathBuf,
+pub struct Whereabouts {
+    /// The path below the root as the session names it, for display.
+    pub shown: PathBuf,
+    /// The path below the canonical root, for resolving it again.
+    pub real: PathBuf,
 }
 
-/// What a path leads to.
+/// What a path resolves to.
 #[derive(Debug)]
-pub(crate) enum Spot {
-    /// A name in a directory that is open.
+pub enum Spot {
+    /// A name in an open directory.
     Place(Place),
-    /// A directory that is open, and where it is: a root, or where `..` leads back to.
+    /// An open directory and its path: a root, or a path that ends in `..`.
     Directory(OwnedFd, Whereabouts),
-    /// A path through directories that are not there.
+    /// A path through directories that do not exist, with [`Missing::Tell`].
     Nowhere(Whereabouts),
 }
 
-/// What is done about directories that are not there.
+/// What to do about missing directories on the way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Missing {
-    /// It is an error.
+pub enum Missing {
+    /// Fail with `ENOENT`.
     Fail,
-    /// They are made.
+    /// Create them.
     Make,
-    /// The path is told.
+    /// Return [`Spot::Nowhere`].
     Tell,
 }
 
-/// What is done about symbolic links.
+/// What to do about symbolic links.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Links {
-    /// They are followed, as long as they stay inside.
+pub enum Links {
+    /// Follow those that stay inside the roots.
     Follow,
-    /// There must be none: the path was resolved before.
+    /// Fail with [`PathError::Linked`]: the path was resolved before, so it has none unless somebody changed it.
     Refuse,
 }
 
-/// Why a path leads nowhere.
+/// Why a path was not resolved.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum PathError {
-    /// It leads out.
+pub enum PathError {
+    /// The path leads out of the roots.
     #[error("the path is outside the session's roots")]
     Outside,
-    /// A link is where none was.
+    /// A part of a path that was resolved before is a symbolic link now.
     #[error("a symbolic link has taken the place of part of the path")]
     Linked,
-    /// The system says so.
+    /// A system call failed.
     #[error(transparent)]
     Io(#[from] io::Error),
 }
 
 impl Roots {
-    /// The roots among these paths that are there.
-    pub(crate) fn find(paths: &[impl AsRef<Path>]) -> Self {
+    /// Takes those of the paths that exist.
+    pub fn find(paths: &[impl AsRef<Path>]) -> Self {
         let real = |path: &Path| Some(Root { named: path.into(), real: std::fs::canonicalize(path).ok()? });
         Self(paths.iter().filter_map(|path| real(path.as_ref())).collect())
     }
 
-    /// The roots that lie in no other, as they were named.
-    pub(crate) fn outermost(&self) -> Vec<&Path> {
+    /// The roots that lie in no other root, as the session names them.
+    #[must_use]
+    pub fn outermost(&self) -> Vec<&Path> {
         let mut found: Vec<&Root> = Vec::new();
         for root in &self.0 {
             let inner =
@@ -109,13 +110,19 @@ impl Roots {
         found.into_iter().map(|root| root.named.as_path()).collect()
     }
 
-    /// The place that an absolute path names.
-    pub(crate) fn place(&self, path: &Path, missing: Missing) -> Result<Place, PathError> {
+    /// Resolves an absolute path to a name in a directory. Links are followed.
+    ///
+    /// # Errors
+    /// If the path leads out of the roots, is a root itself, or cannot be resolved.
+    pub fn place(&self, path: &Path, missing: Missing) -> Result<Place, PathError> {
         self.place_by(path, missing, Links::Follow)
     }
 
-    /// The same with a word about links.
-    pub(crate) fn place_by(&self, path: &Path, missing: Missing, links: Links) -> Result<Place, PathError> {
+    /// Resolves an absolute path to a name in a directory, and follows or refuses links.
+    ///
+    /// # Errors
+    /// If the path leads out of the roots, is a root itself, has a link that is refused, or cannot be resolved.
+    pub fn place_by(&self, path: &Path, missing: Missing, links: Links) -> Result<Place, PathError> {
         match self.spot(path, missing, links)? {
             Spot::Place(place) => Ok(place),
             Spot::Directory(..) => Err(io::Error::from_raw_os_error(libc::EISDIR).into()),
@@ -123,18 +130,27 @@ impl Roots {
         }
     }
 
-    /// What an absolute path leads to.
-    pub(crate) fn spot(&self, path: &Path, missing: Missing, links: Links) -> Result<Spot, PathError> {
+    /// Resolves an absolute path to whatever it leads to.
+    ///
+    /// # Errors
+    /// If the path leads out of the roots, has a link that is refused, or cannot be resolved.
+    pub fn spot(&self, path: &Path, missing: Missing, links: Links) -> Result<Spot, PathError> {
         self.walk(path, How { missing, links, last: Last::Name })
     }
 
-    /// The directory that an absolute path names.
-    pub(crate) fn directory(&self, path: &Path) -> Result<OwnedFd, PathError> {
+    /// Opens the directory that an absolute path leads to.
+    ///
+    /// # Errors
+    /// If the path leads out of the roots or to anything but a directory.
+    pub fn directory(&self, path: &Path) -> Result<OwnedFd, PathError> {
         Ok(self.directory_at(path)?.0)
     }
 
-    /// The directory that an absolute path names, and where it is.
-    pub(crate) fn directory_at(&self, path: &Path) -> Result<(OwnedFd, Whereabouts), PathError> {
+    /// Opens the directory that an absolute path leads to, and returns its resolved path too.
+    ///
+    /// # Errors
+    /// If the path leads out of the roots or to anything but a directory.
+    pub fn directory_at(&self, path: &Path) -> Result<(OwnedFd, Whereabouts), PathError> {
         let how = How { missing: Missing::Fail, links: Links::Follow, last: Last::Directory };
         match self.walk(path, how)? {
             Spot::Directory(directory, at) => Ok((directory, at)),

@@ -1,5 +1,5 @@
-//! Regular files at a place: opening them, and writing them as a whole so that nobody sees half of it. Which
-//! places are inside the roots is decided in `beneath`.
+//! Opens regular files at a place, and replaces them atomically. Which places are inside the roots is decided in
+//! `beneath`.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, Metadata};
@@ -14,27 +14,27 @@ use crate::mint;
 /// How much is compared at once.
 const COMPARED: usize = 64 * 1024;
 
-/// What has to be at a place for it to be written.
+/// What [`write()`] requires to be at the place before it writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Before<'a> {
-    /// Any regular file, or none.
+pub enum Before<'a> {
+    /// A regular file or nothing.
     Whatever,
     /// Nothing.
     Nothing,
-    /// A file with these bytes.
+    /// A file with exactly these bytes.
     Bytes(&'a [u8]),
 }
 
 /// Why a file was not opened or written.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum FileError {
-    /// The path leads nowhere.
+pub enum FileError {
+    /// The path was not resolved, or a system call failed.
     #[error(transparent)]
     Path(#[from] PathError),
-    /// It is a directory, a pipe or a device.
+    /// The place is a directory, a pipe, a socket or a device.
     #[error("it is not a regular file")]
     NotAFile,
-    /// It is not what it has to be.
+    /// The place does not have what [`Before`] requires.
     #[error("the file was changed by someone else")]
     Changed,
 }
@@ -45,13 +45,20 @@ impl From<io::Error> for FileError {
     }
 }
 
-/// Opens a file that must be a regular one: a pipe would wait, a device does who knows what.
-pub(crate) fn open_regular(place: &Place, flags: libc::c_int) -> Result<(File, Metadata), FileError> {
+/// Opens a regular file with these flags of `open(2)`. Pipes and devices are refused, because opening or reading them can
+/// block or have effects.
+///
+/// # Errors
+/// If there is no regular file at the place, or it became a symbolic link.
+pub fn open_regular(place: &Place, flags: libc::c_int) -> Result<(File, Metadata), FileError> {
     open_regular_in(place.directory.as_fd(), &place.name, flags)
 }
 
-/// The same by a directory and a name.
-pub(crate) fn open_regular_in(
+/// Does the same as [`open_regular`] for a name in an open directory.
+///
+/// # Errors
+/// If there is no regular file of that name, or it is a symbolic link.
+pub fn open_regular_in(
     directory: impl AsFd,
     name: &OsStr,
     flags: libc::c_int,
@@ -70,12 +77,15 @@ pub(crate) fn open_regular_in(
     if meta.is_file() { Ok((file, meta)) } else { Err(FileError::NotAFile) }
 }
 
-/// Writes a file as a whole, if what is there is what has to be.
+/// Writes a whole file, if the place has what `before` requires.
 ///
-/// Whoever reads meanwhile sees the old bytes or the new ones. An existing file keeps its mode and its group; one
-/// of another owner keeps that too, and is then written in its place. Of a file with several names only this name
-/// gets the new bytes: the others may lie outside the roots.
-pub(crate) fn write(place: &Place, bytes: &[u8], before: Before<'_>) -> Result<(), FileError> {
+/// A concurrent reader sees the old bytes or the new ones, never a mixture. An existing file keeps its mode and its group.
+/// A file of another owner keeps its owner and is overwritten in place, which is not atomic. If a file has several hard
+/// links, only this name gets the new bytes, because the others may lie outside the roots.
+///
+/// # Errors
+/// If the place does not have what `before` requires, or the file cannot be written.
+pub fn write(place: &Place, bytes: &[u8], before: Before<'_>) -> Result<(), FileError> {
     // Opened for writing although it is replaced: whoever may not write it may not replace it either.
     let flags = if matches!(before, Before::Bytes(_)) { libc::O_RDWR } else { libc::O_WRONLY };
     match open_regular(place, flags) {

@@ -1,4 +1,4 @@
-//! What is in an open directory: names and kinds, by the directory's own word, with nothing opened or followed.
+//! Lists an open directory: names and kinds of its entries. Opens and follows none of them.
 
 use std::ffi::{CStr, OsStr, OsString};
 use std::io;
@@ -10,9 +10,9 @@ use super::at;
 /// More entries of one directory than anybody looks at.
 const MOST_ENTRIES: usize = 50_000;
 
-/// What a directory says of one thing in it.
+/// The kind of a directory entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum EntryKind {
+pub enum EntryKind {
     /// A regular file.
     File,
     /// A directory.
@@ -23,26 +23,29 @@ pub(crate) enum EntryKind {
     Other,
 }
 
-/// One thing in a directory.
+/// One entry of a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Entry {
-    /// Its name.
-    pub(crate) name: OsString,
-    /// What it was when it was looked at.
-    pub(crate) kind: EntryKind,
+pub struct Entry {
+    /// The file name, without a path.
+    pub name: OsString,
+    /// The kind at the time of the listing. An entry that was removed meanwhile is [`EntryKind::Other`].
+    pub kind: EntryKind,
 }
 
-/// What is in a directory.
+/// The entries of a directory.
 #[derive(Debug)]
-pub(crate) struct Entries {
-    /// By name.
-    pub(crate) list: Vec<Entry>,
-    /// Says whether there are so many that some were left out.
-    pub(crate) cut: bool,
+pub struct Entries {
+    /// The entries, sorted by name, without `.` and `..`.
+    pub list: Vec<Entry>,
+    /// True if the directory has more entries than the 50,000 that are listed.
+    pub cut: bool,
 }
 
-/// What is in a directory, by name, without itself and the one above.
-pub(crate) fn entries(directory: BorrowedFd<'_>) -> io::Result<Entries> {
+/// Lists an open directory.
+///
+/// # Errors
+/// If the directory cannot be read.
+pub fn entries(directory: BorrowedFd<'_>) -> io::Result<Entries> {
     let listing = Listing::open(directory)?;
     let mut list = Vec::new();
     let mut cut = false;

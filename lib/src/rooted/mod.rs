@@ -1,20 +1,14 @@
-//! Files inside the roots of a session, for whoever opens them in somebody else's name. Nothing outside is ever
-//! opened, whatever is swapped between a look and a use. Knows no requests and makes no words for anybody.
+//! Sandboxed files: opens, lists and writes files inside the roots of a session on behalf of an agent. Nothing outside the
+//! roots is ever opened, even if another process swaps files for links at the same time.
+//!
+//! [`Roots`] resolves a path to a [`Place`]: an open directory and a name in it. [`open_regular`] and [`write()`] work on a
+//! place, [`entries`] lists an open directory. [`at`] has the system calls that are relative to an open directory.
 
-// The hosting of files needs less of this than the assistant's tools, which plan, walk and list.
-pub(crate) mod at;
-#[cfg_attr(not(feature = "assistant"), expect(dead_code, reason = "the assistant's tools need it"))]
+pub mod at;
 mod beneath;
-#[cfg_attr(not(feature = "assistant"), expect(dead_code, reason = "the assistant's tools need it"))]
 mod file;
-#[cfg(feature = "assistant")]
 mod listing;
 
-#[cfg(feature = "assistant")]
-pub(crate) use self::beneath::{Links, Place, Spot, Whereabouts};
-pub(crate) use self::beneath::{Missing, PathError, Roots};
-#[cfg(feature = "assistant")]
-pub(crate) use self::file::open_regular_in;
-pub(crate) use self::file::{Before, FileError, open_regular, write};
-#[cfg(feature = "assistant")]
-pub(crate) use self::listing::{Entry, EntryKind, entries};
+pub use self::beneath::{Links, Missing, PathError, Place, Roots, Spot, Whereabouts};
+pub use self::file::{Before, FileError, open_regular, open_regular_in, write};
+pub use self::listing::{Entries, Entry, EntryKind, entries};

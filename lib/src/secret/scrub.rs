@@ -1,4 +1,5 @@
-//! Striking values that are secret, or may be, out of texts. Who adds them says which they are.
+//! Removes secret values from texts. The caller adds the values and says where each comes from; how likely a value is to
+//! be a secret decides which texts it is removed from.
 
 use super::{SHORTEST, STRUCK_OUT, Secret};
 
@@ -8,9 +9,11 @@ const PASSWORD_LENGTH: usize = 8;
 /// From this length on, a value of letters and digits is taken for a key.
 const KEY_LENGTH: usize = 20;
 
-/// Strikes secrets out of texts.
+/// A set of secret values, and three ways to remove them from a text.
+///
+/// Every value that is found is replaced by `[secret]`. Values of fewer than four bytes are ignored.
 #[derive(Clone, Default)]
-pub(crate) struct Scrub {
+pub struct Scrub {
     /// Longest first: one may be part of another.
     all: Vec<String>,
     /// Those that can only be keys; a path or a word may be meant to be seen in a result.
@@ -20,23 +23,24 @@ pub(crate) struct Scrub {
 }
 
 impl Scrub {
-    /// Takes in a value that goes by this name.
-    pub(crate) fn add(&mut self, name: &str, secret: &Secret) {
+    /// Adds the value of a variable. It counts as a key if its name or its form says so.
+    pub fn add(&mut self, name: &str, secret: &Secret) {
         self.take(secret.reveal(), names_a_key(name) || looks_like_a_key(secret.reveal()));
     }
 
-    /// Takes in a value that is secret by where it stands.
-    pub(crate) fn add_key(&mut self, secret: &Secret) {
+    /// Adds a value that is certainly a key.
+    pub fn add_key(&mut self, secret: &Secret) {
         self.take(secret.reveal(), true);
     }
 
-    /// Takes in the value of a header: who asks is what they are given for, so most of them are keys.
-    pub(crate) fn add_header(&mut self, name: &str, secret: &Secret) {
+    /// Adds the value of an HTTP header. Most headers that are configured authenticate, so all but plain words and
+    /// numbers count as keys.
+    pub fn add_header(&mut self, name: &str, secret: &Secret) {
         self.take(secret.reveal(), names_a_key(name) || !is_plain(secret.reveal()));
     }
 
-    /// Takes in a word if it looks like a key; what else it is may be seen.
-    pub(crate) fn add_if_key(&mut self, word: &str) {
+    /// Adds a word if it has the form of a key: long, with letters and digits.
+    pub fn add_if_key(&mut self, word: &str) {
         if looks_like_a_key(word) {
             self.take(word, true);
         }
@@ -62,15 +66,16 @@ impl Scrub {
         }
     }
 
-    /// A text that is for people or a log, without any of the values.
-    #[cfg_attr(not(feature = "assistant"), expect(dead_code, reason = "only for MCP servers of our own"))]
-    pub(crate) fn text(&self, text: &str) -> String {
+    /// Removes all values, for messages and logs.
+    #[must_use]
+    pub fn text(&self, text: &str) -> String {
         strike(text, &self.all)
     }
 
-    /// What a tool has answered, without the values that can only be keys.
-    #[cfg_attr(not(feature = "assistant"), expect(dead_code, reason = "only for MCP servers of our own"))]
-    pub(crate) fn result(&self, text: &str) -> String {
+    /// Removes only values that are keys, for the results of tools: other values, such as paths, may be what the user
+    /// asked for.
+    #[must_use]
+    pub fn result(&self, text: &str) -> String {
         strike(text, &self.keys)
     }
 
@@ -84,8 +89,8 @@ impl Scrub {
         self.likely.first().map_or(0, String::len)
     }
 
-    /// Takes in the keys of a command line: `--api-key=abc`, `--token abc`.
-    pub(crate) fn add_args<'a>(&mut self, args: impl IntoIterator<Item = &'a str>) {
+    /// Adds the keys of a command line: `--api-key=abc`, `--token abc`, and arguments that have the form of a key.
+    pub fn add_args<'a>(&mut self, args: impl IntoIterator<Item = &'a str>) {
         let mut before = "";
         for arg in args {
             match arg.split_once('=') {

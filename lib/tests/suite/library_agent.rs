@@ -33,7 +33,7 @@ impl List {
 
 fn lists() -> Vec<List> {
     let mut lists = Vec::new();
-    for path in ["lib/tests", "cli/tests"].into_iter().flat_map(sources) {
+    for path in ["lib/tests", "assistant/tests", "cli/tests"].into_iter().flat_map(sources) {
         let source = fs::read_to_string(&path).expect("a test can be read");
         let file = path.to_string_lossy().into_owned();
         lists.extend(source.split("\npairings!(").skip(1).map(|text| list(&file, text)));

@@ -2,8 +2,6 @@
 //! installed programs are separate binaries.
 
 mod agent_hosts;
-#[cfg(feature = "assistant")]
-mod assistant;
 mod author;
 mod capabilities;
 mod choices;
@@ -13,10 +11,6 @@ mod journal;
 mod ladder;
 mod library_agent;
 mod many_clients;
-#[cfg(feature = "assistant")]
-mod mcp;
-#[cfg(feature = "assistant")]
-mod models;
 mod notices;
 mod options;
 mod protocol_list;
@@ -37,6 +31,4 @@ mod store;
 mod store_contract;
 mod store_sqlite;
 mod tidy;
-#[cfg(feature = "assistant")]
-mod tools;
 mod transports;

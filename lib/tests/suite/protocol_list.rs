@@ -38,7 +38,7 @@ fn quoted(text: &str) -> Vec<&str> {
 }
 
 /// The test suites of the crates.
-const SUITES: [&str; 3] = ["core/tests/suite", "lib/tests/suite", "cli/tests/suite"];
+const SUITES: [&str; 4] = ["core/tests/suite", "lib/tests/suite", "assistant/tests/suite", "cli/tests/suite"];
 
 /// The tests of each test file by its name, with those of the folder of that name; no two files have the same.
 fn all_tests() -> BTreeMap<String, BTreeSet<String>> {

@@ -1,4 +1,4 @@
-//! A small MCP server with bad habits, for the tests of `rethread::mcp` and of the assistant: on stdio as a
+//! A small MCP server with bad habits, for the tests of `rethread_assistant::mcp` and of the assistant: on stdio as a
 //! program (`program`), over streamable HTTP and over the older event stream on loopback (`web`). What it
 //! offers and how it misbehaves is in `server`.
 

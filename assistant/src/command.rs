@@ -1,0 +1,287 @@
+//! The slash commands: which there are, and what the words after one mean. Carries out none.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::mcp::Servers;
+
+/// What the user wants done by hand.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Command {
+    /// Shows what there is.
+    Help,
+    /// Shows the tools.
+    Tools,
+    /// Calls a tool.
+    Call(String, Value),
+    /// Shows a plan.
+    Plan(Vec<String>),
+    /// Thinks this.
+    Think(String),
+    /// Says so many words, with a pause after each.
+    Stream { words: usize, pause: Duration },
+    /// Changes the mode.
+    Mode(String),
+    /// Changes the model, also to one that nobody lists.
+    Model(String),
+    /// Shows a resource of an MCP server.
+    Resource { server: String, uri: String },
+    /// A command that makes no sense, and why.
+    Wrong(String),
+}
+
+impl Command {
+    /// Says whether MCP servers have a part in it.
+    pub(crate) fn needs_servers(&self) -> bool {
+        match self {
+            Self::Help | Self::Tools | Self::Resource { .. } => true,
+            // Tools of servers are called `server.tool`.
+            Self::Call(tool, _) => tool.contains('.') || tool.contains("__"),
+            Self::Plan(_)
+            | Self::Think(_)
+            | Self::Stream { .. }
+            | Self::Mode(_)
+            | Self::Model(_)
+            | Self::Wrong(_) => false,
+        }
+    }
+}
+
+/// Name, what may follow, what it does.
+const COMMANDS: [(&str, &str, &str); 14] = [
+    ("help", "", "Shows these commands"),
+    ("tools", "", "Shows the tools that I have in this mode"),
+    ("read", "PATH [FIRST LINE [LINES]]", "Reads a file"),
+    ("list", "[PATH]", "Lists a directory"),
+    ("find", "GLOB", "Finds files by name"),
+    ("grep", "PATTERN [PATH]", "Finds text in files"),
+    ("edit", "PATH \"OLD\" \"NEW\"", "Replaces text in a file"),
+    ("run", "COMMAND", "Runs a command"),
+    ("call", "TOOL {ARGUMENTS}", "Calls any tool, including those of MCP servers"),
+    ("plan", "STEP; STEP; …", "Shows a plan"),
+    ("think", "TEXT", "Shows a thought"),
+    ("stream", "WORDS [MILLISECONDS]", "Streams this many words, with a pause after each if you like"),
+    ("mode", "code | ask | architect", "Changes the mode"),
+    ("model", "PROVIDER/MODEL", "Changes the model, also to one that is not in the list"),
+];
+
+/// A command as users are told of it: its name, what it does, what follows it.
+pub(crate) type Described = (String, String, Option<String>);
+
+/// The commands as they are announced: name, description, what may follow.
+pub(crate) fn all(servers: &Servers) -> Vec<Described> {
+    let own = COMMANDS.iter().map(|(name, input, description)| {
+        ((*name).to_owned(), (*description).to_owned(), (!input.is_empty()).then(|| (*input).to_owned()))
+    });
+    let prompts = servers.prompts().into_iter().map(|prompt| {
+        let arguments: Vec<_> =
+            prompt.arguments.iter().map(|argument| format!("{}=…", argument.name)).collect();
+        (prompt.shown_name, prompt.description, (!arguments.is_empty()).then(|| arguments.join(" ")))
+    });
+    let mut commands: Vec<_> = own.chain(prompts).collect();
+    if !servers.resources().is_empty() {
+        let description = "Shows a resource of an MCP server".to_owned();
+        commands.push(("resource".to_owned(), description, Some("SERVER URI".to_owned())));
+    }
+    commands
+}
+
+/// The commands as text.
+pub(crate) fn help(servers: &Servers) -> String {
+    let line = |(name, description, input): (String, String, Option<String>)| {
+        let input = input.map(|input| format!(" {input}")).unwrap_or_default();
+        format!("- `/{name}{input}`: {description}")
+    };
+    let mut lines: Vec<_> = all(servers).into_iter().map(line).collect();
+    let resources = servers.resources().into_iter().take(50);
+    lines.extend(resources.map(|resource| format!("  - `/resource {} {}`", resource.server, resource.uri)));
+    lines.join("\n")
+}
+
+/// Reads a command of ours; nothing if it is none.
+pub(crate) fn read(text: &str) -> Option<Command> {
+    let text = text.trim().strip_prefix('/')?;
+    let (name, rest) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
+    let rest = rest.trim();
+    Some(match name {
+        "help" => Command::Help,
+        "tools" => Command::Tools,
+        "read" => file(rest),
+        "list" => match words(rest).as_slice() {
+            [_, _, ..] => too_many("list", "[PATH]"),
+            one => Command::Call("list".to_owned(), with(&[("path", one.first())])),
+        },
+        "find" => needs(rest, "find", "a glob", |rest| json!({"glob": rest})),
+        "grep" => grep(rest),
+        "edit" => edit(rest),
+        "run" => needs(rest, "run", "a command", |rest| json!({"command": rest})),
+        "call" => call(rest),
+        "plan" => Command::Plan(steps(rest)),
+        "think" if rest.is_empty() => Command::Wrong("`/think` needs a text.".to_owned()),
+        "think" => Command::Think(rest.to_owned()),
+        "stream" => stream(rest),
+        "mode" => Command::Mode(rest.to_owned()),
+        "model" if rest.is_empty() => Command::Wrong("Write it as `/model PROVIDER/MODEL`.".to_owned()),
+        "model" => Command::Model(rest.to_owned()),
+        "resource" => match rest.split_once(char::is_whitespace) {
+            Some((server, uri)) => {
+                Command::Resource { server: server.to_owned(), uri: uri.trim().to_owned() }
+            }
+            None => Command::Wrong("Usage: `/resource SERVER URI`".to_owned()),
+        },
+        _ => return None,
+    })
+}
+
+fn needs(rest: &str, tool: &str, what: &str, arguments: impl Fn(&str) -> Value) -> Command {
+    match rest {
+        "" => Command::Wrong(format!("`/{tool}` needs {what}.")),
+        rest => Command::Call(tool.to_owned(), arguments(rest)),
+    }
+}
+
+fn with(members: &[(&str, Option<&String>)]) -> Value {
+    let mut object = json!({});
+    for (name, value) in members {
+        if let Some(value) = value {
+            object[*name] = json!(value);
+        }
+    }
+    object
+}
+
+/// More words than a command takes: most likely a path or a pattern with spaces in it.
+fn too_many(name: &str, takes: &str) -> Command {
+    Command::Wrong(format!("Usage: `/{name} {takes}`. Put what has spaces in it in quotes."))
+}
+
+fn file(rest: &str) -> Command {
+    let words = words(rest);
+    let numbers: Result<Vec<u64>, _> = words.iter().skip(1).map(|word| word.parse()).collect();
+    match (words.first(), numbers.as_deref()) {
+        (None, _) => Command::Wrong("`/read` needs a path.".to_owned()),
+        (Some(path), Ok([])) => Command::Call("read".to_owned(), json!({"path": path})),
+        (Some(path), Ok([offset])) => {
+            Command::Call("read".to_owned(), json!({"path": path, "offset": offset}))
+        }
+        (Some(path), Ok([offset, limit])) => {
+            Command::Call("read".to_owned(), json!({"path": path, "offset": offset, "limit": limit}))
+        }
+        (Some(_), Ok(_) | Err(_)) => too_many("read", "PATH [FIRST LINE [LINES]]"),
+    }
+}
+
+fn grep(rest: &str) -> Command {
+    let words = words(rest);
+    match words.as_slice() {
+        [] => Command::Wrong("`/grep` needs a pattern.".to_owned()),
+        [pattern, path @ ..] if path.len() < 2 => {
+            Command::Call("search".to_owned(), with(&[("pattern", Some(pattern)), ("path", path.first())]))
+        }
+        _ => too_many("grep", "PATTERN [PATH]"),
+    }
+}
+
+fn edit(rest: &str) -> Command {
+    match words(rest).as_slice() {
+        [path, old, new] => Command::Call("edit".to_owned(), json!({"path": path, "old": old, "new": new})),
+        _ => Command::Wrong("Usage: `/edit PATH \"OLD\" \"NEW\"`".to_owned()),
+    }
+}
+
+fn call(rest: &str) -> Command {
+    let (name, arguments) = rest.split_once(char::is_whitespace).unwrap_or((rest, "{}"));
+    match (name, serde_json::from_str::<Value>(arguments.trim())) {
+        ("", _) => Command::Wrong("`/call` needs the name of a tool; `/tools` shows them.".to_owned()),
+        (name, Ok(arguments @ Value::Object(_))) => Command::Call(name.to_owned(), arguments),
+        (name, Ok(_)) => Command::Wrong(format!("The arguments of {name} must be a JSON object.")),
+        (name, Err(error)) => Command::Wrong(format!("The arguments of {name} are not valid JSON: {error}.")),
+    }
+}
+
+fn steps(rest: &str) -> Vec<String> {
+    let steps = rest.split([';', '\n']).map(str::trim).filter(|step| !step.is_empty());
+    let steps: Vec<_> = steps.map(str::to_owned).collect();
+    if steps.is_empty() { vec!["Think".to_owned(), "Do".to_owned(), "Check".to_owned()] } else { steps }
+}
+
+fn stream(rest: &str) -> Command {
+    let mut numbers = rest.split_whitespace().map(str::parse::<u64>);
+    match (numbers.next(), numbers.next()) {
+        (Some(Ok(words)), pause @ (None | Some(Ok(_)))) if words <= 1_000_000 => Command::Stream {
+            words: usize::try_from(words).unwrap_or(usize::MAX),
+            pause: Duration::from_millis(pause.and_then(Result::ok).unwrap_or(0).min(60_000)),
+        },
+        _ => Command::Wrong("Usage: `/stream WORDS [MILLISECONDS]`, with at most 1000000 words".to_owned()),
+    }
+}
+
+/// The words of a line; what is quoted is one word, in which a backslash takes the next character as it is.
+pub(crate) fn words(line: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    let mut word: Option<String> = None;
+    let mut quoted = false;
+    let mut characters = line.chars();
+    while let Some(character) = characters.next() {
+        match character {
+            '"' => {
+                quoted = !quoted;
+                word.get_or_insert_default();
+            }
+            '\\' if quoted => word.get_or_insert_default().extend(characters.next().map(escaped)),
+            space if space.is_whitespace() && !quoted => words.extend(word.take()),
+            other => word.get_or_insert_default().push(other),
+        }
+    }
+    words.extend(word);
+    words
+}
+
+fn escaped(character: char) -> char {
+    match character {
+        'n' => '\n',
+        't' => '\t',
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_are_read() {
+        let call = |name: &str, arguments| Some(Command::Call(name.to_owned(), arguments));
+        assert_eq!(read("/read a.rs 10 5"), call("read", json!({"path": "a.rs", "offset": 10, "limit": 5})));
+        assert_eq!(
+            read("/grep \"fn main\" src"),
+            call("search", json!({"pattern": "fn main", "path": "src"}))
+        );
+        assert_eq!(
+            read(r#"/edit a.rs "say \"hi\"" "two\nlines""#),
+            call("edit", json!({"path": "a.rs", "old": "say \"hi\"", "new": "two\nlines"}))
+        );
+        assert_eq!(read("/run ls -l | wc"), call("run", json!({"command": "ls -l | wc"})));
+        assert_eq!(read("/call s.echo {\"a\": 1}"), call("s.echo", json!({"a": 1})));
+        let pause = Duration::from_millis(20);
+        assert_eq!(read("/stream 3 20"), Some(Command::Stream { words: 3, pause }));
+        assert_eq!(read("/plan a; b"), Some(Command::Plan(vec!["a".to_owned(), "b".to_owned()])));
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_said() {
+        for text in
+            ["/read", "/edit a b", "/call", "/call x [1]", "/call x {", "/stream many", "/run", "/think"]
+        {
+            assert!(matches!(read(text), Some(Command::Wrong(_))), "{text}");
+        }
+        for text in ["/read a.rs ten", "/read my file.rs", "/read a 1 2 3", "/list my folder", "/grep a b c"]
+        {
+            let Some(Command::Wrong(why)) = read(text) else { panic!("{text} makes sense") };
+            assert!(why.contains("in quotes"), "{why}");
+        }
+        assert_eq!(read("/unknown"), None);
+        assert_eq!(read("read /etc/passwd"), None);
+    }
+}

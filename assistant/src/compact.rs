@@ -1,0 +1,259 @@
+//! Makes room in a conversation that has become too long for its model: the turns before are summed up by the model
+//! itself, and where that is not enough the results of tools of this turn are shortened, the older ones first and no
+//! more than has to be.
+
+use futures::StreamExt;
+use rethread::mint;
+use rethread::wire::RpcError;
+use serde_json::json;
+
+use crate::memory;
+use crate::model::{Error, Event, Message, Model, Request, ToolResult};
+use crate::model_events::{Talk, Telling, told};
+use crate::transcript;
+
+/// How much of a result is always left, in characters.
+const LEFT: usize = 400;
+/// How many plain characters are a token, as `estimate` counts them.
+const CHARACTERS: u64 = 4;
+/// How many tokens the note about what was left out takes.
+const NOTE: u64 = 24;
+/// How often a model is asked to sum up ever less of a conversation.
+const MOST_TRIES: usize = 4;
+
+const TASK: &str = "Above is a conversation between a user and you. Sum it up for yourself, so that you can go on with only \
+                    your summary: what the user wants, what was found out, what was done and with what result, which \
+                    files matter, what is still to do. Name paths, names and decisions exactly. Write nothing else.";
+
+/// Stands for turns that no part of could be summed up.
+const LOST: &str = "(It was too long to be summed up, and was left out.)";
+
+/// By how much a conversation is too long.
+#[derive(Clone, Copy)]
+pub(crate) enum Excess {
+    /// By about so many tokens.
+    Tokens(u64),
+    /// The provider says that it is, and not by how much.
+    Unknown,
+}
+
+/// Makes room, and says whether there was anything to leave out. Asked again, it leaves out more.
+pub(crate) async fn make_room(talk: &mut Talk<'_>, model: &Model, excess: Excess) -> Result<bool, RpcError> {
+    if !memory::is_summed_up(&talk.past) {
+        return sum_up(talk, model).await;
+    }
+    let over = match excess {
+        Excess::Tokens(tokens) => tokens,
+        Excess::Unknown => results(&mut talk.now).map(|result| result.estimate()).sum::<u64>() / 2,
+    };
+    let last = talk.now.len().saturating_sub(1);
+    let (older, newest) = talk.now.split_at_mut(last);
+    let saved = shorten(older, over);
+    Ok(saved + shorten(newest, over.saturating_sub(saved)) > 0)
+}
+
+async fn sum_up(talk: &mut Talk<'_>, model: &Model) -> Result<bool, RpcError> {
+    let id = format!("compaction-{}", mint::unique());
+    let update =
+        |status: &str| json!({"sessionUpdate": "compaction_update", "compactionId": id, "status": status});
+    talk.turn.update(update("in_progress")).await;
+    match summary(talk, model).await {
+        Ok(Some(text)) => {
+            let mut done = update("completed");
+            done["summary"] = json!([{"type": "text", "text": text}]);
+            talk.turn.update(done).await;
+            talk.past = vec![memory::summed_up(&text)];
+            Ok(true)
+        }
+        Ok(None) => {
+            talk.turn.update(update("cancelled")).await;
+            Ok(false)
+        }
+        Err(error) => {
+            let mut failed = update("failed");
+            failed["error"] = json!(error.message);
+            talk.turn.update(failed).await;
+            Err(error)
+        }
+    }
+}
+
+/// What the model makes of the turns before; nothing if the user cancelled. What is too long even for that is asked
+/// for with ever less of it, so that no session is stuck.
+async fn summary(talk: &mut Talk<'_>, model: &Model) -> Result<Option<String>, RpcError> {
+    let mut messages = talk.past.clone();
+    results(&mut messages).for_each(|result| cut(result, LEFT as u64 / CHARACTERS));
+    let mut most = model.context_window.map_or(u64::MAX, |window| window / 100 * 70);
+    for _ in 0..MOST_TRIES {
+        fit(&mut messages, most);
+        match ask(talk, model, &messages).await {
+            Asked::Summary(text) => return Ok(Some(text)),
+            Asked::Cancelled => return Ok(None),
+            Asked::TooLong => most = messages.iter().map(Message::estimate).sum::<u64>() / 2,
+            Asked::Failed(error) => return Err(error),
+        }
+    }
+    Ok(Some(LOST.to_owned()))
+}
+
+/// What came of asking for a summary once.
+enum Asked {
+    Summary(String),
+    Cancelled,
+    TooLong,
+    Failed(RpcError),
+}
+
+async fn ask(talk: &mut Talk<'_>, model: &Model, messages: &[Message]) -> Asked {
+    // As one text: providers want tools on offer where a conversation has calls, and none is to be called here.
+    let whole = format!("{}\n\n{TASK}", transcript::of(messages));
+    let request =
+        Request { model: model.id.clone(), messages: vec![Message::user(whole)], ..Request::default() };
+    let mut answer = talk.models.stream(&request);
+    let mut text = String::new();
+    loop {
+        let event = tokio::select! {
+            biased;
+            () = talk.turn.cancelled() => return Asked::Cancelled,
+            event = answer.next() => event,
+        };
+        match event {
+            Some(Ok(Event::Text(more))) => text.push_str(&more),
+            Some(Ok(Event::Finished { .. })) | None if !text.trim().is_empty() => {
+                return Asked::Summary(text);
+            }
+            Some(Ok(Event::Finished { .. })) | None => return Asked::Failed(no_summary(model)),
+            Some(Ok(event @ (Event::Retrying { .. } | Event::LeftOut { .. }))) => {
+                talk.tell(model, event, &mut Telling::default()).await
+            }
+            Some(Ok(Event::Usage(usage))) => talk.paid(&usage),
+            Some(Ok(Event::Thought(_) | Event::Calling { .. } | Event::ToolCall(_))) => {}
+            Some(Err(Error::ContextTooLong { .. })) => return Asked::TooLong,
+            Some(Err(error)) => return Asked::Failed(told(&error)),
+        }
+    }
+}
+
+fn no_summary(model: &Model) -> RpcError {
+    RpcError::internal(format!("{} gave no summary of the conversation", model.name))
+        .hint("choose a model with a longer context, or begin a new session")
+}
+
+/// The results of tools in these messages.
+fn results(messages: &mut [Message]) -> impl Iterator<Item = &mut ToolResult> {
+    messages.iter_mut().flat_map(|message| match message {
+        Message::Tools(results) => results.as_mut_slice(),
+        Message::User(_) | Message::Assistant(_) => &mut [],
+    })
+}
+
+/// Leaves out about so many tokens of the results of tools, the longest ones first, and as many images as it takes if
+/// that is not enough. Says how many were left out.
+fn shorten(messages: &mut [Message], over: u64) -> u64 {
+    let sizes: Vec<u64> = results(messages).map(|result| result.estimate()).collect();
+    let before: u64 = sizes.iter().sum();
+    let over = if over > 0 { over + NOTE * sizes.len() as u64 } else { 0 };
+    let saved = |most: u64| sizes.iter().map(|size| size.saturating_sub(most)).sum::<u64>();
+    // The largest size to which all are cut that saves enough.
+    let (mut low, mut high) = (LEFT as u64 / CHARACTERS, sizes.iter().copied().max().unwrap_or(0));
+    if over == 0 || high <= low {
+        return 0;
+    }
+    while low < high {
+        let middle = low + (high - low).div_ceil(2);
+        if saved(middle) >= over { low = middle } else { high = middle - 1 }
+    }
+    results(messages).for_each(|result| cut(result, low));
+    let left = |messages: &mut [Message]| results(messages).map(|result| result.estimate()).sum::<u64>();
+    while before - left(messages).min(before) < over
+        && let Some(result) = results(messages).find(|result| !result.images.is_empty())
+    {
+        result.images.pop();
+        result.text.push_str("\n[an image was left out to make room]");
+    }
+    before - left(messages).min(before)
+}
+
+/// Cuts the middle out of a result that is longer than so many tokens. Its images are left to it.
+fn cut(result: &mut ToolResult, most: u64) {
+    if result.estimate() <= most + NOTE {
+        return;
+    }
+    let room = most.saturating_sub(NOTE).max(LEFT as u64 / CHARACTERS);
+    let head = length_of(result.text.chars(), room - room / 3);
+    let tail = result.text.len() - length_of(result.text.chars().rev(), room / 3);
+    if head < tail {
+        let (start, end) = (&result.text[..head], &result.text[tail..]);
+        let left_out = tail - head;
+        result.text = format!("{start}\n[{left_out} bytes were left out to make room]\n{end}");
+    }
+}
+
+/// How many bytes of these characters are about so many tokens, as `estimate` counts them.
+fn length_of(characters: impl Iterator<Item = char>, tokens: u64) -> usize {
+    let mut room = tokens * CHARACTERS;
+    let mut length = 0;
+    for c in characters {
+        let cost = if c.is_ascii() { 1 } else { CHARACTERS };
+        if cost > room {
+            break;
+        }
+        room -= cost;
+        length += c.len_utf8();
+    }
+    length
+}
+
+/// Drops the oldest messages until the rest is no longer than this, for the one that sums them up.
+fn fit(messages: &mut Vec<Message>, most: u64) {
+    let mut size: u64 = messages.iter().map(Message::estimate).sum();
+    let mut dropped = 0;
+    while size > most && dropped + 1 < messages.len() {
+        size -= messages[dropped].estimate();
+        dropped += 1;
+    }
+    messages.drain(..dropped);
+    if dropped > 0 {
+        messages.insert(0, Message::user(format!("[{dropped} older messages were left out]")));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Message, ToolResult, cut, results, shorten};
+    use crate::model::Image;
+
+    fn result(text: &str) -> ToolResult {
+        let (id, name) = ("1".to_owned(), "read".to_owned());
+        ToolResult { id, name, text: text.to_owned(), images: Vec::new(), failed: false }
+    }
+
+    #[test]
+    fn long_results_share_the_room_and_short_ones_stay() {
+        let texts = ["a".repeat(40_000), "b".repeat(20_000), "c".repeat(100)];
+        let mut messages = [Message::Tools(texts.iter().map(|text| result(text)).collect())];
+        let saved = shorten(&mut messages, 6_000);
+        let lengths: Vec<_> = results(&mut messages).map(|result| result.text.len()).collect();
+        assert!((6_000..6_100).contains(&saved), "{saved}");
+        assert!(lengths[0] > 15_000 && lengths[1] > 15_000 && lengths[2] == 100, "{lengths:?}");
+    }
+
+    #[test]
+    fn something_is_always_left_and_it_has_both_ends() {
+        let mut long = result(&format!("begin {} end", "é".repeat(10_000)));
+        cut(&mut long, 0);
+        assert!(long.text.starts_with("begin é") && long.text.ends_with("é end"), "{}", long.text);
+        let mut messages = [Message::Tools(vec![long.clone()])];
+        assert_eq!(shorten(&mut messages, 1_000_000), 0, "there is no end of cutting otherwise");
+    }
+
+    #[test]
+    fn images_go_when_the_text_is_not_enough() {
+        let image = Image { mime: "image/png".to_owned(), data: "x".to_owned() };
+        let images = ToolResult { images: vec![image.clone(), image], ..result("two images") };
+        let mut messages = [Message::Tools(vec![images])];
+        assert!(shorten(&mut messages, 1_000) >= 1_000);
+        let left: Vec<_> = results(&mut messages).map(|result| result.images.len()).collect();
+        assert_eq!(left, [1]);
+    }
+}

@@ -1,0 +1,64 @@
+//! The system prompt of a session: what its mode is there for, where it works, the project's own instructions, those of
+//! MCP servers and of the client.
+
+mod project;
+mod surroundings;
+
+use serde_json::Value;
+
+use crate::choice::{Mode, Settings};
+use crate::session::Session;
+
+/// A system prompt.
+pub(crate) struct System {
+    pub(crate) text: String,
+    /// What of the project's instructions is not part of it, for the user.
+    pub(crate) notes: Vec<String>,
+}
+
+/// The system prompt of a session as it is now.
+pub(crate) async fn system(settings: &Settings, session: &Session) -> System {
+    let client = session.system_prompt.as_ref();
+    let said =
+        client.map(|prompt| (prompt["mode"].as_str().unwrap_or("append"), text_of(&prompt["content"])));
+    if let Some(("override", text)) = said {
+        return System { text, notes: Vec::new() };
+    }
+    let roots = session.toolbox.roots();
+    let mut parts = vec![task(settings.mode).to_owned(), surroundings::described(roots, settings).await];
+    let mut notes = Vec::new();
+    if settings.project_instructions {
+        let project = project::read(roots).await;
+        parts.extend(project.parts);
+        notes = project.notes;
+    }
+    let served = session.servers.instructions().into_iter();
+    parts.extend(
+        served.map(|(server, words)| format!("The MCP server {server} says about its tools:\n\n{words}")),
+    );
+    parts.extend(said.map(|(_, text)| text));
+    System { text: parts.join("\n\n"), notes }
+}
+
+fn task(mode: Mode) -> &'static str {
+    match mode {
+        Mode::Code => {
+            "You are a coding assistant. Do what the user asks, with the tools you have: look at the code before you \
+             change it, make the smallest change that does the work, and check it. Changes and commands may need the \
+             user's permission; if one is refused, do not try to get around that."
+        }
+        Mode::Ask => {
+            "You are an assistant that answers questions about a project. You can read but not change anything. Look \
+             things up rather than guess, and say where you found them."
+        }
+        Mode::Architect => {
+            "You are an architect. You can read but not change anything. Understand the code, weigh the ways to do what \
+             the user wants, and write a plan with the plan tool: short steps that another engineer can carry out."
+        }
+    }
+}
+
+fn text_of(content: &Value) -> String {
+    let blocks = content.as_array().into_iter().flatten();
+    blocks.filter_map(|block| block["text"].as_str()).collect::<Vec<_>>().join("\n")
+}

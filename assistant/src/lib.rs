@@ -1,0 +1,248 @@
+//! The built-in assistant: an agent for people who have no other, on models of their choice, with MCP servers and
+//! tools inside the session's roots. It uses only the public API of `rethread`; it is an
+//! [`author::Agent`](rethread::author::Agent) like any other.
+
+mod call_context;
+mod choice;
+mod command;
+mod compact;
+mod config;
+mod directory;
+mod instruct;
+mod known;
+pub mod mcp;
+mod memory;
+pub mod model;
+mod model_events;
+mod offline;
+mod own;
+mod permission;
+mod prompted;
+mod served;
+mod session;
+mod talk;
+pub mod tools;
+mod transcript;
+mod web;
+mod work;
+
+use std::sync::{Arc, Mutex};
+
+use rethread::author::{Ability, About, Agent, Choices, ConfigOption, Opening, Stop, Turn, Voice};
+use rethread::lock::locked;
+use rethread::wire::RpcError;
+use serde_json::Value;
+
+use known::Known;
+use model::Models;
+use model_events::Talk;
+use prompted::Named;
+use session::Means;
+
+pub use config::AssistantConfig;
+pub use session::Session;
+
+/// The assistant.
+pub struct Assistant {
+    config: AssistantConfig,
+    known: Mutex<Arc<Known>>,
+    /// The voices of the open sessions, to tell them what has changed for all.
+    voices: Voices,
+}
+
+/// Voices of sessions, for all who have to tell them something.
+type Voices = Arc<Mutex<Vec<Voice>>>;
+
+impl Assistant {
+    /// An assistant on the providers that there are now.
+    #[must_use]
+    pub fn new(config: AssistantConfig) -> Self {
+        let known = Mutex::new(Arc::new(Known::read(&config)));
+        Self { config, known, voices: Voices::default() }
+    }
+
+    fn known(&self) -> Arc<Known> {
+        locked(&self.known).clone()
+    }
+
+    /// From now on this is known, and open sessions are told.
+    async fn learn(&self, known: Known) {
+        let (told, models) = (self.as_told(), known.models.clone());
+        *locked(&self.known) = Arc::new(known);
+        tell(told, &models).await;
+    }
+
+    /// Asks the providers for their models. Who was asked before is not waited for: a server may be off for days.
+    async fn discover(&self, known: &Arc<Known>) {
+        let asking = discover(known.clone(), self.voices.clone());
+        match known.models.all_asked() {
+            true => drop(tokio::spawn(asking)),
+            false => asking.await,
+        }
+    }
+
+    /// The other open sessions are told their options again.
+    async fn tell_others(&self, voice: &Voice) {
+        let voices = locked(&self.voices).clone();
+        for other in voices.iter().filter(|other| !other.is(voice)) {
+            other.options_changed().await;
+        }
+    }
+
+    /// The open sessions, with what holds in each as it was told.
+    fn as_told(&self) -> Vec<(Voice, Choices)> {
+        as_told(&self.voices)
+    }
+}
+
+/// Asks the providers for their models. Open sessions are told if there are others now.
+async fn discover(known: Arc<Known>, voices: Voices) {
+    let lists = known.models.ask().await;
+    let (told, before) = (as_told(&voices), known.models.list());
+    known.models.take(lists);
+    if known.models.list() != before {
+        tell(told, &known.models).await;
+    }
+}
+
+fn as_told(voices: &Voices) -> Vec<(Voice, Choices)> {
+    let voices = locked(voices).clone();
+    voices.into_iter().map(|voice| (voice.clone(), voice.choices())).collect()
+}
+
+/// Tells sessions which models there are, and which of theirs is gone.
+async fn tell(sessions: Vec<(Voice, Choices)>, models: &Models) {
+    for (voice, before) in sessions {
+        voice.options_changed().await;
+        tell_model(&voice, &before, models).await;
+    }
+}
+
+/// Tells who is asked now if that is another model than before: the chosen one is gone, or it is there again.
+async fn tell_model(voice: &Voice, before: &Choices, models: &Models) {
+    let choices = voice.choices();
+    let (before, now) = (before.get("model"), choices.get("model"));
+    let Some(before) = before.filter(|before| now != Some(*before)) else { return };
+    let next = now.map(|now| format!("From now on {now} is used."));
+    let (severity, title) = match now {
+        Some(now) if models.list().iter().any(|model| model.id == before) => {
+            ("info", format!("Model {now} is available again"))
+        }
+        Some(_) | None => ("warning", format!("Model {before} is no longer available")),
+    };
+    voice.notice(severity, &title, next.as_deref()).await;
+}
+
+impl Agent for Assistant {
+    type Session = Session;
+
+    fn about(&self) -> About {
+        let mut about = About::new("rethread", env!("CARGO_PKG_VERSION")).able(&[
+            Ability::Images,
+            Ability::EmbeddedContext,
+            Ability::McpStdio,
+            Ability::McpHttp,
+            Ability::McpSse,
+            Ability::AdditionalDirectories,
+            Ability::SystemPromptOverride,
+            Ability::CancelOne,
+        ]);
+        about.title = Some("Rethread's assistant".to_owned());
+        about.logins = self.known().logins();
+        about
+    }
+
+    fn options(&self, chosen: &Choices) -> Vec<ConfigOption> {
+        choice::options(&self.known().offer(chosen), chosen)
+    }
+
+    /// A model that nobody lists may be there all the same.
+    fn accepts(&self, option: &str, value: &Value) -> bool {
+        option == "model" && value.as_str().is_some_and(|id| self.known().models.add(id))
+    }
+
+    async fn open(&self, opening: Opening) -> Result<Session, RpcError> {
+        let known = self.known();
+        known.check()?;
+        directory::check(&opening.cwd).await?;
+        let means = Means {
+            limits: self.config.mcp,
+            keys: known.key_names(),
+            private: self.config.config_file.iter().cloned().collect(),
+            guardian: self.config.guardian.clone(),
+        };
+        let chosen = opening.chosen.clone();
+        chosen.get("model").into_iter().for_each(|id| known.models.keep(id));
+        let opening = Session::open(opening, means);
+        let (session, ()) = tokio::join!(opening, self.discover(&known));
+        let session = session?;
+        locked(&self.voices).push(session.voice.clone());
+        tell_model(&session.voice, &chosen, &known.models).await;
+        Ok(session)
+    }
+
+    async fn prompt(&self, session: &Session, turn: Turn) -> Result<Stop, RpcError> {
+        let text = turn.text();
+        let command = command::read(&text);
+        if command.as_ref().is_none_or(command::Command::needs_servers)
+            && !session.wait_for_servers(&turn).await
+        {
+            return Ok(Stop::Cancelled);
+        }
+        if let Some(command) = command {
+            return offline::carry_out(session, &turn, command).await;
+        }
+        let known = self.known();
+        let models = &known.models;
+        if models.offer(turn.choices().get("model")).is_empty() {
+            // A provider that was not there may be there now.
+            discover(known.clone(), self.voices.clone()).await;
+        }
+        let none = models.offer(turn.choices().get("model")).is_empty();
+        match prompted::read(session, &turn, &text).await? {
+            Named::Cancelled => return Ok(Stop::Cancelled),
+            Named::Prompt(words) if none => {
+                turn.say(&words).await;
+                return Ok(Stop::EndTurn);
+            }
+            Named::None if none => {
+                let lack = offline::Lack { failures: models.failures(), config_file: known.config_file() };
+                return offline::no_model(session, &turn, &lack).await;
+            }
+            Named::None | Named::Prompt(_) => {}
+        }
+        let chosen = || known.chosen(&turn.choices());
+        let before = models.list();
+        let outcome = Talk::new(models, session, &turn).run(chosen).await;
+        if models.list() != before {
+            // Something was learnt of a model, such as that it takes no temperature.
+            self.tell_others(&session.voice).await;
+        }
+        outcome
+    }
+
+    async fn close(&self, session: &Session) {
+        locked(&self.voices).retain(|voice| !voice.is(&session.voice));
+        session.servers.close().await;
+    }
+
+    async fn login(&self, method: &str) -> Result<(), RpcError> {
+        let known = Known::read(&self.config).remembering(&self.known());
+        // What made sense before stays.
+        known.check_sense()?;
+        let Some(provider) = known.models.providers().find(|provider| provider.name == method).cloned()
+        else {
+            return Err(RpcError::field("methodId", &Value::from(method), "a provider of the configuration"));
+        };
+        let outcome = if provider.lacks_key() { Err(known::no_key(&provider)) } else { Ok(()) };
+        known.models.discover().await;
+        self.learn(known).await;
+        outcome
+    }
+
+    async fn logout(&self) -> Result<(), RpcError> {
+        let forgetful = self.known().without_keys();
+        self.learn(forgetful).await;
+        Ok(())
+    }
+}

@@ -1,0 +1,306 @@
+//! One live connection to a server, from its first word to its end. What is asked over it is the server's
+//! business.
+
+use std::io;
+use std::path::Path;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use reqwest::Url;
+use rethread::lock::locked;
+use rethread::secret::Secret;
+use rethread_core::Json;
+use rmcp::service::{ClientInitializeError, Peer, RoleClient, RunningService};
+use rmcp::transport::Transport;
+use serde_json::Value;
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout, timeout_at};
+
+use super::ask::{Patience, Trouble, ask, innermost};
+use super::config::ServerConfig;
+use super::content::cut;
+use super::ears::Ears;
+use super::ending::Ending;
+use super::inbound::result_text;
+use super::limits::Limits;
+use super::process::{Launch, Process, Started};
+use super::server::Place;
+use super::sse::EventStream;
+use super::stdio::{CLOSED_INPUT, CLOSED_OUTPUT, Stdio};
+use super::{http, web};
+
+/// How much of an answer that is none is told.
+const LONGEST_ANSWER: usize = 200;
+/// How long the goodbye may take; a process is ended after it in any case.
+const GOODBYE: Duration = Duration::from_millis(500);
+
+/// A connection.
+pub(super) struct Connection {
+    peer: Peer<RoleClient>,
+    service: Mutex<Option<RunningService<RoleClient, Ears>>>,
+    process: Mutex<Option<Process>>,
+    ending: Ending,
+    changed: watch::Receiver<u64>,
+}
+
+/// Why there is no connection, and what one could do about it. Not scrubbed yet.
+pub(super) struct NotConnected {
+    pub(super) cause: String,
+    pub(super) remedy: &'static str,
+}
+
+impl Connection {
+    /// Connects and greets, until the deadline.
+    pub(super) async fn open(
+        config: &ServerConfig,
+        place: &Place,
+        limits: &Limits,
+        deadline: Instant,
+    ) -> Result<Connection, NotConnected> {
+        let longest = limits.message;
+        match config {
+            ServerConfig::Stdio { command, args, env, .. } => {
+                let (hidden, cwd, guardian) = (&place.hidden, &place.cwd, place.guardian.as_ref());
+                let launch = Launch { command, args, env, hidden, cwd, guardian };
+                open_stdio(&launch, place, longest, deadline).await
+            }
+            ServerConfig::Http { url, headers, .. } => {
+                let (url, client, headers) = prepared(url, headers)?;
+                let ending = Ending::new();
+                let transport = http::transport(url.as_str(), client, headers, longest, ending.clone());
+                let greeting = Greeting::new(place, ending);
+                greeting.over(transport, deadline).await.map_err(|error| NotConnected::by_web(error.words()))
+            }
+            ServerConfig::Sse { url, headers, .. } => open_sse(url, headers, place, longest, deadline).await,
+        }
+    }
+
+    /// Says whether something can be asked over it.
+    pub(super) fn is_live(&self) -> bool {
+        self.ending.cause().is_none() && !self.peer.is_transport_closed()
+    }
+
+    /// Counts what the server says has changed.
+    pub(super) fn changed(&self) -> watch::Receiver<u64> {
+        self.changed.clone()
+    }
+
+    /// What the server said of itself.
+    pub(super) fn info(&self) -> Option<std::sync::Arc<rmcp::model::ServerPeerInfo>> {
+        self.peer.peer_info()
+    }
+
+    /// Asks something.
+    pub(super) async fn ask(
+        &self,
+        method: &'static str,
+        params: Value,
+        patience: Patience,
+        cancel: impl Future<Output = ()>,
+    ) -> Result<Json, Trouble> {
+        ask((&self.peer, &self.ending), (method, params), patience, cancel).await
+    }
+
+    /// Why it ended, with the last words of its process.
+    pub(super) async fn last_words(&self, cause: String) -> String {
+        let Some(mut process) = locked(&self.process).take() else { return cause };
+        let words = process.last_words().await;
+        locked(&self.process).get_or_insert(process);
+        joined(cause, words)
+    }
+
+    /// Ends it, and returns when nothing of it is left.
+    pub(super) async fn close(&self) {
+        self.ending.set("it was closed");
+        let service = locked(&self.service).take();
+        if let Some(mut service) = service {
+            let _ = service.close_with_timeout(GOODBYE).await;
+        }
+        let process = locked(&self.process).take();
+        if let Some(mut process) = process {
+            process.end().await;
+        }
+    }
+}
+
+/// The first words to a server.
+struct Greeting {
+    ears: Ears,
+    ending: Ending,
+    changed: watch::Receiver<u64>,
+}
+
+/// Why a server was not met.
+enum NotMet {
+    TooSlow,
+    Refused(Box<ClientInitializeError>, Ending),
+}
+
+impl NotMet {
+    /// Says whether it was the server that ended the connection.
+    fn was_ended(&self) -> bool {
+        match self {
+            NotMet::TooSlow => false,
+            NotMet::Refused(error, ending) => {
+                let is_closed = matches!(
+                    **error,
+                    ClientInitializeError::ConnectionClosed(_) | ClientInitializeError::TransportError { .. }
+                );
+                is_closed || ending.cause().is_some()
+            }
+        }
+    }
+
+    fn words(&self) -> String {
+        match self {
+            NotMet::TooSlow => TOO_SLOW.to_owned(),
+            NotMet::Refused(error, ending) => ending.cause().unwrap_or_else(|| refused(error)),
+        }
+    }
+}
+
+const TOO_SLOW: &str = "it did not answer in time";
+
+impl Greeting {
+    fn new(place: &Place, ending: Ending) -> Self {
+        let (tell, changed) = watch::channel(0);
+        Self { ears: Ears { roots: place.roots.clone(), changed: tell }, ending, changed }
+    }
+
+    async fn over<T>(self, transport: T, deadline: Instant) -> Result<Connection, NotMet>
+    where
+        T: Transport<RoleClient> + 'static,
+    {
+        let Greeting { ears, ending, changed } = self;
+        match timeout_at(deadline, rmcp::serve_client(ears, transport)).await {
+            Err(_) => Err(NotMet::TooSlow),
+            Ok(Err(error)) => Err(NotMet::Refused(Box::new(error), ending)),
+            Ok(Ok(service)) => Ok(Connection {
+                peer: service.peer().clone(),
+                service: Mutex::new(Some(service)),
+                process: Mutex::new(None),
+                ending,
+                changed,
+            }),
+        }
+    }
+}
+
+async fn open_stdio(
+    launch: &Launch<'_>,
+    place: &Place,
+    longest: usize,
+    deadline: Instant,
+) -> Result<Connection, NotConnected> {
+    let Started { mut process, stdin, stdout } =
+        Process::start(launch).await.map_err(|error| NotConnected::by_start(&error, launch.cwd))?;
+    let ending = Ending::new();
+    let transport = Stdio::new(stdin, stdout, longest, ending.clone());
+    match Greeting::new(place, ending).over(transport, deadline).await {
+        Ok(connection) => {
+            locked(&connection.process).get_or_insert(process);
+            Ok(connection)
+        }
+        Err(error) => {
+            let words = match error.was_ended() {
+                true => process.last_words().await,
+                // It ends now because we have hung up: that says nothing.
+                false => process.said().await,
+            };
+            process.end().await;
+            Err(NotConnected::by_program(&error, words))
+        }
+    }
+}
+
+async fn open_sse(
+    url: &str,
+    headers: &[(String, Secret)],
+    place: &Place,
+    longest: usize,
+    deadline: Instant,
+) -> Result<Connection, NotConnected> {
+    let (url, client, headers) = prepared(url, headers)?;
+    let ending = Ending::new();
+    let opening = EventStream::open(&url, client, headers, longest, ending.clone());
+    let opened = timeout_at(deadline, opening).await.unwrap_or_else(|_| Err(TOO_SLOW.to_owned()));
+    let transport = opened.map_err(NotConnected::by_web)?;
+    let greeting = Greeting::new(place, ending);
+    greeting.over(transport, deadline).await.map_err(|error| NotConnected::by_web(error.words()))
+}
+
+type Prepared = (Url, reqwest::Client, reqwest::header::HeaderMap);
+
+fn prepared(url: &str, headers: &[(String, Secret)]) -> Result<Prepared, NotConnected> {
+    let wrong = |cause| NotConnected { cause, remedy: "correct its configuration" };
+    let url = Url::parse(url).map_err(|error| wrong(format!("its address is invalid: {error}")))?;
+    let client = web::client(&url).map_err(wrong)?;
+    Ok((url, client, web::headers(headers).map_err(wrong)?))
+}
+
+impl NotConnected {
+    fn by_start(error: &io::Error, cwd: &Path) -> Self {
+        if error.kind() != io::ErrorKind::NotFound {
+            let cause = format!("its program could not be started: {error}");
+            return Self { cause, remedy: "check that its command is a program that you may run" };
+        }
+        if !cwd.is_dir() {
+            let cause = format!("the working directory {} does not exist", cwd.display());
+            return Self { cause, remedy: "open the session in a directory that exists" };
+        }
+        let cause = "its program was not found".to_owned();
+        Self { cause, remedy: "install it, or give the full path of its command" }
+    }
+
+    fn by_program(error: &NotMet, words: String) -> Self {
+        let remedy = match error {
+            NotMet::TooSlow => {
+                "check that its command is an MCP server on stdio; one that installs itself may be quicker the \
+                 next time"
+            }
+            NotMet::Refused(..) => "run its command in a terminal to see what it needs",
+        };
+        Self { cause: joined(error.words(), words), remedy }
+    }
+
+    fn by_web(cause: String) -> Self {
+        let is_about_keys = cause.contains("HTTP 401") || cause.contains("HTTP 403");
+        let remedy = match is_about_keys {
+            true => "check its headers: it requires authentication",
+            false => "check its address and its type, and that it runs",
+        };
+        Self { cause, remedy }
+    }
+}
+
+/// How a process ended says more than that its output did.
+fn joined(cause: String, words: String) -> String {
+    match (cause.as_str(), words.is_empty()) {
+        (_, true) => cause,
+        (CLOSED_OUTPUT | CLOSED_INPUT, false) if words.starts_with("it ") => words,
+        (_, false) => format!("{cause}; {words}"),
+    }
+}
+
+fn refused(error: &ClientInitializeError) -> String {
+    if let ClientInitializeError::JsonRpcError(error) = error {
+        return format!("it rejected initialize: {}", error.message);
+    }
+    if let ClientInitializeError::TransportError { error, .. } = error {
+        return innermost(&*error.error);
+    }
+    if let ClientInitializeError::ConnectionClosed(_) = error {
+        return "it closed the connection".to_owned();
+    }
+    let said = if let ClientInitializeError::ExpectedInitResult(Some(result)) = error {
+        format!("its answer to initialize is {}", cut(result_text(result.clone()).text(), LONGEST_ANSWER))
+    } else {
+        error.to_string()
+    };
+    format!("its handshake is not that of an MCP server: {said}")
+}
+
+/// Closes a connection that nobody will use, and does not wait for long.
+pub(super) async fn discard(connection: &Connection) {
+    let _ = timeout(Duration::from_secs(3), connection.close()).await;
+}

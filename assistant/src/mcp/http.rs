@@ -1,0 +1,255 @@
+//! Streamable HTTP: the requests that `rmcp`'s transport wants made. Sessions, streams and their resumption are
+//! in `rmcp`; here are bounds, the gate, and refusals that can be shown.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures::StreamExt;
+use futures::stream::BoxStream;
+use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use reqwest::{Client, RequestBuilder, Response, StatusCode};
+use rethread::lock::locked;
+use rmcp::model::{ClientJsonRpcMessage, JsonRpcMessage, ServerJsonRpcMessage};
+use rmcp::transport::StreamableHttpClientTransport;
+use rmcp::transport::streamable_http_client::{
+    SseError, StreamableHttpClient, StreamableHttpClientTransportConfig, StreamableHttpError,
+    StreamableHttpPostResponse,
+};
+use sse_stream::Sse;
+use tokio::time::Instant;
+
+use super::ending::Ending;
+use super::events::{Event, Events};
+use super::inbound::Gate;
+use super::web;
+
+const SESSION: &str = "mcp-session-id";
+const LAST_EVENT: &str = "last-event-id";
+const EVENTS: &str = "text/event-stream";
+const JSON: &str = "application/json";
+/// A stream that was there for this long is opened again at once when it breaks.
+const LASTING: Duration = Duration::from_secs(5);
+/// The pauses before others are opened again: they double, from the first to the longest.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+
+/// The error that `rmcp` wants.
+type Error = StreamableHttpError<reqwest::Error>;
+
+/// Makes the requests.
+#[derive(Clone)]
+pub(super) struct Web {
+    client: Client,
+    headers: HeaderMap,
+    longest: usize,
+    gate: Arc<Mutex<Gate>>,
+    /// A server that floods is ended, as one on stdio is.
+    ending: Ending,
+    reopening: Arc<Mutex<Reopening>>,
+}
+
+/// When streams are opened, so that one that breaks again and again is not opened all the time.
+#[derive(Default)]
+struct Reopening {
+    last: Option<Instant>,
+    pause: Duration,
+}
+
+impl Reopening {
+    /// How long to wait before the next one is opened.
+    fn pause(&mut self, now: Instant) -> Duration {
+        let is_early = self.last.is_some_and(|last| now - last < LASTING);
+        self.pause = match (is_early, self.pause) {
+            (false, _) => Duration::ZERO,
+            (true, Duration::ZERO) => FIRST_PAUSE,
+            (true, pause) => LONGEST_PAUSE.min(pause * 2),
+        };
+        self.last = Some(now + self.pause);
+        self.pause
+    }
+}
+
+/// A transport for the server at this address.
+pub(super) fn transport(
+    url: &str,
+    client: Client,
+    headers: HeaderMap,
+    longest: usize,
+    ending: Ending,
+) -> StreamableHttpClientTransport<Web> {
+    let (gate, reopening) = (Arc::new(Mutex::new(Gate::new())), Arc::default());
+    let web = Web { client, headers, longest, gate, ending, reopening };
+    let config = StreamableHttpClientTransportConfig::with_uri(url).max_sse_event_size(longest);
+    StreamableHttpClientTransport::with_client(web, config)
+}
+
+impl Web {
+    /// A request with the server's own headers, and those that `rmcp` adds.
+    fn with_headers(
+        &self,
+        request: RequestBuilder,
+        session: Option<Arc<str>>,
+        more: HashMap<HeaderName, HeaderValue>,
+    ) -> RequestBuilder {
+        let more: HeaderMap = more.into_iter().collect();
+        let request = request.headers(self.headers.clone()).headers(more);
+        match session {
+            Some(session) => request.header(SESSION, session.as_ref()),
+            None => request,
+        }
+    }
+
+    fn stream(&self, response: Response) -> BoxStream<'static, Result<Sse, SseError>> {
+        let reading = (Events::new(response, self.longest), self.clone());
+        futures::stream::unfold(Some(reading), |reading| async move {
+            let (mut events, web) = reading?;
+            match web.admitted(&mut events).await {
+                Ok(Some(event)) => Some((Ok(event), Some((events, web)))),
+                Ok(None) => None,
+                Err(cause) => Some((Err(SseError::Body(cause.into())), None)),
+            }
+        })
+        .boxed()
+    }
+
+    async fn answer(&self, response: Response) -> Result<StreamableHttpPostResponse, Error> {
+        let session = response.headers().get(SESSION).and_then(|id| id.to_str().ok()).map(str::to_owned);
+        match kind_of(&response).as_deref() {
+            Some(kind) if kind.starts_with(EVENTS) => {
+                Ok(StreamableHttpPostResponse::Sse(self.stream(response), session))
+            }
+            Some(kind) if kind.starts_with(JSON) => {
+                let body = web::body(response, self.longest).await.map_err(unexpected)?;
+                let message = self.admit(&body).map_err(unexpected)?;
+                let message = message.ok_or_else(|| unexpected("it sent no message".to_owned()))?;
+                Ok(StreamableHttpPostResponse::Json(message, session))
+            }
+            kind => Err(wrong_kind(kind)),
+        }
+    }
+}
+
+impl Web {
+    /// The next event, with a message that the gate has let in, or with none.
+    async fn admitted(&self, events: &mut Events) -> Result<Option<Sse>, String> {
+        let Some(Event { name, data, id, retry }) = events.next().await? else { return Ok(None) };
+        let message = if data.is_empty() { None } else { self.admit(data.as_bytes())? };
+        // Kept also without a message: the id is where the stream goes on after a break.
+        let data = message.and_then(|message| serde_json::to_string(&message).ok());
+        Ok(Some(Sse { event: Some(name).filter(|name| !name.is_empty()), data, id, retry }))
+    }
+
+    fn admit(&self, text: &[u8]) -> Result<Option<ServerJsonRpcMessage>, String> {
+        locked(&self.gate).admit(text).inspect_err(|flood| self.ending.set(flood.clone()))
+    }
+}
+
+impl StreamableHttpClient for Web {
+    type Error = reqwest::Error;
+
+    async fn post_message(
+        &self,
+        uri: Arc<str>,
+        message: ClientJsonRpcMessage,
+        session: Option<Arc<str>>,
+        _token: Option<String>,
+        headers: HashMap<HeaderName, HeaderValue>,
+    ) -> Result<StreamableHttpPostResponse, Error> {
+        let had_session = session.is_some();
+        locked(&self.gate).open_requests().sent(&message);
+        let request = self
+            .with_headers(self.client.post(uri.as_ref()), session, headers)
+            .header(ACCEPT, format!("{EVENTS}, {JSON}"))
+            .header(CONTENT_TYPE, JSON)
+            .body(serde_json::to_vec(&message)?);
+        let response = sent(request).await?;
+        match response.status() {
+            StatusCode::NOT_FOUND if had_session => Err(StreamableHttpError::SessionExpired),
+            status if !status.is_success() => Err(unexpected(web::refusal(response).await)),
+            StatusCode::ACCEPTED | StatusCode::NO_CONTENT => Ok(StreamableHttpPostResponse::Accepted),
+            _ if !matches!(message, JsonRpcMessage::Request(_)) => Ok(StreamableHttpPostResponse::Accepted),
+            _ => self.answer(response).await,
+        }
+    }
+
+    async fn delete_session(
+        &self,
+        uri: Arc<str>,
+        session: Arc<str>,
+        _token: Option<String>,
+        headers: HashMap<HeaderName, HeaderValue>,
+    ) -> Result<(), Error> {
+        let request = self.with_headers(self.client.delete(uri.as_ref()), Some(session), headers);
+        // A server that keeps its sessions says so, and that is its business.
+        sent(request).await.map(|_| ())
+    }
+
+    async fn get_stream(
+        &self,
+        uri: Arc<str>,
+        session: Option<Arc<str>>,
+        last_event: Option<String>,
+        _token: Option<String>,
+        headers: HashMap<HeaderName, HeaderValue>,
+    ) -> Result<BoxStream<'static, Result<Sse, SseError>>, Error> {
+        let pause = locked(&self.reopening).pause(Instant::now());
+        tokio::time::sleep(pause).await;
+        if let Some(cause) = self.ending.cause() {
+            return Err(unexpected(cause));
+        }
+        let request = self
+            .with_headers(self.client.get(uri.as_ref()), session, headers)
+            .header(ACCEPT, format!("{EVENTS}, {JSON}"));
+        let request = match last_event {
+            Some(id) => request.header(LAST_EVENT, id),
+            None => request,
+        };
+        let response = sent(request).await?;
+        match (response.status(), kind_of(&response)) {
+            (StatusCode::METHOD_NOT_ALLOWED, _) => Err(StreamableHttpError::ServerDoesNotSupportSse),
+            (status, _) if !status.is_success() => Err(unexpected(web::refusal(response).await)),
+            (_, Some(kind)) if kind.starts_with(EVENTS) => Ok(self.stream(response)),
+            (_, kind) => Err(wrong_kind(kind.as_deref())),
+        }
+    }
+}
+
+async fn sent(request: RequestBuilder) -> Result<Response, Error> {
+    // Not as the client's own error, which prints the address.
+    request.send().await.map_err(|error| unexpected(web::words(&error)))
+}
+
+fn kind_of(response: &Response) -> Option<String> {
+    let kind = response.headers().get(CONTENT_TYPE)?;
+    Some(String::from_utf8_lossy(kind.as_bytes()).to_ascii_lowercase())
+}
+
+fn wrong_kind(kind: Option<&str>) -> Error {
+    let kind = kind.unwrap_or("something without a type");
+    unexpected(format!("it answered with {kind}, where JSON or events were expected"))
+}
+
+fn unexpected(cause: String) -> Error {
+    StreamableHttpError::UnexpectedServerResponse(Cow::Owned(cause))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn streams_that_break_at_once_are_opened_less_and_less() {
+        let (mut reopening, mut now) = (Reopening::default(), Instant::now());
+        let mut next = |passes: Duration| {
+            now += passes;
+            let pause = reopening.pause(now);
+            now += pause;
+            pause.as_millis()
+        };
+        let pauses: Vec<_> = (0..9).map(|_| next(Duration::ZERO)).collect();
+        assert_eq!(pauses, [0, 50, 100, 200, 400, 800, 1600, 2000, 2000]);
+        assert_eq!(next(LASTING), 0);
+    }
+}

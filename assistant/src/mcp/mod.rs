@@ -1,0 +1,41 @@
+//! MCP servers for an agent of ours: connecting them side by side, their tools, prompts and resources, calls,
+//! and their end. Knows nothing of ACP but the list of servers as a client sends it (`config`), and nothing of
+//! models: what a tool's result is good for is the caller's business.
+//!
+//! [`Servers`] is the door. Below it a `server` is one entry of the list, which may outlive several
+//! `connection`s. `stdio`, `http` and `sse` carry messages, `inbound` decides which of them are let in.
+//!
+//! A secret of a server's configuration is a [`Secret`]: it is never shown, and its value is struck out of
+//! whatever a server says that is passed on.
+
+mod ask;
+mod catalog;
+mod config;
+mod connection;
+mod content;
+mod ears;
+mod ending;
+mod events;
+mod failure;
+mod http;
+mod inbound;
+mod limits;
+mod listing;
+mod names;
+mod process;
+mod schema;
+mod server;
+mod servers;
+mod sse;
+mod stdio;
+mod web;
+
+pub use self::catalog::{Argument, Prompt, Resource, Tool};
+pub use self::config::{ConfigError, ServerConfig, from_acp};
+pub use self::content::{Answer, Content, Message};
+pub use self::failure::{CallError, Failure};
+pub use self::limits::Limits;
+pub use self::server::Place;
+pub use self::servers::{Note, Servers};
+pub use rethread::secret::Secret;
+use rethread::secret::scrub;

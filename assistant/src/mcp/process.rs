@@ -1,0 +1,127 @@
+//! The process of a server on stdio: its start, its last words, its end with everything
+//! that it has started. What goes over its pipes is in `stdio`.
+
+use std::io;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use rethread::agent::stderr::AgentStderr;
+use rethread::command::{Group, GuardianCommand, Words};
+use rethread::secret::Secret;
+use tokio::net::unix::pipe::{Receiver, Sender};
+use tokio::time::Instant;
+
+/// How long a server whose input has ended may take to exit by itself.
+const GRACE: Duration = Duration::from_millis(700);
+/// How long the exit of a server may come after the end of its output.
+const EXIT_WAIT: Duration = Duration::from_millis(500);
+/// The pause between two checks whether a server has exited.
+const ROUND: Duration = Duration::from_millis(10);
+/// How long the rest of its stderr is waited for.
+const STDERR_WAIT: Duration = Duration::from_millis(200);
+
+/// What is to be started.
+pub(super) struct Launch<'a> {
+    pub(super) command: &'a str,
+    pub(super) args: &'a [String],
+    pub(super) env: &'a [(String, Secret)],
+    /// Variables of ours that it does not get.
+    pub(super) hidden: &'a [String],
+    pub(super) cwd: &'a Path,
+    /// What keeps it and all that it starts together.
+    pub(super) guardian: Option<&'a GuardianCommand>,
+}
+
+/// A server that runs, and our ends of its pipes.
+pub(super) struct Started {
+    pub(super) process: Process,
+    pub(super) stdin: Sender,
+    pub(super) stdout: Receiver,
+}
+
+/// A server's process and all that it has started.
+pub(super) struct Process {
+    /// Gone once it has been ended.
+    group: Option<Group>,
+    stderr: AgentStderr,
+}
+
+impl Process {
+    /// Starts a server.
+    pub(super) async fn start(launch: &Launch<'_>) -> io::Result<Started> {
+        let (stdin, our_stdin) = io::pipe()?;
+        let (our_stdout, stdout) = io::pipe()?;
+        let (our_stderr, stderr) = io::pipe()?;
+        let words = Words { program: launch.command, args: launch.args };
+        let group = Group::start(launch.guardian, words, |command: &mut Command| {
+            for name in launch.hidden {
+                command.env_remove(name);
+            }
+            command
+                .envs(launch.env.iter().map(|(name, value)| (name, value.reveal())))
+                .current_dir(launch.cwd)
+                .stdin(stdin.try_clone()?)
+                .stdout(stdout.try_clone()?)
+                .stderr(stderr.try_clone()?);
+            Ok(())
+        })
+        .await?;
+        // Our copies of its ends go: the end of its output must be seen here.
+        drop((stdin, stdout, stderr));
+        let process = Self { group: Some(group), stderr: AgentStderr::read(our_stderr, None)? };
+        Ok(Started {
+            process,
+            stdin: Sender::from_owned_fd(our_stdin.into())?,
+            stdout: Receiver::from_owned_fd(our_stdout.into())?,
+        })
+    }
+
+    /// How it ended and what it said last, as far as that is known soon.
+    pub(super) async fn last_words(&mut self) -> String {
+        let end = self.exit_within(EXIT_WAIT).await;
+        match (end, self.said().await) {
+            (Some(end), said) if said.is_empty() => end,
+            (Some(end), said) => format!("{end}; {said}"),
+            (None, said) => said,
+        }
+    }
+
+    /// What it said last, maybe nothing.
+    pub(super) async fn said(&mut self) -> String {
+        match self.stderr.settled_tail(STDERR_WAIT).await.as_str() {
+            "" => String::new(),
+            said => format!("its last output:\n{said}"),
+        }
+    }
+
+    /// Ends it, and returns when all that it has started is gone. Its input must have been closed before: that is the
+    /// first request, SIGTERM the second, SIGKILL the last.
+    pub(super) async fn end(&mut self) {
+        self.exit_within(GRACE).await;
+        if let Some(group) = self.group.take() {
+            group.clear().await;
+        }
+    }
+
+    async fn exit_within(&mut self, limit: Duration) -> Option<String> {
+        let group = self.group.as_mut()?;
+        let deadline = Instant::now() + limit;
+        loop {
+            match group.exited() {
+                Some(exit) => return Some(exit.words()),
+                None if Instant::now() >= deadline => return None,
+                None => tokio::time::sleep(ROUND).await,
+            }
+        }
+    }
+}
+
+impl Drop for Process {
+    /// Nobody waited for its end. Without a runtime its guardian or its watcher kills it.
+    fn drop(&mut self) {
+        if let (Some(group), Ok(runtime)) = (self.group.take(), tokio::runtime::Handle::try_current()) {
+            runtime.spawn(group.clear());
+        }
+    }
+}

@@ -1,0 +1,402 @@
+//! One server of a session: its connection, what it offers, and its second chance. A server that is lost is
+//! brought back once by the next call; it earns another chance by answering.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use rethread::command::GuardianCommand;
+use rethread::lock::locked;
+use rethread_core::Json;
+use serde_json::Value;
+use tokio::sync::{Semaphore, watch};
+use tokio::time::Instant;
+
+use super::ask::{Patience, Trouble};
+use super::catalog::{Catalog, Reader};
+use super::config::ServerConfig;
+use super::connection::{Connection, NotConnected, discard};
+use super::content::{self, cut};
+use super::failure::{CallError, Failure};
+use super::limits::Limits;
+use super::listing;
+use super::scrub::Scrub;
+
+/// Changes that come together are looked at together.
+const SETTLE: Duration = Duration::from_millis(100);
+/// And a server that changes all the time is looked at less and less, at last once in this time.
+const LONGEST_SETTLE: Duration = Duration::from_secs(10);
+/// The longest words of a server that are passed on with an error, in bytes.
+const LONGEST_WORDS: usize = 4 * 1024;
+
+/// Where a session works.
+#[derive(Clone, Debug)]
+pub struct Place {
+    /// The working directory of programs.
+    pub cwd: PathBuf,
+    /// The folders that servers are told of.
+    pub roots: Vec<PathBuf>,
+    /// Variables of ours that programs do not get, unless they are configured for one.
+    pub hidden: Vec<String>,
+    /// What keeps a program and all that it starts together; without it that is its process group.
+    pub guardian: Option<GuardianCommand>,
+}
+
+/// What all servers of a session share.
+#[derive(Clone)]
+pub(super) struct Common {
+    pub(super) place: Place,
+    pub(super) limits: Limits,
+    /// Counts the changes of what all of them offer.
+    pub(super) changes: watch::Sender<u64>,
+}
+
+/// One server.
+pub(super) struct Server {
+    /// Its part of the names of tools.
+    pub(super) shown: String,
+    config: ServerConfig,
+    common: Common,
+    scrub: Scrub,
+    link: Mutex<Link>,
+    /// One permit, for the one who brings it back: several calls do not start several.
+    reviving: Semaphore,
+    catalog: Mutex<Catalog>,
+    /// Why the first connection failed, if it did.
+    failure: Mutex<Option<Failure>>,
+}
+
+/// How we stand with it.
+enum Link {
+    /// Not connected yet.
+    Connecting,
+    /// Connected, or lost since then. Its chance to be brought back is there or used up.
+    Met { connection: Arc<Connection>, chance: Chance },
+    /// Lost for good, for this reason.
+    Gone(String),
+    /// The session is over.
+    Closed,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Chance {
+    Left,
+    Used,
+}
+
+impl Server {
+    /// A server that is not connected yet.
+    pub(super) fn new(config: ServerConfig, shown: String, common: Common) -> Arc<Server> {
+        Arc::new(Server {
+            shown,
+            scrub: config.scrub(),
+            config,
+            common,
+            link: Mutex::new(Link::Connecting),
+            reviving: Semaphore::new(1),
+            catalog: Mutex::default(),
+            failure: Mutex::default(),
+        })
+    }
+
+    /// Connects it for the first time and reads what it offers. Those who follow the changes hear of the outcome.
+    pub(super) async fn connect(self: Arc<Self>) {
+        match meet(&self.config, &self.common, &self.scrub).await {
+            // Whoever has closed it meanwhile knows.
+            Ok((connection, catalog)) => {
+                drop(self.install(Arc::new(connection), catalog, Chance::Left).await);
+            }
+            Err(error) => {
+                let failure = error.failure(&self.config, &self.scrub);
+                self.give_up(failure.cause.clone());
+                *locked(&self.failure) = Some(failure);
+            }
+        }
+        self.common.changes.send_modify(|count| *count += 1);
+    }
+
+    /// Says whether it is still being connected for the first time.
+    pub(super) fn is_connecting(&self) -> bool {
+        matches!(&*locked(&self.link), Link::Connecting)
+    }
+
+    /// Says whether it is there, or can be brought back.
+    pub(super) fn is_met(&self) -> bool {
+        matches!(&*locked(&self.link), Link::Met { .. })
+    }
+
+    /// Why the first connection failed, if it did.
+    pub(super) fn failure(&self) -> Option<Failure> {
+        locked(&self.failure).clone()
+    }
+
+    /// What people call it.
+    pub(super) fn name(&self) -> &str {
+        self.config.name()
+    }
+
+    /// What it offers now.
+    pub(super) fn catalog(&self) -> Catalog {
+        locked(&self.catalog).clone()
+    }
+
+    /// What it says about its use, if it is there.
+    pub(super) fn instructions(&self) -> Option<String> {
+        let connection = match &*locked(&self.link) {
+            Link::Met { connection, .. } => Arc::clone(connection),
+            Link::Connecting | Link::Gone(_) | Link::Closed => return None,
+        };
+        let said = connection.info()?.instructions.clone()?;
+        Some(cut(&self.scrub.result(&said), LONGEST_WORDS).to_owned())
+    }
+
+    /// Why it cannot be asked now, if so.
+    pub(super) fn gone(&self) -> Option<CallError> {
+        let cause = match &*locked(&self.link) {
+            Link::Connecting => return Some(CallError::Connecting { server: self.name().to_owned() }),
+            Link::Met { .. } => return None,
+            Link::Gone(cause) => cause.clone(),
+            Link::Closed => "the session is closed".to_owned(),
+        };
+        Some(CallError::Gone { server: self.name().to_owned(), cause })
+    }
+
+    /// A reader for one answer of this server.
+    pub(super) fn answers(&self) -> content::Reader<'_> {
+        content::Reader::new(&self.common.limits, &self.scrub)
+    }
+
+    /// The error for an answer that is none.
+    pub(super) fn nonsense(&self, method: &'static str, answer: &Json) -> CallError {
+        let what = cut(&self.scrub.text(answer.text()), 200).to_owned();
+        CallError::Nonsense { server: self.name().to_owned(), method, what }
+    }
+
+    /// Asks it something, after bringing it back if it was lost.
+    pub(super) async fn ask(
+        self: &Arc<Self>,
+        method: &'static str,
+        params: Value,
+        cancel: impl Future<Output = ()>,
+    ) -> Result<Json, CallError> {
+        tokio::pin!(cancel);
+        let connection = tokio::select! {
+            connection = self.connection() => connection?,
+            () = &mut cancel => return Err(CallError::Cancelled { server: self.name().to_owned() }),
+        };
+        let patience = Patience::of_call(&self.common.limits);
+        match connection.ask(method, params, patience, cancel).await {
+            Ok(answer) => {
+                self.earned();
+                Ok(answer)
+            }
+            Err(trouble) => Err(self.error(&connection, trouble).await),
+        }
+    }
+
+    /// Ends it for good. Returns when no process of it is left.
+    pub(super) async fn close(&self) {
+        let before = std::mem::replace(&mut *locked(&self.link), Link::Closed);
+        *locked(&self.catalog) = Catalog::default();
+        if let Link::Met { connection, .. } = before {
+            connection.close().await;
+        }
+    }
+
+    /// The live connection, the old one or a new one.
+    async fn connection(self: &Arc<Self>) -> Result<Arc<Connection>, CallError> {
+        if let Some(connection) = self.live()? {
+            return Ok(connection);
+        }
+        let _alone = self.reviving.acquire().await;
+        if let Some(connection) = self.live()? {
+            return Ok(connection);
+        }
+        self.revive().await
+    }
+
+    /// The connection if it lives; none if it may be brought back.
+    fn live(&self) -> Result<Option<Arc<Connection>>, CallError> {
+        if let Some(error) = self.gone() {
+            return Err(error);
+        }
+        let link = locked(&self.link);
+        let Link::Met { connection, chance } = &*link else { return Ok(None) };
+        match (connection.is_live(), chance) {
+            (true, _) => Ok(Some(Arc::clone(connection))),
+            (false, Chance::Left) => Ok(None),
+            (false, Chance::Used) => {
+                drop(link);
+                Err(self.give_up("it disconnected again right after a restart".to_owned()))
+            }
+        }
+    }
+
+    async fn revive(self: &Arc<Self>) -> Result<Arc<Connection>, CallError> {
+        let lost = match &*locked(&self.link) {
+            Link::Met { connection, .. } => Some(Arc::clone(connection)),
+            Link::Connecting | Link::Gone(_) | Link::Closed => None,
+        };
+        if let Some(lost) = lost {
+            lost.close().await;
+        }
+        match meet(&self.config, &self.common, &self.scrub).await {
+            Ok((connection, catalog)) => self.install(Arc::new(connection), catalog, Chance::Used).await,
+            Err(error) => Err(self.give_up(error.failure(&self.config, &self.scrub).cause)),
+        }
+    }
+
+    async fn install(
+        self: &Arc<Self>,
+        connection: Arc<Connection>,
+        catalog: Catalog,
+        chance: Chance,
+    ) -> Result<Arc<Connection>, CallError> {
+        let closed = {
+            let mut link = locked(&self.link);
+            let closed = matches!(&*link, Link::Closed);
+            if !closed {
+                *link = Link::Met { connection: Arc::clone(&connection), chance };
+            }
+            closed
+        };
+        if closed {
+            connection.close().await;
+            return Err(self.gone().unwrap_or_else(|| CallError::Unknown(self.name().to_owned())));
+        }
+        self.replace(catalog);
+        self.follow();
+        Ok(connection)
+    }
+
+    fn give_up(&self, cause: String) -> CallError {
+        {
+            let mut link = locked(&self.link);
+            if !matches!(&*link, Link::Closed) {
+                *link = Link::Gone(cause.clone());
+            }
+        }
+        self.replace(Catalog::default());
+        CallError::Gone { server: self.name().to_owned(), cause }
+    }
+
+    /// It answered: should it be lost again, it may be brought back again.
+    fn earned(&self) {
+        if let Link::Met { chance, .. } = &mut *locked(&self.link) {
+            *chance = Chance::Left;
+        }
+    }
+
+    async fn error(&self, connection: &Arc<Connection>, trouble: Trouble) -> CallError {
+        let server = self.name().to_owned();
+        match trouble {
+            Trouble::Cancelled => CallError::Cancelled { server },
+            Trouble::TimedOut(after) => CallError::TimedOut { server, after },
+            Trouble::Refused { code, message } => {
+                CallError::Refused { server, code, message: self.words(&message) }
+            }
+            Trouble::Lost(cause) if connection.is_live() => {
+                CallError::NotTaken { server, cause: self.words(&cause) }
+            }
+            Trouble::Lost(cause) => {
+                let cause = connection.last_words(cause).await;
+                let left = Arc::clone(connection);
+                // It may still run, or have left something running.
+                tokio::spawn(async move { left.close().await });
+                CallError::Lost { server, cause: self.words(&cause) }
+            }
+        }
+    }
+
+    fn words(&self, text: &str) -> String {
+        words(&self.scrub, text)
+    }
+
+    /// Follows what the server says has changed, until the connection ends. Holds neither of the two: a server
+    /// that nobody wants any more goes.
+    fn follow(self: &Arc<Self>) {
+        let mut changed = match &*locked(&self.link) {
+            Link::Met { connection, .. } => connection.changed(),
+            Link::Connecting | Link::Gone(_) | Link::Closed => return,
+        };
+        let server = Arc::downgrade(self);
+        tokio::spawn(async move {
+            let (mut pause, mut looked) = (SETTLE, Instant::now());
+            while changed.changed().await.is_ok() {
+                let is_calm = looked.elapsed() > LONGEST_SETTLE;
+                pause = if is_calm { SETTLE } else { LONGEST_SETTLE.min(pause * 2) };
+                tokio::time::sleep(pause).await;
+                changed.borrow_and_update();
+                let Some(server) = server.upgrade() else { return };
+                server.refresh().await;
+                looked = Instant::now();
+            }
+        });
+    }
+
+    async fn refresh(&self) {
+        let Ok(Some(connection)) = self.live() else { return };
+        let reader = Reader { server: self.name(), limits: &self.common.limits, scrub: &self.scrub };
+        let patience = Patience::at_most(self.common.limits.connect);
+        // What it cannot list now stays as it was; its end is seen by the next call.
+        if let Ok(catalog) = listing::all(&connection, &reader, patience).await
+            && connection.is_live()
+        {
+            self.replace(catalog);
+        }
+    }
+
+    fn replace(&self, mut catalog: Catalog) {
+        scrub_notes(&mut catalog, &self.scrub);
+        let before = std::mem::replace(&mut *locked(&self.catalog), catalog.clone());
+        if before != catalog {
+            self.common.changes.send_modify(|count| *count += 1);
+        }
+    }
+}
+
+/// Connects and reads what is offered, all within the time for it.
+async fn meet(
+    config: &ServerConfig,
+    common: &Common,
+    scrub: &Scrub,
+) -> Result<(Connection, Catalog), NotConnected> {
+    let limits = &common.limits;
+    let deadline = Instant::now() + limits.connect;
+    let connection = Connection::open(config, &common.place, limits, deadline).await?;
+    let reader = Reader { server: config.name(), limits, scrub };
+    let patience = Patience::at_most(deadline.saturating_duration_since(Instant::now()));
+    match listing::all(&connection, &reader, patience).await {
+        Ok(mut catalog) => {
+            scrub_notes(&mut catalog, scrub);
+            Ok((connection, catalog))
+        }
+        Err(trouble) => {
+            let cause = match trouble {
+                Trouble::Lost(cause) => connection.last_words(cause).await,
+                Trouble::Refused { message, .. } => format!("it rejected tools/list: {message}"),
+                Trouble::TimedOut(_) | Trouble::Cancelled => "it did not list its tools in time".to_owned(),
+            };
+            discard(&connection).await;
+            Err(NotConnected { cause, remedy: "check the server, or take it out of the list" })
+        }
+    }
+}
+
+fn scrub_notes(catalog: &mut Catalog, scrub: &Scrub) {
+    for note in &mut catalog.notes {
+        *note = words(scrub, note);
+    }
+}
+
+fn words(scrub: &Scrub, text: &str) -> String {
+    // Struck out first: a cut may go through the middle of a secret.
+    cut(&scrub.text(text), LONGEST_WORDS).to_owned()
+}
+
+impl NotConnected {
+    fn failure(self, config: &ServerConfig, scrub: &Scrub) -> Failure {
+        let (server, remedy) = (config.name().to_owned(), self.remedy.to_owned());
+        Failure { server, cause: words(scrub, &self.cause), remedy }
+    }
+}

@@ -1,0 +1,372 @@
+//! What the assistant remembers of a session, all of it read from the session's history: the conversation as a model
+//! is to see it, and what the user allowed or refused for good. So a session that is opened again is the same.
+
+use serde_json::{Value, json};
+
+use crate::model::{Image, Message, Part, Reply, ToolCall, ToolResult, UserPart};
+
+/// What the user said for good to a kind of work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rule {
+    Allow,
+    Reject,
+}
+
+/// The rule for this work that was made last.
+pub(crate) fn rule(history: &[Value], work: &str) -> Option<Rule> {
+    let made = history.iter().rev().map(|item| &item["_meta"]["rethread"]["rule"]);
+    made.filter(|rule| rule["work"] == work).find_map(|rule| match rule["answer"].as_str() {
+        Some("allow") => Some(Rule::Allow),
+        Some("reject") => Some(Rule::Reject),
+        Some(_) | None => None,
+    })
+}
+
+/// A rule as it is kept with the tool call at which it was made.
+pub(crate) fn written_rule(work: &str, rule: Rule) -> Value {
+    let answer = match rule {
+        Rule::Allow => "allow",
+        Rule::Reject => "reject",
+    };
+    json!({"work": work, "answer": answer})
+}
+
+/// What a tool call keeps so that a model can be shown it again: the tool's name, and which answer of the model it
+/// was part of.
+pub(crate) fn written_call(call: &ToolCall, round: usize) -> Value {
+    json!({"rethread": {"tool": call.name, "round": round}})
+}
+
+/// What a tool call keeps that a model has begun to write. The call itself takes its place.
+pub(crate) fn written_begun(tool: &str) -> Value {
+    json!({"rethread": {"begun": tool}})
+}
+
+/// The conversation as a model is to see it.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Conversation {
+    /// The turns before, the newest compaction in the place of what was before it. A turn that was refused is not
+    /// part of it, as the protocol has it.
+    pub(crate) past: Vec<Message>,
+    /// The turn that runs.
+    pub(crate) now: Vec<Message>,
+}
+
+/// Reads the conversation.
+pub(crate) fn conversation(history: &[Value]) -> Conversation {
+    let mut reading = Reading::default();
+    for item in history {
+        reading.item(item);
+    }
+    reading.finish()
+}
+
+#[derive(Default)]
+struct Reading {
+    messages: Vec<Message>,
+    parts: Vec<Part>,
+    results: Vec<ToolResult>,
+    round: Option<u64>,
+    /// Where the messages of the turn begin that is being read, if one is.
+    turn: Option<usize>,
+}
+
+impl Reading {
+    fn item(&mut self, item: &Value) {
+        match item["sessionUpdate"].as_str().unwrap_or_default() {
+            "user_message" => {
+                self.end_reply();
+                self.turn.get_or_insert(self.messages.len());
+                self.messages.push(Message::User(user_parts(&item["content"])));
+            }
+            "agent_message" => {
+                // What comes after a tool is another answer.
+                if !self.results.is_empty() {
+                    self.end_reply();
+                }
+                self.parts.push(Part::Text(text_of(&item["content"])));
+            }
+            "tool_call_update" => self.call(item),
+            "compaction_update" => self.compacted(item),
+            "state_update" => self.end_turn(item),
+            _ => {}
+        }
+    }
+
+    fn call(&mut self, item: &Value) {
+        let kept = &item["_meta"]["rethread"];
+        // What a model began to write and never said, it is not told.
+        if kept["begun"].is_string() {
+            return;
+        }
+        if kept["prompt"].is_string() && item["status"] == "completed" {
+            return self.prompt_of_server(&item["rawOutput"]["messages"]);
+        }
+        // A call that some other agent made, or the user by a command, is told in words.
+        let Some(name) = kept["tool"].as_str() else { return self.told_call(item) };
+        let round = kept["round"].as_u64();
+        if !self.results.is_empty() && round != self.round {
+            self.end_reply();
+        }
+        self.round = round;
+        let id = item["toolCallId"].as_str().unwrap_or_default().to_owned();
+        let arguments = match &item["rawInput"] {
+            Value::String(broken) => Err(broken.clone()),
+            input
+            @ (Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_)) => {
+                Ok(input.clone())
+            }
+        };
+        self.parts.push(Part::Call(ToolCall {
+            id: id.clone(),
+            name: name.to_owned(),
+            arguments,
+            signatures: Vec::new(),
+        }));
+        let failed = item["status"] != "completed";
+        let text = item["rawOutput"]["text"].as_str().map(str::to_owned);
+        let text = text.unwrap_or_else(|| "the call did not finish".to_owned());
+        let images = images_of(&item["content"]);
+        self.results.push(ToolResult { id, name: name.to_owned(), text, images, failed });
+    }
+
+    fn told_call(&mut self, item: &Value) {
+        let title = item["title"].as_str().unwrap_or("a tool call");
+        let output =
+            item["rawOutput"]["text"].as_str().map_or_else(|| text_of(&item["content"]), str::to_owned);
+        if !self.results.is_empty() {
+            self.end_reply();
+        }
+        self.parts.push(Part::Text(format!("[{title}]\n{output}")));
+    }
+
+    fn compacted(&mut self, item: &Value) {
+        let summary = text_of(&item["summary"]);
+        if item["status"] != "completed" || summary.is_empty() {
+            return;
+        }
+        self.end_reply();
+        // The turn that was being worked on is not part of what was summed up.
+        let now = self.turn.map(|begin| self.messages.split_off(begin));
+        self.messages = vec![summed_up(&summary)];
+        self.turn = now.is_some().then_some(1);
+        self.messages.extend(now.into_iter().flatten());
+    }
+
+    /// What a server makes of the user's command stands in the place of the command.
+    fn prompt_of_server(&mut self, written: &Value) {
+        self.end_reply();
+        self.messages.truncate(self.turn.unwrap_or(self.messages.len()));
+        self.messages.extend(written.as_array().into_iter().flatten().map(written_message));
+    }
+
+    fn end_turn(&mut self, item: &Value) {
+        self.end_reply();
+        if let Some(begin) = self.turn.take()
+            && item["stopReason"] == "refusal"
+        {
+            self.messages.truncate(begin);
+        }
+    }
+
+    fn end_reply(&mut self) {
+        self.round = None;
+        if !self.parts.is_empty() {
+            let parts = std::mem::take(&mut self.parts);
+            self.messages.push(Message::Assistant(Reply { model: String::new(), parts }));
+        }
+        if !self.results.is_empty() {
+            self.messages.push(Message::Tools(std::mem::take(&mut self.results)));
+        }
+    }
+
+    fn finish(mut self) -> Conversation {
+        self.end_reply();
+        let now = self.turn.map(|begin| self.messages.split_off(begin));
+        Conversation { past: self.messages, now: now.unwrap_or_default() }
+    }
+}
+
+/// How a message begins that stands for a conversation.
+const SUMMED_UP: &str = "[The conversation before this was summed up:]\n";
+
+/// The message that stands for a conversation that was summed up.
+pub(crate) fn summed_up(summary: &str) -> Message {
+    Message::user(format!("{SUMMED_UP}{summary}"))
+}
+
+/// Whether nothing is there that could be summed up.
+pub(crate) fn is_summed_up(past: &[Message]) -> bool {
+    match past {
+        [] => true,
+        [Message::User(parts)] => {
+            matches!(parts.as_slice(), [UserPart::Text(text)] if text.starts_with(SUMMED_UP))
+        }
+        _ => false,
+    }
+}
+
+/// What a prompt says to a model.
+pub(crate) fn user_parts(content: &Value) -> Vec<UserPart> {
+    content.as_array().into_iter().flatten().filter_map(user_part).collect()
+}
+
+fn user_part(block: &Value) -> Option<UserPart> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    match block["type"].as_str()? {
+        "text" => Some(UserPart::Text(text(&block["text"]))),
+        "image" => Some(UserPart::Image { mime: text(&block["mimeType"]), data: text(&block["data"]) }),
+        "resource" => {
+            let resource = &block["resource"];
+            let said = resource["text"].as_str().unwrap_or("[not text]").to_owned();
+            Some(UserPart::Resource { uri: text(&resource["uri"]), text: said })
+        }
+        "resource_link" => {
+            Some(UserPart::Text(format!("[{}]({})", text(&block["name"]), text(&block["uri"]))))
+        }
+        other => Some(UserPart::Text(format!("[{other}]"))),
+    }
+}
+
+/// A message of a server's prompt, as it is kept.
+fn written_message(written: &Value) -> Message {
+    let content = json!([written["content"]]);
+    match written["role"].as_str() {
+        Some("assistant") => {
+            Message::Assistant(Reply { model: String::new(), parts: vec![Part::Text(text_of(&content))] })
+        }
+        _ => Message::User(user_parts(&content)),
+    }
+}
+
+/// The images in the content of a tool call, as its result has them.
+pub(crate) fn images_of(content: &Value) -> Vec<Image> {
+    let blocks = content.as_array().into_iter().flatten().map(|item| &item["content"]);
+    let image = |block: &Value| {
+        let (mime, data) = (block["mimeType"].as_str()?, block["data"].as_str()?);
+        Some(Image { mime: mime.to_owned(), data: data.to_owned() })
+    };
+    blocks.filter(|block| block["type"] == "image").filter_map(image).collect()
+}
+
+/// Content in words.
+pub(crate) fn text_of(content: &Value) -> String {
+    content.as_array().into_iter().flatten().filter_map(words).collect()
+}
+
+fn words(block: &Value) -> Option<String> {
+    match block["type"].as_str()? {
+        "content" => words(&block["content"]),
+        "text" => block["text"].as_str().map(str::to_owned),
+        "resource" => {
+            let resource = &block["resource"];
+            let said = resource["text"].as_str().unwrap_or("[not text]");
+            Some(format!("[{}]\n{said}\n", resource["uri"].as_str().unwrap_or_default()))
+        }
+        "resource_link" => {
+            let word = |name: &str| block[name].as_str().unwrap_or_default();
+            Some(format!("[{}]({})\n", word("name"), word("uri")))
+        }
+        "diff" => block["patch"]["text"].as_str().map(str::to_owned),
+        kind @ ("image" | "audio") => Some(format!("[{kind}]\n")),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn user(text: &str) -> Value {
+        json!({"sessionUpdate": "user_message", "content": [{"type": "text", "text": text}]})
+    }
+
+    fn says(text: &str) -> Value {
+        json!({"sessionUpdate": "agent_message", "content": [{"type": "text", "text": text}]})
+    }
+
+    fn idle(reason: &str) -> Value {
+        json!({"sessionUpdate": "state_update", "state": "idle", "stopReason": reason})
+    }
+
+    fn call(id: &str, meta: Value, output: Value) -> Value {
+        json!({"sessionUpdate": "tool_call_update", "toolCallId": id, "title": "Look", "status": "completed",
+            "rawInput": {}, "rawOutput": output, "_meta": meta})
+    }
+
+    fn own(id: &str) -> Value {
+        call(id, json!({"rethread": {"tool": "read", "round": 0}}), json!({"text": "found"}))
+    }
+
+    /// Each message in a word.
+    fn told(messages: &[Message]) -> Vec<String> {
+        let part = |part: &Part| match part {
+            Part::Text(text) => text.clone(),
+            Part::Call(call) => format!("<{}>", call.id),
+            Part::Thought { .. } | Part::Opaque(_) => "?".to_owned(),
+        };
+        let user = |part: &UserPart| match part {
+            UserPart::Text(text) | UserPart::Resource { text, .. } => text.clone(),
+            UserPart::Image { mime, .. } => mime.clone(),
+        };
+        let message = |message: &Message| match message {
+            Message::User(parts) => format!("user: {}", parts.iter().map(user).collect::<String>()),
+            Message::Assistant(reply) => {
+                format!("model: {}", reply.parts.iter().map(part).collect::<String>())
+            }
+            Message::Tools(results) => {
+                let ids: Vec<_> = results.iter().map(|result| result.id.as_str()).collect();
+                format!("tools: {}", ids.join(" "))
+            }
+        };
+        messages.iter().map(message).collect()
+    }
+
+    #[test]
+    fn the_turn_that_runs_is_apart_from_those_before() {
+        let read =
+            conversation(&[user("one"), own("a"), own("b"), says("done"), idle("end_turn"), user("two")]);
+        assert_eq!(told(&read.past), ["user: one", "model: <a><b>", "tools: a b", "model: done"]);
+        assert_eq!(told(&read.now), ["user: two"]);
+    }
+
+    #[test]
+    fn a_turn_that_was_refused_is_forgotten() {
+        let turns = [user("one"), says("yes"), idle("end_turn"), user("bad"), own("a"), says("no")];
+        let read = conversation(&[&turns[..], &[idle("refusal"), user("two")]].concat());
+        assert_eq!(told(&read.past), ["user: one", "model: yes"]);
+        assert_eq!(told(&read.now), ["user: two"]);
+    }
+
+    #[test]
+    fn a_compaction_stands_for_the_turns_before_but_not_for_its_own() {
+        let summed = json!({"sessionUpdate": "compaction_update", "status": "completed",
+            "summary": [{"type": "text", "text": "SUM"}]});
+        let turns = [user("one"), says("yes"), idle("end_turn"), user("two"), own("a"), summed, own("b")];
+        let read = conversation(&turns);
+        assert_eq!(told(&read.past), ["user: [The conversation before this was summed up:]\nSUM"]);
+        assert_eq!(told(&read.now), ["user: two", "model: <a>", "tools: a", "model: <b>", "tools: b"]);
+        let later = conversation(&[&turns[..], &[idle("refusal"), user("three")]].concat());
+        assert_eq!(told(&later.past), told(&read.past), "the summary is not part of the turn");
+    }
+
+    #[test]
+    fn calls_of_others_and_of_the_user_are_told_in_words() {
+        let other = json!({"sessionUpdate": "tool_call_update", "toolCallId": "x", "title": "Edit a",
+            "status": "completed", "content": [{"type": "diff", "changes": [], "patch": {"text": "-a\n+b\n"}}]});
+        let read = conversation(&[user("one"), other, own("a"), idle("end_turn")]);
+        assert_eq!(told(&read.past), ["user: one", "model: [Edit a]\n-a\n+b\n<a>", "tools: a"]);
+    }
+
+    #[test]
+    fn a_prompt_of_a_server_stands_in_the_place_of_its_command() {
+        let message =
+            |role: &str, text: &str| json!({"role": role, "content": {"type": "text", "text": text}});
+        let messages =
+            json!([message("user", "Greet."), message("assistant", "Hi."), message("user", "Now.")]);
+        let meta = json!({"rethread": {"prompt": "s.greet"}});
+        let read =
+            conversation(&[user("/s.greet"), call("p", meta, json!({"messages": messages})), says("ok")]);
+        assert_eq!(told(&read.now), ["user: Greet.", "model: Hi.", "user: Now.", "model: ok"]);
+    }
+}

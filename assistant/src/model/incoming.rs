@@ -1,0 +1,195 @@
+//! The end of a stream in our own words: tool calls with ids that are new in the conversation, usage, the reason, and
+//! the whole reply for the next request.
+
+use std::collections::HashSet;
+
+use genai::chat::{ContentPart, StopReason, StreamEnd, ToolCall as WireCall, Usage as WireUsage};
+use rethread::mint;
+use serde_json::{Map, Value};
+
+use super::config::ProviderKind;
+use super::event::{Event, FinishReason, Usage};
+use super::known::Facts;
+use super::names::Names;
+use super::request::{Message, Part, Reply, Request, ToolCall};
+use super::tap::Heard;
+
+/// How the library marks a call that came without an id.
+const STAND_IN: &str = "call#";
+
+/// Whether a provider said itself that its answer is complete. For some kinds the library ends an answer that was cut
+/// short as if it were whole.
+pub(super) fn is_whole(kind: ProviderKind, end: &StreamEnd) -> bool {
+    match kind {
+        ProviderKind::OpenAi | ProviderKind::Anthropic => true,
+        ProviderKind::OpenAiResponses | ProviderKind::Gemini => end.captured_stop_reason.is_some(),
+        ProviderKind::Ollama => end.captured_usage.is_some(),
+    }
+}
+
+/// Reads the ends of streams.
+pub(super) struct Reader {
+    model: String,
+    names: Names,
+    /// The ids of calls that the conversation has already.
+    used: HashSet<String>,
+    facts: Facts,
+}
+
+impl Reader {
+    pub(super) fn new(request: &Request, names: Names, facts: Facts) -> Self {
+        let replies = request.messages.iter().filter_map(|message| match message {
+            Message::Assistant(reply) => Some(reply),
+            Message::User(_) | Message::Tools(_) => None,
+        });
+        let used = replies.flat_map(Reply::calls).map(|call| call.id.clone()).collect();
+        Self { model: request.model.clone(), names, used, facts }
+    }
+
+    /// Everything that follows from the end, in the order in which it is told.
+    pub(super) fn read(&mut self, end: StreamEnd, heard: &Heard) -> Vec<Event> {
+        let cut = matches!(end.captured_stop_reason, Some(StopReason::MaxTokens(_)));
+        let mut parts = self.parts(end.captured_content.map(|content| content.into_parts()), cut);
+        parts.extend(heard.unnumbered.iter().map(|call| Part::Call(self.call(call.clone(), cut))));
+        add_thought(&mut parts, end.captured_reasoning_content);
+        if !heard.refusal.is_empty() {
+            parts.push(Part::Text(heard.refusal.clone()));
+        }
+        let reply = Reply { model: self.model.clone(), parts };
+        let reason = reason(end.captured_stop_reason, &reply, heard);
+        let mut events = Vec::new();
+        events.extend((!heard.refusal.is_empty()).then(|| Event::Text(heard.refusal.clone())));
+        events.extend(reply.calls().cloned().map(Event::ToolCall));
+        let usage = end.captured_usage.map(|usage| counted(&usage).priced(self.facts.price.as_ref()));
+        events.extend(usage.map(Event::Usage));
+        events.push(Event::Finished { reason, reply });
+        events
+    }
+
+    fn parts(&mut self, parts: Option<Vec<ContentPart>>, cut: bool) -> Vec<Part> {
+        let mut read = Vec::new();
+        let mut open_signature = None;
+        let mut calls = Vec::new();
+        for part in parts.into_iter().flatten() {
+            if !matches!(part, ContentPart::ReasoningContent(_)) {
+                read.extend(open_signature.take().map(signed("")));
+            }
+            match part {
+                ContentPart::Text(text) => read.push(Part::Text(text)),
+                ContentPart::ThoughtSignature(signature) => open_signature = Some(signature),
+                ContentPart::ReasoningContent(text) => {
+                    read.push(Part::Thought { text, signature: open_signature.take() });
+                }
+                ContentPart::ToolCall(call) => calls.push(call),
+                ContentPart::Custom(custom) => read.push(Part::Opaque(custom.data)),
+                // Models that draw are not asked here.
+                ContentPart::Binary(_) | ContentPart::ToolResponse(_) => {}
+            }
+        }
+        read.extend(open_signature.take().map(signed("")));
+        read.extend(without_doubles(calls).into_iter().map(|call| Part::Call(self.call(call, cut))));
+        read
+    }
+
+    /// What is known of a call that the model has begun to write: nothing, if it will have another id.
+    pub(super) fn begun(&self, call: &WireCall) -> Option<Event> {
+        let known = self.keeps_id(&call.call_id) && !call.fn_name.is_empty();
+        known.then(|| Event::Calling { id: call.call_id.clone(), name: self.names.real(&call.fn_name) })
+    }
+
+    fn keeps_id(&self, id: &str) -> bool {
+        !id.is_empty() && !id.starts_with(STAND_IN) && !self.used.contains(id)
+    }
+
+    fn call(&mut self, call: WireCall, cut: bool) -> ToolCall {
+        let mut id = call.call_id;
+        if !self.keeps_id(&id) {
+            id = format!("call_{}", mint::unique().simple());
+        }
+        self.used.insert(id.clone());
+        ToolCall {
+            id,
+            name: self.names.real(&call.fn_name),
+            arguments: arguments(call.fn_arguments, cut),
+            signatures: call.thought_signatures.unwrap_or_default(),
+        }
+    }
+}
+
+fn signed(text: &'static str) -> impl Fn(String) -> Part {
+    move |signature| Part::Thought { text: text.to_owned(), signature: Some(signature) }
+}
+
+/// Puts in front what was thought, where it was not told with the other parts.
+fn add_thought(parts: &mut Vec<Part>, thought: Option<String>) {
+    let told = parts.iter().any(|part| matches!(part, Part::Thought { text, .. } if !text.is_empty()));
+    if let Some(text) = thought.filter(|text| !text.is_empty() && !told) {
+        parts.insert(0, Part::Thought { text, signature: None });
+    }
+}
+
+/// A server that counts its calls from 1 makes the library tell the first one twice; the later has all arguments.
+fn without_doubles(calls: Vec<WireCall>) -> Vec<WireCall> {
+    let mut kept: Vec<WireCall> = Vec::new();
+    for call in calls {
+        let earlier = kept.iter().position(|earlier| {
+            !call.call_id.starts_with(STAND_IN)
+                && earlier.call_id == call.call_id
+                && earlier.fn_name == call.fn_name
+        });
+        match earlier {
+            Some(at) if text_len(&kept[at]) <= text_len(&call) => kept[at] = call,
+            Some(_) => {}
+            None => kept.push(call),
+        }
+    }
+    kept
+}
+
+fn text_len(call: &WireCall) -> usize {
+    call.fn_arguments.to_string().len()
+}
+
+/// The arguments as an object, or as the text that is none.
+fn arguments(value: Value, cut: bool) -> Result<Value, String> {
+    match value {
+        Value::Object(_) => Ok(value),
+        Value::Null => Ok(Value::Object(Map::new())),
+        Value::String(text) if text.trim().is_empty() && !cut => Ok(Value::Object(Map::new())),
+        Value::String(text) => match serde_json::from_str(&text) {
+            Ok(Value::Object(members)) => Ok(Value::Object(members)),
+            Ok(_) | Err(_) => Err(text),
+        },
+        other @ (Value::Bool(_) | Value::Number(_) | Value::Array(_)) => Err(other.to_string()),
+    }
+}
+
+fn reason(stop: Option<StopReason>, reply: &Reply, heard: &Heard) -> FinishReason {
+    if !heard.refusal.is_empty() || heard.blocked.is_some() {
+        return FinishReason::Refusal;
+    }
+    let calls = reply.calls().next().is_some();
+    match stop {
+        Some(StopReason::MaxTokens(_)) => FinishReason::Length,
+        Some(StopReason::ContentFilter(_)) => FinishReason::Refusal,
+        // Many say no more than that they have stopped.
+        _ if calls => FinishReason::ToolUse,
+        Some(StopReason::Other(other)) => FinishReason::Other(other),
+        Some(StopReason::Completed(_) | StopReason::ToolCall(_) | StopReason::StopSequence(_)) | None => {
+            FinishReason::Stop
+        }
+    }
+}
+
+fn counted(usage: &WireUsage) -> Usage {
+    let count = |number: Option<i32>| u64::try_from(number.unwrap_or(0)).unwrap_or(0);
+    let input = usage.prompt_tokens_details.as_ref();
+    let thoughts = usage.completion_tokens_details.as_ref().and_then(|details| details.reasoning_tokens);
+    Usage {
+        input: count(usage.prompt_tokens),
+        cached: count(input.and_then(|details| details.cached_tokens)),
+        cache_written: count(input.and_then(|details| details.cache_creation_tokens)),
+        output: count(usage.completion_tokens.or(thoughts)),
+        cost: None,
+    }
+}

@@ -1,0 +1,343 @@
+//! A relay inside this process between the library that asks models and the network. The library takes a stream apart
+//! anew with every piece of it that comes, which takes ever longer for a long event; so it is handed whole events, each
+//! in one piece and within a bound. It listens on loopback and serves nobody who does not know a route's token.
+
+mod events;
+
+use std::collections::HashMap;
+use std::future::poll_fn;
+use std::net::Ipv4Addr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use events::Events;
+use h2::server::SendResponse;
+use h2::{Reason, RecvStream, SendStream};
+use reqwest::{Client, Response, Url, header};
+use rethread::lock::locked;
+use rethread::mint;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::OnceCell;
+use tokio::task::{AbortHandle, JoinSet};
+
+use super::fault::root;
+use super::tap::{Broken, Tap};
+
+/// The longest event that is passed on, in bytes. A frame of the protocol has room for it.
+pub(super) const LONGEST_EVENT: usize = 16_000_000;
+/// The longest frame that the protocol allows.
+const FRAME: u32 = (1 << 24) - 1;
+/// How much may be under way to somebody who does not read.
+const WINDOW: u32 = 2 * FRAME;
+/// How much of an answer that is a refusal is passed on.
+const LONGEST_REFUSAL: usize = 1024 * 1024;
+/// The most connections at a time.
+const MOST_CONNECTIONS: usize = 64;
+/// How long a connection may take to begin.
+const HANDSHAKE: Duration = Duration::from_secs(10);
+/// Headers that are about one connection, or about a body as it was written.
+const OF_ONE_HOP: [header::HeaderName; 7] = [
+    header::HOST,
+    header::CONNECTION,
+    header::TRANSFER_ENCODING,
+    header::UPGRADE,
+    header::CONTENT_LENGTH,
+    header::ACCEPT_ENCODING,
+    header::TE,
+];
+
+/// The relay. It listens from its first use until it is dropped.
+#[derive(Default)]
+pub(super) struct Relay {
+    started: OnceCell<Started>,
+    routes: Arc<Mutex<HashMap<String, Arc<Way>>>>,
+}
+
+struct Started {
+    port: u16,
+    /// The client of the library, which reaches nothing but the relay.
+    client: Client,
+    listening: AbortHandle,
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        self.listening.abort();
+    }
+}
+
+/// Where requests of one route go, and who hears what becomes of them.
+pub(super) struct Way {
+    pub(super) client: Client,
+    pub(super) address: Url,
+    pub(super) tap: Arc<Tap>,
+}
+
+/// A way through the relay, open until this is dropped.
+pub(super) struct Route {
+    /// The client to ask with.
+    pub(super) client: Client,
+    /// What stands for the provider's address.
+    pub(super) address: String,
+    token: String,
+    routes: Arc<Mutex<HashMap<String, Arc<Way>>>>,
+}
+
+impl Drop for Route {
+    fn drop(&mut self) {
+        locked(&self.routes).remove(&self.token);
+    }
+}
+
+impl Relay {
+    /// Opens a route.
+    pub(super) async fn route(&self, way: Way) -> Result<Route, String> {
+        let started = self.started.get_or_try_init(|| start(self.routes.clone())).await?;
+        let token = mint::unique().simple().to_string();
+        let mut address = way.address.clone();
+        let path = format!("/{token}{}", address.path());
+        address.set_path(&path);
+        // What an address says of the user goes with the request from here on.
+        let cleared =
+            address.set_scheme("http").and(address.set_username("")).and(address.set_password(None));
+        let moved = cleared.and(address.set_ip_host(Ipv4Addr::LOCALHOST.into()));
+        moved.and(address.set_port(Some(started.port))).map_err(|()| "its address has no host".to_owned())?;
+        locked(&self.routes).insert(token.clone(), Arc::new(way));
+        let (client, address) = (started.client.clone(), address.to_string());
+        Ok(Route { client, address, token, routes: self.routes.clone() })
+    }
+}
+
+async fn start(routes: Arc<Mutex<HashMap<String, Arc<Way>>>>) -> Result<Started, String> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.map_err(|error| error.to_string())?;
+    let port = listener.local_addr().map_err(|error| error.to_string())?.port();
+    let client = Client::builder()
+        .no_proxy()
+        .redirect(reqwest::redirect::Policy::none())
+        .http2_prior_knowledge()
+        .http2_max_frame_size(FRAME)
+        .http2_initial_stream_window_size(WINDOW)
+        .http2_initial_connection_window_size(WINDOW)
+        .build()
+        .map_err(|error| root(&error))?;
+    let listening = tokio::spawn(listen(listener, routes)).abort_handle();
+    Ok(Started { port, client, listening })
+}
+
+async fn listen(listener: TcpListener, routes: Arc<Mutex<HashMap<String, Arc<Way>>>>) {
+    let mut connections = JoinSet::new();
+    while let Ok((socket, _)) = listener.accept().await {
+        while connections.try_join_next().is_some() {}
+        // The library needs one or two; whoever else is on this machine gets no more than these.
+        if connections.len() < MOST_CONNECTIONS {
+            connections.spawn(serve(socket, routes.clone()));
+        }
+    }
+}
+
+async fn serve(socket: TcpStream, routes: Arc<Mutex<HashMap<String, Arc<Way>>>>) {
+    let mut builder = h2::server::Builder::new();
+    builder.initial_window_size(WINDOW).initial_connection_window_size(WINDOW);
+    builder.max_send_buffer_size(WINDOW as usize);
+    let greeting = tokio::time::timeout(HANDSHAKE, builder.handshake::<_, Bytes>(socket));
+    let Ok(Ok(mut connection)) = greeting.await else { return };
+    let mut requests = JoinSet::new();
+    while let Some(Ok((request, mut respond))) = connection.accept().await {
+        let way = find(&routes, request.uri().path());
+        match way {
+            Some((way, path)) => drop(requests.spawn(pass_on(way, path, request, respond))),
+            None => respond.send_reset(Reason::REFUSED_STREAM),
+        }
+        while requests.try_join_next().is_some() {}
+    }
+}
+
+/// The route that a path begins with, and the rest of the path.
+fn find(routes: &Mutex<HashMap<String, Arc<Way>>>, path: &str) -> Option<(Arc<Way>, String)> {
+    let (token, rest) = path.strip_prefix('/')?.split_once('/')?;
+    Some((locked(routes).get(token)?.clone(), format!("/{rest}")))
+}
+
+/// Why nothing more is passed on.
+enum End {
+    /// All was said.
+    Whole,
+    /// The library has hung up.
+    LeftAlone,
+    /// Something broke on the other side.
+    Broken(Broken),
+}
+
+async fn pass_on(
+    way: Arc<Way>,
+    path: String,
+    request: http::Request<RecvStream>,
+    mut respond: SendResponse<Bytes>,
+) {
+    let response = tokio::select! {
+        response = ask(&way, &path, request) => response,
+        _ = poll_fn(|context| respond.poll_reset(context)) => return,
+    };
+    let response = match response {
+        Ok(response) => response,
+        Err(broken) => {
+            way.tap.breaks(broken);
+            return respond.send_reset(Reason::INTERNAL_ERROR);
+        }
+    };
+    let Ok(mut out) = respond.send_response(head(&response), false) else { return };
+    match carry(response, &mut out).await {
+        End::Whole => drop(out.send_data(Bytes::new(), true)),
+        End::LeftAlone => {}
+        End::Broken(broken) => {
+            way.tap.breaks(broken);
+            out.send_reset(Reason::INTERNAL_ERROR);
+        }
+    }
+}
+
+async fn ask(way: &Way, path: &str, request: http::Request<RecvStream>) -> Result<Response, Broken> {
+    let lost = |error: reqwest::Error| Broken::Lost(root(&error.without_url()));
+    let mut url = way.address.clone();
+    url.set_path(path);
+    url.set_query(request.uri().query());
+    let (head, mut body) = request.into_parts();
+    let mut whole = Vec::new();
+    while let Some(piece) = body.data().await {
+        let piece = piece.map_err(|error| Broken::Lost(error.to_string()))?;
+        // The library may send on.
+        drop(body.flow_control().release_capacity(piece.len()));
+        whole.extend_from_slice(&piece);
+    }
+    let mut headers = head.headers;
+    OF_ONE_HOP.iter().for_each(|name| drop(headers.remove(name)));
+    way.client.request(head.method, url).headers(headers).body(whole).send().await.map_err(lost)
+}
+
+fn head(response: &Response) -> http::Response<()> {
+    let mut head = http::Response::new(());
+    *head.status_mut() = response.status();
+    *head.headers_mut() = response.headers().clone();
+    OF_ONE_HOP.iter().for_each(|name| drop(head.headers_mut().remove(name)));
+    head
+}
+
+/// Passes on what comes, event by event.
+async fn carry(mut response: Response, out: &mut SendStream<Bytes>) -> End {
+    let is_refusal = !response.status().is_success();
+    let mut events = Events::default();
+    loop {
+        let piece = tokio::select! {
+            piece = response.chunk() => piece,
+            _ = poll_fn(|context| out.poll_reset(context)) => return End::LeftAlone,
+        };
+        let ready = match piece {
+            Ok(Some(piece)) => events.push(&piece),
+            Ok(None) => {
+                let rest = events.rest();
+                return if say(out, rest).await { End::Whole } else { End::LeftAlone };
+            }
+            Err(error) => return End::Broken(Broken::Lost(root(&error.without_url()))),
+        };
+        if is_refusal && events.waiting() > LONGEST_REFUSAL {
+            let rest = events.rest();
+            return if say(out, rest).await { End::Whole } else { End::LeftAlone };
+        }
+        if events.waiting() > LONGEST_EVENT {
+            return End::Broken(Broken::TooLong);
+        }
+        if !say(out, ready).await {
+            return End::LeftAlone;
+        }
+    }
+}
+
+/// Hands over a piece when there is room for it. Says whether anybody still listens.
+async fn say(out: &mut SendStream<Bytes>, piece: Bytes) -> bool {
+    if piece.is_empty() {
+        return true;
+    }
+    out.reserve_capacity(piece.len());
+    while out.capacity() < piece.len() {
+        match poll_fn(|context| out.poll_capacity(context)).await {
+            Some(Ok(_)) => {}
+            Some(Err(_)) | None => return false,
+        }
+    }
+    out.send_data(piece, false).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read as _, Write as _};
+
+    use super::super::config::ProviderKind;
+    use super::*;
+
+    /// A server that answers one request with this body, in small pieces.
+    fn server(body: String) -> u16 {
+        let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let _ = stream.read(&mut [0; 4096]).unwrap();
+            let head =
+                "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\nx-kept: yes\r\nconnection: close\r\n\r\n";
+            stream.write_all(head.as_bytes()).unwrap();
+            for piece in body.as_bytes().chunks(16 * 1024) {
+                write!(stream, "{:x}\r\n", piece.len()).unwrap();
+                stream.write_all(piece).unwrap();
+                stream.write_all(b"\r\n").unwrap();
+            }
+            // Whoever has heard enough hangs up.
+            drop(stream.write_all(b"0\r\n\r\n"));
+        });
+        port
+    }
+
+    async fn route(relay: &Relay, port: u16, tap: &Arc<Tap>) -> Route {
+        let address = Url::parse(&format!("http://127.0.0.1:{port}/v1/?a=b")).unwrap();
+        let client = Client::builder().no_proxy().build().unwrap();
+        relay.route(Way { client, address, tap: tap.clone() }).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_long_event_arrives_in_one_piece() {
+        let (first, long) = ("data: short\n\n".to_owned(), format!("data: {}\n\n", "x".repeat(8_000_000)));
+        let (relay, tap) = (Relay::default(), Arc::new(Tap::new(ProviderKind::OpenAi)));
+        let route = route(&relay, server(format!("{first}{long}data: end")), &tap).await;
+        let mut response = route.client.get(&route.address).send().await.unwrap();
+        assert_eq!(response.headers()["x-kept"], "yes");
+        let mut pieces = Vec::new();
+        while let Some(piece) = response.chunk().await.unwrap() {
+            pieces.extend(Some(piece.len()).filter(|length| *length > 0));
+        }
+        assert_eq!(pieces, [first.len(), long.len(), 9]);
+    }
+
+    #[tokio::test]
+    async fn an_event_without_end_is_given_up() {
+        let (relay, tap) = (Relay::default(), Arc::new(Tap::new(ProviderKind::OpenAi)));
+        let route = route(&relay, server("x".repeat(LONGEST_EVENT + 100_000)), &tap).await;
+        let mut response = route.client.get(&route.address).send().await.unwrap();
+        response.chunk().await.unwrap_err();
+        assert_eq!(tap.heard().broken, Some(Broken::TooLong));
+    }
+
+    #[tokio::test]
+    async fn nobody_is_served_without_a_token() {
+        let (relay, tap) = (Relay::default(), Arc::new(Tap::new(ProviderKind::OpenAi)));
+        let route = route(&relay, 1, &tap).await;
+        let stranger = route.address.replace(&route.token, "0123");
+        route.client.get(stranger).send().await.unwrap_err();
+        assert_eq!(tap.heard().broken, None);
+        route.client.get(&route.address).send().await.unwrap_err();
+        assert!(matches!(tap.heard().broken, Some(Broken::Lost(_))));
+        let (client, address) = (route.client.clone(), route.address.clone());
+        drop(route);
+        tap.clear();
+        client.get(address).send().await.unwrap_err();
+        assert_eq!(tap.heard().broken, None, "a route ends with the answer");
+    }
+}

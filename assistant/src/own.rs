@@ -1,0 +1,190 @@
+//! A call of a tool of the assistant's own: files inside the roots, and commands.
+
+use base64::Engine;
+use rethread::author::{Exit, Terminal, Tool, ToolCall, ToolKind};
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+
+use crate::call_context::{Done, Work, failed, short};
+use crate::model;
+use crate::permission::{Ask, Scope, Standing, code, fenced, text_content};
+use crate::tools::visible::{visible, visible_line};
+use crate::tools::{self, Effect, Ending, Kind, Outcome, Prepared, ToolError};
+
+/// How many pieces of output may wait to be told.
+const WAITING: usize = 16;
+
+/// Calls it.
+pub(crate) async fn call(work: &Work<'_>, call: &model::ToolCall, arguments: &Value) -> Done {
+    let access = work.settings().access;
+    let preparing = work.session.toolbox.prepare(&call.name, arguments, access);
+    let prepared = tokio::select! {
+        prepared = preparing => prepared,
+        // A file system may not answer. Nothing was changed yet, so it can be left to itself.
+        () = work.turn.cancelled() => return cancelled(work, call, arguments).await,
+    };
+    let prepared = match prepared {
+        Ok(prepared) => prepared,
+        Err(error) => return work.refused(call, arguments, &error.told()).await,
+    };
+    let tool = work.announce(call, about(&prepared), arguments).await;
+    if let Some(change) = prepared.change() {
+        tool.diff(&change.path.display().to_string(), change.old.as_deref(), &change.new).await;
+    }
+    let ask = match (prepared.command(), prepared.change()) {
+        (Some(command), _) => Some(about_command(&prepared, command)),
+        (None, Some(change)) => Some(about_change(&prepared, change, &call.name)),
+        (None, None) => None,
+    };
+    if let Some(ask) = ask
+        && let Err(refused) = work.permitted(call, arguments, &tool, ask).await
+    {
+        return refused;
+    }
+    tool.runs().await;
+    match prepared.command().cloned() {
+        Some(command) => run(work, &tool, prepared, &command).await,
+        None => {
+            let (sink, _) = mpsc::channel(1);
+            let outcome = prepared.run(sink, stopped(work, &tool)).await;
+            finish(&tool, outcome, None).await
+        }
+    }
+}
+
+/// The user cancelled before it was known what the call would do.
+async fn cancelled(work: &Work<'_>, call: &model::ToolCall, arguments: &Value) -> Done {
+    let tool = work.announce(call, ToolCall::new(&short(&call.name), ToolKind::Other), arguments).await;
+    tool.stopped().await;
+    Done::failed("the user cancelled this")
+}
+
+fn about(prepared: &Prepared) -> ToolCall {
+    let kind = match prepared.kind() {
+        Kind::Read => ToolKind::Read,
+        Kind::Search => ToolKind::Search,
+        Kind::Edit => ToolKind::Edit,
+        Kind::Execute => ToolKind::Execute,
+    };
+    let about = ToolCall::new(prepared.title(), kind).cancellable();
+    let places = prepared.locations().iter();
+    places.fold(about, |about, place| about.at(&place.path.display().to_string(), place.line))
+}
+
+/// What the user is asked about a command. For good it is that line in that directory, and nothing else.
+fn about_command(prepared: &Prepared, command: &tools::Command) -> Ask {
+    let whole = fenced("sh", &command.line);
+    Ask {
+        title: format!("{}?", prepared.title()),
+        facts: format!(
+            "Runs this command with {} in {}.",
+            tools::shell().name(),
+            code(&command.cwd.display().to_string())
+        ),
+        content: json!([text_content(&whole)]),
+        whole,
+        effect: Effect::Executes,
+        scope: Scope {
+            work: json!({"command": command.line, "cwd": command.cwd.display().to_string()}).to_string(),
+            allowed: "exactly this command".to_owned(),
+            refused: "exactly this command".to_owned(),
+            sentence: "\"Always\" covers exactly this command in this directory, in this session.".to_owned(),
+            standing: Standing::Possible,
+        },
+    }
+}
+
+/// What the user is asked about a change. For good it is the tool, on any file but those that run or steer git.
+fn about_change(prepared: &Prepared, change: &tools::Change, tool: &str) -> Ask {
+    let path = change.path.display().to_string();
+    let (old, new) = (change.old.as_deref().map(visible), visible(&change.new));
+    let is_git = prepared.is_in_git_directory();
+    Ask {
+        title: format!("{}?", prepared.title()),
+        facts: format!("{} {}.", if old.is_some() { "Changes" } else { "Creates" }, code(&path)),
+        whole: fenced("diff", &change.unified()),
+        content: json!([Tool::diff_of(&visible_line(&path), old.as_deref(), &new)]),
+        effect: Effect::Writes,
+        scope: Scope {
+            work: tool.to_owned(),
+            allowed: format!("{tool} for any file outside .git"),
+            refused: tool.to_owned(),
+            sentence: if is_git {
+                "Files in .git directories are asked about each time.".to_owned()
+            } else {
+                format!(
+                    "\"Always\" covers {tool} for every file in the session's directories, except in .git \
+                     directories, in this session."
+                )
+            },
+            standing: if is_git { Standing::EachTime } else { Standing::Possible },
+        },
+    }
+}
+
+async fn stopped(work: &Work<'_>, tool: &Tool) {
+    tokio::select! {
+        () = work.turn.cancelled() => {}
+        () = tool.cancelled() => {}
+    }
+}
+
+/// Runs a command in a terminal that the user can watch and stop.
+async fn run(work: &Work<'_>, tool: &Tool, prepared: Prepared, command: &tools::Command) -> Done {
+    let terminal = work.turn.terminal(&visible(&command.line), &command.cwd.display().to_string()).await;
+    tool.terminal(&terminal).await;
+    let (sink, mut output) = mpsc::channel::<Vec<u8>>(WAITING);
+    let stop = async {
+        tokio::select! {
+            () = stopped(work, tool) => {}
+            () = terminal.cancelled() => {}
+        }
+    };
+    let telling = async {
+        while let Some(mut bytes) = output.recv().await {
+            while let Ok(more) = output.try_recv() {
+                bytes.extend(more);
+            }
+            terminal.write(&bytes).await;
+        }
+    };
+    let (outcome, ()) = tokio::join!(prepared.run(sink, stop), telling);
+    finish(tool, outcome, Some(&terminal)).await
+}
+
+async fn finish(tool: &Tool, outcome: Result<Outcome, ToolError>, terminal: Option<&Terminal>) -> Done {
+    let outcome = match outcome {
+        Ok(outcome) => outcome,
+        Err(error) => return failed(tool, &error.told()).await,
+    };
+    if let Some(terminal) = terminal {
+        terminal.exited(&exit(outcome.exit.as_ref())).await;
+    } else if outcome.changes.is_empty() {
+        tool.text(&outcome.text).await;
+    }
+    let image = outcome.image.map(|image| model::Image {
+        mime: image.mime.to_owned(),
+        data: base64::engine::general_purpose::STANDARD.encode(&image.bytes),
+    });
+    if let Some(model::Image { mime, data }) = &image {
+        let block = json!({"type": "image", "mimeType": mime, "data": data});
+        tool.show(json!({"type": "content", "content": block})).await;
+    }
+    let output = json!({"text": outcome.text});
+    let succeeded = outcome.exit.as_ref().is_none_or(|exit| exit.code == Some(0));
+    match outcome.ending {
+        Ending::Cancelled => tool.stopped_with(output).await,
+        Ending::Done if succeeded => tool.done(output).await,
+        Ending::Done | Ending::TimedOut => tool.failed(output).await,
+    }
+    let failed = outcome.ending != Ending::Done || !succeeded;
+    Done { text: outcome.text, images: image.into_iter().collect(), failed }
+}
+
+fn exit(exit: Option<&tools::Exit>) -> Exit {
+    match exit {
+        Some(tools::Exit { code: Some(code), .. }) => Exit::Code(*code),
+        Some(tools::Exit { signal: Some(signal), .. }) => Exit::Signal(signal.clone()),
+        Some(_) | None => Exit::Signal("SIGKILL".to_owned()),
+    }
+}

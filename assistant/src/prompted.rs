@@ -1,0 +1,110 @@
+//! Prompts of MCP servers, which users name as commands: the words after one as arguments, and what the server makes
+//! of them, told as a tool call so that it is kept. `memory` puts it in the place of the command.
+
+use rethread::author::{ToolCall, ToolKind, Turn};
+use rethread::wire::RpcError;
+use serde_json::{Map, Value, json};
+
+use crate::command;
+use crate::mcp::{CallError, Message, Prompt};
+use crate::served;
+use crate::session::Session;
+
+/// What became of a command that may name a prompt.
+pub(crate) enum Named {
+    /// It names none.
+    None,
+    /// It does, and this is what the prompt says.
+    Prompt(String),
+    /// The user cancelled.
+    Cancelled,
+}
+
+/// Has the server speak if the user's words name a prompt of one.
+pub(crate) async fn read(session: &Session, turn: &Turn, text: &str) -> Result<Named, RpcError> {
+    let Some(line) = text.trim().strip_prefix('/') else { return Ok(Named::None) };
+    let (name, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+    let prompts = session.servers.prompts();
+    let Some(prompt) = prompts.iter().find(|prompt| prompt.shown_name == name) else {
+        return Ok(Named::None);
+    };
+    let arguments = arguments(prompt, rest);
+    let call = ToolCall::new(&format!("Prompt {name}"), ToolKind::Fetch).input(json!(arguments));
+    let tool = turn.tool(call.with("_meta", json!({"rethread": {"prompt": name}}))).await;
+    tool.runs().await;
+    match session.servers.get_prompt(&prompt.server, &prompt.name, arguments, turn.cancelled()).await {
+        Ok(messages) => {
+            let (words, kept): (Vec<_>, Vec<_>) = messages.iter().map(written).unzip();
+            let words = words.join("\n\n");
+            tool.text(&words).await;
+            tool.done(json!({"messages": kept})).await;
+            Ok(Named::Prompt(words))
+        }
+        Err(CallError::Cancelled { .. }) => {
+            tool.stopped().await;
+            Ok(Named::Cancelled)
+        }
+        Err(error) => {
+            tool.failed(json!({"text": error.to_string()})).await;
+            Err(RpcError::internal(error.to_string()))
+        }
+    }
+}
+
+/// A message in words, and as it is kept.
+fn written(message: &Message) -> (String, Value) {
+    let (words, block) = served::shown(&message.content);
+    (words, json!({"role": message.role, "content": block}))
+}
+
+/// Words like `name=value` are arguments by name; other words are those that are left, in order, and the last of them
+/// takes what remains of the line.
+fn arguments(prompt: &Prompt, line: &str) -> Map<String, Value> {
+    let is_named = |name: &str| prompt.arguments.iter().any(|argument| argument.name == name);
+    let mut given = Map::new();
+    let mut bare = Vec::new();
+    for word in command::words(line) {
+        match word.split_once('=').filter(|(name, _)| is_named(name)) {
+            Some((name, value)) => drop(given.insert(name.to_owned(), value.into())),
+            None => bare.push(word),
+        }
+    }
+    let names = prompt.arguments.iter().map(|argument| &argument.name);
+    let left: Vec<_> = names.filter(|name| !given.contains_key(*name)).cloned().collect();
+    let last = left.len().saturating_sub(1);
+    for (at, name) in left.into_iter().enumerate() {
+        let words = if at == last { bare.split_off(0) } else { bare.drain(..bare.len().min(1)).collect() };
+        if !words.is_empty() {
+            given.insert(name, words.join(" ").into());
+        }
+    }
+    given
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mcp::Argument;
+
+    fn read(line: &str) -> Value {
+        let argument =
+            |name: &str| Argument { name: name.to_owned(), description: String::new(), is_required: false };
+        let prompt = Prompt {
+            server: "s".to_owned(),
+            name: "greet".to_owned(),
+            shown_name: "s.greet".to_owned(),
+            description: String::new(),
+            arguments: vec![argument("who"), argument("how")],
+        };
+        json!(arguments(&prompt, line))
+    }
+
+    #[test]
+    fn arguments_have_names_or_an_order() {
+        assert_eq!(read(""), json!({}));
+        assert_eq!(read("who=\"Ann and Bob\" how=loudly"), json!({"who": "Ann and Bob", "how": "loudly"}));
+        assert_eq!(read("Ann very loudly"), json!({"who": "Ann", "how": "very loudly"}));
+        assert_eq!(read("how=softly Ann Bob"), json!({"who": "Ann Bob", "how": "softly"}));
+        assert_eq!(read("\"Ann Bob\" a=b"), json!({"who": "Ann Bob", "how": "a=b"}));
+    }
+}

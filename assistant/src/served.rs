@@ -1,0 +1,128 @@
+//! A call of a tool that an MCP server has.
+
+use rethread::author::{Tool, ToolCall, ToolKind};
+use serde_json::{Value, json};
+
+use crate::call_context::{Done, Work, failed, short};
+use crate::mcp::{self, Answer, CallError, Content};
+use crate::model;
+use crate::permission::{Ask, Scope, Standing, code, fenced, text_content};
+use crate::tools::Effect;
+use crate::tools::visible::visible_json;
+
+/// Calls it.
+pub(crate) async fn call(
+    work: &Work<'_>,
+    call: &model::ToolCall,
+    served: &mcp::Tool,
+    arguments: &Value,
+) -> Done {
+    let title = served
+        .title
+        .as_ref()
+        .map_or_else(|| served.shown_name.clone(), |title| format!("{title} ({})", served.shown_name));
+    let about = ToolCall::new(&short(&title), ToolKind::Other).cancellable();
+    let tool = work.announce(call, about, arguments).await;
+    if !served.claims_read_only {
+        let ask = about_call(served, arguments);
+        if let Err(refused) = work.permitted(call, arguments, &tool, ask).await {
+            return refused;
+        }
+    }
+    tool.runs().await;
+    let stop = async {
+        tokio::select! {
+            () = work.turn.cancelled() => {}
+            () = tool.cancelled() => {}
+        }
+    };
+    match work.session.servers.call(&served.shown_name, arguments.clone(), stop).await {
+        Ok(answer) => answered(&tool, &answer).await,
+        Err(CallError::Cancelled { .. }) => {
+            tool.stopped().await;
+            Done::failed("the user cancelled this")
+        }
+        Err(error) => failed(&tool, &told(&error)).await,
+    }
+}
+
+/// What the user is asked about a call. For good it is the tool, whatever it is given.
+fn about_call(served: &mcp::Tool, arguments: &Value) -> Ask {
+    let name = short(&served.shown_name);
+    let whole = fenced("json", &serde_json::to_string_pretty(&visible_json(arguments)).unwrap_or_default());
+    Ask {
+        title: format!("Call {name}?"),
+        facts: format!("Calls the tool {} of an MCP server with these arguments.", code(&served.shown_name)),
+        content: json!([text_content(&whole)]),
+        whole,
+        effect: Effect::Writes,
+        scope: Scope {
+            work: served.shown_name.clone(),
+            allowed: format!("{name} with any arguments"),
+            refused: name,
+            sentence: "\"Always\" covers this tool with any arguments, in this session.".to_owned(),
+            standing: Standing::Possible,
+        },
+    }
+}
+
+/// An error and its hint, for a model.
+pub(crate) fn told(error: &CallError) -> String {
+    match error.hint() {
+        Some(hint) => format!("error: {error}\nhint: {hint}"),
+        None => format!("error: {error}"),
+    }
+}
+
+async fn answered(tool: &Tool, answer: &Answer) -> Done {
+    let (mut text, mut images) = (String::new(), Vec::new());
+    for content in &answer.content {
+        if let Content::Image { mime_type, data } = content {
+            images.push(model::Image { mime: mime_type.clone(), data: data.clone() });
+        }
+        let (words, block) = shown(content);
+        text.push_str(&words);
+        text.push('\n');
+        tool.show(json!({"type": "content", "content": block})).await;
+    }
+    // A server that speaks by data says the same in words, as the protocol has it; one that does not is helped out.
+    let has_words = answer.content.iter().any(|content| matches!(content, Content::Text(_)));
+    if let Some(structured) = answer.structured.as_ref().filter(|_| !has_words) {
+        let words = structured.to_string();
+        text.push_str(&words);
+        tool.text(&words).await;
+    }
+    let text = text.trim_end().to_owned();
+    let output = json!({"text": text});
+    if answer.is_error {
+        tool.failed(output).await
+    } else {
+        tool.done(output).await
+    }
+    Done { text, images, failed: answer.is_error }
+}
+
+/// Some content in words for a model, and as a block for a client.
+pub(crate) fn shown(content: &Content) -> (String, Value) {
+    match content {
+        Content::Text(text) => (text.clone(), json!({"type": "text", "text": text})),
+        Content::Image { mime_type, data } => (
+            format!("[an image, {mime_type}]"),
+            json!({"type": "image", "mimeType": mime_type, "data": data}),
+        ),
+        Content::Audio { mime_type, data } => {
+            (format!("[a sound, {mime_type}]"), json!({"type": "audio", "mimeType": mime_type, "data": data}))
+        }
+        Content::TextResource { uri, mime_type, text } => {
+            let resource = json!({"uri": uri, "mimeType": mime_type, "text": text});
+            (format!("[{uri}]\n{text}"), json!({"type": "resource", "resource": resource}))
+        }
+        Content::BlobResource { uri, mime_type, data } => {
+            let resource = json!({"uri": uri, "mimeType": mime_type, "blob": data});
+            (format!("[{uri}, not text]"), json!({"type": "resource", "resource": resource}))
+        }
+        Content::Link { uri, title } => {
+            (format!("[{title}]({uri})"), json!({"type": "resource_link", "name": title, "uri": uri}))
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! One session of the assistant: its tools, its MCP servers, and what it says when it is opened.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use rethread::author::{Opening, Turn, Voice};
+use rethread::command::GuardianCommand;
+use rethread::lock::locked;
+use rethread::wire::RpcError;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use crate::command;
+use crate::mcp::{self, Place, Servers};
+use crate::tools::Toolbox;
+
+/// What the assistant keeps of a session while it is open.
+pub struct Session {
+    pub(crate) voice: Voice,
+    pub(crate) toolbox: Toolbox,
+    pub(crate) servers: Arc<Servers>,
+    /// What the client wants said to the model.
+    pub(crate) system_prompt: Option<Value>,
+    /// Until when a prompt waits for servers that are being connected.
+    servers_by: Instant,
+    /// The servers that a prompt did not wait for any longer.
+    missed: Missed,
+    /// How many tools the user was last told are left out.
+    left_out: AtomicUsize,
+    /// What the user was told of the project's instructions.
+    noted: Mutex<BTreeSet<String>>,
+}
+
+/// Names of servers that a prompt went on without.
+type Missed = Arc<Mutex<BTreeSet<String>>>;
+
+/// What a session is opened with.
+pub(crate) struct Means {
+    /// How long servers may take, and how much they may say.
+    pub(crate) limits: mcp::Limits,
+    /// The variables that hold keys.
+    pub(crate) keys: Vec<String>,
+    /// Files that hold keys.
+    pub(crate) private: Vec<PathBuf>,
+    /// What keeps commands and servers together.
+    pub(crate) guardian: Option<GuardianCommand>,
+}
+
+impl Session {
+    /// Opens it and starts to connect its servers, which is not waited for. What becomes of them is told.
+    pub(crate) async fn open(opening: Opening, means: Means) -> Result<Self, RpcError> {
+        let Means { limits, keys, private, guardian } = means;
+        let Opening { cwd, roots, servers, system_prompt, voice, .. } = opening;
+        let roots: Vec<_> = std::iter::once(cwd).chain(roots).collect();
+        // Neither a command nor a server is to read the keys of models.
+        let toolbox = Toolbox::new(roots.clone()).without_variables(keys.clone()).without_files(private);
+        let toolbox = toolbox.guarded(guardian.clone());
+        let (configs, wrong) = mcp::from_acp(&json!(servers).into());
+        for error in wrong {
+            voice.notice("warning", &error.to_string(), None).await;
+        }
+        let place = Place { cwd: roots[0].clone(), roots, hidden: keys, guardian };
+        let servers = Arc::new(Servers::start(configs, place, limits));
+        let servers_by = Instant::now() + limits.first_prompt;
+        let (missed, left_out, noted) = (Missed::default(), AtomicUsize::new(0), Mutex::default());
+        let session = Self { voice, toolbox, servers, system_prompt, servers_by, missed, left_out, noted };
+        session.follow_servers().await;
+        Ok(session)
+    }
+
+    /// Tells which commands there are, and follows the servers: which of them are there, and what they offer.
+    async fn follow_servers(&self) {
+        let mut changes = self.servers.changes();
+        changes.mark_changed();
+        let (voice, servers) = (self.voice.clone(), Arc::downgrade(&self.servers));
+        let mut following = Following::new(&self.servers, self.missed.clone());
+        following.tell_commands(&voice, &self.servers).await;
+        tokio::spawn(async move {
+            while changes.changed().await.is_ok() {
+                let Some(servers) = servers.upgrade() else { return };
+                following.tell(&voice, &servers).await;
+            }
+        });
+    }
+
+    /// Waits for servers that are being connected, but not long. Says whether the turn goes on.
+    pub(crate) async fn wait_for_servers(&self, turn: &Turn) -> bool {
+        tokio::select! {
+            _ = tokio::time::timeout_at(self.servers_by, self.servers.settled()) => {}
+            () = turn.cancelled() => return false,
+        }
+        for server in self.servers.connecting() {
+            if locked(&self.missed).insert(server.clone()) {
+                let title = format!("MCP server {server} is still connecting; going on without it");
+                turn.notice("warning", &title, Some("Its tools can be used as soon as it is connected."))
+                    .await;
+            }
+        }
+        true
+    }
+
+    /// Says whether the user has yet to be told this.
+    pub(crate) fn is_news(&self, note: &str) -> bool {
+        locked(&self.noted).insert(note.to_owned())
+    }
+
+    /// Says whether the user has yet to be told that so many tools are left out.
+    pub(crate) fn leaves_out(&self, count: usize) -> bool {
+        self.left_out.swap(count, Ordering::Relaxed) != count && count > 0
+    }
+
+    /// What the session cost so far, in US dollars.
+    pub(crate) fn cost(history: &[Value]) -> Option<f64> {
+        let told = history.iter().rev().filter(|item| item["sessionUpdate"] == "usage_update");
+        told.filter_map(|item| item["cost"]["amount"].as_f64()).next()
+    }
+}
+
+/// What users were told of the servers of a session.
+struct Following {
+    /// Users are told of other commands than they know, not of every change.
+    commands: Vec<command::Described>,
+    /// The servers whose first connection was not told of yet.
+    open: BTreeSet<String>,
+    missed: Missed,
+}
+
+impl Following {
+    fn new(servers: &Servers, missed: Missed) -> Self {
+        Self { commands: Vec::new(), open: servers.names().into_iter().collect(), missed }
+    }
+
+    async fn tell(&mut self, voice: &Voice, servers: &Servers) {
+        let connecting = servers.connecting();
+        let settled: BTreeSet<_> = self.open.extract_if(.., |server| !connecting.contains(server)).collect();
+        let failures = servers.failures();
+        for failure in failures.iter().filter(|failure| settled.contains(&failure.server)) {
+            voice.notice("warning", &failure.to_string(), Some(&failure.remedy)).await;
+        }
+        for note in servers.notes().iter().filter(|note| settled.contains(&note.server)) {
+            voice.notice("info", &format!("MCP server {}: {}", note.server, note.text), None).await;
+        }
+        let is_there = |server: &&String| !failures.iter().any(|failure| failure.server == **server);
+        for server in settled.iter().filter(is_there) {
+            if locked(&self.missed).remove(server) {
+                voice.notice("info", &format!("MCP server {server} is connected now"), None).await;
+            }
+        }
+        self.tell_commands(voice, servers).await;
+    }
+
+    async fn tell_commands(&mut self, voice: &Voice, servers: &Servers) {
+        let now = command::all(servers);
+        if now != self.commands {
+            voice.commands(&now).await;
+            self.commands = now;
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! A planned change of one text file: what it is now, what it will be, and the writing of it. The change is made
+//! only if the file still is what it was.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rethread::rooted::{
+    self, Before, FileError, Links, Missing, PathError, Place, Spot, Whereabouts, open_regular,
+};
+use similar::TextDiff;
+
+use super::error::ToolError;
+use super::excerpt::name;
+use super::ground::{Ground, private};
+use super::prepared::Outcome;
+use super::seen::Known;
+use super::sniff;
+use super::visible::visible;
+
+/// The largest file that is changed, before and after. Both texts are kept and shown.
+pub(super) const LARGEST: usize = 8 * 1024 * 1024;
+
+/// How many unchanged lines a unified diff shows around a change.
+const CONTEXT: usize = 3;
+/// How long the search for the smallest diff may take; after that a larger one is given.
+const DIFF_TIME: Duration = Duration::from_millis(500);
+
+/// A change of one file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// The file, absolute.
+    pub path: PathBuf,
+    /// Its text before; `None` if there is no such file.
+    pub old: Option<String>,
+    /// Its text afterwards.
+    pub new: String,
+}
+
+/// A change and where it is made.
+#[derive(Debug)]
+pub(super) struct Planned {
+    /// The change.
+    pub(super) change: Change,
+    /// The way to the file without links.
+    pub(super) real: PathBuf,
+    /// What the model is told when it is made.
+    pub(super) told: String,
+}
+
+impl Change {
+    /// The change as a unified diff with a few lines around it. Characters that do not show are written as escapes.
+    #[must_use]
+    pub fn unified(&self) -> String {
+        let (old, new) = (visible(self.old.as_deref().unwrap_or_default()), visible(&self.new));
+        let path = name(&self.path);
+        let before = if self.old.is_some() { path.as_str() } else { "/dev/null" };
+        let diff = TextDiff::configure().timeout(DIFF_TIME).diff_lines(old.as_ref(), new.as_ref());
+        diff.unified_diff().context_radius(CONTEXT).header(before, &path).to_string()
+    }
+}
+
+impl Planned {
+    /// Whether the file lies in a `.git` directory, or is the file `.git` of a worktree or a submodule.
+    pub(super) fn is_in_git_directory(&self) -> bool {
+        let is_git = |path: &Path| {
+            path.components().any(|part| part.as_os_str().to_string_lossy().eq_ignore_ascii_case(".git"))
+        };
+        is_git(&self.real) || is_git(&self.change.path)
+    }
+}
+
+/// The text of the file that a path leads to, and where it is; `None` if there is none yet.
+pub(super) fn current(ground: &Ground, sent: &str) -> Result<(Whereabouts, Option<String>), ToolError> {
+    let spot = ground.roots.spot(&ground.absolute(sent), Missing::Tell, Links::Follow);
+    match spot.map_err(|error| ground.error(sent, error))? {
+        Spot::Nowhere(at) => Ok((at, None)),
+        Spot::Directory(..) => Err(directory(sent)),
+        Spot::Place(place) => match text(ground, sent, &place) {
+            Ok(text) => Ok((place.at, text)),
+            // The system's word for it is the same as for a pipe.
+            Err(_) if ground.roots.directory(&place.at.real).is_ok() => Err(directory(sent)),
+            Err(error) => Err(error),
+        },
+    }
+}
+
+/// Makes the change.
+pub(super) async fn apply(
+    planned: Planned,
+    ground: Arc<Ground>,
+    cancelled: impl Future<Output = ()>,
+) -> Result<Outcome, ToolError> {
+    tokio::select! {
+        biased;
+        () = cancelled => return Ok(Outcome::cancelled()),
+        () = std::future::ready(()) => {}
+    }
+    // Once begun it is finished: whoever cancels now has to be told what was written.
+    let work = tokio::task::spawn_blocking(move || write(planned, &ground));
+    work.await.unwrap_or(Err(ToolError::GivenUp))
+}
+
+fn write(planned: Planned, ground: &Ground) -> Result<Outcome, ToolError> {
+    let Planned { change, real, told } = planned;
+    let before = change.old.as_ref().map_or(Before::Nothing, |old| Before::Bytes(old.as_bytes()));
+    let place = ground.roots.place_by(&real, Missing::Make, Links::Refuse).map_err(FileError::from);
+    let written = place.and_then(|place| rooted::write(&place, change.new.as_bytes(), before));
+    match written {
+        Ok(()) => {
+            if is_known(ground, &real, change.old.as_deref()) {
+                ground.seen.note(&real, change.new.as_bytes());
+            }
+            Ok(Outcome { changes: vec![change], ..Outcome::of_text(told) })
+        }
+        Err(error) => {
+            let path = ground.shown(&change.path);
+            let why = match error {
+                FileError::Changed if change.old.is_some() => "it has changed since the change was prepared",
+                FileError::Changed => "it has been created since the change was prepared",
+                // It was inside when this was planned.
+                FileError::Path(PathError::Outside | PathError::Linked) => {
+                    "part of its path has been replaced by a symbolic link"
+                }
+                FileError::NotAFile => "it has been replaced by something that is not a regular file",
+                FileError::Path(PathError::Io(_)) => return Err(ground.error(&path, error)),
+            };
+            Err(ToolError::Changed { path, why: why.to_owned() })
+        }
+    }
+}
+
+/// Whether the model knows all of a text that is there, or there is none.
+fn is_known(ground: &Ground, real: &Path, old: Option<&str>) -> bool {
+    old.is_none_or(|old| old.is_empty() || ground.seen.known(real, old.as_bytes()) == Known::Current)
+}
+
+/// Refuses to replace a text that the model has not read as it is now.
+pub(super) fn check_seen(ground: &Ground, at: &Whereabouts, old: Option<&str>) -> Result<(), ToolError> {
+    if is_known(ground, &at.real, old) {
+        return Ok(());
+    }
+    let why = match ground.seen.known(&at.real, old.unwrap_or_default().as_bytes()) {
+        Known::Unread => "it exists and was not read since this session was opened",
+        Known::Outdated | Known::Current => "it has changed since it was last read",
+    };
+    Err(ToolError::Changed { path: ground.shown(&at.shown), why: why.to_owned() })
+}
+
+fn text(ground: &Ground, sent: &str, place: &Place) -> Result<Option<String>, ToolError> {
+    let (mut file, meta) = match open_regular(place, libc::O_RDONLY) {
+        Ok((_, meta)) if ground.is_private(&meta) => return Err(ground.error(sent, private())),
+        Ok(opened) => opened,
+        Err(FileError::Path(PathError::Io(error))) if error.kind() == std::io::ErrorKind::NotFound => {
+            return Ok(None);
+        }
+        Err(error) => return Err(ground.error(sent, error)),
+    };
+    let mut bytes = Vec::new();
+    // One byte more, to see whether it is too much: the length may change while it is read.
+    let read = (&mut file).take(LARGEST as u64 + 1).read_to_end(&mut bytes);
+    read.map_err(|error| ground.error(sent, error))?;
+    if bytes.len() > LARGEST {
+        return Err(too_large(sent, meta.len()));
+    }
+    let kind = sniff::binary(&bytes);
+    match (kind, String::from_utf8(bytes)) {
+        (None, Ok(text)) => Ok(Some(text)),
+        (Some(kind), _) => Err(no_text(sent, kind, meta.len())),
+        (None, Err(_)) => Err(no_text(sent, "not UTF-8 text", meta.len())),
+    }
+}
+
+/// The error about a text that is too long to be written.
+pub(super) fn too_large(sent: &str, size: u64) -> ToolError {
+    ToolError::File {
+        path: sent.to_owned(),
+        why: format!("it has {size} bytes, and files of more than {LARGEST} bytes cannot be changed"),
+        hint: "change it with a command".to_owned(),
+        source: None,
+    }
+}
+
+fn no_text(sent: &str, kind: &str, size: u64) -> ToolError {
+    ToolError::File {
+        path: sent.to_owned(),
+        why: format!("it is {kind} of {size} bytes, and only UTF-8 text can be changed"),
+        hint: "change it with a command, or write another file".to_owned(),
+        source: None,
+    }
+}
+
+fn directory(sent: &str) -> ToolError {
+    ToolError::File {
+        path: sent.to_owned(),
+        why: "it is a directory".to_owned(),
+        hint: "name a file in it; missing directories are created".to_owned(),
+        source: None,
+    }
+}

@@ -1,0 +1,107 @@
+//! The tool `find`: paths by a pattern.
+
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use rethread::rooted::EntryKind;
+
+use super::arguments::Arguments;
+use super::error::ToolError;
+use super::excerpt;
+use super::glob::Glob;
+use super::ground::{Ground, Target};
+use super::prepared::{Findings, Look, Plan, Prepared};
+use super::spec::{Effect, Kind, ToolSpec, flag, object, text};
+use super::stop::Stop;
+use super::sweep::{Found, Missed, Scope, Unseen, sweep};
+
+pub(super) const NAME: &str = "find";
+
+/// How many paths are given.
+const MOST: usize = 1000;
+
+pub(super) fn spec() -> ToolSpec {
+    ToolSpec {
+        name: NAME,
+        description: "Finds files and directories by a pattern for their paths. A pattern without a slash is for \
+            names at any depth (`*.rs`), one with a slash is for the path below the directory (`src/**/*.rs`). Gives \
+            at most 1000 paths. What the project's ignore files name is left out unless `all` is set.",
+        schema: object(
+            [
+                ("glob", text("The pattern.")),
+                ("path", text("The directory to look in. Default: all roots of the session.")),
+                ("all", flag("Also what ignore files leave out. Default: false.")),
+            ],
+            &["glob"],
+        ),
+        kind: Kind::Search,
+        effect: Effect::Reads,
+    }
+}
+
+/// What is looked for, and where.
+#[derive(Debug)]
+struct Hunt {
+    glob: Glob,
+    starts: Vec<PathBuf>,
+    unseen: Unseen,
+}
+
+pub(super) fn prepare(ground: &Arc<Ground>, arguments: &Arguments<'_>) -> Result<Prepared, ToolError> {
+    arguments.some_text("glob")?;
+    let glob = Glob::read(arguments, "glob")?.expect("it was just there");
+    let unseen = if arguments.flag("all")? { Unseen::Nothing } else { Unseen::Ignored };
+    let mut title = format!("Find {}", glob.pattern());
+    let starts = match arguments.optional_text("path")?.filter(|path| !path.is_empty()) {
+        None => ground.roots.outermost().into_iter().map(Into::into).collect(),
+        Some(sent) => match ground.target(sent)? {
+            Target::Directory(at) => {
+                title = format!("{title} in {}", ground.shown(&at.shown));
+                vec![at.shown]
+            }
+            Target::File(_) => return Err(arguments.wrong("path", "a directory", None)),
+        },
+    };
+    let locations = starts.clone();
+    let plan = Plan::Look(Box::new(Hunt { glob, starts, unseen }));
+    let prepared = Prepared::new(ground, Kind::Search, title, plan);
+    Ok(locations.into_iter().fold(prepared, |prepared, path| prepared.at(path, None)))
+}
+
+impl Look for Hunt {
+    fn look(&self, ground: &Ground, stop: &Stop) -> Result<Findings, ToolError> {
+        let (mut text, mut count, mut more) = (String::new(), 0, false);
+        let mut notes = Vec::new();
+        for start in &self.starts {
+            let glob = self.glob.at(start);
+            let visit = |found: &Found<'_>| {
+                let is_directory = found.kind == EntryKind::Directory;
+                if glob.matches(found.path, is_directory) {
+                    let slash = if is_directory { "/" } else { "" };
+                    let line = format!("{}{slash}\n", ground.shown(found.path));
+                    if count == MOST || text.len() + line.len() > excerpt::MOST_LISTED {
+                        more = true;
+                        return ControlFlow::Break(());
+                    }
+                    count += 1;
+                    text.push_str(&line);
+                }
+                ControlFlow::Continue(())
+            };
+            let missed: Missed = sweep(ground, start, Scope::whole(self.unseen), stop, visit)
+                .map_err(|error| ground.error(&start.display().to_string(), error))?;
+            missed.notes(&mut notes);
+            if more {
+                break;
+            }
+        }
+        if count == 0 {
+            notes.insert(0, format!("nothing matches {}", self.glob.pattern()));
+        }
+        if more {
+            notes.insert(0, format!("these are the first {count} paths; use a narrower pattern for others"));
+        }
+        Ok(if notes.is_empty() { text } else { format!("{text}({})", notes.join("; ")) }.into())
+    }
+}

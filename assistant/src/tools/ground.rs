@@ -1,0 +1,163 @@
+//! The ground that tools work on: the roots of the session, and how paths in them are read and shown.
+
+use std::ffi::OsString;
+use std::fs::{File, Metadata};
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rethread::command::GuardianCommand;
+use rethread::rooted::{FileError, Links, Missing, PathError, Roots, Spot, Whereabouts, open_regular};
+
+use super::error::ToolError;
+use super::excerpt;
+use super::seen::Seen;
+
+/// Where the tools of a session work.
+#[derive(Clone, Debug)]
+pub(super) struct Ground {
+    /// The roots as they were named: the working directory first.
+    pub(super) named: Vec<PathBuf>,
+    /// Those that are there.
+    pub(super) roots: Roots,
+    /// Variables that commands do not get.
+    pub(super) hidden: Vec<String>,
+    /// Files that no tool may read or write, wherever a path to them leads through.
+    pub(super) private: Vec<PathBuf>,
+    /// What keeps a command and all that it starts together.
+    pub(super) guardian: Option<GuardianCommand>,
+    /// Which files the model has read.
+    pub(super) seen: Arc<Seen>,
+}
+
+/// A file that is there.
+#[derive(Debug)]
+pub(super) struct Opened {
+    /// It.
+    pub(super) file: File,
+    /// What it is.
+    pub(super) meta: Metadata,
+    /// Where it is.
+    pub(super) at: Whereabouts,
+}
+
+/// What a path leads to.
+#[derive(Debug)]
+pub(super) enum Target {
+    /// A regular file.
+    File(Opened),
+    /// A directory.
+    Directory(Whereabouts),
+}
+
+impl Ground {
+    /// The ground of these roots.
+    pub(super) fn new(named: Vec<PathBuf>) -> Self {
+        let roots = Roots::find(&named);
+        Self { named, roots, hidden: Vec::new(), private: Vec::new(), guardian: None, seen: Arc::default() }
+    }
+
+    /// The working directory.
+    pub(super) fn cwd(&self) -> &Path {
+        self.named.first().map_or(Path::new("/"), PathBuf::as_path)
+    }
+
+    /// A path or a `file:` address as it was sent, from the working directory on.
+    pub(super) fn absolute(&self, sent: &str) -> PathBuf {
+        file_address(sent).unwrap_or_else(|| self.cwd().join(sent))
+    }
+
+    /// A path as people write it: below the working directory without it.
+    pub(super) fn shown(&self, path: &Path) -> String {
+        match path.strip_prefix(self.cwd()) {
+            Ok(below) if below.as_os_str().is_empty() => ".".to_owned(),
+            Ok(below) => excerpt::name(below),
+            Err(_) => excerpt::name(path),
+        }
+    }
+
+    /// The error about a path as it was sent.
+    pub(super) fn error(&self, sent: &str, error: impl Into<FileError>) -> ToolError {
+        let roots: Vec<_> = self.named.iter().map(|root| root.display().to_string()).collect();
+        ToolError::of_file(sent, error.into(), &roots.join(", "))
+    }
+
+    /// What a path that must be there leads to.
+    pub(super) fn target(&self, sent: &str) -> Result<Target, ToolError> {
+        let found = self.try_target(&self.absolute(sent));
+        found.map_err(|error| self.error(sent, error))
+    }
+
+    /// The regular file that a path leads to.
+    pub(super) fn file(&self, sent: &str) -> Result<Opened, ToolError> {
+        match self.target(sent)? {
+            Target::File(opened) => Ok(opened),
+            Target::Directory(_) => Err(self.error(sent, std::io::Error::from_raw_os_error(libc::EISDIR))),
+        }
+    }
+
+    /// Says whether a file is one of those that no tool may read or write.
+    pub(super) fn is_private(&self, file: &Metadata) -> bool {
+        // Looked up each time: an editor puts another file in the place of the one it saves.
+        let is_it = |path: &PathBuf| {
+            std::fs::metadata(path).is_ok_and(|meta| (meta.dev(), meta.ino()) == (file.dev(), file.ino()))
+        };
+        self.private.iter().any(is_it)
+    }
+
+    fn try_target(&self, path: &Path) -> Result<Target, FileError> {
+        let place = match self.roots.spot(path, Missing::Fail, Links::Follow)? {
+            Spot::Directory(_, at) => return Ok(Target::Directory(at)),
+            Spot::Nowhere(_) => return Err(std::io::Error::from_raw_os_error(libc::ENOENT).into()),
+            Spot::Place(place) => place,
+        };
+        match open_regular(&place, libc::O_RDONLY) {
+            Ok((_, meta)) if self.is_private(&meta) => Err(private()),
+            Ok((file, meta)) => Ok(Target::File(Opened { file, meta, at: place.at })),
+            Err(error @ (FileError::NotAFile | FileError::Path(PathError::Io(_)))) => {
+                // A directory may be one that cannot be opened for reading but passed through.
+                match self.roots.directory_at(&place.at.real) {
+                    Ok((_, at)) => Ok(Target::Directory(at)),
+                    Err(_) => Err(error),
+                }
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// The error about a private file.
+pub(super) fn private() -> FileError {
+    let why = "it holds keys, and no tool may use it";
+    std::io::Error::new(std::io::ErrorKind::PermissionDenied, why).into()
+}
+
+/// The path of a `file:` address of this machine.
+fn file_address(sent: &str) -> Option<PathBuf> {
+    let (scheme, rest) = sent.split_once("://")?;
+    let (host, _) = rest.split_once('/')?;
+    let is_here = host.is_empty() || host.eq_ignore_ascii_case("localhost");
+    let path = &rest.as_bytes()[host.len()..];
+    (scheme.eq_ignore_ascii_case("file") && is_here)
+        .then(|| PathBuf::from(OsString::from_vec(percent_decoded(path))))
+}
+
+/// Bytes with `%20` and the like replaced. What is no such escape stays as it is.
+fn percent_decoded(bytes: &[u8]) -> Vec<u8> {
+    let digit = |at: usize| bytes.get(at).and_then(|byte| char::from(*byte).to_digit(16));
+    let (mut decoded, mut at) = (Vec::with_capacity(bytes.len()), 0);
+    while at < bytes.len() {
+        match (bytes[at], digit(at + 1), digit(at + 2)) {
+            (b'%', Some(high), Some(low)) => {
+                decoded.extend(u8::try_from(high * 16 + low));
+                at += 3;
+            }
+            (byte, ..) => {
+                decoded.push(byte);
+                at += 1;
+            }
+        }
+    }
+    decoded
+}

@@ -1,0 +1,117 @@
+//! The tool `list`: what is in a directory.
+
+use std::ops::ControlFlow;
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::sync::Arc;
+
+use rethread::rooted::{EntryKind, at};
+
+use super::arguments::Arguments;
+use super::error::ToolError;
+use super::excerpt;
+use super::ground::{Ground, Target};
+use super::prepared::{Findings, Look, Plan, Prepared};
+use super::spec::{Effect, Kind, ToolSpec, flag, number, object, text};
+use super::stop::Stop;
+use super::sweep::{Found, Missed, Scope, Unseen, sweep};
+
+pub(super) const NAME: &str = "list";
+
+/// How many entries are given.
+const MOST: usize = 1000;
+/// How many levels can be asked for.
+const DEEPEST: u64 = 10;
+
+pub(super) fn spec() -> ToolSpec {
+    ToolSpec {
+        name: NAME,
+        description: "Lists what is in a directory: directories end in a slash, files come with their size, \
+            symbolic links with their target. Gives at most 1000 entries. What the project's ignore files name is \
+            left out unless `all` is set.",
+        schema: object(
+            [
+                ("path", text("The directory, absolute or from the working directory. Default: the latter.")),
+                ("depth", number(1, DEEPEST, "How many levels. Default: 1.")),
+                ("all", flag("Also what ignore files leave out. Default: false.")),
+            ],
+            &[],
+        ),
+        kind: Kind::Read,
+        effect: Effect::Reads,
+    }
+}
+
+/// The directory that is wanted.
+#[derive(Debug)]
+struct Listing {
+    sent: String,
+    scope: Scope,
+}
+
+pub(super) fn prepare(ground: &Arc<Ground>, arguments: &Arguments<'_>) -> Result<Prepared, ToolError> {
+    let sent = arguments.optional_text("path")?.filter(|path| !path.is_empty()).unwrap_or(".");
+    let depth = arguments.number("depth", 1..=DEEPEST)?.unwrap_or(1);
+    let unseen = if arguments.flag("all")? { Unseen::Nothing } else { Unseen::Ignored };
+    let at = match ground.target(sent)? {
+        Target::Directory(at) => at,
+        Target::File(_) => {
+            let hint = "use read for a file".to_owned();
+            let (path, why) = (sent.to_owned(), "it is a file".to_owned());
+            return Err(ToolError::File { path, why, hint, source: None });
+        }
+    };
+    let scope = Scope { unseen, depth: usize::try_from(depth).unwrap_or(1) };
+    let plan = Plan::Look(Box::new(Listing { sent: sent.to_owned(), scope }));
+    let title = format!("List {}", ground.shown(&at.shown));
+    Ok(Prepared::new(ground, Kind::Read, title, plan).at(at.shown, None))
+}
+
+impl Look for Listing {
+    fn look(&self, ground: &Ground, stop: &Stop) -> Result<Findings, ToolError> {
+        let refused = |error| ground.error(&self.sent, error);
+        let (_, start) =
+            ground.roots.directory_at(&ground.absolute(&self.sent)).map_err(|e| refused(e.into()))?;
+        let (mut text, mut count, mut more) = (String::new(), 0, false);
+        let visit = |found: &Found<'_>| {
+            let line = line(&start.shown, found);
+            if count == MOST || text.len() + line.len() > excerpt::MOST_LISTED {
+                more = true;
+                return ControlFlow::Break(());
+            }
+            count += 1;
+            text.push_str(&line);
+            ControlFlow::Continue(())
+        };
+        let missed = sweep(ground, &start.real, self.scope, stop, visit).map_err(refused)?;
+        let more =
+            more.then(|| format!("these are the first {count} entries; list a directory below for more"));
+        Ok((text + &note(count, more, missed)).into())
+    }
+}
+
+fn line(start: &Path, found: &Found<'_>) -> String {
+    let path = excerpt::name(found.path.strip_prefix(start).unwrap_or(found.path));
+    match found.kind {
+        EntryKind::Directory => format!("{path}/\n"),
+        EntryKind::File => match at::status(found.directory.as_fd(), found.name) {
+            Ok(status) => format!("{path} ({} bytes)\n", status.st_size),
+            Err(_) => format!("{path}\n"),
+        },
+        EntryKind::Link => match at::read_link(found.directory.as_fd(), found.name) {
+            Ok(Some(target)) => format!("{path} -> {}\n", excerpt::name(Path::new(&target))),
+            Ok(None) | Err(_) => format!("{path}\n"),
+        },
+        EntryKind::Other => format!("{path} (not a regular file)\n"),
+    }
+}
+
+fn note(count: usize, more: Option<String>, missed: Missed) -> String {
+    let mut notes = Vec::new();
+    if count == 0 {
+        notes.push("no entries".to_owned());
+    }
+    notes.extend(more);
+    missed.notes(&mut notes);
+    if notes.is_empty() { String::new() } else { format!("({})", notes.join("; ")) }
+}

@@ -1,0 +1,237 @@
+//! The tool `run`: a command line with its output as it comes. All that it has started ends with it, and when it is
+//! cancelled, takes too long or is forgotten.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rethread::command::{self, Heard, Launch, Leftover, Running};
+use tokio::time::{sleep, timeout};
+
+use super::arguments::Arguments;
+use super::error::ToolError;
+use super::excerpt::{self, HeadAndTail};
+use super::ground::{Ground, Target};
+use super::prepared::{Command, Ending, Exit, Outcome, Plan, Prepared, Sink};
+use super::shell::{Shell, shell};
+use super::spec::{Effect, Kind, ToolSpec, number, object, text};
+
+pub(super) const NAME: &str = "run";
+
+/// How long a command may take if nobody says.
+const USUAL_TIME: u64 = 120;
+/// How long can be asked for.
+const LONGEST_TIME: u64 = 600;
+/// How much of its beginning and of its end the model is given.
+const FOR_MODEL: (usize, usize) = (12 * 1024, 20 * 1024);
+/// How much of them users are shown.
+const FOR_USERS: (usize, usize) = (512 * 1024, 64 * 1024);
+/// How long users are waited for to take the end of it.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+/// Nobody is there to page or to be asked.
+const ENVIRONMENT: [(&str, &str); 4] =
+    [("PAGER", "cat"), ("GIT_PAGER", "cat"), ("GIT_TERMINAL_PROMPT", "0"), ("TERM", "dumb")];
+
+macro_rules! description {
+    ($shell:literal) => {
+        concat!(
+            "Runs a command line with ",
+            $shell,
+            " (not as a login shell, no startup files of interactive shells) as the user, not in a sandbox. Gives what \
+             it writes (both streams, in order) and its exit code. It has no input, and everything that it starts ends \
+             with it: nothing stays in the background. Of much output the beginning and the end are given."
+        )
+    };
+}
+const DESCRIPTION_BASH: &str = description!("bash");
+const DESCRIPTION_STANDARD: &str = description!("/bin/sh");
+
+pub(super) fn spec() -> ToolSpec {
+    ToolSpec {
+        name: NAME,
+        description: match shell() {
+            Shell::Bash(_) => DESCRIPTION_BASH,
+            Shell::Standard => DESCRIPTION_STANDARD,
+        },
+        schema: object(
+            [
+                ("command", text("The command line.")),
+                ("cwd", text("The directory to run it in. Default: the working directory.")),
+                ("timeout", number(1, LONGEST_TIME, "Seconds after which it is ended. Default: 120.")),
+            ],
+            &["command"],
+        ),
+        kind: Kind::Execute,
+        effect: Effect::Executes,
+    }
+}
+
+/// A line for the shell.
+#[derive(Debug)]
+pub(super) struct Line {
+    /// The line and where it runs.
+    pub(super) command: Command,
+    /// The directory as it was sent.
+    sent: String,
+    time: Duration,
+}
+
+pub(super) fn prepare(ground: &Arc<Ground>, arguments: &Arguments<'_>) -> Result<Prepared, ToolError> {
+    let line = arguments.some_text("command")?;
+    if line.contains('\0') {
+        return Err(arguments.wrong("command", "a command without NUL bytes", None));
+    }
+    let sent = arguments.optional_text("cwd")?.filter(|path| !path.is_empty()).unwrap_or(".");
+    let time = arguments.number("timeout", 1..=LONGEST_TIME)?.unwrap_or(USUAL_TIME);
+    let cwd = match ground.target(sent)? {
+        Target::Directory(at) => at.shown,
+        Target::File(_) => return Err(arguments.wrong("cwd", "a directory", None)),
+    };
+    let title = format!("Run {}", line.trim());
+    let command = Command { line: line.to_owned(), cwd: cwd.clone() };
+    let plan = Plan::Run(Line { command, sent: sent.to_owned(), time: Duration::from_secs(time) });
+    Ok(Prepared::new(ground, Kind::Execute, title, plan).at(cwd, None))
+}
+
+/// Runs the line to its end, whoever brings that about.
+pub(super) async fn run(
+    line: Line,
+    ground: Arc<Ground>,
+    sink: Sink,
+    cancelled: impl Future<Output = ()> + Send,
+) -> Result<Outcome, ToolError> {
+    let begun = Instant::now();
+    let mut running = start(&line, ground).await?;
+    let mut told = Told::new(sink);
+    let mut ending = Ending::Done;
+    let late = sleep(line.time);
+    tokio::pin!(cancelled, late);
+    let exit = loop {
+        tokio::select! {
+            heard = running.next(), if told.has_room() || ending != Ending::Done => match heard {
+                Heard::Output(bytes) => told.take(bytes),
+                Heard::Exited(exit) => break exit,
+            },
+            () = told.hand_on() => {}
+            () = &mut cancelled, if ending == Ending::Done => {
+                ending = Ending::Cancelled;
+                running.end();
+            }
+            () = &mut late, if ending == Ending::Done => {
+                ending = Ending::TimedOut;
+                running.end();
+            }
+        }
+    };
+    let leftover = running.clear().await;
+    told.finish().await;
+    Ok(outcome(&line, &told, exit, ending, leftover, begun.elapsed()))
+}
+
+async fn start(line: &Line, ground: Arc<Ground>) -> Result<Running, ToolError> {
+    let launch = Launch {
+        command: shell().path().to_owned(),
+        args: vec!["-c".to_owned(), line.command.line.clone()],
+        env: ENVIRONMENT.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec(),
+        without: ground.hidden.clone(),
+        cwd: line.command.cwd.to_string_lossy().into_owned(),
+        guardian: ground.guardian.clone(),
+    };
+    let sent = line.sent.clone();
+    let opened = tokio::task::spawn_blocking(move || {
+        let path = ground.absolute(&sent);
+        ground.roots.directory(Path::new(&path)).map_err(|error| ground.error(&sent, error))
+    });
+    let directory = opened.await.unwrap_or(Err(ToolError::GivenUp))?;
+    Running::start(&launch, &directory).await.map_err(ToolError::NotStarted)
+}
+
+/// What a command has written, for the model and for users.
+struct Told {
+    model: HeadAndTail,
+    users: HeadAndTail,
+    sink: Sink,
+    /// What users are to be handed next.
+    next: Vec<u8>,
+}
+
+impl Told {
+    fn new(sink: Sink) -> Self {
+        let model = HeadAndTail::new(FOR_MODEL.0, FOR_MODEL.1);
+        let users = HeadAndTail::new(FOR_USERS.0, FOR_USERS.1);
+        Self { model, users, sink, next: Vec::new() }
+    }
+
+    /// Says whether what came before was handed on: else the command waits.
+    fn has_room(&self) -> bool {
+        self.next.is_empty()
+    }
+
+    fn take(&mut self, bytes: &[u8]) {
+        self.model.push(bytes);
+        let was_over = self.users.is_over();
+        let beginning = self.users.push(bytes);
+        let is_cut = self.users.is_over() && !was_over;
+        self.next.extend_from_slice(if is_cut { excerpt::whole(beginning) } else { beginning });
+        if is_cut {
+            self.next
+                .extend_from_slice(b"\r\n[more output follows: its end is shown when the command ends]\r\n");
+        }
+    }
+
+    /// Hands on what is next as soon as there is room for it; without anything this waits for ever.
+    async fn hand_on(&mut self) {
+        if self.next.is_empty() {
+            return std::future::pending().await;
+        }
+        match self.sink.reserve().await {
+            Ok(room) => room.send(std::mem::take(&mut self.next)),
+            // Nobody listens.
+            Err(_) => self.next.clear(),
+        }
+    }
+
+    /// Hands on the end.
+    async fn finish(&mut self) {
+        if self.users.left_out() > 0 {
+            let note = format!("\r\n[{} bytes are left out here]\r\n", self.users.left_out());
+            self.next.extend_from_slice(note.as_bytes());
+        }
+        let tail = self.users.tail();
+        self.next.extend_from_slice(&tail);
+        if !self.next.is_empty() {
+            let _ = timeout(LAST_WORDS, self.hand_on()).await;
+        }
+    }
+}
+
+fn outcome(
+    line: &Line,
+    told: &Told,
+    exit: command::Exit,
+    ending: Ending,
+    leftover: Leftover,
+    took: Duration,
+) -> Outcome {
+    let exit = Exit { code: exit.code(), signal: exit.signal() };
+    let how = match (&exit.code, &exit.signal) {
+        (Some(code), _) => format!("exit code {code}"),
+        (None, Some(signal)) => format!("ended by {signal}"),
+        (None, None) => "ended".to_owned(),
+    };
+    let mut notes = match ending {
+        Ending::Done => vec![how],
+        Ending::TimedOut => vec![format!("stopped at its time limit of {} s", line.time.as_secs()), how],
+        Ending::Cancelled => vec!["cancelled".to_owned(), how],
+    };
+    notes.push(format!("{:.1} s", took.as_secs_f64()));
+    if ending == Ending::Done && leftover == Leftover::Somebody {
+        notes.push("background processes that it left were ended".to_owned());
+    }
+    let mut text = told.model.text();
+    if !text.is_empty() && !text.ends_with('\n') {
+        text.push('\n');
+    }
+    text.push_str(&format!("({})", notes.join(", ")));
+    Outcome { exit: Some(exit), ending, ..Outcome::of_text(text) }
+}

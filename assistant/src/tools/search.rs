@@ -1,0 +1,257 @@
+//! The tool `search`: lines of text files by a regular expression.
+
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use grep_matcher::Matcher;
+use grep_regex::{RegexMatcher, RegexMatcherBuilder};
+use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder, Sink as Hear, SinkContext, SinkMatch};
+use rethread::rooted::{EntryKind, open_regular_in};
+
+use super::arguments::Arguments;
+use super::error::ToolError;
+use super::excerpt;
+use super::glob::Glob;
+use super::ground::{Ground, Target};
+use super::prepared::{Findings, Look, Plan, Prepared};
+use super::spec::{Effect, Kind, ToolSpec, flag, number, object, text};
+use super::stop::{Stop, Stoppable};
+use super::sweep::{Found, Missed, Scope, Unseen, sweep};
+
+pub(super) const NAME: &str = "search";
+
+/// How many lines are given if nobody says.
+const USUAL: u64 = 200;
+/// How many can be asked for.
+const MOST: u64 = 1000;
+/// How much text is given.
+const MOST_TEXT: usize = 64 * 1024;
+/// How much of a line is given.
+const LONGEST_LINE: usize = 400;
+/// How many lines around a match can be asked for.
+const MOST_CONTEXT: u64 = 10;
+/// How long a line may be to be searched.
+const HEAP: usize = 16 * 1024 * 1024;
+/// How much a pattern may be made into.
+const PATTERN: usize = 4 * 1024 * 1024;
+/// How much of a pattern a title has.
+const LONGEST_TITLE: usize = 60;
+
+pub(super) fn spec() -> ToolSpec {
+    ToolSpec {
+        name: NAME,
+        description: "Searches text files for lines that match a regular expression (Rust syntax, line by line). \
+            Each match comes as path:line:text. Gives 200 matches unless `limit` says otherwise, and cuts long \
+            lines. Binary files are passed over, and so is what the project's ignore files name unless `all` is set.",
+        schema: object(
+            [
+                ("pattern", text("The regular expression.")),
+                ("path", text("The file or directory to search. Default: all roots of the session.")),
+                ("glob", text("Only files whose paths match this pattern, such as *.rs or src/**/*.rs.")),
+                ("literal", flag("The pattern is plain text. Default: false.")),
+                ("ignore_case", flag("Upper and lower case are the same. Default: false.")),
+                ("context", number(0, MOST_CONTEXT, "Lines shown around each match. Default: 0.")),
+                ("limit", number(1, MOST, "How many matches. Default: 200.")),
+                ("all", flag("Also what ignore files leave out. Default: false.")),
+            ],
+            &["pattern"],
+        ),
+        kind: Kind::Search,
+        effect: Effect::Reads,
+    }
+}
+
+/// What is looked for, and where.
+#[derive(Debug)]
+struct Hunt {
+    matcher: RegexMatcher,
+    glob: Option<Glob>,
+    starts: Vec<Start>,
+    unseen: Unseen,
+    context: usize,
+    limit: u64,
+}
+
+/// Where a search begins.
+#[derive(Debug)]
+enum Start {
+    Directory(PathBuf),
+    /// A file, as it was sent.
+    File(String),
+}
+
+pub(super) fn prepare(ground: &Arc<Ground>, arguments: &Arguments<'_>) -> Result<Prepared, ToolError> {
+    let pattern = arguments.some_text("pattern")?;
+    let matcher = matcher(arguments, pattern)?;
+    let glob = Glob::read(arguments, "glob")?;
+    let unseen = if arguments.flag("all")? { Unseen::Nothing } else { Unseen::Ignored };
+    let context = arguments.number("context", 0..=MOST_CONTEXT)?.unwrap_or(0);
+    let limit = arguments.number("limit", 1..=MOST)?.unwrap_or(USUAL);
+    let mut title = format!("Search for {}", excerpt::shortened(pattern, LONGEST_TITLE));
+    let mut locations: Vec<PathBuf> = ground.roots.outermost().into_iter().map(Into::into).collect();
+    let mut starts = locations.iter().cloned().map(Start::Directory).collect();
+    if let Some(sent) = arguments.optional_text("path")?.filter(|path| !path.is_empty()) {
+        let (start, at) = match ground.target(sent)? {
+            Target::Directory(at) => (Start::Directory(at.shown.clone()), at.shown),
+            Target::File(opened) => (Start::File(sent.to_owned()), opened.at.shown),
+        };
+        title = format!("{title} in {}", ground.shown(&at));
+        (starts, locations) = (vec![start], vec![at]);
+    }
+    let context = usize::try_from(context).unwrap_or(0);
+    let plan = Plan::Look(Box::new(Hunt { matcher, glob, starts, unseen, context, limit }));
+    let prepared = Prepared::new(ground, Kind::Search, title, plan);
+    Ok(locations.into_iter().fold(prepared, |prepared, path| prepared.at(path, None)))
+}
+
+fn matcher(arguments: &Arguments<'_>, pattern: &str) -> Result<RegexMatcher, ToolError> {
+    let mut builder = RegexMatcherBuilder::new();
+    builder
+        .case_insensitive(arguments.flag("ignore_case")?)
+        .fixed_strings(arguments.flag("literal")?)
+        .size_limit(PATTERN)
+        .line_terminator(Some(b'\n'));
+    builder.build(pattern).map_err(|error| {
+        let hint = format!("{error}; set `literal` to search for the text as it is");
+        arguments.wrong("pattern", "a regular expression for one line", Some(hint))
+    })
+}
+
+impl Look for Hunt {
+    fn look(&self, ground: &Ground, stop: &Stop) -> Result<Findings, ToolError> {
+        let mut hits = Hits { hunt: self, path: String::new(), text: String::new(), count: 0, cut: false };
+        let mut searcher = SearcherBuilder::new()
+            .binary_detection(BinaryDetection::quit(0))
+            .before_context(self.context)
+            .after_context(self.context)
+            .heap_limit(Some(HEAP))
+            .build();
+        let (mut notes, mut unsearched) = (Vec::new(), 0);
+        for start in &self.starts {
+            let missed = match start {
+                Start::File(sent) => self.search_named(ground, sent, stop, &mut searcher, &mut hits)?,
+                Start::Directory(start) => {
+                    let glob = self.glob.as_ref().map(|glob| glob.at(start));
+                    let visit = |found: &Found<'_>| {
+                        let wanted = glob.as_ref().is_none_or(|glob| glob.matches(found.path, false));
+                        if found.kind == EntryKind::File && wanted {
+                            hits.path = ground.shown(found.path);
+                            unsearched += usize::from(
+                                search_found(ground, found, stop, &mut searcher, &mut hits).is_err(),
+                            );
+                        }
+                        if hits.cut { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+                    };
+                    sweep(ground, start, Scope::whole(self.unseen), stop, visit)
+                        .map_err(|error| ground.error(&start.display().to_string(), error))?
+                }
+            };
+            missed.notes(&mut notes);
+        }
+        if unsearched > 0 && !stop.now() {
+            notes.push(format!("{} could not be searched", excerpt::counted(unsearched, "file", "files")));
+        }
+        Ok(hits.told(notes).into())
+    }
+}
+
+impl Hunt {
+    fn search_named(
+        &self,
+        ground: &Ground,
+        sent: &str,
+        stop: &Stop,
+        searcher: &mut Searcher,
+        hits: &mut Hits<'_>,
+    ) -> Result<Missed, ToolError> {
+        let opened = ground.file(sent)?;
+        hits.path = ground.shown(&opened.at.shown);
+        match searcher.search_reader(&self.matcher, Stoppable { from: opened.file, stop }, hits) {
+            Err(error) if !stop.now() => Err(ground.error(sent, error)),
+            Ok(()) | Err(_) => Ok(Missed::default()),
+        }
+    }
+}
+
+fn search_found(
+    ground: &Ground,
+    found: &Found<'_>,
+    stop: &Stop,
+    searcher: &mut Searcher,
+    hits: &mut Hits<'_>,
+) -> Result<(), std::io::Error> {
+    // One that was swapped for something else meanwhile is not opened, and not worth a word.
+    let Ok((file, meta)) = open_regular_in(found.directory, found.name, libc::O_RDONLY) else {
+        return Ok(());
+    };
+    if ground.is_private(&meta) {
+        return Err(std::io::ErrorKind::PermissionDenied.into());
+    }
+    searcher.search_reader(&hits.hunt.matcher, Stoppable { from: file, stop }, hits)
+}
+
+/// The lines so far.
+struct Hits<'a> {
+    hunt: &'a Hunt,
+    /// The file that is being searched.
+    path: String,
+    text: String,
+    count: u64,
+    /// Says whether there are more than are given.
+    cut: bool,
+}
+
+impl Hits<'_> {
+    fn told(self, mut notes: Vec<String>) -> String {
+        if self.count == 0 {
+            notes.insert(0, "nothing matches".to_owned());
+        }
+        if self.cut {
+            notes.insert(
+                0,
+                format!(
+                    "these are the first {} matches; use a narrower pattern or path for the others",
+                    self.count
+                ),
+            );
+        }
+        if notes.is_empty() { self.text } else { format!("{}({})", self.text, notes.join("; ")) }
+    }
+
+    fn line(&mut self, mark: char, number: Option<u64>, bytes: &[u8], at: usize) {
+        let line = excerpt::text(bytes);
+        let line = line.trim_end_matches(['\n', '\r']);
+        let shown = excerpt::around(line, at, LONGEST_LINE);
+        let number = number.unwrap_or_default();
+        self.text.push_str(&format!("{}{mark}{number}{mark}{shown}\n", self.path));
+    }
+}
+
+impl Hear for Hits<'_> {
+    type Error = std::io::Error;
+
+    fn matched(&mut self, _: &Searcher, found: &SinkMatch<'_>) -> Result<bool, Self::Error> {
+        if self.count == self.hunt.limit || self.text.len() > MOST_TEXT {
+            self.cut = true;
+            return Ok(false);
+        }
+        self.count += 1;
+        let at = match self.hunt.matcher.find(found.bytes()) {
+            Ok(Some(at)) => at.start(),
+            Ok(None) | Err(_) => 0,
+        };
+        self.line(':', found.line_number(), found.bytes(), at);
+        Ok(true)
+    }
+
+    fn context(&mut self, _: &Searcher, near: &SinkContext<'_>) -> Result<bool, Self::Error> {
+        self.line('-', near.line_number(), near.bytes(), 0);
+        Ok(true)
+    }
+
+    fn context_break(&mut self, _: &Searcher) -> Result<bool, Self::Error> {
+        self.text.push_str("--\n");
+        Ok(true)
+    }
+}

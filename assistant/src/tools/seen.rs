@@ -1,0 +1,72 @@
+//! Which files the model has read in this session, and what was in them, so that `write` replaces nothing that it has
+//! not seen.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::hash::{BuildHasher, RandomState};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use rethread::lock::locked;
+
+use super::change::LARGEST;
+use super::stop::Stop;
+
+/// How many files are remembered. With more, all have to be read again.
+const MOST_FILES: usize = 10_000;
+/// How much is read at once.
+const BUFFER: usize = 256 * 1024;
+
+/// The files that were read or written in this session.
+#[derive(Debug, Default)]
+pub(super) struct Seen {
+    hasher: RandomState,
+    /// By their paths without links: a hash of what was in them.
+    files: Mutex<HashMap<PathBuf, u64>>,
+}
+
+/// What is known of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Known {
+    /// It was read, and has not changed since.
+    Current,
+    /// It was read, and has changed since.
+    Outdated,
+    /// It was not read.
+    Unread,
+}
+
+impl Seen {
+    /// Notes a file that is about to be shown. One that turns out to be too large to be written is not noted.
+    pub(super) fn note_file(&self, path: &Path, file: &File, stop: &Stop) {
+        let (mut bytes, mut buffer) = (Vec::new(), vec![0; BUFFER]);
+        while bytes.len() <= LARGEST && !stop.now() {
+            match file.read_at(&mut buffer, bytes.len() as u64) {
+                Ok(0) => return self.note(path, &bytes),
+                Ok(count) => bytes.extend_from_slice(&buffer[..count]),
+                Err(_) => return,
+            }
+        }
+    }
+
+    /// Notes what is in a file.
+    pub(super) fn note(&self, path: &Path, bytes: &[u8]) {
+        let hash = self.hasher.hash_one(bytes);
+        let mut files = locked(&self.files);
+        if files.len() >= MOST_FILES {
+            files.clear();
+        }
+        files.insert(path.to_owned(), hash);
+    }
+
+    /// What is known of a file that has this in it now.
+    pub(super) fn known(&self, path: &Path, bytes: &[u8]) -> Known {
+        let noted = locked(&self.files).get(path).copied();
+        match noted {
+            Some(hash) if hash == self.hasher.hash_one(bytes) => Known::Current,
+            Some(_) => Known::Outdated,
+            None => Known::Unread,
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! Carries out tool calls: what one is about, whether it may be done, doing it, and what came of it, for the user and
+//! for the model. Which calls there are is said by a model or by a command of the user.
+
+use std::collections::BTreeMap;
+
+use rethread::author::{ToolCall, ToolKind};
+use serde_json::{Value, json};
+
+use crate::call_context::{Done, Work, cancelled};
+use crate::choice::Settings;
+use crate::model::{self, ToolResult};
+use crate::permission::not_allowed;
+use crate::session::Session;
+use crate::tools::{Access, Effect};
+use crate::{mcp, own, served};
+
+/// The tool by which a model sets its plan.
+const PLAN: &str = "plan";
+
+/// The tools that a model is offered.
+pub(crate) struct Offered {
+    pub(crate) tools: Vec<model::Tool>,
+    /// How many more there are than the model takes.
+    pub(crate) left_out: usize,
+}
+
+/// The tools that a model is offered that takes so many. Its own come first, then those of the servers in turn, so that
+/// one with many tools does not take the place of the others'.
+pub(crate) fn offered(session: &Session, settings: &Settings, most: usize) -> Offered {
+    let own = session.toolbox.describe(settings.access).into_iter();
+    let mut tools: Vec<_> = own
+        .map(|tool| model::Tool {
+            name: tool.name.to_owned(),
+            description: tool.description.to_owned(),
+            schema: tool.schema,
+        })
+        .collect();
+    if settings.may_plan() {
+        tools.push(plan_tool());
+    }
+    let served: Vec<_> = served_tools(session, settings).collect();
+    let room = most.saturating_sub(tools.len());
+    let left_out = served.len().saturating_sub(room);
+    tools.extend(in_turn(served, room).into_iter().map(|tool| model::Tool {
+        name: tool.shown_name,
+        description: tool.description,
+        schema: tool.schema,
+    }));
+    Offered { tools, left_out }
+}
+
+/// So many of the tools, one of each server in turn, in the order in which they came.
+fn in_turn(tools: Vec<mcp::Tool>, most: usize) -> Vec<mcp::Tool> {
+    let mut seen: BTreeMap<String, usize> = BTreeMap::new();
+    let mut ranked: Vec<(usize, mcp::Tool)> = Vec::new();
+    for tool in tools {
+        let rank = seen.entry(tool.server.clone()).or_default();
+        ranked.push((*rank, tool));
+        *rank += 1;
+    }
+    let mut ranks: Vec<usize> = ranked.iter().map(|(rank, _)| *rank).collect();
+    ranks.sort_unstable();
+    let (bound, mut at_bound) = match ranks.get(most) {
+        // Of those at the bound only as many as there is room for.
+        Some(bound) => (*bound, most - ranks.partition_point(|rank| rank < bound)),
+        None => (usize::MAX, 0),
+    };
+    let mut fits = |rank: usize| {
+        let last = rank == bound && at_bound > 0;
+        at_bound -= usize::from(last);
+        rank < bound || last
+    };
+    ranked.into_iter().filter(|(rank, _)| fits(*rank)).map(|(_, tool)| tool).collect()
+}
+
+/// The tools of MCP servers that the mode and the options leave.
+fn served_tools(session: &Session, settings: &Settings) -> impl Iterator<Item = mcp::Tool> {
+    let may_change = settings.may_change();
+    session.servers.tools().into_iter().filter(move |tool| may_change || tool.claims_read_only)
+}
+
+/// What sort of work a tool does, as far as its name says.
+pub(crate) fn kind_of(session: &Session, tool: &str) -> ToolKind {
+    let own = session.toolbox.describe(Access::FULL);
+    match own.iter().find(|spec| spec.name == tool).map(|spec| spec.effect) {
+        Some(Effect::Reads) => ToolKind::Read,
+        Some(Effect::Writes) => ToolKind::Edit,
+        Some(Effect::Executes) => ToolKind::Execute,
+        None => ToolKind::Other,
+    }
+}
+
+fn plan_tool() -> model::Tool {
+    let status = json!({"type": "string", "enum": ["pending", "in_progress", "completed"]});
+    let entry = json!({"type": "object", "required": ["content", "status"],
+        "properties": {"content": {"type": "string"}, "status": status}});
+    model::Tool {
+        name: PLAN.to_owned(),
+        description:
+            "Shows the user the plan: all steps, with what has become of each. Call it again when a step is \
+                      begun or done."
+                .to_owned(),
+        schema: json!({"type": "object", "required": ["entries"],
+            "properties": {"entries": {"type": "array", "items": entry}}}),
+    }
+}
+
+impl Work<'_> {
+    /// Carries out the calls of one answer: those that only look side by side, the others one after the other.
+    pub(crate) async fn all(&self, calls: &[model::ToolCall]) -> Vec<ToolResult> {
+        let mut results = Vec::new();
+        for group in calls.chunk_by(|one, next| self.only_looks(one) && self.only_looks(next)) {
+            results.extend(futures::future::join_all(group.iter().map(|call| self.one(call))).await);
+        }
+        results
+    }
+
+    fn only_looks(&self, call: &model::ToolCall) -> bool {
+        let own = self.session.toolbox.describe(Access::FULL);
+        own.iter().any(|tool| tool.name == call.name && tool.effect == Effect::Reads)
+    }
+
+    /// Carries out one call.
+    pub(crate) async fn one(&self, call: &model::ToolCall) -> ToolResult {
+        let done = match &call.arguments {
+            // What follows in the same answer is not even begun.
+            _ if self.turn.is_cancelled() => self.not_begun(call).await,
+            Err(broken) => {
+                let why = format!("error: the arguments of {} are not a JSON object: {broken}", call.name);
+                self.refused(call, &json!(broken), &why).await
+            }
+            Ok(arguments) if call.name == PLAN && self.settings().may_plan() => {
+                self.plan(call, arguments).await
+            }
+            Ok(arguments) => match self.served(&call.name) {
+                Some(tool) => served::call(self, call, &tool, arguments).await,
+                None => match self.not_served(&call.name) {
+                    Some(why) => self.refused(call, arguments, &why).await,
+                    None => own::call(self, call, arguments).await,
+                },
+            },
+        };
+        let Done { text, images, failed } = done;
+        ToolResult { id: call.id.clone(), name: call.name.clone(), text, images, failed }
+    }
+
+    /// The turn was cancelled before the call had its turn. One that users were told of is seen to end.
+    async fn not_begun(&self, call: &model::ToolCall) -> Done {
+        if let Some(tool) = self.begun.iter().find(|tool| tool.id() == call.id) {
+            tool.stopped().await;
+        }
+        cancelled()
+    }
+
+    fn served(&self, name: &str) -> Option<mcp::Tool> {
+        let settings = self.settings();
+        let mut tools = served_tools(self.session, &settings);
+        tools.find(|tool| tool.shown_name == name || tool.provider_name == name)
+    }
+
+    /// Why a tool of a server cannot be called now, if that is what this name means.
+    fn not_served(&self, name: &str) -> Option<String> {
+        if let Some(gone) = self.session.servers.gone(name) {
+            return Some(served::told(&gone));
+        }
+        let mut tools = self.session.servers.tools().into_iter();
+        tools.find(|tool| tool.shown_name == name || tool.provider_name == name)?;
+        Some(not_allowed(name))
+    }
+
+    /// A call like any other to a later reader; users see the plan.
+    async fn plan(&self, call: &model::ToolCall, arguments: &Value) -> Done {
+        let entries = arguments["entries"].as_array().into_iter().flatten();
+        let entry = |entry: &Value| {
+            let status = match entry["status"].as_str() {
+                Some("completed") => "completed",
+                Some("in_progress") => "in_progress",
+                Some(_) | None => "pending",
+            };
+            Some((entry["content"].as_str()?.to_owned(), status))
+        };
+        let entries: Vec<_> = entries.filter_map(entry).collect();
+        if entries.is_empty() {
+            let why = "error: argument `entries` must be a list of steps with content and status";
+            return self.refused(call, arguments, why).await;
+        }
+        let tool = self.announce(call, ToolCall::new("Plan", ToolKind::Think), arguments).await;
+        self.turn.plan(&entries).await;
+        let text = "the plan is shown".to_owned();
+        tool.done(json!({"text": text})).await;
+        Done { text, images: Vec::new(), failed: false }
+    }
+}

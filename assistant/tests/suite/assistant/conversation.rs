@@ -1,0 +1,209 @@
+//! Conversations with tool calls, on each dialect, ended and opened again.
+
+use rethread::edge::Version;
+use rethread_assistant::model::ProviderKind;
+use rethread_testkit::model::{Asked, Planned};
+use serde_json::{Value, json};
+
+use super::stage::{KINDS, Stage, answer, questions};
+
+const VERSIONS: [Version; 2] = [Version::V1, Version::V2];
+
+/// What a request says of the conversation: everything but how it is asked.
+fn conversation(asked: &Asked) -> Value {
+    let members = [
+        "messages",
+        "input",
+        "contents",
+        "system",
+        "instructions",
+        "systemInstruction",
+        "system_instruction",
+    ];
+    members.iter().map(|name| asked.body[*name].clone()).collect()
+}
+
+#[tokio::test]
+async fn a_conversation_with_tools_is_the_same_after_a_restart() {
+    for kind in KINDS {
+        for version in VERSIONS {
+            let stage = Stage::with(kind);
+            stage.write("a.txt", "the secret word is plum\n");
+            let (client, session) = stage.session(version).await;
+            stage.model.plan(
+                Planned::new()
+                    .text("Let me look.")
+                    .call("read", &json!({"path": "a.txt"}))
+                    .call("search", &json!({"pattern": "plum"})),
+            );
+            stage.model.plan(Planned::new().text("It is ").text("plum."));
+            assert_eq!(client.prompt(&session, "what is the word?").await.stop, "end_turn", "{kind:?}");
+            let asked = stage.model.asked();
+            assert_eq!(asked.len(), 2, "{kind:?}");
+            let results = asked[1].body.to_string();
+            assert!(results.matches("the secret word is plum").count() >= 2, "{kind:?}: {results}");
+            stage.model.plan(Planned::new().text("You are welcome."));
+            client.prompt(&session, "thanks").await;
+            let before = client.view(&session);
+            assert_eq!(before.agent(), ["Let me look.", "It is plum.", "You are welcome."]);
+            client.hang_up().await;
+            client.hang_up().await;
+
+            let client = stage.client(version).await;
+            client.load_in(&stage.work().display().to_string(), &session).await;
+            assert_eq!(client.view(&session), before, "{kind:?}: the same view");
+            stage.model.plan(Planned::new().text("Still here."));
+            client.prompt(&session, "are you there?").await;
+            let asked = stage.model.asked();
+            let (live, restored) = (asked[2].messages(), asked[3].messages());
+            assert_eq!(live[..], restored[..live.len()], "{kind:?}: the model gets the same history");
+            assert!(restored.len() > live.len());
+            let known = conversation(&asked[3]).to_string();
+            assert!(known.contains("You are welcome.") && known.contains("are you there?"), "{known}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_turn_that_is_cut_off_is_kept_and_goes_on() {
+    for version in VERSIONS {
+        let stage = Stage::with(ProviderKind::OpenAi);
+        let (client, session) = stage.session(version).await;
+        stage.model.plan(Planned::new().text("half a sen").stalls());
+        client.begin_prompt(&session, "speak").await;
+        client
+            .wait_update(0, &session, "the words", |update| update["content"]["text"] == "half a sen")
+            .await;
+        client.hang_up().await;
+        client.hang_up().await;
+        stage.model.wait_hang_up().await;
+        let client = stage.client(version).await;
+        client.load_in(&stage.work().display().to_string(), &session).await;
+        assert_eq!(client.view(&session).agent(), ["half a sen"]);
+        stage.model.plan(Planned::new().text("tence"));
+        assert_eq!(client.prompt(&session, "go on").await.stop, "end_turn");
+        let asked = stage.model.asked();
+        assert!(asked.last().unwrap().body.to_string().contains("half a sen"));
+    }
+}
+
+#[tokio::test]
+async fn changes_are_shown_before_they_are_allowed() {
+    for version in VERSIONS {
+        let stage = Stage::with(ProviderKind::Anthropic);
+        stage.write("a.txt", "one\n");
+        let (client, session) = stage.session(version).await;
+        answer(&client, "allow");
+        stage.model.plan(Planned::new().call("edit", &json!({"path": "a.txt", "old": "one", "new": "two"})));
+        stage.model.plan(Planned::new().text("done"));
+        assert_eq!(client.prompt(&session, "edit it").await.stop, "end_turn");
+        assert_eq!(stage.read("a.txt"), "two\n");
+        let heard = client.heard();
+        let place = |what: &str| heard.iter().position(|message| message.to_string().contains(what)).unwrap();
+        assert!(place("\"diff\"") < place("session/request_permission"));
+        assert_eq!(questions(&client), 1);
+    }
+}
+
+#[tokio::test]
+async fn what_is_refused_is_not_done_and_the_model_is_told() {
+    let stage = Stage::with(ProviderKind::OpenAi);
+    stage.write("a.txt", "one\n");
+    let (client, session) = stage.session(Version::V2).await;
+    answer(&client, "reject");
+    client.prompt(&session, "/read a.txt").await;
+    stage.model.plan(Planned::new().call("write", &json!({"path": "a.txt", "content": "gone"})));
+    stage.model.plan(Planned::new().text("as you wish"));
+    client.prompt(&session, "overwrite it").await;
+    assert_eq!(stage.read("a.txt"), "one\n");
+    assert!(stage.model.asked()[1].body.to_string().contains("the user rejected this call"));
+}
+
+#[tokio::test]
+async fn what_is_allowed_for_good_holds_for_the_session_and_after_a_restart() {
+    let stage = Stage::with(ProviderKind::Gemini);
+    let (client, session) = stage.session(Version::V1).await;
+    answer(&client, "allow_always");
+    for name in ["a", "b"] {
+        stage.model.plan(Planned::new().call("write", &json!({"path": name, "content": name})));
+        stage.model.plan(Planned::new().text("done"));
+        client.prompt(&session, "write").await;
+        assert_eq!(stage.read(name), name);
+    }
+    assert_eq!(questions(&client), 1, "asked once");
+    client.hang_up().await;
+    let client = stage.client(Version::V1).await;
+    client.load_in(&stage.work().display().to_string(), &session).await;
+    stage.model.plan(Planned::new().call("write", &json!({"path": "c", "content": "c"})));
+    stage.model.plan(Planned::new().text("done"));
+    client.prompt(&session, "write").await;
+    assert_eq!(stage.read("c"), "c");
+    assert_eq!(questions(&client), 0, "not asked again");
+}
+
+#[tokio::test]
+async fn a_cancel_stops_the_request() {
+    for version in VERSIONS {
+        let stage = Stage::with(ProviderKind::OpenAi);
+        let (client, session) = stage.session(version).await;
+        stage.model.plan(Planned::new().text("a").stalls());
+        let prompt = client.begin_prompt(&session, "speak").await;
+        client.wait_update(0, &session, "the words", |update| update["content"]["text"] == "a").await;
+        client.cancel(&session).await;
+        assert_eq!(client.finish(&session, &prompt).await.stop, "cancelled");
+        stage.model.wait_hang_up().await;
+        stage.model.plan(Planned::new().text("b"));
+        assert_eq!(client.prompt(&session, "again").await.stop, "end_turn");
+    }
+}
+
+#[tokio::test]
+async fn what_a_turn_used_is_told_at_its_end_even_if_nobody_knows_the_window() {
+    for (version, window) in
+        VERSIONS.into_iter().flat_map(|version| [(version, None), (version, Some(9_000))])
+    {
+        let stage = Stage::with(ProviderKind::OpenAi);
+        stage.providers.lock().unwrap()[0].models[0].context_window = window;
+        stage.write("a.txt", "plum\n");
+        let (client, session) = stage.session(version).await;
+        stage.model.plan(Planned::new().call("read", &json!({"path": "a.txt"})).usage(1000, 0, 20));
+        stage.model.plan(Planned::new().text("It is plum.").usage(1100, 1000, 10));
+        let mark = client.mark();
+        client.prompt(&session, "what is it?").await;
+        let used = json!({"totalTokens": 2130, "inputTokens": 2100, "outputTokens": 30,
+            "cachedReadTokens": 1000, "cachedWriteTokens": 0});
+        let tells =
+            |heard: &Value| heard["result"]["usage"] == used || heard["params"]["update"]["usage"] == used;
+        client.wait_since(mark, "the usage", tells).await;
+        let updates = client.updates(&session);
+        let told: Vec<_> =
+            updates.iter().filter(|update| update["sessionUpdate"] == "usage_update").collect();
+        assert_eq!(told.iter().map(|update| update["size"].as_u64()).next_back().flatten(), window);
+        assert!(told.is_empty() || told.last().unwrap()["used"] == 1110, "{told:?}");
+        stage.model.plan(Planned::new().text("Yes.").usage(5, 0, 1));
+        let mark = client.mark();
+        client.prompt(&session, "sure?").await;
+        let tells = |heard: &Value| heard.to_string().contains("\"totalTokens\":6");
+        client.wait_since(mark, "the usage of this turn alone", tells).await;
+    }
+}
+
+#[tokio::test]
+async fn ollama_is_asked_for_the_window_that_it_loaded_a_model_with() {
+    let stage = Stage::with(ProviderKind::Ollama);
+    stage.providers.lock().unwrap()[0].models.clear();
+    stage.model.list(&[("llama", Some(4_096))]);
+    let (client, session) = stage.session(Version::V2).await;
+    stage.model.plan(Planned::new().text("hi"));
+    client.prompt(&session, "hello").await;
+    let updates = client.updates(&session);
+    let told = updates.iter().find(|update| update["sessionUpdate"] == "usage_update").expect("it is told");
+    assert_eq!((told["used"].as_u64(), told["size"].as_u64()), (Some(1010), Some(4_096)));
+    // From now on there is room to be made in it.
+    stage.model.plan(Planned::new().text(&"word ".repeat(4_000)));
+    client.prompt(&session, "speak").await;
+    stage.model.plan(Planned::new().text("SUMMARY"));
+    stage.model.plan(Planned::new().text("on"));
+    client.prompt(&session, "go on").await;
+    assert!(stage.model.asked().last().unwrap().body.to_string().contains("SUMMARY"));
+}

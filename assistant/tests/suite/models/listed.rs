@@ -1,0 +1,133 @@
+//! The list of models: configured, listed by the provider, or known.
+
+use std::time::Duration;
+
+use rethread_assistant::model::{
+    Effort, Error, Models, Patience, ProviderConfig, ProviderKind, Request, Secret,
+};
+use rethread_testkit::model::Planned;
+
+use super::stage::{KINDS, Stage, config, hear, request};
+
+fn ids(models: &Models) -> Vec<String> {
+    models.list().into_iter().map(|model| model.id).collect()
+}
+
+#[tokio::test]
+async fn what_is_configured_is_listed_with_what_is_said_of_it() {
+    let stage = Stage::new(ProviderKind::OpenAi);
+    stage.models.discover().await;
+    let models = stage.models.list();
+    assert_eq!(ids(&stage.models), ["here/loopback-1"]);
+    assert_eq!((models[0].context_window, models[0].price.unwrap().input), (Some(8_000), 2.0));
+    assert_eq!(models[0].efforts, [Effort::Low, Effort::High]);
+}
+
+#[tokio::test]
+async fn a_server_of_the_users_own_lists_its_models() {
+    for kind in KINDS {
+        let stage = Stage::with(kind, |config| config.models.clear());
+        assert_eq!(ids(&stage.models), [""; 0], "{kind:?}");
+        stage.models.discover().await;
+        assert_eq!(ids(&stage.models), ["here/loopback-1", "here/loopback-small"], "{kind:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_window_that_a_server_tells_is_known() {
+    for kind in KINDS {
+        let stage = Stage::with(kind, |config| config.models.clear());
+        stage.server.list(&[("a", Some(5_000)), ("b", None)]);
+        stage.models.discover().await;
+        let windows: Vec<_> = stage.models.list().iter().map(|model| model.context_window).collect();
+        // Ollama decides that when it loads a model.
+        let listed = (kind != ProviderKind::Ollama).then_some(5_000);
+        assert_eq!(windows, [listed, None], "{kind:?}");
+        assert_eq!(stage.models.window("here/a").await, Some(5_000), "{kind:?}");
+        assert_eq!(stage.models.window("here/b").await, None, "{kind:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_chosen_model_stays_while_its_provider_cannot_say_which_it_has() {
+    let stage = Stage::with(ProviderKind::Ollama, |config| config.models.clear());
+    stage.server.list_nothing();
+    stage.models.discover().await;
+    let offered = |chosen| {
+        let models = stage.models.offer(Some(chosen)).into_iter();
+        models.map(|model| model.id).collect::<Vec<_>>()
+    };
+    assert_eq!(offered("here/mine"), ["here/mine"]);
+    assert_eq!(offered("there/mine"), [""; 0]);
+    assert!(stage.models.failures()[0].contains("status 503"), "{:?}", stage.models.failures());
+    stage.server.list(&[("other", None)]);
+    stage.models.discover().await;
+    assert_eq!(offered("here/mine"), ["here/other"]);
+    assert_eq!(stage.models.failures(), [""; 0]);
+    stage.server.list_nothing();
+    stage.models.discover().await;
+    assert_eq!(offered("here/mine"), ["here/other"], "what was told stays");
+}
+
+#[tokio::test]
+async fn a_server_that_lists_nothing_does_no_harm() {
+    // Accepts, and says nothing.
+    let mute = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let mut silent = config(ProviderKind::OpenAi, &format!("http://{}", mute.local_addr().unwrap()));
+    silent.models.clear();
+    let mut gone = ProviderConfig::new("gone", ProviderKind::Ollama);
+    gone.base_url = Some("http://127.0.0.1:1".to_owned());
+    let listing = Duration::from_millis(200);
+    let models =
+        Models::new(vec![silent, gone]).unwrap().with_patience(Patience { listing, ..Patience::default() });
+    tokio::time::timeout(Duration::from_secs(5), models.discover()).await.expect("it is bounded");
+    assert_eq!(ids(&models), [""; 0]);
+}
+
+#[test]
+fn openai_itself_is_asked_for_responses_and_servers_like_it_for_chats() {
+    let home = ProviderConfig::new("openai", ProviderKind::OpenAi);
+    let own = config(ProviderKind::OpenAi, "http://127.0.0.1:1");
+    let models = Models::new(vec![home, own]).unwrap();
+    let kinds: Vec<_> = models.providers().map(|provider| provider.kind).collect();
+    assert_eq!(kinds, [ProviderKind::OpenAiResponses, ProviderKind::OpenAi]);
+    assert!(ids(&models).contains(&"openai/gpt-6-sol".to_owned()));
+}
+
+#[tokio::test]
+async fn well_known_providers_have_well_known_models() {
+    let mut anthropic = ProviderConfig::new("anthropic", ProviderKind::Anthropic);
+    anthropic.key = Some(Secret::new("sk-test"));
+    let models = Models::new(vec![anthropic, ProviderConfig::new("google", ProviderKind::Gemini)]).unwrap();
+    let listed = models.list();
+    assert!(listed.iter().any(|model| model.id == "anthropic/claude-opus-5-5" && !model.takes_temperature));
+    assert!(listed.iter().any(|model| model.id == "google/gemini-3.1-pro-preview" && model.price.is_none()));
+    assert_eq!(models.find("anthropic/claude-next").unwrap().context_window, None);
+    assert_eq!(models.find("nobody/claude-next"), None);
+    let without_key: Vec<_> = models.providers().filter(|provider| provider.lacks_key()).collect();
+    assert_eq!(without_key.iter().map(|provider| provider.name.as_str()).collect::<Vec<_>>(), ["google"]);
+}
+
+#[tokio::test]
+async fn several_providers_are_asked_by_their_names() {
+    let (one, two) = (Stage::new(ProviderKind::OpenAi), Stage::new(ProviderKind::Anthropic));
+    let at = |stage: &Stage, name: &str| ProviderConfig {
+        name: name.to_owned(),
+        ..config(stage.kind, &format!("http://127.0.0.1:{}", stage.server.port()))
+    };
+    let models = Models::new(vec![at(&one, "one"), at(&two, "two")]).unwrap();
+    one.server.plan(Planned::new().text("One."));
+    two.server.plan(Planned::new().text("Two."));
+    for (id, text) in [("two/any/model", "Two."), ("one/loopback-1", "One.")] {
+        let asked = Request { model: id.to_owned(), ..request("hi") };
+        assert_eq!(hear(&models, &asked).await.text(), text);
+    }
+    assert_eq!(two.body()["model"], "any/model");
+}
+
+#[test]
+fn providers_of_one_name_are_refused() {
+    let provider = ProviderConfig::new("x", ProviderKind::Ollama);
+    let error = Models::new(vec![provider.clone(), provider]).unwrap_err();
+    assert_eq!(error, Error::Config { what: "two providers are called x".to_owned() });
+}

@@ -1,0 +1,138 @@
+//! A model server and the models behind it, in one protocol.
+
+use std::time::Duration;
+
+use futures::StreamExt;
+use rethread_assistant::model::{
+    Effort, Error, Event, FinishReason, Message, ModelConfig, Models, Patience, Price, ProviderConfig,
+    ProviderKind, Reply, Request, Secret, Tool,
+};
+use rethread_testkit::DEADLINE;
+use rethread_testkit::model::ModelServer;
+use serde_json::{Value, json};
+
+pub(crate) const KINDS: [ProviderKind; 5] = [
+    ProviderKind::OpenAi,
+    ProviderKind::OpenAiResponses,
+    ProviderKind::Anthropic,
+    ProviderKind::Gemini,
+    ProviderKind::Ollama,
+];
+pub(crate) const KEY: &str = "sk-loopback-secret";
+pub(crate) const MODEL: &str = "here/loopback-1";
+
+pub(crate) struct Stage {
+    pub(crate) kind: ProviderKind,
+    pub(crate) server: ModelServer,
+    pub(crate) models: Models,
+}
+
+impl Stage {
+    pub(crate) fn new(kind: ProviderKind) -> Self {
+        Self::with(kind, |_| {})
+    }
+
+    pub(crate) fn with(kind: ProviderKind, change: impl FnOnce(&mut ProviderConfig)) -> Self {
+        let server = ModelServer::start();
+        let mut config = config(kind, &format!("http://127.0.0.1:{}", server.port()));
+        change(&mut config);
+        let models = Models::new(vec![config]).expect("the address is usable").with_patience(patience());
+        Self { kind, server, models }
+    }
+
+    /// Asks, and hears everything.
+    pub(crate) async fn ask(&self, request: &Request) -> Heard {
+        hear(&self.models, request).await
+    }
+
+    /// The body of the newest request.
+    pub(crate) fn body(&self) -> Value {
+        self.server.asked().last().expect("something was asked").body.clone()
+    }
+}
+
+pub(crate) fn config(kind: ProviderKind, url: &str) -> ProviderConfig {
+    let price = Price { input: 2.0, output: 10.0, cached: Some(1.0), cache_write: None, up_to: None };
+    let model = ModelConfig {
+        context_window: Some(8_000),
+        price: Some(price),
+        efforts: Some(vec![Effort::Low, Effort::High]),
+        ..ModelConfig::new("loopback-1")
+    };
+    ProviderConfig {
+        base_url: Some(url.to_owned()),
+        key: Some(Secret::new(KEY)),
+        models: vec![model],
+        ..ProviderConfig::new("here", kind)
+    }
+}
+
+pub(crate) fn patience() -> Patience {
+    Patience {
+        retries: 2,
+        first_pause: Duration::from_millis(10),
+        longest_pause: Duration::from_secs(3),
+        idle: Duration::from_secs(4),
+        ..Patience::default()
+    }
+}
+
+/// What came of a question.
+#[derive(Debug, Default)]
+pub(crate) struct Heard {
+    pub(crate) events: Vec<Event>,
+    pub(crate) error: Option<Error>,
+}
+
+impl Heard {
+    pub(crate) fn text(&self) -> String {
+        let text = |event: &Event| if let Event::Text(text) = event { Some(text.clone()) } else { None };
+        self.events.iter().filter_map(text).collect()
+    }
+
+    pub(crate) fn thoughts(&self) -> String {
+        let text = |event: &Event| if let Event::Thought(text) = event { Some(text.clone()) } else { None };
+        self.events.iter().filter_map(text).collect()
+    }
+
+    pub(crate) fn retries(&self) -> usize {
+        self.events.iter().filter(|event| matches!(event, Event::Retrying { .. })).count()
+    }
+
+    /// The end of an answer that came to one.
+    pub(crate) fn end(&self) -> (FinishReason, Reply) {
+        match self.events.last() {
+            Some(Event::Finished { reason, reply }) => (reason.clone(), reply.clone()),
+            _ => panic!("no end: {self:#?}"),
+        }
+    }
+}
+
+pub(crate) async fn hear(models: &Models, request: &Request) -> Heard {
+    let mut heard = Heard::default();
+    let mut answer = models.stream(request);
+    let all = async {
+        while let Some(event) = answer.next().await {
+            match event {
+                Ok(event) => heard.events.push(event),
+                Err(error) => assert!(heard.error.replace(error).is_none(), "an error is the end"),
+            }
+        }
+    };
+    tokio::time::timeout(DEADLINE * 2, all).await.expect("the answer ends");
+    heard
+}
+
+pub(crate) fn request(text: &str) -> Request {
+    Request { model: MODEL.to_owned(), messages: vec![Message::user(text)], ..Request::default() }
+}
+
+pub(crate) fn tools() -> Vec<Tool> {
+    let schema = json!({"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]});
+    let tool = |name: &str| Tool {
+        name: name.to_owned(),
+        description: "Reads a file".to_owned(),
+        schema: schema.clone(),
+    };
+    vec![tool("files.read"), tool("stat")]
+}
