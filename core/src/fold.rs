@@ -11,8 +11,9 @@ use std::collections::{HashMap, HashSet};
 
 use serde::{Deserialize, Serialize};
 
+use crate::kind::FoldRule;
 use crate::merge::Base;
-use crate::{Entry, Seq, Update, UpdateKind};
+use crate::{Entry, Seq, Update, UpdateForm, UpdateKind};
 use settled::Sifted;
 use thing::{Placed, Plan, Thing};
 
@@ -78,29 +79,15 @@ impl<'a> Walk<'a> {
     }
 
     fn updated(&mut self, placed: Placed<'a>) {
-        match placed.update.kind.whole() {
-            UpdateKind::UserMessage
-            | UpdateKind::AgentMessage
-            | UpdateKind::AgentThought
-            | UpdateKind::ToolCallUpdate
-            | UpdateKind::TerminalUpdate
-            | UpdateKind::CompactionUpdate
-            | UpdateKind::SessionInfoUpdate => self.thing(placed),
-            UpdateKind::PlanUpdate => self.plan(placed.update).set(placed),
-            UpdateKind::PlanRemoved => self.plan(placed.update).remove(placed),
+        let meaning = placed.update.kind.meaning();
+        match meaning.fold {
+            FoldRule::Merge | FoldRule::MergeUnknown => self.thing(placed),
+            FoldRule::LastOfId if meaning.form == UpdateForm::Removal => {
+                self.plan(placed.update).remove(placed);
+            }
+            FoldRule::LastOfId => self.plan(placed.update).set(placed),
             // Those of them that stay were sifted out before.
-            UpdateKind::AvailableCommandsUpdate
-            | UpdateKind::ConfigOptionUpdate
-            | UpdateKind::UsageUpdate
-            | UpdateKind::Notice
-            | UpdateKind::Other => {}
-            // Never a whole.
-            UpdateKind::UserMessageChunk
-            | UpdateKind::AgentMessageChunk
-            | UpdateKind::AgentThoughtChunk
-            | UpdateKind::ToolCallContentChunk
-            | UpdateKind::TerminalOutputChunk
-            | UpdateKind::CompactionSummaryChunk => {}
+            FoldRule::LastOfKind | FoldRule::Keep | FoldRule::Drop => {}
         }
     }
 

@@ -10,6 +10,7 @@ mod fold;
 mod id;
 mod input;
 mod json;
+mod kind;
 mod merge;
 pub mod session;
 pub mod stored;
@@ -26,6 +27,9 @@ pub use fold::{Folded, fold};
 pub use id::{AskId, MessageId, QuestionId, Seq, SessionId, TurnNo};
 pub use input::{HeldPrompts, Input, Refusal};
 pub use json::{Fields, Json, JsonError};
+pub use kind::{
+    ConversationRole, HistoryRule, IdPlace, Meaning, ReplayRule, Subject, UpdateForm, UpdateKind,
+};
 pub use session::Session;
 pub use title::{LONGEST_TITLE, clean_title};
-pub use update::{Update, UpdateKind};
+pub use update::Update;

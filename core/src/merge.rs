@@ -9,8 +9,8 @@ use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-use crate::{Fields, Json, Update, UpdateKind};
-use grown::{Bit, Grown, Style};
+use crate::{Fields, Json, Update, UpdateForm, UpdateKind};
+use grown::{Bit, Grown};
 
 /// What is known of a thing before the first update at hand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,46 +32,12 @@ pub(crate) enum Word<'a> {
 impl<'a> Word<'a> {
     /// Reads an update, or gives nothing if merging it would lose some of it.
     pub(crate) fn read(update: &'a Update, base: Base) -> Option<Self> {
-        let whole = update.kind.whole();
-        if whole == update.kind {
-            Whole::read(whole, &update.body, base).map(Self::Patch)
-        } else {
-            Chunk::read(update.kind, &update.body).map(Self::Chunk)
+        match update.kind.meaning().form {
+            UpdateForm::Chunk => Chunk::read(update.kind, &update.body).map(Self::Chunk),
+            UpdateForm::Upsert | UpdateForm::Complete | UpdateForm::Removal | UpdateForm::Event => {
+                Whole::read(update.kind, &update.body, base).map(Self::Patch)
+            }
         }
-    }
-}
-
-/// Where a kind of thing keeps the content that its chunks append to, and how a chunk carries it.
-struct Place {
-    whole: &'static str,
-    chunk: &'static str,
-    style: Style,
-}
-
-fn place(kind: UpdateKind) -> Option<Place> {
-    match kind.whole() {
-        UpdateKind::UserMessage | UpdateKind::AgentMessage | UpdateKind::AgentThought => {
-            Some(Place { whole: "content", chunk: "content", style: Style::Blocks })
-        }
-        UpdateKind::CompactionUpdate => {
-            Some(Place { whole: "summary", chunk: "content", style: Style::Blocks })
-        }
-        UpdateKind::ToolCallUpdate => Some(Place { whole: "content", chunk: "content", style: Style::Items }),
-        UpdateKind::TerminalUpdate => Some(Place { whole: "output", chunk: "data", style: Style::Bytes }),
-        UpdateKind::UserMessageChunk
-        | UpdateKind::AgentMessageChunk
-        | UpdateKind::AgentThoughtChunk
-        | UpdateKind::ToolCallContentChunk
-        | UpdateKind::TerminalOutputChunk
-        | UpdateKind::CompactionSummaryChunk
-        | UpdateKind::PlanUpdate
-        | UpdateKind::PlanRemoved
-        | UpdateKind::AvailableCommandsUpdate
-        | UpdateKind::ConfigOptionUpdate
-        | UpdateKind::SessionInfoUpdate
-        | UpdateKind::UsageUpdate
-        | UpdateKind::Notice
-        | UpdateKind::Other => None,
     }
 }
 
@@ -84,7 +50,7 @@ pub(crate) struct Chunk<'a> {
 
 impl<'a> Chunk<'a> {
     fn read(kind: UpdateKind, body: &'a Json) -> Option<Self> {
-        let (place, id_field) = (place(kind)?, kind.id_field()?);
+        let (place, id_field) = (kind.meaning().content?, kind.meaning().id.name()?);
         let members: Members<'a> = serde_json::from_str(body.text()).ok()?;
         let (mut id, mut content) = (None, None);
         for (name, value) in members.0 {
@@ -139,12 +105,12 @@ impl Whole {
 
     /// Says whether the content is given as a whole, so that nothing before matters to it.
     pub(crate) fn says_content(&self) -> bool {
-        place(self.kind).is_some_and(|place| self.fields.get(place.whole).is_some())
+        self.kind.meaning().content.is_some_and(|place| self.fields.get(place.whole).is_some())
     }
 
     /// Appends to the content; a thing that says nothing of its content is taken to have none.
     pub(crate) fn append(&mut self, chunk: &Chunk<'_>) {
-        let Some(place) = place(self.kind) else { return };
+        let Some(place) = self.kind.meaning().content else { return };
         if self.grown.is_none() {
             let said = self.fields.get(place.whole);
             self.grown = said.and_then(|said| Grown::read(place.style, said));
@@ -155,7 +121,7 @@ impl Whole {
 
     /// The update that says all of it.
     pub(crate) fn update(mut self, id: &str) -> Update {
-        if let (Some(grown), Some(place)) = (self.grown, place(self.kind)) {
+        if let (Some(grown), Some(place)) = (self.grown, self.kind.meaning().content) {
             self.fields.set(place.whole, grown.whole());
         }
         Update { kind: self.kind, id: id.to_owned(), body: self.fields.json() }
@@ -164,7 +130,9 @@ impl Whole {
     fn read(kind: UpdateKind, body: &Json, base: Base) -> Option<Self> {
         let fields: Fields = body.read().ok()?;
         let meta_is_clear = fields.get("_meta").is_none_or(|meta| meta_can_merge(meta, base));
-        let content_is_clear = place(kind)
+        let content_is_clear = kind
+            .meaning()
+            .content
             .and_then(|place| Some((place.style, fields.get(place.whole)?)))
             .is_none_or(|(style, content)| content.is_null() || Grown::can_read(style, content));
         (meta_is_clear && content_is_clear).then_some(Self { kind, fields, grown: None })
@@ -198,7 +166,7 @@ impl Piece {
     /// The update that says all of it.
     pub(crate) fn update(self, id: &str) -> Update {
         let mut fields = heading(self.kind, self.id);
-        if let Some(place) = place(self.kind) {
+        if let Some(place) = self.kind.meaning().content {
             fields.set(place.chunk, self.grown.piece());
         }
         Update { kind: self.kind, id: id.to_owned(), body: fields.json() }
@@ -207,8 +175,8 @@ impl Piece {
 
 /// The members that every update of a thing begins with.
 fn heading(kind: UpdateKind, id: Json) -> Fields {
-    let tag = ("sessionUpdate", Json::of(&kind));
-    let id = kind.id_field().map(|field| (field, id));
+    let tag = ("sessionUpdate", Json::of(kind.meaning().tag));
+    let id = kind.meaning().id.name().map(|member| (member, id));
     std::iter::once(tag).chain(id).collect()
 }
 

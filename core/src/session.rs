@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::child::{self, Child};
 use crate::{
     Activity, AgentKind, AskId, Binding, Entry, Json, MessageId, PromptStyle, QuestionId, QuestionKind, Seq,
-    Stop, TitleSource, TurnNo, Update, UpdateKind,
+    Stop, Subject, TitleSource, TurnNo, Update, UpdateKind,
 };
 
 /// What is true of a session after the entries so far.
@@ -316,27 +316,20 @@ impl Session {
     }
 
     fn updated(&mut self, update: &Update, known: bool) {
-        match update.kind.whole() {
-            UpdateKind::ToolCallUpdate => self.call_changed(update, known),
-            UpdateKind::TerminalUpdate => self.terminal_changed(update, known),
-            UpdateKind::CompactionUpdate => self.compaction_changed(update),
-            UpdateKind::ConfigOptionUpdate => self.options = Some(update.body.clone()),
-            UpdateKind::AvailableCommandsUpdate => self.commands = Some(update.body.clone()),
-            UpdateKind::UsageUpdate => self.usage = Some(update.body.clone()),
-            UpdateKind::UserMessageChunk
-            | UpdateKind::UserMessage
-            | UpdateKind::AgentMessageChunk
-            | UpdateKind::AgentMessage
-            | UpdateKind::AgentThoughtChunk
-            | UpdateKind::AgentThought
-            | UpdateKind::ToolCallContentChunk
-            | UpdateKind::TerminalOutputChunk
-            | UpdateKind::CompactionSummaryChunk
-            | UpdateKind::PlanUpdate
-            | UpdateKind::PlanRemoved
-            | UpdateKind::SessionInfoUpdate
-            | UpdateKind::Notice => {}
-            UpdateKind::Other => child::heard(&mut self.children, update),
+        match update.kind.subject() {
+            Subject::ToolCall => self.call_changed(update, known),
+            Subject::Terminal => self.terminal_changed(update, known),
+            Subject::Compaction => self.compaction_changed(update),
+            Subject::Options => self.options = Some(update.body.clone()),
+            Subject::Commands => self.commands = Some(update.body.clone()),
+            Subject::Usage => self.usage = Some(update.body.clone()),
+            Subject::Other => child::heard(&mut self.children, update),
+            Subject::UserMessage
+            | Subject::AgentMessage
+            | Subject::Thought
+            | Subject::Plan
+            | Subject::SessionInfo
+            | Subject::Notice => {}
         }
     }
 

@@ -4,7 +4,7 @@
 //! than what a model is given.
 
 use rethread_core::{
-    AgentKind, Entry, Fields, Folded, Json, MessageId, Seq, Stop, TurnNo, Update, UpdateKind, fold,
+    AgentKind, Entry, Fields, Folded, HistoryRule, Json, MessageId, Seq, Stop, Subject, TurnNo, Update, fold,
 };
 use serde_json::{Value, json};
 
@@ -51,14 +51,16 @@ impl History {
     pub(crate) fn add(&mut self, item: &Folded) {
         match &item.entry {
             Entry::PromptInserted { .. } | Entry::TurnEnded { .. } => self.push(item.entry.clone()),
-            Entry::Updated { update, known } if is_said(update.kind) => self.updated(update, *known),
+            Entry::Updated { update, known } => match update.kind.meaning().history {
+                HistoryRule::Given => self.updated(update, *known),
+                HistoryRule::Omitted => {}
+            },
             Entry::AgentBound { agent, kind, .. } => {
                 self.own = *kind == AgentKind::InProcess && self.reader.as_ref() == Some(agent);
             }
             // A fork begins in the midst of another session, and has no agent yet.
             Entry::AgentLost { .. } | Entry::Opened { .. } => self.own = false,
-            Entry::Updated { .. }
-            | Entry::RootsSet { .. }
+            Entry::RootsSet { .. }
             | Entry::PromptHeld { .. }
             | Entry::PromptSent { .. }
             | Entry::PromptDropped { .. }
@@ -82,10 +84,9 @@ impl History {
             let stop = Stop::plain(&fields.text("stopReason").unwrap_or_default());
             return self.push(Entry::TurnEnded { turn: TurnNo(0), stop, at: 0, state: body.clone() });
         }
-        let kind = UpdateKind::of_tag(&tag);
-        if is_said(kind) {
-            let id = kind.id_field().and_then(|name| fields.text(name)).unwrap_or_default();
-            self.push(Entry::Updated { update: Update { kind, id, body: body.clone() }, known: false });
+        let update = Update::of(&fields);
+        if update.kind.meaning().history == HistoryRule::Given {
+            self.push(Entry::Updated { update, known: false });
         }
     }
 
@@ -137,7 +138,7 @@ impl History {
 
 /// Says whether this ends a compaction well.
 fn is_compacted(update: &Update) -> bool {
-    update.kind.whole() == UpdateKind::CompactionUpdate
+    update.kind.subject() == Subject::Compaction
         && update.body.fields().text("status").as_deref() == Some("completed")
 }
 
@@ -152,11 +153,11 @@ fn has_summary(item: &Folded) -> bool {
 /// What is needed of turns that were summed up: the ids of tool calls, which stay taken, our marks on them, and what the
 /// session has cost.
 fn reduced(items: Vec<Folded>) -> Vec<Folded> {
-    let is_usage = |item: &Folded| matches!(&item.entry, Entry::Updated { update, .. } if update.kind == UpdateKind::UsageUpdate);
+    let is_usage = |item: &Folded| matches!(&item.entry, Entry::Updated { update, .. } if update.kind.subject() == Subject::Usage);
     let last_usage = items.iter().rposition(is_usage);
     let keep = |(at, item): (usize, Folded)| {
         if let Entry::Updated { update, known } = &item.entry
-            && update.kind.whole() == UpdateKind::ToolCallUpdate
+            && update.kind.subject() == Subject::ToolCall
         {
             let update = Update { body: stub(&update.body), id: update.id.clone(), kind: update.kind };
             return Some(Folded { entry: Entry::Updated { update, known: *known }, ..item });
@@ -175,19 +176,6 @@ fn stub(call: &Json) -> Json {
         stub.set("_meta", [("rethread", marks)].into_iter().collect::<Fields>().json());
     }
     stub.json()
-}
-
-/// Says whether a model would want to know it.
-fn is_said(kind: UpdateKind) -> bool {
-    matches!(
-        kind.whole(),
-        UpdateKind::UserMessage
-            | UpdateKind::AgentMessage
-            | UpdateKind::AgentThought
-            | UpdateKind::ToolCallUpdate
-            | UpdateKind::CompactionUpdate
-            | UpdateKind::UsageUpdate
-    )
 }
 
 fn body(item: &Folded) -> Option<Json> {
@@ -221,7 +209,7 @@ fn body(item: &Folded) -> Option<Json> {
 
 #[cfg(test)]
 mod tests {
-    use rethread_core::{Binding, PromptStyle};
+    use rethread_core::{Binding, PromptStyle, UpdateKind};
 
     use super::*;
 

@@ -10,8 +10,8 @@ use serde_json::json;
 
 use crate::session::OpenQuestion;
 use crate::{
-    Activity, Entry, Input, Json, PromptStyle, QuestionId, QuestionKind, Refusal, Session, TitleSource,
-    Update, UpdateKind, clean_title,
+    Activity, Entry, Input, Json, PromptStyle, QuestionId, QuestionKind, Refusal, Session, Subject,
+    TitleSource, Update, clean_title,
 };
 
 /// Decides what follows from an input. A refusal writes nothing.
@@ -62,27 +62,20 @@ fn set_title(title: &str) -> Result<Vec<Entry>, Refusal> {
 }
 
 fn updated(session: &Session, update: Update, known: bool) -> Vec<Entry> {
-    match update.kind {
-        UpdateKind::SessionInfoUpdate => info_updated(session, update),
-        UpdateKind::UserMessageChunk
-        | UpdateKind::UserMessage
-        | UpdateKind::AgentMessageChunk
-        | UpdateKind::AgentMessage
-        | UpdateKind::AgentThoughtChunk
-        | UpdateKind::AgentThought
-        | UpdateKind::ToolCallUpdate
-        | UpdateKind::ToolCallContentChunk
-        | UpdateKind::TerminalUpdate
-        | UpdateKind::TerminalOutputChunk
-        | UpdateKind::PlanUpdate
-        | UpdateKind::PlanRemoved
-        | UpdateKind::AvailableCommandsUpdate
-        | UpdateKind::ConfigOptionUpdate
-        | UpdateKind::UsageUpdate
-        | UpdateKind::CompactionUpdate
-        | UpdateKind::CompactionSummaryChunk
-        | UpdateKind::Notice
-        | UpdateKind::Other => vec![Entry::Updated { update, known }],
+    match update.kind.subject() {
+        Subject::SessionInfo => info_updated(session, update),
+        Subject::UserMessage
+        | Subject::AgentMessage
+        | Subject::Thought
+        | Subject::ToolCall
+        | Subject::Terminal
+        | Subject::Plan
+        | Subject::Commands
+        | Subject::Options
+        | Subject::Usage
+        | Subject::Compaction
+        | Subject::Notice
+        | Subject::Other => vec![Entry::Updated { update, known }],
     }
 }
 

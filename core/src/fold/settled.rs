@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 
 use super::Folded;
+use crate::kind::FoldRule;
 use crate::{Entry, Update, UpdateKind};
 
 /// What stays of a stretch, by position.
@@ -35,9 +36,8 @@ struct Sieve<'a> {
     roots: Option<usize>,
     title: Option<usize>,
     state: Option<usize>,
-    options: Option<usize>,
-    commands: Option<usize>,
-    usage: Option<usize>,
+    /// The updates of which only the last one of a kind stays.
+    latest: HashMap<UpdateKind, usize>,
 }
 
 impl<'a> Sieve<'a> {
@@ -83,27 +83,15 @@ impl<'a> Sieve<'a> {
     }
 
     fn updated(&mut self, update: &Update, at: usize) {
-        match update.kind {
-            UpdateKind::ConfigOptionUpdate => replace(&mut self.kept, &mut self.options, at),
-            UpdateKind::AvailableCommandsUpdate => replace(&mut self.kept, &mut self.commands, at),
-            UpdateKind::UsageUpdate => replace(&mut self.kept, &mut self.usage, at),
-            UpdateKind::Other => self.kept[at] = true,
-            UpdateKind::UserMessageChunk
-            | UpdateKind::UserMessage
-            | UpdateKind::AgentMessageChunk
-            | UpdateKind::AgentMessage
-            | UpdateKind::AgentThoughtChunk
-            | UpdateKind::AgentThought
-            | UpdateKind::ToolCallUpdate
-            | UpdateKind::ToolCallContentChunk
-            | UpdateKind::TerminalUpdate
-            | UpdateKind::TerminalOutputChunk
-            | UpdateKind::PlanUpdate
-            | UpdateKind::PlanRemoved
-            | UpdateKind::SessionInfoUpdate
-            | UpdateKind::CompactionUpdate
-            | UpdateKind::CompactionSummaryChunk
-            | UpdateKind::Notice => {}
+        match update.kind.meaning().fold {
+            FoldRule::LastOfKind => {
+                if let Some(old) = self.latest.insert(update.kind, at) {
+                    self.kept[old] = false;
+                }
+                self.kept[at] = true;
+            }
+            FoldRule::Keep => self.kept[at] = true,
+            FoldRule::Merge | FoldRule::MergeUnknown | FoldRule::LastOfId | FoldRule::Drop => {}
         }
     }
 }

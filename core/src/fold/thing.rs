@@ -1,6 +1,7 @@
 //! What a stretch says of one thing, in as few items as can say it. Knows places; `merge` knows the JSON.
 
 use super::Folded;
+use crate::kind::FoldRule;
 use crate::merge::{Apart, Base, Chunk, Piece, Whole, Word};
 use crate::{Entry, Seq, Update, UpdateKind};
 
@@ -48,14 +49,14 @@ enum Said {
 impl<'a> Thing<'a> {
     /// Begins a thing of this kind.
     pub(super) fn new(kind: UpdateKind, base: Base) -> Self {
-        let base = if known_is_told(kind) { base } else { Base::Unknown };
+        let base = if known_is_recorded(kind) { base } else { Base::Unknown };
         Self { kind, base, parts: Vec::new() }
     }
 
     /// Adds what an update says. What cannot be merged goes out as it is, and all before it with it.
     pub(super) fn add(&mut self, placed: Placed<'a>, folded: &mut Vec<Folded>) {
         // Whoever wrote the entry may not have known, but here it is certain.
-        let known = placed.known || (known_is_told(self.kind) && self.base == Base::Unknown);
+        let known = placed.known || (known_is_recorded(self.kind) && self.base == Base::Unknown);
         let placed = Placed { known, ..placed };
         match Word::read(placed.update, self.base) {
             Some(Word::Patch(whole)) => self.patch(placed, whole),
@@ -213,14 +214,7 @@ impl<'a> Placed<'a> {
     }
 }
 
-/// Says whether entries tell of a thing of this kind if it was there before.
-fn known_is_told(kind: UpdateKind) -> bool {
-    matches!(
-        kind,
-        UpdateKind::UserMessage
-            | UpdateKind::AgentMessage
-            | UpdateKind::AgentThought
-            | UpdateKind::ToolCallUpdate
-            | UpdateKind::TerminalUpdate
-    )
+/// Says whether entries record that a thing of this kind was there before.
+fn known_is_recorded(kind: UpdateKind) -> bool {
+    kind.meaning().fold == FoldRule::Merge
 }

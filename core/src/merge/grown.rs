@@ -5,18 +5,8 @@ use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use crate::kind::ContentStyle;
 use crate::{Fields, Json};
-
-/// What the content of a thing is made of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Style {
-    /// Content blocks; neighbouring plain texts are one text.
-    Blocks,
-    /// Items that stay apart.
-    Items,
-    /// Bytes in base64, inside an object.
-    Bytes,
-}
 
 /// What one chunk carries.
 pub(super) enum Bit<'a> {
@@ -32,20 +22,20 @@ pub(super) enum Bit<'a> {
 
 impl<'a> Bit<'a> {
     /// Reads what a chunk carries, or nothing if it should be bytes and is not.
-    pub(super) fn read(style: Style, content: &'a RawValue) -> Option<Self> {
+    pub(super) fn read(style: ContentStyle, content: &'a RawValue) -> Option<Self> {
         match style {
-            Style::Blocks => Some(plain_text(content).map_or(Self::Block(content), Self::Text)),
-            Style::Items => Some(Self::Item(content)),
-            Style::Bytes => bytes(content).map(Self::Bytes),
+            ContentStyle::Blocks => Some(plain_text(content).map_or(Self::Block(content), Self::Text)),
+            ContentStyle::Items => Some(Self::Item(content)),
+            ContentStyle::Bytes => bytes(content).map(Self::Bytes),
         }
     }
 
     /// The style of content that it can be appended to.
-    pub(super) fn style(&self) -> Style {
+    pub(super) fn style(&self) -> ContentStyle {
         match self {
-            Self::Text(_) | Self::Block(_) => Style::Blocks,
-            Self::Item(_) => Style::Items,
-            Self::Bytes(_) => Style::Bytes,
+            Self::Text(_) | Self::Block(_) => ContentStyle::Blocks,
+            Self::Item(_) => ContentStyle::Items,
+            Self::Bytes(_) => ContentStyle::Bytes,
         }
     }
 }
@@ -58,25 +48,27 @@ pub(super) enum Grown {
 
 impl Grown {
     /// No content.
-    pub(super) fn new(style: Style) -> Self {
+    pub(super) fn new(style: ContentStyle) -> Self {
         match style {
-            Style::Blocks | Style::Items => Self::List(List { text: "[".to_owned(), tail: Tail::None }),
-            Style::Bytes => Self::Bytes(Bytes { data: Vec::new(), output: Fields::new() }),
+            ContentStyle::Blocks | ContentStyle::Items => {
+                Self::List(List { text: "[".to_owned(), tail: Tail::None })
+            }
+            ContentStyle::Bytes => Self::Bytes(Bytes { data: Vec::new(), output: Fields::new() }),
         }
     }
 
     /// Says whether a whole content can be taken over.
-    pub(super) fn can_read(style: Style, content: &Json) -> bool {
+    pub(super) fn can_read(style: ContentStyle, content: &Json) -> bool {
         match style {
-            Style::Blocks | Style::Items => content.text().starts_with('['),
-            Style::Bytes => output(content).is_some(),
+            ContentStyle::Blocks | ContentStyle::Items => content.text().starts_with('['),
+            ContentStyle::Bytes => output(content).is_some(),
         }
     }
 
     /// Takes a whole content over.
-    pub(super) fn read(style: Style, content: &Json) -> Option<Self> {
+    pub(super) fn read(style: ContentStyle, content: &Json) -> Option<Self> {
         match style {
-            Style::Blocks | Style::Items => {
+            ContentStyle::Blocks | ContentStyle::Items => {
                 let mut grown = Self::new(style);
                 let blocks: Vec<&RawValue> = serde_json::from_str(content.text()).ok()?;
                 blocks
@@ -85,7 +77,7 @@ impl Grown {
                     .for_each(|bit| grown.push(&bit));
                 Some(grown)
             }
-            Style::Bytes => output(content).map(Self::Bytes),
+            ContentStyle::Bytes => output(content).map(Self::Bytes),
         }
     }
 

@@ -7,6 +7,7 @@
 //! member by member, all others as JSON.
 
 use super::{Form, Glance, Sort, Stored, StoredError};
+use crate::kind::BY_STORED;
 use crate::{Entry, Folded, Json, MessageId, Seq, Stop, TurnNo, Update, UpdateKind};
 
 /// What follows the numbers of an item. Never renumbered: segments have these bytes.
@@ -19,30 +20,6 @@ mod tag {
     pub(super) const TURN_STARTED: u8 = 5;
     pub(super) const TURN_ENDED: u8 = 6;
 }
-
-/// The kinds of update by the byte that stands for them: only ever added to at the end.
-const KINDS: [UpdateKind; 20] = [
-    UpdateKind::Other,
-    UpdateKind::UserMessageChunk,
-    UpdateKind::UserMessage,
-    UpdateKind::AgentMessageChunk,
-    UpdateKind::AgentMessage,
-    UpdateKind::AgentThoughtChunk,
-    UpdateKind::AgentThought,
-    UpdateKind::ToolCallUpdate,
-    UpdateKind::ToolCallContentChunk,
-    UpdateKind::TerminalUpdate,
-    UpdateKind::TerminalOutputChunk,
-    UpdateKind::PlanUpdate,
-    UpdateKind::PlanRemoved,
-    UpdateKind::AvailableCommandsUpdate,
-    UpdateKind::ConfigOptionUpdate,
-    UpdateKind::SessionInfoUpdate,
-    UpdateKind::UsageUpdate,
-    UpdateKind::CompactionUpdate,
-    UpdateKind::CompactionSummaryChunk,
-    UpdateKind::Notice,
-];
 
 /// Writes items behind whatever is there.
 pub(super) fn write(items: &[Folded], bytes: &mut Vec<u8>) {
@@ -121,7 +98,7 @@ fn put_entry(bytes: &mut Vec<u8>, entry: &Entry) {
     match entry {
         Entry::Updated { update, known } => {
             bytes.push(if *known { tag::UPDATED_KNOWN } else { tag::UPDATED_NEW });
-            bytes.push(code(update.kind));
+            bytes.push(update.kind.meaning().stored);
             put_text(bytes, &update.id);
             put_text(bytes, update.body.text());
         }
@@ -170,32 +147,6 @@ fn put_entry(bytes: &mut Vec<u8>, entry: &Entry) {
     }
 }
 
-/// The place of a kind in `KINDS`; spelled out, so that a new kind cannot be forgotten.
-fn code(kind: UpdateKind) -> u8 {
-    match kind {
-        UpdateKind::Other => 0,
-        UpdateKind::UserMessageChunk => 1,
-        UpdateKind::UserMessage => 2,
-        UpdateKind::AgentMessageChunk => 3,
-        UpdateKind::AgentMessage => 4,
-        UpdateKind::AgentThoughtChunk => 5,
-        UpdateKind::AgentThought => 6,
-        UpdateKind::ToolCallUpdate => 7,
-        UpdateKind::ToolCallContentChunk => 8,
-        UpdateKind::TerminalUpdate => 9,
-        UpdateKind::TerminalOutputChunk => 10,
-        UpdateKind::PlanUpdate => 11,
-        UpdateKind::PlanRemoved => 12,
-        UpdateKind::AvailableCommandsUpdate => 13,
-        UpdateKind::ConfigOptionUpdate => 14,
-        UpdateKind::SessionInfoUpdate => 15,
-        UpdateKind::UsageUpdate => 16,
-        UpdateKind::CompactionUpdate => 17,
-        UpdateKind::CompactionSummaryChunk => 18,
-        UpdateKind::Notice => 19,
-    }
-}
-
 fn put_number(bytes: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
         bytes.push(number as u8 | 0x80);
@@ -240,7 +191,7 @@ impl<'a> Rest<'a> {
     }
 
     fn kind(&mut self) -> Result<UpdateKind, StoredError> {
-        let kind = KINDS.get(usize::from(self.byte()?));
+        let kind = BY_STORED.get(usize::from(self.byte()?));
         kind.copied().ok_or(StoredError::Broken("no such kind of update"))
     }
 
@@ -311,13 +262,6 @@ impl<'a> Rest<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn every_kind_has_its_byte() {
-        for (at, kind) in KINDS.into_iter().enumerate() {
-            assert_eq!(usize::from(code(kind)), at, "{kind:?}");
-        }
-    }
 
     #[test]
     fn numbers_of_any_size_come_back() {

@@ -241,7 +241,7 @@ fn bodies_that_cannot_be_read_do_no_harm() {
 }
 
 fn odd_bodies(tag: &str, odd: &str) -> Vec<Json> {
-    let field = UpdateKind::of_tag(tag).id_field().unwrap_or("id");
+    let field = UpdateKind::of_tag(tag).meaning().id.name().unwrap_or("id");
     let named = format!(r#""sessionUpdate":"{tag}","{field}":"x""#);
     let members = ["content", "output", "data", "summary", "_meta", "status", "exitStatus"];
     let with_member = |name| format!(r#"{{{named},"{name}":{odd}}}"#);

@@ -2,13 +2,13 @@
 //! read into a tree and written again. What comes of it is what `view` makes of the same; whatever is not plain is
 //! left to that.
 
-use rethread_core::UpdateKind;
 use rethread_core::stored::Glance;
+use rethread_core::{ReplayRule, UpdateKind};
 use serde_json::value::RawValue;
 
 use super::Version;
 use super::v1::told::is_plain;
-use super::view::{View, is_of_the_moment};
+use super::view::View;
 
 /// Is given the text of each update, in parts.
 pub type Say<'a> = &'a mut dyn FnMut(&[&str]);
@@ -60,7 +60,7 @@ fn prompt_chunks(message: &str, content: &str, say: Say<'_>) -> Option<()> {
 
 /// The second version is told an update as it is stored, unless it is of the moment or a sub-agent's.
 fn update(kind: UpdateKind, body: &str, say: Say<'_>) -> Option<()> {
-    (!is_of_the_moment(kind) && kind != UpdateKind::Other).then(|| say(&[body]))
+    (kind.meaning().replay == ReplayRule::InPlace && kind != UpdateKind::Other).then(|| say(&[body]))
 }
 
 #[cfg(test)]
@@ -125,10 +125,7 @@ mod tests {
     }
 
     fn said(body: &str) -> Entry {
-        let fields = json(body).fields();
-        let kind = UpdateKind::of_tag(&fields.text("sessionUpdate").unwrap_or_default());
-        let id = kind.id_field().and_then(|name| fields.text(name)).unwrap_or_default();
-        Entry::Updated { update: Update { kind, id, body: json(body) }, known: false }
+        Entry::Updated { update: Update::read(json(body)), known: false }
     }
 
     fn prompted(message: &str, content: &str) -> Entry {

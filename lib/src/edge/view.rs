@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use rethread_core::{
-    Child, Entry, Fields, Json, MessageId, QuestionId, QuestionKind, Seq, Stop, TitleSource, Update,
-    UpdateKind,
+    Child, Entry, Fields, Json, MessageId, QuestionId, QuestionKind, ReplayRule, Seq, Stop, Subject, TitleSource,
+    Update, UpdateKind,
 };
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
@@ -365,7 +365,7 @@ impl View {
     }
 
     fn update(&mut self, update: &Update, known: bool, place: Place, shown: &mut Vec<Shown>) {
-        if place.when == When::Past && is_of_the_moment(update.kind) {
+        if place.when == When::Past && update.kind.meaning().replay != ReplayRule::InPlace {
             return;
         }
         if self.notices_by_answer() && is_quiet(update) {
@@ -424,13 +424,8 @@ impl View {
 
     fn convert(&self, update: &Update, known: bool, place: Place, shown: &mut Vec<Shown>) {
         // A message of ours that only some updates need: the many others must not pay for its id.
-        let in_words = matches!(
-            update.kind,
-            UpdateKind::Notice
-                | UpdateKind::CompactionUpdate
-                | UpdateKind::CompactionSummaryChunk
-                | UpdateKind::Other
-        );
+        let in_words =
+            matches!(update.kind.subject(), Subject::Notice | Subject::Compaction | Subject::Other);
         let note = if in_words { format!("note-{}", place.seq) } else { String::new() };
         let at = self.calls.at(place.when);
         let view = ClientView {
@@ -448,13 +443,10 @@ impl View {
 
     /// What a sub-agent says of its own work is told in the name of its session.
     fn child_update(&mut self, update: &Update, known: bool, place: Place, shown: &mut Vec<Shown>) {
-        let body = update.body.fields();
-        let kind = UpdateKind::of_tag(&body.text("sessionUpdate").unwrap_or_default());
-        if place.when == When::Past && kind == UpdateKind::Notice {
+        let inner = Update::read(update.body.clone());
+        if place.when == When::Past && inner.kind.meaning().replay == ReplayRule::LiveOnly {
             return;
         }
-        let id = kind.id_field().and_then(|field| body.text(field)).unwrap_or_default();
-        let inner = Update { kind, id, body: update.body.clone() };
         let (taste, terminals) = (self.taste, self.calls.terminals);
         let child = self.children.entry(update.id.clone());
         let child = child.or_insert_with(|| Self::of(&self.profile, taste, terminals));
@@ -505,18 +497,6 @@ fn is_quiet(update: &Update) -> bool {
     let fields = update.body.fields();
     fields.text("severity").as_deref() == Some("info")
         && fields.get("_meta").is_some_and(|meta| meta.fields().get("rethread").is_some())
-}
-
-/// What tells how things stand at the moment: a replay ends with the last word on each instead.
-pub(super) fn is_of_the_moment(kind: UpdateKind) -> bool {
-    matches!(
-        kind,
-        UpdateKind::Notice
-            | UpdateKind::ConfigOptionUpdate
-            | UpdateKind::AvailableCommandsUpdate
-            | UpdateKind::UsageUpdate
-            | UpdateKind::SessionInfoUpdate
-    )
 }
 
 /// The same prompt with the client that sent it.

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use rethread_core::{
-    Activity, Binding, Entry, Input, Json, Session, SessionId, TitleSource, UpdateKind, clean_title, stored,
+    Activity, Binding, ConversationRole, Entry, Input, Json, Session, SessionId, TitleSource, clean_title,
+    stored,
 };
 use serde_json::json;
 
@@ -242,10 +243,7 @@ impl History {
     fn take(&mut self, heard: Vec<Heard>) {
         for heard in heard {
             if let Heard::Input(Input::Updated { update, known }) = heard {
-                self.spoken |= matches!(
-                    update.kind.whole(),
-                    UpdateKind::UserMessage | UpdateKind::AgentMessage | UpdateKind::ToolCallUpdate
-                );
+                self.spoken |= update.kind.meaning().conversation == ConversationRole::Essential;
                 self.decide(Input::Updated { update, known });
             }
         }

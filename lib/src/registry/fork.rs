@@ -114,7 +114,7 @@ impl Registry {
 fn is_of_message(entry: &Entry, message: &str) -> bool {
     let prompt = matches!(entry, Entry::PromptInserted { message: id, .. } if id.as_str() == message);
     let said = matches!(entry, Entry::Updated { update, .. }
-        if update.kind.id_field() == Some("messageId") && update.id == message);
+        if update.kind.subject().is_message() && update.id == message);
     prompt || said
 }
 

@@ -1,7 +1,7 @@
 //! What the agent says to a session: its lines become inputs through the link, its answers end what waits.
 
 use bytes::Bytes;
-use rethread_core::{Input, Json, MessageId, Update, UpdateKind};
+use rethread_core::{ConversationRole, Input, Json, MessageId, Update, UpdateKind};
 
 use super::past::said_by_agent;
 use super::{Replaying, Runner, Seat, Waiting};
@@ -215,14 +215,10 @@ impl Swallow {
 
 fn is_conversation(input: &Input) -> bool {
     let Input::Updated { update, .. } = input else { return false };
-    matches!(
-        update.kind.whole(),
-        UpdateKind::UserMessage
-            | UpdateKind::AgentMessage
-            | UpdateKind::AgentThought
-            | UpdateKind::ToolCallUpdate
-            | UpdateKind::PlanUpdate
-    )
+    match update.kind.meaning().conversation {
+        ConversationRole::Essential | ConversationRole::Accompanying => true,
+        ConversationRole::Outside => false,
+    }
 }
 
 fn is_of(input: &Input, kind: UpdateKind) -> bool {

@@ -11,7 +11,7 @@ use rethread::edge::v1::{
     Announced, BooleanOptions, CallContent, ClientView, Compaction, Notices, Options, PlanForm, Subagents,
     TerminalText, TerminalView, permission, plan, to_canonical_simple, to_v1,
 };
-use rethread_core::{Fields, Json, Update, UpdateKind};
+use rethread_core::{Fields, Json, Update};
 
 struct Known;
 
@@ -53,10 +53,7 @@ fn json(text: &str) -> Json {
 }
 
 fn update_of(body: Json) -> Update {
-    let fields = body.fields();
-    let kind = UpdateKind::of_tag(&fields.text("sessionUpdate").unwrap());
-    let id = kind.id_field().and_then(|name| fields.text(name)).unwrap_or_default();
-    Update { kind, id, body }
+    Update::read(body)
 }
 
 /// Converts a canonical update and reads what comes out with the types of the first version.

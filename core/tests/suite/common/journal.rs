@@ -171,13 +171,13 @@ impl Scribe {
         // Now and then the agent speaks of a prompt.
         let id = match kind {
             UpdateKind::UserMessage if id == 0 => format!("prompt-{}", self.minted.max(1)),
-            _ => kind.id_field().map(|_| format!("thing-{id}")).unwrap_or_default(),
+            _ => kind.meaning().id.name().map(|_| format!("thing-{id}")).unwrap_or_default(),
         };
         (id.clone(), (kind, id))
     }
 
     fn takes_back(&self, kind: UpdateKind, key: &(UpdateKind, String), body: &Value) -> bool {
-        let whole_message = kind == kind.whole() && kind.id_field() == Some("messageId");
+        let whole_message = kind == kind.whole() && kind.subject().is_message();
         let there = self.filled.contains(key) || (self.seen.contains(key) && key.1.starts_with("prompt"));
         whole_message && there && body.get("content").is_some()
     }
@@ -285,7 +285,7 @@ fn prompt_content() -> Json {
 /// Adds the members that name the thing, if the body can have members.
 fn named(kind: UpdateKind, tag: &str, id: &str, body: &Value) -> Json {
     let mut named = json!({"sessionUpdate": tag});
-    match (kind, kind.id_field()) {
+    match (kind, kind.meaning().id.name()) {
         (UpdateKind::PlanUpdate, _) | (_, None) => {}
         (_, Some(field)) => named[field] = id.into(),
     }

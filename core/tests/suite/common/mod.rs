@@ -7,7 +7,7 @@ pub mod journal;
 pub mod view;
 pub mod view_v1;
 
-use rethread_core::{Entry, Folded, Json, MessageId, Seq, Stop, TurnNo, Update, UpdateKind};
+use rethread_core::{Entry, Folded, Json, MessageId, Seq, Stop, TurnNo, Update};
 use serde_json::{Value, json};
 
 /// An update whose thing was not there before.
@@ -22,10 +22,7 @@ pub fn known(body: Value) -> Entry {
 
 /// Reads kind and id from a body as the edges do.
 pub fn update(body: Value) -> Update {
-    let kind = UpdateKind::of_tag(body["sessionUpdate"].as_str().unwrap_or_default());
-    let field = kind.id_field().unwrap_or_default();
-    let id = body[field].as_str().or(body["plan"][field].as_str()).unwrap_or_default().to_owned();
-    Update { kind, id, body: body.into() }
+    Update::read(body.into())
 }
 
 /// A chunk of plain text.

@@ -143,12 +143,12 @@ impl Thing {
         for (name, value) in body {
             match name.as_str() {
                 "sessionUpdate" => {}
-                name if Some(name) == kind.id_field() => {}
+                name if Some(name) == kind.meaning().id.name() => {}
                 "_meta" => self.patch_meta(value),
                 "output" if kind == UpdateKind::TerminalUpdate => self.output(value),
                 "summary" if kind == UpdateKind::CompactionUpdate => self.blocks(value),
                 "content" if kind == UpdateKind::ToolCallUpdate => self.items(value),
-                "content" if kind.id_field() == Some("messageId") => self.blocks(value),
+                "content" if kind.subject().is_message() => self.blocks(value),
                 name => patch(&mut self.members, name, value),
             }
         }
@@ -205,11 +205,11 @@ impl Thing {
         let name = if kind == UpdateKind::TerminalOutputChunk { "data" } else { "content" };
         let plain = |member: &String| {
             ["sessionUpdate", name].contains(&member.as_str())
-                || Some(member.as_str()) == kind.id_field()
+                || Some(member.as_str()) == kind.meaning().id.name()
                 || (member == "_meta" && body["_meta"].is_null())
         };
         let content = body.get(name).filter(|_| body.keys().all(plain));
-        let named = kind.id_field().is_some_and(|field| body.contains_key(field));
+        let named = kind.meaning().id.name().is_some_and(|field| body.contains_key(field));
         let Some(content) = content.filter(|_| named) else {
             return self.content.push(Bit::Noted(Value::Object(body.clone())));
         };

@@ -3,8 +3,8 @@
 
 use rethread_core::{Fields, Input, Json, Update, UpdateKind};
 
+use super::Link;
 use super::hear::ONLY_PLAN;
-use super::{Link, canonical};
 use crate::edge::{Version, v1};
 use crate::mint;
 
@@ -24,7 +24,7 @@ impl Link {
             Version::V1 => self.child_v1(&child, update),
             Version::V2 => update.json(),
         };
-        let thing = canonical(&body.fields());
+        let thing = Update::read(body.clone());
         let known = !thing.id.is_empty() && self.knows(thing.kind, &format!("{child}/{}", thing.id));
         Input::Updated { update: Update { kind: UpdateKind::Other, id: child, body }, known }
     }

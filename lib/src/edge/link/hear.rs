@@ -1,10 +1,12 @@
 //! What an agent says, heard: lines become inputs, questions and relays.
 
-use rethread_core::{Activity, Fields, Input, Json, Millis, QuestionKind, Stop, UpdateKind};
+use rethread_core::{
+    Activity, Fields, Input, Json, Millis, QuestionKind, Stop, Subject, Update, UpdateForm, UpdateKind,
+};
 use serde_json::value::RawValue;
 
 use super::run::{Run, TextLine};
-use super::{Heard, Link, Offered, canonical};
+use super::{Heard, Link, Offered};
 use crate::edge::v1::options::Source;
 use crate::edge::{Version, v1};
 use crate::mint;
@@ -138,7 +140,7 @@ impl Link {
             "user_message_chunk" | "agent_message_chunk" | "agent_thought_chunk" => {
                 let id = self.message_id(UpdateKind::of_tag(&tag), update.text("messageId").as_deref());
                 update.set("messageId", Json::of(&id));
-                return vec![self.heard(canonical(&update))];
+                return vec![self.heard(Update::of(&update))];
             }
             "plan" => v1::plan::from_v1(update, ONLY_PLAN).fields(),
             "current_mode_update" => return self.mode_changed(&update),
@@ -160,7 +162,7 @@ impl Link {
             }
             "config_option_update" => {
                 self.take_config(update.get("configOptions"));
-                vec![self.heard(canonical(&update))]
+                vec![self.heard(Update::of(&update))]
             }
             "user_message" | "user_message_chunk" => {
                 let update = self.with_message_id(&tag, update);
@@ -178,7 +180,7 @@ impl Link {
     fn with_message_id(&mut self, tag: &str, mut update: Fields) -> Fields {
         let kind = UpdateKind::of_tag(tag);
         let native = update.text("messageId");
-        if native.is_some() || kind == kind.whole() {
+        if native.is_some() || kind.meaning().form != UpdateForm::Chunk {
             self.speaking = None;
         }
         if native.is_none() {
@@ -196,7 +198,7 @@ impl Link {
             return Vec::new();
         }
         if self.unacknowledged > 0 {
-            self.early.push(canonical(&update));
+            self.early.push(Update::of(&update));
             return Vec::new();
         }
         vec![self.named(&update)]
@@ -228,7 +230,7 @@ impl Link {
         let (Some(mode), Some(option)) = (update.get("currentModeId"), self.options.by_category("mode"))
         else {
             // A mode where none was offered: kept as it is, for whoever knows it.
-            return vec![self.heard(canonical(update))];
+            return vec![self.heard(Update::of(update))];
         };
         self.options = self.options.with_value(&option, mode);
         if self.offered == Offered::Untold {
@@ -257,32 +259,19 @@ impl Link {
 
     /// An update as an input, with the ids that clients know.
     fn named(&mut self, body: &Fields) -> Input {
-        let mut update = canonical(body);
-        if matches!(update.kind, UpdateKind::ToolCallUpdate | UpdateKind::ToolCallContentChunk) {
+        let mut update = Update::of(body);
+        if update.kind.subject() == Subject::ToolCall {
             self.speaking = None;
         }
         // Nothing of the first generation is named anew.
         if !self.older.is_empty() && !update.id.is_empty() {
             update.id = self.public_id(&update.id);
-            update.body = renamed(update.kind, &self.referring(update.kind, body.clone()), &update.id);
+            let mut body = self.referring(update.kind, body.clone());
+            update.kind.meaning().id.set(&mut body, &update.id);
+            update.body = body.json();
         }
         self.heard(update)
     }
-}
-
-/// The body with another id of its thing.
-fn renamed(kind: UpdateKind, body: &Fields, id: &str) -> Json {
-    let mut body = body.clone();
-    match (kind, kind.id_field()) {
-        (UpdateKind::PlanUpdate, _) => {
-            let mut plan = body.get("plan").map(Json::fields).unwrap_or_default();
-            plan.set("planId", Json::of(id));
-            body.set("plan", plan.json());
-        }
-        (_, Some(field)) => body.set(field, Json::of(id)),
-        (_, None) => {}
-    }
-    body.json()
 }
 
 fn state(update: &Fields, at: Millis) -> Input {

@@ -190,14 +190,3 @@ pub fn id_hash(id: &str) -> u64 {
     id.hash(&mut hasher);
     hasher.finish()
 }
-
-/// A canonical update out of its body.
-fn canonical(body: &Fields) -> Update {
-    let kind = body.text("sessionUpdate").map_or(UpdateKind::Other, |tag| UpdateKind::of_tag(&tag));
-    let id = if kind == UpdateKind::PlanUpdate {
-        body.get("plan").and_then(|plan| plan.fields().text("planId"))
-    } else {
-        kind.id_field().and_then(|name| body.text(name))
-    };
-    Update { kind, id: id.unwrap_or_default(), body: body.json() }
-}

@@ -102,11 +102,9 @@ pub(super) struct Run {
 impl Run {
     /// Starts a run with one text, still escaped.
     pub(super) fn start(kind: UpdateKind, native: Option<&str>, id: &str, known: bool, text: &str) -> Self {
-        let thought = kind == UpdateKind::AgentThoughtChunk;
-        let tag = if thought { "agent_thought_chunk" } else { "agent_message_chunk" };
         let mut body = String::with_capacity(256 + text.len());
         body.push_str("{\"sessionUpdate\":\"");
-        body.push_str(tag);
+        body.push_str(kind.meaning().tag);
         body.push_str("\",\"messageId\":");
         body.push_str(Json::of(id).text());
         body.push_str(",\"content\":{\"type\":\"text\",\"text\":\"");

@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 
-use rethread_core::{Fields, Json, Update, UpdateKind};
+use rethread_core::{Fields, Json, Update, UpdateForm, UpdateKind};
 use serde::Deserialize;
 
 use super::{content, message};
@@ -59,12 +59,8 @@ impl Messages {
 
 /// The tag of a message as a whole.
 fn whole_tag(kind: UpdateKind) -> Option<&'static str> {
-    let tags = [
-        (UpdateKind::UserMessage, "user_message"),
-        (UpdateKind::AgentMessage, "agent_message"),
-        (UpdateKind::AgentThought, "agent_thought"),
-    ];
-    tags.into_iter().find(|(whole, _)| *whole == kind).map(|(_, tag)| tag)
+    let meaning = kind.meaning();
+    (meaning.subject.is_message() && meaning.form == UpdateForm::Upsert).then_some(meaning.tag)
 }
 
 /// The text of a message as the fold writes it, still escaped, if it is one block of text and nothing else.
@@ -243,9 +239,7 @@ mod tests {
         let mut text = String::new();
         for body in bodies {
             parses::<v2::SessionUpdate>(&json(body));
-            let fields = json(body).fields();
-            let kind = UpdateKind::of_tag(&fields.text("sessionUpdate").unwrap_or_default());
-            let update = Update { kind, id: fields.text("messageId").unwrap_or_default(), body: json(body) };
+            let update = Update::read(json(body));
             for chunk in messages.show(&update) {
                 holds::<v1::SessionUpdate>(&chunk);
                 let fields = chunk.fields();
