@@ -4,6 +4,7 @@
 //! Nothing is merged or dropped across the end of a turn: whoever reads a folded journal up to such an end, as a
 //! fork does, finds what was true there.
 
+mod gathered;
 mod settled;
 mod thing;
 
@@ -14,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::kind::FoldRule;
 use crate::merge::Base;
 use crate::{Entry, Seq, Update, UpdateForm, UpdateKind};
+pub use gathered::Gathered;
 use settled::Sifted;
 use thing::{Placed, Plan, Thing};
 

@@ -6,7 +6,7 @@ mod table;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Fields, Json};
+use crate::{Fields, Json, Speaker};
 pub(crate) use table::BY_STORED;
 
 /// The kinds of update that the fold tells apart. Everything else is `Other`, the last one, and is kept as it is.
@@ -76,6 +76,8 @@ pub struct Meaning {
     pub replay: ReplayRule,
     /// Whether an agent that keeps no history is given it.
     pub history: HistoryRule,
+    /// As whose words a person reads it, if there is anything to read.
+    pub speaker: Option<Speaker>,
     /// How it is folded.
     pub(crate) fold: FoldRule,
     /// Where the content is that chunks append to.

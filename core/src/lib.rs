@@ -12,6 +12,8 @@ mod input;
 mod json;
 mod kind;
 mod merge;
+mod readable;
+mod screen;
 pub mod session;
 pub mod stored;
 mod title;
@@ -23,13 +25,15 @@ pub use entry::{
     Activity, AgentKind, Binding, Dropped, Entry, Millis, PromptStyle, QuestionKind, ServerNote, Stop,
     TitleSource,
 };
-pub use fold::{Folded, fold};
+pub use fold::{Folded, Gathered, fold};
 pub use id::{AskId, MessageId, QuestionId, Seq, SessionId, TurnNo};
 pub use input::{HeldPrompts, Input, Refusal};
 pub use json::{Fields, Json, JsonError};
 pub use kind::{
     ConversationRole, HistoryRule, IdPlace, Meaning, ReplayRule, Subject, UpdateForm, UpdateKind,
 };
+pub use readable::{Passage, Speaker, TextPart, readable, readable_update};
+pub use screen::Screen;
 pub use session::Session;
 pub use title::{LONGEST_TITLE, clean_title};
 pub use update::Update;

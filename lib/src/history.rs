@@ -4,14 +4,12 @@
 //! than what a model is given.
 
 use rethread_core::{
-    AgentKind, Entry, Fields, Folded, HistoryRule, Json, MessageId, Seq, Stop, Subject, TurnNo, Update, fold,
+    AgentKind, Entry, Fields, Folded, Gathered, HistoryRule, Json, MessageId, Seq, Stop, Subject, TextPart,
+    TurnNo, Update, readable_update,
 };
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::edge::marks;
-
-/// How many items of a turn are kept unfolded.
-const LOOSE: usize = 4096;
 
 /// Collects what was said, item by item.
 #[derive(Default)]
@@ -19,10 +17,8 @@ pub(crate) struct History {
     /// The turns before, folded.
     past: Vec<Folded>,
     /// The turn that runs.
-    now: Vec<Folded>,
+    now: Gathered,
     next: u64,
-    /// How many items of the turn that runs are folded.
-    folded: usize,
     /// The in-process agent that the list is for; its own `_meta.rethread` stays in it.
     reader: Option<String>,
     /// Whether that agent said what comes next in the journal.
@@ -99,8 +95,7 @@ impl History {
     /// Everything so far, each a whole update of version 2; the end of a turn is its `state_update`. Of the turns that a
     /// compaction sums up there are only the ids and marks of tool calls, and the last usage.
     pub(crate) fn list(&mut self) -> Vec<Json> {
-        self.fold();
-        self.past.iter().chain(&self.now).filter_map(body).collect()
+        self.past.iter().chain(self.now.fold()).filter_map(body).collect()
     }
 
     fn updated(&mut self, update: &Update, known: bool) {
@@ -114,24 +109,12 @@ impl History {
         let is_end = matches!(entry, Entry::TurnEnded { .. });
         let is_compaction = matches!(&entry, Entry::Updated { update, .. } if is_compacted(update));
         self.now.push(Folded { first: Seq(self.next), last: Seq(self.next), entry });
-        // A long stream must not pile up chunk by chunk.
-        if is_end || is_compaction || self.now.len() > self.folded + LOOSE {
-            self.fold();
-        }
-        if is_compaction && self.now.iter().any(has_summary) {
+        if is_compaction && self.now.fold().iter().any(has_summary) {
             self.past = reduced(std::mem::take(&mut self.past));
         }
+        // Nothing is merged across the end of a turn, so the turns before stay as they are.
         if is_end {
-            self.past.append(&mut self.now);
-            self.folded = 0;
-        }
-    }
-
-    /// Folds the turn that runs. Nothing is merged across the end of a turn, so those before stay as they are.
-    fn fold(&mut self) {
-        if self.now.len() > self.folded {
-            self.now = fold(&self.now);
-            self.folded = self.now.len();
+            self.past.append(&mut self.now.take());
         }
     }
 }
@@ -145,9 +128,8 @@ fn is_compacted(update: &Update) -> bool {
 /// Says whether this is a compaction that has something to say in the place of the turns before.
 fn has_summary(item: &Folded) -> bool {
     let Entry::Updated { update, .. } = &item.entry else { return false };
-    let summary = || update.body.fields().get("summary").map_or(Value::Null, Json::value);
-    let has_text = |block: &Value| block["text"].as_str().is_some_and(|text| !text.is_empty());
-    is_compacted(update) && summary().as_array().is_some_and(|blocks| blocks.iter().any(has_text))
+    let has_text = |part: &TextPart| matches!(part, TextPart::Text(text) if !text.is_empty());
+    is_compacted(update) && readable_update(update).is_some_and(|summary| summary.parts.iter().any(has_text))
 }
 
 /// What is needed of turns that were summed up: the ids of tool calls, which stay taken, our marks on them, and what the

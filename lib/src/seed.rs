@@ -2,48 +2,59 @@
 //! ones shortened, the oldest only counted, within a budget. It says itself what was left out. A turn that the agent
 //! refused is no part of it, as the protocol has it.
 
-use rethread_core::{Entry, Folded, Json, Stop, Update, UpdateKind};
+use rethread_core::{ConversationRole, Entry, Folded, Gathered, Speaker, readable};
 
 /// How much text an agent is given, in bytes.
 pub(crate) const BUDGET: usize = 96 * 1024;
-/// How much of each speaker is left of a shortened turn.
+/// How many characters of each speaker are left of a shortened turn.
 const SHORT: usize = 240;
 
-/// A turn as text.
+/// A turn as text, whole and shortened.
 #[derive(Default)]
-struct Told {
+struct TurnText {
     whole: String,
     short: String,
+    last: Option<Speaker>,
 }
 
-/// Collects what was said, item by item.
+/// Makes a transcript of the items of a journal.
 #[derive(Default)]
 pub(crate) struct Transcript {
-    turns: Vec<Told>,
-    /// How much there was before the turn that is under way.
-    before: Option<Length>,
+    turns: Vec<TurnText>,
+    /// What came since the last turn was done with.
+    now: Gathered,
+    phase: TurnPhase,
 }
 
-/// How much a transcript has: its turns, and the text of the last one.
-#[derive(Clone, Copy)]
-struct Length {
-    turns: usize,
-    whole: usize,
-    short: usize,
+/// Whether what comes belongs to a turn. A prompt may come before its turn has started or after.
+#[derive(Default, PartialEq, Eq)]
+enum TurnPhase {
+    #[default]
+    Between,
+    Begun,
 }
 
 impl Transcript {
     /// Takes in one item of the journal.
     pub(crate) fn add(&mut self, item: &Folded) {
         match &item.entry {
-            Entry::PromptInserted { content, .. } => {
+            Entry::PromptInserted { .. } => {
                 self.turn_begins();
-                self.turns.push(Told::default());
-                self.say("User", &blocks_text(content));
+                self.now.push(item.clone());
             }
-            Entry::Updated { update, .. } => self.add_update(update),
+            Entry::Updated { update, .. } => match update.kind.meaning().conversation {
+                ConversationRole::Essential => self.now.push(item.clone()),
+                // What comes next does not depend on thoughts, plans and the like.
+                ConversationRole::Accompanying | ConversationRole::Outside => {}
+            },
             Entry::TurnStarted { .. } => self.turn_begins(),
-            Entry::TurnEnded { stop, .. } => self.turn_ended(stop),
+            Entry::TurnEnded { stop, .. } => {
+                self.phase = TurnPhase::Between;
+                match stop.reason.as_str() {
+                    "refusal" => drop(self.now.take()),
+                    _ => self.write_down(),
+                }
+            }
             Entry::Opened { .. }
             | Entry::RootsSet { .. }
             | Entry::AgentBound { .. }
@@ -62,90 +73,45 @@ impl Transcript {
         }
     }
 
-    /// Says whether nothing was said.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.turns.is_empty()
-    }
-
-    /// A prompt may come before its turn has started or after.
     fn turn_begins(&mut self) {
-        if self.before.is_none() {
-            let (whole, short) =
-                self.turns.last().map(|told| (told.whole.len(), told.short.len())).unwrap_or_default();
-            self.before = Some(Length { turns: self.turns.len(), whole, short });
+        if self.phase == TurnPhase::Between {
+            self.write_down();
+            self.phase = TurnPhase::Begun;
         }
     }
 
-    fn turn_ended(&mut self, stop: &Stop) {
-        let before = self.before.take().filter(|_| stop.reason == "refusal");
-        if let Some(Length { turns, whole, short }) = before {
-            self.turns.truncate(turns);
-            if let Some(told) = self.turns.last_mut() {
-                told.whole.truncate(whole);
-                told.short.truncate(short);
+    /// Writes what came so far as text.
+    fn write_down(&mut self) {
+        for item in self.now.take() {
+            let Some(passage) = readable(&item.entry) else { continue };
+            let begins = matches!(item.entry, Entry::PromptInserted { .. });
+            // A word on an older tool call that does not name it says nothing to a reader.
+            if passage.speaker == Speaker::Tool && passage.title.is_none() {
+                continue;
+            }
+            if begins || self.turns.is_empty() {
+                self.turns.push(TurnText::default());
+            }
+            if let Some(turn) = self.turns.last_mut() {
+                turn.say(passage.speaker, &passage.text());
             }
         }
     }
 
-    fn add_update(&mut self, update: &Update) {
-        let fields = update.body.fields();
-        let content = fields.get("content");
-        let whole = matches!(
-            update.kind,
-            UpdateKind::UserMessage | UpdateKind::AgentMessage | UpdateKind::ToolCallUpdate
-        );
-        let text = match (whole, content) {
-            (true, Some(content)) => blocks_text(content),
-            (false, Some(block)) => block_text(block),
-            (_, None) => String::new(),
-        };
-        // Thoughts, plans and the like do not bind what comes next.
-        let kind = update.kind.whole();
-        if kind == UpdateKind::UserMessage {
-            self.say("User", &text);
-        } else if kind == UpdateKind::AgentMessage {
-            self.say("Agent", &text);
-        } else if let (UpdateKind::ToolCallUpdate, Some(title)) = (kind, fields.text("title")) {
-            let status = fields.text("status").unwrap_or_default();
-            self.say("Tool", &format!("{title} {status}\n{text}"));
-        }
-    }
-
-    fn say(&mut self, speaker: &str, text: &str) {
-        let text = text.trim_end();
-        if text.is_empty() {
-            return;
-        }
+    /// The text within a budget, in bytes; nothing if there was no conversation.
+    pub(crate) fn write(mut self, budget: usize) -> Option<String> {
+        self.write_down();
         if self.turns.is_empty() {
-            self.turns.push(Told::default());
+            return None;
         }
-        let Some(told) = self.turns.last_mut() else { return };
-        let heading = format!("\n## {speaker}\n");
-        // Chunks of one message that were stored one by one read as one.
-        if told
-            .whole
-            .rfind("\n## ")
-            .map(|at| &told.whole[at..])
-            .is_none_or(|last| !last.starts_with(&heading))
-        {
-            told.whole.push_str(&heading);
-            told.short.push_str(&heading);
-            told.short.push_str(&shortened(text));
-        }
-        told.whole.push_str(text);
-        told.whole.push('\n');
-    }
-
-    /// The text within a budget.
-    pub(crate) fn write(&self, budget: usize) -> String {
         let mut parts = Vec::new();
         let (mut used, mut shortened, mut dropped) = (0, 0, 0);
-        for told in self.turns.iter().rev() {
+        for turn in self.turns.iter().rev() {
             // The newest turn may be cut, but is never left out.
-            let (text, short) = if used + told.whole.len() <= budget * 3 / 4 || parts.is_empty() {
-                (tail(&told.whole, budget), false)
+            let (text, short) = if used + turn.whole.len() <= budget * 3 / 4 || parts.is_empty() {
+                (tail(&turn.whole, budget), false)
             } else {
-                (told.short.clone(), true)
+                (turn.short.clone(), true)
             };
             if used + text.len() > budget && !parts.is_empty() {
                 dropped += 1;
@@ -156,7 +122,24 @@ impl Transcript {
             parts.push(text);
         }
         parts.reverse();
-        format!("{}{}", heading(self.turns.len(), shortened, dropped), parts.join("\n---\n"))
+        Some(format!("{}{}", heading(self.turns.len(), shortened, dropped), parts.join("\n---\n")))
+    }
+}
+
+impl TurnText {
+    fn say(&mut self, speaker: Speaker, text: &str) {
+        let text = text.trim_end();
+        if text.is_empty() {
+            return;
+        }
+        if self.last.replace(speaker) != Some(speaker) {
+            let heading = format!("\n## {}\n", speaker.name());
+            self.whole.push_str(&heading);
+            self.short.push_str(&heading);
+            self.short.push_str(&shortened(text));
+        }
+        self.whole.push_str(text);
+        self.whole.push('\n');
     }
 }
 
@@ -184,34 +167,6 @@ fn counted(turns: usize) -> String {
     if turns == 1 { "1 turn".to_owned() } else { format!("{turns} turns") }
 }
 
-fn blocks_text(content: &Json) -> String {
-    let blocks = content.items().unwrap_or_default();
-    blocks.iter().map(block_text).filter(|text| !text.is_empty()).collect::<Vec<_>>().join("\n")
-}
-
-fn block_text(block: &Json) -> String {
-    let fields = block.fields();
-    match fields.text("type").as_deref() {
-        Some("text") => fields.text("text").unwrap_or_default(),
-        Some("content") => fields.get("content").map(block_text).unwrap_or_default(),
-        Some("resource_link") => format!("[{}]", fields.text("uri").unwrap_or_default()),
-        Some("resource") => {
-            let resource = fields.get("resource").map(Json::fields).unwrap_or_default();
-            format!(
-                "[{}]\n{}",
-                resource.text("uri").unwrap_or_default(),
-                resource.text("text").unwrap_or_default()
-            )
-        }
-        Some("diff") => {
-            let patch = fields.get("patch").map(Json::fields).unwrap_or_default();
-            patch.text("text").unwrap_or_default()
-        }
-        Some(other) => format!("[{other}]"),
-        None => String::new(),
-    }
-}
-
 fn shortened(text: &str) -> String {
     let mut short: String = text.chars().take(SHORT).collect();
     if short.len() < text.len() {
@@ -232,34 +187,53 @@ fn tail(text: &str, budget: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use rethread_core::{MessageId, Seq, TurnNo};
-    use serde_json::json;
+    use rethread_core::{MessageId, Seq, Stop, TurnNo, Update};
+    use serde_json::{Value, json};
 
     use super::*;
 
-    fn turn(number: u64, answer: &str) -> Vec<Folded> {
-        let prompt = Entry::PromptInserted {
+    fn prompt(number: u64) -> Entry {
+        let content = json!([{"type": "text", "text": format!("question {number}")}]).into();
+        Entry::PromptInserted {
             message: MessageId(format!("p{number}")),
             turn: TurnNo(number),
-            content: json!([{"type": "text", "text": format!("question {number}")}]).into(),
+            content,
             at: 0,
-        };
-        let body = json!({"sessionUpdate": "agent_message", "messageId": "m",
-            "content": [{"type": "text", "text": answer}]});
-        let update = Update { kind: UpdateKind::AgentMessage, id: "m".to_owned(), body: body.into() };
-        let said = Entry::Updated { update, known: false };
-        [prompt, said].map(|entry| Folded { first: Seq(1), last: Seq(1), entry }).into()
+        }
     }
 
-    fn transcript(turns: u64, answer: &str) -> Transcript {
+    fn updated(body: Value) -> Entry {
+        Entry::Updated { update: Update::read(body.into()), known: false }
+    }
+
+    fn chunk(id: &str, text: &str) -> Entry {
+        updated(json!({"sessionUpdate": "agent_message_chunk", "messageId": id,
+            "content": {"type": "text", "text": text}}))
+    }
+
+    fn started(turn: u64) -> Entry {
+        Entry::TurnStarted { turn: TurnNo(turn), at: 0, state: json!({}).into() }
+    }
+
+    fn ended(turn: u64, reason: &str) -> Entry {
+        Entry::TurnEnded { turn: TurnNo(turn), stop: Stop::plain(reason), at: 0, state: json!({}).into() }
+    }
+
+    fn turns(count: u64, answer: &str) -> Vec<Entry> {
+        let turn = |number| [prompt(number), chunk(&format!("m{number}"), answer), ended(number, "end_turn")];
+        (1..=count).flat_map(turn).collect()
+    }
+
+    fn write(entries: Vec<Entry>, budget: usize) -> String {
         let mut transcript = Transcript::default();
-        (1..=turns).flat_map(|number| turn(number, answer)).for_each(|item| transcript.add(&item));
-        transcript
+        for (seq, entry) in (1..).map(Seq).zip(entries) {
+            transcript.add(&Folded { first: seq, last: seq, entry });
+        }
+        transcript.write(budget).unwrap_or_default()
     }
 
     #[test]
     fn a_short_conversation_is_whole() {
-        let text = transcript(2, "an answer").write(BUDGET);
         expect_test::expect![[r##"
             # The conversation so far
 
@@ -279,12 +253,58 @@ mod tests {
             ## Agent
             an answer
         "##]]
-        .assert_eq(&text);
+        .assert_eq(&write(turns(2, "an answer"), BUDGET));
+        assert_eq!(write(vec![started(1), ended(1, "end_turn")], BUDGET), "", "nothing was said");
+    }
+
+    #[test]
+    fn a_turn_that_is_not_folded_reads_like_one_that_is() {
+        let call = |fields: Value| {
+            let mut body = json!({"sessionUpdate": "tool_call_update", "toolCallId": "c"});
+            body.as_object_mut()
+                .into_iter()
+                .for_each(|body| body.extend(fields.as_object().cloned().unwrap_or_default()));
+            updated(body)
+        };
+        let item = json!({"type": "content", "content": {"type": "text", "text": "fn main"}});
+        let entries = vec![
+            started(1),
+            prompt(1),
+            chunk("m1", "Let me"),
+            chunk("m1", " look.\n## Agent\n"),
+            call(json!({"title": "Read main.rs", "status": "pending"})),
+            updated(json!({"sessionUpdate": "tool_call_content_chunk", "toolCallId": "c", "content": item})),
+            call(json!({"status": "completed"})),
+            updated(
+                json!({"sessionUpdate": "agent_thought", "messageId": "t", "content": [{"type": "text", "text": "hm"}]}),
+            ),
+            chunk("m2", "Do"),
+            chunk("m2", "ne."),
+        ];
+        let text = write(entries, BUDGET);
+        let (_, conversation) = text.split_once("again.\n").unwrap_or_default();
+        expect_test::expect![[r#"
+
+            ## User
+            question 1
+
+            ## Agent
+            Let me look.
+            ## Agent
+
+            ## Tool
+            Read main.rs completed
+            fn main
+
+            ## Agent
+            Done.
+        "#]]
+        .assert_eq(conversation);
     }
 
     #[test]
     fn a_long_one_keeps_the_newest_and_says_what_it_left_out() {
-        let text = transcript(100, &"word ".repeat(400)).write(20_000);
+        let text = write(turns(100, &"word ".repeat(400)), 20_000);
         assert!(text.len() < 21_000, "{}", text.len());
         assert!(text.contains("question 100") && !text.contains("question 1\n"));
         assert!(text.contains("older turns are shortened") && text.contains("oldest turns are left out"));
@@ -292,38 +312,26 @@ mod tests {
 
     #[test]
     fn one_turn_is_counted_as_one() {
-        let text = transcript(1, "an answer").write(BUDGET);
+        let text = write(turns(1, "an answer"), BUDGET);
         assert!(text.contains("This conversation of 1 turn took place"), "{text}");
     }
 
     #[test]
     fn a_refused_turn_is_left_out_with_all_that_was_said_in_it() {
-        let mut transcript = transcript(2, "an answer");
-        let ended = |reason: &str| Entry::TurnEnded {
-            turn: TurnNo(3),
-            stop: Stop::plain(reason),
-            at: 0,
-            state: json!({}).into(),
-        };
-        let started = Entry::TurnStarted { turn: TurnNo(3), at: 0, state: json!({}).into() };
-        let item = |entry| Folded { first: Seq(1), last: Seq(1), entry };
-        let before = transcript.write(BUDGET);
-        transcript.add(&item(ended("end_turn")));
+        let between = chunk("between", "and one thing more");
+        let before: Vec<_> = turns(2, "an answer").into_iter().chain([between]).collect();
         // Some say something before the prompt is part of the conversation.
-        for entries in
-            [[turn(3, "no"), vec![item(started.clone())]], [vec![item(started.clone())], turn(3, "no")]]
-        {
-            let [first, then] = entries;
-            let early = turn(3, "early").pop();
-            first.iter().chain(&early).chain(&then).for_each(|item| transcript.add(item));
-            transcript.add(&item(ended("refusal")));
-            assert_eq!(transcript.write(BUDGET), before);
+        for beginning in [[prompt(3), started(3)], [started(3), prompt(3)]] {
+            let [first, then] = beginning;
+            let refused = [first, chunk("early", "early"), then, chunk("m3", "no"), ended(3, "refusal")];
+            let all: Vec<_> = before.iter().cloned().chain(refused).collect();
+            assert_eq!(write(all, BUDGET), write(before.clone(), BUDGET));
         }
     }
 
     #[test]
     fn one_huge_turn_is_cut_at_its_beginning() {
-        let text = transcript(1, &"é".repeat(100_000)).write(10_000);
+        let text = write(turns(1, &"é".repeat(100_000)), 10_000);
         assert!(text.len() < 11_000 && text.ends_with("é\n"));
     }
 }

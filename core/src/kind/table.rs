@@ -4,6 +4,7 @@ use super::{
     ContentPlace, ContentStyle, ConversationRole, FoldRule, HistoryRule, IdPlace, Meaning, ReplayRule,
     Subject, UpdateForm, UpdateKind,
 };
+use crate::Speaker;
 
 pub(super) static ROWS: [Meaning; UpdateKind::ALL.len()] = {
     let mut rows = [OTHER; UpdateKind::ALL.len()];
@@ -39,6 +40,7 @@ const OTHER: Meaning = Meaning {
     conversation: ConversationRole::Outside,
     replay: ReplayRule::InPlace,
     history: HistoryRule::Omitted,
+    speaker: None,
     fold: FoldRule::Keep,
     content: None,
 };
@@ -58,8 +60,16 @@ const MESSAGE: Meaning = Meaning {
 const STANDING: Meaning =
     Meaning { form: UpdateForm::Complete, replay: ReplayRule::LastWord, fold: FoldRule::LastOfKind, ..OTHER };
 
+const THOUGHT: Meaning = Meaning {
+    subject: Subject::Thought,
+    conversation: ConversationRole::Accompanying,
+    speaker: Some(Speaker::Thought),
+    ..MESSAGE
+};
+
 const TOOL_CALL: Meaning = Meaning {
     subject: Subject::ToolCall,
+    speaker: Some(Speaker::Tool),
     id: IdPlace::Member("toolCallId"),
     content: Some(ContentPlace { whole: "content", chunk: "content", style: ContentStyle::Items }),
     ..MESSAGE
@@ -67,6 +77,7 @@ const TOOL_CALL: Meaning = Meaning {
 
 const TERMINAL: Meaning = Meaning {
     subject: Subject::Terminal,
+    speaker: Some(Speaker::Terminal),
     form: UpdateForm::Upsert,
     id: IdPlace::Member("terminalId"),
     fold: FoldRule::Merge,
@@ -76,6 +87,7 @@ const TERMINAL: Meaning = Meaning {
 
 const PLAN: Meaning = Meaning {
     subject: Subject::Plan,
+    speaker: Some(Speaker::Plan),
     conversation: ConversationRole::Accompanying,
     fold: FoldRule::LastOfId,
     ..OTHER
@@ -83,6 +95,7 @@ const PLAN: Meaning = Meaning {
 
 const COMPACTION: Meaning = Meaning {
     subject: Subject::Compaction,
+    speaker: Some(Speaker::Compaction),
     form: UpdateForm::Upsert,
     id: IdPlace::Member("compactionId"),
     history: HistoryRule::Given,
@@ -95,15 +108,14 @@ const fn row(kind: UpdateKind) -> Meaning {
     use UpdateKind as Kind;
     let own = match kind {
         Kind::UserMessage => {
-            Meaning { tag: "user_message", stored: 2, subject: Subject::UserMessage, ..MESSAGE }
+            let (subject, speaker) = (Subject::UserMessage, Some(Speaker::User));
+            Meaning { tag: "user_message", stored: 2, subject, speaker, ..MESSAGE }
         }
         Kind::AgentMessage => {
-            Meaning { tag: "agent_message", stored: 4, subject: Subject::AgentMessage, ..MESSAGE }
+            let (subject, speaker) = (Subject::AgentMessage, Some(Speaker::Agent));
+            Meaning { tag: "agent_message", stored: 4, subject, speaker, ..MESSAGE }
         }
-        Kind::AgentThought => {
-            let conversation = ConversationRole::Accompanying;
-            Meaning { tag: "agent_thought", stored: 6, subject: Subject::Thought, conversation, ..MESSAGE }
-        }
+        Kind::AgentThought => Meaning { tag: "agent_thought", stored: 6, ..THOUGHT },
         Kind::ToolCallUpdate => Meaning { tag: "tool_call_update", stored: 7, ..TOOL_CALL },
         Kind::TerminalUpdate => Meaning { tag: "terminal_update", stored: 9, ..TERMINAL },
         Kind::PlanUpdate => {
@@ -131,8 +143,8 @@ const fn row(kind: UpdateKind) -> Meaning {
         }
         Kind::CompactionUpdate => Meaning { tag: "compaction_update", stored: 17, ..COMPACTION },
         Kind::Notice => {
-            let (replay, fold) = (ReplayRule::LiveOnly, FoldRule::Drop);
-            Meaning { tag: "notice", stored: 19, subject: Subject::Notice, replay, fold, ..OTHER }
+            let (replay, fold, speaker) = (ReplayRule::LiveOnly, FoldRule::Drop, Some(Speaker::Notice));
+            Meaning { tag: "notice", stored: 19, subject: Subject::Notice, replay, fold, speaker, ..OTHER }
         }
         Kind::Other => OTHER,
         Kind::UserMessageChunk => return chunk_of(Kind::UserMessage, "user_message_chunk", 1),
@@ -158,7 +170,7 @@ mod tests {
 
     use super::*;
 
-    fn cells(kind: UpdateKind) -> [String; 10] {
+    fn cells(kind: UpdateKind) -> [String; 11] {
         let row = kind.meaning();
         let id = match row.id {
             IdPlace::None => "-".to_owned(),
@@ -177,6 +189,7 @@ mod tests {
             format!("{:?}", row.conversation),
             format!("{:?}", row.replay),
             format!("{:?}", row.history),
+            row.speaker.map_or("-", Speaker::name).to_owned(),
             format!("{:?}", row.fold),
             content,
         ]
@@ -186,31 +199,31 @@ mod tests {
     fn the_table() {
         let rows = UpdateKind::ALL.map(cells);
         let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or_default();
-        let line = |row: &[String; 10]| {
+        let line = |row: &[String; 11]| {
             let cells = row.iter().enumerate().map(|(at, cell)| format!("{cell:0$}", width(at)));
             format!("{}\n", cells.collect::<Vec<_>>().join(" | ").trim_end())
         };
         expect![[r#"
-            1 user_message_chunk         | UserMessage  | Chunk    | user_message              | messageId    | Essential    | InPlace  | Given   | Merge        | content to content, Blocks
-            2 user_message               | UserMessage  | Upsert   | user_message              | messageId    | Essential    | InPlace  | Given   | Merge        | content to content, Blocks
-            3 agent_message_chunk        | AgentMessage | Chunk    | agent_message             | messageId    | Essential    | InPlace  | Given   | Merge        | content to content, Blocks
-            4 agent_message              | AgentMessage | Upsert   | agent_message             | messageId    | Essential    | InPlace  | Given   | Merge        | content to content, Blocks
-            5 agent_thought_chunk        | Thought      | Chunk    | agent_thought             | messageId    | Accompanying | InPlace  | Given   | Merge        | content to content, Blocks
-            6 agent_thought              | Thought      | Upsert   | agent_thought             | messageId    | Accompanying | InPlace  | Given   | Merge        | content to content, Blocks
-            7 tool_call_update           | ToolCall     | Upsert   | tool_call_update          | toolCallId   | Essential    | InPlace  | Given   | Merge        | content to content, Items
-            8 tool_call_content_chunk    | ToolCall     | Chunk    | tool_call_update          | toolCallId   | Essential    | InPlace  | Given   | Merge        | content to content, Items
-            9 terminal_update            | Terminal     | Upsert   | terminal_update           | terminalId   | Outside      | InPlace  | Omitted | Merge        | data to output, Bytes
-            10 terminal_output_chunk     | Terminal     | Chunk    | terminal_update           | terminalId   | Outside      | InPlace  | Omitted | Merge        | data to output, Bytes
-            11 plan_update               | Plan         | Complete | plan_update               | plan.planId  | Accompanying | InPlace  | Omitted | LastOfId     | -
-            12 plan_removed              | Plan         | Removal  | plan_removed              | planId       | Accompanying | InPlace  | Omitted | LastOfId     | -
-            13 available_commands_update | Commands     | Complete | available_commands_update | -            | Outside      | LastWord | Omitted | LastOfKind   | -
-            14 config_option_update      | Options      | Complete | config_option_update      | -            | Outside      | LastWord | Omitted | LastOfKind   | -
-            15 session_info_update       | SessionInfo  | Upsert   | session_info_update       | -            | Outside      | LastWord | Omitted | MergeUnknown | -
-            16 usage_update              | Usage        | Complete | usage_update              | -            | Outside      | LastWord | Given   | LastOfKind   | -
-            17 compaction_update         | Compaction   | Upsert   | compaction_update         | compactionId | Outside      | InPlace  | Given   | MergeUnknown | content to summary, Blocks
-            18 compaction_summary_chunk  | Compaction   | Chunk    | compaction_update         | compactionId | Outside      | InPlace  | Given   | MergeUnknown | content to summary, Blocks
-            19 notice                    | Notice       | Event    | notice                    | -            | Outside      | LiveOnly | Omitted | Drop         | -
-            0 other                      | Other        | Event    | other                     | -            | Outside      | InPlace  | Omitted | Keep         | -
+            1 user_message_chunk         | UserMessage  | Chunk    | user_message              | messageId    | Essential    | InPlace  | Given   | User       | Merge        | content to content, Blocks
+            2 user_message               | UserMessage  | Upsert   | user_message              | messageId    | Essential    | InPlace  | Given   | User       | Merge        | content to content, Blocks
+            3 agent_message_chunk        | AgentMessage | Chunk    | agent_message             | messageId    | Essential    | InPlace  | Given   | Agent      | Merge        | content to content, Blocks
+            4 agent_message              | AgentMessage | Upsert   | agent_message             | messageId    | Essential    | InPlace  | Given   | Agent      | Merge        | content to content, Blocks
+            5 agent_thought_chunk        | Thought      | Chunk    | agent_thought             | messageId    | Accompanying | InPlace  | Given   | Thought    | Merge        | content to content, Blocks
+            6 agent_thought              | Thought      | Upsert   | agent_thought             | messageId    | Accompanying | InPlace  | Given   | Thought    | Merge        | content to content, Blocks
+            7 tool_call_update           | ToolCall     | Upsert   | tool_call_update          | toolCallId   | Essential    | InPlace  | Given   | Tool       | Merge        | content to content, Items
+            8 tool_call_content_chunk    | ToolCall     | Chunk    | tool_call_update          | toolCallId   | Essential    | InPlace  | Given   | Tool       | Merge        | content to content, Items
+            9 terminal_update            | Terminal     | Upsert   | terminal_update           | terminalId   | Outside      | InPlace  | Omitted | Terminal   | Merge        | data to output, Bytes
+            10 terminal_output_chunk     | Terminal     | Chunk    | terminal_update           | terminalId   | Outside      | InPlace  | Omitted | Terminal   | Merge        | data to output, Bytes
+            11 plan_update               | Plan         | Complete | plan_update               | plan.planId  | Accompanying | InPlace  | Omitted | Plan       | LastOfId     | -
+            12 plan_removed              | Plan         | Removal  | plan_removed              | planId       | Accompanying | InPlace  | Omitted | Plan       | LastOfId     | -
+            13 available_commands_update | Commands     | Complete | available_commands_update | -            | Outside      | LastWord | Omitted | -          | LastOfKind   | -
+            14 config_option_update      | Options      | Complete | config_option_update      | -            | Outside      | LastWord | Omitted | -          | LastOfKind   | -
+            15 session_info_update       | SessionInfo  | Upsert   | session_info_update       | -            | Outside      | LastWord | Omitted | -          | MergeUnknown | -
+            16 usage_update              | Usage        | Complete | usage_update              | -            | Outside      | LastWord | Given   | -          | LastOfKind   | -
+            17 compaction_update         | Compaction   | Upsert   | compaction_update         | compactionId | Outside      | InPlace  | Given   | Compaction | MergeUnknown | content to summary, Blocks
+            18 compaction_summary_chunk  | Compaction   | Chunk    | compaction_update         | compactionId | Outside      | InPlace  | Given   | Compaction | MergeUnknown | content to summary, Blocks
+            19 notice                    | Notice       | Event    | notice                    | -            | Outside      | LiveOnly | Omitted | Notice     | Drop         | -
+            0 other                      | Other        | Event    | other                     | -            | Outside      | InPlace  | Omitted | -          | Keep         | -
         "#]].assert_eq(&rows.iter().map(line).collect::<String>());
     }
 

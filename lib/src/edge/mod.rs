@@ -8,7 +8,6 @@ pub mod capabilities;
 pub mod link;
 pub mod marks;
 pub mod params;
-pub mod screen;
 mod tool_calls;
 pub mod v1;
 pub mod view;

@@ -5,9 +5,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use rethread_core::{Fields, Json, Update};
+use rethread_core::{Fields, Json, Screen, Update};
 
-use super::screen::Screen;
 use super::v1;
 use super::v1::CallContent;
 use super::v1::tool_call::{Announced, TerminalText, TerminalView};

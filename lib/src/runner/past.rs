@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use rethread_core::stored::{Sort, Stored, StoredError};
-use rethread_core::{Binding, Entry, Json, Seq, Update, UpdateKind};
+use rethread_core::{Binding, Entry, Json, Seq, Subject, TextPart, Update, readable_update};
 
 use super::Runner;
 use crate::agent::host::LiveAgent;
@@ -65,7 +65,7 @@ impl Runner {
                 Ok(())
             })
             .await?;
-        self.seed = (!transcript.is_empty()).then(|| transcript.write(seed::BUDGET));
+        self.seed = transcript.write(seed::BUDGET);
         Ok(())
     }
 
@@ -116,13 +116,9 @@ fn agent_text(entry: &Entry) -> usize {
 
 /// How many characters of the agent's own text an update holds.
 pub(super) fn said_by_agent(update: &Update) -> usize {
-    let content = update.body.fields().take("content");
-    let length = |block: &Json| block.fields().text("text").map_or(0, |text| text.chars().count());
-    match (update.kind, content) {
-        (UpdateKind::AgentMessageChunk, Some(block)) => length(&block),
-        (UpdateKind::AgentMessage, Some(blocks)) => {
-            blocks.items().unwrap_or_default().iter().map(length).sum()
-        }
-        _ => 0,
+    if update.kind.subject() != Subject::AgentMessage {
+        return 0;
     }
+    let length = |part: &TextPart| if let TextPart::Text(text) = part { text.chars().count() } else { 0 };
+    readable_update(update).map_or(0, |passage| passage.parts.iter().map(length).sum())
 }

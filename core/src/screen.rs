@@ -1,10 +1,11 @@
-//! The text of a terminal, for clients that cannot be shown the terminal itself. Bounded: the end counts most.
+//! The text of a terminal: its command, the end of its output (at most 64 KiB) and how it ended. For transcripts, and for
+//! clients that cannot show a terminal.
 
+use crate::{Json, Update, UpdateForm};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use rethread_core::{Json, Update, UpdateKind};
 
-/// How much output is kept.
+/// How many bytes of output are kept.
 const KEPT: usize = 64 * 1024;
 
 /// A terminal as text.
@@ -17,10 +18,10 @@ pub struct Screen {
 }
 
 impl Screen {
-    /// Takes in what the agent says of the terminal.
+    /// Applies an update of the terminal.
     pub fn update(&mut self, update: &Update) {
         let fields = update.body.fields();
-        if update.kind == UpdateKind::TerminalOutputChunk {
+        if update.kind.meaning().form == UpdateForm::Chunk {
             self.append(&bytes(fields.get("data")));
             return;
         }
@@ -43,7 +44,7 @@ impl Screen {
         self.exit.is_some()
     }
 
-    /// What a person would see.
+    /// The text as a person would see it.
     #[must_use]
     pub fn text(&self) -> String {
         let mut text = String::new();
@@ -63,7 +64,7 @@ impl Screen {
         text
     }
 
-    /// What is shown of a terminal that was never heard of.
+    /// The text for a terminal without any update.
     #[must_use]
     pub fn nothing() -> String {
         "(the output of this terminal was not saved)".to_owned()
