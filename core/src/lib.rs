@@ -3,6 +3,7 @@
 //!
 //! Read [`session`] first: [`Session`] is the fold of its journal, [`decide`] turns an [`Input`] into entries.
 
+mod builder;
 mod child;
 mod decide;
 mod entry;
@@ -11,6 +12,7 @@ mod id;
 mod input;
 mod json;
 mod kind;
+mod known;
 mod merge;
 mod readable;
 mod screen;
@@ -19,6 +21,7 @@ pub mod stored;
 mod title;
 mod update;
 
+pub use builder::{JournalBuilder, Origin};
 pub use child::Child;
 pub use decide::{decide, decides};
 pub use entry::{
@@ -32,8 +35,9 @@ pub use json::{Fields, Json, JsonError};
 pub use kind::{
     ConversationRole, HistoryRule, IdPlace, Meaning, ReplayRule, Subject, UpdateForm, UpdateKind,
 };
+pub use known::KnownThings;
 pub use readable::{Passage, Speaker, TextPart, readable, readable_update};
 pub use screen::Screen;
 pub use session::Session;
-pub use title::{LONGEST_TITLE, clean_title};
+pub use title::{LONGEST_TITLE, clean_title, prompt_title};
 pub use update::Update;

@@ -3,6 +3,8 @@
 use std::iter::Peekable;
 use std::str::Chars;
 
+use crate::Json;
+
 /// The most characters that a title has.
 pub const LONGEST_TITLE: usize = 500;
 
@@ -32,6 +34,19 @@ pub fn clean_title(text: &str) -> String {
         }
     }
     title
+}
+
+/// Makes a title of the content blocks of a prompt: the first line of its first text that says something.
+#[must_use]
+pub fn prompt_title(content: &Json) -> Option<String> {
+    const LONGEST: usize = 80;
+    let blocks = content.items()?;
+    let text = blocks.iter().find_map(|block| block.fields().text("text"))?;
+    let words = text.lines().map(clean_title).find(|line| !line.is_empty())?;
+    if words.chars().count() <= LONGEST {
+        return Some(words);
+    }
+    Some(words.chars().take(LONGEST - 1).chain(['…']).collect())
 }
 
 /// Skips what follows the first character of a terminal's escape sequence.

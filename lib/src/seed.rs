@@ -84,12 +84,15 @@ impl Transcript {
     fn write_down(&mut self) {
         for item in self.now.take() {
             let Some(passage) = readable(&item.entry) else { continue };
-            let begins = matches!(item.entry, Entry::PromptInserted { .. });
             // A word on an older tool call that does not name it says nothing to a reader.
             if passage.speaker == Speaker::Tool && passage.title.is_none() {
                 continue;
             }
-            if begins || self.turns.is_empty() {
+            let prompted = matches!(item.entry, Entry::PromptInserted { .. });
+            let begins = |turn: &TurnText| {
+                prompted || (passage.speaker == Speaker::User && turn.last != Some(Speaker::User))
+            };
+            if self.turns.last().is_none_or(begins) {
                 self.turns.push(TurnText::default());
             }
             if let Some(turn) = self.turns.last_mut() {

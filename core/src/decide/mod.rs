@@ -6,6 +6,8 @@ mod option;
 mod style;
 mod turn;
 
+pub(crate) use turn::{settle_and_end, started};
+
 use serde_json::json;
 
 use crate::session::OpenQuestion;
@@ -61,7 +63,8 @@ fn set_title(title: &str) -> Result<Vec<Entry>, Refusal> {
     Ok(vec![Entry::TitleSet { title, by: TitleSource::User }])
 }
 
-fn updated(session: &Session, update: Update, known: bool) -> Vec<Entry> {
+/// The entries for an update of the agent.
+pub(crate) fn updated(session: &Session, update: Update, known: bool) -> Vec<Entry> {
     match update.kind.subject() {
         Subject::SessionInfo => info_updated(session, update),
         Subject::UserMessage

@@ -100,9 +100,7 @@ pub(super) fn agent_exited(session: &Session, reason: &str, held: HeldPrompts, a
     let error = stop.error.clone().unwrap_or_else(|| json!({}).into());
     let mut entries = Vec::new();
     entries.extend(withdraw_questions(session));
-    entries.extend(settle_calls(session));
-    entries.extend(settle_terminals(session));
-    entries.extend(settle_compactions(session, how_cut_off(session)));
+    entries.extend(settle_things(session));
     entries.extend(settle_asks(session, &error));
     let lost = |prompt: &&OpenPrompt| match prompt.phase {
         Phase::Held => held == HeldPrompts::Drop,
@@ -124,6 +122,12 @@ pub(super) fn agent_exited(session: &Session, reason: &str, held: HeldPrompts, a
         entries.push(Entry::AgentLost { generation: agent.generation, reason: reason.to_owned() });
     }
     entries
+}
+
+/// The end of a turn of the past: nothing in it goes on.
+pub(crate) fn settle_and_end(session: &Session, stop: Stop, at: Millis) -> Vec<Entry> {
+    let end = session.turn.as_ref().map(|turn| ended(turn.no, stop, None, at));
+    settle_things(session).chain(end).collect()
 }
 
 /// An agent that tells its own state does so.
@@ -251,7 +255,7 @@ pub(super) fn begin_sent(session: &Session, turn: TurnNo, at: Millis) -> Vec<Ent
     sent.map(|prompt| vec![started(turn, at), insert(prompt, turn, at)]).unwrap_or_default()
 }
 
-pub(super) fn started(turn: TurnNo, at: Millis) -> Entry {
+pub(crate) fn started(turn: TurnNo, at: Millis) -> Entry {
     Entry::TurnStarted { turn, at, state: plain_state(Activity::Running) }
 }
 
@@ -314,6 +318,12 @@ fn withdraw_questions(session: &Session) -> impl Iterator<Item = Entry> {
     let again = (session.activity == Activity::RequiresAction && super::speaks_for(session))
         .then(|| state_changed(Activity::Running));
     session.questions.iter().map(withdrawn).chain(again)
+}
+
+/// Ends the tool calls, terminals and compactions that are open.
+fn settle_things(session: &Session) -> impl Iterator<Item = Entry> {
+    let compactions = settle_compactions(session, how_cut_off(session));
+    settle_calls(session).chain(settle_terminals(session)).chain(compactions)
 }
 
 fn settle_calls(session: &Session) -> impl Iterator<Item = Entry> {

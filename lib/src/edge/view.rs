@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use rethread_core::{
-    Child, Entry, Fields, Json, MessageId, QuestionId, QuestionKind, ReplayRule, Seq, Stop, Subject, TitleSource,
-    Update, UpdateKind,
+    Child, Entry, Fields, Json, MessageId, QuestionId, QuestionKind, ReplayRule, Seq, Stop, Subject,
+    TitleSource, Update, UpdateKind,
 };
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};

@@ -6,10 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use rethread_core::{
-    Activity, Binding, ConversationRole, Entry, Input, Json, Session, SessionId, TitleSource, clean_title,
-    stored,
-};
+use rethread_core::{Binding, Input, JournalBuilder, Json, Origin, SessionId, clean_title, stored};
 use serde_json::json;
 
 use super::Registry;
@@ -67,31 +64,48 @@ impl Registry {
         let mut replay = Link::new(agent.profile.version, 1, HashSet::new());
         let name = host.identity(&agent);
         let row = self.row(id).await.ok();
-        let mut history = History::new(&setup, &name);
-        history.take(replay.hear(said.iter().map(|line| &line[..]), mint::now()));
+        let mut journal = JournalBuilder::new(Origin {
+            cwd: setup.cwd.clone(),
+            roots: setup.roots.clone(),
+            agent: name.clone(),
+            title: row.as_ref().and_then(|row| row.title.clone()),
+            at: mint::now(),
+        });
+        let mut ids = HashSet::new();
+        for heard in replay.hear(said.iter().map(|line| &line[..]), mint::now()) {
+            if let Heard::Input(Input::Updated { update, .. }) = heard {
+                if !update.id.is_empty() {
+                    ids.insert(id_hash(&update.id));
+                }
+                journal.add(update, None);
+            }
+        }
         // Some agents load anything and have nothing: that is no session.
-        if !history.spoken && row.is_none() {
+        if !journal.has_conversation() && row.is_none() {
             agent.peer.unroute(id.as_str());
             return Err(unknown());
         }
         // What it replayed was said by an earlier process: this one must not overwrite it.
-        let mut link = Link::new(agent.profile.version, 2, history.ids());
+        let mut link = Link::new(agent.profile.version, 2, ids);
         for update in link.opened(&answer) {
-            history.decide(Input::Updated { update, known: false });
+            journal.add(update, None);
         }
-        let title = row.and_then(|row| row.title).map(|(title, _)| (title, TitleSource::Agent));
         let native = id.0.clone();
-        let (session, entries) = history.close(Input::AgentBound {
+        let (mut session, mut entries) = journal.finish();
+        let bound = Input::AgentBound {
             agent: name.clone(),
             native: native.clone(),
             binding: Binding::Loaded,
             style: style(link.version()),
             kind: host.kind(),
             at: mint::now(),
-        });
+        };
+        for entry in rethread_core::decide(&session, bound).unwrap_or_default() {
+            session.apply(&entry);
+            entries.push(entry);
+        }
         let mut facts = facts(entries.iter());
         facts.listed = Some(Listed);
-        facts.title = facts.title.or(title);
         let new = NewSession {
             id: id.clone(),
             cwd: setup.cwd.clone(),
@@ -220,65 +234,6 @@ async fn replayed(
                 }
             }
         }
-    }
-}
-
-/// A history in the making: everything that the agent replayed, as one turn that is over.
-struct History {
-    session: Session,
-    entries: Vec<Entry>,
-    spoken: bool,
-}
-
-impl History {
-    fn new(setup: &Setup, agent: &str) -> Self {
-        let mut history = Self { session: Session::default(), entries: Vec::new(), spoken: false };
-        let (cwd, roots) = (setup.cwd.clone(), setup.roots.clone());
-        history.write(Entry::Opened { cwd, roots, agent: agent.to_owned(), at: mint::now() });
-        let state = json!({"sessionUpdate": "state_update", "state": "running"}).into();
-        history.decide(Input::AgentState { activity: Activity::Running, stop: None, state, at: mint::now() });
-        history
-    }
-
-    fn take(&mut self, heard: Vec<Heard>) {
-        for heard in heard {
-            if let Heard::Input(Input::Updated { update, known }) = heard {
-                self.spoken |= update.kind.meaning().conversation == ConversationRole::Essential;
-                self.decide(Input::Updated { update, known });
-            }
-        }
-    }
-
-    /// Every id that the replay used.
-    fn ids(&self) -> HashSet<u64> {
-        let mut ids = HashSet::new();
-        for entry in &self.entries {
-            if let Entry::Updated { update, .. } = entry
-                && !update.id.is_empty()
-            {
-                ids.insert(id_hash(&update.id));
-            }
-        }
-        ids
-    }
-
-    /// Ends the replay; from here on the agent stands behind the session.
-    fn close(mut self, bound: Input) -> (Session, Vec<Entry>) {
-        let state = json!({"sessionUpdate": "state_update", "state": "idle"}).into();
-        self.decide(Input::AgentState { activity: Activity::Idle, stop: None, state, at: mint::now() });
-        self.decide(bound);
-        (self.session, self.entries)
-    }
-
-    fn decide(&mut self, input: Input) {
-        for entry in rethread_core::decide(&self.session, input).unwrap_or_default() {
-            self.write(entry);
-        }
-    }
-
-    fn write(&mut self, entry: Entry) {
-        self.session.apply(&entry);
-        self.entries.push(entry);
     }
 }
 

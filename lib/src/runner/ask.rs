@@ -1,7 +1,7 @@
 //! What clients ask of a session once they follow it. How they come to is in `attach`.
 
 use rethread_core::session::{OpenPrompt, OpenQuestion, Phase};
-use rethread_core::{HeldPrompts, Input, Json, MessageId, QuestionId, Refusal, Seq, clean_title, decides};
+use rethread_core::{HeldPrompts, Input, Json, MessageId, QuestionId, Refusal, Seq, decides, prompt_title};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
@@ -64,7 +64,7 @@ impl Runner {
         if let Some(error) = self.broken_error() {
             return reply.refuse(error);
         }
-        let title = title_of(&content);
+        let title = prompt_title(&content);
         let sender = self.clients.get(reply.client).map(|client| client.tag.clone());
         if let Some(sender) = &sender {
             let from =
@@ -326,18 +326,6 @@ pub(super) fn reply_of(message: Message) -> Option<Reply> {
         | Message::End { .. }
         | Message::AgentUp(_) => None,
     }
-}
-
-/// A title out of the first line that says something.
-fn title_of(content: &Json) -> Option<String> {
-    const LONGEST: usize = 80;
-    let blocks = content.items()?;
-    let text = blocks.iter().find_map(|block| block.fields().text("text"))?;
-    let words = text.lines().map(clean_title).find(|line| !line.is_empty())?;
-    if words.chars().count() <= LONGEST {
-        return Some(words);
-    }
-    Some(words.chars().take(LONGEST - 1).chain(['…']).collect())
 }
 
 fn refused(refusal: &Refusal) -> RpcError {

@@ -24,11 +24,17 @@ impl Runner {
             return Ok(HashSet::new());
         }
         self.gather(HashSet::new(), |ids, item| {
-            if item.sort() == Sort::Any
-                && let Entry::Updated { update, .. } = &*item.entry()?
+            if item.sort() != Sort::Any {
+                return Ok(());
+            }
+            let entry = item.entry()?;
+            if let Entry::Updated { update, .. } = &*entry
                 && !update.id.is_empty()
             {
                 ids.insert(id_hash(&update.id));
+            } else if let Entry::PromptInserted { message, .. } = &*entry {
+                // A prompt of a session that was taken in from an agent has the agent's id.
+                ids.insert(id_hash(message.as_str()));
             }
             Ok(())
         })

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use rethread::agent::Restore;
 use rethread::server::{Config, NativeSessions};
+use rethread_core::{Entry, Seq, SessionId, readable};
 use rethread_testkit::agent::{AgentConfig, Forks, Mind, Quirk, Restores, ScriptedAgent};
 use rethread_testkit::client::Client;
 use rethread_testkit::{Pairing, World, pairings};
@@ -294,6 +295,54 @@ async fn a_session_that_only_the_agent_has_is_taken_in(pairing: Pairing) {
     assert_eq!(error["data"]["sessionId"], "nobody-knows-this");
 }
 
+async fn a_session_that_is_taken_in_has_its_turns(pairing: Pairing) {
+    let world = World::of(pairing);
+    let first = world.ready().await;
+    let session = first.new_session().await;
+    first.prompt(&session, "say one; toolopen").await;
+    first.prompt(&session, "say two").await;
+    let native = world.agent.sessions().first().cloned().expect("the agent has it");
+    first.hang_up().await;
+    let elsewhere = World::with(world.client, world.agent.clone());
+    let client = elsewhere.ready().await;
+    client.load(&native).await;
+    let shown = client.view(&native);
+    assert_eq!((shown.user().len(), shown.agent()), (2, vec!["one".to_owned(), "two".to_owned()]));
+    assert!(shown.to_string().contains("(failed)"), "no call runs on: {shown}");
+    let page = elsewhere.store.read(&SessionId(native.clone()), Seq(0), usize::MAX).expect("it can be read");
+    let turns: Vec<_> = page.items.iter().filter_map(|item| turn_line(&item.entry)).collect();
+    assert_eq!(turns, ["1: say one; toolopen", "1 ended", "2: say two", "2 ended"]);
+
+    let said = client.updates(&native);
+    let one = said.iter().find(|update| update.to_string().contains("\"one\"")).expect("it was replayed");
+    let at = json!({"rethread": {"atMessage": one["messageId"]}});
+    let made = fork(&client, &native, at).await.expect("a fork");
+    let child = made["sessionId"].as_str().expect("an id").to_owned();
+    client.load(&child).await;
+    assert_eq!(client.view(&child).agent(), ["one"]);
+
+    client.prompt(&native, "say three").await;
+    client.hang_up().await;
+    let other = ScriptedAgent::of(pairing);
+    other.configure(|config| config.name = "another");
+    let next = World::over(elsewhere.client, other, elsewhere.store.clone(), Config::default());
+    let client = next.ready().await;
+    client.load(&native).await;
+    assert_eq!(client.view(&native).agent(), ["one", "two", "three"], "folded or not");
+    client.prompt(&native, "say four").await;
+    assert!(given(&next.agent).contains("This conversation of 3 turns"), "{}", given(&next.agent));
+}
+
+/// A prompt or the end of a turn.
+#[expect(clippy::wildcard_enum_match_arm, reason = "the other entries say nothing of turns")]
+fn turn_line(entry: &Entry) -> Option<String> {
+    match entry {
+        Entry::PromptInserted { turn, .. } => Some(format!("{turn}: {}", readable(entry)?.text())),
+        Entry::TurnEnded { turn, .. } => Some(format!("{turn} ended")),
+        _ => None,
+    }
+}
+
 async fn the_agents_own_sessions_are_listed_once(pairing: Pairing) {
     let world = World::of(pairing);
     let first = world.ready().await;
@@ -398,6 +447,8 @@ pairings!(wire:
     what_an_agent_replays_of_its_fork_is_swallowed,
     // It keeps no sessions.
     a_session_that_only_the_agent_has_is_taken_in,
+    // The same.
+    a_session_that_is_taken_in_has_its_turns,
     // It keeps no sessions.
     the_agents_own_sessions_are_listed_once,
 );

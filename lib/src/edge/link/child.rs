@@ -24,9 +24,7 @@ impl Link {
             Version::V1 => self.child_v1(&child, update),
             Version::V2 => update.json(),
         };
-        let thing = Update::read(body.clone());
-        let known = !thing.id.is_empty() && self.knows(thing.kind, &format!("{child}/{}", thing.id));
-        Input::Updated { update: Update { kind: UpdateKind::Other, id: child, body }, known }
+        self.heard(Update { kind: UpdateKind::Other, id: child, body })
     }
 
     fn child_v1(&mut self, child: &str, mut update: Fields) -> Json {

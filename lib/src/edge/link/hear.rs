@@ -43,7 +43,7 @@ impl Link {
 
     fn start_run(&mut self, kind: UpdateKind, text: &TextLine<'_>) -> Run {
         let id = self.message_id(kind, text.message());
-        let known = self.knows(kind, &id);
+        let known = self.said.note(kind, &id);
         Run::start(kind, text.message(), &id, known, text.text())
     }
 

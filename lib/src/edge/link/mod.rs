@@ -14,7 +14,7 @@ mod spoken;
 use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use rethread_core::{Fields, Input, Json, QuestionKind, Update, UpdateKind};
+use rethread_core::{Fields, Input, Json, KnownThings, QuestionKind, Update, UpdateKind};
 
 pub use choices::Lacking;
 
@@ -74,8 +74,8 @@ pub struct Link {
     early: Vec<Update>,
     /// The agent's ids of user messages that are ours.
     echoes: HashSet<String>,
-    /// Hashes of the things that this agent process has spoken of.
-    said: HashSet<u64>,
+    /// The things that this agent process has spoken of.
+    said: KnownThings,
     /// The sessions of its sub-agents, and the message that each is saying.
     children: HashMap<String, Option<Speaking>>,
     /// Whether it has shown that it speaks the version it answered with.
@@ -114,7 +114,7 @@ impl Link {
             unacknowledged: 0,
             early: Vec::new(),
             echoes: HashSet::new(),
-            said: HashSet::new(),
+            said: KnownThings::default(),
             children: HashMap::new(),
             spoken: Spoken::default(),
             repeatable: Repeatable::default(),
@@ -151,18 +151,8 @@ impl Link {
 
     /// An update as an input, with whether the thing it speaks of was there already.
     fn heard(&mut self, update: Update) -> Input {
-        let known = self.knows(update.kind, &update.id);
+        let known = self.said.note_update(&update);
         Input::Updated { update, known }
-    }
-
-    /// Says whether a thing was spoken of before, and remembers that it is now.
-    fn knows(&mut self, kind: UpdateKind, id: &str) -> bool {
-        if id.is_empty() {
-            return false;
-        }
-        let mut hasher = DefaultHasher::new();
-        (kind.whole(), id).hash(&mut hasher);
-        !self.said.insert(hasher.finish())
     }
 
     fn options_update(&self) -> Update {

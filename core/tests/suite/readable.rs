@@ -1,8 +1,6 @@
 //! What a person reads of each kind of entry: updates in, text out.
 
-mod common;
-
-use common::{ended, inserted, new, placed, started, text};
+use crate::common::{ended, inserted, new, placed, started, text};
 use expect_test::{Expect, expect};
 use rethread_core::{Entry, Stop, TextPart, TurnNo, UpdateForm, fold, readable};
 use serde_json::{Value, json};
@@ -128,7 +126,7 @@ fn the_rest() {
 #[test]
 fn sub_agents_speak_in_their_own_name() {
     let of_child = |body: Value| {
-        let mut update = common::update(body);
+        let mut update = crate::common::update(body);
         update.kind = rethread_core::UpdateKind::Other;
         update.id = "child".to_owned();
         Entry::Updated { update, known: false }
