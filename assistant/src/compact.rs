@@ -3,7 +3,7 @@
 //! more than has to be.
 
 use futures::StreamExt;
-use rethread::mint;
+use rethread::ids;
 use rethread::wire::RpcError;
 use serde_json::json;
 
@@ -53,7 +53,7 @@ pub(crate) async fn make_room(talk: &mut Talk<'_>, model: &Model, excess: Excess
 }
 
 async fn sum_up(talk: &mut Talk<'_>, model: &Model) -> Result<bool, RpcError> {
-    let id = format!("compaction-{}", mint::unique());
+    let id = format!("compaction-{}", ids::unique());
     let update =
         |status: &str| json!({"sessionUpdate": "compaction_update", "compactionId": id, "status": status});
     talk.turn.update(update("in_progress")).await;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use rethread::author::{Stop, Turn};
-use rethread::mint;
+use rethread::ids;
 use rethread::wire::RpcError;
 use serde_json::Value;
 
@@ -75,7 +75,7 @@ fn tools(session: &Session, turn: &Turn) -> String {
 
 async fn call(session: &Session, turn: &Turn, name: &str, arguments: Value) {
     let work = Work { session, turn, round: 0, begun: Vec::new() };
-    let id = format!("call-{}", mint::unique());
+    let id = format!("call-{}", ids::unique());
     let call = ToolCall { id, name: name.to_owned(), arguments: Ok(arguments), signatures: Vec::new() };
     work.one(&call).await;
 }

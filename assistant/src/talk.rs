@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use futures::StreamExt;
 use rethread::author::{Stop, Tool, Turn};
-use rethread::mint;
+use rethread::ids;
 use rethread::wire::RpcError;
 use serde_json::Value;
 
@@ -200,7 +200,7 @@ fn with_new_ids(reply: &mut Reply, used: &HashSet<String>) {
         if let Part::Call(call) = part
             && used.contains(&call.id)
         {
-            call.id = format!("call_{}", mint::unique().simple());
+            call.id = format!("call_{}", ids::unique().simple());
         }
     }
 }

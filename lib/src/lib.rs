@@ -6,15 +6,16 @@
 pub mod agent;
 pub mod author;
 pub mod client_id;
+pub mod clock;
 pub mod command;
 mod connection;
 pub mod edge;
 mod history;
 mod hosting;
+pub mod ids;
 mod live;
 pub mod lock;
 pub mod log;
-pub mod mint;
 mod outbox;
 mod registry;
 pub mod rooted;

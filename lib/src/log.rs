@@ -7,7 +7,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::mint;
+use crate::clock;
 use crate::secret::Secrets;
 
 /// At this size the log starts again.
@@ -40,7 +40,7 @@ impl Log {
         let text = self.secrets.strike(text);
         let path = path.lock().unwrap_or_else(PoisonError::into_inner);
         if let Ok(mut file) = open(&path) {
-            let _ = writeln!(file, "{} {text}", mint::now());
+            let _ = writeln!(file, "{} {text}", clock::now());
         }
     }
 }

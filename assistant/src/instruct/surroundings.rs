@@ -4,7 +4,7 @@
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-use rethread::mint;
+use rethread::clock;
 
 use super::project::repository;
 use crate::choice::Settings;
@@ -27,7 +27,7 @@ pub(super) async fn described(roots: &[PathBuf], settings: &Settings) -> String 
         ),
         TerminalAccess::Disabled => "You cannot run commands now.".to_owned(),
     };
-    let date = mint::rfc3339(mint::now());
+    let date = clock::rfc3339(clock::now());
     let day = date.split('T').next().unwrap_or_default();
     let system = format!("{} on {}", std::env::consts::OS, std::env::consts::ARCH);
     let state = tokio::task::spawn_blocking(move || git(&cwd)).await.ok().flatten();

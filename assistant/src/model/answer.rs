@@ -12,7 +12,7 @@ use futures::{Stream, StreamExt};
 use genai::ServiceTarget;
 use genai::chat::{ChatOptions, ChatRequest, ChatStream, ChatStreamEvent};
 use reqwest::Url;
-use rethread::mint;
+use rethread::ids;
 
 use super::Patience;
 use super::config::ProviderKind;
@@ -302,7 +302,7 @@ impl Patience {
     /// Twice as long each time, and never quite the same, so that many who were turned away do not come back together.
     fn pause(&self, attempt: u32) -> Duration {
         let doubled = self.first_pause.saturating_mul(1 << (attempt.saturating_sub(1)).min(16));
-        let [.., last] = *mint::unique().as_bytes();
+        let [.., last] = *ids::unique().as_bytes();
         let jitter = 0.75 + f64::from(last) / 255.0 / 2.0;
         doubled.mul_f64(jitter).min(self.longest_pause)
     }

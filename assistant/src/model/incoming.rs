@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 
 use genai::chat::{ContentPart, StopReason, StreamEnd, ToolCall as WireCall, Usage as WireUsage};
-use rethread::mint;
+use rethread::ids;
 use serde_json::{Map, Value};
 
 use super::config::ProviderKind;
@@ -104,7 +104,7 @@ impl Reader {
     fn call(&mut self, call: WireCall, cut: bool) -> ToolCall {
         let mut id = call.call_id;
         if !self.keeps_id(&id) {
-            id = format!("call_{}", mint::unique().simple());
+            id = format!("call_{}", ids::unique().simple());
         }
         self.used.insert(id.clone());
         ToolCall {

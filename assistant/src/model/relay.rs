@@ -15,8 +15,8 @@ use events::Events;
 use h2::server::SendResponse;
 use h2::{Reason, RecvStream, SendStream};
 use reqwest::{Client, Response, Url, header};
+use rethread::ids;
 use rethread::lock::locked;
-use rethread::mint;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::OnceCell;
 use tokio::task::{AbortHandle, JoinSet};
@@ -94,7 +94,7 @@ impl Relay {
     /// Opens a route.
     pub(super) async fn route(&self, way: Way) -> Result<Route, String> {
         let started = self.started.get_or_try_init(|| start(self.routes.clone())).await?;
-        let token = mint::unique().simple().to_string();
+        let token = ids::unique().simple().to_string();
         let mut address = way.address.clone();
         let path = format!("/{token}{}", address.path());
         address.set_path(&path);

@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 
 use super::line::Line;
 use super::{Agent, Stop, Turn, Voice};
-use crate::mint;
+use crate::ids;
 use crate::wire::{Id, RpcError};
 
 /// How much may wait for a session.
@@ -108,7 +108,7 @@ impl<A: Agent> Session<A> {
 
     /// Takes a prompt into the conversation and works on it.
     async fn start(&mut self, id: &Id, content: Json) {
-        let message = mint::message_id();
+        let message = ids::message_id();
         self.line.answer(id, Ok(json!({"messageId": message.as_str()}).into())).await;
         let echo = json!({"sessionUpdate": "user_message", "messageId": message.as_str(),
             "content": content.value()});

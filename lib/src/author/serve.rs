@@ -14,8 +14,8 @@ use super::desk::{self, Desk, Inbox, Message};
 use super::line::Line;
 use super::voice::Offer;
 use super::{Agent, Opening, Voice};
+use crate::ids;
 use crate::lock::locked;
-use crate::mint;
 use crate::transport::Wire;
 use crate::wire::{self, Id, LineReader, RpcError, code};
 
@@ -104,7 +104,7 @@ impl<A: Agent> Served<A> {
         match method {
             "initialize" => self.line.answer(&id, self.initialize(&params)).await,
             "session/new" => {
-                let session = mint::session_id().0;
+                let session = ids::session_id().0;
                 let taken_back = self.begin(&id);
                 work.spawn(self.clone().open(id, session, params, taken_back));
             }

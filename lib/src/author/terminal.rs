@@ -6,7 +6,7 @@ use serde_json::json;
 use tokio::sync::watch;
 
 use super::voice::{self, Voice};
-use crate::mint;
+use crate::ids;
 
 /// How a command ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,7 +26,7 @@ pub struct Terminal {
 
 impl Terminal {
     pub(super) async fn announce(voice: Voice, command: &str, cwd: &str) -> Self {
-        let id = mint::terminal_id();
+        let id = ids::terminal_id();
         let cancelled = voice.cancellable(&id);
         let mut update =
             json!({"sessionUpdate": "terminal_update", "terminalId": id, "command": command, "cwd": cwd});

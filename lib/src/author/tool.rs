@@ -7,7 +7,7 @@ use tokio::sync::watch;
 use super::terminal::Terminal;
 use super::voice::{self, Voice};
 use crate::edge;
-use crate::mint;
+use crate::ids;
 
 /// What sort of work a tool does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,7 +63,7 @@ impl ToolCall {
     #[must_use]
     pub fn new(title: &str, kind: ToolKind) -> Self {
         let body = json!({"title": title, "kind": kind.word(), "status": "pending"});
-        Self { id: format!("call-{}", mint::unique()), body, cancellable: false }
+        Self { id: format!("call-{}", ids::unique()), body, cancellable: false }
     }
 
     /// The same call under an id of the agent's choice.

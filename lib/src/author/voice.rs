@@ -15,8 +15,8 @@ use super::terminal::Terminal;
 use super::tokens::Tokens;
 use super::tool::{Tool, ToolCall};
 use crate::history::History;
+use crate::ids;
 use crate::lock::locked;
-use crate::mint;
 use crate::wire::RpcError;
 
 /// The agent's voice in one session. Clones are the same voice.
@@ -125,7 +125,7 @@ impl Voice {
     }
 
     fn pieces(&self, kind: &'static str) -> Message {
-        Message { voice: self.clone(), kind, id: mint::message_id().0 }
+        Message { voice: self.clone(), kind, id: ids::message_id().0 }
     }
 
     /// Announces a tool call.
@@ -195,7 +195,7 @@ impl Voice {
 
     /// Announces an agent that works for this one. It speaks with the voice that this gives.
     pub async fn subagent(&self, title: &str) -> Self {
-        let session = mint::session_id().0;
+        let session = ids::session_id().0;
         let child = Inner {
             session: session.clone(),
             line: self.inner.line.clone(),

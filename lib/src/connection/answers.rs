@@ -3,10 +3,10 @@
 use rethread_core::{Fields, Json};
 use serde_json::json;
 
+use crate::clock;
 use crate::edge::Version;
 use crate::edge::capabilities::ClientProfile;
 use crate::edge::v1::options::Options;
-use crate::mint;
 use crate::store::{Archived, ListPage, SessionRow};
 
 /// What new, load and resume tell of options and commands; both are given as updates.
@@ -65,7 +65,7 @@ fn info(row: &SessionRow) -> Fields {
     if let Some((title, _)) = row.title.as_ref().filter(|(title, _)| !title.is_empty()) {
         info.set("title", Json::of(title));
     }
-    info.set("updatedAt", Json::of(&mint::rfc3339(row.updated_at)));
+    info.set("updatedAt", Json::of(&clock::rfc3339(row.updated_at)));
     info.set("archived", Json::of(&(row.archived == Archived::Yes)));
     info.set("_meta", json!({"rethread": {"agent": row.agent}}).into());
     info

@@ -11,7 +11,7 @@ use crate::edge::Version;
 use crate::edge::call::{Call, SessionCall, is_ours};
 use crate::edge::link::ask::check_content;
 use crate::edge::params::Params;
-use crate::mint;
+use crate::ids;
 use crate::outbox::{OpenRequest, Origin, Outbound, Relayed, Sender, Worker};
 use crate::runner::{Ended, Handle, Message};
 use crate::wire::{Id, RpcError, code, parse};
@@ -100,7 +100,7 @@ impl Connection {
             return request.answer(Err(error));
         }
         request.assign(Worker::Session(session.clone()));
-        let message_id = mint::message_id();
+        let message_id = ids::message_id();
         if let SessionCall::Prompt { .. } = &call {
             let from = Outbound::PromptFrom(session.clone(), message_id.clone(), Sender::Own);
             request.hand_over(from);

@@ -12,9 +12,9 @@ use super::{Admitted, Agreed, Connection, ConnectionDeps, NativeSessions, Phase,
 use crate::agent::host::{AgentHost, LiveAgent};
 use crate::agent::pool::{HostUser, SharedHost};
 use crate::client_id::ClientTag;
+use crate::clock;
 use crate::edge::capabilities::{ClientProfile, Profile};
 use crate::edge::params::Params;
-use crate::mint;
 use crate::outbox::OpenRequest;
 use crate::store::journal::Journal;
 use crate::wire::{RpcError, code};
@@ -202,6 +202,6 @@ impl Memory {
 
     async fn write(&self, key: String, profile: Vec<u8>) {
         // What is not remembered costs the next client some time, nothing else.
-        let _ = self.journal.call(move |store| store.remember_profile(&key, &profile, mint::now())).await;
+        let _ = self.journal.call(move |store| store.remember_profile(&key, &profile, clock::now())).await;
     }
 }

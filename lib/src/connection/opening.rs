@@ -7,9 +7,9 @@ use tokio::sync::oneshot;
 use super::answers::{self, Open};
 use super::attach::{Follower, check};
 use super::{Agreed, Connection};
+use crate::clock;
 use crate::edge::Version;
 use crate::edge::call::{self, Replay, Setup};
-use crate::mint;
 use crate::outbox::{OpenRequest, Worker};
 use crate::runner::{Ended, Handle, Message, store_error};
 use crate::store::{Archived, ArchivedFilter, ListQuery, SessionRow, StoreError};
@@ -167,7 +167,7 @@ impl Connection {
         let after = self.end_session(&agreed, &session, "the session was deleted").await;
         let row = agreed.registry.row(&session).await.ok();
         let gone = session.clone();
-        let at = mint::now();
+        let at = clock::now();
         let outcome = agreed.registry.journal().call(move |store| store.delete(&gone, at)).await;
         if let Some(row) = row {
             delete_natively(&agreed, row);
@@ -286,7 +286,7 @@ fn delete_natively(agreed: &Agreed, row: SessionRow) {
 }
 
 async fn set_archived(agreed: &Agreed, session: &SessionId, archived: Archived) -> Result<Json, RpcError> {
-    let (named, at) = (session.clone(), mint::now());
+    let (named, at) = (session.clone(), clock::now());
     let outcome = agreed.registry.journal().call(move |store| store.set_archived(&named, archived, at)).await;
     outcome.map(|()| json!({}).into()).map_err(|e| store_error(&e))
 }

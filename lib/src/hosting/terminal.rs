@@ -12,8 +12,8 @@ use tokio::sync::watch;
 use super::launch::Asked;
 use super::output::{self, Output};
 use crate::command::{self, Exit, Heard, Running};
+use crate::ids;
 use crate::lock::locked;
-use crate::mint;
 
 /// How far a terminal is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,7 +58,7 @@ impl Terminal {
         let keeper = Keeper { running, output: output.clone(), moments, wanted: wants };
         tokio::spawn(keeper.run());
         Ok(Self {
-            id: mint::terminal_id(),
+            id: ids::terminal_id(),
             command: command::line(&launch.command, &launch.args),
             cwd: launch.cwd.clone(),
             #[cfg(test)]

@@ -13,11 +13,11 @@ use super::Registry;
 use crate::agent::host::{AgentHost, LiveAgent};
 use crate::agent::peer::{AgentLine, FromAgent};
 use crate::agent::pool::SharedHost;
+use crate::clock;
 use crate::edge::Version;
 use crate::edge::call::Setup;
 use crate::edge::link::{Heard, Link, ask, id_hash};
 use crate::edge::params::LONGEST_PATH;
-use crate::mint;
 use crate::runner::{
     AgentLines, Beginning, Bound, Handle, QUIET, Replaying, Seat, facts, store_error, style,
 };
@@ -69,10 +69,10 @@ impl Registry {
             roots: setup.roots.clone(),
             agent: name.clone(),
             title: row.as_ref().and_then(|row| row.title.clone()),
-            at: mint::now(),
+            at: clock::now(),
         });
         let mut ids = HashSet::new();
-        for heard in replay.hear(said.iter().map(|line| &line[..]), mint::now()) {
+        for heard in replay.hear(said.iter().map(|line| &line[..]), clock::now()) {
             if let Heard::Input(Input::Updated { update, .. }) = heard {
                 if !update.id.is_empty() {
                     ids.insert(id_hash(&update.id));
@@ -98,7 +98,7 @@ impl Registry {
             binding: Binding::Loaded,
             style: style(link.version()),
             kind: host.kind(),
-            at: mint::now(),
+            at: clock::now(),
         };
         for entry in rethread_core::decide(&session, bound).unwrap_or_default() {
             session.apply(&entry);
@@ -114,7 +114,7 @@ impl Registry {
             facts,
             entries: entries.into_iter().map(Arc::new).collect(),
             snapshot: Some(stored::encode_session(&session)),
-            at: mint::now(),
+            at: clock::now(),
         };
         let lease = self.journal().call(move |store| store.create(new)).await.map_err(|e| store_error(&e))?;
         let seat = Seat::Bound(Box::new(Bound { agent, link, native, replaying: Replaying::Maybe }));
@@ -164,9 +164,9 @@ fn stub(info: &Json) -> Option<Stub> {
         // An agent's word on a time to come would keep the session at the top of lists.
         updated_at: fields
             .text("updatedAt")
-            .and_then(|at| mint::from_rfc3339(&at))
+            .and_then(|at| clock::from_rfc3339(&at))
             .unwrap_or(0)
-            .min(mint::now()),
+            .min(clock::now()),
     })
 }
 
@@ -250,7 +250,7 @@ mod tests {
         };
         let fit = listed("s", "/w", "\u{1b}[31mred\u{202e}\n line").expect("a session");
         assert_eq!(fit.title.as_deref(), Some("red line"));
-        assert!(fit.updated_at <= mint::now(), "nothing was changed in a time to come");
+        assert!(fit.updated_at <= clock::now(), "nothing was changed in a time to come");
         assert_eq!(listed("s", "/w", "\0").expect("a session").title, None);
         assert_eq!(listed("s", "/w\0", ""), None);
         assert_eq!(listed("s", &format!("/{}", "w".repeat(5000)), ""), None);

@@ -11,8 +11,9 @@ use serde_json::json;
 
 use super::Registry;
 use crate::agent::pool::SharedHost;
+use crate::clock;
 use crate::edge::call::Setup;
-use crate::mint;
+use crate::ids;
 use crate::runner::{AgentLines, Beginning, Handle, Seat, facts, store_error};
 use crate::store::state::state_of;
 use crate::store::{Deleted, Listed, NewSession, SessionRow, Store, StoreError};
@@ -50,7 +51,7 @@ impl Registry {
         let mut facts = facts(entries.iter());
         facts.title = facts.title.or_else(|| session.title.clone());
         facts.listed = (session.turns.0 > 0).then_some(Listed);
-        let id = mint::session_id();
+        let id = ids::session_id();
         let new = NewSession {
             id: id.clone(),
             cwd: setup.cwd.clone(),
@@ -59,7 +60,7 @@ impl Registry {
             facts,
             entries: entries.into_iter().map(Arc::new).collect(),
             snapshot: Some(stored::encode_session(&session)),
-            at: mint::now(),
+            at: clock::now(),
         };
         let lease = self.journal().call(move |store| store.create(new)).await.map_err(|e| store_error(&e))?;
         let lines = AgentLines::new();
@@ -152,7 +153,7 @@ fn own_session(turn_end: &Session, now: &Session) -> Option<Native> {
 /// the parent has now.
 fn first_entries(session: &mut Session, now: &Session, parent: &SessionId, setup: &Setup) -> Vec<Entry> {
     let reason = format!("forked from {parent}");
-    let at = mint::now();
+    let at = clock::now();
     let settled = rethread_core::decide(session, Input::AgentExited { reason, held: HeldPrompts::Drop, at })
         .unwrap_or_default();
     let (cwd, roots) = (setup.cwd.clone(), setup.roots.clone());

@@ -16,10 +16,11 @@ use crate::agent::host::LiveAgent;
 use crate::agent::peer::{AgentLine, FromAgent};
 use crate::agent::pool::SharedHost;
 use crate::client_id::ClientTag;
+use crate::clock;
 use crate::edge::call::Setup;
 use crate::edge::link::{Link, ask};
+use crate::ids;
 use crate::lock::locked;
-use crate::mint;
 use crate::runner::{AgentLines, Beginning, Bound, Handle, Message, Replaying, Runner, Seat, Surroundings};
 use crate::runner::{facts, store_error, style};
 use crate::store::journal::Journal;
@@ -133,7 +134,7 @@ impl Registry {
         let name = host.identity(&agent);
         let mut link = Link::new(agent.profile.version, 1, std::collections::HashSet::new());
         let (session, entries) = first_entries(&name, host.kind(), &setup, &native, &mut link, &answer);
-        let id = mint::session_id();
+        let id = ids::session_id();
         let new = NewSession {
             id: id.clone(),
             cwd: setup.cwd.clone(),
@@ -142,7 +143,7 @@ impl Registry {
             facts: facts(entries.iter()),
             entries: entries.into_iter().map(Arc::new).collect(),
             snapshot: Some(stored::encode_session(&session)),
-            at: mint::now(),
+            at: clock::now(),
         };
         let lease = self.journal().call(move |store| store.create(new)).await.map_err(|e| store_error(&e))?;
         lines.early = rest;
@@ -247,7 +248,7 @@ fn first_entries(
     answer: &Json,
 ) -> (Session, Vec<Entry>) {
     let mut session = Session::default();
-    let at = mint::now();
+    let at = clock::now();
     let opened =
         Entry::Opened { cwd: setup.cwd.clone(), roots: setup.roots.clone(), agent: agent.to_owned(), at };
     session.apply(&opened);

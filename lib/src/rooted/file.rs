@@ -9,7 +9,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
 use super::at;
 use super::beneath::{PathError, Place};
-use crate::mint;
+use crate::ids;
 
 /// How much is compared at once.
 const COMPARED: usize = 64 * 1024;
@@ -174,7 +174,7 @@ struct Draft<'a> {
 
 impl<'a> Draft<'a> {
     fn write(place: &'a Place, bytes: &[u8], mode: libc::mode_t) -> io::Result<Self> {
-        let name = OsString::from(format!(".rethread-{}", mint::message_id()));
+        let name = OsString::from(format!(".rethread-{}", ids::message_id()));
         let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL;
         let file = File::from(at::open(place.directory.as_fd(), &name, flags, mode)?);
         let mut draft = Self { place, name, file };

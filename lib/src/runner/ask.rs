@@ -8,11 +8,12 @@ use tokio::sync::oneshot;
 use super::clients::Verdict;
 use super::{Message, Runner, Seat, Waiting};
 use crate::client_id::{ClientId, ClientTag};
+use crate::clock;
 use crate::edge::Version;
 use crate::edge::call::OptionName;
 use crate::edge::link::ask::nobody_answers;
 use crate::edge::v1::options::{BooleanOptions, Options};
-use crate::mint;
+use crate::ids;
 use crate::outbox::{Outbound, Reply, Sender};
 use crate::wire::{Id, RpcError, code};
 
@@ -73,7 +74,7 @@ impl Runner {
             self.clients.offer_others(Some(sender.id), from);
         }
         self.requests.add_prompt(&message, sender, meta, reply);
-        let input = Input::Prompt { message: message.clone(), content, title, at: mint::now() };
+        let input = Input::Prompt { message: message.clone(), content, title, at: clock::now() };
         match self.take(input).await {
             Ok(_) if self.broken.is_some() => {}
             Ok(_) => self.need_agent().await,
@@ -142,7 +143,7 @@ impl Runner {
             let expected = "nothing, since the agent has no such option";
             return reply.refuse(RpcError::field(field, &value.value(), expected));
         };
-        let ask = mint::ask_id();
+        let ask = ids::ask_id();
         let form = match option {
             OptionName::Id(_) => OptionAnswer::Options(booleans),
             OptionName::Category(..) => OptionAnswer::Nothing,
@@ -267,7 +268,7 @@ impl Runner {
             error: error.clone(),
         };
         let mut inputs: Vec<_> = open.map(refused).collect();
-        inputs.push(Input::AgentExited { reason, held: HeldPrompts::Drop, at: mint::now() });
+        inputs.push(Input::AgentExited { reason, held: HeldPrompts::Drop, at: clock::now() });
         self.step(inputs).await;
         self.let_go().await;
     }

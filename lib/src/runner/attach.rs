@@ -10,10 +10,10 @@ use tokio::sync::oneshot;
 use super::{Client, Runner, Seat};
 use crate::agent::pool::HostUser;
 use crate::client_id::{ClientId, ClientTag};
+use crate::clock;
 use crate::edge::call::Setup;
 use crate::edge::v1;
 use crate::live::Cursor;
-use crate::mint;
 use crate::wire::RpcError;
 
 /// How a session stands for a client that begins to follow it.
@@ -156,7 +156,7 @@ impl Runner {
         }
         let reason = "the session was opened again with other directories or MCP servers".to_owned();
         self.end_hosted().await;
-        self.step(vec![Input::AgentExited { reason, held: HeldPrompts::Wait, at: mint::now() }]).await;
+        self.step(vec![Input::AgentExited { reason, held: HeldPrompts::Wait, at: clock::now() }]).await;
         self.forget_agent();
         self.release_seat();
     }

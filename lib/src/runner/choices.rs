@@ -7,7 +7,7 @@ use rethread_core::{Input, Update, UpdateKind};
 use super::opening::{Opening, Progress};
 use super::outcome::not_accepted;
 use super::{Message, Runner, Seat, Waiting};
-use crate::mint;
+use crate::ids;
 use crate::wire::RpcError;
 
 /// An agent that is told what was chosen.
@@ -94,7 +94,7 @@ impl Runner {
         if let Seat::Opening(opening) = &self.seat
             && let Some(options) = opening.link.offers()
         {
-            self.step(vec![Input::AgentOffers { ask: mint::ask_id(), options, tried }]).await;
+            self.step(vec![Input::AgentOffers { ask: ids::ask_id(), options, tried }]).await;
         }
         if self.tried().len() == before {
             self.show_offers().await;

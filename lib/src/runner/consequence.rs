@@ -10,9 +10,9 @@ use tokio::time::Instant;
 
 use super::requests::Due;
 use super::{Replaying, Runner, Seat, Waiting};
+use crate::clock;
 use crate::edge::Version;
 use crate::edge::link::ask::{self, nobody_answers};
-use crate::mint;
 use crate::outbox::Reply;
 use crate::wire::{RpcError, code};
 
@@ -66,7 +66,7 @@ impl Runner {
             }
             Err(error) => {
                 let (reason, held) = (error.to_string(), HeldPrompts::Wait);
-                following.push(Input::AgentExited { reason, held, at: mint::now() });
+                following.push(Input::AgentExited { reason, held, at: clock::now() });
                 // One that lives and does not read is of no use to anybody; its end brings up the next.
                 self.end_agent();
             }

@@ -9,7 +9,7 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use super::{Runner, Seat};
-use crate::mint;
+use crate::clock;
 use crate::outbox::{Ephemeral, Outbound};
 use crate::store::state::read_state;
 use crate::store::{Archived, Deleted, StoreError};
@@ -61,7 +61,7 @@ impl Runner {
         let mut entries = Vec::new();
         if let Ok(decided) = rethread_core::decide(
             &self.session,
-            Input::AgentExited { reason, held: HeldPrompts::Drop, at: mint::now() },
+            Input::AgentExited { reason, held: HeldPrompts::Drop, at: clock::now() },
         ) {
             self.apply(decided, &mut entries);
         }
@@ -127,7 +127,7 @@ pub(crate) fn store_error(error: &StoreError) -> RpcError {
             told.hint("free disk space or repair the file, then try again; everything shown so far is saved")
         }
         StoreError::LiveElsewhere { session, owner } => {
-            let owner = json!({"pid": owner.pid, "host": owner.host, "since": mint::rfc3339(owner.since)});
+            let owner = json!({"pid": owner.pid, "host": owner.host, "since": clock::rfc3339(owner.since)});
             RpcError::new(code::LIVE_ELSEWHERE, error.to_string())
                 .with("sessionId", session.as_str())
                 .with("owner", owner)

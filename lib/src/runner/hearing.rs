@@ -6,9 +6,10 @@ use rethread_core::{ConversationRole, Input, Json, MessageId, Update, UpdateKind
 use super::past::said_by_agent;
 use super::{Replaying, Runner, Seat, Waiting};
 use crate::agent::peer::{AgentLine, FromAgent};
+use crate::clock;
 use crate::edge::Version;
 use crate::edge::link::{Heard, ask};
-use crate::mint;
+use crate::ids;
 use crate::wire::{RpcError, code};
 
 impl Runner {
@@ -56,7 +57,7 @@ impl Runner {
 
     pub(super) async fn hear_said(&mut self, said: &mut Vec<Bytes>, inputs: &mut Vec<Input>) {
         self.check_version(said, inputs).await;
-        let at = mint::now();
+        let at = clock::now();
         let idle = self.session.turn.is_none();
         let lines = said.iter().map(|line| &line[..]);
         let (heard, swallowing) = match &mut self.seat {
@@ -78,7 +79,7 @@ impl Runner {
                 Heard::Input(input) if swallowing.swallows(&input) => self.swallowed(&input),
                 Heard::Input(input) => inputs.push(input),
                 Heard::Question { request, kind, body } => {
-                    let question = mint::question_id();
+                    let question = ids::question_id();
                     self.question_opened(question.clone(), request, kind);
                     inputs.push(Input::Question { question, kind, body });
                 }
@@ -162,7 +163,7 @@ impl Runner {
         inputs: &mut Vec<Input>,
     ) {
         let Seat::Bound(bound) = &mut self.seat else { return };
-        let at = mint::now();
+        let at = clock::now();
         match (bound.link.version(), outcome) {
             (Version::V1, outcome) => {
                 let (stop, extra) = ask::prompt_ended(outcome.as_ref());

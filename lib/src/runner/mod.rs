@@ -47,10 +47,10 @@ use tokio::time::Instant;
 
 use crate::agent::peer::{AgentLine, FromAgent};
 use crate::agent::pool::HostUser;
+use crate::clock;
 use crate::edge::call::Setup;
 use crate::hosting::Hosting;
 use crate::live::Live;
-use crate::mint;
 use crate::outbox::Reply;
 use crate::store::{Append, Durability, Lease};
 use crate::wire::{Id, RpcError};
@@ -211,7 +211,7 @@ impl Runner {
             || !self.session.asks.is_empty();
         if !bound && (self.session.agent.is_some() || open) {
             let reason = "rethread stopped while the agent was running".to_owned();
-            self.step(vec![Input::AgentExited { reason, held: HeldPrompts::Drop, at: mint::now() }]).await;
+            self.step(vec![Input::AgentExited { reason, held: HeldPrompts::Drop, at: clock::now() }]).await;
         }
     }
 
@@ -291,7 +291,7 @@ impl Runner {
             snapshot: ended.then(|| stored::encode_session(&self.session)),
             // FULL, not NORMAL: a finished turn must survive a power cut.
             durability: if ended { Durability::Power } else { Durability::Process },
-            at: facts::touched(entries).then(mint::now),
+            at: facts::touched(entries).then(clock::now),
         }
     }
 
@@ -308,7 +308,7 @@ impl Runner {
         }
         if matches!(self.seat, Seat::Bound(_)) {
             let reason = "the session was idle".to_owned();
-            self.step(vec![Input::AgentExited { reason, held: HeldPrompts::Wait, at: mint::now() }]).await;
+            self.step(vec![Input::AgentExited { reason, held: HeldPrompts::Wait, at: clock::now() }]).await;
             self.forget_agent();
             self.release_seat();
         }

@@ -14,8 +14,8 @@ use super::seat::{Bound, Seat, style};
 use super::{Runner, Waiting};
 use crate::agent::Restore;
 use crate::agent::host::LiveAgent;
+use crate::clock;
 use crate::edge::link::{Link, ask};
-use crate::mint;
 use crate::store::StoreError;
 use crate::wire::RpcError;
 
@@ -250,7 +250,7 @@ impl Runner {
         let known = |update| Input::Updated { update, known: true };
         let mut inputs: Vec<_> = updates.into_iter().map(known).collect();
         let style = style(link.version());
-        let at = mint::now();
+        let at = clock::now();
         let kind = self.host.kind();
         inputs.push(Input::AgentBound { agent: name, native: native.clone(), binding, style, kind, at });
         let replaying = rung.replaying();

@@ -12,7 +12,7 @@ use super::{Client, Message, Runner, Seat, Waiting};
 use crate::client_id::ClientId;
 use crate::edge::Version;
 use crate::hosting;
-use crate::mint;
+use crate::ids;
 use crate::outbox::{Origin, Outbound, Relayed, Reply};
 use crate::wire::{Id, RpcError};
 
@@ -130,7 +130,7 @@ impl Runner {
     /// A client has made a terminal. Gives the answer for the agent, with an id of ours.
     fn terminal_made(&mut self, client: ClientId, made: &Json, command: String) -> Json {
         let Some(theirs) = made.fields().text("terminalId") else { return made.clone() };
-        let ours = mint::terminal_id();
+        let ours = ids::terminal_id();
         self.relays.terminal_made(client, ours.clone(), theirs.clone(), command);
         if let Some(client) = self.clients.get(client) {
             let session = self.id.clone();

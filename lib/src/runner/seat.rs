@@ -12,9 +12,9 @@ use super::release::Stopping;
 use super::{Message, Runner};
 use crate::agent::Restore;
 use crate::agent::host::LiveAgent;
+use crate::clock;
 use crate::edge::Version;
 use crate::edge::link::Link;
-use crate::mint;
 use crate::wire::RpcError;
 
 /// How long an agent that is up waits for clients that are still being shown the history.
@@ -110,7 +110,7 @@ impl Runner {
             Seat::Empty | Seat::Starting | Seat::Bound(_) => {
                 self.end_hosted().await;
                 self.forget_agent();
-                self.step(vec![Input::AgentExited { reason, held: HeldPrompts::Wait, at: mint::now() }])
+                self.step(vec![Input::AgentExited { reason, held: HeldPrompts::Wait, at: clock::now() }])
                     .await;
                 self.close_if_asked().await;
                 if !self.ended && self.waits_for_agent() {

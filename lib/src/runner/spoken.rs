@@ -5,8 +5,8 @@ use bytes::Bytes;
 use rethread_core::{Input, Json, PromptStyle};
 
 use super::{Runner, Seat, Waiting};
+use crate::clock;
 use crate::edge::link::Sign;
-use crate::mint;
 use crate::wire::RpcError;
 
 impl Runner {
@@ -61,7 +61,7 @@ impl Runner {
         bound.agent = self.host.speaks_version_1(&bound.agent);
         let updates = bound.link.opened_anew();
         inputs.extend(updates.into_iter().map(|update| Input::Updated { update, known: true }));
-        inputs.push(Input::StyleFound { style: PromptStyle::OneAtATime, at: mint::now() });
+        inputs.push(Input::StyleFound { style: PromptStyle::OneAtATime, at: clock::now() });
         // It went with the prompt that the agent works on.
         self.seed = None;
         // The turn begins before what is said in it is heard.

@@ -17,7 +17,7 @@ use super::{
     Append, Archived, ArchivedFilter, Deleted, Lease, ListPage, ListQuery, Listed, NativeId, NewSession,
     Ours, Owner, Reached, RowFacts, See, SessionRow, Store, StoreError, Stub,
 };
-use crate::mint;
+use crate::clock;
 
 /// Sessions that end with the process.
 #[derive(Default)]
@@ -429,5 +429,5 @@ impl Weighed {
 
 fn ourselves() -> Owner {
     let process = Process::this();
-    Owner { pid: process.pid, host: process.host, since: mint::now(), ours: Ours::Yes }
+    Owner { pid: process.pid, host: process.host, since: clock::now(), ours: Ours::Yes }
 }

@@ -6,7 +6,7 @@ use rethread_core::{Fields, Input, Json, Update, UpdateKind};
 use super::Link;
 use super::hear::ONLY_PLAN;
 use crate::edge::{Version, v1};
-use crate::mint;
+use crate::ids;
 
 impl Link {
     /// Notes the session of a sub-agent that an update announces.
@@ -61,7 +61,7 @@ impl Link {
         match self.children.get(child) {
             Some(Some((spoken, id))) if *spoken == kind => id.clone(),
             Some(_) | None => {
-                let id = mint::message_id().0;
+                let id = ids::message_id().0;
                 self.children.insert(child.to_owned(), Some((kind, id.clone())));
                 id
             }

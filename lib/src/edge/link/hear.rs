@@ -9,7 +9,7 @@ use super::run::{Run, TextLine};
 use super::{Heard, Link, Offered};
 use crate::edge::v1::options::Source;
 use crate::edge::{Version, v1};
-use crate::mint;
+use crate::ids;
 use crate::wire::{Id, Message, parse};
 
 /// The plan of an agent that has only one.
@@ -250,7 +250,7 @@ impl Link {
         match &self.speaking {
             Some((spoken, id)) if *spoken == kind => id.clone(),
             Some(_) | None => {
-                let id = mint::message_id().0;
+                let id = ids::message_id().0;
                 self.speaking = Some((kind, id.clone()));
                 id
             }

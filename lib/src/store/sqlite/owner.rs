@@ -10,7 +10,8 @@ use super::fault::{Fault, io_failed};
 use super::locks::{self, HeldLock, Holder};
 use super::number::put;
 use super::writer::Writer;
-use crate::mint;
+use crate::clock;
+use crate::ids;
 use crate::store::process::{Process, runs};
 
 /// How long a process that seems to be gone may still hold its lock before it is taken to live.
@@ -44,7 +45,7 @@ pub(super) enum Life {
 impl Ourselves {
     /// Takes a lock, then clears up after the dead, then writes our row: whoever sees the row finds the lock held.
     pub(super) fn enter(writer: &Writer, locks: &Path) -> Result<Self, StoreError> {
-        let id = mint::unique().to_string();
+        let id = ids::unique().to_string();
         let lock = locks::hold(locks, &id).map_err(io_failed("locking in", locks))?;
         let ourselves = Self { id, process: Process::this(), locks: locks.to_owned(), _lock: lock };
         writer.write("entering", |tx| {
@@ -97,7 +98,7 @@ impl Ourselves {
         let process = &self.process;
         tx.execute(
             "INSERT INTO owner (id, pid, host, boot, started_at) VALUES (?1, ?2, ?3, ?4, ?5)",
-            params![self.id, process.pid, process.host, process.boot, put(mint::now())],
+            params![self.id, process.pid, process.host, process.boot, put(clock::now())],
         )?;
         Ok(())
     }

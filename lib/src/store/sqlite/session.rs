@@ -10,7 +10,7 @@ use super::owner::Ourselves;
 use super::row::{live, living_owner, standing, title_number};
 use super::stubs;
 use super::{Archived, Deleted, Lease, NewSession, StoreError};
-use crate::mint;
+use crate::clock;
 
 const FIRST_EPOCH: u64 = 1;
 
@@ -46,7 +46,7 @@ pub(super) fn claim(
     let epoch = standing.epoch + 1;
     tx.execute(
         "UPDATE session SET owner = ?2, owned_since = ?3, epoch = ?4 WHERE key = ?1",
-        params![standing.key, ourselves.id(), put(mint::now()), put(epoch)],
+        params![standing.key, ourselves.id(), put(clock::now()), put(epoch)],
     )?;
     Ok(Lease { session: session.clone(), epoch, head: standing.head })
 }
@@ -137,7 +137,7 @@ fn insert(
         fork.unwrap_or(0),
         put(FIRST_EPOCH),
         ourselves.id(),
-        put(mint::now()),
+        put(clock::now()),
         parent.map(|(key, _)| key),
         fork,
     ])?;
