@@ -28,7 +28,7 @@ mod work;
 
 use std::sync::{Arc, Mutex};
 
-use rethread::author::{Ability, About, Agent, Choices, ConfigOption, Opening, Stop, Turn, Voice};
+use rethread::author::{Ability, About, Agent, Choices, ConfigOption, Emitter, SessionSetup, Stop, Turn};
 use rethread::lock::locked;
 use rethread::wire::RpcError;
 use serde_json::Value;
@@ -46,19 +46,19 @@ pub use session::Session;
 pub struct Assistant {
     config: AssistantConfig,
     known: Mutex<Arc<Known>>,
-    /// The voices of the open sessions, to tell them what has changed for all.
-    voices: Voices,
+    /// The emitters of the open sessions, to tell them what has changed for all.
+    emitters: Voices,
 }
 
 /// Voices of sessions, for all who have to tell them something.
-type Voices = Arc<Mutex<Vec<Voice>>>;
+type Voices = Arc<Mutex<Vec<Emitter>>>;
 
 impl Assistant {
     /// An assistant on the providers that there are now.
     #[must_use]
     pub fn new(config: AssistantConfig) -> Self {
         let known = Mutex::new(Arc::new(Known::read(&config)));
-        Self { config, known, voices: Voices::default() }
+        Self { config, known, emitters: Voices::default() }
     }
 
     fn known(&self) -> Arc<Known> {
@@ -74,7 +74,7 @@ impl Assistant {
 
     /// Asks the providers for their models. Who was asked before is not waited for: a server may be off for days.
     async fn discover(&self, known: &Arc<Known>) {
-        let asking = discover(known.clone(), self.voices.clone());
+        let asking = discover(known.clone(), self.emitters.clone());
         match known.models.all_asked() {
             true => drop(tokio::spawn(asking)),
             false => asking.await,
@@ -82,45 +82,45 @@ impl Assistant {
     }
 
     /// The other open sessions are told their options again.
-    async fn tell_others(&self, voice: &Voice) {
-        let voices = locked(&self.voices).clone();
-        for other in voices.iter().filter(|other| !other.is(voice)) {
+    async fn tell_others(&self, emitter: &Emitter) {
+        let emitters = locked(&self.emitters).clone();
+        for other in emitters.iter().filter(|other| !other.is(emitter)) {
             other.options_changed().await;
         }
     }
 
     /// The open sessions, with what holds in each as it was told.
-    fn as_told(&self) -> Vec<(Voice, Choices)> {
-        as_told(&self.voices)
+    fn as_told(&self) -> Vec<(Emitter, Choices)> {
+        as_told(&self.emitters)
     }
 }
 
 /// Asks the providers for their models. Open sessions are told if there are others now.
-async fn discover(known: Arc<Known>, voices: Voices) {
+async fn discover(known: Arc<Known>, emitters: Voices) {
     let lists = known.models.ask().await;
-    let (told, before) = (as_told(&voices), known.models.list());
+    let (told, before) = (as_told(&emitters), known.models.list());
     known.models.take(lists);
     if known.models.list() != before {
         tell(told, &known.models).await;
     }
 }
 
-fn as_told(voices: &Voices) -> Vec<(Voice, Choices)> {
-    let voices = locked(voices).clone();
-    voices.into_iter().map(|voice| (voice.clone(), voice.choices())).collect()
+fn as_told(emitters: &Voices) -> Vec<(Emitter, Choices)> {
+    let emitters = locked(emitters).clone();
+    emitters.into_iter().map(|emitter| (emitter.clone(), emitter.choices())).collect()
 }
 
 /// Tells sessions which models there are, and which of theirs is gone.
-async fn tell(sessions: Vec<(Voice, Choices)>, models: &Models) {
-    for (voice, before) in sessions {
-        voice.options_changed().await;
-        tell_model(&voice, &before, models).await;
+async fn tell(sessions: Vec<(Emitter, Choices)>, models: &Models) {
+    for (emitter, before) in sessions {
+        emitter.options_changed().await;
+        tell_model(&emitter, &before, models).await;
     }
 }
 
 /// Tells who is asked now if that is another model than before: the chosen one is gone, or it is there again.
-async fn tell_model(voice: &Voice, before: &Choices, models: &Models) {
-    let choices = voice.choices();
+async fn tell_model(emitter: &Emitter, before: &Choices, models: &Models) {
+    let choices = emitter.choices();
     let (before, now) = (before.get("model"), choices.get("model"));
     let Some(before) = before.filter(|before| now != Some(*before)) else { return };
     let next = now.map(|now| format!("From now on {now} is used."));
@@ -130,7 +130,7 @@ async fn tell_model(voice: &Voice, before: &Choices, models: &Models) {
         }
         Some(_) | None => ("warning", format!("Model {before} is no longer available")),
     };
-    voice.notice(severity, &title, next.as_deref()).await;
+    emitter.notice(severity, &title, next.as_deref()).await;
 }
 
 impl Agent for Assistant {
@@ -161,23 +161,23 @@ impl Agent for Assistant {
         option == "model" && value.as_str().is_some_and(|id| self.known().models.add(id))
     }
 
-    async fn open(&self, opening: Opening) -> Result<Session, RpcError> {
+    async fn open(&self, setup: SessionSetup) -> Result<Session, RpcError> {
         let known = self.known();
         known.check()?;
-        directory::check(&opening.cwd).await?;
+        directory::check(&setup.cwd).await?;
         let means = Means {
             limits: self.config.mcp,
             keys: known.key_names(),
             private: self.config.config_file.iter().cloned().collect(),
             guardian: self.config.guardian.clone(),
         };
-        let chosen = opening.chosen.clone();
+        let chosen = setup.chosen.clone();
         chosen.get("model").into_iter().for_each(|id| known.models.keep(id));
-        let opening = Session::open(opening, means);
+        let opening = Session::open(setup, means);
         let (session, ()) = tokio::join!(opening, self.discover(&known));
         let session = session?;
-        locked(&self.voices).push(session.voice.clone());
-        tell_model(&session.voice, &chosen, &known.models).await;
+        locked(&self.emitters).push(session.emitter.clone());
+        tell_model(&session.emitter, &chosen, &known.models).await;
         Ok(session)
     }
 
@@ -196,7 +196,7 @@ impl Agent for Assistant {
         let models = &known.models;
         if models.offer(turn.choices().get("model")).is_empty() {
             // A provider that was not there may be there now.
-            discover(known.clone(), self.voices.clone()).await;
+            discover(known.clone(), self.emitters.clone()).await;
         }
         let none = models.offer(turn.choices().get("model")).is_empty();
         match prompted::read(session, &turn, &text).await? {
@@ -216,13 +216,13 @@ impl Agent for Assistant {
         let outcome = Talk::new(models, session, &turn).run(chosen).await;
         if models.list() != before {
             // Something was learnt of a model, such as that it takes no temperature.
-            self.tell_others(&session.voice).await;
+            self.tell_others(&session.emitter).await;
         }
         outcome
     }
 
     async fn close(&self, session: &Session) {
-        locked(&self.voices).retain(|voice| !voice.is(&session.voice));
+        locked(&self.emitters).retain(|emitter| !emitter.is(&session.emitter));
         session.servers.close().await;
     }
 

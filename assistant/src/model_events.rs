@@ -81,17 +81,17 @@ impl Talk<'_> {
 /// The message that is being told, if one is.
 #[derive(Default)]
 pub(crate) struct Telling {
-    message: Option<author::Message>,
-    thought: Option<author::Message>,
+    message: Option<author::MessageWriter>,
+    thought: Option<author::MessageWriter>,
 }
 
 impl Telling {
-    fn message(&mut self, turn: &Turn) -> &author::Message {
+    fn message(&mut self, turn: &Turn) -> &author::MessageWriter {
         self.thought = None;
         self.message.get_or_insert_with(|| turn.message())
     }
 
-    fn thought(&mut self, turn: &Turn) -> &author::Message {
+    fn thought(&mut self, turn: &Turn) -> &author::MessageWriter {
         self.message = None;
         self.thought.get_or_insert_with(|| turn.thought())
     }

@@ -90,7 +90,7 @@ impl Work<'_> {
     }
 
     async fn ask(&self, call: &model::ToolCall, arguments: &Value, tool: &Tool, ask: &Ask) -> String {
-        let forbidden = self.turn.chosen_until(|choices| !Settings::of(choices).access.allows(ask.effect));
+        let forbidden = self.turn.wait_for_choice(|choices| !Settings::of(choices).access.allows(ask.effect));
         let question = question(ask, arguments);
         let Decision::Chosen(answer) = self.turn.permission_until(tool, &question, forbidden).await else {
             return String::new();

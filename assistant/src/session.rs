@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use rethread::author::{Opening, Turn, Voice};
+use rethread::author::{Emitter, SessionSetup, Turn};
 use rethread::command::GuardianCommand;
 use rethread::lock::locked;
 use rethread::wire::RpcError;
@@ -18,7 +18,7 @@ use crate::tools::Toolbox;
 
 /// What the assistant keeps of a session while it is open.
 pub struct Session {
-    pub(crate) voice: Voice,
+    pub(crate) emitter: Emitter,
     pub(crate) toolbox: Toolbox,
     pub(crate) servers: Arc<Servers>,
     /// What the client wants said to the model.
@@ -50,22 +50,22 @@ pub(crate) struct Means {
 
 impl Session {
     /// Opens it and starts to connect its servers, which is not waited for. What becomes of them is told.
-    pub(crate) async fn open(opening: Opening, means: Means) -> Result<Self, RpcError> {
+    pub(crate) async fn open(setup: SessionSetup, means: Means) -> Result<Self, RpcError> {
         let Means { limits, keys, private, guardian } = means;
-        let Opening { cwd, roots, servers, system_prompt, voice, .. } = opening;
+        let SessionSetup { cwd, roots, servers, system_prompt, emitter, .. } = setup;
         let roots: Vec<_> = std::iter::once(cwd).chain(roots).collect();
         // Neither a command nor a server is to read the keys of models.
         let toolbox = Toolbox::new(roots.clone()).without_variables(keys.clone()).without_files(private);
         let toolbox = toolbox.guarded(guardian.clone());
         let (configs, wrong) = mcp::from_acp(&json!(servers).into());
         for error in wrong {
-            voice.notice("warning", &error.to_string(), None).await;
+            emitter.notice("warning", &error.to_string(), None).await;
         }
         let place = Place { cwd: roots[0].clone(), roots, hidden: keys, guardian };
         let servers = Arc::new(Servers::start(configs, place, limits));
         let servers_by = Instant::now() + limits.first_prompt;
         let (missed, left_out, noted) = (Missed::default(), AtomicUsize::new(0), Mutex::default());
-        let session = Self { voice, toolbox, servers, system_prompt, servers_by, missed, left_out, noted };
+        let session = Self { emitter, toolbox, servers, system_prompt, servers_by, missed, left_out, noted };
         session.follow_servers().await;
         Ok(session)
     }
@@ -74,13 +74,13 @@ impl Session {
     async fn follow_servers(&self) {
         let mut changes = self.servers.changes();
         changes.mark_changed();
-        let (voice, servers) = (self.voice.clone(), Arc::downgrade(&self.servers));
+        let (emitter, servers) = (self.emitter.clone(), Arc::downgrade(&self.servers));
         let mut following = Following::new(&self.servers, self.missed.clone());
-        following.tell_commands(&voice, &self.servers).await;
+        following.tell_commands(&emitter, &self.servers).await;
         tokio::spawn(async move {
             while changes.changed().await.is_ok() {
                 let Some(servers) = servers.upgrade() else { return };
-                following.tell(&voice, &servers).await;
+                following.tell(&emitter, &servers).await;
             }
         });
     }
@@ -132,29 +132,29 @@ impl Following {
         Self { commands: Vec::new(), open: servers.names().into_iter().collect(), missed }
     }
 
-    async fn tell(&mut self, voice: &Voice, servers: &Servers) {
+    async fn tell(&mut self, emitter: &Emitter, servers: &Servers) {
         let connecting = servers.connecting();
         let settled: BTreeSet<_> = self.open.extract_if(.., |server| !connecting.contains(server)).collect();
         let failures = servers.failures();
         for failure in failures.iter().filter(|failure| settled.contains(&failure.server)) {
-            voice.notice("warning", &failure.to_string(), Some(&failure.remedy)).await;
+            emitter.notice("warning", &failure.to_string(), Some(&failure.remedy)).await;
         }
         for note in servers.notes().iter().filter(|note| settled.contains(&note.server)) {
-            voice.notice("info", &format!("MCP server {}: {}", note.server, note.text), None).await;
+            emitter.notice("info", &format!("MCP server {}: {}", note.server, note.text), None).await;
         }
         let is_there = |server: &&String| !failures.iter().any(|failure| failure.server == **server);
         for server in settled.iter().filter(is_there) {
             if locked(&self.missed).remove(server) {
-                voice.notice("info", &format!("MCP server {server} is connected now"), None).await;
+                emitter.notice("info", &format!("MCP server {server} is connected now"), None).await;
             }
         }
-        self.tell_commands(voice, servers).await;
+        self.tell_commands(emitter, servers).await;
     }
 
-    async fn tell_commands(&mut self, voice: &Voice, servers: &Servers) {
+    async fn tell_commands(&mut self, emitter: &Emitter, servers: &Servers) {
         let now = command::all(servers);
         if now != self.commands {
-            voice.commands(&now).await;
+            emitter.commands(&now).await;
             self.commands = now;
         }
     }

@@ -1,4 +1,4 @@
-//! `rethread acp [-- <agent>]`: what an editor runs instead of the agent, or as one.
+//! `rethread acp [-- <agent>]`: the command that an editor runs in place of an agent.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, IsTerminal};
@@ -64,7 +64,7 @@ pub(crate) struct AcpArgs {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Protocol {
-    /// The client's own version first, then the other.
+    /// Offers the client's own version first, then the other.
     Auto,
     /// Version 1 only.
     #[value(name = "1")]
@@ -76,51 +76,47 @@ enum Protocol {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum RestoreBy {
-    /// By the agent itself if it can, else from the kept transcript.
+    /// By the agent itself if possible, otherwise from the stored transcript.
     Auto,
     /// By the agent itself or not at all.
     Native,
-    /// Always from the kept transcript.
+    /// Always from the stored transcript.
     Reseed,
-    /// Not at all: sessions can be read.
+    /// Not at all: sessions can only be read.
     ReadOnly,
 }
 
 impl AcpArgs {
-    /// On a terminal there is a person and no client, unless a flag says otherwise. The built-in assistant has no
-    /// command to run.
-    fn purpose(&self) -> Purpose {
+    /// On a terminal there is no client, so the agent's command is run instead, unless a flag says otherwise. The
+    /// built-in assistant has no command to run.
+    fn mode(&self) -> Mode {
         if self.run_agent {
-            return Purpose::RunAgent;
+            return Mode::RunAgent;
         }
         let on_terminal = io::stdin().is_terminal() && io::stdout().is_terminal();
-        if on_terminal && !self.serve && !self.command.is_empty() {
-            Purpose::RunAgent
-        } else {
-            Purpose::Serve
-        }
+        if on_terminal && !self.serve && !self.command.is_empty() { Mode::RunAgent } else { Mode::Serve }
     }
 }
 
-/// What `acp` is started for.
-enum Purpose {
-    /// To serve a client.
+/// What `acp` does.
+enum Mode {
+    /// Serves a client.
     Serve,
-    /// To give way to the agent's own command, on the user's terminal.
+    /// Runs the agent's own command on the user's terminal.
     RunAgent,
 }
 
-/// Serves the client on stdin and stdout until it hangs up, or becomes the agent's command.
+/// Serves the client on stdin and stdout until it disconnects, or runs the agent's command.
 pub(crate) fn run(args: AcpArgs) -> Result<(), Failure> {
-    match args.purpose() {
-        Purpose::Serve => serve(args),
-        Purpose::RunAgent => Err(become_agent(&args.command)),
+    match args.mode() {
+        Mode::Serve => serve(args),
+        Mode::RunAgent => Err(exec_agent(&args.command)),
     }
 }
 
-/// Replaces this process with the agent's command, so that the terminal, its signals and the exit status are the
-/// agent's. Returns only if that fails.
-fn become_agent(command: &[OsString]) -> Failure {
+/// Replaces this process by the agent's command, which then owns the terminal, signals and exit status. Returns only on
+/// failure.
+fn exec_agent(command: &[OsString]) -> Failure {
     let (program, args) =
         command.split_first().map_or((OsStr::new(""), command), |(first, rest)| (first.as_os_str(), rest));
     let error = process::Command::new(program).args(args).exec();
@@ -131,7 +127,7 @@ fn serve(args: AcpArgs) -> Result<(), Failure> {
     share_heap_arenas();
     let paths = Paths::from_environment()?;
     if args.command.is_empty() {
-        // SAFETY: nothing has started a thread so far.
+        // SAFETY: no thread has been started so far.
         unsafe { environment::take(&config::key_variables(&paths.config())) };
     }
     let store = SqliteStore::open(&paths.store())?;
@@ -166,17 +162,17 @@ fn serve(args: AcpArgs) -> Result<(), Failure> {
     })
 }
 
-/// Lets all threads share two heap arenas. glibc gives each new thread an arena of its own, up to eight per core, and
-/// memory that is freed in one is not used by the others: the process would grow with its threads, not with its work.
+/// Limits glibc to two heap arenas. By default it makes an arena for each new thread, up to eight per core, and memory
+/// freed in one is not reused by the others, so that the process would grow with its threads.
 fn share_heap_arenas() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
-    // SAFETY: sets a number; nothing has started a thread so far.
+    // SAFETY: sets a number; no thread has been started so far.
     unsafe {
         libc::mallopt(libc::M_ARENA_MAX, 2);
     }
 }
 
-/// The agent of a command, or the assistant.
+/// Makes the agent for a command, or the assistant.
 fn agent(command: Vec<OsString>, paths: &Paths) -> Result<Arc<dyn AgentSource>, Failure> {
     if command.is_empty() {
         let file = paths.config();
@@ -193,16 +189,16 @@ fn agent(command: Vec<OsString>, paths: &Paths) -> Result<Arc<dyn AgentSource>, 
     Ok(Arc::new(CommandSource { command: agent_command(command, paths.logs()?.join("agent.log"))?, key }))
 }
 
-/// Names the program file as it is now, and the arguments: another version of it is another agent.
+/// Identifies the agent by its program file (with size and time) and arguments: a new version is another agent.
 fn agent_key(command: &[OsString]) -> Option<String> {
-    let program = found(Path::new(command.first()?))?;
+    let program = find_program(Path::new(command.first()?))?;
     let file = std::fs::metadata(&program).ok()?;
     let identity = (file.dev(), file.ino(), file.len(), file.mtime(), file.mtime_nsec());
     Some(format!("{} {identity:?} {:?}", program.display(), &command[1..]))
 }
 
-/// The program that a name means, by the search path.
-fn found(program: &Path) -> Option<PathBuf> {
+/// Finds a program in the search path.
+fn find_program(program: &Path) -> Option<PathBuf> {
     if program.components().count() > 1 {
         return std::fs::canonicalize(program).ok();
     }

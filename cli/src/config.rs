@@ -1,4 +1,4 @@
-//! What the user has set up: `config.toml`, and the variables that providers of models are usually set up by.
+//! The configuration: `config.toml`, and environment variables for model providers.
 
 mod mistake;
 
@@ -9,34 +9,34 @@ use rethread_assistant::model::{ProviderConfig, ProviderKind, Secret};
 use serde::Deserialize;
 use toml::Spanned;
 
-use mistake::{Place, explain};
+use mistake::{FilePosition, explain};
 
 use crate::environment::variable;
 
-/// The file.
+/// The contents of the file.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
-    /// The providers of models.
+    /// The model providers.
     #[serde(default)]
     provider: Vec<Spanned<ProviderConfig>>,
 }
 
-/// The kinds that a variable alone sets up, with the name that the provider then has.
-const USUAL: [(&str, ProviderKind); 4] = [
+/// Providers that an environment variable alone sets up, with their names.
+const DEFAULT_VARIABLES: [(&str, ProviderKind); 4] = [
     ("openai", ProviderKind::OpenAi),
     ("anthropic", ProviderKind::Anthropic),
     ("gemini", ProviderKind::Gemini),
     ("ollama", ProviderKind::Ollama),
 ];
 
-/// The providers of the file, then those that only the environment knows of.
+/// Returns the providers of the file, then those that are only in the environment.
 pub(crate) fn providers(file: &Path) -> Result<Vec<ProviderConfig>, String> {
     let mut providers = read(file)?;
     for provider in &mut providers {
         complete(provider, &variable);
     }
-    for (name, kind) in USUAL {
+    for (name, kind) in DEFAULT_VARIABLES {
         let found = from_environment(name, kind, &variable);
         let found = found.filter(|found| !providers.iter().any(|provider| is_same(provider, found)));
         providers.extend(found);
@@ -44,17 +44,17 @@ pub(crate) fn providers(file: &Path) -> Result<Vec<ProviderConfig>, String> {
     Ok(providers)
 }
 
-/// Whether both are the same service. A server of the user's own does not stand in for the one that it is compatible
+/// Returns whether both are the same service. A user's own server does not replace the service that it is compatible
 /// with.
 fn is_same(written: &ProviderConfig, found: &ProviderConfig) -> bool {
-    let place = |provider: &ProviderConfig| {
+    let position = |provider: &ProviderConfig| {
         provider.base_url.as_deref().map(|url| url.trim().trim_end_matches('/').to_owned())
     };
     let alike = written.kind.usual_url_env() == found.kind.usual_url_env();
-    written.name == found.name || alike && place(written) == place(found)
+    written.name == found.name || alike && position(written) == position(found)
 }
 
-/// The providers of the file; none if it is not there.
+/// Reads the providers of the file; none if it does not exist.
 fn read(file: &Path) -> Result<Vec<ProviderConfig>, String> {
     match std::fs::read_to_string(file) {
         Ok(text) => parse(file, &text),
@@ -64,14 +64,14 @@ fn read(file: &Path) -> Result<Vec<ProviderConfig>, String> {
 }
 
 fn parse(file: &Path, text: &str) -> Result<Vec<ProviderConfig>, String> {
-    let place = |at| Place { file, text, at };
+    let position = |at| FilePosition { file, text, at };
     let read: File = toml::from_str(text)
-        .map_err(|error| explain(&place(error.span().map_or(0, |span| span.start)), &error))?;
+        .map_err(|error| explain(&position(error.span().map_or(0, |span| span.start)), &error))?;
     let mut providers: Vec<ProviderConfig> = Vec::new();
     for provider in read.provider {
         let at = provider.span().start;
         let provider = provider.into_inner();
-        let wrong = |key: &str, what: &str| format!("{}: key `{key}`: {what}", place(at).of_key(key));
+        let wrong = |key: &str, what: &str| format!("{}: key `{key}`: {what}", position(at).of_key(key));
         provider.check().map_err(|bad| wrong(bad.key, &bad.what))?;
         if providers.iter().any(|earlier| earlier.name == provider.name) {
             return Err(wrong("name", &format!("two providers are called {}", provider.name)));
@@ -81,11 +81,11 @@ fn parse(file: &Path, text: &str) -> Result<Vec<ProviderConfig>, String> {
     Ok(providers)
 }
 
-/// Adds what the environment says of a provider of the file.
+/// Adds values from the environment to a provider of the file.
 fn complete(provider: &mut ProviderConfig, variable: &impl Fn(&str) -> Option<String>) {
-    let named = USUAL.iter().any(|(name, kind)| provider.name == *name && provider.kind == *kind);
+    let named = DEFAULT_VARIABLES.iter().any(|(name, kind)| provider.name == *name && provider.kind == *kind);
     if named {
-        // One address and one key, in variables that belong together.
+        // An address and a key in variables that belong together.
         let usual = provider.kind.usual_key_env().map(str::to_owned);
         provider.key_env = provider.key_env.take().or(usual);
         provider.base_url = provider.base_url.take().or_else(|| variable(provider.kind.usual_url_env()));
@@ -99,7 +99,7 @@ fn complete(provider: &mut ProviderConfig, variable: &impl Fn(&str) -> Option<St
     }
 }
 
-/// A provider that is set up by variables alone, if it is.
+/// Returns a provider that is set up by variables alone.
 fn from_environment(
     name: &str,
     kind: ProviderKind,
@@ -110,10 +110,10 @@ fn from_environment(
     (provider.key().is_some() || provider.base_url.is_some()).then_some(provider)
 }
 
-/// The variables that may hold the key of a provider: those that the file names, and the usual ones.
+/// The variables that may contain the key of a provider: those named in the file, and the default ones.
 pub(crate) fn key_variables(file: &Path) -> Vec<String> {
     let usual = ProviderKind::ALL.into_iter().flat_map(|kind| [kind.usual_key_env(), kind.other_key_env()]);
-    // A file that cannot be read is told of when it is needed.
+    // An unreadable file is reported when it is needed.
     let named = read(file).unwrap_or_default().into_iter().filter_map(|provider| provider.key_env);
     usual.flatten().map(str::to_owned).chain(named).collect()
 }
@@ -195,7 +195,7 @@ mod tests {
         assert!(!is_same(&local, &at_home));
         assert!(is_same(&ProviderConfig::new("work", ProviderKind::OpenAiResponses), &at_home));
         local.name = "openai".to_owned();
-        assert!(is_same(&local, &at_home), "one that has its name takes its place");
+        assert!(is_same(&local, &at_home), "one that has its name takes its position");
         let usual = from_environment("openai", ProviderKind::OpenAi, &set).unwrap();
         local.name = "other".to_owned();
         local.base_url = Some("http://localhost:1/v1/".to_owned());
@@ -203,7 +203,7 @@ mod tests {
         assert!(!is_same(&ProviderConfig::new("claude", ProviderKind::Anthropic), &usual));
     }
 
-    /// Every fenced block of TOML in the documentation: where it begins, and its text.
+    /// Every TOML block in the documentation, with its location.
     fn documented() -> Vec<(String, String)> {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
         let mut files: Vec<_> =
@@ -230,10 +230,10 @@ mod tests {
     fn every_configuration_of_the_documentation_works() {
         let blocks = documented();
         assert!(blocks.len() >= 2, "{blocks:?}");
-        for (place, block) in blocks {
-            let providers = written(&block).unwrap_or_else(|why| panic!("{place}: {why}"));
-            assert!(!providers.is_empty(), "{place}");
-            Models::new(providers).unwrap_or_else(|why| panic!("{place}: {why}"));
+        for (position, block) in blocks {
+            let providers = written(&block).unwrap_or_else(|why| panic!("{position}: {why}"));
+            assert!(!providers.is_empty(), "{position}");
+            Models::new(providers).unwrap_or_else(|why| panic!("{position}: {why}"));
         }
     }
 

@@ -1,6 +1,5 @@
-//! `rethread demo`: the main job, to be watched. A real agent process talks through a real `rethread acp`,
-//! which is killed in mid-sentence; another one takes over and loads what was shown. Nothing of it is staged
-//! but the agent's words.
+//! `rethread demo`: kills a real `rethread acp` in the middle of an answer and loads the session in another one. Only
+//! the agent's text is scripted.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -11,15 +10,14 @@ use serde_json::{Value, json};
 
 use crate::failure::Failure;
 
-/// What the agent has to say.
-const STORY: &str = "Once there was a conversation that nobody wrote down. Every word of it went from the agent to \
-     the editor and was gone when either of them was. So somebody put a journal in between, and had each word \
-     written there before anyone was shown it. Then the editor could fall over, and the agent could fall over, and \
-     the next one who asked was told it all again, to the very word where it had stopped.";
-/// How many words are shown before the kill.
-const SHOWN: usize = 38;
+/// The text of the agent.
+const STORY: &str = "Most agents send their answer to the editor word by word. If the editor or the agent crashes, the \
+     rest of the answer is lost, and often the whole conversation. Rethread writes every word to a journal before it \
+     is shown. After a crash, the session is loaded from the journal up to the last word that was shown, and the agent \
+     continues from there";
+const WORDS_BEFORE_KILL: usize = 38;
 
-/// Runs the demonstration in a folder of its own.
+/// Runs the demonstration in a temporary folder.
 pub(crate) fn run() -> Result<(), Failure> {
     let home = std::env::temp_dir().join(format!("rethread-demo-{}", std::process::id()));
     std::fs::create_dir_all(&home)?;
@@ -29,46 +27,46 @@ pub(crate) fn run() -> Result<(), Failure> {
 }
 
 fn show(home: &Path) -> Result<(), Failure> {
-    say("\n-- An agent talks through `rethread acp`:\n\n   ")?;
+    print("\n-- An agent answers through `rethread acp`:\n\n   ")?;
     let mut first = Client::start(home)?;
     let session = first.request("session/new", &json!({"cwd": "/", "mcpServers": []}))?;
     let session = session["sessionId"].as_str().unwrap_or_default().to_owned();
     first.send("session/prompt", &prompt(&session, "Tell me a story."))?;
     let mut before = String::new();
-    while before.split_whitespace().count() < SHOWN {
+    while before.split_whitespace().count() < WORDS_BEFORE_KILL {
         let words = first.words()?;
-        say(&words)?;
+        print(&words)?;
         before.push_str(&words);
     }
     first.process.kill()?;
     first.process.wait()?;
-    say("\n\n-- kill -9, in mid-sentence. Another `rethread acp` loads the session:\n\n   ")?;
+    print("\n\n-- kill -9, in the middle of a sentence. Another `rethread acp` loads the session:\n\n   ")?;
     let mut second = Client::start(home)?;
     second.send("session/load", &json!({"sessionId": session, "cwd": "/", "mcpServers": []}))?;
     let after = second.until_answer()?.1;
-    say(&after)?;
+    print(&after)?;
     let kept = after.starts_with(&before);
     let verdict = if kept { "nothing is missing" } else { "SOMETHING IS MISSING" };
-    say(&format!(
+    print(&format!(
         "\n\n-- {} words were shown, {verdict}. And it continues:\n\n   ",
         before.split_whitespace().count()
     ))?;
     second.send("session/prompt", &prompt(&session, "Go on."))?;
     loop {
         match second.message()? {
-            Heard::Words(words) => say(&words)?,
-            Heard::Answer(_) => break,
-            Heard::Other => {}
+            FromServer::Words(words) => print(&words)?,
+            FromServer::Answer(_) => break,
+            FromServer::Other => {}
         }
     }
-    say("\n\n-- Put `rethread acp --` in front of your own agent to keep its sessions.\n\n")?;
+    print("\n\n-- Put `rethread acp --` in front of your own agent to keep its sessions.\n\n")?;
     drop(second.stdin);
     second.process.wait()?;
     if kept { Ok(()) } else { Err(Failure::plain("the demonstration failed")) }
 }
 
-/// The agent of the demonstration: it tells the story, a word at a time, on from where it last stopped.
-pub(crate) fn be_the_agent() -> Result<(), Failure> {
+/// The agent of the demonstration: sends the text word by word, from where it last stopped.
+pub(crate) fn run_agent() -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
     for line in std::io::stdin().lock().lines() {
         let Ok(request) = serde_json::from_str::<Value>(&line?) else { continue };
@@ -78,7 +76,7 @@ pub(crate) fn be_the_agent() -> Result<(), Failure> {
             Some("session/load") => Value::Null,
             Some("session/prompt") => {
                 let goes_on = request["params"]["prompt"][0]["text"] == "Go on.";
-                for word in STORY.split_inclusive(' ').skip(if goes_on { SHOWN } else { 0 }) {
+                for word in STORY.split_inclusive(' ').skip(if goes_on { WORDS_BEFORE_KILL } else { 0 }) {
                     let content = json!({"type": "text", "text": word});
                     let update = json!({"sessionUpdate": "agent_message_chunk", "content": content});
                     let params = json!({"sessionId": "story", "update": update});
@@ -108,7 +106,7 @@ struct Client {
     last: u64,
 }
 
-enum Heard {
+enum FromServer {
     Words(String),
     Answer(Value),
     Other,
@@ -144,22 +142,22 @@ impl Client {
         let mut words = String::new();
         loop {
             match self.message()? {
-                Heard::Words(more) => words.push_str(&more),
-                Heard::Answer(answer) => return Ok((answer, words)),
-                Heard::Other => {}
+                FromServer::Words(more) => words.push_str(&more),
+                FromServer::Answer(answer) => return Ok((answer, words)),
+                FromServer::Other => {}
             }
         }
     }
 
     fn words(&mut self) -> Result<String, Failure> {
         loop {
-            if let Heard::Words(words) = self.message()? {
+            if let FromServer::Words(words) = self.message()? {
                 return Ok(words);
             }
         }
     }
 
-    fn message(&mut self) -> Result<Heard, Failure> {
+    fn message(&mut self) -> Result<FromServer, Failure> {
         let mut line = String::new();
         if self.stdout.read_line(&mut line)? == 0 {
             return Err(Failure::plain("rethread acp ended unexpectedly"));
@@ -167,15 +165,15 @@ impl Client {
         let message: Value = serde_json::from_str(&line).map_err(std::io::Error::from)?;
         let update = &message["params"]["update"];
         if update["sessionUpdate"] == "agent_message_chunk" {
-            return Ok(Heard::Words(update["content"]["text"].as_str().unwrap_or_default().to_owned()));
+            return Ok(FromServer::Words(update["content"]["text"].as_str().unwrap_or_default().to_owned()));
         }
         if message["id"] == self.last {
             return match message.get("error") {
                 Some(error) => Err(Failure::plain(&format!("rethread acp answered {error}"))),
-                None => Ok(Heard::Answer(message["result"].clone())),
+                None => Ok(FromServer::Answer(message["result"].clone())),
             };
         }
-        Ok(Heard::Other)
+        Ok(FromServer::Other)
     }
 }
 
@@ -183,7 +181,7 @@ fn prompt(session: &str, text: &str) -> Value {
     json!({"sessionId": session, "prompt": [{"type": "text", "text": text}]})
 }
 
-fn say(text: &str) -> Result<(), Failure> {
+fn print(text: &str) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
     out.write_all(text.as_bytes())?;
     out.flush()?;

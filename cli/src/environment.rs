@@ -1,5 +1,5 @@
-//! The variables that hold the keys of model providers. They are read once and taken out of the environment, so that
-//! no other process gets them: neither one that we start, nor one that reads `/proc/<pid>/environ`.
+//! Reads the environment variables with the keys of model providers once and removes them from the environment, so that
+//! neither child processes nor readers of `/proc/<pid>/environ` see them.
 
 use std::collections::HashMap;
 use std::ffi::{CStr, c_char};
@@ -7,13 +7,14 @@ use std::sync::{Mutex, PoisonError};
 
 static TAKEN: Mutex<Option<HashMap<String, String>>> = Mutex::new(None);
 
-/// Takes these variables out of the environment; [`variable`] still knows them. Also forbids other processes of the
-/// user to look into this one.
+/// Removes these variables from the environment; [`variable`] still returns them. Also forbids other processes of the
+/// user to inspect this one.
 ///
 /// # Safety
+///
 /// No other thread may run yet.
 pub(crate) unsafe fn take(names: &[String]) {
-    keep_out();
+    forbid_inspection();
     let mut taken = HashMap::new();
     for name in names {
         if let Ok(value) = std::env::var(name) {
@@ -28,23 +29,24 @@ pub(crate) unsafe fn take(names: &[String]) {
     *TAKEN.lock().unwrap_or_else(PoisonError::into_inner) = Some(taken);
 }
 
-/// The value of a variable, taken or not; nothing if it is blank.
+/// The value of a variable, removed or not; `None` if it is blank.
 pub(crate) fn variable(name: &str) -> Option<String> {
     let taken = TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
     let taken = taken.as_ref().and_then(|taken| taken.get(name).cloned());
     taken.or_else(|| std::env::var(name).ok()).filter(|value| !value.trim().is_empty())
 }
 
-/// Overwrites the value of a variable where the system has put it: that is what `/proc/<pid>/environ` shows, whatever
-/// becomes of the variable.
+/// Overwrites the value of a variable in the process's initial environment, which `/proc/<pid>/environ` shows even
+/// after the variable is removed.
 ///
 /// # Safety
+///
 /// No other thread may run.
 unsafe fn erase(name: &str) {
     unsafe extern "C" {
         static environ: *const *mut c_char;
     }
-    // SAFETY: the environment is a list of texts that ends with a null pointer; nobody else changes it meanwhile.
+    // SAFETY: the environment is a null-terminated list of strings; nothing else changes it meanwhile.
     unsafe {
         let mut entry = environ;
         while !entry.is_null() && !(*entry).is_null() {
@@ -58,12 +60,12 @@ unsafe fn erase(name: &str) {
     }
 }
 
-/// Best effort: what else the process has in memory is as secret.
+/// Best effort: other memory of the process is secret too.
 #[cfg(target_os = "linux")]
-fn keep_out() {
+fn forbid_inspection() {
     // SAFETY: a plain call.
     unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0) };
 }
 
 #[cfg(not(target_os = "linux"))]
-fn keep_out() {}
+fn forbid_inspection() {}

@@ -1,4 +1,4 @@
-//! How a command fails: one line that says what, one that says what to do.
+//! Errors of commands: a message and a hint.
 
 use std::ffi::OsStr;
 use std::{fmt, io};
@@ -8,7 +8,7 @@ use rethread::wire::with_causes;
 
 use crate::paths::NoHome;
 
-/// Why a command ended without doing its work.
+/// Why a command failed.
 #[derive(Debug)]
 pub(crate) struct Failure {
     message: String,
@@ -16,12 +16,12 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    /// A failure with no more to say.
+    /// Makes a failure without a hint.
     pub(crate) fn plain(message: &str) -> Self {
         Self { message: message.to_owned(), hint: None }
     }
 
-    /// The agent's command does not run.
+    /// The agent's command could not be started.
     pub(crate) fn agent_not_started(program: &OsStr, error: &io::Error) -> Self {
         let program = program.display();
         let message = if error.kind() == io::ErrorKind::NotFound {

@@ -1,4 +1,4 @@
-//! The `rethread` command: reads the command line and hands over to the library.
+//! The `rethread` command: parses the command line and calls the library.
 
 mod acp;
 mod config;
@@ -12,7 +12,7 @@ use std::os::fd::RawFd;
 use std::process::exit;
 
 use clap::{Args, Parser, Subcommand};
-use rethread::agent::guardian::{self, Afterwards, Guard};
+use rethread::agent::guardian::{self, GuardianArgs, OrphanPolicy};
 
 /// Keeps, resumes and serves the sessions of AI coding agents.
 #[derive(Debug, Parser)]
@@ -26,25 +26,25 @@ struct Cli {
 enum Command {
     /// Serves an ACP client on stdin and stdout: the given agent, or the built-in assistant.
     Acp(acp::AcpArgs),
-    /// Shows what rethread does: an agent is killed in mid-sentence, and nothing that was shown is lost.
+    /// Shows what rethread does: kills it in the middle of an answer and restores everything that was shown.
     Demo,
     /// The agent of the demonstration.
     #[command(name = "__demo-agent", hide = true)]
     DemoAgent,
-    /// Watches over one agent; started by rethread itself.
+    /// Runs a guardian for one agent; started by rethread itself.
     #[command(name = "__guard", hide = true)]
-    Guard(GuardArgs),
+    Guard(GuardOptions),
 }
 
 #[derive(Debug, Args)]
-struct GuardArgs {
-    /// The descriptor that closes when rethread is gone.
+struct GuardOptions {
+    /// The descriptor that closes when rethread ends.
     #[arg(long, value_name = "FD")]
-    tie: RawFd,
-    /// The descriptor that takes what becomes of the agent.
+    control: RawFd,
+    /// The descriptor for status lines.
     #[arg(long, value_name = "FD")]
     status: RawFd,
-    /// What the agent leaves running stays until it is asked for.
+    /// Keeps processes that the agent leaves running until their end is requested.
     #[arg(long)]
     stay: bool,
     /// The agent's program and arguments.
@@ -56,7 +56,7 @@ fn main() {
     let outcome = match Cli::parse().command {
         Command::Acp(args) => acp::run(args),
         Command::Demo => demo::run(),
-        Command::DemoAgent => demo::be_the_agent(),
+        Command::DemoAgent => demo::run_agent(),
         Command::Guard(args) => exit(guard(args)),
     };
     if let Err(failure) = outcome {
@@ -65,9 +65,15 @@ fn main() {
     }
 }
 
-fn guard(args: GuardArgs) -> i32 {
+fn guard(args: GuardOptions) -> i32 {
     let mut words = args.command.into_iter();
     let program = words.next().unwrap_or_default();
-    let afterwards = if args.stay { Afterwards::Stay } else { Afterwards::End };
-    guardian::run(Guard { tie: args.tie, status: args.status, afterwards, program, args: words.collect() })
+    let orphans = if args.stay { OrphanPolicy::Keep } else { OrphanPolicy::End };
+    guardian::run(GuardianArgs {
+        control: args.control,
+        status: args.status,
+        orphans,
+        program,
+        args: words.collect(),
+    })
 }

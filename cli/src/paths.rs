@@ -1,4 +1,4 @@
-//! Where things are kept, by the environment: `RETHREAD_HOME`, or the XDG folders. The one place that reads it.
+//! The folders in use, from `RETHREAD_HOME` or the XDG variables. Only this file reads them.
 
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
@@ -31,17 +31,17 @@ impl Paths {
         })
     }
 
-    /// The database and its locks.
+    /// The database and the lock files.
     pub(crate) fn store(&self) -> SqlitePaths {
         SqlitePaths { database: self.data.join("rethread.db"), locks: self.state.join("locks") }
     }
 
-    /// What the user has set up.
+    /// The configuration file.
     pub(crate) fn config(&self) -> PathBuf {
         self.config.join("config.toml")
     }
 
-    /// The folder for logs, made if it is not there.
+    /// The folder for logs, created if it is missing.
     pub(crate) fn logs(&self) -> io::Result<PathBuf> {
         let logs = self.state.join("logs");
         make_private(&logs)?;
@@ -49,7 +49,7 @@ impl Paths {
     }
 }
 
-/// Nothing says where to keep things.
+/// Neither `RETHREAD_HOME` nor `HOME` is set.
 #[derive(Debug)]
 pub(crate) struct NoHome;
 

@@ -5,10 +5,9 @@ use crate::{Json, Update, UpdateForm};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
-/// How many bytes of output are kept.
-const KEPT: usize = 64 * 1024;
+const MAX_OUTPUT_BYTES: usize = 64 * 1024;
 
-/// A terminal as text.
+/// The command, output and exit status of one terminal.
 #[derive(Clone, Debug, Default)]
 pub struct Screen {
     command: Option<String>,
@@ -34,17 +33,17 @@ impl Screen {
             self.append(&bytes(output.fields().get("data")));
         }
         if let Some(status) = fields.get("exitStatus").filter(|status| !status.is_null()) {
-            self.exit = Some(exit_words(status));
+            self.exit = Some(exit_text(status));
         }
     }
 
-    /// Says whether its command has ended.
+    /// Returns whether the command has exited.
     #[must_use]
-    pub fn is_over(&self) -> bool {
+    pub fn has_exited(&self) -> bool {
         self.exit.is_some()
     }
 
-    /// The text as a person would see it.
+    /// Renders the command line, the output and the exit status as text.
     #[must_use]
     pub fn text(&self) -> String {
         let mut text = String::new();
@@ -66,14 +65,14 @@ impl Screen {
 
     /// The text for a terminal without any update.
     #[must_use]
-    pub fn nothing() -> String {
+    pub fn unsaved() -> String {
         "(the output of this terminal was not saved)".to_owned()
     }
 
     fn append(&mut self, bytes: &[u8]) {
         self.output.extend_from_slice(bytes);
-        if self.output.len() > KEPT {
-            let over = self.output.len() - KEPT;
+        if self.output.len() > MAX_OUTPUT_BYTES {
+            let over = self.output.len() - MAX_OUTPUT_BYTES;
             self.output.drain(..over);
             self.cut = true;
         }
@@ -84,7 +83,7 @@ fn bytes(data: Option<&Json>) -> Vec<u8> {
     data.and_then(Json::as_string).and_then(|data| STANDARD.decode(data).ok()).unwrap_or_default()
 }
 
-fn exit_words(status: &Json) -> String {
+fn exit_text(status: &Json) -> String {
     let fields = status.fields();
     match (fields.get("exitCode").and_then(|code| code.read::<i64>().ok()), fields.text("signal")) {
         (Some(code), _) => format!("[exit status {code}]"),

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use rethread::author::{About, Agent, InProcess, Opening, Permission, Stop, ToolCall, ToolKind, Turn};
+use rethread::author::{About, Agent, InProcess, Permission, SessionSetup, Stop, ToolCall, ToolKind, Turn};
 use rethread::{server::Config, server::Server, store::memory::MemoryStore, wire::RpcError};
 use rethread_testkit::agent::{Step, aside, extension, script};
 use serde_json::{Value, json};
@@ -17,7 +17,7 @@ impl Agent for Scripted {
         self.0.clone()
     }
 
-    async fn open(&self, _: Opening) -> Result<(), RpcError> {
+    async fn open(&self, _: SessionSetup) -> Result<(), RpcError> {
         Ok(())
     }
 

@@ -1,7 +1,6 @@
-//! The conversation as a list of whole messages, thoughts, tool calls, compactions and usage, for an agent that keeps
-//! none itself. The same fold makes it from the journal and from what the agent has just said, so that a restored
-//! session has the history that a live one had. What a compaction sums up is not kept, so that the list is no longer
-//! than what a model is given.
+//! The conversation as a list of whole messages, thoughts, tool calls, compactions and usage, for agents that store no
+//! sessions. It is folded in the same way from the journal and from live updates, so that a restored session has the
+//! same history as a live one. Turns before a compaction are dropped.
 
 use rethread_core::{
     AgentKind, Entry, Fields, Folded, Gathered, HistoryRule, Json, MessageId, Seq, Stop, Subject, TextPart,
@@ -9,25 +8,25 @@ use rethread_core::{
 };
 use serde_json::json;
 
-use crate::edge::marks;
+use crate::edge::own_meta;
 
-/// Collects what was said, item by item.
+/// Collects the conversation item by item.
 #[derive(Default)]
-pub(crate) struct History {
-    /// The turns before, folded.
+pub(crate) struct ConversationHistory {
+    /// The folded items of earlier turns.
     past: Vec<Folded>,
-    /// The turn that runs.
+    /// The items of the current turn.
     now: Gathered,
     next: u64,
-    /// The in-process agent that the list is for; its own `_meta.rethread` stays in it.
+    /// The in-process agent that the history is for; its own `_meta.rethread` is kept.
     reader: Option<String>,
-    /// Whether that agent said what comes next in the journal.
+    /// Whether that agent wrote the following journal entries.
     own: bool,
 }
 
-impl History {
-    /// A history for this agent. What it keeps in `_meta.rethread` it is given back only if it runs in this process,
-    /// and only from where the journal says that it was itself and ran in this process.
+impl ConversationHistory {
+    /// Makes a history for this agent. It gets its `_meta.rethread` back only if it runs in this process, and only from
+    /// journal parts that it wrote itself in this process.
     pub(crate) fn for_agent(name: String, kind: AgentKind) -> Self {
         let reader = match kind {
             AgentKind::InProcess => Some(name),
@@ -36,14 +35,14 @@ impl History {
         Self { reader, ..Self::default() }
     }
 
-    /// Reads what [`History::list`] wrote.
+    /// Reads the output of [`ConversationHistory::list`].
     pub(crate) fn read(list: &[Json]) -> Self {
         let mut history = Self::default();
-        list.iter().for_each(|body| history.told(body));
+        list.iter().for_each(|body| history.add_update(body));
         history
     }
 
-    /// Takes in one item of the journal.
+    /// Adds one journal item.
     pub(crate) fn add(&mut self, item: &Folded) {
         match &item.entry {
             Entry::PromptInserted { .. } | Entry::TurnEnded { .. } => self.push(item.entry.clone()),
@@ -54,7 +53,7 @@ impl History {
             Entry::AgentBound { agent, kind, .. } => {
                 self.own = *kind == AgentKind::InProcess && self.reader.as_ref() == Some(agent);
             }
-            // A fork begins in the midst of another session, and has no agent yet.
+            // A fork begins in the middle of another session and has no agent yet.
             Entry::AgentLost { .. } | Entry::Opened { .. } => self.own = false,
             Entry::RootsSet { .. }
             | Entry::PromptHeld { .. }
@@ -72,8 +71,8 @@ impl History {
         }
     }
 
-    /// Takes in an update as it is told.
-    pub(crate) fn told(&mut self, body: &Json) {
+    /// Adds an update.
+    pub(crate) fn add_update(&mut self, body: &Json) {
         let fields = body.fields();
         let tag = fields.text("sessionUpdate").unwrap_or_default();
         if tag == "state_update" && fields.text("state").as_deref() == Some("idle") {
@@ -86,20 +85,20 @@ impl History {
         }
     }
 
-    /// Takes in a prompt.
-    pub(crate) fn prompted(&mut self, message: &str, content: &Json) {
+    /// Adds a prompt.
+    pub(crate) fn add_prompt(&mut self, message: &str, content: &Json) {
         let message = MessageId(message.to_owned());
         self.push(Entry::PromptInserted { message, turn: TurnNo(0), content: content.clone(), at: 0 });
     }
 
-    /// Everything so far, each a whole update of version 2; the end of a turn is its `state_update`. Of the turns that a
-    /// compaction sums up there are only the ids and marks of tool calls, and the last usage.
+    /// Returns everything so far as whole v2 updates; the end of a turn is its `state_update`. Turns before a
+    /// compaction are reduced to ids and own metadata of tool calls, and the last usage.
     pub(crate) fn list(&mut self) -> Vec<Json> {
         self.past.iter().chain(self.now.fold()).filter_map(body).collect()
     }
 
     fn updated(&mut self, update: &Update, known: bool) {
-        let body = if self.own { update.body.clone() } else { marks::strip(&update.body) };
+        let body = if self.own { update.body.clone() } else { own_meta::strip(&update.body) };
         let update = Update { kind: update.kind, id: update.id.clone(), body };
         self.push(Entry::Updated { update, known });
     }
@@ -119,21 +118,20 @@ impl History {
     }
 }
 
-/// Says whether this ends a compaction well.
+/// Returns whether this update completes a compaction.
 fn is_compacted(update: &Update) -> bool {
     update.kind.subject() == Subject::Compaction
         && update.body.fields().text("status").as_deref() == Some("completed")
 }
 
-/// Says whether this is a compaction that has something to say in the place of the turns before.
+/// Returns whether a compaction has a summary that replaces earlier turns.
 fn has_summary(item: &Folded) -> bool {
     let Entry::Updated { update, .. } = &item.entry else { return false };
     let has_text = |part: &TextPart| matches!(part, TextPart::Text(text) if !text.is_empty());
     is_compacted(update) && readable_update(update).is_some_and(|summary| summary.parts.iter().any(has_text))
 }
 
-/// What is needed of turns that were summed up: the ids of tool calls, which stay taken, our marks on them, and what the
-/// session has cost.
+/// Keeps what is needed of compacted turns: tool call ids, which stay in use, their own metadata, and the usage.
 fn reduced(items: Vec<Folded>) -> Vec<Folded> {
     let is_usage = |item: &Folded| matches!(&item.entry, Entry::Updated { update, .. } if update.kind.subject() == Subject::Usage);
     let last_usage = items.iter().rposition(is_usage);
@@ -149,7 +147,7 @@ fn reduced(items: Vec<Folded>) -> Vec<Folded> {
     items.into_iter().enumerate().filter_map(keep).collect()
 }
 
-/// A tool call without what it did.
+/// A tool call without its content.
 fn stub(call: &Json) -> Json {
     let fields = call.fields();
     let kept = ["sessionUpdate", "toolCallId"].into_iter();
@@ -201,22 +199,22 @@ mod tests {
         .into()
     }
 
-    fn live() -> History {
-        let mut history = History::default();
-        history.prompted("p", &json!([{"type": "text", "text": "hello"}]).into());
-        history.told(&chunk("a"));
-        history.told(&chunk("b"));
+    fn live() -> ConversationHistory {
+        let mut history = ConversationHistory::default();
+        history.add_prompt("p", &json!([{"type": "text", "text": "hello"}]).into());
+        history.add_update(&chunk("a"));
+        history.add_update(&chunk("b"));
         let tool = json!({"sessionUpdate": "tool_call_update", "toolCallId": "t", "title": "Look"});
-        history.told(&tool.into());
+        history.add_update(&tool.into());
         let tool = json!({"sessionUpdate": "tool_call_update", "toolCallId": "t", "status": "completed"});
-        history.told(&tool.into());
+        history.add_update(&tool.into());
         let idle = json!({"sessionUpdate": "state_update", "state": "idle", "stopReason": "end_turn"});
-        history.told(&idle.into());
+        history.add_update(&idle.into());
         history
     }
 
     #[test]
-    fn what_was_said_in_pieces_is_whole() {
+    fn chunks_become_whole_messages() {
         let list: Vec<_> = live().list().iter().map(|item| item.text().to_owned()).collect();
         expect_test::expect![[r#"
             {"sessionUpdate":"user_message","messageId":"p","content":[{"type":"text","text":"hello"}]}
@@ -230,33 +228,34 @@ mod tests {
         body.into()
     }
 
-    fn turn(history: &mut History, number: usize) {
-        history.prompted(&format!("p{number}"), &json!([{"type": "text", "text": "hello"}]).into());
+    fn turn(history: &mut ConversationHistory, number: usize) {
+        history.add_prompt(&format!("p{number}"), &json!([{"type": "text", "text": "hello"}]).into());
         let marks = json!({"rethread": {"tool": "read", "rule": {"work": "edit", "answer": "allow"}}});
-        history
-            .told(&update(json!({"sessionUpdate": "tool_call_update", "toolCallId": format!("t{number}"),
-            "status": "completed", "rawOutput": {"text": "x".repeat(10_000)}, "_meta": marks})));
-        history.told(&update(json!({"sessionUpdate": "usage_update", "used": number, "size": 9})));
-        history.told(&update(
+        history.add_update(&update(
+            json!({"sessionUpdate": "tool_call_update", "toolCallId": format!("t{number}"),
+            "status": "completed", "rawOutput": {"text": "x".repeat(10_000)}, "_meta": marks}),
+        ));
+        history.add_update(&update(json!({"sessionUpdate": "usage_update", "used": number, "size": 9})));
+        history.add_update(&update(
             json!({"sessionUpdate": "state_update", "state": "idle", "stopReason": "end_turn"}),
         ));
     }
 
-    fn compaction(history: &mut History, summary: &str) {
-        history.prompted("now", &json!([{"type": "text", "text": "and now?"}]).into());
+    fn compaction(history: &mut ConversationHistory, summary: &str) {
+        history.add_prompt("now", &json!([{"type": "text", "text": "and now?"}]).into());
         let summary = json!([{"type": "text", "text": summary}]);
-        history.told(&update(
+        history.add_update(&update(
             json!({"sessionUpdate": "compaction_update", "compactionId": "c", "status": "in_progress"}),
         ));
-        history.told(&update(
+        history.add_update(&update(
             json!({"sessionUpdate": "compaction_update", "compactionId": "c", "status": "completed",
             "summary": summary}),
         ));
     }
 
     #[test]
-    fn what_was_summed_up_is_not_kept_but_for_ids_marks_and_usage() {
-        let mut history = History::default();
+    fn compacted_turns_keep_only_ids_own_meta_and_usage() {
+        let mut history = ConversationHistory::default();
         (1..=2).for_each(|number| turn(&mut history, number));
         compaction(&mut history, "two turns");
         let list = history.list();
@@ -268,21 +267,21 @@ mod tests {
             {"sessionUpdate":"user_message","messageId":"now","content":[{"type":"text","text":"and now?"}]}
             {"sessionUpdate":"compaction_update","compactionId":"c","status":"completed","summary":[{"type":"text","text":"two turns"}]}"#]]
         .assert_eq(&texts.join("\n"));
-        assert_eq!(History::read(&list).list(), list);
+        assert_eq!(ConversationHistory::read(&list).list(), list);
     }
 
     #[test]
-    fn a_compaction_that_says_nothing_stands_for_nothing() {
-        let mut history = History::default();
+    fn a_compaction_without_summary_replaces_nothing() {
+        let mut history = ConversationHistory::default();
         turn(&mut history, 1);
         compaction(&mut history, "");
         assert!(history.list()[1].text().len() > 10_000);
     }
 
     #[test]
-    fn what_was_written_is_read_as_it_was() {
+    fn a_written_history_round_trips() {
         let list = live().list();
-        assert_eq!(History::read(&list).list(), list);
+        assert_eq!(ConversationHistory::read(&list).list(), list);
     }
 
     fn bound(agent: &str, kind: AgentKind) -> Entry {
@@ -302,7 +301,7 @@ mod tests {
         Entry::Updated { update, known: false }
     }
 
-    /// The calls that keep their marks in the history for this agent.
+    /// The calls that keep their own metadata in the history for this agent.
     fn kept(name: &str, kind: AgentKind) -> Vec<String> {
         let lost = Entry::AgentLost { generation: 1, reason: String::new() };
         let journal = [
@@ -318,7 +317,7 @@ mod tests {
             bound("me", AgentKind::InProcess),
             marked("mine again"),
         ];
-        let mut history = History::for_agent(name.to_owned(), kind);
+        let mut history = ConversationHistory::for_agent(name.to_owned(), kind);
         for (at, entry) in (1..).zip(journal) {
             history.add(&Folded { first: Seq(at), last: Seq(at), entry });
         }
@@ -329,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn marks_are_given_back_to_the_agent_in_this_process_that_made_them() {
+    fn own_meta_is_returned_only_to_the_in_process_agent_that_wrote_it() {
         assert_eq!(kept("me", AgentKind::InProcess), ["mine", "mine again"]);
         assert_eq!(kept("other", AgentKind::InProcess), ["other's"]);
         assert_eq!(kept("me", AgentKind::External), [""; 0]);

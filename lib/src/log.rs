@@ -37,7 +37,7 @@ impl Log {
     /// Writes a line. A log that cannot be written must not stop the work it speaks of.
     pub fn line(&self, text: &str) {
         let Some(path) = &self.path else { return };
-        let text = self.secrets.strike(text);
+        let text = self.secrets.redact(text);
         let path = path.lock().unwrap_or_else(PoisonError::into_inner);
         if let Ok(mut file) = open(&path) {
             let _ = writeln!(file, "{} {text}", clock::now());

@@ -1,57 +1,56 @@
-//! A value that is sent where it belongs and shown to nobody: keys of models, environments and headers of MCP
-//! servers. `scrub` strikes values out of texts, `known` has those of all sessions that a server serves.
+//! A secret value (API keys, environments and headers of MCP servers) that is never printed. `scrub` removes such
+//! values from texts; `session_secrets` collects those of all sessions of a server.
 
-mod known;
 pub mod scrub;
+mod session_secrets;
 
 use std::fmt;
 
 use serde::{Deserialize, Deserializer};
 
-pub use known::Secrets;
+pub use session_secrets::Secrets;
 
-/// What stands in the place of a secret.
-pub(crate) const STRUCK_OUT: &str = "[secret]";
-/// A shorter value is a stand-in or a common word; striking it out would only garble the text.
-pub(crate) const SHORTEST: usize = 4;
+/// The replacement for a secret in a text.
+pub(crate) const REDACTED: &str = "[secret]";
+/// Shorter values are placeholders or common words, and removing them would garble the text.
+pub(crate) const MIN_SECRET_LENGTH: usize = 4;
 
-/// A text that shows itself to nobody.
+/// A string that is redacted in debug output.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
 impl Secret {
-    /// Takes a value as it is.
+    /// Wraps a value unchanged.
     #[must_use]
     pub fn new(value: impl Into<String>) -> Self {
         Self(value.into())
     }
 
-    /// Takes a key, without the blanks around it that a file or a shell may have left.
+    /// Wraps a key, trimmed of white space from a file or shell.
     #[must_use]
     pub fn key(text: &str) -> Self {
         Self(text.trim().to_owned())
     }
 
-    /// Whether there is nothing in it.
+    /// Returns whether the value is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The value itself. Call it only to send the value to the service that it is for.
-    #[must_use]
+    /// Returns the value, to be sent to its destination.
     pub fn reveal(&self) -> &str {
         &self.0
     }
 
-    /// The text without the secret.
+    /// Replaces the secret in a text.
     #[must_use]
     pub fn scrub(&self, text: &str) -> String {
-        if self.0.len() < SHORTEST { text.to_owned() } else { text.replace(&self.0, STRUCK_OUT) }
+        if self.0.len() < MIN_SECRET_LENGTH { text.to_owned() } else { text.replace(&self.0, REDACTED) }
     }
 }
 
-/// What stands in a configuration is a key.
+/// A secret in a configuration is a key.
 impl<'de> Deserialize<'de> for Secret {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         Ok(Self::key(&String::deserialize(deserializer)?))
@@ -60,7 +59,7 @@ impl<'de> Deserialize<'de> for Secret {
 
 impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(STRUCK_OUT)
+        f.write_str(REDACTED)
     }
 }
 
@@ -69,7 +68,7 @@ mod tests {
     use super::Secret;
 
     #[test]
-    fn it_is_neither_shown_nor_left_in_a_text() {
+    fn it_is_redacted_in_debug_output_and_texts() {
         let key = Secret::key(" sk-secret\n");
         assert_eq!(format!("{key:?}"), "[secret]");
         assert_eq!(key.scrub("bad key sk-secret, sk-secret!"), "bad key [secret], [secret]!");
@@ -77,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_key_loses_the_blanks_around_it() {
+    fn only_a_key_is_trimmed() {
         assert_eq!(Secret::new(" a ").reveal(), " a ");
         let read: Secret = serde_json::from_str("\" a \"").unwrap();
         assert_eq!(read, Secret::key("a"));

@@ -1,13 +1,12 @@
-//! The transcript that a fresh agent session is given when the agent's own is lost: the newest turns whole, older
-//! ones shortened, the oldest only counted, within a budget. It says itself what was left out. A turn that the agent
-//! refused is no part of it, as the protocol has it.
+//! The transcript for an agent that has lost its session: recent turns in full, older ones shortened, the oldest only
+//! counted, within a size limit. It states what was left out. Turns that the agent refused are not included.
 
 use rethread_core::{ConversationRole, Entry, Folded, Gathered, Speaker, readable};
 
-/// How much text an agent is given, in bytes.
+/// The size of a transcript in bytes.
 pub(crate) const BUDGET: usize = 96 * 1024;
-/// How many characters of each speaker are left of a shortened turn.
-const SHORT: usize = 240;
+/// How many characters of each speaker are kept in a shortened turn.
+const SHORTENED: usize = 240;
 
 /// A turn as text, whole and shortened.
 #[derive(Default)]
@@ -35,7 +34,7 @@ enum TurnPhase {
 }
 
 impl Transcript {
-    /// Takes in one item of the journal.
+    /// Adds one journal item.
     pub(crate) fn add(&mut self, item: &Folded) {
         match &item.entry {
             Entry::PromptInserted { .. } => {
@@ -171,7 +170,7 @@ fn counted(turns: usize) -> String {
 }
 
 fn shortened(text: &str) -> String {
-    let mut short: String = text.chars().take(SHORT).collect();
+    let mut short: String = text.chars().take(SHORTENED).collect();
     if short.len() < text.len() {
         short.push('…');
     }
@@ -179,7 +178,7 @@ fn shortened(text: &str) -> String {
     short
 }
 
-/// The end of a text that is too long: what was said last counts most.
+/// The end of a text that is too long, since the last part matters most.
 fn tail(text: &str, budget: usize) -> String {
     if text.len() <= budget {
         return text.to_owned();
@@ -320,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_turn_is_left_out_with_all_that_was_said_in_it() {
+    fn a_refused_turn_is_left_out_entirely() {
         let between = chunk("between", "and one thing more");
         let before: Vec<_> = turns(2, "an answer").into_iter().chain([between]).collect();
         // Some say something before the prompt is part of the conversation.

@@ -1,21 +1,21 @@
-//! The checkout that the tests are built from, for tests which hold its sources and documents against each other.
+//! Access to the sources and documents of the checkout, for tests that compare them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The folder of the workspace.
+/// The root folder of the workspace.
 #[must_use]
 pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the crate is in the workspace").to_owned()
 }
 
-/// The text of a file, by its path in the workspace.
+/// Reads a file by its path in the workspace.
 #[must_use]
 pub fn text(path: &str) -> String {
     fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// Every Rust source below a folder of the workspace, but for what was built and what is hidden.
+/// All Rust sources below a folder of the workspace, without build output and hidden folders.
 #[must_use]
 pub fn sources(folder: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();

@@ -1,4 +1,4 @@
-//! A store that fails when it is told to, as a full or broken disk would.
+//! A store that fails on demand, like a full or broken disk.
 
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -7,10 +7,10 @@ use rethread::store::{Append, StoreError};
 
 use crate::watched::{Watched, Watchman};
 
-/// A store with faults to order.
+/// A store whose operations can be made to fail.
 pub type FaultStore = Watched<Faults>;
 
-/// The faults that are ordered.
+/// The requested faults.
 #[derive(Default)]
 pub struct Faults {
     appends: AtomicUsize,
@@ -18,19 +18,19 @@ pub struct Faults {
 }
 
 impl Faults {
-    /// Fails this many of the next appends; a call with several of them counts them all.
+    /// Makes the next `count` appends fail; a call with several appends counts them all.
     pub fn fail_appends(&self, count: usize) {
         self.appends.store(count, Ordering::SeqCst);
     }
 
-    /// Fails this many of the next reads of a journal.
+    /// Makes the next `count` reads of a journal fail.
     pub fn fail_reads(&self, count: usize) {
         self.reads.store(count, Ordering::SeqCst);
     }
 }
 
 impl Watchman for Faults {
-    /// One fault fails the whole call, as a failed transaction does.
+    /// One fault fails the whole call, like a failed transaction.
     fn appending(&self, appends: &[Append]) -> Result<(), fn() -> StoreError> {
         let faults = appends.iter().filter(|_| spend(&self.appends)).count();
         if faults == 0 { Ok(()) } else { Err(|| full("appending")) }
@@ -41,7 +41,7 @@ impl Watchman for Faults {
     }
 }
 
-/// Takes one from a count, unless nothing is left of it.
+/// Decrements a count; returns whether it was above zero.
 fn spend(count: &AtomicUsize) -> bool {
     count.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok()
 }

@@ -1,4 +1,4 @@
-//! Whether what a client had been shown when the program died is there when it loads the session again.
+//! Compares what a client had been shown before a crash with what it gets when it loads the session again.
 
 use std::fmt::Write as _;
 
@@ -7,11 +7,11 @@ use rethread::edge::Version;
 use crate::client::Client;
 use crate::view::{Item, View};
 
-/// What a client was shown by a program that is dead.
+/// What a client was shown by a program that was killed.
 #[must_use]
 pub fn shown(client: &Client, session: &str) -> View {
     let mut shown = client.view(session);
-    // A client of version 1 shows its own prompt by itself; only what came after it says that it was taken.
+    // A v1 client shows its own prompt itself; only a following update proves that it was accepted.
     if client.version == Version::V1
         && matches!(shown.items.last(), Some(Item::Message { who: "user", id, .. }) if id.0.is_none())
     {
@@ -20,10 +20,11 @@ pub fn shown(client: &Client, session: &str) -> View {
     shown
 }
 
-/// Says what of the first view is not in the second. The last thing may have grown.
+/// Returns what of the first view is missing in the second. The last item may have grown.
 ///
 /// # Errors
-/// One line for each thing that is missing or changed.
+///
+/// One line for each item that is missing or changed.
 pub fn check(shown: &View, loaded: &View) -> Result<(), String> {
     let mut wrong = String::new();
     for (at, item) in shown.items.iter().enumerate() {

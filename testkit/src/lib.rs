@@ -1,15 +1,15 @@
-//! What Rethread's own tests are made with. It never ships.
+//! Test support for Rethread's own tests. Not published.
 //!
 //! # How to write a scenario
 //!
-//! A scenario is an `async fn` that takes a [`Pairing`]: the version of the client and that of the agent, which speaks
-//! on the wire by itself or is the example of the library. `pairings!` makes one test of it for each of the six.
+//! A scenario is an `async fn` that takes a [`Pairing`]: the versions of client and agent. The agent is a scripted one on
+//! the wire or the library's example. `pairings!` makes one test for each of the six pairings.
 //!
 //! ```ignore
 //! use rethread_testkit::{Pairing, World, pairings};
 //!
 //! async fn r2_01_ids_are_unique(pairing: Pairing) {
-//!     let world = World::of(pairing);                // memory store, a scripted agent that can do everything
+//!     let world = World::of(pairing);                // memory store, a scripted agent that supports everything
 //!     let client = world.ready().await;              // connected and initialized
 //!     let one = client.new_session().await;
 //!     let two = client.new_session().await;
@@ -21,27 +21,26 @@
 //! pairings!(r2_01_ids_are_unique);
 //! ```
 //!
-//! - [`agent::ScriptedAgent`] does in a turn what the prompt says, in either version; [`agent::Step`] is the
-//!   language. Its nature is an [`agent::AgentConfig`]; it remembers its sessions over restarts and records
-//!   everything it was told (`told`, `received`, `wait_told`). `wait NAME` in a script and `open_gate` in the
-//!   test hold a turn without sleeping.
-//! - [`World`] has a store, an agent and a server. `begun` gives one with a client and a session; `connect` starts
+//! - [`agent::ScriptedAgent`] carries out the script in a prompt, in either version; [`agent::Step`] is the language.
+//!   [`agent::AgentConfig`] configures it. It keeps its sessions over restarts and records all messages to it (`told`,
+//!   `received`, `wait_told`). `wait NAME` in a script and `open_gate` in the test hold a turn without sleeping.
+//! - [`World`] has a store, an agent and a server. `begun` makes one with a client and a session; `connect` starts
 //!   a client of the pairing's version, `connect_as` of another; `again` is the next process on the same store.
 //! - [`client::Client`] sends and waits. Every wait has a deadline and panics with the conversation so far.
-//!   Errors come back as the error object, so a test can look at `error["data"]["hint"]`. `on` says how
-//!   requests of the agent's are answered; an unanswered one can be answered by hand. What the server says is
-//!   held against the official schema as it comes; what does not fit it fails the next wait.
+//!   Errors are returned as the error object, so that a test can check `error["data"]["hint"]`. `on` sets how requests of
+//!   the agent are answered; others can be answered by hand. Every message of the server is checked against the
+//!   official schema; a mismatch fails the next wait.
 //! - [`view::View`] is what a user sees, folded from the updates of either version: a v1 and a v2 client, or
 //!   a live one and a replay, are compared with `assert_eq!`.
 //! - [`barrage`] is a client that sends random requests without waiting, and counts the answers.
-//! - [`checkout`] is the sources and documents, for tests that hold them against each other.
+//! - [`checkout`] gives access to the sources and documents, for tests that compare them.
 //! - [`normal::transcript`] is the whole conversation as text with stable names for ids, for `expect!`.
-//! - [`fault::FaultStore`] fails as a full disk does; [`watched::Watched`] puts any other watchman before a store.
-//! - [`model::ModelServer`] is the model behind real agents and the assistant.
-//! - [`mcp::WebServer`] and the example `mcp_server` are MCP servers with bad habits.
-//! - [`program::Home`] and [`program::Program`] are the shipped binary as a real process, with a client.
+//! - [`fault::FaultStore`] fails like a full disk; [`watched::Watched`] puts any other observer in front of a store.
+//! - [`model::ModelServer`] is a model server for real agents and the assistant.
+//! - [`mcp::WebServer`] and the example `mcp_server` are MCP servers that misbehave on demand.
+//! - [`program::Home`] and [`program::Program`] run the built binary as a real process, with a client.
 
-// The example of the library, which is part of this crate too, knows it by this name.
+// The library example is compiled into this crate too and uses this name.
 extern crate self as rethread_testkit;
 
 pub mod agent;
@@ -64,5 +63,5 @@ mod world;
 pub use pairing::Pairing;
 pub use world::World;
 
-/// How long anything may take.
+/// The deadline of every wait.
 pub const DEADLINE: std::time::Duration = std::time::Duration::from_secs(5);

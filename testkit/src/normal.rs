@@ -1,5 +1,4 @@
-//! Makes conversations comparable and readable: ids get stable names in the order of their appearance, times
-//! go. For snapshots.
+//! Normalizes conversations for snapshots: ids get stable names in order of appearance, times are removed.
 
 use std::collections::HashMap;
 
@@ -7,14 +6,14 @@ use serde_json::{Value, json};
 
 use crate::client::{From, Said};
 
-/// Names ids by what they are of.
+/// The names given to ids so far.
 #[derive(Default)]
 pub struct Normal {
     names: HashMap<String, String>,
     counts: HashMap<&'static str, usize>,
 }
 
-/// The members whose strings are ids, and what of.
+/// The members that contain ids, with the kind of object.
 const IDS: [(&str, &str); 10] = [
     ("sessionId", "session"),
     ("messageId", "message"),
@@ -29,13 +28,13 @@ const IDS: [(&str, &str); 10] = [
 ];
 
 impl Normal {
-    /// Nothing named yet.
+    /// Makes a normalizer without names.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The message with stable names.
+    /// Replaces the ids in a message by stable names.
     #[must_use]
     pub fn value(&mut self, value: &Value) -> Value {
         self.walk("", value)
@@ -77,7 +76,7 @@ impl Normal {
     }
 }
 
-/// The conversation, one message on a line: `>` is the client's, `<` the server's.
+/// Formats a conversation with one message per line: `>` from the client, `<` from the server.
 #[must_use]
 pub fn transcript(said: &[Said]) -> String {
     let mut normal = Normal::new();

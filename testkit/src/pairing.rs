@@ -1,4 +1,4 @@
-//! The pairings of client and agent, and the tests that are made for each.
+//! The combinations of client and agent versions that scenarios run with, and the macro that makes a test of each.
 
 use std::fmt;
 
@@ -6,19 +6,19 @@ use rethread::edge::Version;
 
 use crate::agent::Mind;
 
-/// The version of the client, and that of the agent with who its mind is.
+/// The versions of client and agent, and how the agent is implemented.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pairing {
-    /// The client's.
+    /// The version of the client.
     pub client: Version,
-    /// The agent's.
+    /// The version of the agent.
     pub agent: Version,
-    /// Who does what the scripts say.
+    /// How the agent is implemented.
     pub mind: Mind,
 }
 
 impl Pairing {
-    /// The four of an agent that speaks on the wire by itself.
+    /// The four combinations with a scripted agent on the wire.
     pub const ALL: [Self; 4] = [
         Self::of(Version::V1, Version::V1),
         Self::of(Version::V1, Version::V2),
@@ -26,13 +26,13 @@ impl Pairing {
         Self::of(Version::V2, Version::V2),
     ];
 
-    /// A client and an agent that speaks on the wire by itself.
+    /// A client and a scripted agent on the wire.
     #[must_use]
     pub const fn of(client: Version, agent: Version) -> Self {
         Self { client, agent, mind: Mind::Own }
     }
 
-    /// A client and the agent that is written with the library.
+    /// A client and the example agent that is written with the library.
     #[must_use]
     pub const fn library(client: Version) -> Self {
         Self { client, agent: Version::V2, mind: Mind::Library }

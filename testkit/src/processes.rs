@@ -1,14 +1,14 @@
-//! Which processes are there, and signals to those that a test has started.
+//! Finds processes and sends signals to those that a test has started.
 
 use std::time::{Duration, Instant};
 
-/// Those of these processes that run. One that has ended and waits for its parent does not.
+/// Returns which of these processes are running; zombies do not count.
 #[must_use]
 pub fn left_of(pids: &[i32]) -> Vec<i32> {
     pids.iter().copied().filter(|pid| is_there(*pid)).collect()
 }
 
-/// Waits until all of these processes are gone, but not longer than until then.
+/// Waits until all of these processes have ended, up to a deadline.
 pub async fn assert_gone_by(deadline: Instant, pids: &[i32], of: impl std::fmt::Debug) {
     while !left_of(pids).is_empty() {
         assert!(Instant::now() < deadline, "{:?} of {pids:?} left of {of:?}", left_of(pids));
@@ -16,13 +16,13 @@ pub async fn assert_gone_by(deadline: Instant, pids: &[i32], of: impl std::fmt::
     }
 }
 
-/// Sends a signal to a process, or to a group if the number is negative.
+/// Sends a signal to a process, or to a process group if the number is negative.
 pub fn signal(target: i32, number: i32) {
     // SAFETY: a plain call, for processes that the test has started.
     assert_eq!(unsafe { libc::kill(target, number) }, 0, "no process {target}");
 }
 
-/// All that descend from a process, as far as their parents live.
+/// All descendants of a process whose parents are alive.
 #[cfg(target_os = "linux")]
 #[must_use]
 pub fn descendants_of(root: i32) -> Vec<i32> {
@@ -51,6 +51,6 @@ fn is_there(pid: i32) -> bool {
 
 #[cfg(not(target_os = "linux"))]
 fn is_there(pid: i32) -> bool {
-    // SAFETY: a plain call that only asks.
+    // SAFETY: a plain call that only checks for existence.
     unsafe { libc::kill(pid, 0) == 0 }
 }

@@ -1,4 +1,4 @@
-//! The shipped program as a real process with its own home, and a test client on its pipes.
+//! The built `rethread` binary as a real process with its own data folder, and a test client on its pipes.
 
 use std::ffi::OsString;
 use std::io;
@@ -18,13 +18,13 @@ use crate::DEADLINE;
 use crate::client::Client;
 use crate::processes::signal;
 
-/// A folder where the program keeps what it keeps, gone when this is dropped.
+/// A data folder for the program, deleted on drop.
 pub struct Home {
     dir: TempDir,
     binary: PathBuf,
 }
 
-/// The program at work, killed when this is dropped.
+/// A running program, killed on drop.
 pub struct Program {
     /// A client on its pipes.
     pub client: Client,
@@ -32,7 +32,7 @@ pub struct Program {
     ended: watch::Receiver<bool>,
 }
 
-/// The variables that set up providers of models.
+/// The environment variables that set up model providers.
 const PROVIDERS: [&str; 7] = [
     "OPENAI_API_KEY",
     "OPENAI_BASE_URL",
@@ -44,19 +44,19 @@ const PROVIDERS: [&str; 7] = [
 ];
 
 impl Home {
-    /// A new home for this binary: `env!("CARGO_BIN_EXE_rethread")`.
+    /// Makes a folder for this binary: `env!("CARGO_BIN_EXE_rethread")`.
     #[must_use]
     pub fn new(binary: &str) -> Self {
         Self { dir: tempfile::tempdir().expect("a folder can be made"), binary: binary.into() }
     }
 
-    /// What `RETHREAD_HOME` is set to. The program makes it.
+    /// The value of `RETHREAD_HOME`. The program creates the folder.
     #[must_use]
     pub fn path(&self) -> PathBuf {
         self.dir.path().join("home")
     }
 
-    /// Another folder, for what is not the program's.
+    /// A folder for files that are not the program's.
     #[must_use]
     pub fn beside(&self) -> &Path {
         self.dir.path()
@@ -67,7 +67,7 @@ impl Home {
     pub fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(&self.binary);
         command.args(args).env("RETHREAD_HOME", self.path()).kill_on_drop(true);
-        // No test is to reach a model of the user's.
+        // No test may reach a real model of the user.
         for name in PROVIDERS {
             command.env_remove(name);
         }
@@ -82,27 +82,27 @@ impl Home {
         command
     }
 
-    /// Starts `acp` with an agent behind it, for a client of this version.
+    /// Starts `acp` with an agent, for a client of this version.
     #[must_use]
     pub fn start(&self, version: Version, agent: &[OsString]) -> Program {
         Program::start(self.acp(agent), version)
     }
 
-    /// The same with the scripted agent, and initialized.
+    /// Starts `acp` with the scripted agent, and initializes.
     pub async fn ready(&self, client: Version, agent: Version) -> Program {
         let program = self.start(client, &self.scripted(agent));
         program.client.initialize().await;
         program
     }
 
-    /// The command of the scripted agent, which is an example of the same package as the binary.
+    /// The command of the scripted agent, an example of the same package as the binary.
     #[must_use]
     pub fn scripted(&self, version: Version) -> Vec<OsString> {
         vec![example("scripted_agent").into(), "--protocol".into(), version.number().to_string().into()]
     }
 }
 
-/// An example of any package, which was built beside the test that runs.
+/// The path of an example that was built beside the running test.
 #[must_use]
 pub fn example(name: &str) -> PathBuf {
     let test = std::env::current_exe().expect("a test knows its own path");
@@ -118,25 +118,25 @@ impl Program {
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().expect("the program starts");
         let (tell, ended) = watch::channel(false);
-        let reader = Heard { reader: child.stdout.take().expect("it was piped"), ended: tell };
+        let reader = ProgramOutput { reader: child.stdout.take().expect("it was piped"), ended: tell };
         let wire = Wire::new(reader, child.stdin.take().expect("it was piped"));
         Self { client: Client::over(wire, version, None), child, ended }
     }
 
-    /// Its process id.
+    /// The process id.
     #[must_use]
     pub fn pid(&self) -> i32 {
         let id = self.child.id().expect("it was not waited for");
         i32::try_from(id).expect("a process id is small")
     }
 
-    /// Kills it as `kill -9` does, and waits until the client has heard all that it had said.
+    /// Kills it with SIGKILL, and waits until the client has received all of its output.
     pub async fn kill(&mut self) {
         signal(self.pid(), libc::SIGKILL);
         self.exited().await;
     }
 
-    /// Waits until it has ended and the client has heard all that it had said.
+    /// Waits until it has exited and the client has received all of its output.
     pub async fn exited(&mut self) -> ExitStatus {
         let ended = async {
             let status = self.child.wait().await.expect("it can be waited for");
@@ -146,7 +146,7 @@ impl Program {
         tokio::time::timeout(2 * DEADLINE, ended).await.expect("the program ends")
     }
 
-    /// What it wrote to stderr, if that was piped. Waits for its end.
+    /// What it wrote to stderr, if that was piped. Waits for its exit.
     pub async fn stderr(&mut self) -> String {
         let mut text = String::new();
         if let Some(mut stderr) = self.child.stderr.take() {
@@ -158,13 +158,13 @@ impl Program {
     }
 }
 
-/// The program's output. Its end is told after everything before it was taken.
-struct Heard {
+/// The program's output. Its end is reported after everything before it was read.
+struct ProgramOutput {
     reader: ChildStdout,
     ended: watch::Sender<bool>,
 }
 
-impl AsyncRead for Heard {
+impl AsyncRead for ProgramOutput {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,

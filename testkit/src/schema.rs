@@ -1,11 +1,11 @@
-//! Holds what the server says against the official schema of the client's version.
+//! Checks messages of the server against the official schema of the client's version.
 
 use agent_client_protocol_schema::{v1, v2};
 use rethread::edge::Version;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// What is wrong with a message of the server's, if anything. `method` is that of the request it answers.
+/// Returns what is wrong with a message of the server. `answers` is the method of the request that it answers.
 pub(crate) fn fault(version: Version, message: &Value, answers: Option<&str>) -> Option<String> {
     if message.get("error").is_some() {
         let error = &message["error"];
@@ -35,13 +35,13 @@ fn said(version: Version, method: &str, params: &Value) -> Option<String> {
     }
 }
 
-/// The types of version 1 have no place for updates that they do not know.
+/// The v1 types cannot represent unknown updates.
 fn is_known(update: &Value) -> bool {
     let tag = update["sessionUpdate"].as_str().unwrap_or_default();
     !tag.starts_with('_') && !tag.starts_with("future")
 }
 
-/// The types of version 2 take anything; what has no leading underscore must be one of theirs.
+/// The v2 types accept anything; an update without leading underscore must be a known one.
 fn stranger(update: &Value) -> Option<String> {
     let parsed = serde_json::from_value::<v2::SessionUpdate>(update.clone());
     let other = is_known(update) && matches!(parsed, Ok(v2::SessionUpdate::Other(_)));
@@ -50,7 +50,7 @@ fn stranger(update: &Value) -> Option<String> {
 
 fn answered(version: Version, method: &str, result: &Value) -> Option<String> {
     match (version, method) {
-        // It says itself which version it is of.
+        // The answer itself says which version it uses.
         (_, "initialize") if result["protocolVersion"] == 1 => parses::<v1::InitializeResponse>(result),
         (_, "initialize") => parses::<v2::InitializeResponse>(result),
         (Version::V1, "session/new") => parses::<v1::NewSessionResponse>(result),

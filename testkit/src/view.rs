@@ -1,5 +1,5 @@
-//! What a user sees of a session, folded from the messages of either version, so that clients of two versions,
-//! or a live client and a replay, can be compared. Knows the wire and nothing of Rethread's model.
+//! What a user sees of a session, folded from the updates of either version, so that clients of two versions, or a live
+//! client and a replay, can be compared. Independent of Rethread's own model.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,24 +9,24 @@ use serde_json::Value;
 
 use crate::client::{From, Said};
 
-/// What a user sees.
+/// The visible state of a session.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct View {
-    /// Messages, tool calls and the rest, in the order of their first appearance.
+    /// Messages, tool calls and the rest, in order of first appearance.
     pub items: Vec<Item>,
-    /// The entries of the plan with their status.
+    /// The plan entries with their status.
     pub plan: Vec<String>,
-    /// Used and size.
+    /// Used tokens and context size.
     pub usage: Option<(u64, u64)>,
-    /// The names of the commands.
+    /// The names of the slash commands.
     pub commands: Vec<String>,
-    /// What is chosen, by the id of the option.
+    /// The current values by option id.
     pub options: BTreeMap<String, String>,
     /// The title.
     pub title: Option<String>,
 }
 
-/// One thing in the conversation.
+/// One item of the conversation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Item {
     /// A message: `user`, `agent` or `thought`.
@@ -49,11 +49,11 @@ pub enum Item {
         /// Its content, one line for each item.
         content: Vec<String>,
     },
-    /// Anything else that stays, by its tag.
+    /// Any other lasting update, by its tag.
     Other(String),
 }
 
-/// An id. One that the client was not told equals any other.
+/// An id. An id that the client was not sent equals any other.
 #[derive(Clone, Debug)]
 pub struct Name(pub Option<String>);
 
@@ -77,7 +77,7 @@ impl View {
         fold.finish()
     }
 
-    /// The text of all messages of this kind, each by itself.
+    /// The texts of all messages of this kind.
     #[must_use]
     pub fn texts(&self, of: &str) -> Vec<String> {
         let text = |item: &Item| match item {
@@ -87,13 +87,13 @@ impl View {
         self.items.iter().filter_map(text).collect()
     }
 
-    /// What the agent said, each message by itself.
+    /// The texts of the agent's messages.
     #[must_use]
     pub fn agent(&self) -> Vec<String> {
         self.texts("agent")
     }
 
-    /// What the user said, each message by itself.
+    /// The texts of the user's messages.
     #[must_use]
     pub fn user(&self) -> Vec<String> {
         self.texts("user")
@@ -137,9 +137,9 @@ struct Fold<'a> {
     version: Version,
     session: &'a str,
     view: View,
-    /// The client's requests, for their answers.
+    /// The client's requests, to interpret their answers.
     asked: Vec<&'a Value>,
-    /// The output of terminals: bytes, since a letter may be cut.
+    /// The output of terminals as bytes, since a character may be split.
     screens: BTreeMap<String, Vec<u8>>,
 }
 
@@ -227,7 +227,7 @@ impl<'a> Fold<'a> {
             }
             "session_info_update" => self.title(update),
             "terminal_update" | "terminal_output_chunk" => self.screen(update),
-            // Of the moment only.
+            // Current state, not part of the conversation.
             "state_update" | "notice" => {}
             other => {
                 let other = Item::Other(other.to_owned());
@@ -304,7 +304,7 @@ impl<'a> Fold<'a> {
         }
     }
 
-    /// What terminals show is known at the end only.
+    /// The text of terminals is only complete at the end.
     fn finish(mut self) -> View {
         for item in &mut self.view.items {
             let Item::Tool { content, .. } = item else { continue };
@@ -353,7 +353,7 @@ fn text(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// Base64, by hand: a test kit needs no more of it.
+/// A minimal base64 decoder.
 fn decoded(data: &str) -> Vec<u8> {
     const DIGITS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let (mut bytes, mut bits, mut held) = (Vec::new(), 0_u32, 0);

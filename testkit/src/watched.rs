@@ -1,42 +1,43 @@
-//! A store with somebody in front of it who sees each append and read first and may hold it up or refuse it.
-//! Everything goes on to the store behind. What the watchman does is his own affair.
+//! A store wrapper that can observe, delay or refuse each append and read before it reaches the store.
 
 use std::ops::Deref;
 use std::sync::Arc;
 
 use rethread::store::{
-    Append, Archived, Lease, ListPage, ListQuery, NewSession, Reached, See, SessionRow, Store, StoreError,
-    Stub,
+    Append, Archived, ItemVisitor, Lease, ListPage, ListQuery, NewSession, ReadProgress, SessionRow, Store,
+    StoreError, Stub,
 };
 use rethread_core::{Millis, Seq, SessionId};
 
-/// Stands in front of a store.
+/// Observes the calls to a store.
 pub trait Watchman: Default + Send + Sync + 'static {
-    /// Sees appends that are written together. An error is given for each of them: then none is written.
+    /// Called before appends that are written together. If it returns an error, none is written.
     ///
     /// # Errors
+    ///
     /// Makes the error of each append.
     fn appending(&self, _appends: &[Append]) -> Result<(), fn() -> StoreError> {
         Ok(())
     }
 
-    /// Sees a read of a journal.
+    /// Called before a read of a journal.
     ///
     /// # Errors
-    /// What the reader is told instead.
+    ///
+    /// The error that the reader gets.
     fn reading(&self) -> Result<(), StoreError> {
         Ok(())
     }
 }
 
-/// A store with a watchman. It can be spoken to as to the watchman.
+/// A store with an observer, to which it dereferences.
 pub struct Watched<W> {
     watchman: W,
     store: Arc<dyn Store>,
 }
 
 impl<W: Watchman> Watched<W> {
-    /// A store that works as the one behind it does, as far as the watchman lets it.
+    /// Wraps a store.
     #[must_use]
     pub fn new(store: Arc<dyn Store>) -> Self {
         Self { watchman: W::default(), store }
@@ -76,10 +77,10 @@ impl<W: Watchman> Store for Watched<W> {
         session: &SessionId,
         from: Seq,
         budget: usize,
-        see: See<'_>,
-    ) -> Result<Reached, StoreError> {
+        visit: ItemVisitor<'_>,
+    ) -> Result<ReadProgress, StoreError> {
         self.watchman.reading()?;
-        self.store.walk(session, from, budget, see)
+        self.store.walk(session, from, budget, visit)
     }
 
     fn fold(&self, lease: &Lease, upto: Seq) -> Result<(), StoreError> {

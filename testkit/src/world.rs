@@ -1,4 +1,4 @@
-//! A store, an agent and a server over both.
+//! A complete test environment: a store, an agent and a server.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::Pairing;
 use crate::agent::{AgentConfig, ScriptedAgent};
 use crate::client::Client;
 
-/// Everything that a scenario needs.
+/// The environment of a scenario.
 pub struct World {
     /// The server.
     pub server: Server,
@@ -28,13 +28,13 @@ pub struct World {
 }
 
 impl World {
-    /// A memory store and an agent that can do everything.
+    /// A memory store and an agent that supports everything.
     #[must_use]
     pub fn of(pairing: Pairing) -> Self {
         Self::with(pairing.client, ScriptedAgent::of(pairing))
     }
 
-    /// The same with another nature of the agent, made from the one that can do everything.
+    /// The same with a modified agent configuration.
     #[must_use]
     pub fn having(pairing: Pairing, nature: impl FnOnce(AgentConfig) -> AgentConfig) -> Self {
         let world = Self::of(pairing);
@@ -42,7 +42,7 @@ impl World {
         world
     }
 
-    /// A SQLite store in a folder that goes with the guard, and an agent that can do everything.
+    /// A SQLite store in a temporary folder, and an agent that supports everything.
     #[must_use]
     pub fn on_disk(pairing: Pairing) -> (Self, TempDir) {
         let folder = tempfile::tempdir().expect("there is room for a folder");
@@ -58,14 +58,14 @@ impl World {
         Self::over(client, agent, Arc::new(MemoryStore::new()), Config::default())
     }
 
-    /// This store, this agent, these settings.
+    /// This store, this agent and this configuration.
     #[must_use]
     pub fn over(client: Version, agent: ScriptedAgent, store: Arc<dyn Store>, config: Config) -> Self {
         let server = Server::new(store.clone(), Arc::new(agent.clone()), config.clone());
         Self { server, store, agent, client, config }
     }
 
-    /// The same world with other settings.
+    /// Changes the configuration.
     #[must_use]
     pub fn set(self, change: impl FnOnce(&mut Config)) -> Self {
         let mut config = self.config;
@@ -79,14 +79,14 @@ impl World {
         Self::over(self.client, self.agent.clone(), self.store.clone(), self.config.clone())
     }
 
-    /// Ends the client's process and its agent, and gives the next process.
+    /// Ends the client's process and its agent, and returns the next process.
     pub async fn restarted(&self, client: &Client) -> Self {
         client.hang_up().await;
         self.agent.wait_gone().await;
         self.again()
     }
 
-    /// A client that loads the session from the next process, after a fold of all of it.
+    /// A client that loads the session in the next process, after a fold of all of it.
     pub async fn replayed(&self, client: &Client, session: &str) -> Client {
         let again = self.restarted(client).await;
         again.fold(session);
@@ -95,33 +95,33 @@ impl World {
         next
     }
 
-    /// Folds all of a session that nobody has open, as a process with time does.
+    /// Folds all of a session that is not open.
     pub fn fold(&self, session: &str) {
         let lease = self.store.claim(&SessionId(session.to_owned())).expect("the session is there");
         self.store.fold(&lease, lease.head).expect("what is over can be folded");
         self.store.release(&lease).expect("the session was claimed");
     }
 
-    /// A client that has said nothing yet.
+    /// A connected client that has sent nothing.
     #[must_use]
     pub fn connect(&self) -> Client {
         self.connect_as(self.client)
     }
 
-    /// A client of this version that has said nothing yet.
+    /// A connected client of this version that has sent nothing.
     #[must_use]
     pub fn connect_as(&self, version: Version) -> Client {
         Client::connect(&self.server, version)
     }
 
-    /// A client that is initialized.
+    /// An initialized client.
     pub async fn ready(&self) -> Client {
         let client = self.connect();
         client.initialize().await;
         client
     }
 
-    /// A world with a client that is initialized, and a session of the client's.
+    /// An environment with an initialized client and a session.
     pub async fn begun(pairing: Pairing) -> (Self, Client, String) {
         let world = Self::of(pairing);
         let client = world.ready().await;
@@ -129,7 +129,7 @@ impl World {
         (world, client, session)
     }
 
-    /// A client of this version that is initialized.
+    /// An initialized client of this version.
     pub async fn ready_as(&self, version: Version) -> Client {
         let client = self.connect_as(version);
         client.initialize().await;

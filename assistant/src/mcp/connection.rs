@@ -102,9 +102,9 @@ impl Connection {
     }
 
     /// Why it ended, with the last words of its process.
-    pub(super) async fn last_words(&self, cause: String) -> String {
+    pub(super) async fn output_suffix(&self, cause: String) -> String {
         let Some(mut process) = locked(&self.process).take() else { return cause };
-        let words = process.last_words().await;
+        let words = process.output_suffix().await;
         locked(&self.process).get_or_insert(process);
         joined(cause, words)
     }
@@ -203,7 +203,7 @@ async fn open_stdio(
         }
         Err(error) => {
             let words = match error.was_ended() {
-                true => process.last_words().await,
+                true => process.output_suffix().await,
                 // It ends now because we have hung up: that says nothing.
                 false => process.said().await,
             };

@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use rethread::agent::stderr::AgentStderr;
-use rethread::command::{Group, GuardianCommand, Words};
+use rethread::command::{Group, GuardianCommand, ProgramArgs};
 use rethread::secret::Secret;
 use tokio::net::unix::pipe::{Receiver, Sender};
 use tokio::time::Instant;
@@ -17,7 +17,7 @@ const GRACE: Duration = Duration::from_millis(700);
 /// How long the exit of a server may come after the end of its output.
 const EXIT_WAIT: Duration = Duration::from_millis(500);
 /// The pause between two checks whether a server has exited.
-const ROUND: Duration = Duration::from_millis(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 /// How long the rest of its stderr is waited for.
 const STDERR_WAIT: Duration = Duration::from_millis(200);
 
@@ -53,7 +53,7 @@ impl Process {
         let (stdin, our_stdin) = io::pipe()?;
         let (our_stdout, stdout) = io::pipe()?;
         let (our_stderr, stderr) = io::pipe()?;
-        let words = Words { program: launch.command, args: launch.args };
+        let words = ProgramArgs { program: launch.command, args: launch.args };
         let group = Group::start(launch.guardian, words, |command: &mut Command| {
             for name in launch.hidden {
                 command.env_remove(name);
@@ -78,7 +78,7 @@ impl Process {
     }
 
     /// How it ended and what it said last, as far as that is known soon.
-    pub(super) async fn last_words(&mut self) -> String {
+    pub(super) async fn output_suffix(&mut self) -> String {
         let end = self.exit_within(EXIT_WAIT).await;
         match (end, self.said().await) {
             (Some(end), said) if said.is_empty() => end,
@@ -109,9 +109,9 @@ impl Process {
         let deadline = Instant::now() + limit;
         loop {
             match group.exited() {
-                Some(exit) => return Some(exit.words()),
+                Some(exit) => return Some(exit.describe()),
                 None if Instant::now() >= deadline => return None,
-                None => tokio::time::sleep(ROUND).await,
+                None => tokio::time::sleep(POLL_INTERVAL).await,
             }
         }
     }

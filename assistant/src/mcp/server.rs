@@ -299,7 +299,7 @@ impl Server {
                 CallError::NotTaken { server, cause: self.words(&cause) }
             }
             Trouble::Lost(cause) => {
-                let cause = connection.last_words(cause).await;
+                let cause = connection.output_suffix(cause).await;
                 let left = Arc::clone(connection);
                 // It may still run, or have left something running.
                 tokio::spawn(async move { left.close().await });
@@ -373,7 +373,7 @@ async fn meet(
         }
         Err(trouble) => {
             let cause = match trouble {
-                Trouble::Lost(cause) => connection.last_words(cause).await,
+                Trouble::Lost(cause) => connection.output_suffix(cause).await,
                 Trouble::Refused { message, .. } => format!("it rejected tools/list: {message}"),
                 Trouble::TimedOut(_) | Trouble::Cancelled => "it did not list its tools in time".to_owned(),
             };

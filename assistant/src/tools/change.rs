@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rethread::rooted::{
-    self, Before, FileError, Links, Missing, PathError, Place, Spot, Whereabouts, open_regular,
+use rethread::sandbox::{
+    self, Expected, FileError, LinkPolicy, MissingDirs, PathError, PathTarget, ResolvedPath, SandboxPath,
+    open_regular,
 };
 use similar::TextDiff;
 
@@ -72,12 +73,12 @@ impl Planned {
 }
 
 /// The text of the file that a path leads to, and where it is; `None` if there is none yet.
-pub(super) fn current(ground: &Ground, sent: &str) -> Result<(Whereabouts, Option<String>), ToolError> {
-    let spot = ground.roots.spot(&ground.absolute(sent), Missing::Tell, Links::Follow);
+pub(super) fn current(ground: &Ground, sent: &str) -> Result<(ResolvedPath, Option<String>), ToolError> {
+    let spot = ground.roots.target(&ground.absolute(sent), MissingDirs::Report, LinkPolicy::Follow);
     match spot.map_err(|error| ground.error(sent, error))? {
-        Spot::Nowhere(at) => Ok((at, None)),
-        Spot::Directory(..) => Err(directory(sent)),
-        Spot::Place(place) => match text(ground, sent, &place) {
+        PathTarget::Missing(at) => Ok((at, None)),
+        PathTarget::Directory(..) => Err(directory(sent)),
+        PathTarget::Entry(place) => match text(ground, sent, &place) {
             Ok(text) => Ok((place.at, text)),
             // The system's word for it is the same as for a pipe.
             Err(_) if ground.roots.directory(&place.at.real).is_ok() => Err(directory(sent)),
@@ -104,9 +105,10 @@ pub(super) async fn apply(
 
 fn write(planned: Planned, ground: &Ground) -> Result<Outcome, ToolError> {
     let Planned { change, real, told } = planned;
-    let before = change.old.as_ref().map_or(Before::Nothing, |old| Before::Bytes(old.as_bytes()));
-    let place = ground.roots.place_by(&real, Missing::Make, Links::Refuse).map_err(FileError::from);
-    let written = place.and_then(|place| rooted::write(&place, change.new.as_bytes(), before));
+    let before = change.old.as_ref().map_or(Expected::Nothing, |old| Expected::Bytes(old.as_bytes()));
+    let place =
+        ground.roots.resolve_with(&real, MissingDirs::Create, LinkPolicy::Refuse).map_err(FileError::from);
+    let written = place.and_then(|place| sandbox::write(&place, change.new.as_bytes(), before));
     match written {
         Ok(()) => {
             if is_known(ground, &real, change.old.as_deref()) {
@@ -137,7 +139,7 @@ fn is_known(ground: &Ground, real: &Path, old: Option<&str>) -> bool {
 }
 
 /// Refuses to replace a text that the model has not read as it is now.
-pub(super) fn check_seen(ground: &Ground, at: &Whereabouts, old: Option<&str>) -> Result<(), ToolError> {
+pub(super) fn check_seen(ground: &Ground, at: &ResolvedPath, old: Option<&str>) -> Result<(), ToolError> {
     if is_known(ground, &at.real, old) {
         return Ok(());
     }
@@ -148,7 +150,7 @@ pub(super) fn check_seen(ground: &Ground, at: &Whereabouts, old: Option<&str>) -
     Err(ToolError::Changed { path: ground.shown(&at.shown), why: why.to_owned() })
 }
 
-fn text(ground: &Ground, sent: &str, place: &Place) -> Result<Option<String>, ToolError> {
+fn text(ground: &Ground, sent: &str, place: &SandboxPath) -> Result<Option<String>, ToolError> {
     let (mut file, meta) = match open_regular(place, libc::O_RDONLY) {
         Ok((_, meta)) if ground.is_private(&meta) => return Err(ground.error(sent, private())),
         Ok(opened) => opened,

@@ -3,7 +3,7 @@
 use std::io;
 use std::time::Duration;
 
-use rethread::rooted::{FileError, PathError};
+use rethread::sandbox::{FileError, PathError};
 
 /// Why a call of a tool came to nothing.
 #[derive(Debug, thiserror::Error)]

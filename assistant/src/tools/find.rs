@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use rethread::rooted::EntryKind;
+use rethread::sandbox::EntryKind;
 
 use super::arguments::Arguments;
 use super::error::ToolError;

@@ -8,7 +8,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rethread::command::GuardianCommand;
-use rethread::rooted::{FileError, Links, Missing, PathError, Roots, Spot, Whereabouts, open_regular};
+use rethread::sandbox::{
+    FileError, LinkPolicy, MissingDirs, PathError, PathTarget, ResolvedPath, Roots, open_regular,
+};
 
 use super::error::ToolError;
 use super::excerpt;
@@ -39,7 +41,7 @@ pub(super) struct Opened {
     /// What it is.
     pub(super) meta: Metadata,
     /// Where it is.
-    pub(super) at: Whereabouts,
+    pub(super) at: ResolvedPath,
 }
 
 /// What a path leads to.
@@ -48,7 +50,7 @@ pub(super) enum Target {
     /// A regular file.
     File(Opened),
     /// A directory.
-    Directory(Whereabouts),
+    Directory(ResolvedPath),
 }
 
 impl Ground {
@@ -107,10 +109,10 @@ impl Ground {
     }
 
     fn try_target(&self, path: &Path) -> Result<Target, FileError> {
-        let place = match self.roots.spot(path, Missing::Fail, Links::Follow)? {
-            Spot::Directory(_, at) => return Ok(Target::Directory(at)),
-            Spot::Nowhere(_) => return Err(std::io::Error::from_raw_os_error(libc::ENOENT).into()),
-            Spot::Place(place) => place,
+        let place = match self.roots.target(path, MissingDirs::Fail, LinkPolicy::Follow)? {
+            PathTarget::Directory(_, at) => return Ok(Target::Directory(at)),
+            PathTarget::Missing(_) => return Err(std::io::Error::from_raw_os_error(libc::ENOENT).into()),
+            PathTarget::Entry(place) => place,
         };
         match open_regular(&place, libc::O_RDONLY) {
             Ok((_, meta)) if self.is_private(&meta) => Err(private()),

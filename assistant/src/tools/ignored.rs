@@ -8,7 +8,7 @@ use std::path::Path;
 
 use ignore::Match;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
-use rethread::rooted::open_regular_in;
+use rethread::sandbox::open_regular_in;
 
 /// The files that say what to leave out; of two, the later one counts.
 const FILES: [&str; 2] = [".gitignore", ".ignore"];

@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::Arc;
 
-use rethread::rooted::{EntryKind, at};
+use rethread::sandbox::{EntryKind, at};
 
 use super::arguments::Arguments;
 use super::error::ToolError;

@@ -74,7 +74,7 @@ pub(super) fn prepare(ground: &Arc<Ground>, arguments: &Arguments<'_>) -> Result
 impl Look for Window {
     fn look(&self, ground: &Ground, stop: &Stop) -> Result<Findings, ToolError> {
         let Opened { file, meta, at } = ground.file(&self.sent)?;
-        // Before it is shown: what changes in between has not been seen.
+        // Expected it is shown: what changes in between has not been seen.
         if meta.len() <= LARGEST as u64 {
             ground.seen.note_file(&at.real, &file, stop);
         }

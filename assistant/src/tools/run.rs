@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rethread::command::{self, Heard, Launch, Leftover, Running};
+use rethread::command::{self, CommandEvent, CommandSpec, Leftover, RunningCommand};
 use tokio::time::{sleep, timeout};
 
 use super::arguments::Arguments;
@@ -109,8 +109,8 @@ pub(super) async fn run(
     let exit = loop {
         tokio::select! {
             heard = running.next(), if told.has_room() || ending != Ending::Done => match heard {
-                Heard::Output(bytes) => told.take(bytes),
-                Heard::Exited(exit) => break exit,
+                CommandEvent::Output(bytes) => told.take(bytes),
+                CommandEvent::Exited(exit) => break exit,
             },
             () = told.hand_on() => {}
             () = &mut cancelled, if ending == Ending::Done => {
@@ -128,8 +128,8 @@ pub(super) async fn run(
     Ok(outcome(&line, &told, exit, ending, leftover, begun.elapsed()))
 }
 
-async fn start(line: &Line, ground: Arc<Ground>) -> Result<Running, ToolError> {
-    let launch = Launch {
+async fn start(line: &Line, ground: Arc<Ground>) -> Result<RunningCommand, ToolError> {
+    let launch = CommandSpec {
         command: shell().path().to_owned(),
         args: vec!["-c".to_owned(), line.command.line.clone()],
         env: ENVIRONMENT.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec(),
@@ -143,7 +143,7 @@ async fn start(line: &Line, ground: Arc<Ground>) -> Result<Running, ToolError> {
         ground.roots.directory(Path::new(&path)).map_err(|error| ground.error(&sent, error))
     });
     let directory = opened.await.unwrap_or(Err(ToolError::GivenUp))?;
-    Running::start(&launch, &directory).await.map_err(ToolError::NotStarted)
+    RunningCommand::start(&launch, &directory).await.map_err(ToolError::NotStarted)
 }
 
 /// What a command has written, for the model and for users.
@@ -208,7 +208,7 @@ impl Told {
 fn outcome(
     line: &Line,
     told: &Told,
-    exit: command::Exit,
+    exit: command::CommandExit,
     ending: Ending,
     leftover: Leftover,
     took: Duration,
@@ -225,7 +225,7 @@ fn outcome(
         Ending::Cancelled => vec!["cancelled".to_owned(), how],
     };
     notes.push(format!("{:.1} s", took.as_secs_f64()));
-    if ending == Ending::Done && leftover == Leftover::Somebody {
+    if ending == Ending::Done && leftover == Leftover::Processes {
         notes.push("background processes that it left were ended".to_owned());
     }
     let mut text = told.model.text();

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use grep_matcher::Matcher;
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder, Sink as Hear, SinkContext, SinkMatch};
-use rethread::rooted::{EntryKind, open_regular_in};
+use rethread::sandbox::{EntryKind, open_regular_in};
 
 use super::arguments::Arguments;
 use super::error::ToolError;

@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use rethread::rooted::{Entry, EntryKind, FileError, at, entries};
+use rethread::sandbox::{DirEntry, EntryKind, FileError, at, entries};
 
 use super::excerpt::counted;
 use super::ground::Ground;
@@ -82,7 +82,7 @@ struct Level {
     directory: OwnedFd,
     path: PathBuf,
     rules: Rules,
-    entries: std::vec::IntoIter<Entry>,
+    entries: std::vec::IntoIter<DirEntry>,
 }
 
 /// Shows everything below an absolute path, by name, each directory before what is in it.

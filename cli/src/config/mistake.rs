@@ -1,31 +1,30 @@
-//! Mistakes in the configuration file, told with file, line and key, and with the word that was probably meant. Shows
-//! no value of the file: it may be a key.
+//! Errors in the configuration file, with file, line, key and a suggestion. Never shows values, which may be keys.
 
 use std::fmt;
 use std::path::Path;
 
 use strsim::damerau_levenshtein;
 
-/// The most letters that may be wrong in a word for us to guess what was meant.
-const MOST_WRONG: usize = 2;
+/// The number of wrong letters up to which a word is suggested.
+const MAX_EDIT_DISTANCE: usize = 2;
 
-/// A place in the configuration file.
-pub(super) struct Place<'a> {
+/// A position in the configuration file.
+pub(super) struct FilePosition<'a> {
     pub(super) file: &'a Path,
     pub(super) text: &'a str,
-    /// The byte at which it begins.
+    /// The byte offset.
     pub(super) at: usize,
 }
 
-impl fmt::Display for Place<'_> {
+impl fmt::Display for FilePosition<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let before = self.text.get(..self.at).unwrap_or_default();
         write!(f, "{}, line {}", self.file.display(), before.matches('\n').count() + 1)
     }
 }
 
-impl<'a> Place<'a> {
-    /// The first line from here on that sets this key; this place if there is none.
+impl<'a> FilePosition<'a> {
+    /// The first following line that sets this key; this position if there is none.
     pub(super) fn of_key(self, key: &str) -> Self {
         let rest = self.text.get(self.at..).unwrap_or_default();
         let mut offset = 0;
@@ -49,8 +48,8 @@ fn key_of(line: &str) -> Option<&str> {
     line.split_once('=').map(|(key, _)| key.trim()).filter(|key| !key.is_empty() && !key.starts_with('#'))
 }
 
-/// What the parser found wrong, in words for the user.
-pub(super) fn explain(place: &Place<'_>, error: &toml::de::Error) -> String {
+/// Explains an error of the parser.
+pub(super) fn explain(position: &FilePosition<'_>, error: &toml::de::Error) -> String {
     let message = error.message().lines().next().unwrap_or_default();
     let why = if let Some((word, expected)) = unknown(message, "unknown field `") {
         unknown_key(word, &expected)
@@ -59,20 +58,20 @@ pub(super) fn explain(place: &Place<'_>, error: &toml::de::Error) -> String {
             || format!("expected one of {}", listed(&expected)),
             |meant| format!("did you mean `{meant}`?"),
         );
-        format!("{}unknown value `{word}`: {guess}", of_key(place))
+        format!("{}unknown value `{word}`: {guess}", of_key(position))
     } else if let Some(field) = message.strip_prefix("missing field ") {
         format!("missing key {field}")
     } else {
-        format!("{}{}", of_key(place), without_value(message))
+        format!("{}{}", of_key(position), without_value(message))
     };
-    format!("{place}: {why}")
+    format!("{position}: {why}")
 }
 
-fn of_key(place: &Place<'_>) -> String {
-    place.key().map(|key| format!("key `{key}`: ")).unwrap_or_default()
+fn of_key(position: &FilePosition<'_>) -> String {
+    position.key().map(|key| format!("key `{key}`: ")).unwrap_or_default()
 }
 
-/// The unknown word of a message, and the words that the parser expected instead.
+/// The unknown word in a message, and the words that the parser expected.
 fn unknown<'a>(message: &'a str, prefix: &str) -> Option<(&'a str, Vec<&'a str>)> {
     let (word, rest) = message.strip_prefix(prefix)?.split_once('`')?;
     Some((word, rest.split('`').skip(1).step_by(2).collect()))
@@ -94,18 +93,18 @@ fn listed(words: &[&str]) -> String {
     words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ")
 }
 
-/// The expected word that is nearest, if it is near enough, or that the written one begins with or is the beginning of.
+/// The closest expected word, if it is close enough or one is a prefix of the other.
 fn guess<'a>(word: &str, expected: &[&'a str]) -> Option<&'a str> {
     let plain = |word: &str| word.to_ascii_lowercase().replace('-', "_");
     let word = plain(word);
     let distance = |known: &&&str| damerau_levenshtein(&word, &plain(known));
-    let nearest = expected.iter().min_by_key(distance).filter(|known| distance(known) <= MOST_WRONG);
+    let nearest = expected.iter().min_by_key(distance).filter(|known| distance(known) <= MAX_EDIT_DISTANCE);
     let longer =
         |known: &&&str| word.len() > 2 && (plain(known).contains(&word) || word.contains(&plain(known)));
     nearest.or_else(|| expected.iter().find(longer)).copied()
 }
 
-/// A message like `invalid type: string "…", expected u64` without what was written.
+/// Removes the written value from a message like `invalid type: string "…", expected u64`.
 fn without_value(message: &str) -> String {
     match (message.split_once(": "), message.rsplit_once(", expected ")) {
         (Some((what @ ("invalid type" | "invalid value" | "invalid length"), rest)), Some((_, expected))) => {

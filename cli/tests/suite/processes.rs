@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rethread::agent::AgentEnd;
-use rethread::agent::process::{AgentCommand, GuardianCommand, SpawnError, Spawned, spawn};
+use rethread::agent::process::{AgentCommand, GuardianCommand, SpawnError, SpawnedAgent, spawn};
 use rethread_testkit::processes::{assert_gone_by, left_of, signal};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -57,7 +57,7 @@ const TREES: &[Script] = &[OBEDIENT, DEAF, STUBBORN];
 async fn no_tree_outlives_its_end() {
     for script in TREES {
         let scene = Scene::new(script);
-        let Spawned { stdin, stdout, process } = scene.spawn().await;
+        let SpawnedAgent { stdin, stdout, process } = scene.spawn().await;
         let pids = scene.pids();
         assert_eq!(left_of(&pids), pids, "{script:?}");
         let start = Instant::now();
@@ -105,7 +105,7 @@ async fn spawner() {
 #[tokio::test]
 async fn an_obedient_agent_goes_at_once() {
     let scene = Scene::new(&OBEDIENT);
-    let Spawned { stdin, stdout: _stdout, process } = scene.spawn().await;
+    let SpawnedAgent { stdin, stdout: _stdout, process } = scene.spawn().await;
     drop(stdin);
     let report = process.end().await;
     assert_eq!(report.end, AgentEnd::Exited(0));
@@ -118,7 +118,7 @@ async fn an_agent_may_clean_up_on_sigterm() {
         text: "trap 'echo cleaned > \"$dir/cleaned\"; exit 7' TERM; note agent; while :; do sleep 0.05; done",
         writes: &["agent"],
     });
-    let Spawned { stdin, stdout: _stdout, process } = scene.spawn().await;
+    let SpawnedAgent { stdin, stdout: _stdout, process } = scene.spawn().await;
     scene.pids();
     drop(stdin);
     assert_eq!(process.end().await.end, AgentEnd::Exited(7));
@@ -172,7 +172,7 @@ async fn a_process_that_forks_and_exits_all_the_time_is_caught() {
                exit",
         writes: &["agent", "hop"],
     });
-    let Spawned { stdin, stdout: _stdout, process } = scene.spawn().await;
+    let SpawnedAgent { stdin, stdout: _stdout, process } = scene.spawn().await;
     scene.pids();
     drop(stdin);
     process.end().await;
@@ -184,7 +184,7 @@ async fn a_process_that_forks_and_exits_all_the_time_is_caught() {
 #[tokio::test]
 async fn bytes_go_through_and_the_end_of_output_is_seen() {
     let scene = Scene::new(&Script { text: "exec cat", writes: &[] });
-    let Spawned { mut stdin, mut stdout, mut process } = scene.spawn().await;
+    let SpawnedAgent { mut stdin, mut stdout, mut process } = scene.spawn().await;
     let sent = b"a line of text\n".repeat(100_000);
     let write = async {
         stdin.write_all(&sent).await.unwrap();
@@ -215,7 +215,7 @@ async fn agents_do_not_hold_each_other() {
 async fn a_guardian_ignores_all_but_its_tie() {
     let scene =
         Scene::new(&Script { text: "echo $PPID > \"$dir/guardian\"; exec cat", writes: &["guardian"] });
-    let Spawned { mut stdin, mut stdout, process } = scene.spawn().await;
+    let SpawnedAgent { mut stdin, mut stdout, process } = scene.spawn().await;
     let guardian = scene.pids()[0];
     for number in [libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGPIPE, libc::SIGTSTP] {
         signal(guardian, number);
@@ -238,7 +238,7 @@ async fn an_agent_dies_with_its_guardian() {
     let mut spawned = scene.spawn().await;
     let pids = scene.pids();
     signal(pids[2], libc::SIGKILL);
-    assert_eq!(within(spawned.process.exited()).await.end, AgentEnd::Unseen);
+    assert_eq!(within(spawned.process.exited()).await.end, AgentEnd::Unknown);
     assert_gone(&pids[..2], "a killed guardian").await;
 }
 
@@ -299,7 +299,7 @@ impl Scene {
         self.dir.path().join(name)
     }
 
-    async fn spawn(&self) -> Spawned {
+    async fn spawn(&self) -> SpawnedAgent {
         within(spawn(&command_in(self.dir.path()))).await.unwrap()
     }
 

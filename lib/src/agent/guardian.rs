@@ -1,10 +1,11 @@
-//! The guardian: a small process between us and one agent, which outlives us just long enough to end the agent
-//! and everything the agent started. It does the same for a command and for an MCP server, which are agents here. Blocking and single-threaded on purpose. Owns the order of the ending;
-//! which processes belong to the tree is in `tree`, signals are in `signals`.
+//! The guardian: a small process between Rethread and one agent, command or MCP server (all called agent here). It
+//! outlives Rethread just long enough to end the agent and everything that the agent started. Blocking and
+//! single-threaded on purpose. This file contains the order of ending; `tree` finds the processes, `signals` handles
+//! signals.
 //!
-//! It is tied to us by a pipe of which only we hold the write end. The kernel closes that end however we go,
-//! `kill -9` included, and that is the guardian's call to end the tree. One byte on it, [`END`], says the same
-//! while we live. What became of the agent goes back over the status pipe, one line per fact.
+//! Rethread holds the only write end of the control pipe. The kernel closes it however Rethread ends, including `kill
+//! -9`, and the guardian then ends the tree. The byte [`END`] on the pipe requests the same. The guardian reports the
+//! agent's start and exit on the status pipe, one line each.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -14,101 +15,100 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use self::tree::{Left, Tree};
+use self::tree::{Remaining, Tree};
 use super::status::{AgentEnd, StatusLine};
 
 mod signals;
 mod tree;
 
-/// The byte on the tie that asks for the end of the agent.
+/// The control byte that requests the end of the agent.
 pub const END: u8 = b'q';
-/// The byte on the tie that asks every process of the tree to end, by SIGTERM.
-pub const ASK: u8 = b't';
-/// The byte on the tie that kills every process of the tree.
+/// The control byte that sends SIGTERM to every process of the tree.
+pub const TERMINATE: u8 = b't';
+/// The control byte that sends SIGKILL to every process of the tree.
 pub const KILL: u8 = b'k';
-/// The word on the command line for [`Afterwards::Stay`].
+/// The command line argument for [`OrphanPolicy::Keep`].
 pub const STAY: &str = "--stay";
 
 /// How long an agent whose input has ended may take to exit by itself.
-const GRACE: Duration = Duration::from_millis(700);
+const EXIT_WAIT: Duration = Duration::from_millis(700);
 /// How long the tree may take after SIGTERM.
 const TERM_WAIT: Duration = Duration::from_millis(400);
-/// How long SIGKILL is repeated for what is forked meanwhile. All three together stay below 1.6 s.
+/// How long SIGKILL is repeated for processes that are forked meanwhile. All three together stay below 1.6 s.
 const KILL_WAIT: Duration = Duration::from_millis(400);
-/// The pause between two rounds of SIGKILL.
 const KILL_ROUND: Duration = Duration::from_millis(1);
 
-/// The exit codes of a guardian that has no agent's end to mirror, as shells use them.
+/// The exit codes of a guardian without an agent's exit code to return, as shells use them.
 const EXIT_UNUSABLE: i32 = 125;
 const EXIT_NOT_STARTED: i32 = 127;
 const EXIT_SIGNAL_BASE: i32 = 128;
 
-/// What becomes of processes that an agent leaves behind.
+/// What happens to processes that an agent leaves running.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Afterwards {
-    /// They are ended as soon as the agent has ended.
+pub enum OrphanPolicy {
+    /// They are ended as soon as the agent has exited.
     End,
-    /// They stay until the tie asks for the end. Who asks then has waited long enough: no time is given.
-    Stay,
+    /// They go on until the control pipe requests the end, which then kills them at once.
+    Keep,
 }
 
-/// What a guardian is started with. Its standard streams are those of the agent.
+/// The arguments of a guardian. Its standard streams are those of the agent.
 #[derive(Debug)]
-pub struct Guard {
-    /// The inherited read end of the tie.
-    pub tie: RawFd,
+pub struct GuardianArgs {
+    /// The inherited read end of the control pipe.
+    pub control: RawFd,
     /// The inherited write end of the status pipe.
     pub status: RawFd,
-    /// What becomes of processes that the agent leaves behind.
-    pub afterwards: Afterwards,
-    /// The agent's program, looked up in the search path if it has no slash.
+    /// What happens to processes that the agent leaves running.
+    pub orphans: OrphanPolicy,
+    /// The agent's program, looked up in the search path if it contains no slash.
     pub program: OsString,
     /// The agent's arguments.
     pub args: Vec<OsString>,
 }
 
-/// Starts the agent, waits for its end or ours, and returns when the whole tree is gone.
+/// Starts the agent, waits for its exit or ours, and returns when the whole tree has ended.
 ///
-/// The result is the exit code for this process: the agent's own, or 128 and the signal that killed it. To be
-/// called by a process that has no other threads and that exits afterwards.
-pub fn run(guard: Guard) -> i32 {
-    match Watch::start(guard) {
+/// Returns the exit code for this process: the agent's own, or 128 plus the signal that killed it. Must be called in a
+/// process without other threads, which exits afterwards.
+pub fn run(guard: GuardianArgs) -> i32 {
+    match GuardianLoop::start(guard) {
         Ok(mut watch) => watch.until_gone(),
-        Err(NoWatch::Unusable(error)) => {
-            // Still on the agent's stderr, which our parent shows with the failure.
+        Err(StartError::Unusable(error)) => {
+            // This is still the agent's stderr, which our parent shows with the failure.
             let _ = writeln!(io::stderr(), "error: the guardian failed: {error}");
             EXIT_UNUSABLE
         }
-        Err(NoWatch::NotStarted) => EXIT_NOT_STARTED,
+        Err(StartError::NotStarted) => EXIT_NOT_STARTED,
     }
 }
 
-/// Why there is nothing to watch.
-enum NoWatch {
+/// Why the guardian could not start its work.
+enum StartError {
     Unusable(io::Error),
     NotStarted,
 }
 
-impl From<io::Error> for NoWatch {
-    fn from(error: io::Error) -> NoWatch {
-        NoWatch::Unusable(error)
+impl From<io::Error> for StartError {
+    fn from(error: io::Error) -> StartError {
+        StartError::Unusable(error)
     }
 }
 
-/// A running agent and the pipes to the one who wants it.
-struct Watch {
-    /// `None` once it has been closed or has asked for the end: there is nothing more to hear.
-    tie: Option<File>,
+/// A running agent and the pipes to our parent.
+struct GuardianLoop {
+    /// `None` once it is closed or has requested the end.
+    control: Option<File>,
     status: File,
     children: File,
     tree: Tree,
-    afterwards: Afterwards,
+    orphans: OrphanPolicy,
     end: Option<AgentEnd>,
 }
 
-impl Watch {
-    fn start(guard: Guard) -> Result<Watch, NoWatch> {
-        let tie = File::from(inherited(guard.tie)?);
+impl GuardianLoop {
+    fn start(guard: GuardianArgs) -> Result<GuardianLoop, StartError> {
+        let control = File::from(inherited(guard.control)?);
         let mut status = File::from(inherited(guard.status)?);
         signals::ignore_requests_to_end()?;
         let children = signals::notice_children()?;
@@ -117,13 +117,13 @@ impl Watch {
             Ok(agent) => agent,
             Err(error) => {
                 report(&mut status, StatusLine::Failed(error.raw_os_error().unwrap_or(libc::EINVAL)));
-                return Err(NoWatch::NotStarted);
+                return Err(StartError::NotStarted);
             }
         };
         report(&mut status, StatusLine::Started(agent));
-        let (tree, afterwards) = (Tree::of(agent), guard.afterwards);
-        let mut watch = Watch { tie: Some(tie), status, children, tree, afterwards, end: None };
-        if let Err(error) = let_go_of_streams() {
+        let (tree, orphans) = (Tree::of(agent), guard.orphans);
+        let mut watch = GuardianLoop { control: Some(control), status, children, tree, orphans, end: None };
+        if let Err(error) = close_streams() {
             watch.clear_tree();
             return Err(error.into());
         }
@@ -131,40 +131,40 @@ impl Watch {
     }
 
     fn until_gone(&mut self) -> i32 {
-        match self.afterwards {
-            Afterwards::End => {
-                self.wait(None, |watch| watch.end.is_some() || watch.tie.is_none());
-                self.wait(Some(GRACE), |watch| watch.end.is_some());
+        match self.orphans {
+            OrphanPolicy::End => {
+                self.wait(None, |watch| watch.end.is_some() || watch.control.is_none());
+                self.wait(Some(EXIT_WAIT), |watch| watch.end.is_some());
             }
-            Afterwards::Stay => self.wait(None, |watch| watch.tie.is_none()),
+            OrphanPolicy::Keep => self.wait(None, |watch| watch.control.is_none()),
         }
-        if self.end.is_some() && self.tree.left == Left::Something {
+        if self.end.is_some() && self.tree.left == Remaining::Some {
             report(&mut self.status, StatusLine::Left(self.tree.agent()));
         }
         self.clear_tree();
         match self.end {
             Some(AgentEnd::Exited(code)) => code,
             Some(AgentEnd::Killed(signal)) => EXIT_SIGNAL_BASE + signal,
-            Some(AgentEnd::Unseen) | None => EXIT_UNUSABLE,
+            Some(AgentEnd::Unknown) | None => EXIT_UNUSABLE,
         }
     }
 
-    /// Ends whatever is left: first asked by SIGTERM, then killed, again and again while something forks.
+    /// Ends the remaining processes, first with SIGTERM, then with SIGKILL as long as something forks.
     fn clear_tree(&mut self) {
-        if self.reap() == Left::Nothing {
+        if self.reap() == Remaining::None {
             return;
         }
         self.tree.signal(libc::SIGTERM);
-        self.wait(Some(TERM_WAIT), |watch| watch.tree.left == Left::Nothing);
+        self.wait(Some(TERM_WAIT), |watch| watch.tree.left == Remaining::None);
         let give_up = Instant::now() + KILL_WAIT;
-        while self.reap() == Left::Something && Instant::now() < give_up {
+        while self.reap() == Remaining::Some && Instant::now() < give_up {
             self.tree.signal(libc::SIGKILL);
-            self.wait(Some(KILL_ROUND), |watch| watch.tree.left == Left::Nothing);
+            self.wait(Some(KILL_ROUND), |watch| watch.tree.left == Remaining::None);
         }
     }
 
-    /// Waits until `done`, which is asked after every event, or until the time is over.
-    fn wait(&mut self, limit: Option<Duration>, done: impl Fn(&Watch) -> bool) {
+    /// Waits until `done`, which is checked after every event, or until the limit.
+    fn wait(&mut self, limit: Option<Duration>, done: impl Fn(&GuardianLoop) -> bool) {
         let deadline = limit.map(|limit| Instant::now() + limit);
         loop {
             self.reap();
@@ -179,59 +179,61 @@ impl Watch {
         }
     }
 
-    /// Sleeps until a child ends, the tie speaks or closes, or the time is over.
+    /// Sleeps until a child exits, the control pipe has data or closes, or until the limit.
     fn poll(&mut self, limit: Option<Duration>) {
-        // Poll leaves out negative descriptors.
-        let tie = self.tie.as_ref().map_or(-1, AsRawFd::as_raw_fd);
-        let mut fds = [readable(self.children.as_raw_fd()), readable(tie)];
-        // Rounded up: a wait that ends too early would turn into a busy loop.
+        // Poll ignores negative descriptors.
+        let control = self.control.as_ref().map_or(-1, AsRawFd::as_raw_fd);
+        let mut fds = [readable(self.children.as_raw_fd()), readable(control)];
+        // Rounded up: a wait that ends too early would become a busy loop.
         let millis = limit.map_or(-1, |limit| limit.as_millis() as libc::c_int + 1);
         // SAFETY: `fds` is a valid array of its length for the whole call.
         unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, millis) };
         if fds[0].revents != 0 {
-            // Non-blocking; what it says is only that something happened, and `reap` looks for itself.
+            // Non-blocking. The content does not matter; `reap` checks the children.
             let _ = self.children.read(&mut [0; 64]);
         }
         if fds[1].revents != 0 {
-            self.hear_tie();
+            self.read_control();
         }
     }
 
-    fn hear_tie(&mut self) {
+    fn read_control(&mut self) {
         let mut bytes = [0; 16];
-        match self.tie.as_mut().map(|tie| tie.read(&mut bytes)) {
-            Some(Ok(count)) if count > 0 && !bytes[..count].contains(&END) => self.obey(&bytes[..count]),
+        match self.control.as_mut().map(|control| control.read(&mut bytes)) {
+            Some(Ok(count)) if count > 0 && !bytes[..count].contains(&END) => {
+                self.handle_commands(&bytes[..count])
+            }
             Some(Err(error)) if error.kind() == io::ErrorKind::Interrupted => {}
-            Some(Ok(_) | Err(_)) | None => self.tie = None,
+            Some(Ok(_) | Err(_)) | None => self.control = None,
         }
     }
 
-    fn obey(&self, bytes: &[u8]) {
+    fn handle_commands(&self, bytes: &[u8]) {
         for byte in bytes {
             match *byte {
-                ASK => self.tree.signal(libc::SIGTERM),
+                TERMINATE => self.tree.signal(libc::SIGTERM),
                 KILL => self.tree.signal(libc::SIGKILL),
                 _ => {}
             }
         }
     }
 
-    /// Collects ended children and reports the agent's end as soon as it is known.
-    fn reap(&mut self) -> Left {
+    /// Reaps exited children and reports the agent's exit as soon as it is known.
+    fn reap(&mut self) -> Remaining {
         if let Some(status) = self.tree.reap() {
             let end = AgentEnd::of(status);
             self.end = Some(end);
             match end {
                 AgentEnd::Exited(code) => report(&mut self.status, StatusLine::Exited(code)),
                 AgentEnd::Killed(signal) => report(&mut self.status, StatusLine::Killed(signal)),
-                AgentEnd::Unseen => {}
+                AgentEnd::Unknown => {}
             }
         }
         self.tree.left
     }
 }
 
-/// Starts the agent in a session of its own, so that no terminal and no signal for our group reaches it.
+/// Starts the agent in its own session, so that neither terminals nor signals to our group reach it.
 fn start_agent(program: &OsString, args: &[OsString]) -> io::Result<i32> {
     let guardian = std::process::id();
     let mut command = Command::new(program);
@@ -252,7 +254,7 @@ fn start_agent(program: &OsString, args: &[OsString]) -> io::Result<i32> {
     Ok(child.id() as i32)
 }
 
-/// Takes an inherited descriptor, which the agent shall not inherit in turn.
+/// Takes an inherited descriptor and keeps the agent from inheriting it.
 fn inherited(fd: RawFd) -> io::Result<OwnedFd> {
     if fd <= libc::STDERR_FILENO {
         return Err(io::Error::new(
@@ -260,19 +262,19 @@ fn inherited(fd: RawFd) -> io::Result<OwnedFd> {
             format!("descriptor {fd} is a standard stream"),
         ));
     }
-    // SAFETY: plain call on a number; an unused one is refused by the kernel.
+    // SAFETY: a plain call on a number; the kernel refuses an unused one.
     if unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) } < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: it is open, as just seen, and our parent opened it for us alone.
+    // SAFETY: it is open, as just checked, and our parent opened it for us alone.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Lets go of the agent's streams: the end of its input must reach it, the end of its output must reach us.
-fn let_go_of_streams() -> io::Result<()> {
+/// Closes the agent's streams here: the end of its input must reach it, the end of its output must reach our parent.
+fn close_streams() -> io::Result<()> {
     let null = File::options().read(true).write(true).open("/dev/null")?;
     for stream in [libc::STDIN_FILENO, libc::STDOUT_FILENO, libc::STDERR_FILENO] {
-        // SAFETY: both are open descriptors; the standard streams are owned by nobody.
+        // SAFETY: both descriptors are open; nothing owns the standard streams.
         if unsafe { libc::dup2(null.as_raw_fd(), stream) } < 0 {
             return Err(io::Error::last_os_error());
         }
@@ -280,7 +282,7 @@ fn let_go_of_streams() -> io::Result<()> {
     Ok(())
 }
 
-/// Writes a line. Whoever does not read it any more is gone, and the tie says so.
+/// Writes a status line. If this fails, our parent has ended, which the control pipe shows too.
 fn report(status: &mut File, line: StatusLine) {
     let _ = status.write_all(format!("{line}\n").as_bytes());
 }

@@ -16,7 +16,7 @@ use super::peer::{AgentPeer, PeerRules};
 use super::process::{self, AgentCommand, AgentProcess};
 use super::sessionless::ProcessClients;
 use crate::edge::Version;
-use crate::edge::capabilities::{ClientProfile, Profile};
+use crate::edge::capabilities::{AgentProfile, ClientProfile};
 use crate::lock::locked;
 use crate::log::Log;
 use crate::secret::Secrets;
@@ -148,7 +148,7 @@ pub struct LiveAgent {
     /// How to reach it.
     pub peer: AgentPeer,
     /// What it said of itself.
-    pub profile: Arc<Profile>,
+    pub profile: Arc<AgentProfile>,
     /// That in its own words.
     pub answer: Json,
     stop: Arc<watch::Sender<Order>>,
@@ -376,7 +376,7 @@ impl AgentHost {
         let (heard_end, stream_ended) = oneshot::channel();
         let config = &self.shared.config;
         if let Some(process) = &started.process {
-            process.strike_out(&config.secrets);
+            process.redact_with(&config.secrets);
         }
         let rules = PeerRules {
             longest_line: config.longest_line,
@@ -389,9 +389,9 @@ impl AgentHost {
         let (ended_now, mut ended) = watch::channel(false);
         let (why, ending) = oneshot::channel();
         tokio::spawn(watch_over(peer.clone(), started.process, stream_ended, orders, ended_now, why));
-        let params = self.shared.client.introduce(offer);
+        let params = self.shared.client.initialize_params(offer);
         let answer = tokio::select! {
-            answer = peer.introduce(&params) => match answer {
+            answer = peer.initialize(&params) => match answer {
                 Some(answer) => answer.map_err(NotReady::Refused),
                 None => Err(NotReady::Ended),
             },
@@ -418,8 +418,8 @@ fn given_up() -> RpcError {
     RpcError::internal("the start of the agent was given up: nobody needs it any more")
 }
 
-fn accepted(answer: &Json, protocol: AgentProtocol) -> Result<Profile, RpcError> {
-    let profile = Profile::read(answer)?;
+fn accepted(answer: &Json, protocol: AgentProtocol) -> Result<AgentProfile, RpcError> {
+    let profile = AgentProfile::read(answer)?;
     match protocol {
         AgentProtocol::Only(version) if profile.version != version => Err(RpcError::new(
             code::UNSUPPORTED_VERSION,

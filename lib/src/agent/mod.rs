@@ -1,6 +1,6 @@
-//! Agents behind us: how one is started as a tree of processes, watched and ended (`process`, `guardian`), how
-//! lines go to and from it (`peer`), how it is there when it is needed (`host`), and how its last words are told
-//! (`quote`). What the lines mean is not known here.
+//! Agent processes: starting, watching and ending them as a process tree (`process`, `guardian`), message transport
+//! (`peer`), starting on demand (`host`), and quoting their output in errors (`quote`). Independent of what the
+//! messages mean.
 
 pub mod guardian;
 pub mod host;
@@ -14,16 +14,16 @@ pub mod stderr;
 
 pub use status::AgentEnd;
 
-/// How a session is brought back when its agent has lost it.
+/// How a session is restored when the agent may have lost it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Restore {
-    /// By the agent itself if it can, else from the kept transcript.
+    /// By the agent itself if possible, otherwise from the stored transcript.
     #[default]
     Auto,
     /// By the agent itself or not at all.
     Native,
-    /// Always from the kept transcript.
+    /// Always from the stored transcript.
     Reseed,
-    /// Not at all: sessions can be read.
+    /// Not at all: sessions can only be read.
     ReadOnly,
 }

@@ -1,7 +1,7 @@
-//! The connection to one agent process: requests out, answers and lines to the sessions that want them. Knows the
-//! envelope and session ids, nothing else of what the messages mean. What comes in is read in `hearing`.
+//! The connection to one agent process: sends requests, and routes answers and messages to sessions. Reads only the
+//! envelope and session ids. The reading half is in `reader`.
 
-mod hearing;
+mod reader;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,110 +14,110 @@ use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::sync::{mpsc, oneshot};
 
 use super::sessionless::ProcessClients;
-use super::stderr::Tail;
+use super::stderr::StderrTail;
 use crate::lock::locked;
 use crate::log::Log;
 use crate::secret::Secrets;
 use crate::transport::Wire;
-use crate::wire::{Id, LineReader, Message, Out, RpcError, parse};
-use hearing::Hearing;
+use crate::wire::{Id, LineReader, Out, RpcError, RpcMessage, parse};
+use reader::PeerReader;
 
-/// How many messages may wait for an agent that does not read.
-const WAITING: usize = 1024;
+/// How many messages may be queued for an agent that does not read.
+const QUEUE_LENGTH: usize = 1024;
 
-/// A running agent, as its sessions see it.
+/// A handle to a running agent.
 #[derive(Clone)]
 pub struct AgentPeer {
-    shared: Arc<Shared>,
+    shared: Arc<PeerState>,
 }
 
-struct Shared {
+struct PeerState {
     out: Mutex<Option<mpsc::Sender<Vec<u8>>>>,
     next: AtomicU64,
     pending: Mutex<HashMap<u64, Pending>>,
     routes: Mutex<HashMap<String, mpsc::Sender<FromAgent>>>,
-    /// What the agent has written since its last message that is none.
-    printed: Mutex<Tail>,
+    /// What the agent has printed since its last message.
+    printed: Mutex<StderrTail>,
 }
 
 enum Pending {
-    /// The answer goes where the session's lines go, in order with them.
+    /// The answer is delivered in order with the session's lines.
     Session(mpsc::Sender<FromAgent>),
-    /// The same; the answer tells the session's id, and what speaks of it follows.
+    /// The same; the answer contains the session's id, whose lines are routed there from then on.
     Opens(mpsc::Sender<FromAgent>),
-    /// Somebody waits for just this.
+    /// A caller waits for the answer.
     Once(oneshot::Sender<Result<Json, RpcError>>),
     /// The same, for `initialize`.
-    Introduction(oneshot::Sender<Result<Json, RpcError>>),
+    Initialize(oneshot::Sender<Result<Json, RpcError>>),
 }
 
-/// What reaches a session from its agent.
+/// What a session receives from its agent.
 #[derive(Debug)]
 pub enum FromAgent {
-    /// Lines and answers in the order the agent wrote them.
+    /// Lines and answers in the order in which the agent wrote them.
     Lines(Vec<AgentLine>),
-    /// The agent is gone, for this reason.
+    /// The agent has exited, for this reason.
     Gone(String),
 }
 
-/// One line of the agent's.
+/// One line of the agent.
 #[derive(Debug)]
 pub enum AgentLine {
     /// A notification or a request.
-    Said(Bytes),
-    /// The answer to a request of ours.
+    Message(Bytes),
+    /// The answer to one of our requests.
     Answered {
-        /// Its number.
+        /// The number of the request.
         request: u64,
         /// The result or the error.
         outcome: Result<Json, RpcError>,
     },
 }
 
-/// What an agent says that belongs to no session.
-pub struct Aside {
-    /// The line.
+/// A message of the agent that belongs to no session.
+pub struct SessionlessMessage {
+    /// The line as the agent wrote it.
     pub line: Bytes,
-    /// Who said it, and waits for an answer if it is a request.
+    /// The agent, which waits for an answer if the message is a request.
     pub peer: AgentPeer,
 }
 
-/// How what an agent says is read.
+/// How an agent's output is read.
 #[derive(Clone, Debug)]
 pub struct PeerRules {
-    /// How long a line may be.
+    /// The maximum length of a line.
     pub longest_line: usize,
     /// Where the agent runs.
     pub kind: AgentKind,
-    /// Where skipped lines are noted.
+    /// Where skipped lines are logged.
     pub log: Log,
-    /// What is struck out of its errors.
+    /// The secrets to remove from its errors.
     pub secrets: Secrets,
 }
 
-/// The agent does not read, or is gone.
+/// The agent does not read, or has exited.
 #[derive(Debug, thiserror::Error)]
 #[error("the agent no longer reads messages")]
-pub struct NotTaken;
+pub struct NotDelivered;
 
-/// The agent has another open session under the same id.
+/// Another open session uses the same agent session id.
 #[derive(Debug, thiserror::Error)]
 #[error("the agent uses the session id {0} twice")]
-pub struct IdInUse(String);
+pub struct SessionIdInUse(String);
 
-impl From<IdInUse> for RpcError {
-    fn from(error: IdInUse) -> Self {
+impl From<SessionIdInUse> for RpcError {
+    fn from(error: SessionIdInUse) -> Self {
         Self::internal(error.to_string())
             .hint("close the other session, or report this to the agent's authors")
     }
 }
 
 impl AgentPeer {
-    /// Starts to talk. The reader ends with the stream, and then calls `ended`.
+    /// Starts the reader and writer tasks. The reader ends with the stream and then calls `ended`.
     pub fn start(wire: Wire, rules: PeerRules, clients: ProcessClients, ended: oneshot::Sender<()>) -> Self {
-        let (out, lines) = mpsc::channel(WAITING);
+        let (out, lines) = mpsc::channel(QUEUE_LENGTH);
         let peer = Self {
-            shared: Arc::new(Shared {
+            shared: Arc::new(PeerState {
                 out: Mutex::new(Some(out)),
                 next: AtomicU64::new(1),
                 pending: Mutex::default(),
@@ -127,8 +127,8 @@ impl AgentPeer {
         };
         tokio::spawn(write_lines(wire.writer, lines));
         let lines = LineReader::new(wire.reader, rules.longest_line);
-        let hearing = Hearing::new(peer.clone(), rules, clients);
-        tokio::spawn(hearing.run(lines, ended));
+        let reader = PeerReader::new(peer.clone(), rules, clients);
+        tokio::spawn(reader.run(lines, ended));
         peer
     }
 
@@ -152,35 +152,35 @@ impl AgentPeer {
         (Self::start(here.into(), rules, ProcessClients::default(), ended), there.into())
     }
 
-    /// Sends a request whose answer reaches the session in order with its lines.
+    /// Sends a request whose answer is delivered in order with the session's lines.
     pub fn request(
         &self,
         method: &str,
         params: &Json,
         route: &mpsc::Sender<FromAgent>,
-    ) -> Result<u64, NotTaken> {
+    ) -> Result<u64, NotDelivered> {
         self.send_request(method, params, Pending::Session(route.clone()))
     }
 
-    /// The same, for a request whose answer tells the id of the session.
+    /// The same, for a request whose answer contains the session's id.
     pub fn open(
         &self,
         method: &str,
         params: &Json,
         route: &mpsc::Sender<FromAgent>,
-    ) -> Result<u64, NotTaken> {
+    ) -> Result<u64, NotDelivered> {
         self.send_request(method, params, Pending::Opens(route.clone()))
     }
 
-    /// Introduces the client, and waits for what the agent itself answers; nothing if it ends before that. Only in
-    /// this answer may an external agent use `_meta.rethread`.
-    pub async fn introduce(&self, params: &Json) -> Option<Result<Json, RpcError>> {
+    /// Sends `initialize` and waits for the answer; `None` if the agent exits first. Only in this answer may an
+    /// external agent use `_meta.rethread`.
+    pub async fn initialize(&self, params: &Json) -> Option<Result<Json, RpcError>> {
         let (answer, answered) = oneshot::channel();
-        self.send_request("initialize", params, Pending::Introduction(answer)).ok()?;
+        self.send_request("initialize", params, Pending::Initialize(answer)).ok()?;
         answered.await.ok()
     }
 
-    /// The last lines that the agent has written to its output since its last message and that are no messages.
+    /// Returns the last lines that the agent has printed since its last message.
     #[must_use]
     pub fn printed(&self) -> String {
         locked(&self.shared.printed).text()
@@ -191,7 +191,7 @@ impl AgentPeer {
         self.begin_call(method, params).1.await
     }
 
-    /// Sends a request, and gives its number and its answer to be waited for.
+    /// Sends a request, and returns its number and a receiver for its answer.
     pub fn begin_call(
         &self,
         method: &str,
@@ -210,14 +210,14 @@ impl AgentPeer {
     }
 
     /// Sends a notification.
-    pub fn notify(&self, method: &str, params: &Json) -> Result<(), NotTaken> {
+    pub fn notify(&self, method: &str, params: &Json) -> Result<(), NotDelivered> {
         let mut out = Out::default();
         out.notification(method, params);
         self.send(&mut out)
     }
 
-    /// Answers a request of the agent's.
-    pub fn answer(&self, request: &Id, outcome: Result<&Json, &RpcError>) -> Result<(), NotTaken> {
+    /// Answers a request of the agent.
+    pub fn answer(&self, request: &Id, outcome: Result<&Json, &RpcError>) -> Result<(), NotDelivered> {
         let mut out = Out::default();
         match outcome {
             Ok(result) => out.result(request, result),
@@ -226,53 +226,53 @@ impl AgentPeer {
         self.send(&mut out)
     }
 
-    /// Answers a line of the agent's that nobody can be asked now, if it is a request: it must not wait for ever.
+    /// Answers a request that nobody can handle now, so that the agent does not wait forever.
     pub fn refuse(&self, line: &[u8]) {
-        if let Ok(Message::Request { id, method, .. }) = parse(line) {
+        if let Ok(RpcMessage::Request { id, method, .. }) = parse(line) {
             // An agent that does not read does not wait for this either.
             let _ = self.answer(&id, Err(&RpcError::unknown_method(&method)));
         }
     }
 
-    /// Takes a request back. It is answered all the same.
-    pub fn cancel(&self, request: u64) -> Result<(), NotTaken> {
+    /// Cancels a request. It is still answered.
+    pub fn cancel(&self, request: u64) -> Result<(), NotDelivered> {
         self.notify("$/cancel_request", &json!({"requestId": request}).into())
     }
 
-    /// What the agent says of this session of its own goes there from now on, unless it goes to another one that is
-    /// open: nobody could tell which of them it is for.
-    pub fn route(&self, native: &str, route: &mpsc::Sender<FromAgent>) -> Result<(), IdInUse> {
+    /// Routes messages of this agent session, unless another open session has the same id, since they could not be told
+    /// apart.
+    pub fn route(&self, native: &str, route: &mpsc::Sender<FromAgent>) -> Result<(), SessionIdInUse> {
         let mut routes = locked(&self.shared.routes);
         let other = |known: &mpsc::Sender<FromAgent>| !known.is_closed() && !known.same_channel(route);
         if routes.get(native).is_some_and(other) {
-            return Err(IdInUse(native.to_owned()));
+            return Err(SessionIdInUse(native.to_owned()));
         }
         routes.insert(native.to_owned(), route.clone());
         Ok(())
     }
 
-    /// Nobody wants to hear of this session any more, nor of its sub-agents.
-    pub fn unroute(&self, native: &str) {
+    /// Removes the route of this session and of its sub-agents.
+    pub fn remove_route(&self, native: &str) {
         let mut routes = locked(&self.shared.routes);
         if let Some(route) = routes.remove(native) {
             routes.retain(|_, other| !other.same_channel(&route));
         }
     }
 
-    /// Ends the agent's input.
-    pub fn hang_up(&self) {
+    /// Closes the agent's input.
+    pub fn close(&self) {
         locked(&self.shared.out).take();
     }
 
-    /// Tells every session that the agent is gone, and fails whatever waits for it.
+    /// Reports to every session that the agent has exited, and fails all open requests.
     pub async fn gone(&self, reason: &str) {
-        self.hang_up();
+        self.close();
         let pending = std::mem::take(&mut *locked(&self.shared.pending));
         let routes = std::mem::take(&mut *locked(&self.shared.routes));
         let mut told: Vec<mpsc::Sender<FromAgent>> = Vec::new();
         let opening = pending.into_values().filter_map(|pending| match pending {
             Pending::Session(route) | Pending::Opens(route) => Some(route),
-            Pending::Once(_) | Pending::Introduction(_) => None,
+            Pending::Once(_) | Pending::Initialize(_) => None,
         });
         for route in routes.into_values().chain(opening) {
             if !told.iter().any(|other| other.same_channel(&route)) {
@@ -280,12 +280,12 @@ impl AgentPeer {
             }
         }
         for route in told {
-            // A session that has ended need not know.
+            // A session that has ended does not need this.
             let _ = route.send(FromAgent::Gone(reason.to_owned())).await;
         }
     }
 
-    fn send_request(&self, method: &str, params: &Json, pending: Pending) -> Result<u64, NotTaken> {
+    fn send_request(&self, method: &str, params: &Json, pending: Pending) -> Result<u64, NotDelivered> {
         let number = self.shared.next.fetch_add(1, Ordering::Relaxed);
         locked(&self.shared.pending).insert(number, pending);
         let mut out = Out::default();
@@ -296,11 +296,11 @@ impl AgentPeer {
         Ok(number)
     }
 
-    /// Never waits: an agent that does not read must not stop a session from reading it.
-    fn send(&self, out: &mut Out) -> Result<(), NotTaken> {
+    /// Never waits: an agent that does not read must not keep a session from reading its output.
+    fn send(&self, out: &mut Out) -> Result<(), NotDelivered> {
         match &*locked(&self.shared.out) {
-            Some(sender) => sender.try_send(out.take()).map_err(|_| NotTaken),
-            None => Err(NotTaken),
+            Some(sender) => sender.try_send(out.take()).map_err(|_| NotDelivered),
+            None => Err(NotDelivered),
         }
     }
 }
@@ -310,7 +310,7 @@ async fn write_lines(mut writer: impl AsyncWrite + Unpin, mut lines: mpsc::Recei
         while let Ok(more) = lines.try_recv() {
             bytes.extend_from_slice(&more);
         }
-        // An agent that reads no more is seen by its exit, which has a better reason to give.
+        // If the agent no longer reads, its exit will give a better reason.
         if writer.write_all(&bytes).await.is_err() || writer.flush().await.is_err() {
             return;
         }

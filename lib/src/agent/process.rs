@@ -1,5 +1,5 @@
-//! One agent as a process of ours: starting it below a guardian, hearing of its end, ending it. Owns the pipes
-//! and the tie; what the agent and we say to each other goes through [`Spawned`]'s streams unread.
+//! Starts one agent process under a guardian, waits for its exit, and ends it. Owns the pipes to both; the agent's
+//! stdin and stdout are passed on unread.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -16,54 +16,54 @@ use tokio::process::{Child, Command};
 
 use super::guardian::END;
 use super::status::{AgentEnd, StatusLine};
-use super::stderr::{AgentStderr, Log};
+use super::stderr::{AgentStderr, StderrLog};
 use crate::secret::Secrets;
 use crate::transport::Wire;
 
-/// The pipe that an agent writes into without waiting for us, as far as the system allows it.
+/// The pipe size for the agent's output, so that it rarely waits for us; the system may allow less.
 #[cfg(target_os = "linux")]
-const STDOUT_PIPE: libc::c_int = 1024 * 1024;
+const STDOUT_PIPE_BYTES: libc::c_int = 1024 * 1024;
 /// How long a guardian may take to end a tree, with some reserve over its own limits.
 pub(crate) const END_LIMIT: Duration = Duration::from_millis(1900);
-/// How long the last of stderr is waited for after the agent's end.
+/// How long to wait for the rest of stderr after the agent's exit.
 const STDERR_LIMIT: Duration = Duration::from_millis(200);
 
 /// How an agent is started.
 #[derive(Clone, Debug)]
 pub struct AgentCommand {
-    /// The program, looked up in the search path if it has no slash.
+    /// The program, looked up in the search path if it contains no slash.
     pub program: OsString,
-    /// Its arguments.
+    /// The arguments.
     pub args: Vec<OsString>,
-    /// What runs [`guardian::run`](super::guardian::run).
+    /// The command that runs [`guardian::run`](super::guardian::run).
     pub guardian: GuardianCommand,
     /// The file that its stderr is appended to.
     pub stderr_log: Option<PathBuf>,
 }
 
-/// A command that runs a guardian if `[--stay] --tie FD --status FD -- program args...` follows.
+/// A command that runs a guardian when `[--stay] --control FD --status FD -- program args...` is appended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GuardianCommand {
-    /// The program, as a rule our own.
+    /// The program, usually our own.
     pub program: PathBuf,
-    /// The arguments before those above.
+    /// The arguments before the appended ones.
     pub args: Vec<OsString>,
 }
 
 impl GuardianCommand {
-    /// The guardian with its ends of the two pipes, which have to be open when it is started. The program that it is
-    /// for and that program's arguments are to follow.
-    pub(crate) fn holding(
+    /// Makes the guardian's command line with its ends of the two pipes, which must be open when it is started. The
+    /// guarded program and its arguments follow.
+    pub(crate) fn with_pipes(
         &self,
         flags: &[&str],
-        tie: &PipeReader,
+        control: &PipeReader,
         status: &PipeWriter,
     ) -> std::process::Command {
-        let (tie, status) = (tie.as_raw_fd(), status.as_raw_fd());
+        let (control, status) = (control.as_raw_fd(), status.as_raw_fd());
         let mut guardian = std::process::Command::new(&self.program);
         guardian.args(&self.args).args(flags).args([
-            "--tie",
-            &tie.to_string(),
+            "--control",
+            &control.to_string(),
             "--status",
             &status.to_string(),
             "--",
@@ -71,13 +71,13 @@ impl GuardianCommand {
         // SAFETY: the closure makes only async-signal-safe calls and allocates nothing.
         unsafe {
             guardian.pre_exec(move || {
-                // A session of its own: who kills our group or our terminal must not kill the guardian.
+                // A new session, so that signals to our group or terminal do not kill the guardian.
                 if libc::setsid() < 0 {
                     return Err(io::Error::last_os_error());
                 }
-                // Here and not before the fork: no other child that we start meanwhile may inherit them.
-                keep_over_exec(tie)?;
-                keep_over_exec(status)
+                // Here and not before the fork, so that no other child inherits them.
+                inherit(control)?;
+                inherit(status)
             });
         }
         guardian
@@ -86,8 +86,8 @@ impl GuardianCommand {
 
 /// A started agent.
 #[derive(Debug)]
-pub struct Spawned {
-    /// Its input. Dropping it is the end of input.
+pub struct SpawnedAgent {
+    /// Its input; dropping it closes it.
     pub stdin: Sender,
     /// Its output.
     pub stdout: Receiver,
@@ -95,8 +95,8 @@ pub struct Spawned {
     pub process: AgentProcess,
 }
 
-impl Spawned {
-    /// Parts the bytes from the process.
+impl SpawnedAgent {
+    /// Separates the streams from the process.
     pub fn split(self) -> (Wire, AgentProcess) {
         (Wire::new(self.stdout, self.stdin), self.process)
     }
@@ -105,10 +105,10 @@ impl Spawned {
 /// Why an agent could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum SpawnError {
-    /// There is no such program.
+    /// The program does not exist.
     #[error("agent program {} was not found", .0.display())]
     NotFound(OsString),
-    /// There is one, but it does not start.
+    /// The program exists but could not be started.
     #[error("agent program {} could not be started", program.display())]
     NotStarted {
         /// The program.
@@ -117,7 +117,7 @@ pub enum SpawnError {
         #[source]
         source: io::Error,
     },
-    /// Our own guardian does not start.
+    /// The guardian could not be started.
     #[error("guardian {} could not be started", program.display())]
     NoGuardian {
         /// The guardian's program.
@@ -126,30 +126,30 @@ pub enum SpawnError {
         #[source]
         source: io::Error,
     },
-    /// Our own guardian gave up before the agent was started.
+    /// The guardian exited before the agent was started.
     #[error("guardian {} exited before it started the agent: {said}", program.display())]
     GuardianLost {
         /// The guardian's program.
         program: PathBuf,
-        /// Its last words.
+        /// What it printed.
         said: String,
     },
-    /// The log cannot be written.
+    /// The log file cannot be written.
     #[error("agent log {} could not be opened", path.display())]
     Log {
-        /// The file.
+        /// The log file.
         path: PathBuf,
         /// The cause.
         #[source]
         source: io::Error,
     },
-    /// No pipes or no thread to be had.
+    /// Pipes or threads could not be created.
     #[error("the pipes to the agent could not be created")]
     Pipes(#[from] io::Error),
 }
 
 impl SpawnError {
-    /// What one could do about it.
+    /// Advice for the user.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             SpawnError::NotFound(_) => {
@@ -164,52 +164,51 @@ impl SpawnError {
     }
 }
 
-/// How an agent ended, and what it said last.
+/// How an agent exited, and the end of its stderr.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExitReport {
-    /// How it ended; its text is the status in words.
+    /// How it ended; its `Display` describes the status.
     pub end: AgentEnd,
-    /// The last lines of its stderr, maybe none.
+    /// The last lines of its stderr, possibly empty.
     pub stderr: String,
 }
 
-/// Starts an agent in our own working directory and environment, below a guardian that leads its own session.
-/// Returns when the agent's program runs.
-pub async fn spawn(command: &AgentCommand) -> Result<Spawned, SpawnError> {
+/// Starts an agent in our working directory and environment, under a guardian in its own session. Returns when the
+/// agent's program runs.
+pub async fn spawn(command: &AgentCommand) -> Result<SpawnedAgent, SpawnError> {
     let log = command
         .stderr_log
         .as_ref()
-        .map(|path| Log::open(path).map_err(|source| SpawnError::Log { path: path.clone(), source }));
+        .map(|path| StderrLog::open(path).map_err(|source| SpawnError::Log { path: path.clone(), source }));
     let log = log.transpose()?;
     let (stdin, our_stdin) = io::pipe()?;
     let (our_stdout, stdout) = io::pipe()?;
     let (our_stderr, stderr) = io::pipe()?;
-    let (tie, our_tie) = io::pipe()?;
+    let (control, our_tie) = io::pipe()?;
     let (our_status, status) = io::pipe()?;
     enlarge(&our_stdout);
 
-    let theirs = Theirs { stdin, stdout, stderr, tie, status };
-    let child = start_guardian(command, theirs)
+    let pipes = GuardianPipes { stdin, stdout, stderr, control, status };
+    let child = start_guardian(command, pipes)
         .map_err(|source| SpawnError::NoGuardian { program: command.guardian.program.clone(), source })?;
     let mut process = AgentProcess {
         child,
-        tie: File::from(OwnedFd::from(our_tie)),
+        control: File::from(OwnedFd::from(our_tie)),
         status: StatusPipe { pipe: receiver(our_status)?, unread: Vec::new() },
         stderr: AgentStderr::read(our_stderr, log)?,
         pid: 0,
         report: None,
     };
     process.pid = process.started(command).await?;
-    Ok(Spawned { stdin: sender(our_stdin)?, stdout: receiver(our_stdout)?, process })
+    Ok(SpawnedAgent { stdin: sender(our_stdin)?, stdout: receiver(our_stdout)?, process })
 }
 
-/// A running agent and all that it has started. Dropping it lets the guardian end the tree, as our own death
-/// would.
+/// A running agent and everything it has started. Dropping it makes the guardian end the tree.
 #[derive(Debug)]
 pub struct AgentProcess {
     child: Child,
-    /// The only write end of the tie: held, never cloned, and closed with this.
-    tie: File,
+    /// The only write end of the control pipe: never cloned, closed on drop.
+    control: File,
     status: StatusPipe,
     stderr: AgentStderr,
     pid: i32,
@@ -222,31 +221,31 @@ impl AgentProcess {
         self.pid.unsigned_abs()
     }
 
-    /// From now on these values are struck out of what the agent says on stderr.
-    pub(crate) fn strike_out(&self, secrets: &Secrets) {
-        self.stderr.strike_out(secrets);
+    /// Removes these secrets from the agent's stderr from now on.
+    pub(crate) fn redact_with(&self, secrets: &Secrets) {
+        self.stderr.redact_with(secrets);
     }
 
-    /// Waits for the agent's end. May be cancelled and asked again, also after the end.
+    /// Waits for the agent's exit. Cancellation-safe, and may be called again after the exit.
     pub async fn exited(&mut self) -> ExitReport {
         if let Some(report) = &self.report {
             return report.clone();
         }
         let end = self.status.end().await;
-        if end == AgentEnd::Unseen {
-            sweep_group(self.pid);
+        if end == AgentEnd::Unknown {
+            kill_group(self.pid);
         }
         let stderr = self.stderr.settled_tail(STDERR_LIMIT).await;
         self.report.insert(ExitReport { end, stderr }).clone()
     }
 
-    /// Ends the agent, politely first, and returns when its whole tree is gone, within about two seconds.
+    /// Ends the agent and returns when its whole tree has ended, within about two seconds.
     ///
-    /// An agent goes soonest if its stdin has been dropped before: the end of its input is the first request,
-    /// SIGTERM the second, SIGKILL the last.
+    /// Drop its stdin first for the fastest end: closing its input is the first request, SIGTERM the second, SIGKILL
+    /// the last.
     pub async fn end(mut self) -> ExitReport {
-        // A guardian that does not hear this any more is at its end already.
-        let _ = self.tie.write_all(&[END]);
+        // If this fails, the guardian is ending already.
+        let _ = self.control.write_all(&[END]);
         if tokio::time::timeout(END_LIMIT, self.child.wait()).await.is_err() {
             // It hangs, or something in the tree cannot be killed. The agent dies with its guardian.
             let _ = self.child.start_kill();
@@ -255,7 +254,7 @@ impl AgentProcess {
         self.exited().await
     }
 
-    /// Waits for the first word of the guardian: the agent's process id.
+    /// Waits for the guardian's first line, which contains the agent's process id.
     async fn started(&mut self, command: &AgentCommand) -> Result<i32, SpawnError> {
         match self.status.next().await {
             Some(StatusLine::Started(pid)) => Ok(pid),
@@ -272,10 +271,10 @@ impl AgentProcess {
     }
 }
 
-/// With the guardian lost, the group of its program is all of the tree that can still be named.
-pub(crate) fn sweep_group(leader: i32) {
+/// Kills the process group of a program whose guardian has died: the rest of the tree is unknown.
+pub(crate) fn kill_group(leader: i32) {
     if leader > 1 {
-        // SAFETY: a plain call. The group was the program's a moment ago, when its guardian died.
+        // SAFETY: a plain call. The group belonged to the program a moment ago, when its guardian died.
         unsafe { libc::kill(-leader, libc::SIGKILL) };
     }
 }
@@ -294,12 +293,12 @@ impl StatusPipe {
                 Some(StatusLine::Exited(code)) => return AgentEnd::Exited(code),
                 Some(StatusLine::Killed(signal)) => return AgentEnd::Killed(signal),
                 Some(StatusLine::Started(_) | StatusLine::Failed(_) | StatusLine::Left(_)) => {}
-                None => return AgentEnd::Unseen,
+                None => return AgentEnd::Unknown,
             }
         }
     }
 
-    /// The next line; `None` at the end. Loses nothing when cancelled.
+    /// Reads the next line; `None` at the end. Cancellation-safe.
     async fn next(&mut self) -> Option<StatusLine> {
         loop {
             if let Some(length) = self.unread.iter().position(|byte| *byte == b'\n') {
@@ -314,42 +313,42 @@ impl StatusPipe {
     }
 }
 
-/// The ends of the pipes that go to the guardian, the first three of them for the agent.
-struct Theirs {
+/// The guardian's ends of the pipes; the first three are for the agent.
+struct GuardianPipes {
     stdin: PipeReader,
     stdout: PipeWriter,
     stderr: PipeWriter,
-    tie: PipeReader,
+    control: PipeReader,
     status: PipeWriter,
 }
 
-fn start_guardian(command: &AgentCommand, theirs: Theirs) -> io::Result<Child> {
-    let mut guardian = Command::from(command.guardian.holding(&[], &theirs.tie, &theirs.status));
+fn start_guardian(command: &AgentCommand, pipes: GuardianPipes) -> io::Result<Child> {
+    let mut guardian = Command::from(command.guardian.with_pipes(&[], &pipes.control, &pipes.status));
     guardian
         .arg(&command.program)
         .args(&command.args)
-        .stdin(Stdio::from(theirs.stdin))
-        .stdout(Stdio::from(theirs.stdout))
-        .stderr(Stdio::from(theirs.stderr));
+        .stdin(Stdio::from(pipes.stdin))
+        .stdout(Stdio::from(pipes.stdout))
+        .stderr(Stdio::from(pipes.stderr));
     guardian.spawn()
 }
 
-fn keep_over_exec(fd: RawFd) -> io::Result<()> {
+fn inherit(fd: RawFd) -> io::Result<()> {
     // SAFETY: a plain call on a descriptor that is open in this process.
     if unsafe { libc::fcntl(fd, libc::F_SETFD, 0) } < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Best effort: the system may set a lower bound, and a smaller pipe only costs speed.
+/// Best effort: the system may limit the size, and a smaller pipe is only slower.
 #[cfg(target_os = "linux")]
 fn enlarge(pipe: &PipeReader) {
     // SAFETY: a plain call on a descriptor that we own.
-    unsafe { libc::fcntl(pipe.as_raw_fd(), libc::F_SETPIPE_SZ, STDOUT_PIPE) };
+    unsafe { libc::fcntl(pipe.as_raw_fd(), libc::F_SETPIPE_SZ, STDOUT_PIPE_BYTES) };
 }
 
 #[cfg(not(target_os = "linux"))]
 fn enlarge(_pipe: &PipeReader) {}
 
-/// Our end only becomes non-blocking: the two ends of a pipe have their own flags.
+/// Only our end becomes non-blocking: each end of a pipe has its own flags.
 fn sender(pipe: PipeWriter) -> io::Result<Sender> {
     Sender::from_owned_fd(pipe.into())
 }

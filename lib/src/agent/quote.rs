@@ -1,8 +1,7 @@
-//! The last words of a program that failed, as they are put into an error: what it wrote on stderr and on stdout,
-//! without anything that would do something to a terminal or hide a part of the text.
+//! Quotes the output of a failed program in an error, without escape sequences or characters that hide text.
 
-/// What is added to the reason of a failure; nothing if the program said nothing.
-pub(crate) fn last_words(stderr: &str, stdout: &str) -> String {
+/// The text to append to an error; empty if the program printed nothing.
+pub(crate) fn output_suffix(stderr: &str, stdout: &str) -> String {
     let quoted = |how: &str, text: &str| match plain(text).trim() {
         "" => String::new(),
         text => format!("; {how}: {text}"),
@@ -10,7 +9,7 @@ pub(crate) fn last_words(stderr: &str, stdout: &str) -> String {
     quoted("it said", stderr) + &quoted("it printed", stdout)
 }
 
-/// The text without escape sequences, control characters and marks that turn the direction of writing.
+/// Removes escape sequences, control characters and marks that change the writing direction.
 fn plain(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     let mut rest = text.chars();
@@ -18,14 +17,14 @@ fn plain(text: &str) -> String {
         match next {
             '\u{1b}' => skip_sequence(&mut rest),
             '\n' | '\t' => plain.push(next),
-            _ if next.is_control() || turns_direction(next) => {}
+            _ if next.is_control() || is_direction_mark(next) => {}
             _ => plain.push(next),
         }
     }
     plain
 }
 
-/// Skips what follows the escape character: `[` up to a letter or the like, `]` up to its end, else one character.
+/// Skips an escape sequence: `[` up to a letter, `]` up to its terminator, otherwise one character.
 fn skip_sequence(rest: &mut std::str::Chars<'_>) {
     match rest.next() {
         Some('[') => {
@@ -41,7 +40,7 @@ fn skip_sequence(rest: &mut std::str::Chars<'_>) {
     }
 }
 
-fn turns_direction(c: char) -> bool {
+fn is_direction_mark(c: char) -> bool {
     matches!(c, '\u{200e}' | '\u{200f}' | '\u{061c}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
@@ -50,14 +49,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_said_is_nothing_quoted() {
-        assert_eq!(last_words(" \n", "\u{1b}[0m"), "");
+    fn no_output_adds_nothing() {
+        assert_eq!(output_suffix(" \n", "\u{1b}[0m"), "");
     }
 
     #[test]
     fn both_streams_are_quoted_without_what_controls_a_terminal() {
         let stderr = "\u{1b}[31merror\u{1b}[0m:\r\n\tno key\u{7}";
         let stdout = "\u{1b}]8;;http://x\u{1b}\\usage\u{1b}]8;;\u{7} \u{202e}now\u{9b}\u{1b}";
-        assert_eq!(last_words(stderr, stdout), "; it said: error:\n\tno key; it printed: usage now");
+        assert_eq!(output_suffix(stderr, stdout), "; it said: error:\n\tno key; it printed: usage now");
     }
 }

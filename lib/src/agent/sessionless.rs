@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 use tokio::sync::mpsc;
 
-use super::peer::{AgentPeer, Aside};
+use super::peer::{AgentPeer, SessionlessMessage};
 use crate::client_id::ClientId;
 use crate::lock::locked;
 
@@ -19,7 +19,7 @@ pub struct ProcessClients {
 
 #[derive(Default)]
 struct ClientState {
-    clients: Vec<(ClientId, mpsc::Sender<Aside>)>,
+    clients: Vec<(ClientId, mpsc::Sender<SessionlessMessage>)>,
     /// The clients whose requests the agent is working on, by our request numbers.
     calls: HashMap<u64, ClientId>,
 }
@@ -39,7 +39,7 @@ pub struct NoTaker;
 
 impl ProcessClients {
     /// Adds a client, which counts as the newest.
-    pub fn add(&self, client: ClientId, messages: mpsc::Sender<Aside>) {
+    pub fn add(&self, client: ClientId, messages: mpsc::Sender<SessionlessMessage>) {
         let mut state = locked(&self.state);
         state.clients.retain(|(known, _)| *known != client);
         state.clients.push((client, messages));
@@ -60,14 +60,14 @@ impl ProcessClients {
     /// Hands a message to whoever should have it. Never waits.
     pub fn deliver(&self, line: &Bytes, peer: &AgentPeer, expects: Expects) -> Result<(), NoTaker> {
         let takers = locked(&self.state).takers(expects);
-        let message = || Aside { line: line.clone(), peer: peer.clone() };
+        let message = || SessionlessMessage { line: line.clone(), peer: peer.clone() };
         let taken = takers.iter().filter(|taker| taker.try_send(message()).is_ok()).count();
         if taken > 0 { Ok(()) } else { Err(NoTaker) }
     }
 }
 
 impl ClientState {
-    fn takers(&self, expects: Expects) -> Vec<mpsc::Sender<Aside>> {
+    fn takers(&self, expects: Expects) -> Vec<mpsc::Sender<SessionlessMessage>> {
         match expects {
             Expects::Nothing => self.clients.iter().map(|(_, messages)| messages.clone()).collect(),
             Expects::Answer(about) => self.answerer(about).into_iter().collect(),
@@ -75,7 +75,7 @@ impl ClientState {
     }
 
     /// The client whose request the message is about, else the newest one that has a request open, else the newest.
-    fn answerer(&self, about: Option<u64>) -> Option<mpsc::Sender<Aside>> {
+    fn answerer(&self, about: Option<u64>) -> Option<mpsc::Sender<SessionlessMessage>> {
         let named = about.and_then(|request| self.calls.get(&request));
         let has_call = |client: &ClientId| self.calls.values().any(|caller| caller == client);
         let newest_caller = self.clients.iter().rev().find(|(client, _)| has_call(client));
@@ -103,7 +103,7 @@ mod tests {
     /// Adds clients, each with room for one message, and says which of them a request reaches.
     fn reached(
         clients: &ProcessClients,
-        lines: &mut [mpsc::Receiver<Aside>],
+        lines: &mut [mpsc::Receiver<SessionlessMessage>],
         expects: Expects,
     ) -> Vec<usize> {
         let (peer, _wire) = AgentPeer::for_tests();

@@ -1,5 +1,4 @@
-//! The lines that a guardian writes to its status pipe, both ways. Owns their text; who writes and who reads
-//! them is elsewhere.
+//! The lines of a guardian's status pipe: parsing and formatting.
 
 use std::fmt;
 use std::os::unix::process::ExitStatusExt;
@@ -8,12 +7,12 @@ use std::process::ExitStatus;
 /// How an agent ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AgentEnd {
-    /// By itself, with this status.
+    /// It exited with this code.
     Exited(i32),
-    /// By this signal.
+    /// It was killed by this signal.
     Killed(i32),
-    /// Nobody saw it: the guardian was gone before the agent was.
-    Unseen,
+    /// Unknown: the guardian ended before the agent.
+    Unknown,
 }
 
 impl AgentEnd {
@@ -21,7 +20,7 @@ impl AgentEnd {
         match (status.code(), status.signal()) {
             (Some(code), _) => AgentEnd::Exited(code),
             (None, Some(signal)) => AgentEnd::Killed(signal),
-            (None, None) => AgentEnd::Unseen,
+            (None, None) => AgentEnd::Unknown,
         }
     }
 }
@@ -31,7 +30,7 @@ impl fmt::Display for AgentEnd {
         match self {
             AgentEnd::Exited(code) => write!(f, "exit status {code}"),
             AgentEnd::Killed(signal) => write!(f, "killed by signal {signal}"),
-            AgentEnd::Unseen => write!(f, "unknown exit status: its guardian was lost"),
+            AgentEnd::Unknown => write!(f, "unknown exit status: its guardian was lost"),
         }
     }
 }
@@ -39,20 +38,20 @@ impl fmt::Display for AgentEnd {
 /// One line of the status pipe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StatusLine {
-    /// The agent runs, as this process.
+    /// The agent runs with this process id.
     Started(i32),
-    /// The agent could not be started, for this error number.
+    /// The agent could not be started; the value is the OS error.
     Failed(i32),
-    /// The agent exited.
+    /// The agent exited with this code.
     Exited(i32),
-    /// The agent was killed.
+    /// The agent was killed by this signal.
     Killed(i32),
-    /// The agent, this process, has left others behind, which are ended now.
+    /// The agent with this process id left processes running, which are being ended.
     Left(i32),
 }
 
 impl StatusLine {
-    /// Reads a line, without its line feed. `None` if a guardian never writes such a line.
+    /// Parses a line without its newline; `None` if it is not a status line.
     pub(crate) fn parse(line: &str) -> Option<StatusLine> {
         let (word, number) = line.split_once(' ')?;
         let number = number.parse().ok()?;
@@ -84,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_line_is_read_as_it_was_written() {
+    fn every_line_round_trips() {
         for line in [
             StatusLine::Started(4711),
             StatusLine::Failed(2),
@@ -98,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_guardian_writes_is_not_read() {
+    fn other_lines_are_refused() {
         for line in ["", "started", "started x", "sleeping 3", "exited 3 4"] {
             assert_eq!(StatusLine::parse(line), None, "{line:?}");
         }

@@ -1,5 +1,5 @@
-//! Reads the stderr of an agent or an MCP server on a thread of its own. Keeps the last lines for error messages and
-//! writes everything to a log file of bounded size.
+//! Reads an agent's stderr on a thread: keeps its last lines for messages, and appends it to a log file of limited
+//! size.
 
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
@@ -13,35 +13,34 @@ use tokio::sync::mpsc;
 
 use crate::secret::Secrets;
 
-/// How much of the end is kept for messages.
 const TAIL_BYTES: usize = 4 * 1024;
 const TAIL_LINES: usize = 20;
 /// The longest line that is searched for secrets as a whole.
-const LONGEST_LINE: usize = 64 * 1024;
-/// The size at which a log is put aside and a new one begun.
+const MAX_LINE_BYTES: usize = 64 * 1024;
+/// The size at which a log file is rotated.
 const LOG_BYTES: u64 = 4 * 1024 * 1024;
 
-/// The stderr of one process, read in the background.
+/// The stderr of one agent as far as it has been read.
 #[derive(Debug)]
 pub struct AgentStderr {
-    tail: Arc<Mutex<Tail>>,
+    tail: Arc<Mutex<StderrTail>>,
     secrets: Arc<OnceLock<Secrets>>,
-    /// Never sends; its closing says that all has been read.
+    /// Never receives anything; closes when everything has been read.
     open: mpsc::Receiver<()>,
 }
 
 impl AgentStderr {
-    /// Starts the thread that reads the pipe until its end and writes what it reads to the log, if there is one. It is a
-    /// thread because the log may be on a slow disk.
-    ///
-    /// # Errors
-    /// If the thread cannot be started.
-    pub fn read(from: PipeReader, log: Option<Log>) -> io::Result<AgentStderr> {
-        let tail = Arc::new(Mutex::new(Tail::default()));
+    /// Starts reading. A plain thread, because the log may be on a slow disk and no task should wait for it.
+    pub fn read(from: PipeReader, log: Option<StderrLog>) -> io::Result<AgentStderr> {
+        let tail = Arc::new(Mutex::new(StderrTail::default()));
         let (closing, open) = mpsc::channel(1);
         let secrets = Arc::<OnceLock<Secrets>>::default();
-        let mut sink =
-            Sink { log, tail: Arc::clone(&tail), secrets: Arc::clone(&secrets), unfinished: Vec::new() };
+        let mut sink = StderrSink {
+            log,
+            tail: Arc::clone(&tail),
+            secrets: Arc::clone(&secrets),
+            unfinished: Vec::new(),
+        };
         std::thread::Builder::new().name("agent-stderr".into()).spawn(move || {
             pump(from, &mut sink);
             drop(closing);
@@ -49,41 +48,38 @@ impl AgentStderr {
         Ok(AgentStderr { tail, secrets, open })
     }
 
-    /// From now on these values are struck out of the log and of what is told. To be called once.
-    pub(crate) fn strike_out(&self, secrets: &Secrets) {
+    /// Removes these secrets from the log and the tail from now on. Must be called once.
+    pub(crate) fn redact_with(&self, secrets: &Secrets) {
         let _ = self.secrets.set(secrets.clone());
     }
 
-    /// Returns the last lines: at most 20 lines and 4 KiB. Waits for the end of the pipe, but no longer than `limit`,
-    /// because a process that the agent left behind may keep the pipe open.
+    /// Returns the last lines after everything has been read or the limit has passed: a remaining process may keep
+    /// stderr open.
     pub async fn settled_tail(&mut self, limit: Duration) -> String {
         let _ = tokio::time::timeout(limit, self.open.recv()).await;
         let text = self.tail.lock().unwrap_or_else(PoisonError::into_inner).text();
-        // A value may have become known after it was said.
-        self.secrets.get().map_or(text.clone(), |secrets| secrets.strike(&text))
+        // A secret may have been added after it was printed.
+        self.secrets.get().map_or(text.clone(), |secrets| secrets.redact(&text))
     }
 }
 
-/// A log file of about 4 MiB at most. When it is full it is renamed to `<name>.old`, and a new one is started.
+/// A log file of limited size; the previous one is kept as `<name>.old`.
 #[derive(Debug)]
-pub struct Log {
+pub struct StderrLog {
     path: PathBuf,
     file: File,
     bound: u64,
 }
 
-impl Log {
-    /// Opens or creates the log. Only its owner may read it, because agents print secrets.
-    ///
-    /// # Errors
-    /// If the file cannot be opened.
-    pub fn open(path: &Path) -> io::Result<Log> {
-        Ok(Log { path: path.to_owned(), file: open_log(path)?, bound: LOG_BYTES })
+impl StderrLog {
+    /// Opens or creates the log, readable only by its owner since agents print secrets.
+    pub(super) fn open(path: &Path) -> io::Result<StderrLog> {
+        Ok(StderrLog { path: path.to_owned(), file: open_log(path)?, bound: LOG_BYTES })
     }
 
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
         if self.is_full()? {
-            // Another process on the same log may have put it aside already.
+            // Another process with the same log may have rotated it already.
             self.file = open_log(&self.path)?;
             if self.is_full()? {
                 std::fs::rename(&self.path, old_name(&self.path))?;
@@ -100,11 +96,11 @@ impl Log {
 
 /// The last bytes of a stream.
 #[derive(Debug, Default)]
-pub(super) struct Tail {
+pub(super) struct StderrTail {
     bytes: VecDeque<u8>,
 }
 
-impl Tail {
+impl StderrTail {
     pub(super) fn push(&mut self, bytes: &[u8]) {
         let last = &bytes[bytes.len().saturating_sub(TAIL_BYTES)..];
         let surplus = (self.bytes.len() + last.len()).saturating_sub(TAIL_BYTES);
@@ -125,41 +121,41 @@ impl Tail {
     }
 }
 
-/// Where what is read goes.
-struct Sink {
-    log: Option<Log>,
-    tail: Arc<Mutex<Tail>>,
+/// The destinations of what is read.
+struct StderrSink {
+    log: Option<StderrLog>,
+    tail: Arc<Mutex<StderrTail>>,
     secrets: Arc<OnceLock<Secrets>>,
-    /// The beginning of a line, held back so that no secret is cut in two.
+    /// An incomplete line, held back so that no secret is split.
     unfinished: Vec<u8>,
 }
 
-impl Sink {
+impl StderrSink {
     fn take(&mut self, bytes: &[u8]) {
         let Some(secrets) = self.secrets.get().cloned() else { return self.write_rest(bytes) };
         self.unfinished.extend_from_slice(bytes);
         let whole = match self.unfinished.iter().rposition(|byte| *byte == b'\n') {
             Some(end) => end + 1,
-            // A line without an end is not kept for ever, only as much of it as may be part of a secret.
-            None if self.unfinished.len() > LONGEST_LINE => {
-                self.unfinished = struck(&secrets, std::mem::take(&mut self.unfinished));
+            // An endless line is not kept, except for as much as may be part of a secret.
+            None if self.unfinished.len() > MAX_LINE_BYTES => {
+                self.unfinished = redacted(&secrets, std::mem::take(&mut self.unfinished));
                 self.unfinished.len().saturating_sub(secrets.longest())
             }
             None => 0,
         };
         let said: Vec<u8> = self.unfinished.drain(..whole).collect();
-        self.write(&struck(&secrets, said));
+        self.write(&redacted(&secrets, said));
     }
 
-    /// Writes what was held back, and this after it.
+    /// Writes what was held back, then these bytes.
     fn write_rest(&mut self, bytes: &[u8]) {
         let mut said = std::mem::take(&mut self.unfinished);
         said.extend_from_slice(bytes);
-        let said = self.secrets.get().map_or_else(|| said.clone(), |secrets| struck(secrets, said.clone()));
+        let said = self.secrets.get().map_or_else(|| said.clone(), |secrets| redacted(secrets, said.clone()));
         self.write(&said);
     }
 
-    /// A log that fails is given up: an agent must never block on its stderr for its sake.
+    /// A log that fails is closed: an agent must never block on its stderr because of it.
     fn write(&mut self, bytes: &[u8]) {
         self.tail.lock().unwrap_or_else(PoisonError::into_inner).push(bytes);
         if self.log.as_mut().is_some_and(|log| log.append(bytes).is_err()) {
@@ -168,15 +164,15 @@ impl Sink {
     }
 }
 
-/// The bytes as they are, unless there is something to strike out.
-fn struck(secrets: &Secrets, bytes: Vec<u8>) -> Vec<u8> {
+/// Removes secrets; returns the bytes unchanged if there are none.
+fn redacted(secrets: &Secrets, bytes: Vec<u8>) -> Vec<u8> {
     let text = String::from_utf8_lossy(&bytes);
-    let struck = secrets.strike(&text);
-    if struck == text { bytes } else { struck.into_bytes() }
+    let redacted = secrets.redact(&text);
+    if redacted == text { bytes } else { redacted.into_bytes() }
 }
 
 /// Reads to the end.
-fn pump(mut from: PipeReader, sink: &mut Sink) {
+fn pump(mut from: PipeReader, sink: &mut StderrSink) {
     let mut buffer = [0; 8 * 1024];
     loop {
         match from.read(&mut buffer) {
@@ -206,7 +202,7 @@ mod tests {
     use super::*;
 
     fn tail(parts: &[&[u8]]) -> String {
-        let mut tail = Tail::default();
+        let mut tail = StderrTail::default();
         for part in parts {
             tail.push(part);
         }
@@ -234,7 +230,7 @@ mod tests {
     fn a_log_is_private_and_bounded() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("agent.log");
-        let mut log = Log { bound: 10, ..Log::open(&path).unwrap() };
+        let mut log = StderrLog { bound: 10, ..StderrLog::open(&path).unwrap() };
         for _ in 0..5 {
             log.append(b"123456").unwrap();
         }
@@ -244,20 +240,20 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn secrets_are_struck_out_however_they_are_cut() {
+    async fn secrets_are_redacted_across_read_boundaries() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("agent.log");
         let (read, mut write) = io::pipe().unwrap();
-        let mut stderr = AgentStderr::read(read, Some(Log::open(&path).unwrap())).unwrap();
+        let mut stderr = AgentStderr::read(read, Some(StderrLog::open(&path).unwrap())).unwrap();
         let secrets = Secrets::default();
-        stderr.strike_out(&secrets);
+        stderr.redact_with(&secrets);
         let server = serde_json::json!({"env": [{"name": "TOKEN", "value": "hunter2-hunter2"}]});
-        secrets.learn(&[rethread_core::Json::from(server).fields()]);
-        // Across reads, at the end without a line break, and across the bound of a line that never ends.
+        secrets.add_servers(&[rethread_core::Json::from(server).fields()]);
+        // Across reads, at the end without a newline, and across the limit of an endless line.
         for part in [
             "one hunter2-",
             "hunter2 two\n",
-            &"x".repeat(LONGEST_LINE - 7),
+            &"x".repeat(MAX_LINE_BYTES - 7),
             "hunter2-hunter2 ",
             "\nhunter2-hunter2",
         ] {
@@ -273,7 +269,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn all_is_read_before_the_tail_is_settled() {
+    async fn everything_is_read_before_the_tail_is_returned() {
         let (read, mut write) = io::pipe().unwrap();
         let mut stderr = AgentStderr::read(read, None).unwrap();
         write.write_all(b"one\ntwo\n").unwrap();

@@ -1,69 +1,69 @@
-//! What an agent says of itself. Only words: nothing here runs.
+//! What an agent reports about itself: name, version, abilities, login methods, options and commands.
 
 use serde_json::{Value, json};
 
 use super::ConfigOption;
 
-/// What an agent is and can do.
+/// The description of an agent.
 #[derive(Clone, Debug)]
 pub struct About {
-    /// Its name.
+    /// The name of the agent.
     pub name: String,
-    /// Its name for people.
+    /// The display name.
     pub title: Option<String>,
-    /// Its version.
+    /// The version of the agent.
     pub version: String,
-    /// What it can do beside the least.
+    /// The optional abilities that it has.
     pub abilities: Vec<Ability>,
-    /// The ways to log in; none if nobody has to.
+    /// The login methods; empty if no login is needed.
     pub logins: Vec<Login>,
-    /// Whether a session is opened only after a login. That holds until a logout or the end of the process; an agent
-    /// that knows of logins from before leaves this off and refuses by itself, in [`Agent::open`](super::Agent::open).
+    /// Whether sessions can only be opened after a login. This is reset by a logout and when the process ends. An agent
+    /// that knows about earlier logins leaves this off and refuses in [`Agent::open`](super::Agent::open).
     pub login_first: bool,
-    /// What the user may choose in every session, unless [`Agent::options`](super::Agent::options) says otherwise.
+    /// The options of every session, unless [`Agent::options`](super::Agent::options) is overridden.
     pub options: Vec<ConfigOption>,
-    /// The commands of every session: name, description, and what to type behind it.
+    /// The slash commands of every session: name, description, and a hint for the input.
     pub commands: Vec<(String, String, Option<String>)>,
 }
 
-/// Something that not every agent can do.
+/// An optional ability of an agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ability {
-    /// Takes images in prompts.
+    /// Accepts images in prompts.
     Images,
-    /// Takes sound in prompts.
+    /// Accepts audio in prompts.
     Audio,
-    /// Takes embedded files in prompts.
+    /// Accepts embedded files in prompts.
     EmbeddedContext,
-    /// Connects MCP servers that are programs.
+    /// Supports MCP servers over stdio.
     McpStdio,
-    /// Connects MCP servers by streamable HTTP.
+    /// Supports MCP servers over streamable HTTP.
     McpHttp,
-    /// Connects old MCP servers by their event streams; only clients of version 1 have such.
+    /// Supports MCP servers over SSE, which only v1 clients offer.
     McpSse,
-    /// Works in more directories than one.
+    /// Supports additional directories.
     AdditionalDirectories,
-    /// Takes a system prompt that is added to its own.
+    /// Accepts a system prompt that is appended to its own.
     SystemPrompt,
-    /// Takes one in place of its own, too.
+    /// Accepts a system prompt that replaces its own.
     SystemPromptOverride,
-    /// Lets single tool calls and terminals be cancelled.
+    /// Supports cancelling a single tool call or terminal.
     CancelOne,
 }
 
-/// A way to log in.
+/// A login method.
 #[derive(Clone, Debug)]
 pub struct Login {
-    /// Its id.
+    /// The id of the method.
     pub id: String,
-    /// Its name for people.
+    /// The display name.
     pub name: String,
     /// What the user has to do.
     pub description: String,
 }
 
 impl About {
-    /// An agent that can do only what every agent can.
+    /// Describes an agent without optional abilities.
     #[must_use]
     pub fn new(name: &str, version: &str) -> Self {
         Self {
@@ -78,7 +78,7 @@ impl About {
         }
     }
 
-    /// The same agent with these abilities.
+    /// Adds abilities.
     #[must_use]
     pub fn able(mut self, abilities: &[Ability]) -> Self {
         self.abilities.extend(abilities);
@@ -125,7 +125,7 @@ impl About {
         } else if self.abilities.contains(&Ability::SystemPrompt) {
             session["systemPrompt"] = json!({});
         }
-        // It keeps nothing itself: who opens a session again has to tell what was said in it.
+        // The agent stores nothing: it must be given the history when a session is opened again.
         session["_meta"] = json!({"rethread": {"history": {}}});
         session
     }

@@ -1,11 +1,11 @@
-//! Whether somebody has logged in to an agent of this process. Outlives its starts; what a login takes is the agent's.
+//! Whether a user has logged in to an in-process agent. Kept across restarts of the agent.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::{About, Agent};
 use crate::wire::{RpcError, code};
 
-/// Nobody has logged in at first.
+/// The login state; initially logged out.
 #[derive(Debug, Default)]
 pub(super) struct Account {
     logged_in: AtomicBool,
@@ -24,7 +24,7 @@ impl Account {
         Ok(())
     }
 
-    /// Refuses if a login is wanted and there was none.
+    /// Refuses if a login is required and missing.
     pub(super) fn check(&self, about: &About) -> Result<(), RpcError> {
         if !about.login_first || self.logged_in.load(Ordering::Relaxed) {
             return Ok(());

@@ -1,9 +1,9 @@
-//! For authors of agents: an agent is a type with a few async methods. Ids, the journal, replay, lists, forks and
-//! both protocol versions are not its concern. Behind the trait an agent speaks version 2 on a wire of its own, as
-//! any other agent does; it keeps nothing over its end, and is given the history of a session that it opens again.
+//! The API for writing an agent in Rust: a trait with a few async methods. Ids, storage, replay, lists, forks and both
+//! protocol versions are handled by Rethread. The agent speaks version 2 over an in-memory transport, like any other
+//! agent; it stores nothing and is given the history when a session is opened again.
 //!
 //! ```no_run
-//! # use rethread::author::{About, Agent, InProcess, Opening, Stop, Turn};
+//! # use rethread::author::{About, Agent, InProcess, SessionSetup, Stop, Turn};
 //! # use rethread::wire::RpcError;
 //! struct Parrot;
 //!
@@ -14,7 +14,7 @@
 //!         About::new("parrot", "1.0.0")
 //!     }
 //!
-//!     async fn open(&self, _: Opening) -> Result<(), RpcError> {
+//!     async fn open(&self, _: SessionSetup) -> Result<(), RpcError> {
 //!         Ok(())
 //!     }
 //!
@@ -31,15 +31,15 @@
 
 mod about;
 mod account;
-mod desk;
-mod line;
+mod connection;
+mod emitter;
 mod option;
 mod serve;
+mod session_task;
 mod terminal;
 mod tokens;
 mod tool;
 mod turn;
-mod voice;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -54,51 +54,50 @@ use crate::wire::RpcError;
 use account::Account;
 
 pub use about::{Ability, About, Login};
+pub use emitter::{Emitter, MessageWriter};
 pub use option::{Choices, ConfigOption, OptionValue};
 pub use terminal::{Exit, Terminal};
 pub use tokens::Tokens;
 pub use tool::{Tool, ToolCall, ToolKind};
 pub use turn::{Decision, Permission, Turn};
-pub use voice::{Message, Voice};
 
-/// An agent. All of its sessions share it.
+/// An agent. All of its sessions share one instance.
 pub trait Agent: Send + Sync + 'static {
-    /// What it keeps of a session while that is open.
+    /// The agent's own state of an open session.
     type Session: Send + Sync + 'static;
 
-    /// What it is and what it can do.
+    /// Describes the agent.
     fn about(&self) -> About;
 
-    /// What the user may choose in a session, given what was chosen so far. The first value of an option is its
-    /// standard.
+    /// The options of a session for the values chosen so far. The first value of an option is its default.
     fn options(&self, chosen: &Choices) -> Vec<ConfigOption> {
         let _ = chosen;
         self.about().options
     }
 
-    /// Says whether a value of an option may be chosen that is not on offer. From then on it is on offer.
+    /// Returns whether a value that is not offered can be chosen. It is offered from then on.
     fn accepts(&self, option: &str, value: &Value) -> bool {
         let _ = (option, value);
         false
     }
 
-    /// A session is opened: a new one, or one that has a history.
-    fn open(&self, opening: Opening) -> impl Future<Output = Result<Self::Session, RpcError>> + Send;
+    /// Opens a session, new or with a history.
+    fn open(&self, setup: SessionSetup) -> impl Future<Output = Result<Self::Session, RpcError>> + Send;
 
-    /// Works on a prompt. Whatever it returns after a cancel, the turn was cancelled.
+    /// Handles a prompt. After a cancel the turn ends as cancelled, whatever this returns.
     fn prompt(
         &self,
         session: &Self::Session,
         turn: Turn,
     ) -> impl Future<Output = Result<Stop, RpcError>> + Send;
 
-    /// A session is closed. No turn of it runs any more.
+    /// Closes a session. No turn of it is running.
     fn close(&self, session: &Self::Session) -> impl Future<Output = ()> + Send {
         let _ = session;
         async {}
     }
 
-    /// The user logs in: any way that it named will do, unless it looks closer.
+    /// Logs in with one of the methods in [`About::logins`]. By default every login succeeds.
     fn login(&self, method: &str) -> impl Future<Output = Result<(), RpcError>> + Send {
         let outcome = match self.about().logins.iter().any(|login| login.id == method) {
             true => Ok(()),
@@ -107,7 +106,7 @@ pub trait Agent: Send + Sync + 'static {
         async { outcome }
     }
 
-    /// The user logs out.
+    /// Logs out.
     fn logout(&self) -> impl Future<Output = Result<(), RpcError>> + Send {
         let outcome = match self.about().logins.is_empty() {
             true => Err(RpcError::unknown_method("auth/logout")),
@@ -116,7 +115,7 @@ pub trait Agent: Send + Sync + 'static {
         async { outcome }
     }
 
-    /// A request that the protocol does not know. Its session, if it names one, is the agent's.
+    /// Handles a request that is not part of the protocol. A `sessionId` in it is the agent's own.
     fn request(&self, method: &str, params: Value) -> impl Future<Output = Result<Value, RpcError>> + Send {
         let _ = params;
         let method = method.to_owned();
@@ -124,41 +123,41 @@ pub trait Agent: Send + Sync + 'static {
     }
 }
 
-/// A session that is opened.
-pub struct Opening {
+/// The parameters of a session to open.
+pub struct SessionSetup {
     /// The working directory.
     pub cwd: PathBuf,
-    /// More directories that the session may work in.
+    /// Additional directories of the session.
     pub roots: Vec<PathBuf>,
-    /// The MCP servers to connect, in the words of version 2.
+    /// The MCP servers in v2 form.
     pub servers: Vec<Value>,
-    /// What the client wants said to a model, if it said so.
+    /// The system prompt of the client, if any.
     pub system_prompt: Option<Value>,
-    /// What was chosen in the session before, also what is not on offer now. It holds again when it is.
+    /// The values that were chosen before, including those that are not offered now; they apply again once they are.
     pub chosen: Choices,
-    /// The way to speak in the session, also outside a turn.
-    pub voice: Voice,
+    /// Sends updates of the session, also outside a turn.
+    pub emitter: Emitter,
 }
 
-/// Why a turn is over.
+/// Why a turn ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// It is done.
+    /// The agent has finished.
     EndTurn,
-    /// The model had no more tokens to give.
+    /// The model reached its token limit.
     MaxTokens,
-    /// It asked the model too often.
+    /// The turn made too many requests to the model.
     MaxTurnRequests,
-    /// It will not do this.
+    /// The agent refuses the prompt.
     Refusal,
-    /// It was told to stop.
+    /// The user cancelled the turn.
     Cancelled,
-    /// Something else.
+    /// Any other reason.
     Other(String),
 }
 
 impl Stop {
-    /// The word of the protocol.
+    /// The value in the protocol.
     #[must_use]
     pub fn word(&self) -> &str {
         match self {
@@ -172,14 +171,14 @@ impl Stop {
     }
 }
 
-/// An agent that lives in this process.
+/// An agent that runs in this process.
 pub struct InProcess<A> {
     agent: Arc<A>,
     account: Arc<Account>,
 }
 
 impl<A: Agent> InProcess<A> {
-    /// This agent, not started.
+    /// Wraps an agent without starting it.
     pub fn new(agent: A) -> Self {
         Self { agent: Arc::new(agent), account: Arc::default() }
     }

@@ -1,5 +1,5 @@
-//! What a user may choose in a session: its options, their values, and what was chosen. A choice that is no longer
-//! on offer gives way to the standard.
+//! The options of a session: their values and what was chosen. A chosen value that is no longer offered is replaced by
+//! the default.
 
 use std::collections::BTreeMap;
 
@@ -7,21 +7,21 @@ use serde_json::{Value, json};
 
 use crate::wire::RpcError;
 
-/// Something that the user may choose.
+/// An option that the user can set.
 #[derive(Clone, Debug)]
 pub struct ConfigOption {
     id: String,
     name: String,
     description: Option<String>,
     category: Option<String>,
-    kind: Kind,
+    kind: OptionKind,
 }
 
 #[derive(Clone, Debug)]
-enum Kind {
-    /// One of these.
+enum OptionKind {
+    /// One of these values.
     Select(Vec<OptionValue>),
-    /// Yes or no; the standard.
+    /// On or off, with the default.
     Boolean(bool),
 }
 
@@ -34,37 +34,37 @@ pub struct OptionValue {
     group: Option<(String, String)>,
 }
 
-/// What was chosen in a session, by the ids of options.
+/// The chosen values of a session by option id.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Choices {
     values: BTreeMap<String, Value>,
 }
 
 impl ConfigOption {
-    /// One of these values; the first is the standard. An option without values is not shown.
+    /// Makes an option with these values; the first is the default. An option without values is not shown.
     #[must_use]
     pub fn select(id: &str, name: &str, values: Vec<OptionValue>) -> Self {
-        Self::new(id, name, Kind::Select(values))
+        Self::new(id, name, OptionKind::Select(values))
     }
 
-    /// Yes or no.
+    /// Makes an option that is on or off.
     #[must_use]
     pub fn boolean(id: &str, name: &str, standard: bool) -> Self {
-        Self::new(id, name, Kind::Boolean(standard))
+        Self::new(id, name, OptionKind::Boolean(standard))
     }
 
-    fn new(id: &str, name: &str, kind: Kind) -> Self {
+    fn new(id: &str, name: &str, kind: OptionKind) -> Self {
         Self { id: id.to_owned(), name: name.to_owned(), description: None, category: None, kind }
     }
 
-    /// The same option with a word of explanation.
+    /// Adds a description.
     #[must_use]
     pub fn described(mut self, description: &str) -> Self {
         self.description = Some(description.to_owned());
         self
     }
 
-    /// The same option in a category that clients know: `mode`, `model`, `thought_level`.
+    /// Sets a category that clients know: `mode`, `model`, `thought_level`.
     #[must_use]
     pub fn in_category(mut self, category: &str) -> Self {
         self.category = Some(category.to_owned());
@@ -73,24 +73,24 @@ impl ConfigOption {
 
     fn standard(&self) -> Option<Value> {
         match &self.kind {
-            Kind::Select(values) => values.first().map(|value| json!(value.id)),
-            Kind::Boolean(standard) => Some(json!(standard)),
+            OptionKind::Select(values) => values.first().map(|value| json!(value.id)),
+            OptionKind::Boolean(standard) => Some(json!(standard)),
         }
     }
 
-    /// Says whether it is the option of this id and has this value.
+    /// Returns whether this is the option with this id and offers this value.
     pub(super) fn is_of(&self, id: &str, value: &Value) -> bool {
         self.id == id && self.has(value)
     }
 
     fn has(&self, value: &Value) -> bool {
         match &self.kind {
-            Kind::Select(values) => values.iter().any(|known| value == known.id.as_str()),
-            Kind::Boolean(_) => value.is_boolean(),
+            OptionKind::Select(values) => values.iter().any(|known| value == known.id.as_str()),
+            OptionKind::Boolean(_) => value.is_boolean(),
         }
     }
 
-    /// The option as version 2 writes it; nothing if there is nothing to choose.
+    /// Encodes the option for version 2; `None` if there is nothing to choose.
     fn written(&self, chosen: &Choices) -> Option<Value> {
         let current = chosen.values.get(&self.id).filter(|value| self.has(value)).cloned();
         let current = current.or_else(|| self.standard())?;
@@ -101,8 +101,8 @@ impl ConfigOption {
             }
         }
         match &self.kind {
-            Kind::Boolean(_) => option["type"] = json!("boolean"),
-            Kind::Select(values) => {
+            OptionKind::Boolean(_) => option["type"] = json!("boolean"),
+            OptionKind::Select(values) => {
                 option["type"] = json!("select");
                 option["options"] = written_values(values);
             }
@@ -113,20 +113,20 @@ impl ConfigOption {
 }
 
 impl OptionValue {
-    /// A value.
+    /// Makes a value.
     #[must_use]
     pub fn new(id: &str, name: &str) -> Self {
         Self { id: id.to_owned(), name: name.to_owned(), description: None, group: None }
     }
 
-    /// The same value with a word of explanation.
+    /// Adds a description.
     #[must_use]
     pub fn described(mut self, description: &str) -> Self {
         self.description = Some(description.to_owned());
         self
     }
 
-    /// The same value in a group of this id and name. Values of one group stand together.
+    /// Puts the value into a group. Values of one group must be adjacent.
     #[must_use]
     pub fn in_group(mut self, id: &str, name: &str) -> Self {
         self.group = Some((id.to_owned(), name.to_owned()));
@@ -156,25 +156,25 @@ fn written_values(values: &[OptionValue]) -> Value {
 }
 
 impl Choices {
-    /// Reads an object of values by the ids of options.
+    /// Decodes an object of values by option id.
     pub(super) fn read(values: &Value) -> Self {
         let values = values.as_object().into_iter().flatten();
         Self { values: values.map(|(id, value)| (id.clone(), value.clone())).collect() }
     }
 
-    /// What was chosen of a selection, if it was.
+    /// The chosen value of a select option, if any.
     #[must_use]
     pub fn get(&self, option: &str) -> Option<&str> {
         self.values.get(option).and_then(Value::as_str)
     }
 
-    /// What was chosen of a yes-or-no option, if it was.
+    /// The chosen value of a boolean option, if any.
     #[must_use]
     pub fn is_on(&self, option: &str) -> Option<bool> {
         self.values.get(option).and_then(Value::as_bool)
     }
 
-    /// What holds of these options: what was chosen, else the standard.
+    /// Completes the chosen values with defaults for these options.
     pub(super) fn complete(&self, options: &[ConfigOption]) -> Self {
         let value = |option: &ConfigOption| {
             let chosen = self.values.get(&option.id).filter(|value| option.has(value)).cloned();
@@ -183,7 +183,7 @@ impl Choices {
         Self { values: options.iter().filter_map(value).collect() }
     }
 
-    /// Chooses, if that is on offer.
+    /// Sets a value, if it is offered.
     pub(super) fn choose(
         &mut self,
         options: &[ConfigOption],
@@ -201,7 +201,7 @@ impl Choices {
     }
 }
 
-/// The options as version 2 writes them.
+/// Encodes the options for version 2.
 pub(super) fn written(options: &[ConfigOption], chosen: &Choices) -> Vec<Value> {
     options.iter().filter_map(|option| option.written(chosen)).collect()
 }

@@ -1,4 +1,5 @@
-//! An agent on its wire: hears what is asked, opens sessions, and passes the rest on to their desks.
+//! Serves an in-process agent on its connection: decodes requests, opens sessions, and forwards the rest to their
+//! tasks.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -10,64 +11,64 @@ use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
 use super::account::Account;
-use super::desk::{self, Desk, Inbox, Message};
-use super::line::Line;
-use super::voice::Offer;
-use super::{Agent, Opening, Voice};
+use super::connection::ClientConnection;
+use super::emitter::Offer;
+use super::session_task::{self, Inbox, SessionCommand, SessionHandle};
+use super::{Agent, Emitter, SessionSetup};
 use crate::ids;
 use crate::lock::locked;
 use crate::transport::Wire;
 use crate::wire::{self, Id, LineReader, RpcError, code};
 
-/// What a client says is bounded before it gets here; what it hands over of a history is not.
-const LONGEST_LINE: usize = 1024 * 1024 * 1024;
+/// The client's messages are limited before they get here, but a history is not.
+const MAX_LINE_BYTES: usize = 1024 * 1024 * 1024;
 
-/// One start of an agent.
-struct Served<A> {
+/// One run of an agent.
+struct ServedAgent<A> {
     agent: Arc<A>,
     account: Arc<Account>,
-    line: Arc<Line>,
-    /// The ways to the open sessions; none once the other side has hung up.
-    desks: Mutex<Option<HashMap<String, Desk>>>,
-    /// Requests that the agent itself works on, by their ids as JSON. The end of one says that it was taken back.
-    asked: Mutex<HashMap<String, oneshot::Sender<()>>>,
+    client: Arc<ClientConnection>,
+    /// The open sessions; `None` once the connection has ended.
+    sessions: Mutex<Option<HashMap<String, SessionHandle>>>,
+    /// Requests that the agent itself is handling, by their id as JSON. Dropping the sender cancels the request.
+    open_requests: Mutex<HashMap<String, oneshot::Sender<()>>>,
 }
 
-/// Serves until the other side hangs up. All sessions are closed when this returns.
+/// Serves until the connection ends. All sessions are closed when this returns.
 pub(super) async fn serve<A: Agent>(agent: Arc<A>, account: Arc<Account>, wire: Wire) {
-    let line = Arc::new(Line::start(wire.writer));
-    let desks = Mutex::new(Some(HashMap::new()));
-    let served = Arc::new(Served { agent, account, line, desks, asked: Mutex::default() });
-    let mut reader = LineReader::new(wire.reader, LONGEST_LINE);
+    let client = Arc::new(ClientConnection::start(wire.writer));
+    let sessions = Mutex::new(Some(HashMap::new()));
+    let served = Arc::new(ServedAgent { agent, account, client, sessions, open_requests: Mutex::default() });
+    let mut reader = LineReader::new(wire.reader, MAX_LINE_BYTES);
     let mut work = JoinSet::new();
     while let Ok(Some(lines)) = reader.batch().await {
         for line in lines {
             if let wire::Line::Text(text) = line {
-                served.hear(&text, &mut work).await;
+                served.handle_line(&text, &mut work).await;
             }
         }
         while work.try_join_next().is_some() {}
     }
-    // Nobody can reach the sessions any more, so they end, and those that are being opened are not.
-    *locked(&served.desks) = None;
-    locked(&served.asked).clear();
+    // Dropping the handles ends the sessions, and none can be opened any more.
+    *locked(&served.sessions) = None;
+    locked(&served.open_requests).clear();
     while work.join_next().await.is_some() {}
-    served.line.end();
+    served.client.end();
 }
 
-impl<A: Agent> Served<A> {
-    async fn hear(self: &Arc<Self>, text: &[u8], work: &mut JoinSet<()>) {
+impl<A: Agent> ServedAgent<A> {
+    async fn handle_line(self: &Arc<Self>, text: &[u8], work: &mut JoinSet<()>) {
         match wire::parse(text) {
-            Ok(wire::Message::Request { id, method, params }) => {
+            Ok(wire::RpcMessage::Request { id, method, params }) => {
                 let params = params.map_or(Value::Null, |raw| Json::of(raw).value());
-                self.asked(id, &method, params, work).await;
+                self.handle_request(id, &method, params, work).await;
             }
-            Ok(wire::Message::Notification { method, params }) => {
+            Ok(wire::RpcMessage::Notification { method, params }) => {
                 let params = params.map_or(Value::Null, |raw| Json::of(raw).value());
-                self.told(&method, &params).await;
+                self.handle_notification(&method, &params).await;
             }
             Err(_) => {}
-            Ok(wire::Message::Response { id, outcome }) => self.line.hear(
+            Ok(wire::RpcMessage::Response { id, outcome }) => self.client.answered(
                 &id,
                 match outcome {
                     Ok(result) => Ok(Json::of(result).value()),
@@ -77,79 +78,79 @@ impl<A: Agent> Served<A> {
         }
     }
 
-    async fn told(&self, method: &str, params: &Value) {
+    async fn handle_notification(&self, method: &str, params: &Value) {
         match method {
             "session/cancel" => {
-                if let Some(desk) = self.desk(params) {
-                    let _ = desk.send(Message::Cancel).await;
+                if let Some(session) = self.session_handle(params) {
+                    let _ = session.send(SessionCommand::Cancel).await;
                 }
             }
-            "$/cancel_request" => self.take_back(&params["requestId"].to_string()).await,
+            "$/cancel_request" => self.cancel_request(&params["requestId"].to_string()).await,
             _ => {}
         }
     }
 
-    /// A request is taken back that the agent works on, or else a prompt that waits in one of the sessions.
-    async fn take_back(&self, id: &str) {
-        if locked(&self.asked).remove(id).is_some() {
+    /// Cancels a request that the agent is handling, or else a queued prompt of any session.
+    async fn cancel_request(&self, id: &str) {
+        if locked(&self.open_requests).remove(id).is_some() {
             return;
         }
-        let desks: Vec<_> = locked(&self.desks).iter().flat_map(HashMap::values).cloned().collect();
-        for desk in desks {
-            let _ = desk.send(Message::TakeBack(id.to_owned())).await;
+        let sessions: Vec<_> = locked(&self.sessions).iter().flat_map(HashMap::values).cloned().collect();
+        for session in sessions {
+            let _ = session.send(SessionCommand::CancelPrompt(id.to_owned())).await;
         }
     }
 
-    async fn asked(self: &Arc<Self>, id: Id, method: &str, params: Value, work: &mut JoinSet<()>) {
+    async fn handle_request(self: &Arc<Self>, id: Id, method: &str, params: Value, work: &mut JoinSet<()>) {
         match method {
-            "initialize" => self.line.answer(&id, self.initialize(&params)).await,
+            "initialize" => self.client.answer(&id, self.initialize(&params)).await,
             "session/new" => {
                 let session = ids::session_id().0;
-                let taken_back = self.begin(&id);
-                work.spawn(self.clone().open(id, session, params, taken_back));
+                let cancelled = self.begin(&id);
+                work.spawn(self.clone().open(id, session, params, cancelled));
             }
             "session/resume" => match params["sessionId"].as_str().map(str::to_owned) {
                 Some(session) if params["_meta"]["rethread"]["history"].is_array() => {
-                    let taken_back = self.begin(&id);
-                    work.spawn(self.clone().open(id, session, params, taken_back));
+                    let cancelled = self.begin(&id);
+                    work.spawn(self.clone().open(id, session, params, cancelled));
                 }
                 session => {
                     let unknown = RpcError::unknown_session(&session.unwrap_or_default());
-                    self.line.answer(&id, Err(unknown)).await;
+                    self.client.answer(&id, Err(unknown)).await;
                 }
             },
-            "session/list" => self.line.answer(&id, Ok(json!({"sessions": []}).into())).await,
+            "session/list" => self.client.answer(&id, Ok(json!({"sessions": []}).into())).await,
             "session/prompt" => {
                 let content = Json::from(params["prompt"].clone());
-                self.pass_on(id, &params, |id| Message::Prompt(id, content)).await;
+                self.pass_on(id, &params, |id| SessionCommand::Prompt(id, content)).await;
             }
             "session/set_config_option" => {
                 let option = params["configId"].as_str().unwrap_or_default().to_owned();
                 let value = params["value"].clone();
-                self.pass_on(id, &params, |id| Message::Choose(id, option, value)).await;
+                self.pass_on(id, &params, |id| SessionCommand::Choose(id, option, value)).await;
             }
             "tool_call/cancel" | "terminal/cancel" => {
                 let name = if method == "tool_call/cancel" { "toolCallId" } else { "terminalId" };
                 let thing = params[name].as_str().unwrap_or_default().to_owned();
-                self.pass_on(id, &params, |id| Message::CancelOne(id, thing)).await;
+                self.pass_on(id, &params, |id| SessionCommand::CancelOne(id, thing)).await;
             }
             "session/close" => {
-                self.pass_on(id, &params, Message::Close).await;
+                self.pass_on(id, &params, SessionCommand::Close).await;
                 let session = params["sessionId"].as_str().unwrap_or_default();
-                locked(&self.desks).as_mut().and_then(|desks| desks.remove(session));
+                locked(&self.sessions).as_mut().and_then(|sessions| sessions.remove(session));
             }
             _ => {
-                let taken_back = self.begin(&id);
-                work.spawn(self.clone().other(id, method.to_owned(), params, taken_back));
+                let cancelled = self.begin(&id);
+                work.spawn(self.clone().other(id, method.to_owned(), params, cancelled));
             }
         }
     }
 
-    /// The agent begins to work on a request. What this gives ends when that is taken back.
+    /// Records that the agent handles a request. The receiver resolves when the request is cancelled.
     fn begin(&self, id: &Id) -> oneshot::Receiver<()> {
-        let (open, taken_back) = oneshot::channel();
-        locked(&self.asked).insert(id.text().to_owned(), open);
-        taken_back
+        let (open, cancelled) = oneshot::channel();
+        locked(&self.open_requests).insert(id.text().to_owned(), open);
+        cancelled
     }
 
     fn initialize(&self, params: &Value) -> Result<Json, RpcError> {
@@ -161,20 +162,14 @@ impl<A: Agent> Served<A> {
         }
     }
 
-    /// What is taken back is dropped, and answered all the same.
-    async fn other(
-        self: Arc<Self>,
-        id: Id,
-        method: String,
-        params: Value,
-        taken_back: oneshot::Receiver<()>,
-    ) {
+    /// Handles any other request. A cancelled one is dropped and still answered.
+    async fn other(self: Arc<Self>, id: Id, method: String, params: Value, cancelled: oneshot::Receiver<()>) {
         let outcome = tokio::select! {
             outcome = self.outcome(&method, params) => outcome,
-            _ = taken_back => Err(RpcError::cancelled()),
+            _ = cancelled => Err(RpcError::cancelled()),
         };
-        locked(&self.asked).remove(id.text());
-        self.line.answer(&id, outcome.map(Json::from)).await;
+        locked(&self.open_requests).remove(id.text());
+        self.client.answer(&id, outcome.map(Json::from)).await;
     }
 
     async fn outcome(&self, method: &str, params: Value) -> Result<Value, RpcError> {
@@ -189,64 +184,58 @@ impl<A: Agent> Served<A> {
         }
     }
 
-    fn desk(&self, params: &Value) -> Option<Desk> {
+    fn session_handle(&self, params: &Value) -> Option<SessionHandle> {
         let session = params["sessionId"].as_str()?;
-        locked(&self.desks).as_ref()?.get(session).cloned()
+        locked(&self.sessions).as_ref()?.get(session).cloned()
     }
 
-    async fn pass_on(&self, id: Id, params: &Value, message: impl FnOnce(Id) -> Message) {
+    async fn pass_on(&self, id: Id, params: &Value, message: impl FnOnce(Id) -> SessionCommand) {
         let unknown = RpcError::unknown_session(params["sessionId"].as_str().unwrap_or_default());
-        match self.desk(params) {
-            Some(desk) => {
+        match self.session_handle(params) {
+            Some(session) => {
                 let answer_to = id.clone();
-                if desk.send(message(id)).await.is_err() {
-                    self.line.answer(&answer_to, Err(unknown)).await;
+                if session.send(message(id)).await.is_err() {
+                    self.client.answer(&answer_to, Err(unknown)).await;
                 }
             }
-            None => self.line.answer(&id, Err(unknown)).await,
+            None => self.client.answer(&id, Err(unknown)).await,
         }
     }
 
-    /// Opens a session and serves it.
-    async fn open(
-        self: Arc<Self>,
-        id: Id,
-        session: String,
-        params: Value,
-        taken_back: oneshot::Receiver<()>,
-    ) {
+    /// Opens a session and runs it.
+    async fn open(self: Arc<Self>, id: Id, session: String, params: Value, cancelled: oneshot::Receiver<()>) {
         let opened = tokio::select! {
             opened = self.opened(&session, params) => opened,
-            _ = taken_back => Err(RpcError::cancelled()),
+            _ = cancelled => Err(RpcError::cancelled()),
         };
-        let (own, voice) = match opened {
+        let (own, emitter) = match opened {
             Ok(opened) => opened,
             Err(error) => {
-                locked(&self.asked).remove(id.text());
-                return self.line.answer(&id, Err(error)).await;
+                locked(&self.open_requests).remove(id.text());
+                return self.client.answer(&id, Err(error)).await;
             }
         };
-        let (desk, inbox) = desk::desk();
-        // Where there are none any more, the session ends as soon as it is served.
-        if let Some(desks) = locked(&self.desks).as_mut() {
-            desks.insert(session.clone(), desk);
+        let (handle, inbox) = session_task::session_channel();
+        // If the connection has ended meanwhile, the session ends as soon as it runs.
+        if let Some(sessions) = locked(&self.sessions).as_mut() {
+            sessions.insert(session.clone(), handle);
         }
-        // Not before it can be closed: who takes this back too late closes it.
-        locked(&self.asked).remove(id.text());
-        let mut answer = json!({"sessionId": session, "configOptions": voice.written_options()});
-        if let Some(commands) = voice.early_commands() {
+        // Only now, because a client that cancels too late can close the session.
+        locked(&self.open_requests).remove(id.text());
+        let mut answer = json!({"sessionId": session, "configOptions": emitter.written_options()});
+        if let Some(commands) = emitter.early_commands() {
             answer["availableCommands"] = commands;
         }
-        self.line.answer(&id, Ok(answer.into())).await;
-        voice.open().await;
-        self.serve(own, voice, inbox).await;
+        self.client.answer(&id, Ok(answer.into())).await;
+        emitter.open().await;
+        self.serve(own, emitter, inbox).await;
     }
 
-    async fn serve(&self, own: A::Session, voice: Voice, inbox: Inbox) {
-        desk::run(self.agent.clone(), own, voice, self.line.clone(), inbox).await;
+    async fn serve(&self, own: A::Session, emitter: Emitter, inbox: Inbox) {
+        session_task::run(self.agent.clone(), own, emitter, self.client.clone(), inbox).await;
     }
 
-    async fn opened(&self, session: &str, params: Value) -> Result<(A::Session, Voice), RpcError> {
+    async fn opened(&self, session: &str, params: Value) -> Result<(A::Session, Emitter), RpcError> {
         let about = self.agent.about();
         self.account.check(&about)?;
         let history: Vec<_> = params["_meta"]["rethread"]["history"]
@@ -261,23 +250,23 @@ impl<A: Agent> Served<A> {
             accepts: Box::new(move |option, value| other.accepts(option, value)),
         };
         let chosen = super::Choices::read(&params["_meta"]["rethread"]["choices"]);
-        let voice = Voice::new(session.to_owned(), self.line.clone(), &history, &about, options)
-            .having(chosen.clone());
+        let emitter = Emitter::new(session.to_owned(), self.client.clone(), &history, &about, options)
+            .with_choices(chosen.clone());
         if !about.commands.is_empty() {
-            voice.commands(&about.commands).await;
+            emitter.commands(&about.commands).await;
         }
         let paths = |value: &Value| {
             let items = value.as_array().into_iter().flatten();
             items.filter_map(|path| path.as_str().map(PathBuf::from)).collect()
         };
-        let opening = Opening {
+        let opening = SessionSetup {
             cwd: PathBuf::from(params["cwd"].as_str().unwrap_or_default()),
             roots: paths(&params["additionalDirectories"]),
             servers: params["mcpServers"].as_array().cloned().unwrap_or_default(),
             system_prompt: Some(params["systemPrompt"].clone()).filter(|prompt| !prompt.is_null()),
             chosen,
-            voice: voice.clone(),
+            emitter: emitter.clone(),
         };
-        Ok((self.agent.open(opening).await?, voice))
+        Ok((self.agent.open(opening).await?, emitter))
     }
 }

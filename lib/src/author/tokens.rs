@@ -1,19 +1,19 @@
-//! What the work on a prompt used, told when the turn is over.
+//! Token usage of a turn, reported at its end.
 
 use std::ops::AddAssign;
 
 use serde_json::{Value, json};
 
-/// How many tokens of a model some work used.
+/// The number of tokens used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tokens {
-    /// Read, all in all.
+    /// All input tokens.
     pub input: u64,
-    /// Written.
+    /// All output tokens.
     pub output: u64,
-    /// Those of the input that came from a cache.
+    /// Input tokens read from a cache.
     pub cached_read: u64,
-    /// Those of the input that were put into a cache.
+    /// Input tokens written to a cache.
     pub cached_write: u64,
 }
 
@@ -27,7 +27,7 @@ impl AddAssign for Tokens {
 }
 
 impl Tokens {
-    /// As the end of a turn tells it; nothing if nothing was used.
+    /// Encodes the usage; `None` if nothing was used.
     pub(super) fn written(self) -> Option<Value> {
         let total = self.input + self.output;
         let usage = || {

@@ -1,39 +1,39 @@
-//! A tool call as an agent tells of it: announced, under way, over.
+//! Tool calls of an agent, as reported to clients: announced, in progress, finished.
 
 use rethread_core::Json;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
+use super::emitter::{self, Emitter};
 use super::terminal::Terminal;
-use super::voice::{self, Voice};
 use crate::edge;
 use crate::ids;
 
-/// What sort of work a tool does.
+/// The kind of a tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ToolKind {
-    /// Reads.
+    /// Reads data.
     Read,
     /// Changes files.
     Edit,
-    /// Deletes.
+    /// Deletes files or data.
     Delete,
-    /// Moves.
+    /// Moves or renames files.
     Move,
-    /// Looks for something.
+    /// Searches for data.
     Search,
     /// Runs a command.
     Execute,
-    /// Thinks.
+    /// Reasons or plans.
     Think,
-    /// Gets something from elsewhere.
+    /// Fetches external data.
     Fetch,
-    /// Anything else.
+    /// Any other kind.
     Other,
 }
 
 impl ToolKind {
-    /// The word of the protocol.
+    /// The value in the protocol.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -50,7 +50,7 @@ impl ToolKind {
     }
 }
 
-/// A tool call that is to be announced.
+/// A tool call to announce.
 #[derive(Clone, Debug)]
 pub struct ToolCall {
     id: String,
@@ -59,28 +59,28 @@ pub struct ToolCall {
 }
 
 impl ToolCall {
-    /// A tool call with a title for people.
+    /// Makes a tool call with a title.
     #[must_use]
     pub fn new(title: &str, kind: ToolKind) -> Self {
         let body = json!({"title": title, "kind": kind.word(), "status": "pending"});
         Self { id: format!("call-{}", ids::unique()), body, cancellable: false }
     }
 
-    /// The same call under an id of the agent's choice.
+    /// Sets the id instead of generating one.
     #[must_use]
     pub fn with_id(mut self, id: &str) -> Self {
         self.id = id.to_owned();
         self
     }
 
-    /// The same call with what the tool is given.
+    /// Sets the raw input of the tool.
     #[must_use]
     pub fn input(mut self, input: Value) -> Self {
         self.body["rawInput"] = input;
         self
     }
 
-    /// The same call with a place in a file.
+    /// Adds a file location.
     #[must_use]
     pub fn at(mut self, path: &str, line: Option<u64>) -> Self {
         let mut place = json!({"path": path});
@@ -94,14 +94,14 @@ impl ToolCall {
         self
     }
 
-    /// The same call with one more member, whatever the protocol has or will have.
+    /// Sets any other member of the protocol.
     #[must_use]
     pub fn with(mut self, name: &str, value: Value) -> Self {
         self.body[name] = value;
         self
     }
 
-    /// The same call, which can be cancelled by itself; the agent has to be able to [`Ability::CancelOne`](super::Ability::CancelOne).
+    /// Makes the call cancellable by itself; requires [`Ability::CancelOne`](super::Ability::CancelOne).
     #[must_use]
     pub fn cancellable(mut self) -> Self {
         self.cancellable = true;
@@ -109,83 +109,83 @@ impl ToolCall {
     }
 }
 
-/// A tool call that was announced.
+/// A tool call that was announced to clients.
 pub struct Tool {
-    voice: Voice,
+    emitter: Emitter,
     id: String,
     cancelled: Option<watch::Receiver<bool>>,
 }
 
 impl Tool {
-    pub(super) async fn announce(voice: Voice, call: ToolCall) -> Self {
-        let cancelled = if call.cancellable { voice.cancellable(&call.id) } else { None };
+    pub(super) async fn announce(emitter: Emitter, call: ToolCall) -> Self {
+        let cancelled = if call.cancellable { emitter.cancellable(&call.id) } else { None };
         let mut body = call.body;
         if cancelled.is_some() {
             body["capabilities"] = json!({"cancel": {}});
         }
-        let tool = Self { voice, id: call.id, cancelled };
+        let tool = Self { emitter, id: call.id, cancelled };
         tool.update(body).await;
         tool
     }
 
-    /// Its id.
+    /// The id of the call.
     #[must_use]
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// Patches it with these members.
+    /// Updates members of the call.
     pub async fn update(&self, members: Value) {
         let mut update = json!({"sessionUpdate": "tool_call_update", "toolCallId": self.id});
         if let (Value::Object(update), Value::Object(members)) = (&mut update, members) {
             update.extend(members);
         }
-        self.voice.update(update).await;
+        self.emitter.update(update).await;
     }
 
-    /// It is under way.
+    /// Reports that it is in progress.
     pub async fn runs(&self) {
         self.update(json!({"status": "in_progress"})).await;
     }
 
-    /// Shows text.
+    /// Appends text.
     pub async fn text(&self, text: &str) {
         self.show(json!({"type": "content", "content": {"type": "text", "text": text}})).await;
     }
 
-    /// Shows how a file changes; `old` is nothing for a new one.
+    /// Appends a file change; `old` is `None` for a new file.
     pub async fn diff(&self, path: &str, old: Option<&str>, new: &str) {
         self.show(Self::diff_of(path, old, new)).await;
     }
 
-    /// Shows a terminal.
+    /// Appends a terminal.
     pub async fn terminal(&self, terminal: &Terminal) {
         self.show(json!({"type": "terminal", "terminalId": terminal.id()})).await;
     }
 
-    /// Shows one more item of content.
+    /// Appends an item of content.
     pub async fn show(&self, content: Value) {
         let update =
             json!({"sessionUpdate": "tool_call_content_chunk", "toolCallId": self.id, "content": content});
-        self.voice.update(update).await;
+        self.emitter.update(update).await;
     }
 
-    /// It is done; `output` is for machines.
+    /// Reports success; `output` is the raw output.
     pub async fn done(&self, output: Value) {
         self.over("completed", output).await;
     }
 
-    /// It failed; `output` is for machines.
+    /// Reports a failure; `output` is the raw output.
     pub async fn failed(&self, output: Value) {
         self.over("failed", output).await;
     }
 
-    /// It was cancelled.
+    /// Reports that it was cancelled.
     pub async fn stopped(&self) {
         self.over("cancelled", Value::Null).await;
     }
 
-    /// It was cancelled after it had come to this; `output` is for machines.
+    /// Reports that it was cancelled, with the raw output so far.
     pub async fn stopped_with(&self, output: Value) {
         self.over("cancelled", output).await;
     }
@@ -198,12 +198,12 @@ impl Tool {
         self.update(members).await;
     }
 
-    /// Waits until it alone is cancelled; for ever if it cannot be.
+    /// Waits until this call is cancelled by itself; forever if it is not cancellable.
     pub async fn cancelled(&self) {
-        voice::cancelled(self.cancelled.as_ref()).await;
+        emitter::cancelled(self.cancelled.as_ref()).await;
     }
 
-    /// How a file changes, as content of a tool call.
+    /// A file change as content of a tool call.
     #[must_use]
     pub fn diff_of(path: &str, old: Option<&str>, new: &str) -> Value {
         let mut diff = json!({"type": "diff", "path": path, "newText": new});
@@ -216,6 +216,6 @@ impl Tool {
 
 impl Drop for Tool {
     fn drop(&mut self) {
-        self.voice.not_cancellable(&self.id);
+        self.emitter.not_cancellable(&self.id);
     }
 }

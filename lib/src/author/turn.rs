@@ -1,5 +1,4 @@
-//! One prompt and the work on it: what was asked, questions to the user, and whether it was cancelled. What is
-//! said in it goes through the voice.
+//! One turn: the prompt, questions to the user, and cancellation. Updates are sent through its [`Emitter`].
 
 use std::fmt;
 use std::ops::Deref;
@@ -9,45 +8,46 @@ use rethread_core::Json;
 use serde_json::{Map, Value, json};
 use tokio::sync::watch;
 
-use super::line::Outcome;
+use super::connection::RequestOutcome;
+use super::emitter::Emitter;
 use super::tool::Tool;
-use super::voice::Voice;
 use crate::wire::{RpcError, code};
 
-/// How long a cancel may come behind the end of a question that it has ended.
+/// How long a cancel may arrive after the end of a question that it has ended.
 const CANCEL_WAIT: Duration = Duration::from_secs(1);
 
-/// A turn that runs.
+/// A running turn.
 pub struct Turn {
-    voice: Voice,
+    emitter: Emitter,
     content: Json,
     cancelled: watch::Receiver<bool>,
 }
 
-/// A question whether something may be done.
+/// A permission question.
 #[derive(Clone, Debug)]
 pub struct Permission {
-    /// The question in a line.
+    /// The question in one line.
     pub title: String,
-    /// More about it.
+    /// A longer description.
     pub description: Option<String>,
-    /// Members of the tool call that are shown with the question, such as `content` and `rawInput`.
+    /// Members of the tool call to show with the question, such as `content` and `rawInput`.
     pub shown: Map<String, Value>,
-    /// Id, name and kind (`allow_once`, `allow_always`, `reject_once`, `reject_always`) of each answer.
+    /// The possible answers: id, name and kind (`allow_once`, `allow_always`, `reject_once`, `reject_always`).
     pub options: Vec<(String, String, &'static str)>,
 }
 
-/// What the user said to a question.
+/// The answer to a permission question.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// The id of the answer.
+    /// The id of the chosen answer.
     Chosen(String),
-    /// There is no answer: the turn was cancelled, the question could not be asked, or what came was not on offer.
+    /// No answer: the turn was cancelled, the question could not be asked, or the answer was not among the offered
+    /// ones.
     None,
 }
 
-/// Says whether a question was not answered, for the turn is cancelled.
-fn is_taken_back(outcome: &Outcome) -> bool {
+/// Returns whether a question ended because the turn is cancelled.
+fn is_cancelled_outcome(outcome: &RequestOutcome) -> bool {
     match outcome {
         Ok(answer) => answer["outcome"]["outcome"] == "cancelled",
         Err(error) => error.code == code::CANCELLED,
@@ -55,7 +55,7 @@ fn is_taken_back(outcome: &Outcome) -> bool {
 }
 
 impl Permission {
-    /// A question with the answers `yes` and `no`, each for this once.
+    /// A question with the answers `yes` and `no`, each for one time.
     #[must_use]
     pub fn yes_or_no(title: &str) -> Self {
         let answer = |id: &str, name: &str, kind| (id.to_owned(), name.to_owned(), kind);
@@ -63,7 +63,7 @@ impl Permission {
         Self { title: title.to_owned(), description: None, shown: Map::new(), options }
     }
 
-    /// The id of the answer; nothing if it is none of those that were offered.
+    /// The id of the answer; `None` if it was not offered.
     fn answered(&self, outcome: &Value) -> Option<String> {
         let chosen = outcome["optionId"].as_str().filter(|_| outcome["outcome"] == "selected")?;
         self.options.iter().map(|(id, ..)| id).find(|id| *id == chosen).cloned()
@@ -71,8 +71,8 @@ impl Permission {
 }
 
 impl Turn {
-    pub(super) fn new(voice: Voice, content: Json, cancelled: watch::Receiver<bool>) -> Self {
-        Self { voice, content, cancelled }
+    pub(super) fn new(emitter: Emitter, content: Json, cancelled: watch::Receiver<bool>) -> Self {
+        Self { emitter, content, cancelled }
     }
 
     /// The content blocks of the prompt.
@@ -81,7 +81,7 @@ impl Turn {
         self.content.items().unwrap_or_default().iter().map(Json::value).collect()
     }
 
-    /// The text of the prompt, one block on each line.
+    /// The text of the prompt, one line for each block.
     #[must_use]
     pub fn text(&self) -> String {
         let blocks = self.content();
@@ -89,32 +89,32 @@ impl Turn {
         texts.collect::<Vec<_>>().join("\n")
     }
 
-    /// The agent's voice, for work that outlives the turn.
+    /// The emitter of the session, for work that outlives the turn.
     #[must_use]
-    pub fn voice(&self) -> &Voice {
-        &self.voice
+    pub fn emitter(&self) -> &Emitter {
+        &self.emitter
     }
 
-    /// Says whether it was cancelled.
+    /// Returns whether the turn was cancelled.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         *self.cancelled.borrow()
     }
 
-    /// Waits until it is cancelled.
+    /// Waits until the turn is cancelled.
     pub async fn cancelled(&self) {
         if self.cancelled.clone().wait_for(|cancelled| *cancelled).await.is_err() {
-            // The session is gone, and this task is about to be.
+            // The session has ended, and this task is about to be dropped.
             std::future::pending::<()>().await;
         }
     }
 
-    /// Asks whether a tool call may go on.
+    /// Asks whether a tool call may proceed.
     pub async fn permission(&self, tool: &Tool, question: &Permission) -> Decision {
         self.permission_until(tool, question, std::future::pending()).await
     }
 
-    /// Asks whether a tool call may go on, and takes the question back as soon as it has become pointless.
+    /// Asks whether a tool call may proceed, and withdraws the question when `pointless` resolves.
     pub async fn permission_until(
         &self,
         tool: &Tool,
@@ -139,27 +139,26 @@ impl Turn {
             () = pointless => Ok(Value::Null),
             outcome = self.request("session/request_permission", params) => outcome,
         };
-        if is_taken_back(&outcome) {
-            // The cancel that this came of may be right behind it.
+        if is_cancelled_outcome(&outcome) {
+            // The cancel that caused this may arrive just after it.
             let _ = tokio::time::timeout(CANCEL_WAIT, self.cancelled()).await;
         }
         self.state("running").await;
-        // An answer that comes with the cancel comes too late.
+        // An answer that arrives together with the cancel is ignored.
         let answer = outcome.ok().filter(|_| !self.is_cancelled());
         answer
             .and_then(|answer| question.answered(&answer["outcome"]))
             .map_or(Decision::None, Decision::Chosen)
     }
 
-    /// Asks the client something in this session. A cancel takes the question back, and so does who waits no longer
-    /// and drops the future.
-    pub async fn request(&self, method: &str, params: Value) -> Outcome {
-        self.request_apart(method, self.voice.of_session(params)).await
+    /// Sends a request to the client in this session. Cancelling the turn or dropping the future cancels the request.
+    pub async fn request(&self, method: &str, params: Value) -> RequestOutcome {
+        self.request_without_session(method, self.emitter.with_session_id(params)).await
     }
 
-    /// Asks the client something that belongs to no session. A cancel takes the question back.
-    pub async fn request_apart(&self, method: &str, params: Value) -> Outcome {
-        let asked = self.voice.line().ask(method, params).await;
+    /// Sends a request to the client that belongs to no session. Cancelling the turn cancels it.
+    pub async fn request_without_session(&self, method: &str, params: Value) -> RequestOutcome {
+        let asked = self.emitter.client().ask(method, params).await;
         tokio::select! {
             outcome = asked.answered() => outcome,
             () = self.cancelled() => Err(RpcError::cancelled()),
@@ -167,11 +166,11 @@ impl Turn {
     }
 
     async fn state(&self, state: &str) {
-        self.voice.update(json!({"sessionUpdate": "state_update", "state": state})).await;
+        self.emitter.update(json!({"sessionUpdate": "state_update", "state": state})).await;
     }
 }
 
-/// As the protocol says it: `selected yes`, or `cancelled`.
+/// As in the protocol: `selected yes`, or `cancelled`.
 impl fmt::Display for Decision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -182,9 +181,9 @@ impl fmt::Display for Decision {
 }
 
 impl Deref for Turn {
-    type Target = Voice;
+    type Target = Emitter;
 
-    fn deref(&self) -> &Voice {
-        &self.voice
+    fn deref(&self) -> &Emitter {
+        &self.emitter
     }
 }

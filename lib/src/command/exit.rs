@@ -1,34 +1,30 @@
-//! The exit of a command: its code, or the name of the signal that killed it.
+//! The exit status of a command: code, signal and description.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 
 /// The exit status of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Exit(ExitStatus);
+pub struct CommandExit(ExitStatus);
 
-impl Exit {
+impl CommandExit {
     /// Wraps the status that the system reports.
-    #[must_use]
     pub fn of(status: ExitStatus) -> Self {
         Self(status)
     }
 
-    /// The exit code, if no signal killed the command.
-    #[must_use]
+    /// The exit code, if it exited by itself.
     pub fn code(self) -> Option<i32> {
         self.0.code()
     }
 
-    /// The name of the signal that killed the command, such as `SIGTERM`.
-    #[must_use]
+    /// The name of the signal that ended it.
     pub fn signal(self) -> Option<String> {
         self.0.signal().map(signal_name)
     }
 
-    /// Describes the exit as a sentence about "it".
-    #[must_use]
-    pub fn words(self) -> String {
+    /// Describes the exit in words.
+    pub fn describe(self) -> String {
         match (self.code(), self.signal()) {
             (Some(code), _) => format!("it ended with exit status {code}"),
             (None, Some(signal)) => format!("it was killed by {signal}"),

@@ -1,44 +1,44 @@
-//! The processes of one command: starts the command, signals it, reports its exit and ends what it started. With a
-//! guardian this is the whole process tree (`guarded`), without one the process group (`bare`). Reads no output.
+//! A command and the processes it has started: start, signals, exit, end. With a guardian this is the whole process
+//! tree (`guarded`), without one the process group (`unguarded`). Does not read output.
 
 use std::io;
 use std::process::Command;
 use std::time::Duration;
 
 use super::GuardianCommand;
-use super::bare::Bare;
-use super::exit::Exit;
-use super::guarded::{Guarded, NotGuarded, Starting};
+use super::exit::CommandExit;
+use super::guarded::{Guarded, NotGuarded, StartingGuardian};
+use super::unguarded::Unguarded;
 
-/// How long a command may take after SIGTERM.
+/// How long a command may take to end after SIGTERM.
 pub(super) const TERM_WAIT: Duration = Duration::from_millis(400);
-/// The pause between two looks at a command that is being ended.
-pub(super) const ROUND: Duration = Duration::from_millis(10);
+/// The interval at which a command that is being ended is checked.
+pub const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// A command and the processes that it started. All of them end when this process ends, in whatever way, and when this
-/// value is dropped.
-pub struct Group(Kind);
+/// A command and the processes it has started. All of them end when this process ends in any way, or when this is
+/// dropped early.
+pub struct Group(Tracking);
 
-/// How the processes of a command are held together.
-enum Kind {
-    /// By a guardian, which finds every descendant.
+/// How the processes of a command are tracked.
+enum Tracking {
+    /// A guardian keeps track of the tree, even of processes that change their group or session.
     Guarded(Guarded),
-    /// By the process group alone.
-    Bare(Bare),
+    /// Only the process group is known.
+    Unguarded(Unguarded),
 }
 
 /// Whether a command left processes running.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leftover {
-    /// None were found.
-    Nobody,
-    /// There were some, and they were ended.
-    Somebody,
+    /// None that could be found.
+    None,
+    /// It did, and they were ended.
+    Processes,
 }
 
 /// A program and its arguments.
 #[derive(Clone, Copy, Debug)]
-pub struct Words<'a> {
+pub struct ProgramArgs<'a> {
     /// The program, looked up in the search path if it has no slash.
     pub program: &'a str,
     /// The arguments after the name of the program.
@@ -46,77 +46,73 @@ pub struct Words<'a> {
 }
 
 impl Group {
-    /// Starts a program, below the guardian if one is given and works, else as the leader of a process group. `dress` sets
-    /// the environment, the directory and the standard streams; it may be called more than once.
-    ///
-    /// # Errors
-    /// If the program does not exist or cannot be started.
+    /// Starts a program. `configure` sets its environment, directory and streams.
     pub async fn start(
         guardian: Option<&GuardianCommand>,
-        words: Words<'_>,
-        dress: impl Fn(&mut Command) -> io::Result<()>,
+        words: ProgramArgs<'_>,
+        configure: impl Fn(&mut Command) -> io::Result<()>,
     ) -> io::Result<Self> {
-        let guarded = match guardian.map(|guardian| Starting::begin(guardian, words, &dress)) {
+        let guarded = match guardian.map(|guardian| StartingGuardian::begin(guardian, words, &configure)) {
             Some(Ok(starting)) => Some(starting.started().await),
             Some(Err(error)) => Some(Err(error)),
             None => None,
         };
         match guarded {
-            Some(Ok(guarded)) => Ok(Self(Kind::Guarded(guarded))),
+            Some(Ok(guarded)) => Ok(Self(Tracking::Guarded(guarded))),
             Some(Err(NotGuarded::NotStarted(error))) => Err(error),
-            // One that cannot work, for its file was replaced perhaps, is no reason to run nothing.
+            // If the guardian cannot run (its file may have been replaced), the command runs without one.
             Some(Err(NotGuarded::NoGuardian)) | None => {
-                Bare::start(words, dress).map(|bare| Self(Kind::Bare(bare)))
+                Unguarded::start(words, configure).map(|unguarded| Self(Tracking::Unguarded(unguarded)))
             }
         }
     }
 
-    /// The number of its process group.
+    /// The process group id.
     #[cfg(test)]
     pub(super) fn number(&self) -> u32 {
         match &self.0 {
-            Kind::Guarded(guarded) => guarded.number(),
-            Kind::Bare(bare) => bare.number(),
+            Tracking::Guarded(guarded) => guarded.number(),
+            Tracking::Unguarded(unguarded) => unguarded.number(),
         }
     }
 
     /// Sends SIGTERM to all processes.
     pub fn ask_to_end(&mut self) {
         match &mut self.0 {
-            Kind::Guarded(guarded) => guarded.ask_to_end(),
-            Kind::Bare(bare) => bare.signal(libc::SIGTERM),
+            Tracking::Guarded(guarded) => guarded.ask_to_end(),
+            Tracking::Unguarded(unguarded) => unguarded.signal(libc::SIGTERM),
         }
     }
 
     /// Sends SIGKILL to all processes.
     pub fn kill(&mut self) {
         match &mut self.0 {
-            Kind::Guarded(guarded) => guarded.kill(),
-            Kind::Bare(bare) => bare.signal(libc::SIGKILL),
+            Tracking::Guarded(guarded) => guarded.kill(),
+            Tracking::Unguarded(unguarded) => unguarded.signal(libc::SIGKILL),
         }
     }
 
-    /// The exit of the command itself, once it has ended.
-    pub fn exited(&mut self) -> Option<Exit> {
+    /// Returns the exit of the command itself, if it has exited.
+    pub fn exited(&mut self) -> Option<CommandExit> {
         match &mut self.0 {
-            Kind::Guarded(guarded) => guarded.exited(),
-            Kind::Bare(bare) => bare.exited(),
+            Tracking::Guarded(guarded) => guarded.exited(),
+            Tracking::Unguarded(unguarded) => unguarded.exited(),
         }
     }
 
-    /// Waits until it may have ended: look again. A call that is given up loses nothing.
-    pub(super) async fn stirred(&mut self) {
+    /// Waits until the command may have exited. Cancellation-safe.
+    pub(super) async fn changed(&mut self) {
         match &mut self.0 {
-            Kind::Guarded(guarded) => guarded.stirred().await,
-            Kind::Bare(bare) => bare.stirred().await,
+            Tracking::Guarded(guarded) => guarded.changed().await,
+            Tracking::Unguarded(unguarded) => unguarded.changed().await,
         }
     }
 
-    /// Ends all remaining processes, first with SIGTERM, then with SIGKILL. Returns when they are gone.
+    /// Ends the remaining processes, first with SIGTERM, then with SIGKILL. Returns when they are gone.
     pub async fn clear(self) -> Leftover {
         match self.0 {
-            Kind::Guarded(guarded) => guarded.clear().await,
-            Kind::Bare(bare) => bare.clear().await,
+            Tracking::Guarded(guarded) => guarded.clear().await,
+            Tracking::Unguarded(unguarded) => unguarded.clear().await,
         }
     }
 }

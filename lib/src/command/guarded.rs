@@ -1,5 +1,5 @@
-//! A command below a guardian, which keeps all that descends from it together: what leaves the group for a session
-//! of its own is found as well. The guardian itself is in `agent`; here is what it is told and what it says.
+//! A command under a guardian, which tracks all its descendants, including those in other sessions. This is our end of
+//! the guardian's pipes; the guardian itself is in `agent`.
 
 use std::fs::File;
 use std::io::{self, PipeWriter, Read, Write};
@@ -12,33 +12,33 @@ use tokio::net::unix::pipe::Receiver;
 use tokio::time::Instant;
 
 use super::GuardianCommand;
-use super::exit::Exit;
-use super::group::{Leftover, ROUND, Words};
-use crate::agent::guardian::{ASK, END, KILL, STAY};
-use crate::agent::process::{END_LIMIT, sweep_group};
+use super::exit::CommandExit;
+use super::group::{Leftover, POLL_INTERVAL, ProgramArgs};
+use crate::agent::guardian::{END, KILL, STAY, TERMINATE};
+use crate::agent::process::{END_LIMIT, kill_group};
 use crate::agent::status::StatusLine;
 
-/// How long a guardian may take to start its program. Long enough for a machine that is very busy.
+/// How long a guardian may take to start its program, long enough for a very busy machine.
 const START_LIMIT: Duration = Duration::from_secs(20);
 
-/// A command below a guardian. Dropping it lets the guardian end the tree.
-pub(super) struct Guarded {
+/// A command under a guardian. Dropping it makes the guardian end the tree.
+pub(crate) struct Guarded {
     guardian: Child,
     /// The only write end: the guardian ends the tree when it is closed.
-    tie: PipeWriter,
+    control: PipeWriter,
     status: Receiver,
-    /// What the guardian has said and no line feed has ended yet.
+    /// Status output of the guardian without a newline yet.
     unread: Vec<u8>,
     leader: i32,
-    exit: Option<Exit>,
+    exit: Option<CommandExit>,
     leftover: Leftover,
 }
 
-/// Why nothing runs below a guardian.
+/// Why a command does not run under a guardian.
 pub(super) enum NotGuarded {
-    /// There is no guardian to be had.
+    /// The guardian cannot run.
     NoGuardian,
-    /// There is one, and the program does not start.
+    /// The guardian runs, but the program did not start.
     NotStarted(io::Error),
 }
 
@@ -49,38 +49,38 @@ impl From<io::Error> for NotGuarded {
 }
 
 /// A guardian that is starting its program.
-pub(super) struct Starting {
+pub(super) struct StartingGuardian {
     guardian: Child,
-    tie: PipeWriter,
+    control: PipeWriter,
     status: Receiver,
 }
 
-impl Starting {
-    /// Starts a guardian. Does not wait for the program below it.
+impl StartingGuardian {
+    /// Starts a guardian without waiting for its program.
     pub(super) fn begin(
         guardian: &GuardianCommand,
-        words: Words<'_>,
-        dress: impl Fn(&mut Command) -> io::Result<()>,
+        words: ProgramArgs<'_>,
+        configure: impl Fn(&mut Command) -> io::Result<()>,
     ) -> Result<Self, NotGuarded> {
-        let (their_tie, tie) = io::pipe()?;
+        let (their_control, control) = io::pipe()?;
         let (status, their_status) = io::pipe()?;
-        let mut command = guardian.holding(&[STAY], &their_tie, &their_status);
+        let mut command = guardian.with_pipes(&[STAY], &their_control, &their_status);
         command.arg(words.program).args(words.args);
-        dress(&mut command)?;
+        configure(&mut command)?;
         let guardian = command.spawn()?;
-        // Our copies of its ends go: its end must be seen here, and ours there.
-        drop((command, their_tie, their_status));
-        Ok(Self { guardian, tie, status: Receiver::from_owned_fd(status.into())? })
+        // Our copies of its pipe ends are dropped, so that each side sees the other's end.
+        drop((command, their_control, their_status));
+        Ok(Self { guardian, control, status: Receiver::from_owned_fd(status.into())? })
     }
 
-    /// Waits until the program runs or does not, but not longer than the limit.
+    /// Waits until the program has started or failed, up to the limit.
     pub(super) async fn started(mut self) -> Result<Guarded, NotGuarded> {
         let first = tokio::time::timeout(START_LIMIT, first_line(&mut self.status)).await;
         let failed = match first {
             Ok(Some(StatusLine::Started(leader))) => {
-                let Self { guardian, tie, status } = self;
-                let (unread, leftover) = (Vec::new(), Leftover::Nobody);
-                return Ok(Guarded { guardian, tie, status, unread, leader, exit: None, leftover });
+                let Self { guardian, control, status } = self;
+                let (unread, leftover) = (Vec::new(), Leftover::None);
+                return Ok(Guarded { guardian, control, status, unread, leader, exit: None, leftover });
             }
             Ok(Some(StatusLine::Failed(errno))) => {
                 NotGuarded::NotStarted(io::Error::from_raw_os_error(errno))
@@ -88,7 +88,7 @@ impl Starting {
             Ok(Some(StatusLine::Exited(_) | StatusLine::Killed(_) | StatusLine::Left(_)) | None) => {
                 NotGuarded::NoGuardian
             }
-            // The program may run by now: it must not be started a second time.
+            // The program may be running: it must not be started a second time.
             Err(_) => NotGuarded::NotStarted(io::Error::new(
                 io::ErrorKind::TimedOut,
                 format!("the guardian process did not answer within {} s", START_LIMIT.as_secs()),
@@ -108,88 +108,90 @@ impl Guarded {
     }
 
     pub(super) fn ask_to_end(&mut self) {
-        self.tell(ASK);
+        self.send(TERMINATE);
     }
 
     pub(super) fn kill(&mut self) {
-        self.tell(KILL);
+        self.send(KILL);
     }
 
-    pub(super) fn exited(&mut self) -> Option<Exit> {
+    pub(super) fn exited(&mut self) -> Option<CommandExit> {
         let mut bytes = [0; 256];
         while self.exit.is_none() {
             match self.status.try_read(&mut bytes) {
-                Ok(read) if read > 0 => self.hear(&bytes[..read]),
+                Ok(read) if read > 0 => self.handle_status(&bytes[..read]),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                // The command has gone with its guardian.
+                // The command has ended with its guardian.
                 Ok(_) | Err(_) => {
-                    sweep_group(self.leader);
-                    self.exit = Some(Exit::of(ExitStatus::from_raw(libc::SIGKILL)));
+                    kill_group(self.leader);
+                    self.exit = Some(CommandExit::of(ExitStatus::from_raw(libc::SIGKILL)));
                 }
             }
         }
         self.exit
     }
 
-    pub(super) async fn stirred(&mut self) {
-        // An error is found again by whoever looks.
+    pub(super) async fn changed(&mut self) {
+        // The error appears again on the next read.
         let _ = self.status.readable().await;
     }
 
     pub(super) async fn clear(mut self) -> Leftover {
-        self.tell(END);
+        self.send(END);
         let give_up = Instant::now() + END_LIMIT;
         while let Ok(None) = self.guardian.try_wait() {
             if Instant::now() >= give_up {
                 self.give_up();
                 break;
             }
-            tokio::time::sleep(ROUND).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
-        self.last_words()
+        self.remaining_status()
     }
 
     /// The guardian hangs, or something in the tree cannot be killed. The command dies with its guardian.
     fn give_up(&mut self) {
         let _ = self.guardian.kill();
         let _ = self.guardian.wait();
-        sweep_group(self.leader);
+        kill_group(self.leader);
     }
 
-    fn last_words(self) -> Leftover {
+    fn remaining_status(self) -> Leftover {
         let Self { status, mut leftover, unread, .. } = self;
         let mut said = unread;
         if let Ok(mut status) = status.into_nonblocking_fd().map(File::from) {
-            // What a guardian that is gone has said is all there; one that is not leaves nothing to wait for.
+            // The pipe contains everything that the guardian has written.
             let _ = status.read_to_end(&mut said);
         }
         if lines(&mut said).into_iter().any(|line| matches!(line, StatusLine::Left(_))) {
-            leftover = Leftover::Somebody;
+            leftover = Leftover::Processes;
         }
         leftover
     }
 
-    fn tell(&mut self, byte: u8) {
-        // A guardian that does not hear this any more is at its end already.
-        let _ = self.tie.write_all(&[byte]);
+    fn send(&mut self, byte: u8) {
+        // If this fails, the guardian is ending already.
+        let _ = self.control.write_all(&[byte]);
     }
 
-    fn hear(&mut self, bytes: &[u8]) {
+    fn handle_status(&mut self, bytes: &[u8]) {
         self.unread.extend_from_slice(bytes);
         for line in lines(&mut self.unread) {
             match line {
                 StatusLine::Exited(code) => {
-                    self.exit = Some(Exit::of(ExitStatus::from_raw((code & 0xff) << 8)));
+                    self.exit = Some(CommandExit::of(ExitStatus::from_raw((code & 0xff) << 8)));
                 }
-                StatusLine::Killed(signal) => self.exit = Some(Exit::of(ExitStatus::from_raw(signal & 0x7f))),
-                StatusLine::Left(_) => self.leftover = Leftover::Somebody,
+                StatusLine::Killed(signal) => {
+                    self.exit = Some(CommandExit::of(ExitStatus::from_raw(signal & 0x7f)))
+                }
+                StatusLine::Left(_) => self.leftover = Leftover::Processes,
                 StatusLine::Started(_) | StatusLine::Failed(_) => {}
             }
         }
     }
 }
 
-/// The first line: it comes as soon as the program runs or does not. Nothing behind it is read.
+/// Reads the first line, which arrives when the program has started or failed. Nothing after it is read.
 async fn first_line(status: &mut Receiver) -> Option<StatusLine> {
     let mut line = Vec::new();
     loop {
@@ -200,7 +202,7 @@ async fn first_line(status: &mut Receiver) -> Option<StatusLine> {
     }
 }
 
-/// Takes the whole lines out of what was said.
+/// Takes the complete lines.
 fn lines(said: &mut Vec<u8>) -> Vec<StatusLine> {
     let whole = said.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
     let text: Vec<u8> = said.drain(..whole).collect();
@@ -212,18 +214,18 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_guardian_that_says_nothing_does_not_stop_the_thread() {
-        // It starts, and never says that the program runs.
+    async fn a_silent_guardian_does_not_block_the_thread() {
+        // It starts and never reports that the program runs.
         let guardian =
             GuardianCommand { program: "/bin/sh".into(), args: vec!["-c".into(), "sleep 30".into()] };
-        let words = Words { program: "true", args: &[] };
-        let Ok(starting) = Starting::begin(&guardian, words, |_| Ok(())) else {
+        let words = ProgramArgs { program: "true", args: &[] };
+        let Ok(starting) = StartingGuardian::begin(&guardian, words, |_| Ok(())) else {
             panic!("the guardian starts")
         };
         let pid = starting.guardian.id();
         let waited = tokio::time::timeout(Duration::from_millis(100), starting.started()).await;
         assert!(waited.is_err(), "others have their turn meanwhile");
-        // SAFETY: a plain call, for a process that this test has started.
+        // SAFETY: a plain call, for a process that this test started.
         unsafe { libc::kill(-pid.cast_signed(), libc::SIGKILL) };
     }
 }

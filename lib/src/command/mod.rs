@@ -1,76 +1,75 @@
-//! Runs commands for agents: starts a command in an open directory, streams its output, and ends it together with every
-//! process that it started. Keeps no output and knows nothing of the protocol.
-//!
-//! [`Running`] is a command with its output. [`Group`] is the tree of processes below a command, for callers that connect
-//! the standard streams themselves.
-//!
-//! With a [`GuardianCommand`] a command runs below a guardian process ([`agent::guardian`](crate::agent::guardian)), which
-//! finds all descendants, also those that moved to a session of their own. Without one only the process group is ended.
+//! Runs commands: starts them in an open directory, streams their output and ends them with everything they have
+//! started. Stores no output.
 
-mod bare;
 mod exit;
 mod group;
 mod guarded;
 mod running;
+mod unguarded;
 
 use std::io::{self, PipeWriter};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
+pub use self::exit::CommandExit;
+pub use self::group::{Group, Leftover};
+pub use self::group::{POLL_INTERVAL, ProgramArgs};
+pub use self::running::{CommandEvent, RunningCommand};
 #[cfg(test)]
-pub(crate) use self::bare::is_alive;
-pub use self::exit::Exit;
-pub use self::group::{Group, Leftover, Words};
-pub use self::running::{Heard, Running};
+pub(crate) use self::unguarded::is_alive;
 pub use crate::agent::process::GuardianCommand;
 
-/// A command to start.
+/// A command to run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Launch {
-    /// The program. If there is no such program, `args` is empty and this contains white space, it is run by `/bin/sh`.
+pub struct CommandSpec {
+    /// The program, or a shell command line if there is no such program.
     pub command: String,
-    /// The arguments of the program.
+    /// Its arguments.
     pub args: Vec<String>,
-    /// Environment variables to set, in addition to those of this process.
+    /// Environment variables in addition to ours.
     pub env: Vec<(String, String)>,
-    /// Environment variables of this process that the command does not get.
+    /// Variables of our environment to remove.
     pub without: Vec<String>,
-    /// The path of the working directory, for display. The command starts in the directory that [`Running::start`] is
-    /// given.
+    /// The path of the working directory, for display.
     pub cwd: String,
-    /// The guardian to run the command below.
+    /// The guardian for the command and everything it starts.
     pub guardian: Option<GuardianCommand>,
 }
 
-/// Starts a command; a line that names no program is one for the shell.
-async fn start(launch: &Launch, directory: &OwnedFd, output: &PipeWriter) -> io::Result<Group> {
-    let dress = |command: &mut Command| dress(command, launch, directory, output);
+/// Starts a command. A command without such a program is run as a line by the shell.
+async fn start(launch: &CommandSpec, directory: &OwnedFd, output: &PipeWriter) -> io::Result<Group> {
+    let configure = |command: &mut Command| configure(command, launch, directory, output);
     let guardian = launch.guardian.as_ref();
-    let words = group::Words { program: &launch.command, args: &launch.args };
-    let direct = Group::start(guardian, words, dress).await;
+    let words = group::ProgramArgs { program: &launch.command, args: &launch.args };
+    let direct = Group::start(guardian, words, configure).await;
     let is_line = launch.args.is_empty() && launch.command.contains(char::is_whitespace);
     match direct {
         Err(error) if error.kind() == io::ErrorKind::NotFound && is_line => {
             let args = ["-c".to_owned(), launch.command.clone()];
-            Group::start(guardian, group::Words { program: "/bin/sh", args: &args }, dress).await
+            Group::start(guardian, group::ProgramArgs { program: "/bin/sh", args: &args }, configure).await
         }
         direct => direct,
     }
 }
 
-fn dress(command: &mut Command, launch: &Launch, directory: &OwnedFd, output: &PipeWriter) -> io::Result<()> {
+fn configure(
+    command: &mut Command,
+    launch: &CommandSpec,
+    directory: &OwnedFd,
+    output: &PipeWriter,
+) -> io::Result<()> {
     for name in &launch.without {
         command.env_remove(name);
     }
     command
         .envs(launch.env.iter().map(|(name, value)| (name, value)))
         .stdin(Stdio::null())
-        // One pipe for both: what was written first is read first.
+        // One pipe for both streams, so that their output stays in order.
         .stdout(output.try_clone()?)
         .stderr(output.try_clone()?);
     let directory = directory.as_raw_fd();
-    // SAFETY: the closure makes one async-signal-safe call on a descriptor that is open while we start it.
+    // SAFETY: the closure makes one async-signal-safe call on a descriptor that is open meanwhile.
     unsafe {
         command.pre_exec(move || match libc::fchdir(directory) {
             0 => Ok(()),
@@ -80,7 +79,7 @@ fn dress(command: &mut Command, launch: &Launch, directory: &OwnedFd, output: &P
     Ok(())
 }
 
-/// The command as a person would write it.
+/// Formats the command as a shell line.
 pub(crate) fn line(command: &str, args: &[String]) -> String {
     let plain = |word: &str| {
         !word.is_empty() && word.chars().all(|c| c.is_alphanumeric() || "-_./:=,+@%^".contains(c))
@@ -101,7 +100,7 @@ mod tests {
     use super::line;
 
     #[test]
-    fn a_command_is_shown_as_a_person_would_write_it() {
+    fn a_command_is_shown_as_a_shell_line() {
         let args = ["-c", "it's here", "", "a=b"].map(str::to_owned);
         assert_eq!(line("sh", &args), r"sh -c 'it'\''s here' '' a=b");
     }

@@ -1,5 +1,4 @@
-//! A command that runs: what it writes and how it ends, one thing after the other, and its end when it is asked
-//! for. Keeps nothing of it.
+//! A running command: a stream of its output and its exit, and a way to end it. Stores no output.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -9,76 +8,69 @@ use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe::Receiver;
 use tokio::time::Instant;
 
-use super::group::{Group, Leftover, ROUND, TERM_WAIT};
-use super::{Exit, Launch, start};
+use super::group::{Group, Leftover, POLL_INTERVAL, TERM_WAIT};
+use super::{CommandExit, CommandSpec, start};
 
-/// How long the last output is waited for after the command's end: something it left running may hold the pipe.
-const LAST_OUTPUT: Duration = Duration::from_millis(100);
-/// Why there always is a group.
-const TAKEN: &str = "it is taken out by what takes all";
-/// How much is read at once.
-const READ: usize = 64 * 1024;
+/// How long to wait for the last output after the exit, since a remaining process may hold the pipe open.
+const LAST_OUTPUT_WAIT: Duration = Duration::from_millis(100);
+const GROUP_PRESENT: &str = "the group is only taken by methods that consume the command";
+const READ_BYTES: usize = 64 * 1024;
 
-/// What [`Running::next`] reports.
+/// An event of a command.
 #[derive(Debug)]
-pub enum Heard<'a> {
-    /// Output of the command, or of a process that it left running.
+pub enum CommandEvent<'a> {
+    /// Output of the command or of a process that it left running.
     Output(&'a [u8]),
-    /// The command has ended. Reported once.
-    Exited(Exit),
+    /// The command has exited. Reported once.
+    Exited(CommandExit),
 }
 
-/// A running command with its output. Dropping it ends the command and everything that it started.
-pub struct Running {
-    /// `None` only while it is taken out to be ended.
+/// A command and everything it has started. Dropping it ends them.
+pub struct RunningCommand {
+    /// `None` only while it is taken to be ended.
     group: Option<Group>,
-    /// `None` when nobody can write any more.
+    /// `None` once the output has ended.
     pipe: Option<Receiver>,
     buffer: Vec<u8>,
-    phase: Phase,
-    /// When the group is killed next, once its end was asked for.
+    phase: RunPhase,
+    /// When the group is killed next, after its end was requested.
     kill_at: Option<Instant>,
 }
 
-/// How far a command is.
+/// The progress of a command.
 #[derive(Clone, Copy)]
-enum Phase {
+enum RunPhase {
     Runs,
-    /// It has ended, and its last words are waited for until then.
-    Ended(Exit, Instant),
-    /// Its end was told.
-    Told,
+    /// It has exited, and its last output is awaited until the given time.
+    Ended(CommandExit, Instant),
+    /// The exit was reported.
+    Reported,
 }
 
-/// What a wait ended with.
-enum Woken {
+/// Why a wait ended.
+enum WakeReason {
     Look,
     Read(usize),
     Kill,
     Enough,
 }
 
-impl Running {
-    /// Starts a command in an open directory. It gets no input; stdout and stderr share one pipe, so that their order is
-    /// kept.
-    ///
-    /// # Errors
-    /// If the program does not exist or cannot be started.
-    pub async fn start(launch: &Launch, directory: &OwnedFd) -> io::Result<Self> {
+impl RunningCommand {
+    /// Starts a command in this directory.
+    pub async fn start(launch: &CommandSpec, directory: &OwnedFd) -> io::Result<Self> {
         let (reader, writer) = io::pipe()?;
         let pipe = Some(Receiver::from_owned_fd(reader.into())?);
         let group = Some(start(launch, directory, &writer).await?);
-        Ok(Self { group, pipe, buffer: vec![0; READ], phase: Phase::Runs, kill_at: None })
+        Ok(Self { group, pipe, buffer: vec![0; READ_BYTES], phase: RunPhase::Runs, kill_at: None })
     }
 
-    /// The number of its process group.
+    /// The process group id.
     #[cfg(test)]
     pub(crate) fn number(&self) -> u32 {
-        self.group.as_ref().expect(TAKEN).number()
+        self.group.as_ref().expect(GROUP_PRESENT).number()
     }
 
-    /// Sends SIGTERM to everything that the command started. What has not ended 400 ms later is killed by
-    /// [`next`](Self::next), so keep calling it.
+    /// Requests the end of everything in the group. What does not end is killed while `next` is polled.
     pub fn end(&mut self) {
         if self.kill_at.is_none() {
             self.group().ask_to_end();
@@ -86,68 +78,67 @@ impl Running {
         }
     }
 
-    /// Waits for output or for the exit of the command. After the exit it goes on to report the output of processes that
-    /// the command left running, and waits forever if there are none.
+    /// Waits for the next event. After the exit this waits as long as a remaining process may write.
     ///
-    /// Cancel safe: dropping the future loses nothing.
-    pub async fn next(&mut self) -> Heard<'_> {
+    /// Cancellation-safe.
+    pub async fn next(&mut self) -> CommandEvent<'_> {
         loop {
-            if let (Phase::Runs, Some(exit)) = (self.phase, self.group().exited()) {
-                self.phase = Phase::Ended(exit, Instant::now() + LAST_OUTPUT);
+            if let (RunPhase::Runs, Some(exit)) = (self.phase, self.group().exited()) {
+                self.phase = RunPhase::Ended(exit, Instant::now() + LAST_OUTPUT_WAIT);
             }
             match self.wait().await {
-                Woken::Look => {}
-                Woken::Read(read) => return Heard::Output(&self.buffer[..read]),
-                Woken::Kill => self.kill(),
-                Woken::Enough => {
-                    if let Phase::Ended(exit, _) = self.phase {
-                        self.phase = Phase::Told;
-                        return Heard::Exited(exit);
+                WakeReason::Look => {}
+                WakeReason::Read(read) => return CommandEvent::Output(&self.buffer[..read]),
+                WakeReason::Kill => self.kill(),
+                WakeReason::Enough => {
+                    if let RunPhase::Ended(exit, _) = self.phase {
+                        self.phase = RunPhase::Reported;
+                        return CommandEvent::Exited(exit);
                     }
                 }
             }
         }
     }
 
-    /// Ends all remaining processes, first with SIGTERM, then with SIGKILL, and reports whether the command left any.
+    /// Ends the remaining processes, and returns whether there were any.
     pub async fn clear(mut self) -> Leftover {
         match self.group.take() {
             Some(group) => group.clear().await,
-            None => Leftover::Nobody,
+            None => Leftover::None,
         }
     }
 
-    async fn wait(&mut self) -> Woken {
-        let (runs, silent) = (matches!(self.phase, Phase::Runs), self.pipe.is_none());
+    async fn wait(&mut self) -> WakeReason {
+        let (runs, silent) = (matches!(self.phase, RunPhase::Runs), self.pipe.is_none());
         let enough = match self.phase {
-            Phase::Ended(..) if silent => return Woken::Enough,
-            Phase::Ended(_, until) => Some(until),
-            Phase::Runs | Phase::Told => None,
+            RunPhase::Ended(..) if silent => return WakeReason::Enough,
+            RunPhase::Ended(_, until) => Some(until),
+            RunPhase::Runs | RunPhase::Reported => None,
         };
         let kill_at = self.kill_at.filter(|_| runs);
-        let group = self.group.as_mut().expect(TAKEN);
+        let group = self.group.as_mut().expect(GROUP_PRESENT);
         tokio::select! {
-            () = group.stirred(), if runs => Woken::Look,
+            () = group.changed(), if runs => WakeReason::Look,
             read = read(&mut self.pipe, &mut self.buffer) => match read {
-                0 => Woken::Look,
-                read => Woken::Read(read),
+                0 => WakeReason::Look,
+                read => WakeReason::Read(read),
             },
-            () = at(kill_at) => Woken::Kill,
-            () = at(enough) => Woken::Enough,
+            () = at(kill_at) => WakeReason::Kill,
+            () = at(enough) => WakeReason::Enough,
         }
     }
 
     fn kill(&mut self) {
         self.group().kill();
-        self.kill_at = Some(Instant::now() + ROUND);
+        self.kill_at = Some(Instant::now() + POLL_INTERVAL);
     }
 
     fn group(&mut self) -> &mut Group {
-        self.group.as_mut().expect(TAKEN)
+        self.group.as_mut().expect(GROUP_PRESENT)
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningCommand {
     fn drop(&mut self) {
         let Some(mut group) = self.group.take() else { return };
         group.ask_to_end();
@@ -158,7 +149,7 @@ impl Drop for Running {
     }
 }
 
-/// Reads some bytes; nothing means the end, and after it this waits for ever.
+/// Reads some bytes; returns 0 at the end, and after that waits forever.
 async fn read(pipe: &mut Option<Receiver>, buffer: &mut [u8]) -> usize {
     let Some(reader) = pipe else { return std::future::pending().await };
     match reader.read(buffer).await {

@@ -9,9 +9,9 @@ use tokio::sync::{Notify, oneshot};
 
 use super::{Agreed, Attachments, answers};
 use crate::edge::Version;
-use crate::edge::call::{Replay, Setup};
-use crate::edge::link::ask;
-use crate::edge::view::{Terminals, View, title_update};
+use crate::edge::agent_translator::outgoing;
+use crate::edge::client_request::{ReplayFrom, Setup};
+use crate::edge::view::{TerminalOwner, View, title_update};
 use crate::live::Cursor;
 use crate::outbox::{Attachment, OpenRequest, Outbound, Outbox, Then};
 use crate::runner::{Attached, Client, Handle, Message, RunningTurn, store_error};
@@ -62,7 +62,7 @@ impl Follower {
         let cursor = Cursor::new(session.head.next(), self.bell.clone());
         self.attach(&handle, &cursor, setup).await.ok_or_else(ended)??;
         let mut view = self.view();
-        view.mode_is(session.options.as_ref());
+        view.set_mode(session.options.as_ref());
         let client = &self.agreed.client;
         let mut answer = answers::opened(client, session.options.as_ref(), session.commands.as_ref());
         answer.set("sessionId", Json::of(&handle.id));
@@ -82,11 +82,11 @@ impl Follower {
         &self,
         session: SessionId,
         setup: Setup,
-        replay: Replay,
+        replay: ReplayFrom,
     ) -> Result<Opened, RpcError> {
         let (handle, cursor, attached) = self.open(&session, setup, &replay).await?;
         let mut view = self.view();
-        view.mode_is(attached.options.as_ref());
+        view.set_mode(attached.options.as_ref());
         for (message, sender) in &attached.senders {
             view.sent_by(message.clone(), sender.json());
         }
@@ -104,8 +104,12 @@ impl Follower {
 
     /// Refuses a place to replay from that is not in the session, before the session is opened. What only the agent has
     /// is looked at later.
-    pub(super) async fn check_replay(&self, session: &SessionId, replay: &Replay) -> Result<(), RpcError> {
-        let Replay::Message(message) = replay else { return Ok(()) };
+    pub(super) async fn check_replay(
+        &self,
+        session: &SessionId,
+        replay: &ReplayFrom,
+    ) -> Result<(), RpcError> {
+        let ReplayFrom::Message(message) = replay else { return Ok(()) };
         match self.agreed.registry.row(session).await {
             Ok(row) if row.head > Seq(0) => self.message_place(session, message).await.map(drop),
             Ok(_) | Err(_) => Ok(()),
@@ -124,14 +128,14 @@ impl Follower {
         &self,
         session: &SessionId,
         setup: Setup,
-        replay: &Replay,
+        replay: &ReplayFrom,
     ) -> Result<(Handle, Arc<Cursor>, Attached), RpcError> {
         check(&self.agreed, &setup)?;
         let (handle, cursor, attached) = self.attach_live(session, setup).await?;
         match replay {
-            Replay::Start => {}
-            Replay::Nothing => cursor.advance(attached.head.next()),
-            Replay::Message(message) => cursor.advance(self.message_place(session, message).await?),
+            ReplayFrom::Start => {}
+            ReplayFrom::Nothing => cursor.advance(attached.head.next()),
+            ReplayFrom::Message(message) => cursor.advance(self.message_place(session, message).await?),
         }
         Ok((handle, cursor, attached))
     }
@@ -187,14 +191,14 @@ fn ended() -> RpcError {
 /// Refuses what the agent does not offer.
 pub(super) fn check(agreed: &Agreed, setup: &Setup) -> Result<(), RpcError> {
     let profile = agreed.profile();
-    ask::check_servers(&profile, &setup.servers)?;
-    ask::check_system_prompt(&profile, setup)
+    outgoing::check_servers(&profile, &setup.servers)?;
+    outgoing::check_system_prompt(&profile, setup)
 }
 
-fn terminals(agreed: &Agreed) -> Terminals {
+fn terminals(agreed: &Agreed) -> TerminalOwner {
     match (agreed.client.version, agreed.profile().version) {
-        (Version::V1, Version::V1) => Terminals::Client,
-        (Version::V1, Version::V2) | (Version::V2, _) => Terminals::Agent,
+        (Version::V1, Version::V1) => TerminalOwner::Client,
+        (Version::V1, Version::V2) | (Version::V2, _) => TerminalOwner::Agent,
     }
 }
 
@@ -205,7 +209,7 @@ fn names_some(commands: &Json) -> bool {
 }
 
 /// What a client is told between the replay and everything after it.
-fn then(agreed: &Agreed, attached: &Attached, view: &View, replay: &Replay) -> Then {
+fn then(agreed: &Agreed, attached: &Attached, view: &View, replay: &ReplayFrom) -> Then {
     let commands = match agreed.client.version {
         Version::V1 => attached.commands.as_ref().map(crate::edge::v1::commands::to_v1),
         // They are in the answer.
@@ -215,16 +219,16 @@ fn then(agreed: &Agreed, attached: &Attached, view: &View, replay: &Replay) -> T
     let moment: Vec<_> = [commands, attached.usage.clone(), title].into_iter().flatten().collect();
     // A client that wants no replay is answered before it hears anything; only its state goes before.
     let (mut updates, after_answer) = match replay {
-        Replay::Nothing => (Vec::new(), moment),
-        Replay::Start | Replay::Message(_) => (moment, Vec::new()),
+        ReplayFrom::Nothing => (Vec::new(), moment),
+        ReplayFrom::Start | ReplayFrom::Message(_) => (moment, Vec::new()),
     };
     updates.extend(view.state_now(&attached.state));
     // What may speak in its own name has to be known before it does, and before it asks.
     let children = match replay {
-        Replay::Start => &[][..],
-        Replay::Nothing | Replay::Message(_) => &attached.children[..],
+        ReplayFrom::Start => &[][..],
+        ReplayFrom::Nothing | ReplayFrom::Message(_) => &attached.children[..],
     };
     let asks = attached.questions.iter().filter_map(|open| view.ask(&open.question, open.kind, &open.body));
-    let open = children.iter().filter_map(|child| view.announce(child)).chain(asks).collect();
+    let open = children.iter().filter_map(|child| view.subagent_announcement(child)).chain(asks).collect();
     Then { updates, answer: None, notice: attached.notice.clone(), after_answer, open }
 }

@@ -6,10 +6,10 @@ use serde_json::value::RawValue;
 use super::asked::AskedOf;
 use super::introduction::Memory;
 use super::{Agreed, Connection, Phase};
-use crate::agent::peer::Aside;
+use crate::agent::peer::SessionlessMessage;
 use crate::edge::Version;
-use crate::edge::call::{Call, SessionCall, is_ours};
-use crate::edge::link::ask::check_content;
+use crate::edge::agent_translator::outgoing::check_content;
+use crate::edge::client_request::{ClientRequest, SessionRequest, is_ours};
 use crate::edge::params::Params;
 use crate::ids;
 use crate::outbox::{OpenRequest, Origin, Outbound, Relayed, Sender, Worker};
@@ -36,29 +36,34 @@ impl Connection {
                 return request.answer(Err(error));
             }
         };
-        match Call::decode(agreed.client.version, method, params) {
+        match ClientRequest::decode(agreed.client.version, method, params) {
             Ok(call) => self.call(agreed, request, call).await,
             Err(error) => request.answer(Err(error)),
         }
     }
 
-    async fn call(&mut self, agreed: Agreed, request: OpenRequest, call: Call) {
-        if let Call::New(setup) | Call::Resume { setup, .. } | Call::Fork { setup, .. } = &call {
-            self.deps.host_config.secrets.learn(&setup.servers);
+    async fn call(&mut self, agreed: Agreed, request: OpenRequest, call: ClientRequest) {
+        if let ClientRequest::New(setup)
+        | ClientRequest::Resume { setup, .. }
+        | ClientRequest::Fork { setup, .. } = &call
+        {
+            self.deps.host_config.secrets.add_servers(&setup.servers);
         }
         match call {
-            Call::New(setup) => self.create(agreed, request, setup),
-            Call::Resume { session, setup, replay } => {
+            ClientRequest::New(setup) => self.create(agreed, request, setup),
+            ClientRequest::Resume { session, setup, replay } => {
                 self.resume(agreed, request, SessionId(session), setup, replay).await;
             }
-            Call::Fork { session, setup, at } => {
+            ClientRequest::Fork { session, setup, at } => {
                 self.fork(agreed, request, SessionId(session), setup, at).await;
             }
-            Call::List { cwd, cursor, archived } => self.list(agreed, request, cwd, cursor, archived).await,
-            Call::Session { session, call } => {
+            ClientRequest::List { cwd, cursor, archived } => {
+                self.list(agreed, request, cwd, cursor, archived).await
+            }
+            ClientRequest::Session { session, call } => {
                 self.session_call(agreed, request, SessionId(session), call).await;
             }
-            Call::Relay { method, params } => self.relay(agreed, request, method, params).await,
+            ClientRequest::Relay { method, params } => self.relay(agreed, request, method, params).await,
         }
     }
 
@@ -67,19 +72,19 @@ impl Connection {
         agreed: Agreed,
         request: OpenRequest,
         session: SessionId,
-        call: SessionCall,
+        call: SessionRequest,
     ) {
         match call {
-            SessionCall::Close => self.close(agreed, request, session).await,
-            SessionCall::Delete => self.delete(agreed, request, session).await,
-            SessionCall::Archive => self.archive(agreed, request, session).await,
-            SessionCall::Unarchive => self.unarchive(agreed, request, session).await,
-            SessionCall::Status => self.status(agreed, request, session).await,
-            SessionCall::SetTitle(title) => self.set_title(agreed, request, session, title).await,
-            SessionCall::Prompt { .. }
-            | SessionCall::SetOption { .. }
-            | SessionCall::CancelToolCall(_)
-            | SessionCall::CancelTerminal(_) => self.live_call(agreed, request, session, call).await,
+            SessionRequest::Close => self.close(agreed, request, session).await,
+            SessionRequest::Delete => self.delete(agreed, request, session).await,
+            SessionRequest::Archive => self.archive(agreed, request, session).await,
+            SessionRequest::Unarchive => self.unarchive(agreed, request, session).await,
+            SessionRequest::Status => self.status(agreed, request, session).await,
+            SessionRequest::SetTitle(title) => self.set_title(agreed, request, session, title).await,
+            SessionRequest::Prompt { .. }
+            | SessionRequest::SetOption { .. }
+            | SessionRequest::CancelToolCall(_)
+            | SessionRequest::CancelTerminal(_) => self.live_call(agreed, request, session, call).await,
         }
     }
 
@@ -89,42 +94,42 @@ impl Connection {
         agreed: Agreed,
         request: OpenRequest,
         session: SessionId,
-        call: SessionCall,
+        call: SessionRequest,
     ) {
         let Some(handle) = self.following(&agreed, &session) else {
-            return request.answer(Err(RpcError::not_followed(session.as_str())));
+            return request.answer(Err(RpcError::not_attached(session.as_str())));
         };
-        if let SessionCall::Prompt { content, .. } = &call
+        if let SessionRequest::Prompt { content, .. } = &call
             && let Err(error) = check_content(&agreed.profile(), content)
         {
             return request.answer(Err(error));
         }
         request.assign(Worker::Session(session.clone()));
         let message_id = ids::message_id();
-        if let SessionCall::Prompt { .. } = &call {
+        if let SessionRequest::Prompt { .. } = &call {
             let from = Outbound::PromptFrom(session.clone(), message_id.clone(), Sender::Own);
             request.hand_over(from);
         }
         let reply = agreed.reply(request, &session);
         let message = match call {
-            SessionCall::Prompt { content, meta } => {
+            SessionRequest::Prompt { content, meta } => {
                 Message::Prompt { message: message_id, content, meta, reply }
             }
-            SessionCall::SetOption { option, value } => {
+            SessionRequest::SetOption { option, value } => {
                 Message::SetOption { option, value, booleans: agreed.client.booleans(), reply }
             }
-            SessionCall::CancelToolCall(id) => {
+            SessionRequest::CancelToolCall(id) => {
                 Message::CancelThing { method: "tool_call/cancel", field: "toolCallId", id, reply }
             }
-            SessionCall::CancelTerminal(id) => {
+            SessionRequest::CancelTerminal(id) => {
                 Message::CancelThing { method: "terminal/cancel", field: "terminalId", id, reply }
             }
-            SessionCall::SetTitle(_)
-            | SessionCall::Close
-            | SessionCall::Delete
-            | SessionCall::Archive
-            | SessionCall::Unarchive
-            | SessionCall::Status => return,
+            SessionRequest::SetTitle(_)
+            | SessionRequest::Close
+            | SessionRequest::Delete
+            | SessionRequest::Archive
+            | SessionRequest::Unarchive
+            | SessionRequest::Status => return,
         };
         refuse_unsent(handle.tell(message).await, &session);
     }
@@ -206,7 +211,7 @@ impl Connection {
     }
 
     /// What the agent says apart from any session goes to the client as it is.
-    pub(super) fn aside(&mut self, aside: &Aside) {
+    pub(super) fn aside(&mut self, aside: &SessionlessMessage) {
         if !matches!(self.phase, Phase::Ready(_)) {
             // A client that has not been answered yet cannot be asked, and the agent may wait for this.
             return aside.peer.refuse(&aside.line);
@@ -215,28 +220,28 @@ impl Connection {
             params.map_or_else(|| Json::of(&rethread_core::Fields::new()), |raw| Json::from(raw.to_owned()))
         };
         match parse(&aside.line) {
-            Ok(crate::wire::Message::Notification { method, params }) if method != "$/cancel_request" => {
+            Ok(crate::wire::RpcMessage::Notification { method, params }) if method != "$/cancel_request" => {
                 let message = Outbound::Notify { method: method.into_owned(), params: json(params) };
                 if self.outbox.offer(message).is_err() {
                     self.deps.host_config.log.line("skipped a notification for a client that does not read");
                 }
             }
-            Ok(crate::wire::Message::Request { id, method, params }) => {
+            Ok(crate::wire::RpcMessage::Request { id, method, params }) => {
                 let (method, params) = (method.into_owned(), self.own_request(json(params)));
                 let from = Relayed { request: id, origin: Origin::Agent(aside.peer.clone()) };
                 if self.outbox.offer(Outbound::Relay { from, method, params }).is_err() {
                     aside.peer.refuse(&aside.line);
                 }
             }
-            Ok(crate::wire::Message::Notification { params, .. }) => {
+            Ok(crate::wire::RpcMessage::Notification { params, .. }) => {
                 self.withdrawn_aside(aside, &json(params));
             }
-            Ok(crate::wire::Message::Response { .. }) | Err(_) => {}
+            Ok(crate::wire::RpcMessage::Response { .. }) | Err(_) => {}
         }
     }
 
     /// The agent takes back a request of its own that was relayed.
-    fn withdrawn_aside(&self, aside: &Aside, params: &Json) {
+    fn withdrawn_aside(&self, aside: &SessionlessMessage, params: &Json) {
         let Some(request) = params.fields().get("requestId").and_then(|id| Id::read(id.raw())) else {
             return;
         };
@@ -261,7 +266,7 @@ impl Connection {
     async fn relay(&mut self, agreed: Agreed, request: OpenRequest, method: String, params: Json) {
         if let Some(session) = params.fields().text("sessionId").map(SessionId) {
             let Some(handle) = self.following(&agreed, &session) else {
-                return request.answer(Err(RpcError::not_followed(session.as_str())));
+                return request.answer(Err(RpcError::not_attached(session.as_str())));
             };
             request.assign(Worker::Session(session.clone()));
             let reply = agreed.reply(request, &session);
@@ -292,7 +297,7 @@ impl Connection {
 /// What was meant for a session that has ended meanwhile is refused.
 fn refuse_unsent(sent: Result<(), Ended>, session: &SessionId) {
     if let Err(Ended(Some(reply))) = sent {
-        reply.refuse(RpcError::not_followed(session.as_str()));
+        reply.refuse(RpcError::not_attached(session.as_str()));
     }
 }
 

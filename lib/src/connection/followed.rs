@@ -12,8 +12,8 @@ use tokio::task::JoinHandle;
 use super::asked::{Asked, AskedOf};
 use super::pump::cancel;
 use super::replay::{Lines, Piece, Replay};
-use crate::edge::v1::aside::with_notices;
-use crate::edge::view::{Place, Shown, View, When};
+use crate::edge::v1::side_updates::with_notices;
+use crate::edge::view::{ClientMessage, EntryPosition, Timing, View};
 use crate::live::Tailing;
 use crate::outbox::{Attachment, Outbound};
 use crate::store::StoreError;
@@ -250,10 +250,10 @@ impl Followed {
     }
 
     fn show(&mut self, seq: Seq, entry: &Entry, out: &mut Out, asked: &Asked) {
-        let when = if seq <= self.attachment.past { When::Past } else { When::Now };
+        let timing = if seq <= self.attachment.past { Timing::Replay } else { Timing::Live };
         let mut shown = Vec::new();
         if let Some(view) = &mut self.attachment.view {
-            view.show(entry, Place { seq, when }, &mut shown);
+            view.show(entry, EntryPosition { seq, timing }, &mut shown);
         }
         self.settled = false;
         for shown in shown {
@@ -274,7 +274,7 @@ impl Followed {
         }
         let mut shown = Vec::new();
         if let Some(view) = &mut self.attachment.view {
-            view.settle(&mut shown);
+            view.flush_stale(&mut shown);
         }
         let any = !shown.is_empty();
         for shown in shown {
@@ -283,11 +283,11 @@ impl Followed {
         any
     }
 
-    fn write(&self, shown: Shown, out: &mut Out, asked: &Asked) {
+    fn write(&self, shown: ClientMessage, out: &mut Out, asked: &Asked) {
         match shown {
-            Shown::Update(update) => out.update(&self.name, &update),
-            Shown::OfChild(child, update) => out.update(Json::of(&child).text(), &update),
-            Shown::Ask { question, method, mut params } => {
+            ClientMessage::Update(update) => out.update(&self.name, &update),
+            ClientMessage::SubagentUpdate(child, update) => out.update(Json::of(&child).text(), &update),
+            ClientMessage::Question { question, method, mut params } => {
                 let id = asked.ask(AskedOf::Question(self.attachment.session.clone(), question));
                 // A sub-agent asks in its own name.
                 if params.get("sessionId").is_none() {
@@ -295,7 +295,7 @@ impl Followed {
                 }
                 out.request(&id, method, &params.json());
             }
-            Shown::Unask(question) => {
+            ClientMessage::WithdrawQuestion(question) => {
                 if let Some(id) = asked.question(&question) {
                     out.notification("$/cancel_request", &cancel(&id));
                 }

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 
 use super::io::Source;
 use crate::outbox::{Outbox, Slot};
-use crate::wire::{Line, Message, parse};
+use crate::wire::{Line, RpcMessage, parse};
 
 /// The lines of a client.
 pub(super) struct Intake {
@@ -39,8 +39,8 @@ impl Intake {
 fn wants_answer(line: &Line) -> bool {
     match line {
         Line::Text(bytes) => match parse(bytes) {
-            Ok(Message::Request { .. }) | Err(_) => true,
-            Ok(Message::Notification { .. } | Message::Response { .. }) => false,
+            Ok(RpcMessage::Request { .. }) | Err(_) => true,
+            Ok(RpcMessage::Notification { .. } | RpcMessage::Response { .. }) => false,
         },
         Line::TooLong => true,
     }

@@ -13,7 +13,7 @@ use crate::agent::host::{AgentHost, LiveAgent};
 use crate::agent::pool::{HostUser, SharedHost};
 use crate::client_id::ClientTag;
 use crate::clock;
-use crate::edge::capabilities::{ClientProfile, Profile};
+use crate::edge::capabilities::{AgentProfile, ClientProfile};
 use crate::edge::params::Params;
 use crate::outbox::OpenRequest;
 use crate::store::journal::Journal;
@@ -94,7 +94,7 @@ impl Connection {
         user.leave().await;
     }
 
-    fn agree(&self, client: ClientProfile, host: SharedHost, profile: Arc<Profile>) -> Agreed {
+    fn agree(&self, client: ClientProfile, host: SharedHost, profile: Arc<AgentProfile>) -> Agreed {
         let tag = ClientTag { id: self.client, name: client.name() };
         Agreed {
             client: Arc::new(client),
@@ -150,7 +150,7 @@ pub(super) struct Memory {
 
 impl Memory {
     pub(super) fn new(deps: &ConnectionDeps, client: &ClientProfile) -> Self {
-        let offers = client.introduce(client.version);
+        let offers = client.initialize_params(client.version);
         let protocol = deps.host_config.protocol;
         let key = deps.agent.key().map(|key| fingerprint(&format!("{key} {protocol:?} {offers}")));
         let command = deps.agent.command_key().map(|command| fingerprint(&format!("command {command}")));
@@ -160,7 +160,7 @@ impl Memory {
     /// What the agent that is there now says of itself. If it cannot be started, or takes too long, what the same
     /// command said before will do: kept sessions can be listed and read without an agent, and whoever needs the
     /// agent is told what is wrong with it.
-    async fn meet(&self, host: &AgentHost) -> Result<Arc<Profile>, RpcError> {
+    async fn meet(&self, host: &AgentHost) -> Result<Arc<AgentProfile>, RpcError> {
         let Some(earlier) = self.recall_key(self.command.clone()).await else {
             return host.live().await.map(|live| live.profile);
         };
@@ -170,19 +170,19 @@ impl Memory {
         }
     }
 
-    async fn recall(&self) -> Option<Arc<Profile>> {
+    async fn recall(&self) -> Option<Arc<AgentProfile>> {
         self.recall_key(self.key.clone()).await
     }
 
-    async fn recall_key(&self, key: Option<String>) -> Option<Arc<Profile>> {
+    async fn recall_key(&self, key: Option<String>) -> Option<Arc<AgentProfile>> {
         let key = key?;
         let bytes = self.journal.call(move |store| store.profile(&key)).await.ok()??;
         let answer = Json::parse(String::from_utf8(bytes).ok()?).ok()?;
-        Profile::read(&answer).ok().map(Arc::new)
+        AgentProfile::read(&answer).ok().map(Arc::new)
     }
 
     /// Takes what an agent is seen to be, for this connection and for the next ones.
-    async fn learn(&self, known: &Mutex<Arc<Profile>>, live: &LiveAgent) {
+    async fn learn(&self, known: &Mutex<Arc<AgentProfile>>, live: &LiveAgent) {
         *known.lock().unwrap_or_else(PoisonError::into_inner) = live.profile.clone();
         self.remember(live).await;
     }

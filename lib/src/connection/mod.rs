@@ -23,17 +23,17 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::JoinSet;
 
 use crate::agent::host::{AgentSource, HostConfig};
-use crate::agent::peer::Aside;
+use crate::agent::peer::SessionlessMessage;
 use crate::agent::pool::{AgentPool, HostUser, SharedHost};
 use crate::client_id::{ClientId, ClientTag};
-use crate::edge::capabilities::{ClientProfile, Profile};
-use crate::edge::marks;
+use crate::edge::capabilities::{AgentProfile, ClientProfile};
+use crate::edge::own_meta;
 use crate::outbox::{InFlight, NotTaken, OpenRequest, Outbox, Reply, Slot, queue};
 use crate::registry::Registry;
 use crate::runner::{Handle, Message as SessionMessage};
 use crate::store::journal::Journal;
 use crate::transport::messages::ClientTransport;
-use crate::wire::{Id, IdKind, Line, Malformed, Message, Out, RpcError, code, parse};
+use crate::wire::{Id, IdKind, Line, Malformed, Out, RpcError, RpcMessage, code, parse};
 use asked::Asked;
 use intake::Intake;
 use pump::Pump;
@@ -76,7 +76,7 @@ pub(crate) struct Connection {
     /// The sessions that this client follows.
     attached: Attachments,
     ready: mpsc::Sender<Ready>,
-    asides: mpsc::Sender<Aside>,
+    asides: mpsc::Sender<SessionlessMessage>,
 }
 
 /// The sessions that a client follows; nothing is added once its connection has ended.
@@ -137,7 +137,7 @@ struct Agreed {
     tag: ClientTag,
     host: SharedHost,
     /// What is known of the agent: at first perhaps only from the last time.
-    profile: Arc<Mutex<Arc<Profile>>>,
+    profile: Arc<Mutex<Arc<AgentProfile>>>,
     registry: Arc<Registry>,
     /// Whether anything was asked since: then it cannot be agreed anew.
     used: bool,
@@ -149,7 +149,7 @@ impl Agreed {
         Reply::new(self.tag.id, &self.client, request, session.clone())
     }
 
-    fn profile(&self) -> Arc<Profile> {
+    fn profile(&self) -> Arc<AgentProfile> {
         self.profile.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
@@ -158,7 +158,7 @@ impl Agreed {
 struct Ready {
     request: OpenRequest,
     client: ClientProfile,
-    outcome: Result<Arc<Profile>, RpcError>,
+    outcome: Result<Arc<AgentProfile>, RpcError>,
 }
 
 impl Connection {
@@ -223,7 +223,7 @@ impl Connection {
         mut self,
         mut intake: Intake,
         mut initialized: mpsc::Receiver<Ready>,
-        mut asides: mpsc::Receiver<Aside>,
+        mut asides: mpsc::Receiver<SessionlessMessage>,
         stop: impl Future<Output = ()>,
     ) {
         tokio::pin!(stop);
@@ -278,21 +278,25 @@ impl Connection {
     /// Hears a line. There is a slot with every line that wants an answer.
     async fn hear(&mut self, line: Line, slot: Option<Slot>) {
         let bytes = match line {
-            Line::Text(bytes) => marks::strip_line(bytes, marks::CLIENT_KEYS),
+            Line::Text(bytes) => own_meta::strip_line(bytes, own_meta::CLIENT_KEYS),
             Line::TooLong => {
                 let longest = self.deps.host_config.longest_line;
                 let error = RpcError::new(code::PARSE, "the line is too long").with("longest", longest);
-                return self.refuse(Id::null(), error.hint("send large content as a resource link"), slot);
+                return self.refuse(
+                    Id::null(),
+                    error.hint("send large content as a resource translator"),
+                    slot,
+                );
             }
         };
         match (parse(&bytes), slot) {
-            (Ok(Message::Request { id, method, params }), Some(slot)) => match self.take(id, slot) {
+            (Ok(RpcMessage::Request { id, method, params }), Some(slot)) => match self.take(id, slot) {
                 Ok(request) => self.request(request, &method, params).await,
                 Err((id, error, slot)) => self.refuse(id, error, Some(slot)),
             },
-            (Ok(Message::Request { .. }), None) => {}
-            (Ok(Message::Notification { method, params }), _) => self.notification(&method, params).await,
-            (Ok(Message::Response { id, outcome }), _) => {
+            (Ok(RpcMessage::Request { .. }), None) => {}
+            (Ok(RpcMessage::Notification { method, params }), _) => self.notification(&method, params).await,
+            (Ok(RpcMessage::Response { id, outcome }), _) => {
                 let json = |raw: &serde_json::value::RawValue| Json::from(raw.to_owned());
                 self.response(&id, outcome.map(json).map_err(|error| RpcError::read(&json(error)))).await;
             }

@@ -9,7 +9,7 @@ use super::attach::{Follower, check};
 use super::{Agreed, Connection};
 use crate::clock;
 use crate::edge::Version;
-use crate::edge::call::{self, Replay, Setup};
+use crate::edge::client_request::{self, ReplayFrom, Setup};
 use crate::outbox::{OpenRequest, Worker};
 use crate::runner::{Ended, Handle, Message, store_error};
 use crate::store::{Archived, ArchivedFilter, ListQuery, SessionRow, StoreError};
@@ -71,7 +71,7 @@ impl Connection {
         request: OpenRequest,
         session: SessionId,
         mut setup: Setup,
-        replay: Replay,
+        replay: ReplayFrom,
     ) {
         drop_unoffered(&agreed, &mut setup);
         let follower = self.follower(&agreed);
@@ -85,7 +85,7 @@ impl Connection {
             Ok(Some(handle)) => {
                 let opened = follower.resume(session, setup, replay).await;
                 if opened.is_err() {
-                    not_followed(&handle).await;
+                    not_attached(&handle).await;
                 }
                 follower.finish(request, opened);
             }
@@ -98,7 +98,7 @@ impl Connection {
                             agreed.registry.adopt(&agreed.host, live, &session, setup.clone()).await?;
                         let opened = follower.resume(session, setup, replay).await;
                         if opened.is_err() {
-                            not_followed(&adopted).await;
+                            not_attached(&adopted).await;
                         }
                         opened
                     };
@@ -125,12 +125,12 @@ impl Connection {
         request: OpenRequest,
         cwd: Option<String>,
         cursor: Option<String>,
-        archived: call::ArchivedFilter,
+        archived: client_request::ArchivedParam,
     ) {
         let archived = match archived {
-            call::ArchivedFilter::Exclude => ArchivedFilter::Exclude,
-            call::ArchivedFilter::Include => ArchivedFilter::Include,
-            call::ArchivedFilter::Only => ArchivedFilter::Only,
+            client_request::ArchivedParam::Exclude => ArchivedFilter::Exclude,
+            client_request::ArchivedParam::Include => ArchivedFilter::Include,
+            client_request::ArchivedParam::Only => ArchivedFilter::Only,
         };
         let query = ListQuery { cwd, archived, after: cursor.clone(), limit: PAGE };
         let page = agreed.registry.journal().call(move |store| store.list(&query)).await;
@@ -257,7 +257,7 @@ impl Connection {
 }
 
 /// A session that was opened for a client which does not follow it need not stay open.
-async fn not_followed(handle: &Handle) {
+async fn not_attached(handle: &Handle) {
     let _ = handle.tell(Message::NotFollowed).await;
 }
 

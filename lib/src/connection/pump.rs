@@ -100,7 +100,7 @@ impl Pump {
             Outbound::PromptFrom(session, message, sender) => {
                 let from = Outbound::PromptFrom(session.clone(), message.clone(), sender.clone());
                 self.with_view(&session, from, |view| match sender {
-                    Sender::Own => view.sent(message),
+                    Sender::Own => view.prompt_sent(message),
                     Sender::Other(tag) => view.sent_by(message, tag.json()),
                 });
             }

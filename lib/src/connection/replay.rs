@@ -6,8 +6,8 @@ use std::ops::ControlFlow;
 use rethread_core::stored::Sort;
 use rethread_core::{Json, Seq, SessionId};
 
-use crate::edge::at_sight::AtSight;
-use crate::edge::view::{Place, Shown, View, When};
+use crate::edge::replay_fast_path::FastPath;
+use crate::edge::view::{ClientMessage, EntryPosition, Timing, View};
 use crate::store::{Store, StoreError};
 use crate::wire::Out;
 
@@ -57,9 +57,9 @@ impl Replay {
                 Sort::TurnEnded => self.view.turn_ended(),
                 Sort::Any => {
                     let say = &mut |update: &[&str]| lines.update_of(&self.name, update);
-                    let at_sight = item.glance().map(|glance| self.view.show_at_sight(glance, say));
-                    if at_sight != Some(AtSight::Shown) {
-                        let place = Place { seq: item.first, when: When::Past };
+                    let fast_path = item.glance().map(|glance| self.view.show_from_text(glance, say));
+                    if fast_path != Some(FastPath::Taken) {
+                        let place = EntryPosition { seq: item.first, timing: Timing::Replay };
                         self.view.show(&*item.entry()?, place, &mut shown);
                         shown.drain(..).for_each(|shown| write(shown, &self.name, &mut lines));
                     }
@@ -71,11 +71,11 @@ impl Replay {
     }
 }
 
-fn write(shown: Shown, name: &str, lines: &mut Out) {
+fn write(shown: ClientMessage, name: &str, lines: &mut Out) {
     match shown {
-        Shown::Update(update) => lines.update(name, &update),
-        Shown::OfChild(child, update) => lines.update(Json::of(&child).text(), &update),
+        ClientMessage::Update(update) => lines.update(name, &update),
+        ClientMessage::SubagentUpdate(child, update) => lines.update(Json::of(&child).text(), &update),
         // History asks nobody: what is still open is asked when the replay is over.
-        Shown::Ask { .. } | Shown::Unask(_) => {}
+        ClientMessage::Question { .. } | ClientMessage::WithdrawQuestion(_) => {}
     }
 }

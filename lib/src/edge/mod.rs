@@ -1,28 +1,28 @@
-//! The two faces of the protocol: what either version writes, read into and written from the canonical model.
-//! Knows no store, no transport and no task.
+//! Both protocol versions (v1 and v2): decodes what clients and agents send into the canonical model (v2-shaped), and
+//! encodes entries and requests for them. Has no access to stores, transports or tasks.
 
-pub mod at_sight;
-mod blocks;
-pub mod call;
+pub mod agent_translator;
 pub mod capabilities;
-pub mod link;
-pub mod marks;
+pub mod client_request;
+pub mod own_meta;
 pub mod params;
+mod prompt_blocks;
+pub mod replay_fast_path;
 mod tool_calls;
 pub mod v1;
 pub mod view;
 
-/// A protocol version.
+/// A version of the Agent Client Protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Version {
-    /// The stable one.
+    /// The stable version.
     V1,
-    /// The draft.
+    /// The draft version.
     V2,
 }
 
 impl Version {
-    /// The number on the wire.
+    /// The number in `protocolVersion` on the wire.
     #[must_use]
     pub fn number(self) -> u64 {
         match self {

@@ -1,4 +1,4 @@
-//! Reads the parameters of requests, with errors that say which member is wrong and what was expected.
+//! Reads request parameters, with errors that name the wrong member, what was sent and what was expected.
 
 use std::path::Path;
 
@@ -8,14 +8,14 @@ use serde_json::value::RawValue;
 
 use crate::wire::{RpcError, code};
 
-/// The longest path in bytes: what Linux takes, and more than other systems do.
-pub const LONGEST_PATH: usize = 4096;
+/// The maximum length of a path: `PATH_MAX` on Linux; other systems allow less.
+pub const MAX_PATH_BYTES: usize = 4096;
 
 /// The parameters of one request.
 pub struct Params(Fields);
 
 impl Params {
-    /// Takes an object; nothing at all counts as an empty one.
+    /// Reads an object. Missing parameters count as an empty object.
     pub fn read(params: Option<&RawValue>) -> Result<Self, RpcError> {
         let Some(params) = params else { return Ok(Self(Fields::new())) };
         match serde_json::from_str(params.get()) {
@@ -27,27 +27,27 @@ impl Params {
         }
     }
 
-    /// A member that is there and not null.
+    /// Returns a member that is present and not null.
     pub fn get(&self, name: &str) -> Option<&Json> {
         self.0.get(name).filter(|value| !value.is_null())
     }
 
-    /// All members.
+    /// Returns all members.
     pub fn fields(&self) -> &Fields {
         &self.0
     }
 
-    /// The `_meta`; one that is no object counts as absent.
+    /// Returns `_meta` if it is an object.
     pub fn meta(&self) -> Option<Json> {
         self.get("_meta").filter(|meta| meta.text().starts_with('{')).cloned()
     }
 
-    /// A string that must be there.
+    /// Reads a required string.
     pub fn text(&self, name: &str) -> Result<String, RpcError> {
         self.optional_text(name)?.ok_or_else(|| self.wrong(name, "a string"))
     }
 
-    /// A string that may be absent or null.
+    /// Reads a string that may be absent or null.
     pub fn optional_text(&self, name: &str) -> Result<Option<String>, RpcError> {
         match self.get(name) {
             None => Ok(None),
@@ -55,12 +55,12 @@ impl Params {
         }
     }
 
-    /// An array that must be there.
+    /// Reads a required array.
     pub fn items(&self, name: &str) -> Result<Vec<Json>, RpcError> {
         self.get(name).and_then(Json::items).ok_or_else(|| self.wrong(name, "an array"))
     }
 
-    /// An array of objects; absent and null count as empty.
+    /// Reads an array that may be absent or null, which counts as empty.
     pub fn optional_items(&self, name: &str) -> Result<Vec<Json>, RpcError> {
         match self.get(name) {
             None => Ok(Vec::new()),
@@ -68,14 +68,14 @@ impl Params {
         }
     }
 
-    /// An absolute path that must be there.
+    /// Reads a required absolute path.
     pub fn path(&self, name: &str) -> Result<String, RpcError> {
         let path = self.text(name)?;
         absolute(name, &path)?;
         Ok(path)
     }
 
-    /// Absolute paths; absent and null count as none.
+    /// Reads a list of absolute paths that may be absent or null, which counts as empty.
     pub fn paths(&self, name: &str) -> Result<Vec<String>, RpcError> {
         let items = self.optional_items(name)?;
         items
@@ -92,7 +92,7 @@ impl Params {
             .collect()
     }
 
-    /// The error for a member that is missing or of the wrong shape.
+    /// The error for a member that is missing or has the wrong type.
     pub fn wrong(&self, name: &str, expected: &str) -> RpcError {
         match self.0.get(name) {
             Some(got) => RpcError::field(name, &got.value(), expected),
@@ -107,7 +107,7 @@ impl Params {
         }
     }
 
-    /// The name that older documents have for a member, if it is here under that.
+    /// Returns the outdated name of a member if the client sent it under that name.
     pub fn old_name(&self, name: &str) -> Option<String> {
         let snake = |name: &str| {
             name.chars().fold(String::new(), |mut snake, c| {
@@ -124,11 +124,11 @@ impl Params {
     }
 }
 
-/// Members that older documents name differently: by their names now and then.
+/// Members that were renamed in the protocol: the current name and the outdated one.
 const OLDER_NAMES: [(&str, &str); 3] =
     [("cwd", "workingDirectory"), ("modeId", "mode"), ("modelId", "model")];
 
-/// Refuses a path that is not absolute, or that no system call takes.
+/// Refuses a path that is not absolute or that no system call accepts.
 pub fn absolute(field: &str, path: &str) -> Result<(), RpcError> {
     let wrong = |expected: &str| RpcError::field(field, &Value::String(path.to_owned()), expected);
     if !Path::new(path).is_absolute() {
@@ -137,8 +137,8 @@ pub fn absolute(field: &str, path: &str) -> Result<(), RpcError> {
     if path.contains('\0') {
         return Err(wrong("an absolute path without NUL characters"));
     }
-    if path.len() > LONGEST_PATH {
-        return Err(wrong(&format!("an absolute path of at most {LONGEST_PATH} bytes")));
+    if path.len() > MAX_PATH_BYTES {
+        return Err(wrong(&format!("an absolute path of at most {MAX_PATH_BYTES} bytes")));
     }
     Ok(())
 }

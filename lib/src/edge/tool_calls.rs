@@ -1,7 +1,7 @@
-//! The tool calls that a version 1 client was shown, with the terminals inside them. Version 1 has no terminals of
-//! the agent's and no pieces of content: a call is sent anew as a whole. So that this does not cost the square of what
-//! there is to show, a call that grows is sent again only when it has grown by a part of what was sent, and with its next
-//! update. Owns what must be remembered for that, and forgets it with the turn.
+//! Tracks the tool calls that a v1 client was sent, and the terminals in them. Version 1 has neither terminals of the
+//! agent nor content chunks, so a call is always sent as a whole. To keep the total size linear, a growing call is sent
+//! again only when it has grown by a fraction of the last size, and with its next update. Calls are forgotten at the
+//! end of their turn.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,53 +10,50 @@ use rethread_core::{Fields, Json, Screen, Update};
 use super::v1;
 use super::v1::CallContent;
 use super::v1::tool_call::{Announced, TerminalText, TerminalView};
-use super::view::{Terminals, When, body_of};
+use super::view::{TerminalOwner, Timing, content_update};
 
-/// A call is sent again when what is new is at least the part `1/GROWTH` of what was sent last.
+/// A call is sent again when the new part is at least `1/GROWTH` of what was sent last.
 const GROWTH: usize = 4;
 
-/// The calls of one view.
+/// The tracked calls and terminals of one view.
 pub(super) struct ToolCalls {
-    /// Whose terminals they show.
-    pub(super) terminals: Terminals,
+    pub(super) terminals: TerminalOwner,
     screens: BTreeMap<String, Screen>,
-    /// The terminals that this client runs: our ids for them, and the client's.
+    /// Terminals that this client runs: our ids, and the ids of the client.
     own: BTreeMap<String, String>,
-    /// The content of those of this turn, and of those that run or show terminals that run.
-    calls: BTreeMap<String, Call>,
-    /// Those that have more to show than was sent.
+    /// Calls of this turn, and older ones that are running or contain a running terminal.
+    calls: BTreeMap<String, TrackedCall>,
+    /// Calls with content that was not sent.
     stale: BTreeSet<String>,
 }
 
-/// What a call shows.
+/// The content of one call.
 #[derive(Default)]
-struct Call {
+struct TrackedCall {
     items: Vec<Json>,
     terminals: BTreeSet<String>,
-    /// How many bytes were sent last, and about how many came since.
+    /// The bytes that were sent last, and approximately how many were added since.
     sent: usize,
     unsent: usize,
-    phase: Phase,
+    phase: CallPhase,
 }
 
-/// Whether a call is over.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
-enum Phase {
+enum CallPhase {
     #[default]
-    Runs,
-    Over,
+    Running,
+    Finished,
 }
 
-/// Whether something is told at once.
+/// When a change is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Told {
-    /// It is.
+pub(super) enum SendTime {
     Now,
-    /// With what comes later.
+    /// Together with a later update.
     Later,
 }
 
-impl Call {
+impl TrackedCall {
     fn add(&mut self, item: Json) {
         if let Some(terminal) = terminal_in(&item) {
             self.terminals.insert(terminal);
@@ -85,8 +82,7 @@ fn terminal_in(item: &Json) -> Option<String> {
 }
 
 impl ToolCalls {
-    /// None yet.
-    pub(super) fn new(terminals: Terminals) -> Self {
+    pub(super) fn new(terminals: TerminalOwner) -> Self {
         Self {
             terminals,
             screens: BTreeMap::new(),
@@ -101,21 +97,21 @@ impl ToolCalls {
         self.own.insert(ours, theirs);
     }
 
-    /// As they are at the time of an entry.
-    pub(super) fn at(&self, when: When) -> CallsAt<'_> {
-        CallsAt { calls: self, when }
+    /// The calls as seen from an entry with this timing.
+    pub(super) fn at(&self, timing: Timing) -> CallsAt<'_> {
+        CallsAt { calls: self, timing }
     }
 
-    /// A call has changed. Gives the body to tell it with: what was not sent of its content goes along, so that nothing
-    /// is left to be said after its end.
-    pub(super) fn changed(&mut self, update: &Update) -> Json {
+    /// Applies an update of a call. Returns the body to send, including content that was not sent yet, so that nothing
+    /// follows the final update.
+    pub(super) fn call_changed(&mut self, update: &Update) -> Json {
         let mut body = update.body.fields();
-        let over = body.text("status").map(|status| is_final(&status));
+        let over = body.text("status").map(|status| phase_of_status(&status));
         if let Some(content) = body.get("content") {
-            let mut call = Call::default();
+            let mut call = TrackedCall::default();
             content.items().unwrap_or_default().into_iter().for_each(|item| call.add(item));
             call.was_sent(content.text().len());
-            call.phase = self.calls.get(&update.id).map_or(Phase::Runs, |known| known.phase);
+            call.phase = self.calls.get(&update.id).map_or(CallPhase::Running, |known| known.phase);
             self.calls.insert(update.id.clone(), call);
             self.stale.remove(&update.id);
         }
@@ -132,28 +128,28 @@ impl ToolCalls {
         body.json()
     }
 
-    /// A call has more content. Says when the client is told.
-    pub(super) fn grown(&mut self, update: &Update, announced: Announced) -> Told {
+    /// Appends a content chunk to a call, and returns when it is sent.
+    pub(super) fn content_added(&mut self, update: &Update, announced: Announced) -> SendTime {
         let mut body = update.body.fields();
-        let Some(item) = body.take("content").filter(|item| !item.is_null()) else { return Told::Now };
+        let Some(item) = body.take("content").filter(|item| !item.is_null()) else { return SendTime::Now };
         let call = self.calls.entry(update.id.clone()).or_default();
         call.unsent += item.text().len();
         call.add(item);
-        if announced == Announced::New || has_more(&body) {
+        if announced == Announced::New || has_other_members(&body) {
             call.was_sent(call.items.iter().map(|item| item.text().len()).sum());
             self.stale.remove(&update.id);
-            return Told::Now;
+            return SendTime::Now;
         }
         self.stale.insert(update.id.clone());
-        Told::Later
+        SendTime::Later
     }
 
-    /// A terminal has changed.
-    pub(super) fn hear_terminal(&mut self, update: &Update, when: When) {
+    /// Applies an update of a terminal.
+    pub(super) fn update_terminal(&mut self, update: &Update, timing: Timing) {
         let screen = self.screens.entry(update.id.clone()).or_default();
         screen.update(update);
-        let over = screen.is_over();
-        if self.own_live(&update.id, when).is_some() {
+        let over = screen.has_exited();
+        if self.own_live(&update.id, timing).is_some() {
             return;
         }
         for (id, call) in self.calls.iter_mut().filter(|(_, call)| call.terminals.contains(&update.id)) {
@@ -163,25 +159,25 @@ impl ToolCalls {
         }
     }
 
-    /// The updates that bring the stale ones up to date which have grown enough.
-    pub(super) fn redraw(&mut self) -> Vec<Json> {
-        let is_due = |id: &String| self.calls.get(id).is_none_or(Call::has_grown);
+    /// Returns the updates for stale calls that have grown enough.
+    pub(super) fn take_due_updates(&mut self) -> Vec<Json> {
+        let is_due = |id: &String| self.calls.get(id).is_none_or(TrackedCall::has_grown);
         let (due, later) = std::mem::take(&mut self.stale).into_iter().partition(is_due);
         self.stale = later;
-        // Only terminals that are not the client's own, or not any more, make a call stale.
+        // A call becomes stale only by terminals that the client does not run itself.
         let due: BTreeSet<String> = due;
-        let past = self.at(When::Past);
-        let redrawn: Vec<(String, Json)> = due
+        let past = self.at(Timing::Replay);
+        let updates_by_id: Vec<(String, Json)> = due
             .into_iter()
             .filter_map(|id| {
                 let content = self.calls.get(&id)?.content();
-                let body = body_of("tool_call_update", "toolCallId", &id, content.raw());
+                let body = content_update("tool_call_update", "toolCallId", &id, content.raw());
                 let update = v1::tool_call::to_v1(&body, Announced::Known, &past);
                 Some((id, update))
             })
             .collect();
         let mut updates = Vec::new();
-        for (id, update) in redrawn {
+        for (id, update) in updates_by_id {
             if let Some(call) = self.calls.get_mut(&id) {
                 call.was_sent(update.text().len());
             }
@@ -190,8 +186,8 @@ impl ToolCalls {
         updates
     }
 
-    /// Whatever was not sent is due now.
-    pub(super) fn make_due(&mut self) {
+    /// Makes all unsent content due.
+    pub(super) fn mark_all_due(&mut self) {
         for id in &self.stale {
             if let Some(call) = self.calls.get_mut(id) {
                 call.unsent = usize::MAX;
@@ -199,54 +195,58 @@ impl ToolCalls {
         }
     }
 
-    /// A turn is over: what was not sent is due, and nothing is expected to be added to calls that are over.
+    /// Ends a turn: makes unsent content due and forgets the calls that are finished.
     pub(super) fn turn_ended(&mut self) {
-        self.make_due();
+        self.mark_all_due();
         let (stale, screens) = (&self.stale, &self.screens);
-        let runs = |terminal: &String| screens.get(terminal).is_some_and(|screen| !screen.is_over());
+        let runs = |terminal: &String| screens.get(terminal).is_some_and(|screen| !screen.has_exited());
         self.calls.retain(|id, call| {
-            call.phase == Phase::Runs || stale.contains(id) || call.terminals.iter().any(runs)
+            call.phase == CallPhase::Running || stale.contains(id) || call.terminals.iter().any(runs)
         });
         let shown: BTreeSet<_> = self.calls.values().flat_map(|call| &call.terminals).collect();
-        self.screens.retain(|id, screen| !screen.is_over() || shown.contains(id));
+        self.screens.retain(|id, screen| !screen.has_exited() || shown.contains(id));
         let screens = &self.screens;
-        self.own.retain(|id, _| screens.get(id).is_none_or(|screen| !screen.is_over()));
+        self.own.retain(|id, _| screens.get(id).is_none_or(|screen| !screen.has_exited()));
     }
 
-    /// The client's id for a terminal of its own that lives.
-    fn own_live(&self, terminal: &str, when: When) -> Option<&String> {
-        self.own.get(terminal).filter(|_| when == When::Now)
+    /// Returns the client's id of a live terminal that it runs.
+    fn own_live(&self, terminal: &str, timing: Timing) -> Option<&String> {
+        self.own.get(terminal).filter(|_| timing == Timing::Live)
     }
 }
 
-fn is_final(status: &str) -> Phase {
-    if matches!(status, "completed" | "failed" | "cancelled") { Phase::Over } else { Phase::Runs }
+fn phase_of_status(status: &str) -> CallPhase {
+    if matches!(status, "completed" | "failed" | "cancelled") {
+        CallPhase::Finished
+    } else {
+        CallPhase::Running
+    }
 }
 
-/// Says whether a chunk has more to tell than its content.
-fn has_more(chunk: &Fields) -> bool {
+/// Returns whether a chunk has members other than its content.
+fn has_other_members(chunk: &Fields) -> bool {
     chunk.iter().any(|(name, _)| !matches!(name, "sessionUpdate" | "toolCallId"))
 }
 
-/// The calls at the time of an entry: a terminal of the client's own is one only while it lives.
+/// The calls as seen from an entry: a client's own terminals can only be referred to while the entry is live.
 pub(super) struct CallsAt<'a> {
     calls: &'a ToolCalls,
-    when: When,
+    timing: Timing,
 }
 
 impl CallContent for CallsAt<'_> {
     fn content(&self, call: &str) -> Option<Json> {
-        self.calls.calls.get(call).map(Call::content)
+        self.calls.calls.get(call).map(TrackedCall::content)
     }
 }
 
 impl TerminalText for CallsAt<'_> {
     fn render(&self, terminal: &str) -> TerminalView {
-        match self.calls.own_live(terminal, self.when) {
+        match self.calls.own_live(terminal, self.timing) {
             Some(theirs) => TerminalView::Own(theirs.clone()),
             None => {
                 let screen = self.calls.screens.get(terminal);
-                TerminalView::Text(screen.map_or_else(Screen::nothing, Screen::text))
+                TerminalView::Text(screen.map_or_else(Screen::unsaved, Screen::text))
             }
         }
     }
@@ -275,52 +275,52 @@ mod tests {
     }
 
     #[test]
-    fn chunks_cost_a_multiple_of_what_they_show_and_none_comes_after_the_end() {
-        let mut calls = ToolCalls::new(Terminals::Agent);
-        calls.changed(&status("c", "in_progress"));
+    fn chunks_cost_linear_size_and_none_follows_the_end() {
+        let mut calls = ToolCalls::new(TerminalOwner::Agent);
+        calls.call_changed(&status("c", "in_progress"));
         let (mut said, mut sent) = (0, 0);
         for _ in 0..2000 {
             let chunk = chunk("c", &"x".repeat(400));
             said += chunk.body.text().len();
-            assert_eq!(calls.grown(&chunk, Announced::Known), Told::Later);
-            sent += calls.redraw().iter().map(|update| update.text().len()).sum::<usize>();
+            assert_eq!(calls.content_added(&chunk, Announced::Known), SendTime::Later);
+            sent += calls.take_due_updates().iter().map(|update| update.text().len()).sum::<usize>();
         }
-        let end = calls.changed(&status("c", "completed"));
+        let end = calls.call_changed(&status("c", "completed"));
         assert_eq!(end.fields().get("content").and_then(Json::items).unwrap().len(), 2000, "all of it");
         sent += end.text().len();
         assert!(sent < 8 * said, "{sent} bytes for {said}");
-        assert!(calls.redraw().is_empty(), "nothing is left to say");
+        assert!(calls.take_due_updates().is_empty(), "nothing is left to say");
     }
 
     #[test]
-    fn a_few_chunks_are_shown_as_they_come() {
-        let mut calls = ToolCalls::new(Terminals::Agent);
-        assert_eq!(calls.grown(&chunk("c", "one"), Announced::New), Told::Now);
+    fn a_few_chunks_are_sent_at_once() {
+        let mut calls = ToolCalls::new(TerminalOwner::Agent);
+        assert_eq!(calls.content_added(&chunk("c", "one"), Announced::New), SendTime::Now);
         for text in ["two", "three"] {
-            calls.grown(&chunk("c", text), Announced::Known);
-            assert_eq!(calls.redraw().len(), 1);
+            calls.content_added(&chunk("c", text), Announced::Known);
+            assert_eq!(calls.take_due_updates().len(), 1);
         }
     }
 
     #[test]
-    fn calls_and_terminals_that_are_over_are_forgotten_with_the_turn() {
-        let mut calls = ToolCalls::new(Terminals::Agent);
+    fn finished_calls_and_terminals_are_forgotten_with_the_turn() {
+        let mut calls = ToolCalls::new(TerminalOwner::Agent);
         let terminal = json!([{"type": "terminal", "terminalId": "t"}]);
         for id in ["c", "d"] {
             let body = json!({"sessionUpdate": "tool_call_update", "toolCallId": id, "content": terminal});
-            calls.changed(&update(UpdateKind::ToolCallUpdate, id, body));
+            calls.call_changed(&update(UpdateKind::ToolCallUpdate, id, body));
         }
         let output = json!({"sessionUpdate": "terminal_output_chunk", "terminalId": "t", "data": "aGk="});
-        calls.hear_terminal(&update(UpdateKind::TerminalOutputChunk, "t", output), When::Now);
-        calls.changed(&status("c", "completed"));
-        calls.redraw();
+        calls.update_terminal(&update(UpdateKind::TerminalOutputChunk, "t", output), Timing::Live);
+        calls.call_changed(&status("c", "completed"));
+        calls.take_due_updates();
         calls.turn_ended();
         assert_eq!((calls.calls.len(), calls.screens.len()), (2, 1), "the terminal runs");
         let exit =
             json!({"sessionUpdate": "terminal_update", "terminalId": "t", "exitStatus": {"exitCode": 0}});
-        calls.hear_terminal(&update(UpdateKind::TerminalUpdate, "t", exit), When::Now);
-        assert_eq!(calls.redraw().len(), 2, "its end is shown");
-        calls.changed(&status("d", "failed"));
+        calls.update_terminal(&update(UpdateKind::TerminalUpdate, "t", exit), Timing::Live);
+        assert_eq!(calls.take_due_updates().len(), 2, "its end is shown");
+        calls.call_changed(&status("d", "failed"));
         calls.turn_ended();
         assert_eq!((calls.calls.len(), calls.screens.len(), calls.stale.len()), (0, 0, 0));
     }

@@ -1,5 +1,5 @@
-//! What one client is shown of one session: entries become its updates and questions. Owns the little that a
-//! client's view needs to remember between entries. Writes nothing itself.
+//! Encodes the entries of one session as updates and questions for one client. Owns what must be remembered per client
+//! between entries. Does no I/O.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,62 +14,63 @@ use serde_json::value::RawValue;
 
 use super::Version;
 use super::capabilities::ClientProfile;
-use super::tool_calls::{Told, ToolCalls};
+use super::tool_calls::{SendTime, ToolCalls};
 use super::v1;
-use super::v1::told::Messages;
+use super::v1::sent_messages::SentMessages;
 use super::v1::tool_call::Announced;
-use super::v1::{BooleanOptions, ClientView, Compaction, Notices, PlanForm, Subagents};
+use super::v1::{BooleanOptions, Compaction, Notices, PlanForm, Subagents, V1Context};
 
-/// One thing to send.
+/// A message to send to a client.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Shown {
+pub enum ClientMessage {
     /// A `session/update` of the session.
     Update(Json),
-    /// A `session/update` in the name of a sub-agent's session.
-    OfChild(String, Json),
-    /// A request that wants an answer.
-    Ask {
-        /// Which question it is.
+    /// A `session/update` of a sub-agent's session, with the id of that session.
+    SubagentUpdate(String, Json),
+    /// A request that the client must answer.
+    Question {
+        /// The question that the request is about.
         question: QuestionId,
-        /// The method.
+        /// The JSON-RPC method.
         method: &'static str,
         /// The parameters, without the session id.
         params: Fields,
     },
-    /// A request that wants none any more.
-    Unask(QuestionId),
+    /// The question was answered or withdrawn: the client's answer is no longer needed.
+    WithdrawQuestion(QuestionId),
 }
 
-/// Whether an entry is history or happens now.
+/// Whether an entry is replayed or new.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum When {
-    /// It is replayed.
-    Past,
-    /// It has just been written.
-    Now,
+pub enum Timing {
+    /// The entry is part of the history.
+    Replay,
+    /// The entry was just appended.
+    Live,
 }
 
-/// Where an entry stands: what is said in our own words of one has its id from there, each time it is shown.
+/// The position of an entry. Messages that Rethread writes itself derive their id from it, so the id is the same in
+/// every replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
-    /// Its number, or that of the first entry that was folded into it.
+pub struct EntryPosition {
+    /// The sequence number of the entry, or of the first entry that was folded into it.
     pub seq: Seq,
-    /// Whether it is history.
-    pub when: When,
+    /// Whether the entry is replayed or new.
+    pub timing: Timing,
 }
 
-/// Who owns the terminals that an agent's tool calls refer to.
+/// Who runs the terminals that an agent's tool calls refer to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Terminals {
-    /// This client: it knows them by their ids.
+pub enum TerminalOwner {
+    /// The client, which knows them by id.
     Client,
-    /// The agent: a v1 client is shown their text.
+    /// The agent; a v1 client is sent their output as text.
     Agent,
 }
 
-/// What a version 1 client said it takes, read once.
+/// The optional features that a v1 client supports.
 #[derive(Clone, Copy)]
-struct Taste {
+struct ClientSupport {
     plan: PlanForm,
     booleans: BooleanOptions,
     notices: Notices,
@@ -77,105 +78,104 @@ struct Taste {
     subagents: Subagents,
 }
 
-/// Whether a turn runs that the client sees only as its updates.
+/// Whether a turn runs that the client sees only as updates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Watching {
-    /// A turn of others.
+    /// A turn of other clients.
     Turn,
     /// Its own turn, or none.
     Nothing,
 }
 
-/// A client's view of a session.
+/// What one client has been sent of a session.
 pub struct View {
     version: Version,
-    taste: Taste,
-    /// What the client can be asked.
+    support: ClientSupport,
+    /// Decides which questions the client is asked.
     profile: ClientProfile,
-    /// Prompts that this client sent: version 1 knows them already.
-    own: BTreeSet<MessageId>,
+    /// Prompts that this client sent, which v1 does not echo.
+    own_prompts: BTreeSet<MessageId>,
     /// Prompts that other clients sent, with their senders.
-    others: BTreeMap<MessageId, Json>,
-    /// Whether the turn that runs is one that a version 1 client does not wait for.
+    other_prompts: BTreeMap<MessageId, Json>,
+    /// Whether a v1 client does not wait for the running turn.
     watching: Watching,
-    /// The mode that was shown last.
+    /// The last mode that was sent.
     mode: Option<String>,
-    /// The messages that a version 1 client was told of.
-    messages: Messages,
-    /// The tool calls that a version 1 client was shown.
+    /// The messages that a v1 client was sent.
+    messages: SentMessages,
+    /// The tool calls that a v1 client was sent.
     calls: ToolCalls,
-    /// The sessions of sub-agents.
-    children: BTreeMap<String, View>,
+    /// The views of sub-agent sessions, by session id.
+    subagents: BTreeMap<String, View>,
 }
 
 impl View {
-    /// A view for this client.
+    /// Makes a view for a client that has been sent nothing.
     #[must_use]
-    pub fn new(client: &ClientProfile, terminals: Terminals) -> Self {
-        let taste = Taste {
+    pub fn new(client: &ClientProfile, terminals: TerminalOwner) -> Self {
+        let support = ClientSupport {
             plan: client.plan(),
             booleans: client.booleans(),
             notices: client.notices(),
             compaction: client.compaction(),
             subagents: client.subagents(),
         };
-        Self::of(client, taste, terminals)
+        Self::of(client, support, terminals)
     }
 
-    fn of(client: &ClientProfile, taste: Taste, terminals: Terminals) -> Self {
+    fn of(client: &ClientProfile, support: ClientSupport, terminals: TerminalOwner) -> Self {
         Self {
             version: client.version,
-            taste,
+            support,
             profile: client.clone(),
-            own: BTreeSet::new(),
-            others: BTreeMap::new(),
+            own_prompts: BTreeSet::new(),
+            other_prompts: BTreeMap::new(),
             watching: Watching::Nothing,
             mode: None,
-            messages: Messages::default(),
+            messages: SentMessages::default(),
             calls: ToolCalls::new(terminals),
-            children: BTreeMap::new(),
+            subagents: BTreeMap::new(),
         }
     }
 
-    /// The version of the client.
+    /// The protocol version of the client.
     #[must_use]
     pub fn version(&self) -> Version {
         self.version
     }
 
-    /// Says whether the client is told of notices by answers, since it does not take them as updates.
+    /// Returns whether the client gets notices in answers, because it does not support them as updates.
     #[must_use]
     pub fn notices_by_answer(&self) -> bool {
-        self.version == Version::V1 && self.taste.notices == Notices::AsText
+        self.version == Version::V1 && self.support.notices == Notices::AsText
     }
 
-    /// What a version 1 client was told of messages.
-    pub(super) fn told(&mut self) -> &mut Messages {
+    pub(super) fn sent_messages(&mut self) -> &mut SentMessages {
         &mut self.messages
     }
 
-    /// The client sent this prompt itself.
-    pub fn sent(&mut self, message: MessageId) {
-        self.own.insert(message);
+    /// Records that the client sent this prompt itself.
+    pub fn prompt_sent(&mut self, message: MessageId) {
+        self.own_prompts.insert(message);
     }
 
-    /// Another client sent this prompt.
+    /// Records that another client sent this prompt.
     pub fn sent_by(&mut self, message: MessageId, sender: Json) {
-        self.others.insert(message, sender);
+        self.other_prompts.insert(message, sender);
     }
 
-    /// A terminal that the client made for the agent: our id for it, and the client's.
+    /// Records a terminal that the client runs for the agent: our id, and the id of the client.
     pub fn own_terminal(&mut self, ours: String, theirs: String) {
         self.calls.own_terminal(ours, theirs);
     }
 
-    /// The turn that runs is one that the client does not wait for.
+    /// Records that the client does not wait for the running turn.
     pub fn in_turn_of_others(&mut self) {
         self.watching = Watching::Turn;
     }
 
-    /// The update that tells a client which begins to follow what the session is doing; version 1 is told only of a turn
-    /// that it does not wait for.
+    /// Returns the update with the current state for a client that attaches. A v1 client gets one only for a turn that it
+    /// does not wait for.
     #[must_use]
     pub fn state_now(&self, state: &Json) -> Option<Json> {
         match (self.version, self.watching) {
@@ -185,60 +185,64 @@ impl View {
         }
     }
 
-    /// The updates that show a notice which is not kept, as the client takes it.
+    /// Encodes a notice that is not stored.
     #[must_use]
     pub fn notice(&self, notice: &Json, seq: Seq) -> Vec<Json> {
         let update = Update { kind: UpdateKind::Notice, id: String::new(), body: notice.clone() };
         let mut shown = Vec::new();
         match self.version {
-            Version::V2 => shown.push(Shown::Update(notice.clone())),
-            Version::V1 => self.convert(&update, false, Place { seq, when: When::Now }, &mut shown),
+            Version::V2 => shown.push(ClientMessage::Update(notice.clone())),
+            Version::V1 => {
+                self.convert(&update, false, EntryPosition { seq, timing: Timing::Live }, &mut shown)
+            }
         }
         let update = |one| match one {
-            Shown::Update(body) => Some(body),
-            Shown::OfChild(..) | Shown::Ask { .. } | Shown::Unask(_) => None,
+            ClientMessage::Update(body) => Some(body),
+            ClientMessage::SubagentUpdate(..)
+            | ClientMessage::Question { .. }
+            | ClientMessage::WithdrawQuestion(_) => None,
         };
         shown.into_iter().filter_map(update).collect()
     }
 
-    /// The client was told this mode in an answer.
-    pub fn mode_is(&mut self, options: Option<&Json>) {
+    /// Records that the client got the current mode in an answer.
+    pub fn set_mode(&mut self, options: Option<&Json>) {
         self.mode = options.and_then(v1::options::current_mode);
     }
 
-    /// Shows one entry.
-    pub fn show(&mut self, entry: &Entry, place: Place, shown: &mut Vec<Shown>) {
-        let when = place.when;
+    /// Encodes one entry.
+    pub fn show(&mut self, entry: &Entry, position: EntryPosition, shown: &mut Vec<ClientMessage>) {
+        let timing = position.timing;
         match entry {
-            Entry::PromptInserted { message, content, .. } => self.prompt(message, content, when, shown),
+            Entry::PromptInserted { message, content, .. } => self.prompt(message, content, timing, shown),
             Entry::TurnStarted { state, .. } | Entry::StateChanged { state, .. } => {
-                self.state(state, when, shown);
+                self.state(state, timing, shown);
             }
             Entry::TurnEnded { state, stop, .. } => {
                 self.turn_ended();
-                self.state(state, when, shown);
-                self.others_turn_ended(stop, place, shown);
+                self.state(state, timing, shown);
+                self.others_turn_ended(stop, position, shown);
             }
-            Entry::Updated { update, known } => self.update(update, *known, place, shown),
+            Entry::Updated { update, known } => self.update(update, *known, position, shown),
             Entry::QuestionAsked { question, kind, body } => {
-                if when == When::Now {
-                    // Nobody is asked about what they have not seen.
-                    self.make_due();
-                    self.settle(shown);
+                if timing == Timing::Live {
+                    // A question must not refer to a tool call whose latest content was not sent.
+                    self.mark_all_due();
+                    self.flush_stale(shown);
                     shown.extend(self.ask(question, *kind, body));
                 }
             }
             Entry::QuestionAnswered { question, .. } | Entry::QuestionWithdrawn { question } => {
-                if when == When::Now {
-                    shown.push(Shown::Unask(question.clone()));
+                if timing == Timing::Live {
+                    shown.push(ClientMessage::WithdrawQuestion(question.clone()));
                 }
             }
             Entry::TitleSet { title, by: TitleSource::User | TitleSource::Prompt } => {
-                if when == When::Now {
-                    shown.push(Shown::Update(title_update(title)));
+                if timing == Timing::Live {
+                    shown.push(ClientMessage::Update(title_update(title)));
                 }
             }
-            // The agent's own word for it was shown as it came.
+            // The agent's own title update was sent already.
             Entry::TitleSet { by: TitleSource::Agent, .. } => {}
             Entry::Opened { .. }
             | Entry::RootsSet { .. }
@@ -253,160 +257,183 @@ impl View {
         }
     }
 
-    /// A turn is over, which alone says nothing: nothing is expected to be added to its tool calls any more.
+    /// Records the end of a turn: its tool calls get no more content.
     pub fn turn_ended(&mut self) {
         self.calls.turn_ended();
-        self.children.values_mut().for_each(Self::turn_ended);
+        self.subagents.values_mut().for_each(Self::turn_ended);
     }
 
-    fn make_due(&mut self) {
-        self.calls.make_due();
-        self.children.values_mut().for_each(Self::make_due);
+    fn mark_all_due(&mut self) {
+        self.calls.mark_all_due();
+        self.subagents.values_mut().for_each(Self::mark_all_due);
     }
 
-    /// The request for a question that is open, if the client can answer it.
+    /// Encodes an open question as a request, if the client can answer it.
     #[must_use]
-    pub fn ask(&self, question: &QuestionId, kind: QuestionKind, body: &Json) -> Option<Shown> {
-        if kind == QuestionKind::Elicitation && !self.profile.elicits(body) {
+    pub fn ask(&self, question: &QuestionId, kind: QuestionKind, body: &Json) -> Option<ClientMessage> {
+        if kind == QuestionKind::Elicitation && !self.profile.supports_elicitation(body) {
             return None;
         }
         let (method, mut params) = match (kind, self.version) {
             (QuestionKind::Permission, Version::V1) => {
-                let params = v1::permission::to_v1(body, question.as_str(), &self.calls.at(When::Now));
+                let params = v1::permission::to_v1(body, question.as_str(), &self.calls.at(Timing::Live));
                 ("session/request_permission", params)
             }
             (QuestionKind::Permission, Version::V2) => ("session/request_permission", body.fields()),
             (QuestionKind::Elicitation, _) => ("elicitation/create", body.fields()),
         };
-        // A client that was not told of a sub-agent is asked in the name of its parent.
-        let told = self.is_told_of_children();
+        // A client without support for sub-agents is asked in the parent session.
+        let accepted = self.accepts_subagents();
         params.take("sessionId");
-        if let Some(child) = body.fields().take("sessionId").filter(|_| told) {
+        if let Some(child) = body.fields().take("sessionId").filter(|_| accepted) {
             params.set("sessionId", child);
         }
-        Some(Shown::Ask { question: question.clone(), method, params })
+        Some(ClientMessage::Question { question: question.clone(), method, params })
     }
 
-    /// Announces a sub-agent to a client that was not there, if it takes word of such.
+    /// Announces a sub-agent to a client that attached later; `None` if the client does not support sub-agents.
     #[must_use]
-    pub fn announce(&self, child: &Child) -> Option<Shown> {
-        let body = match (self.version, self.taste.subagents) {
+    pub fn subagent_announcement(&self, child: &Child) -> Option<ClientMessage> {
+        let body = match (self.version, self.support.subagents) {
             (Version::V2, _) => child.body.clone(),
             (Version::V1, Subagents::Accepted) => {
-                v1::aside::subagent_to_v1(&child.body, Subagents::Accepted, "").pop()?
+                v1::side_updates::subagent_to_v1(&child.body, Subagents::Accepted, "").pop()?
             }
             (Version::V1, Subagents::Withheld) => return None,
         };
         Some(match child.parent.as_str() {
-            "" => Shown::Update(body),
-            parent => Shown::OfChild(parent.to_owned(), body),
+            "" => ClientMessage::Update(body),
+            parent => ClientMessage::SubagentUpdate(parent.to_owned(), body),
         })
     }
 
-    /// Shows what several entries together have made stale: the text of terminals inside tool calls. Only what
-    /// is not a live terminal of the client's own is ever stale.
-    pub fn settle(&mut self, shown: &mut Vec<Shown>) {
-        shown.extend(self.calls.redraw().into_iter().map(Shown::Update));
-        let mut children = std::mem::take(&mut self.children);
-        for (child, view) in &mut children {
-            let mut of_child = Vec::new();
-            view.settle(&mut of_child);
-            self.in_name_of(child, of_child, shown);
+    /// Sends tool calls again whose content or terminal output has changed.
+    pub fn flush_stale(&mut self, shown: &mut Vec<ClientMessage>) {
+        shown.extend(self.calls.take_due_updates().into_iter().map(ClientMessage::Update));
+        let mut subagents = std::mem::take(&mut self.subagents);
+        for (child, view) in &mut subagents {
+            let mut messages = Vec::new();
+            view.flush_stale(&mut messages);
+            self.forward_subagent(child, messages, shown);
         }
-        self.children = children;
+        self.subagents = subagents;
     }
 
-    fn prompt(&mut self, message: &MessageId, content: &Json, when: When, shown: &mut Vec<Shown>) {
-        // It is inserted once.
-        let own = when == When::Now && self.own.remove(message);
-        let sender = self.others.remove(message).filter(|_| when == When::Now);
+    fn prompt(
+        &mut self,
+        message: &MessageId,
+        content: &Json,
+        timing: Timing,
+        shown: &mut Vec<ClientMessage>,
+    ) {
+        // Each prompt is inserted once.
+        let own = timing == Timing::Live && self.own_prompts.remove(message);
+        let sender = self.other_prompts.remove(message).filter(|_| timing == Timing::Live);
         match self.version {
             Version::V2 => {
-                let body = body_of("user_message", "messageId", message.as_str(), content.raw());
-                shown.push(Shown::Update(with_sender(body, sender)));
+                let body = content_update("user_message", "messageId", message.as_str(), content.raw());
+                shown.push(ClientMessage::Update(with_sender(body, sender)));
             }
             Version::V1 if own => {}
             Version::V1 => {
                 if sender.is_some() && self.watching == Watching::Nothing {
                     self.watching = Watching::Turn;
                     let running = json!({"state": "running"}).into();
-                    shown.push(Shown::Update(v1::state::info_update(&running)));
+                    shown.push(ClientMessage::Update(v1::state::info_update(&running)));
                 }
                 let blocks: Vec<&RawValue> = serde_json::from_str(content.text()).unwrap_or_default();
                 for block in blocks {
-                    let body = body_of("user_message_chunk", "messageId", message.as_str(), block);
-                    shown.push(Shown::Update(with_sender(body, sender.clone())));
+                    let body = content_update("user_message_chunk", "messageId", message.as_str(), block);
+                    shown.push(ClientMessage::Update(with_sender(body, sender.clone())));
                 }
             }
         }
     }
 
-    fn state(&self, state: &Json, when: When, shown: &mut Vec<Shown>) {
-        match (self.version, when, self.watching) {
-            (Version::V2, When::Now, _) => shown.push(Shown::Update(state.clone())),
-            (Version::V1, When::Now, Watching::Turn) => {
-                shown.push(Shown::Update(v1::state::info_update(state)));
+    fn state(&self, state: &Json, timing: Timing, shown: &mut Vec<ClientMessage>) {
+        match (self.version, timing, self.watching) {
+            (Version::V2, Timing::Live, _) => shown.push(ClientMessage::Update(state.clone())),
+            (Version::V1, Timing::Live, Watching::Turn) => {
+                shown.push(ClientMessage::Update(v1::state::info_update(state)));
             }
-            (Version::V1, When::Now, Watching::Nothing) | (_, When::Past, _) => {}
+            (Version::V1, Timing::Live, Watching::Nothing) | (_, Timing::Replay, _) => {}
         }
     }
 
-    /// A version 1 client that did not wait for the turn gets no answer that says why it failed.
-    fn others_turn_ended(&mut self, stop: &Stop, place: Place, shown: &mut Vec<Shown>) {
-        if place.when == When::Past
+    /// Sends a v1 client that did not wait for the turn the reason of a failure: it gets no answer with it.
+    fn others_turn_ended(&mut self, stop: &Stop, position: EntryPosition, shown: &mut Vec<ClientMessage>) {
+        if position.timing == Timing::Replay
             || std::mem::replace(&mut self.watching, Watching::Nothing) == Watching::Nothing
         {
             return;
         }
         if self.version == Version::V1 && stop.reason == "error" {
             let notice = v1::state::failed_notice(stop);
-            shown.extend(self.notice(&notice, place.seq).into_iter().map(Shown::Update));
+            shown.extend(self.notice(&notice, position.seq).into_iter().map(ClientMessage::Update));
         }
     }
 
-    fn update(&mut self, update: &Update, known: bool, place: Place, shown: &mut Vec<Shown>) {
-        if place.when == When::Past && update.kind.meaning().replay != ReplayRule::InPlace {
+    fn update(
+        &mut self,
+        update: &Update,
+        known: bool,
+        position: EntryPosition,
+        shown: &mut Vec<ClientMessage>,
+    ) {
+        if position.timing == Timing::Replay && update.kind.meaning().replay != ReplayRule::InPlace {
             return;
         }
-        if self.notices_by_answer() && is_quiet(update) {
+        if self.notices_by_answer() && is_own_info_notice(update) {
             return;
         }
         if update.kind == UpdateKind::Other && !update.id.is_empty() {
-            return self.child_update(update, known, place, shown);
+            return self.subagent_update(update, known, position, shown);
         }
-        self.tell(update, known, place, shown);
+        self.update_or_convert(update, known, position, shown);
     }
 
-    fn tell(&mut self, update: &Update, known: bool, place: Place, shown: &mut Vec<Shown>) {
+    fn update_or_convert(
+        &mut self,
+        update: &Update,
+        known: bool,
+        position: EntryPosition,
+        shown: &mut Vec<ClientMessage>,
+    ) {
         match self.version {
-            Version::V2 => shown.push(Shown::Update(update.body.clone())),
-            Version::V1 => self.update_v1(update, known, place, shown),
+            Version::V2 => shown.push(ClientMessage::Update(update.body.clone())),
+            Version::V1 => self.update_v1(update, known, position, shown),
         }
     }
 
-    fn update_v1(&mut self, update: &Update, known: bool, place: Place, shown: &mut Vec<Shown>) {
+    fn update_v1(
+        &mut self,
+        update: &Update,
+        known: bool,
+        position: EntryPosition,
+        shown: &mut Vec<ClientMessage>,
+    ) {
         match update.kind {
             UpdateKind::ConfigOptionUpdate => self.mode_update(&update.body, shown),
             UpdateKind::TerminalUpdate | UpdateKind::TerminalOutputChunk => {
-                self.calls.hear_terminal(update, place.when);
+                self.calls.update_terminal(update, position.timing);
             }
             UpdateKind::ToolCallUpdate => {
-                let body = self.calls.changed(update);
+                let body = self.calls.call_changed(update);
                 let update = Update { kind: update.kind, id: update.id.clone(), body };
-                return self.convert(&update, known, place, shown);
+                return self.convert(&update, known, position, shown);
             }
             UpdateKind::ToolCallContentChunk => {
-                if self.calls.grown(update, announced(known)) == Told::Later {
+                if self.calls.content_added(update, announced(known)) == SendTime::Later {
                     return;
                 }
             }
             UpdateKind::UserMessage | UpdateKind::AgentMessage | UpdateKind::AgentThought => {
-                return shown.extend(self.messages.show(update).into_iter().map(Shown::Update));
+                return shown.extend(self.messages.show(update).into_iter().map(ClientMessage::Update));
             }
             UpdateKind::UserMessageChunk | UpdateKind::AgentMessageChunk | UpdateKind::AgentThoughtChunk => {
-                // Only an agent of version 2 says a message in pieces and then as a whole.
-                if self.calls.terminals == Terminals::Agent {
-                    return shown.extend(self.messages.show(update).into_iter().map(Shown::Update));
+                // Only v2 agents send a message in chunks and then as a whole.
+                if self.calls.terminals == TerminalOwner::Agent {
+                    return shown.extend(self.messages.show(update).into_iter().map(ClientMessage::Update));
                 }
             }
             UpdateKind::PlanUpdate
@@ -419,61 +446,75 @@ impl View {
             | UpdateKind::Notice
             | UpdateKind::Other => {}
         }
-        self.convert(update, known, place, shown);
+        self.convert(update, known, position, shown);
     }
 
-    fn convert(&self, update: &Update, known: bool, place: Place, shown: &mut Vec<Shown>) {
-        // A message of ours that only some updates need: the many others must not pay for its id.
-        let in_words =
+    fn convert(&self, update: &Update, known: bool, position: EntryPosition, shown: &mut Vec<ClientMessage>) {
+        // Only these updates may need a note; the others must not pay for formatting its id.
+        let may_need_note =
             matches!(update.kind.subject(), Subject::Notice | Subject::Compaction | Subject::Other);
-        let note = if in_words { format!("note-{}", place.seq) } else { String::new() };
-        let at = self.calls.at(place.when);
-        let view = ClientView {
-            plan: self.taste.plan,
-            booleans: self.taste.booleans,
-            notices: self.taste.notices,
-            compaction: self.taste.compaction,
-            subagents: self.taste.subagents,
+        let note = if may_need_note { format!("note-{}", position.seq) } else { String::new() };
+        let at = self.calls.at(position.timing);
+        let view = V1Context {
+            plan: self.support.plan,
+            booleans: self.support.booleans,
+            notices: self.support.notices,
+            compaction: self.support.compaction,
+            subagents: self.support.subagents,
             terminals: &at,
             calls: &at,
             note_id: &note,
         };
-        shown.extend(v1::update::to_v1(update, announced(known), &view).into_iter().map(Shown::Update));
+        shown.extend(
+            v1::update::to_v1(update, announced(known), &view).into_iter().map(ClientMessage::Update),
+        );
     }
 
-    /// What a sub-agent says of its own work is told in the name of its session.
-    fn child_update(&mut self, update: &Update, known: bool, place: Place, shown: &mut Vec<Shown>) {
+    /// Encodes an update of a sub-agent in its own session.
+    fn subagent_update(
+        &mut self,
+        update: &Update,
+        known: bool,
+        position: EntryPosition,
+        shown: &mut Vec<ClientMessage>,
+    ) {
         let inner = Update::read(update.body.clone());
-        if place.when == When::Past && inner.kind.meaning().replay == ReplayRule::LiveOnly {
+        if position.timing == Timing::Replay && inner.kind.meaning().replay == ReplayRule::LiveOnly {
             return;
         }
-        let (taste, terminals) = (self.taste, self.calls.terminals);
-        let child = self.children.entry(update.id.clone());
-        let child = child.or_insert_with(|| Self::of(&self.profile, taste, terminals));
-        let mut of_child = Vec::new();
-        child.tell(&inner, known, place, &mut of_child);
-        self.in_name_of(&update.id, of_child, shown);
+        let (support, terminals) = (self.support, self.calls.terminals);
+        let child = self.subagents.entry(update.id.clone());
+        let child = child.or_insert_with(|| Self::of(&self.profile, support, terminals));
+        let mut messages = Vec::new();
+        child.update_or_convert(&inner, known, position, &mut messages);
+        self.forward_subagent(&update.id, messages, shown);
     }
 
-    fn is_told_of_children(&self) -> bool {
-        self.version == Version::V2 || self.taste.subagents == Subagents::Accepted
+    fn accepts_subagents(&self) -> bool {
+        self.version == Version::V2 || self.support.subagents == Subagents::Accepted
     }
 
-    /// A client that takes no word of sub-agents is told in the name of their parent.
-    fn in_name_of(&self, child: &str, of_child: Vec<Shown>, shown: &mut Vec<Shown>) {
-        let told = self.is_told_of_children();
-        shown.extend(of_child.into_iter().filter_map(|one| match one {
-            Shown::Update(body) if told => Some(Shown::OfChild(child.to_owned(), body)),
-            Shown::Update(body) => v1::aside::of_child_to_v1(child, &body).map(Shown::Update),
-            other @ (Shown::OfChild(..) | Shown::Ask { .. } | Shown::Unask(_)) => Some(other),
+    /// Sends messages in the sub-agent's session, or in the parent session if the client does not support sub-agents.
+    fn forward_subagent(&self, child: &str, messages: Vec<ClientMessage>, shown: &mut Vec<ClientMessage>) {
+        let accepted = self.accepts_subagents();
+        shown.extend(messages.into_iter().filter_map(|one| match one {
+            ClientMessage::Update(body) if accepted => {
+                Some(ClientMessage::SubagentUpdate(child.to_owned(), body))
+            }
+            ClientMessage::Update(body) => {
+                v1::side_updates::subagent_update_to_v1(child, &body).map(ClientMessage::Update)
+            }
+            other @ (ClientMessage::SubagentUpdate(..)
+            | ClientMessage::Question { .. }
+            | ClientMessage::WithdrawQuestion(_)) => Some(other),
         }));
     }
 
-    fn mode_update(&mut self, options: &Json, shown: &mut Vec<Shown>) {
+    fn mode_update(&mut self, options: &Json, shown: &mut Vec<ClientMessage>) {
         let mode = v1::options::current_mode(options);
         if let Some(mode) = mode.as_ref().filter(|mode| self.mode.as_ref() != Some(mode)) {
             let body = json!({"sessionUpdate": "current_mode_update", "currentModeId": mode});
-            shown.push(Shown::Update(body.into()));
+            shown.push(ClientMessage::Update(body.into()));
         }
         self.mode = mode;
     }
@@ -483,14 +524,15 @@ fn announced(known: bool) -> Announced {
     if known { Announced::Known } else { Announced::New }
 }
 
-/// The update that tells a title.
+/// The update that sets a title.
 #[must_use]
 pub fn title_update(title: &str) -> Json {
     json!({"sessionUpdate": "session_info_update", "title": title}).into()
 }
 
-/// Good news of our own: not worth a line of text in the midst of the agent's words.
-fn is_quiet(update: &Update) -> bool {
+/// Returns whether a notice is an informational one of Rethread itself, which is not worth a line of text in the
+/// conversation.
+fn is_own_info_notice(update: &Update) -> bool {
     if update.kind != UpdateKind::Notice {
         return false;
     }
@@ -499,7 +541,7 @@ fn is_quiet(update: &Update) -> bool {
         && fields.get("_meta").is_some_and(|meta| meta.fields().get("rethread").is_some())
 }
 
-/// The same prompt with the client that sent it.
+/// Adds the client that sent a prompt.
 fn with_sender(body: Json, sender: Option<Json>) -> Json {
     let Some(sender) = sender else { return body };
     let mut fields = body.fields();
@@ -507,20 +549,19 @@ fn with_sender(body: Json, sender: Option<Json>) -> Json {
     fields.json()
 }
 
-/// An update whose content stays exactly as it is.
-pub(super) fn body_of(tag: &str, id_field: &str, id: &str, content: &RawValue) -> Json {
-    Json::of(&Body { tag, id_field, id, content })
+/// Makes an update whose content is copied verbatim.
+pub(super) fn content_update(tag: &str, id_field: &str, id: &str, content: &RawValue) -> Json {
+    Json::of(&ContentUpdate { tag, id_field, id, content })
 }
 
-/// The same, to be written.
-struct Body<'a> {
+struct ContentUpdate<'a> {
     tag: &'a str,
     id_field: &'a str,
     id: &'a str,
     content: &'a RawValue,
 }
 
-impl Serialize for Body<'_> {
+impl Serialize for ContentUpdate<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(Some(3))?;
         map.serialize_entry("sessionUpdate", self.tag)?;

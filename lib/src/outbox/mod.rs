@@ -163,5 +163,5 @@ pub(crate) struct Then {
     /// Updates that must not come before the answer.
     pub(crate) after_answer: Vec<Json>,
     /// Sub-agents that a replay did not announce, and requests that are open.
-    pub(crate) open: Vec<crate::edge::view::Shown>,
+    pub(crate) open: Vec<crate::edge::view::ClientMessage>,
 }

@@ -8,7 +8,7 @@ use crate::client_id::ClientId;
 use crate::edge::Version;
 use crate::edge::capabilities::ClientProfile;
 use crate::edge::v1::Notices;
-use crate::edge::v1::aside::with_notices;
+use crate::edge::v1::side_updates::with_notices;
 use crate::wire::{Id, RpcError};
 
 /// A request that a session is to answer, with what the answer depends on.

@@ -15,9 +15,9 @@ use crate::agent::peer::{AgentLine, FromAgent};
 use crate::agent::pool::SharedHost;
 use crate::clock;
 use crate::edge::Version;
-use crate::edge::call::Setup;
-use crate::edge::link::{Heard, Link, ask, id_hash};
-use crate::edge::params::LONGEST_PATH;
+use crate::edge::agent_translator::{AgentEvent, AgentTranslator, id_hash, outgoing};
+use crate::edge::client_request::Setup;
+use crate::edge::params::MAX_PATH_BYTES;
 use crate::runner::{
     AgentLines, Beginning, Bound, Handle, QUIET, Replaying, Seat, facts, store_error, style,
 };
@@ -61,7 +61,7 @@ impl Registry {
         let unknown = || RpcError::unknown_session(id.as_str());
         let mut lines = AgentLines::new();
         let (answer, said) = restore(&agent, id, &setup, &mut lines).await.map_err(|_| unknown())?;
-        let mut replay = Link::new(agent.profile.version, 1, HashSet::new());
+        let mut replay = AgentTranslator::new(agent.profile.version, 1, HashSet::new());
         let name = host.identity(&agent);
         let row = self.row(id).await.ok();
         let mut journal = JournalBuilder::new(Origin {
@@ -72,8 +72,8 @@ impl Registry {
             at: clock::now(),
         });
         let mut ids = HashSet::new();
-        for heard in replay.hear(said.iter().map(|line| &line[..]), clock::now()) {
-            if let Heard::Input(Input::Updated { update, .. }) = heard {
+        for heard in replay.decode_lines(said.iter().map(|line| &line[..]), clock::now()) {
+            if let AgentEvent::Input(Input::Updated { update, .. }) = heard {
                 if !update.id.is_empty() {
                     ids.insert(id_hash(&update.id));
                 }
@@ -82,12 +82,12 @@ impl Registry {
         }
         // Some agents load anything and have nothing: that is no session.
         if !journal.has_conversation() && row.is_none() {
-            agent.peer.unroute(id.as_str());
+            agent.peer.remove_route(id.as_str());
             return Err(unknown());
         }
         // What it replayed was said by an earlier process: this one must not overwrite it.
-        let mut link = Link::new(agent.profile.version, 2, ids);
-        for update in link.opened(&answer) {
+        let mut translator = AgentTranslator::new(agent.profile.version, 2, ids);
+        for update in translator.decode_open_answer(&answer) {
             journal.add(update, None);
         }
         let native = id.0.clone();
@@ -96,7 +96,7 @@ impl Registry {
             agent: name.clone(),
             native: native.clone(),
             binding: Binding::Loaded,
-            style: style(link.version()),
+            style: style(translator.version()),
             kind: host.kind(),
             at: clock::now(),
         };
@@ -117,7 +117,7 @@ impl Registry {
             at: clock::now(),
         };
         let lease = self.journal().call(move |store| store.create(new)).await.map_err(|e| store_error(&e))?;
-        let seat = Seat::Bound(Box::new(Bound { agent, link, native, replaying: Replaying::Maybe }));
+        let seat = Seat::Bound(Box::new(Bound { agent, translator, native, replaying: Replaying::Maybe }));
         let (id, host) = (id.clone(), host.user());
         Ok(self.start(Beginning { id, session, lease, setup, host, fork_of: None, seat, lines }))
     }
@@ -159,7 +159,7 @@ fn stub(info: &Json) -> Option<Stub> {
     let usable = |text: &String, longest| text.len() <= longest && !text.contains('\0');
     Some(Stub {
         id: SessionId(fields.text("sessionId").filter(|id| usable(id, LONGEST_ID))?),
-        cwd: fields.text("cwd").filter(|cwd| usable(cwd, LONGEST_PATH))?,
+        cwd: fields.text("cwd").filter(|cwd| usable(cwd, MAX_PATH_BYTES))?,
         title: fields.text("title").map(|title| clean_title(&title)).filter(|title| !title.is_empty()),
         // An agent's word on a time to come would keep the session at the top of lists.
         updated_at: fields
@@ -176,7 +176,7 @@ async fn restore(
     setup: &Setup,
     lines: &mut AgentLines,
 ) -> Result<(Json, Vec<Bytes>), RpcError> {
-    let mut params = ask::open(&agent.profile, setup, Some(id.as_str())).fields();
+    let mut params = outgoing::open_params(&agent.profile, setup, Some(id.as_str())).fields();
     let method = match agent.profile.version {
         Version::V1 if agent.profile.has("load") => "session/load",
         Version::V1 => return Err(RpcError::unknown_session(id.as_str())),
@@ -190,7 +190,7 @@ async fn restore(
     let request = sent.map_err(|error| RpcError::internal(error.to_string()))?;
     let outcome = replayed(agent, lines, request).await;
     if outcome.is_err() {
-        agent.peer.unroute(id.as_str());
+        agent.peer.remove_route(id.as_str());
     }
     outcome
 }
@@ -227,7 +227,7 @@ async fn replayed(
                     answer = Some(outcome?);
                 }
                 AgentLine::Answered { .. } => {}
-                AgentLine::Said(line) => {
+                AgentLine::Message(line) => {
                     // No client follows the session yet.
                     agent.peer.refuse(&line);
                     said.push(line);

@@ -12,7 +12,7 @@ use serde_json::json;
 use super::Registry;
 use crate::agent::pool::SharedHost;
 use crate::clock;
-use crate::edge::call::Setup;
+use crate::edge::client_request::Setup;
 use crate::ids;
 use crate::runner::{AgentLines, Beginning, Handle, Seat, facts, store_error};
 use crate::store::state::state_of;

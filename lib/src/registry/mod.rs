@@ -17,8 +17,8 @@ use crate::agent::peer::{AgentLine, FromAgent};
 use crate::agent::pool::SharedHost;
 use crate::client_id::ClientTag;
 use crate::clock;
-use crate::edge::call::Setup;
-use crate::edge::link::{Link, ask};
+use crate::edge::agent_translator::{AgentTranslator, outgoing};
+use crate::edge::client_request::Setup;
 use crate::ids;
 use crate::lock::locked;
 use crate::runner::{AgentLines, Beginning, Bound, Handle, Message, Replaying, Runner, Seat, Surroundings};
@@ -119,10 +119,10 @@ impl Registry {
         setup: Setup,
         asked: impl FnOnce(u64),
     ) -> Result<(Handle, Session), RpcError> {
-        ask::check_servers(&agent.profile, &setup.servers)?;
-        ask::check_system_prompt(&agent.profile, &setup)?;
+        outgoing::check_servers(&agent.profile, &setup.servers)?;
+        outgoing::check_system_prompt(&agent.profile, &setup)?;
         let mut lines = AgentLines::new();
-        let params = ask::open(&agent.profile, &setup, None);
+        let params = outgoing::open_params(&agent.profile, &setup, None);
         let gone = |reason: String| RpcError::internal(reason);
         let request =
             agent.peer.open("session/new", &params, &lines.route).map_err(|error| gone(error.to_string()))?;
@@ -132,8 +132,8 @@ impl Registry {
             return Err(gone("the agent created a session but gave no sessionId".to_owned()));
         };
         let name = host.identity(&agent);
-        let mut link = Link::new(agent.profile.version, 1, std::collections::HashSet::new());
-        let (session, entries) = first_entries(&name, host.kind(), &setup, &native, &mut link, &answer);
+        let mut translator = AgentTranslator::new(agent.profile.version, 1, std::collections::HashSet::new());
+        let (session, entries) = first_entries(&name, host.kind(), &setup, &native, &mut translator, &answer);
         let id = ids::session_id();
         let new = NewSession {
             id: id.clone(),
@@ -147,7 +147,7 @@ impl Registry {
         };
         let lease = self.journal().call(move |store| store.create(new)).await.map_err(|e| store_error(&e))?;
         lines.early = rest;
-        let seat = Seat::Bound(Box::new(Bound { agent, link, native, replaying: Replaying::No }));
+        let seat = Seat::Bound(Box::new(Bound { agent, translator, native, replaying: Replaying::No }));
         let host = host.user();
         let begin =
             Beginning { id, session: session.clone(), lease, setup, host, fork_of: None, seat, lines };
@@ -230,7 +230,7 @@ async fn answer_to(lines: &mut AgentLines, request: u64) -> Result<(Json, Vec<Ag
                 AgentLine::Answered { request: answered, outcome } if answered == request => {
                     answer = Some(outcome);
                 }
-                AgentLine::Answered { .. } | AgentLine::Said(_) => early.push(line),
+                AgentLine::Answered { .. } | AgentLine::Message(_) => early.push(line),
             }
         }
         if let Some(outcome) = answer {
@@ -244,7 +244,7 @@ fn first_entries(
     kind: AgentKind,
     setup: &Setup,
     native: &str,
-    link: &mut Link,
+    translator: &mut AgentTranslator,
     answer: &Json,
 ) -> (Session, Vec<Entry>) {
     let mut session = Session::default();
@@ -257,11 +257,14 @@ fn first_entries(
         agent: agent.to_owned(),
         native: native.to_owned(),
         binding: Binding::Fresh,
-        style: style(link.version()),
+        style: style(translator.version()),
         kind,
         at,
     };
-    let updates = link.opened(answer).into_iter().map(|update| Input::Updated { update, known: false });
+    let updates = translator
+        .decode_open_answer(answer)
+        .into_iter()
+        .map(|update| Input::Updated { update, known: false });
     for input in std::iter::once(bound).chain(updates) {
         for entry in rethread_core::decide(&session, input).unwrap_or_default() {
             session.apply(&entry);

@@ -10,8 +10,8 @@ use super::{Message, Runner, Seat, Waiting};
 use crate::client_id::{ClientId, ClientTag};
 use crate::clock;
 use crate::edge::Version;
-use crate::edge::call::OptionName;
-use crate::edge::link::ask::nobody_answers;
+use crate::edge::agent_translator::outgoing::cancelled_answer;
+use crate::edge::client_request::OptionName;
 use crate::edge::v1::options::{BooleanOptions, Options};
 use crate::ids;
 use crate::outbox::{Outbound, Reply, Sender};
@@ -204,7 +204,7 @@ impl Runner {
                 if self.clients.verdict(&question, open.kind, &open.body) == Verdict::Waits {
                     return;
                 }
-                undecided.unwrap_or_else(|_| nobody_answers(open.kind))
+                undecided.unwrap_or_else(|_| cancelled_answer(open.kind))
             }
         };
         self.step(vec![Input::Answer { question, answer }]).await;
@@ -217,7 +217,7 @@ impl Runner {
         };
         let refused = |open: &OpenQuestion| Input::Answer {
             question: open.question.clone(),
-            answer: nobody_answers(open.kind),
+            answer: cancelled_answer(open.kind),
         };
         let inputs: Vec<_> = self.session.questions.iter().filter(declined).map(refused).collect();
         self.step(inputs).await;

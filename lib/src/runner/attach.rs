@@ -11,7 +11,7 @@ use super::{Client, Runner, Seat};
 use crate::agent::pool::HostUser;
 use crate::client_id::{ClientId, ClientTag};
 use crate::clock;
-use crate::edge::call::Setup;
+use crate::edge::client_request::Setup;
 use crate::edge::v1;
 use crate::live::Cursor;
 use crate::wire::RpcError;
@@ -134,7 +134,7 @@ impl Runner {
 
     async fn apply_setup(&mut self, setup: Setup) {
         self.set_up_anew(&setup).await;
-        let servers: Vec<ServerNote> = setup.servers.iter().map(v1::servers::note).collect();
+        let servers: Vec<ServerNote> = setup.servers.iter().map(v1::servers::server_note).collect();
         self.step(vec![Input::SetRoots { roots: setup.roots.clone(), servers }]).await;
         if self.broken.is_none() {
             self.setup = setup;

@@ -92,7 +92,7 @@ impl Runner {
         let tried = self.tried();
         let before = tried.len();
         if let Seat::Opening(opening) = &self.seat
-            && let Some(options) = opening.link.offers()
+            && let Some(options) = opening.translator.offered_options()
         {
             self.step(vec![Input::AgentOffers { ask: ids::ask_id(), options, tried }]).await;
         }
@@ -109,8 +109,8 @@ impl Runner {
         let Seat::Opening(opening) = &self.seat else { return };
         // An agent that was given the choices says itself what becomes of them.
         let kept = self.session.options.as_ref().filter(|_| !opening.agent.profile.has("history"));
-        let lacking = kept.map(|kept| opening.link.lacks(kept)).unwrap_or_default();
-        let update = opening.link.offers_update().filter(|update| self.is_news(update));
+        let lacking = kept.map(|kept| opening.translator.missing_choices(kept)).unwrap_or_default();
+        let update = opening.translator.offered_options_update().filter(|update| self.is_news(update));
         let updates: Vec<_> = update.into_iter().chain(not_accepted(&lacking)).collect();
         if let Some(choosing) = self.choosing() {
             choosing.stage = Stage::Wanted;

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use rethread_core::{Json, QuestionId, QuestionKind};
 
 use crate::client_id::{ClientId, ClientTag};
-use crate::edge::call::Setup;
 use crate::edge::capabilities::ClientProfile;
+use crate::edge::client_request::Setup;
 use crate::outbox::{Outbound, Outbox};
 
 /// A client that follows.
@@ -24,7 +24,7 @@ impl Client {
     fn can_answer(&self, kind: QuestionKind, body: &Json) -> bool {
         match kind {
             QuestionKind::Permission => true,
-            QuestionKind::Elicitation => self.profile.elicits(body),
+            QuestionKind::Elicitation => self.profile.supports_elicitation(body),
         }
     }
 }

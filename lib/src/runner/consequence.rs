@@ -12,7 +12,7 @@ use super::requests::Due;
 use super::{Replaying, Runner, Seat, Waiting};
 use crate::clock;
 use crate::edge::Version;
-use crate::edge::link::ask::{self, nobody_answers};
+use crate::edge::agent_translator::outgoing::{self, cancelled_answer};
 use crate::outbox::Reply;
 use crate::wire::{RpcError, code};
 
@@ -24,7 +24,7 @@ impl Runner {
             Entry::PromptDropped { message, why } => self.prompt_dropped(seq, message, why),
             Entry::TurnStarted { .. } => {
                 if let Seat::Bound(bound) = &mut self.seat {
-                    bound.link.turn_started();
+                    bound.translator.turn_started();
                 }
             }
             Entry::TurnEnded { turn, stop, state, .. } => self.turn_ended(seq, *turn, stop, state),
@@ -50,16 +50,16 @@ impl Runner {
         let Seat::Bound(bound) = &mut self.seat else { return };
         let meta = self.requests.take_meta(message);
         let content = match &self.seed {
-            Some(seed) => ask::primed(&bound.agent.profile, seed, &prompt.content),
+            Some(seed) => outgoing::with_transcript(&bound.agent.profile, seed, &prompt.content),
             None => prompt.content.clone(),
         };
-        let params = bound.link.prompt(&bound.native, &content, meta.as_ref());
+        let params = bound.translator.prompt(&bound.native, &content, meta.as_ref());
         bound.replaying = Replaying::No;
         match bound.agent.peer.request("session/prompt", &params, &self.agent_route) {
             Ok(request) => {
-                bound.link.prompt_sent(&content);
-                self.seed.iter().for_each(|seed| bound.link.primed(seed));
-                if bound.link.version() == Version::V1 {
+                bound.translator.prompt_sent(&content);
+                self.seed.iter().for_each(|seed| bound.translator.transcript_sent(seed));
+                if bound.translator.version() == Version::V1 {
                     self.seed = None;
                 }
                 self.waiting.insert(request, Waiting::Prompt(message.clone()));
@@ -82,16 +82,16 @@ impl Runner {
     }
 
     fn send_option(&mut self, ask: &AskId, option: &str, value: &Json, following: &mut Vec<Input>) {
-        let (agent, link, native) = match &mut self.seat {
-            Seat::Bound(bound) => (&bound.agent, &bound.link, &bound.native),
+        let (agent, translator, native) = match &mut self.seat {
+            Seat::Bound(bound) => (&bound.agent, &bound.translator, &bound.native),
             Seat::Opening(opening) => {
                 opening.tries(option);
                 let Some(native) = &opening.native else { return };
-                (&opening.agent, &opening.link, native)
+                (&opening.agent, &opening.translator, native)
             }
             Seat::Empty | Seat::Starting | Seat::Stopping(_) => return,
         };
-        let (method, params) = link.set_option(native, option, value);
+        let (method, params) = translator.set_option(native, option, value);
         match agent.peer.request(method, &params, &self.agent_route) {
             Ok(request) => {
                 let (ask, option, value) = (ask.clone(), option.to_owned(), value.clone());
@@ -110,8 +110,8 @@ impl Runner {
         let Some((request, kind)) = self.questions.remove(question) else { return };
         let Seat::Bound(bound) = &self.seat else { return };
         let result = match answer {
-            Some(answer) => bound.link.answer(kind, answer),
-            None => nobody_answers(kind),
+            Some(answer) => bound.translator.answer(kind, answer),
+            None => cancelled_answer(kind),
         };
         let _ = bound.agent.peer.answer(&request, Ok(&result));
     }
@@ -119,7 +119,7 @@ impl Runner {
     fn prompt_inserted(&mut self, seq: Seq, message: &MessageId, turn: TurnNo) {
         // The agent has the transcript with it.
         if let Seat::Bound(bound) = &self.seat
-            && bound.link.version() == Version::V2
+            && bound.translator.version() == Version::V2
         {
             self.seed = None;
         }
@@ -179,7 +179,7 @@ impl Runner {
         }
         self.questions.clear();
         self.relays.clear();
-        self.hosting.end();
+        self.local_services.end();
     }
 
     pub(super) fn question_opened(

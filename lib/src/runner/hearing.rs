@@ -1,4 +1,4 @@
-//! What the agent says to a session: its lines become inputs through the link, its answers end what waits.
+//! What the agent says to a session: its lines become inputs through the translator, its answers end what waits.
 
 use bytes::Bytes;
 use rethread_core::{ConversationRole, Input, Json, MessageId, Update, UpdateKind};
@@ -8,7 +8,7 @@ use super::{Replaying, Runner, Seat, Waiting};
 use crate::agent::peer::{AgentLine, FromAgent};
 use crate::clock;
 use crate::edge::Version;
-use crate::edge::link::{Heard, ask};
+use crate::edge::agent_translator::{AgentEvent, outgoing};
 use crate::ids;
 use crate::wire::{RpcError, code};
 
@@ -29,7 +29,7 @@ impl Runner {
         let mut inputs = Vec::new();
         for line in lines {
             match line {
-                AgentLine::Said(bytes) => said.push(bytes),
+                AgentLine::Message(bytes) => said.push(bytes),
                 AgentLine::Answered { request, outcome } => {
                     self.hear_said(&mut said, &mut inputs).await;
                     match self.waiting.remove(&request) {
@@ -63,12 +63,15 @@ impl Runner {
         let (heard, swallowing) = match &mut self.seat {
             Seat::Bound(bound) => {
                 let late = idle && bound.replaying == Replaying::Maybe;
-                (bound.link.hear(lines, at), if late { Swallow::Conversation } else { Swallow::Nothing })
+                (
+                    bound.translator.decode_lines(lines, at),
+                    if late { Swallow::Conversation } else { Swallow::Nothing },
+                )
             }
             Seat::Opening(opening) => {
                 let options =
                     if opening.keeps_options() { Swallow::AllButCommands } else { Swallow::AllButStanding };
-                (opening.link.hear(lines, at), options)
+                (opening.translator.decode_lines(lines, at), options)
             }
             Seat::Empty | Seat::Starting | Seat::Stopping(_) => (Vec::new(), Swallow::AllButStanding),
         };
@@ -76,19 +79,19 @@ impl Runner {
         for heard in heard {
             match self.without_secrets(heard) {
                 // What an agent replays of its own session is in the journal already.
-                Heard::Input(input) if swallowing.swallows(&input) => self.swallowed(&input),
-                Heard::Input(input) => inputs.push(input),
-                Heard::Question { request, kind, body } => {
+                AgentEvent::Input(input) if swallowing.swallows(&input) => self.swallowed(&input),
+                AgentEvent::Input(input) => inputs.push(input),
+                AgentEvent::Question { request, kind, body } => {
                     let question = ids::question_id();
                     self.question_opened(question.clone(), request, kind);
                     inputs.push(Input::Question { question, kind, body });
                 }
-                Heard::Relay { request, method, params } => {
+                AgentEvent::Relay { request, method, params } => {
                     // What was said before is shown before.
                     self.step(std::mem::take(inputs)).await;
                     self.relay_to_client(request, &method, &params);
                 }
-                Heard::Withdrawn { request } => {
+                AgentEvent::Withdrawn { request } => {
                     let open = self.questions.iter().find(|(_, (asked, _))| *asked == request);
                     match open.map(|(question, _)| question.clone()) {
                         Some(question) => inputs.push(Input::QuestionWithdrawn { question }),
@@ -100,17 +103,17 @@ impl Runner {
     }
 
     /// What an agent reports about its work is kept and shown: notices, and the errors that turns end with.
-    fn without_secrets(&self, mut heard: Heard) -> Heard {
+    fn without_secrets(&self, mut heard: AgentEvent) -> AgentEvent {
         let secrets = &self.around.secrets;
-        if let Heard::Input(Input::Updated { update, .. }) = &mut heard
+        if let AgentEvent::Input(Input::Updated { update, .. }) = &mut heard
             && update.kind == UpdateKind::Notice
         {
-            update.body = secrets.strike_json(&update.body);
+            update.body = secrets.redact_json(&update.body);
         }
-        if let Heard::Input(Input::AgentState { stop, state, .. }) = &mut heard {
-            *state = secrets.strike_json(state);
+        if let AgentEvent::Input(Input::AgentState { stop, state, .. }) = &mut heard {
+            *state = secrets.redact_json(state);
             if let Some(error) = stop.as_mut().and_then(|stop| stop.error.as_mut()) {
-                *error = secrets.strike_json(error);
+                *error = secrets.redact_json(error);
             }
         }
         heard
@@ -147,9 +150,9 @@ impl Runner {
     /// The options after a change that the agent accepted; nothing while clients see them as they were left.
     fn option_set(&mut self, option: &str, value: &Json, result: &Json) -> Option<Update> {
         match &mut self.seat {
-            Seat::Bound(bound) => Some(bound.link.option_set(option, value, result)),
+            Seat::Bound(bound) => Some(bound.translator.option_set(option, value, result)),
             Seat::Opening(opening) => {
-                let update = opening.link.option_set(option, value, result);
+                let update = opening.translator.option_set(option, value, result);
                 (!opening.keeps_options()).then_some(update)
             }
             Seat::Empty | Seat::Starting | Seat::Stopping(_) => None,
@@ -164,18 +167,18 @@ impl Runner {
     ) {
         let Seat::Bound(bound) = &mut self.seat else { return };
         let at = clock::now();
-        match (bound.link.version(), outcome) {
+        match (bound.translator.version(), outcome) {
             (Version::V1, outcome) => {
-                let (stop, extra) = ask::prompt_ended(outcome.as_ref());
+                let (stop, extra) = outgoing::prompt_outcome(outcome.as_ref());
                 inputs.push(Input::PromptFinished { message, stop, extra, at });
             }
             (Version::V2, Ok(result)) => {
                 inputs.push(Input::PromptInserted { message, at });
-                inputs.extend(bound.link.prompt_acknowledged(result.fields().text("messageId")));
+                inputs.extend(bound.translator.prompt_acknowledged(result.fields().text("messageId")));
             }
             (Version::V2, Err(error)) => {
                 inputs.push(Input::PromptRefused { message, error: error.json() });
-                inputs.extend(bound.link.prompt_acknowledged(None));
+                inputs.extend(bound.translator.prompt_acknowledged(None));
             }
         }
     }

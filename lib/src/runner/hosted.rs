@@ -8,7 +8,7 @@ use serde_json::json;
 use tokio::sync::{mpsc, watch};
 
 use super::{Message, Runner};
-use crate::hosting::{Begun, Done, Moment, RootPaths, Terminal};
+use crate::local_services::{LocalTerminal, RootPaths, ServiceResult, ServiceStart, TerminalState};
 use crate::wire::{Id, RpcError};
 
 /// The pause between two looks at what a terminal has written.
@@ -17,13 +17,13 @@ const LOOK: Duration = Duration::from_millis(50);
 /// What comes back.
 pub(crate) enum Hosted {
     /// A request was carried out.
-    Done {
+    ServiceResult {
         /// For which agent.
         generation: u64,
         /// Its request.
         request: Id,
         /// What came of it.
-        done: Done,
+        done: ServiceResult,
     },
     /// A terminal has written something or has ended.
     Moved(String),
@@ -33,15 +33,16 @@ impl Runner {
     /// Begins to carry a request out.
     pub(super) fn host(&mut self, request: Id, method: &str, params: &Json) {
         let roots = std::iter::once(&self.setup.cwd).chain(&self.setup.roots).cloned().collect();
-        match self.hosting.begin(&request, method, params, RootPaths(roots)) {
-            Begun::Answer(outcome) => self.answer_request(&request, outcome.as_ref()),
-            Begun::Waits => {}
-            Begun::Works(work) => {
-                let (own, generation) = (self.own.clone(), self.hosting.generation());
+        match self.local_services.begin(&request, method, params, RootPaths(roots)) {
+            ServiceStart::Answer(outcome) => self.answer_request(&request, outcome.as_ref()),
+            ServiceStart::Waiting => {}
+            ServiceStart::Work(work) => {
+                let (own, generation) = (self.own.clone(), self.local_services.generation());
                 tokio::spawn(async move {
                     let done = work.await;
                     // A session that has ended needs nothing any more; a terminal ends with the message.
-                    let _ = own.send(Message::Hosted(Hosted::Done { generation, request, done })).await;
+                    let _ =
+                        own.send(Message::Hosted(Hosted::ServiceResult { generation, request, done })).await;
                 });
             }
         }
@@ -50,31 +51,32 @@ impl Runner {
     /// Something that was carried out beside the session came back.
     pub(super) async fn hosted(&mut self, hosted: Hosted) {
         match hosted {
-            Hosted::Done { generation, .. } if generation != self.hosting.generation() => {}
-            Hosted::Done { request, done: Done::Answer(outcome), .. } => {
-                self.hosting.worked();
+            Hosted::ServiceResult { generation, .. } if generation != self.local_services.generation() => {}
+            Hosted::ServiceResult { request, done: ServiceResult::Answer(outcome), .. } => {
+                self.local_services.worked();
                 self.answer_request(&request, outcome.as_ref());
             }
-            Hosted::Done { request, done: Done::Started(terminal), .. } => {
-                self.hosting.worked();
+            Hosted::ServiceResult { request, done: ServiceResult::Started(terminal), .. } => {
+                self.local_services.worked();
                 self.terminal_started(&request, terminal).await;
             }
-            Hosted::Done { done: Done::Look(terminal), .. } | Hosted::Moved(terminal) => {
+            Hosted::ServiceResult { done: ServiceResult::TerminalChanged(terminal), .. }
+            | Hosted::Moved(terminal) => {
                 self.terminal_moved(&terminal).await;
             }
         }
     }
 
-    async fn terminal_started(&mut self, request: &Id, terminal: Terminal) {
+    async fn terminal_started(&mut self, request: &Id, terminal: LocalTerminal) {
         let (id, update) = (terminal.id.clone(), terminal.announcement());
-        tokio::spawn(watch_over(id.clone(), terminal.moments(), self.own.clone()));
-        self.hosting.add(terminal);
+        tokio::spawn(watch_over(id.clone(), terminal.states(), self.own.clone()));
+        self.local_services.add(terminal);
         self.step(vec![Input::Updated { update, known: false }]).await;
         self.answer_request(request, Ok(&json!({"terminalId": id}).into()));
     }
 
     async fn terminal_moved(&mut self, terminal: &str) {
-        let news = self.hosting.news(terminal);
+        let news = self.local_services.news(terminal);
         self.step(told(news.updates)).await;
         for (request, answer) in news.answers {
             self.answer_request(&request, Ok(&answer));
@@ -83,7 +85,7 @@ impl Runner {
 
     /// The agent takes back a request. Says whether it waited here.
     pub(super) fn unhost(&mut self, request: &Id) -> bool {
-        let waited = self.hosting.withdraw(request);
+        let waited = self.local_services.withdraw(request);
         if waited {
             self.answer_request(request, Err(&RpcError::cancelled()));
         }
@@ -92,7 +94,7 @@ impl Runner {
 
     /// Ends what runs for the agent, and writes down what it had to show.
     pub(super) async fn end_hosted(&mut self) {
-        let (updates, open) = self.hosting.end();
+        let (updates, open) = self.local_services.end();
         for request in open {
             self.answer_request(&request, Err(&RpcError::cancelled()));
         }
@@ -105,9 +107,13 @@ fn told(updates: Vec<Update>) -> Vec<Input> {
 }
 
 /// Has the session look at a terminal when there is something to see, at most so often.
-async fn watch_over(terminal: String, mut moments: watch::Receiver<Moment>, own: mpsc::Sender<Message>) {
+async fn watch_over(
+    terminal: String,
+    mut moments: watch::Receiver<TerminalState>,
+    own: mpsc::Sender<Message>,
+) {
     while moments.changed().await.is_ok() {
-        let over = *moments.borrow_and_update() == Moment::Exited;
+        let over = *moments.borrow_and_update() == TerminalState::Exited;
         if own.send(Message::Hosted(Hosted::Moved(terminal.clone()))).await.is_err() {
             return;
         }
@@ -116,7 +122,8 @@ async fn watch_over(terminal: String, mut moments: watch::Receiver<Moment>, own:
         } else {
             // The end is told at once. A reader of its own: what it passes over is still to be seen.
             let mut ahead = moments.clone();
-            let _ = tokio::time::timeout(LOOK, ahead.wait_for(|moment| *moment == Moment::Exited)).await;
+            let _ =
+                tokio::time::timeout(LOOK, ahead.wait_for(|moment| *moment == TerminalState::Exited)).await;
         }
     }
 }

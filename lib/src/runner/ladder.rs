@@ -9,7 +9,7 @@ use super::outcome::Acquaintance;
 use super::seat::Replaying;
 use crate::agent::Restore;
 use crate::agent::host::LiveAgent;
-use crate::edge::capabilities::Profile;
+use crate::edge::capabilities::AgentProfile;
 
 /// The ways to have an agent open a session, the best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +28,7 @@ pub(super) enum Rung {
 
 impl Rung {
     /// The one to try when this one does not hold.
-    pub(super) fn below(self, profile: &Profile) -> Option<Self> {
+    pub(super) fn below(self, profile: &AgentProfile) -> Option<Self> {
         match self {
             Self::Given => Some(Self::New),
             Self::Resume if profile.has("load") => Some(Self::Load),

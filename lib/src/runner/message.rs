@@ -15,7 +15,7 @@ use crate::agent::peer::{AgentLine, FromAgent};
 use crate::agent::pool::HostUser;
 use crate::agent::process::GuardianCommand;
 use crate::client_id::{ClientId, ClientTag};
-use crate::edge::call::{OptionName, Setup};
+use crate::edge::client_request::{OptionName, Setup};
 use crate::edge::v1::BooleanOptions;
 use crate::live::{Cursor, Live};
 use crate::log::Log;

@@ -48,9 +48,9 @@ use tokio::time::Instant;
 use crate::agent::peer::{AgentLine, FromAgent};
 use crate::agent::pool::HostUser;
 use crate::clock;
-use crate::edge::call::Setup;
-use crate::hosting::Hosting;
+use crate::edge::client_request::Setup;
 use crate::live::Live;
+use crate::local_services::LocalServices;
 use crate::outbox::Reply;
 use crate::store::{Append, Durability, Lease};
 use crate::wire::{Id, RpcError};
@@ -100,7 +100,7 @@ pub(crate) struct Runner {
     /// What waits for the agent and is no prompt.
     postponed: postponed::Postponed,
     relays: Relays,
-    hosting: Hosting,
+    local_services: LocalServices,
     deadline: Option<Instant>,
     /// When an agent that has answered a load and says nothing more has replayed all.
     quiet_at: Option<Instant>,
@@ -138,7 +138,7 @@ impl Runner {
         let (own, inbox) = mpsc::channel(INBOX);
         let live = Arc::new(Live::new(begin.lease.head));
         let around_idle = around.idle_limit;
-        let hosting = Hosting::new(around.guardian.clone());
+        let local_services = LocalServices::new(around.guardian.clone());
         let (finish, finished) = watch::channel(false);
         let handle = Handle { id: begin.id.clone(), live: live.clone(), inbox: own.clone(), finished };
         let ended_turn = if begin.session.turn.is_none() { begin.session.turns } else { TurnNo(0) };
@@ -165,7 +165,7 @@ impl Runner {
             waiting: HashMap::new(),
             postponed: postponed::Postponed::default(),
             relays: Relays::default(),
-            hosting,
+            local_services,
             deadline: None,
             quiet_at: None,
             foldable: Seq(0),
@@ -333,14 +333,14 @@ impl Runner {
             if let Message::Close(reply) = message {
                 self.requests.add_close(reply);
             } else if let Some(reply) = ask::reply_of(message) {
-                reply.refuse(RpcError::not_followed(self.id.as_str()));
+                reply.refuse(RpcError::not_attached(self.id.as_str()));
             }
         }
     }
 
     async fn let_go(&mut self) {
         self.ended = true;
-        self.hosting.end();
+        self.local_services.end();
         self.release_seat();
         self.clients.clear();
         self.turn_away();

@@ -15,7 +15,7 @@ use super::{Runner, Waiting};
 use crate::agent::Restore;
 use crate::agent::host::LiveAgent;
 use crate::clock;
-use crate::edge::link::{Link, ask};
+use crate::edge::agent_translator::{AgentTranslator, outgoing};
 use crate::store::StoreError;
 use crate::wire::RpcError;
 
@@ -25,7 +25,7 @@ pub(crate) const QUIET: Duration = Duration::from_millis(150);
 /// An agent that opens a session.
 pub(crate) struct Opening {
     pub(crate) agent: LiveAgent,
-    pub(crate) link: Link,
+    pub(crate) translator: AgentTranslator,
     pub(super) rung: Rung,
     /// The agent's own session that is restored or forked, and then the one that it has open.
     pub(super) native: Option<String>,
@@ -85,10 +85,11 @@ impl Runner {
             Ok(older) => older,
             Err(error) => return self.agent_failed(super::store_error(&error)).await,
         };
-        let mut link = Link::new(agent.profile.version, self.session.generations + 1, older);
-        link.options_were(self.session.options.as_ref());
+        let mut translator = AgentTranslator::new(agent.profile.version, self.session.generations + 1, older);
+        translator.set_initial_options(self.session.options.as_ref());
         let progress = Progress::Asked;
-        self.open_at(Opening { agent, link, rung, native, replayed: Replayed::default(), progress }).await;
+        self.open_at(Opening { agent, translator, rung, native, replayed: Replayed::default(), progress })
+            .await;
     }
 
     async fn open_at(&mut self, opening: Opening) {
@@ -123,13 +124,15 @@ impl Runner {
     }
 
     async fn open_params(&self, opening: &Opening) -> Result<Json, StoreError> {
-        let params = ask::open(&opening.agent.profile, &self.setup, opening.known());
+        let params = outgoing::open_params(&opening.agent.profile, &self.setup, opening.known());
         let options = self.session.options.as_ref();
         match opening.rung {
-            Rung::Given => Ok(ask::with_kept(&params, Some(&self.history(&opening.agent).await?), options)),
+            Rung::Given => {
+                Ok(outgoing::with_history(&params, Some(&self.history(&opening.agent).await?), options))
+            }
             // Such an agent may have to know of a choice that it cannot offer at the moment.
             Rung::New if opening.agent.profile.has("history") && options.is_some() => {
-                Ok(ask::with_kept(&params, None, options))
+                Ok(outgoing::with_history(&params, None, options))
             }
             Rung::Resume | Rung::Load | Rung::Fork | Rung::New => Ok(params),
         }
@@ -212,7 +215,7 @@ impl Runner {
         let why = format!("session {}: {:?} failed: {}", self.id, opening.rung, error.message);
         self.around.log.line(&why);
         if let Some(native) = opening.native.as_ref().filter(|_| opening.rung != Rung::Fork) {
-            opening.agent.peer.unroute(native);
+            opening.agent.peer.remove_route(native);
         }
         let (progress, replayed) = (Progress::Asked, Replayed::default());
         self.open_at(Opening { rung, progress, replayed, ..opening }).await;
@@ -227,7 +230,7 @@ impl Runner {
                 .agent_failed(RpcError::internal("the agent opened the session but gave no sessionId"))
                 .await;
         }
-        opening.progress = Progress::Choosing(Choosing::new(opening.link.opened(answer)));
+        opening.progress = Progress::Choosing(Choosing::new(opening.translator.decode_open_answer(answer)));
         self.seat = Seat::Opening(Box::new(opening));
         self.choose_on().await;
     }
@@ -235,7 +238,7 @@ impl Runner {
     /// The agent has the session as it was left: from here on it stands behind it.
     pub(super) async fn bind(&mut self) {
         let Seat::Opening(opening) = std::mem::replace(&mut self.seat, Seat::Empty) else { return };
-        let Opening { agent, link, rung, native: Some(native), replayed, progress } = *opening else {
+        let Opening { agent, translator, rung, native: Some(native), replayed, progress } = *opening else {
             return;
         };
         let Progress::Choosing(choosing) = progress else { return };
@@ -249,12 +252,12 @@ impl Runner {
         updates.extend(outcome_notice(binding, self.acquaintance(&name), &name));
         let known = |update| Input::Updated { update, known: true };
         let mut inputs: Vec<_> = updates.into_iter().map(known).collect();
-        let style = style(link.version());
+        let style = style(translator.version());
         let at = clock::now();
         let kind = self.host.kind();
         inputs.push(Input::AgentBound { agent: name, native: native.clone(), binding, style, kind, at });
         let replaying = rung.replaying();
-        self.seat = Seat::Bound(Box::new(Bound { agent, link, native, replaying }));
+        self.seat = Seat::Bound(Box::new(Bound { agent, translator, native, replaying }));
         self.step(inputs).await;
         self.take_up_postponed().await;
     }

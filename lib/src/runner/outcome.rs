@@ -3,7 +3,7 @@
 use rethread_core::{Binding, Fields, Json, Update, UpdateKind};
 use serde_json::json;
 
-use crate::edge::link::Lacking;
+use crate::edge::agent_translator::MissingChoice;
 use crate::wire::RpcError;
 
 /// What an agent that opens a session had to do with it before.
@@ -34,13 +34,13 @@ pub(super) fn outcome_notice(binding: Binding, before: Acquaintance, agent: &str
 
 /// The choices of a session that the agent which opens it did not accept, if there are any. They are told once: from
 /// then on the session has what the agent has.
-pub(super) fn not_accepted(lacking: &[Lacking]) -> Option<Update> {
+pub(super) fn not_accepted(lacking: &[MissingChoice]) -> Option<Update> {
     let title = match lacking {
         [] => return None,
         [one] => format!("The agent did not accept the restored setting {}", one.option),
         several => format!("The agent did not accept {} restored settings", several.len()),
     };
-    let sentence = |choice: &Lacking| match &choice.now {
+    let sentence = |choice: &MissingChoice| match &choice.now {
         Some(now) => format!("{} is now {now}, not {}.", choice.option, choice.wanted),
         None => format!("{} is no longer offered.", choice.option),
     };

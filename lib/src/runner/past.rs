@@ -9,8 +9,8 @@ use rethread_core::{Binding, Entry, Json, Seq, Subject, TextPart, Update, readab
 
 use super::Runner;
 use crate::agent::host::LiveAgent;
-use crate::edge::link::id_hash;
-use crate::history::History;
+use crate::edge::agent_translator::id_hash;
+use crate::history::ConversationHistory;
 use crate::seed::{self, Transcript};
 use crate::store::{Store, StoreError};
 
@@ -44,7 +44,7 @@ impl Runner {
     /// The whole conversation, for an agent that keeps none.
     pub(super) async fn history(&self, agent: &LiveAgent) -> Result<Vec<Json>, StoreError> {
         let host = &self.host;
-        let empty = History::for_agent(host.identity(agent), host.kind());
+        let empty = ConversationHistory::for_agent(host.identity(agent), host.kind());
         let mut history = self
             .gather(empty, |history, item| {
                 history.add(&item.folded()?);

@@ -11,8 +11,8 @@ use super::relays::{Purpose, TerminalRoute};
 use super::{Client, Message, Runner, Seat, Waiting};
 use crate::client_id::ClientId;
 use crate::edge::Version;
-use crate::hosting;
 use crate::ids;
+use crate::local_services;
 use crate::outbox::{Origin, Outbound, Relayed, Reply};
 use crate::wire::{Id, RpcError};
 
@@ -66,7 +66,7 @@ impl Runner {
             return prompter.or_else(newest).map_or(Route::Nobody, |client| Route::Client(client, None));
         }
         if let Some(terminal) = params.fields().text("terminalId") {
-            if self.hosting.has(&terminal) {
+            if self.local_services.has(&terminal) {
                 return Route::Hosted;
             }
             match self.relays.route(&terminal, method) {
@@ -86,11 +86,11 @@ impl Runner {
     /// Says whether a request is for files or terminals, which a version 1 agent expects of its client.
     fn is_client_method(&self, method: &str) -> bool {
         let agent = match &self.seat {
-            Seat::Bound(bound) => bound.link.version(),
-            Seat::Opening(opening) => opening.link.version(),
+            Seat::Bound(bound) => bound.translator.version(),
+            Seat::Opening(opening) => opening.translator.version(),
             Seat::Empty | Seat::Starting | Seat::Stopping(_) => return false,
         };
-        agent == Version::V1 && hosting::METHODS.contains(&method)
+        agent == Version::V1 && local_services::METHODS.contains(&method)
     }
 
     fn relay_of_terminal(
@@ -182,7 +182,7 @@ impl Runner {
     /// The id by which the journal knows a terminal of the agent's.
     fn public_terminal(&self, terminal: &str) -> String {
         match &self.seat {
-            Seat::Bound(bound) => bound.link.public_id(terminal),
+            Seat::Bound(bound) => bound.translator.public_id(terminal),
             Seat::Empty | Seat::Starting | Seat::Opening(_) | Seat::Stopping(_) => terminal.to_owned(),
         }
     }
@@ -285,7 +285,7 @@ impl Runner {
         id: String,
         reply: Reply,
     ) {
-        if self.hosting.cancel(&id) {
+        if self.local_services.cancel(&id) {
             return reply.send(self.lease.head, Ok(json!({}).into()));
         }
         let refused = || {
@@ -293,8 +293,8 @@ impl Runner {
                 .hint("cancel the whole turn with session/cancel")
         };
         match &self.seat {
-            Seat::Bound(bound) if bound.link.version() == Version::V2 => {
-                let native = bound.link.native_id(&id);
+            Seat::Bound(bound) if bound.translator.version() == Version::V2 => {
+                let native = bound.translator.native_id(&id);
                 let params: Fields = [("sessionId", Json::of(&bound.native)), (field, Json::of(&native))]
                     .into_iter()
                     .collect();

@@ -34,7 +34,7 @@ impl Runner {
             let params: Json = json!({"sessionId": native}).into();
             let _ = agent.peer.request("session/close", &params, &self.agent_route);
         }
-        agent.peer.unroute(&native);
+        agent.peer.remove_route(&native);
     }
 
     /// Takes back what an agent was asked that opens the session. Gives the session of its own that it has open by

@@ -14,7 +14,7 @@ use crate::agent::Restore;
 use crate::agent::host::LiveAgent;
 use crate::clock;
 use crate::edge::Version;
-use crate::edge::link::Link;
+use crate::edge::agent_translator::AgentTranslator;
 use crate::wire::RpcError;
 
 /// How long an agent that is up waits for clients that are still being shown the history.
@@ -37,7 +37,7 @@ pub(crate) enum Seat {
 /// An agent that has a session open.
 pub(crate) struct Bound {
     pub(crate) agent: LiveAgent,
-    pub(crate) link: Link,
+    pub(crate) translator: AgentTranslator,
     /// Its own id for the session.
     pub(crate) native: String,
     /// Whether it may still be replaying: some agents answer a load first and replay after.

@@ -6,14 +6,14 @@ use rethread_core::{Input, Json, PromptStyle};
 
 use super::{Runner, Seat, Waiting};
 use crate::clock;
-use crate::edge::link::Sign;
+use crate::edge::agent_translator::VersionFinding;
 use crate::wire::RpcError;
 
 impl Runner {
     /// Looks at what the agent said before it is heard. What may be of either version is held back.
     pub(super) async fn check_version(&mut self, said: &mut Vec<Bytes>, inputs: &mut Vec<Input>) {
         if let Seat::Bound(bound) = &mut self.seat {
-            let sign = bound.link.check_version(said);
+            let sign = bound.translator.check_version(said);
             self.heed(sign, inputs).await;
         }
     }
@@ -28,19 +28,19 @@ impl Runner {
         let (Seat::Bound(bound), Waiting::Prompt(_), Ok(answer)) = (&mut self.seat, waiting, outcome) else {
             return Vec::new();
         };
-        let sign = bound.link.check_prompt_answer(answer);
+        let sign = bound.translator.check_prompt_answer(answer);
         self.heed(sign, inputs).await;
         match sign {
-            Sign::Version1 => self.held_back(),
+            VersionFinding::Version1 => self.held_back(),
             // It stands behind the prompt that is acknowledged.
-            Sign::None => Vec::new(),
+            VersionFinding::None => Vec::new(),
         }
     }
 
     /// What was held back and need not be any longer.
     pub(super) fn held_back(&mut self) -> Vec<Bytes> {
         match &mut self.seat {
-            Seat::Bound(bound) => bound.link.take_held(),
+            Seat::Bound(bound) => bound.translator.take_held_lines(),
             Seat::Empty | Seat::Starting | Seat::Opening(_) | Seat::Stopping(_) => Vec::new(),
         }
     }
@@ -48,18 +48,18 @@ impl Runner {
     /// The agent says nothing more: what was held back is heard as it is.
     pub(super) async fn hear_held_back(&mut self) {
         let Seat::Bound(bound) = &mut self.seat else { return };
-        let (mut said, mut inputs) = (bound.link.give_up_waiting(), Vec::new());
+        let (mut said, mut inputs) = (bound.translator.stop_waiting_for_version(), Vec::new());
         self.hear_said(&mut said, &mut inputs).await;
         self.step(inputs).await;
     }
 
-    async fn heed(&mut self, sign: Sign, inputs: &mut Vec<Input>) {
-        let (Sign::Version1, Seat::Bound(bound)) = (sign, &mut self.seat) else { return };
+    async fn heed(&mut self, sign: VersionFinding, inputs: &mut Vec<Input>) {
+        let (VersionFinding::Version1, Seat::Bound(bound)) = (sign, &mut self.seat) else { return };
         self.around
             .log
             .line(&format!("session {}: the agent answered version 2 and speaks version 1", self.id));
         bound.agent = self.host.speaks_version_1(&bound.agent);
-        let updates = bound.link.opened_anew();
+        let updates = bound.translator.reread_open_answer();
         inputs.extend(updates.into_iter().map(|update| Input::Updated { update, known: true }));
         inputs.push(Input::StyleFound { style: PromptStyle::OneAtATime, at: clock::now() });
         // It went with the prompt that the agent works on.

@@ -1,62 +1,58 @@
-//! Removes secret values from texts. The caller adds the values and says where each comes from; how likely a value is to
-//! be a secret decides which texts it is removed from.
+//! Replaces secrets in texts. Distinguishes values that are certainly keys from values that may be secret.
 
-use super::{SHORTEST, STRUCK_OUT, Secret};
+use super::{MIN_SECRET_LENGTH, REDACTED, Secret};
 
-/// From this length on, a plain word may be a password.
+/// The length from which a plain word may be a password.
 const PASSWORD_LENGTH: usize = 8;
 
-/// From this length on, a value of letters and digits is taken for a key.
+/// The length from which a value of letters and digits counts as a key.
 const KEY_LENGTH: usize = 20;
 
-/// A set of secret values, and three ways to remove them from a text.
-///
-/// Every value that is found is replaced by `[secret]`. Values of fewer than four bytes are ignored.
+/// A set of values to replace.
 #[derive(Clone, Default)]
 pub struct Scrub {
-    /// Longest first: one may be part of another.
+    /// Longest first, since one value may be part of another.
     all: Vec<String>,
-    /// Those that can only be keys; a path or a word may be meant to be seen in a result.
+    /// Values that are certainly keys; paths and words may legitimately appear in a tool result.
     keys: Vec<String>,
-    /// All but short plain words and paths, which texts about anything may hold.
+    /// All values except short words and paths, which any text may contain.
     likely: Vec<String>,
 }
 
 impl Scrub {
-    /// Adds the value of a variable. It counts as a key if its name or its form says so.
+    /// Adds a value with the name of its variable or header.
     pub fn add(&mut self, name: &str, secret: &Secret) {
-        self.take(secret.reveal(), names_a_key(name) || looks_like_a_key(secret.reveal()));
+        self.add_with_parts(secret.reveal(), names_a_key(name) || looks_like_a_key(secret.reveal()));
     }
 
-    /// Adds a value that is certainly a key.
+    /// Adds a value that is a key because of where it comes from.
     pub fn add_key(&mut self, secret: &Secret) {
-        self.take(secret.reveal(), true);
+        self.add_with_parts(secret.reveal(), true);
     }
 
-    /// Adds the value of an HTTP header. Most headers that are configured authenticate, so all but plain words and
-    /// numbers count as keys.
+    /// Adds the value of a header. Most headers authenticate, so they count as keys unless they are settings.
     pub fn add_header(&mut self, name: &str, secret: &Secret) {
-        self.take(secret.reveal(), names_a_key(name) || !is_plain(secret.reveal()));
+        self.add_with_parts(secret.reveal(), names_a_key(name) || !is_setting(secret.reveal()));
     }
 
-    /// Adds a word if it has the form of a key: long, with letters and digits.
+    /// Adds a word if it looks like a key.
     pub fn add_if_key(&mut self, word: &str) {
         if looks_like_a_key(word) {
-            self.take(word, true);
+            self.add_with_parts(word, true);
         }
     }
 
-    fn take(&mut self, value: &str, is_key: bool) {
+    fn add_with_parts(&mut self, value: &str, is_key: bool) {
         self.add_value(value, is_key);
-        // `Bearer abc`: the second word alone is the secret as well.
+        // `Bearer abc`: the second word alone is a secret as well.
         for word in value.split_whitespace().filter(|word| looks_like_a_key(word)) {
             self.add_value(word, is_key);
         }
-        for part in keys_within(value) {
+        for part in embedded_keys(value) {
             self.add_value(part, true);
             self.add_value(value, true);
         }
-        // A key may have several lines, and be shown line by line.
+        // A key may have several lines and be shown line by line.
         for line in value.lines().filter(|line| *line != value && line.len() >= PASSWORD_LENGTH) {
             self.add_value(line, is_key);
         }
@@ -66,30 +62,27 @@ impl Scrub {
         }
     }
 
-    /// Removes all values, for messages and logs.
-    #[must_use]
+    /// Replaces all values, for texts that are shown to people or logged.
     pub fn text(&self, text: &str) -> String {
-        strike(text, &self.all)
+        redact(text, &self.all)
     }
 
-    /// Removes only values that are keys, for the results of tools: other values, such as paths, may be what the user
-    /// asked for.
-    #[must_use]
+    /// Replaces only keys, for tool results.
     pub fn result(&self, text: &str) -> String {
-        strike(text, &self.keys)
+        redact(text, &self.keys)
     }
 
-    /// A text that may be about anything, without the values that are likely to be secret.
+    /// Replaces the values that are probably secret, for general text.
     pub(crate) fn words(&self, text: &str) -> String {
-        strike(text, &self.likely)
+        redact(text, &self.likely)
     }
 
-    /// How long the longest of those values is.
+    /// The length of the longest of these values.
     pub(crate) fn longest(&self) -> usize {
         self.likely.first().map_or(0, String::len)
     }
 
-    /// Adds the keys of a command line: `--api-key=abc`, `--token abc`, and arguments that have the form of a key.
+    /// Adds the keys of a command line: `--api-key=abc`, `--token abc`.
     pub fn add_args<'a>(&mut self, args: impl IntoIterator<Item = &'a str>) {
         let mut before = "";
         for arg in args {
@@ -104,40 +97,40 @@ impl Scrub {
     }
 
     fn add_value(&mut self, value: &str, is_key: bool) {
-        if value.len() < SHORTEST || matches!(value, "true" | "false" | "null") {
+        if value.len() < MIN_SECRET_LENGTH || matches!(value, "true" | "false" | "null") {
             return;
         }
         let quoted = serde_json::Value::from(value).to_string();
-        // As it is, and as it stands in JSON.
+        // The value itself, and its JSON-escaped form.
         for form in [value, &quoted[1..quoted.len() - 1]] {
             self.all.push(form.to_owned());
             if is_key {
                 self.keys.push(form.to_owned());
             }
-            if is_key || is_likely(value) {
+            if is_key || may_be_secret(value) {
                 self.likely.push(form.to_owned());
             }
         }
     }
 }
 
-/// Says whether a value that is not known to be a key may be one.
-fn is_likely(value: &str) -> bool {
+/// Returns whether a value that is not known to be a key may be secret.
+fn may_be_secret(value: &str) -> bool {
     let path = value.starts_with(['/', '~', '.']);
-    !path && (value.len() >= PASSWORD_LENGTH || !is_plain(value))
+    !path && (value.len() >= PASSWORD_LENGTH || !is_setting(value))
 }
 
-fn strike(text: &str, values: &[String]) -> String {
+fn redact(text: &str, values: &[String]) -> String {
     let mut text = text.to_owned();
     for value in values.iter().filter(|value| !value.is_empty()) {
         if text.contains(value.as_str()) {
-            text = text.replace(value.as_str(), STRUCK_OUT);
+            text = text.replace(value.as_str(), REDACTED);
         }
     }
     text
 }
 
-/// Says whether what goes by this name is a key.
+/// Returns whether a variable, header or option of this name contains a key.
 pub(crate) fn names_a_key(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     let says_so = [
@@ -154,20 +147,20 @@ pub(crate) fn names_a_key(name: &str) -> bool {
         "signature",
         "private",
     ];
-    // The working directory has a name like that.
+    // `PWD` is the working directory, not a password.
     let is_password = name.contains("pwd") && !matches!(name.as_str(), "pwd" | "oldpwd");
     is_password || says_so.iter().any(|word| name.contains(word))
 }
 
-/// Says whether a value is one that settings have: words, or a number, a date, a version.
-fn is_plain(value: &str) -> bool {
+/// Returns whether a value is a typical setting: words, a number, a date, a version.
+fn is_setting(value: &str) -> bool {
     let words = |c: char| c.is_ascii_lowercase() || " ,_-".contains(c);
     let numbers = |c: char| c.is_ascii_digit() || ".:-".contains(c);
     value.chars().all(words) || value.chars().all(numbers)
 }
 
-/// Keys inside a value that is more than a key: the password of an address, `Password=...;` of a connection.
-fn keys_within(value: &str) -> Vec<&str> {
+/// Keys inside a longer value: the password of a URL, `Password=...;` of a connection string.
+fn embedded_keys(value: &str) -> Vec<&str> {
     let authority = value.split_once("://").and_then(|(_, rest)| rest.split(['/', '?', '#']).next());
     let user = authority.and_then(|authority| authority.rsplit_once('@')).map(|(user, _)| user);
     let password = user.map(|user| user.split_once(':').map_or(user, |(_, password)| password));
@@ -202,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_struck_out_wherever_they_stand() {
+    fn values_are_redacted_everywhere() {
         let scrub = scrub(&[
             ("A", "hunter2"),
             ("B", "hunter2-long"),
@@ -215,14 +208,14 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_struck_out_without_its_scheme_too() {
+    fn a_token_is_redacted_without_its_scheme_too() {
         let scrub = scrub(&[("Authorization", "Bearer abcdefghij0123456789xyz")]);
         assert_eq!(scrub.text("token abcdefghij0123456789xyz"), "token [secret]");
         assert_eq!(scrub.result("sent: Bearer abcdefghij0123456789xyz"), "sent: [secret]");
     }
 
     #[test]
-    fn keys_inside_a_value_are_struck_out_of_results_too() {
+    fn keys_inside_a_value_are_redacted_in_results_too() {
         let scrub = scrub(&[
             ("DATABASE_URL", "postgres://me:s3same!@db.example/app"),
             ("CONNECTION", "Server=db;User=me;Password=opensesame;Timeout=5"),
@@ -253,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn words_about_anything_keep_short_plain_words_and_paths() {
+    fn general_text_keeps_short_words_and_paths() {
         let scrub = scrub(&[
             ("LEVEL", "debug"),
             ("PATH", "/usr/bin:/bin"),
@@ -266,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_result_keeps_what_is_no_key() {
+    fn a_result_keeps_values_that_are_not_keys() {
         let scrub = scrub(&[("ROOT", "/home/me/project"), ("MODE", "production"), ("API_KEY", "opensesame")]);
         let said = "opensesame is in /home/me/project, for production";
         assert_eq!(scrub.result(said), "[secret] is in /home/me/project, for production");

@@ -1,5 +1,5 @@
-//! The writer thread in front of a store: the one place where async code meets blocking storage. Appends that
-//! wait together are committed together. Decides nothing about what is written.
+//! The async interface to a store: a writer thread for appends and worker threads for other calls. Appends that wait
+//! together are committed in one transaction.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -11,47 +11,48 @@ use tokio::task;
 
 use super::{Append, Lease, Page, Store, StoreError};
 
-/// How many appends may wait; each waiting session has at most a few.
-const QUEUE: NonZeroUsize = NonZeroUsize::new(256).expect("not zero");
+/// The number of appends that may be queued; each live session queues at most a few.
+const QUEUE_LENGTH: NonZeroUsize = NonZeroUsize::new(256).expect("not zero");
 
-/// How many calls are carried out at a time. A store has fewer connections than that, and each call has a thread.
-const CALLS: usize = 8;
+/// The number of other calls that run at the same time. Each uses a thread, and a store has fewer connections than
+/// that.
+const MAX_CONCURRENT_CALLS: usize = 8;
 
-/// A store that can be awaited. Clones share one writer thread.
+/// An async handle to a store. Clones share one writer thread.
 ///
-/// Dropping the last clone waits until the appends that are queued have been written.
+/// Dropping the last clone waits until all queued appends are written.
 #[derive(Clone)]
 pub struct Journal {
-    writer: Arc<Writer>,
+    writer: Arc<WriterThread>,
     store: Arc<dyn Store>,
     folds: Arc<Semaphore>,
     calls: Arc<Semaphore>,
 }
 
 impl Journal {
-    /// Starts the writer thread of this store.
+    /// Starts the writer thread.
     ///
     /// # Panics
     ///
-    /// If the system has no room for one more thread.
+    /// If the system cannot start another thread.
     #[must_use]
     pub fn start(store: Arc<dyn Store>) -> Self {
-        let writer = Arc::new(Writer::start(Arc::clone(&store)));
-        // One fold at a time: it is work for idle moments, not for every core.
+        let writer = Arc::new(WriterThread::start(Arc::clone(&store)));
+        // One fold at a time, so that folds do not occupy all cores.
         let folds = Arc::new(Semaphore::new(1));
-        Self { writer, store, folds, calls: Arc::new(Semaphore::new(CALLS)) }
+        Self { writer, store, folds, calls: Arc::new(Semaphore::new(MAX_CONCURRENT_CALLS)) }
     }
 
-    /// Appends, and returns when the append is stored as durably as it asks for. An append that was queued is
-    /// carried out even if the caller stops waiting.
+    /// Appends, and returns once the append is stored with the durability that it requests. A queued append is carried
+    /// out even if the caller stops waiting.
     pub async fn append(&self, append: Append) -> Result<(), StoreError> {
         let (done, outcome) = oneshot::channel();
-        self.writer.send(Waiting { append, done }).await?;
+        self.writer.send(QueuedAppend { append, done }).await?;
         outcome.await.unwrap_or_else(|_| Err(writer_gone()))
     }
 
-    /// Folds the entries up to `upto`. It runs beside the writer thread, and appends wait for it no longer than
-    /// the store's own write of one piece takes.
+    /// Folds the entries up to `upto`. Runs beside the writer thread; appends wait only while one piece of the fold is
+    /// written.
     pub async fn fold(&self, lease: Lease, upto: Seq) -> Result<(), StoreError> {
         let folds = Arc::clone(&self.folds);
         let permit = folds.acquire_owned().await.map_err(|closed| failed("folding", closed))?;
@@ -62,12 +63,12 @@ impl Journal {
         .await
     }
 
-    /// Reads on from `from`, see [`Store::read`].
+    /// Reads entries from `from` on, see [`Store::read`].
     pub async fn read(&self, session: SessionId, from: Seq, budget: usize) -> Result<Page, StoreError> {
         self.call(move |store| store.read(&session, from, budget)).await
     }
 
-    /// Runs anything else that the store can do, off the async threads.
+    /// Runs any other call of the store on a blocking thread.
     pub async fn call<R: Send + 'static>(
         &self,
         f: impl FnOnce(&dyn Store) -> Result<R, StoreError> + Send + 'static,
@@ -76,7 +77,7 @@ impl Journal {
         finished(self.begin(f)).await
     }
 
-    /// Begins the same, for [`finished`] to wait for.
+    /// Starts a call without waiting for it; [`finished`] waits for its result.
     pub(crate) fn begin<R: Send + 'static>(
         &self,
         f: impl FnOnce(&dyn Store) -> Result<R, StoreError> + Send + 'static,
@@ -86,63 +87,63 @@ impl Journal {
     }
 }
 
-/// Waits for a call that was begun.
+/// Waits for a call that was started with [`Journal::begin`].
 pub(crate) async fn finished<R>(
     call: impl Future<Output = Result<Result<R, StoreError>, task::JoinError>>,
 ) -> Result<R, StoreError> {
     call.await.unwrap_or_else(|stopped| Err(failed("a call of the store", stopped)))
 }
 
-/// The thread and the way to it.
-struct Writer {
-    queue: Option<mpsc::Sender<Waiting>>,
+/// The writer thread and its queue.
+struct WriterThread {
+    queue: Option<mpsc::Sender<QueuedAppend>>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// An append and whoever waits for it.
-struct Waiting {
+/// An append with the channel for its result.
+struct QueuedAppend {
     append: Append,
     done: oneshot::Sender<Result<(), StoreError>>,
 }
 
-impl Writer {
+impl WriterThread {
     fn start(store: Arc<dyn Store>) -> Self {
-        let (queue, waiting) = mpsc::channel(QUEUE.get());
+        let (queue, waiting) = mpsc::channel(QUEUE_LENGTH.get());
         let thread = thread::Builder::new().name("store writer".to_owned());
         let thread =
-            thread.spawn(move || write_all(store.as_ref(), waiting)).expect("the system starts a thread");
+            thread.spawn(move || run_writer(store.as_ref(), waiting)).expect("the system starts a thread");
         Self { queue: Some(queue), thread: Some(thread) }
     }
 
-    async fn send(&self, waiting: Waiting) -> Result<(), StoreError> {
+    async fn send(&self, waiting: QueuedAppend) -> Result<(), StoreError> {
         let queue = self.queue.as_ref().ok_or_else(writer_gone)?;
         queue.send(waiting).await.map_err(|_| writer_gone())
     }
 }
 
-impl Drop for Writer {
+impl Drop for WriterThread {
     fn drop(&mut self) {
         self.queue = None;
         if let Some(thread) = self.thread.take() {
-            // A panic in the store has already been told to everyone who waited.
+            // Every caller has received the panic as an error already.
             let _ = thread.join();
         }
     }
 }
 
-/// Writes until nobody can queue any more and the queue is empty.
-fn write_all(store: &dyn Store, mut queue: mpsc::Receiver<Waiting>) {
-    let mut group = Vec::with_capacity(QUEUE.get());
-    while queue.blocking_recv_many(&mut group, QUEUE.get()) > 0 {
+/// Writes appends until all senders are dropped and the queue is empty.
+fn run_writer(store: &dyn Store, mut queue: mpsc::Receiver<QueuedAppend>) {
+    let mut group = Vec::with_capacity(QUEUE_LENGTH.get());
+    while queue.blocking_recv_many(&mut group, QUEUE_LENGTH.get()) > 0 {
         write_group(store, group.drain(..));
     }
 }
 
-fn write_group(store: &dyn Store, group: impl Iterator<Item = Waiting>) {
+fn write_group(store: &dyn Store, group: impl Iterator<Item = QueuedAppend>) {
     let (appends, waiting): (Vec<_>, Vec<_>) = group.map(|one| (one.append, one.done)).unzip();
     let outcomes = store.append(&appends);
     for (done, outcome) in waiting.into_iter().zip(outcomes) {
-        // Whoever no longer waits finds the entries when reading on.
+        // A caller that stopped waiting reads the entries from the store later.
         let _ = done.send(outcome);
     }
 }

@@ -1,21 +1,21 @@
-//! Which part of which journal a session's readers see: its own entries, and before them the beginnings of its
-//! ancestors. Knows no store.
+//! Computes which parts of which journals a forked session consists of: the beginnings of its ancestors' journals and
+//! its own entries. Independent of the kind of store.
 
 use rethread_core::Seq;
 
-/// The part of one journal that is seen: the items whose first number is above `after` and not above `upto`.
+/// A part of one journal: the items whose first sequence number is greater than `after` and at most `upto`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Layer<K> {
-    /// Whose journal.
+    /// The journal that the part belongs to.
     pub(super) key: K,
-    /// Everything up to here is in older layers.
+    /// The entries up to this one are in older layers.
     pub(super) after: Seq,
-    /// What follows this is in younger layers, or not seen at all.
+    /// Later entries are in newer layers, or not part of the session.
     pub(super) upto: Seq,
 }
 
-/// Walks from a session with this head to its oldest ancestor. `parent_of` names the parent and where the
-/// journals part. The layers come oldest first; those of which nothing is seen are left out.
+/// Returns the layers of a session from its oldest ancestor to itself, without empty ones. `parent_of` returns the
+/// parent of a session and the sequence number at which it was forked.
 pub(super) fn lineage<K: Clone, E>(
     key: K,
     head: Seq,

@@ -1,5 +1,5 @@
-//! A store in memory, for tests and for sessions that need not outlive the process. It obeys the same contract
-//! as the others, except that there is never another owner.
+//! A store in memory, for tests and for sessions that need not outlive the process. It follows the same contract as the
+//! other stores, but has only one owner.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -9,88 +9,88 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use rethread_core::stored::{Stored, StoredError};
 use rethread_core::{Entry, Folded, Millis, Seq, SessionId, TitleSource, fold, stored};
 
-use super::cursor::Cursor;
+use super::cursor::ListCursor;
 use super::lineage::{Layer, lineage};
-use super::page::{self, Filling};
-use super::process::Process;
+use super::page::{self, PageBuilder};
+use super::process::ProcessIdentity;
 use super::{
-    Append, Archived, ArchivedFilter, Deleted, Lease, ListPage, ListQuery, Listed, NativeId, NewSession,
-    Ours, Owner, Reached, RowFacts, See, SessionRow, Store, StoreError, Stub,
+    Append, Archived, ArchivedFilter, Deleted, ItemVisitor, Lease, ListPage, ListQuery, Listed, NativeId,
+    NewSession, OwnedHere, Owner, ReadProgress, RowFacts, SessionRow, Store, StoreError, Stub,
 };
 use crate::clock;
 
-/// Sessions that end with the process.
+/// A store that keeps sessions in memory.
 #[derive(Default)]
 pub struct MemoryStore {
-    shelf: Mutex<Shelf>,
+    state: Mutex<MemoryState>,
 }
 
 #[derive(Default)]
-struct Shelf {
-    sessions: HashMap<SessionId, Kept>,
+struct MemoryState {
+    sessions: HashMap<SessionId, StoredSession>,
     profiles: HashMap<String, Vec<u8>>,
 }
 
-struct Kept {
+struct StoredSession {
     row: SessionRow,
     listed: Option<Listed>,
     epoch: u64,
-    items: Vec<Weighed>,
+    items: Vec<SizedItem>,
     folded: Seq,
     natives: Vec<NativeId>,
 }
 
-/// An item with the size of its stored form, so that pages are as large as those of other stores.
+/// An item with the size of its stored form, so that pages have the same size as in other stores.
 #[derive(Clone)]
-struct Weighed {
+struct SizedItem {
     item: Folded,
     size: usize,
 }
 
 impl MemoryStore {
-    /// A store with nothing in it.
+    /// Makes an empty store.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    fn shelf(&self) -> MutexGuard<'_, Shelf> {
-        // No method leaves a session half changed, so what a panicking thread left behind is sound.
-        self.shelf.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, MemoryState> {
+        // Every method leaves sessions consistent, so the state is valid even after a panic.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Store for MemoryStore {
     fn create(&self, new: NewSession) -> Result<Lease, StoreError> {
-        let mut shelf = self.shelf();
-        if shelf.sessions.get(&new.id).is_some_and(|kept| !kept.is_stub()) {
+        let mut state = self.state();
+        if state.sessions.get(&new.id).is_some_and(|kept| !kept.is_stub()) {
             return Err(StoreError::Exists(new.id));
         }
         if let Some((parent, fork)) = &new.parent {
-            shelf.live(parent)?.reaches(*fork)?;
+            state.existing(parent)?.reaches(*fork)?;
         }
-        let at = if new.parent.is_some() { new.at.max(shelf.after_others(&new.id)) } else { new.at };
-        let mut kept = Kept::new(&new);
+        let at = if new.parent.is_some() { new.at.max(state.later_than_others(&new.id)) } else { new.at };
+        let mut kept = StoredSession::new(&new);
         kept.write(&new.entries, &new.facts, new.snapshot.as_ref(), at);
         let lease = kept.lease();
-        shelf.drop_stub(&new.facts);
-        shelf.sessions.insert(new.id, kept);
+        state.drop_stub(&new.facts);
+        state.sessions.insert(new.id, kept);
         Ok(lease)
     }
 
     fn claim(&self, session: &SessionId) -> Result<Lease, StoreError> {
-        let mut shelf = self.shelf();
-        let kept = shelf.live(session)?;
+        let mut state = self.state();
+        let kept = state.existing(session)?;
         if let Some(owner) = kept.row.owner.clone() {
             return Err(StoreError::LiveElsewhere { session: session.clone(), owner });
         }
         kept.epoch += 1;
-        kept.row.owner = Some(ourselves());
+        kept.row.owner = Some(this_process());
         Ok(kept.lease())
     }
 
     fn release(&self, lease: &Lease) -> Result<(), StoreError> {
-        if let Some(kept) = self.shelf().sessions.get_mut(&lease.session)
+        if let Some(kept) = self.state().sessions.get_mut(&lease.session)
             && kept.epoch == lease.epoch
         {
             kept.row.owner = None;
@@ -99,8 +99,8 @@ impl Store for MemoryStore {
     }
 
     fn append(&self, appends: &[Append]) -> Vec<Result<(), StoreError>> {
-        let mut shelf = self.shelf();
-        appends.iter().map(|append| shelf.append(append)).collect()
+        let mut state = self.state();
+        appends.iter().map(|append| state.append(append)).collect()
     }
 
     fn walk(
@@ -108,13 +108,13 @@ impl Store for MemoryStore {
         session: &SessionId,
         from: Seq,
         budget: usize,
-        see: See<'_>,
-    ) -> Result<Reached, StoreError> {
-        let mut shelf = self.shelf();
-        let head = shelf.live(session)?.row.head;
-        let mut page = Filling::new(budget, see);
-        for layer in shelf.layers(session, head) {
-            if let ControlFlow::Break(next) = shelf.fill(&layer, from, &mut page)? {
+        visit: ItemVisitor<'_>,
+    ) -> Result<ReadProgress, StoreError> {
+        let mut state = self.state();
+        let head = state.existing(session)?.row.head;
+        let mut page = PageBuilder::new(budget, visit);
+        for layer in state.layers(session, head) {
+            if let ControlFlow::Break(next) = state.fill(&layer, from, &mut page)? {
                 return Ok(page::cut(next));
             }
         }
@@ -122,84 +122,84 @@ impl Store for MemoryStore {
     }
 
     fn fold(&self, lease: &Lease, upto: Seq) -> Result<(), StoreError> {
-        let mut shelf = self.shelf();
-        shelf.known(&lease.session)?.check_epoch(lease.epoch)?;
-        let cuts = shelf.forks_of(&lease.session);
-        shelf.known(&lease.session)?.fold(upto, &cuts);
+        let mut state = self.state();
+        state.session(&lease.session)?.check_epoch(lease.epoch)?;
+        let cuts = state.forks_of(&lease.session);
+        state.session(&lease.session)?.fold(upto, &cuts);
         Ok(())
     }
 
     fn find(&self, session: &SessionId) -> Result<Option<SessionRow>, StoreError> {
-        Ok(self.shelf().sessions.get(session).map(|kept| kept.row.clone()))
+        Ok(self.state().sessions.get(session).map(|kept| kept.row.clone()))
     }
 
     fn list(&self, query: &ListQuery) -> Result<ListPage, StoreError> {
-        let after = query.after.as_deref().map(Cursor::decode).transpose()?;
-        let shelf = self.shelf();
+        let after = query.after.as_deref().map(ListCursor::decode).transpose()?;
+        let state = self.state();
         let mut rows: Vec<_> =
-            shelf.sessions.values().filter(|kept| kept.matches(query)).map(Kept::listing).collect();
-        rows.sort_by_cached_key(|row| std::cmp::Reverse(Cursor::after(row)));
+            state.sessions.values().filter(|kept| kept.matches(query)).map(StoredSession::listing).collect();
+        rows.sort_by_cached_key(|row| std::cmp::Reverse(ListCursor::after(row)));
         if let Some(after) = after {
-            rows.retain(|row| Cursor::after(row) < after);
+            rows.retain(|row| ListCursor::after(row) < after);
         }
         Ok(ListPage::of(rows, query.limit))
     }
 
     fn set_title(&self, session: &SessionId, title: &str) -> Result<(), StoreError> {
-        self.shelf().live(session)?.row.title = Some((title.to_owned(), TitleSource::User));
+        self.state().existing(session)?.row.title = Some((title.to_owned(), TitleSource::User));
         Ok(())
     }
 
     fn set_archived(&self, session: &SessionId, archived: Archived, _at: Millis) -> Result<(), StoreError> {
-        let mut shelf = self.shelf();
-        let kept = shelf.live(session)?;
+        let mut state = self.state();
+        let kept = state.existing(session)?;
         kept.row.archived = archived;
         if archived == Archived::Yes {
-            kept.dispossess();
+            kept.revoke_lease();
         }
         Ok(())
     }
 
     fn delete(&self, session: &SessionId, _at: Millis) -> Result<(), StoreError> {
-        let mut shelf = self.shelf();
-        let kept = shelf.known(session)?;
+        let mut state = self.state();
+        let kept = state.session(session)?;
         if kept.row.deleted == Deleted::No {
             kept.row.deleted = Deleted::Yes;
-            kept.dispossess();
+            kept.revoke_lease();
         }
         Ok(())
     }
 
     fn add_stubs(&self, agent: &str, stubs: &[Stub]) -> Result<(), StoreError> {
-        let mut shelf = self.shelf();
+        let mut state = self.state();
         for stub in stubs {
             let native = NativeId { agent: agent.to_owned(), id: stub.id.0.clone() };
-            if !shelf.sessions.values().any(|kept| kept.natives.contains(&native)) {
-                shelf.add_stub(agent, stub);
+            if !state.sessions.values().any(|kept| kept.natives.contains(&native)) {
+                state.add_stub(agent, stub);
             }
         }
         Ok(())
     }
 
     fn profile(&self, key: &str) -> Result<Option<Vec<u8>>, StoreError> {
-        Ok(self.shelf().profiles.get(key).cloned())
+        Ok(self.state().profiles.get(key).cloned())
     }
 
     fn remember_profile(&self, key: &str, profile: &[u8], _at: Millis) -> Result<(), StoreError> {
-        self.shelf().profiles.insert(key.to_owned(), profile.to_vec());
+        self.state().profiles.insert(key.to_owned(), profile.to_vec());
         Ok(())
     }
 }
 
-impl Shelf {
-    /// A session, deleted ones included.
-    fn known(&mut self, session: &SessionId) -> Result<&mut Kept, StoreError> {
+impl MemoryState {
+    /// Returns a session, also if it is deleted.
+    fn session(&mut self, session: &SessionId) -> Result<&mut StoredSession, StoreError> {
         self.sessions.get_mut(session).ok_or_else(|| StoreError::Unknown(session.clone()))
     }
 
-    /// A session that is not deleted.
-    fn live(&mut self, session: &SessionId) -> Result<&mut Kept, StoreError> {
-        let kept = self.known(session)?;
+    /// Returns a session that is not deleted.
+    fn existing(&mut self, session: &SessionId) -> Result<&mut StoredSession, StoreError> {
+        let kept = self.session(session)?;
         match kept.row.deleted {
             Deleted::No => Ok(kept),
             Deleted::Yes => Err(StoreError::Unknown(session.clone())),
@@ -207,8 +207,8 @@ impl Shelf {
     }
 
     fn append(&mut self, append: &Append) -> Result<(), StoreError> {
-        let others = self.after_others(&append.session);
-        let kept = self.known(&append.session)?;
+        let others = self.later_than_others(&append.session);
+        let kept = self.session(&append.session)?;
         kept.check_epoch(append.epoch)?;
         if kept.row.head != append.expected {
             return Err(kept.moved_on(append.expected));
@@ -232,22 +232,22 @@ impl Shelf {
         &self,
         layer: &Layer<SessionId>,
         from: Seq,
-        page: &mut Filling<'_>,
+        page: &mut PageBuilder<'_>,
     ) -> Result<ControlFlow<Seq>, StoreError> {
         let from = from.max(layer.after.next());
         let Some(kept) = self.sessions.get(&layer.key) else { return Ok(ControlFlow::Continue(())) };
-        let start = kept.items.partition_point(|weighed| weighed.item.first < from);
-        for weighed in &kept.items[start..] {
-            if weighed.item.first > layer.upto {
+        let start = kept.items.partition_point(|sized| sized.item.first < from);
+        for sized in &kept.items[start..] {
+            if sized.item.first > layer.upto {
                 break;
             }
-            let at = weighed.item.first;
+            let at = sized.item.first;
             let damaged = |cause: StoredError| StoreError::Damaged {
                 session: layer.key.clone(),
                 at,
                 source: cause.into(),
             };
-            let taken = page.take(Stored::at_hand(&weighed.item), weighed.size).map_err(damaged)?;
+            let taken = page.take(Stored::at_hand(&sized.item), sized.size).map_err(damaged)?;
             if taken.is_break() {
                 return Ok(taken);
             }
@@ -255,7 +255,7 @@ impl Shelf {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// Where other sessions branch off the journal of this one.
+    /// The sequence numbers at which other sessions were forked from this one.
     fn forks_of(&self, session: &SessionId) -> Vec<Seq> {
         let heads = self.sessions.values().map(|kept| (&kept.row.id, kept.row.head));
         let layers = heads.filter(|(id, _)| *id != session).flat_map(|(id, head)| self.layers(id, head));
@@ -263,15 +263,15 @@ impl Shelf {
     }
 }
 
-impl Shelf {
-    /// The first moment after the last change of any other session that is listed.
-    fn after_others(&self, session: &SessionId) -> Millis {
-        let listed = |kept: &&Kept| kept.listed.is_some() && kept.row.deleted == Deleted::No;
+impl MemoryState {
+    /// The first millisecond after the last change of all other listed sessions.
+    fn later_than_others(&self, session: &SessionId) -> Millis {
+        let listed = |kept: &&StoredSession| kept.listed.is_some() && kept.row.deleted == Deleted::No;
         let others = self.sessions.values().filter(listed).filter(|kept| kept.row.id != *session);
         others.map(|kept| kept.row.updated_at + 1).max().unwrap_or(0)
     }
 
-    /// An agent may have listed a session before we knew that it is one of ours.
+    /// Removes the stub of a session that an agent listed before it was known to be the same session.
     fn drop_stub(&mut self, facts: &RowFacts) {
         let Some(native) = &facts.native else { return };
         let id = SessionId(native.id.clone());
@@ -281,7 +281,7 @@ impl Shelf {
     }
 
     fn add_stub(&mut self, agent: &str, stub: &Stub) {
-        let kept = self.sessions.entry(stub.id.clone()).or_insert_with(|| Kept::stub(agent, stub));
+        let kept = self.sessions.entry(stub.id.clone()).or_insert_with(|| StoredSession::stub(agent, stub));
         if kept.is_stub() {
             kept.row.updated_at = stub.updated_at;
             if !matches!(kept.row.title, Some((_, TitleSource::User))) {
@@ -291,7 +291,7 @@ impl Shelf {
     }
 }
 
-impl Kept {
+impl StoredSession {
     fn stub(agent: &str, stub: &Stub) -> Self {
         let mut kept = Self::new(&NewSession {
             id: stub.id.clone(),
@@ -322,13 +322,13 @@ impl Kept {
             snapshot: None,
             archived: Archived::No,
             deleted: Deleted::No,
-            owner: Some(ourselves()),
+            owner: Some(this_process()),
             parent: new.parent.clone(),
         };
         Self { row, listed: None, epoch: 1, items: Vec::new(), folded: head, natives: Vec::new() }
     }
 
-    /// A row that an agent's list made, and nothing more.
+    /// Returns whether the row only comes from an agent's list.
     fn is_stub(&self) -> bool {
         self.row.head == Seq(0) && self.row.deleted == Deleted::No && self.row.owner.is_none()
     }
@@ -356,16 +356,16 @@ impl Kept {
         for entry in entries {
             self.row.head = self.row.head.next();
             let item = Folded { first: self.row.head, last: self.row.head, entry: entry.as_ref().clone() };
-            self.items.push(Weighed::of(item));
+            self.items.push(SizedItem::of(item));
         }
         self.row.updated_at = at;
-        self.learn(facts);
+        self.apply_facts(facts);
         if let Some(snapshot) = snapshot {
             self.row.snapshot = Some(snapshot.clone());
         }
     }
 
-    fn learn(&mut self, facts: &RowFacts) {
+    fn apply_facts(&mut self, facts: &RowFacts) {
         if let Some((title, by)) = &facts.title
             && self.row.title.as_ref().is_none_or(|(_, old)| by <= old)
         {
@@ -383,23 +383,23 @@ impl Kept {
         self.listed = self.listed.or(facts.listed);
     }
 
-    fn dispossess(&mut self) {
+    fn revoke_lease(&mut self) {
         self.epoch += 1;
         self.row.owner = None;
     }
 
-    /// Folds what is not folded yet, and merges nothing across a place where a fork ends its view.
+    /// Folds the unfolded entries without merging across the forks in `cuts`.
     fn fold(&mut self, upto: Seq, cuts: &[Seq]) {
         let upto = upto.min(self.row.head);
-        let start = self.items.partition_point(|weighed| weighed.item.first <= self.folded);
-        let end = self.items.partition_point(|weighed| weighed.item.first <= upto);
+        let start = self.items.partition_point(|sized| sized.item.first <= self.folded);
+        let end = self.items.partition_point(|sized| sized.item.first <= upto);
         if start >= end {
             return;
         }
-        let open: Vec<_> = self.items[start..end].iter().map(|weighed| weighed.item.clone()).collect();
+        let open: Vec<_> = self.items[start..end].iter().map(|sized| sized.item.clone()).collect();
         let stretches = open.chunk_by(|item, _| !cuts.contains(&item.last));
-        let folded: Vec<_> = stretches.flat_map(fold).map(Weighed::of).collect();
-        debug_assert!(folded.is_sorted_by_key(|weighed| weighed.item.first), "a fold keeps the order");
+        let folded: Vec<_> = stretches.flat_map(fold).map(SizedItem::of).collect();
+        debug_assert!(folded.is_sorted_by_key(|sized| sized.item.first), "a fold keeps the order");
         self.items.splice(start..end, folded);
         self.folded = upto;
     }
@@ -420,14 +420,14 @@ impl Kept {
     }
 }
 
-impl Weighed {
+impl SizedItem {
     fn of(item: Folded) -> Self {
         let size = stored::encode_entry(&item.entry).len();
         Self { item, size }
     }
 }
 
-fn ourselves() -> Owner {
-    let process = Process::this();
-    Owner { pid: process.pid, host: process.host, since: clock::now(), ours: Ours::Yes }
+fn this_process() -> Owner {
+    let process = ProcessIdentity::this();
+    Owner { pid: process.pid, host: process.host, since: clock::now(), ours: OwnedHere::Yes }
 }

@@ -1,5 +1,5 @@
-//! Where journals are kept: the one interface that every store obeys. Knows sessions and entries, nothing of
-//! wires or agents. `memory` and `sqlite` implement it; `journal` puts a writer thread in front of one.
+//! The interface of a session store: journals, rows, leases and lists. `memory` and `sqlite` implement it; `journal`
+//! makes it usable from async code.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -16,188 +16,188 @@ mod process;
 pub mod sqlite;
 pub(crate) mod state;
 
-/// A store of sessions. All methods block; [`journal::Journal`] calls them off the async threads.
+/// A store of sessions. All methods block; [`journal::Journal`] calls them on other threads.
 pub trait Store: Send + Sync + 'static {
-    /// Makes a session that this process owns, with its first entries. An id is given once, also after a delete.
-    /// A fork's parent must be there and not deleted, and must reach the fork: [`StoreError::MovedOn`] if not.
+    /// Creates a session that this process owns, with its first entries. An id is never reused, not even after a
+    /// delete. For a fork, the parent must not be deleted and must contain the fork point, else
+    /// [`StoreError::MovedOn`].
     fn create(&self, new: NewSession) -> Result<Lease, StoreError>;
 
-    /// Takes the session for this process. Refused while a living process has it, this one included; a dead owner loses
-    /// it at once. The epoch grows with every claim.
+    /// Takes ownership of the session. Refused while a live process owns it, this one included; ownership of a dead process
+    /// ends at once. Every claim increments the epoch.
     fn claim(&self, session: &SessionId) -> Result<Lease, StoreError>;
 
-    /// Gives the session back, if this lease still holds it.
+    /// Releases ownership if this lease is still valid.
     fn release(&self, lease: &Lease) -> Result<(), StoreError>;
 
-    /// Appends to several sessions in one transaction. Each append has its own outcome; an append that is
-    /// refused leaves no trace, an I/O error fails them all.
+    /// Appends to several sessions in one transaction. Each append has its own result: a refused append changes
+    /// nothing, an I/O error fails all of them.
     fn append(&self, appends: &[Append]) -> Vec<Result<(), StoreError>>;
 
-    /// Reads on from `from`, inclusive, through ancestors, segments and tail, about `budget` bytes at a time
-    /// and always at least one item if there is one. `see` is given each item in its turn; where it breaks, the item
-    /// counts as not read. What it has seen counts for nothing if this fails.
+    /// Reads from `from` (inclusive) through ancestors, segments and tail, about `budget` bytes, and at least one item
+    /// if there is one. `visit` is called with each item in order; if it breaks, the item counts as not read. If this
+    /// fails, the caller must discard what it was given.
     fn walk(
         &self,
         session: &SessionId,
         from: Seq,
         budget: usize,
-        see: See<'_>,
-    ) -> Result<Reached, StoreError>;
+        visit: ItemVisitor<'_>,
+    ) -> Result<ReadProgress, StoreError>;
 
-    /// Reads on as [`Store::walk`] does, and gives all items together.
+    /// Reads like [`Store::walk`] and collects the items.
     fn read(&self, session: &SessionId, from: Seq, budget: usize) -> Result<Page, StoreError> {
         let mut items = Vec::new();
-        let Reached { next, end } = self.walk(session, from, budget, &mut |item| {
+        let ReadProgress { next, end } = self.walk(session, from, budget, &mut |item| {
             items.push(item.folded()?);
             Ok(ControlFlow::Continue(()))
         })?;
         Ok(Page { items, next, end })
     }
 
-    /// Folds the entries up to `upto`, inclusive, into segments. The caller knows that no turn is open below
-    /// `upto` and that no cursor stands inside. Nothing is merged across a place where a fork branches off.
+    /// Folds the entries up to `upto` (inclusive) into segments. The caller ensures that no turn is open below `upto`
+    /// and that no client reads inside. Nothing is merged across a fork point.
     fn fold(&self, lease: &Lease, upto: Seq) -> Result<(), StoreError>;
 
-    /// The row of a session; deleted ones included. To claims, reads and changes from outside they are unknown, to
-    /// the writer they had they answer [`StoreError::StaleEpoch`].
+    /// Returns the row of a session, also if it is deleted. For a deleted session, claims, reads and changes return
+    /// [`StoreError::Unknown`], and appends of its former owner return [`StoreError::StaleEpoch`].
     fn find(&self, session: &SessionId) -> Result<Option<SessionRow>, StoreError>;
 
-    /// One page of sessions, newest first.
+    /// Returns one page of sessions, newest first.
     fn list(&self, query: &ListQuery) -> Result<ListPage, StoreError>;
 
-    /// Sets the title of a session from outside its journal, as the user's.
+    /// Sets the title as the user's choice, without a journal entry.
     fn set_title(&self, session: &SessionId, title: &str) -> Result<(), StoreError>;
 
-    /// Archives or brings back. Archiving bumps the epoch: whoever writes the session stops.
+    /// Archives or restores a session. Archiving increments the epoch, which ends the owner's lease.
     fn set_archived(&self, session: &SessionId, archived: Archived, at: Millis) -> Result<(), StoreError>;
 
-    /// Marks as deleted and bumps the epoch.
+    /// Marks a session as deleted and increments the epoch.
     fn delete(&self, session: &SessionId, at: Millis) -> Result<(), StoreError>;
 
-    /// Takes in what an agent lists as its own: a row for each that is not known by the agent's id nor by ours,
-    /// and the newest word on those that are rows and nothing more. Whoever creates such a session later takes
-    /// its place.
+    /// Stores the sessions that an agent lists. Adds a row for each that is not known by any id, and updates rows that
+    /// came from such a list. Creating a session with the same id replaces the row.
     fn add_stubs(&self, agent: &str, stubs: &[Stub]) -> Result<(), StoreError>;
 
-    /// What was remembered under this key of an agent.
+    /// Returns the data stored under this agent key.
     fn profile(&self, key: &str) -> Result<Option<Vec<u8>>, StoreError>;
 
-    /// Remembers something under this key of an agent.
+    /// Stores data under this agent key.
     fn remember_profile(&self, key: &str, profile: &[u8], at: Millis) -> Result<(), StoreError>;
 }
 
-/// Sees the items of a journal, one after the other, and says whether to go on. It fails if it reads an entry that
-/// cannot be read.
-pub type See<'a> = &'a mut dyn FnMut(Stored<'_>) -> Result<ControlFlow<()>, StoredError>;
+/// A callback that is given the items of a journal in order and decides whether to continue. It returns an error if it
+/// cannot decode an item.
+pub type ItemVisitor<'a> = &'a mut dyn FnMut(Stored<'_>) -> Result<ControlFlow<()>, StoredError>;
 
-/// A session to be made.
+/// A session to create.
 #[derive(Clone, Debug)]
 pub struct NewSession {
-    /// Its id.
-    pub id: SessionId,
-    /// Its working directory.
-    pub cwd: String,
-    /// The agent it is made with, as a person would name it.
-    pub agent: String,
-    /// Where it branches off, for a fork: its own entries follow that sequence number.
-    pub parent: Option<(SessionId, Seq)>,
-    /// Its first entries.
-    pub entries: Vec<Arc<Entry>>,
-    /// What its row says beside that.
-    pub facts: RowFacts,
-    /// The state after the entries.
-    pub snapshot: Option<Vec<u8>>,
-    /// When it was last changed: now, and always for a fork, which is newer than any session there is.
-    pub at: Millis,
-}
-
-/// The right to write one session: it holds as long as the epoch has not moved.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Lease {
-    /// The session.
-    pub session: SessionId,
-    /// The epoch that was taken.
-    pub epoch: u64,
-    /// The last sequence number that is stored.
-    pub head: Seq,
-}
-
-/// Entries for one session.
-#[derive(Clone, Debug)]
-pub struct Append {
-    /// The session.
-    pub session: SessionId,
-    /// The epoch of the writer's lease.
-    pub epoch: u64,
-    /// The head that the writer believes in; the first entry gets the number after it.
-    pub expected: Seq,
-    /// The entries.
-    pub entries: Vec<Arc<Entry>>,
-    /// What they change in the session's row.
-    pub facts: RowFacts,
-    /// The state after them, where it is worth keeping.
-    pub snapshot: Option<Vec<u8>>,
-    /// What they must survive once the append has returned.
-    pub durability: Durability,
-    /// When they changed the session in a way that makes it the newest; none leaves its place in lists. Where the
-    /// clock has gone back since another session changed, the time of that one counts, and a little more.
-    pub at: Option<Millis>,
-}
-
-/// Changes to a session's row; `None` leaves as it is.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RowFacts {
-    /// The title and who gave it; empty for none any more.
-    pub title: Option<(String, TitleSource)>,
-    /// The additional roots, complete.
-    pub roots: Option<Vec<String>>,
-    /// One more id that an agent gave the session.
-    pub native: Option<NativeId>,
-    /// The session has content and may be listed from now on.
-    pub listed: Option<Listed>,
-}
-
-/// An id that an agent has for a session of its own.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NativeId {
-    /// The agent, by the name it has for itself.
-    pub agent: String,
-    /// Its id.
-    pub id: String,
-}
-
-/// A session that an agent lists as its own and that nobody has opened here: a row without a journal.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stub {
-    /// The agent's id, which becomes ours.
+    /// The id of the session.
     pub id: SessionId,
     /// The working directory.
     pub cwd: String,
-    /// The title that the agent gave it.
+    /// The display name of the agent.
+    pub agent: String,
+    /// For a fork: the parent and the sequence number that its own entries follow.
+    pub parent: Option<(SessionId, Seq)>,
+    /// The first entries.
+    pub entries: Vec<Arc<Entry>>,
+    /// Other values of the row.
+    pub facts: RowFacts,
+    /// The encoded state after the entries.
+    pub snapshot: Option<Vec<u8>>,
+    /// The time of the change. A fork is always listed as newer than all other sessions.
+    pub at: Millis,
+}
+
+/// The right to append to a session. It is valid until the epoch changes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lease {
+    /// The session that is owned.
+    pub session: SessionId,
+    /// The epoch of the claim.
+    pub epoch: u64,
+    /// The last stored sequence number at the time of the claim.
+    pub head: Seq,
+}
+
+/// Entries to append to one session.
+#[derive(Clone, Debug)]
+pub struct Append {
+    /// The session to append to.
+    pub session: SessionId,
+    /// The epoch of the writer's lease.
+    pub epoch: u64,
+    /// The head that the writer expects; the first entry gets the next number.
+    pub expected: Seq,
+    /// The entries to append.
+    pub entries: Vec<Arc<Entry>>,
+    /// Changes to the session's row.
+    pub facts: RowFacts,
+    /// The encoded state after the entries, if it is to be stored.
+    pub snapshot: Option<Vec<u8>>,
+    /// What the append must survive.
+    pub durability: Durability,
+    /// The time of a change that makes the session the newest in lists; `None` keeps its position. If the clock was set
+    /// back, the session is still listed after all earlier changes.
+    pub at: Option<Millis>,
+}
+
+/// Changes to a session's row; `None` keeps a value.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RowFacts {
+    /// The title and who set it; an empty title removes it.
+    pub title: Option<(String, TitleSource)>,
+    /// All additional roots.
+    pub roots: Option<Vec<String>>,
+    /// Another id that an agent uses for the session.
+    pub native: Option<NativeId>,
+    /// Makes the session visible in lists.
+    pub listed: Option<Listed>,
+}
+
+/// The id that an agent uses for a session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NativeId {
+    /// The agent's own name.
+    pub agent: String,
+    /// The agent's id for the session.
+    pub id: String,
+}
+
+/// A session that an agent lists and that was never opened here: a row without a journal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stub {
+    /// The agent's id, also used as the session id.
+    pub id: SessionId,
+    /// The working directory.
+    pub cwd: String,
+    /// The agent's title for it.
     pub title: Option<String>,
-    /// The agent's word on its last change.
+    /// The time of the last change according to the agent.
     pub updated_at: Millis,
 }
 
-/// The session has content.
+/// Marks a session as having content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Listed;
 
-/// What an append must survive.
+/// What a stored append survives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Durability {
-    /// The end of the process, however it ends.
+    /// The end of the process, including `kill -9`.
     Process,
-    /// A power cut.
+    /// A power failure.
     Power,
 }
 
-/// How far reading has come.
+/// How far a read got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Reached {
-    /// Where to read on.
+pub struct ReadProgress {
+    /// The sequence number to continue at.
     pub next: Seq,
-    /// Whether that is the end for now.
+    /// Whether the journal has no more entries for now.
     pub end: bool,
 }
 
@@ -206,98 +206,98 @@ pub struct Reached {
 pub struct Page {
     /// The items in order of their first sequence number.
     pub items: Vec<Folded>,
-    /// Where to read on.
+    /// The sequence number to continue at.
     pub next: Seq,
-    /// Whether that is the end for now.
+    /// Whether the journal has no more entries for now.
     pub end: bool,
 }
 
-/// What a session's row says.
+/// The row of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionRow {
-    /// The session.
+    /// The id of the session.
     pub id: SessionId,
-    /// Its working directory.
+    /// The working directory.
     pub cwd: String,
-    /// Its additional roots.
+    /// The additional roots.
     pub roots: Vec<String>,
-    /// Its title and who gave it; an empty one was taken away.
+    /// The title and who set it; an empty title was removed.
     pub title: Option<(String, TitleSource)>,
-    /// The agent it was made with.
+    /// The agent it was created with.
     pub agent: String,
-    /// The ids that agents gave it, oldest first.
+    /// The ids that agents use for it, oldest first.
     pub natives: Vec<String>,
-    /// The last change.
+    /// The time of the last change.
     pub updated_at: Millis,
     /// The last sequence number.
     pub head: Seq,
-    /// The state at some sequence number not above `head`, as the session's owner wrote it.
+    /// The encoded state at a sequence number not greater than `head`.
     pub snapshot: Option<Vec<u8>>,
-    /// Put away.
+    /// Whether the session is archived.
     pub archived: Archived,
-    /// Deleted.
+    /// Whether the session is deleted.
     pub deleted: Deleted,
-    /// The living process that has it, if any.
+    /// The live process that owns it, if any.
     pub owner: Option<Owner>,
-    /// Where it branched off.
+    /// For a fork: the parent and the sequence number at which it was forked.
     pub parent: Option<(SessionId, Seq)>,
 }
 
-/// Whether a session is put away.
+/// Whether a session is archived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Archived {
-    /// It is.
+    /// Archived.
     Yes,
-    /// It is not.
+    /// Not archived.
     No,
 }
 
 /// Whether a session is deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deleted {
-    /// It is.
+    /// Deleted.
     Yes,
-    /// It is not.
+    /// Not deleted.
     No,
 }
 
-/// A process that owns sessions.
+/// A process that owns a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Owner {
-    /// Its process id.
+    /// The process id.
     pub pid: u32,
-    /// The machine it runs on.
+    /// The host name.
     pub host: String,
-    /// Since when it owns the session.
+    /// When it claimed the session.
     pub since: Millis,
-    /// Whether it is this process.
-    pub ours: Ours,
+    /// Whether the owner is this process.
+    pub ours: OwnedHere,
 }
 
 /// Whether an owner is this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ours {
-    /// It is.
+pub enum OwnedHere {
+    /// This process.
     Yes,
-    /// It is another one.
+    /// Another process.
     No,
 }
 
 /// Which sessions to list.
 #[derive(Clone, Debug, Default)]
 pub struct ListQuery {
-    /// Only those with exactly this working directory. A slash at its end makes no difference.
+    /// Only sessions with exactly this working directory; a trailing slash makes no difference.
     pub cwd: Option<String>,
-    /// With or without archived ones.
+    /// Whether archived sessions are listed.
     pub archived: ArchivedFilter,
-    /// After this cursor, as an earlier page gave it.
+    /// The cursor of the previous page.
     pub after: Option<String>,
-    /// At most this many.
+    /// The maximum number of rows.
     pub limit: usize,
 }
 
 impl ListQuery {
-    /// The ways to write the directory that is asked for, if one is.
+    /// The directory with and without a trailing slash.
     fn spellings(&self) -> Option<Vec<String>> {
         let cwd = self.cwd.as_ref()?;
         let bare = cwd.trim_end_matches('/');
@@ -312,9 +312,9 @@ pub enum ArchivedFilter {
     /// Leaves them out.
     #[default]
     Exclude,
-    /// Has them among the others.
+    /// Includes them.
     Include,
-    /// Has nothing else.
+    /// Lists only them.
     Only,
 }
 
@@ -327,69 +327,69 @@ pub struct ListPage {
     pub next: Option<String>,
 }
 
-/// What a store can fail at.
+/// An error of a store.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// No such session.
+    /// The session does not exist.
     #[error("session {0} is not in the store")]
     Unknown(SessionId),
-    /// The id is taken.
+    /// The id is in use.
     #[error("session {0} already exists")]
     Exists(SessionId),
-    /// Another living process writes it.
+    /// Another live process owns the session.
     #[error("session {session} is open in process {} on {}", owner.pid, owner.host)]
     LiveElsewhere {
         /// The session.
         session: SessionId,
-        /// Who has it.
+        /// The process that owns it.
         owner: Owner,
     },
-    /// Somebody took the session, archived it or deleted it.
+    /// The session was claimed by another writer, archived or deleted.
     #[error("session {session} was taken over by another writer (epoch {found}, not {held})")]
     StaleEpoch {
         /// The session.
         session: SessionId,
-        /// The epoch of the writer.
+        /// The epoch of the writer's lease.
         held: u64,
-        /// The epoch of the store.
+        /// The current epoch.
         found: u64,
     },
-    /// Somebody else appended.
+    /// The head is not where the writer expects it.
     #[error("session {session} is at entry {found}, not at entry {expected}")]
     MovedOn {
         /// The session.
         session: SessionId,
-        /// The head that the writer believed in.
+        /// The head that the writer expected.
         expected: Seq,
-        /// The head that is.
+        /// The actual head.
         found: Seq,
     },
-    /// Not a cursor of this store.
+    /// The cursor was not made by this store.
     #[error("the list cursor is not valid")]
     BadCursor,
-    /// A newer program wrote the database.
+    /// The database was written by a newer version of the program.
     #[error("the database has version {found}, but this program supports only versions up to {known}")]
     Newer {
-        /// The version found.
+        /// The version of the database.
         found: i64,
-        /// The newest known.
+        /// The latest version that this program supports.
         known: i64,
     },
-    /// The disk, the file or the database failed.
+    /// An I/O or database error.
     #[error("{context} failed")]
     Io {
-        /// What was being done, and on which file.
+        /// The operation and the file.
         context: String,
         /// The cause.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// What was read cannot be understood.
+    /// Stored data cannot be decoded.
     #[error("session {session} is damaged at entry {at}")]
     Damaged {
         /// The session.
         session: SessionId,
-        /// Where.
+        /// The sequence number of the damaged item.
         at: Seq,
         /// The cause.
         #[source]

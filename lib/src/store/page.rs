@@ -1,37 +1,36 @@
-//! A page while it is being filled. Decides where a page ends; knows nothing of where its items come from, nor of
-//! what becomes of them.
+//! Builds a page of items and decides where it ends. Independent of where the items come from.
 
 use std::ops::ControlFlow;
 
 use rethread_core::Seq;
 use rethread_core::stored::{Stored, StoredError};
 
-use super::{Reached, See};
+use super::{ItemVisitor, ReadProgress};
 
-/// Whoever sees the items, and the room that is left.
-pub(super) struct Filling<'a> {
-    see: See<'a>,
+/// The visitor of the items, and the bytes that are left.
+pub(super) struct PageBuilder<'a> {
+    visit: ItemVisitor<'a>,
     room: usize,
     last: Option<Seq>,
 }
 
-impl<'a> Filling<'a> {
-    /// An empty page with room for about `budget` bytes.
-    pub(super) fn new(budget: usize, see: See<'a>) -> Self {
-        Self { see, room: budget, last: None }
+impl<'a> PageBuilder<'a> {
+    /// Makes an empty page of about `budget` bytes.
+    pub(super) fn new(budget: usize, visit: ItemVisitor<'a>) -> Self {
+        Self { visit, room: budget, last: None }
     }
 
-    /// Says whether something of about this size can begin here: on an empty page anything can.
+    /// Returns whether something of this size fits. An empty page accepts any size.
     pub(super) fn has_room(&self, size: usize) -> bool {
         self.last.is_none() || size <= self.room
     }
 
-    /// Takes one more item of about this size, or breaks with the place to read on at.
+    /// Adds an item of about this size, or breaks with the sequence number to continue at.
     pub(super) fn take(&mut self, item: Stored<'_>, size: usize) -> Result<ControlFlow<Seq>, StoredError> {
         let first = item.first;
-        // Two items with one place cannot be told apart by the next page: they stay together.
+        // Items with the same sequence number must be on one page, since the next page cannot distinguish them.
         let together = self.last.is_none_or(|last| last == first);
-        if (size > self.room && !together) || (self.see)(item)?.is_break() {
+        if (size > self.room && !together) || (self.visit)(item)?.is_break() {
             return Ok(ControlFlow::Break(first));
         }
         self.room = self.room.saturating_sub(size);
@@ -40,12 +39,12 @@ impl<'a> Filling<'a> {
     }
 }
 
-/// The page ends where the room did.
-pub(super) fn cut(next: Seq) -> Reached {
-    Reached { next, end: false }
+/// Ends a page because its budget is used up.
+pub(super) fn cut(next: Seq) -> ReadProgress {
+    ReadProgress { next, end: false }
 }
 
-/// The page ends where the journal does.
-pub(super) fn end(next: Seq) -> Reached {
-    Reached { next, end: true }
+/// Ends a page at the end of the journal.
+pub(super) fn end(next: Seq) -> ReadProgress {
+    ReadProgress { next, end: true }
 }

@@ -1,5 +1,5 @@
-//! Files and terminals, which cannot be polled: a plain thread reads or writes each. Plain, not one of the
-//! runtime's: a read of a terminal may never return, and the runtime would wait for it at its end.
+//! Reads and writes files and terminals, which cannot be polled, on threads. These are plain threads and not the
+//! runtime's: a read of a terminal may never return, and the runtime would wait for it when it shuts down.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -10,12 +10,10 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::mpsc;
 
-/// How much is read or written at once.
-const CHUNK: usize = 64 * 1024;
-/// How many chunks are read ahead.
-const AHEAD: usize = 2;
+const CHUNK_BYTES: usize = 64 * 1024;
+const READ_AHEAD_CHUNKS: usize = 2;
 
-/// What a thread reads.
+/// A reader backed by a thread.
 #[derive(Debug)]
 pub(super) struct BlockingReader {
     chunks: mpsc::Receiver<io::Result<Vec<u8>>>,
@@ -24,9 +22,9 @@ pub(super) struct BlockingReader {
 }
 
 impl BlockingReader {
-    /// Starts to read.
+    /// Starts the reading thread.
     pub(super) fn new(fd: OwnedFd) -> io::Result<BlockingReader> {
-        let (send, chunks) = mpsc::channel(AHEAD);
+        let (send, chunks) = mpsc::channel(READ_AHEAD_CHUNKS);
         let file = File::from(fd);
         std::thread::Builder::new().name("blocking-read".into()).spawn(move || read_all(file, &send))?;
         Ok(BlockingReader { chunks, chunk: Vec::new(), taken: 0 })
@@ -53,7 +51,7 @@ impl AsyncRead for BlockingReader {
     }
 }
 
-/// What a thread writes, one chunk after the other. Flushed means that the thread has written all.
+/// A writer backed by a thread, which writes one chunk at a time. A flush waits until everything is written.
 #[derive(Debug)]
 pub(super) struct BlockingWriter {
     chunks: std::sync::mpsc::Sender<Vec<u8>>,
@@ -61,7 +59,7 @@ pub(super) struct BlockingWriter {
     state: Writing,
 }
 
-/// Whether the thread has a chunk in hand; it never has more than one.
+/// Whether the thread is writing a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Writing {
     Idle,
@@ -69,7 +67,7 @@ enum Writing {
 }
 
 impl BlockingWriter {
-    /// Starts a thread to write with.
+    /// Starts the writing thread.
     pub(super) fn new(fd: OwnedFd) -> io::Result<BlockingWriter> {
         let (chunks, written) = std::sync::mpsc::channel();
         let (send, results) = mpsc::channel(1);
@@ -84,7 +82,7 @@ impl BlockingWriter {
 impl AsyncWrite for BlockingWriter {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         ready!(self.as_mut().poll_flush(cx))?;
-        let count = buf.len().min(CHUNK);
+        let count = buf.len().min(CHUNK_BYTES);
         self.chunks.send(buf[..count].to_vec()).map_err(|_gone| io::ErrorKind::BrokenPipe)?;
         self.state = Writing::Busy;
         Poll::Ready(Ok(count))
@@ -104,9 +102,9 @@ impl AsyncWrite for BlockingWriter {
     }
 }
 
-/// Reads to the end, or until nobody listens.
+/// Reads until the end of the file or until the receiver is dropped.
 fn read_all(mut file: File, chunks: &mpsc::Sender<io::Result<Vec<u8>>>) {
-    let mut buffer = vec![0; CHUNK];
+    let mut buffer = vec![0; CHUNK_BYTES];
     loop {
         let chunk = match file.read(&mut buffer) {
             Ok(0) => return,
@@ -121,7 +119,7 @@ fn read_all(mut file: File, chunks: &mpsc::Sender<io::Result<Vec<u8>>>) {
     }
 }
 
-/// Writes what comes until nobody sends.
+/// Writes chunks until the sender is dropped.
 fn write_all(
     mut file: File,
     chunks: &std::sync::mpsc::Receiver<Vec<u8>>,

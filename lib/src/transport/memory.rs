@@ -1,5 +1,4 @@
-//! A byte pipe inside one process, for a peer that lives here: the built-in assistant, a test. As bounded as a
-//! pipe of the system, and as unaware of what it carries.
+//! An in-process byte pipe with a bounded buffer, for agents in this process and for tests.
 
 use std::io;
 use std::pin::Pin;
@@ -9,15 +8,15 @@ use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf};
 
 use super::Wire;
 
-/// How many bytes wait in each direction before the writer does; as much as in a pipe of the system.
-const BUFFER: usize = 64 * 1024;
+/// The buffer in each direction, the size of a system pipe.
+const BUFFER_BYTES: usize = 64 * 1024;
 
-/// Two connected ends.
+/// Makes two connected endpoints.
 pub fn pair() -> (Endpoint, Endpoint) {
-    // Two streams, of which each is used in one direction only, so that a dropped writer alone is seen as the
-    // end by the other side.
-    let (here_out, there_in) = tokio::io::duplex(BUFFER);
-    let (there_out, here_in) = tokio::io::duplex(BUFFER);
+    // Two streams, each used in one direction only, so that dropping just the writer is seen as the end of that
+    // direction.
+    let (here_out, there_in) = tokio::io::duplex(BUFFER_BYTES);
+    let (there_out, here_in) = tokio::io::duplex(BUFFER_BYTES);
     (Endpoint { reader: here_in, writer: here_out }, Endpoint { reader: there_in, writer: there_out })
 }
 
@@ -77,7 +76,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_dropped_writer_is_the_end_while_the_answer_still_comes() {
+    async fn dropping_the_writer_ends_one_direction_only() {
         let (a, b) = pair();
         let (mut a, mut b): (Wire, Wire) = (a.into(), b.into());
         a.writer.write_all(b"last").await.unwrap();
@@ -95,7 +94,7 @@ mod tests {
     #[tokio::test]
     async fn a_writer_waits_for_a_reader_that_does_not_read() {
         let (mut a, _b) = pair();
-        let big = vec![0; BUFFER + 1];
+        let big = vec![0; BUFFER_BYTES + 1];
         let written = tokio::time::timeout(std::time::Duration::from_millis(20), a.write_all(&big)).await;
         assert!(written.is_err());
     }

@@ -1,4 +1,4 @@
-//! How bytes get to a peer and back. Each transport ends in a [`Wire`]; what the bytes mean is not known here.
+//! Transports: byte streams to and from a peer. Each produces a [`Wire`] and is independent of the protocol.
 
 use std::fmt;
 
@@ -12,14 +12,14 @@ pub mod stdio;
 
 /// A byte stream to a peer and one from it.
 pub struct Wire {
-    /// What the peer says. Its end is the end of the peer.
+    /// The bytes from the peer; ends when the peer does.
     pub reader: Box<dyn AsyncRead + Send + Unpin>,
-    /// What is said to the peer. Dropping it is the end for the peer.
+    /// The bytes to the peer; dropping it closes the connection.
     pub writer: Box<dyn AsyncWrite + Send + Unpin>,
 }
 
 impl Wire {
-    /// Puts two streams together.
+    /// Combines two streams.
     pub fn new(
         reader: impl AsyncRead + Send + Unpin + 'static,
         writer: impl AsyncWrite + Send + Unpin + 'static,

@@ -1,5 +1,5 @@
-//! Pipes and sockets that we did not make ourselves: non-blocking while they are ours, and as they were when
-//! we let go, for whoever else holds the same open file.
+//! Async I/O on inherited pipes and sockets. They are non-blocking while in use; the original flags are restored at the
+//! end, because other processes may share the same open file.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -12,40 +12,40 @@ use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 
 /// One direction of a pipe or a socket.
 #[derive(Debug)]
-pub(super) struct Polled {
+pub(super) struct PolledFd {
     fd: AsyncFd<OwnedFd>,
-    _flags: Arc<Flags>,
+    _flags: Arc<SavedFlags>,
 }
 
-impl Polled {
-    /// Takes a descriptor to read from, of a file that these flags are for.
-    pub(super) fn reading(fd: OwnedFd, flags: Arc<Flags>) -> io::Result<Polled> {
-        Polled::register(fd, flags, Interest::READABLE)
+impl PolledFd {
+    /// Takes a descriptor to read from.
+    pub(super) fn reading(fd: OwnedFd, flags: Arc<SavedFlags>) -> io::Result<PolledFd> {
+        PolledFd::register(fd, flags, Interest::READABLE)
     }
 
-    /// Takes a descriptor to write to, of a file that these flags are for.
-    pub(super) fn writing(fd: OwnedFd, flags: Arc<Flags>) -> io::Result<Polled> {
-        Polled::register(fd, flags, Interest::WRITABLE)
+    /// Takes a descriptor to write to.
+    pub(super) fn writing(fd: OwnedFd, flags: Arc<SavedFlags>) -> io::Result<PolledFd> {
+        PolledFd::register(fd, flags, Interest::WRITABLE)
     }
 
-    fn register(fd: OwnedFd, flags: Arc<Flags>, interest: Interest) -> io::Result<Polled> {
-        // SAFETY: the descriptor is owned, so it stays open and the same as long as the `AsyncFd` has it.
+    fn register(fd: OwnedFd, flags: Arc<SavedFlags>, interest: Interest) -> io::Result<PolledFd> {
+        // SAFETY: the descriptor is owned, so it stays open and valid as long as the `AsyncFd` has it.
         let fd = unsafe { AsyncFd::register_with_interest(fd, interest) }?;
-        Ok(Polled { fd, _flags: flags })
+        Ok(PolledFd { fd, _flags: flags })
     }
 }
 
-/// The flags that a file had before it was made non-blocking, to be set again at the end. Shared where two
-/// descriptors are one open file, as a socket for both directions is.
+/// The original flags of an open file, restored on drop. Shared where two descriptors refer to one open file, as with a
+/// socket for both directions.
 #[derive(Debug)]
-pub(super) struct Flags {
+pub(super) struct SavedFlags {
     file: OwnedFd,
     before: libc::c_int,
 }
 
-impl Flags {
-    /// Makes the open file behind a descriptor non-blocking.
-    pub(super) fn non_blocking(file: impl AsFd) -> io::Result<Flags> {
+impl SavedFlags {
+    /// Makes an open file non-blocking.
+    pub(super) fn non_blocking(file: impl AsFd) -> io::Result<SavedFlags> {
         let file = file.as_fd().try_clone_to_owned()?;
         // SAFETY: plain calls on a descriptor that we own.
         let before = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETFL) };
@@ -54,18 +54,18 @@ impl Flags {
         {
             return Err(io::Error::last_os_error());
         }
-        Ok(Flags { file, before })
+        Ok(SavedFlags { file, before })
     }
 }
 
-impl Drop for Flags {
+impl Drop for SavedFlags {
     fn drop(&mut self) {
-        // SAFETY: a plain call on a descriptor that we own. A failure leaves nothing to be done.
+        // SAFETY: a plain call on a descriptor that we own. A failure cannot be handled here.
         unsafe { libc::fcntl(self.file.as_raw_fd(), libc::F_SETFL, self.before) };
     }
 }
 
-impl AsyncRead for Polled {
+impl AsyncRead for PolledFd {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         loop {
             let mut ready = ready!(self.fd.poll_read_ready(cx))?;
@@ -78,7 +78,7 @@ impl AsyncRead for Polled {
     }
 }
 
-impl AsyncWrite for Polled {
+impl AsyncWrite for PolledFd {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         loop {
             let mut ready = ready!(self.fd.poll_write_ready(cx))?;
@@ -94,26 +94,26 @@ impl AsyncWrite for Polled {
         Poll::Ready(Ok(()))
     }
 
-    /// The end is said by dropping: the file may be shared with others, whom a shutdown would cut off.
+    /// The end is signalled by dropping: a shutdown would also affect other processes that share the file.
     fn poll_shutdown(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(Ok(()))
     }
 }
 
 fn read(fd: &AsyncFd<OwnedFd>, buf: &mut ReadBuf<'_>) -> io::Result<()> {
-    // SAFETY: the kernel only writes to the spare room, and never makes any of it uninitialised.
+    // SAFETY: the kernel only writes to the spare capacity and never makes any of it uninitialised.
     let spare = unsafe { buf.unfilled_mut() };
-    // SAFETY: the room is valid for its own length.
+    // SAFETY: the buffer is valid for its length.
     let count = unsafe { libc::read(fd.as_raw_fd(), spare.as_mut_ptr().cast(), spare.len()) };
     let count = usize::try_from(count).map_err(|_negative| io::Error::last_os_error())?;
-    // SAFETY: the kernel has just filled that many bytes.
+    // SAFETY: the kernel has just initialised that many bytes.
     unsafe { buf.assume_init(count) };
     buf.advance(count);
     Ok(())
 }
 
 fn write(fd: &AsyncFd<OwnedFd>, buf: &[u8]) -> io::Result<usize> {
-    // SAFETY: the buffer is valid for its own length.
+    // SAFETY: the buffer is valid for its length.
     let count = unsafe { libc::write(fd.as_raw_fd(), buf.as_ptr().cast(), buf.len()) };
     usize::try_from(count).map_err(|_negative| io::Error::last_os_error())
 }

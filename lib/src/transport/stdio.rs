@@ -1,5 +1,5 @@
-//! Standard input and output as a wire, of whatever kind they are: pipes and sockets are polled, files and
-//! terminals have a thread. Owns what becomes of descriptors 0 and 1.
+//! Standard input and output as a [`Wire`]. Pipes and sockets are polled, files and terminals use a thread. Replaces
+//! descriptors 0 and 1.
 
 use std::fs::File;
 use std::io;
@@ -12,21 +12,21 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::Wire;
 use super::blocking::{BlockingReader, BlockingWriter};
-use super::polled::{Flags, Polled};
+use super::polled::{PolledFd, SavedFlags};
 
-/// Takes standard input and output for the protocol. To be called once, inside a tokio runtime.
+/// Takes standard input and output for the protocol. Must be called once, inside a tokio runtime.
 ///
-/// Afterwards descriptor 1 is stderr, so a stray print cannot get into the protocol, and descriptor 0 is
-/// empty, so nothing else can read from it. The streams themselves close when they are dropped.
+/// Afterwards descriptor 1 is stderr, so that a stray print cannot corrupt the protocol, and descriptor 0 is empty, so
+/// that nothing else reads from it. The streams close when they are dropped.
 pub fn open() -> io::Result<(StdinReader, StdoutWriter)> {
     let stdin = io::stdin().as_fd().try_clone_to_owned()?;
     let stdout = io::stdout().as_fd().try_clone_to_owned()?;
     let stderr = io::stderr();
     let null = File::options().read(true).write(true).open("/dev/null")?;
-    let stdout_is_stderr = Identity::of(stdout.as_fd())? == Identity::of(stderr.as_fd())?;
+    let stdout_is_stderr = FileIdentity::of(stdout.as_fd())? == FileIdentity::of(stderr.as_fd())?;
     let streams = if stdout_is_stderr {
-        // A non-blocking stderr would make messages fail.
-        (StdinReader::over(stdin)?, StdoutWriter::over_blocking(stdout)?)
+        // If stdout and stderr are the same file, a non-blocking stderr would make messages fail.
+        (StdinReader::from_fd(stdin)?, StdoutWriter::from_fd_blocking(stdout)?)
     } else {
         streams(stdin, stdout)?
     };
@@ -35,13 +35,13 @@ pub fn open() -> io::Result<(StdinReader, StdoutWriter)> {
     Ok(streams)
 }
 
-/// What the client says to us.
+/// The bytes from the client.
 #[derive(Debug)]
-pub struct StdinReader(Reader);
+pub struct StdinReader(StdinSource);
 
-/// What we say to the client.
+/// The bytes to the client.
 #[derive(Debug)]
-pub struct StdoutWriter(Writer);
+pub struct StdoutWriter(StdoutSink);
 
 impl From<(StdinReader, StdoutWriter)> for Wire {
     fn from((reader, writer): (StdinReader, StdoutWriter)) -> Wire {
@@ -50,87 +50,87 @@ impl From<(StdinReader, StdoutWriter)> for Wire {
 }
 
 #[derive(Debug)]
-enum Reader {
-    Polled(Polled),
+enum StdinSource {
+    Polled(PolledFd),
     Blocking(BlockingReader),
 }
 
 #[derive(Debug)]
-enum Writer {
-    Polled(Polled),
+enum StdoutSink {
+    Polled(PolledFd),
     Blocking(BlockingWriter),
 }
 
 impl StdinReader {
-    fn over(fd: OwnedFd) -> io::Result<StdinReader> {
-        match Kind::of(fd.as_fd())? {
-            Kind::Pollable => {
-                let flags = Arc::new(Flags::non_blocking(&fd)?);
-                Ok(StdinReader(Reader::Polled(Polled::reading(fd, flags)?)))
+    fn from_fd(fd: OwnedFd) -> io::Result<StdinReader> {
+        match FileKind::of(fd.as_fd())? {
+            FileKind::Pollable => {
+                let flags = Arc::new(SavedFlags::non_blocking(&fd)?);
+                Ok(StdinReader(StdinSource::Polled(PolledFd::reading(fd, flags)?)))
             }
-            Kind::Other => Ok(StdinReader(Reader::Blocking(BlockingReader::new(fd)?))),
+            FileKind::Other => Ok(StdinReader(StdinSource::Blocking(BlockingReader::new(fd)?))),
         }
     }
 }
 
 impl StdoutWriter {
-    fn over(fd: OwnedFd) -> io::Result<StdoutWriter> {
-        match Kind::of(fd.as_fd())? {
-            Kind::Pollable => {
-                let flags = Arc::new(Flags::non_blocking(&fd)?);
-                Ok(StdoutWriter(Writer::Polled(Polled::writing(fd, flags)?)))
+    fn from_fd(fd: OwnedFd) -> io::Result<StdoutWriter> {
+        match FileKind::of(fd.as_fd())? {
+            FileKind::Pollable => {
+                let flags = Arc::new(SavedFlags::non_blocking(&fd)?);
+                Ok(StdoutWriter(StdoutSink::Polled(PolledFd::writing(fd, flags)?)))
             }
-            Kind::Other => StdoutWriter::over_blocking(fd),
+            FileKind::Other => StdoutWriter::from_fd_blocking(fd),
         }
     }
 
-    fn over_blocking(fd: OwnedFd) -> io::Result<StdoutWriter> {
-        Ok(StdoutWriter(Writer::Blocking(BlockingWriter::new(fd)?)))
+    fn from_fd_blocking(fd: OwnedFd) -> io::Result<StdoutWriter> {
+        Ok(StdoutWriter(StdoutSink::Blocking(BlockingWriter::new(fd)?)))
     }
 }
 
-/// Both streams. Where they are one socket, its flags are set back when both are dropped, not one.
+/// Makes both streams. If they are one socket, its flags are restored when both are dropped.
 fn streams(stdin: OwnedFd, stdout: OwnedFd) -> io::Result<(StdinReader, StdoutWriter)> {
-    let one_socket = Kind::of(stdin.as_fd())? == Kind::Pollable
-        && Identity::of(stdin.as_fd())? == Identity::of(stdout.as_fd())?;
+    let one_socket = FileKind::of(stdin.as_fd())? == FileKind::Pollable
+        && FileIdentity::of(stdin.as_fd())? == FileIdentity::of(stdout.as_fd())?;
     if !one_socket {
-        return Ok((StdinReader::over(stdin)?, StdoutWriter::over(stdout)?));
+        return Ok((StdinReader::from_fd(stdin)?, StdoutWriter::from_fd(stdout)?));
     }
-    let flags = Arc::new(Flags::non_blocking(&stdin)?);
-    let reader = Reader::Polled(Polled::reading(stdin, Arc::clone(&flags))?);
-    let writer = Writer::Polled(Polled::writing(stdout, flags)?);
+    let flags = Arc::new(SavedFlags::non_blocking(&stdin)?);
+    let reader = StdinSource::Polled(PolledFd::reading(stdin, Arc::clone(&flags))?);
+    let writer = StdoutSink::Polled(PolledFd::writing(stdout, flags)?);
     Ok((StdinReader(reader), StdoutWriter(writer)))
 }
 
-/// Whether a file can be waited for.
+/// Whether a file can be polled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum FileKind {
     /// Pipes and sockets.
     Pollable,
-    /// Files and devices. A terminal could be polled too, but its flags are also those of the shell.
+    /// Files and devices. A terminal could be polled too, but the shell shares its flags.
     Other,
 }
 
-impl Kind {
-    fn of(fd: BorrowedFd<'_>) -> io::Result<Kind> {
+impl FileKind {
+    fn of(fd: BorrowedFd<'_>) -> io::Result<FileKind> {
         match stat(fd)?.st_mode & libc::S_IFMT {
-            libc::S_IFIFO | libc::S_IFSOCK => Ok(Kind::Pollable),
-            _ => Ok(Kind::Other),
+            libc::S_IFIFO | libc::S_IFSOCK => Ok(FileKind::Pollable),
+            _ => Ok(FileKind::Other),
         }
     }
 }
 
-/// Which file a descriptor is of.
+/// Identifies the file of a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Identity {
+struct FileIdentity {
     device: libc::dev_t,
     inode: libc::ino_t,
 }
 
-impl Identity {
-    fn of(fd: BorrowedFd<'_>) -> io::Result<Identity> {
+impl FileIdentity {
+    fn of(fd: BorrowedFd<'_>) -> io::Result<FileIdentity> {
         let stat = stat(fd)?;
-        Ok(Identity { device: stat.st_dev, inode: stat.st_ino })
+        Ok(FileIdentity { device: stat.st_dev, inode: stat.st_ino })
     }
 }
 
@@ -144,9 +144,9 @@ fn stat(fd: BorrowedFd<'_>) -> io::Result<libc::stat> {
     Ok(stat)
 }
 
-/// Replaced, not closed: the next file to be opened must not become a standard stream.
+/// Replaces a standard stream. It is not closed, because the next file to be opened would take its number.
 fn replace(stream: RawFd, by: BorrowedFd<'_>) -> io::Result<()> {
-    // SAFETY: both are open descriptors; the standard streams are owned by nobody.
+    // SAFETY: both descriptors are open; nothing owns the standard streams.
     if unsafe { libc::dup2(by.as_raw_fd(), stream) } < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
@@ -157,8 +157,8 @@ impl AsyncRead for StdinReader {
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         match &mut self.0 {
-            Reader::Polled(reader) => Pin::new(reader).poll_read(cx, buf),
-            Reader::Blocking(reader) => Pin::new(reader).poll_read(cx, buf),
+            StdinSource::Polled(reader) => Pin::new(reader).poll_read(cx, buf),
+            StdinSource::Blocking(reader) => Pin::new(reader).poll_read(cx, buf),
         }
     }
 }
@@ -166,22 +166,22 @@ impl AsyncRead for StdinReader {
 impl AsyncWrite for StdoutWriter {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         match &mut self.0 {
-            Writer::Polled(writer) => Pin::new(writer).poll_write(cx, buf),
-            Writer::Blocking(writer) => Pin::new(writer).poll_write(cx, buf),
+            StdoutSink::Polled(writer) => Pin::new(writer).poll_write(cx, buf),
+            StdoutSink::Blocking(writer) => Pin::new(writer).poll_write(cx, buf),
         }
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match &mut self.0 {
-            Writer::Polled(writer) => Pin::new(writer).poll_flush(cx),
-            Writer::Blocking(writer) => Pin::new(writer).poll_flush(cx),
+            StdoutSink::Polled(writer) => Pin::new(writer).poll_flush(cx),
+            StdoutSink::Blocking(writer) => Pin::new(writer).poll_flush(cx),
         }
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match &mut self.0 {
-            Writer::Polled(writer) => Pin::new(writer).poll_shutdown(cx),
-            Writer::Blocking(writer) => Pin::new(writer).poll_shutdown(cx),
+            StdoutSink::Polled(writer) => Pin::new(writer).poll_shutdown(cx),
+            StdoutSink::Blocking(writer) => Pin::new(writer).poll_shutdown(cx),
         }
     }
 }
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn pipes_are_polled_and_set_back() {
+    async fn pipes_are_polled_and_their_flags_restored() {
         let (in_read, mut in_write) = io::pipe().unwrap();
         let (mut out_read, out_write) = io::pipe().unwrap();
         let (held_in, held_out) = (in_read.try_clone().unwrap(), out_write.try_clone().unwrap());
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_socket_for_both_is_set_back_with_the_second() {
+    async fn a_shared_socket_is_restored_after_both_ends_are_dropped() {
         let (ours, mut theirs) = UnixStream::pair().unwrap();
         let second = ours.try_clone().unwrap();
         let held = ours.try_clone().unwrap();
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn files_have_a_thread() {
+    async fn files_use_a_thread() {
         let dir = tempfile::tempdir().unwrap();
         let (from, to) = (dir.path().join("in"), dir.path().join("out"));
         let content = b"0123456789".repeat(50_000);

@@ -1,4 +1,4 @@
-//! The JSON-RPC envelope, parsed without copying: everything inside stays raw text.
+//! Parses the JSON-RPC envelope without copying: ids, parameters and results stay raw text.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -6,55 +6,55 @@ use std::fmt;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-/// A request id as the peer wrote it, to be given back to the letter.
+/// A request id exactly as the peer wrote it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Id(String);
 
-/// What sort of value an id is.
+/// The JSON type of an id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IdKind {
     /// `null`.
     Null,
-    /// A whole number.
+    /// An integer.
     Integer,
-    /// Another number.
+    /// A number that is not an integer.
     Fraction,
     /// A string.
     Text,
 }
 
 impl Id {
-    /// The id of a message that has none that could be read.
+    /// The `null` id, for answers to messages without a readable id.
     #[must_use]
     pub fn null() -> Self {
         Self("null".to_owned())
     }
 
-    /// One of our own ids.
+    /// Makes a numeric id for a request of ours.
     #[must_use]
     pub fn number(number: u64) -> Self {
         Self(number.to_string())
     }
 
-    /// An id of our own that is no number, and so none that a peer's numbering could meet.
+    /// Makes a string id for a request of ours, which cannot collide with a peer's numeric ids.
     #[must_use]
     pub fn own(name: &str) -> Self {
         Self(format!("\"{name}\""))
     }
 
-    /// The id as JSON.
+    /// Returns the id as JSON text.
     #[must_use]
     pub fn text(&self) -> &str {
         &self.0
     }
 
-    /// The number, if it is one of ours.
+    /// Returns the number if it is one of our numeric ids.
     #[must_use]
     pub fn as_number(&self) -> Option<u64> {
         self.0.parse().ok()
     }
 
-    /// What sort of value it is.
+    /// Returns the JSON type of the id.
     #[must_use]
     pub fn kind(&self) -> IdKind {
         match self.0.as_bytes().first() {
@@ -65,7 +65,7 @@ impl Id {
         }
     }
 
-    /// Reads an id out of JSON text; only strings, numbers and null are ids.
+    /// Reads an id; only strings, numbers and null are ids.
     #[must_use]
     pub fn read(raw: &RawValue) -> Option<Self> {
         let text = raw.get();
@@ -80,44 +80,44 @@ impl fmt::Display for Id {
     }
 }
 
-/// One message.
+/// A JSON-RPC message.
 #[derive(Debug)]
-pub enum Message<'a> {
-    /// Wants an answer.
+pub enum RpcMessage<'a> {
+    /// A request, which needs an answer.
     Request {
-        /// Its id.
+        /// The request id.
         id: Id,
-        /// Its method.
+        /// The method.
         method: Cow<'a, str>,
-        /// Its parameters.
+        /// The raw parameters.
         params: Option<&'a RawValue>,
     },
-    /// Wants none.
+    /// A notification, which needs no answer.
     Notification {
-        /// Its method.
+        /// The method.
         method: Cow<'a, str>,
-        /// Its parameters.
+        /// The raw parameters.
         params: Option<&'a RawValue>,
     },
-    /// An answer.
+    /// A response to one of our requests.
     Response {
         /// The id of the request.
         id: Id,
-        /// The result or the error.
+        /// The raw result or error.
         outcome: Result<&'a RawValue, &'a RawValue>,
     },
 }
 
-/// A line that is no message.
+/// A line that is not a valid message.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Malformed {
-    /// Not UTF-8.
+    /// The line is not UTF-8.
     NotUtf8,
-    /// Not JSON.
+    /// The line is not JSON.
     NotJson(String),
-    /// An array: batches are gone.
+    /// The line is an array: batches are not supported.
     Batch,
-    /// JSON, but no request, notification or response.
+    /// The line is JSON but neither request, notification nor response.
     NotAMessage(Id),
 }
 
@@ -135,13 +135,13 @@ struct Envelope<'a> {
     error: Option<&'a RawValue>,
 }
 
-/// Tells `null` from absent, which a plain `Option` does not.
+/// Distinguishes `null` from absent, which a plain `Option` does not.
 fn present<'de: 'a, 'a, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'a RawValue>, D::Error> {
     <&'a RawValue>::deserialize(deserializer).map(Some)
 }
 
 /// Parses one line.
-pub fn parse(line: &[u8]) -> Result<Message<'_>, Malformed> {
+pub fn parse(line: &[u8]) -> Result<RpcMessage<'_>, Malformed> {
     let text = std::str::from_utf8(line).map_err(|_| Malformed::NotUtf8)?;
     if text.trim_start().starts_with('[') {
         return match serde_json::from_str::<&RawValue>(text) {
@@ -159,15 +159,17 @@ pub fn parse(line: &[u8]) -> Result<Message<'_>, Malformed> {
         None => None,
     };
     match (id, envelope.method, envelope.result, envelope.error) {
-        (Some(id), Some(method), None, None) => Ok(Message::Request { id, method, params: envelope.params }),
-        (None, Some(method), None, None) => Ok(Message::Notification { method, params: envelope.params }),
-        (Some(id), None, Some(result), None) => Ok(Message::Response { id, outcome: Ok(result) }),
-        (Some(id), None, None, Some(error)) => Ok(Message::Response { id, outcome: Err(error) }),
+        (Some(id), Some(method), None, None) => {
+            Ok(RpcMessage::Request { id, method, params: envelope.params })
+        }
+        (None, Some(method), None, None) => Ok(RpcMessage::Notification { method, params: envelope.params }),
+        (Some(id), None, Some(result), None) => Ok(RpcMessage::Response { id, outcome: Ok(result) }),
+        (Some(id), None, None, Some(error)) => Ok(RpcMessage::Response { id, outcome: Err(error) }),
         (id, ..) => Err(Malformed::NotAMessage(id.unwrap_or_else(Id::null))),
     }
 }
 
-/// Valid JSON of another shape is a bad request, not a parse error.
+/// Valid JSON of another shape is an invalid request, not a parse error.
 fn unreadable(text: &str, error: &serde_json::Error) -> Malformed {
     match serde_json::from_str::<serde::de::IgnoredAny>(text) {
         Ok(_) => Malformed::NotAMessage(Id::null()),

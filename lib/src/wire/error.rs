@@ -1,10 +1,10 @@
-//! JSON-RPC errors as they go over the wire, with the data that helps whoever reads them.
+//! JSON-RPC errors with a code, a message and structured data.
 
 use rethread_core::Json;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-/// An error and its causes in one line.
+/// Formats an error and its sources in one line.
 #[must_use]
 pub fn with_causes(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
@@ -16,27 +16,27 @@ pub fn with_causes(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// The error codes in use.
+/// The JSON-RPC error codes in use.
 pub mod code {
-    /// A line that is not JSON.
+    /// The line is not JSON.
     pub const PARSE: i64 = -32700;
-    /// JSON that is not a request, or a request out of order.
+    /// The JSON is not a request, or the request is not allowed now.
     pub const INVALID_REQUEST: i64 = -32600;
-    /// No such method here.
+    /// The method does not exist.
     pub const METHOD_NOT_FOUND: i64 = -32601;
-    /// Parameters that do not fit.
+    /// The parameters are invalid.
     pub const INVALID_PARAMS: i64 = -32602;
-    /// Something broke on our side or the agent's.
+    /// An error in Rethread or in the agent.
     pub const INTERNAL: i64 = -32603;
-    /// The request was withdrawn.
+    /// The request was cancelled.
     pub const CANCELLED: i64 = -32800;
-    /// The agent wants the user to log in.
+    /// The agent requires a login.
     pub const AUTH_REQUIRED: i64 = -32000;
-    /// No such session.
+    /// The session does not exist.
     pub const NOT_FOUND: i64 = -32002;
     /// The session is live in another process.
     pub const LIVE_ELSEWHERE: i64 = -32010;
-    /// No common protocol version.
+    /// No protocol version is supported by both sides.
     pub const UNSUPPORTED_VERSION: i64 = -32022;
 }
 
@@ -45,22 +45,22 @@ pub mod code {
 pub struct RpcError {
     /// The code.
     pub code: i64,
-    /// One sentence.
+    /// The error in one sentence.
     #[serde(default)]
     pub message: String,
-    /// What helps to mend it.
+    /// Details: the field, the value, a hint.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data: Option<Json>,
 }
 
 impl RpcError {
-    /// An error with no data.
+    /// Makes an error without data.
     #[must_use]
     pub fn new(code: i64, message: impl Into<String>) -> Self {
         Self { code, message: message.into(), data: None }
     }
 
-    /// The same error with one more member of its data.
+    /// Adds a member to the data.
     #[must_use]
     pub fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
         let mut data = self.data.take().map(|data| data.fields()).unwrap_or_default();
@@ -69,13 +69,13 @@ impl RpcError {
         self
     }
 
-    /// The same error with advice.
+    /// Adds advice to the data.
     #[must_use]
     pub fn hint(self, hint: impl Into<String>) -> Self {
         self.with("hint", hint.into())
     }
 
-    /// A parameter that does not fit.
+    /// The error for an invalid parameter.
     #[must_use]
     pub fn field(field: &str, got: &Value, expected: &str) -> Self {
         Self::new(code::INVALID_PARAMS, format!("invalid {field}: expected {expected}"))
@@ -84,50 +84,50 @@ impl RpcError {
             .with("expected", expected)
     }
 
-    /// No such session.
+    /// The error for a session that does not exist.
     #[must_use]
     pub fn unknown_session(id: &str) -> Self {
         Self::new(code::NOT_FOUND, format!("session {id} not found")).with("sessionId", id)
     }
 
-    /// A session that this connection does not follow, whether it exists or not.
+    /// The error for a session that this connection is not attached to, whether it exists or not.
     #[must_use]
-    pub fn not_followed(id: &str) -> Self {
+    pub fn not_attached(id: &str) -> Self {
         Self::unknown_session(id).hint("load or resume the session on this connection first")
     }
 
-    /// No such method.
+    /// The error for a method that does not exist.
     #[must_use]
     pub fn unknown_method(method: &str) -> Self {
         Self::new(code::METHOD_NOT_FOUND, format!("method {method} not found")).with("method", method)
     }
 
-    /// Something broke.
+    /// Makes an internal error.
     #[must_use]
     pub fn internal(message: impl Into<String>) -> Self {
         Self::new(code::INTERNAL, message)
     }
 
-    /// The request was withdrawn.
+    /// The error for a cancelled request.
     #[must_use]
     pub fn cancelled() -> Self {
         Self::new(code::CANCELLED, "request cancelled")
     }
 
-    /// An error as a peer sent it; one that is no error object still becomes one.
+    /// Reads an error that a peer sent; anything else becomes an internal error that quotes it.
     #[must_use]
     pub fn read(error: &Json) -> Self {
         error.read().unwrap_or_else(|_| Self::internal("malformed error").with("error", error.value()))
     }
 
-    /// The error as JSON.
+    /// Encodes the error as JSON.
     #[must_use]
     pub fn json(&self) -> Json {
         Json::of(self)
     }
 }
 
-/// An error must not repeat megabytes, nor what may be a secret deep inside.
+/// Shortens a value for an error: no megabytes, and no nested values that may contain secrets.
 fn shortened(got: &Value) -> Value {
     match got {
         Value::String(text) if text.len() > 200 => {

@@ -1,18 +1,18 @@
-//! Reads lines from a byte stream, many at a time, each at most so long. Looks at nothing but newlines.
+//! Splits a byte stream into lines of limited length. Returns all complete lines of a read together.
 
 use bytes::{Buf, Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-/// How much is read at once when the peer keeps us busy.
+/// The read size while the peer sends a lot.
 const BUSY_READ: usize = 256 * 1024;
 const IDLE_READ: usize = 8 * 1024;
 
-/// One line without its newline.
+/// A line without its newline.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Line {
-    /// The bytes of it.
+    /// The bytes of the line.
     Text(Bytes),
-    /// It was longer than allowed and has been skipped.
+    /// The line was longer than the limit and was skipped.
     TooLong,
 }
 
@@ -20,7 +20,7 @@ pub enum Line {
 pub struct LineReader<R> {
     stream: R,
     buffer: BytesMut,
-    /// How much of the buffer is known to hold no newline.
+    /// The length of the buffer's prefix that contains no newline.
     searched: usize,
     limit: usize,
     skipping: bool,
@@ -28,13 +28,13 @@ pub struct LineReader<R> {
 }
 
 impl<R: AsyncRead + Unpin> LineReader<R> {
-    /// Reads lines of at most `limit` bytes.
+    /// Makes a reader for lines of at most `limit` bytes.
     pub fn new(stream: R, limit: usize) -> Self {
         Self { stream, buffer: BytesMut::new(), searched: 0, limit, skipping: false, want: IDLE_READ }
     }
 
-    /// Waits for at least one line and gives all that are there; `None` at the end of the stream.
-    /// Dropping the future loses nothing.
+    /// Waits for at least one line and returns all that are available; `None` at the end of the stream.
+    /// Cancellation-safe.
     pub async fn batch(&mut self) -> std::io::Result<Option<Vec<Line>>> {
         let mut lines = Vec::new();
         loop {
@@ -43,7 +43,7 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
             if read == 0 {
                 return Ok(self.last_line());
             }
-            // Small reads keep a quiet connection small, large ones a busy one cheap.
+            // Small reads keep the memory of an idle connection small, large reads are cheaper on a busy one.
             self.want = if read >= self.want { BUSY_READ } else { IDLE_READ };
             self.split(&mut lines);
             if !lines.is_empty() {
@@ -65,7 +65,7 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
         }
         self.searched = self.buffer.len();
         if self.searched > self.limit {
-            // The rest of the line is thrown away as it comes; its end makes it known.
+            // The rest of the line is discarded as it arrives; the line is reported at its end.
             self.buffer = BytesMut::new();
             self.searched = 0;
             self.skipping = true;
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn splits_and_bounds() {
+    async fn lines_are_split_and_limited() {
         assert_eq!(lines(b"a\n\n  \nbb\nccc", 10).await, ["a", "bb", "ccc"]);
         assert_eq!(lines(b"aaaaaaaaaaaa\nb\n", 10).await, ["TOO LONG", "b"]);
         let mut long = vec![b'x'; 3_000_000];

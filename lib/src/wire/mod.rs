@@ -1,11 +1,11 @@
-//! The line-JSON layer: lines in and out, the JSON-RPC envelope, its errors. Knows no method.
+//! The line-based JSON-RPC layer: reading and writing lines, the message envelope, errors. Independent of methods.
 
 mod envelope;
 mod error;
 mod lines;
 mod out;
 
-pub use envelope::{Id, IdKind, Malformed, Message, parse};
+pub use envelope::{Id, IdKind, Malformed, RpcMessage, parse};
 pub use error::{RpcError, code, with_causes};
 pub use lines::{Line, LineReader};
 pub use out::Out;

@@ -1,40 +1,40 @@
-//! Writes messages as lines into one buffer, so that a batch goes out in one write.
+//! Encodes messages as lines into one buffer, so that a batch is written in one system call.
 
 use rethread_core::Json;
 
 use super::{Id, RpcError};
 
-/// Lines that wait to be written.
+/// A buffer of lines to write.
 #[derive(Default)]
 pub struct Out {
     bytes: Vec<u8>,
 }
 
 impl Out {
-    /// Makes room for about as many bytes.
+    /// Reserves space for about this many bytes.
     pub fn reserve(&mut self, bytes: usize) {
         self.bytes.reserve(bytes);
     }
 
-    /// How many bytes wait.
+    /// The number of buffered bytes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Says whether nothing waits.
+    /// Returns whether the buffer is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
 
-    /// Takes what waits, and leaves the buffer for reuse when it is given back to `reuse`.
+    /// Takes the buffered bytes; give them back to [`Out::reuse`] after writing.
     #[must_use]
     pub fn take(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.bytes)
     }
 
-    /// Gives a written buffer back, unless it has grown out of proportion.
+    /// Takes back a written buffer for reuse, unless it is very large.
     pub fn reuse(&mut self, mut bytes: Vec<u8>) {
         if self.bytes.is_empty() && bytes.capacity() <= 1024 * 1024 {
             bytes.clear();
@@ -42,7 +42,7 @@ impl Out {
         }
     }
 
-    /// Adds lines that were made apart, and gives the room of one of the two for the next.
+    /// Appends lines that were encoded separately, and returns an empty buffer for reuse.
     #[must_use]
     pub fn append(&mut self, mut lines: Self) -> Self {
         if self.bytes.is_empty() {
@@ -52,7 +52,7 @@ impl Out {
         lines
     }
 
-    /// A request of ours.
+    /// Encodes a request.
     pub fn request(&mut self, id: &Id, method: &str, params: &Json) {
         self.parts(&[
             "{\"jsonrpc\":\"2.0\",\"id\":",
@@ -65,13 +65,13 @@ impl Out {
         ]);
     }
 
-    /// A notification.
+    /// Encodes a notification.
     pub fn notification(&mut self, method: &str, params: &Json) {
         let method = Json::of(method);
         self.parts(&["{\"jsonrpc\":\"2.0\",\"method\":", method.text(), ",\"params\":", params.text(), "}"]);
     }
 
-    /// A `session/update` whose session id is JSON text already.
+    /// Encodes a `session/update`; `session` is already JSON text.
     pub fn update(&mut self, session: &str, update: &Json) {
         self.parts(&[
             "{\"jsonrpc\":\"2.0\",\"method\":\"session/update\",\"params\":{\"sessionId\":",
@@ -82,19 +82,19 @@ impl Out {
         ]);
     }
 
-    /// A `session/update` whose session id is JSON text already, and whose update is in parts.
+    /// Encodes a `session/update` whose update is given in parts; `session` is already JSON text.
     pub fn update_of(&mut self, session: &str, update: &[&str]) {
         let begin = "{\"jsonrpc\":\"2.0\",\"method\":\"session/update\",\"params\":{\"sessionId\":";
         [begin, session, ",\"update\":"].iter().chain(update).for_each(|part| self.part(part));
         self.bytes.extend_from_slice(b"}}\n");
     }
 
-    /// A result.
+    /// Encodes a successful response.
     pub fn result(&mut self, id: &Id, result: &Json) {
         self.parts(&["{\"jsonrpc\":\"2.0\",\"id\":", id.text(), ",\"result\":", result.text(), "}"]);
     }
 
-    /// An error.
+    /// Encodes an error response.
     pub fn error(&mut self, id: &Id, error: &RpcError) {
         let error = error.json();
         self.parts(&["{\"jsonrpc\":\"2.0\",\"id\":", id.text(), ",\"error\":", error.text(), "}"]);
@@ -106,8 +106,7 @@ impl Out {
     }
 
     fn part(&mut self, part: &str) {
-        // Raw text that came over a wire holds no newline, since lines end there; but what was built
-        // here from a stored value may have been pretty-printed by whoever wrote it.
+        // Text from a wire never contains newlines, but a stored value may have been pretty-printed by its author.
         if memchr::memchr2(b'\n', b'\r', part.as_bytes()).is_some() {
             self.bytes.extend(part.bytes().filter(|byte| !matches!(byte, b'\n' | b'\r')));
         } else {

@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex};
 
 use rethread::author::{
-    About, Agent, Choices, ConfigOption, Decision, InProcess, Login, Opening, OptionValue, Permission, Stop,
-    ToolCall, ToolKind, Turn, Voice,
+    About, Agent, Choices, ConfigOption, Decision, Emitter, InProcess, Login, OptionValue, Permission,
+    SessionSetup, Stop, ToolCall, ToolKind, Turn,
 };
 use rethread::edge::Version;
 use rethread::server::{Config, Server};
@@ -21,7 +21,7 @@ struct Parrot {
 }
 
 impl Agent for Parrot {
-    type Session = Voice;
+    type Session = Emitter;
 
     fn about(&self) -> About {
         About::new("parrot", "1")
@@ -36,12 +36,12 @@ impl Agent for Parrot {
         options
     }
 
-    async fn open(&self, opening: Opening) -> Result<Voice, RpcError> {
-        opening.voice.commands(&[("sing".to_owned(), "Sings".to_owned(), None)]).await;
-        Ok(opening.voice)
+    async fn open(&self, setup: SessionSetup) -> Result<Emitter, RpcError> {
+        setup.emitter.commands(&[("sing".to_owned(), "Sings".to_owned(), None)]).await;
+        Ok(setup.emitter)
     }
 
-    async fn prompt(&self, _: &Voice, turn: Turn) -> Result<Stop, RpcError> {
+    async fn prompt(&self, _: &Emitter, turn: Turn) -> Result<Stop, RpcError> {
         self.seen.lock().expect("no test panics here").push(turn.history());
         match turn.text().as_str() {
             "ask" => {
@@ -216,7 +216,7 @@ impl Agent for Locked {
         About { logins: vec![login], login_first: true, options, commands, ..About::new("locked", "1") }
     }
 
-    async fn open(&self, _: Opening) -> Result<(), RpcError> {
+    async fn open(&self, _: SessionSetup) -> Result<(), RpcError> {
         Ok(())
     }
 

@@ -8,8 +8,8 @@ use std::path::Path;
 use agent_client_protocol_schema::{v1, v2};
 use expect_test::{Expect, expect};
 use rethread::edge::v1::{
-    Announced, BooleanOptions, CallContent, ClientView, Compaction, Notices, Options, PlanForm, Subagents,
-    TerminalText, TerminalView, permission, plan, to_canonical_simple, to_v1,
+    Announced, BooleanOptions, CallContent, Compaction, Notices, Options, PlanForm, Subagents, TerminalText,
+    TerminalView, V1Context, permission, plan, to_canonical_simple, to_v1,
 };
 use rethread_core::{Fields, Json, Update};
 
@@ -28,7 +28,7 @@ impl CallContent for Known {
     }
 }
 
-const PLAIN: ClientView<'static> = ClientView {
+const PLAIN: V1Context<'static> = V1Context {
     plan: PlanForm::Entries,
     booleans: BooleanOptions::Withheld,
     notices: Notices::AsText,
@@ -39,7 +39,7 @@ const PLAIN: ClientView<'static> = ClientView {
     note_id: "n",
 };
 
-const RICH: ClientView<'static> = ClientView {
+const RICH: V1Context<'static> = V1Context {
     plan: PlanForm::Native,
     booleans: BooleanOptions::Offered,
     notices: Notices::Accepted,
@@ -57,7 +57,7 @@ fn update_of(body: Json) -> Update {
 }
 
 /// Converts a canonical update and reads what comes out with the types of the first version.
-fn encode(body: Json, announced: Announced, view: &ClientView<'_>) -> Vec<Json> {
+fn encode(body: Json, announced: Announced, view: &V1Context<'_>) -> Vec<Json> {
     let updates = to_v1(&update_of(body), announced, view);
     for update in &updates {
         update.read::<v1::SessionUpdate>().unwrap_or_else(|error| panic!("{error}: {update}"));
@@ -68,7 +68,7 @@ fn encode(body: Json, announced: Announced, view: &ClientView<'_>) -> Vec<Json> 
     updates
 }
 
-fn check(body: &str, view: &ClientView<'_>, expect: &Expect) {
+fn check(body: &str, view: &V1Context<'_>, expect: &Expect) {
     let body = json(body);
     let typed: v2::SessionUpdate = body.read().unwrap();
     assert!(!matches!(typed, v2::SessionUpdate::Other(_)), "{body}");

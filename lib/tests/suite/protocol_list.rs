@@ -1,4 +1,4 @@
-//! Keeps `docs/protocol.md` complete and true: every rule has its row, every test that a row names exists and is
+//! Checks that `docs/protocol.md` is complete and correct: every rule has its row, every test that a row names exists and is
 //! run, and every test of the rules is named by a row.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rethread::store::memory::MemoryStore;
 use rethread::store::{
-    Append, Archived, ArchivedFilter, Deleted, Durability, Lease, ListQuery, NewSession, Ours, RowFacts,
+    Append, Archived, ArchivedFilter, Deleted, Durability, Lease, ListQuery, NewSession, OwnedHere, RowFacts,
     Store, StoreError, Stub,
 };
 use rethread_core::{Seq, SessionId, TitleSource};
@@ -101,7 +101,7 @@ fn a_new_session_can_be_found_and_read(store: &dyn Store) {
     assert_eq!((row.roots, row.snapshot, row.updated_at), (vec!["/r".to_owned()], Some(vec![7]), 1));
     assert_eq!((row.archived, row.deleted, row.parent), (Archived::No, Deleted::No, None));
     let owner = row.owner.unwrap();
-    assert_eq!((owner.pid, owner.ours), (std::process::id(), Ours::Yes));
+    assert_eq!((owner.pid, owner.ours), (std::process::id(), OwnedHere::Yes));
     assert_eq!(show(&read_all(store, "s", 1000)), ["1 a", "2 b"]);
 }
 

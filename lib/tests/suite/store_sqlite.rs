@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rethread::store::sqlite::{SqlitePaths, SqliteStore};
-use rethread::store::{Append, Durability, ListQuery, NewSession, Ours, Store, StoreError};
+use rethread::store::{Append, Durability, ListQuery, NewSession, OwnedHere, Store, StoreError};
 use rethread_core::{Seq, SessionId};
 use rusqlite::Connection;
 use tempfile::tempdir;
@@ -406,10 +406,10 @@ fn a_living_owner_keeps_its_sessions() {
     let StoreError::LiveElsewhere { session, owner } = second.claim(&id("s")).unwrap_err() else {
         panic!("it was taken")
     };
-    assert_eq!((session, owner.pid, owner.ours), (id("s"), std::process::id(), Ours::No));
+    assert_eq!((session, owner.pid, owner.ours), (id("s"), std::process::id(), OwnedHere::No));
     assert!(owner.since > 1_600_000_000_000 && !owner.host.is_empty());
-    assert_eq!(second.find(&id("s")).unwrap().unwrap().owner.unwrap().ours, Ours::No);
-    assert_eq!(first.find(&id("s")).unwrap().unwrap().owner.unwrap().ours, Ours::Yes);
+    assert_eq!(second.find(&id("s")).unwrap().unwrap().owner.unwrap().ours, OwnedHere::No);
+    assert_eq!(first.find(&id("s")).unwrap().unwrap().owner.unwrap().ours, OwnedHere::Yes);
     first.release(&lease).unwrap();
     assert_eq!(second.claim(&id("s")).unwrap().epoch, 2);
 }

@@ -1,4 +1,4 @@
-//! Keeps the house in order: file headers, the dependency tables of ARCHITECTURE.md, and the paths that it names.
+//! Checks file headers, type names, the dependency tables of ARCHITECTURE.md, and the paths in the documents.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -32,6 +32,93 @@ fn every_file_says_what_it_owns() {
     let silent: Vec<_> =
         found.iter().filter(|path| !fs::read_to_string(path).unwrap().starts_with("//!")).collect();
     assert!(silent.is_empty(), "no `//!` header: {silent:#?}");
+}
+
+/// Type names that occur more than once in a crate. This list may only become shorter.
+const REPEATED_TYPES: &[(&str, &[&str])] = &[
+    ("cli", &[]),
+    ("core", &["Form", "Members"]),
+    (
+        "lib",
+        &[
+            "Answer",
+            "Asked",
+            "Command",
+            "Connection",
+            "End",
+            "Ending",
+            "Envelope",
+            "Error",
+            "Event",
+            "Events",
+            "Exit",
+            "Failure",
+            "Heard",
+            "Hunt",
+            "Image",
+            "Known",
+            "Lack",
+            "Line",
+            "Listed",
+            "Message",
+            "Missed",
+            "Open",
+            "Opened",
+            "Outcome",
+            "Outgoing",
+            "Pages",
+            "Patience",
+            "Prepared",
+            "Reader",
+            "Reply",
+            "Scope",
+            "Server",
+            "Slot",
+            "Stage",
+            "Started",
+            "Stop",
+            "Talk",
+            "Told",
+            "Tool",
+            "ToolCall",
+            "Waiting",
+            "Web",
+        ],
+    ),
+    ("testkit", &[]),
+];
+
+#[test]
+fn a_type_name_occurs_once_in_a_crate() {
+    for (folder, known) in REPEATED_TYPES {
+        let mut files: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for path in sources(&format!("{folder}/src")) {
+            let text = fs::read_to_string(&path).unwrap();
+            for name in text.lines().filter_map(declared_type) {
+                files.entry(name.to_owned()).or_default().push(path.display().to_string());
+            }
+        }
+        assert!(!files.is_empty(), "the types of `{folder}` were found");
+        files.retain(|_, files| files.len() > 1);
+        let new: Vec<_> = files.iter().filter(|(name, _)| !known.contains(&name.as_str())).collect();
+        assert!(new.is_empty(), "type names that occur more than once in `{folder}`: {new:#?}");
+        let gone: Vec<_> = known.iter().filter(|name| !files.contains_key(**name)).collect();
+        assert!(gone.is_empty(), "remove these from the list of `{folder}`: {gone:?}");
+    }
+}
+
+/// The type that a line declares. An indented alias is an associated type, which has the name of its trait's.
+fn declared_type(line: &str) -> Option<&str> {
+    let item = line.trim_start();
+    let indented = item.len() < line.len();
+    let item = item.strip_prefix("pub").map_or(item, |rest| match rest.split_once(") ") {
+        Some((scope, item)) if scope.starts_with('(') => item,
+        Some(_) | None => rest.trim_start(),
+    });
+    let (keyword, rest) = item.split_once(' ')?;
+    let declares = matches!(keyword, "struct" | "enum" | "trait") || (keyword == "type" && !indented);
+    let name = rest.split(|c: char| !c.is_alphanumeric()).next()?;
+    (declares && name.starts_with(char::is_uppercase)).then_some(name)
 }
 
 #[test]

@@ -1,15 +1,15 @@
-//! The steps of a script that ask the client for something, and say what came of it.
+//! The script steps that send a request to the client and report its answer.
 
 use rethread::edge::Version;
 use serde_json::{Value, json};
 
-use super::talk::Outcome;
+use super::talk::AgentOutcome;
 use super::turn::{Flow, Turn};
 use super::words;
 
 /// Asks. A version 2 agent that is cancelled takes the request back and waits no longer; of version 1 the
 /// client has to answer.
-async fn ask(turn: &mut Turn, method: &str, params: Value) -> Option<Outcome> {
+async fn ask(turn: &mut Turn, method: &str, params: Value) -> Option<AgentOutcome> {
     let (id, mut answered) = turn.talk.ask(method, params).await;
     if turn.version() == Version::V1 {
         return answered.await.ok();
@@ -233,7 +233,7 @@ async fn own_terminal(turn: &mut Turn, call: &str) {
     turn.say("agent_message", "terminal: 0 hi").await;
 }
 
-async fn say_answer(turn: &Turn, what: &str, answer: Option<Outcome>) {
+async fn say_answer(turn: &Turn, what: &str, answer: Option<AgentOutcome>) {
     let text = match answer {
         Some(Ok(result)) => result.to_string(),
         Some(Err(error)) => format!("error {}", error["code"]),

@@ -1,4 +1,4 @@
-//! What a scripted agent can do and how it behaves. Nothing here runs.
+//! The configuration of a scripted agent: versions, capabilities, options and behaviour.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! What a scripted agent keeps beyond one process of it: its sessions, and a record of all it was told.
+//! The state of a scripted agent that outlives its processes: its sessions, and a record of all messages to it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -27,12 +27,12 @@ pub struct Received {
 
 /// Shared by all starts of one agent.
 pub(super) struct Memory {
-    inner: Mutex<Inner>,
+    inner: Mutex<MemoryState>,
     /// Rings whenever something was recorded or a gate was opened.
     pub(super) bell: Notify,
 }
 
-pub(super) struct Inner {
+pub(super) struct MemoryState {
     pub(super) config: AgentConfig,
     pub(super) starts: usize,
     pub(super) broken_starts: usize,
@@ -61,7 +61,7 @@ pub(super) struct Kept {
 
 impl Memory {
     pub(super) fn new(config: AgentConfig) -> Self {
-        let inner = Inner {
+        let inner = MemoryState {
             config,
             starts: 0,
             broken_starts: 0,
@@ -77,7 +77,7 @@ impl Memory {
         Self { inner: Mutex::new(inner), bell: Notify::new() }
     }
 
-    pub(super) fn inner(&self) -> MutexGuard<'_, Inner> {
+    pub(super) fn inner(&self) -> MutexGuard<'_, MemoryState> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -194,7 +194,7 @@ impl Memory {
     }
 }
 
-impl Inner {
+impl MemoryState {
     /// What the answers to new, load and resume tell of the choices.
     pub(super) fn choices(&self, session: &str, version: Version, booleans: Booleans) -> Value {
         let has = |offer: Offer| self.config.offers.contains(&offer);

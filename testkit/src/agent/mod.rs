@@ -1,5 +1,5 @@
-//! An ACP agent inside the test, in either version, that does in a turn what the prompt tells it to, and keeps
-//! a record of everything it was told. `script` has its language, `config` its nature, `quirk` its oddities.
+//! An in-process ACP agent of either version that carries out the script in a prompt and records all messages to it.
+//! `script` defines the language, `config` the configuration, `quirk` the deviations from the protocol.
 
 mod ask;
 mod config;

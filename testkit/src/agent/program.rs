@@ -1,5 +1,5 @@
-//! The scripted agent as a program on stdin and stdout, with the quirks that only processes have. Every process that it
-//! makes leaves its id in a file where a test looks for it, and ends by itself within a minute.
+//! The scripted agent as a program on stdin and stdout, with quirks that only processes have. Every process that it
+//! starts writes its id to a file for the test, and ends by itself within a minute.
 
 use std::ffi::OsString;
 use std::io;
@@ -30,13 +30,13 @@ const NOTES: &str = "--notes";
 /// # Errors
 /// If stdin or stdout cannot be used, or a process cannot be started.
 pub async fn run(words: Vec<String>) -> io::Result<i32> {
-    let program = Program { words };
+    let program = AgentProgram { words };
     if let Some(name) = program.after(LINGER) {
         program.linger(&name)?;
         return Ok(0);
     }
     if program.has(DAEMONIZE) {
-        program.start(&[LINGER, "daemon"], Place::OwnSession)?;
+        program.start(&[LINGER, "daemon"], ProcessPlacement::OwnSession)?;
         return Ok(0);
     }
     if program.is(ProcessQuirk::Relaunches) {
@@ -47,18 +47,18 @@ pub async fn run(words: Vec<String>) -> io::Result<i32> {
 
 /// Where a process belongs.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum ProcessPlacement {
     /// With us.
     SameGroup,
     /// In a session, and so a group, of its own.
     OwnSession,
 }
 
-struct Program {
+struct AgentProgram {
     words: Vec<String>,
 }
 
-impl Program {
+impl AgentProgram {
     fn has(&self, flag: &str) -> bool {
         self.words.iter().any(|word| word == flag)
     }
@@ -85,10 +85,10 @@ impl Program {
             ignore_signals();
         }
         if self.is(ProcessQuirk::LeavesDaemon) {
-            self.start(&[DAEMONIZE], Place::SameGroup)?.wait()?;
+            self.start(&[DAEMONIZE], ProcessPlacement::SameGroup)?.wait()?;
         }
         if self.is(ProcessQuirk::HasChild) {
-            self.start(&[LINGER, "child"], Place::SameGroup)?;
+            self.start(&[LINGER, "child"], ProcessPlacement::SameGroup)?;
         }
         self.note("agent")?;
         let end = ScriptedAgent::new(self.config()).run(stdio::open()?.into()).await;
@@ -124,13 +124,13 @@ impl Program {
     }
 
     /// Starts itself as something else, away from our streams.
-    fn start(&self, words: &[&str], place: Place) -> io::Result<Child> {
+    fn start(&self, words: &[&str], place: ProcessPlacement) -> io::Result<Child> {
         let mut command = Command::new(std::env::current_exe()?);
         command.args(words).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         if let Some(notes) = self.after(NOTES) {
             command.args([OsString::from(NOTES), notes.into()]);
         }
-        if place == Place::OwnSession {
+        if place == ProcessPlacement::OwnSession {
             // SAFETY: only an async-signal-safe call is made between fork and exec.
             unsafe {
                 command.pre_exec(|| {

@@ -1,10 +1,9 @@
-//! The ways of real agents that no protocol asks for: each was seen in an agent, which is named where it is known, or
-//! reported by people who use some. A [`super::AgentConfig`] has any of them; what no setting can say is a step of a
-//! script. Lists them and nothing else: `serve`, `restore`, `turn` and `program` carry them out.
+//! Deviations of real agents from the protocol. Each was seen in the agent that is named, or reported by users. An
+//! [`super::AgentConfig`] can have any of them; they are implemented in `serve`, `restore`, `turn` and `program`.
 //!
-//! As steps: `noid` (gemini and qwen give messages no ids), `unannounced` (gemini updates tool calls that it
-//! never announced), `long` (qwen sends lines of 570 KB), `print` (shells and banners of several agents write to
-//! stdout) and `torn` (any agent that is killed while it writes).
+//! Some are script steps instead: `noid` (gemini and qwen send messages without ids), `unannounced` (gemini updates
+//! tool calls that it never announced), `long` (qwen sends lines of 570 KB), `print` (shells and banners write to
+//! stdout) and `torn` (an agent that is killed while it writes).
 
 /// One quirk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! How a scripted agent takes up an earlier session or forks one: what it replays, when, and under which ids.
+//! How a scripted agent restores or forks a session: what it replays, when, and with which ids.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::config::{AgentConfig, Forks, Restores};
 use super::quirk::Quirk;
 use super::serve::{A_MOMENT, choices};
-use super::talk::{Outcome, Talk};
+use super::talk::{AgentOutcome, Talk};
 use super::words;
 
 /// How much is told again.
@@ -19,7 +19,7 @@ pub(super) enum Replay {
 }
 
 /// Takes up a session that it has, as its nature lets it.
-pub(super) async fn again(talk: &Arc<Talk>, params: &Value, replay: Replay) -> Outcome {
+pub(super) async fn again(talk: &Arc<Talk>, params: &Value, replay: Replay) -> AgentOutcome {
     let id = params["sessionId"].as_str().unwrap_or_default();
     let config = talk.memory.config();
     let kept = talk.memory.inner().sessions.get(id).cloned();
@@ -36,7 +36,7 @@ pub(super) async fn again(talk: &Arc<Talk>, params: &Value, replay: Replay) -> O
 }
 
 /// Makes a session out of another that it has.
-pub(super) async fn fork(talk: &Arc<Talk>, params: &Value) -> Outcome {
+pub(super) async fn fork(talk: &Arc<Talk>, params: &Value) -> AgentOutcome {
     let parent = params["sessionId"].as_str().unwrap_or_default();
     let config = talk.memory.config();
     let Some(id) = talk.memory.fork(parent) else { return Err(unknown(&config, parent)) };

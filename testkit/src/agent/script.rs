@@ -1,5 +1,5 @@
-//! The language of scripts: the text of a prompt, one step on each line or between `;`. A line that begins with
-//! `raw` is one step as a whole. Reading only.
+//! Parses scripts: the text of a prompt, one step on each line or between `;`. A line that begins with `raw` is a
+//! single step.
 
 use serde_json::Value;
 

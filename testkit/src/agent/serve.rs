@@ -1,4 +1,4 @@
-//! What a scripted agent does with each request. Turns are played in `turn`, earlier sessions taken up in `restore`.
+//! Handles the requests to a scripted agent. Turns are run in `turn`, sessions restored in `restore`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use super::config::{AgentConfig, Echo, Login, Speaks};
 use super::memory::Memory;
 use super::quirk::{GREETING, Quirk, SHORT_LIST, UNKNOWN_REQUEST};
 use super::restore::{Replay, again, fork, unknown};
-use super::talk::{self, Outcome, Prompt, Taken, Talk};
+use super::talk::{self, AgentOutcome, Prompt, Taken, Talk};
 use super::turn;
 
 /// How long a late replay comes after its answer, and a slow answer after its request.
@@ -133,7 +133,7 @@ async fn take_back(talk: &Talk, id: &Value) {
     }
 }
 
-async fn request(talk: &Arc<Talk>, method: &str, params: &Value) -> Outcome {
+async fn request(talk: &Arc<Talk>, method: &str, params: &Value) -> AgentOutcome {
     let outcome = carry_out(talk, method, params).await;
     let config = talk.memory.config();
     let told_anyway =
@@ -146,7 +146,7 @@ async fn request(talk: &Arc<Talk>, method: &str, params: &Value) -> Outcome {
     }
 }
 
-async fn carry_out(talk: &Arc<Talk>, method: &str, params: &Value) -> Outcome {
+async fn carry_out(talk: &Arc<Talk>, method: &str, params: &Value) -> AgentOutcome {
     match method {
         "initialize" => initialize(talk, params),
         "session/new" => new(talk, params),
@@ -192,7 +192,7 @@ fn can(talk: &Talk, ability: &str) -> bool {
     always || talk.memory.inner().config.can(ability)
 }
 
-fn initialize(talk: &Talk, params: &Value) -> Outcome {
+fn initialize(talk: &Talk, params: &Value) -> AgentOutcome {
     let config = talk.memory.config();
     if config.has(Quirk::RefusesInitialize) {
         return Err(json!({"code": -32603, "message": "license expired", "data": {"since": "May"}}));
@@ -226,7 +226,7 @@ fn unsupported(requested: u64, supported: u64) -> Value {
         "data": {"requested": requested, "supported": [supported]}})
 }
 
-fn new(talk: &Talk, params: &Value) -> Outcome {
+fn new(talk: &Talk, params: &Value) -> AgentOutcome {
     let config = talk.memory.config();
     if config.login == Login::Needed && !talk.memory.inner().logged_in {
         return Err(json!({"code": -32000, "message": "log in first"}));
@@ -261,7 +261,7 @@ fn choose(talk: &Talk, params: &Value, option: &str, field: &str) -> Result<(), 
     Err(json!({"code": -32602, "message": "no such choice", "data": {"field": field}}))
 }
 
-fn set_option(talk: &Talk, params: &Value) -> Outcome {
+fn set_option(talk: &Talk, params: &Value) -> AgentOutcome {
     choose(talk, params, params["configId"].as_str().unwrap_or_default(), "value")?;
     let session = params["sessionId"].as_str().unwrap_or_default();
     let options = talk.memory.inner().options(session, talk.version(), talk.booleans());
@@ -269,7 +269,7 @@ fn set_option(talk: &Talk, params: &Value) -> Outcome {
 }
 
 /// Cancels one tool call or terminal, if it runs.
-async fn stop(talk: &Talk, params: &Value, field: &str) -> Outcome {
+async fn stop(talk: &Talk, params: &Value, field: &str) -> AgentOutcome {
     let (session, id) = (params["sessionId"].as_str().unwrap_or_default(), &params[field]);
     if !talk.memory.is_open(session, field, id) {
         return Err(json!({"code": -32602, "message": "nothing to cancel", "data": {"field": field}}));

@@ -1,4 +1,4 @@
-//! The connection of one start of a scripted agent: lines out, requests of its own, and what turns run.
+//! The connection of one run of a scripted agent: outgoing messages, its own requests, and its running turns.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,7 +22,7 @@ pub(super) enum Out {
 }
 
 /// The answer to a request: a result or an error object.
-pub(super) type Outcome = Result<Value, Value>;
+pub(super) type AgentOutcome = Result<Value, Value>;
 
 /// One start of the agent.
 pub(super) struct Talk {
@@ -31,15 +31,15 @@ pub(super) struct Talk {
     out: mpsc::Sender<Out>,
     asked: AtomicU64,
     counted: AtomicU64,
-    inner: Mutex<Inner>,
+    inner: Mutex<TalkState>,
     pub(super) crashed: watch::Sender<bool>,
 }
 
 #[derive(Default)]
-struct Inner {
+struct TalkState {
     version: Option<Version>,
     client: Value,
-    pending: HashMap<u64, oneshot::Sender<Outcome>>,
+    pending: HashMap<u64, oneshot::Sender<AgentOutcome>>,
     turns: HashMap<String, Turns>,
     /// Prompts that are not acknowledged, with their sessions.
     unacknowledged: Vec<(String, oneshot::Sender<()>)>,
@@ -119,7 +119,7 @@ impl Talk {
         let _ = self.out.send(Out::Line(message.to_string())).await;
     }
 
-    pub(super) async fn answer(&self, id: Value, outcome: Outcome) {
+    pub(super) async fn answer(&self, id: Value, outcome: AgentOutcome) {
         let config = self.memory.config();
         let nothing = config.has(Quirk::AnswersNothing);
         let id = if config.has(Quirk::AnswersWithTextIds) { json!(id.to_string()) } else { id };
@@ -155,7 +155,7 @@ impl Talk {
     }
 
     /// Asks the client.
-    pub(super) async fn ask(&self, method: &str, params: Value) -> (u64, oneshot::Receiver<Outcome>) {
+    pub(super) async fn ask(&self, method: &str, params: Value) -> (u64, oneshot::Receiver<AgentOutcome>) {
         let id = self.asked.fetch_add(1, Ordering::Relaxed);
         let (answer, answered) = oneshot::channel();
         self.inner().pending.insert(id, answer);
@@ -163,7 +163,7 @@ impl Talk {
         (id, answered)
     }
 
-    pub(super) fn answered(&self, id: &Value, outcome: Outcome) {
+    pub(super) fn answered(&self, id: &Value, outcome: AgentOutcome) {
         let waiting = id.as_u64().and_then(|id| self.inner().pending.remove(&id));
         if let Some(waiting) = waiting {
             let _ = waiting.send(outcome);
@@ -278,7 +278,7 @@ impl Talk {
         let _ = self.out.send(Out::End).await;
     }
 
-    fn inner(&self) -> MutexGuard<'_, Inner> {
+    fn inner(&self) -> MutexGuard<'_, TalkState> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

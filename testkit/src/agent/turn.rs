@@ -1,4 +1,4 @@
-//! Plays the script of a prompt.
+//! Runs the script of a prompt.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The updates of a scripted agent, in the words of either version. Shapes only.
+//! Builds the updates of a scripted agent in the form of either version.
 
 use rethread::edge::Version;
 use serde_json::{Value, json};

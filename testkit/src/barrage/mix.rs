@@ -1,4 +1,4 @@
-//! What a barrage is made of: requests of every kind, good and bad, about sessions that are there and not there.
+//! The random requests of a barrage: every kind, valid and invalid, about existing and missing sessions.
 
 use rethread::edge::Version;
 use serde_json::{Value, json};

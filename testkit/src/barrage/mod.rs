@@ -1,5 +1,5 @@
-//! A client that sends random requests without waiting for their answers, and counts the answers. Everything that it
-//! sends follows from a seed. What it asks for is in `mix`.
+//! A client that sends random requests without waiting for answers, and counts the answers. Everything it sends is
+//! derived from a seed. The requests are in `mix`.
 
 mod mix;
 
@@ -69,7 +69,7 @@ impl Tally {
 
 /// Sends random requests over a wire until the plan is fulfilled and every answer is there, or was waited for in vain.
 pub async fn run(wire: Wire, plan: Plan) -> Tally {
-    let shared = Arc::new(Shared::default());
+    let shared = Arc::new(BarrageState::default());
     let (lines, outgoing) = mpsc::channel(1024);
     let writing = tokio::spawn(write(wire.writer, outgoing));
     let reading = tokio::spawn(read(wire.reader, shared.clone(), lines.downgrade()));
@@ -107,7 +107,7 @@ impl Plan {
 }
 
 #[derive(Default)]
-struct Shared {
+struct BarrageState {
     state: Mutex<State>,
     bell: Notify,
 }
@@ -125,7 +125,7 @@ struct State {
     closed: bool,
 }
 
-impl Shared {
+impl BarrageState {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -163,7 +163,7 @@ impl Shared {
 }
 
 struct Sender {
-    shared: Arc<Shared>,
+    shared: Arc<BarrageState>,
     lines: mpsc::Sender<String>,
     last: usize,
 }
@@ -231,7 +231,7 @@ async fn write(mut writer: impl AsyncWrite + Unpin, mut lines: mpsc::Receiver<St
     }
 }
 
-async fn read(reader: impl AsyncRead + Unpin, shared: Arc<Shared>, lines: mpsc::WeakSender<String>) {
+async fn read(reader: impl AsyncRead + Unpin, shared: Arc<BarrageState>, lines: mpsc::WeakSender<String>) {
     let mut reader = BufReader::new(reader).lines();
     while let Ok(Some(line)) = reader.next_line().await {
         let Ok(message) = serde_json::from_str::<Value>(&line) else {

@@ -1,4 +1,4 @@
-//! What a test client heard and said, in order, and how it answers what it is asked.
+//! All messages of a test client in order, and how it answers requests.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -35,11 +35,11 @@ pub(super) type Answering = Box<dyn FnMut(&Value) -> Option<Outcome> + Send>;
 
 /// Everything that was said.
 pub(super) struct Inbox {
-    inner: Mutex<Inner>,
+    inner: Mutex<InboxState>,
     bell: Notify,
 }
 
-struct Inner {
+struct InboxState {
     version: Version,
     said: Vec<Said>,
     /// The answers that somebody has waited for, by their place.
@@ -54,7 +54,7 @@ struct Inner {
 
 impl Inbox {
     pub(super) fn new(version: Version) -> Self {
-        let inner = Inner {
+        let inner = InboxState {
             version,
             said: Vec::new(),
             taken: Vec::new(),
@@ -166,12 +166,12 @@ impl Inbox {
         Some(answer)
     }
 
-    fn inner(&self) -> MutexGuard<'_, Inner> {
+    fn inner(&self) -> MutexGuard<'_, InboxState> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Inner {
+impl InboxState {
     /// The method of the client's request that this message answers.
     fn method_of(&self, message: &Value) -> Option<String> {
         let id = message.get("id").filter(|id| !id.is_null() && message.get("method").is_none())?;

@@ -1,5 +1,5 @@
-//! A test client of either version, on the memory transport. It keeps everything that was said in order, and
-//! every wait has a deadline. What it asks of sessions is in `sessions`.
+//! A test client of either version on the memory transport. It records all messages, and every wait has a deadline.
+//! Requests about sessions are in `sessions`.
 
 mod inbox;
 mod sessions;
@@ -17,7 +17,7 @@ use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
 
 pub use inbox::{From, Said};
-pub use sessions::{CWD, Turn};
+pub use sessions::{CWD, ClientTurn};
 
 use crate::DEADLINE;
 use inbox::Inbox;

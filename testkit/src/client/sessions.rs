@@ -1,4 +1,4 @@
-//! What a test client asks of sessions, in the words of its version.
+//! Requests of the test client about sessions, in the form of its version.
 
 use rethread::edge::Version;
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ pub const CWD: &str = "/work";
 
 /// How a turn ended for the client.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Turn {
+pub struct ClientTurn {
     /// The stop reason, or `error N` with the code.
     pub stop: String,
     /// The id of the prompt's message, where the client is told.
@@ -135,19 +135,19 @@ impl Client {
     }
 
     /// Sends a prompt and waits for the end of its turn.
-    pub async fn prompt(&self, session: &str, text: &str) -> Turn {
+    pub async fn prompt(&self, session: &str, text: &str) -> ClientTurn {
         let id = self.begin_prompt(session, text).await;
         self.finish(session, &id).await
     }
 
     /// Waits for the end of the turn of a prompt.
-    pub async fn finish(&self, session: &str, request: &Value) -> Turn {
+    pub async fn finish(&self, session: &str, request: &Value) -> ClientTurn {
         match self.answer(request).await {
-            Err(error) => Turn { stop: format!("error {}", error["code"]), message: None },
+            Err(error) => ClientTurn { stop: format!("error {}", error["code"]), message: None },
             Ok(answer) => match self.version {
                 Version::V1 => {
                     let stop = answer["stopReason"].as_str().unwrap_or("none").to_owned();
-                    Turn { stop, message: None }
+                    ClientTurn { stop, message: None }
                 }
                 Version::V2 => self.idle_after(session, &answer).await,
             },
@@ -155,7 +155,7 @@ impl Client {
     }
 
     /// A version 2 turn is over at the first idle state behind the echo of its prompt.
-    async fn idle_after(&self, session: &str, answer: &Value) -> Turn {
+    async fn idle_after(&self, session: &str, answer: &Value) -> ClientTurn {
         let message = answer["messageId"].as_str().expect("a prompt's answer has a messageId").to_owned();
         let of = |said: &Value, name: &str, value: &str| {
             said["params"]["sessionId"] == session && said["params"]["update"][name] == value
@@ -170,7 +170,7 @@ impl Client {
         };
         let idle = self.inbox.wait("the end of the turn", idle).await;
         let idle = &idle["params"]["update"];
-        Turn { stop: idle["stopReason"].as_str().unwrap_or("none").to_owned(), message: Some(message) }
+        ClientTurn { stop: idle["stopReason"].as_str().unwrap_or("none").to_owned(), message: Some(message) }
     }
 
     /// Cancels what a session does.

@@ -1,6 +1,5 @@
-//! A small MCP server with bad habits, for the tests of `rethread_assistant::mcp` and of the assistant: on stdio as a
-//! program (`program`), over streamable HTTP and over the older event stream on loopback (`web`). What it
-//! offers and how it misbehaves is in `server`.
+//! A small MCP server that misbehaves on demand, for tests: on stdio as a program (`program`), over streamable HTTP and
+//! over SSE on loopback (`web`). Its tools and misbehaviours are in `server`.
 
 pub mod program;
 pub mod real;
@@ -8,4 +7,4 @@ mod server;
 mod web;
 
 pub use server::Habit;
-pub use web::{Asked, Kind, WebServer};
+pub use web::{Kind, McpRequest, WebServer};

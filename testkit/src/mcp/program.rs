@@ -1,5 +1,4 @@
-//! The test server as a program on stdin and stdout: what the example `mcp_server` of the library runs, and
-//! where a test finds it.
+//! The MCP test server as a program on stdin and stdout, and how a test finds it.
 
 use std::io::{self, BufRead, Write};
 use std::path::PathBuf;

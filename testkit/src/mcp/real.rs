@@ -1,4 +1,4 @@
-//! Real MCP servers, where they are installed: `.ci/mcp-servers` does that and names the folder.
+//! Starts real MCP servers where they are installed; `.ci/mcp-servers` installs them.
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! What the test server says to what it hears. Knows no pipes and no sockets.
+//! The messages of the MCP test server: tools, answers and misbehaviours. Does no I/O.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! The test server on loopback, over streamable HTTP or over the older event stream. As much of HTTP as that
-//! needs: one request for each connection.
+//! The MCP test server on loopback, over streamable HTTP or SSE, with a minimal HTTP server: one request per
+//! connection.
 
 use std::io;
 use std::net::SocketAddr;
@@ -31,7 +31,7 @@ pub enum Kind {
 
 /// A request that it got.
 #[derive(Clone, Debug)]
-pub struct Asked {
+pub struct McpRequest {
     /// `GET`, `POST` or `DELETE`.
     pub method: String,
     /// The headers, their names in small letters.
@@ -40,7 +40,7 @@ pub struct Asked {
     pub body: Value,
 }
 
-impl Asked {
+impl McpRequest {
     /// The value of a header.
     #[must_use]
     pub fn header(&self, name: &str) -> Option<&str> {
@@ -52,16 +52,16 @@ impl Asked {
 pub struct WebServer {
     address: SocketAddr,
     kind: Kind,
-    shared: Arc<Shared>,
+    shared: Arc<McpState>,
     accepting: JoinHandle<()>,
 }
 
-struct Shared {
+struct McpState {
     kind: Kind,
     server: Mutex<Server>,
     /// Requests must have this header with this value.
     key: Option<(String, String)>,
-    asked: Mutex<Vec<Asked>>,
+    asked: Mutex<Vec<McpRequest>>,
     /// Messages that no stream has told yet.
     outbox: Mutex<Vec<Value>>,
     /// Counts the streams of events: the newest one tells, as if an older one were noticed to be gone.
@@ -75,7 +75,7 @@ impl WebServer {
     pub async fn start(kind: Kind, habits: &[Habit], key: Option<(&str, &str)>) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("loopback has a free port");
         let address = listener.local_addr().expect("a bound socket has an address");
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(McpState {
             kind,
             server: Mutex::new(Server::new(habits)),
             key: key.map(|(name, value)| (name.to_owned(), value.to_owned())),
@@ -100,7 +100,7 @@ impl WebServer {
 
     /// What it was asked so far.
     #[must_use]
-    pub fn asked(&self) -> Vec<Asked> {
+    pub fn asked(&self) -> Vec<McpRequest> {
         locked(&self.shared.asked).clone()
     }
 
@@ -121,7 +121,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-async fn accept(listener: TcpListener, shared: Arc<Shared>) {
+async fn accept(listener: TcpListener, shared: Arc<McpState>) {
     while let Ok((stream, _)) = listener.accept().await {
         let shared = Arc::clone(&shared);
         tokio::spawn(async move {
@@ -135,7 +135,7 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
     }
 }
 
-impl Shared {
+impl McpState {
     async fn serve(&self, stream: TcpStream) -> io::Result<()> {
         let mut stream = BufReader::new(stream);
         let asked = read(&mut stream).await?;
@@ -218,14 +218,14 @@ impl Shared {
     }
 }
 
-async fn read(stream: &mut BufReader<TcpStream>) -> io::Result<Asked> {
+async fn read(stream: &mut BufReader<TcpStream>) -> io::Result<McpRequest> {
     let first = line(stream).await?;
     let method = first.split(' ').next().unwrap_or_default().to_owned();
     let mut headers = Vec::new();
     while let Some((name, value)) = line(stream).await?.split_once(':') {
         headers.push((name.to_ascii_lowercase(), value.trim().to_owned()));
     }
-    let mut asked = Asked { method, headers, body: Value::Null };
+    let mut asked = McpRequest { method, headers, body: Value::Null };
     let length = asked.header("content-length").and_then(|length| length.parse().ok()).unwrap_or(0);
     let mut body = vec![0; usize::min(length, LONGEST_BODY)];
     stream.read_exact(&mut body).await?;

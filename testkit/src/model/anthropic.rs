@@ -1,4 +1,4 @@
-//! Anthropic's messages: claude, the assistant.
+//! The Anthropic messages API, used by claude and the assistant.
 
 use std::io;
 
@@ -6,19 +6,19 @@ use serde_json::{Value, json};
 
 use super::http::{Events, Request};
 use super::plan::{Block, Ending, Goes, Reply};
-use super::{Dialect, Heard, Tool, text_of};
+use super::{Dialect, ParsedRequest, Tool, text_of};
 
 pub(super) struct Anthropic;
 
 impl Dialect for Anthropic {
-    fn read(body: &Value) -> Heard {
+    fn read(body: &Value) -> ParsedRequest {
         let messages = body["messages"].as_array().map(Vec::as_slice).unwrap_or_default();
         let prompts = |message: &&Value| {
             message["role"] == "user" && !has_tool_result(message) && !prompt_of(message).is_empty()
         };
         let last = messages.iter().rposition(|message| prompts(&message));
         let tools = body["tools"].as_array().map(Vec::as_slice).unwrap_or_default();
-        Heard {
+        ParsedRequest {
             prompt: last.map(|at| prompt_of(&messages[at])).unwrap_or_default(),
             turn: messages.iter().filter(prompts).count(),
             tool_answered: last.is_some_and(|at| messages[at..].iter().any(has_tool_result)),
@@ -35,11 +35,11 @@ impl Dialect for Anthropic {
     }
 
     fn stream(reply: &Reply, request: &Request, events: &mut Events) -> io::Result<()> {
-        events.tell_named(&json!({"type": "message_start", "message": message(reply, request)}))?;
+        events.send_named(&json!({"type": "message_start", "message": message(reply, request)}))?;
         for (index, said) in reply.blocks().iter().enumerate() {
             tell_block(reply, events, index, said)?;
         }
-        if let Goes::NoFurther = reply.turn_to_the_end(events)? {
+        if let Goes::NoFurther = reply.finish_as_planned(events)? {
             return Ok(());
         }
         let stop = match reply.has_calls() {
@@ -48,9 +48,9 @@ impl Dialect for Anthropic {
             false => "end_turn",
         };
         events
-            .tell_named(&json!({"type": "message_delta", "usage": {"output_tokens": reply.tokens.output},
+            .send_named(&json!({"type": "message_delta", "usage": {"output_tokens": reply.tokens.output},
             "delta": {"stop_reason": stop, "stop_sequence": null}}))?;
-        events.tell_named(&json!({"type": "message_stop"}))
+        events.send_named(&json!({"type": "message_stop"}))
     }
 }
 
@@ -64,7 +64,7 @@ fn message(reply: &Reply, request: &Request) -> Value {
 
 fn tell_block(reply: &Reply, events: &mut Events, index: usize, said: &Block<'_>) -> io::Result<()> {
     match said {
-        Block::Raw(event) => events.tell_named(event),
+        Block::Raw(event) => events.send_named(event),
         Block::Text(texts) => block(events, index, json!({"type": "text", "text": ""}), |events| {
             for text in texts {
                 delta(events, index, json!({"type": "text_delta", "text": text}))?;
@@ -99,13 +99,13 @@ fn block(
     start: Value,
     inside: impl FnOnce(&mut Events) -> io::Result<()>,
 ) -> io::Result<()> {
-    events.tell_named(&json!({"type": "content_block_start", "index": index, "content_block": start}))?;
+    events.send_named(&json!({"type": "content_block_start", "index": index, "content_block": start}))?;
     inside(events)?;
-    events.tell_named(&json!({"type": "content_block_stop", "index": index}))
+    events.send_named(&json!({"type": "content_block_stop", "index": index}))
 }
 
 fn delta(events: &mut Events, index: usize, delta: Value) -> io::Result<()> {
-    events.tell_named(&json!({"type": "content_block_delta", "index": index, "delta": delta}))
+    events.send_named(&json!({"type": "content_block_delta", "index": index, "delta": delta}))
 }
 
 fn has_tool_result(message: &Value) -> bool {

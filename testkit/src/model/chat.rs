@@ -1,23 +1,23 @@
-//! OpenAI's chat completions: most agents, the assistant.
+//! The OpenAI chat completions API, used by most agents and the assistant.
 
 use std::io;
 
 use serde_json::{Value, json};
 
 use super::http::{Events, Request};
-use super::plan::{Ending, Goes, Reply, Said};
-use super::{Dialect, Heard, Tool, is_reminder, text_of};
+use super::plan::{Ending, Goes, Reply, ReplyPart};
+use super::{Dialect, ParsedRequest, Tool, is_reminder, text_of};
 
 pub(super) struct Chat;
 
 impl Dialect for Chat {
-    fn read(body: &Value) -> Heard {
+    fn read(body: &Value) -> ParsedRequest {
         let messages = body["messages"].as_array().map(Vec::as_slice).unwrap_or_default();
         let prompts = |message: &&Value| message["role"] == "user" && !is_reminder(&message["content"]);
         let last = messages.iter().rposition(|message| prompts(&message));
         let tools = body["tools"].as_array().map(Vec::as_slice).unwrap_or_default();
         let tool = |tool: &Value| Tool::new(&tool["function"]["name"], &tool["function"]["parameters"]);
-        Heard {
+        ParsedRequest {
             prompt: last.map(|at| text_of(&messages[at]["content"])).unwrap_or_default(),
             turn: messages.iter().filter(prompts).count(),
             tool_answered: last.is_some_and(|at| messages[at..].iter().any(|said| said["role"] == "tool")),
@@ -40,10 +40,10 @@ impl Dialect for Chat {
         for said in &reply.said {
             let mut tell = |delta: Value| tell_chunk(reply, request, events, &delta, None);
             match said {
-                Said::Raw(event) => events.tell(event)?,
-                Said::Text(text) => tell(json!({"content": text}))?,
-                Said::Thought(text) => tell(json!({"reasoning_content": text}))?,
-                Said::Call(call) => {
+                ReplyPart::Raw(event) => events.send(event)?,
+                ReplyPart::Text(text) => tell(json!({"content": text}))?,
+                ReplyPart::Thought(text) => tell(json!({"reasoning_content": text}))?,
+                ReplyPart::Call(call) => {
                     let begun = json!({"index": calls, "id": format!("call_{}_{calls}", reply.number),
                         "type": "function", "function": {"name": call.name, "arguments": ""}});
                     tell(json!({"tool_calls": [begun]}))?;
@@ -54,7 +54,7 @@ impl Dialect for Chat {
             }
             reply.pause();
         }
-        if let Goes::NoFurther = reply.turn_to_the_end(events)? {
+        if let Goes::NoFurther = reply.finish_as_planned(events)? {
             return Ok(());
         }
         let finish = match calls {
@@ -65,8 +65,8 @@ impl Dialect for Chat {
         tell_chunk(reply, request, events, &json!({}), Some(finish))?;
         let mut last = answer(reply, request, "chat.completion.chunk");
         last["usage"] = usage(reply);
-        events.tell(&last)?;
-        events.tell_word("[DONE]")
+        events.send(&last)?;
+        events.send_raw("[DONE]")
     }
 }
 
@@ -79,7 +79,7 @@ fn tell_chunk(
 ) -> io::Result<()> {
     let mut chunk = answer(reply, request, "chat.completion.chunk");
     chunk["choices"] = json!([{"index": 0, "delta": delta, "finish_reason": finish}]);
-    events.tell(&chunk)
+    events.send(&chunk)
 }
 
 fn answer(reply: &Reply, request: &Request, object: &str) -> Value {

@@ -1,17 +1,17 @@
-//! Gemini's content generation: gemini, the assistant.
+//! The Gemini API, used by gemini and the assistant.
 
 use std::io;
 
 use serde_json::{Value, json};
 
 use super::http::{Events, Request};
-use super::plan::{Ending, Goes, Reply, Said};
-use super::{Dialect, Heard, Tool, text_of};
+use super::plan::{Ending, Goes, Reply, ReplyPart};
+use super::{Dialect, ParsedRequest, Tool, text_of};
 
 pub(super) struct Gemini;
 
 impl Dialect for Gemini {
-    fn read(body: &Value) -> Heard {
+    fn read(body: &Value) -> ParsedRequest {
         let contents = body["contents"].as_array().map(Vec::as_slice).unwrap_or_default();
         let prompts = |said: &&Value| {
             said["role"] == "user" && !has_result(said) && !text_of(&said["parts"]).is_empty()
@@ -23,7 +23,7 @@ impl Dialect for Gemini {
             let newer = &tool["parametersJsonSchema"];
             Tool::new(&tool["name"], if newer.is_null() { &tool["parameters"] } else { newer })
         };
-        Heard {
+        ParsedRequest {
             prompt: last.map(|at| text_of(&contents[at]["parts"])).unwrap_or_default(),
             turn: contents.iter().filter(prompts).count(),
             tool_answered: last.is_some_and(|at| contents[at..].iter().any(has_result)),
@@ -44,44 +44,44 @@ impl Dialect for Gemini {
         let decided = json!({"reasoning": "a test", "next_speaker": "user", "model_choice": "flash",
             "complexity_reasoning": "a test", "complexity_score": 1});
         let text = if structured { decided.to_string() } else { reply.text() };
-        said(reply, &json!({"text": text}), Place::Last)
+        said(reply, &json!({"text": text}), StreamPosition::Last)
     }
 
     fn stream(reply: &Reply, _: &Request, events: &mut Events) -> io::Result<()> {
-        let thinks = reply.said.iter().any(|said| matches!(said, Said::Thought(_)));
+        let thinks = reply.said.iter().any(|said| matches!(said, ReplyPart::Thought(_)));
         for (index, piece) in reply.said.iter().enumerate() {
             let mut part = match piece {
-                Said::Text(text) => json!({"text": text}),
-                Said::Thought(text) => json!({"text": text, "thought": true}),
-                Said::Raw(event) => {
-                    events.tell(event)?;
+                ReplyPart::Text(text) => json!({"text": text}),
+                ReplyPart::Thought(text) => json!({"text": text, "thought": true}),
+                ReplyPart::Raw(event) => {
+                    events.send(event)?;
                     continue;
                 }
-                Said::Call(call) => json!({"functionCall": {"name": call.name, "args": call.value()}}),
+                ReplyPart::Call(call) => json!({"functionCall": {"name": call.name, "args": call.value()}}),
             };
-            if thinks && matches!(piece, Said::Call(_)) {
+            if thinks && matches!(piece, ReplyPart::Call(_)) {
                 part["thoughtSignature"] = json!(format!("signature-{}-{index}", reply.number));
             }
-            events.tell(&said(reply, &part, Place::Inside))?;
+            events.send(&said(reply, &part, StreamPosition::Inside))?;
             reply.pause();
         }
-        if let Goes::NoFurther = reply.turn_to_the_end(events)? {
+        if let Goes::NoFurther = reply.finish_as_planned(events)? {
             return Ok(());
         }
-        events.tell(&said(reply, &json!({"text": ""}), Place::Last))
+        events.send(&said(reply, &json!({"text": ""}), StreamPosition::Last))
     }
 }
 
-enum Place {
+enum StreamPosition {
     Inside,
     Last,
 }
 
-fn said(reply: &Reply, part: &Value, place: Place) -> Value {
+fn said(reply: &Reply, part: &Value, place: StreamPosition) -> Value {
     let mut candidate = json!({"index": 0, "content": {"role": "model", "parts": [part]}});
     match place {
-        Place::Inside => json!({"candidates": [candidate]}),
-        Place::Last => {
+        StreamPosition::Inside => json!({"candidates": [candidate]}),
+        StreamPosition::Last => {
             let length = reply.ending == Ending::Length;
             candidate["finishReason"] = json!(if length { "MAX_TOKENS" } else { "STOP" });
             let used = reply.tokens;

@@ -1,5 +1,4 @@
-//! As much of HTTP/1.1 as the agents need: one request with a JSON body for each connection, and an answer that is
-//! whole or a stream of events.
+//! A minimal HTTP/1.1 server: one request with a JSON body per connection, and a whole answer or an event stream.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -92,18 +91,18 @@ impl<'a> Events<'a> {
     }
 
     /// Tells an event that has no name.
-    pub(super) fn tell(&mut self, data: &Value) -> io::Result<()> {
-        self.tell_word(&data.to_string())
+    pub(super) fn send(&mut self, data: &Value) -> io::Result<()> {
+        self.send_raw(&data.to_string())
     }
 
     /// Tells an event by the name in its `type`, if it has one.
-    pub(super) fn tell_named(&mut self, data: &Value) -> io::Result<()> {
-        let Some(name) = data["type"].as_str() else { return self.tell(data) };
+    pub(super) fn send_named(&mut self, data: &Value) -> io::Result<()> {
+        let Some(name) = data["type"].as_str() else { return self.send(data) };
         self.chunk(&format!("event: {name}\ndata: {data}\n\n"))
     }
 
     /// Tells a word that is not JSON.
-    pub(super) fn tell_word(&mut self, word: &str) -> io::Result<()> {
+    pub(super) fn send_raw(&mut self, word: &str) -> io::Result<()> {
         match self.framing {
             Framing::Sse => self.chunk(&format!("data: {word}\n\n")),
             Framing::Lines => self.chunk(&format!("{word}\n")),
@@ -111,7 +110,7 @@ impl<'a> Events<'a> {
     }
 
     /// Tells an event that is no JSON. The name is one that Anthropic's readers look into; the others have none.
-    pub(super) fn tell_garbage(&mut self) -> io::Result<()> {
+    pub(super) fn send_invalid_json(&mut self) -> io::Result<()> {
         let garbage = "{\"this is no JSON";
         match self.framing {
             Framing::Sse => self.chunk(&format!("event: content_block_delta\ndata: {garbage}\n\n")),
@@ -120,7 +119,7 @@ impl<'a> Events<'a> {
     }
 
     /// Tells one line that does not end, until the peer hangs up, which is an error to the answer under way.
-    pub(super) fn tell_without_end(&mut self) -> io::Result<()> {
+    pub(super) fn send_endless_line(&mut self) -> io::Result<()> {
         if self.framing == Framing::Sse {
             self.chunk("data: ")?;
         }

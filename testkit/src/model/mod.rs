@@ -1,6 +1,5 @@
-//! A model server, on loopback only, that says what a test has planned, or else what the prompt tells it to say. It
-//! speaks the five dialects that providers have and keeps what it was asked. The prompt's language is `plan`, a test's
-//! is `script`.
+//! A model server on loopback that answers as planned by a test, or as the prompt says. It supports five provider APIs
+//! and records all requests. The prompt's language is in `plan`, that of tests in `script`.
 
 mod anthropic;
 mod chat;
@@ -37,7 +36,7 @@ const MODELS: [&str; 2] = ["loopback-1", "loopback-small"];
 
 /// A request for an answer, as it came.
 #[derive(Clone, Debug)]
-pub struct Asked {
+pub struct ModelRequest {
     /// The path, without the query.
     pub path: String,
     /// The headers, their names in small letters.
@@ -46,7 +45,7 @@ pub struct Asked {
     pub body: Value,
 }
 
-impl Asked {
+impl ModelRequest {
     /// The conversation in it, in whichever dialect, without the mark up to where the provider may cache: that moves
     /// along.
     #[must_use]
@@ -84,15 +83,15 @@ fn unmarked(mut message: Value) -> Value {
 /// The server, gone when this is dropped. Answers that are under way end by themselves.
 pub struct ModelServer {
     address: SocketAddr,
-    shared: Arc<Shared>,
+    shared: Arc<ModelState>,
 }
 
 /// A model of the list: its name, and how much it reads at a time if the server says so.
 type ListedModel = (String, Option<u64>);
 
 #[derive(Default)]
-struct Shared {
-    asked: Mutex<Vec<Asked>>,
+struct ModelState {
+    asked: Mutex<Vec<ModelRequest>>,
     planned: Mutex<VecDeque<Planned>>,
     /// The models that it lists; nothing if it refuses to.
     models: Mutex<Option<Vec<ListedModel>>>,
@@ -108,7 +107,7 @@ impl ModelServer {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("loopback has a free port");
         let address = listener.local_addr().expect("a bound socket has an address");
         let models = MODELS.map(|name| (name.to_owned(), None)).to_vec();
-        let shared = Arc::new(Shared { models: Mutex::new(Some(models)), ..Shared::default() });
+        let shared = Arc::new(ModelState { models: Mutex::new(Some(models)), ..ModelState::default() });
         let server = Self { address, shared: shared.clone() };
         thread::spawn(move || accept(&listener, &shared));
         server
@@ -122,7 +121,7 @@ impl ModelServer {
 
     /// What it was asked to answer so far, in order.
     #[must_use]
-    pub fn asked(&self) -> Vec<Asked> {
+    pub fn asked(&self) -> Vec<ModelRequest> {
         self.shared.asked.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -179,7 +178,7 @@ impl Drop for ModelServer {
     }
 }
 
-fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
+fn accept(listener: &TcpListener, shared: &Arc<ModelState>) {
     for stream in listener.incoming() {
         if shared.stopped.load(Ordering::SeqCst) {
             return;
@@ -203,7 +202,7 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
 }
 
 /// Answers the one request of a connection.
-fn serve(stream: &TcpStream, shared: &Shared) -> io::Result<()> {
+fn serve(stream: &TcpStream, shared: &ModelState) -> io::Result<()> {
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
     stream.set_nodelay(true)?;
@@ -225,7 +224,7 @@ fn serve(stream: &TcpStream, shared: &Shared) -> io::Result<()> {
 }
 
 /// Lists the models in the words of the dialect that is asked.
-fn listing(stream: &TcpStream, path: &str, shared: &Shared) -> io::Result<()> {
+fn listing(stream: &TcpStream, path: &str, shared: &ModelState) -> io::Result<()> {
     let models = shared.models.lock().unwrap_or_else(PoisonError::into_inner).clone();
     let path = path.split('?').next().unwrap_or_default();
     let Some(models) = models else {
@@ -268,7 +267,7 @@ fn with_ids(models: &[ListedModel]) -> Value {
 /// How one kind of agent asks, and how it is answered.
 trait Dialect {
     /// Reads what is asked.
-    fn read(body: &Value) -> Heard;
+    fn read(body: &Value) -> ParsedRequest;
     /// Whether it wants the answer as it is made.
     fn streams(request: &Request) -> bool {
         request.body["stream"] == true
@@ -283,7 +282,7 @@ trait Dialect {
 
 /// What of a request decides the answer.
 #[derive(Debug, Default)]
-struct Heard {
+struct ParsedRequest {
     /// The text of the newest message of the user's.
     prompt: String,
     /// How many messages of the user's there are.
@@ -314,11 +313,11 @@ impl Tool {
     }
 }
 
-fn talk<D: Dialect>(stream: &TcpStream, request: Request, shared: &Shared) -> io::Result<()> {
+fn talk<D: Dialect>(stream: &TcpStream, request: Request, shared: &ModelState) -> io::Result<()> {
     let number = {
         let mut asked = shared.asked.lock().unwrap_or_else(PoisonError::into_inner);
         let Request { path, headers, body, .. } = &request;
-        asked.push(Asked { path: path.clone(), headers: headers.clone(), body: body.clone() });
+        asked.push(ModelRequest { path: path.clone(), headers: headers.clone(), body: body.clone() });
         asked.len()
     };
     let planned = shared.planned.lock().unwrap_or_else(PoisonError::into_inner).pop_front();

@@ -1,12 +1,12 @@
-//! Ollama's own chat: the assistant.
+//! The Ollama chat API, used by the assistant.
 
 use std::io;
 
 use serde_json::{Value, json};
 
 use super::http::{Events, Framing, Request};
-use super::plan::{Ending, Goes, Reply, Said};
-use super::{Dialect, Heard, chat};
+use super::plan::{Ending, Goes, Reply, ReplyPart};
+use super::{Dialect, ParsedRequest, chat};
 
 pub(super) struct Ollama;
 
@@ -14,7 +14,7 @@ impl Dialect for Ollama {
     const FRAMING: Framing = Framing::Lines;
 
     /// It asks as chat completions do.
-    fn read(body: &Value) -> Heard {
+    fn read(body: &Value) -> ParsedRequest {
         chat::Chat::read(body)
     }
 
@@ -26,24 +26,24 @@ impl Dialect for Ollama {
         for said in &reply.said {
             let mut message = json!({"role": "assistant", "content": ""});
             match said {
-                Said::Text(text) => message["content"] = json!(text),
-                Said::Raw(event) => {
-                    events.tell(event)?;
+                ReplyPart::Text(text) => message["content"] = json!(text),
+                ReplyPart::Raw(event) => {
+                    events.send(event)?;
                     continue;
                 }
-                Said::Thought(text) => message["thinking"] = json!(text),
-                Said::Call(call) => {
+                ReplyPart::Thought(text) => message["thinking"] = json!(text),
+                ReplyPart::Call(call) => {
                     let function = json!({"name": call.name, "arguments": call.value()});
                     message["tool_calls"] = json!([{"function": function}]);
                 }
             }
-            events.tell(&json!({"model": request.body["model"], "message": message, "done": false}))?;
+            events.send(&json!({"model": request.body["model"], "message": message, "done": false}))?;
             reply.pause();
         }
-        if let Goes::NoFurther = reply.turn_to_the_end(events)? {
+        if let Goes::NoFurther = reply.finish_as_planned(events)? {
             return Ok(());
         }
-        events.tell(&last(reply, request, &json!({"role": "assistant", "content": ""})))
+        events.send(&last(reply, request, &json!({"role": "assistant", "content": ""})))
     }
 }
 

@@ -1,11 +1,12 @@
-//! What the model says. Unless a test has planned it, the prompt decides:
+//! The answers of the model server. Unless a test has planned one, the prompt decides:
 //!
-//! - `DELTAS=200` says that many words, one by one (three if nothing is said), and `DELAY=5` waits that many
-//!   milliseconds after each;
-//! - ``TOOL BASH CMD=`…` `` calls the agent's shell tool once, and says the words when it has answered; with
-//!   `ESCALATE` it asks codex to leave its sandbox, for which codex asks the user.
+//! - `DELTAS=200` sends that many words one by one (three by default), and `DELAY=5` waits that many milliseconds
+//!   after each;
+//! - ``TOOL BASH CMD=`…` `` calls the agent's shell tool once, and sends the words after its result; with `ESCALATE`
+//!   it asks codex to leave its sandbox, for which codex asks the user.
 //!
-//! The words are `t2w007`: turn 2, word 7. A request without tools is about a title or the like and gets a short answer.
+//! The words are `t2w007`: turn 2, word 7. A request without tools is about a title or the like and gets a short
+//! answer.
 
 use std::io;
 use std::time::Duration;
@@ -13,7 +14,7 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 
 use super::http::Events;
-use super::{Heard, Tool};
+use super::{ParsedRequest, Tool};
 
 /// How many words are said if the prompt does not say.
 const FEW: usize = 3;
@@ -28,7 +29,7 @@ const SHELLS: [&str; 7] =
 pub(super) struct Reply {
     /// Tells this answer from the others.
     pub(super) number: usize,
-    pub(super) said: Vec<Said>,
+    pub(super) said: Vec<ReplyPart>,
     pub(super) tokens: Tokens,
     pub(super) delay: Duration,
     pub(super) ending: Ending,
@@ -36,7 +37,7 @@ pub(super) struct Reply {
 
 /// A piece of an answer.
 #[derive(Clone, Debug)]
-pub(super) enum Said {
+pub(super) enum ReplyPart {
     Text(String),
     Thought(String),
     Call(Call),
@@ -100,22 +101,22 @@ pub(super) enum Block<'a> {
 }
 
 impl Reply {
-    pub(super) fn new(number: usize, said: Vec<Said>, tokens: Tokens) -> Self {
+    pub(super) fn new(number: usize, said: Vec<ReplyPart>, tokens: Tokens) -> Self {
         Self { number, said, tokens, delay: Duration::ZERO, ending: Ending::Well }
     }
 
     /// All words together.
     pub(super) fn text(&self) -> String {
         let texts = self.said.iter().filter_map(|said| match said {
-            Said::Text(text) => Some(text.as_str()),
-            Said::Thought(_) | Said::Call(_) | Said::Raw(_) => None,
+            ReplyPart::Text(text) => Some(text.as_str()),
+            ReplyPart::Thought(_) | ReplyPart::Call(_) | ReplyPart::Raw(_) => None,
         });
         texts.collect()
     }
 
     /// Whether it calls a tool.
     pub(super) fn has_calls(&self) -> bool {
-        self.said.iter().any(|said| matches!(said, Said::Call(_)))
+        self.said.iter().any(|said| matches!(said, ReplyPart::Call(_)))
     }
 
     /// The pieces, those of one kind in a row together.
@@ -123,12 +124,12 @@ impl Reply {
         let mut blocks: Vec<Block<'_>> = Vec::new();
         for said in &self.said {
             match (said, blocks.last_mut()) {
-                (Said::Text(text), Some(Block::Text(texts))) => texts.push(text),
-                (Said::Thought(text), Some(Block::Thought(texts))) => texts.push(text),
-                (Said::Text(text), _) => blocks.push(Block::Text(vec![text])),
-                (Said::Thought(text), _) => blocks.push(Block::Thought(vec![text])),
-                (Said::Call(call), _) => blocks.push(Block::Call(call)),
-                (Said::Raw(event), _) => blocks.push(Block::Raw(event)),
+                (ReplyPart::Text(text), Some(Block::Text(texts))) => texts.push(text),
+                (ReplyPart::Thought(text), Some(Block::Thought(texts))) => texts.push(text),
+                (ReplyPart::Text(text), _) => blocks.push(Block::Text(vec![text])),
+                (ReplyPart::Thought(text), _) => blocks.push(Block::Thought(vec![text])),
+                (ReplyPart::Call(call), _) => blocks.push(Block::Call(call)),
+                (ReplyPart::Raw(event), _) => blocks.push(Block::Raw(event)),
             }
         }
         blocks
@@ -140,37 +141,38 @@ impl Reply {
     }
 
     /// Does after the last piece what was planned.
-    pub(super) fn turn_to_the_end(&self, events: &mut Events) -> io::Result<Goes> {
+    pub(super) fn finish_as_planned(&self, events: &mut Events) -> io::Result<Goes> {
         match self.ending {
             Ending::Well | Ending::Length => Ok(Goes::On),
             Ending::BrokenOff => Err(io::Error::other("broken off as planned")),
             Ending::CutShort | Ending::Empty => Ok(Goes::NoFurther),
-            Ending::Endless => events.tell_without_end().map(|()| Goes::NoFurther),
+            Ending::Endless => events.send_endless_line().map(|()| Goes::NoFurther),
             Ending::Stalled => events.wait_for_hang_up().map(|()| Goes::NoFurther),
-            Ending::Malformed => events.tell_garbage().map(|()| Goes::On),
+            Ending::Malformed => events.send_invalid_json().map(|()| Goes::On),
         }
     }
 }
 
 /// Decides on the answer.
-pub(super) fn reply(heard: &Heard, number: usize) -> Reply {
-    let aside = heard.tools.is_empty() || heard.model.contains("small") || heard.model.contains("haiku");
+pub(super) fn reply(request: &ParsedRequest, number: usize) -> Reply {
+    let aside =
+        request.tools.is_empty() || request.model.contains("small") || request.model.contains("haiku");
     if aside {
-        return words(number, vec![Said::Text("A title".to_owned())]);
+        return words(number, vec![ReplyPart::Text("A title".to_owned())]);
     }
-    let prompt = &heard.prompt;
-    let call = if heard.tool_answered { None } else { call(prompt, &heard.tools) };
+    let prompt = &request.prompt;
+    let call = if request.tool_answered { None } else { call(prompt, &request.tools) };
     let count = match call {
         Some(_) => 1,
         None => number_behind(prompt, "DELTAS=").map_or(FEW, |count| count.min(MOST)),
     };
-    let said = (0..count).map(|word| Said::Text(format!("t{}w{word:03} ", heard.turn)));
-    let mut reply = words(number, said.chain(call.map(Said::Call)).collect());
+    let said = (0..count).map(|word| ReplyPart::Text(format!("t{}w{word:03} ", request.turn)));
+    let mut reply = words(number, said.chain(call.map(ReplyPart::Call)).collect());
     reply.delay = Duration::from_millis(number_behind(prompt, "DELAY=").unwrap_or(0) as u64);
     reply
 }
 
-fn words(number: usize, said: Vec<Said>) -> Reply {
+fn words(number: usize, said: Vec<ReplyPart>) -> Reply {
     let output = said.len() as u64;
     Reply::new(number, said, Tokens { input: 1000, output, cached: 0 })
 }

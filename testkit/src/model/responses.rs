@@ -1,4 +1,4 @@
-//! OpenAI's responses: codex, the assistant.
+//! The OpenAI responses API, used by codex and the assistant.
 
 use std::io;
 
@@ -6,16 +6,16 @@ use serde_json::{Value, json};
 
 use super::http::{Events, Request};
 use super::plan::{Block, Ending, Goes, Reply};
-use super::{Dialect, Heard, Tool, text_of};
+use super::{Dialect, ParsedRequest, Tool, text_of};
 
 pub(super) struct Responses;
 
 impl Dialect for Responses {
-    fn read(body: &Value) -> Heard {
+    fn read(body: &Value) -> ParsedRequest {
         let items = body["input"].as_array().map(Vec::as_slice).unwrap_or_default();
         let last = items.iter().rposition(is_prompt);
         let output = |item: &Value| item["type"].as_str().is_some_and(|kind| kind.ends_with("_output"));
-        Heard {
+        ParsedRequest {
             prompt: last.map(|at| text_of(&items[at]["content"])).unwrap_or_default(),
             turn: items.iter().filter(|item| is_prompt(item)).count(),
             tool_answered: last.is_some_and(|at| items[at..].iter().any(output)),
@@ -29,36 +29,36 @@ impl Dialect for Responses {
     }
 
     fn stream(reply: &Reply, request: &Request, events: &mut Events) -> io::Result<()> {
-        let mut teller = Teller { reply, events, number: 0 };
-        teller.tell("response.created", json!({"response": response(reply, request, "in_progress")}))?;
+        let mut writer = EventWriter { reply, events, number: 0 };
+        writer.send("response.created", json!({"response": response(reply, request, "in_progress")}))?;
         for (index, block) in reply.blocks().iter().enumerate() {
             match block {
-                Block::Raw(event) => teller.events.tell_named(event)?,
-                Block::Text(_) | Block::Thought(_) | Block::Call(_) => teller.item(index, block)?,
+                Block::Raw(event) => writer.events.send_named(event)?,
+                Block::Text(_) | Block::Thought(_) | Block::Call(_) => writer.item(index, block)?,
             }
         }
-        if let Goes::NoFurther = reply.turn_to_the_end(teller.events)? {
+        if let Goes::NoFurther = reply.finish_as_planned(writer.events)? {
             return Ok(());
         }
         let status = if reply.ending == Ending::Length { "incomplete" } else { "completed" };
         let event = json!({"response": response(reply, request, status)});
-        teller.tell(&format!("response.{status}"), event)
+        writer.send(&format!("response.{status}"), event)
     }
 }
 
 /// Tells events with their numbers.
-struct Teller<'a, 'b> {
+struct EventWriter<'a, 'b> {
     reply: &'a Reply,
     events: &'a mut Events<'b>,
     number: u64,
 }
 
-impl Teller<'_, '_> {
-    fn tell(&mut self, kind: &str, mut event: Value) -> io::Result<()> {
+impl EventWriter<'_, '_> {
+    fn send(&mut self, kind: &str, mut event: Value) -> io::Result<()> {
         event["type"] = json!(kind);
         event["sequence_number"] = json!(self.number);
         self.number += 1;
-        self.events.tell_named(&event)
+        self.events.send_named(&event)
     }
 
     fn item(&mut self, index: usize, block: &Block<'_>) -> io::Result<()> {
@@ -75,9 +75,9 @@ impl Teller<'_, '_> {
                 begun[member] = empty;
             }
         }
-        self.tell("response.output_item.added", json!({"output_index": index, "item": begun}))?;
+        self.send("response.output_item.added", json!({"output_index": index, "item": begun}))?;
         self.inside(index, block, &item["id"])?;
-        self.tell("response.output_item.done", json!({"output_index": index, "item": item}))
+        self.send("response.output_item.done", json!({"output_index": index, "item": item}))
     }
 
     fn inside(&mut self, index: usize, block: &Block<'_>, id: &Value) -> io::Result<()> {
@@ -88,18 +88,18 @@ impl Teller<'_, '_> {
         match block {
             Block::Text(texts) => {
                 let part = json!({"type": "output_text", "text": "", "annotations": []});
-                self.tell("response.content_part.added", of(json!({"part": part}), "content_index"))?;
+                self.send("response.content_part.added", of(json!({"part": part}), "content_index"))?;
                 for text in texts {
-                    self.tell("response.output_text.delta", of(json!({"delta": text}), "content_index"))?;
+                    self.send("response.output_text.delta", of(json!({"delta": text}), "content_index"))?;
                     self.reply.pause();
                 }
                 let text = json!({"text": texts.concat()});
-                self.tell("response.output_text.done", of(text, "content_index"))
+                self.send("response.output_text.done", of(text, "content_index"))
             }
             Block::Thought(texts) => {
                 for text in texts {
                     let event = of(json!({"delta": text}), "summary_index");
-                    self.tell("response.reasoning_summary_text.delta", event)?;
+                    self.send("response.reasoning_summary_text.delta", event)?;
                     self.reply.pause();
                 }
                 Ok(())
@@ -107,7 +107,7 @@ impl Teller<'_, '_> {
             Block::Raw(_) => Ok(()),
             Block::Call(call) => {
                 let event = json!({"item_id": id, "output_index": index, "delta": call.arguments});
-                self.tell("response.function_call_arguments.delta", event)
+                self.send("response.function_call_arguments.delta", event)
             }
         }
     }

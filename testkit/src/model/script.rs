@@ -1,10 +1,10 @@
-//! What a test wants the model to do with its next request, whatever the dialect: say things, call tools, fail, stall.
+//! Plans of a test for the next request to the model: text, tool calls, failures, stalls.
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::plan::{Call, Ending, Reply, Said, Tokens};
+use super::plan::{Call, Ending, Reply, ReplyPart, Tokens};
 
 /// What the server does with one request.
 #[derive(Clone, Debug)]
@@ -53,13 +53,13 @@ impl Planned {
     /// A piece of text is said.
     #[must_use]
     pub fn text(self, text: &str) -> Self {
-        self.and(Said::Text(text.to_owned()))
+        self.and(ReplyPart::Text(text.to_owned()))
     }
 
     /// A piece of thought is said.
     #[must_use]
     pub fn thought(self, text: &str) -> Self {
-        self.and(Said::Thought(text.to_owned()))
+        self.and(ReplyPart::Thought(text.to_owned()))
     }
 
     /// A tool is called.
@@ -71,13 +71,17 @@ impl Planned {
     /// A tool is called with any text for arguments.
     #[must_use]
     pub fn raw_call(self, name: &str, arguments: &str) -> Self {
-        self.and(Said::Call(Call { name: name.to_owned(), group: None, arguments: arguments.to_owned() }))
+        self.and(ReplyPart::Call(Call {
+            name: name.to_owned(),
+            group: None,
+            arguments: arguments.to_owned(),
+        }))
     }
 
     /// An event is told as it is.
     #[must_use]
     pub fn event(self, event: Value) -> Self {
-        self.and(Said::Raw(event))
+        self.and(ReplyPart::Raw(event))
     }
 
     /// The answer says that it used this much.
@@ -141,7 +145,7 @@ impl Planned {
         self
     }
 
-    fn and(mut self, said: Said) -> Self {
+    fn and(mut self, said: ReplyPart) -> Self {
         self.reply.said.push(said);
         self
     }

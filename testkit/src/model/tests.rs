@@ -1,4 +1,4 @@
-//! The model server over a socket, in each dialect.
+//! Tests of the model server over a socket, in each API.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

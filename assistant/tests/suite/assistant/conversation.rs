@@ -2,7 +2,7 @@
 
 use rethread::edge::Version;
 use rethread_assistant::model::ProviderKind;
-use rethread_testkit::model::{Asked, Planned};
+use rethread_testkit::model::{ModelRequest, Planned};
 use serde_json::{Value, json};
 
 use super::stage::{KINDS, Stage, answer, questions};
@@ -10,7 +10,7 @@ use super::stage::{KINDS, Stage, answer, questions};
 const VERSIONS: [Version; 2] = [Version::V1, Version::V2];
 
 /// What a request says of the conversation: everything but how it is asked.
-fn conversation(asked: &Asked) -> Value {
+fn conversation(asked: &ModelRequest) -> Value {
     let members = [
         "messages",
         "input",

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use rethread::author::{About, Agent, InProcess, Opening, Stop, ToolCall, ToolKind, Turn};
+use rethread::author::{About, Agent, InProcess, SessionSetup, Stop, ToolCall, ToolKind, Turn};
 use rethread::edge::Version;
 use rethread::server::{Config, Server};
 use rethread::wire::RpcError;
@@ -28,7 +28,7 @@ impl Agent for Other {
         About::new("other", "1")
     }
 
-    async fn open(&self, _: Opening) -> Result<(), RpcError> {
+    async fn open(&self, _: SessionSetup) -> Result<(), RpcError> {
         Ok(())
     }
 
@@ -266,7 +266,8 @@ async fn an_image_that_a_provider_cannot_read_does_not_end_the_session() {
         }
         assert_eq!(client.prompt(&session, "look").await.stop, "end_turn", "{kind:?}");
         assert_eq!(client.prompt(&session, "and now?").await.stop, "end_turn", "{kind:?}");
-        let with_image = |asked: &rethread_testkit::model::Asked| asked.body.to_string().contains(PNG_BASE64);
+        let with_image =
+            |asked: &rethread_testkit::model::ModelRequest| asked.body.to_string().contains(PNG_BASE64);
         let sent: Vec<_> = stage.model.asked().iter().map(with_image).collect();
         assert_eq!(sent, [false, true, false, true, false], "{kind:?}: other images may be fine");
     }

@@ -3,12 +3,12 @@
 use rethread::edge::Version;
 use rethread_assistant::model::{Effort, ModelConfig, ProviderKind};
 use rethread_testkit::client::Client;
-use rethread_testkit::model::{Asked, Planned};
+use rethread_testkit::model::{ModelRequest, Planned};
 use serde_json::{Value, json};
 
 use super::stage::{KINDS, Stage, answer, questions};
 
-fn tools(asked: &Asked) -> Vec<String> {
+fn tools(asked: &ModelRequest) -> Vec<String> {
     let mut names = Vec::new();
     let mut look = vec![&asked.body["tools"]];
     while let Some(value) = look.pop() {

@@ -1,14 +1,15 @@
-//! The signals of a guardian: which it ignores, how it notices ended children, and what an agent starts with.
+//! Signal handling of a guardian: ignored signals, notification of exited children, and the signal state that an agent
+//! starts with.
 
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
 use std::sync::atomic::{AtomicI32, Ordering};
 
-/// Where the signal handler writes. Set once, before the handler is installed, and never closed.
+/// The descriptor that the signal handler writes to. Set once, before the handler is installed, and never closed.
 static NOTICE: AtomicI32 = AtomicI32::new(-1);
 
-/// Ignores every polite request to end or to stop: only the tie ends a guardian.
+/// Ignores all signals that ask a process to end or stop: only the control pipe ends a guardian.
 pub(super) fn ignore_requests_to_end() -> io::Result<()> {
     for signal in [
         libc::SIGTERM,
@@ -27,7 +28,7 @@ pub(super) fn ignore_requests_to_end() -> io::Result<()> {
     Ok(())
 }
 
-/// A file that becomes readable, without blocking, whenever a child has ended.
+/// Returns a non-blocking file that becomes readable whenever a child has exited.
 pub(super) fn notice_children() -> io::Result<File> {
     let (read, write) = io::pipe()?;
     let (read, write) = (OwnedFd::from(read), OwnedFd::from(write));
@@ -44,7 +45,7 @@ pub(super) fn notice_children() -> io::Result<File> {
     Ok(File::from(read))
 }
 
-/// Gives a new process the signals that a program expects to start with. Async-signal-safe.
+/// Restores the default signal handling in a new process. Async-signal-safe.
 pub(super) fn restore_defaults() {
     for signal in 1..=64 {
         // SAFETY: plain calls; those for SIGKILL, SIGSTOP and unknown numbers are refused and change nothing.
@@ -53,7 +54,7 @@ pub(super) fn restore_defaults() {
     unblock_all();
 }
 
-/// The handler: leaves a byte in the pipe. A full pipe is as good, it is readable.
+/// The signal handler: writes a byte to the pipe. If the pipe is full, it is readable already.
 extern "C" fn note_child(_signal: libc::c_int) {
     // SAFETY: writing one byte from a constant is async-signal-safe, and so is saving errno around it.
     unsafe {
@@ -69,7 +70,7 @@ fn set_action(signal: libc::c_int, action: libc::sighandler_t) -> io::Result<()>
     let mut new: libc::sigaction = unsafe { std::mem::zeroed() };
     new.sa_sigaction = action;
     new.sa_flags = libc::SA_RESTART | libc::SA_NOCLDSTOP;
-    // SAFETY: `new` is valid for both calls; the old action is not asked for.
+    // SAFETY: `new` is valid for both calls; the old action is not requested.
     let set = unsafe {
         libc::sigemptyset(&mut new.sa_mask);
         libc::sigaction(signal, &new, std::ptr::null_mut())
@@ -77,9 +78,9 @@ fn set_action(signal: libc::c_int, action: libc::sighandler_t) -> io::Result<()>
     if set < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// A parent may have started us with signals blocked, SIGCHLD among them.
+/// A parent may have started us with blocked signals, SIGCHLD among them.
 fn unblock_all() {
-    // SAFETY: the set is initialised by the first call before the second reads it.
+    // SAFETY: the first call initialises the set before the second reads it.
     unsafe {
         let mut none: libc::sigset_t = std::mem::zeroed();
         libc::sigemptyset(&mut none);

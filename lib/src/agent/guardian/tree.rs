@@ -1,9 +1,8 @@
-//! The processes that an agent has started: who they are, whether any is left, how to signal them all. Knows
-//! nothing of when that is done.
+//! Finds, signals and reaps the processes that an agent has started.
 //!
-//! On Linux the guardian adopts the orphans of the tree, so everything that ever descends from the agent stays
-//! a descendant of the guardian, whatever it does about sessions and groups; and "no child left" means that
-//! the tree is gone. Elsewhere the agent's process group is all there is to hold on to.
+//! On Linux the guardian is a subreaper: orphans of the tree become its children, so every descendant of the agent
+//! stays its descendant whatever its session or group, and "no child left" means that the tree has ended. On other
+//! systems only the agent's process group is known.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
@@ -12,11 +11,9 @@ pub(super) use platform::{adopt_orphans, die_with};
 
 /// Whether a process of the tree is left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Left {
-    /// At least one.
-    Something,
-    /// None.
-    Nothing,
+pub(super) enum Remaining {
+    Some,
+    None,
 }
 
 /// An agent and its descendants.
@@ -24,13 +21,13 @@ pub(super) enum Left {
 pub(super) struct Tree {
     agent: libc::pid_t,
     /// As of the last [`Tree::reap`].
-    pub(super) left: Left,
+    pub(super) left: Remaining,
 }
 
 impl Tree {
-    /// The tree of this child of ours, which leads a group of its own.
+    /// The tree of this child, which leads its own process group.
     pub(super) fn of(agent: libc::pid_t) -> Tree {
-        Tree { agent, left: Left::Something }
+        Tree { agent, left: Remaining::Some }
     }
 
     /// The agent's process id.
@@ -38,12 +35,12 @@ impl Tree {
         self.agent
     }
 
-    /// Collects all ended children; returns how the agent ended, the one time it is found among them.
+    /// Reaps all exited children; returns the agent's exit status once.
     pub(super) fn reap(&mut self) -> Option<ExitStatus> {
         let mut agent = None;
         loop {
             let mut status = 0;
-            // SAFETY: `status` is valid for the call. This process has no other use for its children.
+            // SAFETY: `status` is valid for the call. This process does not use its children otherwise.
             match unsafe { libc::waitpid(-1, &mut status, libc::WNOHANG | platform::ANY_CHILD) } {
                 0 => return agent,
                 pid if pid == self.agent => agent = Some(ExitStatus::from_raw(status)),
@@ -59,7 +56,7 @@ impl Tree {
     /// Sends a signal to every process of the tree.
     pub(super) fn signal(&self, signal: libc::c_int) {
         for target in platform::targets(self.agent) {
-            // SAFETY: a plain call. One that has just ended is not found, which is what we want.
+            // SAFETY: a plain call. A process that has just exited is not found, which is fine.
             unsafe { libc::kill(target, signal) };
         }
     }
@@ -70,12 +67,12 @@ mod platform {
     use std::collections::HashMap;
     use std::io;
 
-    use super::Left;
+    use super::Remaining;
 
-    /// Clones that signal nothing at their end are children too.
+    /// Includes clones that send no signal when they exit.
     pub(super) const ANY_CHILD: libc::c_int = libc::__WALL;
 
-    /// Makes orphaned descendants children of this process instead of init's.
+    /// Makes orphaned descendants children of this process.
     pub(in super::super) fn adopt_orphans() -> io::Result<()> {
         // SAFETY: a plain call with constant arguments.
         if unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) } < 0 {
@@ -84,8 +81,8 @@ mod platform {
         Ok(())
     }
 
-    /// Called in the agent's process before its program starts: should somebody kill the guardian itself, the
-    /// agent goes with it. Async-signal-safe.
+    /// Called in the agent's process before its program starts: makes the agent die if the guardian is killed.
+    /// Async-signal-safe.
     pub(in super::super) fn die_with(guardian: u32) -> io::Result<()> {
         // SAFETY: plain calls with constant arguments.
         let parent = unsafe {
@@ -94,29 +91,29 @@ mod platform {
             }
             libc::getppid()
         };
-        // Gone before it could count.
+        // The guardian died before this took effect.
         if parent as u32 != guardian { Err(io::Error::from_raw_os_error(libc::ESRCH)) } else { Ok(()) }
     }
 
-    /// Every orphan would be our child, so there is nobody.
-    pub(super) fn left_without_children(_agent: libc::pid_t) -> Left {
-        Left::Nothing
+    /// Every orphan would be our child, so none is left.
+    pub(super) fn left_without_children(_agent: libc::pid_t) -> Remaining {
+        Remaining::None
     }
 
-    /// All our descendants; the agent's group where nobody tells us who they are.
+    /// All our descendants; the agent's group if they cannot be determined.
     pub(super) fn targets(agent: libc::pid_t) -> Vec<libc::pid_t> {
         let guardian = std::process::id() as libc::pid_t;
-        // The tree itself first: it is read in microseconds, fast enough to catch a process that forks and exits
-        // all the time. The table of all processes takes a hundred times longer, but every kernel has it.
+        // The lists of children are read in microseconds, fast enough to catch a process that forks and exits all the
+        // time. The process table takes a hundred times longer, but every kernel has it.
         walked(guardian).or_else(|_| listed(guardian)).unwrap_or_else(|_| vec![-agent])
     }
 
-    /// Descendants by the lists of children that the kernel keeps.
+    /// Finds descendants by the kernel's lists of children.
     pub(super) fn walked(root: libc::pid_t) -> io::Result<Vec<libc::pid_t>> {
         let mut found = children(root)?;
         let mut next = 0;
         while let Some(parent) = found.get(next) {
-            // One that has ended meanwhile has none; they are our children now, for the next round.
+            // A process that has exited meanwhile has none; its children are ours now, for the next round.
             found.extend(children(*parent).unwrap_or_default());
             next += 1;
         }
@@ -130,7 +127,7 @@ mod platform {
             match std::fs::read_to_string(thread.join("children")) {
                 Ok(text) => found
                     .extend(text.split_ascii_whitespace().filter_map(|pid| pid.parse::<libc::pid_t>().ok())),
-                // Ended meanwhile; its children are with another thread or with us.
+                // Exited meanwhile; its children moved to another thread or to us.
                 Err(_) if !thread.exists() => {}
                 Err(error) => return Err(error),
             }
@@ -138,7 +135,7 @@ mod platform {
         Ok(found)
     }
 
-    /// Descendants by the parents that all processes name.
+    /// Finds descendants by the parent ids of all processes.
     pub(super) fn listed(root: libc::pid_t) -> io::Result<Vec<libc::pid_t>> {
         let mut by_parent = by_parent()?;
         let mut found = by_parent.remove(&root).unwrap_or_default();
@@ -155,7 +152,7 @@ mod platform {
         for entry in std::fs::read_dir("/proc")? {
             let Ok(entry) = entry else { continue };
             let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
-            // One that has ended meanwhile has no such file.
+            // A process that has exited meanwhile has no such file.
             let Ok(stat) = std::fs::read(entry.path().join("stat")) else { continue };
             if let Some(parent) = parent_in(&String::from_utf8_lossy(&stat)) {
                 by_parent.entry(parent).or_default().push(pid);
@@ -164,7 +161,7 @@ mod platform {
         Ok(by_parent)
     }
 
-    /// The parent's id in the text of a `stat` file. The name before it may hold anything, `)` too.
+    /// The parent id in a `stat` file. The name before it may contain anything, including `)`.
     pub(super) fn parent_in(stat: &str) -> Option<libc::pid_t> {
         let (_, fields) = stat.rsplit_once(')')?;
         fields.split_ascii_whitespace().nth(1)?.parse().ok()
@@ -175,24 +172,24 @@ mod platform {
 mod platform {
     use std::io;
 
-    use super::Left;
+    use super::Remaining;
 
     pub(super) const ANY_CHILD: libc::c_int = 0;
 
-    /// Not to be had here.
+    /// Not available on this system.
     pub(in super::super) fn adopt_orphans() -> io::Result<()> {
         Ok(())
     }
 
-    /// Not to be had here.
+    /// Not available on this system.
     pub(in super::super) fn die_with(_guardian: u32) -> io::Result<()> {
         Ok(())
     }
 
-    /// The agent has been collected, but its group may have other members.
-    pub(super) fn left_without_children(agent: libc::pid_t) -> Left {
-        // SAFETY: a plain call that only asks.
-        if unsafe { libc::kill(-agent, 0) } == 0 { Left::Something } else { Left::Nothing }
+    /// The agent has been reaped, but its group may have other members.
+    pub(super) fn left_without_children(agent: libc::pid_t) -> Remaining {
+        // SAFETY: a plain call that only checks for existence.
+        if unsafe { libc::kill(-agent, 0) } == 0 { Remaining::Some } else { Remaining::None }
     }
 
     pub(super) fn targets(agent: libc::pid_t) -> Vec<libc::pid_t> {
@@ -224,7 +221,7 @@ mod tests {
         let root = child.id() as i32;
         let (listed, walked) = (listed(root), walked(root));
         for pid in walked.as_ref().unwrap().iter().copied().chain([root]) {
-            // SAFETY: a plain call, for processes that this test has started.
+            // SAFETY: a plain call, for processes that this test started.
             unsafe { libc::kill(pid, libc::SIGKILL) };
         }
         child.wait().unwrap();

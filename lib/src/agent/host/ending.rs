@@ -95,7 +95,7 @@ pub(super) async fn watch_over(
         _ = &mut stream_ended => false,
         order = orders.wait_for(|order| *order == Order::End) => { drop(order); true }
     };
-    peer.hang_up();
+    peer.close();
     let report = match process.take() {
         Some(process) => Some(process.end().await),
         None => None,
@@ -106,7 +106,7 @@ pub(super) async fn watch_over(
         let _ = tokio::time::timeout(limit, stream_ended).await;
     }
     let stderr = report.as_ref().map(|report| report.stderr.as_str()).unwrap_or_default();
-    let said = quote::last_words(stderr, &peer.printed());
+    let said = quote::output_suffix(stderr, &peer.printed());
     let ending = Ending { status: report.map(|report| report.end.to_string()), said };
     peer.gone(&ending.reason()).await;
     let _ = why.send(ending);

@@ -7,7 +7,7 @@ use tokio::sync::watch;
 
 use super::{AgentHost, LiveAgent, Slot};
 use crate::edge::Version;
-use crate::edge::capabilities::{Profile, as_echo};
+use crate::edge::capabilities::{AgentProfile, as_version_echo};
 use crate::lock::locked;
 
 /// What is known of the version that an agent speaks.
@@ -16,14 +16,14 @@ pub(super) struct Spoken {
     /// The version to offer first.
     pub(super) version: Option<Version>,
     /// What the agent said of itself when it was seen to answer with whatever it is offered.
-    echo: Option<Arc<Profile>>,
+    echo: Option<Arc<AgentProfile>>,
 }
 
 impl AgentHost {
     /// Takes what the agent said of itself at an earlier time: one that echoes the version is offered the one that it
     /// speaks.
-    pub fn recall(&self, profile: &Arc<Profile>) {
-        if profile.echoes_version() {
+    pub fn recall(&self, profile: &Arc<AgentProfile>) {
+        if profile.repeats_offered_version() {
             self.note_echo(profile);
         }
     }
@@ -51,7 +51,7 @@ impl AgentHost {
     pub(super) fn met(&self, live: LiveAgent) -> LiveAgent {
         let mut spoken = locked(&self.shared.spoken);
         spoken.version = Some(live.profile.version);
-        if live.profile.echoes_version() {
+        if live.profile.repeats_offered_version() {
             spoken.echo = Some(live.profile.clone());
             return live;
         }
@@ -67,7 +67,7 @@ impl AgentHost {
         }
     }
 
-    fn note_echo(&self, profile: &Arc<Profile>) {
+    fn note_echo(&self, profile: &Arc<AgentProfile>) {
         let mut spoken = locked(&self.shared.spoken);
         spoken.version = Some(profile.version);
         spoken.echo = Some(profile.clone());
@@ -76,7 +76,7 @@ impl AgentHost {
 
 /// The agent as one that echoes the version and speaks version 1.
 fn echoing(agent: &LiveAgent) -> LiveAgent {
-    let answer = as_echo(&agent.answer);
-    let profile = Profile::read(&answer).map_or_else(|_| agent.profile.clone(), Arc::new);
+    let answer = as_version_echo(&agent.answer);
+    let profile = AgentProfile::read(&answer).map_or_else(|_| agent.profile.clone(), Arc::new);
     LiveAgent { profile, answer, ..agent.clone() }
 }

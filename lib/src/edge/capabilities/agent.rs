@@ -1,4 +1,5 @@
-//! What an agent says of itself, read from either version, and what a client is told of it.
+//! The capabilities of an agent: decodes its `initialize` answer in either version, and encodes the answer for a
+//! client.
 
 use rethread_core::{Fields, Json};
 use serde_json::{Value, json};
@@ -7,25 +8,25 @@ use super::has_object;
 use crate::edge::{Version, v1};
 use crate::wire::RpcError;
 
-/// What an agent said of itself.
+/// What an agent reported in `initialize`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Profile {
-    /// The version it speaks.
+pub struct AgentProfile {
+    /// The version that the agent speaks.
     pub version: Version,
-    /// The version it answered with: some agents answer with the one that they are offered, whatever they speak.
+    /// The version that it answered with. Some agents repeat the offered version, whatever they speak.
     pub answered: Version,
-    /// Its name and version, as it wrote them.
+    /// Its name and version as it wrote them.
     pub info: Option<Json>,
-    /// How to log in, in canonical shape.
+    /// The login methods in canonical form.
     pub auth_methods: Vec<Fields>,
-    /// Content beyond text and links: `image`, `audio`, `embeddedContext`.
+    /// Supported content besides text and links: `image`, `audio`, `embeddedContext`.
     pub content: Vec<&'static str>,
-    /// MCP transports: `stdio`, `http`, `sse`, `acp`.
+    /// Supported MCP transports: `stdio`, `http`, `sse`, `acp`.
     pub transports: Vec<&'static str>,
-    /// What it can do with sessions by itself, as v1 names: `load`, `resume`, `close`, `delete`, …
+    /// The session methods that it has itself, by v1 names: `load`, `resume`, `close`, `delete`, …
     pub native: Vec<&'static str>,
-    /// Members that are passed on as they are: `auth`, `providers`, `systemPrompt`, `_meta`.
-    pub passed_on: Fields,
+    /// Members that are forwarded unchanged: `auth`, `providers`, `systemPrompt`, `_meta`.
+    pub forwarded: Fields,
     /// The `_meta` of its answer.
     pub meta: Option<Json>,
 }
@@ -34,8 +35,8 @@ const CONTENT: [&str; 3] = ["image", "audio", "embeddedContext"];
 const NATIVE: [&str; 9] =
     ["load", "resume", "list", "close", "delete", "fork", "additionalDirectories", "systemPrompt", "history"];
 
-impl Profile {
-    /// Reads the answer to `initialize`.
+impl AgentProfile {
+    /// Decodes the answer to `initialize`.
     pub fn read(answer: &Json) -> Result<Self, RpcError> {
         let fields = answer.fields();
         match fields.get("protocolVersion").map(Json::value) {
@@ -43,7 +44,7 @@ impl Profile {
             Some(Value::Number(number)) if number.as_u64() == Some(2) && has_info(&fields) => {
                 Ok(read_v2(&fields))
             }
-            // An agent of version 2 has to name itself: this one speaks version 1.
+            // Version 2 requires `info`: an answer without it comes from a v1 agent.
             Some(Value::Number(number)) if number.as_u64() == Some(2) => {
                 Ok(Self { answered: Version::V2, ..read_v1(&fields) })
             }
@@ -51,19 +52,19 @@ impl Profile {
         }
     }
 
-    /// Says whether the agent answered with a version that it does not speak.
+    /// Returns whether the agent answered with a version that it does not speak.
     #[must_use]
-    pub fn echoes_version(&self) -> bool {
+    pub fn repeats_offered_version(&self) -> bool {
         self.answered != self.version
     }
 
-    /// Says whether the agent has a session method of its own.
+    /// Returns whether the agent has a session method itself.
     #[must_use]
     pub fn has(&self, native: &str) -> bool {
         self.native.contains(&native)
     }
 
-    /// Says whether a prompt may hold a block of this type.
+    /// Returns whether a prompt may contain a block of this type.
     #[must_use]
     pub fn takes(&self, block: &str) -> bool {
         match block {
@@ -73,7 +74,7 @@ impl Profile {
         }
     }
 
-    /// The answer for a client that speaks `version`.
+    /// Encodes the `initialize` answer for a client that speaks `version`.
     #[must_use]
     pub fn answer(&self, version: Version) -> Json {
         let mut answer = match version {
@@ -117,10 +118,10 @@ impl Profile {
         ]
         .into_iter()
         .collect();
-        if let Some(auth) = self.passed_on.get("auth") {
+        if let Some(auth) = self.forwarded.get("auth") {
             capabilities.set("auth", auth_for_v1(auth, self.version));
         }
-        self.pass_on(&mut capabilities, &["providers", "_meta"]);
+        self.forward(&mut capabilities, &["providers", "_meta"]);
         let methods: Vec<_> = self.auth_methods.iter().cloned().map(v1::auth::to_v1).collect();
         let mut answer: Fields = [
             ("protocolVersion", json!(1).into()),
@@ -142,18 +143,18 @@ impl Profile {
         let transports: Vec<_> = self.transports.iter().copied().filter(|name| *name != "sse").collect();
         let mut session: Fields =
             [("prompt", object_of(&self.content)), ("mcp", object_of(&transports))].into_iter().collect();
-        // `load`, `resume` and `close` are for clients of the earlier draft, which looked for them.
+        // Clients of an earlier draft look for `load`, `resume` and `close`.
         for added in ["delete", "fork", "archive", "status", "title", "load", "resume", "close"] {
             session.set(added, json!({}).into());
         }
         self.session_extras(&mut session);
         let mut capabilities: Fields = [("session", session.json())].into_iter().collect();
-        if let Some(auth) = self.passed_on.get("auth") {
+        if let Some(auth) = self.forwarded.get("auth") {
             capabilities.set("auth", auth.clone());
         } else if !self.auth_methods.is_empty() {
             capabilities.set("auth", json!({}).into());
         }
-        self.pass_on(&mut capabilities, &["providers", "_meta"]);
+        self.forward(&mut capabilities, &["providers", "_meta"]);
         let unknown = json!({"name": "unknown", "version": "unknown"});
         [
             ("protocolVersion", json!(2).into()),
@@ -169,19 +170,19 @@ impl Profile {
         if self.has("additionalDirectories") {
             session.set("additionalDirectories", json!({}).into());
         }
-        self.pass_on(session, &["systemPrompt"]);
+        self.forward(session, &["systemPrompt"]);
     }
 
-    fn pass_on(&self, to: &mut Fields, names: &[&str]) {
+    fn forward(&self, to: &mut Fields, names: &[&str]) {
         for name in names {
-            if let Some(value) = self.passed_on.get(name) {
+            if let Some(value) = self.forwarded.get(name) {
                 to.set(name, value.clone());
             }
         }
     }
 }
 
-/// Version 2 has no mark for logging out: whoever has `auth` can.
+/// Adds `logout`, which version 2 does not declare: every agent with `auth` supports it.
 fn auth_for_v1(auth: &Json, agent: Version) -> Json {
     let mut fields = auth.fields();
     if agent == Version::V2 {
@@ -190,10 +191,10 @@ fn auth_for_v1(auth: &Json, agent: Version) -> Json {
     fields.json()
 }
 
-/// The answer of an agent that echoes the version, in the shape in which [`Profile::read`] knows it for one that
-/// speaks version 1: with version 2, and without the members that only version 2 has.
+/// Changes the answer of a v1 agent that repeats the offered version so that [`AgentProfile::read`] recognizes it:
+/// `protocolVersion` 2 without the members that only version 2 has.
 #[must_use]
-pub fn as_echo(answer: &Json) -> Json {
+pub fn as_version_echo(answer: &Json) -> Json {
     let mut fields = answer.fields();
     let info = fields.take("info");
     if fields.get("agentInfo").is_none_or(Json::is_null)
@@ -221,7 +222,7 @@ fn has_info(answer: &Fields) -> bool {
     answer.get("info").is_some_and(|info| !info.is_null())
 }
 
-fn read_v1(answer: &Fields) -> Profile {
+fn read_v1(answer: &Fields) -> AgentProfile {
     let capabilities = answer.get("agentCapabilities").map(Json::fields).unwrap_or_default();
     let part = |name: &str| capabilities.get(name).map(Json::fields).unwrap_or_default();
     let on = |fields: &Fields, name: &str| fields.get(name).is_some_and(|value| value.text() == "true");
@@ -231,10 +232,10 @@ fn read_v1(answer: &Fields) -> Profile {
     transports.extend(["http", "sse", "acp"].into_iter().filter(|name| on(&mcp, name)));
     let native = |name: &&str| match *name {
         "load" => on(&capabilities, "loadSession"),
-        "history" => takes_history(&session),
+        "history" => wants_history(&session),
         other => has_object(&session, other),
     };
-    Profile {
+    AgentProfile {
         version: Version::V1,
         answered: Version::V1,
         info: answer.get("agentInfo").filter(|info| !info.is_null()).cloned(),
@@ -242,24 +243,24 @@ fn read_v1(answer: &Fields) -> Profile {
         content: CONTENT.into_iter().filter(|name| on(&prompt, name)).collect(),
         transports,
         native: NATIVE.into_iter().filter(native).collect(),
-        passed_on: passed_on(&capabilities, &session),
+        forwarded: forwarded(&capabilities, &session),
         meta: answer.get("_meta").cloned(),
     }
 }
 
-fn read_v2(answer: &Fields) -> Profile {
+fn read_v2(answer: &Fields) -> AgentProfile {
     let capabilities = answer.get("capabilities").map(Json::fields).unwrap_or_default();
     let session = capabilities.get("session").map(Json::fields).unwrap_or_default();
     let part = |name: &str| session.get(name).map(Json::fields).unwrap_or_default();
     let (prompt, mcp) = (part("prompt"), part("mcp"));
     let native = |name: &&str| match *name {
-        // Every version 2 agent with sessions has these.
+        // Every v2 agent with sessions has these methods.
         "resume" | "list" | "close" => has_object(&capabilities, "session"),
         "load" => false,
-        "history" => takes_history(&session),
+        "history" => wants_history(&session),
         other => has_object(&session, other),
     };
-    Profile {
+    AgentProfile {
         version: Version::V2,
         answered: Version::V2,
         info: answer.get("info").filter(|info| !info.is_null()).cloned(),
@@ -270,13 +271,13 @@ fn read_v2(answer: &Fields) -> Profile {
             .filter(|name| has_object(&mcp, name))
             .collect(),
         native: NATIVE.into_iter().filter(native).collect(),
-        passed_on: passed_on(&capabilities, &session),
+        forwarded: forwarded(&capabilities, &session),
         meta: answer.get("_meta").cloned(),
     }
 }
 
-/// Says whether an agent keeps no sessions itself and wants to be told what was said in one: our own extension.
-fn takes_history(session: &Fields) -> bool {
+/// Returns whether the agent stores no sessions and wants the history when one is opened (a Rethread extension).
+fn wants_history(session: &Fields) -> bool {
     let meta = session.get("_meta").map(Json::fields).unwrap_or_default();
     let ours = meta.get("rethread").map(Json::fields).unwrap_or_default();
     has_object(&ours, "history")
@@ -287,7 +288,7 @@ fn auth_methods(answer: &Fields, convert: impl Fn(Fields) -> Fields) -> Vec<Fiel
     methods.iter().map(|method| convert(method.fields())).collect()
 }
 
-fn passed_on(capabilities: &Fields, session: &Fields) -> Fields {
+fn forwarded(capabilities: &Fields, session: &Fields) -> Fields {
     let own =
         ["auth", "providers", "_meta"].into_iter().filter_map(|name| Some((name, capabilities.get(name)?)));
     let of_session = ["systemPrompt"].into_iter().filter_map(|name| Some((name, session.get(name)?)));

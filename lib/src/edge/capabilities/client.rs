@@ -1,4 +1,5 @@
-//! What a client says of itself, the version that it gets, and what an agent is told of it.
+//! The capabilities of a client: decodes its `initialize` request, selects the version, and encodes the request for the
+//! agent.
 
 use rethread_core::{Fields, Json};
 use serde_json::json;
@@ -11,17 +12,17 @@ use crate::edge::v1::plan::PlanForm;
 use crate::edge::v1::{Compaction, Notices, Subagents};
 use crate::wire::{RpcError, code};
 
-/// What a client said of itself.
+/// What a client reported in `initialize`.
 #[derive(Clone, Debug)]
 pub struct ClientProfile {
-    /// The version it gets.
+    /// The version that the connection uses.
     pub version: Version,
     info: Option<Json>,
     capabilities: Fields,
 }
 
 impl ClientProfile {
-    /// Reads `initialize` and settles on a version: 1 for 1, 2 for anything above, an error for less.
+    /// Decodes `initialize` and selects the version: 1 for 1, 2 for anything higher, an error for 0.
     pub fn read(params: &Params) -> Result<Self, RpcError> {
         let requested = params.get("protocolVersion").and_then(|version| version.read::<u64>().ok());
         match requested {
@@ -38,7 +39,7 @@ impl ClientProfile {
         }
     }
 
-    /// Exactly version 2 is read strictly; of what is newer, only what fits is kept.
+    /// Version 2 is checked strictly; newer versions are read as far as possible.
     fn read_v2(params: &Params, requested: u64) -> Result<Self, RpcError> {
         let named = params
             .get("info")
@@ -58,9 +59,9 @@ impl ClientProfile {
         })
     }
 
-    /// The `initialize` parameters that offer `offer` to the agent in this client's name.
+    /// The `initialize` parameters that offer `offer` to the agent on behalf of this client.
     #[must_use]
-    pub fn introduce(&self, offer: Version) -> Json {
+    pub fn initialize_params(&self, offer: Version) -> Json {
         let info = self
             .info
             .clone()
@@ -72,8 +73,8 @@ impl ClientProfile {
         ]
         .into_iter()
         .collect();
-        // An agent that only speaks version 1 answers an offer of 2 with 1 and has read what it knows: it
-        // must find its members there too, or it would take the client for one that can do nothing.
+        // A v1 agent answers an offer of 2 with 1. It must find the v1 members too, or it would assume that the client
+        // has no capabilities.
         if offer == Version::V2 {
             params.set("info", info);
             params.set("capabilities", self.capabilities_v2().json());
@@ -114,7 +115,7 @@ impl ClientProfile {
             Version::V1 => self.capabilities.clone(),
             Version::V2 => {
                 let mut fields: Fields = [
-                    // The client has none of these; the session carries them out in its place.
+                    // The client has none of these; Rethread provides them.
                     ("fs", json!({"readTextFile": true, "writeTextFile": true}).into()),
                     ("terminal", json!(true).into()),
                     (
@@ -132,7 +133,7 @@ impl ClientProfile {
                 if let Some(auth) = self.capabilities.get("auth").map(Json::fields) {
                     fields.set("auth", json!({"terminal": has_object(&auth, "terminal")}).into());
                 }
-                self.pass_meta_on(&mut fields);
+                self.forward_meta(&mut fields);
                 fields
             }
         }
@@ -150,14 +151,14 @@ impl ClientProfile {
                 if let Some(elicitation) = self.capabilities.get("elicitation") {
                     fields.set("elicitation", elicitation.clone());
                 }
-                self.pass_meta_on(&mut fields);
+                self.forward_meta(&mut fields);
                 fields
             }
         }
     }
 
-    /// What a client says in `_meta` is for whoever knows it, in either version.
-    fn pass_meta_on(&self, to: &mut Fields) {
+    /// Forwards the `_meta` of the capabilities in either version.
+    fn forward_meta(&self, to: &mut Fields) {
         if let Some(meta) = self.capabilities.get("_meta").filter(|meta| !meta.is_null()) {
             to.set("_meta", meta.clone());
         }
@@ -167,7 +168,7 @@ impl ClientProfile {
         self.capabilities.get("session").map(Json::fields).unwrap_or_default()
     }
 
-    /// Whether a v1 client takes boolean options.
+    /// Whether a v1 client supports boolean options.
     #[must_use]
     pub fn booleans(&self) -> BooleanOptions {
         let options = self.session().get("configOptions").map(Json::fields).unwrap_or_default();
@@ -177,34 +178,34 @@ impl ClientProfile {
         }
     }
 
-    /// Whether a v1 client takes notices.
+    /// Whether a v1 client supports notices.
     #[must_use]
     pub fn notices(&self) -> Notices {
         if has_object(&self.session(), "notices") { Notices::Accepted } else { Notices::AsText }
     }
 
-    /// Whether a v1 client takes compactions.
+    /// Whether a v1 client supports compaction updates.
     #[must_use]
     pub fn compaction(&self) -> Compaction {
         if has_object(&self.session(), "compaction") { Compaction::Accepted } else { Compaction::AsText }
     }
 
-    /// Whether a v1 client takes plans by id.
+    /// Whether a v1 client supports plans with ids.
     #[must_use]
     pub fn plan(&self) -> PlanForm {
         if has_object(&self.capabilities, "plan") { PlanForm::Native } else { PlanForm::Entries }
     }
 
-    /// Whether a v1 client takes word of sub-agents.
+    /// Whether a v1 client supports sub-agent updates.
     #[must_use]
     pub fn subagents(&self) -> Subagents {
         if has_object(&self.capabilities, "subagents") { Subagents::Accepted } else { Subagents::Withheld }
     }
 
-    /// Says whether the client can answer an elicitation with these parameters. A client that declares elicitation
+    /// Returns whether the client can answer an elicitation with these parameters. A client that declares elicitation
     /// without modes takes forms.
     #[must_use]
-    pub fn elicits(&self, params: &Json) -> bool {
+    pub fn supports_elicitation(&self, params: &Json) -> bool {
         if !has_object(&self.capabilities, "elicitation") {
             return false;
         }

@@ -1,23 +1,23 @@
-//! Ways to log in, as an agent names them. The canonical shape tags each and lists its environment; the first
-//! version tags only terminals and keeps their environment as a map.
+//! Converts login methods. The canonical form has a type on each and its environment as a list; version 1 has a type
+//! only on terminal methods and their environment as a map.
 
 use rethread_core::{Fields, Json};
 
 use super::meta::{drop_nulls, each, present};
 
-/// The canonical list of methods.
+/// Converts a list of v1 methods to canonical form.
 #[must_use]
 pub fn list_from_v1(methods: &Json) -> Json {
     each(methods, |method| from_v1(method.fields()).json())
 }
 
-/// The list of methods of the first version.
+/// Converts a canonical list of methods to v1.
 #[must_use]
 pub fn list_to_v1(methods: &Json) -> Json {
     each(methods, |method| to_v1(method.fields()).json())
 }
 
-/// The canonical form of one method.
+/// Converts one v1 method to canonical form.
 #[must_use]
 pub fn from_v1(mut method: Fields) -> Fields {
     drop_nulls(&mut method, &["type", "description", "args", "env", "_meta"]);
@@ -32,7 +32,7 @@ pub fn from_v1(mut method: Fields) -> Fields {
     method
 }
 
-/// The form of one method in the first version.
+/// Converts one canonical method to v1.
 #[must_use]
 pub fn to_v1(mut method: Fields) -> Fields {
     method.rename("methodId", "id");
@@ -65,25 +65,25 @@ mod tests {
     use expect_test::expect;
 
     use super::*;
-    use crate::edge::v1::typed::{holds, json, parses};
+    use crate::edge::v1::schema_checks::{json, parses, roundtrips};
 
     #[test]
-    fn methods_go_and_return() {
+    fn login_methods_round_trip() {
         let methods = json(
             r#"[{"id":"a","name":"A","description":"d"},{"type":"terminal","id":"t","name":"T","args":["login"],"env":{"K":"v"},"_meta":{"k":1}}]"#,
         );
-        holds::<Vec<v1::AuthMethod>>(&methods);
+        roundtrips::<Vec<v1::AuthMethod>>(&methods);
         let canonical = list_from_v1(&methods);
-        holds::<Vec<v2::AuthMethod>>(&canonical);
+        roundtrips::<Vec<v2::AuthMethod>>(&canonical);
         expect![[r#"[{"methodId":"a","name":"A","description":"d","type":"agent"},{"type":"terminal","methodId":"t","name":"T","args":["login"],"env":[{"name":"K","value":"v"}],"_meta":{"k":1}}]"#]]
         .assert_eq(canonical.text());
         assert_eq!(list_to_v1(&canonical), methods);
     }
 
     #[test]
-    fn an_unknown_sort_keeps_its_members() {
+    fn an_unknown_type_keeps_its_members() {
         let method = json(r#"{"type":"_key","methodId":"k","name":"K","env":[]}"#);
-        holds::<v2::AuthMethod>(&method);
+        roundtrips::<v2::AuthMethod>(&method);
         let shown = to_v1(method.fields());
         parses::<v1::AuthMethod>(&shown.json());
         assert_eq!(from_v1(shown).json(), method);

@@ -1,15 +1,15 @@
-//! Content blocks. Both versions agree on text, images, audio, links and resources; only a block of a type
-//! that the first version does not have is touched here. Messages and tool calls around them are elsewhere.
+//! Converts content blocks. Both versions share text, images, audio, links and resources; blocks of other types become
+//! text in version 1.
 
 use std::borrow::Cow;
 
 use rethread_core::{Fields, Json};
 use serde::Deserialize;
 
-use super::meta::{each, remark};
+use super::meta::{each, set_own_meta};
 
 const SHARED: [&str; 5] = ["text", "image", "audio", "resource_link", "resource"];
-const WORDS: [&str; 6] = ["text", "title", "name", "description", "uri", "url"];
+const TEXT_MEMBERS: [&str; 6] = ["text", "title", "name", "description", "uri", "url"];
 
 #[derive(Deserialize)]
 struct Tagged<'a> {
@@ -17,40 +17,40 @@ struct Tagged<'a> {
     tag: Cow<'a, str>,
 }
 
-/// Says whether both versions know the type of this block.
+/// Returns whether both versions have this type of block.
 #[must_use]
 pub fn is_shared(block: &str) -> bool {
     serde_json::from_str::<Tagged<'_>>(block).is_ok_and(|block| SHARED.contains(&block.tag.as_ref()))
 }
 
-/// The block as the first version can show it; one that both versions know is the very same.
+/// Converts a block to v1. Blocks that both versions share stay unchanged.
 #[must_use]
 pub fn to_v1(block: &Json) -> Json {
-    if is_shared(block.text()) { block.clone() } else { in_words(block) }
+    if is_shared(block.text()) { block.clone() } else { as_text(block) }
 }
 
-/// A list of blocks as the first version can show it.
+/// Converts a list of blocks to v1.
 #[must_use]
 pub fn list_to_v1(blocks: &Json) -> Json {
     each(blocks, to_v1)
 }
 
-/// A text block.
+/// Makes a text block.
 #[must_use]
 pub fn text_block(text: &str) -> Json {
     [("type", Json::of("text")), ("text", Json::of(text))].into_iter().collect::<Fields>().json()
 }
 
-/// Says what `thing` is and which words it has, for a reader who cannot be shown the thing itself.
+/// Describes a value that the client cannot display, with the text that it contains.
 pub(super) fn describe(thing: &Json, noun: &str) -> String {
     let fields = thing.fields();
     let tag = fields.text("type").unwrap_or_else(|| "unnamed".to_owned());
-    let words: Vec<String> = WORDS.iter().filter_map(|name| fields.text(name)).collect();
+    let words: Vec<String> = TEXT_MEMBERS.iter().filter_map(|name| fields.text(name)).collect();
     let head = format!("[{noun} of type {tag}, which this client cannot show]");
     if words.is_empty() { head } else { format!("{head} {}", words.join("\n")) }
 }
 
-fn in_words(block: &Json) -> Json {
+fn as_text(block: &Json) -> Json {
     let fields = block.fields();
     let mut shown = text_block(&describe(block, "content")).fields();
     for name in ["annotations", "_meta"] {
@@ -58,7 +58,7 @@ fn in_words(block: &Json) -> Json {
             shown.set(name, value.clone());
         }
     }
-    remark(&mut shown, "block", block.clone());
+    set_own_meta(&mut shown, "block", block.clone());
     shown.json()
 }
 
@@ -68,10 +68,10 @@ mod tests {
     use expect_test::expect;
 
     use super::*;
-    use crate::edge::v1::typed::{json, parses};
+    use crate::edge::v1::schema_checks::{json, parses};
 
     #[test]
-    fn shared_blocks_are_the_very_same() {
+    fn shared_blocks_stay_unchanged() {
         for block in [
             r#"{"type":"text","text":"hi","_meta":{"a":1},"later":true}"#,
             r#"{"text":"tag last","type":"text"}"#,
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_block_keeps_its_words() {
+    fn an_unknown_block_becomes_text() {
         let shown = to_v1(&json(r#"{"type":"video","text":"a cat","uri":"file:///cat","_meta":{"k":1}}"#));
         parses::<v1::ContentBlock>(&shown);
         expect![[r#"{"type":"text","text":"[content of type video, which this client cannot show] a cat\nfile:///cat","_meta":{"k":1,"rethread":{"block":{"type":"video","text":"a cat","uri":"file:///cat","_meta":{"k":1}}}}}"#]]
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_that_is_none_is_left_alone() {
+    fn a_value_that_is_not_a_list_stays_unchanged() {
         assert_eq!(list_to_v1(&json("null")).text(), "null");
     }
 }

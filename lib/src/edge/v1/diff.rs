@@ -1,13 +1,13 @@
-//! File changes inside a tool call: a pair of texts in the first version, a list of changes with a git patch in
-//! the canonical shape. The text of patches is read and written in `patch`.
+//! Converts file changes in tool calls: v1 has an old and a new text, the canonical form has a list of changes with a
+//! git patch. The patch text itself is handled in `patch`.
 
 use rethread_core::{Fields, Json};
 
 use super::content::text_block;
-use super::meta::remark;
-use super::patch::{self, Change, FilePatch};
+use super::meta::set_own_meta;
+use super::patch::{self, FileChange, FilePatch};
 
-/// The canonical item for a diff of the first version. Its patch has every line, so that it can be undone.
+/// Converts a v1 diff. The patch contains every line, so that both texts can be recovered from it.
 #[must_use]
 pub fn from_v1(mut item: Fields) -> Json {
     let (Some(path), Some(new)) = (item.text("path"), item.text("newText")) else {
@@ -25,7 +25,7 @@ pub fn from_v1(mut item: Fields) -> Json {
     item.json()
 }
 
-/// The items of the first version for a canonical diff: one for each file, in words where there are no lines.
+/// Converts a canonical diff to v1 items: one diff for each file, or a text where there are no lines.
 #[must_use]
 pub fn to_v1(mut item: Fields) -> Vec<Json> {
     let changes: Vec<Fields> = match item.take("changes").and_then(|list| list.items()) {
@@ -37,7 +37,7 @@ pub fn to_v1(mut item: Fields) -> Vec<Json> {
     let readable = patch.text("format").as_deref() == Some("git_patch");
     match patch::read(&text).filter(|_| readable) {
         Some(files) => by_file(&item, changes, &files),
-        None => vec![in_words(item, &changes, &text)],
+        None => vec![as_text(item, &changes, &text)],
     }
 }
 
@@ -48,12 +48,12 @@ fn by_file(rest: &Fields, mut changes: Vec<Fields>, files: &[FilePatch]) -> Vec<
         items.extend(file_items(rest.clone(), change, file));
     }
     if !changes.is_empty() {
-        items.push(in_words(rest.clone(), &changes, ""));
+        items.push(as_text(rest.clone(), &changes, ""));
     }
     items
 }
 
-/// The change that a file of the patch belongs to: by its path, whole or without the prefix of git.
+/// Finds the change for a file of the patch, by its path with or without git's prefix.
 fn position(changes: &[Fields], file: &FilePatch) -> Option<usize> {
     let path = file.path.as_deref()?;
     let bare = path.strip_prefix("a/").or_else(|| path.strip_prefix("b/")).unwrap_or(path);
@@ -64,65 +64,67 @@ fn position(changes: &[Fields], file: &FilePatch) -> Option<usize> {
 
 fn file_items(rest: Fields, change: Option<Fields>, file: &FilePatch) -> Vec<Json> {
     let known = change.unwrap_or_else(|| change_of(file));
-    let words = sentence(&known);
-    let lined = matches!(known.text("fileType").as_deref(), None | Some("text"));
+    let text = change_text(&known);
+    let is_text = matches!(known.text("fileType").as_deref(), None | Some("text"));
     match file.change {
-        Change::Copy | Change::Wordless => vec![text_item(rest, &format!("{words}\n{}", file.section))],
-        Change::Move | Change::Delete if file.hunks == 0 => vec![text_item(rest, &words)],
-        Change::Move => vec![text_item(rest.clone(), &words), lines(rest, &known, file)],
-        Change::Add | Change::Delete | Change::Modify if lined => vec![lines(rest, &known, file)],
-        Change::Add | Change::Delete | Change::Modify => {
-            vec![text_item(rest, &format!("{words}\n{}", file.section))]
+        FileChange::Copy | FileChange::NoText => vec![text_item(rest, &format!("{text}\n{}", file.section))],
+        FileChange::Move | FileChange::Delete if file.hunks == 0 => vec![text_item(rest, &text)],
+        FileChange::Move => vec![text_item(rest.clone(), &text), text_diff(rest, &known, file)],
+        FileChange::Add | FileChange::Delete | FileChange::Modify if is_text => {
+            vec![text_diff(rest, &known, file)]
+        }
+        FileChange::Add | FileChange::Delete | FileChange::Modify => {
+            vec![text_item(rest, &format!("{text}\n{}", file.section))]
         }
     }
 }
 
-fn lines(mut item: Fields, change: &Fields, file: &FilePatch) -> Json {
+fn text_diff(mut item: Fields, change: &Fields, file: &FilePatch) -> Json {
     item.set("type", Json::of("diff"));
     item.set("path", change.get("path").cloned().unwrap_or_else(|| Json::of("")));
-    if file.change != Change::Add {
+    if file.change != FileChange::Add {
         item.set("oldText", Json::of(&file.old));
     }
     item.set("newText", Json::of(&file.new));
     let plain = ["operation", "path", "fileType"];
-    let told = matches!(file.change, Change::Add | Change::Modify)
+    let is_complete = matches!(file.change, FileChange::Add | FileChange::Modify)
         && change.iter().all(|(name, _)| plain.contains(&name));
-    if !told {
-        remark(&mut item, "change", change.json());
+    if !is_complete {
+        set_own_meta(&mut item, "change", change.json());
     }
     item.json()
 }
 
-/// What the patch alone says of a file that the list of changes does not have.
+/// Makes a change from the patch alone, for a file that is missing in the list of changes.
 fn change_of(file: &FilePatch) -> Fields {
     let operation = match file.change {
-        Change::Add => "add",
-        Change::Delete => "delete",
-        Change::Modify | Change::Wordless => "modify",
-        Change::Move => "move",
-        Change::Copy => "copy",
+        FileChange::Add => "add",
+        FileChange::Delete => "delete",
+        FileChange::Modify | FileChange::NoText => "modify",
+        FileChange::Move => "move",
+        FileChange::Copy => "copy",
     };
     let path = |path: &Option<String>| Json::of(path.as_deref().unwrap_or_default());
     let mut change: Fields =
         [("operation", Json::of(operation)), ("path", path(&file.path))].into_iter().collect();
-    if matches!(file.change, Change::Move | Change::Copy) {
+    if matches!(file.change, FileChange::Move | FileChange::Copy) {
         change.set("oldPath", path(&file.old_path));
     }
     change
 }
 
-fn in_words(item: Fields, changes: &[Fields], patch: &str) -> Json {
-    let mut words: Vec<String> = changes.iter().map(sentence).collect();
+fn as_text(item: Fields, changes: &[Fields], patch: &str) -> Json {
+    let mut text: Vec<String> = changes.iter().map(change_text).collect();
     if !patch.is_empty() {
-        words.push(patch.to_owned());
+        text.push(patch.to_owned());
     }
-    if words.is_empty() {
-        words.push("[diff without changes]".to_owned());
+    if text.is_empty() {
+        text.push("[diff without changes]".to_owned());
     }
-    text_item(item, &words.join("\n"))
+    text_item(item, &text.join("\n"))
 }
 
-fn sentence(change: &Fields) -> String {
+fn change_text(change: &Fields) -> String {
     let operation = change.text("operation").unwrap_or_else(|| "change".to_owned());
     let kind = change.text("fileType").filter(|kind| kind != "text");
     let path = change.text("path").unwrap_or_else(|| "a file".to_owned());
@@ -146,11 +148,11 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::edge::v1::typed::{holds, json, parses};
+    use crate::edge::v1::schema_checks::{json, parses, roundtrips};
 
     fn patch_of(item: &str) -> String {
         let canonical = from_v1(json(item).fields());
-        holds::<v2::ToolCallContent>(&canonical);
+        roundtrips::<v2::ToolCallContent>(&canonical);
         canonical.fields().get("patch").unwrap().fields().text("text").unwrap()
     }
 
@@ -209,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn meta_and_unknown_members_travel() {
+    fn meta_and_unknown_members_are_kept() {
         let item = json(r#"{"type":"diff","path":"/a","newText":"x","_meta":{"k":1},"later":2}"#);
         let back = to_v1(from_v1(item.fields()).fields());
         expect![[r#"{"type":"diff","_meta":{"k":1},"later":2,"path":"/a","newText":"x"}"#]]
@@ -248,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_lines_is_told_in_words() {
+    fn changes_without_lines_become_text() {
         let link = "diff --git /l /l\nnew file mode 120000\n--- /dev/null\n+++ /l\n@@ -0,0 +1 @@\n+target\n\\ No newline at end of file\n";
         shown(
             &diff(r#"[{"operation":"add","path":"/l","fileType":"symlink"}]"#, link),
@@ -292,7 +294,7 @@ mod tests {
         ) {
             let item = serde_json::json!({"type": "diff", "path": path, "oldText": old, "newText": new});
             let canonical = from_v1(Json::from(item).fields());
-            holds::<v2::ToolCallContent>(&canonical);
+            roundtrips::<v2::ToolCallContent>(&canonical);
             let back = to_v1(canonical.fields());
             prop_assert_eq!(back.len(), 1);
             let back = back[0].fields();

@@ -1,4 +1,4 @@
-//! The chunks of messages and thoughts. Which of them a client is to be told is decided in `told`.
+//! Converts the chunks of messages and thoughts. Which chunks a client needs is decided in `sent_messages`.
 
 use rethread_core::{Fields, Json};
 use serde::Deserialize;
@@ -13,16 +13,16 @@ struct Chunk<'a> {
     content: &'a RawValue,
 }
 
-/// Says whether a chunk of the canonical shape is one of the first version as it stands.
+/// Returns whether a canonical chunk is also a valid v1 chunk.
 #[must_use]
-pub fn passes(chunk: &Json) -> bool {
+pub fn is_v1_chunk(chunk: &Json) -> bool {
     serde_json::from_str::<Chunk<'_>>(chunk.text()).is_ok_and(|chunk| content::is_shared(chunk.content.get()))
 }
 
-/// The chunk as the first version can show it; nearly always the very same.
+/// Converts a chunk to v1; most chunks stay unchanged.
 #[must_use]
 pub fn chunk_to_v1(chunk: &Json) -> Json {
-    if passes(chunk) {
+    if is_v1_chunk(chunk) {
         return chunk.clone();
     }
     let mut fields = chunk.fields();
@@ -31,7 +31,7 @@ pub fn chunk_to_v1(chunk: &Json) -> Json {
     fields.json()
 }
 
-/// The first chunk has all that was said of the message, the others only its id.
+/// Makes one chunk for each block. The first has all members of the message, the others only its id.
 pub(super) fn chunks(base: Fields, blocks: Vec<Json>) -> Vec<Json> {
     let short: Fields = ["sessionUpdate", "messageId"]
         .into_iter()
@@ -49,8 +49,8 @@ pub(super) fn chunk(mut base: Fields, block: Json) -> Json {
     base.json()
 }
 
-/// A patch without content can only carry `_meta`; an empty chunk takes it along.
-pub(super) fn remarks_only(base: Fields) -> Vec<Json> {
+/// Makes an empty chunk for an update without content, if it has a `_meta` to carry.
+pub(super) fn meta_only(base: Fields) -> Vec<Json> {
     match present(&base, "_meta") {
         Some(_) => vec![chunk(base, content::text_block(""))],
         None => Vec::new(),
@@ -63,32 +63,32 @@ mod tests {
     use expect_test::expect;
 
     use super::*;
-    use crate::edge::v1::typed::{holds, json, parses};
+    use crate::edge::v1::schema_checks::{json, parses, roundtrips};
 
     #[test]
-    fn a_shared_chunk_is_the_very_same() {
+    fn a_shared_chunk_stays_unchanged() {
         let chunk = json(
             r#"{"messageId":"m","content":{"type":"text","text":"x"},"sessionUpdate":"agent_message_chunk","later":1}"#,
         );
-        assert!(passes(&chunk));
+        assert!(is_v1_chunk(&chunk));
         assert_eq!(chunk_to_v1(&chunk), chunk);
     }
 
     #[test]
-    fn an_unknown_chunk_is_told_in_words() {
+    fn an_unknown_chunk_becomes_text() {
         let chunk = json(
             r#"{"sessionUpdate":"agent_message_chunk","messageId":"m","content":{"type":"_v","text":"x"}}"#,
         );
-        assert!(!passes(&chunk));
+        assert!(!is_v1_chunk(&chunk));
         parses::<v1::SessionUpdate>(&chunk_to_v1(&chunk));
     }
 
     #[test]
-    fn the_first_of_several_chunks_has_all_that_was_said() {
+    fn the_first_chunk_has_all_members_of_the_message() {
         let base =
             json(r#"{"sessionUpdate":"agent_message_chunk","messageId":"m","_meta":{"k":1}}"#).fields();
         let chunks = chunks(base, vec![content::text_block("a"), content::text_block("b")]);
-        chunks.iter().for_each(|chunk| drop(holds::<v1::SessionUpdate>(chunk)));
+        chunks.iter().for_each(|chunk| drop(roundtrips::<v1::SessionUpdate>(chunk)));
         expect![[r#"
             {"sessionUpdate":"agent_message_chunk","messageId":"m","_meta":{"k":1},"content":{"type":"text","text":"a"}}
             {"sessionUpdate":"agent_message_chunk","messageId":"m","content":{"type":"text","text":"b"}}

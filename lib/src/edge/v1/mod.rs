@@ -1,7 +1,6 @@
-//! The first protocol version: its JSON to and from the canonical shape, which is that of the second.
-//! Every function is pure; what needs the memory of a connection is given as a parameter.
+//! Converts v1 JSON to and from the canonical form, which is that of version 2. Every function is pure; state of a
+//! connection is passed as a parameter.
 
-pub mod aside;
 pub mod auth;
 pub mod commands;
 pub mod content;
@@ -12,16 +11,17 @@ pub mod options;
 mod patch;
 pub mod permission;
 pub mod plan;
-pub mod servers;
-pub mod state;
-pub mod told;
-pub mod tool_call;
 #[cfg(test)]
-mod typed;
+mod schema_checks;
+pub mod sent_messages;
+pub mod servers;
+pub mod side_updates;
+pub mod state;
+pub mod tool_call;
 pub mod update;
 
-pub use aside::{Compaction, Notices, Subagents};
 pub use options::{BooleanOptions, Options, Source, Sources, V1Options};
 pub use plan::PlanForm;
+pub use side_updates::{Compaction, Notices, Subagents};
 pub use tool_call::{Announced, TerminalText, TerminalView};
-pub use update::{CallContent, ClientView, to_canonical_simple, to_v1};
+pub use update::{CallContent, V1Context, to_canonical_simple, to_v1};

@@ -1,42 +1,42 @@
-//! The text of a git patch: written for one file with all of its lines, and read back file by file.
-//! Knows nothing of protocols. Paths are written as they are, without the `a/` and `b/` of git.
+//! Writes a git patch for one file with all of its lines, and parses patches file by file. Independent of protocols.
+//! Paths have no `a/` or `b/` prefix.
 
 use std::time::{Duration, Instant};
 
 use similar::{Algorithm, DiffOp, capture_diff_slices_deadline};
 
-/// More lines than this on one side are not compared: the old text goes and the new one comes.
+/// Longer texts are not compared: the patch removes all old lines and adds all new ones.
 const COMPARED_LINES: usize = 100_000;
-/// After this long the comparison settles for a coarser answer.
+/// After this time the comparison returns a coarser result.
 const COMPARED_FOR: Duration = Duration::from_millis(200);
 
-/// What a patch does to one file.
+/// What a patch does to a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Change {
+pub(super) enum FileChange {
     Add,
     Delete,
     Modify,
     Move,
     Copy,
-    /// Only the mode, or something that has no lines: a link, binary data.
-    Wordless,
+    /// Only the mode changes, or the file has no lines: a link, binary data.
+    NoText,
 }
 
 /// One file of a patch, with the text of its hunks joined.
 #[derive(Clone, Debug)]
 pub(super) struct FilePatch {
-    pub(super) change: Change,
-    /// The path after the change, or before it if the file is gone.
+    pub(super) change: FileChange,
+    /// The path after the change, or before it if the file is deleted.
     pub(super) path: Option<String>,
     pub(super) old_path: Option<String>,
     pub(super) hunks: usize,
     pub(super) old: String,
     pub(super) new: String,
-    /// The part of the patch that speaks of this file.
+    /// The part of the patch that concerns this file.
     pub(super) section: String,
 }
 
-/// Writes the patch that makes `new` of `old`, with every line of both; no `old` is a new file.
+/// Writes a patch from `old` to `new` with every line of both. Without `old` the file is new.
 pub(super) fn write(path: &str, old: Option<&str>, new: &str) -> String {
     let quoted = quote(path);
     let mut text = format!("diff --git {quoted} {quoted}\n");
@@ -57,9 +57,9 @@ pub(super) fn write(path: &str, old: Option<&str>, new: &str) -> String {
     text
 }
 
-/// Reads a patch, or nothing if it is not one from beginning to end.
+/// Parses a patch; `None` if the text is not entirely a patch.
 pub(super) fn read(text: &str) -> Option<Vec<FilePatch>> {
-    let mut reader = Reader::default();
+    let mut reader = PatchReader::default();
     for line in text.split_inclusive('\n') {
         reader.line(line)?;
     }
@@ -97,7 +97,7 @@ fn range(lines: usize) -> String {
     format!("{},{lines}", usize::from(lines > 0))
 }
 
-/// Git ends a path that has a space with a tab, so that readers find its end.
+/// Git ends a path that contains a space with a tab, so that parsers find its end.
 fn with_tab(quoted: &str) -> String {
     if quoted.contains(' ') && !quoted.starts_with('"') { format!("{quoted}\t") } else { quoted.to_owned() }
 }
@@ -122,7 +122,7 @@ fn quote(path: &str) -> String {
     quoted
 }
 
-/// Undoes the quoting of one path at the start of `text`; also says what follows it.
+/// Unquotes a path at the start of `text`, and returns it with the rest of the text.
 fn unquote(text: &str) -> Option<(String, &str)> {
     let inner = text.strip_prefix('"')?;
     let (mut bytes, mut at) = (Vec::new(), 0);
@@ -159,21 +159,21 @@ fn unescape(raw: &[u8], at: usize, bytes: &mut Vec<u8>) -> Option<usize> {
     Some(at + 1)
 }
 
-/// Reads line by line; a hunk's own counts say where it ends.
+/// Parses a patch line by line; the counts of a hunk say where it ends.
 #[derive(Default)]
-struct Reader {
+struct PatchReader {
     files: Vec<FilePatch>,
-    /// Lines of the hunk still to come, old and new.
+    /// The remaining old and new lines of the hunk.
     left: (usize, usize),
-    /// The mark of the last hunk line.
+    /// The first character of the last hunk line.
     last: Option<char>,
 }
 
-impl Reader {
+impl PatchReader {
     fn line(&mut self, line: &str) -> Option<()> {
         let body = line.strip_suffix('\n').unwrap_or(line);
-        let orphan = body.starts_with("--- ") && self.files.last().is_none_or(|file| file.hunks > 0);
-        if self.left == (0, 0) && (body.starts_with("diff --git ") || orphan) {
+        let headless = body.starts_with("--- ") && self.files.last().is_none_or(|file| file.hunks > 0);
+        if self.left == (0, 0) && (body.starts_with("diff --git ") || headless) {
             self.files.push(FilePatch::titled(body));
             self.last = None;
         }
@@ -197,7 +197,7 @@ impl FilePatch {
     fn titled(body: &str) -> Self {
         let path = body.strip_prefix("diff --git ").and_then(title_path);
         let (old, new, section) = (String::new(), String::new(), String::new());
-        Self { change: Change::Modify, old_path: path.clone(), path, hunks: 0, old, new, section }
+        Self { change: FileChange::Modify, old_path: path.clone(), path, hunks: 0, old, new, section }
     }
 
     fn strip_newline(&mut self, mark: char) {
@@ -210,7 +210,7 @@ impl FilePatch {
     }
 
     fn hunk_line(&mut self, body: &str, left: &mut (usize, usize)) -> Option<char> {
-        // Some tools strip the space of an empty line of context.
+        // Some tools strip the space of an empty context line.
         let mark = body.chars().next().unwrap_or(' ');
         let text = body.get(1..).unwrap_or_default();
         if matches!(mark, ' ' | '-') {
@@ -229,32 +229,32 @@ impl FilePatch {
             return;
         };
         match key {
-            "new file mode " => self.change = lined(value, Change::Add),
-            "deleted file mode " => self.change = lined(value, Change::Delete),
-            "rename from " => (self.change, self.old_path) = (Change::Move, Some(path_of(value))),
-            "copy from " => (self.change, self.old_path) = (Change::Copy, Some(path_of(value))),
+            "new file mode " => self.change = text_or_no_text(value, FileChange::Add),
+            "deleted file mode " => self.change = text_or_no_text(value, FileChange::Delete),
+            "rename from " => (self.change, self.old_path) = (FileChange::Move, Some(path_of(value))),
+            "copy from " => (self.change, self.old_path) = (FileChange::Copy, Some(path_of(value))),
             "rename to " | "copy to " => self.path = Some(path_of(value)),
-            "--- " => self.side(value, Change::Add),
-            "+++ " => self.side(value, Change::Delete),
+            "--- " => self.side(value, FileChange::Add),
+            "+++ " => self.side(value, FileChange::Delete),
             "index " if !value.ends_with(" 120000") => {}
-            _ => self.change = Change::Wordless,
+            _ => self.change = FileChange::NoText,
         }
     }
 
-    /// One of the two path lines; `absent` is what it means that this side has no file.
-    fn side(&mut self, value: &str, absent: Change) {
+    /// Handles a `---` or `+++` line; `absent` is the change if the file does not exist on this side.
+    fn side(&mut self, value: &str, absent: FileChange) {
         let path = path_of(value);
         if path == "/dev/null" {
-            self.change = if self.change == Change::Wordless { Change::Wordless } else { absent };
-        } else if absent == Change::Add {
+            self.change = if self.change == FileChange::NoText { FileChange::NoText } else { absent };
+        } else if absent == FileChange::Add {
             self.path.get_or_insert_with(|| path.clone());
             self.old_path = Some(path);
         } else {
             self.path = Some(path);
         }
-        // A file whose mode changes may change its lines too.
-        if self.change == Change::Wordless && !self.section.contains("120000") {
-            self.change = Change::Modify;
+        // A file whose mode changes may have changed lines too.
+        if self.change == FileChange::NoText && !self.section.contains("120000") {
+            self.change = FileChange::Modify;
         }
     }
 }
@@ -274,8 +274,8 @@ const HEADERS: [&str; 12] = [
     "GIT binary patch",
 ];
 
-fn lined(mode: &str, change: Change) -> Change {
-    if mode.trim() == "120000" { Change::Wordless } else { change }
+fn text_or_no_text(mode: &str, change: FileChange) -> FileChange {
+    if mode.trim() == "120000" { FileChange::NoText } else { change }
 }
 
 fn path_of(value: &str) -> String {
@@ -285,7 +285,7 @@ fn path_of(value: &str) -> String {
     }
 }
 
-/// The path of a `diff --git` line, which names it twice.
+/// The path of a `diff --git` line, which contains it twice.
 fn title_path(value: &str) -> Option<String> {
     if let Some((_, rest)) = unquote(value) {
         return Some(path_of(rest.trim_start()));

@@ -1,16 +1,16 @@
-//! Requests for permission and their outcomes. The first version asks about a tool call; the canonical shape has
-//! a title and a subject. Which requests are open, and for whom, is known elsewhere.
+//! Converts permission requests and their outcomes. Version 1 asks about a tool call; the canonical form has a title
+//! and a subject. Does not track which requests are open.
 
 use rethread_core::{Fields, Json};
 
 use super::content::{describe, text_block};
-use super::meta::{each, remark};
-use super::tool_call::{Announced, Form, TerminalText, call_from_v1, call_to_v1, made_title};
+use super::meta::{each, set_own_meta};
+use super::tool_call::{Announced, Form, TerminalText, call_from_v1, call_to_v1, default_title};
 
 const KINDS: [&str; 4] = ["allow_once", "allow_always", "reject_once", "reject_always"];
-const YES: [&str; 6] = ["allow", "yes", "accept", "approve", "always", "ok"];
+const ALLOW_PREFIXES: [&str; 6] = ["allow", "yes", "accept", "approve", "always", "ok"];
 
-/// The canonical question for a request of the first version, without its session id.
+/// Converts a v1 request to a canonical question without session id.
 #[must_use]
 pub fn from_v1(mut params: Fields, fallback_title: &str) -> Json {
     params.take("sessionId");
@@ -27,8 +27,8 @@ pub fn from_v1(mut params: Fields, fallback_title: &str) -> Json {
     question.json()
 }
 
-/// The request of the first version for a canonical question, without a session id. `minted` names the tool
-/// call where the question is about none.
+/// Converts a canonical question to a v1 request without session id. `minted` is the tool call id to use if the
+/// question is not about a tool call.
 #[must_use]
 pub fn to_v1(question: &Json, minted: &str, terminals: &dyn TerminalText) -> Fields {
     let mut params = question.fields();
@@ -36,11 +36,11 @@ pub fn to_v1(question: &Json, minted: &str, terminals: &dyn TerminalText) -> Fie
     let title = params.take("title").and_then(|title| title.as_string()).unwrap_or_default();
     let description = params.take("description").and_then(|text| text.as_string());
     let subject = params.take("subject").map(|subject| subject.fields()).unwrap_or_default();
-    let asked = Asked { title, description };
+    let text = QuestionText { title, description };
     let call = match subject.text("type").as_deref() {
-        Some("tool_call") => of_call(subject, &asked, terminals),
-        Some("command") => of_command(subject, &asked, minted),
-        _ => of_other(subject, &asked, minted),
+        Some("tool_call") => call_from_tool_call(subject, &text, terminals),
+        Some("command") => call_from_command(subject, &text, minted),
+        _ => call_from_unknown(subject, &text, minted),
     };
     params.set("toolCall", call.json());
     if let Some(options) = params.get("options") {
@@ -50,7 +50,7 @@ pub fn to_v1(question: &Json, minted: &str, terminals: &dyn TerminalText) -> Fie
     params
 }
 
-/// The outcome of the first version for a canonical answer. One that it does not have approves nothing.
+/// Converts a canonical answer to a v1 outcome. An unknown outcome becomes `cancelled`, which approves nothing.
 #[must_use]
 pub fn answer_to_v1(answer: &Json) -> Json {
     let mut fields = answer.fields();
@@ -59,35 +59,35 @@ pub fn answer_to_v1(answer: &Json) -> Json {
         return answer.clone();
     }
     let cancelled: Fields = [("outcome", Json::of("cancelled"))].into_iter().collect();
-    remark(&mut fields, "outcome", outcome.json());
+    set_own_meta(&mut fields, "outcome", outcome.json());
     fields.set("outcome", cancelled.json());
     fields.json()
 }
 
-struct Asked {
+struct QuestionText {
     title: String,
     description: Option<String>,
 }
 
-fn of_call(subject: Fields, asked: &Asked, terminals: &dyn TerminalText) -> Fields {
+fn call_from_tool_call(subject: Fields, text: &QuestionText, terminals: &dyn TerminalText) -> Fields {
     let call = subject.get("toolCall").map(Json::fields).unwrap_or_default();
-    let description = asked.description.as_deref().and_then(|text| not_shown_by(&call, text));
+    let description = text.description.as_deref().and_then(|text| description_beyond_content(&call, text));
     let mut call = call_to_v1(call, Announced::Known, terminals);
     let own = call.text("title").filter(|title| !title.is_empty());
-    let mut unsaid = Vec::new();
+    let mut missing = Vec::new();
     match own {
-        Some(own) if own != asked.title => unsaid.push(asked.title.clone()),
+        Some(own) if own != text.title => missing.push(text.title.clone()),
         Some(_) => {}
-        None => call.set("title", Json::of(&title_or_made(asked, &call))),
+        None => call.set("title", Json::of(&title_or_default(text, &call))),
     }
-    unsaid.extend(description);
-    say(&mut call, &unsaid);
+    missing.extend(description);
+    add_missing(&mut call, &missing);
     call
 }
 
-/// What a description says beside what the content of the canonical call shows anyway: a description may end with the
-/// text of the content, or with the change in it as a block of Markdown.
-fn not_shown_by(call: &Fields, description: &str) -> Option<String> {
+/// The part of a description that the content of the call does not show anyway: a description may end with the text of
+/// the content, or with its diff as a Markdown block.
+fn description_beyond_content(call: &Fields, description: &str) -> Option<String> {
     let mut left = description;
     for item in call.get("content").and_then(Json::items).unwrap_or_default() {
         let item = item.fields();
@@ -104,60 +104,60 @@ fn not_shown_by(call: &Fields, description: &str) -> Option<String> {
     (!left.is_empty()).then(|| left.to_owned())
 }
 
-/// A text up to its first block of Markdown that is a diff.
+/// The text before its first Markdown block that is a diff.
 fn before_diff(text: &str) -> &str {
     let is_diff = |at: &usize| text[*at..].trim_start_matches(['\n', '`']).starts_with("diff\n");
     text.match_indices("\n\n```").map(|(at, _)| at).find(is_diff).map_or(text, |at| &text[..at])
 }
 
-fn title_or_made(asked: &Asked, call: &Fields) -> String {
-    if asked.title.is_empty() { made_title(call) } else { asked.title.clone() }
+fn title_or_default(text: &QuestionText, call: &Fields) -> String {
+    if text.title.is_empty() { default_title(call) } else { text.title.clone() }
 }
 
-/// Adds what the tool call does not say itself. Clients merge this call into the one they show, so a call that
-/// brings no content must not be given any: that would wipe what is there.
-fn say(call: &mut Fields, unsaid: &[String]) {
-    if unsaid.is_empty() {
+/// Adds the texts that the tool call does not contain. Clients merge this call into the one they display, so a call
+/// without content must not get any: that would overwrite what is displayed.
+fn add_missing(call: &mut Fields, missing: &[String]) {
+    if missing.is_empty() {
         return;
     }
     if let Some(mut items) = call.get("content").and_then(Json::items) {
-        items.extend(unsaid.iter().map(|text| text_item(text)));
+        items.extend(missing.iter().map(|text| text_item(text)));
         call.set("content", Json::of(&items));
     } else {
         let title = call.text("title").unwrap_or_default();
-        call.set("title", Json::of(&format!("{title}: {}", unsaid.join(": "))));
+        call.set("title", Json::of(&format!("{title}: {}", missing.join(": "))));
     }
 }
 
-fn of_command(subject: Fields, asked: &Asked, minted: &str) -> Fields {
+fn call_from_command(subject: Fields, text: &QuestionText, minted: &str) -> Fields {
     let command = subject.text("command").unwrap_or_default();
     let input: Fields =
         ["command", "cwd"].into_iter().filter_map(|name| Some((name, subject.get(name)?.clone()))).collect();
     let id = subject.text("toolCallId");
-    let mut call = call_of(id.as_deref().unwrap_or(minted), &command, "execute");
+    let mut call = new_call(id.as_deref().unwrap_or(minted), &command, "execute");
     call.set("rawInput", input.json());
-    let title = Some(asked.title.clone()).filter(|title| !title.is_empty() && *title != command);
-    let unsaid: Vec<String> = title.into_iter().chain(asked.description.clone()).collect();
+    let title = Some(text.title.clone()).filter(|title| !title.is_empty() && *title != command);
+    let missing: Vec<String> = title.into_iter().chain(text.description.clone()).collect();
     if id.is_none() {
         call.set("content", Json::of::<[Json]>(&[]));
     }
-    say(&mut call, &unsaid);
-    remark(&mut call, "subject", subject.json());
+    add_missing(&mut call, &missing);
+    set_own_meta(&mut call, "subject", subject.json());
     call
 }
 
-fn of_other(subject: Fields, asked: &Asked, minted: &str) -> Fields {
-    let mut call = call_of(minted, &asked.title, "other");
-    let mut items: Vec<Json> = asked.description.iter().map(|text| text_item(text)).collect();
+fn call_from_unknown(subject: Fields, text: &QuestionText, minted: &str) -> Fields {
+    let mut call = new_call(minted, &text.title, "other");
+    let mut items: Vec<Json> = text.description.iter().map(|text| text_item(text)).collect();
     if !subject.is_empty() {
         items.push(text_item(&describe(&subject.json(), "subject")));
-        remark(&mut call, "subject", subject.json());
+        set_own_meta(&mut call, "subject", subject.json());
     }
     call.set("content", Json::of(&items));
     call
 }
 
-fn call_of(id: &str, title: &str, kind: &str) -> Fields {
+fn new_call(id: &str, title: &str, kind: &str) -> Fields {
     let members = [("toolCallId", id), ("title", title), ("kind", kind), ("status", "pending")];
     members.into_iter().map(|(name, value)| (name, Json::of(value))).collect()
 }
@@ -176,13 +176,13 @@ fn option_to_v1(option: &Json) -> Json {
     let nearest =
         if allows(&kind) || (!refuses(&kind) && allows(&name)) { "allow_once" } else { "reject_once" };
     fields.set("kind", Json::of(nearest));
-    remark(&mut fields, "kind", Json::of(&kind));
+    set_own_meta(&mut fields, "kind", Json::of(&kind));
     fields.json()
 }
 
 fn allows(word: &str) -> bool {
     let word = word.trim_start_matches('_').to_lowercase();
-    YES.iter().any(|yes| word.starts_with(yes))
+    ALLOW_PREFIXES.iter().any(|yes| word.starts_with(yes))
 }
 
 fn refuses(word: &str) -> bool {
@@ -196,8 +196,8 @@ mod tests {
     use expect_test::{Expect, expect};
 
     use super::*;
+    use crate::edge::v1::schema_checks::{json, parses, roundtrips};
     use crate::edge::v1::tool_call::TerminalView;
-    use crate::edge::v1::typed::{holds, json, parses};
 
     struct Own;
 
@@ -215,17 +215,17 @@ mod tests {
     fn shown(question: &str, expect: &Expect) {
         parses::<v2::RequestPermissionRequest>(&with_session(json(question).fields()));
         let params = to_v1(&json(question), "minted", &Own);
-        holds::<v1::RequestPermissionRequest>(&with_session(params.clone()));
+        roundtrips::<v1::RequestPermissionRequest>(&with_session(params.clone()));
         expect.assert_eq(params.json().text());
     }
 
     #[test]
-    fn a_request_of_the_first_version_goes_and_returns() {
+    fn a_v1_request_round_trips() {
         let params = json(
             r#"{"sessionId":"s","toolCall":{"toolCallId":"c","title":"Run it","kind":"execute","content":null},"options":[{"optionId":"o","name":"Yes","kind":"allow_once"}],"_meta":{"k":1}}"#,
         );
         let question = from_v1(params.fields(), "fallback");
-        holds::<v2::RequestPermissionRequest>(&with_session(question.fields()));
+        roundtrips::<v2::RequestPermissionRequest>(&with_session(question.fields()));
         expect![[r#"{"title":"Run it","subject":{"type":"tool_call","toolCall":{"toolCallId":"c","title":"Run it","kind":"execute"}},"options":[{"optionId":"o","name":"Yes","kind":"allow_once"}],"_meta":{"k":1}}"#]]
         .assert_eq(question.text());
         shown(
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_call_does_not_say_is_added() {
+    fn title_and_description_are_added_if_the_call_lacks_them() {
         shown(
             r#"{"title":"Edit a","description":"It is yours","subject":{"type":"tool_call","toolCall":{"toolCallId":"c"}},"options":[]}"#,
             &expect![[r#"{"options":[],"toolCall":{"toolCallId":"c","title":"Edit a: It is yours"}}"#]],
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_content_shows_is_not_said_again() {
+    fn a_description_that_repeats_the_content_is_left_out() {
         shown(
             r#"{"title":"Run a?","description":"In /w.\n\n`a`","subject":{"type":"tool_call","toolCall":{"toolCallId":"c","content":[{"type":"content","content":{"type":"text","text":"`a`"}}],"rawInput":{"command":"a"}}},"options":[]}"#,
             &expect![[
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn no_subject_or_an_unknown_one() {
+    fn a_missing_or_unknown_subject_becomes_a_call() {
         shown(
             r#"{"title":"Trust it?","description":"New folder","options":[]}"#,
             &expect![[
@@ -310,8 +310,8 @@ mod tests {
     #[test]
     fn an_unknown_outcome_approves_nothing() {
         let selected = json(r#"{"outcome":{"outcome":"selected","optionId":"o"}}"#);
-        holds::<v1::RequestPermissionResponse>(&selected);
-        holds::<v2::RequestPermissionResponse>(&selected);
+        roundtrips::<v1::RequestPermissionResponse>(&selected);
+        roundtrips::<v2::RequestPermissionResponse>(&selected);
         assert_eq!(answer_to_v1(&selected), selected);
         let other = answer_to_v1(&json(r#"{"outcome":{"outcome":"_later"}}"#));
         let typed: v1::RequestPermissionResponse = parses(&other);

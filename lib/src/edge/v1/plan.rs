@@ -1,24 +1,24 @@
-//! Plans. The first version has one list of entries; the canonical shape has plans with ids, which may also be
-//! prose or a file. Which plan a client shows is known elsewhere.
+//! Converts plans. Version 1 has one list of entries; the canonical form has plans with ids, which may also be Markdown
+//! or a file.
 
 use rethread_core::{Fields, Json};
 
 use super::content::describe;
-use super::meta::{each, remark};
+use super::meta::{each, set_own_meta};
 
-/// What a client of the first version takes.
+/// How a v1 client receives plans.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PlanForm {
-    /// Plans with ids.
+    /// As plans with ids.
     Native,
-    /// One list of entries.
+    /// As one list of entries.
     Entries,
 }
 
 const STATUSES: [&str; 3] = ["pending", "in_progress", "completed"];
 const PRIORITIES: [&str; 3] = ["high", "medium", "low"];
 
-/// The canonical update for a `plan` of the first version.
+/// Converts a v1 `plan` to a canonical update.
 #[must_use]
 pub fn from_v1(mut body: Fields, plan_id: &str) -> Json {
     let entries = body.take("entries").unwrap_or_else(|| Json::of::<[Json]>(&[]));
@@ -30,7 +30,7 @@ pub fn from_v1(mut body: Fields, plan_id: &str) -> Json {
     body.json()
 }
 
-/// The update of the first version for a canonical `plan_update` or `plan_removed`.
+/// Converts a canonical `plan_update` or `plan_removed` to v1.
 #[must_use]
 pub fn to_v1(body: &Json, form: PlanForm) -> Json {
     let body = body.fields();
@@ -49,18 +49,18 @@ fn native(mut body: Fields, mut plan: Fields) -> Json {
             plan.set("entries", entries.unwrap_or_else(|| Json::of::<[Json]>(&[])));
         }
         Some("markdown" | "file") => {}
-        _ => plan = in_markdown(&plan),
+        _ => plan = as_markdown(&plan),
     }
     body.set("plan", plan.json());
     body.json()
 }
 
-fn in_markdown(plan: &Fields) -> Fields {
+fn as_markdown(plan: &Fields) -> Fields {
     let id = plan.get("planId").cloned().unwrap_or_else(|| Json::of(""));
-    let words = Json::of(&prose(plan));
+    let words = Json::of(&plan_text(plan));
     let mut shown: Fields =
         [("type", Json::of("markdown")), ("planId", id), ("content", words)].into_iter().collect();
-    remark(&mut shown, "plan", plan.json());
+    set_own_meta(&mut shown, "plan", plan.json());
     shown
 }
 
@@ -74,7 +74,7 @@ fn as_entries(mut body: Fields, plan: Option<Fields>) -> Json {
     };
     body.set("entries", entries);
     if let Some(id) = id.or_else(|| plan.as_ref()?.get("planId").cloned()) {
-        remark(&mut body, "planId", id);
+        set_own_meta(&mut body, "planId", id);
     }
     body.json()
 }
@@ -85,12 +85,12 @@ fn entries_of(plan: &Fields) -> Json {
             plan.get("entries").map(|list| each(list, entry_to_v1)).unwrap_or_else(|| Json::of::<[Json]>(&[]))
         }
         Some("markdown") => Json::of(&markdown_entries(&plan.text("content").unwrap_or_default())),
-        _ => Json::of(&[entry(&prose(plan), "pending")]),
+        _ => Json::of(&[entry(&plan_text(plan), "pending")]),
     }
 }
 
-/// What a plan without entries says.
-fn prose(plan: &Fields) -> String {
+/// The text of a plan without entries.
+fn plan_text(plan: &Fields) -> String {
     match plan.text("type").as_deref() {
         Some("file") => format!("Plan in {}", plan.text("uri").unwrap_or_default()),
         _ => match plan.text("content") {
@@ -119,17 +119,17 @@ fn entry_to_v1(entry: &Json) -> Json {
         };
         fields.set("status", Json::of(nearest));
         fields.set("content", Json::of(&content));
-        remark(&mut fields, "status", Json::of(&status));
+        set_own_meta(&mut fields, "status", Json::of(&status));
     }
     let priority = fields.text("priority").unwrap_or_default();
     if !PRIORITIES.contains(&priority.as_str()) {
         fields.set("priority", Json::of("medium"));
-        remark(&mut fields, "priority", Json::of(&priority));
+        set_own_meta(&mut fields, "priority", Json::of(&priority));
     }
     fields.json()
 }
 
-/// One entry for each list item; prose between them has entries of its own, and deeper lines stay with theirs.
+/// Makes one entry for each list item and for each other line; indented lines stay with their item.
 fn markdown_entries(markdown: &str) -> Vec<Json> {
     let mut entries: Vec<(String, &str)> = Vec::new();
     for line in markdown.lines().filter(|line| !line.trim().is_empty()) {
@@ -165,24 +165,24 @@ mod tests {
     use expect_test::{Expect, expect};
 
     use super::*;
-    use crate::edge::v1::typed::{holds, json};
+    use crate::edge::v1::schema_checks::{json, roundtrips};
 
     fn shown(body: &str, form: PlanForm, expect: &Expect) {
         let body = json(body);
-        holds::<v2::SessionUpdate>(&body);
+        roundtrips::<v2::SessionUpdate>(&body);
         let update = to_v1(&body, form);
-        holds::<v1::SessionUpdate>(&update);
+        roundtrips::<v1::SessionUpdate>(&update);
         expect.assert_eq(update.text());
     }
 
     #[test]
-    fn entries_go_and_return() {
+    fn plan_entries_round_trip() {
         let plan = json(
             r#"{"sessionUpdate":"plan","entries":[{"content":"a","priority":"high","status":"in_progress","_meta":{"k":1}}],"_meta":{"k":2}}"#,
         );
-        holds::<v1::SessionUpdate>(&plan);
+        roundtrips::<v1::SessionUpdate>(&plan);
         let update = from_v1(plan.fields(), "p");
-        let typed = holds::<v2::SessionUpdate>(&update);
+        let typed = roundtrips::<v2::SessionUpdate>(&update);
         assert!(matches!(typed, v2::SessionUpdate::PlanUpdate(_)));
         shown(
             update.text(),
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn words_the_first_version_lacks() {
+    fn values_that_v1_lacks_are_mapped() {
         let body = r#"{"sessionUpdate":"plan_update","plan":{"type":"items","planId":"p","entries":[{"content":"a","priority":"_x","status":"cancelled"},{"content":"b","priority":"low","status":"_y"}]}}"#;
         shown(
             body,
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn prose_becomes_entries() {
+    fn markdown_becomes_entries() {
         shown(
             r###"{"sessionUpdate":"plan_update","plan":{"type":"markdown","planId":"p","content":"## Steps\n- [x] read\n  all of it\n2. write\n- [-] test\n\nThen rest"}}"###,
             PlanForm::Entries,

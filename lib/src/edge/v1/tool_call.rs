@@ -1,52 +1,52 @@
-//! Tool calls: two updates in the first version, one upsert in the canonical shape. Which calls a client has
-//! been told of, and what a terminal has printed, is known elsewhere and given as parameters.
+//! Converts tool calls: two kinds of update in version 1, one upsert in the canonical form. Which calls a client knows
+//! and what a terminal has printed are parameters.
 
 use rethread_core::{Fields, Json};
 
-use super::meta::{drop_nulls, each, present, remark};
+use super::meta::{drop_nulls, each, present, set_own_meta};
 use super::{content, diff};
 
-/// Whether the client has already heard of the thing.
+/// Whether the client was sent the tool call before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Announced {
-    /// Not yet.
+    /// It was not: this update creates it.
     New,
-    /// Yes.
+    /// It was: this update changes it.
     Known,
 }
 
-/// Whether a tool call of the first version is whole or a patch.
+/// Whether a v1 tool call is complete or a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// A `tool_call`: what it leaves out has its default.
+    /// A `tool_call`: omitted members have their default.
     Create,
-    /// A `tool_call_update`: what it leaves out stays.
+    /// A `tool_call_update`: omitted members stay as they are.
     Patch,
 }
 
-/// Knows how a terminal named by a tool call can be shown to this client.
+/// Renders the terminals that tool calls refer to.
 pub trait TerminalText {
-    /// Shows one terminal.
+    /// Renders one terminal.
     fn render(&self, terminal_id: &str) -> TerminalView;
 }
 
-/// How a terminal is shown.
+/// How a terminal appears in a tool call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TerminalView {
-    /// The client runs it, under this id: it is referred to.
+    /// As a reference to a terminal that the client runs, with its id.
     Own(String),
-    /// The client does not have it: its output so far is shown as text.
+    /// As text, since the client does not have the terminal.
     Text(String),
 }
 
 const STATUSES: [&str; 4] = ["pending", "in_progress", "completed", "failed"];
 const KINDS: [&str; 10] =
     ["read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode", "other"];
-/// Members that mean "keep" in the first version when they are null, and "clear" in the canonical shape.
+/// Members for which null means "keep" in version 1 and "clear" in the canonical form.
 const NULLABLE: [&str; 9] =
     ["title", "name", "kind", "status", "content", "locations", "rawInput", "rawOutput", "_meta"];
 
-/// The canonical update for a `tool_call` or `tool_call_update` of the first version.
+/// Converts a v1 `tool_call` or `tool_call_update` to a canonical update.
 #[must_use]
 pub fn from_v1(mut body: Fields) -> Json {
     let form = match body.text("sessionUpdate").as_deref() {
@@ -57,7 +57,7 @@ pub fn from_v1(mut body: Fields) -> Json {
     call_from_v1(body, form).json()
 }
 
-/// The canonical members of a tool call of the first version.
+/// Converts the members of a v1 tool call to canonical form.
 #[must_use]
 pub fn call_from_v1(mut call: Fields, form: Form) -> Fields {
     drop_nulls(&mut call, &NULLABLE);
@@ -79,10 +79,10 @@ pub fn call_from_v1(mut call: Fields, form: Form) -> Fields {
     call
 }
 
-/// The update of the first version for a canonical `tool_call_update`.
+/// Converts a canonical `tool_call_update` to v1.
 ///
-/// A `tool_call_content_chunk` becomes the update that has its item as the whole content, since the first
-/// version cannot append: give [`with_content`] the content so far to keep what was there.
+/// A `tool_call_content_chunk` replaces the whole content, since v1 cannot append: use [`with_content`] to include
+/// earlier content.
 #[must_use]
 pub fn to_v1(body: &Json, announced: Announced, terminals: &dyn TerminalText) -> Json {
     let mut call = body.fields();
@@ -98,7 +98,7 @@ pub fn to_v1(body: &Json, announced: Announced, terminals: &dyn TerminalText) ->
     call_to_v1(call, announced, terminals).json()
 }
 
-/// The canonical `tool_call_update` that a content chunk amounts to, once all items up to it are known.
+/// Makes a canonical `tool_call_update` of a content chunk and all items up to it.
 #[must_use]
 pub fn with_content(chunk: &Json, items: &Json) -> Json {
     let mut call = chunk.fields();
@@ -107,17 +107,17 @@ pub fn with_content(chunk: &Json, items: &Json) -> Json {
     call.json()
 }
 
-/// The members of a tool call of the first version.
+/// Converts the members of a canonical tool call to v1.
 #[must_use]
 pub fn call_to_v1(mut call: Fields, announced: Announced, terminals: &dyn TerminalText) -> Fields {
-    restate(&mut call, "status", &STATUSES, status_to_v1);
-    restate(&mut call, "kind", &KINDS, |_| "other");
+    map_to_known(&mut call, "status", &STATUSES, status_to_v1);
+    map_to_known(&mut call, "kind", &KINDS, |_| "other");
     if let Some(capabilities) = call.take("capabilities") {
-        remark(&mut call, "capabilities", capabilities);
+        set_own_meta(&mut call, "capabilities", capabilities);
     }
     match announced {
-        Announced::New => begin(&mut call),
-        Announced::Known => clear(&mut call),
+        Announced::New => fill_new_call(&mut call),
+        Announced::Known => replace_nulls(&mut call),
     }
     if let Some(items) = call.get("content").and_then(Json::items) {
         let items: Vec<Json> = items.iter().flat_map(|item| item_to_v1(item, terminals)).collect();
@@ -126,9 +126,9 @@ pub fn call_to_v1(mut call: Fields, announced: Announced, terminals: &dyn Termin
     call
 }
 
-/// Names a tool call that has no title.
+/// Makes a title for a tool call without one.
 #[must_use]
-pub fn made_title(call: &Fields) -> String {
+pub fn default_title(call: &Fields) -> String {
     let kind = call.text("kind").filter(|kind| kind != "other").map(|kind| kind.replace('_', " "));
     match (call.text("name").filter(|name| !name.is_empty()), kind) {
         (Some(name), _) => name,
@@ -137,19 +137,19 @@ pub fn made_title(call: &Fields) -> String {
     }
 }
 
-/// The first version must have a title at once, and null says nothing there.
-fn begin(call: &mut Fields) {
+/// Version 1 requires a title on creation, and null has no meaning there.
+fn fill_new_call(call: &mut Fields) {
     drop_nulls(call, &NULLABLE);
     if call.text("title").is_none() {
-        let title = made_title(call);
+        let title = default_title(call);
         call.set("title", Json::of(&title));
     }
 }
 
-/// Null clears in the canonical shape; the first version has to be given the emptiest value instead.
-fn clear(call: &mut Fields) {
-    let title = made_title(call);
-    let emptiest = [
+/// Null clears a member in the canonical form; version 1 needs an empty value instead.
+fn replace_nulls(call: &mut Fields) {
+    let title = default_title(call);
+    let empty_values = [
         ("title", Json::of(&title)),
         ("name", Json::of("")),
         ("kind", Json::of("other")),
@@ -159,7 +159,7 @@ fn clear(call: &mut Fields) {
         ("rawInput", Json::of("")),
         ("rawOutput", Json::of("")),
     ];
-    for (name, value) in emptiest {
+    for (name, value) in empty_values {
         if call.get(name).is_some_and(Json::is_null) {
             call.set(name, value);
         }
@@ -167,13 +167,13 @@ fn clear(call: &mut Fields) {
     drop_nulls(call, &["_meta"]);
 }
 
-/// Gives a member the nearest word of a closed list, and remembers the word it had.
-fn restate(call: &mut Fields, name: &str, known: &[&str], nearest: fn(&str) -> &'static str) {
+/// Replaces a value that version 1 does not have by the closest one, and keeps the original in `_meta.rethread`.
+fn map_to_known(call: &mut Fields, name: &str, known: &[&str], nearest: fn(&str) -> &'static str) {
     let Some(value) = present(call, name).cloned() else { return };
     let word = value.as_string().unwrap_or_default();
     if !known.contains(&word.as_str()) {
         call.set(name, Json::of(nearest(&word)));
-        remark(call, name, value);
+        set_own_meta(call, name, value);
     }
 }
 
@@ -201,7 +201,7 @@ fn item_to_v1(item: &Json, terminals: &dyn TerminalText) -> Vec<Json> {
         }
         Some("diff") => diff::to_v1(fields),
         Some("terminal") => vec![terminal_to_v1(fields, terminals)],
-        _ => vec![item_in_words(item)],
+        _ => vec![item_as_text(item)],
     }
 }
 
@@ -213,24 +213,24 @@ fn terminal_to_v1(mut item: Fields, terminals: &dyn TerminalText) -> Json {
             item.take("terminalId");
             item.set("type", Json::of("content"));
             item.set("content", content::text_block(&text));
-            remark(&mut item, "terminalId", Json::of(&id));
+            set_own_meta(&mut item, "terminalId", Json::of(&id));
         }
     }
     item.json()
 }
 
-fn item_in_words(item: &Json) -> Json {
+fn item_as_text(item: &Json) -> Json {
     let text = content::describe(item, "tool output");
     let mut shown: Fields =
         [("type", Json::of("content")), ("content", content::text_block(&text))].into_iter().collect();
     if let Some(meta) = item.fields().get("_meta") {
         shown.set("_meta", meta.clone());
     }
-    remark(&mut shown, "item", item.clone());
+    set_own_meta(&mut shown, "item", item.clone());
     shown.json()
 }
 
-/// Lines count from one; the first version lets a zero pass, the canonical shape does not.
+/// Line numbers start at 1. Version 1 allows 0, the canonical form does not.
 fn location_from_v1(location: &Json) -> Json {
     let mut fields = location.fields();
     if fields.get("line").is_some_and(|line| matches!(line.text(), "0" | "null")) {
@@ -246,11 +246,11 @@ mod tests {
     use expect_test::{Expect, expect};
 
     use super::*;
-    use crate::edge::v1::typed::{holds, json, parses};
+    use crate::edge::v1::schema_checks::{json, parses, roundtrips};
 
-    struct Terminals;
+    struct TestTerminals;
 
-    impl TerminalText for Terminals {
+    impl TerminalText for TestTerminals {
         fn render(&self, terminal_id: &str) -> TerminalView {
             match terminal_id {
                 "own" => TerminalView::Own("own".to_owned()),
@@ -261,14 +261,14 @@ mod tests {
 
     fn canonical(body: &str, expect: &Expect) {
         let update = from_v1(json(body).fields());
-        let typed = holds::<v2::SessionUpdate>(&update);
+        let typed = roundtrips::<v2::SessionUpdate>(&update);
         assert!(matches!(typed, v2::SessionUpdate::ToolCallUpdate(_)));
         expect.assert_eq(update.text());
     }
 
     fn shown(body: &str, announced: Announced, expect: &Expect) {
         parses::<v2::SessionUpdate>(&json(body));
-        let update = to_v1(&json(body), announced, &Terminals);
+        let update = to_v1(&json(body), announced, &TestTerminals);
         parses::<v1::SessionUpdate>(&update);
         let items = update.fields().get("content").and_then(Json::items).unwrap_or_default();
         items.iter().for_each(|item| drop(parses::<v1::ToolCallContent>(item)));
@@ -313,7 +313,7 @@ mod tests {
             (r#""kind":"other""#, "Tool call c"),
         ] {
             let body = format!(r#"{{"sessionUpdate":"tool_call_update","toolCallId":"c",{members}}}"#);
-            let update = to_v1(&json(&body), Announced::New, &Terminals);
+            let update = to_v1(&json(&body), Announced::New, &TestTerminals);
             parses::<v1::SessionUpdate>(&update);
             assert_eq!(update.fields().text("title").as_deref(), Some(title));
             assert_eq!(update.fields().text("sessionUpdate").as_deref(), Some("tool_call"));
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn words_the_first_version_lacks_are_restated() {
+    fn values_that_v1_lacks_are_mapped() {
         shown(
             r#"{"sessionUpdate":"tool_call_update","toolCallId":"c","status":"cancelled","kind":"_brew","capabilities":{"cancel":{}},"_meta":{"k":1}}"#,
             Announced::Known,
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn cleared_members_get_the_emptiest_value() {
+    fn cleared_members_get_an_empty_value() {
         shown(
             r#"{"sessionUpdate":"tool_call_update","toolCallId":"c","title":null,"name":null,"kind":null,"status":null,"content":null,"locations":null,"rawInput":null,"rawOutput":null,"_meta":null}"#,
             Announced::Known,

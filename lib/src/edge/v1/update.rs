@@ -1,52 +1,52 @@
-//! Session updates as a whole: which of the conversions beside this file an update goes through. What depends on
-//! earlier updates (ids, the current mode, the options so far) is put in by the caller.
+//! Converts session updates by kind, with the modules beside this one. What depends on earlier updates (ids, current
+//! mode, options) is supplied by the caller.
 
 use rethread_core::{Fields, Json, Update, UpdateKind};
 
-use super::aside::{self, Compaction, Notices, Subagents};
 use super::meta::drop_nulls;
 use super::options::{BooleanOptions, Options};
 use super::plan::{self, PlanForm};
-use super::told::Messages;
+use super::sent_messages::SentMessages;
+use super::side_updates::{self, Compaction, Notices, Subagents};
 use super::tool_call::{self, Announced, TerminalText};
 use super::{commands, message};
 
-/// What a client of the first version said it takes, and what it can be shown of terminals and tool calls.
+/// What a v1 client supports, and how its terminals and tool calls are rendered.
 #[derive(Clone, Copy)]
-pub struct ClientView<'a> {
-    /// Its form of plans.
+pub struct V1Context<'a> {
+    /// How it receives plans.
     pub plan: PlanForm,
-    /// Whether it takes options that are on or off.
+    /// Whether it supports boolean options.
     pub booleans: BooleanOptions,
-    /// Whether it takes notices.
+    /// How it receives notices.
     pub notices: Notices,
-    /// Whether it takes news of compactions.
+    /// How it receives compactions.
     pub compaction: Compaction,
-    /// Whether it takes news of sub-agents.
+    /// How it receives updates of sub-agents.
     pub subagents: Subagents,
-    /// Shows a terminal.
+    /// Renders terminals.
     pub terminals: &'a dyn TerminalText,
-    /// Knows the content of tool calls.
+    /// Provides the content of tool calls.
     pub calls: &'a dyn CallContent,
-    /// Names a message that says in words what the client does not take.
+    /// The message id for text that replaces an unsupported update.
     pub note_id: &'a str,
 }
 
-/// Knows all content items of a tool call, since the first version cannot be sent one more.
+/// Provides all content items of a tool call, since version 1 cannot append one.
 pub trait CallContent {
-    /// The canonical items up to and with the update at hand; nothing if they are not known.
+    /// The canonical items up to and including the current update; `None` if unknown.
     fn content(&self, tool_call_id: &str) -> Option<Json>;
 }
 
-/// The canonical form of an update of the first version that needs no memory of earlier ones.
+/// Converts a v1 update that does not depend on earlier ones.
 ///
-/// For chunks without an id, `plan`, `current_mode_update` and `config_option_update` the caller has more to do.
+/// The caller must also handle chunks without an id, `plan`, `current_mode_update` and `config_option_update`.
 #[must_use]
 pub fn to_canonical_simple(tag: &str, mut body: Fields) -> Json {
     match tag {
         "tool_call" | "tool_call_update" => return tool_call::from_v1(body),
         "available_commands_update" => return commands::from_v1(body),
-        // Null clears the cost in the canonical shape, and says nothing in the first version.
+        // Null clears the cost in the canonical form, and has no meaning in version 1.
         "usage_update" => drop_nulls(&mut body, &["cost", "_meta"]),
         "session_info_update" => drop_nulls(&mut body, &["_meta"]),
         _ => {}
@@ -54,17 +54,17 @@ pub fn to_canonical_simple(tag: &str, mut body: Fields) -> Json {
     body.json()
 }
 
-/// The updates of the first version for one canonical update.
+/// Converts one canonical update to v1 updates.
 #[must_use]
-pub fn to_v1(update: &Update, announced: Announced, view: &ClientView<'_>) -> Vec<Json> {
+pub fn to_v1(update: &Update, announced: Announced, view: &V1Context<'_>) -> Vec<Json> {
     let body = &update.body;
     match update.kind {
         UpdateKind::UserMessageChunk | UpdateKind::AgentMessageChunk | UpdateKind::AgentThoughtChunk => {
             vec![message::chunk_to_v1(body)]
         }
-        // As to a client that was told nothing of it yet.
+        // Nothing of the message was sent before.
         UpdateKind::UserMessage | UpdateKind::AgentMessage | UpdateKind::AgentThought => {
-            Messages::default().show(update)
+            SentMessages::default().show(update)
         }
         UpdateKind::ToolCallUpdate => vec![tool_call::to_v1(body, announced, view.terminals)],
         UpdateKind::ToolCallContentChunk => vec![call_chunk(update, announced, view)],
@@ -75,14 +75,14 @@ pub fn to_v1(update: &Update, announced: Announced, view: &ClientView<'_>) -> Ve
         UpdateKind::SessionInfoUpdate => vec![without_nulls(body, &["_meta"])],
         UpdateKind::UsageUpdate => vec![without_nulls(body, &["cost", "_meta"])],
         UpdateKind::CompactionUpdate | UpdateKind::CompactionSummaryChunk => {
-            aside::compaction_to_v1(body, view.compaction, view.note_id)
+            side_updates::compaction_to_v1(body, view.compaction, view.note_id)
         }
-        UpdateKind::Notice => vec![aside::notice_to_v1(body, view.notices, view.note_id)],
+        UpdateKind::Notice => vec![side_updates::notice_to_v1(body, view.notices, view.note_id)],
         UpdateKind::Other => other(body, view),
     }
 }
 
-fn call_chunk(update: &Update, announced: Announced, view: &ClientView<'_>) -> Json {
+fn call_chunk(update: &Update, announced: Announced, view: &V1Context<'_>) -> Json {
     match view.calls.content(&update.id) {
         Some(items) => {
             tool_call::to_v1(&tool_call::with_content(&update.body, &items), announced, view.terminals)
@@ -104,13 +104,13 @@ fn without_nulls(body: &Json, names: &[&str]) -> Json {
     fields.json()
 }
 
-/// Unknown updates travel as they are: a client that asked for them knows them, and others must skip them.
-fn other(body: &Json, view: &ClientView<'_>) -> Vec<Json> {
+/// Unknown updates stay unchanged: clients must skip what they do not know.
+fn other(body: &Json, view: &V1Context<'_>) -> Vec<Json> {
     match body.fields().text("sessionUpdate").as_deref() {
         Some("subagent_update" | "session_message" | "session_message_chunk") => {
-            aside::subagent_to_v1(body, view.subagents, view.note_id)
+            side_updates::subagent_to_v1(body, view.subagents, view.note_id)
         }
-        // The first version has no word for it; its requests and answers say the same.
+        // Version 1 expresses the state by its requests and answers.
         Some("state_update") => Vec::new(),
         Some(_) | None => vec![body.clone()],
     }

@@ -1,19 +1,19 @@
-//! Appends to journals: the hot path. All appends of a call share one transaction and one commit.
+//! Appends entries to journals. All appends of a call share one transaction and one commit.
 
 use std::sync::Arc;
 
 use rethread_core::{Entry, Millis, Seq, stored};
 use rusqlite::{Transaction, params};
 
-use super::fault::{Fault, Shared, failed};
-use super::number::{put, put_seq};
-use super::row::{standing, title_number};
+use super::fault::{SharedError, SqliteFault, failed};
+use super::integers::{seq_to_sql, to_sql};
+use super::row::{session_head, title_number};
 use super::stubs;
-use super::writer::Writer;
+use super::writer::SqliteWriter;
 use super::{Append, Durability, RowFacts, StoreError};
 
-/// Appends, each with its own outcome. If the transaction fails, everything in it does.
-pub(super) fn append(writer: &Writer, appends: &[Append]) -> Vec<Result<(), StoreError>> {
+/// Appends with one result each. If the transaction fails, all of them fail.
+pub(super) fn append(writer: &SqliteWriter, appends: &[Append]) -> Vec<Result<(), StoreError>> {
     let durability = appends.iter().map(|append| append.durability).max().unwrap_or(Durability::Process);
     let mut outcomes = Vec::with_capacity(appends.len());
     let committed = writer.write_as(durability, |tx| {
@@ -24,12 +24,16 @@ pub(super) fn append(writer: &Writer, appends: &[Append]) -> Vec<Result<(), Stor
     });
     match committed {
         Ok(()) => outcomes,
-        Err(Fault::Failed(cause)) => fail_all(writer, outcomes, appends.len(), &Shared::new(cause)),
-        Err(Fault::Refused(cause)) => fail_all(writer, outcomes, appends.len(), &Shared::new(cause)),
+        Err(SqliteFault::Failed(cause)) => {
+            fail_all(writer, outcomes, appends.len(), &SharedError::new(cause))
+        }
+        Err(SqliteFault::Refused(cause)) => {
+            fail_all(writer, outcomes, appends.len(), &SharedError::new(cause))
+        }
     }
 }
 
-/// Adds entries after `head` and returns the new head.
+/// Inserts entries after `head` and returns the new head.
 pub(super) fn add_entries(
     tx: &Transaction<'_>,
     key: i64,
@@ -40,13 +44,13 @@ pub(super) fn add_entries(
     let mut head = head;
     for entry in entries {
         head = head.next();
-        statement.execute(params![key, put_seq(head), stored::encode_entry(entry)])?;
+        statement.execute(params![key, seq_to_sql(head), stored::encode_entry(entry)])?;
     }
     Ok(head)
 }
 
-/// Writes what is new in the row. A title yields to a stronger one that is there.
-pub(super) fn learn(tx: &Transaction<'_>, key: i64, facts: &RowFacts) -> Result<(), rusqlite::Error> {
+/// Applies changes to the row. A title does not replace one from a stronger source.
+pub(super) fn apply_facts(tx: &Transaction<'_>, key: i64, facts: &RowFacts) -> Result<(), rusqlite::Error> {
     if *facts == RowFacts::default() {
         return Ok(());
     }
@@ -69,13 +73,13 @@ pub(super) fn learn(tx: &Transaction<'_>, key: i64, facts: &RowFacts) -> Result<
     }
 }
 
-/// Makes a session the newest, also where the clock has gone back since another one was changed.
+/// Makes a session the newest in lists, even if the clock was set back.
 pub(super) fn touch(tx: &Transaction<'_>, key: i64, at: Millis) -> Result<(), rusqlite::Error> {
-    tx.prepare_cached(TOUCH)?.execute([key, put(at)])?;
+    tx.prepare_cached(TOUCH)?.execute([key, to_sql(at)])?;
     Ok(())
 }
 
-/// Looks at the top of the index of lists, and no further.
+/// Reads only the first row of the list index.
 const TOUCH: &str = "UPDATE session SET updated_at = max(updated_at, ?2, 1 + max(
         coalesce((SELECT updated_at FROM session AS other
             WHERE archived = 0 AND listed = 1 AND deleted_at IS NULL AND other.key <> ?1
@@ -85,7 +89,7 @@ const TOUCH: &str = "UPDATE session SET updated_at = max(updated_at, ?2, 1 + max
             ORDER BY updated_at DESC LIMIT 1), -1)))
     WHERE key = ?1";
 
-/// Keeps the state, if there is one to keep.
+/// Stores the snapshot, if there is one.
 pub(super) fn keep_snapshot(
     tx: &Transaction<'_>,
     key: i64,
@@ -100,41 +104,41 @@ pub(super) fn keep_snapshot(
     Ok(())
 }
 
-/// Everything that can be refused is refused before the first change, so a refusal needs nothing undone.
-fn append_one(tx: &Transaction<'_>, append: &Append) -> Result<(), Fault> {
+/// Checks everything before the first change, so that a refused append has nothing to undo.
+fn append_one(tx: &Transaction<'_>, append: &Append) -> Result<(), SqliteFault> {
     let Append { session, epoch, expected, .. } = append;
-    let standing = standing(tx, session)?;
-    standing.check_epoch(session, *epoch)?;
-    if standing.head != *expected {
+    let session_head = session_head(tx, session)?;
+    session_head.check_epoch(session, *epoch)?;
+    if session_head.head != *expected {
         let moved =
-            StoreError::MovedOn { session: session.clone(), expected: *expected, found: standing.head };
+            StoreError::MovedOn { session: session.clone(), expected: *expected, found: session_head.head };
         return Err(moved.into());
     }
-    let head = add_entries(tx, standing.key, standing.head, &append.entries)?;
+    let head = add_entries(tx, session_head.key, session_head.head, &append.entries)?;
     tx.prepare_cached("UPDATE session SET head_seq = ?2 WHERE key = ?1")?
-        .execute([standing.key, put_seq(head)])?;
+        .execute([session_head.key, seq_to_sql(head)])?;
     if let Some(at) = append.at {
-        touch(tx, standing.key, at)?;
+        touch(tx, session_head.key, at)?;
     }
-    learn(tx, standing.key, &append.facts)?;
-    keep_snapshot(tx, standing.key, append.snapshot.as_deref())?;
+    apply_facts(tx, session_head.key, &append.facts)?;
+    keep_snapshot(tx, session_head.key, append.snapshot.as_deref())?;
     Ok(())
 }
 
-/// A refusal concerns one append, a failure the transaction.
-fn outcome_of(done: Result<(), Fault>) -> Result<Result<(), StoreError>, Fault> {
+/// Separates refusals, which concern one append, from failures, which concern the transaction.
+fn outcome_of(done: Result<(), SqliteFault>) -> Result<Result<(), StoreError>, SqliteFault> {
     match done {
         Ok(()) => Ok(Ok(())),
-        Err(Fault::Refused(error)) => Ok(Err(error)),
-        Err(Fault::Failed(cause)) => Err(Fault::Failed(cause)),
+        Err(SqliteFault::Refused(error)) => Ok(Err(error)),
+        Err(SqliteFault::Failed(cause)) => Err(SqliteFault::Failed(cause)),
     }
 }
 
 fn fail_all(
-    writer: &Writer,
+    writer: &SqliteWriter,
     outcomes: Vec<Result<(), StoreError>>,
     count: usize,
-    cause: &Shared,
+    cause: &SharedError,
 ) -> Vec<Result<(), StoreError>> {
     let failure = || Err(failed("appending to", writer.database(), cause.clone()));
     let refused = outcomes.into_iter().map(|outcome| outcome.and_then(|()| failure()));

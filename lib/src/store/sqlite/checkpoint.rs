@@ -1,4 +1,4 @@
-//! Moves what the log holds into the database file, on a thread of its own: no append ever waits for it.
+//! The checkpoint thread: moves the write-ahead log into the database file, so that no append waits for that.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -11,35 +11,36 @@ use super::StoreError;
 use super::connection;
 use super::fault::io_failed;
 
-/// Pages in the log from which a checkpoint is worth it: 4 MiB.
-const WORTH_IT: i32 = 1024;
+/// The log size in pages from which a checkpoint is made: 4 MiB.
+const CHECKPOINT_PAGES: i32 = 1024;
 
-/// Pages by which the log must have grown before another attempt: readers may have kept the last from finishing.
-const AGAIN: i32 = 256;
+/// The growth in pages before another attempt, since readers may have kept the last one from finishing.
+const RETRY_PAGES: i32 = 256;
 
-/// Pages from which the file of the log is cut back: 64 MiB.
-const VERY_LARGE: i64 = 16 * 1024;
+/// The log size in pages from which the log file is truncated: 64 MiB.
+const TRUNCATE_PAGES: i64 = 16 * 1024;
 
-/// How long cutting back may hold writers up.
-const CUT_PATIENCE: Duration = Duration::from_millis(200);
+/// How long truncating may delay writers.
+const TRUNCATE_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// The thread. It ends when this is dropped.
+/// The checkpoint thread. Dropping it stops the thread.
 pub(super) struct Checkpoints {
     growth: Arc<Growth>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Checkpoints {
-    /// Starts the thread.
     pub(super) fn start(database: &Path) -> Result<Self, StoreError> {
         let growth = Arc::new(Growth::default());
-        let worker = Worker { database: database.to_owned(), growth: Arc::clone(&growth), connection: None };
-        let thread = thread::Builder::new().name("store checkpoint".to_owned()).spawn(move || worker.run());
+        let checkpoint_thread =
+            CheckpointThread { database: database.to_owned(), growth: Arc::clone(&growth), connection: None };
+        let thread =
+            thread::Builder::new().name("store checkpoint".to_owned()).spawn(move || checkpoint_thread.run());
         let thread = thread.map_err(io_failed("starting the checkpoint thread of", database))?;
         Ok(Self { growth, thread: Some(thread) })
     }
 
-    /// Where the writer tells how the log grows.
+    /// Where the writer reports the size of the log.
     pub(super) fn growth(&self) -> &Arc<Growth> {
         &self.growth
     }
@@ -47,88 +48,88 @@ impl Checkpoints {
 
 impl Drop for Checkpoints {
     fn drop(&mut self) {
-        self.growth.wish(Wish::End);
+        self.growth.request(CheckpointRequest::Stop);
         if let Some(thread) = self.thread.take() {
-            // A panic there has harmed nothing: the log is as good as the database.
+            // A panic there is harmless: the log still contains everything.
             let _ = thread.join();
         }
     }
 }
 
-/// What the writer tells the thread.
+/// Reports from the writer to the checkpoint thread.
 #[derive(Default)]
 pub(super) struct Growth {
-    told: Mutex<Told>,
+    state: Mutex<GrowthState>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct Told {
-    wish: Wish,
+struct GrowthState {
+    request: CheckpointRequest,
     pages: i32,
 }
 
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
-enum Wish {
+enum CheckpointRequest {
     #[default]
-    Nothing,
+    None,
     Checkpoint,
-    End,
+    Stop,
 }
 
 impl Growth {
-    /// The log has this many pages after a commit.
-    pub(super) fn grown(&self, pages: i32) {
-        let mut told = self.lock();
-        if pages < told.pages {
-            told.pages = 0;
+    /// Reports the size of the log in pages after a commit.
+    pub(super) fn log_size(&self, pages: i32) {
+        let mut state = self.lock();
+        if pages < state.pages {
+            state.pages = 0;
         }
-        if pages >= WORTH_IT.max(told.pages + AGAIN) {
-            told.pages = pages;
-            drop(told);
-            self.wish(Wish::Checkpoint);
+        if pages >= CHECKPOINT_PAGES.max(state.pages + RETRY_PAGES) {
+            state.pages = pages;
+            drop(state);
+            self.request(CheckpointRequest::Checkpoint);
         }
     }
 
-    fn wish(&self, wish: Wish) {
-        let mut told = self.lock();
-        if told.wish != Wish::End {
-            told.wish = wish;
+    fn request(&self, request: CheckpointRequest) {
+        let mut state = self.lock();
+        if state.request != CheckpointRequest::Stop {
+            state.request = request;
         }
         self.changed.notify_one();
     }
 
-    fn next_wish(&self) -> Wish {
-        let mut told = self.lock();
-        while told.wish == Wish::Nothing {
-            told = self.changed.wait(told).unwrap_or_else(PoisonError::into_inner);
+    fn next_request(&self) -> CheckpointRequest {
+        let mut state = self.lock();
+        while state.request == CheckpointRequest::None {
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
-        std::mem::take(&mut told.wish)
+        std::mem::take(&mut state.request)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Told> {
-        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, GrowthState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-struct Worker {
+struct CheckpointThread {
     database: PathBuf,
     growth: Arc<Growth>,
     connection: Option<Connection>,
 }
 
-impl Worker {
+impl CheckpointThread {
     fn run(mut self) {
         loop {
-            match self.growth.next_wish() {
-                Wish::Nothing => {}
-                Wish::Checkpoint => self.try_checkpoint(),
-                Wish::End => return,
+            match self.growth.next_request() {
+                CheckpointRequest::None => {}
+                CheckpointRequest::Checkpoint => self.try_checkpoint(),
+                CheckpointRequest::Stop => return,
             }
         }
     }
 
-    /// A failure loses nothing, since the log keeps all of it: the next growth tries again on a new connection.
+    /// A failure loses nothing, since the log keeps all data: the next attempt uses a new connection.
     fn try_checkpoint(&mut self) {
         if self.checkpoint().is_err() {
             self.connection = None;
@@ -141,7 +142,7 @@ impl Worker {
             None => self.connection.insert(open(&self.database)?),
         };
         let pages = run(connection, "PRAGMA wal_checkpoint(PASSIVE)")?;
-        if pages > VERY_LARGE {
+        if pages > TRUNCATE_PAGES {
             run(connection, "PRAGMA wal_checkpoint(TRUNCATE)")?;
         }
         Ok(())
@@ -150,11 +151,11 @@ impl Worker {
 
 fn open(database: &Path) -> rusqlite::Result<Connection> {
     let connection = connection::writer(database)?;
-    connection.busy_timeout(CUT_PATIENCE)?;
+    connection.busy_timeout(TRUNCATE_TIMEOUT)?;
     Ok(connection)
 }
 
-/// Runs one kind of checkpoint and says how many pages the log had.
+/// Runs a checkpoint pragma and returns the number of pages in the log.
 fn run(connection: &Connection, pragma: &str) -> rusqlite::Result<i64> {
     connection.query_row(pragma, [], |row| row.get(1))
 }
@@ -164,7 +165,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_checkpoint_is_wished_for_when_the_log_is_large_and_again_when_it_has_grown() {
+    fn a_checkpoint_is_requested_for_a_large_log_and_again_after_growth() {
         let growth = Growth::default();
         let steps = [
             (1000, false),
@@ -176,8 +177,12 @@ mod tests {
             (1030, true),
         ];
         for (pages, wished) in steps {
-            growth.grown(pages);
-            assert_eq!(std::mem::take(&mut growth.lock().wish) == Wish::Checkpoint, wished, "{pages} pages");
+            growth.log_size(pages);
+            assert_eq!(
+                std::mem::take(&mut growth.lock().request) == CheckpointRequest::Checkpoint,
+                wished,
+                "{pages} pages"
+            );
         }
     }
 }

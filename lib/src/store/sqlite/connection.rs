@@ -1,4 +1,4 @@
-//! Opens connections to the database file and sets what every one of them needs. Knows no tables.
+//! Opens connections to the database file and sets the pragmas that all of them need.
 
 use std::path::Path;
 use std::thread;
@@ -12,16 +12,16 @@ use super::fault::failed;
 /// Older versions can lose commits when several processes write and one of them resets the log.
 const OLDEST_SQLITE: i32 = 3_051_003;
 
-/// How long a writer waits for another process: longer than any transaction here, shorter than patience.
-const BUSY: Duration = Duration::from_secs(10);
+/// How long a writer waits for the lock of another process; no transaction takes this long.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How much of the database a connection keeps in memory, in KiB.
+/// The page cache of a connection in KiB.
 const CACHE_KIB: i64 = 512;
 
-/// How many statements a connection keeps ready; there are fewer.
-const STATEMENTS: usize = 48;
+/// The number of prepared statements that a connection caches; fewer are in use.
+const CACHED_STATEMENTS: usize = 48;
 
-/// Refuses to run with a SQLite whose log is not safe with several writers.
+/// Refuses a SQLite version whose log is not safe with several writers.
 pub(super) fn check_version(database: &Path) -> Result<(), StoreError> {
     let found = rusqlite::version_number();
     if found >= OLDEST_SQLITE {
@@ -31,21 +31,21 @@ pub(super) fn check_version(database: &Path) -> Result<(), StoreError> {
     Err(failed("opening", database, cause))
 }
 
-/// A connection that writes. It never checkpoints by itself: that would make some append wait for the disk.
+/// Opens a connection that writes. It never checkpoints by itself, since that would delay an append.
 pub(super) fn writer(database: &Path) -> rusqlite::Result<Connection> {
     let connection = open(database)?;
     connection.execute_batch("PRAGMA wal_autocheckpoint = 0; PRAGMA synchronous = NORMAL;")?;
     Ok(connection)
 }
 
-/// A connection that only reads.
+/// Opens a read-only connection.
 pub(super) fn reader(database: &Path) -> rusqlite::Result<Connection> {
     let connection = open(database)?;
     connection.execute_batch("PRAGMA query_only = 1;")?;
     Ok(connection)
 }
 
-/// Makes sure that the file is a database that can be written, in WAL mode.
+/// Checks that the file is a writable database in WAL mode.
 pub(super) fn check_file(connection: &Connection, database: &Path) -> Result<(), StoreError> {
     let opening = |cause| failed("opening", database, cause);
     let _: i64 =
@@ -68,18 +68,18 @@ pub(super) fn check_file(connection: &Connection, database: &Path) -> Result<(),
 fn open(database: &Path) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(database, flags)?;
-    connection.busy_timeout(BUSY)?;
-    connection.set_prepared_statement_cache_capacity(STATEMENTS);
-    // Only some systems have it: there, a plain sync leaves the bytes in the disk's own memory.
+    connection.busy_timeout(BUSY_TIMEOUT)?;
+    connection.set_prepared_statement_cache_capacity(CACHED_STATEMENTS);
+    // macOS: a plain sync leaves the data in the disk's cache.
     connection.execute_batch("PRAGMA fullfsync = 1; PRAGMA checkpoint_fullfsync = 1;")?;
-    // Six connections have each their own cache; what is in none of them is in the system's.
+    // Each of the six connections has its own cache; the system caches the file as well.
     connection.pragma_update(None, "cache_size", -CACHE_KIB)?;
     Ok(connection)
 }
 
-/// Several processes may meet on a new file, and this one change of mode does not wait for the others by itself.
+/// Switches to WAL mode. Several processes may open a new file at once, and this change does not use the busy timeout.
 fn enter_wal(connection: &Connection) -> rusqlite::Result<String> {
-    let patience = Instant::now() + BUSY;
+    let patience = Instant::now() + BUSY_TIMEOUT;
     loop {
         let mode = connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0));
         match mode {

@@ -1,4 +1,4 @@
-//! What goes wrong inside the embedded store, before it is known which file and which work it concerns.
+//! Errors inside the SQLite store, before the operation and the file are added to them.
 
 use std::error::Error;
 use std::fmt;
@@ -8,17 +8,17 @@ use std::sync::Arc;
 
 use super::StoreError;
 
-/// A refusal, which leaves the connection sound, or a failure, which does not.
+/// A refusal, after which the connection is still usable, or a failure, after which it is not.
 #[derive(Debug)]
-pub(super) enum Fault {
-    /// The answer is no.
+pub(super) enum SqliteFault {
+    /// The operation is not allowed.
     Refused(StoreError),
-    /// The database could not do it.
+    /// The database returned an error.
     Failed(rusqlite::Error),
 }
 
-impl Fault {
-    /// The error for whoever asked: `what` was being done, on this database.
+impl SqliteFault {
+    /// Converts to a store error that names the operation and the database.
     pub(super) fn at(self, what: &str, database: &Path) -> StoreError {
         match self {
             Self::Refused(error) => error,
@@ -27,45 +27,45 @@ impl Fault {
     }
 }
 
-impl From<StoreError> for Fault {
+impl From<StoreError> for SqliteFault {
     fn from(error: StoreError) -> Self {
         Self::Refused(error)
     }
 }
 
-impl From<rusqlite::Error> for Fault {
+impl From<rusqlite::Error> for SqliteFault {
     fn from(error: rusqlite::Error) -> Self {
         Self::Failed(error)
     }
 }
 
-/// A failure of something done to a file.
+/// Makes an I/O error that names the operation and the file.
 pub(super) fn failed(what: &str, file: &Path, cause: impl Into<Box<dyn Error + Send + Sync>>) -> StoreError {
     StoreError::Io { context: format!("{what} {}", file.display()), source: cause.into() }
 }
 
-/// The same for [`io::Error`], to be used with `map_err`.
+/// The same for [`io::Error`], for use with `map_err`.
 pub(super) fn io_failed<'a>(what: &'a str, file: &'a Path) -> impl FnOnce(io::Error) -> StoreError + 'a {
     move |cause| failed(what, file, cause)
 }
 
-/// One cause that several callers are told.
+/// An error that is reported to several callers.
 #[derive(Clone, Debug)]
-pub(super) struct Shared(Arc<dyn Error + Send + Sync>);
+pub(super) struct SharedError(Arc<dyn Error + Send + Sync>);
 
-impl Shared {
+impl SharedError {
     pub(super) fn new(cause: impl Error + Send + Sync + 'static) -> Self {
         Self(Arc::new(cause))
     }
 }
 
-impl fmt::Display for Shared {
+impl fmt::Display for SharedError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }
 }
 
-impl Error for Shared {
+impl Error for SharedError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         self.0.source()
     }

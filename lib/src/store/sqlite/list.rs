@@ -1,22 +1,21 @@
-//! Lists sessions, newest first, by key and not by counting: a page costs the same wherever it is.
+//! Lists sessions, newest first, by key instead of offset: every page costs the same.
 
 use rusqlite::{Transaction, params};
 
-use super::fault::Fault;
-use super::number::put;
+use super::fault::SqliteFault;
+use super::integers::to_sql;
 use super::row::{COLUMNS, read_row};
 use super::{ArchivedFilter, ListPage, ListQuery, SessionRow};
-use crate::store::cursor::Cursor;
+use crate::store::cursor::ListCursor;
 
 const NO: i64 = 0;
 const YES: i64 = 1;
 
-/// One page.
 pub(super) fn list(
     tx: &Transaction<'_>,
     query: &ListQuery,
-    after: Option<&Cursor>,
-) -> Result<ListPage, Fault> {
+    after: Option<&ListCursor>,
+) -> Result<ListPage, SqliteFault> {
     let archived: &[i64] = match query.archived {
         ArchivedFilter::Exclude => &[NO],
         ArchivedFilter::Only => &[YES],
@@ -24,26 +23,26 @@ pub(super) fn list(
     };
     let directories =
         query.spellings().map_or_else(|| vec![None], |both| both.into_iter().map(Some).collect());
-    // Each of them is in order by itself.
+    // Each directory spelling yields rows in order.
     let mut found = Vec::new();
     for archived in archived {
         for cwd in &directories {
             found.extend(rows(tx, cwd.as_deref(), query.limit, after, *archived)?);
         }
     }
-    found.sort_by_cached_key(|row| std::cmp::Reverse(Cursor::after(row)));
+    found.sort_by_cached_key(|row| std::cmp::Reverse(ListCursor::after(row)));
     Ok(ListPage::of(found, query.limit))
 }
 
-/// The rows of a page and one more, which tells that there is a next page.
+/// Reads one row more than the page has, to know whether there is a next page.
 fn rows(
     tx: &Transaction<'_>,
     cwd: Option<&str>,
     limit: usize,
-    after: Option<&Cursor>,
+    after: Option<&ListCursor>,
     archived: i64,
-) -> Result<Vec<SessionRow>, Fault> {
-    let (time, uid) = after.map_or((i64::MAX, ""), |cursor| (put(cursor.updated_at), cursor.uid.as_str()));
+) -> Result<Vec<SessionRow>, SqliteFault> {
+    let (time, uid) = after.map_or((i64::MAX, ""), |cursor| (to_sql(cursor.updated_at), cursor.uid.as_str()));
     let limit = i64::try_from(limit.max(1).saturating_add(1)).unwrap_or(i64::MAX);
     let mut statement = tx.prepare_cached(&sql(cwd))?;
     let mut found = match cwd {
@@ -52,7 +51,7 @@ fn rows(
     };
     let mut rows = Vec::new();
     while let Some(row) = found.next()? {
-        rows.push(read_row(row)?.whole()?);
+        rows.push(read_row(row)?.parse()?);
     }
     Ok(rows)
 }
@@ -72,9 +71,9 @@ mod tests {
 
     use super::*;
 
-    /// Every page is a walk along an index that starts at the cursor.
+    /// Every page is one index scan that starts at the cursor.
     #[test]
-    fn a_page_is_one_walk_along_an_index() {
+    fn a_page_is_one_index_scan() {
         for (cwd, index) in [(None, "session_by_age"), (Some("/w"), "session_by_cwd")] {
             let plan = plan(&sql(cwd));
             assert!(plan.contains(&format!("SEARCH session USING INDEX {index} ")), "{plan}");

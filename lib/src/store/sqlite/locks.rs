@@ -1,7 +1,7 @@
-//! Lock files: a process holds one for as long as it lives, and the kernel lets go of it however it dies.
-//! Knows nothing of sessions.
+//! Lock files: a process holds one while it lives, and the kernel releases it however the process ends. Independent of
+//! sessions.
 //!
-//! Whoever only asks takes the lock shared, so that two who ask at once do not mistake each other for the holder.
+//! A query takes the lock in shared mode, so that two queries do not mistake each other for the holder.
 
 use std::fs::{self, File, TryLockError};
 use std::io;
@@ -12,51 +12,51 @@ use std::time::{Duration, Instant};
 
 use super::files::create;
 
-/// A lock that is held. Dropping it removes the file, then lets go.
+/// A lock that is held. Dropping it removes the file, then releases the lock.
 pub(super) struct HeldLock {
     path: PathBuf,
     _file: File,
 }
 
-/// What a lock file tells about its holder.
+/// The state of the process that holds a lock file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Holder {
-    /// It lives.
+    /// The process lives.
     Alive,
-    /// It is gone.
+    /// The process has ended.
     Gone,
-    /// There is no such file.
+    /// The file does not exist.
     NoFile,
 }
 
-/// Makes the lock file of this name and holds it.
-pub(super) fn hold(dir: &Path, name: &str) -> io::Result<HeldLock> {
+/// Creates the lock file and locks it.
+pub(super) fn acquire(dir: &Path, name: &str) -> io::Result<HeldLock> {
     let path = path_of(dir, name);
     loop {
         let file = create(&path)?;
         file.lock()?;
-        // Between making and locking, somebody who clears up may have taken it for a dead one's.
+        // Between creating and locking, another process may have removed the file as stale.
         if is_at(&file, &path)? {
             return Ok(HeldLock { path, _file: file });
         }
     }
 }
 
-/// Asks whether the holder of this name lives.
-pub(super) fn ask(dir: &Path, name: &str) -> io::Result<Holder> {
+/// Returns whether the holder of this lock lives.
+pub(super) fn query(dir: &Path, name: &str) -> io::Result<Holder> {
     match File::open(path_of(dir, name)) {
-        Ok(file) => ask_file(&file),
+        Ok(file) => query_file(&file),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Holder::NoFile),
         Err(error) => Err(error),
     }
 }
 
-/// The same, for a holder whose process seems to be gone. One that is killed while it starts a child leaves its lock
-/// to that child until the child executes: a moment, for which this waits.
-pub(super) fn ask_patiently(dir: &Path, name: &str, patience: Duration) -> io::Result<Holder> {
-    let end = Instant::now() + patience;
+/// Queries with a timeout, for a holder whose process seems to have ended. If a process is killed while it starts a
+/// child, the child inherits the lock until it calls exec.
+pub(super) fn query_with_retry(dir: &Path, name: &str, timeout: Duration) -> io::Result<Holder> {
+    let end = Instant::now() + timeout;
     loop {
-        let holder = ask(dir, name)?;
+        let holder = query(dir, name)?;
         if holder != Holder::Alive || Instant::now() >= end {
             return Ok(holder);
         }
@@ -64,12 +64,12 @@ pub(super) fn ask_patiently(dir: &Path, name: &str, patience: Duration) -> io::R
     }
 }
 
-/// Removes the lock files of the dead.
-pub(super) fn clear(dir: &Path) -> io::Result<()> {
+/// Removes the lock files of processes that have ended.
+pub(super) fn remove_stale(dir: &Path) -> io::Result<()> {
     for entry in fs::read_dir(dir)? {
         let path = entry?.path();
         if path.extension().is_some_and(|extension| extension == "lock") {
-            clear_one(&path)?;
+            remove_if_stale(&path)?;
         }
     }
     Ok(())
@@ -77,7 +77,7 @@ pub(super) fn clear(dir: &Path) -> io::Result<()> {
 
 impl Drop for HeldLock {
     fn drop(&mut self) {
-        // A file that stays is cleared by the next process.
+        // If this fails, the next process removes the file.
         let _ = fs::remove_file(&self.path);
     }
 }
@@ -86,9 +86,10 @@ fn path_of(dir: &Path, name: &str) -> PathBuf {
     dir.join(format!("{name}.lock"))
 }
 
-fn clear_one(path: &Path) -> io::Result<()> {
-    let cleared = File::open(path).and_then(|file| match ask_file(&file)? {
-        // The shared lock is held until `file` is dropped, so nobody can come to hold what is removed.
+fn remove_if_stale(path: &Path) -> io::Result<()> {
+    let cleared = File::open(path).and_then(|file| match query_file(&file)? {
+        // The shared lock is held until `file` is dropped, so that nobody can acquire the lock while the file is
+        // removed.
         Holder::Gone if is_at(&file, path)? => fs::remove_file(path),
         Holder::Gone | Holder::Alive | Holder::NoFile => Ok(()),
     });
@@ -98,7 +99,7 @@ fn clear_one(path: &Path) -> io::Result<()> {
     }
 }
 
-fn ask_file(file: &File) -> io::Result<Holder> {
+fn query_file(file: &File) -> io::Result<Holder> {
     match file.try_lock_shared() {
         Ok(()) => Ok(Holder::Gone),
         Err(TryLockError::WouldBlock) => Ok(Holder::Alive),
@@ -120,17 +121,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lock_that_a_child_has_for_a_moment_is_waited_for() {
+    fn a_lock_held_briefly_by_a_child_is_waited_for() {
         let dir = tempfile::tempdir().unwrap();
         let lock = create(&path_of(dir.path(), "a")).unwrap();
         lock.lock().unwrap();
-        assert_eq!(ask(dir.path(), "a").unwrap(), Holder::Alive);
-        assert_eq!(ask_patiently(dir.path(), "a", Duration::from_millis(5)).unwrap(), Holder::Alive);
+        assert_eq!(query(dir.path(), "a").unwrap(), Holder::Alive);
+        assert_eq!(query_with_retry(dir.path(), "a", Duration::from_millis(5)).unwrap(), Holder::Alive);
         let child = thread::spawn(move || {
             thread::sleep(Duration::from_millis(30));
             drop(lock);
         });
-        assert_eq!(ask_patiently(dir.path(), "a", Duration::from_secs(5)).unwrap(), Holder::Gone);
+        assert_eq!(query_with_retry(dir.path(), "a", Duration::from_secs(5)).unwrap(), Holder::Gone);
         child.join().unwrap();
     }
 }

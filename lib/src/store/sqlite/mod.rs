@@ -1,5 +1,5 @@
-//! The embedded store: one SQLite file that several processes share. Owns the file, its lock files and two
-//! kinds of connection; what is done on them stands in the modules below, one file per kind of work.
+//! The SQLite store: one database file that several processes share. Owns the file, the lock files and the connections;
+//! each kind of operation has its own module.
 
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
@@ -8,13 +8,13 @@ use rethread_core::{Millis, Seq, SessionId};
 use rusqlite::Connection;
 
 use self::checkpoint::Checkpoints;
-use self::owner::Ourselves;
+use self::owner::ThisProcess;
 use self::readers::Readers;
-use self::writer::Writer;
-use super::cursor::Cursor;
+use self::writer::SqliteWriter;
+use super::cursor::ListCursor;
 use super::{
-    Append, Archived, ArchivedFilter, Deleted, Durability, Lease, ListPage, ListQuery, NativeId, NewSession,
-    Ours, Owner, Reached, RowFacts, See, SessionRow, Store, StoreError, Stub,
+    Append, Archived, ArchivedFilter, Deleted, Durability, ItemVisitor, Lease, ListPage, ListQuery, NativeId,
+    NewSession, OwnedHere, Owner, ReadProgress, RowFacts, SessionRow, Store, StoreError, Stub,
 };
 
 mod append;
@@ -23,10 +23,10 @@ mod connection;
 mod fault;
 mod files;
 mod fold;
+mod integers;
 mod list;
 mod locks;
 mod migrate;
-mod number;
 mod owner;
 mod profile;
 mod read;
@@ -37,26 +37,26 @@ mod session;
 mod stubs;
 mod writer;
 
-/// Where an embedded store lies.
+/// The file locations of a SQLite store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SqlitePaths {
-    /// The database file. SQLite keeps two more beside it.
+    /// The database file. SQLite keeps two more files beside it.
     pub database: PathBuf,
-    /// The directory of the lock files. All processes that share the database must name the same.
+    /// The directory of the lock files. All processes that share the database must use the same one.
     pub locks: PathBuf,
 }
 
-/// An open embedded store. Each is an owner of its own, also within one process.
+/// An open SQLite store. Each store is a separate owner, even within one process.
 pub struct SqliteStore {
-    // In the order in which they are let go of: the lock comes last.
+    // In drop order: the lock must be released last.
     readers: Readers,
-    writer: Writer,
+    writer: SqliteWriter,
     _checkpoints: Checkpoints,
-    ourselves: Ourselves,
+    this_process: ThisProcess,
 }
 
 impl SqliteStore {
-    /// Opens the database, makes or migrates it where needed, and enters as an owner.
+    /// Opens the database, creates or migrates it if necessary, and registers this store as an owner.
     pub fn open(paths: &SqlitePaths) -> Result<Self, StoreError> {
         let database = &paths.database;
         connection::check_version(database)?;
@@ -64,14 +64,14 @@ impl SqliteStore {
         connection::check_file(&first, database)?;
         migrate::migrate(&first, database)?;
         let checkpoints = Checkpoints::start(database)?;
-        let writer = Writer::new(database, first, checkpoints.growth().clone())?;
-        let ourselves = Ourselves::enter(&writer, &paths.locks)?;
-        Ok(Self { readers: Readers::new(database), writer, _checkpoints: checkpoints, ourselves })
+        let writer = SqliteWriter::new(database, first, checkpoints.growth().clone())?;
+        let this_process = ThisProcess::register(&writer, &paths.locks)?;
+        Ok(Self { readers: Readers::new(database), writer, _checkpoints: checkpoints, this_process })
     }
 }
 
-/// Makes the files and opens the first connection, one store of this process at a time: while a new database file
-/// is made, no other store may have a connection to it, or it would lose its locks.
+/// Creates the files and opens the first connection, one store of this process at a time: creating the file must not
+/// release the locks of another store's connection.
 fn prepare_and_connect(paths: &SqlitePaths) -> Result<Connection, StoreError> {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
@@ -81,18 +81,18 @@ fn prepare_and_connect(paths: &SqlitePaths) -> Result<Connection, StoreError> {
 
 impl Drop for SqliteStore {
     fn drop(&mut self) {
-        // If it fails, the lock file still tells that we are gone.
-        let _ = self.ourselves.leave(&self.writer);
+        // If this fails, the lock file still shows that this process has ended.
+        let _ = self.this_process.unregister(&self.writer);
     }
 }
 
 impl Store for SqliteStore {
     fn create(&self, new: NewSession) -> Result<Lease, StoreError> {
-        self.writer.write("creating a session in", |tx| session::create(tx, &self.ourselves, &new))
+        self.writer.write("creating a session in", |tx| session::create(tx, &self.this_process, &new))
     }
 
     fn claim(&self, session: &SessionId) -> Result<Lease, StoreError> {
-        self.writer.write("claiming a session in", |tx| session::claim(tx, &self.ourselves, session))
+        self.writer.write("claiming a session in", |tx| session::claim(tx, &self.this_process, session))
     }
 
     fn release(&self, lease: &Lease) -> Result<(), StoreError> {
@@ -108,9 +108,9 @@ impl Store for SqliteStore {
         session: &SessionId,
         from: Seq,
         budget: usize,
-        see: See<'_>,
-    ) -> Result<Reached, StoreError> {
-        self.readers.read("reading", |tx| read::walk(tx, session, from, budget, see))
+        visit: ItemVisitor<'_>,
+    ) -> Result<ReadProgress, StoreError> {
+        self.readers.read("reading", |tx| read::walk(tx, session, from, budget, visit))
     }
 
     fn fold(&self, lease: &Lease, upto: Seq) -> Result<(), StoreError> {
@@ -118,11 +118,11 @@ impl Store for SqliteStore {
     }
 
     fn find(&self, session: &SessionId) -> Result<Option<SessionRow>, StoreError> {
-        self.readers.read("reading", |tx| row::find(tx, &self.ourselves, session))
+        self.readers.read("reading", |tx| row::find(tx, &self.this_process, session))
     }
 
     fn list(&self, query: &ListQuery) -> Result<ListPage, StoreError> {
-        let after = query.after.as_deref().map(Cursor::decode).transpose()?;
+        let after = query.after.as_deref().map(ListCursor::decode).transpose()?;
         self.readers.read("listing", |tx| list::list(tx, query, after.as_ref()))
     }
 

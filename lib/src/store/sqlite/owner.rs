@@ -1,4 +1,5 @@
-//! The processes that write: one row and one lock file each. Says who lives; who owns what is in `session`.
+//! The processes that use the database: one row and one lock file each. Determines which of them live; ownership of
+//! sessions is in `session`.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -6,108 +7,109 @@ use std::time::Duration;
 use rusqlite::{OptionalExtension as _, Transaction, params};
 
 use super::StoreError;
-use super::fault::{Fault, io_failed};
+use super::fault::{SqliteFault, io_failed};
+use super::integers::to_sql;
 use super::locks::{self, HeldLock, Holder};
-use super::number::put;
-use super::writer::Writer;
+use super::writer::SqliteWriter;
 use crate::clock;
 use crate::ids;
-use crate::store::process::{Process, runs};
+use crate::store::process::{ProcessIdentity, runs};
 
-/// How long a process that seems to be gone may still hold its lock before it is taken to live.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// How long a process that seems to have ended may still hold its lock before it counts as live.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// This store as an owner. A second store in the same process is another one.
-pub(super) struct Ourselves {
+/// This store as an owner. A second store in the same process is a different owner.
+pub(super) struct ThisProcess {
     id: String,
-    process: Process,
+    process: ProcessIdentity,
     locks: PathBuf,
     _lock: HeldLock,
 }
 
-/// A row of `owner`.
-pub(super) struct Other {
+/// A row of the table `owner`.
+pub(super) struct OwnerRow {
     pub(super) id: String,
-    pub(super) process: Process,
+    pub(super) process: ProcessIdentity,
 }
 
 /// Whether an owner lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Life {
-    /// It is this store.
-    Ours,
-    /// It is another one that lives, or may live.
+pub(super) enum Liveness {
+    /// The owner is this store.
+    ThisProcess,
+    /// Another owner that lives, or may live.
     Alive,
-    /// It is gone.
+    /// The owner has ended.
     Gone,
 }
 
-impl Ourselves {
-    /// Takes a lock, then clears up after the dead, then writes our row: whoever sees the row finds the lock held.
-    pub(super) fn enter(writer: &Writer, locks: &Path) -> Result<Self, StoreError> {
+impl ThisProcess {
+    /// Acquires a lock, removes rows of ended processes, then inserts its own row: whoever sees the row finds the lock
+    /// held.
+    pub(super) fn register(writer: &SqliteWriter, locks: &Path) -> Result<Self, StoreError> {
         let id = ids::unique().to_string();
-        let lock = locks::hold(locks, &id).map_err(io_failed("locking in", locks))?;
-        let ourselves = Self { id, process: Process::this(), locks: locks.to_owned(), _lock: lock };
+        let lock = locks::acquire(locks, &id).map_err(io_failed("locking in", locks))?;
+        let this_process =
+            Self { id, process: ProcessIdentity::this(), locks: locks.to_owned(), _lock: lock };
         writer.write("entering", |tx| {
-            ourselves.clear_rows(tx)?;
-            ourselves.insert_row(tx)
+            this_process.clear_rows(tx)?;
+            this_process.insert_row(tx)
         })?;
-        locks::clear(locks).map_err(io_failed("clearing", locks))?;
-        Ok(ourselves)
+        locks::remove_stale(locks).map_err(io_failed("clearing", locks))?;
+        Ok(this_process)
     }
 
-    /// Takes our row out; what we owned is nobody's then.
-    pub(super) fn leave(&self, writer: &Writer) -> Result<(), StoreError> {
+    /// Removes the row, which releases all sessions.
+    pub(super) fn unregister(&self, writer: &SqliteWriter) -> Result<(), StoreError> {
         writer.write("leaving", |tx| {
             tx.execute("DELETE FROM owner WHERE id = ?1", [&self.id])?;
             Ok(())
         })
     }
 
-    /// Our id.
     pub(super) fn id(&self) -> &str {
         &self.id
     }
 
-    /// Says whether an owner lives. One on another machine is taken to live: its lock cannot be seen from here.
-    pub(super) fn life_of(&self, other: &Other) -> Result<Life, Fault> {
+    /// Returns whether an owner lives. An owner on another machine counts as live, since its lock is not visible here.
+    pub(super) fn liveness_of(&self, other: &OwnerRow) -> Result<Liveness, SqliteFault> {
         if other.id == self.id {
-            return Ok(Life::Ours);
+            return Ok(Liveness::ThisProcess);
         }
         let same_boot = self.process.shares_boot_with(&other.process);
         let same_host = self.process.host == other.process.host;
         if !same_boot && !same_host {
-            return Ok(Life::Alive);
+            return Ok(Liveness::Alive);
         }
-        // The process number alone does not decide: it may be of another namespace.
+        // The process id alone is not enough: it may belong to another namespace.
         let seems_gone = same_boot && same_host && !runs(other.process.pid);
-        let patience = if seems_gone { PATIENCE } else { Duration::ZERO };
-        let asked = locks::ask_patiently(&self.locks, &other.id, patience)
-            .map_err(io_failed("asking for a lock in", &self.locks))?;
+        let timeout = if seems_gone { LOCK_TIMEOUT } else { Duration::ZERO };
+        let asked = locks::query_with_retry(&self.locks, &other.id, timeout)
+            .map_err(io_failed("checking a lock in", &self.locks))?;
         Ok(match asked {
-            Holder::Alive => Life::Alive,
-            Holder::Gone => Life::Gone,
-            // Somebody swept the directory. The process number decides, where it means something here.
-            Holder::NoFile if !same_boot => Life::Gone,
-            Holder::NoFile if !same_host || runs(other.process.pid) => Life::Alive,
-            Holder::NoFile => Life::Gone,
+            Holder::Alive => Liveness::Alive,
+            Holder::Gone => Liveness::Gone,
+            // The lock file was deleted by someone. The process id decides, if it is from this boot.
+            Holder::NoFile if !same_boot => Liveness::Gone,
+            Holder::NoFile if !same_host || runs(other.process.pid) => Liveness::Alive,
+            Holder::NoFile => Liveness::Gone,
         })
     }
 
-    fn insert_row(&self, tx: &Transaction<'_>) -> Result<(), Fault> {
+    fn insert_row(&self, tx: &Transaction<'_>) -> Result<(), SqliteFault> {
         let process = &self.process;
         tx.execute(
             "INSERT INTO owner (id, pid, host, boot, started_at) VALUES (?1, ?2, ?3, ?4, ?5)",
-            params![self.id, process.pid, process.host, process.boot, put(clock::now())],
+            params![self.id, process.pid, process.host, process.boot, to_sql(clock::now())],
         )?;
         Ok(())
     }
 
-    fn clear_rows(&self, tx: &Transaction<'_>) -> Result<(), Fault> {
+    fn clear_rows(&self, tx: &Transaction<'_>) -> Result<(), SqliteFault> {
         let mut statement = tx.prepare("SELECT id, pid, host, boot FROM owner")?;
-        let others = statement.query_map([], read_other)?.collect::<Result<Vec<_>, _>>()?;
+        let others = statement.query_map([], read_owner_row)?.collect::<Result<Vec<_>, _>>()?;
         for other in others {
-            if self.life_of(&other)? == Life::Gone {
+            if self.liveness_of(&other)? == Liveness::Gone {
                 tx.execute("DELETE FROM owner WHERE id = ?1", [&other.id])?;
             }
         }
@@ -115,13 +117,13 @@ impl Ourselves {
     }
 }
 
-/// The owner with this id, if it has not left.
-pub(super) fn find(tx: &Transaction<'_>, id: &str) -> Result<Option<Other>, Fault> {
+/// Finds the owner with this id, if it is still registered.
+pub(super) fn find(tx: &Transaction<'_>, id: &str) -> Result<Option<OwnerRow>, SqliteFault> {
     let mut statement = tx.prepare_cached("SELECT id, pid, host, boot FROM owner WHERE id = ?1")?;
-    Ok(statement.query_row([id], read_other).optional()?)
+    Ok(statement.query_row([id], read_owner_row).optional()?)
 }
 
-fn read_other(row: &rusqlite::Row<'_>) -> rusqlite::Result<Other> {
-    let process = Process { pid: row.get(1)?, host: row.get(2)?, boot: row.get(3)? };
-    Ok(Other { id: row.get(0)?, process })
+fn read_owner_row(row: &rusqlite::Row<'_>) -> rusqlite::Result<OwnerRow> {
+    let process = ProcessIdentity { pid: row.get(1)?, host: row.get(2)?, boot: row.get(3)? };
+    Ok(OwnerRow { id: row.get(0)?, process })
 }

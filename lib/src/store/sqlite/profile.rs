@@ -1,23 +1,26 @@
-//! What is remembered of agents.
+//! Stores data about agents by key.
 
 use rethread_core::Millis;
 use rusqlite::{OptionalExtension as _, Transaction, params};
 
-use super::fault::Fault;
-use super::number::put;
+use super::fault::SqliteFault;
+use super::integers::to_sql;
 
-/// What was remembered under a key.
-pub(super) fn find(tx: &Transaction<'_>, key: &str) -> Result<Option<Vec<u8>>, Fault> {
+pub(super) fn find(tx: &Transaction<'_>, key: &str) -> Result<Option<Vec<u8>>, SqliteFault> {
     let mut statement = tx.prepare_cached("SELECT profile FROM profile WHERE key = ?1")?;
     Ok(statement.query_row([key], |row| row.get(0)).optional()?)
 }
 
-/// Remembers something under a key.
-pub(super) fn remember(tx: &Transaction<'_>, key: &str, profile: &[u8], at: Millis) -> Result<(), Fault> {
+pub(super) fn remember(
+    tx: &Transaction<'_>,
+    key: &str,
+    profile: &[u8],
+    at: Millis,
+) -> Result<(), SqliteFault> {
     tx.execute(
         "INSERT INTO profile (key, profile, remembered_at) VALUES (?1, ?2, ?3)
          ON CONFLICT DO UPDATE SET profile = excluded.profile, remembered_at = excluded.remembered_at",
-        params![key, profile, put(at)],
+        params![key, profile, to_sql(at)],
     )?;
     Ok(())
 }

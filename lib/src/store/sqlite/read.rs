@@ -1,4 +1,4 @@
-//! Reads journals: ancestors first, of each the segments, then the tail.
+//! Reads journals: the layers of the ancestors first, of each its segments, then its tail.
 
 use std::ops::ControlFlow;
 
@@ -6,44 +6,44 @@ use rethread_core::stored::{SegmentItems, Stored, StoredError};
 use rethread_core::{Seq, SessionId};
 use rusqlite::{OptionalExtension as _, Row, Transaction};
 
-use super::fault::Fault;
-use super::number::{got_seq, put_seq};
-use super::row::live;
+use super::fault::SqliteFault;
+use super::integers::{seq_from_sql, seq_to_sql};
+use super::row::existing_head;
 use super::segment::{SegmentError, recycle, unpack};
-use super::{Reached, See, StoreError};
+use super::{ItemVisitor, ReadProgress, StoreError};
 use crate::store::lineage::{Layer, lineage};
-use crate::store::page::{self, Filling};
+use crate::store::page::{self, PageBuilder};
 
-/// One page of a journal.
+/// Reads one page of a journal.
 pub(super) fn walk(
     tx: &Transaction<'_>,
     session: &SessionId,
     from: Seq,
     budget: usize,
-    see: See<'_>,
-) -> Result<Reached, Fault> {
-    let standing = live(tx, session)?;
-    let layers = lineage(standing.key, standing.head, |key| parent_of(tx, *key))?;
-    let mut page = Filling::new(budget, see);
+    visit: ItemVisitor<'_>,
+) -> Result<ReadProgress, SqliteFault> {
+    let session_head = existing_head(tx, session)?;
+    let layers = lineage(session_head.key, session_head.head, |key| parent_of(tx, *key))?;
+    let mut page = PageBuilder::new(budget, visit);
     for layer in layers.into_iter().filter(|layer| layer.upto >= from) {
-        let mut walk = Walk { tx, position: from.max(layer.after.next()), layer };
+        let mut walk = LayerReader { tx, position: from.max(layer.after.next()), layer };
         if let ControlFlow::Break(next) = walk.fill(&mut page)? {
             return Ok(page::cut(next));
         }
     }
-    Ok(page::end(from.max(standing.head.next())))
+    Ok(page::end(from.max(session_head.head.next())))
 }
 
-/// A way through one layer.
-struct Walk<'a> {
+/// Reads one layer.
+struct LayerReader<'a> {
     tx: &'a Transaction<'a>,
     layer: Layer<i64>,
-    /// Everything before this has been seen.
+    /// The entries before this one have been read.
     position: Seq,
 }
 
-impl Walk<'_> {
-    fn fill(&mut self, page: &mut Filling<'_>) -> Result<ControlFlow<Seq>, Fault> {
+impl LayerReader<'_> {
+    fn fill(&mut self, page: &mut PageBuilder<'_>) -> Result<ControlFlow<Seq>, SqliteFault> {
         if let ControlFlow::Break(next) = self.fill_from_segments(page)? {
             return Ok(ControlFlow::Break(next));
         }
@@ -56,27 +56,27 @@ impl Walk<'_> {
         Ok(ControlFlow::Continue(()))
     }
 
-    fn fill_from_segments(&mut self, page: &mut Filling<'_>) -> Result<ControlFlow<Seq>, Fault> {
+    fn fill_from_segments(&mut self, page: &mut PageBuilder<'_>) -> Result<ControlFlow<Seq>, SqliteFault> {
         let sql = "SELECT first_seq, last_seq, length, checksum, items FROM segment
                    WHERE session = ?1 AND last_seq >= ?2 ORDER BY last_seq";
         let mut statement = self.tx.prepare_cached(sql)?;
-        let mut rows = statement.query([self.layer.key, put_seq(self.position)])?;
+        let mut rows = statement.query([self.layer.key, seq_to_sql(self.position)])?;
         while let Some(row) = rows.next()? {
-            let first = got_seq(row.get(0)?);
+            let first = seq_from_sql(row.get(0)?);
             if first > self.layer.upto {
                 break;
             }
             if first > self.position {
                 return Err(self.damaged(self.position, "entries are missing"));
             }
-            // One that has no room is not unpacked for the few items that have.
+            // A segment that does not fit is not decompressed for a few items.
             if !page.has_room(usize::try_from(row.get::<_, i64>(2)?).unwrap_or(usize::MAX)) {
                 return Ok(ControlFlow::Break(self.position));
             }
             if let ControlFlow::Break(next) = self.fill_from_segment(row, first, page)? {
                 return Ok(ControlFlow::Break(next));
             }
-            self.position = got_seq(row.get(1)?).next();
+            self.position = seq_from_sql(row.get(1)?).next();
         }
         Ok(ControlFlow::Continue(()))
     }
@@ -85,8 +85,8 @@ impl Walk<'_> {
         &self,
         row: &Row<'_>,
         first: Seq,
-        page: &mut Filling<'_>,
-    ) -> Result<ControlFlow<Seq>, Fault> {
+        page: &mut PageBuilder<'_>,
+    ) -> Result<ControlFlow<Seq>, SqliteFault> {
         let bytes = row.get_ref(4)?.as_blob().map_err(|cause| self.damaged(first, cause))?;
         let plain = unpack(row.get(2)?, row.get(3)?, bytes).map_err(|cause| self.damaged(first, cause))?;
         let filled = self.fill_from_items(&plain, page);
@@ -94,7 +94,11 @@ impl Walk<'_> {
         filled.map_err(|cause| self.damaged(first, SegmentError::Items(cause)))
     }
 
-    fn fill_from_items(&self, plain: &[u8], page: &mut Filling<'_>) -> Result<ControlFlow<Seq>, StoredError> {
+    fn fill_from_items(
+        &self,
+        plain: &[u8],
+        page: &mut PageBuilder<'_>,
+    ) -> Result<ControlFlow<Seq>, StoredError> {
         for read in SegmentItems::of(plain)? {
             let item = read?;
             if !(self.position..=self.layer.upto).contains(&item.first) {
@@ -108,13 +112,13 @@ impl Walk<'_> {
         Ok(ControlFlow::Continue(()))
     }
 
-    fn fill_from_tail(&mut self, page: &mut Filling<'_>) -> Result<ControlFlow<Seq>, Fault> {
+    fn fill_from_tail(&mut self, page: &mut PageBuilder<'_>) -> Result<ControlFlow<Seq>, SqliteFault> {
         let sql = "SELECT seq, entry FROM tail WHERE session = ?1 AND seq BETWEEN ?2 AND ?3 ORDER BY seq";
         let mut statement = self.tx.prepare_cached(sql)?;
-        let range = [self.layer.key, put_seq(self.position), put_seq(self.layer.upto)];
+        let range = [self.layer.key, seq_to_sql(self.position), seq_to_sql(self.layer.upto)];
         let mut rows = statement.query(range)?;
         while let Some(row) = rows.next()? {
-            let seq = got_seq(row.get(0)?);
+            let seq = seq_from_sql(row.get(0)?);
             if seq != self.position {
                 return Err(self.damaged(self.position, "entries are missing"));
             }
@@ -128,18 +132,18 @@ impl Walk<'_> {
         Ok(ControlFlow::Continue(()))
     }
 
-    fn damaged(&self, at: Seq, cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Fault {
+    fn damaged(&self, at: Seq, cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> SqliteFault {
         damaged(self.tx, self.layer.key, at, cause)
     }
 }
 
-/// The error for a journal that cannot be understood at some place.
+/// Makes the error for a damaged journal.
 pub(super) fn damaged(
     tx: &Transaction<'_>,
     key: i64,
     at: Seq,
     cause: impl Into<Box<dyn std::error::Error + Send + Sync>>,
-) -> Fault {
+) -> SqliteFault {
     let uid = tx.query_row("SELECT uid FROM session WHERE key = ?1", [key], |row| row.get(0));
     match uid {
         Ok(uid) => StoreError::Damaged { session: SessionId(uid), at, source: cause.into() }.into(),
@@ -149,5 +153,5 @@ pub(super) fn damaged(
 
 fn parent_of(tx: &Transaction<'_>, key: i64) -> Result<Option<(i64, Seq)>, rusqlite::Error> {
     let sql = "SELECT parent, fork_seq FROM session WHERE key = ?1 AND parent IS NOT NULL";
-    tx.prepare_cached(sql)?.query_row([key], |row| Ok((row.get(0)?, got_seq(row.get(1)?)))).optional()
+    tx.prepare_cached(sql)?.query_row([key], |row| Ok((row.get(0)?, seq_from_sql(row.get(1)?)))).optional()
 }

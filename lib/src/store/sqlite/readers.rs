@@ -1,5 +1,4 @@
-//! The connections that read: a few, opened when first needed, so that reading neither waits for writing nor
-//! holds it up.
+//! A pool of read-only connections, opened when first needed, so that reads and writes do not wait for each other.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -8,12 +7,12 @@ use rusqlite::{Connection, Transaction, TransactionBehavior};
 
 use super::StoreError;
 use super::connection;
-use super::fault::Fault;
+use super::fault::SqliteFault;
 
-/// More would only wait for the same disk.
-const MOST: usize = 4;
+/// More connections would only compete for the same disk.
+const MAX_CONNECTIONS: usize = 4;
 
-/// The connections that are not in use, and how many there are in all.
+/// The pool of connections.
 pub(super) struct Readers {
     database: PathBuf,
     pool: Mutex<Pool>,
@@ -27,35 +26,35 @@ struct Pool {
 }
 
 impl Readers {
-    /// No connection yet.
+    /// Makes an empty pool.
     pub(super) fn new(database: &Path) -> Self {
         Self { database: database.to_owned(), pool: Mutex::default(), returned: Condvar::new() }
     }
 
-    /// Runs `work` on one state of the database, whatever is written meanwhile.
+    /// Runs `work` in a read transaction: it sees one consistent state of the database.
     pub(super) fn read<R>(
         &self,
         what: &str,
-        work: impl FnOnce(&Transaction<'_>) -> Result<R, Fault>,
+        work: impl FnOnce(&Transaction<'_>) -> Result<R, SqliteFault>,
     ) -> Result<R, StoreError> {
-        let mut place = self.place();
-        let outcome = attempt(&mut place.connection, &self.database, work);
-        if matches!(outcome, Err(Fault::Failed(_))) {
-            place.connection = None;
+        let mut slot = self.slot();
+        let outcome = attempt(&mut slot.connection, &self.database, work);
+        if matches!(outcome, Err(SqliteFault::Failed(_))) {
+            slot.connection = None;
         }
         outcome.map_err(|fault| fault.at(what, &self.database))
     }
 
-    fn place(&self) -> Place<'_> {
+    fn slot(&self) -> PooledConnection<'_> {
         let mut pool = self.lock();
-        while pool.idle.is_empty() && pool.open == MOST {
+        while pool.idle.is_empty() && pool.open == MAX_CONNECTIONS {
             pool = self.returned.wait(pool).unwrap_or_else(PoisonError::into_inner);
         }
         let connection = pool.idle.pop();
         if connection.is_none() {
             pool.open += 1;
         }
-        Place { readers: self, connection }
+        PooledConnection { readers: self, connection }
     }
 
     fn lock(&self) -> MutexGuard<'_, Pool> {
@@ -63,13 +62,13 @@ impl Readers {
     }
 }
 
-/// One of the few places, with its connection if that is open and sound. It is given back even in a panic.
-struct Place<'a> {
+/// A connection taken from the pool. It is returned on drop, even after a panic, unless it failed.
+struct PooledConnection<'a> {
     readers: &'a Readers,
     connection: Option<Connection>,
 }
 
-impl Drop for Place<'_> {
+impl Drop for PooledConnection<'_> {
     fn drop(&mut self) {
         let mut pool = self.readers.lock();
         match self.connection.take() {
@@ -84,8 +83,8 @@ impl Drop for Place<'_> {
 fn attempt<R>(
     connection: &mut Option<Connection>,
     database: &Path,
-    work: impl FnOnce(&Transaction<'_>) -> Result<R, Fault>,
-) -> Result<R, Fault> {
+    work: impl FnOnce(&Transaction<'_>) -> Result<R, SqliteFault>,
+) -> Result<R, SqliteFault> {
     let connection = match connection {
         Some(connection) => connection,
         None => connection.insert(connection::reader(database)?),

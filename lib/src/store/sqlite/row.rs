@@ -1,27 +1,27 @@
-//! The row of a session, as it is read.
+//! Reads the rows of sessions.
 
 use rethread_core::{Seq, SessionId, TitleSource, clean_title};
 use rusqlite::{OptionalExtension as _, Row, Transaction};
 
-use super::fault::Fault;
-use super::number::{got, got_seq};
-use super::owner::{self, Life, Ourselves};
-use super::{Archived, Deleted, Ours, Owner, SessionRow, StoreError};
+use super::fault::SqliteFault;
+use super::integers::{from_sql, seq_from_sql};
+use super::owner::{self, Liveness, ThisProcess};
+use super::{Archived, Deleted, OwnedHere, Owner, SessionRow, StoreError};
 
-/// What [`read_row`] reads, in its order.
+/// The columns that [`read_row`] reads, in order.
 pub(super) const COLUMNS: &str = "uid, cwd, roots, title, title_by, agent, natives, updated_at, head_seq, archived, \
      deleted_at IS NOT NULL, (SELECT p.uid FROM session AS p WHERE p.key = session.parent), fork_seq";
 
-/// What a writer must know of a session before it changes anything.
-pub(super) struct Standing {
+/// What must be checked before a session is changed.
+pub(super) struct SessionHead {
     pub(super) key: i64,
     pub(super) epoch: u64,
     pub(super) head: Seq,
     pub(super) deleted: Deleted,
 }
 
-impl Standing {
-    /// Refuses a writer whose epoch is over.
+impl SessionHead {
+    /// Refuses a writer whose epoch has ended.
     pub(super) fn check_epoch(&self, session: &SessionId, held: u64) -> Result<(), StoreError> {
         if self.epoch == held {
             return Ok(());
@@ -30,58 +30,63 @@ impl Standing {
     }
 }
 
-/// How a session stands; deleted ones included.
-pub(super) fn standing(tx: &Transaction<'_>, session: &SessionId) -> Result<Standing, Fault> {
+/// Reads the head of a session, also if it is deleted.
+pub(super) fn session_head(tx: &Transaction<'_>, session: &SessionId) -> Result<SessionHead, SqliteFault> {
     let sql = "SELECT key, epoch, head_seq, deleted_at IS NOT NULL FROM session WHERE uid = ?1";
-    let found = tx.prepare_cached(sql)?.query_row([session.as_str()], read_standing).optional()?;
+    let found = tx.prepare_cached(sql)?.query_row([session.as_str()], read_session_head).optional()?;
     found.ok_or_else(|| StoreError::Unknown(session.clone()).into())
 }
 
-/// How a session stands that is not deleted.
-pub(super) fn live(tx: &Transaction<'_>, session: &SessionId) -> Result<Standing, Fault> {
-    let standing = standing(tx, session)?;
-    match standing.deleted {
-        Deleted::No => Ok(standing),
+/// Reads the head of a session that is not deleted.
+pub(super) fn existing_head(tx: &Transaction<'_>, session: &SessionId) -> Result<SessionHead, SqliteFault> {
+    let session_head = session_head(tx, session)?;
+    match session_head.deleted {
+        Deleted::No => Ok(session_head),
         Deleted::Yes => Err(StoreError::Unknown(session.clone()).into()),
     }
 }
 
-/// The whole row with its snapshot and its living owner.
+/// Reads a complete row with its snapshot and live owner.
 pub(super) fn find(
     tx: &Transaction<'_>,
-    ourselves: &Ourselves,
+    this_process: &ThisProcess,
     session: &SessionId,
-) -> Result<Option<SessionRow>, Fault> {
+) -> Result<Option<SessionRow>, SqliteFault> {
     let sql = format!("SELECT {COLUMNS}, key FROM session WHERE uid = ?1");
     let read = |row: &Row<'_>| Ok((read_row(row)?, row.get::<_, i64>(13)?));
     let found = tx.prepare_cached(&sql)?.query_row([session.as_str()], read).optional()?;
     let Some((row, key)) = found else { return Ok(None) };
-    let mut row = row.whole()?;
+    let mut row = row.parse()?;
     row.snapshot = snapshot(tx, key)?;
-    row.owner = living_owner(tx, ourselves, key)?;
+    row.owner = live_owner(tx, this_process, key)?;
     Ok(Some(row))
 }
 
-/// The process that has a session, unless it is gone.
-pub(super) fn living_owner(
+/// Returns the process that owns a session, if it lives.
+pub(super) fn live_owner(
     tx: &Transaction<'_>,
-    ourselves: &Ourselves,
+    this_process: &ThisProcess,
     key: i64,
-) -> Result<Option<Owner>, Fault> {
+) -> Result<Option<Owner>, SqliteFault> {
     let mut statement = tx.prepare_cached("SELECT owner, owned_since FROM session WHERE key = ?1")?;
     let (id, since) = statement
         .query_row([key], |row| Ok((row.get::<_, Option<String>>(0)?, row.get::<_, Option<i64>>(1)?)))?;
     let Some(id) = id else { return Ok(None) };
     let Some(other) = owner::find(tx, &id)? else { return Ok(None) };
-    let ours = match ourselves.life_of(&other)? {
-        Life::Ours => Ours::Yes,
-        Life::Alive => Ours::No,
-        Life::Gone => return Ok(None),
+    let ours = match this_process.liveness_of(&other)? {
+        Liveness::ThisProcess => OwnedHere::Yes,
+        Liveness::Alive => OwnedHere::No,
+        Liveness::Gone => return Ok(None),
     };
-    Ok(Some(Owner { pid: other.process.pid, host: other.process.host, since: got(since.unwrap_or(0)), ours }))
+    Ok(Some(Owner {
+        pid: other.process.pid,
+        host: other.process.host,
+        since: from_sql(since.unwrap_or(0)),
+        ours,
+    }))
 }
 
-/// A row whose JSON columns are still text.
+/// A row whose JSON columns are not parsed yet.
 pub(super) struct RawRow {
     row: SessionRow,
     roots: String,
@@ -89,8 +94,8 @@ pub(super) struct RawRow {
 }
 
 impl RawRow {
-    /// Reads the JSON columns too.
-    pub(super) fn whole(mut self) -> Result<SessionRow, StoreError> {
+    /// Parses the JSON columns.
+    pub(super) fn parse(mut self) -> Result<SessionRow, StoreError> {
         self.row.roots = self.texts(&self.roots)?;
         self.row.natives = self.texts(&self.natives)?;
         Ok(self.row)
@@ -105,7 +110,7 @@ impl RawRow {
     }
 }
 
-/// Reads the columns of [`COLUMNS`]. Snapshot and owner are not among them.
+/// Reads [`COLUMNS`], which include neither snapshot nor owner.
 pub(super) fn read_row(row: &Row<'_>) -> rusqlite::Result<RawRow> {
     let parent: Option<String> = row.get(11)?;
     let fork: Option<i64> = row.get(12)?;
@@ -116,25 +121,25 @@ pub(super) fn read_row(row: &Row<'_>) -> rusqlite::Result<RawRow> {
             id: SessionId(row.get(0)?),
             cwd: row.get(1)?,
             roots: Vec::new(),
-            // Earlier programs kept titles as they came.
+            // Earlier versions stored titles without cleaning them.
             title: row
                 .get::<_, Option<String>>(3)?
                 .map(|title| clean_title(&title))
                 .zip(row.get::<_, Option<i64>>(4)?.map(title_source)),
             agent: row.get(5)?,
             natives: Vec::new(),
-            updated_at: got(row.get(7)?),
-            head: got_seq(row.get(8)?),
+            updated_at: from_sql(row.get(7)?),
+            head: seq_from_sql(row.get(8)?),
             snapshot: None,
             archived: if row.get(9)? { Archived::Yes } else { Archived::No },
             deleted: deleted(row, 10)?,
             owner: None,
-            parent: parent.map(SessionId).zip(fork.map(got_seq)),
+            parent: parent.map(SessionId).zip(fork.map(seq_from_sql)),
         },
     })
 }
 
-/// The number that stands for who gave a title: the smaller, the stronger.
+/// The number for the source of a title: a smaller number is a stronger source.
 pub(super) fn title_number(by: TitleSource) -> i64 {
     match by {
         TitleSource::User => 0,
@@ -151,16 +156,16 @@ fn title_source(number: i64) -> TitleSource {
     }
 }
 
-fn read_standing(row: &Row<'_>) -> rusqlite::Result<Standing> {
-    Ok(Standing {
+fn read_session_head(row: &Row<'_>) -> rusqlite::Result<SessionHead> {
+    Ok(SessionHead {
         key: row.get(0)?,
-        epoch: got(row.get(1)?),
-        head: got_seq(row.get(2)?),
+        epoch: from_sql(row.get(1)?),
+        head: seq_from_sql(row.get(2)?),
         deleted: deleted(row, 3)?,
     })
 }
 
-fn snapshot(tx: &Transaction<'_>, key: i64) -> Result<Option<Vec<u8>>, Fault> {
+fn snapshot(tx: &Transaction<'_>, key: i64) -> Result<Option<Vec<u8>>, SqliteFault> {
     let mut statement = tx.prepare_cached("SELECT state FROM snapshot WHERE session = ?1")?;
     Ok(statement.query_row([key], |row| row.get(0)).optional()?)
 }

@@ -1,14 +1,13 @@
-//! Sessions that an agent lists as its own: rows without a journal, until somebody opens one.
+//! Stubs: rows of sessions that an agent lists and that were never opened here.
 
 use rusqlite::{Transaction, params};
 
-use super::fault::Fault;
-use super::number::put;
+use super::fault::SqliteFault;
+use super::integers::to_sql;
 use super::{NativeId, Stub};
 
-/// Takes in what an agent lists. What is known here in any way, deleted ones included, stays as it is; of a row
-/// that is nothing more, the agent has the newest word.
-pub(super) fn add(tx: &Transaction<'_>, agent: &str, stubs: &[Stub]) -> Result<(), Fault> {
+/// Stores what an agent lists. Known sessions, including deleted ones, stay unchanged; stubs are updated.
+pub(super) fn add(tx: &Transaction<'_>, agent: &str, stubs: &[Stub]) -> Result<(), SqliteFault> {
     let mut known = tx.prepare_cached("SELECT 1 FROM native WHERE agent = ?1 AND id = ?2")?;
     let mut insert = tx.prepare_cached(
         "INSERT INTO session (uid, cwd, agent, title, title_by, updated_at, head_seq, epoch, listed)
@@ -23,19 +22,19 @@ pub(super) fn add(tx: &Transaction<'_>, agent: &str, stubs: &[Stub]) -> Result<(
         if known.exists(params![agent, stub.id.as_str()])? {
             continue;
         }
-        insert.execute(params![stub.id.as_str(), stub.cwd, agent, stub.title, put(stub.updated_at)])?;
+        insert.execute(params![stub.id.as_str(), stub.cwd, agent, stub.title, to_sql(stub.updated_at)])?;
     }
     Ok(())
 }
 
-/// Makes room for a session whose id is that of such a row.
-pub(super) fn give_way(tx: &Transaction<'_>, uid: &str) -> Result<(), Fault> {
+/// Deletes the stub with this id to make room for a session.
+pub(super) fn remove_stub(tx: &Transaction<'_>, uid: &str) -> Result<(), SqliteFault> {
     let sql = "DELETE FROM session WHERE uid = ?1 AND head_seq = 0 AND deleted_at IS NULL AND owner IS NULL";
     tx.prepare_cached(sql)?.execute([uid])?;
     Ok(())
 }
 
-/// Remembers an agent's id for a session. The agent may have listed it before we knew whose it is.
+/// Records an agent's id for a session, and removes the stub that the agent may have listed under it.
 pub(super) fn remember(tx: &Transaction<'_>, key: i64, native: &NativeId) -> Result<(), rusqlite::Error> {
     tx.prepare_cached(
         "DELETE FROM session WHERE uid = ?2 AND agent = ?1 AND key <> ?3

@@ -1,5 +1,5 @@
-//! The one connection that writes. Every change goes through [`Writer::write`]: one transaction, which either is
-//! stored as durably as asked or leaves no trace.
+//! The only connection that writes. Every change is one transaction of [`SqliteWriter::write`], which is either stored
+//! with the requested durability or rolled back.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,66 +8,66 @@ use rusqlite::{Connection, Transaction, TransactionBehavior};
 
 use super::checkpoint::Growth;
 use super::connection;
-use super::fault::Fault;
+use super::fault::SqliteFault;
 use super::{Durability, StoreError};
 
-/// The connection, or the knowledge of how to open it anew.
-pub(super) struct Writer {
+/// The connection; it is opened again after a disk error.
+pub(super) struct SqliteWriter {
     database: PathBuf,
     growth: Arc<Growth>,
-    open: Mutex<Option<Open>>,
+    open: Mutex<Option<OpenConnection>>,
 }
 
-struct Open {
+struct OpenConnection {
     connection: Connection,
     durability: Durability,
 }
 
-impl Writer {
-    /// A writer on this connection, which tells how its log grows.
+impl SqliteWriter {
+    /// Makes a writer that reports the size of its log.
     pub(super) fn new(database: &Path, first: Connection, growth: Arc<Growth>) -> Result<Self, StoreError> {
-        let open = Open::new(first, &growth).map_err(|cause| Fault::from(cause).at("opening", database))?;
+        let open = OpenConnection::new(first, &growth)
+            .map_err(|cause| SqliteFault::from(cause).at("opening", database))?;
         Ok(Self { database: database.to_owned(), growth, open: Mutex::new(Some(open)) })
     }
 
-    /// Runs `work` in a transaction and commits it, unless it fails.
+    /// Runs `work` in a transaction and commits it if it succeeds.
     pub(super) fn write<R>(
         &self,
         what: &str,
-        work: impl FnOnce(&Transaction<'_>) -> Result<R, Fault>,
+        work: impl FnOnce(&Transaction<'_>) -> Result<R, SqliteFault>,
     ) -> Result<R, StoreError> {
         self.write_as(Durability::Process, work).map_err(|fault| fault.at(what, &self.database))
     }
 
-    /// The same, with the durability named and the fault as it is.
+    /// The same with a given durability and the original error.
     pub(super) fn write_as<R>(
         &self,
         durability: Durability,
-        work: impl FnOnce(&Transaction<'_>) -> Result<R, Fault>,
-    ) -> Result<R, Fault> {
+        work: impl FnOnce(&Transaction<'_>) -> Result<R, SqliteFault>,
+    ) -> Result<R, SqliteFault> {
         let mut open = self.lock();
         let outcome = self.attempt(&mut open, durability, work);
-        if matches!(outcome, Err(Fault::Failed(_))) {
-            // After an error of the disk nothing that the connection believes is sure; the next call opens anew.
+        if matches!(outcome, Err(SqliteFault::Failed(_))) {
+            // After a disk error the state of the connection is unknown; the next call opens a new one.
             *open = None;
         }
         outcome
     }
 
-    /// The database file.
     pub(super) fn database(&self) -> &Path {
         &self.database
     }
 
     fn attempt<R>(
         &self,
-        open: &mut Option<Open>,
+        open: &mut Option<OpenConnection>,
         durability: Durability,
-        work: impl FnOnce(&Transaction<'_>) -> Result<R, Fault>,
-    ) -> Result<R, Fault> {
+        work: impl FnOnce(&Transaction<'_>) -> Result<R, SqliteFault>,
+    ) -> Result<R, SqliteFault> {
         let open = match open {
             Some(open) => open,
-            None => open.insert(Open::new(connection::writer(&self.database)?, &self.growth)?),
+            None => open.insert(OpenConnection::new(connection::writer(&self.database)?, &self.growth)?),
         };
         open.set_durability(durability)?;
         let tx = Transaction::new_unchecked(&open.connection, TransactionBehavior::Immediate)?;
@@ -76,23 +76,23 @@ impl Writer {
         Ok(result)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<Open>> {
+    fn lock(&self) -> MutexGuard<'_, Option<OpenConnection>> {
         // A panic inside a transaction has rolled it back.
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Open {
+impl OpenConnection {
     fn new(mut connection: Connection, growth: &Arc<Growth>) -> rusqlite::Result<Self> {
         let growth = Arc::clone(growth);
         connection.wal_hook(Some(move |_: &mut rusqlite::hooks::Wal, pages| {
-            growth.grown(pages);
+            growth.log_size(pages);
             Ok(())
         }))?;
         Ok(Self { connection, durability: Durability::Process })
     }
 
-    /// It must happen outside a transaction to have an effect on it.
+    /// Must be called outside a transaction.
     fn set_durability(&mut self, durability: Durability) -> rusqlite::Result<()> {
         if self.durability != durability {
             self.connection.execute_batch(match durability {
@@ -115,14 +115,15 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let database = dir.path().join("db");
         let first = Connection::open(&database).unwrap();
-        let writer = Writer::new(&database, first, Arc::default()).unwrap();
+        let writer = SqliteWriter::new(&database, first, Arc::default()).unwrap();
         for (durability, synchronous) in
             [(Durability::Process, 1), (Durability::Power, 2), (Durability::Process, 1)]
         {
-            // The first connection of this test has SQLite's own setting; a failure makes the writer open its own.
-            let _: Result<(), Fault> =
+            // The first connection of this test has SQLite's default; an error makes the writer open its own.
+            let _: Result<(), SqliteFault> =
                 writer.write_as(durability, |_| Err(rusqlite::Error::InvalidQuery.into()));
-            let _: Result<(), Fault> = writer.write_as(durability, |_| Err(StoreError::BadCursor.into()));
+            let _: Result<(), SqliteFault> =
+                writer.write_as(durability, |_| Err(StoreError::BadCursor.into()));
             let in_force = writer.write_as(durability, |tx| {
                 Ok(tx.query_row("PRAGMA synchronous", [], |row| row.get::<_, i64>(0))?)
             });

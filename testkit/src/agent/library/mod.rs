@@ -1,5 +1,5 @@
-//! The scripted agent whose mind is the example of the library, `lib/examples/scripted.rs`. Stands between it and its
-//! wire: records what it is told, speaks in its name when a test says so, opens gates and lets it crash.
+//! The scripted agent that is implemented by the library example `lib/examples/scripted.rs`. Sits between the example
+//! and its connection: records messages, sends messages on behalf of a test, opens gates and simulates crashes.
 
 mod nature;
 mod steps;

@@ -1,5 +1,4 @@
-//! What the example says of itself as a test wants it: its abilities, its options, its commands, whether one has to log
-//! in. Only data: what it does is the example's.
+//! Converts an `AgentConfig` to the library's description of an agent: abilities, options, commands, login.
 
 use rethread::author::{Ability, About, ConfigOption, Login as Method, OptionValue};
 

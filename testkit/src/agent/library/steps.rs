@@ -1,5 +1,4 @@
-//! The steps of scripts that tests need and the example need not show, done with the methods of the library, and the
-//! extension requests that it answers.
+//! The script steps that the example does not implement itself, and its extension requests.
 
 use std::future::pending;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -41,7 +40,7 @@ pub async fn aside(turn: &Turn, step: Aside) {
         Aside::Ext(method) => ext(turn, &method).await,
         Aside::Apart(method) => apart(turn, &method).await,
         Aside::TakeBack(method) => take_back(turn, &method).await,
-        Aside::Wait(gate) => drop(turn.request_apart(WAIT, json!({"gate": gate})).await),
+        Aside::Wait(gate) => drop(turn.request_without_session(WAIT, json!({"gate": gate})).await),
         Aside::Abort => turn.cancelled().await,
         Aside::Late(text) => late(turn, &text).await,
         Aside::Deaf => pending().await,
@@ -167,7 +166,7 @@ async fn ext(turn: &Turn, method: &str) {
 
 async fn apart(turn: &Turn, method: &str) {
     let params = json!({"serverId": "s", "requestId": "r", "method": "tools/list", "params": {}});
-    let answer = turn.request_apart(method, params).await;
+    let answer = turn.request_without_session(method, params).await;
     say_answer(turn, "apart", answer).await;
 }
 

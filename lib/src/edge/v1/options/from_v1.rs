@@ -1,12 +1,12 @@
-//! Makes one canonical option of each thing that an agent of the first version lets the user choose.
+//! Converts modes, models and config options of a v1 agent to one canonical list of options.
 
 use rethread_core::{Fields, Json};
 
 use super::super::meta::{drop_nulls, present};
 use super::{Options, Source, Sources, id_of, select_of};
 
-/// How one of the two older views names its parts.
-struct View {
+/// The member names of modes or models, the older forms of an option.
+struct LegacySelector {
     source: Source,
     category: &'static str,
     name: &'static str,
@@ -15,7 +15,7 @@ struct View {
     id: &'static str,
 }
 
-const MODES: View = View {
+const MODES: LegacySelector = LegacySelector {
     source: Source::Mode,
     category: "mode",
     name: "Mode",
@@ -24,7 +24,7 @@ const MODES: View = View {
     id: "id",
 };
 
-const MODELS: View = View {
+const MODELS: LegacySelector = LegacySelector {
     source: Source::Model,
     category: "model",
     name: "Model",
@@ -40,19 +40,19 @@ pub(super) fn merge(
 ) -> (Options, Sources) {
     let mut list = config_options.map(list_from_v1).unwrap_or_default();
     let mut sources = Sources::default();
-    for (view, state) in [(MODES, modes), (MODELS, models)] {
+    for (selector, state) in [(MODES, modes), (MODELS, models)] {
         let Some(state) = state.map(Json::fields).filter(|state| !state.is_empty()) else { continue };
-        // A config option of the category is the same thing in its newer form.
-        if select_of(&list, view.category).is_none() {
-            let option = view.option(state, &list);
-            sources.0.push((id_of(&option), view.source));
+        // A config option of the same category is the newer form of the same option.
+        if select_of(&list, selector.category).is_none() {
+            let option = selector.option(state, &list);
+            sources.0.push((id_of(&option), selector.source));
             list.push(option);
         }
     }
     (Options(list), sources)
 }
 
-/// The canonical options for a list of config options of the first version.
+/// Converts a list of v1 config options to canonical options.
 #[must_use]
 pub fn list_from_v1(config_options: &Json) -> Vec<Fields> {
     let items = config_options.items().unwrap_or_default();
@@ -78,7 +78,7 @@ fn group_from_v1(value: &Json) -> Json {
     fields.json()
 }
 
-impl View {
+impl LegacySelector {
     fn option(&self, mut state: Fields, taken: &[Fields]) -> Fields {
         let current = state.take(self.current).unwrap_or_else(|| Json::of(""));
         let available = state.take(self.available).and_then(|list| list.items()).unwrap_or_default();

@@ -1,5 +1,5 @@
-//! The options of a session as one canonical list. The first version shows the same state in three views: modes,
-//! models and config options. Whether a value may be set is decided in the core.
+//! The options of a session as one canonical list. Version 1 has the same state in three forms: modes, models and
+//! config options. Whether a value is valid is decided in the core.
 
 mod from_v1;
 mod to_v1;
@@ -11,38 +11,38 @@ pub use from_v1::list_from_v1;
 pub use to_v1::{BooleanOptions, V1Options, current_mode};
 pub use value::{value_from_v1, value_to_v1};
 
-/// The options of a session, complete, each with its canonical members.
+/// All options of a session in canonical form.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Options(Vec<Fields>);
 
-/// How an option is set at an agent of the first version.
+/// The method that sets an option at a v1 agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// As a config option.
+    /// `session/set_config_option`.
     Config,
-    /// As a mode.
+    /// `session/set_mode`.
     Mode,
-    /// As a model.
+    /// `session/set_model`.
     Model,
 }
 
-/// The source of each option that is not a config option.
+/// The method for each option that is not a config option.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sources(Vec<(String, Source)>);
 
 impl Sources {
-    /// How the option is set at the agent.
+    /// Returns the method that sets an option.
     #[must_use]
     pub fn of(&self, config_id: &str) -> Source {
         self.0.iter().find(|(id, _)| id == config_id).map_or(Source::Config, |(_, source)| *source)
     }
 
-    /// Notes how an option is set.
+    /// Records the method that sets an option.
     pub fn add(&mut self, config_id: String, source: Source) {
         self.0.push((config_id, source));
     }
 
-    /// The option that is set in this way, if the agent has one that is no config option.
+    /// Returns the option that is set by this method, if it is not a config option.
     #[must_use]
     pub fn option(&self, source: Source) -> Option<&str> {
         self.0.iter().find(|(_, known)| *known == source).map(|(id, _)| id.as_str())
@@ -50,13 +50,13 @@ impl Sources {
 }
 
 impl Options {
-    /// Takes a canonical list.
+    /// Reads a canonical list.
     #[must_use]
     pub fn from_v2(list: &Json) -> Self {
         Self(list.items().unwrap_or_default().iter().map(Json::fields).collect())
     }
 
-    /// Brings the three views of the first version into one list.
+    /// Merges the three v1 forms into one list.
     #[must_use]
     pub fn from_v1(
         modes: Option<&Json>,
@@ -66,14 +66,14 @@ impl Options {
         from_v1::merge(modes, models, config_options)
     }
 
-    /// The list after the agent named its config options anew; its modes and models stay.
+    /// Replaces the config options; modes and models stay.
     #[must_use]
     pub fn with_config(&self, sources: &Sources, config_options: &Json) -> Self {
         let mut list = from_v1::list_from_v1(config_options);
         for option in self.0.iter().filter(|option| sources.of(&id_of(option)) != Source::Config) {
             let category = option.text("category").unwrap_or_default();
             let named = list.iter().any(|other| id_of(other) == id_of(option));
-            // The agent may have begun to offer the same thing as a config option.
+            // The agent may now offer the same choice as a config option.
             if !named && select_of(&list, &category).is_none() {
                 list.push(option.clone());
             }
@@ -81,19 +81,19 @@ impl Options {
         Self(list)
     }
 
-    /// The canonical list.
+    /// Writes the canonical list.
     #[must_use]
     pub fn to_v2(&self) -> Json {
         Json::of(&self.0)
     }
 
-    /// The three views of the first version.
+    /// Writes the three v1 forms.
     #[must_use]
     pub fn to_v1(&self, booleans: BooleanOptions) -> V1Options {
         to_v1::views(&self.0, booleans)
     }
 
-    /// The list with another current value of one option.
+    /// Returns the list with a new current value for one option.
     #[must_use]
     pub fn with_value(&self, config_id: &str, value: &Json) -> Self {
         let mut list = self.0.clone();
@@ -103,24 +103,24 @@ impl Options {
         Self(list)
     }
 
-    /// The current value of an option.
+    /// Returns the current value of an option.
     #[must_use]
     pub fn current(&self, config_id: &str) -> Option<&Json> {
         self.0.iter().find(|option| id_of(option) == config_id)?.get("currentValue")
     }
 
-    /// The id of the first option of a category that is a choice among values.
+    /// Returns the id of the first `select` option of a category.
     #[must_use]
     pub fn by_category(&self, category: &str) -> Option<String> {
         select_of(&self.0, category).map(id_of)
     }
 
-    /// All options in order.
+    /// Iterates over the options in order.
     pub fn iter(&self) -> impl Iterator<Item = &Fields> {
         self.0.iter()
     }
 
-    /// Says whether there are no options.
+    /// Returns whether there are no options.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

@@ -1,4 +1,4 @@
-//! The three views and the one list, proved with the schema's types.
+//! Tests that the three v1 forms and the canonical list agree, with the types of the protocol's schema crate.
 
 use agent_client_protocol_schema::{v1, v2};
 use expect_test::expect;
@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::edge::v1::typed::{holds, parses};
+use crate::edge::v1::schema_checks::{parses, roundtrips};
 
 fn of(value: Value) -> Json {
     value.into()
@@ -32,9 +32,9 @@ fn config() -> Json {
 }
 
 #[test]
-fn each_thing_is_one_option() {
+fn modes_models_and_config_options_become_one_list() {
     let (options, sources) = Options::from_v1(Some(&modes()), Some(&models()), Some(&config()));
-    holds::<Vec<v2::SessionConfigOption>>(&options.to_v2());
+    roundtrips::<Vec<v2::SessionConfigOption>>(&options.to_v2());
     let text: String = options.iter().map(|option| format!("{}\n", option.json())).collect();
     expect![[r#"
         {"configId":"mode","name":"Speed","type":"select","currentValue":"a","options":[{"groupId":"g","name":"G","options":[{"value":"a","name":"A"}]}]}
@@ -50,7 +50,7 @@ fn each_thing_is_one_option() {
 }
 
 #[test]
-fn modes_are_another_view_of_a_config_option() {
+fn modes_mirror_the_config_option_of_their_category() {
     let config = of(json!([{"id": "m", "name": "Mode", "category": "mode", "type": "select",
         "currentValue": "code", "options": [{"value": "code", "name": "Code"}]}]));
     let (options, sources) = Options::from_v1(Some(&modes()), Some(&of(Value::Null)), Some(&config));
@@ -60,38 +60,38 @@ fn modes_are_another_view_of_a_config_option() {
 }
 
 #[test]
-fn the_views_are_in_step() {
+fn all_three_forms_show_a_changed_value() {
     let (options, sources) = Options::from_v1(Some(&modes()), Some(&models()), Some(&config()));
     let views = options.with_value("_mode", &Json::of("code")).to_v1(BooleanOptions::Withheld);
-    let typed: v1::SessionModeState = holds(&views.modes.unwrap());
+    let typed: v1::SessionModeState = roundtrips(&views.modes.unwrap());
     assert_eq!(&*typed.current_mode_id.0, "code");
-    let typed: Vec<v1::SessionConfigOption> = holds(&views.config_options);
+    let typed: Vec<v1::SessionConfigOption> = roundtrips(&views.config_options);
     assert_eq!(typed.len(), 3);
     assert_eq!(views.withheld, ["fast"]);
     expect![[r#"{"currentModelId":"m1","availableModels":[{"modelId":"m1","name":"One"}]}"#]]
         .assert_eq(views.models.unwrap().text());
-    let anew = options.with_config(&sources, &of(json!([])));
-    assert_eq!(anew.iter().map(id_of).collect::<Vec<_>>(), ["_mode", "model"]);
+    let replaced = options.with_config(&sources, &of(json!([])));
+    assert_eq!(replaced.iter().map(id_of).collect::<Vec<_>>(), ["_mode", "model"]);
     let newer = json!([{"id": "llm", "name": "M", "category": "model", "type": "select", "currentValue": "m1",
         "options": [{"value": "m1", "name": "One"}]}]);
-    let anew = options.with_config(&sources, &of(newer));
-    assert_eq!(anew.iter().map(id_of).collect::<Vec<_>>(), ["llm", "_mode"]);
+    let replaced = options.with_config(&sources, &of(newer));
+    assert_eq!(replaced.iter().map(id_of).collect::<Vec<_>>(), ["llm", "_mode"]);
 }
 
 #[test]
-fn groups_are_flat_in_the_older_views() {
+fn modes_and_models_flatten_groups() {
     let list =
         of(json!([{"configId": "m", "name": "M", "category": "model", "type": "select", "currentValue": "b",
         "options": [{"groupId": "g", "name": "G", "options": [{"value": "a", "name": "A"}]},
                     {"groupId": "h", "name": "H", "options": [{"value": "b", "name": "B"}]}]},
         {"configId": "w", "name": "W", "type": "_slider", "currentValue": 3}]));
-    holds::<Vec<v2::SessionConfigOption>>(&list);
+    roundtrips::<Vec<v2::SessionConfigOption>>(&list);
     let options = Options::from_v2(&list);
     assert_eq!(options.to_v2(), list);
     assert_eq!(options.current("m").map(Json::text), Some("\"b\""));
     let mut answer = Fields::new();
     options.to_v1(BooleanOptions::Offered).write_to(&mut answer);
-    holds::<Vec<v1::SessionConfigOption>>(answer.get("configOptions").unwrap());
+    roundtrips::<Vec<v1::SessionConfigOption>>(answer.get("configOptions").unwrap());
     expect![[r#"{"models":{"currentModelId":"b","availableModels":[{"modelId":"a","name":"A"},{"modelId":"b","name":"B"}]},"configOptions":[{"id":"m","name":"M","category":"model","type":"select","currentValue":"b","options":[{"group":"g","name":"G","options":[{"value":"a","name":"A"}]},{"group":"h","name":"H","options":[{"value":"b","name":"B"}]}]}],"_meta":{"rethread":{"withheld":["w"]}}}"#]]
     .assert_eq(answer.json().text());
 }
@@ -106,7 +106,7 @@ fn the_current_mode_of_an_update() {
 }
 
 #[test]
-fn values_are_tagged_and_untagged() {
+fn set_requests_gain_and_lose_their_type() {
     for (old, new) in [
         (json!({"sessionId": "s", "configId": "c", "value": "x"}), json!({"type": "id"})),
         (
@@ -115,9 +115,9 @@ fn values_are_tagged_and_untagged() {
         ),
     ] {
         let old = of(old);
-        holds::<v1::SetSessionConfigOptionRequest>(&old);
+        roundtrips::<v1::SetSessionConfigOptionRequest>(&old);
         let canonical = value_from_v1(old.fields());
-        holds::<v2::SetSessionConfigOptionRequest>(&canonical.json());
+        roundtrips::<v2::SetSessionConfigOptionRequest>(&canonical.json());
         assert_eq!(canonical.text("type").as_deref(), new["type"].as_str());
         assert_eq!(value_to_v1(canonical).json(), old);
     }

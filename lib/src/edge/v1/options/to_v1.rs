@@ -1,34 +1,34 @@
-//! Shows the canonical options in the three views of the first version, always in step with each other.
+//! Writes the canonical options in the three v1 forms: modes, models and config options.
 
 use rethread_core::{Fields, Json};
 
-use super::super::meta::remark;
+use super::super::meta::set_own_meta;
 use super::{Options, id_of, select_of};
 
-/// Whether the client takes options that are on or off.
+/// Whether a v1 client supports boolean options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BooleanOptions {
-    /// It said so.
+    /// It supports them.
     Offered,
-    /// It did not: it must not be sent any.
+    /// It does not and must not be sent any.
     Withheld,
 }
 
-/// The options of a session as the first version shows them.
+/// The options of a session in the three v1 forms.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct V1Options {
-    /// The modes, if there are any.
+    /// The modes, if any.
     pub modes: Option<Json>,
-    /// The models, if there are any.
+    /// The models, if any.
     pub models: Option<Json>,
-    /// The config options that this client can be shown.
+    /// The config options that the client supports.
     pub config_options: Json,
-    /// The ids of those that it cannot be shown.
+    /// The ids of the options that the client does not support.
     pub withheld: Vec<String>,
 }
 
 impl V1Options {
-    /// Adds the views to an answer or an update, and a remark on what was withheld.
+    /// Adds all three forms to an answer or an update, and lists the withheld options in `_meta.rethread`.
     pub fn write_to(&self, fields: &mut Fields) {
         for (name, view) in [("modes", &self.modes), ("models", &self.models)] {
             if let Some(view) = view {
@@ -38,16 +38,16 @@ impl V1Options {
         self.write_config(fields);
     }
 
-    /// Adds the config options only, and a remark on what was withheld.
+    /// Adds only the config options, and lists the withheld ones in `_meta.rethread`.
     pub fn write_config(&self, fields: &mut Fields) {
         fields.set("configOptions", self.config_options.clone());
         if !self.withheld.is_empty() {
-            remark(fields, "withheld", Json::of(&self.withheld));
+            set_own_meta(fields, "withheld", Json::of(&self.withheld));
         }
     }
 }
 
-/// The current mode that a canonical `config_option_update` names.
+/// Returns the current mode in a canonical `config_option_update`.
 #[must_use]
 pub fn current_mode(body: &Json) -> Option<String> {
     let options = Options::from_v2(body.fields().get("configOptions")?);
@@ -93,7 +93,7 @@ fn group_to_v1(value: &Json) -> Json {
     fields.json()
 }
 
-/// One of the two older views of an option, which know no groups.
+/// Writes an option as modes or models, which have no groups.
 fn view(option: &Fields, current: &str, available: &str, id: &str) -> Json {
     let values = option.get("options").and_then(Json::items).unwrap_or_default();
     let values: Vec<Fields> = values.iter().flat_map(ungroup).map(|value| renamed(value, id)).collect();

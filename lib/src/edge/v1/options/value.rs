@@ -1,8 +1,9 @@
-//! The value of a request that sets an option: the first version tags only booleans, the canonical shape tags all.
+//! Converts the value of a request that sets an option: version 1 has a type only on booleans, the canonical form
+//! always has one.
 
 use rethread_core::{Fields, Json};
 
-/// The canonical members of a request that sets an option.
+/// Converts the members of a v1 request to canonical form.
 #[must_use]
 pub fn value_from_v1(mut params: Fields) -> Fields {
     let value = params.get("value").map_or("", Json::text);
@@ -14,7 +15,7 @@ pub fn value_from_v1(mut params: Fields) -> Fields {
     params
 }
 
-/// The members of such a request in the first version.
+/// Converts the members of a canonical request to v1.
 #[must_use]
 pub fn value_to_v1(mut params: Fields) -> Fields {
     if params.text("type").as_deref() == Some("id") {
