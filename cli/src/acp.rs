@@ -15,7 +15,7 @@ use rethread::agent::host::{AgentProtocol, AgentSource, CommandSource};
 use rethread::agent::process::{AgentCommand, GuardianCommand};
 use rethread::author::InProcess;
 use rethread::edge::Version;
-use rethread::log::Log;
+use rethread::secret::Secrets;
 use rethread::server::{Config, NativeSessions, Server};
 use rethread::store::sqlite::SqliteStore;
 use rethread::transport::stdio;
@@ -27,6 +27,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::config;
 use crate::environment;
 use crate::failure::Failure;
+use crate::log::{self, LogLevel};
 use crate::paths::Paths;
 
 /// Options of `acp`.
@@ -50,6 +51,9 @@ pub(crate) struct AcpArgs {
     /// The number of minutes without activity after which a session releases its agent.
     #[arg(long, value_name = "MINUTES", default_value_t = 30)]
     idle_minutes: u64,
+    /// The least severe events to write to the log.
+    #[arg(long, value_enum, default_value_t = LogLevel::Info)]
+    log_level: LogLevel,
     /// Serve an ACP client even if stdin and stdout are a terminal.
     #[arg(long, conflicts_with = "run_agent")]
     serve: bool,
@@ -131,7 +135,8 @@ fn serve(args: AcpArgs) -> Result<(), Failure> {
         unsafe { environment::take(&config::key_variables(&paths.config())) };
     }
     let store = SqliteStore::open(&paths.store())?;
-    let logs = paths.logs()?;
+    let secrets = Secrets::default();
+    log::start(paths.logs()?.join("rethread.log"), args.log_level, secrets.clone());
     let agent = agent(args.command, &paths)?;
     let config = Config {
         agent_protocol: match args.agent_protocol {
@@ -149,7 +154,7 @@ fn serve(args: AcpArgs) -> Result<(), Failure> {
         },
         idle_limit: Duration::from_secs(args.idle_minutes.max(1) * 60),
         native_sessions: if args.own_sessions_only { NativeSessions::Hidden } else { NativeSessions::Listed },
-        log: Log::to(logs.join("rethread.log")),
+        secrets,
         guardian: Some(guardian()?),
         ..Config::default()
     };

@@ -5,6 +5,7 @@ mod config;
 mod demo;
 mod environment;
 mod failure;
+mod log;
 mod paths;
 
 use std::ffi::OsString;

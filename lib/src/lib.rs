@@ -15,7 +15,6 @@ pub mod ids;
 mod live;
 mod local_services;
 pub mod lock;
-pub mod log;
 mod outbox;
 mod registry;
 mod runner;

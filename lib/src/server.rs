@@ -10,7 +10,6 @@ use crate::agent::host::{AgentProtocol, AgentSource, HostConfig};
 use crate::agent::pool::AgentPool;
 use crate::agent::process::GuardianCommand;
 use crate::connection::{Connection, ConnectionDeps};
-use crate::log::Log;
 use crate::registry::Registry;
 use crate::runner::Surroundings;
 use crate::secret::Secrets;
@@ -44,8 +43,9 @@ pub struct Config {
     pub idle_limit: Duration,
     /// Whether sessions that the agent keeps by itself are listed too.
     pub native_sessions: NativeSessions,
-    /// The log for what cannot be reported to a client.
-    pub log: Log,
+    /// Collects the secrets of all sessions. Events of the `tracing` crate may contain them: a subscriber that stores events
+    /// should keep a clone and remove them with [`Secrets::redact`].
+    pub secrets: Secrets,
     /// The program that keeps a command which is run for an agent together with everything that the command starts.
     /// Without it, that is the process group of the command.
     pub guardian: Option<GuardianCommand>,
@@ -64,7 +64,7 @@ impl Default for Config {
             when_unattended: WhenUnattended::End,
             idle_limit: Duration::from_secs(30 * 60),
             native_sessions: NativeSessions::Listed,
-            log: Log::default(),
+            secrets: Secrets::default(),
             guardian: None,
         }
     }
@@ -80,15 +80,13 @@ impl Server {
     /// A server over this store with this agent.
     #[must_use]
     pub fn new(store: Arc<dyn Store>, agent: Arc<dyn AgentSource>, config: Config) -> Self {
-        let secrets = Secrets::default();
-        let config = Config { log: config.log.without(secrets.clone()), ..config };
         let journal = Journal::start(store);
-        let registry = Arc::new(Registry::new(surroundings(&journal, &config, &secrets)));
+        let registry = Arc::new(Registry::new(surroundings(&journal, &config)));
         let deps = ConnectionDeps {
             journal,
             agent,
             agents: AgentPool::default(),
-            host_config: host_config(&config, secrets),
+            host_config: host_config(&config),
             registry,
             native_sessions: config.native_sessions,
         };
@@ -125,21 +123,19 @@ impl Server {
 
 /// What every agent host of a server is given. The secrets are those of all sessions: one agent may serve several
 /// clients.
-fn host_config(config: &Config, secrets: Secrets) -> HostConfig {
+fn host_config(config: &Config) -> HostConfig {
     HostConfig {
         protocol: config.agent_protocol,
         longest_line: config.longest_line,
         start_limit: config.start_limit,
-        log: config.log.clone(),
-        secrets,
+        secrets: config.secrets.clone(),
     }
 }
 
-fn surroundings(journal: &Journal, config: &Config, secrets: &Secrets) -> Surroundings {
+fn surroundings(journal: &Journal, config: &Config) -> Surroundings {
     Surroundings {
         journal: journal.clone(),
-        log: config.log.clone(),
-        secrets: secrets.clone(),
+        secrets: config.secrets.clone(),
         cancel_patience: config.cancel_patience,
         option_patience: config.option_patience,
         restore: config.restore,

@@ -18,7 +18,6 @@ use super::sessionless::ProcessClients;
 use crate::edge::Version;
 use crate::edge::capabilities::{AgentProfile, ClientProfile};
 use crate::lock::locked;
-use crate::log::Log;
 use crate::secret::Secrets;
 use crate::transport::Wire;
 use crate::wire::{RpcError, code, with_causes};
@@ -136,8 +135,6 @@ pub struct HostConfig {
     pub longest_line: usize,
     /// How long the agent may take to answer `initialize`.
     pub start_limit: Duration,
-    /// Where skipped lines are noted.
-    pub log: Log,
     /// What is struck out of an agent's errors and of what it says on stderr.
     pub secrets: Secrets,
 }
@@ -381,7 +378,6 @@ impl AgentHost {
         let rules = PeerRules {
             longest_line: config.longest_line,
             kind: self.kind(),
-            log: config.log.clone(),
             secrets: config.secrets.clone(),
         };
         let peer = AgentPeer::start(started.wire, rules, self.shared.clients.clone(), heard_end);

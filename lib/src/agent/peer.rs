@@ -16,7 +16,6 @@ use tokio::sync::{mpsc, oneshot};
 use super::sessionless::ProcessClients;
 use super::stderr::StderrTail;
 use crate::lock::locked;
-use crate::log::Log;
 use crate::secret::Secrets;
 use crate::transport::Wire;
 use crate::wire::{Id, LineReader, Out, RpcError, RpcMessage, parse};
@@ -89,8 +88,6 @@ pub struct PeerRules {
     pub longest_line: usize,
     /// Where the agent runs.
     pub kind: AgentKind,
-    /// Where skipped lines are logged.
-    pub log: Log,
     /// The secrets to remove from its errors.
     pub secrets: Secrets,
 }
@@ -145,7 +142,6 @@ impl AgentPeer {
         let rules = PeerRules {
             longest_line: 1024,
             kind: AgentKind::External,
-            log: Log::default(),
             secrets: Secrets::default(),
         };
         let ended = oneshot::channel().0;

@@ -223,7 +223,7 @@ impl Connection {
             Ok(crate::wire::RpcMessage::Notification { method, params }) if method != "$/cancel_request" => {
                 let message = Outbound::Notify { method: method.into_owned(), params: json(params) };
                 if self.outbox.offer(message).is_err() {
-                    self.deps.host_config.log.line("skipped a notification for a client that does not read");
+                    tracing::warn!("skipped a notification for a client that does not read");
                 }
             }
             Ok(crate::wire::RpcMessage::Request { id, method, params }) => {

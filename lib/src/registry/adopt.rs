@@ -142,7 +142,10 @@ impl Registry {
             let agent_name = name.clone();
             let added = self.journal().call(move |store| store.add_stubs(&agent_name, &stubs)).await;
             if let Err(error) = added {
-                self.around.log.line(&format!("the agent's own sessions could not be listed: {error}"));
+                tracing::warn!(
+                    "the agent's own sessions could not be stored: {}",
+                    crate::wire::with_causes(&error)
+                );
                 return;
             }
             cursor = page.get("nextCursor").filter(|cursor| !cursor.is_null()).cloned();

@@ -20,7 +20,7 @@ const REST: Duration = Duration::from_secs(1);
 
 impl Runner {
     pub(super) async fn store_failed(&mut self, error: StoreError) {
-        self.around.log.line(&format!("session {}: {}", self.id, with_causes(&error)));
+        tracing::error!(session = %self.id, "{}", with_causes(&error));
         if matches!(error, StoreError::StaleEpoch { .. } | StoreError::Unknown(_)) {
             return self.lose_session(error).await;
         }

@@ -27,11 +27,11 @@ impl Runner {
         self.folded = upto;
         self.live.forget(upto);
         let (journal, lease) = (self.around.journal.clone(), self.lease.clone());
-        let (log, id) = (self.around.log.clone(), self.id.clone());
+        let session = self.id.clone();
         self.folding = Some(tokio::spawn(async move {
             // A fold that fails costs room, not truth; the next one takes up the rest.
             if let Err(error) = journal.fold(lease, upto).await {
-                log.line(&format!("session {id}: {}", crate::wire::with_causes(&error)));
+                tracing::warn!(%session, "folding failed: {}", crate::wire::with_causes(&error));
             }
         }));
     }

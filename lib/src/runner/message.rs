@@ -18,7 +18,6 @@ use crate::client_id::{ClientId, ClientTag};
 use crate::edge::client_request::{OptionName, Setup};
 use crate::edge::v1::BooleanOptions;
 use crate::live::{Cursor, Live};
-use crate::log::Log;
 use crate::outbox::Reply;
 use crate::secret::Secrets;
 use crate::store::Lease;
@@ -173,8 +172,6 @@ pub enum WhenUnattended {
 pub(crate) struct Surroundings {
     /// Where it is written.
     pub(crate) journal: Journal,
-    /// For what nobody can be told.
-    pub(crate) log: Log,
     /// What is struck out of notices and errors of the agent.
     pub(crate) secrets: Secrets,
     /// How long an agent may ignore a cancel.

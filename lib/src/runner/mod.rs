@@ -225,7 +225,7 @@ impl Runner {
         for input in inputs {
             match rethread_core::decide(&self.session, input) {
                 Ok(decided) => self.apply(decided, &mut entries),
-                Err(refusal) => self.around.log.line(&format!("session {}: {refusal}", self.id)),
+                Err(refusal) => tracing::info!(session = %self.id, "refused an input: {refusal}"),
             }
         }
         self.write(entries).await;
@@ -348,7 +348,7 @@ impl Runner {
         let lease = self.lease.clone();
         let released = self.around.journal.call(move |store| store.release(&lease)).await;
         if let Err(error) = released {
-            self.around.log.line(&format!("session {}: {}", self.id, crate::wire::with_causes(&error)));
+            tracing::error!(session = %self.id, "releasing failed: {}", crate::wire::with_causes(&error));
         }
         for reply in self.requests.take_closing() {
             reply.send(self.lease.head, Ok(serde_json::json!({}).into()));

@@ -212,8 +212,7 @@ impl Runner {
         let Some(rung) = opening.rung.below(&opening.agent.profile) else {
             return self.agent_failed(error).await;
         };
-        let why = format!("session {}: {:?} failed: {}", self.id, opening.rung, error.message);
-        self.around.log.line(&why);
+        tracing::warn!(session = %self.id, "{:?} failed: {}", opening.rung, error.message);
         if let Some(native) = opening.native.as_ref().filter(|_| opening.rung != Rung::Fork) {
             opening.agent.peer.remove_route(native);
         }

@@ -83,10 +83,10 @@ impl Runner {
             })
             .await?;
         if kept != replayed {
-            self.around.log.line(&format!(
-                "session {}: the agent replayed {replayed} characters of its own text, the journal has {kept}",
-                self.id
-            ));
+            tracing::info!(
+                session = %self.id,
+                "the agent replayed {replayed} characters of its own text, the journal has {kept}"
+            );
         }
         Ok(())
     }

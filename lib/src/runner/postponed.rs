@@ -79,7 +79,7 @@ impl Runner {
                 RpcError::internal("too much waits for the agent, which is not ready")
                     .hint("try again when the agent has answered"),
             ),
-            None => self.around.log.line("skipped a notification: too much waits for the agent"),
+            None => tracing::warn!("skipped a notification: too many messages wait for the agent"),
         }
     }
 }

@@ -223,7 +223,7 @@ impl Runner {
     fn notify_clients(&mut self, method: &str, params: &Json) {
         let message = || self.here(Outbound::Notify { method: method.to_owned(), params: params.clone() });
         if self.clients.offer_others(None, message) > 0 {
-            self.around.log.line("skipped a notification for a client that does not read");
+            tracing::warn!("skipped a notification for a client that does not read");
         }
     }
 

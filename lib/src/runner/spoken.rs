@@ -55,9 +55,7 @@ impl Runner {
 
     async fn heed(&mut self, sign: VersionFinding, inputs: &mut Vec<Input>) {
         let (VersionFinding::Version1, Seat::Bound(bound)) = (sign, &mut self.seat) else { return };
-        self.around
-            .log
-            .line(&format!("session {}: the agent answered version 2 and speaks version 1", self.id));
+        tracing::info!(session = %self.id, "the agent answered with version 2 but speaks version 1");
         bound.agent = self.host.speaks_version_1(&bound.agent);
         let updates = bound.translator.reread_open_answer();
         inputs.extend(updates.into_iter().map(|update| Input::Updated { update, known: true }));

@@ -17,7 +17,7 @@ pub struct Secrets(Arc<RwLock<Scrub>>);
 
 impl Secrets {
     /// Adds the secrets of MCP servers in canonical form.
-    pub(crate) fn add_servers(&self, servers: &[Fields]) {
+    pub fn add_servers(&self, servers: &[Fields]) {
         if servers.is_empty() {
             return;
         }
@@ -37,7 +37,7 @@ impl Secrets {
 
     /// Replaces all secrets in a text.
     #[must_use]
-    pub(crate) fn redact(&self, text: &str) -> String {
+    pub fn redact(&self, text: &str) -> String {
         self.0.read().unwrap_or_else(PoisonError::into_inner).words(text)
     }
 

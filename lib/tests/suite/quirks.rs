@@ -1,11 +1,12 @@
 //! What a client sees of agents that do otherwise than the protocol has it: nothing of that. Each quirk is one that
 //! a real agent has (`Quirk` says which); those that only a process can have are in the tests of the program.
 
+use std::fs::File;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use rethread::edge::Version;
-use rethread::log::Log;
 use rethread::server::NativeSessions;
 use rethread_testkit::agent::quirk::{GREETING, INTERRUPTION, LONG_LINE, Quirk, SHORT_LIST, UNKNOWN_REQUEST};
 use rethread_testkit::agent::{AgentConfig, Offer, Restores};
@@ -13,6 +14,7 @@ use rethread_testkit::client::{CWD, Client};
 use rethread_testkit::view::View;
 use rethread_testkit::{Pairing, World, pairings};
 use serde_json::{Value, json};
+use tracing::subscriber::DefaultGuard;
 
 /// An agent with this quirk that restores sessions by replaying them, where its version lets it choose.
 fn loading(quirk: Quirk) -> impl FnOnce(AgentConfig) -> AgentConfig {
@@ -37,11 +39,13 @@ fn elsewhere(world: &World) -> (World, String) {
     (World::with(world.client, world.agent.clone()), native)
 }
 
-/// A world whose notes for people go to a file.
-fn noting(world: World) -> (World, PathBuf, tempfile::TempDir) {
+/// Writes the log events of this thread, and so of this test, to a file until the guard is dropped.
+fn log_to_file() -> (PathBuf, (tempfile::TempDir, DefaultGuard)) {
     let folder = tempfile::tempdir().expect("there is room for a folder");
     let path = folder.path().join("log");
-    (world.set(|config| config.log = Log::to(path.clone())), path, folder)
+    let file = File::create(&path).expect("the folder is writable");
+    let subscriber = tracing_subscriber::fmt().with_writer(Arc::new(file)).finish();
+    (path, (folder, tracing::subscriber::set_default(subscriber)))
 }
 
 fn said(view: &View) -> (Vec<String>, Vec<String>) {
@@ -132,7 +136,8 @@ async fn a_line_of_570_kilobytes_comes_through(pairing: Pairing) {
 }
 
 async fn what_is_not_json_is_noted_and_not_shown(pairing: Pairing) {
-    let (world, log, _folder) = noting(World::having(pairing, |config| config.with(&[Quirk::Greets])));
+    let (log, _guard) = log_to_file();
+    let world = World::having(pairing, |config| config.with(&[Quirk::Greets]));
     let client = world.ready().await;
     let session = client.new_session().await;
     let turn = client.prompt(&session, "print hello; say one; print {\"jsonrpc\": \"2.0\",; say two").await;
@@ -144,7 +149,10 @@ async fn what_is_not_json_is_noted_and_not_shown(pairing: Pairing) {
     assert_eq!(client.prompt(&session, "say four").await.stop, "end_turn");
     assert_eq!(client.view(&session).agent(), ["one", "two", "three", "four"]);
     let noted = std::fs::read_to_string(log).expect("there is a log");
-    let lines = noted.lines().filter(|line| line.ends_with("skipped a line that is not a message")).count();
+    let lines = noted
+        .lines()
+        .filter(|line| line.ends_with("skipped a line of the agent that is not a message"))
+        .count();
     let least = 2 * GREETING.len() + ["hello", "half JSON", "torn"].len();
     assert!(lines >= least, "{lines} of {least}: {noted}");
 }
@@ -192,7 +200,8 @@ async fn an_internal_error_for_an_unknown_session_is_no_dead_end(pairing: Pairin
 
 /// A load that succeeds with nothing is a fresh session, whatever it is called.
 async fn a_load_with_nothing_in_it_goes_on_from_the_transcript(pairing: Pairing) {
-    let (world, log, _folder) = noting(World::having(pairing, loading(Quirk::ReplaysNothing)));
+    let (log, _guard) = log_to_file();
+    let world = World::having(pairing, loading(Quirk::ReplaysNothing));
     let (session, before) = past(&world, &["say one"]).await;
     let client = world.again().ready().await;
     client.load(&session).await;
@@ -203,10 +212,7 @@ async fn a_load_with_nothing_in_it_goes_on_from_the_transcript(pairing: Pairing)
     let noticed = client.updates(&session).iter().any(|update| update.to_string().contains("transcript"));
     assert!(noticed, "never a silent fresh session");
     let noted = std::fs::read_to_string(log).expect("there is a log");
-    assert!(
-        noted.contains(&format!("session {session}: Load failed: the agent replayed nothing")),
-        "{noted}"
-    );
+    assert!(noted.contains(&format!("Load failed: the agent replayed nothing session={session}")), "{noted}");
 }
 
 async fn a_session_with_nothing_in_it_is_not_taken_in(pairing: Pairing) {

@@ -146,7 +146,7 @@ impl PeerReader {
             for line in batch {
                 match line {
                     Line::Text(bytes) => self.read_line(bytes),
-                    Line::TooLong => self.rules.log.line("skipped a line that was too long"),
+                    Line::TooLong => tracing::warn!("skipped a line of the agent that was too long"),
                 }
             }
             self.deliver().await;
@@ -186,7 +186,7 @@ impl PeerReader {
         let bytes = self.without_own_meta(bytes);
         let Some(head) = MessageHead::read(&bytes) else {
             // Shells and banners write to the same stream; such a line is never passed on.
-            self.rules.log.line("skipped a line that is not a message");
+            tracing::info!("skipped a line of the agent that is not a message");
             self.print(&String::from_utf8_lossy(&bytes));
             return;
         };
@@ -264,7 +264,7 @@ impl PeerReader {
                 if let Some(child) = child
                     && let Err(error) = self.peer.route(&child, &route)
                 {
-                    self.rules.log.line(&format!("a sub-agent was not heard: {error}"));
+                    tracing::warn!("messages of a sub-agent are skipped: {error}");
                 }
                 self.collect(route, AgentLine::Message(bytes));
             }
@@ -282,7 +282,7 @@ impl PeerReader {
     }
 
     fn skip(&self, why: &str, line: &[u8]) {
-        self.rules.log.line(why);
+        tracing::info!("{why}");
         self.peer.refuse(line);
     }
 
@@ -355,7 +355,6 @@ mod tests {
         let rules = PeerRules {
             longest_line: 1024,
             kind: AgentKind::External,
-            log: crate::log::Log::default(),
             secrets: crate::secret::Secrets::default(),
         };
         let (peer, _wire) = AgentPeer::for_tests();
