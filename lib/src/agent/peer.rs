@@ -139,11 +139,7 @@ impl AgentPeer {
     #[cfg(test)]
     pub(crate) fn for_tests() -> (Self, Wire) {
         let (here, there) = crate::transport::memory::pair();
-        let rules = PeerRules {
-            longest_line: 1024,
-            kind: AgentKind::External,
-            secrets: Secrets::default(),
-        };
+        let rules = PeerRules { longest_line: 1024, kind: AgentKind::External, secrets: Secrets::default() };
         let ended = oneshot::channel().0;
         (Self::start(here.into(), rules, ProcessClients::default(), ended), there.into())
     }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
 use super::clients::Verdict;
-use super::{Message, Runner, Seat, Waiting};
+use super::{Message, NotWritten, Runner, Seat, Waiting};
 use crate::client_id::{ClientId, ClientTag};
 use crate::clock;
 use crate::edge::Version;
@@ -28,8 +28,8 @@ pub(crate) enum OptionAnswer {
 
 impl Runner {
     pub(super) async fn hear_client(&mut self, message: Message) {
-        self.idle_at = tokio::time::Instant::now() + self.around.idle_limit;
-        if self.broken.is_some() {
+        self.stay_awake();
+        if self.condition.broken.is_some() {
             self.mend().await;
         }
         match message {
@@ -66,20 +66,21 @@ impl Runner {
             return reply.refuse(error);
         }
         let title = prompt_title(&content);
-        let sender = self.clients.get(reply.client).map(|client| client.tag.clone());
+        let sender = self.clients.attached.get(reply.client).map(|client| client.tag.clone());
         if let Some(sender) = &sender {
             let from =
                 || Outbound::PromptFrom(self.id.clone(), message.clone(), Sender::Other(sender.clone()));
             // One that does not take it is shown the prompt without its sender.
-            self.clients.offer_others(Some(sender.id), from);
+            self.clients.attached.offer_others(Some(sender.id), from);
         }
-        self.requests.add_prompt(&message, sender, meta, reply);
+        self.clients.requests.add_prompt(&message, sender, meta, reply);
         let input = Input::Prompt { message: message.clone(), content, title, at: clock::now() };
         match self.take(input).await {
-            Ok(_) if self.broken.is_some() => {}
             Ok(_) => self.need_agent().await,
-            Err(refusal) => {
-                if let Some(reply) = self.requests.prompt_dropped(&message) {
+            // It has been answered.
+            Err(NotWritten::StoreFailed(_)) => {}
+            Err(NotWritten::Refused(refusal)) => {
+                if let Some(reply) = self.clients.requests.prompt_dropped(&message) {
                     reply.refuse(refused(&refusal));
                 }
             }
@@ -94,9 +95,9 @@ impl Runner {
     /// A client takes back a request: a prompt that waits is dropped, the turn of one that runs is cancelled. What the
     /// agent has not answered is also taken back there, by our own number for it; few agents listen to that.
     async fn withdraw(&mut self, client: ClientId, id: &Id) {
-        let prompt = self.requests.prompt_of(client, id);
+        let prompt = self.clients.requests.prompt_of(client, id);
         let number = self.number_at_agent(client, id, prompt.as_ref());
-        if let (Some(request), Seat::Bound(bound)) = (number, &self.seat) {
+        if let (Some(request), Seat::Bound(bound)) = (number, &self.agent.slot) {
             let _ = bound.agent.peer.cancel(request);
         }
         if let Some(message) = prompt {
@@ -113,14 +114,14 @@ impl Runner {
             Waiting::Relay(reply) | Waiting::CancelThing(reply) => reply.client == client && reply.id() == id,
             Waiting::Open | Waiting::Option { .. } => false,
         };
-        self.waiting.iter().find(|(_, waiting)| is(waiting)).map(|(request, _)| *request)
+        self.agent.waiting.iter().find(|(_, waiting)| is(waiting)).map(|(request, _)| *request)
     }
 
     async fn set_option(&mut self, option: OptionName, value: Json, booleans: BooleanOptions, reply: Reply) {
         if let Some(error) = self.broken_error() {
             return reply.refuse(error);
         }
-        if !matches!(self.seat, Seat::Bound(_)) {
+        if !matches!(self.agent.slot, Seat::Bound(_)) {
             self.postpone(Message::SetOption { option, value, booleans, reply });
             return self.need_agent().await;
         }
@@ -148,9 +149,10 @@ impl Runner {
             OptionName::Id(_) => OptionAnswer::Options(booleans),
             OptionName::Category(..) => OptionAnswer::Nothing,
         };
-        self.requests.add_option(ask.clone(), reply, form);
-        if let Err(refusal) = self.take(Input::SetOption { ask: ask.clone(), option: name, value }).await
-            && let Some((reply, _)) = self.requests.take_option(&ask)
+        self.clients.requests.add_option(ask.clone(), reply, form);
+        if let Err(NotWritten::Refused(refusal)) =
+            self.take(Input::SetOption { ask: ask.clone(), option: name, value }).await
+            && let Some((reply, _)) = self.clients.requests.take_option(&ask)
         {
             reply.refuse(refused_option(&refusal, &option, field));
         }
@@ -180,14 +182,12 @@ impl Runner {
 
     async fn set_title(&mut self, title: String, reply: Reply) {
         match self.take(Input::SetTitle { title: title.clone() }).await {
-            Ok(seq) => match self.broken_error() {
-                Some(error) => reply.refuse(error),
-                None => {
-                    let stored = self.session.title.as_ref().map_or("", |(title, _)| title.as_str());
-                    reply.send(seq, Ok(json!({"title": stored}).into()));
-                }
-            },
-            Err(_) => {
+            Ok(seq) => {
+                let stored = self.session.title.as_ref().map_or("", |(title, _)| title.as_str());
+                reply.send(seq, Ok(json!({"title": stored}).into()));
+            }
+            Err(NotWritten::StoreFailed(error)) => reply.refuse(error),
+            Err(NotWritten::Refused(_)) => {
                 reply.refuse(RpcError::field("title", &json!(title), "a title with visible characters"))
             }
         }
@@ -200,8 +200,8 @@ impl Runner {
         let answer = match answer {
             Ok(answer) if decides(open, &answer) => answer,
             undecided => {
-                self.clients.decline(client, &question);
-                if self.clients.verdict(&question, open.kind, &open.body) == Verdict::Waits {
+                self.clients.attached.decline(client, &question);
+                if self.clients.attached.verdict(&question, open.kind, &open.body) == Verdict::Waits {
                     return;
                 }
                 undecided.unwrap_or_else(|_| cancelled_answer(open.kind))
@@ -213,7 +213,7 @@ impl Runner {
     /// Those who declined may be the only ones left.
     pub(super) async fn settle_declined(&mut self) {
         let declined = |open: &&OpenQuestion| {
-            self.clients.verdict(&open.question, open.kind, &open.body) == Verdict::Declined
+            self.clients.attached.verdict(&open.question, open.kind, &open.body) == Verdict::Declined
         };
         let refused = |open: &OpenQuestion| Input::Answer {
             question: open.question.clone(),
@@ -225,24 +225,24 @@ impl Runner {
 
     /// One of several clients that closes the session leaves it to the others. The last one closes it.
     async fn close(&mut self, reply: Reply) {
-        if !self.clients.is_alone(reply.client) {
+        if !self.clients.attached.is_alone(reply.client) {
             return self.leave(reply).await;
         }
-        self.clients.detach(reply.client);
-        self.requests.add_close(reply);
+        self.clients.attached.detach(reply.client);
+        self.clients.requests.add_close(reply);
         self.cancel().await;
         self.close_if_asked().await;
     }
 
     /// A session that is to be closed goes when its turn is over, unless somebody has come to follow it.
     pub(super) async fn close_if_asked(&mut self) {
-        if !self.requests.is_closing() || self.session.turn.is_some() || self.ended {
+        if !self.clients.requests.is_closing() || self.session.turn.is_some() || self.condition.ended {
             return;
         }
-        if self.clients.is_empty() {
+        if self.clients.attached.is_empty() {
             return self.settle_and_let_go("the session was closed".to_owned()).await;
         }
-        for reply in self.requests.take_closing() {
+        for reply in self.clients.requests.take_closing() {
             reply.leave(self.lease.head);
             reply.send(self.lease.head, Ok(json!({}).into()));
         }
@@ -255,10 +255,10 @@ impl Runner {
     }
 
     pub(super) async fn settle_and_let_go(&mut self, reason: String) {
-        if self.ended {
+        if self.condition.ended {
             return;
         }
-        self.ended = true;
+        self.condition.ended = true;
         self.end_hosted().await;
         // A prompt that the agent has not taken yet goes with the session.
         let open = self.session.prompts.iter().filter(|prompt| prompt.phase != Phase::Inserted);
@@ -274,7 +274,7 @@ impl Runner {
     }
 
     pub(super) fn broken_error(&self) -> Option<RpcError> {
-        let reason = self.broken.as_ref()?;
+        let reason = self.condition.broken.as_ref()?;
         Some(
             RpcError::internal(reason.clone()).hint(
                 "nothing new can be saved until the store works again; everything shown so far is saved",

@@ -65,10 +65,10 @@ impl Runner {
             let _ = reply.send(Err(error));
             return;
         }
-        self.settle_fold().await;
-        if matches!(self.seat, Seat::Empty) {
+        self.folding.settled().await;
+        if matches!(self.agent.slot, Seat::Empty) {
             // The next agent is introduced to this client.
-            self.host = host;
+            self.agent.host = host;
         }
         let notice = self.set_up(client.tag.id, setup).await;
         // What is known here may not be written, and nobody is told that.
@@ -77,15 +77,15 @@ impl Runner {
             return;
         }
         let id = client.tag.id;
-        self.clients.attach(client);
+        self.clients.attached.attach(client);
         self.live.attach(&cursor);
         let _ = reply.send(Ok(self.attached(id, notice)));
         self.need_agent().await;
     }
 
     fn attached(&self, client: ClientId, notice: Option<Json>) -> Attached {
-        let others_turn = self.session.turn.is_some() && !self.requests.waits_for_turn(client);
-        let senders = self.requests.senders().filter(|(_, sender)| sender.id != client);
+        let others_turn = self.session.turn.is_some() && !self.clients.requests.waits_for_turn(client);
+        let senders = self.clients.requests.senders().filter(|(_, sender)| sender.id != client);
         Attached {
             head: self.lease.head,
             state: self.state(),
@@ -104,18 +104,18 @@ impl Runner {
     /// Applies the servers and roots that a client names, if nothing else depends on those that are there. Otherwise they
     /// are applied later, and the notice that this gives says so.
     async fn set_up(&mut self, client: ClientId, setup: Setup) -> Option<Json> {
-        let same = setup.servers == self.setup.servers && setup.roots == self.setup.roots;
-        let free = self.session.turn.is_none() && self.clients.is_alone(client);
+        let same = setup.servers == self.agent.setup.servers && setup.roots == self.agent.setup.roots;
+        let free = self.session.turn.is_none() && self.clients.attached.is_alone(client);
         match (same, free) {
             (_, true) => {
-                self.clients.forget_wanted();
+                self.clients.attached.forget_wanted();
                 self.apply_setup(setup).await;
                 None
             }
             (true, false) => None,
             (false, false) => {
-                let notice = setup_notice(&self.setup, &setup);
-                self.clients.want(client, setup);
+                let notice = setup_notice(&self.agent.setup, &setup);
+                self.clients.attached.want(client, setup);
                 Some(notice)
             }
         }
@@ -123,10 +123,10 @@ impl Runner {
 
     /// Applies what a client asked for earlier, once its time has come.
     pub(super) async fn apply_wanted_setup(&mut self) {
-        if self.session.turn.is_some() || self.ended {
+        if self.session.turn.is_some() || self.condition.ended {
             return;
         }
-        if let Some(setup) = self.clients.take_wanted() {
+        if let Some(setup) = self.clients.attached.take_wanted() {
             self.apply_setup(setup).await;
             self.need_agent().await;
         }
@@ -136,8 +136,8 @@ impl Runner {
         self.set_up_anew(&setup).await;
         let servers: Vec<ServerNote> = setup.servers.iter().map(v1::servers::server_note).collect();
         self.step(vec![Input::SetRoots { roots: setup.roots.clone(), servers }]).await;
-        if self.broken.is_none() {
-            self.setup = setup;
+        if self.condition.broken.is_none() {
+            self.agent.setup = setup;
         }
     }
 
@@ -150,15 +150,11 @@ impl Runner {
     /// An agent that has the session open with other servers or roots opens it again with these, unless it is
     /// at work.
     async fn set_up_anew(&mut self, setup: &Setup) {
-        let same = setup.servers == self.setup.servers && setup.roots == self.setup.roots;
-        if same || self.session.turn.is_some() || !matches!(self.seat, Seat::Bound(_)) {
+        let same = setup.servers == self.agent.setup.servers && setup.roots == self.agent.setup.roots;
+        if same || self.session.turn.is_some() || !matches!(self.agent.slot, Seat::Bound(_)) {
             return;
         }
-        let reason = "the session was opened again with other directories or MCP servers".to_owned();
-        self.end_hosted().await;
-        self.step(vec![Input::AgentExited { reason, held: HeldPrompts::Wait, at: clock::now() }]).await;
-        self.forget_agent();
-        self.release_seat();
+        self.part_with_agent("the session was opened again with other directories or MCP servers").await;
     }
 
     fn check_setup(&self, setup: &Setup) -> Result<(), RpcError> {

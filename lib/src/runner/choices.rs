@@ -69,7 +69,8 @@ impl Runner {
     /// An agent that does not answer has refused: prompts are not to wait for it for ever.
     pub(super) async fn options_unanswered(&mut self) {
         let is_option = |_: &u64, waiting: &mut Waiting| matches!(waiting, Waiting::Option { .. });
-        let unanswered: Vec<_> = self.waiting.extract_if(is_option).map(|(_, waiting)| waiting).collect();
+        let unanswered: Vec<_> =
+            self.agent.waiting.extract_if(is_option).map(|(_, waiting)| waiting).collect();
         let mut inputs = Vec::new();
         for waiting in unanswered {
             let error = RpcError::internal("the agent did not answer the change of an option in time");
@@ -80,7 +81,7 @@ impl Runner {
     }
 
     fn choosing(&mut self) -> Option<&mut Choosing> {
-        let Seat::Opening(opening) = &mut self.seat else { return None };
+        let Seat::Opening(opening) = &mut self.agent.slot else { return None };
         match &mut opening.progress {
             Progress::Choosing(choosing) => Some(choosing),
             Progress::Asked | Progress::Answered(_) => None,
@@ -91,7 +92,7 @@ impl Runner {
     async fn choose_kept(&mut self) {
         let tried = self.tried();
         let before = tried.len();
-        if let Seat::Opening(opening) = &self.seat
+        if let Seat::Opening(opening) = &self.agent.slot
             && let Some(options) = opening.translator.offered_options()
         {
             self.step(vec![Input::AgentOffers { ask: ids::ask_id(), options, tried }]).await;
@@ -106,7 +107,7 @@ impl Runner {
     }
 
     async fn show_offers(&mut self) {
-        let Seat::Opening(opening) = &self.seat else { return };
+        let Seat::Opening(opening) = &self.agent.slot else { return };
         // An agent that was given the choices says itself what becomes of them.
         let kept = self.session.options.as_ref().filter(|_| !opening.agent.profile.has("history"));
         let lacking = kept.map(|kept| opening.translator.missing_choices(kept)).unwrap_or_default();
@@ -122,7 +123,8 @@ impl Runner {
     /// Asks for what clients chose while no agent was there; with nothing of that left, the agent is bound.
     async fn choose_wanted(&mut self) {
         let is_choice = |message: &Message| matches!(message, Message::SetOption { .. });
-        let (wanted, others): (Vec<_>, Vec<_>) = self.postponed.take().into_iter().partition(is_choice);
+        let (wanted, others): (Vec<_>, Vec<_>) =
+            self.clients.postponed.take().into_iter().partition(is_choice);
         others.into_iter().for_each(|message| self.postpone(message));
         if wanted.is_empty() {
             return self.bind().await;

@@ -23,7 +23,7 @@ impl Runner {
             Entry::PromptInserted { message, turn, .. } => self.prompt_inserted(seq, message, *turn),
             Entry::PromptDropped { message, why } => self.prompt_dropped(seq, message, why),
             Entry::TurnStarted { .. } => {
-                if let Seat::Bound(bound) = &mut self.seat {
+                if let Seat::Bound(bound) = &mut self.agent.slot {
                     bound.translator.turn_started();
                 }
             }
@@ -47,22 +47,22 @@ impl Runner {
 
     fn send_prompt(&mut self, message: &MessageId, following: &mut Vec<Input>) {
         let Some(prompt) = self.session.prompt(message) else { return };
-        let Seat::Bound(bound) = &mut self.seat else { return };
-        let meta = self.requests.take_meta(message);
-        let content = match &self.seed {
+        let Seat::Bound(bound) = &mut self.agent.slot else { return };
+        let meta = self.clients.requests.take_meta(message);
+        let content = match &self.agent.seed {
             Some(seed) => outgoing::with_transcript(&bound.agent.profile, seed, &prompt.content),
             None => prompt.content.clone(),
         };
         let params = bound.translator.prompt(&bound.native, &content, meta.as_ref());
         bound.replaying = Replaying::No;
-        match bound.agent.peer.request("session/prompt", &params, &self.agent_route) {
+        match bound.agent.peer.request("session/prompt", &params, &self.agent.route) {
             Ok(request) => {
                 bound.translator.prompt_sent(&content);
-                self.seed.iter().for_each(|seed| bound.translator.transcript_sent(seed));
+                self.agent.seed.iter().for_each(|seed| bound.translator.transcript_sent(seed));
                 if bound.translator.version() == Version::V1 {
-                    self.seed = None;
+                    self.agent.seed = None;
                 }
-                self.waiting.insert(request, Waiting::Prompt(message.clone()));
+                self.agent.waiting.insert(request, Waiting::Prompt(message.clone()));
             }
             Err(error) => {
                 let (reason, held) = (error.to_string(), HeldPrompts::Wait);
@@ -74,15 +74,15 @@ impl Runner {
     }
 
     fn send_cancel(&mut self) {
-        if let Seat::Bound(bound) = &self.seat {
+        if let Seat::Bound(bound) = &self.agent.slot {
             // An agent that does not take it any more is about to be seen gone.
             let _ = bound.agent.peer.notify("session/cancel", &json!({"sessionId": bound.native}).into());
-            self.deadline = Some(Instant::now() + self.around.cancel_patience);
+            self.timers.cancel = Some(Instant::now() + self.around.cancel_patience);
         }
     }
 
     fn send_option(&mut self, ask: &AskId, option: &str, value: &Json, following: &mut Vec<Input>) {
-        let (agent, translator, native) = match &mut self.seat {
+        let (agent, translator, native) = match &mut self.agent.slot {
             Seat::Bound(bound) => (&bound.agent, &bound.translator, &bound.native),
             Seat::Opening(opening) => {
                 opening.tries(option);
@@ -92,10 +92,10 @@ impl Runner {
             Seat::Empty | Seat::Starting | Seat::Stopping(_) => return,
         };
         let (method, params) = translator.set_option(native, option, value);
-        match agent.peer.request(method, &params, &self.agent_route) {
+        match agent.peer.request(method, &params, &self.agent.route) {
             Ok(request) => {
                 let (ask, option, value) = (ask.clone(), option.to_owned(), value.clone());
-                self.waiting.insert(request, Waiting::Option { ask, option, value });
+                self.agent.waiting.insert(request, Waiting::Option { ask, option, value });
             }
             Err(error) => following.push(Input::OptionAnswered {
                 ask: ask.clone(),
@@ -106,9 +106,9 @@ impl Runner {
     }
 
     fn question_closed(&mut self, question: &QuestionId, answer: Option<&Json>) {
-        self.clients.question_closed(question);
-        let Some((request, kind)) = self.questions.remove(question) else { return };
-        let Seat::Bound(bound) = &self.seat else { return };
+        self.clients.attached.question_closed(question);
+        let Some((request, kind)) = self.agent.questions.remove(question) else { return };
+        let Seat::Bound(bound) = &self.agent.slot else { return };
         let result = match answer {
             Some(answer) => bound.translator.answer(kind, answer),
             None => cancelled_answer(kind),
@@ -118,12 +118,12 @@ impl Runner {
 
     fn prompt_inserted(&mut self, seq: Seq, message: &MessageId, turn: TurnNo) {
         // The agent has the transcript with it.
-        if let Seat::Bound(bound) = &self.seat
+        if let Seat::Bound(bound) = &self.agent.slot
             && bound.translator.version() == Version::V2
         {
-            self.seed = None;
+            self.agent.seed = None;
         }
-        match self.requests.prompt_inserted(message, turn) {
+        match self.clients.requests.prompt_inserted(message, turn) {
             Some((reply, Due::Accepted)) => reply.send(seq, Ok(json!({"messageId": message}).into())),
             Some((reply, Due::TurnEnd)) => {
                 let stop = self.session.last_stop.clone().unwrap_or_else(|| Stop::plain("end_turn"));
@@ -134,7 +134,7 @@ impl Runner {
     }
 
     fn prompt_dropped(&mut self, seq: Seq, message: &MessageId, why: &Dropped) {
-        let Some(reply) = self.requests.prompt_dropped(message) else { return };
+        let Some(reply) = self.clients.requests.prompt_dropped(message) else { return };
         let outcome = match (why, reply.version) {
             (Dropped::Cancelled, Version::V1) => Ok(json!({"stopReason": "cancelled"}).into()),
             (Dropped::Cancelled, Version::V2) => Err(RpcError::cancelled()),
@@ -145,17 +145,17 @@ impl Runner {
 
     fn turn_ended(&mut self, seq: Seq, turn: TurnNo, stop: &Stop, state: &Json) {
         if !self.session.cancel_is_awaited() {
-            self.deadline = None;
+            self.timers.cancel = None;
         }
-        self.foldable = seq;
+        self.folding.turn_ended(seq);
         self.fetch_outputs();
-        for reply in self.requests.turn_ended(turn) {
+        for reply in self.clients.requests.turn_ended(turn) {
             reply.send(seq, end_of_turn(stop, Some(state)));
         }
     }
 
     fn option_settled(&mut self, seq: Seq, ask: &AskId, error: Option<&Json>) {
-        let Some((reply, form)) = self.requests.take_option(ask) else { return };
+        let Some((reply, form)) = self.clients.requests.take_option(ask) else { return };
         let outcome = match error {
             Some(error) => Err(RpcError::read(error)),
             None => Ok(self.option_answer(&reply, form)),
@@ -166,20 +166,20 @@ impl Runner {
     /// A notice is told with the answer to a prompt too, where the client takes it in no other way.
     fn note(&mut self, update: &Update) {
         if update.kind == UpdateKind::Notice {
-            self.requests.note(&update.body);
+            self.clients.requests.note(&update.body);
         }
     }
 
     /// Everything that is open at the agent is let go of without an answer.
     pub(super) fn forget_agent(&mut self) {
-        for (_, waiting) in self.waiting.drain() {
+        for (_, waiting) in self.agent.waiting.drain() {
             if let Waiting::Relay(reply) | Waiting::CancelThing(reply) = waiting {
                 reply.refuse(RpcError::internal("the agent exited before it answered"));
             }
         }
-        self.questions.clear();
-        self.relays.clear();
-        self.local_services.end();
+        self.agent.questions.clear();
+        self.services.relays.clear();
+        self.services.local.end();
     }
 
     pub(super) fn question_opened(
@@ -188,7 +188,7 @@ impl Runner {
         request: crate::wire::Id,
         kind: QuestionKind,
     ) {
-        self.questions.insert(question, (request, kind));
+        self.agent.questions.insert(question, (request, kind));
     }
 
     pub(super) fn reply_error(&self, reply: Reply, error: RpcError) {

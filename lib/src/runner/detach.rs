@@ -14,12 +14,12 @@ use crate::wire::RpcError;
 impl Runner {
     /// The connection of a client has ended. Its prompts go on; nobody waits for them any more.
     pub(super) async fn detach(&mut self, client: ClientId, done: oneshot::Sender<()>) {
-        self.clients.detach(client);
+        self.clients.attached.detach(client);
         self.end_if_unattended().await;
-        if !self.ended {
-            drop(self.requests.take_client(client));
+        if !self.condition.ended {
+            drop(self.clients.requests.take_client(client));
             drop(self.take_relayed_requests(client));
-            drop(self.postponed.take_client(client));
+            drop(self.clients.postponed.take_client(client));
             self.client_gone(client).await;
         }
         let _ = done.send(());
@@ -27,8 +27,8 @@ impl Runner {
 
     /// A session that nobody follows ends, unless it is kept.
     pub(super) async fn end_if_unattended(&mut self) {
-        let ends = self.clients.is_empty() && self.around.when_unattended == WhenUnattended::End;
-        if ends && !self.requests.is_closing() {
+        let ends = self.clients.attached.is_empty() && self.around.when_unattended == WhenUnattended::End;
+        if ends && !self.clients.requests.is_closing() {
             self.settle_and_let_go("the client disconnected".to_owned()).await;
         }
     }
@@ -36,16 +36,16 @@ impl Runner {
     /// One of several clients closes the session: it leaves, and the others go on. What it waits for is answered.
     pub(super) async fn leave(&mut self, reply: Reply) {
         let client = reply.client;
-        self.clients.detach(client);
+        self.clients.attached.detach(client);
         self.withdraw_held(client).await;
-        let (prompts, others) = self.requests.take_client(client);
+        let (prompts, others) = self.clients.requests.take_client(client);
         let head = self.lease.head;
         for prompt in prompts {
             let outcome = if prompt.waits_for_end() { Ok(detached()) } else { Err(RpcError::cancelled()) };
             prompt.send(head, outcome);
         }
         let relayed = self.take_relayed_requests(client);
-        for open in others.into_iter().chain(relayed).chain(self.postponed.take_client(client)) {
+        for open in others.into_iter().chain(relayed).chain(self.clients.postponed.take_client(client)) {
             open.send(head, Err(RpcError::cancelled()));
         }
         self.client_gone(client).await;
@@ -56,7 +56,7 @@ impl Runner {
     async fn withdraw_held(&mut self, client: ClientId) {
         let held =
             |message: &_| self.session.prompt(message).is_some_and(|prompt| prompt.phase == Phase::Held);
-        let messages = self.requests.prompts_of(client).into_iter().filter(held);
+        let messages = self.clients.requests.prompts_of(client).into_iter().filter(held);
         let inputs: Vec<_> = messages.map(|message| Input::Withdraw { message }).collect();
         self.step(inputs).await;
     }
@@ -67,7 +67,7 @@ impl Runner {
             Waiting::Relay(reply) | Waiting::CancelThing(reply) => reply.client == client,
             Waiting::Open | Waiting::Prompt(_) | Waiting::Option { .. } => false,
         };
-        let taken: Vec<_> = self.waiting.extract_if(is).map(|(_, waiting)| waiting).collect();
+        let taken: Vec<_> = self.agent.waiting.extract_if(is).map(|(_, waiting)| waiting).collect();
         let reply = |waiting| match waiting {
             Waiting::Relay(reply) | Waiting::CancelThing(reply) => Some(reply),
             Waiting::Open | Waiting::Prompt(_) | Waiting::Option { .. } => None,
@@ -92,7 +92,7 @@ impl Runner {
         })
         .into();
         let notice = || Outbound::Ephemeral(self.id.clone(), Ephemeral::Notice(notice.clone()));
-        self.clients.offer_others(Some(by.id), notice);
+        self.clients.attached.offer_others(Some(by.id), notice);
     }
 }
 

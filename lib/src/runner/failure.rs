@@ -28,27 +28,27 @@ impl Runner {
         self.refuse_waiting(&told);
         self.tell_trouble(&told, None);
         self.stop_agent();
-        self.broken = Some(with_causes(&error));
+        self.condition.broken = Some(with_causes(&error));
         self.mend().await;
     }
 
     /// Reads the state anew after a failure and ends what was open. Stays broken while the store does.
     pub(super) async fn mend(&mut self) {
-        let Some(reason) = self.broken.clone() else { return };
+        let Some(reason) = self.condition.broken.clone() else { return };
         match self.end_turn_anew(reason).await {
             Ok(entries) => {
-                self.broken = None;
+                self.condition.broken = None;
                 let following = self.publish(&entries);
                 // After the end of the turn, which takes away its own deadline.
-                if matches!(self.seat, Seat::Stopping(_)) {
-                    self.deadline = Some(Instant::now() + self.around.cancel_patience);
+                if matches!(self.agent.slot, Seat::Stopping(_)) {
+                    self.timers.cancel = Some(Instant::now() + self.around.cancel_patience);
                 }
                 Box::pin(self.write(following)).await;
             }
             Err(error @ (StoreError::StaleEpoch { .. } | StoreError::Unknown(_))) => {
                 self.lose_session(error).await;
             }
-            Err(_) => self.deadline = Some(Instant::now() + REST),
+            Err(_) => self.timers.store_retry = Some(Instant::now() + REST),
         }
     }
 
@@ -102,7 +102,7 @@ impl Runner {
 
     fn refuse_waiting(&mut self, told: &RpcError) {
         // After everything that was written before.
-        for reply in self.requests.take_all() {
+        for reply in self.clients.requests.take_all() {
             reply.send(self.lease.head, Err(told.clone()));
         }
     }
@@ -115,7 +115,7 @@ impl Runner {
         });
         let updates: Vec<_> = [Some(notice.into()), state].into_iter().flatten().collect();
         let trouble = || Outbound::Ephemeral(self.id.clone(), Ephemeral::Trouble(updates.clone()));
-        self.clients.offer_others(None, trouble);
+        self.clients.attached.offer_others(None, trouble);
     }
 }
 

@@ -32,7 +32,7 @@ impl Runner {
                 AgentLine::Message(bytes) => said.push(bytes),
                 AgentLine::Answered { request, outcome } => {
                     self.hear_said(&mut said, &mut inputs).await;
-                    match self.waiting.remove(&request) {
+                    match self.agent.waiting.remove(&request) {
                         Some(Waiting::Open) => {
                             self.step(std::mem::take(&mut inputs)).await;
                             self.open_answered(outcome).await;
@@ -60,7 +60,7 @@ impl Runner {
         let at = clock::now();
         let idle = self.session.turn.is_none();
         let lines = said.iter().map(|line| &line[..]);
-        let (heard, swallowing) = match &mut self.seat {
+        let (heard, swallowing) = match &mut self.agent.slot {
             Seat::Bound(bound) => {
                 let late = idle && bound.replaying == Replaying::Maybe;
                 (
@@ -91,13 +91,10 @@ impl Runner {
                     self.step(std::mem::take(inputs)).await;
                     self.relay_to_client(request, &method, &params);
                 }
-                AgentEvent::Withdrawn { request } => {
-                    let open = self.questions.iter().find(|(_, (asked, _))| *asked == request);
-                    match open.map(|(question, _)| question.clone()) {
-                        Some(question) => inputs.push(Input::QuestionWithdrawn { question }),
-                        None => self.unrelay(&request),
-                    }
-                }
+                AgentEvent::Withdrawn { request } => match self.agent.question_of(&request) {
+                    Some(question) => inputs.push(Input::QuestionWithdrawn { question }),
+                    None => self.unrelay(&request),
+                },
             }
         }
     }
@@ -120,7 +117,7 @@ impl Runner {
     }
 
     fn swallowed(&mut self, input: &Input) {
-        if let (Seat::Opening(opening), Input::Updated { update, .. }) = (&mut self.seat, input) {
+        if let (Seat::Opening(opening), Input::Updated { update, .. }) = (&mut self.agent.slot, input) {
             opening.replayed.updates += usize::from(is_conversation(input));
             opening.replayed.text += said_by_agent(update);
         }
@@ -149,7 +146,7 @@ impl Runner {
 
     /// The options after a change that the agent accepted; nothing while clients see them as they were left.
     fn option_set(&mut self, option: &str, value: &Json, result: &Json) -> Option<Update> {
-        match &mut self.seat {
+        match &mut self.agent.slot {
             Seat::Bound(bound) => Some(bound.translator.option_set(option, value, result)),
             Seat::Opening(opening) => {
                 let update = opening.translator.option_set(option, value, result);
@@ -165,7 +162,7 @@ impl Runner {
         outcome: Result<Json, RpcError>,
         inputs: &mut Vec<Input>,
     ) {
-        let Seat::Bound(bound) = &mut self.seat else { return };
+        let Seat::Bound(bound) = &mut self.agent.slot else { return };
         let at = clock::now();
         match (bound.translator.version(), outcome) {
             (Version::V1, outcome) => {

@@ -32,12 +32,12 @@ pub(crate) enum Hosted {
 impl Runner {
     /// Begins to carry a request out.
     pub(super) fn host(&mut self, request: Id, method: &str, params: &Json) {
-        let roots = std::iter::once(&self.setup.cwd).chain(&self.setup.roots).cloned().collect();
-        match self.local_services.begin(&request, method, params, RootPaths(roots)) {
+        let roots = std::iter::once(&self.agent.setup.cwd).chain(&self.agent.setup.roots).cloned().collect();
+        match self.services.local.begin(&request, method, params, RootPaths(roots)) {
             ServiceStart::Answer(outcome) => self.answer_request(&request, outcome.as_ref()),
             ServiceStart::Waiting => {}
             ServiceStart::Work(work) => {
-                let (own, generation) = (self.own.clone(), self.local_services.generation());
+                let (own, generation) = (self.mailbox.own.clone(), self.services.local.generation());
                 tokio::spawn(async move {
                     let done = work.await;
                     // A session that has ended needs nothing any more; a terminal ends with the message.
@@ -51,13 +51,13 @@ impl Runner {
     /// Something that was carried out beside the session came back.
     pub(super) async fn hosted(&mut self, hosted: Hosted) {
         match hosted {
-            Hosted::ServiceResult { generation, .. } if generation != self.local_services.generation() => {}
+            Hosted::ServiceResult { generation, .. } if generation != self.services.local.generation() => {}
             Hosted::ServiceResult { request, done: ServiceResult::Answer(outcome), .. } => {
-                self.local_services.worked();
+                self.services.local.worked();
                 self.answer_request(&request, outcome.as_ref());
             }
             Hosted::ServiceResult { request, done: ServiceResult::Started(terminal), .. } => {
-                self.local_services.worked();
+                self.services.local.worked();
                 self.terminal_started(&request, terminal).await;
             }
             Hosted::ServiceResult { done: ServiceResult::TerminalChanged(terminal), .. }
@@ -69,14 +69,14 @@ impl Runner {
 
     async fn terminal_started(&mut self, request: &Id, terminal: LocalTerminal) {
         let (id, update) = (terminal.id.clone(), terminal.announcement());
-        tokio::spawn(watch_over(id.clone(), terminal.states(), self.own.clone()));
-        self.local_services.add(terminal);
+        tokio::spawn(watch_over(id.clone(), terminal.states(), self.mailbox.own.clone()));
+        self.services.local.add(terminal);
         self.step(vec![Input::Updated { update, known: false }]).await;
         self.answer_request(request, Ok(&json!({"terminalId": id}).into()));
     }
 
     async fn terminal_moved(&mut self, terminal: &str) {
-        let news = self.local_services.news(terminal);
+        let news = self.services.local.news(terminal);
         self.step(told(news.updates)).await;
         for (request, answer) in news.answers {
             self.answer_request(&request, Ok(&answer));
@@ -85,7 +85,7 @@ impl Runner {
 
     /// The agent takes back a request. Says whether it waited here.
     pub(super) fn unhost(&mut self, request: &Id) -> bool {
-        let waited = self.local_services.withdraw(request);
+        let waited = self.services.local.withdraw(request);
         if waited {
             self.answer_request(request, Err(&RpcError::cancelled()));
         }
@@ -94,7 +94,7 @@ impl Runner {
 
     /// Ends what runs for the agent, and writes down what it had to show.
     pub(super) async fn end_hosted(&mut self) {
-        let (updates, open) = self.local_services.end();
+        let (updates, open) = self.services.local.end();
         for request in open {
             self.answer_request(&request, Err(&RpcError::cancelled()));
         }

@@ -70,12 +70,12 @@ impl Runner {
     pub(super) fn first_rung(&mut self, agent: &LiveAgent) -> (Rung, Option<String>) {
         if agent.profile.has("history") && self.session.turns.0 > 0 && self.around.restore != Restore::Reseed
         {
-            self.fork_of = None;
+            self.agent.fork_of = None;
             return (Rung::Given, Some(self.id.to_string()));
         }
-        let name = self.host.identity(agent);
+        let name = self.agent.host.identity(agent);
         let of_agent = |native: Native| (native.agent == name).then_some(native.id);
-        if let Some(parent) = self.fork_of.take().and_then(of_agent)
+        if let Some(parent) = self.agent.fork_of.take().and_then(of_agent)
             && agent.profile.has("fork")
             && self.around.restore != Restore::Reseed
         {

@@ -25,6 +25,7 @@ mod ladder;
 mod message;
 mod opening;
 mod outcome;
+mod parts;
 mod past;
 mod postponed;
 mod relay;
@@ -33,6 +34,7 @@ mod release;
 mod requests;
 mod seat;
 mod spoken;
+mod timers;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -55,8 +57,12 @@ use crate::outbox::Reply;
 use crate::store::{Append, Durability, Lease};
 use crate::wire::{Id, RpcError};
 use clients::Clients;
+use folding::Folding;
+use parts::{AgentSide, ClientSide, Condition, Mailbox, Services};
+use postponed::Postponed;
 use relays::Relays;
 use requests::Requests;
+use timers::{DueTimer, Timers};
 
 pub(crate) use attach::{Attached, RunningTurn};
 pub(crate) use clients::Client;
@@ -70,49 +76,28 @@ pub(crate) use seat::{Bound, Replaying, Seat, style};
 /// How many messages of clients may wait for a session.
 const INBOX: usize = 256;
 
-/// A session that runs.
+/// A live session.
 pub(crate) struct Runner {
     id: SessionId,
     session: Session,
     lease: Lease,
     around: Surroundings,
     live: Arc<Live>,
-    inbox: mpsc::Receiver<Message>,
-    own: mpsc::Sender<Message>,
-    agent_lines: mpsc::Receiver<FromAgent>,
-    agent_route: mpsc::Sender<FromAgent>,
-    /// What the agent said before this task ran.
-    early_lines: Vec<AgentLine>,
-    /// Where the agent comes from.
-    host: HostUser,
-    seat: Seat,
-    setup: Setup,
-    /// The agent's session that this one was forked from, until the agent has been asked.
-    fork_of: Option<Native>,
-    /// The transcript for an agent that does not know it, until a prompt has carried it.
-    seed: Option<String>,
-    /// When the agent is let go if nothing happens.
-    idle_at: Instant,
-    clients: Clients,
-    requests: Requests,
-    questions: HashMap<QuestionId, (Id, QuestionKind)>,
-    waiting: HashMap<u64, Waiting>,
-    /// What waits for the agent and is no prompt.
-    postponed: postponed::Postponed,
-    relays: Relays,
-    local_services: LocalServices,
-    deadline: Option<Instant>,
-    /// When an agent that has answered a load and says nothing more has replayed all.
-    quiet_at: Option<Instant>,
-    /// The end of the last turn, up to which entries may be folded, and up to where they are.
-    foldable: Seq,
-    folded: Seq,
-    fold_check: Option<Instant>,
-    /// A fold under way: nobody may begin to read until it is done.
-    folding: Option<JoinHandle<()>>,
-    /// The store failed; what it was.
-    broken: Option<String>,
-    ended: bool,
+    mailbox: Mailbox,
+    agent: AgentSide,
+    clients: ClientSide,
+    services: Services,
+    timers: Timers,
+    folding: Folding,
+    condition: Condition,
+}
+
+/// Why an input was not written.
+enum NotWritten {
+    /// It makes no sense now.
+    Refused(Refusal),
+    /// The store does not work. Whoever waited for a prompt or an option has been answered.
+    StoreFailed(RpcError),
 }
 
 /// What an answer of the agent's is for.
@@ -137,8 +122,6 @@ impl Runner {
     ) -> (Handle, impl Future<Output = ()> + Send + use<>, watch::Sender<bool>) {
         let (own, inbox) = mpsc::channel(INBOX);
         let live = Arc::new(Live::new(begin.lease.head));
-        let around_idle = around.idle_limit;
-        let local_services = LocalServices::new(around.guardian.clone());
         let (finish, finished) = watch::channel(false);
         let handle = Handle { id: begin.id.clone(), live: live.clone(), inbox: own.clone(), finished };
         let ended_turn = if begin.session.turn.is_none() { begin.session.turns } else { TurnNo(0) };
@@ -146,65 +129,67 @@ impl Runner {
             id: begin.id,
             session: begin.session,
             lease: begin.lease,
-            around,
             live,
-            inbox,
-            own,
-            agent_lines: begin.lines.lines,
-            agent_route: begin.lines.route,
-            early_lines: begin.lines.early,
-            host: begin.host,
-            seat: begin.seat,
-            setup: begin.setup,
-            fork_of: begin.fork_of,
-            seed: None,
-            idle_at: Instant::now() + around_idle,
-            clients: Clients::default(),
-            requests: Requests::after_turn(ended_turn),
-            questions: HashMap::new(),
-            waiting: HashMap::new(),
-            postponed: postponed::Postponed::default(),
-            relays: Relays::default(),
-            local_services,
-            deadline: None,
-            quiet_at: None,
-            foldable: Seq(0),
-            folded: Seq(0),
-            fold_check: None,
-            folding: None,
-            broken: None,
-            ended: false,
+            mailbox: Mailbox { inbox, own },
+            agent: AgentSide::new(begin.seat, begin.host, begin.lines, begin.setup, begin.fork_of),
+            clients: ClientSide {
+                attached: Clients::default(),
+                requests: Requests::after_turn(ended_turn),
+                postponed: Postponed::default(),
+            },
+            services: Services {
+                relays: Relays::default(),
+                local: LocalServices::new(around.guardian.clone()),
+            },
+            timers: Timers::until_idle(Instant::now() + around.idle_limit),
+            folding: Folding::default(),
+            condition: Condition::default(),
+            around,
         };
         (handle, runner.run(), finish)
     }
 
     async fn run(mut self) {
         self.settle_past().await;
-        let early = std::mem::take(&mut self.early_lines);
+        let early = std::mem::take(&mut self.agent.early);
         if !early.is_empty() {
             self.hear_agent(FromAgent::Lines(early)).await;
         }
-        while !self.ended {
-            let (deadline, quiet_at, fold_check) = (self.deadline, self.quiet_at, self.fold_check);
+        while !self.condition.ended {
+            let (at, due) = self.timers.next();
             tokio::select! {
-                Some(message) = self.inbox.recv() => self.hear_client(message).await,
-                Some(lines) = self.agent_lines.recv() => self.hear_agent(lines).await,
-                () = at(deadline) => self.out_of_patience().await,
-                () = at(quiet_at) => self.quiet().await,
-                () = at(fold_check) => self.fold_check = None,
-                () = at(Some(self.idle_at)) => self.idle().await,
+                Some(message) = self.mailbox.inbox.recv() => self.hear_client(message).await,
+                Some(lines) = self.agent.lines.recv() => self.hear_agent(lines).await,
+                () = tokio::time::sleep_until(at) => self.timer_due(due).await,
             }
             if self.session.turn.is_some() {
-                self.idle_at = Instant::now() + self.around.idle_limit;
+                self.stay_awake();
             }
             self.apply_wanted_setup().await;
             self.fold_if_read();
         }
     }
 
+    async fn timer_due(&mut self, due: DueTimer) {
+        self.timers.passed(due);
+        match due {
+            DueTimer::Cancel => self.cancel_ignored(),
+            DueTimer::StoreRetry => self.mend().await,
+            DueTimer::AgentQuiet => self.quiet().await,
+            // The loop looks at what can be folded after everything.
+            DueTimer::FoldCheck => {}
+            DueTimer::Idle => self.idle().await,
+        }
+    }
+
+    /// Something happened: the session is not idle for the whole limit.
+    fn stay_awake(&mut self) {
+        self.timers.idle = Instant::now() + self.around.idle_limit;
+    }
+
     /// What an earlier process left open when it died is settled before anything else.
     async fn settle_past(&mut self) {
-        let bound = matches!(self.seat, Seat::Bound(_));
+        let bound = matches!(self.agent.slot, Seat::Bound(_));
         let open = self.session.turn.is_some()
             || !self.session.prompts.is_empty()
             || !self.session.questions.is_empty()
@@ -218,7 +203,7 @@ impl Runner {
     /// Takes inputs all the way: decide, write, apply, tell. Refusals of single inputs are dropped: use
     /// [`Runner::take`] where somebody wants to know. Nothing is taken while the store is broken.
     async fn step(&mut self, inputs: Vec<Input>) {
-        if self.broken.is_some() {
+        if self.condition.broken.is_some() {
             return;
         }
         let mut entries = Vec::new();
@@ -231,16 +216,18 @@ impl Runner {
         self.write(entries).await;
     }
 
-    /// Takes one input all the way, or says why not.
-    async fn take(&mut self, input: Input) -> Result<Seq, Refusal> {
-        if self.broken.is_some() {
-            return Ok(self.lease.head);
+    /// Takes one input all the way to the journal, or says why not. Gives the last entry.
+    async fn take(&mut self, input: Input) -> Result<Seq, NotWritten> {
+        if self.condition.broken.is_none() {
+            let decided = rethread_core::decide(&self.session, input).map_err(NotWritten::Refused)?;
+            let mut entries = Vec::new();
+            self.apply(decided, &mut entries);
+            self.write(entries).await;
         }
-        let decided = rethread_core::decide(&self.session, input)?;
-        let mut entries = Vec::new();
-        self.apply(decided, &mut entries);
-        self.write(entries).await;
-        Ok(self.lease.head)
+        match self.broken_error() {
+            Some(error) => Err(NotWritten::StoreFailed(error)),
+            None => Ok(self.lease.head),
+        }
     }
 
     /// Applies before the write, since the next decision needs it. Nobody is told before the write: if it
@@ -254,7 +241,7 @@ impl Runner {
 
     async fn write(&mut self, mut entries: Vec<Arc<Entry>>) {
         // What follows from entries may be more entries: an agent that does not take a prompt, say.
-        while !entries.is_empty() && self.broken.is_none() {
+        while !entries.is_empty() && self.condition.broken.is_none() {
             match self.around.journal.append(self.appended(&entries)).await {
                 Ok(()) => entries = self.publish(&entries),
                 Err(error) => return self.store_failed(error).await,
@@ -298,40 +285,34 @@ impl Runner {
     /// Nothing has happened for long: the agent and what it holds are let go, the history stays, and the next
     /// prompt brings it back.
     async fn idle(&mut self) {
-        self.idle_at = Instant::now() + self.around.idle_limit;
+        self.stay_awake();
         let waits = !self.session.prompts.is_empty() || !self.session.questions.is_empty();
         if self.session.turn.is_some() || waits {
             return;
         }
-        if self.clients.is_empty() {
+        if self.clients.attached.is_empty() {
             return self.settle_and_let_go("the session was idle".to_owned()).await;
         }
-        if matches!(self.seat, Seat::Bound(_)) {
-            let reason = "the session was idle".to_owned();
-            self.step(vec![Input::AgentExited { reason, held: HeldPrompts::Wait, at: clock::now() }]).await;
-            self.forget_agent();
-            self.release_seat();
+        if self.agent.bound().is_some() {
+            self.part_with_agent("the session was idle").await;
         }
     }
 
-    async fn out_of_patience(&mut self) {
-        self.deadline = None;
-        if self.broken.is_some() {
-            return self.mend().await;
-        }
-        let stopping = matches!(self.seat, Seat::Stopping(_));
+    /// An agent that was asked to stop has not stopped in time. Its end ends what was cancelled, and the turns of every
+    /// other session that it serves.
+    fn cancel_ignored(&mut self) {
+        let stopping = matches!(self.agent.slot, Seat::Stopping(_));
         if stopping || self.session.cancel_is_awaited() {
-            // Its exit ends what was cancelled, and the turns of every other session it serves.
             self.end_agent();
         }
     }
 
     /// From here on the session is opened anew by whoever wants it. Those who came too late are told so.
     fn turn_away(&mut self) {
-        self.inbox.close();
-        while let Ok(message) = self.inbox.try_recv() {
+        self.mailbox.inbox.close();
+        while let Ok(message) = self.mailbox.inbox.try_recv() {
             if let Message::Close(reply) = message {
-                self.requests.add_close(reply);
+                self.clients.requests.add_close(reply);
             } else if let Some(reply) = ask::reply_of(message) {
                 reply.refuse(RpcError::not_attached(self.id.as_str()));
             }
@@ -339,21 +320,21 @@ impl Runner {
     }
 
     async fn let_go(&mut self) {
-        self.ended = true;
-        self.local_services.end();
+        self.condition.ended = true;
+        self.services.local.end();
         self.release_seat();
-        self.clients.clear();
+        self.clients.attached.clear();
         self.turn_away();
-        self.settle_fold().await;
+        self.folding.settled().await;
         let lease = self.lease.clone();
         let released = self.around.journal.call(move |store| store.release(&lease)).await;
         if let Err(error) = released {
             tracing::error!(session = %self.id, "releasing failed: {}", crate::wire::with_causes(&error));
         }
-        for reply in self.requests.take_closing() {
+        for reply in self.clients.requests.take_closing() {
             reply.send(self.lease.head, Ok(serde_json::json!({}).into()));
         }
-        for reply in self.requests.take_all() {
+        for reply in self.clients.requests.take_all() {
             reply.refuse(RpcError::internal("the session has ended"));
         }
     }
@@ -363,12 +344,5 @@ impl Drop for Runner {
     /// However it ended: whoever follows it is shown what there is, and leaves.
     fn drop(&mut self) {
         self.live.end();
-    }
-}
-
-async fn at(deadline: Option<Instant>) {
-    match deadline {
-        Some(deadline) => tokio::time::sleep_until(deadline).await,
-        None => std::future::pending().await,
     }
 }

@@ -63,12 +63,12 @@ impl Opening {
 impl Runner {
     /// The agent runs, or could not be started.
     pub(super) async fn agent_up(&mut self, up: Result<LiveAgent, RpcError>) {
-        if self.broken.is_some() {
+        if self.condition.broken.is_some() {
             // It could not be written down that the agent has the session. The next prompt asks again.
-            self.seat = Seat::Empty;
+            self.agent.slot = Seat::Empty;
             return;
         }
-        if !matches!(self.seat, Seat::Starting) {
+        if !matches!(self.agent.slot, Seat::Starting) {
             return;
         }
         let agent = match up {
@@ -77,10 +77,10 @@ impl Runner {
         };
         let (rung, native) = self.first_rung(&agent);
         if self.only_looks(rung) {
-            self.seat = Seat::Empty;
+            self.agent.slot = Seat::Empty;
             return;
         }
-        self.settle_fold().await;
+        self.folding.settled().await;
         let older = match self.older_ids().await {
             Ok(older) => older,
             Err(error) => return self.agent_failed(super::store_error(&error)).await,
@@ -94,7 +94,7 @@ impl Runner {
 
     async fn open_at(&mut self, opening: Opening) {
         if self.only_looks(opening.rung) {
-            self.seat = Seat::Empty;
+            self.agent.slot = Seat::Empty;
             return;
         }
         if self.is_anew(opening.rung) && self.around.restore == Restore::Native {
@@ -106,8 +106,8 @@ impl Runner {
         };
         match self.ask_to_open(&opening, &params) {
             Ok(request) => {
-                self.waiting.insert(request, Waiting::Open);
-                self.seat = Seat::Opening(Box::new(opening));
+                self.agent.waiting.insert(request, Waiting::Open);
+                self.agent.slot = Seat::Opening(Box::new(opening));
             }
             Err(error) => self.agent_failed(error).await,
         }
@@ -124,7 +124,7 @@ impl Runner {
     }
 
     async fn open_params(&self, opening: &Opening) -> Result<Json, StoreError> {
-        let params = outgoing::open_params(&opening.agent.profile, &self.setup, opening.known());
+        let params = outgoing::open_params(&opening.agent.profile, &self.agent.setup, opening.known());
         let options = self.session.options.as_ref();
         match opening.rung {
             Rung::Given => {
@@ -139,7 +139,7 @@ impl Runner {
     }
 
     fn ask_to_open(&self, opening: &Opening, params: &Json) -> Result<u64, RpcError> {
-        let (peer, route) = (&opening.agent.peer, &self.agent_route);
+        let (peer, route) = (&opening.agent.peer, &self.agent.route);
         let sent = match (opening.rung, opening.known()) {
             (Rung::Given | Rung::Resume, Some(native)) => {
                 peer.route(native, route)?;
@@ -158,7 +158,7 @@ impl Runner {
     /// The agent answered new, load, resume or fork. Some answer a load or a fork first and replay
     /// after: were a prompt sent now, nobody could tell the replay from the answer to it.
     pub(super) async fn open_answered(&mut self, outcome: Result<Json, RpcError>) {
-        match (&mut self.seat, outcome) {
+        match (&mut self.agent.slot, outcome) {
             (Seat::Opening(opening), Ok(answer)) if opening.rung.replays_late() => {
                 opening.progress = Progress::Answered(answer);
             }
@@ -168,7 +168,7 @@ impl Runner {
 
     /// Counts the quiet from now on, if it matters.
     pub(super) fn wait_for_quiet(&mut self) {
-        let limit = match &self.seat {
+        let limit = match &self.agent.slot {
             Seat::Opening(opening) => match opening.progress {
                 Progress::Asked => None,
                 Progress::Answered(_) => Some(QUIET),
@@ -176,12 +176,12 @@ impl Runner {
             },
             Seat::Empty | Seat::Starting | Seat::Bound(_) | Seat::Stopping(_) => None,
         };
-        self.quiet_at = limit.map(|limit| Instant::now() + limit);
+        self.timers.agent_quiet = limit.map(|limit| Instant::now() + limit);
     }
 
     /// An agent that opens a session has said nothing for a while: its replay is over, or it does not answer.
     pub(super) async fn quiet(&mut self) {
-        if let Seat::Opening(opening) = &self.seat {
+        if let Seat::Opening(opening) = &self.agent.slot {
             match &opening.progress {
                 Progress::Asked => {}
                 Progress::Answered(answer) => {
@@ -195,7 +195,7 @@ impl Runner {
     }
 
     async fn opened(&mut self, outcome: Result<Json, RpcError>) {
-        let Seat::Opening(opening) = std::mem::replace(&mut self.seat, Seat::Empty) else { return };
+        let Some(opening) = self.agent.take_opening() else { return };
         // A load that succeeds with nothing is a fresh session, whatever the agent calls it.
         let empty = opening.rung == Rung::Load && opening.replayed.updates == 0 && self.session.turns.0 > 0;
         match outcome {
@@ -230,13 +230,13 @@ impl Runner {
                 .await;
         }
         opening.progress = Progress::Choosing(Choosing::new(opening.translator.decode_open_answer(answer)));
-        self.seat = Seat::Opening(Box::new(opening));
+        self.agent.slot = Seat::Opening(Box::new(opening));
         self.choose_on().await;
     }
 
     /// The agent has the session as it was left: from here on it stands behind it.
     pub(super) async fn bind(&mut self) {
-        let Seat::Opening(opening) = std::mem::replace(&mut self.seat, Seat::Empty) else { return };
+        let Some(opening) = self.agent.take_opening() else { return };
         let Opening { agent, translator, rung, native: Some(native), replayed, progress } = *opening else {
             return;
         };
@@ -245,7 +245,7 @@ impl Runner {
         if let Err(error) = self.look_back(binding, replayed.text).await {
             return self.agent_failed(super::store_error(&error)).await;
         }
-        let name = self.host.identity(&agent);
+        let name = self.agent.host.identity(&agent);
         let mut updates = choosing.told;
         updates.retain(|update| self.is_news(update));
         updates.extend(outcome_notice(binding, self.acquaintance(&name), &name));
@@ -253,16 +253,16 @@ impl Runner {
         let mut inputs: Vec<_> = updates.into_iter().map(known).collect();
         let style = style(translator.version());
         let at = clock::now();
-        let kind = self.host.kind();
+        let kind = self.agent.host.kind();
         inputs.push(Input::AgentBound { agent: name, native: native.clone(), binding, style, kind, at });
         let replaying = rung.replaying();
-        self.seat = Seat::Bound(Box::new(Bound { agent, translator, native, replaying }));
+        self.agent.slot = Seat::Bound(Box::new(Bound { agent, translator, native, replaying }));
         self.step(inputs).await;
         self.take_up_postponed().await;
     }
 
     async fn take_up_postponed(&mut self) {
-        for message in self.postponed.take() {
+        for message in self.clients.postponed.take() {
             Box::pin(self.hear_client(message)).await;
         }
     }

@@ -43,7 +43,7 @@ impl Runner {
 
     /// The whole conversation, for an agent that keeps none.
     pub(super) async fn history(&self, agent: &LiveAgent) -> Result<Vec<Json>, StoreError> {
-        let host = &self.host;
+        let host = &self.agent.host;
         let empty = ConversationHistory::for_agent(host.identity(agent), host.kind());
         let mut history = self
             .gather(empty, |history, item| {
@@ -71,7 +71,7 @@ impl Runner {
                 Ok(())
             })
             .await?;
-        self.seed = transcript.write(seed::BUDGET);
+        self.agent.seed = transcript.write(seed::BUDGET);
         Ok(())
     }
 

@@ -73,7 +73,7 @@ fn weight(message: &Message) -> usize {
 impl Runner {
     /// Keeps a message until the agent is there. If too much waits, a request is refused and a notification skipped.
     pub(super) fn postpone(&mut self, message: Message) {
-        let Some(message) = self.postponed.keep(message) else { return };
+        let Some(message) = self.clients.postponed.keep(message) else { return };
         match ask::reply_of(message) {
             Some(reply) => reply.refuse(
                 RpcError::internal("too much waits for the agent, which is not ready")

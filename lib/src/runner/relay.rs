@@ -61,31 +61,35 @@ impl Runner {
     /// offers them. A terminal stays with its client.
     fn route(&self, method: &str, params: &Json) -> Route {
         if !self.is_client_method(method) {
-            let prompter = self.requests.prompter().filter(|client| self.clients.get(*client).is_some());
-            let newest = || self.clients.newest(|_| true).map(|client| client.tag.id);
+            let prompter = self
+                .clients
+                .requests
+                .prompter()
+                .filter(|client| self.clients.attached.get(*client).is_some());
+            let newest = || self.clients.attached.newest(|_| true).map(|client| client.tag.id);
             return prompter.or_else(newest).map_or(Route::Nobody, |client| Route::Client(client, None));
         }
         if let Some(terminal) = params.fields().text("terminalId") {
-            if self.local_services.has(&terminal) {
+            if self.services.local.has(&terminal) {
                 return Route::Hosted;
             }
-            match self.relays.route(&terminal, method) {
+            match self.services.relays.route(&terminal, method) {
                 Some(TerminalRoute::Client(client, theirs)) => return Route::Client(client, Some(theirs)),
                 Some(TerminalRoute::Ended(answer)) => return Route::Answered(answer),
                 None => {}
             }
         }
         let serves = |client: &Client| client.profile.serves(method);
-        let chosen = match self.requests.prompter() {
-            Some(prompter) => self.clients.get(prompter).filter(|client| serves(client)),
-            None => self.clients.newest(serves),
+        let chosen = match self.clients.requests.prompter() {
+            Some(prompter) => self.clients.attached.get(prompter).filter(|client| serves(client)),
+            None => self.clients.attached.newest(serves),
         };
         chosen.map_or(Route::Hosted, |client| Route::Client(client.tag.id, None))
     }
 
     /// Says whether a request is for files or terminals, which a version 1 agent expects of its client.
     fn is_client_method(&self, method: &str) -> bool {
-        let agent = match &self.seat {
+        let agent = match &self.agent.slot {
             Seat::Bound(bound) => bound.translator.version(),
             Seat::Opening(opening) => opening.translator.version(),
             Seat::Empty | Seat::Starting | Seat::Stopping(_) => return false,
@@ -112,7 +116,7 @@ impl Runner {
 
     /// A client answered what was relayed to it.
     pub(super) async fn relayed(&mut self, client: ClientId, request: Id, outcome: Result<Json, RpcError>) {
-        match self.relays.answered(client, &request) {
+        match self.services.relays.answered(client, &request) {
             Some(Purpose::Plain | Purpose::OfTerminal { .. }) => {
                 self.answer_request(&request, outcome.as_ref());
             }
@@ -131,8 +135,8 @@ impl Runner {
     fn terminal_made(&mut self, client: ClientId, made: &Json, command: String) -> Json {
         let Some(theirs) = made.fields().text("terminalId") else { return made.clone() };
         let ours = ids::terminal_id();
-        self.relays.terminal_made(client, ours.clone(), theirs.clone(), command);
-        if let Some(client) = self.clients.get(client) {
+        self.services.relays.terminal_made(client, ours.clone(), theirs.clone(), command);
+        if let Some(client) = self.clients.attached.get(client) {
             let session = self.id.clone();
             // A client that does not take it is shown the terminal's output as text.
             let _ = client.outbox.offer(Outbound::OwnTerminal { session, ours: ours.clone(), theirs });
@@ -142,7 +146,7 @@ impl Runner {
 
     /// Fetches what the clients' terminals show by now, for the journal.
     pub(super) fn fetch_outputs(&mut self) {
-        for (ours, client, theirs) in self.relays.running() {
+        for (ours, client, theirs) in self.services.relays.running() {
             self.fetch_output(client, &theirs, ours, None);
         }
     }
@@ -154,7 +158,7 @@ impl Runner {
         terminal: String,
         then_release: Option<(Id, Json)>,
     ) {
-        let id = self.relays.next_fetch();
+        let id = self.services.relays.next_fetch();
         let params = json!({"sessionId": self.id, "terminalId": theirs});
         let purpose = Purpose::Fetch { terminal, then_release };
         self.send_relay(client, id, "terminal/output", params.into(), purpose);
@@ -168,20 +172,20 @@ impl Runner {
         outcome: Result<Json, RpcError>,
     ) {
         if let Ok(output) = &outcome
-            && let Some(command) = self.relays.fetched(&terminal, output)
+            && let Some(command) = self.services.relays.fetched(&terminal, output)
         {
             let update = screenful(&self.public_terminal(&terminal), &command, &output.fields());
             self.step(vec![Input::Updated { update, known: true }]).await;
         }
         if let Some((request, params)) = then_release {
-            self.relays.released(&terminal);
+            self.services.relays.released(&terminal);
             self.send_relay(client, request, "terminal/release", params, Purpose::Plain);
         }
     }
 
     /// The id by which the journal knows a terminal of the agent's.
     fn public_terminal(&self, terminal: &str) -> String {
-        match &self.seat {
+        match &self.agent.slot {
             Seat::Bound(bound) => bound.translator.public_id(terminal),
             Seat::Empty | Seat::Starting | Seat::Opening(_) | Seat::Stopping(_) => terminal.to_owned(),
         }
@@ -190,11 +194,12 @@ impl Runner {
     fn send_relay(&mut self, client: ClientId, request: Id, method: &str, params: Json, purpose: Purpose) {
         let from = Relayed { request: request.clone(), origin: Origin::Session(self.id.clone()) };
         let message = self.here(Outbound::Relay { from, method: method.to_owned(), params });
-        self.relays.add(request.clone(), client, purpose);
-        let sent = self.clients.get(client).is_some_and(|client| client.outbox.offer(message).is_ok());
+        self.services.relays.add(request.clone(), client, purpose);
+        let sent =
+            self.clients.attached.get(client).is_some_and(|client| client.outbox.offer(message).is_ok());
         if !sent {
             let error = RpcError::internal("the client does not read what it is sent");
-            let agents = match self.relays.remove(&request) {
+            let agents = match self.services.relays.remove(&request) {
                 Some(Purpose::Fetch { then_release, .. }) => then_release.map(|(release, _)| release),
                 Some(Purpose::Plain | Purpose::Create { .. } | Purpose::OfTerminal { .. }) => Some(request),
                 None => None,
@@ -205,7 +210,7 @@ impl Runner {
 
     /// A client has left: the agent is answered in its place, and what its terminals showed last is kept.
     pub(super) async fn relays_of_gone_client(&mut self, client: ClientId) {
-        let left = self.relays.client_left(client);
+        let left = self.services.relays.client_left(client);
         let ended = |(terminal, command, mut last): (String, String, Fields)| {
             if last.get("exitStatus").is_none_or(Json::is_null) {
                 last.set("exitStatus", json!({}).into());
@@ -222,7 +227,7 @@ impl Runner {
 
     fn notify_clients(&mut self, method: &str, params: &Json) {
         let message = || self.here(Outbound::Notify { method: method.to_owned(), params: params.clone() });
-        if self.clients.offer_others(None, message) > 0 {
+        if self.clients.attached.offer_others(None, message) > 0 {
             tracing::warn!("skipped a notification for a client that does not read");
         }
     }
@@ -232,7 +237,8 @@ impl Runner {
         if self.unhost(request) {
             return;
         }
-        let client = self.relays.client_of(request).and_then(|client| self.clients.get(client));
+        let client =
+            self.services.relays.client_of(request).and_then(|client| self.clients.attached.get(client));
         if let Some(client) = client {
             let from = Relayed { request: request.clone(), origin: Origin::Session(self.id.clone()) };
             let _ = client.outbox.offer(self.here(Outbound::Unrelay(from)));
@@ -245,16 +251,16 @@ impl Runner {
     }
 
     pub(super) fn answer_request(&self, request: &Id, outcome: Result<&Json, &RpcError>) {
-        if let Seat::Bound(bound) = &self.seat {
+        if let Seat::Bound(bound) = &self.agent.slot {
             let _ = bound.agent.peer.answer(request, outcome);
-        } else if let Seat::Opening(opening) = &self.seat {
+        } else if let Seat::Opening(opening) = &self.agent.slot {
             let _ = opening.agent.peer.answer(request, outcome);
         }
     }
 
     /// A client has something for the agent.
     pub(super) async fn relay_to_agent(&mut self, method: String, params: Json, reply: Option<Reply>) {
-        let Seat::Bound(bound) = &self.seat else {
+        let Seat::Bound(bound) = &self.agent.slot else {
             self.postpone(Message::Relay { method, params, reply });
             return self.need_agent().await;
         };
@@ -268,10 +274,10 @@ impl Runner {
     }
 
     fn ask_agent(&mut self, method: &str, params: &Json, reply: Reply, waiting: fn(Reply) -> Waiting) {
-        let Seat::Bound(bound) = &self.seat else { return };
-        match bound.agent.peer.request(method, params, &self.agent_route) {
+        let Seat::Bound(bound) = &self.agent.slot else { return };
+        match bound.agent.peer.request(method, params, &self.agent.route) {
             Ok(request) => {
-                self.waiting.insert(request, waiting(reply));
+                self.agent.waiting.insert(request, waiting(reply));
             }
             Err(error) => reply.refuse(RpcError::internal(error.to_string())),
         }
@@ -285,14 +291,14 @@ impl Runner {
         id: String,
         reply: Reply,
     ) {
-        if self.local_services.cancel(&id) {
+        if self.services.local.cancel(&id) {
             return reply.send(self.lease.head, Ok(json!({}).into()));
         }
         let refused = || {
             RpcError::field(field, &json!(id), "something that runs and can be cancelled")
                 .hint("cancel the whole turn with session/cancel")
         };
-        match &self.seat {
+        match &self.agent.slot {
             Seat::Bound(bound) if bound.translator.version() == Version::V2 => {
                 let native = bound.translator.native_id(&id);
                 let params: Fields = [("sessionId", Json::of(&bound.native)), (field, Json::of(&native))]

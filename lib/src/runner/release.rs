@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 
-use rethread_core::Json;
+use rethread_core::{HeldPrompts, Input, Json};
 use serde_json::json;
 
 use super::ladder::Rung;
@@ -11,6 +11,7 @@ use super::opening::{Opening, Progress};
 use super::seat::Seat;
 use super::{Runner, Waiting};
 use crate::agent::host::LiveAgent;
+use crate::clock;
 
 /// An agent that winds up its work on prompts. Whatever it says of that is not heard.
 pub(crate) struct Stopping {
@@ -20,9 +21,19 @@ pub(crate) struct Stopping {
 }
 
 impl Runner {
+    /// Lets an agent go that has the session open: what runs for it is ended, that it is gone is written, and its side of
+    /// the session is closed. Prompts that wait go to the next one.
+    pub(super) async fn part_with_agent(&mut self, reason: &str) {
+        self.end_hosted().await;
+        let (reason, held) = (reason.to_owned(), HeldPrompts::Wait);
+        self.step(vec![Input::AgentExited { reason, held, at: clock::now() }]).await;
+        self.forget_agent();
+        self.release_seat();
+    }
+
     /// Lets the agent keep or drop its side of the session, and hears of it no more.
     pub(super) fn release_seat(&mut self) {
-        let (agent, native) = match std::mem::replace(&mut self.seat, Seat::Empty) {
+        let (agent, native) = match std::mem::replace(&mut self.agent.slot, Seat::Empty) {
             Seat::Bound(bound) => (bound.agent, bound.native),
             Seat::Opening(opening) => match self.taken_back(&opening) {
                 Some(native) => (opening.agent, native),
@@ -32,7 +43,7 @@ impl Runner {
         };
         if agent.profile.has("close") {
             let params: Json = json!({"sessionId": native}).into();
-            let _ = agent.peer.request("session/close", &params, &self.agent_route);
+            let _ = agent.peer.request("session/close", &params, &self.agent.route);
         }
         agent.peer.remove_route(&native);
     }
@@ -41,7 +52,7 @@ impl Runner {
     /// now, or will have if it does not hear of this in time.
     fn taken_back(&self, opening: &Opening) -> Option<String> {
         if matches!(opening.progress, Progress::Asked) {
-            let asked = self.waiting.iter().filter(|(_, waiting)| matches!(waiting, Waiting::Open));
+            let asked = self.agent.waiting.iter().filter(|(_, waiting)| matches!(waiting, Waiting::Open));
             for (request, _) in asked {
                 // One that does not take it has ended, and its sessions with it.
                 let _ = opening.agent.peer.cancel(*request);
@@ -58,8 +69,8 @@ impl Runner {
     pub(super) fn stop_agent(&mut self) {
         let prompt =
             |(request, waiting): (&u64, &Waiting)| matches!(waiting, Waiting::Prompt(_)).then_some(*request);
-        let prompts: HashSet<_> = self.waiting.iter().filter_map(prompt).collect();
-        let agent = match &self.seat {
+        let prompts: HashSet<_> = self.agent.waiting.iter().filter_map(prompt).collect();
+        let agent = match &self.agent.slot {
             Seat::Bound(bound) => {
                 let _ = bound.agent.peer.notify("session/cancel", &json!({"sessionId": bound.native}).into());
                 Some(bound.agent.clone())
@@ -67,19 +78,19 @@ impl Runner {
             Seat::Empty | Seat::Starting | Seat::Opening(_) | Seat::Stopping(_) => None,
         };
         self.forget_agent();
-        if matches!(self.seat, Seat::Stopping(_)) {
+        if matches!(self.agent.slot, Seat::Stopping(_)) {
             return;
         }
         self.release_seat();
         // It takes no other prompt before it has answered those it has.
         if let Some(agent) = agent.filter(|_| !prompts.is_empty()) {
-            self.seat = Seat::Stopping(Box::new(Stopping { agent, prompts }));
+            self.agent.slot = Seat::Stopping(Box::new(Stopping { agent, prompts }));
         }
     }
 
     /// The agent answered something that nobody waits for any more.
     pub(super) async fn answered_late(&mut self, request: u64) {
-        if let Seat::Stopping(stopping) = &mut self.seat
+        if let Seat::Stopping(stopping) = &mut self.agent.slot
             && stopping.prompts.remove(&request)
             && stopping.prompts.is_empty()
         {
@@ -89,7 +100,7 @@ impl Runner {
 
     /// It has stopped: the next one may come.
     pub(super) async fn stopped(&mut self) {
-        self.seat = Seat::Empty;
+        self.agent.slot = Seat::Empty;
         if self.waits_for_agent() {
             self.need_agent().await;
         }
@@ -97,7 +108,7 @@ impl Runner {
 
     /// Ends its process, and with it the turns of every other session that it serves.
     pub(super) fn end_agent(&mut self) {
-        let agent = match &self.seat {
+        let agent = match &self.agent.slot {
             Seat::Bound(bound) => bound.agent.clone(),
             Seat::Stopping(stopping) => stopping.agent.clone(),
             Seat::Empty | Seat::Starting | Seat::Opening(_) => return,

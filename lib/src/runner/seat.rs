@@ -64,14 +64,15 @@ pub(crate) fn style(version: Version) -> PromptStyle {
 impl Runner {
     /// Has the agent brought up, if it is not.
     pub(super) async fn need_agent(&mut self) {
-        if !matches!(self.seat, Seat::Empty) {
+        if !matches!(self.agent.slot, Seat::Empty) {
             return;
         }
         if self.around.restore == Restore::ReadOnly && self.session.turns.0 > 0 {
             return self.agent_failed(read_only()).await;
         }
-        self.seat = Seat::Starting;
-        let (host, own, live) = (self.host.shared().clone(), self.own.clone(), self.live.clone());
+        self.agent.slot = Seat::Starting;
+        let (host, own, live) =
+            (self.agent.host.shared().clone(), self.mailbox.own.clone(), self.live.clone());
         tokio::spawn(async move {
             let up = host.live().await;
             // Opening reads the journal too: whoever is being shown the history goes first.
@@ -83,14 +84,14 @@ impl Runner {
 
     /// Says whether anything cannot go on without the agent.
     pub(super) fn waits_for_agent(&self) -> bool {
-        !self.session.prompts.is_empty() || !self.postponed.is_empty()
+        !self.session.prompts.is_empty() || !self.clients.postponed.is_empty()
     }
 
     /// It does not come, or does not open the session: whoever waits for it is told why.
     pub(super) async fn agent_failed(&mut self, error: RpcError) {
-        self.seat = Seat::Empty;
+        self.agent.slot = Seat::Empty;
         self.step(vec![Input::AgentFailed { error: error.json() }]).await;
-        for message in self.postponed.take() {
+        for message in self.clients.postponed.take() {
             if let Some(reply) = super::ask::reply_of(message) {
                 self.reply_error(reply, error.clone());
             }
@@ -100,7 +101,7 @@ impl Runner {
 
     /// Its process has ended.
     pub(super) async fn agent_gone(&mut self, reason: String) {
-        match std::mem::replace(&mut self.seat, Seat::Empty) {
+        match std::mem::replace(&mut self.agent.slot, Seat::Empty) {
             Seat::Opening(_) => {
                 self.end_hosted().await;
                 self.forget_agent();
@@ -113,7 +114,7 @@ impl Runner {
                 self.step(vec![Input::AgentExited { reason, held: HeldPrompts::Wait, at: clock::now() }])
                     .await;
                 self.close_if_asked().await;
-                if !self.ended && self.waits_for_agent() {
+                if !self.condition.ended && self.waits_for_agent() {
                     self.need_agent().await;
                 }
             }

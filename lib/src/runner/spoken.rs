@@ -12,7 +12,7 @@ use crate::wire::RpcError;
 impl Runner {
     /// Looks at what the agent said before it is heard. What may be of either version is held back.
     pub(super) async fn check_version(&mut self, said: &mut Vec<Bytes>, inputs: &mut Vec<Input>) {
-        if let Seat::Bound(bound) = &mut self.seat {
+        if let Seat::Bound(bound) = &mut self.agent.slot {
             let sign = bound.translator.check_version(said);
             self.heed(sign, inputs).await;
         }
@@ -25,7 +25,8 @@ impl Runner {
         outcome: &Result<Json, RpcError>,
         inputs: &mut Vec<Input>,
     ) -> Vec<Bytes> {
-        let (Seat::Bound(bound), Waiting::Prompt(_), Ok(answer)) = (&mut self.seat, waiting, outcome) else {
+        let (Seat::Bound(bound), Waiting::Prompt(_), Ok(answer)) = (&mut self.agent.slot, waiting, outcome)
+        else {
             return Vec::new();
         };
         let sign = bound.translator.check_prompt_answer(answer);
@@ -39,7 +40,7 @@ impl Runner {
 
     /// What was held back and need not be any longer.
     pub(super) fn held_back(&mut self) -> Vec<Bytes> {
-        match &mut self.seat {
+        match &mut self.agent.slot {
             Seat::Bound(bound) => bound.translator.take_held_lines(),
             Seat::Empty | Seat::Starting | Seat::Opening(_) | Seat::Stopping(_) => Vec::new(),
         }
@@ -47,21 +48,21 @@ impl Runner {
 
     /// The agent says nothing more: what was held back is heard as it is.
     pub(super) async fn hear_held_back(&mut self) {
-        let Seat::Bound(bound) = &mut self.seat else { return };
+        let Seat::Bound(bound) = &mut self.agent.slot else { return };
         let (mut said, mut inputs) = (bound.translator.stop_waiting_for_version(), Vec::new());
         self.hear_said(&mut said, &mut inputs).await;
         self.step(inputs).await;
     }
 
     async fn heed(&mut self, sign: VersionFinding, inputs: &mut Vec<Input>) {
-        let (VersionFinding::Version1, Seat::Bound(bound)) = (sign, &mut self.seat) else { return };
+        let (VersionFinding::Version1, Seat::Bound(bound)) = (sign, &mut self.agent.slot) else { return };
         tracing::info!(session = %self.id, "the agent answered with version 2 but speaks version 1");
-        bound.agent = self.host.speaks_version_1(&bound.agent);
+        bound.agent = self.agent.host.speaks_version_1(&bound.agent);
         let updates = bound.translator.reread_open_answer();
         inputs.extend(updates.into_iter().map(|update| Input::Updated { update, known: true }));
         inputs.push(Input::StyleFound { style: PromptStyle::OneAtATime, at: clock::now() });
         // It went with the prompt that the agent works on.
-        self.seed = None;
+        self.agent.seed = None;
         // The turn begins before what is said in it is heard.
         self.step(std::mem::take(inputs)).await;
     }
