@@ -51,7 +51,7 @@ pub(crate) struct Chunk<'a> {
 impl<'a> Chunk<'a> {
     fn read(kind: UpdateKind, body: &'a Json) -> Option<Self> {
         let (place, id_field) = (kind.meaning().content?, kind.meaning().id.name()?);
-        let members: Members<'a> = serde_json::from_str(body.text()).ok()?;
+        let members: RawMembers<'a> = serde_json::from_str(body.text()).ok()?;
         let (mut id, mut content) = (None, None);
         for (name, value) in members.0 {
             let old = match name {
@@ -203,14 +203,14 @@ pub(crate) fn patched_meta(old: &Json, new: &Json) -> Json {
 }
 
 /// The members of an object, borrowed, repeated names and all. Names with escapes in them are refused.
-struct Members<'a>(Vec<(&'a str, &'a RawValue)>);
+struct RawMembers<'a>(Vec<(&'a str, &'a RawValue)>);
 
-impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
+impl<'de: 'a, 'a> Deserialize<'de> for RawMembers<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Object;
 
         impl<'de> Visitor<'de> for Object {
-            type Value = Members<'de>;
+            type Value = RawMembers<'de>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a JSON object")
@@ -221,7 +221,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
                 while let Some(member) = map.next_entry()? {
                     members.push(member);
                 }
-                Ok(Members(members))
+                Ok(RawMembers(members))
             }
         }
 

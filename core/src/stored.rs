@@ -73,11 +73,11 @@ pub struct Stored<'a> {
     pub first: Seq,
     /// The last entry it came from.
     pub last: Seq,
-    form: Form<'a>,
+    form: StoredForm<'a>,
 }
 
 #[derive(Clone, Debug)]
-enum Form<'a> {
+enum StoredForm<'a> {
     /// In a stretch of the second version.
     Compact(&'a [u8]),
     /// On its own.
@@ -122,21 +122,21 @@ impl<'a> Stored<'a> {
     /// A single entry, as [`encode_entry`] wrote it.
     #[must_use]
     pub fn single(seq: Seq, bytes: &'a [u8]) -> Self {
-        Self { first: seq, last: seq, form: Form::Single(bytes) }
+        Self { first: seq, last: seq, form: StoredForm::Single(bytes) }
     }
 
     /// An item that is at hand.
     #[must_use]
     pub fn at_hand(item: &'a Folded) -> Self {
-        Self { first: item.first, last: item.last, form: Form::Read(Cow::Borrowed(&item.entry)) }
+        Self { first: item.first, last: item.last, form: StoredForm::Read(Cow::Borrowed(&item.entry)) }
     }
 
     /// What sort of entry it has.
     #[must_use]
     pub fn sort(&self) -> Sort {
         match &self.form {
-            Form::Compact(bytes) => items::sort(bytes),
-            Form::Single(_) | Form::Read(_) => Sort::Any,
+            StoredForm::Compact(bytes) => items::sort(bytes),
+            StoredForm::Single(_) | StoredForm::Read(_) => Sort::Any,
         }
     }
 
@@ -144,8 +144,8 @@ impl<'a> Stored<'a> {
     #[must_use]
     pub fn glance(&self) -> Option<Glance<'a>> {
         match &self.form {
-            Form::Compact(bytes) => items::glance(bytes),
-            Form::Single(_) | Form::Read(_) => None,
+            StoredForm::Compact(bytes) => items::glance(bytes),
+            StoredForm::Single(_) | StoredForm::Read(_) => None,
         }
     }
 
@@ -153,17 +153,17 @@ impl<'a> Stored<'a> {
     #[must_use]
     pub fn size(&self) -> usize {
         match &self.form {
-            Form::Compact(bytes) | Form::Single(bytes) => bytes.len(),
-            Form::Read(entry) => encode_entry(entry).len(),
+            StoredForm::Compact(bytes) | StoredForm::Single(bytes) => bytes.len(),
+            StoredForm::Read(entry) => encode_entry(entry).len(),
         }
     }
 
     /// Its entry.
     pub fn entry(self) -> Result<Cow<'a, Entry>, StoredError> {
         match self.form {
-            Form::Compact(bytes) => items::entry(bytes).map(Cow::Owned),
-            Form::Single(bytes) => decode_entry(bytes).map(Cow::Owned),
-            Form::Read(entry) => Ok(entry),
+            StoredForm::Compact(bytes) => items::entry(bytes).map(Cow::Owned),
+            StoredForm::Single(bytes) => decode_entry(bytes).map(Cow::Owned),
+            StoredForm::Read(entry) => Ok(entry),
         }
     }
 
@@ -202,7 +202,7 @@ impl<'a> Iterator for SegmentItems<'a> {
         match &mut self.0 {
             Items::Compact(reader) => reader.next(),
             Items::Parsed(items) => items.next().map(|Folded { first, last, entry }| {
-                Ok(Stored { first, last, form: Form::Read(Cow::Owned(entry)) })
+                Ok(Stored { first, last, form: StoredForm::Read(Cow::Owned(entry)) })
             }),
         }
     }

@@ -1,6 +1,6 @@
 //! Keeps, resumes and serves the sessions of AI coding agents over the Agent Client Protocol.
 //!
-//! One path: wire, edge, decide, journal, apply, edge, wire. [`server`] is the door; `runner` is where one
+//! One path: wire, edge, decide, journal, apply, edge, wire. [`server`] is the door; `live_session` is where one
 //! session's inputs become entries; `connection` is where entries become what one client sees.
 
 pub mod agent;
@@ -13,11 +13,11 @@ pub mod edge;
 mod history;
 pub mod ids;
 mod live;
+mod live_session;
 mod local_services;
 pub mod lock;
 mod outbox;
 mod registry;
-mod runner;
 pub mod sandbox;
 pub mod secret;
 mod seed;

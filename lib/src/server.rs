@@ -10,8 +10,8 @@ use crate::agent::host::{AgentProtocol, AgentSource, HostConfig};
 use crate::agent::pool::AgentPool;
 use crate::agent::process::GuardianCommand;
 use crate::connection::{Connection, ConnectionDeps};
+use crate::live_session::SessionDeps;
 use crate::registry::Registry;
-use crate::runner::Surroundings;
 use crate::secret::Secrets;
 use crate::store::Store;
 use crate::store::journal::Journal;
@@ -19,7 +19,7 @@ use crate::transport::messages::ClientTransport;
 use crate::transport::stdio;
 
 pub use crate::connection::NativeSessions;
-pub use crate::runner::WhenUnattended;
+pub use crate::live_session::WhenUnattended;
 
 /// The settings of a server.
 #[derive(Clone, Debug)]
@@ -81,7 +81,7 @@ impl Server {
     #[must_use]
     pub fn new(store: Arc<dyn Store>, agent: Arc<dyn AgentSource>, config: Config) -> Self {
         let journal = Journal::start(store);
-        let registry = Arc::new(Registry::new(surroundings(&journal, &config)));
+        let registry = Arc::new(Registry::new(session_deps(&journal, &config)));
         let deps = ConnectionDeps {
             journal,
             agent,
@@ -132,8 +132,8 @@ fn host_config(config: &Config) -> HostConfig {
     }
 }
 
-fn surroundings(journal: &Journal, config: &Config) -> Surroundings {
-    Surroundings {
+fn session_deps(journal: &Journal, config: &Config) -> SessionDeps {
+    SessionDeps {
         journal: journal.clone(),
         secrets: config.secrets.clone(),
         cancel_patience: config.cancel_patience,

@@ -173,7 +173,7 @@ impl LiveAgent {
     }
 }
 
-enum Slot {
+enum HostSlot {
     Empty,
     Starting(watch::Receiver<Option<Result<(), RpcError>>>),
     Live(LiveAgent),
@@ -193,7 +193,7 @@ struct HostShared {
     clients: ProcessClients,
     /// Set when nobody needs the agent any more: a start under way is given up.
     unneeded: watch::Sender<bool>,
-    slot: Mutex<Slot>,
+    slot: Mutex<HostSlot>,
     crashes: Mutex<Crashes>,
     /// What is known of the version that the agent speaks.
     spoken: Mutex<Spoken>,
@@ -232,7 +232,7 @@ impl AgentHost {
                 config,
                 clients: ProcessClients::default(),
                 unneeded: watch::channel(false).0,
-                slot: Mutex::new(Slot::Empty),
+                slot: Mutex::new(HostSlot::Empty),
                 crashes: Mutex::default(),
                 spoken: Mutex::default(),
                 corrected: watch::channel(None).0,
@@ -298,8 +298,8 @@ impl AgentHost {
         self.shared.unneeded.send_replace(true);
         loop {
             let mut starting = match &*locked(&self.shared.slot) {
-                Slot::Starting(starting) => starting.clone(),
-                Slot::Live(_) | Slot::Empty => break,
+                HostSlot::Starting(starting) => starting.clone(),
+                HostSlot::Live(_) | HostSlot::Empty => break,
             };
             // A start that is given up has ended what it had started.
             if starting.wait_for(Option::is_some).await.is_err() {
@@ -307,8 +307,8 @@ impl AgentHost {
             }
         }
         let live = match &*locked(&self.shared.slot) {
-            Slot::Live(live) => Some(live.clone()),
-            Slot::Empty | Slot::Starting(_) => None,
+            HostSlot::Live(live) => Some(live.clone()),
+            HostSlot::Empty | HostSlot::Starting(_) => None,
         };
         if let Some(live) = live {
             live.end().await;
@@ -323,11 +323,11 @@ impl AgentHost {
     fn slot_now(&self) -> Result<LiveAgent, watch::Receiver<Option<Result<(), RpcError>>>> {
         let mut slot = locked(&self.shared.slot);
         match &*slot {
-            Slot::Live(live) if !live.has_ended() => Ok(live.clone()),
-            Slot::Starting(starting) => Err(starting.clone()),
-            Slot::Live(_) | Slot::Empty => {
+            HostSlot::Live(live) if !live.has_ended() => Ok(live.clone()),
+            HostSlot::Starting(starting) => Err(starting.clone()),
+            HostSlot::Live(_) | HostSlot::Empty => {
                 let (done, starting) = watch::channel(None);
-                *slot = Slot::Starting(starting.clone());
+                *slot = HostSlot::Starting(starting.clone());
                 tokio::spawn(self.clone().start(done));
                 Err(starting)
             }
@@ -342,8 +342,8 @@ impl AgentHost {
         };
         let outcome = if needed { self.try_start().await } else { Err(given_up()) };
         let (slot, told) = match outcome {
-            Ok(live) => (Slot::Live(live), Ok(())),
-            Err(error) => (Slot::Empty, Err(error)),
+            Ok(live) => (HostSlot::Live(live), Ok(())),
+            Err(error) => (HostSlot::Empty, Err(error)),
         };
         *locked(&self.shared.slot) = slot;
         let _ = done.send(Some(told));

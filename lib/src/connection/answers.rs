@@ -72,10 +72,10 @@ fn info(row: &SessionRow) -> Fields {
 }
 
 /// Whether a session is open, and in version 2 what it is doing.
-pub(super) fn status(version: Version, state: Option<&Json>, open: Open) -> Json {
+pub(super) fn status(version: Version, state: Option<&Json>, open: SomewhereOpen) -> Json {
     let mut answer = Fields::new();
-    answer.set("status", Json::of(if open == Open::Yes { "open" } else { "saved" }));
-    if let (Version::V2, Some(state), Open::Yes) = (version, state, open) {
+    answer.set("status", Json::of(if open == SomewhereOpen::Yes { "open" } else { "saved" }));
+    if let (Version::V2, Some(state), SomewhereOpen::Yes) = (version, state, open) {
         let mut state = state.fields();
         state.take("sessionUpdate");
         answer.set("state", state.json());
@@ -85,7 +85,7 @@ pub(super) fn status(version: Version, state: Option<&Json>, open: Open) -> Json
 
 /// Whether a session is in the memory of any process.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Open {
+pub(super) enum SomewhereOpen {
     Yes,
     No,
 }

@@ -7,28 +7,28 @@ use rethread_core::{Json, Seq, Session, SessionId};
 use serde_json::json;
 use tokio::sync::{Notify, oneshot};
 
-use super::{Agreed, Attachments, answers};
+use super::{Attachments, ClientContext, answers};
 use crate::edge::Version;
 use crate::edge::agent_translator::outgoing;
 use crate::edge::client_request::{ReplayFrom, Setup};
 use crate::edge::view::{TerminalOwner, View, title_update};
 use crate::live::Cursor;
-use crate::outbox::{Attachment, OpenRequest, Outbound, Outbox, Then};
-use crate::runner::{Attached, Client, Handle, Message, RunningTurn, store_error};
+use crate::live_session::{Attached, Client, Handle, Message, RunningTurn, store_error};
+use crate::outbox::{AfterReplay, Attachment, OpenRequest, Outbound, Outbox};
 use crate::wire::RpcError;
 
 /// How often a session that keeps ending is opened anew.
 const ATTEMPTS: usize = 3;
 
 /// Has the client follow a session. It stands for the connection in what waits for the agent.
-pub(super) struct Follower {
-    pub(super) agreed: Agreed,
+pub(super) struct Attacher {
+    pub(super) context: ClientContext,
     pub(super) outbox: Outbox,
     pub(super) bell: Arc<Notify>,
     pub(super) attached: Attachments,
 }
 
-impl Follower {
+impl Attacher {
     /// Has the client follow what was opened for its request, or tells it why it was not.
     pub(super) fn finish(&self, request: OpenRequest, opened: Result<Opened, RpcError>) {
         match opened {
@@ -47,8 +47,8 @@ impl Follower {
 
     /// The connection ended meanwhile, so nobody else has the client leave the session.
     fn leave(&self, session: &SessionId) {
-        if let Some(handle) = self.agreed.registry.find(session) {
-            tokio::spawn(super::detach(handle, self.agreed.tag.id));
+        if let Some(handle) = self.context.registry.find(session) {
+            tokio::spawn(super::detach(handle, self.context.tag.id));
         }
     }
 
@@ -63,14 +63,14 @@ impl Follower {
         self.attach(&handle, &cursor, setup).await.ok_or_else(ended)??;
         let mut view = self.view();
         view.set_mode(session.options.as_ref());
-        let client = &self.agreed.client;
+        let client = &self.context.client;
         let mut answer = answers::opened(client, session.options.as_ref(), session.commands.as_ref());
         answer.set("sessionId", Json::of(&handle.id));
         // Version 1 has no place for them in its answer.
         let commands = session.commands.as_ref().filter(|commands| names_some(commands));
         let commands = commands.filter(|_| client.version == Version::V1);
         let after_answer = commands.map(crate::edge::v1::commands::to_v1).into_iter().collect();
-        let then = Then { after_answer, ..Then::default() };
+        let then = AfterReplay { after_answer, ..AfterReplay::default() };
         let past = session.head;
         let (session, live, view) = (handle.id, handle.live, Some(view));
         let attachment = Attachment { session, live, cursor, past, view, then };
@@ -93,9 +93,9 @@ impl Follower {
         if attached.turn == RunningTurn::OfOthers {
             view.in_turn_of_others();
         }
-        let then = then(&self.agreed, &attached, &view, &replay);
+        let then = then(&self.context, &attached, &view, &replay);
         let answer =
-            answers::opened(&self.agreed.client, attached.options.as_ref(), attached.commands.as_ref());
+            answers::opened(&self.context.client, attached.options.as_ref(), attached.commands.as_ref());
         let past = attached.head;
         let (live, view) = (handle.live, Some(view));
         let attachment = Attachment { session, live, cursor, past, view, then };
@@ -110,14 +110,14 @@ impl Follower {
         replay: &ReplayFrom,
     ) -> Result<(), RpcError> {
         let ReplayFrom::Message(message) = replay else { return Ok(()) };
-        match self.agreed.registry.row(session).await {
+        match self.context.registry.row(session).await {
             Ok(row) if row.head > Seq(0) => self.message_place(session, message).await.map(drop),
             Ok(_) | Err(_) => Ok(()),
         }
     }
 
     async fn message_place(&self, session: &SessionId, message: &str) -> Result<Seq, RpcError> {
-        let found = self.agreed.registry.find_message(session, message).await;
+        let found = self.context.registry.find_message(session, message).await;
         found.map_err(|error| store_error(&error))?.map(|item| item.first).ok_or_else(|| {
             let expected = "the id of a message of this session";
             RpcError::field("replayFrom.messageId", &json!(message), expected)
@@ -130,7 +130,7 @@ impl Follower {
         setup: Setup,
         replay: &ReplayFrom,
     ) -> Result<(Handle, Arc<Cursor>, Attached), RpcError> {
-        check(&self.agreed, &setup)?;
+        check(&self.context, &setup)?;
         let (handle, cursor, attached) = self.attach_live(session, setup).await?;
         match replay {
             ReplayFrom::Start => {}
@@ -147,7 +147,7 @@ impl Follower {
         setup: Setup,
     ) -> Result<(Handle, Arc<Cursor>, Attached), RpcError> {
         for _ in 0..ATTEMPTS {
-            let handle = self.agreed.registry.open(session, &self.agreed.host).await?;
+            let handle = self.context.registry.open(session, &self.context.host).await?;
             // Before everything, so that nothing is folded away under it.
             let cursor = Cursor::new(Seq(0), self.bell.clone());
             if let Some(attached) = self.attach(&handle, &cursor, setup.clone()).await {
@@ -165,16 +165,16 @@ impl Follower {
         setup: Setup,
     ) -> Option<Result<Attached, RpcError>> {
         let (reply, attached) = oneshot::channel();
-        let (tag, profile) = (self.agreed.tag.clone(), self.agreed.client.clone());
+        let (tag, profile) = (self.context.tag.clone(), self.context.client.clone());
         let client = Client { tag, profile, outbox: self.outbox.clone() };
-        let (cursor, host) = (cursor.clone(), self.agreed.host.user());
+        let (cursor, host) = (cursor.clone(), self.context.host.user());
         let attach = Message::Attach { client, cursor, setup, host, reply };
-        handle.tell(attach).await.ok()?;
+        handle.send(attach).await.ok()?;
         attached.await.ok()
     }
 
     fn view(&self) -> View {
-        View::new(&self.agreed.client, terminals(&self.agreed))
+        View::new(&self.context.client, terminals(&self.context))
     }
 }
 
@@ -189,14 +189,14 @@ fn ended() -> RpcError {
 }
 
 /// Refuses what the agent does not offer.
-pub(super) fn check(agreed: &Agreed, setup: &Setup) -> Result<(), RpcError> {
-    let profile = agreed.profile();
+pub(super) fn check(context: &ClientContext, setup: &Setup) -> Result<(), RpcError> {
+    let profile = context.profile();
     outgoing::check_servers(&profile, &setup.servers)?;
     outgoing::check_system_prompt(&profile, setup)
 }
 
-fn terminals(agreed: &Agreed) -> TerminalOwner {
-    match (agreed.client.version, agreed.profile().version) {
+fn terminals(context: &ClientContext) -> TerminalOwner {
+    match (context.client.version, context.profile().version) {
         (Version::V1, Version::V1) => TerminalOwner::Client,
         (Version::V1, Version::V2) | (Version::V2, _) => TerminalOwner::Agent,
     }
@@ -209,8 +209,8 @@ fn names_some(commands: &Json) -> bool {
 }
 
 /// What a client is told between the replay and everything after it.
-fn then(agreed: &Agreed, attached: &Attached, view: &View, replay: &ReplayFrom) -> Then {
-    let commands = match agreed.client.version {
+fn then(context: &ClientContext, attached: &Attached, view: &View, replay: &ReplayFrom) -> AfterReplay {
+    let commands = match context.client.version {
         Version::V1 => attached.commands.as_ref().map(crate::edge::v1::commands::to_v1),
         // They are in the answer.
         Version::V2 => None,
@@ -230,5 +230,5 @@ fn then(agreed: &Agreed, attached: &Attached, view: &View, replay: &ReplayFrom) 
     };
     let asks = attached.questions.iter().filter_map(|open| view.ask(&open.question, open.kind, &open.body));
     let open = children.iter().filter_map(|child| view.subagent_announcement(child)).chain(asks).collect();
-    Then { updates, answer: None, notice: attached.notice.clone(), after_answer, open }
+    AfterReplay { updates, answer: None, notice: attached.notice.clone(), after_answer, open }
 }

@@ -3,17 +3,17 @@
 use rethread_core::{Json, SessionId};
 use serde_json::value::RawValue;
 
-use super::asked::AskedOf;
-use super::introduction::Memory;
-use super::{Agreed, Connection, Phase};
+use super::initialize::ProfileCache;
+use super::sent_requests::SentRequest;
+use super::{ClientContext, Connection, Phase};
 use crate::agent::peer::SessionlessMessage;
 use crate::edge::Version;
 use crate::edge::agent_translator::outgoing::check_content;
 use crate::edge::client_request::{ClientRequest, SessionRequest, is_ours};
 use crate::edge::params::Params;
 use crate::ids;
+use crate::live_session::{Handle, Message, SessionEnded};
 use crate::outbox::{OpenRequest, Origin, Outbound, Relayed, Sender, Worker};
-use crate::runner::{Ended, Handle, Message};
 use crate::wire::{Id, RpcError, code, parse};
 
 /// The requests that log a user in or out, in either version.
@@ -24,10 +24,10 @@ impl Connection {
         if method == "initialize" {
             return self.initialize(request, params);
         }
-        let agreed = match &mut self.phase {
+        let context = match &mut self.phase {
             Phase::Ready(ready) => {
-                ready.agreed.used = true;
-                ready.agreed.clone()
+                ready.context.used = true;
+                ready.context.clone()
             }
             Phase::Fresh | Phase::Initializing { .. } => {
                 let error = RpcError::new(code::INVALID_REQUEST, "initialize has not been answered yet")
@@ -36,13 +36,13 @@ impl Connection {
                 return request.answer(Err(error));
             }
         };
-        match ClientRequest::decode(agreed.client.version, method, params) {
-            Ok(call) => self.call(agreed, request, call).await,
+        match ClientRequest::decode(context.client.version, method, params) {
+            Ok(call) => self.call(context, request, call).await,
             Err(error) => request.answer(Err(error)),
         }
     }
 
-    async fn call(&mut self, agreed: Agreed, request: OpenRequest, call: ClientRequest) {
+    async fn call(&mut self, context: ClientContext, request: OpenRequest, call: ClientRequest) {
         if let ClientRequest::New(setup)
         | ClientRequest::Resume { setup, .. }
         | ClientRequest::Fork { setup, .. } = &call
@@ -50,57 +50,57 @@ impl Connection {
             self.deps.host_config.secrets.add_servers(&setup.servers);
         }
         match call {
-            ClientRequest::New(setup) => self.create(agreed, request, setup),
+            ClientRequest::New(setup) => self.create(context, request, setup),
             ClientRequest::Resume { session, setup, replay } => {
-                self.resume(agreed, request, SessionId(session), setup, replay).await;
+                self.resume(context, request, SessionId(session), setup, replay).await;
             }
             ClientRequest::Fork { session, setup, at } => {
-                self.fork(agreed, request, SessionId(session), setup, at).await;
+                self.fork(context, request, SessionId(session), setup, at).await;
             }
             ClientRequest::List { cwd, cursor, archived } => {
-                self.list(agreed, request, cwd, cursor, archived).await
+                self.list(context, request, cwd, cursor, archived).await
             }
             ClientRequest::Session { session, call } => {
-                self.session_call(agreed, request, SessionId(session), call).await;
+                self.session_call(context, request, SessionId(session), call).await;
             }
-            ClientRequest::Relay { method, params } => self.relay(agreed, request, method, params).await,
+            ClientRequest::Relay { method, params } => self.relay(context, request, method, params).await,
         }
     }
 
     async fn session_call(
         &mut self,
-        agreed: Agreed,
+        context: ClientContext,
         request: OpenRequest,
         session: SessionId,
         call: SessionRequest,
     ) {
         match call {
-            SessionRequest::Close => self.close(agreed, request, session).await,
-            SessionRequest::Delete => self.delete(agreed, request, session).await,
-            SessionRequest::Archive => self.archive(agreed, request, session).await,
-            SessionRequest::Unarchive => self.unarchive(agreed, request, session).await,
-            SessionRequest::Status => self.status(agreed, request, session).await,
-            SessionRequest::SetTitle(title) => self.set_title(agreed, request, session, title).await,
+            SessionRequest::Close => self.close(context, request, session).await,
+            SessionRequest::Delete => self.delete(context, request, session).await,
+            SessionRequest::Archive => self.archive(context, request, session).await,
+            SessionRequest::Unarchive => self.unarchive(context, request, session).await,
+            SessionRequest::Status => self.status(context, request, session).await,
+            SessionRequest::SetTitle(title) => self.set_title(context, request, session, title).await,
             SessionRequest::Prompt { .. }
             | SessionRequest::SetOption { .. }
             | SessionRequest::CancelToolCall(_)
-            | SessionRequest::CancelTerminal(_) => self.live_call(agreed, request, session, call).await,
+            | SessionRequest::CancelTerminal(_) => self.live_call(context, request, session, call).await,
         }
     }
 
     /// Calls that only a session which this client follows can answer.
     async fn live_call(
         &mut self,
-        agreed: Agreed,
+        context: ClientContext,
         request: OpenRequest,
         session: SessionId,
         call: SessionRequest,
     ) {
-        let Some(handle) = self.following(&agreed, &session) else {
+        let Some(handle) = self.following(&context, &session) else {
             return request.answer(Err(RpcError::not_attached(session.as_str())));
         };
         if let SessionRequest::Prompt { content, .. } = &call
-            && let Err(error) = check_content(&agreed.profile(), content)
+            && let Err(error) = check_content(&context.profile(), content)
         {
             return request.answer(Err(error));
         }
@@ -110,13 +110,13 @@ impl Connection {
             let from = Outbound::PromptFrom(session.clone(), message_id.clone(), Sender::Own);
             request.hand_over(from);
         }
-        let reply = agreed.reply(request, &session);
+        let reply = context.reply(request, &session);
         let message = match call {
             SessionRequest::Prompt { content, meta } => {
                 Message::Prompt { message: message_id, content, meta, reply }
             }
             SessionRequest::SetOption { option, value } => {
-                Message::SetOption { option, value, booleans: agreed.client.booleans(), reply }
+                Message::SetOption { option, value, booleans: context.client.booleans(), reply }
             }
             SessionRequest::CancelToolCall(id) => {
                 Message::CancelThing { method: "tool_call/cancel", field: "toolCallId", id, reply }
@@ -131,37 +131,37 @@ impl Connection {
             | SessionRequest::Unarchive
             | SessionRequest::Status => return,
         };
-        refuse_unsent(handle.tell(message).await, &session);
+        refuse_unsent(handle.send(message).await, &session);
     }
 
-    pub(super) fn following(&self, agreed: &Agreed, session: &SessionId) -> Option<Handle> {
-        if self.attached.has(session) { agreed.registry.find(session) } else { None }
+    pub(super) fn following(&self, context: &ClientContext, session: &SessionId) -> Option<Handle> {
+        if self.attached.has(session) { context.registry.find(session) } else { None }
     }
 
     pub(super) async fn notification(&mut self, method: &str, params: Option<&RawValue>) {
         let Phase::Ready(ready) = &self.phase else { return };
-        let agreed = ready.agreed.clone();
+        let context = ready.context.clone();
         let Ok(read) = Params::read(params) else { return };
         let session = read.optional_text("sessionId").ok().flatten().map(SessionId);
         match (method, session) {
-            ("$/cancel_request", _) => self.withdraw(&agreed, &read).await,
+            ("$/cancel_request", _) => self.withdraw(&context, &read).await,
             ("session/cancel", Some(session)) => {
-                if let Some(handle) = self.following(&agreed, &session) {
-                    let _ = handle.tell(Message::Cancel).await;
+                if let Some(handle) = self.following(&context, &session) {
+                    let _ = handle.send(Message::Cancel).await;
                 }
             }
             // One that makes no sense here makes none to the agent.
             (method, _) if is_ours(method) => {}
             (_, Some(session)) => {
-                if let Some(handle) = self.following(&agreed, &session) {
+                if let Some(handle) = self.following(&context, &session) {
                     let (method, params) = (method.to_owned(), read.fields().json());
-                    let _ = handle.tell(Message::Relay { method, params, reply: None }).await;
+                    let _ = handle.send(Message::Relay { method, params, reply: None }).await;
                 }
             }
             (method, None) => {
                 let (method, params) = (method.to_owned(), read.fields().json());
                 tokio::spawn(async move {
-                    if let Ok(live) = agreed.host.live().await {
+                    if let Ok(live) = context.host.live().await {
                         let _ = live.peer.notify(&method, &params);
                     }
                 });
@@ -170,16 +170,16 @@ impl Connection {
     }
 
     /// A client takes back a request. Its id means nothing to the agent: ours is used there.
-    async fn withdraw(&self, agreed: &Agreed, params: &Params) {
+    async fn withdraw(&self, context: &ClientContext, params: &Params) {
         let Some(id) = params.get("requestId").and_then(|id| Id::read(id.raw())) else { return };
         match self.in_flight.worker(&id) {
             Some(Worker::Session(session)) => {
-                if let Some(handle) = agreed.registry.find(&session) {
-                    let _ = handle.tell(Message::Withdraw(self.client, id)).await;
+                if let Some(handle) = context.registry.find(&session) {
+                    let _ = handle.send(Message::Withdraw(self.client, id)).await;
                 }
             }
             Some(Worker::Agent(number)) => {
-                if let Ok(live) = agreed.host.live().await {
+                if let Ok(live) = context.host.live().await {
                     let _ = live.peer.cancel(number);
                 }
             }
@@ -190,16 +190,16 @@ impl Connection {
     pub(super) async fn response(&mut self, id: &Id, outcome: Result<Json, RpcError>) {
         let registry = &self.deps.registry;
         match self.asked.answered(id) {
-            Some(AskedOf::Question(session, question)) => {
+            Some(SentRequest::Question(session, question)) => {
                 if let Some(handle) = registry.find(&session) {
-                    let _ = handle.tell(Message::Answer(self.client, question, outcome)).await;
+                    let _ = handle.send(Message::Answer(self.client, question, outcome)).await;
                 }
             }
-            Some(AskedOf::Relayed(relayed) | AskedOf::TakenBack(relayed)) => match relayed.origin {
+            Some(SentRequest::Relayed(relayed) | SentRequest::TakenBack(relayed)) => match relayed.origin {
                 Origin::Session(session) => {
                     if let Some(handle) = registry.find(&session) {
                         let answer = Message::Relayed(self.client, relayed.request, outcome);
-                        let _ = handle.tell(answer).await;
+                        let _ = handle.send(answer).await;
                     }
                 }
                 Origin::Agent(peer) => {
@@ -246,7 +246,7 @@ impl Connection {
             return;
         };
         let from = Relayed { request, origin: Origin::Agent(aside.peer.clone()) };
-        let _ = self.outbox.offer(Outbound::Unrelay(from));
+        let _ = self.outbox.offer(Outbound::CancelRelay(from));
     }
 
     /// What the agent asks about a request of ours is about the client's own request.
@@ -263,24 +263,24 @@ impl Connection {
         }
     }
 
-    async fn relay(&mut self, agreed: Agreed, request: OpenRequest, method: String, params: Json) {
+    async fn relay(&mut self, context: ClientContext, request: OpenRequest, method: String, params: Json) {
         if let Some(session) = params.fields().text("sessionId").map(SessionId) {
-            let Some(handle) = self.following(&agreed, &session) else {
+            let Some(handle) = self.following(&context, &session) else {
                 return request.answer(Err(RpcError::not_attached(session.as_str())));
             };
             request.assign(Worker::Session(session.clone()));
-            let reply = agreed.reply(request, &session);
+            let reply = context.reply(request, &session);
             let message = Message::Relay { method, params, reply: Some(reply) };
-            return refuse_unsent(handle.tell(message).await, &session);
+            return refuse_unsent(handle.send(message).await, &session);
         }
-        let memory = Memory::new(&self.deps, &agreed.client);
+        let memory = ProfileCache::new(&self.deps, &context.client);
         tokio::spawn(async move {
-            let outcome = match agreed.host.live().await {
+            let outcome = match context.host.live().await {
                 Ok(live) => {
                     let own = own_name(&method, live.profile.version);
                     let (number, answer) = live.peer.begin_call(&own, &params);
                     request.assign(Worker::Agent(number));
-                    let _open = agreed.host.clients().call(number, agreed.tag.id);
+                    let _open = context.host.clients().call(number, context.tag.id);
                     answer.await
                 }
                 Err(error) => Err(error),
@@ -295,8 +295,8 @@ impl Connection {
 }
 
 /// What was meant for a session that has ended meanwhile is refused.
-fn refuse_unsent(sent: Result<(), Ended>, session: &SessionId) {
-    if let Err(Ended(Some(reply))) = sent {
+fn refuse_unsent(sent: Result<(), SessionEnded>, session: &SessionId) {
+    if let Err(SessionEnded(Some(reply))) = sent {
         reply.refuse(RpcError::not_attached(session.as_str()));
     }
 }

@@ -4,26 +4,26 @@
 
 use std::collections::VecDeque;
 
-use super::io::Source;
-use crate::outbox::{Outbox, Slot};
+use super::io::ClientSource;
+use crate::outbox::{AnswerSlot, Outbox};
 use crate::wire::{Line, RpcMessage, parse};
 
 /// The lines of a client.
 pub(super) struct Intake {
-    source: Source,
+    source: ClientSource,
     /// Read and not given out.
     read: VecDeque<Line>,
     outbox: Outbox,
 }
 
 impl Intake {
-    pub(super) fn new(source: Source, outbox: Outbox) -> Self {
+    pub(super) fn new(source: ClientSource, outbox: Outbox) -> Self {
         Self { source, read: VecDeque::new(), outbox }
     }
 
     /// The next line, with a slot if it wants an answer; nothing when the client has said all, or is gone.
     /// Dropping the future loses nothing.
-    pub(super) async fn next(&mut self) -> Option<(Line, Option<Slot>)> {
+    pub(super) async fn next(&mut self) -> Option<(Line, Option<AnswerSlot>)> {
         if self.read.is_empty() {
             self.read = self.source.batch().await?.into();
         }

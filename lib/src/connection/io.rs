@@ -11,30 +11,31 @@ use crate::wire::{Line, LineReader, Out};
 const BATCH: usize = 256;
 
 /// Where the messages of a client come from.
-pub(super) enum Source {
+pub(super) enum ClientSource {
     Bytes(LineReader<Box<dyn AsyncRead + Send + Unpin>>),
     Messages { incoming: mpsc::Receiver<Bytes>, longest: usize },
 }
 
 /// Where the messages for a client go.
-pub(super) enum Sink {
+pub(super) enum ClientSink {
     Bytes(Box<dyn AsyncWrite + Send + Unpin>),
     Messages(mpsc::Sender<Bytes>),
 }
 
 /// Splits a transport into its two halves.
-pub(super) fn split(transport: ClientTransport, longest: usize) -> (Source, Sink) {
+pub(super) fn split(transport: ClientTransport, longest: usize) -> (ClientSource, ClientSink) {
     match transport {
         ClientTransport::Bytes(wire) => {
-            (Source::Bytes(LineReader::new(wire.reader, longest)), Sink::Bytes(wire.writer))
+            (ClientSource::Bytes(LineReader::new(wire.reader, longest)), ClientSink::Bytes(wire.writer))
         }
-        ClientTransport::Messages(channel) => {
-            (Source::Messages { incoming: channel.incoming, longest }, Sink::Messages(channel.outgoing))
-        }
+        ClientTransport::Messages(channel) => (
+            ClientSource::Messages { incoming: channel.incoming, longest },
+            ClientSink::Messages(channel.outgoing),
+        ),
     }
 }
 
-impl Source {
+impl ClientSource {
     /// The next messages; nothing when the client is gone. Dropping the future loses nothing.
     pub(super) async fn batch(&mut self) -> Option<Vec<Line>> {
         match self {
@@ -52,7 +53,7 @@ impl Source {
     }
 }
 
-impl Sink {
+impl ClientSink {
     /// Writes everything that was collected, and empties it.
     ///
     /// # Errors

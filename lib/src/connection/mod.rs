@@ -3,16 +3,16 @@
 //! attaches to sessions of the server and detaches from them; it owns neither sessions nor agents.
 
 mod answers;
-mod asked;
 mod attach;
 mod dispatch;
-mod followed;
+mod initialize;
 mod intake;
-mod introduction;
 mod io;
-mod opening;
 mod pump;
 mod replay;
+mod sent_requests;
+mod session_requests;
+mod subscription;
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -28,15 +28,15 @@ use crate::agent::pool::{AgentPool, HostUser, SharedHost};
 use crate::client_id::{ClientId, ClientTag};
 use crate::edge::capabilities::{AgentProfile, ClientProfile};
 use crate::edge::own_meta;
-use crate::outbox::{InFlight, NotTaken, OpenRequest, Outbox, Reply, Slot, queue};
+use crate::live_session::{Handle, Message as SessionMessage};
+use crate::outbox::{AnswerSlot, InFlight, OpenRequest, Outbox, Reply, RequestNotTaken, queue};
 use crate::registry::Registry;
-use crate::runner::{Handle, Message as SessionMessage};
 use crate::store::journal::Journal;
 use crate::transport::messages::ClientTransport;
 use crate::wire::{Id, IdKind, Line, Malformed, Out, RpcError, RpcMessage, code, parse};
-use asked::Asked;
 use intake::Intake;
 use pump::Pump;
+use sent_requests::SentRequests;
 
 /// How long answers that are under way may still take when the client has said its last word.
 const LAST_ANSWERS: Duration = Duration::from_millis(300);
@@ -71,7 +71,7 @@ pub(crate) struct Connection {
     phase: Phase,
     outbox: Outbox,
     bell: Arc<Notify>,
-    asked: Asked,
+    asked: SentRequests,
     in_flight: InFlight,
     /// The sessions that this client follows.
     attached: Attachments,
@@ -118,32 +118,32 @@ impl Attachments {
 enum Phase {
     /// Nothing was said.
     Fresh,
-    /// `initialize` waits for the agent; what was agreed before stays until it is answered.
-    Initializing { user: HostUser, before: Option<Box<Admitted>> },
+    /// `initialize` waits for the agent; what was context before stays until it is answered.
+    Initializing { user: HostUser, before: Option<Box<ReadyClient>> },
     /// It was answered.
-    Ready(Box<Admitted>),
+    Ready(Box<ReadyClient>),
 }
 
-/// A client that was admitted, as one user of its agent host.
-struct Admitted {
-    agreed: Agreed,
+/// A client that was ready_client, as one user of its agent host.
+struct ReadyClient {
+    context: ClientContext,
     user: HostUser,
 }
 
-/// What `initialize` agreed on.
+/// What `initialize` context on.
 #[derive(Clone)]
-struct Agreed {
+struct ClientContext {
     client: Arc<ClientProfile>,
     tag: ClientTag,
     host: SharedHost,
     /// What is known of the agent: at first perhaps only from the last time.
     profile: Arc<Mutex<Arc<AgentProfile>>>,
     registry: Arc<Registry>,
-    /// Whether anything was asked since: then it cannot be agreed anew.
+    /// Whether anything was asked since: then it cannot be context anew.
     used: bool,
 }
 
-impl Agreed {
+impl ClientContext {
     /// The reply to a request of this client about a session.
     fn reply(&self, request: OpenRequest, session: &SessionId) -> Reply {
         Reply::new(self.tag.id, &self.client, request, session.clone())
@@ -168,7 +168,7 @@ impl Connection {
         transport: ClientTransport,
         stop: impl Future<Output = ()>,
     ) {
-        let (asked, bell) = (Asked::default(), Arc::new(Notify::new()));
+        let (asked, bell) = (SentRequests::default(), Arc::new(Notify::new()));
         let (outbox, outgoing) = queue(bell.clone());
         let (ready, initialized) = mpsc::channel(1);
         let (asides, heard) = mpsc::channel(256);
@@ -180,7 +180,7 @@ impl Connection {
             journal: deps.journal.clone(),
             asked: asked.clone(),
             out: Out::default(),
-            followed: Vec::new(),
+            subscriptions: Vec::new(),
             waiting: VecDeque::new(),
         };
         let phase = Phase::Fresh;
@@ -271,12 +271,12 @@ impl Connection {
                     leave(before.user, client).await;
                 }
             }
-            Phase::Ready(admitted) => leave(admitted.user, client).await,
+            Phase::Ready(ready_client) => leave(ready_client.user, client).await,
         }
     }
 
     /// Hears a line. There is a slot with every line that wants an answer.
-    async fn hear(&mut self, line: Line, slot: Option<Slot>) {
+    async fn hear(&mut self, line: Line, slot: Option<AnswerSlot>) {
         let bytes = match line {
             Line::Text(bytes) => own_meta::strip_line(bytes, own_meta::CLIENT_KEYS),
             Line::TooLong => {
@@ -308,8 +308,8 @@ impl Connection {
     }
 
     /// Takes a request in, unless its id cannot be told apart from others.
-    fn take(&self, id: Id, slot: Slot) -> Result<OpenRequest, (Id, RpcError, Slot)> {
-        let strict = matches!(&self.phase, Phase::Ready(ready) if ready.agreed.client.version.number() == 2);
+    fn take(&self, id: Id, slot: AnswerSlot) -> Result<OpenRequest, (Id, RpcError, AnswerSlot)> {
+        let strict = matches!(&self.phase, Phase::Ready(ready) if ready.context.client.version.number() == 2);
         if strict && matches!(id.kind(), IdKind::Null | IdKind::Fraction) {
             let error = RpcError::new(code::INVALID_REQUEST, "a request id is a string or a whole number");
             return Err((id, error, slot));
@@ -318,7 +318,7 @@ impl Connection {
     }
 
     /// Answers a line that is no request of ours to work on.
-    fn refuse(&self, id: Id, error: RpcError, slot: Option<Slot>) {
+    fn refuse(&self, id: Id, error: RpcError, slot: Option<AnswerSlot>) {
         if let Some(slot) = slot {
             self.outbox.refuse(id, error, slot);
         }
@@ -328,7 +328,7 @@ impl Connection {
 /// Has a client leave a session; returns when the session has dealt with that.
 async fn detach(handle: Handle, client: ClientId) {
     let (done, detached) = oneshot::channel();
-    if handle.tell(SessionMessage::Detach { client, done }).await.is_ok() {
+    if handle.send(SessionMessage::Detach { client, done }).await.is_ok() {
         // A session that ends instead has dealt with it too.
         let _ = detached.await;
     }
@@ -340,11 +340,11 @@ async fn leave(user: HostUser, client: ClientId) {
     user.leave().await;
 }
 
-fn not_taken(why: NotTaken) -> RpcError {
+fn not_taken(why: RequestNotTaken) -> RpcError {
     match why {
-        NotTaken::Twice => RpcError::new(code::INVALID_REQUEST, "this request id is in use")
+        RequestNotTaken::Twice => RpcError::new(code::INVALID_REQUEST, "this request id is in use")
             .hint("use an id again only after its answer"),
-        NotTaken::TooMany => {
+        RequestNotTaken::TooMany => {
             RpcError::internal("too many requests are open").hint("wait for answers before you send more")
         }
     }

@@ -1,6 +1,6 @@
 //! The writing half of a connection: the sessions that the client follows, and whatever else is handed to it, each
 //! thing at its place. It alone waits for a client that does not read; nobody waits for it. How one session is read
-//! and shown is in `followed`.
+//! and shown is in `subscription`.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -9,9 +9,9 @@ use rethread_core::{Json, Seq, SessionId};
 use serde_json::json;
 use tokio::sync::Notify;
 
-use super::asked::{Asked, AskedOf};
-use super::followed::Followed;
-use super::io::Sink;
+use super::io::ClientSink;
+use super::sent_requests::{SentRequest, SentRequests};
+use super::subscription::Subscription;
 use crate::edge::Version;
 use crate::edge::view::View;
 use crate::outbox::{Attachment, Ephemeral, Outbound, Outgoing, Sender};
@@ -21,18 +21,18 @@ use crate::wire::{Id, Out};
 
 /// The writing half.
 pub(super) struct Pump {
-    pub(super) sink: Sink,
+    pub(super) sink: ClientSink,
     pub(super) outbox: Outgoing,
     pub(super) bell: Arc<Notify>,
     pub(super) journal: Journal,
-    pub(super) asked: Asked,
+    pub(super) asked: SentRequests,
     pub(super) out: Out,
-    pub(super) followed: Vec<Followed>,
-    pub(super) waiting: VecDeque<Waiting>,
+    pub(super) subscriptions: Vec<Subscription>,
+    pub(super) waiting: VecDeque<DeferredMessage>,
 }
 
 /// Something that waits for its place.
-pub(super) struct Waiting {
+pub(super) struct DeferredMessage {
     session: SessionId,
     behind: Seq,
     message: Outbound,
@@ -51,9 +51,9 @@ impl Pump {
     /// Writes until the client hangs up or nobody has anything more to say.
     pub(super) async fn run(mut self) -> Stopped {
         loop {
-            for followed in &mut self.followed {
-                followed.finish_piece().await;
-                followed.known = followed.attachment.live.head();
+            for subscription in &mut self.subscriptions {
+                subscription.finish_piece().await;
+                subscription.safe_upto = subscription.attachment.live.head();
             }
             let open = self.take_outbox();
             self.say_due();
@@ -88,7 +88,7 @@ impl Pump {
                 Err(error) => self.out.error(id.id(), &error),
             },
             Outbound::Behind(session, behind, message) => {
-                self.waiting.push_back(Waiting { session, behind, message: *message });
+                self.waiting.push_back(DeferredMessage { session, behind, message: *message });
             }
             Outbound::Refusal { id, error, slot } => {
                 self.out.error(&id, &error);
@@ -110,10 +110,10 @@ impl Pump {
                 self.with_view(&session, own, |view| view.own_terminal(ours, theirs));
             }
             Outbound::Relay { from, method, params } => {
-                let id = self.asked.ask(AskedOf::Relayed(from));
+                let id = self.asked.ask(SentRequest::Relayed(from));
                 self.out.request(&id, &method, &params);
             }
-            Outbound::Unrelay(request) => {
+            Outbound::CancelRelay(request) => {
                 if let Some(id) = self.asked.take_back(&request) {
                     self.out.notification("$/cancel_request", &cancel(&id));
                 }
@@ -123,63 +123,65 @@ impl Pump {
     }
 
     fn ephemeral(&mut self, session: &SessionId, ephemeral: &Ephemeral) {
-        let Some(followed) = self.followed.iter().find(|followed| followed.session() == session) else {
+        let Some(subscription) =
+            self.subscriptions.iter().find(|subscription| subscription.session() == session)
+        else {
             return;
         };
-        let version = followed.attachment.view.as_ref().map(View::version);
+        let version = subscription.attachment.view.as_ref().map(View::version);
         match ephemeral {
-            Ephemeral::Notice(notice) => followed.notice(notice, &mut self.out),
-            Ephemeral::Trouble(updates) if version == Some(Version::V2) => {
-                updates.iter().for_each(|update| self.out.update(&followed.name, update));
+            Ephemeral::Notice(notice) => subscription.notice(notice, &mut self.out),
+            Ephemeral::Error(updates) if version == Some(Version::V2) => {
+                updates.iter().for_each(|update| self.out.update(&subscription.name, update));
             }
             // Version 1 gets it as the answer to its prompt.
-            Ephemeral::Trouble(_) => {}
+            Ephemeral::Error(_) => {}
         }
     }
 
     fn leave_after(&mut self, session: SessionId, seq: Seq) {
-        let Some(followed) = self.followed(&session) else { return };
-        match followed.next.is_empty() {
-            true => followed.leave_after(seq),
-            false => followed.next.push_back(Outbound::Leave(session, seq)),
+        let Some(subscription) = self.subscription(&session) else { return };
+        match subscription.next.is_empty() {
+            true => subscription.leave_after(seq),
+            false => subscription.next.push_back(Outbound::Leave(session, seq)),
         }
     }
 
-    fn followed(&mut self, session: &SessionId) -> Option<&mut Followed> {
-        self.followed.iter_mut().find(|followed| followed.session() == session)
+    fn subscription(&mut self, session: &SessionId) -> Option<&mut Subscription> {
+        self.subscriptions.iter_mut().find(|subscription| subscription.session() == session)
     }
 
     /// Tells the view of a session something; if another attachment to the session waits, it is for that one.
     fn with_view(&mut self, session: &SessionId, message: Outbound, tell: impl FnOnce(&mut View)) {
-        let Some(followed) = self.followed(session) else { return };
-        if !followed.next.is_empty() {
-            followed.next.push_back(message);
-        } else if let Some(view) = followed.attachment.view.as_mut() {
+        let Some(subscription) = self.subscription(session) else { return };
+        if !subscription.next.is_empty() {
+            subscription.next.push_back(message);
+        } else if let Some(view) = subscription.attachment.view.as_mut() {
             tell(view);
         }
     }
 
     /// A client that asks for a session again has it replayed again, once it has been shown what it asked for before.
     fn attach(&mut self, attachment: Box<Attachment>) {
-        match self.followed(&attachment.session) {
-            Some(followed) => followed.next.push_back(Outbound::Attach(attachment)),
-            None => self.followed.push(Followed::new(*attachment)),
+        match self.subscription(&attachment.session) {
+            Some(subscription) => subscription.next.push_back(Outbound::Attach(attachment)),
+            None => self.subscriptions.push(Subscription::new(*attachment)),
         }
     }
 
     /// Follows a session no longer. Whoever waits for an answer gets one when this drops the request.
     fn leave(&mut self, at: usize) {
-        let followed = self.followed.remove(at);
-        followed.next.into_iter().for_each(|message| self.take(message));
+        let subscription = self.subscriptions.remove(at);
+        subscription.next.into_iter().for_each(|message| self.take(message));
     }
 
     /// Shows each session's next entries. Says whether any cursor moved.
     async fn advance(&mut self) -> bool {
         let mut moved = false;
-        for at in 0..self.followed.len() {
-            let upto = self.upto(&self.followed[at]);
-            let followed = &mut self.followed[at];
-            match followed.advance(upto, &self.journal, &mut self.out, &self.asked).await {
+        for at in 0..self.subscriptions.len() {
+            let upto = self.upto(&self.subscriptions[at]);
+            let subscription = &mut self.subscriptions[at];
+            match subscription.advance(upto, &self.journal, &mut self.out, &self.asked).await {
                 Ok(read) => moved |= read,
                 Err(error) => {
                     // A journal that cannot be read on is not shown with a hole in it.
@@ -188,7 +190,7 @@ impl Pump {
                 }
             }
         }
-        while let Some(done) = self.followed.iter().position(Followed::is_done) {
+        while let Some(done) = self.subscriptions.iter().position(Subscription::is_done) {
             self.leave(done);
             moved = true;
         }
@@ -196,16 +198,16 @@ impl Pump {
     }
 
     fn fail(&mut self, at: usize, error: &StoreError) {
-        if let Some((request, _)) = self.followed[at].attachment.then.answer.take() {
-            request.answer(Err(crate::runner::store_error(error)));
+        if let Some((request, _)) = self.subscriptions[at].attachment.then.answer.take() {
+            request.answer(Err(crate::live_session::store_error(error)));
         }
         self.leave(at);
     }
 
     /// The last entry that may be shown: the next thing that waits has its place behind it.
-    fn upto(&self, followed: &Followed) -> Seq {
-        let here = self.waiting.iter().filter(|waiting| waiting.session == *followed.session());
-        here.map(|waiting| waiting.behind).fold(followed.known, Seq::min)
+    fn upto(&self, subscription: &Subscription) -> Seq {
+        let here = self.waiting.iter().filter(|waiting| waiting.session == *subscription.session());
+        here.map(|waiting| waiting.behind).fold(subscription.safe_upto, Seq::min)
     }
 
     fn say_due(&mut self) {
@@ -213,9 +215,9 @@ impl Pump {
             return;
         }
         let positions: HashMap<_, _> = self
-            .followed
+            .subscriptions
             .iter()
-            .map(|followed| (followed.session().clone(), followed.attachment.cursor.next()))
+            .map(|subscription| (subscription.session().clone(), subscription.attachment.cursor.next()))
             .collect();
         for waiting in std::mem::take(&mut self.waiting) {
             let due = positions.get(&waiting.session).is_none_or(|next| *next > waiting.behind);

@@ -1,5 +1,5 @@
 //! Makes a piece of a replay into lines, where the store is read: each item is shown as it is unpacked and is gone
-//! before the next, so that a long history needs little memory. Where pieces go is `followed`'s business.
+//! before the next, so that a long history needs little memory. Where pieces go is `subscription`'s business.
 
 use std::ops::ControlFlow;
 

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rethread_core::{Json, Seq, SessionId};
 
-use super::{Outbound, Outbox, Slot};
+use super::{AnswerSlot, Outbound, Outbox};
 use crate::wire::{Id, IdKind, RpcError};
 
 /// How many requests of a client may be worked on at a time. More are refused, so that a client that reads its answers
@@ -27,7 +27,7 @@ pub(crate) enum Worker {
 }
 
 /// Why a request cannot be taken.
-pub(crate) enum NotTaken {
+pub(crate) enum RequestNotTaken {
     /// Its id is that of another open request.
     Twice,
     /// There are too many.
@@ -36,10 +36,10 @@ pub(crate) enum NotTaken {
 
 /// The open requests.
 #[derive(Clone, Default)]
-pub(crate) struct InFlight(Arc<Mutex<Open>>);
+pub(crate) struct InFlight(Arc<Mutex<OpenState>>);
 
 #[derive(Default)]
-struct Open {
+struct OpenState {
     /// Who works on what, by the ids in use. Null is not among them: it names nothing and so clashes with nothing.
     workers: HashMap<Id, Worker>,
     /// How many requests nobody has answered yet.
@@ -48,14 +48,19 @@ struct Open {
 
 impl InFlight {
     /// Takes a request in, with the slot that its answer will need.
-    pub(crate) fn take(&self, id: Id, slot: Slot, outbox: &Outbox) -> Result<OpenRequest, (NotTaken, Slot)> {
+    pub(crate) fn take(
+        &self,
+        id: Id,
+        slot: AnswerSlot,
+        outbox: &Outbox,
+    ) -> Result<OpenRequest, (RequestNotTaken, AnswerSlot)> {
         let mut open = self.open();
         if open.unanswered >= MOST {
-            return Err((NotTaken::TooMany, slot));
+            return Err((RequestNotTaken::TooMany, slot));
         }
         if id.kind() != IdKind::Null {
             match open.workers.entry(id.clone()) {
-                Entry::Occupied(_) => return Err((NotTaken::Twice, slot)),
+                Entry::Occupied(_) => return Err((RequestNotTaken::Twice, slot)),
                 Entry::Vacant(free) => free.insert(Worker::Connection),
             };
         }
@@ -64,7 +69,7 @@ impl InFlight {
         let in_flight = self.clone();
         Ok(OpenRequest {
             id: id.clone(),
-            held: Some(IdInUse { id, in_flight, _slot: slot }),
+            held: Some(RequestIdInUse { id, in_flight, _slot: slot }),
             outbox: outbox.clone(),
         })
     }
@@ -86,19 +91,19 @@ impl InFlight {
         open.unanswered == 0 && open.workers.is_empty()
     }
 
-    fn open(&self) -> MutexGuard<'_, Open> {
+    fn open(&self) -> MutexGuard<'_, OpenState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// An id and the slot of its answer, both in use until this is dropped.
-pub(crate) struct IdInUse {
+pub(crate) struct RequestIdInUse {
     id: Id,
     in_flight: InFlight,
-    _slot: Slot,
+    _slot: AnswerSlot,
 }
 
-impl IdInUse {
+impl RequestIdInUse {
     /// The id.
     #[must_use]
     pub(crate) fn id(&self) -> &Id {
@@ -106,7 +111,7 @@ impl IdInUse {
     }
 }
 
-impl Drop for IdInUse {
+impl Drop for RequestIdInUse {
     fn drop(&mut self) {
         self.in_flight.open().workers.remove(&self.id);
     }
@@ -116,7 +121,7 @@ impl Drop for IdInUse {
 pub(crate) struct OpenRequest {
     id: Id,
     /// Not there once it is answered.
-    held: Option<IdInUse>,
+    held: Option<RequestIdInUse>,
     outbox: Outbox,
 }
 
@@ -158,7 +163,7 @@ impl OpenRequest {
     }
 
     /// Gives the id to whoever writes the answer now.
-    pub(crate) fn take_id(mut self) -> Option<IdInUse> {
+    pub(crate) fn take_id(mut self) -> Option<RequestIdInUse> {
         self.settle()
     }
 
@@ -168,7 +173,7 @@ impl OpenRequest {
         }
     }
 
-    fn settle(&mut self) -> Option<IdInUse> {
+    fn settle(&mut self) -> Option<RequestIdInUse> {
         let held = self.held.take()?;
         held.in_flight.open().unanswered -= 1;
         Some(held)

@@ -14,8 +14,8 @@ use crate::edge::view::View;
 use crate::live::{Cursor, Live};
 use crate::wire::{Id, RpcError};
 
-pub(crate) use in_flight::{IdInUse, InFlight, NotTaken, OpenRequest, Worker};
-pub(crate) use queue::{Outbox, Outgoing, Slot, queue};
+pub(crate) use in_flight::{InFlight, OpenRequest, RequestIdInUse, RequestNotTaken, Worker};
+pub(crate) use queue::{AnswerSlot, Outbox, Outgoing, queue};
 pub(crate) use reply::Reply;
 
 /// One thing for a client.
@@ -23,7 +23,7 @@ pub(crate) enum Outbound {
     /// The answer to a request of the client's.
     Answer {
         /// Its id, in use until the answer is written.
-        id: IdInUse,
+        id: RequestIdInUse,
         /// The result or the error.
         outcome: Result<Json, RpcError>,
     },
@@ -37,7 +37,7 @@ pub(crate) enum Outbound {
         /// Why.
         error: RpcError,
         /// The room that was kept for this.
-        slot: Slot,
+        slot: AnswerSlot,
     },
     /// The client follows a session from now on.
     Attach(Box<Attachment>),
@@ -66,7 +66,7 @@ pub(crate) enum Outbound {
         params: Json,
     },
     /// A relayed request is taken back.
-    Unrelay(Relayed),
+    CancelRelay(Relayed),
     /// A notification of the agent's.
     Notify {
         /// The method.
@@ -100,7 +100,7 @@ pub(crate) enum Sender {
 #[derive(Clone)]
 pub(crate) enum Ephemeral {
     /// A turn cannot go on. Version 1 gets that as the answer to its prompt.
-    Trouble(Vec<Json>),
+    Error(Vec<Json>),
     /// A notice for this client, in either version.
     Notice(Json),
 }
@@ -148,12 +148,12 @@ pub(crate) struct Attachment {
     /// How the client sees it. Not here while a piece of the replay is made with it.
     pub(crate) view: Option<View>,
     /// What is sent between the replay and everything after it.
-    pub(crate) then: Then,
+    pub(crate) then: AfterReplay,
 }
 
 /// What is sent when a replay is over, in this order.
 #[derive(Default)]
-pub(crate) struct Then {
+pub(crate) struct AfterReplay {
     /// Updates that say how things stand.
     pub(crate) updates: Vec<Json>,
     /// The answer to whoever asked for all this.

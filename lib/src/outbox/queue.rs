@@ -28,7 +28,7 @@ pub(crate) struct Outbox(Arc<Sending>);
 pub(crate) struct Outgoing(Arc<Queue>);
 
 /// Room for an answer, from when its request is read until the answer is among the lines to be written.
-pub(crate) struct Slot {
+pub(crate) struct AnswerSlot {
     _permit: OwnedSemaphorePermit,
 }
 
@@ -85,20 +85,20 @@ impl Outbox {
     }
 
     /// Answers a line that was not taken as a request.
-    pub(crate) fn refuse(&self, id: Id, error: RpcError, slot: Slot) {
+    pub(crate) fn refuse(&self, id: Id, error: RpcError, slot: AnswerSlot) {
         self.push(Outbound::Refusal { id, error, slot });
     }
 
     /// Waits for room for one more answer; none is left when the client is gone.
-    pub(crate) async fn slot(&self) -> Option<Slot> {
+    pub(crate) async fn slot(&self) -> Option<AnswerSlot> {
         let slots = self.0.0.slots.clone();
-        slots.acquire_owned().await.ok().map(|permit| Slot { _permit: permit })
+        slots.acquire_owned().await.ok().map(|permit| AnswerSlot { _permit: permit })
     }
 
     /// A slot that is free right now.
-    pub(crate) fn free_slot(&self) -> Option<Slot> {
+    pub(crate) fn free_slot(&self) -> Option<AnswerSlot> {
         let slots = self.0.0.slots.clone();
-        slots.try_acquire_owned().ok().map(|permit| Slot { _permit: permit })
+        slots.try_acquire_owned().ok().map(|permit| AnswerSlot { _permit: permit })
     }
 
     /// Says whether the client is gone.

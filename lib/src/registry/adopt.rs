@@ -18,8 +18,8 @@ use crate::edge::Version;
 use crate::edge::agent_translator::{AgentEvent, AgentTranslator, id_hash, outgoing};
 use crate::edge::client_request::Setup;
 use crate::edge::params::MAX_PATH_BYTES;
-use crate::runner::{
-    AgentLines, Beginning, Bound, Handle, QUIET, Replaying, Seat, facts, store_error, style,
+use crate::live_session::{
+    AgentLines, AgentSlot, Bound, Handle, QUIET, Replaying, SessionStart, facts, store_error, style,
 };
 use crate::store::{Listed, NewSession, Stub};
 use crate::wire::RpcError;
@@ -117,9 +117,10 @@ impl Registry {
             at: clock::now(),
         };
         let lease = self.journal().call(move |store| store.create(new)).await.map_err(|e| store_error(&e))?;
-        let seat = Seat::Bound(Box::new(Bound { agent, translator, native, replaying: Replaying::Maybe }));
+        let slot =
+            AgentSlot::Bound(Box::new(Bound { agent, translator, native, replaying: Replaying::Maybe }));
         let (id, host) = (id.clone(), host.user());
-        Ok(self.start(Beginning { id, session, lease, setup, host, fork_of: None, seat, lines }))
+        Ok(self.start(SessionStart { id, session, lease, setup, host, fork_of: None, slot, lines }))
     }
 
     /// Reads what the agent lists as its own, so that our list has it too.

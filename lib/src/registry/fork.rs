@@ -14,7 +14,7 @@ use crate::agent::pool::SharedHost;
 use crate::clock;
 use crate::edge::client_request::Setup;
 use crate::ids;
-use crate::runner::{AgentLines, Beginning, Handle, Seat, facts, store_error};
+use crate::live_session::{AgentLines, AgentSlot, Handle, SessionStart, facts, store_error};
 use crate::store::state::state_of;
 use crate::store::{Deleted, Listed, NewSession, SessionRow, Store, StoreError};
 use crate::wire::RpcError;
@@ -64,8 +64,8 @@ impl Registry {
         };
         let lease = self.journal().call(move |store| store.create(new)).await.map_err(|e| store_error(&e))?;
         let lines = AgentLines::new();
-        let (host, seat) = (host.user(), Seat::Empty);
-        let begin = Beginning { id, session: session.clone(), lease, setup, host, fork_of, seat, lines };
+        let (host, slot) = (host.user(), AgentSlot::Empty);
+        let begin = SessionStart { id, session: session.clone(), lease, setup, host, fork_of, slot, lines };
         Ok((self.start(begin), session))
     }
 

@@ -20,9 +20,11 @@ use crate::clock;
 use crate::edge::agent_translator::{AgentTranslator, outgoing};
 use crate::edge::client_request::Setup;
 use crate::ids;
+use crate::live_session::{
+    AgentLines, AgentSlot, Bound, Handle, LiveSession, Message, Replaying, SessionDeps, SessionStart,
+};
+use crate::live_session::{facts, store_error, style};
 use crate::lock::locked;
-use crate::runner::{AgentLines, Beginning, Bound, Handle, Message, Replaying, Runner, Seat, Surroundings};
-use crate::runner::{facts, store_error, style};
 use crate::store::journal::Journal;
 use crate::store::state::read_state;
 use crate::store::{Deleted, Lease, NewSession, SessionRow, Store, StoreError};
@@ -34,16 +36,16 @@ pub(crate) struct Registry {
     live: Arc<Mutex<HashMap<SessionId, Handle>>>,
     /// Who is opening which session.
     turns: Turns,
-    around: Surroundings,
+    deps: SessionDeps,
 }
 
 impl Registry {
-    pub(crate) fn new(around: Surroundings) -> Self {
-        Self { live: Arc::default(), turns: Turns::default(), around }
+    pub(crate) fn new(deps: SessionDeps) -> Self {
+        Self { live: Arc::default(), turns: Turns::default(), deps }
     }
 
     pub(crate) fn journal(&self) -> &Journal {
-        &self.around.journal
+        &self.deps.journal
     }
 
     /// The session, if it is live in this process.
@@ -98,14 +100,14 @@ impl Registry {
             Claimed::Nothing => return Ok(None),
         };
         let setup = Setup { cwd: session.cwd.clone(), roots: session.roots.clone(), ..Setup::default() };
-        let begin = Beginning {
+        let begin = SessionStart {
             id: id.clone(),
             session,
             lease,
             setup,
             host: host.user(),
             fork_of: None,
-            seat: Seat::Empty,
+            slot: AgentSlot::Empty,
             lines: AgentLines::new(),
         };
         Ok(Some(self.start(begin)))
@@ -147,10 +149,10 @@ impl Registry {
         };
         let lease = self.journal().call(move |store| store.create(new)).await.map_err(|e| store_error(&e))?;
         lines.early = rest;
-        let seat = Seat::Bound(Box::new(Bound { agent, translator, native, replaying: Replaying::No }));
+        let slot = AgentSlot::Bound(Box::new(Bound { agent, translator, native, replaying: Replaying::No }));
         let host = host.user();
         let begin =
-            Beginning { id, session: session.clone(), lease, setup, host, fork_of: None, seat, lines };
+            SessionStart { id, session: session.clone(), lease, setup, host, fork_of: None, slot, lines };
         Ok((self.start(begin), session))
     }
 
@@ -167,9 +169,9 @@ impl Registry {
         while ending.join_next().await.is_some() {}
     }
 
-    fn start(&self, begin: Beginning) -> Handle {
+    fn start(&self, begin: SessionStart) -> Handle {
         let lease = begin.lease.clone();
-        let (handle, run, finished) = Runner::prepare(begin, self.around.clone());
+        let (handle, run, finished) = LiveSession::prepare(begin, self.deps.clone());
         locked(&self.live).insert(handle.id.clone(), handle.clone());
         let (live, id, journal) = (self.live.clone(), handle.id.clone(), self.journal().clone());
         tokio::spawn(async move {
@@ -186,7 +188,7 @@ impl Registry {
 
 async fn end(handle: Handle, reason: String, by: Option<ClientTag>) -> Option<Seq> {
     let (done, ended) = oneshot::channel();
-    handle.tell(Message::End { reason, by, done }).await.ok()?;
+    handle.send(Message::End { reason, by, done }).await.ok()?;
     let seq = ended.await.ok();
     handle.finished().await;
     seq

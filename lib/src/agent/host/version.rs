@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
-use super::{AgentHost, LiveAgent, Slot};
+use super::{AgentHost, HostSlot, LiveAgent};
 use crate::edge::Version;
 use crate::edge::capabilities::{AgentProfile, as_version_echo};
 use crate::lock::locked;
@@ -32,7 +32,7 @@ impl AgentHost {
     pub fn speaks_version_1(&self, agent: &LiveAgent) -> LiveAgent {
         let agent = echoing(agent);
         self.note_echo(&agent.profile);
-        if let Slot::Live(live) = &mut *locked(&self.shared.slot)
+        if let HostSlot::Live(live) = &mut *locked(&self.shared.slot)
             && Arc::ptr_eq(&live.stop, &agent.stop)
         {
             *live = agent.clone();

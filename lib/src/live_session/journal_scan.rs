@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 use rethread_core::stored::{Sort, Stored, StoredError};
 use rethread_core::{Binding, Entry, Json, Seq, Subject, TextPart, Update, readable_update};
 
-use super::Runner;
+use super::LiveSession;
 use crate::agent::host::LiveAgent;
 use crate::edge::agent_translator::id_hash;
 use crate::history::ConversationHistory;
@@ -17,7 +17,7 @@ use crate::store::{Store, StoreError};
 /// How much of the journal is read at once.
 const PAGE: usize = 1024 * 1024;
 
-impl Runner {
+impl LiveSession {
     /// Every id that is in use before a new generation of the agent speaks.
     pub(super) async fn older_ids(&self) -> Result<HashSet<u64>, StoreError> {
         if self.session.generations == 0 {
@@ -111,7 +111,7 @@ impl Runner {
                 from = reached.next;
             }
         };
-        self.around.journal.call(gather).await
+        self.deps.journal.call(gather).await
     }
 }
 

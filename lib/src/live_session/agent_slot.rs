@@ -9,7 +9,7 @@ use rethread_core::{HeldPrompts, Input, PromptStyle};
 use super::opening::Opening;
 use super::outcome::read_only;
 use super::release::Stopping;
-use super::{Message, Runner};
+use super::{LiveSession, Message};
 use crate::agent::Restore;
 use crate::agent::host::LiveAgent;
 use crate::clock;
@@ -21,7 +21,7 @@ use crate::wire::RpcError;
 const HEAD_START: Duration = Duration::from_millis(100);
 
 /// Where the agent is.
-pub(crate) enum Seat {
+pub(crate) enum AgentSlot {
     /// None is needed.
     Empty,
     /// It is being started.
@@ -61,16 +61,16 @@ pub(crate) fn style(version: Version) -> PromptStyle {
     }
 }
 
-impl Runner {
+impl LiveSession {
     /// Has the agent brought up, if it is not.
     pub(super) async fn need_agent(&mut self) {
-        if !matches!(self.agent.slot, Seat::Empty) {
+        if !matches!(self.agent.slot, AgentSlot::Empty) {
             return;
         }
-        if self.around.restore == Restore::ReadOnly && self.session.turns.0 > 0 {
+        if self.deps.restore == Restore::ReadOnly && self.session.turns.0 > 0 {
             return self.agent_failed(read_only()).await;
         }
-        self.agent.slot = Seat::Starting;
+        self.agent.slot = AgentSlot::Starting;
         let (host, own, live) =
             (self.agent.host.shared().clone(), self.mailbox.own.clone(), self.live.clone());
         tokio::spawn(async move {
@@ -89,10 +89,10 @@ impl Runner {
 
     /// It does not come, or does not open the session: whoever waits for it is told why.
     pub(super) async fn agent_failed(&mut self, error: RpcError) {
-        self.agent.slot = Seat::Empty;
+        self.agent.slot = AgentSlot::Empty;
         self.step(vec![Input::AgentFailed { error: error.json() }]).await;
         for message in self.clients.postponed.take() {
-            if let Some(reply) = super::ask::reply_of(message) {
+            if let Some(reply) = super::client_requests::reply_of(message) {
                 self.reply_error(reply, error.clone());
             }
         }
@@ -101,15 +101,15 @@ impl Runner {
 
     /// Its process has ended.
     pub(super) async fn agent_gone(&mut self, reason: String) {
-        match std::mem::replace(&mut self.agent.slot, Seat::Empty) {
-            Seat::Opening(_) => {
-                self.end_hosted().await;
+        match std::mem::replace(&mut self.agent.slot, AgentSlot::Empty) {
+            AgentSlot::Opening(_) => {
+                self.end_local_services().await;
                 self.forget_agent();
                 self.agent_failed(RpcError::internal(reason)).await;
             }
-            Seat::Stopping(_) => self.stopped().await,
-            Seat::Empty | Seat::Starting | Seat::Bound(_) => {
-                self.end_hosted().await;
+            AgentSlot::Stopping(_) => self.stopped().await,
+            AgentSlot::Empty | AgentSlot::Starting | AgentSlot::Bound(_) => {
+                self.end_local_services().await;
                 self.forget_agent();
                 self.step(vec![Input::AgentExited { reason, held: HeldPrompts::Wait, at: clock::now() }])
                     .await;

@@ -6,12 +6,12 @@ use rethread_core::{Input, Json};
 use serde_json::json;
 use tokio::sync::oneshot;
 
-use super::{Runner, Waiting, WhenUnattended};
+use super::{LiveSession, PendingAnswer, WhenUnattended};
 use crate::client_id::{ClientId, ClientTag};
 use crate::outbox::{Ephemeral, Outbound, Reply};
 use crate::wire::RpcError;
 
-impl Runner {
+impl LiveSession {
     /// The connection of a client has ended. Its prompts go on; nobody waits for them any more.
     pub(super) async fn detach(&mut self, client: ClientId, done: oneshot::Sender<()>) {
         self.clients.attached.detach(client);
@@ -27,9 +27,9 @@ impl Runner {
 
     /// A session that nobody follows ends, unless it is kept.
     pub(super) async fn end_if_unattended(&mut self) {
-        let ends = self.clients.attached.is_empty() && self.around.when_unattended == WhenUnattended::End;
+        let ends = self.clients.attached.is_empty() && self.deps.when_unattended == WhenUnattended::End;
         if ends && !self.clients.requests.is_closing() {
-            self.settle_and_let_go("the client disconnected".to_owned()).await;
+            self.end_session("the client disconnected".to_owned()).await;
         }
     }
 
@@ -63,14 +63,14 @@ impl Runner {
 
     /// Takes the requests of a client that the agent works on and that are no prompts.
     fn take_relayed_requests(&mut self, client: ClientId) -> Vec<Reply> {
-        let is = |_: &u64, waiting: &mut Waiting| match waiting {
-            Waiting::Relay(reply) | Waiting::CancelThing(reply) => reply.client == client,
-            Waiting::Open | Waiting::Prompt(_) | Waiting::Option { .. } => false,
+        let is = |_: &u64, waiting: &mut PendingAnswer| match waiting {
+            PendingAnswer::Relay(reply) | PendingAnswer::CancelThing(reply) => reply.client == client,
+            PendingAnswer::Open | PendingAnswer::Prompt(_) | PendingAnswer::Option { .. } => false,
         };
         let taken: Vec<_> = self.agent.waiting.extract_if(is).map(|(_, waiting)| waiting).collect();
         let reply = |waiting| match waiting {
-            Waiting::Relay(reply) | Waiting::CancelThing(reply) => Some(reply),
-            Waiting::Open | Waiting::Prompt(_) | Waiting::Option { .. } => None,
+            PendingAnswer::Relay(reply) | PendingAnswer::CancelThing(reply) => Some(reply),
+            PendingAnswer::Open | PendingAnswer::Prompt(_) | PendingAnswer::Option { .. } => None,
         };
         taken.into_iter().filter_map(reply).collect()
     }

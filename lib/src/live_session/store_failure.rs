@@ -8,7 +8,7 @@ use rethread_core::{Entry, HeldPrompts, Input, Json};
 use serde_json::json;
 use tokio::time::Instant;
 
-use super::{Runner, Seat};
+use super::{AgentSlot, LiveSession};
 use crate::clock;
 use crate::outbox::{Ephemeral, Outbound};
 use crate::store::state::read_state;
@@ -18,7 +18,7 @@ use crate::wire::{RpcError, code, with_causes};
 /// How long a store that fails is left alone.
 const REST: Duration = Duration::from_secs(1);
 
-impl Runner {
+impl LiveSession {
     pub(super) async fn store_failed(&mut self, error: StoreError) {
         tracing::error!(session = %self.id, "{}", with_causes(&error));
         if matches!(error, StoreError::StaleEpoch { .. } | StoreError::Unknown(_)) {
@@ -26,22 +26,22 @@ impl Runner {
         }
         let told = store_error(&error);
         self.refuse_waiting(&told);
-        self.tell_trouble(&told, None);
+        self.report_error(&told, None);
         self.stop_agent();
         self.condition.broken = Some(with_causes(&error));
-        self.mend().await;
+        self.retry_store().await;
     }
 
     /// Reads the state anew after a failure and ends what was open. Stays broken while the store does.
-    pub(super) async fn mend(&mut self) {
+    pub(super) async fn retry_store(&mut self) {
         let Some(reason) = self.condition.broken.clone() else { return };
         match self.end_turn_anew(reason).await {
             Ok(entries) => {
                 self.condition.broken = None;
                 let following = self.publish(&entries);
                 // After the end of the turn, which takes away its own deadline.
-                if matches!(self.agent.slot, Seat::Stopping(_)) {
-                    self.timers.cancel = Some(Instant::now() + self.around.cancel_patience);
+                if matches!(self.agent.slot, AgentSlot::Stopping(_)) {
+                    self.timers.cancel = Some(Instant::now() + self.deps.cancel_patience);
                 }
                 Box::pin(self.write(following)).await;
             }
@@ -54,7 +54,7 @@ impl Runner {
 
     async fn end_turn_anew(&mut self, reason: String) -> Result<Vec<Arc<Entry>>, StoreError> {
         let id = self.id.clone();
-        let read = self.around.journal.call(move |store| read_state(store, &id));
+        let read = self.deps.journal.call(move |store| read_state(store, &id));
         let (session, head) = read.await?;
         self.session = session;
         self.lease.head = head;
@@ -66,7 +66,7 @@ impl Runner {
             self.apply(decided, &mut entries);
         }
         if !entries.is_empty() {
-            self.around.journal.append(self.appended(&entries)).await?;
+            self.deps.journal.append(self.appended(&entries)).await?;
         }
         Ok(entries)
     }
@@ -78,14 +78,14 @@ impl Runner {
         let idle = json!({
             "sessionUpdate": "state_update", "state": "idle", "stopReason": "error", "error": told.json().value(),
         });
-        self.tell_trouble(&told, Some(idle.into()));
+        self.report_error(&told, Some(idle.into()));
         self.stop_agent();
-        self.let_go().await;
+        self.release_session().await;
     }
 
     async fn why_lost(&self, error: &StoreError) -> RpcError {
         let id = self.id.clone();
-        let row = self.around.journal.call(move |store| store.find(&id)).await.ok().flatten();
+        let row = self.deps.journal.call(move |store| store.find(&id)).await.ok().flatten();
         let taken = |how: &str| {
             RpcError::new(code::NOT_FOUND, format!("session {} was {how} by another process", self.id))
                 .with("sessionId", self.id.as_str())
@@ -108,13 +108,13 @@ impl Runner {
     }
 
     /// A turn that cannot go on is told to those who do not wait for an answer. No entry: it is not kept.
-    fn tell_trouble(&self, error: &RpcError, state: Option<Json>) {
+    fn report_error(&self, error: &RpcError, state: Option<Json>) {
         let hint = error.data.as_ref().and_then(|data| data.fields().text("hint"));
         let notice = json!({
             "sessionUpdate": "notice", "severity": "error", "title": error.message, "description": hint,
         });
         let updates: Vec<_> = [Some(notice.into()), state].into_iter().flatten().collect();
-        let trouble = || Outbound::Ephemeral(self.id.clone(), Ephemeral::Trouble(updates.clone()));
+        let trouble = || Outbound::Ephemeral(self.id.clone(), Ephemeral::Error(updates.clone()));
         self.clients.attached.offer_others(None, trouble);
     }
 }

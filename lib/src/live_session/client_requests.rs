@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
 use super::clients::Verdict;
-use super::{Message, NotWritten, Runner, Seat, Waiting};
+use super::{AgentSlot, LiveSession, Message, NotWritten, PendingAnswer};
 use crate::client_id::{ClientId, ClientTag};
 use crate::clock;
 use crate::edge::Version;
@@ -26,11 +26,11 @@ pub(crate) enum OptionAnswer {
     Nothing,
 }
 
-impl Runner {
-    pub(super) async fn hear_client(&mut self, message: Message) {
+impl LiveSession {
+    pub(super) async fn on_client_message(&mut self, message: Message) {
         self.stay_awake();
         if self.condition.broken.is_some() {
-            self.mend().await;
+            self.retry_store().await;
         }
         match message {
             Message::Attach { client, cursor, setup, host, reply } => {
@@ -51,7 +51,7 @@ impl Runner {
             Message::CancelThing { method, field, id, reply } => self.cancel_thing(method, field, id, reply),
             Message::Relay { method, params, reply } => self.relay_to_agent(method, params, reply).await,
             Message::Relayed(client, request, outcome) => self.relayed(client, request, outcome).await,
-            Message::Hosted(hosted) => self.hosted(hosted).await,
+            Message::Service(event) => self.service_event(event).await,
             Message::Close(reply) => self.close(reply).await,
             Message::Status(reply) => {
                 let _ = reply.send(self.broken_error().map_or_else(|| Ok(self.state()), Err));
@@ -97,7 +97,7 @@ impl Runner {
     async fn withdraw(&mut self, client: ClientId, id: &Id) {
         let prompt = self.clients.requests.prompt_of(client, id);
         let number = self.number_at_agent(client, id, prompt.as_ref());
-        if let (Some(request), Seat::Bound(bound)) = (number, &self.agent.slot) {
+        if let (Some(request), AgentSlot::Bound(bound)) = (number, &self.agent.slot) {
             let _ = bound.agent.peer.cancel(request);
         }
         if let Some(message) = prompt {
@@ -109,10 +109,12 @@ impl Runner {
 
     /// Our number for a client's request that the agent has not answered.
     fn number_at_agent(&self, client: ClientId, id: &Id, prompt: Option<&MessageId>) -> Option<u64> {
-        let is = |waiting: &Waiting| match waiting {
-            Waiting::Prompt(message) => Some(message) == prompt,
-            Waiting::Relay(reply) | Waiting::CancelThing(reply) => reply.client == client && reply.id() == id,
-            Waiting::Open | Waiting::Option { .. } => false,
+        let is = |waiting: &PendingAnswer| match waiting {
+            PendingAnswer::Prompt(message) => Some(message) == prompt,
+            PendingAnswer::Relay(reply) | PendingAnswer::CancelThing(reply) => {
+                reply.client == client && reply.id() == id
+            }
+            PendingAnswer::Open | PendingAnswer::Option { .. } => false,
         };
         self.agent.waiting.iter().find(|(_, waiting)| is(waiting)).map(|(request, _)| *request)
     }
@@ -121,7 +123,7 @@ impl Runner {
         if let Some(error) = self.broken_error() {
             return reply.refuse(error);
         }
-        if !matches!(self.agent.slot, Seat::Bound(_)) {
+        if !matches!(self.agent.slot, AgentSlot::Bound(_)) {
             self.postpone(Message::SetOption { option, value, booleans, reply });
             return self.need_agent().await;
         }
@@ -240,7 +242,7 @@ impl Runner {
             return;
         }
         if self.clients.attached.is_empty() {
-            return self.settle_and_let_go("the session was closed".to_owned()).await;
+            return self.end_session("the session was closed".to_owned()).await;
         }
         for reply in self.clients.requests.take_closing() {
             reply.leave(self.lease.head);
@@ -250,16 +252,16 @@ impl Runner {
 
     async fn end(&mut self, reason: String, by: Option<ClientTag>, done: oneshot::Sender<Seq>) {
         self.announce_end(&reason, by.as_ref());
-        self.settle_and_let_go(reason).await;
+        self.end_session(reason).await;
         let _ = done.send(self.lease.head);
     }
 
-    pub(super) async fn settle_and_let_go(&mut self, reason: String) {
+    pub(super) async fn end_session(&mut self, reason: String) {
         if self.condition.ended {
             return;
         }
         self.condition.ended = true;
-        self.end_hosted().await;
+        self.end_local_services().await;
         // A prompt that the agent has not taken yet goes with the session.
         let open = self.session.prompts.iter().filter(|prompt| prompt.phase != Phase::Inserted);
         let error = RpcError::cancelled().json();
@@ -270,7 +272,7 @@ impl Runner {
         let mut inputs: Vec<_> = open.map(refused).collect();
         inputs.push(Input::AgentExited { reason, held: HeldPrompts::Drop, at: clock::now() });
         self.step(inputs).await;
-        self.let_go().await;
+        self.release_session().await;
     }
 
     pub(super) fn broken_error(&self) -> Option<RpcError> {
@@ -299,7 +301,7 @@ pub(super) fn waiting_client(message: &Message) -> Option<ClientId> {
         | Message::NotFollowed
         | Message::Answer(..)
         | Message::Relayed(..)
-        | Message::Hosted(_)
+        | Message::Service(_)
         | Message::Status(_)
         | Message::End { .. }
         | Message::AgentUp(_) => None,
@@ -322,7 +324,7 @@ pub(super) fn reply_of(message: Message) -> Option<Reply> {
         | Message::NotFollowed
         | Message::Answer(..)
         | Message::Relayed(..)
-        | Message::Hosted(_)
+        | Message::Service(_)
         | Message::Status(_)
         | Message::End { .. }
         | Message::AgentUp(_) => None,

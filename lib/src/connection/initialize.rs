@@ -8,7 +8,7 @@ use std::time::Duration;
 use rethread_core::Json;
 use serde_json::value::RawValue;
 
-use super::{Admitted, Agreed, Connection, ConnectionDeps, NativeSessions, Phase, Ready};
+use super::{ClientContext, Connection, ConnectionDeps, NativeSessions, Phase, Ready, ReadyClient};
 use crate::agent::host::{AgentHost, LiveAgent};
 use crate::agent::pool::{HostUser, SharedHost};
 use crate::client_id::ClientTag;
@@ -24,7 +24,7 @@ const MEETING_LIMIT: Duration = Duration::from_secs(10);
 
 impl Connection {
     pub(super) fn initialize(&mut self, request: OpenRequest, params: Option<&RawValue>) {
-        let used = matches!(&self.phase, Phase::Ready(ready) if ready.agreed.used);
+        let used = matches!(&self.phase, Phase::Ready(ready) if ready.context.used);
         if used || matches!(self.phase, Phase::Initializing { .. }) {
             let error = RpcError::new(code::INVALID_REQUEST, "the connection is already initialized");
             return request.answer(Err(error.hint("open a new connection to initialize again")));
@@ -37,13 +37,13 @@ impl Connection {
         user.clients().add(self.client, self.asides.clone());
         let host = user.shared().clone();
         let before = match std::mem::replace(&mut self.phase, Phase::Fresh) {
-            Phase::Ready(admitted) => Some(admitted),
+            Phase::Ready(ready_client) => Some(ready_client),
             Phase::Fresh | Phase::Initializing { .. } => None,
         };
         self.phase = Phase::Initializing { user, before };
         let (ready, deps) = (self.ready.clone(), self.deps.clone());
         tokio::spawn(async move {
-            let memory = Memory::new(&deps, &client);
+            let memory = ProfileCache::new(&deps, &client);
             let outcome = match memory.recall().await {
                 Some(profile) => {
                     host.recall(&profile);
@@ -67,14 +67,14 @@ impl Connection {
         let unneeded = match outcome {
             Ok(profile) => {
                 let answer = profile.answer(client.version);
-                let agreed = self.agree(client, user.shared().clone(), profile);
-                self.meet_agent(&agreed);
-                self.phase = Phase::Ready(Box::new(Admitted { agreed, user }));
+                let context = self.agree(client, user.shared().clone(), profile);
+                self.meet_agent(&context);
+                self.phase = Phase::Ready(Box::new(ReadyClient { context, user }));
                 request.answer(Ok(answer));
                 before.map(|before| before.user)
             }
             Err(error) => {
-                // What was agreed before stays in force.
+                // What was context before stays in force.
                 self.phase = before.map_or(Phase::Fresh, Phase::Ready);
                 request.answer(Err(error));
                 Some(user)
@@ -94,9 +94,9 @@ impl Connection {
         user.leave().await;
     }
 
-    fn agree(&self, client: ClientProfile, host: SharedHost, profile: Arc<AgentProfile>) -> Agreed {
+    fn agree(&self, client: ClientProfile, host: SharedHost, profile: Arc<AgentProfile>) -> ClientContext {
         let tag = ClientTag { id: self.client, name: client.name() };
-        Agreed {
+        ClientContext {
             client: Arc::new(client),
             tag,
             host,
@@ -107,20 +107,20 @@ impl Connection {
     }
 
     /// When the agent is up: what it says of itself now is remembered, and what it lists is learnt.
-    fn meet_agent(&self, agreed: &Agreed) {
-        let (agreed, deps) = (agreed.clone(), self.deps.clone());
-        let mut corrected = agreed.host.corrected();
+    fn meet_agent(&self, context: &ClientContext) {
+        let (context, deps) = (context.clone(), self.deps.clone());
+        let mut corrected = context.host.corrected();
         tokio::spawn(async move {
             // Whoever needs the agent is told why it did not start.
-            let Ok(live) = agreed.host.live().await else { return };
-            let memory = Memory::new(&deps, &agreed.client);
-            let profile = agreed.profile.clone();
+            let Ok(live) = context.host.live().await else { return };
+            let memory = ProfileCache::new(&deps, &context.client);
+            let profile = context.profile.clone();
             memory.learn(&profile, &live).await;
             if deps.native_sessions == NativeSessions::Listed {
-                agreed.registry.learn_natives(&agreed.host, &live).await;
+                context.registry.learn_natives(&context.host, &live).await;
             }
             // The host goes when the connection does, and this with it.
-            drop((agreed, live));
+            drop((context, live));
             let known = corrected.wait_for(Option::is_some).await.ok().and_then(|live| live.clone());
             if let Some(live) = known {
                 memory.learn(&profile, &live).await;
@@ -140,7 +140,7 @@ fn fingerprint(text: &str) -> String {
 }
 
 /// What agents said of themselves when they were last started.
-pub(super) struct Memory {
+pub(super) struct ProfileCache {
     journal: Journal,
     /// The program as it is now, and how it is introduced to the client.
     key: Option<String>,
@@ -148,7 +148,7 @@ pub(super) struct Memory {
     command: Option<String>,
 }
 
-impl Memory {
+impl ProfileCache {
     pub(super) fn new(deps: &ConnectionDeps, client: &ClientProfile) -> Self {
         let offers = client.initialize_params(client.version);
         let protocol = deps.host_config.protocol;

@@ -9,9 +9,9 @@ use rethread_core::{Entry, Json, Seq, SessionId, UpdateKind};
 
 use tokio::task::JoinHandle;
 
-use super::asked::{Asked, AskedOf};
 use super::pump::cancel;
 use super::replay::{Lines, Piece, Replay};
+use super::sent_requests::{SentRequest, SentRequests};
 use crate::edge::v1::side_updates::with_notices;
 use crate::edge::view::{ClientMessage, EntryPosition, Timing, View};
 use crate::live::Tailing;
@@ -26,23 +26,23 @@ const WRITE: usize = 256 * 1024;
 const READ: usize = 256 * 1024;
 
 /// A session that the client follows.
-pub(super) struct Followed {
+pub(super) struct Subscription {
     pub(super) attachment: Attachment,
     /// The session id as JSON text.
     pub(super) name: String,
     /// What is for the next attachment to the same session, which waits for this one: first the attachment itself.
     pub(super) next: VecDeque<Outbound>,
     /// The last entry of which it is certain that whatever has a place before it was handed over.
-    pub(super) known: Seq,
+    pub(super) safe_upto: Seq,
     settled: bool,
     /// The last entry that is shown, for a client that leaves the session.
     until: Option<Seq>,
     /// What is made of history before it is needed.
-    ahead: Ahead,
+    ahead: NextPiece,
 }
 
 /// The next piece of a replay.
-enum Ahead {
+enum NextPiece {
     /// Nothing was begun.
     Nothing,
     /// It is being made, and has the view.
@@ -51,19 +51,19 @@ enum Ahead {
     Made(Result<Lines, StoreError>),
 }
 
-impl Followed {
+impl Subscription {
     /// Follows from where the attachment's cursor is.
     pub(super) fn new(attachment: Attachment) -> Self {
         let name = Json::of(&attachment.session).text().to_owned();
-        let known = attachment.live.head();
+        let safe_upto = attachment.live.head();
         Self {
             attachment,
             name,
             next: VecDeque::new(),
-            known,
+            safe_upto,
             settled: true,
             until: None,
-            ahead: Ahead::Nothing,
+            ahead: NextPiece::Nothing,
         }
     }
 
@@ -78,7 +78,7 @@ impl Followed {
         upto: Seq,
         journal: &Journal,
         out: &mut Out,
-        asked: &Asked,
+        asked: &SentRequests,
     ) -> Result<bool, StoreError> {
         if self.finish_past(out, asked) {
             return Ok(true);
@@ -115,7 +115,7 @@ impl Followed {
         upto: Seq,
         journal: &Journal,
         out: &mut Out,
-        asked: &Asked,
+        asked: &SentRequests,
     ) -> Result<bool, StoreError> {
         let next = self.attachment.cursor.next();
         let page = journal.read(self.attachment.session.clone(), next, READ).await?;
@@ -139,13 +139,15 @@ impl Followed {
         upto: Seq,
         journal: &Journal,
         out: &mut Out,
-        asked: &Asked,
+        asked: &SentRequests,
     ) -> Result<bool, StoreError> {
-        if matches!(self.ahead, Ahead::Nothing) {
+        if matches!(self.ahead, NextPiece::Nothing) {
             self.begin_piece(self.attachment.cursor.next(), upto, journal, Out::default());
         }
         self.finish_piece().await;
-        let Ahead::Made(made) = std::mem::replace(&mut self.ahead, Ahead::Nothing) else { return Ok(false) };
+        let NextPiece::Made(made) = std::mem::replace(&mut self.ahead, NextPiece::Nothing) else {
+            return Ok(false);
+        };
         let Lines { lines, reached } = made?;
         self.settled = false;
         let spare = out.append(lines);
@@ -162,14 +164,14 @@ impl Followed {
         let Some(view) = self.attachment.view.take() else { return };
         let (session, name) = (self.attachment.session.clone(), self.name.clone());
         let replay = Replay { session, name, from, upto: upto.min(self.attachment.past), view, lines };
-        self.ahead = Ahead::Begun(journal.begin(|store| replay.piece(store)));
+        self.ahead = NextPiece::Begun(journal.begin(|store| replay.piece(store)));
     }
 
     /// Waits for the piece that is being made: until then nothing can be shown otherwise, or asked of the view.
     pub(super) async fn finish_piece(&mut self) {
-        if let Ahead::Begun(made) = &mut self.ahead {
+        if let NextPiece::Begun(made) = &mut self.ahead {
             let made = finished(made).await;
-            self.ahead = Ahead::Made(made.map(|piece| {
+            self.ahead = NextPiece::Made(made.map(|piece| {
                 self.attachment.view = Some(piece.view);
                 piece.lines
             }));
@@ -177,10 +179,10 @@ impl Followed {
     }
 
     fn at_border(&self, next: Seq) -> bool {
-        self.pending_then() && next > self.attachment.past
+        self.after_replay_pending() && next > self.attachment.past
     }
 
-    fn pending_then(&self) -> bool {
+    fn after_replay_pending(&self) -> bool {
         let then = &self.attachment.then;
         then.answer.is_some()
             || !then.updates.is_empty()
@@ -190,8 +192,8 @@ impl Followed {
     }
 
     /// When the replay is over: how things stand, the answer, and the open questions.
-    fn finish_past(&mut self, out: &mut Out, asked: &Asked) -> bool {
-        if !self.pending_then() || self.attachment.cursor.next() <= self.attachment.past {
+    fn finish_past(&mut self, out: &mut Out, asked: &SentRequests) -> bool {
+        if !self.after_replay_pending() || self.attachment.cursor.next() <= self.attachment.past {
             return false;
         }
         self.settle(out, asked);
@@ -249,7 +251,7 @@ impl Followed {
         }
     }
 
-    fn show(&mut self, seq: Seq, entry: &Entry, out: &mut Out, asked: &Asked) {
+    fn show(&mut self, seq: Seq, entry: &Entry, out: &mut Out, asked: &SentRequests) {
         let timing = if seq <= self.attachment.past { Timing::Replay } else { Timing::Live };
         let mut shown = Vec::new();
         if let Some(view) = &mut self.attachment.view {
@@ -262,13 +264,13 @@ impl Followed {
     }
 
     /// What waits behind the last entry finds everything before it told, what is told late included.
-    fn settle_at(&mut self, next: Seq, upto: Seq, out: &mut Out, asked: &Asked) {
+    fn settle_at(&mut self, next: Seq, upto: Seq, out: &mut Out, asked: &SentRequests) {
         if next > upto {
             self.settle(out, asked);
         }
     }
 
-    fn settle(&mut self, out: &mut Out, asked: &Asked) -> bool {
+    fn settle(&mut self, out: &mut Out, asked: &SentRequests) -> bool {
         if std::mem::replace(&mut self.settled, true) {
             return false;
         }
@@ -283,12 +285,12 @@ impl Followed {
         any
     }
 
-    fn write(&self, shown: ClientMessage, out: &mut Out, asked: &Asked) {
+    fn write(&self, shown: ClientMessage, out: &mut Out, asked: &SentRequests) {
         match shown {
             ClientMessage::Update(update) => out.update(&self.name, &update),
             ClientMessage::SubagentUpdate(child, update) => out.update(Json::of(&child).text(), &update),
             ClientMessage::Question { question, method, mut params } => {
-                let id = asked.ask(AskedOf::Question(self.attachment.session.clone(), question));
+                let id = asked.ask(SentRequest::Question(self.attachment.session.clone(), question));
                 // A sub-agent asks in its own name.
                 if params.get("sessionId").is_none() {
                     params.set("sessionId", Json::of(&self.attachment.session));
@@ -312,6 +314,6 @@ impl Followed {
             Some(_) | None => false,
         };
         let left = self.until.is_some_and(|until| next > until);
-        !self.pending_then() && (before_next || left || self.attachment.live.is_over(next))
+        !self.after_replay_pending() && (before_next || left || self.attachment.live.is_over(next))
     }
 }

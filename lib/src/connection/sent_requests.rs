@@ -10,7 +10,7 @@ use crate::outbox::Relayed;
 use crate::wire::Id;
 
 /// What the client was asked.
-pub(super) enum AskedOf {
+pub(super) enum SentRequest {
     /// A question of a session.
     Question(SessionId, QuestionId),
     /// A request of the agent's, relayed.
@@ -21,17 +21,17 @@ pub(super) enum AskedOf {
 
 /// The open requests by our own numbers.
 #[derive(Clone, Default)]
-pub(super) struct Asked(Arc<Mutex<Open>>);
+pub(super) struct SentRequests(Arc<Mutex<SentState>>);
 
 #[derive(Default)]
-struct Open {
+struct SentState {
     last: u64,
-    requests: HashMap<u64, AskedOf>,
+    requests: HashMap<u64, SentRequest>,
 }
 
-impl Asked {
+impl SentRequests {
     /// Opens a request and gives it an id.
-    pub(super) fn ask(&self, of: AskedOf) -> Id {
+    pub(super) fn ask(&self, of: SentRequest) -> Id {
         let mut open = self.open();
         open.last += 1;
         let number = open.last;
@@ -40,14 +40,14 @@ impl Asked {
     }
 
     /// Closes a request that was answered.
-    pub(super) fn answered(&self, id: &Id) -> Option<AskedOf> {
+    pub(super) fn answered(&self, id: &Id) -> Option<SentRequest> {
         self.open().requests.remove(&id.as_number()?)
     }
 
     /// Closes the request for a question, if it is open.
     pub(super) fn question(&self, question: &QuestionId) -> Option<Id> {
         let mut open = self.open();
-        let is = |of: &AskedOf| matches!(of, AskedOf::Question(_, open) if open == question);
+        let is = |of: &SentRequest| matches!(of, SentRequest::Question(_, open) if open == question);
         let number = open.requests.iter().find(|(_, of)| is(of)).map(|(number, _)| *number)?;
         open.requests.remove(&number);
         Some(Id::number(number))
@@ -57,17 +57,17 @@ impl Asked {
     pub(super) fn take_back(&self, taken: &Relayed) -> Option<Id> {
         let mut open = self.open();
         let found = open.requests.iter_mut().find_map(|(number, of)| match of {
-            AskedOf::Relayed(relayed) if relayed.is_same(taken) => Some((*number, of)),
-            AskedOf::Relayed(_) | AskedOf::TakenBack(_) | AskedOf::Question(..) => None,
+            SentRequest::Relayed(relayed) if relayed.is_same(taken) => Some((*number, of)),
+            SentRequest::Relayed(_) | SentRequest::TakenBack(_) | SentRequest::Question(..) => None,
         });
         let (number, of) = found?;
-        if let AskedOf::Relayed(relayed) = &*of {
-            *of = AskedOf::TakenBack(relayed.clone());
+        if let SentRequest::Relayed(relayed) = &*of {
+            *of = SentRequest::TakenBack(relayed.clone());
         }
         Some(Id::number(number))
     }
 
-    fn open(&self) -> MutexGuard<'_, Open> {
+    fn open(&self) -> MutexGuard<'_, SentState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

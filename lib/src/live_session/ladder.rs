@@ -4,16 +4,16 @@
 use rethread_core::Binding;
 use rethread_core::session::Native;
 
-use super::Runner;
+use super::LiveSession;
+use super::agent_slot::Replaying;
 use super::outcome::Acquaintance;
-use super::seat::Replaying;
 use crate::agent::Restore;
 use crate::agent::host::LiveAgent;
 use crate::edge::capabilities::AgentProfile;
 
 /// The ways to have an agent open a session, the best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Rung {
+pub(super) enum RestoreStep {
     /// The agent keeps nothing and is given everything.
     Given,
     /// Its own resume.
@@ -26,7 +26,7 @@ pub(super) enum Rung {
     New,
 }
 
-impl Rung {
+impl RestoreStep {
     /// The one to try when this one does not hold.
     pub(super) fn below(self, profile: &AgentProfile) -> Option<Self> {
         match self {
@@ -64,29 +64,28 @@ impl Rung {
     }
 }
 
-impl Runner {
+impl LiveSession {
     /// The rung to begin with, and the agent's own session that it is about. Only the agent that had the session
     /// last can restore it by itself.
-    pub(super) fn first_rung(&mut self, agent: &LiveAgent) -> (Rung, Option<String>) {
-        if agent.profile.has("history") && self.session.turns.0 > 0 && self.around.restore != Restore::Reseed
-        {
+    pub(super) fn first_step(&mut self, agent: &LiveAgent) -> (RestoreStep, Option<String>) {
+        if agent.profile.has("history") && self.session.turns.0 > 0 && self.deps.restore != Restore::Reseed {
             self.agent.fork_of = None;
-            return (Rung::Given, Some(self.id.to_string()));
+            return (RestoreStep::Given, Some(self.id.to_string()));
         }
         let name = self.agent.host.identity(agent);
         let of_agent = |native: Native| (native.agent == name).then_some(native.id);
         if let Some(parent) = self.agent.fork_of.take().and_then(of_agent)
             && agent.profile.has("fork")
-            && self.around.restore != Restore::Reseed
+            && self.deps.restore != Restore::Reseed
         {
-            return (Rung::Fork, Some(parent));
+            return (RestoreStep::Fork, Some(parent));
         }
         let native = self.session.natives.last().cloned().and_then(of_agent);
-        let rung = match (&native, self.around.restore) {
-            (None, _) | (_, Restore::Reseed) => Rung::New,
-            (Some(_), _) if agent.profile.has("resume") => Rung::Resume,
-            (Some(_), _) if agent.profile.has("load") => Rung::Load,
-            (Some(_), _) => Rung::New,
+        let rung = match (&native, self.deps.restore) {
+            (None, _) | (_, Restore::Reseed) => RestoreStep::New,
+            (Some(_), _) if agent.profile.has("resume") => RestoreStep::Resume,
+            (Some(_), _) if agent.profile.has("load") => RestoreStep::Load,
+            (Some(_), _) => RestoreStep::New,
         };
         (rung, native)
     }
@@ -96,7 +95,7 @@ impl Runner {
         match self.session.natives.last() {
             None => Acquaintance::OfNone,
             Some(last) if last.agent != name => Acquaintance::OfAnother,
-            Some(_) if self.around.restore == Restore::Reseed => Acquaintance::NotAsked,
+            Some(_) if self.deps.restore == Restore::Reseed => Acquaintance::NotAsked,
             Some(_) => Acquaintance::Asked,
         }
     }

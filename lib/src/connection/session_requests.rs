@@ -4,14 +4,14 @@ use rethread_core::{Json, Seq, SessionId, clean_title};
 use serde_json::json;
 use tokio::sync::oneshot;
 
-use super::answers::{self, Open};
-use super::attach::{Follower, check};
-use super::{Agreed, Connection};
+use super::answers::{self, SomewhereOpen};
+use super::attach::{Attacher, check};
+use super::{ClientContext, Connection};
 use crate::clock;
 use crate::edge::Version;
 use crate::edge::client_request::{self, ReplayFrom, Setup};
+use crate::live_session::{Handle, Message, SessionEnded, store_error};
 use crate::outbox::{OpenRequest, Worker};
-use crate::runner::{Ended, Handle, Message, store_error};
 use crate::store::{Archived, ArchivedFilter, ListQuery, SessionRow, StoreError};
 use crate::wire::RpcError;
 
@@ -22,97 +22,97 @@ const LIST_FRAME: usize = 2048;
 
 impl Connection {
     /// Making a session waits for the agent, and nothing else waits for that. The client may take it back meanwhile.
-    pub(super) fn create(&self, agreed: Agreed, request: OpenRequest, mut setup: Setup) {
-        drop_unoffered(&agreed, &mut setup);
-        let follower = self.follower(&agreed);
+    pub(super) fn create(&self, context: ClientContext, request: OpenRequest, mut setup: Setup) {
+        drop_unoffered(&context, &mut setup);
+        let attacher = self.attacher(&context);
         tokio::spawn(async move {
             let made = async {
-                let live = agreed.host.live().await?;
+                let live = context.host.live().await?;
                 let mut open = None;
                 let asked = |number| {
                     request.assign(Worker::Agent(number));
-                    open = Some(agreed.host.clients().call(number, agreed.tag.id));
+                    open = Some(context.host.clients().call(number, context.tag.id));
                 };
-                let made = agreed.registry.create(&agreed.host, live, setup.clone(), asked).await;
+                let made = context.registry.create(&context.host, live, setup.clone(), asked).await;
                 drop(open);
                 let (handle, session) = made?;
-                follower.begin(handle, session, setup).await
+                attacher.begin(handle, session, setup).await
             };
             let made = made.await;
-            follower.finish(request, made);
+            attacher.finish(request, made);
         });
     }
 
     /// A fork is made in the store and is live at once; its agent comes up behind it.
     pub(super) async fn fork(
         &mut self,
-        agreed: Agreed,
+        context: ClientContext,
         request: OpenRequest,
         parent: SessionId,
         mut setup: Setup,
         at: Option<String>,
     ) {
-        drop_unoffered(&agreed, &mut setup);
-        let follower = self.follower(&agreed);
+        drop_unoffered(&context, &mut setup);
+        let attacher = self.attacher(&context);
         let made = async {
-            check(&agreed, &setup)?;
+            check(&context, &setup)?;
             let (handle, session) =
-                agreed.registry.fork(&agreed.host, &parent, at.as_deref(), setup.clone()).await?;
-            follower.begin(handle, session, setup).await
+                context.registry.fork(&context.host, &parent, at.as_deref(), setup.clone()).await?;
+            attacher.begin(handle, session, setup).await
         };
         let made = made.await;
-        follower.finish(request, made);
+        attacher.finish(request, made);
     }
 
     /// Served from the journal: it does not wait for the agent, unless only the agent has the session.
     pub(super) async fn resume(
         &mut self,
-        agreed: Agreed,
+        context: ClientContext,
         request: OpenRequest,
         session: SessionId,
         mut setup: Setup,
         replay: ReplayFrom,
     ) {
-        drop_unoffered(&agreed, &mut setup);
-        let follower = self.follower(&agreed);
-        if let Err(error) = check(&agreed, &setup) {
+        drop_unoffered(&context, &mut setup);
+        let attacher = self.attacher(&context);
+        if let Err(error) = check(&context, &setup) {
             return request.answer(Err(error));
         }
-        if let Err(error) = follower.check_replay(&session, &replay).await {
+        if let Err(error) = attacher.check_replay(&session, &replay).await {
             return request.answer(Err(error));
         }
-        match agreed.registry.open_kept(&session, &agreed.host).await {
+        match context.registry.open_kept(&session, &context.host).await {
             Ok(Some(handle)) => {
-                let opened = follower.resume(session, setup, replay).await;
+                let opened = attacher.resume(session, setup, replay).await;
                 if opened.is_err() {
                     not_attached(&handle).await;
                 }
-                follower.finish(request, opened);
+                attacher.finish(request, opened);
             }
             Ok(None) => {
                 tokio::spawn(async move {
                     let adopted = async {
-                        check(&agreed, &setup)?;
-                        let live = agreed.host.live().await?;
+                        check(&context, &setup)?;
+                        let live = context.host.live().await?;
                         let adopted =
-                            agreed.registry.adopt(&agreed.host, live, &session, setup.clone()).await?;
-                        let opened = follower.resume(session, setup, replay).await;
+                            context.registry.adopt(&context.host, live, &session, setup.clone()).await?;
+                        let opened = attacher.resume(session, setup, replay).await;
                         if opened.is_err() {
                             not_attached(&adopted).await;
                         }
                         opened
                     };
                     let opened = adopted.await;
-                    follower.finish(request, opened);
+                    attacher.finish(request, opened);
                 });
             }
             Err(error) => request.answer(Err(error)),
         }
     }
 
-    fn follower(&self, agreed: &Agreed) -> Follower {
-        Follower {
-            agreed: agreed.clone(),
+    fn attacher(&self, context: &ClientContext) -> Attacher {
+        Attacher {
+            context: context.clone(),
             outbox: self.outbox.clone(),
             bell: self.bell.clone(),
             attached: self.attached.clone(),
@@ -121,7 +121,7 @@ impl Connection {
 
     pub(super) async fn list(
         &self,
-        agreed: Agreed,
+        context: ClientContext,
         request: OpenRequest,
         cwd: Option<String>,
         cursor: Option<String>,
@@ -133,7 +133,7 @@ impl Connection {
             client_request::ArchivedParam::Only => ArchivedFilter::Only,
         };
         let query = ListQuery { cwd, archived, after: cursor.clone(), limit: PAGE };
-        let page = agreed.registry.journal().call(move |store| store.list(&query)).await;
+        let page = context.registry.journal().call(move |store| store.list(&query)).await;
         let room = self.deps.host_config.longest_line.saturating_sub(LIST_FRAME + request.id().text().len());
         request.answer(match page {
             Ok(page) => Ok(answers::list(page, room)),
@@ -145,32 +145,32 @@ impl Connection {
         });
     }
 
-    pub(super) async fn close(&mut self, agreed: Agreed, request: OpenRequest, session: SessionId) {
+    pub(super) async fn close(&mut self, context: ClientContext, request: OpenRequest, session: SessionId) {
         let following = self.attached.remove(&session);
-        let handle = if following { agreed.registry.find(&session) } else { None };
+        let handle = if following { context.registry.find(&session) } else { None };
         let Some(handle) = handle else {
             // Nothing to close is closed; only a session that never was is an error, and only in version 1.
-            let outcome = match (agreed.client.version, agreed.registry.row(&session).await) {
+            let outcome = match (context.client.version, context.registry.row(&session).await) {
                 (Version::V1, Err(error)) => Err(error),
                 (Version::V1, Ok(_)) | (Version::V2, _) => Ok(json!({}).into()),
             };
             return request.answer(outcome);
         };
         request.assign(Worker::Session(session.clone()));
-        let reply = agreed.reply(request, &session);
-        if let Err(Ended(Some(reply))) = handle.tell(Message::Close(reply)).await {
+        let reply = context.reply(request, &session);
+        if let Err(SessionEnded(Some(reply))) = handle.send(Message::Close(reply)).await {
             reply.into_request().answer(Ok(json!({}).into()));
         }
     }
 
-    pub(super) async fn delete(&mut self, agreed: Agreed, request: OpenRequest, session: SessionId) {
-        let after = self.end_session(&agreed, &session, "the session was deleted").await;
-        let row = agreed.registry.row(&session).await.ok();
+    pub(super) async fn delete(&mut self, context: ClientContext, request: OpenRequest, session: SessionId) {
+        let after = self.end_session(&context, &session, "the session was deleted").await;
+        let row = context.registry.row(&session).await.ok();
         let gone = session.clone();
         let at = clock::now();
-        let outcome = agreed.registry.journal().call(move |store| store.delete(&gone, at)).await;
+        let outcome = context.registry.journal().call(move |store| store.delete(&gone, at)).await;
         if let Some(row) = row {
-            delete_natively(&agreed, row);
+            delete_natively(&context, row);
         }
         let outcome = match outcome {
             // What is not there is deleted.
@@ -180,34 +180,40 @@ impl Connection {
         request.answer_behind(after.map(|seq| (session, seq)), outcome);
     }
 
-    pub(super) async fn archive(&mut self, agreed: Agreed, request: OpenRequest, session: SessionId) {
-        if let Err(error) = agreed.registry.row(&session).await {
+    pub(super) async fn archive(&mut self, context: ClientContext, request: OpenRequest, session: SessionId) {
+        if let Err(error) = context.registry.row(&session).await {
             return request.answer(Err(error));
         }
-        let after = self.end_session(&agreed, &session, "the session was archived").await;
-        let outcome = set_archived(&agreed, &session, Archived::Yes).await;
+        let after = self.end_session(&context, &session, "the session was archived").await;
+        let outcome = set_archived(&context, &session, Archived::Yes).await;
         request.answer_behind(after.map(|seq| (session, seq)), outcome);
     }
 
-    pub(super) async fn unarchive(&mut self, agreed: Agreed, request: OpenRequest, session: SessionId) {
-        let outcome = match agreed.registry.row(&session).await {
-            Ok(_) => set_archived(&agreed, &session, Archived::No).await,
+    pub(super) async fn unarchive(
+        &mut self,
+        context: ClientContext,
+        request: OpenRequest,
+        session: SessionId,
+    ) {
+        let outcome = match context.registry.row(&session).await {
+            Ok(_) => set_archived(&context, &session, Archived::No).await,
             Err(error) => Err(error),
         };
         request.answer(outcome);
     }
 
-    pub(super) async fn status(&self, agreed: Agreed, request: OpenRequest, session: SessionId) {
-        let row = match agreed.registry.row(&session).await {
+    pub(super) async fn status(&self, context: ClientContext, request: OpenRequest, session: SessionId) {
+        let row = match context.registry.row(&session).await {
             Ok(row) => row,
             Err(error) => return request.answer(Err(error)),
         };
-        let handle = agreed.registry.find(&session);
-        let open = if handle.is_some() || row.owner.is_some() { Open::Yes } else { Open::No };
+        let handle = context.registry.find(&session);
+        let open =
+            if handle.is_some() || row.owner.is_some() { SomewhereOpen::Yes } else { SomewhereOpen::No };
         let state = match handle {
             Some(handle) => {
                 let (reply, state) = oneshot::channel();
-                let _ = handle.tell(Message::Status(reply)).await;
+                let _ = handle.send(Message::Status(reply)).await;
                 match state.await {
                     Ok(Ok(state)) => Some(state),
                     Ok(Err(error)) => return request.answer(Err(error)),
@@ -216,19 +222,20 @@ impl Connection {
             }
             None => None,
         };
-        request.answer(Ok(answers::status(agreed.client.version, state.as_ref(), open)));
+        request.answer(Ok(answers::status(context.client.version, state.as_ref(), open)));
     }
 
     pub(super) async fn set_title(
         &mut self,
-        agreed: Agreed,
+        context: ClientContext,
         mut request: OpenRequest,
         session: SessionId,
         title: String,
     ) {
-        if let Some(handle) = agreed.registry.find(&session) {
-            let reply = agreed.reply(request, &session);
-            let Err(Ended(Some(reply))) = handle.tell(Message::SetTitle(title.clone(), reply)).await else {
+        if let Some(handle) = context.registry.find(&session) {
+            let reply = context.reply(request, &session);
+            let Err(SessionEnded(Some(reply))) = handle.send(Message::SetTitle(title.clone(), reply)).await
+            else {
                 return;
             };
             request = reply.into_request();
@@ -238,42 +245,47 @@ impl Connection {
             let error = RpcError::field("title", &json!(title), "a title with visible characters");
             return request.answer(Err(error));
         }
-        if let Err(error) = agreed.registry.row(&session).await {
+        if let Err(error) = context.registry.row(&session).await {
             return request.answer(Err(error));
         }
         let (named, text) = (session, stored.clone());
-        let outcome = agreed.registry.journal().call(move |store| store.set_title(&named, &text)).await;
+        let outcome = context.registry.journal().call(move |store| store.set_title(&named, &text)).await;
         request.answer(outcome.map(|()| json!({"title": stored}).into()).map_err(|e| store_error(&e)));
     }
 
     /// Ends a session here, its turn cancelled, and lets the client see the end of it.
-    async fn end_session(&mut self, agreed: &Agreed, session: &SessionId, reason: &str) -> Option<Seq> {
+    async fn end_session(
+        &mut self,
+        context: &ClientContext,
+        session: &SessionId,
+        reason: &str,
+    ) -> Option<Seq> {
         self.attached.remove(session);
-        if let Some(handle) = agreed.registry.find(session) {
-            let _ = handle.tell(Message::Cancel).await;
+        if let Some(handle) = context.registry.find(session) {
+            let _ = handle.send(Message::Cancel).await;
         }
-        agreed.registry.end(session, reason, Some(agreed.tag.clone())).await
+        context.registry.end(session, reason, Some(context.tag.clone())).await
     }
 }
 
 /// A session that was opened for a client which does not follow it need not stay open.
 async fn not_attached(handle: &Handle) {
-    let _ = handle.tell(Message::NotFollowed).await;
+    let _ = handle.send(Message::NotFollowed).await;
 }
 
 /// Roots that the agent does not take were not offered to the client either.
-fn drop_unoffered(agreed: &Agreed, setup: &mut Setup) {
-    if !agreed.profile().has("additionalDirectories") {
+fn drop_unoffered(context: &ClientContext, setup: &mut Setup) {
+    if !context.profile().has("additionalDirectories") {
         setup.roots.clear();
     }
 }
 
 /// What the agent keeps of a deleted session is deleted too, where it can; nobody waits for that.
-fn delete_natively(agreed: &Agreed, row: SessionRow) {
-    if !agreed.profile().has("delete") {
+fn delete_natively(context: &ClientContext, row: SessionRow) {
+    if !context.profile().has("delete") {
         return;
     }
-    let host = agreed.host.clone();
+    let host = context.host.clone();
     tokio::spawn(async move {
         let Ok(live) = host.live().await else { return };
         if row.agent != host.identity(&live) {
@@ -285,8 +297,13 @@ fn delete_natively(agreed: &Agreed, row: SessionRow) {
     });
 }
 
-async fn set_archived(agreed: &Agreed, session: &SessionId, archived: Archived) -> Result<Json, RpcError> {
+async fn set_archived(
+    context: &ClientContext,
+    session: &SessionId,
+    archived: Archived,
+) -> Result<Json, RpcError> {
     let (named, at) = (session.clone(), clock::now());
-    let outcome = agreed.registry.journal().call(move |store| store.set_archived(&named, archived, at)).await;
+    let outcome =
+        context.registry.journal().call(move |store| store.set_archived(&named, archived, at)).await;
     outcome.map(|()| json!({}).into()).map_err(|e| store_error(&e))
 }

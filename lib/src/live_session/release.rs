@@ -6,10 +6,10 @@ use std::collections::HashSet;
 use rethread_core::{HeldPrompts, Input, Json};
 use serde_json::json;
 
-use super::ladder::Rung;
+use super::agent_slot::AgentSlot;
+use super::ladder::RestoreStep;
 use super::opening::{Opening, Progress};
-use super::seat::Seat;
-use super::{Runner, Waiting};
+use super::{LiveSession, PendingAnswer};
 use crate::agent::host::LiveAgent;
 use crate::clock;
 
@@ -20,26 +20,26 @@ pub(crate) struct Stopping {
     prompts: HashSet<u64>,
 }
 
-impl Runner {
+impl LiveSession {
     /// Lets an agent go that has the session open: what runs for it is ended, that it is gone is written, and its side of
     /// the session is closed. Prompts that wait go to the next one.
     pub(super) async fn part_with_agent(&mut self, reason: &str) {
-        self.end_hosted().await;
+        self.end_local_services().await;
         let (reason, held) = (reason.to_owned(), HeldPrompts::Wait);
         self.step(vec![Input::AgentExited { reason, held, at: clock::now() }]).await;
         self.forget_agent();
-        self.release_seat();
+        self.release_slot();
     }
 
     /// Lets the agent keep or drop its side of the session, and hears of it no more.
-    pub(super) fn release_seat(&mut self) {
-        let (agent, native) = match std::mem::replace(&mut self.agent.slot, Seat::Empty) {
-            Seat::Bound(bound) => (bound.agent, bound.native),
-            Seat::Opening(opening) => match self.taken_back(&opening) {
+    pub(super) fn release_slot(&mut self) {
+        let (agent, native) = match std::mem::replace(&mut self.agent.slot, AgentSlot::Empty) {
+            AgentSlot::Bound(bound) => (bound.agent, bound.native),
+            AgentSlot::Opening(opening) => match self.taken_back(&opening) {
                 Some(native) => (opening.agent, native),
                 None => return,
             },
-            Seat::Empty | Seat::Starting | Seat::Stopping(_) => return,
+            AgentSlot::Empty | AgentSlot::Starting | AgentSlot::Stopping(_) => return,
         };
         if agent.profile.has("close") {
             let params: Json = json!({"sessionId": native}).into();
@@ -52,45 +52,49 @@ impl Runner {
     /// now, or will have if it does not hear of this in time.
     fn taken_back(&self, opening: &Opening) -> Option<String> {
         if matches!(opening.progress, Progress::Asked) {
-            let asked = self.agent.waiting.iter().filter(|(_, waiting)| matches!(waiting, Waiting::Open));
+            let asked =
+                self.agent.waiting.iter().filter(|(_, waiting)| matches!(waiting, PendingAnswer::Open));
             for (request, _) in asked {
                 // One that does not take it has ended, and its sessions with it.
                 let _ = opening.agent.peer.cancel(*request);
             }
         }
         match (&opening.progress, opening.rung) {
-            (Progress::Asked, Rung::New | Rung::Fork) => None,
-            (Progress::Answered(answer), Rung::New | Rung::Fork) => answer.fields().text("sessionId"),
+            (Progress::Asked, RestoreStep::New | RestoreStep::Fork) => None,
+            (Progress::Answered(answer), RestoreStep::New | RestoreStep::Fork) => {
+                answer.fields().text("sessionId")
+            }
             (Progress::Asked | Progress::Answered(_) | Progress::Choosing(_), _) => opening.native.clone(),
         }
     }
 
     /// Work that cannot be written down must not go on unseen.
     pub(super) fn stop_agent(&mut self) {
-        let prompt =
-            |(request, waiting): (&u64, &Waiting)| matches!(waiting, Waiting::Prompt(_)).then_some(*request);
+        let prompt = |(request, waiting): (&u64, &PendingAnswer)| {
+            matches!(waiting, PendingAnswer::Prompt(_)).then_some(*request)
+        };
         let prompts: HashSet<_> = self.agent.waiting.iter().filter_map(prompt).collect();
         let agent = match &self.agent.slot {
-            Seat::Bound(bound) => {
+            AgentSlot::Bound(bound) => {
                 let _ = bound.agent.peer.notify("session/cancel", &json!({"sessionId": bound.native}).into());
                 Some(bound.agent.clone())
             }
-            Seat::Empty | Seat::Starting | Seat::Opening(_) | Seat::Stopping(_) => None,
+            AgentSlot::Empty | AgentSlot::Starting | AgentSlot::Opening(_) | AgentSlot::Stopping(_) => None,
         };
         self.forget_agent();
-        if matches!(self.agent.slot, Seat::Stopping(_)) {
+        if matches!(self.agent.slot, AgentSlot::Stopping(_)) {
             return;
         }
-        self.release_seat();
+        self.release_slot();
         // It takes no other prompt before it has answered those it has.
         if let Some(agent) = agent.filter(|_| !prompts.is_empty()) {
-            self.agent.slot = Seat::Stopping(Box::new(Stopping { agent, prompts }));
+            self.agent.slot = AgentSlot::Stopping(Box::new(Stopping { agent, prompts }));
         }
     }
 
     /// The agent answered something that nobody waits for any more.
     pub(super) async fn answered_late(&mut self, request: u64) {
-        if let Seat::Stopping(stopping) = &mut self.agent.slot
+        if let AgentSlot::Stopping(stopping) = &mut self.agent.slot
             && stopping.prompts.remove(&request)
             && stopping.prompts.is_empty()
         {
@@ -100,7 +104,7 @@ impl Runner {
 
     /// It has stopped: the next one may come.
     pub(super) async fn stopped(&mut self) {
-        self.agent.slot = Seat::Empty;
+        self.agent.slot = AgentSlot::Empty;
         if self.waits_for_agent() {
             self.need_agent().await;
         }
@@ -109,9 +113,9 @@ impl Runner {
     /// Ends its process, and with it the turns of every other session that it serves.
     pub(super) fn end_agent(&mut self) {
         let agent = match &self.agent.slot {
-            Seat::Bound(bound) => bound.agent.clone(),
-            Seat::Stopping(stopping) => stopping.agent.clone(),
-            Seat::Empty | Seat::Starting | Seat::Opening(_) => return,
+            AgentSlot::Bound(bound) => bound.agent.clone(),
+            AgentSlot::Stopping(stopping) => stopping.agent.clone(),
+            AgentSlot::Empty | AgentSlot::Starting | AgentSlot::Opening(_) => return,
         };
         tokio::spawn(async move { agent.end().await });
     }

@@ -9,21 +9,21 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use super::requests::Due;
-use super::{Replaying, Runner, Seat, Waiting};
+use super::{AgentSlot, LiveSession, PendingAnswer, Replaying};
 use crate::clock;
 use crate::edge::Version;
 use crate::edge::agent_translator::outgoing::{self, cancelled_answer};
 use crate::outbox::Reply;
 use crate::wire::{RpcError, code};
 
-impl Runner {
-    pub(super) fn consequence(&mut self, seq: Seq, entry: &Entry, following: &mut Vec<Input>) {
+impl LiveSession {
+    pub(super) fn effect(&mut self, seq: Seq, entry: &Entry, inputs: &mut Vec<Input>) {
         match entry {
-            Entry::PromptSent { message } => self.send_prompt(message, following),
+            Entry::PromptSent { message } => self.send_prompt(message, inputs),
             Entry::PromptInserted { message, turn, .. } => self.prompt_inserted(seq, message, *turn),
             Entry::PromptDropped { message, why } => self.prompt_dropped(seq, message, why),
             Entry::TurnStarted { .. } => {
-                if let Seat::Bound(bound) = &mut self.agent.slot {
+                if let AgentSlot::Bound(bound) = &mut self.agent.slot {
                     bound.translator.turn_started();
                 }
             }
@@ -31,7 +31,7 @@ impl Runner {
             Entry::CancelAsked { .. } => self.send_cancel(),
             Entry::QuestionAnswered { question, answer } => self.question_closed(question, Some(answer)),
             Entry::QuestionWithdrawn { question } => self.question_closed(question, None),
-            Entry::OptionAsked { ask, option, value } => self.send_option(ask, option, value, following),
+            Entry::OptionAsked { ask, option, value } => self.send_option(ask, option, value, inputs),
             Entry::OptionSettled { ask, error } => self.option_settled(seq, ask, error.as_ref()),
             Entry::Updated { update, .. } => self.note(update),
             Entry::Opened { .. }
@@ -45,9 +45,9 @@ impl Runner {
         }
     }
 
-    fn send_prompt(&mut self, message: &MessageId, following: &mut Vec<Input>) {
+    fn send_prompt(&mut self, message: &MessageId, inputs: &mut Vec<Input>) {
         let Some(prompt) = self.session.prompt(message) else { return };
-        let Seat::Bound(bound) = &mut self.agent.slot else { return };
+        let AgentSlot::Bound(bound) = &mut self.agent.slot else { return };
         let meta = self.clients.requests.take_meta(message);
         let content = match &self.agent.seed {
             Some(seed) => outgoing::with_transcript(&bound.agent.profile, seed, &prompt.content),
@@ -62,11 +62,11 @@ impl Runner {
                 if bound.translator.version() == Version::V1 {
                     self.agent.seed = None;
                 }
-                self.agent.waiting.insert(request, Waiting::Prompt(message.clone()));
+                self.agent.waiting.insert(request, PendingAnswer::Prompt(message.clone()));
             }
             Err(error) => {
                 let (reason, held) = (error.to_string(), HeldPrompts::Wait);
-                following.push(Input::AgentExited { reason, held, at: clock::now() });
+                inputs.push(Input::AgentExited { reason, held, at: clock::now() });
                 // One that lives and does not read is of no use to anybody; its end brings up the next.
                 self.end_agent();
             }
@@ -74,30 +74,30 @@ impl Runner {
     }
 
     fn send_cancel(&mut self) {
-        if let Seat::Bound(bound) = &self.agent.slot {
+        if let AgentSlot::Bound(bound) = &self.agent.slot {
             // An agent that does not take it any more is about to be seen gone.
             let _ = bound.agent.peer.notify("session/cancel", &json!({"sessionId": bound.native}).into());
-            self.timers.cancel = Some(Instant::now() + self.around.cancel_patience);
+            self.timers.cancel = Some(Instant::now() + self.deps.cancel_patience);
         }
     }
 
-    fn send_option(&mut self, ask: &AskId, option: &str, value: &Json, following: &mut Vec<Input>) {
+    fn send_option(&mut self, ask: &AskId, option: &str, value: &Json, inputs: &mut Vec<Input>) {
         let (agent, translator, native) = match &mut self.agent.slot {
-            Seat::Bound(bound) => (&bound.agent, &bound.translator, &bound.native),
-            Seat::Opening(opening) => {
+            AgentSlot::Bound(bound) => (&bound.agent, &bound.translator, &bound.native),
+            AgentSlot::Opening(opening) => {
                 opening.tries(option);
                 let Some(native) = &opening.native else { return };
                 (&opening.agent, &opening.translator, native)
             }
-            Seat::Empty | Seat::Starting | Seat::Stopping(_) => return,
+            AgentSlot::Empty | AgentSlot::Starting | AgentSlot::Stopping(_) => return,
         };
         let (method, params) = translator.set_option(native, option, value);
         match agent.peer.request(method, &params, &self.agent.route) {
             Ok(request) => {
                 let (ask, option, value) = (ask.clone(), option.to_owned(), value.clone());
-                self.agent.waiting.insert(request, Waiting::Option { ask, option, value });
+                self.agent.waiting.insert(request, PendingAnswer::Option { ask, option, value });
             }
-            Err(error) => following.push(Input::OptionAnswered {
+            Err(error) => inputs.push(Input::OptionAnswered {
                 ask: ask.clone(),
                 error: Some(RpcError::internal(error.to_string()).json()),
                 options: None,
@@ -108,7 +108,7 @@ impl Runner {
     fn question_closed(&mut self, question: &QuestionId, answer: Option<&Json>) {
         self.clients.attached.question_closed(question);
         let Some((request, kind)) = self.agent.questions.remove(question) else { return };
-        let Seat::Bound(bound) = &self.agent.slot else { return };
+        let AgentSlot::Bound(bound) = &self.agent.slot else { return };
         let result = match answer {
             Some(answer) => bound.translator.answer(kind, answer),
             None => cancelled_answer(kind),
@@ -118,7 +118,7 @@ impl Runner {
 
     fn prompt_inserted(&mut self, seq: Seq, message: &MessageId, turn: TurnNo) {
         // The agent has the transcript with it.
-        if let Seat::Bound(bound) = &self.agent.slot
+        if let AgentSlot::Bound(bound) = &self.agent.slot
             && bound.translator.version() == Version::V2
         {
             self.agent.seed = None;
@@ -173,7 +173,7 @@ impl Runner {
     /// Everything that is open at the agent is let go of without an answer.
     pub(super) fn forget_agent(&mut self) {
         for (_, waiting) in self.agent.waiting.drain() {
-            if let Waiting::Relay(reply) | Waiting::CancelThing(reply) = waiting {
+            if let PendingAnswer::Relay(reply) | PendingAnswer::CancelThing(reply) = waiting {
                 reply.refuse(RpcError::internal("the agent exited before it answered"));
             }
         }

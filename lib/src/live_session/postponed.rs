@@ -1,6 +1,6 @@
 //! What clients have for the agent while it is not there, apart from prompts: kept until it comes, within bounds.
 
-use super::{Message, Runner, ask};
+use super::{LiveSession, Message, client_requests};
 use crate::client_id::ClientId;
 use crate::outbox::Reply;
 use crate::wire::RpcError;
@@ -29,10 +29,10 @@ impl Postponed {
 
     /// Takes what a client waits for; its notifications stay.
     pub(super) fn take_client(&mut self, client: ClientId) -> Vec<Reply> {
-        let is = |message: &mut Message| ask::waiting_client(message) == Some(client);
+        let is = |message: &mut Message| client_requests::waiting_client(message) == Some(client);
         let taken: Vec<_> = self.messages.extract_if(.., is).collect();
         self.bytes -= taken.iter().map(weight).sum::<usize>();
-        taken.into_iter().filter_map(ask::reply_of).collect()
+        taken.into_iter().filter_map(client_requests::reply_of).collect()
     }
 
     /// Keeps a message; gives it back if there is no room.
@@ -62,7 +62,7 @@ fn weight(message: &Message) -> usize {
         | Message::Answer(..)
         | Message::CancelThing { .. }
         | Message::Relayed(..)
-        | Message::Hosted(_)
+        | Message::Service(_)
         | Message::Close(_)
         | Message::Status(_)
         | Message::End { .. }
@@ -70,11 +70,11 @@ fn weight(message: &Message) -> usize {
     }
 }
 
-impl Runner {
+impl LiveSession {
     /// Keeps a message until the agent is there. If too much waits, a request is refused and a notification skipped.
     pub(super) fn postpone(&mut self, message: Message) {
         let Some(message) = self.clients.postponed.keep(message) else { return };
-        match ask::reply_of(message) {
+        match client_requests::reply_of(message) {
             Some(reply) => reply.refuse(
                 RpcError::internal("too much waits for the agent, which is not ready")
                     .hint("try again when the agent has answered"),

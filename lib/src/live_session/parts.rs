@@ -7,14 +7,14 @@ use rethread_core::session::Native;
 use rethread_core::{QuestionId, QuestionKind};
 use tokio::sync::mpsc;
 
+use super::PendingAnswer;
+use super::agent_slot::{AgentSlot, Bound};
 use super::clients::Clients;
 use super::message::{AgentLines, Message};
 use super::opening::Opening;
 use super::postponed::Postponed;
 use super::relays::Relays;
 use super::requests::Requests;
-use super::seat::{Bound, Seat};
-use super::Waiting;
 use crate::agent::peer::{AgentLine, FromAgent};
 use crate::agent::pool::HostUser;
 use crate::edge::client_request::Setup;
@@ -23,7 +23,7 @@ use crate::wire::Id;
 
 /// The agent's side: the agent, what it is asked, and what it asks.
 pub(super) struct AgentSide {
-    pub(super) slot: Seat,
+    pub(super) slot: AgentSlot,
     /// Where the agent comes from.
     pub(super) host: HostUser,
     /// What the agent says of this session.
@@ -38,14 +38,20 @@ pub(super) struct AgentSide {
     /// The transcript for an agent that does not know it, until a prompt has carried it.
     pub(super) seed: Option<String>,
     /// What the answers to our requests are for.
-    pub(super) waiting: HashMap<u64, Waiting>,
+    pub(super) waiting: HashMap<u64, PendingAnswer>,
     /// The agent's own requests behind the questions that are open.
     pub(super) questions: HashMap<QuestionId, (Id, QuestionKind)>,
 }
 
 impl AgentSide {
     /// A side with nothing asked.
-    pub(super) fn new(slot: Seat, host: HostUser, lines: AgentLines, setup: Setup, fork_of: Option<Native>) -> Self {
+    pub(super) fn new(
+        slot: AgentSlot,
+        host: HostUser,
+        lines: AgentLines,
+        setup: Setup,
+        fork_of: Option<Native>,
+    ) -> Self {
         let AgentLines { route, lines, early } = lines;
         Self {
             slot,
@@ -64,19 +70,19 @@ impl AgentSide {
     /// The agent, if it has the session open.
     pub(super) fn bound(&self) -> Option<&Bound> {
         match &self.slot {
-            Seat::Bound(bound) => Some(bound),
-            Seat::Empty | Seat::Starting | Seat::Opening(_) | Seat::Stopping(_) => None,
+            AgentSlot::Bound(bound) => Some(bound),
+            AgentSlot::Empty | AgentSlot::Starting | AgentSlot::Opening(_) | AgentSlot::Stopping(_) => None,
         }
     }
 
     /// Takes an agent out of its slot that is opening the session. Any other agent stays.
     pub(super) fn take_opening(&mut self) -> Option<Box<Opening>> {
-        if !matches!(self.slot, Seat::Opening(_)) {
+        if !matches!(self.slot, AgentSlot::Opening(_)) {
             return None;
         }
-        match std::mem::replace(&mut self.slot, Seat::Empty) {
-            Seat::Opening(opening) => Some(opening),
-            Seat::Empty | Seat::Starting | Seat::Bound(_) | Seat::Stopping(_) => None,
+        match std::mem::replace(&mut self.slot, AgentSlot::Empty) {
+            AgentSlot::Opening(opening) => Some(opening),
+            AgentSlot::Empty | AgentSlot::Starting | AgentSlot::Bound(_) | AgentSlot::Stopping(_) => None,
         }
     }
 

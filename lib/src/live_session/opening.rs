@@ -7,11 +7,11 @@ use std::time::Duration;
 use rethread_core::{Input, Json, Update};
 use tokio::time::Instant;
 
+use super::agent_slot::{AgentSlot, Bound, style};
 use super::choices::Choosing;
-use super::ladder::Rung;
+use super::ladder::RestoreStep;
 use super::outcome::{not_native, outcome_notice};
-use super::seat::{Bound, Seat, style};
-use super::{Runner, Waiting};
+use super::{LiveSession, PendingAnswer};
 use crate::agent::Restore;
 use crate::agent::host::LiveAgent;
 use crate::clock;
@@ -26,7 +26,7 @@ pub(crate) const QUIET: Duration = Duration::from_millis(150);
 pub(crate) struct Opening {
     pub(crate) agent: LiveAgent,
     pub(crate) translator: AgentTranslator,
-    pub(super) rung: Rung,
+    pub(super) rung: RestoreStep,
     /// The agent's own session that is restored or forked, and then the one that it has open.
     pub(super) native: Option<String>,
     /// What the agent has replayed.
@@ -56,28 +56,28 @@ pub(crate) struct Replayed {
 impl Opening {
     /// The agent's own session, where the rung is about one.
     fn known(&self) -> Option<&str> {
-        self.native.as_deref().filter(|_| self.rung != Rung::New)
+        self.native.as_deref().filter(|_| self.rung != RestoreStep::New)
     }
 }
 
-impl Runner {
+impl LiveSession {
     /// The agent runs, or could not be started.
     pub(super) async fn agent_up(&mut self, up: Result<LiveAgent, RpcError>) {
         if self.condition.broken.is_some() {
             // It could not be written down that the agent has the session. The next prompt asks again.
-            self.agent.slot = Seat::Empty;
+            self.agent.slot = AgentSlot::Empty;
             return;
         }
-        if !matches!(self.agent.slot, Seat::Starting) {
+        if !matches!(self.agent.slot, AgentSlot::Starting) {
             return;
         }
         let agent = match up {
             Ok(agent) => agent,
             Err(error) => return self.agent_failed(error).await,
         };
-        let (rung, native) = self.first_rung(&agent);
+        let (rung, native) = self.first_step(&agent);
         if self.only_looks(rung) {
-            self.agent.slot = Seat::Empty;
+            self.agent.slot = AgentSlot::Empty;
             return;
         }
         self.folding.settled().await;
@@ -94,10 +94,10 @@ impl Runner {
 
     async fn open_at(&mut self, opening: Opening) {
         if self.only_looks(opening.rung) {
-            self.agent.slot = Seat::Empty;
+            self.agent.slot = AgentSlot::Empty;
             return;
         }
-        if self.is_anew(opening.rung) && self.around.restore == Restore::Native {
+        if self.is_anew(opening.rung) && self.deps.restore == Restore::Native {
             return self.agent_failed(not_native()).await;
         }
         let params = match self.open_params(&opening).await {
@@ -106,20 +106,20 @@ impl Runner {
         };
         match self.ask_to_open(&opening, &params) {
             Ok(request) => {
-                self.agent.waiting.insert(request, Waiting::Open);
-                self.agent.slot = Seat::Opening(Box::new(opening));
+                self.agent.waiting.insert(request, PendingAnswer::Open);
+                self.agent.slot = AgentSlot::Opening(Box::new(opening));
             }
             Err(error) => self.agent_failed(error).await,
         }
     }
 
     /// Says whether the agent would begin anew with a session that has a past.
-    fn is_anew(&self, rung: Rung) -> bool {
-        rung == Rung::New && self.session.turns.0 > 0
+    fn is_anew(&self, rung: RestoreStep) -> bool {
+        rung == RestoreStep::New && self.session.turns.0 > 0
     }
 
     /// Whoever only looks at a session does not make the agent forget it.
-    fn only_looks(&self, rung: Rung) -> bool {
+    fn only_looks(&self, rung: RestoreStep) -> bool {
         self.is_anew(rung) && !self.waits_for_agent()
     }
 
@@ -127,30 +127,30 @@ impl Runner {
         let params = outgoing::open_params(&opening.agent.profile, &self.agent.setup, opening.known());
         let options = self.session.options.as_ref();
         match opening.rung {
-            Rung::Given => {
+            RestoreStep::Given => {
                 Ok(outgoing::with_history(&params, Some(&self.history(&opening.agent).await?), options))
             }
             // Such an agent may have to know of a choice that it cannot offer at the moment.
-            Rung::New if opening.agent.profile.has("history") && options.is_some() => {
+            RestoreStep::New if opening.agent.profile.has("history") && options.is_some() => {
                 Ok(outgoing::with_history(&params, None, options))
             }
-            Rung::Resume | Rung::Load | Rung::Fork | Rung::New => Ok(params),
+            RestoreStep::Resume | RestoreStep::Load | RestoreStep::Fork | RestoreStep::New => Ok(params),
         }
     }
 
     fn ask_to_open(&self, opening: &Opening, params: &Json) -> Result<u64, RpcError> {
         let (peer, route) = (&opening.agent.peer, &self.agent.route);
         let sent = match (opening.rung, opening.known()) {
-            (Rung::Given | Rung::Resume, Some(native)) => {
+            (RestoreStep::Given | RestoreStep::Resume, Some(native)) => {
                 peer.route(native, route)?;
                 peer.request("session/resume", params, route)
             }
-            (Rung::Load, Some(native)) => {
+            (RestoreStep::Load, Some(native)) => {
                 peer.route(native, route)?;
                 peer.request("session/load", params, route)
             }
-            (Rung::Fork, Some(_)) => peer.open("session/fork", params, route),
-            (Rung::New, _) | (_, None) => peer.open("session/new", params, route),
+            (RestoreStep::Fork, Some(_)) => peer.open("session/fork", params, route),
+            (RestoreStep::New, _) | (_, None) => peer.open("session/new", params, route),
         };
         sent.map_err(|error| RpcError::internal(error.to_string()))
     }
@@ -159,7 +159,7 @@ impl Runner {
     /// after: were a prompt sent now, nobody could tell the replay from the answer to it.
     pub(super) async fn open_answered(&mut self, outcome: Result<Json, RpcError>) {
         match (&mut self.agent.slot, outcome) {
-            (Seat::Opening(opening), Ok(answer)) if opening.rung.replays_late() => {
+            (AgentSlot::Opening(opening), Ok(answer)) if opening.rung.replays_late() => {
                 opening.progress = Progress::Answered(answer);
             }
             (_, outcome) => self.opened(outcome).await,
@@ -169,19 +169,19 @@ impl Runner {
     /// Counts the quiet from now on, if it matters.
     pub(super) fn wait_for_quiet(&mut self) {
         let limit = match &self.agent.slot {
-            Seat::Opening(opening) => match opening.progress {
+            AgentSlot::Opening(opening) => match opening.progress {
                 Progress::Asked => None,
                 Progress::Answered(_) => Some(QUIET),
-                Progress::Choosing(_) => Some(self.around.option_patience),
+                Progress::Choosing(_) => Some(self.deps.option_patience),
             },
-            Seat::Empty | Seat::Starting | Seat::Bound(_) | Seat::Stopping(_) => None,
+            AgentSlot::Empty | AgentSlot::Starting | AgentSlot::Bound(_) | AgentSlot::Stopping(_) => None,
         };
         self.timers.agent_quiet = limit.map(|limit| Instant::now() + limit);
     }
 
     /// An agent that opens a session has said nothing for a while: its replay is over, or it does not answer.
     pub(super) async fn quiet(&mut self) {
-        if let Seat::Opening(opening) = &self.agent.slot {
+        if let AgentSlot::Opening(opening) = &self.agent.slot {
             match &opening.progress {
                 Progress::Asked => {}
                 Progress::Answered(answer) => {
@@ -197,7 +197,8 @@ impl Runner {
     async fn opened(&mut self, outcome: Result<Json, RpcError>) {
         let Some(opening) = self.agent.take_opening() else { return };
         // A load that succeeds with nothing is a fresh session, whatever the agent calls it.
-        let empty = opening.rung == Rung::Load && opening.replayed.updates == 0 && self.session.turns.0 > 0;
+        let empty =
+            opening.rung == RestoreStep::Load && opening.replayed.updates == 0 && self.session.turns.0 > 0;
         match outcome {
             Ok(_) if empty => {
                 self.step_down(*opening, RpcError::internal("the agent replayed nothing")).await
@@ -213,7 +214,7 @@ impl Runner {
             return self.agent_failed(error).await;
         };
         tracing::warn!(session = %self.id, "{:?} failed: {}", opening.rung, error.message);
-        if let Some(native) = opening.native.as_ref().filter(|_| opening.rung != Rung::Fork) {
+        if let Some(native) = opening.native.as_ref().filter(|_| opening.rung != RestoreStep::Fork) {
             opening.agent.peer.remove_route(native);
         }
         let (progress, replayed) = (Progress::Asked, Replayed::default());
@@ -221,7 +222,7 @@ impl Runner {
     }
 
     async fn has_session(&mut self, mut opening: Opening, answer: &Json) {
-        if matches!(opening.rung, Rung::New | Rung::Fork) {
+        if matches!(opening.rung, RestoreStep::New | RestoreStep::Fork) {
             opening.native = answer.fields().text("sessionId");
         }
         if opening.native.is_none() {
@@ -230,7 +231,7 @@ impl Runner {
                 .await;
         }
         opening.progress = Progress::Choosing(Choosing::new(opening.translator.decode_open_answer(answer)));
-        self.agent.slot = Seat::Opening(Box::new(opening));
+        self.agent.slot = AgentSlot::Opening(Box::new(opening));
         self.choose_on().await;
     }
 
@@ -256,14 +257,14 @@ impl Runner {
         let kind = self.agent.host.kind();
         inputs.push(Input::AgentBound { agent: name, native: native.clone(), binding, style, kind, at });
         let replaying = rung.replaying();
-        self.agent.slot = Seat::Bound(Box::new(Bound { agent, translator, native, replaying }));
+        self.agent.slot = AgentSlot::Bound(Box::new(Bound { agent, translator, native, replaying }));
         self.step(inputs).await;
         self.take_up_postponed().await;
     }
 
     async fn take_up_postponed(&mut self) {
         for message in self.clients.postponed.take() {
-            Box::pin(self.hear_client(message)).await;
+            Box::pin(self.on_client_message(message)).await;
         }
     }
 

@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use rethread_core::{ConversationRole, Input, Json, MessageId, Update, UpdateKind};
 
-use super::past::said_by_agent;
-use super::{Replaying, Runner, Seat, Waiting};
+use super::journal_scan::said_by_agent;
+use super::{AgentSlot, LiveSession, PendingAnswer, Replaying};
 use crate::agent::peer::{AgentLine, FromAgent};
 use crate::clock;
 use crate::edge::Version;
@@ -12,34 +12,34 @@ use crate::edge::agent_translator::{AgentEvent, outgoing};
 use crate::ids;
 use crate::wire::{RpcError, code};
 
-impl Runner {
-    pub(super) async fn hear_agent(&mut self, from: FromAgent) {
+impl LiveSession {
+    pub(super) async fn on_agent_message(&mut self, from: FromAgent) {
         match from {
-            FromAgent::Lines(lines) => self.hear_lines(lines).await,
+            FromAgent::Lines(lines) => self.on_lines(lines).await,
             FromAgent::Gone(reason) => {
-                self.hear_held_back().await;
+                self.release_held_back().await;
                 self.agent_gone(reason).await;
             }
         }
     }
 
     /// Runs of lines between answers are taken together: one write for many lines.
-    async fn hear_lines(&mut self, lines: Vec<AgentLine>) {
+    async fn on_lines(&mut self, lines: Vec<AgentLine>) {
         let mut said: Vec<Bytes> = Vec::with_capacity(lines.len());
         let mut inputs = Vec::new();
         for line in lines {
             match line {
                 AgentLine::Message(bytes) => said.push(bytes),
                 AgentLine::Answered { request, outcome } => {
-                    self.hear_said(&mut said, &mut inputs).await;
+                    self.on_updates(&mut said, &mut inputs).await;
                     match self.agent.waiting.remove(&request) {
-                        Some(Waiting::Open) => {
+                        Some(PendingAnswer::Open) => {
                             self.step(std::mem::take(&mut inputs)).await;
                             self.open_answered(outcome).await;
                         }
                         Some(waiting) => {
                             said = self.check_answer(&waiting, &outcome, &mut inputs).await;
-                            self.hear_said(&mut said, &mut inputs).await;
+                            self.on_updates(&mut said, &mut inputs).await;
                             self.answered(waiting, outcome, &mut inputs);
                             said = self.held_back();
                         }
@@ -48,32 +48,34 @@ impl Runner {
                 }
             }
         }
-        self.hear_said(&mut said, &mut inputs).await;
+        self.on_updates(&mut said, &mut inputs).await;
         self.step(inputs).await;
         self.choose_on().await;
         self.wait_for_quiet();
         self.close_if_asked().await;
     }
 
-    pub(super) async fn hear_said(&mut self, said: &mut Vec<Bytes>, inputs: &mut Vec<Input>) {
+    pub(super) async fn on_updates(&mut self, said: &mut Vec<Bytes>, inputs: &mut Vec<Input>) {
         self.check_version(said, inputs).await;
         let at = clock::now();
         let idle = self.session.turn.is_none();
         let lines = said.iter().map(|line| &line[..]);
         let (heard, swallowing) = match &mut self.agent.slot {
-            Seat::Bound(bound) => {
+            AgentSlot::Bound(bound) => {
                 let late = idle && bound.replaying == Replaying::Maybe;
                 (
                     bound.translator.decode_lines(lines, at),
                     if late { Swallow::Conversation } else { Swallow::Nothing },
                 )
             }
-            Seat::Opening(opening) => {
+            AgentSlot::Opening(opening) => {
                 let options =
                     if opening.keeps_options() { Swallow::AllButCommands } else { Swallow::AllButStanding };
                 (opening.translator.decode_lines(lines, at), options)
             }
-            Seat::Empty | Seat::Starting | Seat::Stopping(_) => (Vec::new(), Swallow::AllButStanding),
+            AgentSlot::Empty | AgentSlot::Starting | AgentSlot::Stopping(_) => {
+                (Vec::new(), Swallow::AllButStanding)
+            }
         };
         said.clear();
         for heard in heard {
@@ -93,7 +95,7 @@ impl Runner {
                 }
                 AgentEvent::Withdrawn { request } => match self.agent.question_of(&request) {
                     Some(question) => inputs.push(Input::QuestionWithdrawn { question }),
-                    None => self.unrelay(&request),
+                    None => self.cancel_relay(&request),
                 },
             }
         }
@@ -101,7 +103,7 @@ impl Runner {
 
     /// What an agent reports about its work is kept and shown: notices, and the errors that turns end with.
     fn without_secrets(&self, mut heard: AgentEvent) -> AgentEvent {
-        let secrets = &self.around.secrets;
+        let secrets = &self.deps.secrets;
         if let AgentEvent::Input(Input::Updated { update, .. }) = &mut heard
             && update.kind == UpdateKind::Notice
         {
@@ -117,7 +119,7 @@ impl Runner {
     }
 
     fn swallowed(&mut self, input: &Input) {
-        if let (Seat::Opening(opening), Input::Updated { update, .. }) = (&mut self.agent.slot, input) {
+        if let (AgentSlot::Opening(opening), Input::Updated { update, .. }) = (&mut self.agent.slot, input) {
             opening.replayed.updates += usize::from(is_conversation(input));
             opening.replayed.text += said_by_agent(update);
         }
@@ -125,34 +127,36 @@ impl Runner {
 
     pub(super) fn answered(
         &mut self,
-        waiting: Waiting,
+        waiting: PendingAnswer,
         outcome: Result<Json, RpcError>,
         inputs: &mut Vec<Input>,
     ) {
         match waiting {
-            Waiting::Prompt(message) => self.prompt_answered(message, outcome, inputs),
-            Waiting::Option { ask, option, value } => {
+            PendingAnswer::Prompt(message) => self.prompt_answered(message, outcome, inputs),
+            PendingAnswer::Option { ask, option, value } => {
                 let (error, options) = match outcome {
                     Ok(result) => (None, self.option_set(&option, &value, &result)),
                     Err(error) => (Some(error.json()), None),
                 };
                 inputs.push(Input::OptionAnswered { ask, error, options });
             }
-            Waiting::Relay(reply) => reply.send(self.lease.head, outcome),
-            Waiting::CancelThing(reply) => reply.send(self.lease.head, outcome.map_err(not_cancellable)),
-            Waiting::Open => {}
+            PendingAnswer::Relay(reply) => reply.send(self.lease.head, outcome),
+            PendingAnswer::CancelThing(reply) => {
+                reply.send(self.lease.head, outcome.map_err(not_cancellable))
+            }
+            PendingAnswer::Open => {}
         }
     }
 
     /// The options after a change that the agent accepted; nothing while clients see them as they were left.
     fn option_set(&mut self, option: &str, value: &Json, result: &Json) -> Option<Update> {
         match &mut self.agent.slot {
-            Seat::Bound(bound) => Some(bound.translator.option_set(option, value, result)),
-            Seat::Opening(opening) => {
+            AgentSlot::Bound(bound) => Some(bound.translator.option_set(option, value, result)),
+            AgentSlot::Opening(opening) => {
                 let update = opening.translator.option_set(option, value, result);
                 (!opening.keeps_options()).then_some(update)
             }
-            Seat::Empty | Seat::Starting | Seat::Stopping(_) => None,
+            AgentSlot::Empty | AgentSlot::Starting | AgentSlot::Stopping(_) => None,
         }
     }
 
@@ -162,7 +166,7 @@ impl Runner {
         outcome: Result<Json, RpcError>,
         inputs: &mut Vec<Input>,
     ) {
-        let Seat::Bound(bound) = &mut self.agent.slot else { return };
+        let AgentSlot::Bound(bound) = &mut self.agent.slot else { return };
         let at = clock::now();
         match (bound.translator.version(), outcome) {
             (Version::V1, outcome) => {

@@ -3,14 +3,13 @@
 
 use std::sync::Arc;
 
-use rethread_core::{Fields, HeldPrompts, Input, Json, MessageId, Seq, ServerNote};
+use rethread_core::{Fields, Input, Json, MessageId, Seq, ServerNote};
 use serde_json::json;
 use tokio::sync::oneshot;
 
-use super::{Client, Runner, Seat};
+use super::{AgentSlot, Client, LiveSession};
 use crate::agent::pool::HostUser;
 use crate::client_id::{ClientId, ClientTag};
-use crate::clock;
 use crate::edge::client_request::Setup;
 use crate::edge::v1;
 use crate::live::Cursor;
@@ -51,7 +50,7 @@ pub(crate) enum RunningTurn {
     OfOthers,
 }
 
-impl Runner {
+impl LiveSession {
     /// A client begins to follow the session, and is told how it stands.
     pub(super) async fn attach(
         &mut self,
@@ -66,7 +65,7 @@ impl Runner {
             return;
         }
         self.folding.settled().await;
-        if matches!(self.agent.slot, Seat::Empty) {
+        if matches!(self.agent.slot, AgentSlot::Empty) {
             // The next agent is introduced to this client.
             self.agent.host = host;
         }
@@ -151,7 +150,7 @@ impl Runner {
     /// at work.
     async fn set_up_anew(&mut self, setup: &Setup) {
         let same = setup.servers == self.agent.setup.servers && setup.roots == self.agent.setup.roots;
-        if same || self.session.turn.is_some() || !matches!(self.agent.slot, Seat::Bound(_)) {
+        if same || self.session.turn.is_some() || !matches!(self.agent.slot, AgentSlot::Bound(_)) {
             return;
         }
         self.part_with_agent("the session was opened again with other directories or MCP servers").await;

@@ -151,19 +151,19 @@ mod tests {
     use crate::edge::params::Params;
     use crate::outbox::{Outgoing, queue};
 
-    struct Attached {
+    struct TestClient {
         id: ClientId,
         _outgoing: Outgoing,
     }
 
-    fn attach(clients: &mut Clients, capabilities: Value) -> Attached {
+    fn attach(clients: &mut Clients, capabilities: Value) -> TestClient {
         let params = json!({"protocolVersion": 1, "clientCapabilities": capabilities}).to_string();
         let raw = serde_json::from_str::<&serde_json::value::RawValue>(&params).expect("JSON");
         let profile = ClientProfile::read(&Params::read(Some(raw)).expect("an object")).expect("a client");
         let (outbox, outgoing) = queue(Arc::new(Notify::new()));
         let tag = ClientTag { id: ClientId::next(), name: None };
         clients.attach(Client { tag: tag.clone(), profile: Arc::new(profile), outbox });
-        Attached { id: tag.id, _outgoing: outgoing }
+        TestClient { id: tag.id, _outgoing: outgoing }
     }
 
     #[test]

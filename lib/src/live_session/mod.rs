@@ -1,4 +1,4 @@
-//! One live session: the task that alone owns its state. Every input goes through [`Runner::step`]: decide,
+//! One live session: the task that alone owns its state. Every input goes through [`LiveSession::step`]: decide,
 //! write, apply, tell. Around that, each in its own file:
 //!
 //! - clients: who they are (`clients`), what they wait for (`requests`), their messages (`message`, `attach`, `ask`,
@@ -10,52 +10,47 @@
 //! - entries: what follows from them (`consequence`), what they say of the session's row (`facts`), when they are
 //!   folded (`folding`), and a store that does not take them (`failure`).
 
-mod ask;
+mod agent_slot;
 mod attach;
 mod choices;
+mod client_requests;
 mod clients;
-mod consequence;
 mod detach;
+mod effects;
 mod facts;
-mod failure;
 mod folding;
-mod hearing;
-mod hosted;
+mod from_agent;
+mod journal_scan;
 mod ladder;
+mod local;
 mod message;
 mod opening;
 mod outcome;
 mod parts;
-mod past;
 mod postponed;
 mod relay;
 mod relays;
 mod release;
 mod requests;
-mod seat;
-mod spoken;
+mod store_failure;
 mod timers;
+mod version_found;
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use rethread_core::{
-    AskId, Entry, HeldPrompts, Input, Json, MessageId, QuestionId, QuestionKind, Refusal, Seq, Session,
-    SessionId, TurnNo, session::Native, stored,
+    AskId, Entry, HeldPrompts, Input, Json, MessageId, Refusal, Seq, Session, SessionId, TurnNo, stored,
 };
 use tokio::sync::{mpsc, watch};
-use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use crate::agent::peer::{AgentLine, FromAgent};
-use crate::agent::pool::HostUser;
+use crate::agent::peer::FromAgent;
 use crate::clock;
-use crate::edge::client_request::Setup;
 use crate::live::Live;
 use crate::local_services::LocalServices;
 use crate::outbox::Reply;
 use crate::store::{Append, Durability, Lease};
-use crate::wire::{Id, RpcError};
+use crate::wire::RpcError;
 use clients::Clients;
 use folding::Folding;
 use parts::{AgentSide, ClientSide, Condition, Mailbox, Services};
@@ -64,24 +59,24 @@ use relays::Relays;
 use requests::Requests;
 use timers::{DueTimer, Timers};
 
+pub(crate) use agent_slot::{AgentSlot, Bound, Replaying, style};
 pub(crate) use attach::{Attached, RunningTurn};
 pub(crate) use clients::Client;
 pub(crate) use facts::facts;
-pub(crate) use failure::store_error;
 pub use message::WhenUnattended;
-pub(crate) use message::{AgentLines, Beginning, Ended, Handle, Message, Surroundings};
+pub(crate) use message::{AgentLines, Handle, Message, SessionDeps, SessionEnded, SessionStart};
 pub(crate) use opening::QUIET;
-pub(crate) use seat::{Bound, Replaying, Seat, style};
+pub(crate) use store_failure::store_error;
 
 /// How many messages of clients may wait for a session.
 const INBOX: usize = 256;
 
 /// A live session.
-pub(crate) struct Runner {
+pub(crate) struct LiveSession {
     id: SessionId,
     session: Session,
     lease: Lease,
-    around: Surroundings,
+    deps: SessionDeps,
     live: Arc<Live>,
     mailbox: Mailbox,
     agent: AgentSide,
@@ -101,7 +96,7 @@ enum NotWritten {
 }
 
 /// What an answer of the agent's is for.
-enum Waiting {
+enum PendingAnswer {
     Open,
     Prompt(MessageId),
     Option {
@@ -114,24 +109,24 @@ enum Waiting {
     CancelThing(Reply),
 }
 
-impl Runner {
+impl LiveSession {
     /// A session and the way to it; the future is its task.
     pub(crate) fn prepare(
-        begin: Beginning,
-        around: Surroundings,
+        begin: SessionStart,
+        deps: SessionDeps,
     ) -> (Handle, impl Future<Output = ()> + Send + use<>, watch::Sender<bool>) {
         let (own, inbox) = mpsc::channel(INBOX);
         let live = Arc::new(Live::new(begin.lease.head));
         let (finish, finished) = watch::channel(false);
         let handle = Handle { id: begin.id.clone(), live: live.clone(), inbox: own.clone(), finished };
         let ended_turn = if begin.session.turn.is_none() { begin.session.turns } else { TurnNo(0) };
-        let runner = Self {
+        let session = Self {
             id: begin.id,
             session: begin.session,
             lease: begin.lease,
             live,
             mailbox: Mailbox { inbox, own },
-            agent: AgentSide::new(begin.seat, begin.host, begin.lines, begin.setup, begin.fork_of),
+            agent: AgentSide::new(begin.slot, begin.host, begin.lines, begin.setup, begin.fork_of),
             clients: ClientSide {
                 attached: Clients::default(),
                 requests: Requests::after_turn(ended_turn),
@@ -139,27 +134,27 @@ impl Runner {
             },
             services: Services {
                 relays: Relays::default(),
-                local: LocalServices::new(around.guardian.clone()),
+                local: LocalServices::new(deps.guardian.clone()),
             },
-            timers: Timers::until_idle(Instant::now() + around.idle_limit),
+            timers: Timers::until_idle(Instant::now() + deps.idle_limit),
             folding: Folding::default(),
             condition: Condition::default(),
-            around,
+            deps,
         };
-        (handle, runner.run(), finish)
+        (handle, session.run(), finish)
     }
 
     async fn run(mut self) {
         self.settle_past().await;
         let early = std::mem::take(&mut self.agent.early);
         if !early.is_empty() {
-            self.hear_agent(FromAgent::Lines(early)).await;
+            self.on_agent_message(FromAgent::Lines(early)).await;
         }
         while !self.condition.ended {
             let (at, due) = self.timers.next();
             tokio::select! {
-                Some(message) = self.mailbox.inbox.recv() => self.hear_client(message).await,
-                Some(lines) = self.agent.lines.recv() => self.hear_agent(lines).await,
+                Some(message) = self.mailbox.inbox.recv() => self.on_client_message(message).await,
+                Some(lines) = self.agent.lines.recv() => self.on_agent_message(lines).await,
                 () = tokio::time::sleep_until(at) => self.timer_due(due).await,
             }
             if self.session.turn.is_some() {
@@ -174,7 +169,7 @@ impl Runner {
         self.timers.passed(due);
         match due {
             DueTimer::Cancel => self.cancel_ignored(),
-            DueTimer::StoreRetry => self.mend().await,
+            DueTimer::StoreRetry => self.retry_store().await,
             DueTimer::AgentQuiet => self.quiet().await,
             // The loop looks at what can be folded after everything.
             DueTimer::FoldCheck => {}
@@ -184,12 +179,12 @@ impl Runner {
 
     /// Something happened: the session is not idle for the whole limit.
     fn stay_awake(&mut self) {
-        self.timers.idle = Instant::now() + self.around.idle_limit;
+        self.timers.idle = Instant::now() + self.deps.idle_limit;
     }
 
     /// What an earlier process left open when it died is settled before anything else.
     async fn settle_past(&mut self) {
-        let bound = matches!(self.agent.slot, Seat::Bound(_));
+        let bound = matches!(self.agent.slot, AgentSlot::Bound(_));
         let open = self.session.turn.is_some()
             || !self.session.prompts.is_empty()
             || !self.session.questions.is_empty()
@@ -201,7 +196,7 @@ impl Runner {
     }
 
     /// Takes inputs all the way: decide, write, apply, tell. Refusals of single inputs are dropped: use
-    /// [`Runner::take`] where somebody wants to know. Nothing is taken while the store is broken.
+    /// [`LiveSession::take`] where somebody wants to know. Nothing is taken while the store is broken.
     async fn step(&mut self, inputs: Vec<Input>) {
         if self.condition.broken.is_some() {
             return;
@@ -242,7 +237,7 @@ impl Runner {
     async fn write(&mut self, mut entries: Vec<Arc<Entry>>) {
         // What follows from entries may be more entries: an agent that does not take a prompt, say.
         while !entries.is_empty() && self.condition.broken.is_none() {
-            match self.around.journal.append(self.appended(&entries)).await {
+            match self.deps.journal.append(self.appended(&entries)).await {
                 Ok(()) => entries = self.publish(&entries),
                 Err(error) => return self.store_failed(error).await,
             }
@@ -256,7 +251,7 @@ impl Runner {
         self.live.publish(entries);
         let mut following = Vec::new();
         for (at, entry) in entries.iter().enumerate() {
-            self.consequence(Seq(first + at as u64), entry, &mut following);
+            self.effect(Seq(first + at as u64), entry, &mut following);
         }
         let mut next = Vec::new();
         for input in following {
@@ -291,7 +286,7 @@ impl Runner {
             return;
         }
         if self.clients.attached.is_empty() {
-            return self.settle_and_let_go("the session was idle".to_owned()).await;
+            return self.end_session("the session was idle".to_owned()).await;
         }
         if self.agent.bound().is_some() {
             self.part_with_agent("the session was idle").await;
@@ -301,33 +296,33 @@ impl Runner {
     /// An agent that was asked to stop has not stopped in time. Its end ends what was cancelled, and the turns of every
     /// other session that it serves.
     fn cancel_ignored(&mut self) {
-        let stopping = matches!(self.agent.slot, Seat::Stopping(_));
+        let stopping = matches!(self.agent.slot, AgentSlot::Stopping(_));
         if stopping || self.session.cancel_is_awaited() {
             self.end_agent();
         }
     }
 
     /// From here on the session is opened anew by whoever wants it. Those who came too late are told so.
-    fn turn_away(&mut self) {
+    fn close_inbox(&mut self) {
         self.mailbox.inbox.close();
         while let Ok(message) = self.mailbox.inbox.try_recv() {
             if let Message::Close(reply) = message {
                 self.clients.requests.add_close(reply);
-            } else if let Some(reply) = ask::reply_of(message) {
+            } else if let Some(reply) = client_requests::reply_of(message) {
                 reply.refuse(RpcError::not_attached(self.id.as_str()));
             }
         }
     }
 
-    async fn let_go(&mut self) {
+    async fn release_session(&mut self) {
         self.condition.ended = true;
         self.services.local.end();
-        self.release_seat();
+        self.release_slot();
         self.clients.attached.clear();
-        self.turn_away();
+        self.close_inbox();
         self.folding.settled().await;
         let lease = self.lease.clone();
-        let released = self.around.journal.call(move |store| store.release(&lease)).await;
+        let released = self.deps.journal.call(move |store| store.release(&lease)).await;
         if let Err(error) = released {
             tracing::error!(session = %self.id, "releasing failed: {}", crate::wire::with_causes(&error));
         }
@@ -340,7 +335,7 @@ impl Runner {
     }
 }
 
-impl Drop for Runner {
+impl Drop for LiveSession {
     /// However it ended: whoever follows it is shown what there is, and leaves.
     fn drop(&mut self) {
         self.live.end();

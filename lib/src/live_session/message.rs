@@ -7,8 +7,8 @@ use rethread_core::session::Native;
 use rethread_core::{Json, MessageId, QuestionId, Seq, Session, SessionId};
 use tokio::sync::{mpsc, oneshot, watch};
 
-use super::ask::reply_of;
-use super::{Attached, Client, Seat, hosted};
+use super::client_requests::reply_of;
+use super::{AgentSlot, Attached, Client, local};
 use crate::agent::Restore;
 use crate::agent::host::LiveAgent;
 use crate::agent::peer::{AgentLine, FromAgent};
@@ -41,8 +41,8 @@ pub(crate) struct Handle {
 
 impl Handle {
     /// Says something to the session. An error means that it has ended.
-    pub(crate) async fn tell(&self, message: Message) -> Result<(), Ended> {
-        self.inbox.send(message).await.map_err(|unsent| Ended(reply_of(unsent.0)))
+    pub(crate) async fn send(&self, message: Message) -> Result<(), SessionEnded> {
+        self.inbox.send(message).await.map_err(|unsent| SessionEnded(reply_of(unsent.0)))
     }
 
     /// Says whether the session takes no more messages.
@@ -59,7 +59,7 @@ impl Handle {
 }
 
 /// The session is not live any more. Whoever waits for an answer is still to be answered.
-pub(crate) struct Ended(pub(crate) Option<Reply>);
+pub(crate) struct SessionEnded(pub(crate) Option<Reply>);
 
 /// What a client, through its connection, says to a session.
 pub(crate) enum Message {
@@ -136,7 +136,7 @@ pub(crate) enum Message {
     /// It answered what was relayed to it.
     Relayed(ClientId, Id, Result<Json, RpcError>),
     /// Something was carried out in the place of a client.
-    Hosted(hosted::Hosted),
+    Service(local::ServiceEvent),
     /// It closes the session, or leaves it to the others.
     Close(Reply),
     /// A client wanted to follow and does not: if nobody does, the session need not stay open.
@@ -169,7 +169,7 @@ pub enum WhenUnattended {
 
 /// What every session is given.
 #[derive(Clone)]
-pub(crate) struct Surroundings {
+pub(crate) struct SessionDeps {
     /// Where it is written.
     pub(crate) journal: Journal,
     /// What is struck out of notices and errors of the agent.
@@ -189,7 +189,7 @@ pub(crate) struct Surroundings {
 }
 
 /// A session as it is found or made, ready to run.
-pub(crate) struct Beginning {
+pub(crate) struct SessionStart {
     pub(crate) id: SessionId,
     pub(crate) session: Session,
     pub(crate) lease: Lease,
@@ -197,7 +197,7 @@ pub(crate) struct Beginning {
     /// Where its agent comes from.
     pub(crate) host: HostUser,
     pub(crate) fork_of: Option<Native>,
-    pub(crate) seat: Seat,
+    pub(crate) slot: AgentSlot,
     pub(crate) lines: AgentLines,
 }
 

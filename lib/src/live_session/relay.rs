@@ -8,7 +8,7 @@ use rethread_core::{Fields, Input, Json, Update, UpdateKind};
 use serde_json::json;
 
 use super::relays::{Purpose, TerminalRoute};
-use super::{Client, Message, Runner, Seat, Waiting};
+use super::{AgentSlot, Client, LiveSession, Message, PendingAnswer};
 use crate::client_id::ClientId;
 use crate::edge::Version;
 use crate::ids;
@@ -21,14 +21,14 @@ enum Route {
     /// This client; it has this id for the terminal, if the request is about one.
     Client(ClientId, Option<String>),
     /// This process.
-    Hosted,
+    Local,
     /// Nobody needs to: this is the answer.
     Answered(Json),
     /// Nobody can.
     Nobody,
 }
 
-impl Runner {
+impl LiveSession {
     /// The agent has something for the clients.
     pub(super) fn relay_to_client(&mut self, request: Option<Id>, method: &str, params: &Json) {
         let params = with_text(params, "sessionId", self.id.as_str());
@@ -36,7 +36,7 @@ impl Runner {
             return self.notify_clients(method, &params);
         };
         match self.route(method, &params) {
-            Route::Hosted => self.host(request, method, &params),
+            Route::Local => self.serve_locally(request, method, &params),
             Route::Answered(answer) => self.answer_request(&request, Ok(&answer)),
             Route::Nobody => {
                 let error = RpcError::internal("no client is connected that could answer");
@@ -71,7 +71,7 @@ impl Runner {
         }
         if let Some(terminal) = params.fields().text("terminalId") {
             if self.services.local.has(&terminal) {
-                return Route::Hosted;
+                return Route::Local;
             }
             match self.services.relays.route(&terminal, method) {
                 Some(TerminalRoute::Client(client, theirs)) => return Route::Client(client, Some(theirs)),
@@ -84,15 +84,15 @@ impl Runner {
             Some(prompter) => self.clients.attached.get(prompter).filter(|client| serves(client)),
             None => self.clients.attached.newest(serves),
         };
-        chosen.map_or(Route::Hosted, |client| Route::Client(client.tag.id, None))
+        chosen.map_or(Route::Local, |client| Route::Client(client.tag.id, None))
     }
 
     /// Says whether a request is for files or terminals, which a version 1 agent expects of its client.
     fn is_client_method(&self, method: &str) -> bool {
         let agent = match &self.agent.slot {
-            Seat::Bound(bound) => bound.translator.version(),
-            Seat::Opening(opening) => opening.translator.version(),
-            Seat::Empty | Seat::Starting | Seat::Stopping(_) => return false,
+            AgentSlot::Bound(bound) => bound.translator.version(),
+            AgentSlot::Opening(opening) => opening.translator.version(),
+            AgentSlot::Empty | AgentSlot::Starting | AgentSlot::Stopping(_) => return false,
         };
         agent == Version::V1 && local_services::METHODS.contains(&method)
     }
@@ -186,8 +186,10 @@ impl Runner {
     /// The id by which the journal knows a terminal of the agent's.
     fn public_terminal(&self, terminal: &str) -> String {
         match &self.agent.slot {
-            Seat::Bound(bound) => bound.translator.public_id(terminal),
-            Seat::Empty | Seat::Starting | Seat::Opening(_) | Seat::Stopping(_) => terminal.to_owned(),
+            AgentSlot::Bound(bound) => bound.translator.public_id(terminal),
+            AgentSlot::Empty | AgentSlot::Starting | AgentSlot::Opening(_) | AgentSlot::Stopping(_) => {
+                terminal.to_owned()
+            }
         }
     }
 
@@ -233,15 +235,15 @@ impl Runner {
     }
 
     /// The agent takes back a request.
-    pub(super) fn unrelay(&mut self, request: &Id) {
-        if self.unhost(request) {
+    pub(super) fn cancel_relay(&mut self, request: &Id) {
+        if self.withdraw_local(request) {
             return;
         }
         let client =
             self.services.relays.client_of(request).and_then(|client| self.clients.attached.get(client));
         if let Some(client) = client {
             let from = Relayed { request: request.clone(), origin: Origin::Session(self.id.clone()) };
-            let _ = client.outbox.offer(self.here(Outbound::Unrelay(from)));
+            let _ = client.outbox.offer(self.here(Outbound::CancelRelay(from)));
         }
     }
 
@@ -251,16 +253,16 @@ impl Runner {
     }
 
     pub(super) fn answer_request(&self, request: &Id, outcome: Result<&Json, &RpcError>) {
-        if let Seat::Bound(bound) = &self.agent.slot {
+        if let AgentSlot::Bound(bound) = &self.agent.slot {
             let _ = bound.agent.peer.answer(request, outcome);
-        } else if let Seat::Opening(opening) = &self.agent.slot {
+        } else if let AgentSlot::Opening(opening) = &self.agent.slot {
             let _ = opening.agent.peer.answer(request, outcome);
         }
     }
 
     /// A client has something for the agent.
     pub(super) async fn relay_to_agent(&mut self, method: String, params: Json, reply: Option<Reply>) {
-        let Seat::Bound(bound) = &self.agent.slot else {
+        let AgentSlot::Bound(bound) = &self.agent.slot else {
             self.postpone(Message::Relay { method, params, reply });
             return self.need_agent().await;
         };
@@ -269,12 +271,12 @@ impl Runner {
             None => {
                 let _ = bound.agent.peer.notify(&method, &params);
             }
-            Some(reply) => self.ask_agent(&method, &params, reply, Waiting::Relay),
+            Some(reply) => self.ask_agent(&method, &params, reply, PendingAnswer::Relay),
         }
     }
 
-    fn ask_agent(&mut self, method: &str, params: &Json, reply: Reply, waiting: fn(Reply) -> Waiting) {
-        let Seat::Bound(bound) = &self.agent.slot else { return };
+    fn ask_agent(&mut self, method: &str, params: &Json, reply: Reply, waiting: fn(Reply) -> PendingAnswer) {
+        let AgentSlot::Bound(bound) = &self.agent.slot else { return };
         match bound.agent.peer.request(method, params, &self.agent.route) {
             Ok(request) => {
                 self.agent.waiting.insert(request, waiting(reply));
@@ -299,14 +301,18 @@ impl Runner {
                 .hint("cancel the whole turn with session/cancel")
         };
         match &self.agent.slot {
-            Seat::Bound(bound) if bound.translator.version() == Version::V2 => {
+            AgentSlot::Bound(bound) if bound.translator.version() == Version::V2 => {
                 let native = bound.translator.native_id(&id);
                 let params: Fields = [("sessionId", Json::of(&bound.native)), (field, Json::of(&native))]
                     .into_iter()
                     .collect();
-                self.ask_agent(method, &params.json(), reply, Waiting::CancelThing);
+                self.ask_agent(method, &params.json(), reply, PendingAnswer::CancelThing);
             }
-            Seat::Bound(_) | Seat::Empty | Seat::Starting | Seat::Opening(_) | Seat::Stopping(_) => {
+            AgentSlot::Bound(_)
+            | AgentSlot::Empty
+            | AgentSlot::Starting
+            | AgentSlot::Opening(_)
+            | AgentSlot::Stopping(_) => {
                 reply.refuse(refused());
             }
         }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use rethread_core::{AskId, Json, MessageId, TurnNo};
 
-use super::ask::OptionAnswer;
+use super::client_requests::OptionAnswer;
 use crate::client_id::{ClientId, ClientTag};
 use crate::outbox::Reply;
 use crate::wire::Id;

@@ -7,7 +7,7 @@ use rethread_core::{Input, Json, Update};
 use serde_json::json;
 use tokio::sync::{mpsc, watch};
 
-use super::{Message, Runner};
+use super::{LiveSession, Message};
 use crate::local_services::{LocalTerminal, RootPaths, ServiceResult, ServiceStart, TerminalState};
 use crate::wire::{Id, RpcError};
 
@@ -15,7 +15,7 @@ use crate::wire::{Id, RpcError};
 const LOOK: Duration = Duration::from_millis(50);
 
 /// What comes back.
-pub(crate) enum Hosted {
+pub(crate) enum ServiceEvent {
     /// A request was carried out.
     ServiceResult {
         /// For which agent.
@@ -29,9 +29,9 @@ pub(crate) enum Hosted {
     Moved(String),
 }
 
-impl Runner {
+impl LiveSession {
     /// Begins to carry a request out.
-    pub(super) fn host(&mut self, request: Id, method: &str, params: &Json) {
+    pub(super) fn serve_locally(&mut self, request: Id, method: &str, params: &Json) {
         let roots = std::iter::once(&self.agent.setup.cwd).chain(&self.agent.setup.roots).cloned().collect();
         match self.services.local.begin(&request, method, params, RootPaths(roots)) {
             ServiceStart::Answer(outcome) => self.answer_request(&request, outcome.as_ref()),
@@ -41,27 +41,29 @@ impl Runner {
                 tokio::spawn(async move {
                     let done = work.await;
                     // A session that has ended needs nothing any more; a terminal ends with the message.
-                    let _ =
-                        own.send(Message::Hosted(Hosted::ServiceResult { generation, request, done })).await;
+                    let _ = own
+                        .send(Message::Service(ServiceEvent::ServiceResult { generation, request, done }))
+                        .await;
                 });
             }
         }
     }
 
     /// Something that was carried out beside the session came back.
-    pub(super) async fn hosted(&mut self, hosted: Hosted) {
-        match hosted {
-            Hosted::ServiceResult { generation, .. } if generation != self.services.local.generation() => {}
-            Hosted::ServiceResult { request, done: ServiceResult::Answer(outcome), .. } => {
+    pub(super) async fn service_event(&mut self, event: ServiceEvent) {
+        match event {
+            ServiceEvent::ServiceResult { generation, .. }
+                if generation != self.services.local.generation() => {}
+            ServiceEvent::ServiceResult { request, done: ServiceResult::Answer(outcome), .. } => {
                 self.services.local.worked();
                 self.answer_request(&request, outcome.as_ref());
             }
-            Hosted::ServiceResult { request, done: ServiceResult::Started(terminal), .. } => {
+            ServiceEvent::ServiceResult { request, done: ServiceResult::Started(terminal), .. } => {
                 self.services.local.worked();
                 self.terminal_started(&request, terminal).await;
             }
-            Hosted::ServiceResult { done: ServiceResult::TerminalChanged(terminal), .. }
-            | Hosted::Moved(terminal) => {
+            ServiceEvent::ServiceResult { done: ServiceResult::TerminalChanged(terminal), .. }
+            | ServiceEvent::Moved(terminal) => {
                 self.terminal_moved(&terminal).await;
             }
         }
@@ -84,7 +86,7 @@ impl Runner {
     }
 
     /// The agent takes back a request. Says whether it waited here.
-    pub(super) fn unhost(&mut self, request: &Id) -> bool {
+    pub(super) fn withdraw_local(&mut self, request: &Id) -> bool {
         let waited = self.services.local.withdraw(request);
         if waited {
             self.answer_request(request, Err(&RpcError::cancelled()));
@@ -93,7 +95,7 @@ impl Runner {
     }
 
     /// Ends what runs for the agent, and writes down what it had to show.
-    pub(super) async fn end_hosted(&mut self) {
+    pub(super) async fn end_local_services(&mut self) {
         let (updates, open) = self.services.local.end();
         for request in open {
             self.answer_request(&request, Err(&RpcError::cancelled()));
@@ -114,7 +116,7 @@ async fn watch_over(
 ) {
     while moments.changed().await.is_ok() {
         let over = *moments.borrow_and_update() == TerminalState::Exited;
-        if own.send(Message::Hosted(Hosted::Moved(terminal.clone()))).await.is_err() {
+        if own.send(Message::Service(ServiceEvent::Moved(terminal.clone()))).await.is_err() {
             return;
         }
         if over {

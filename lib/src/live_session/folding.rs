@@ -6,7 +6,7 @@ use rethread_core::Seq;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use super::Runner;
+use super::LiveSession;
 use crate::live::Live;
 use crate::wire::with_causes;
 
@@ -64,7 +64,7 @@ impl Folding {
     }
 }
 
-impl Runner {
+impl LiveSession {
     /// A finished turn is folded once nobody reads inside it.
     pub(super) fn fold_if_read(&mut self) {
         match self.folding.foldable(&self.live) {
@@ -82,7 +82,7 @@ impl Runner {
 
     fn fold(&mut self, upto: Seq) {
         self.live.forget(upto);
-        let (journal, lease, id) = (self.around.journal.clone(), self.lease.clone(), self.id.clone());
+        let (journal, lease, id) = (self.deps.journal.clone(), self.lease.clone(), self.id.clone());
         let task = tokio::spawn(async move {
             // A fold that fails costs room, not truth; the next one takes up the rest.
             if let Err(error) = journal.fold(lease, upto).await {

@@ -6,7 +6,7 @@ use rethread_core::{Input, Update, UpdateKind};
 
 use super::opening::{Opening, Progress};
 use super::outcome::not_accepted;
-use super::{Message, Runner, Seat, Waiting};
+use super::{AgentSlot, LiveSession, Message, PendingAnswer};
 use crate::ids;
 use crate::wire::RpcError;
 
@@ -53,7 +53,7 @@ impl Opening {
     }
 }
 
-impl Runner {
+impl LiveSession {
     /// Goes on until the agent has something to answer, or has everything and is bound.
     pub(super) async fn choose_on(&mut self) {
         while self.session.asks.is_empty()
@@ -68,7 +68,8 @@ impl Runner {
 
     /// An agent that does not answer has refused: prompts are not to wait for it for ever.
     pub(super) async fn options_unanswered(&mut self) {
-        let is_option = |_: &u64, waiting: &mut Waiting| matches!(waiting, Waiting::Option { .. });
+        let is_option =
+            |_: &u64, waiting: &mut PendingAnswer| matches!(waiting, PendingAnswer::Option { .. });
         let unanswered: Vec<_> =
             self.agent.waiting.extract_if(is_option).map(|(_, waiting)| waiting).collect();
         let mut inputs = Vec::new();
@@ -81,7 +82,7 @@ impl Runner {
     }
 
     fn choosing(&mut self) -> Option<&mut Choosing> {
-        let Seat::Opening(opening) = &mut self.agent.slot else { return None };
+        let AgentSlot::Opening(opening) = &mut self.agent.slot else { return None };
         match &mut opening.progress {
             Progress::Choosing(choosing) => Some(choosing),
             Progress::Asked | Progress::Answered(_) => None,
@@ -92,7 +93,7 @@ impl Runner {
     async fn choose_kept(&mut self) {
         let tried = self.tried();
         let before = tried.len();
-        if let Seat::Opening(opening) = &self.agent.slot
+        if let AgentSlot::Opening(opening) = &self.agent.slot
             && let Some(options) = opening.translator.offered_options()
         {
             self.step(vec![Input::AgentOffers { ask: ids::ask_id(), options, tried }]).await;
@@ -107,7 +108,7 @@ impl Runner {
     }
 
     async fn show_offers(&mut self) {
-        let Seat::Opening(opening) = &self.agent.slot else { return };
+        let AgentSlot::Opening(opening) = &self.agent.slot else { return };
         // An agent that was given the choices says itself what becomes of them.
         let kept = self.session.options.as_ref().filter(|_| !opening.agent.profile.has("history"));
         let lacking = kept.map(|kept| opening.translator.missing_choices(kept)).unwrap_or_default();
