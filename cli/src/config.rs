@@ -163,7 +163,7 @@ mod tests {
         let mut elsewhere = ProviderConfig::new("local", ProviderKind::OpenAi);
         elsewhere.base_url = Some("http://localhost:2".to_owned());
         complete(&mut elsewhere, &set);
-        assert_eq!(elsewhere.key(), None, "the key of OpenAI is not told to somebody else");
+        assert_eq!(elsewhere.key(), None, "the OpenAI key is not sent to another server");
         elsewhere.key_env = Some("MINE".to_owned());
         complete(&mut elsewhere, &set);
         assert_eq!(elsewhere.key(), Some(&Secret::key("sk-mine")));
@@ -195,7 +195,7 @@ mod tests {
         assert!(!is_same(&local, &at_home));
         assert!(is_same(&ProviderConfig::new("work", ProviderKind::OpenAiResponses), &at_home));
         local.name = "openai".to_owned();
-        assert!(is_same(&local, &at_home), "one that has its name takes its position");
+        assert!(is_same(&local, &at_home), "a provider with the same name replaces it");
         let usual = from_environment("openai", ProviderKind::OpenAi, &set).unwrap();
         local.name = "other".to_owned();
         local.base_url = Some("http://localhost:1/v1/".to_owned());

@@ -322,7 +322,7 @@ mod tests {
             history.add(&Folded { first: Seq(at), last: Seq(at), entry });
         }
         let list = history.list();
-        assert_eq!(list.len(), 6, "all is told");
+        assert_eq!(list.len(), 6, "everything is included");
         let marked = list.iter().filter(|item| item.text().contains("rethread"));
         marked.filter_map(|item| item.fields().text("toolCallId")).collect()
     }

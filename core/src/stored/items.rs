@@ -6,7 +6,7 @@
 //! seven bits, the lowest first; a text is its length and its bytes. The kinds of entry that every turn has are written
 //! member by member, all others as JSON.
 
-use super::{Form, Glance, Sort, Stored, StoredError};
+use super::{StoredForm, Glance, Sort, Stored, StoredError};
 use crate::kind::BY_STORED;
 use crate::{Entry, Folded, Json, MessageId, Seq, Stop, TurnNo, Update, UpdateKind};
 
@@ -169,7 +169,7 @@ impl<'a> Rest<'a> {
         let mut item = Rest(self.bytes()?);
         let first = item.number()?;
         let last = first.checked_add(item.number()?).ok_or(StoredError::Broken("a number is too large"))?;
-        Ok(Stored { first: Seq(first), last: Seq(last), form: Form::Compact(item.0) })
+        Ok(Stored { first: Seq(first), last: Seq(last), form: StoredForm::Compact(item.0) })
     }
 
     fn entry(&mut self) -> Result<Entry, StoredError> {

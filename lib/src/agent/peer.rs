@@ -261,17 +261,17 @@ impl AgentPeer {
         self.close();
         let pending = std::mem::take(&mut *locked(&self.shared.pending));
         let routes = std::mem::take(&mut *locked(&self.shared.routes));
-        let mut told: Vec<mpsc::Sender<FromAgent>> = Vec::new();
+        let mut notified: Vec<mpsc::Sender<FromAgent>> = Vec::new();
         let opening = pending.into_values().filter_map(|pending| match pending {
             Pending::Session(route) | Pending::Opens(route) => Some(route),
             Pending::Once(_) | Pending::Initialize(_) => None,
         });
         for route in routes.into_values().chain(opening) {
-            if !told.iter().any(|other| other.same_channel(&route)) {
-                told.push(route);
+            if !notified.iter().any(|other| other.same_channel(&route)) {
+                notified.push(route);
             }
         }
-        for route in told {
+        for route in notified {
             // A session that has ended does not need this.
             let _ = route.send(FromAgent::Gone(reason.to_owned())).await;
         }

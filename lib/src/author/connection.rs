@@ -21,7 +21,7 @@ pub(super) type RequestOutcome = Result<Value, RpcError>;
 /// The connection to the client.
 pub(super) struct ClientConnection {
     out: mpsc::Sender<Vec<u8>>,
-    asked: AtomicU64,
+    last_request: AtomicU64,
     open: Mutex<HashMap<u64, oneshot::Sender<RequestOutcome>>>,
     /// Dropped to end the writer.
     writing: Mutex<Option<oneshot::Sender<()>>>,
@@ -57,7 +57,7 @@ impl ClientConnection {
         let (writing, ended) = oneshot::channel();
         tokio::spawn(write(writer, lines, ended));
         let writing = Mutex::new(Some(writing));
-        Self { out, asked: AtomicU64::new(1), open: Mutex::default(), writing }
+        Self { out, last_request: AtomicU64::new(1), open: Mutex::default(), writing }
     }
 
     /// Ends the connection after everything queued so far is written, even if a task of the agent still holds a handle.
@@ -84,9 +84,9 @@ impl ClientConnection {
 
     /// Sends a request.
     pub(super) async fn ask(self: &Arc<Self>, method: &str, params: Value) -> PendingRequest {
-        let id = self.asked.fetch_add(1, Ordering::Relaxed);
-        let (told, answer) = oneshot::channel();
-        locked(&self.open).insert(id, told);
+        let id = self.last_request.fetch_add(1, Ordering::Relaxed);
+        let (sender, answer) = oneshot::channel();
+        locked(&self.open).insert(id, sender);
         self.send(|out| out.request(&Id::number(id), method, &params.into())).await;
         PendingRequest { client: self.clone(), id, answer }
     }

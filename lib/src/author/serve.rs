@@ -208,7 +208,7 @@ impl<A: Agent> ServedAgent<A> {
             opened = self.opened(&session, params) => opened,
             _ = cancelled => Err(RpcError::cancelled()),
         };
-        let (own, emitter) = match opened {
+        let (agent_session, emitter) = match opened {
             Ok(opened) => opened,
             Err(error) => {
                 locked(&self.open_requests).remove(id.text());
@@ -228,11 +228,11 @@ impl<A: Agent> ServedAgent<A> {
         }
         self.client.answer(&id, Ok(answer.into())).await;
         emitter.open().await;
-        self.serve(own, emitter, inbox).await;
+        self.serve(agent_session, emitter, inbox).await;
     }
 
-    async fn serve(&self, own: A::Session, emitter: Emitter, inbox: Inbox) {
-        session_task::run(self.agent.clone(), own, emitter, self.client.clone(), inbox).await;
+    async fn serve(&self, agent_session: A::Session, emitter: Emitter, inbox: Inbox) {
+        session_task::run(self.agent.clone(), agent_session, emitter, self.client.clone(), inbox).await;
     }
 
     async fn opened(&self, session: &str, params: Value) -> Result<(A::Session, Emitter), RpcError> {

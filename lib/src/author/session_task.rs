@@ -41,7 +41,7 @@ pub(super) fn session_channel() -> (SessionHandle, Inbox) {
 
 struct SessionTask<A: Agent> {
     agent: Arc<A>,
-    own: Arc<A::Session>,
+    agent_session: Arc<A::Session>,
     emitter: Emitter,
     client: Arc<ClientConnection>,
     /// Prompts that wait for the running turn. They are not part of the conversation yet.
@@ -54,16 +54,23 @@ struct SessionTask<A: Agent> {
 /// Runs until the session is closed or all handles are dropped.
 pub(super) async fn run<A: Agent>(
     agent: Arc<A>,
-    own: A::Session,
+    agent_session: A::Session,
     emitter: Emitter,
     client: Arc<ClientConnection>,
     mut inbox: Inbox,
 ) {
     let cancel = watch::Sender::new(false);
-    let own = Arc::new(own);
-    let mut session =
-        SessionTask { agent, own, emitter, client, queue: VecDeque::new(), cancel, running: JoinSet::new() };
-    let asked = loop {
+    let agent_session = Arc::new(agent_session);
+    let mut session = SessionTask {
+        agent,
+        agent_session,
+        emitter,
+        client,
+        queue: VecDeque::new(),
+        cancel,
+        running: JoinSet::new(),
+    };
+    let close_request = loop {
         tokio::select! {
             message = inbox.recv() => match message {
                 Some(SessionCommand::Close(id)) => break Some(id),
@@ -76,7 +83,7 @@ pub(super) async fn run<A: Agent>(
         }
     };
     session.close().await;
-    if let Some(id) = asked {
+    if let Some(id) = close_request {
         session.client.answer(&id, Ok(json!({}).into())).await;
     }
 }
@@ -117,8 +124,8 @@ impl<A: Agent> SessionTask<A> {
         self.emitter.update(json!({"sessionUpdate": "state_update", "state": "running"})).await;
         self.cancel.send_replace(false);
         let turn = Turn::new(self.emitter.clone(), content, self.cancel.subscribe());
-        let (agent, own) = (self.agent.clone(), self.own.clone());
-        self.running.spawn(async move { agent.prompt(&own, turn).await });
+        let (agent, agent_session) = (self.agent.clone(), self.agent_session.clone());
+        self.running.spawn(async move { agent.prompt(&agent_session, turn).await });
     }
 
     async fn turn_finished(&mut self, outcome: Result<Stop, RpcError>) {
@@ -180,6 +187,6 @@ impl<A: Agent> SessionTask<A> {
     async fn close(&mut self) {
         self.cancel().await;
         self.running.shutdown().await;
-        self.agent.close(&self.own).await;
+        self.agent.close(&self.agent_session).await;
     }
 }

@@ -158,12 +158,12 @@ impl Guarded {
 
     fn remaining_status(self) -> Leftover {
         let Self { status, mut leftover, unread, .. } = self;
-        let mut said = unread;
+        let mut status_text = unread;
         if let Ok(mut status) = status.into_nonblocking_fd().map(File::from) {
             // The pipe contains everything that the guardian has written.
-            let _ = status.read_to_end(&mut said);
+            let _ = status.read_to_end(&mut status_text);
         }
-        if lines(&mut said).into_iter().any(|line| matches!(line, StatusLine::Left(_))) {
+        if lines(&mut status_text).into_iter().any(|line| matches!(line, StatusLine::Left(_))) {
             leftover = Leftover::Processes;
         }
         leftover
@@ -203,9 +203,9 @@ async fn first_line(status: &mut Receiver) -> Option<StatusLine> {
 }
 
 /// Takes the complete lines.
-fn lines(said: &mut Vec<u8>) -> Vec<StatusLine> {
-    let whole = said.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
-    let text: Vec<u8> = said.drain(..whole).collect();
+fn lines(status_text: &mut Vec<u8>) -> Vec<StatusLine> {
+    let whole = status_text.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+    let text: Vec<u8> = status_text.drain(..whole).collect();
     String::from_utf8_lossy(&text).lines().filter_map(StatusLine::parse).collect()
 }
 

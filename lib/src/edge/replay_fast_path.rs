@@ -125,7 +125,7 @@ mod tests {
         Json::parse(text.to_owned()).unwrap()
     }
 
-    fn said(body: &str) -> Entry {
+    fn updated(body: &str) -> Entry {
         Entry::Updated { update: Update::read(json(body)), known: false }
     }
 
@@ -151,7 +151,7 @@ mod tests {
     fn messages() {
         let message = |id: &str, text: &str| {
             let (id, text) = (Json::of(id), Json::of(text));
-            said(&format!(
+            updated(&format!(
                 r#"{{"sessionUpdate":"agent_message","messageId":{id},"content":[{{"type":"text","text":{text}}}]}}"#
             ))
         };
@@ -164,34 +164,34 @@ mod tests {
             message("m3", ""),
             message("m3", "late"),
             message("m\"4\\", "x"),
-            said(
+            updated(
                 r#"{"sessionUpdate":"agent_thought","messageId":"m1","content":[{"type":"text","text":"hm"}]}"#,
             ),
-            said(
+            updated(
                 r#"{"sessionUpdate":"user_message","messageId":"u","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}"#,
             ),
-            said(
+            updated(
                 r#"{"sessionUpdate":"agent_message","messageId":"m5","content":[{"type":"text","text":"a"}],"_meta":{"k":"\"}]}"}}"#,
             ),
-            said(
+            updated(
                 r#"{"sessionUpdate":"agent_message","messageId":"m6","content":[{"type":"text","text":"a","annotations":{}}]}"#,
             ),
-            said(
+            updated(
                 r#"{"sessionUpdate":"agent_message","content":[{"type":"text","text":"a"}],"messageId":"m7"}"#,
             ),
-            said(
+            updated(
                 r#"{ "sessionUpdate": "agent_message", "messageId": "m8", "content": [{"type":"text","text":"a"}] }"#,
             ),
-            said(
+            updated(
                 r#"{"sessionUpdate":"agent_message","messageId":"m9","content":[{"type":"text","text":"\u0061\ud83d\ude00"}]}"#,
             ),
-            said(
+            updated(
                 r#"{"sessionUpdate":"agent_message","messageId":"m9","content":[{"type":"text","text":"a😀b"}]}"#,
             ),
-            said(
+            updated(
                 r#"{"sessionUpdate":"agent_message_chunk","messageId":"m9","content":{"type":"text","text":"c"}}"#,
             ),
-            said(
+            updated(
                 r#"{"sessionUpdate":"agent_message","messageId":"m9","content":[{"type":"text","text":"a😀bc"}]}"#,
             ),
         ]);
@@ -200,13 +200,13 @@ mod tests {
     #[test]
     fn everything_else() {
         check(vec![
-            said(
+            updated(
                 r#"{"sessionUpdate":"tool_call_update","toolCallId":"t","title":"T","kind":"edit","status":"completed"}"#,
             ),
-            said(r#"{"sessionUpdate":"usage_update","used":1,"size":2}"#),
-            said(r#"{"sessionUpdate":"notice","severity":"info","message":"m"}"#),
-            said(r#"{"sessionUpdate":"plan_update","planId":"p","plan":{"type":"items","entries":[]}}"#),
-            said(r#"{"sessionUpdate":"_unknown","x":1}"#),
+            updated(r#"{"sessionUpdate":"usage_update","used":1,"size":2}"#),
+            updated(r#"{"sessionUpdate":"notice","severity":"info","message":"m"}"#),
+            updated(r#"{"sessionUpdate":"plan_update","planId":"p","plan":{"type":"items","entries":[]}}"#),
+            updated(r#"{"sessionUpdate":"_unknown","x":1}"#),
             Entry::Updated {
                 update: Update {
                     kind: UpdateKind::Other,

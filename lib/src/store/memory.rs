@@ -63,37 +63,37 @@ impl MemoryStore {
 impl Store for MemoryStore {
     fn create(&self, new: NewSession) -> Result<Lease, StoreError> {
         let mut state = self.state();
-        if state.sessions.get(&new.id).is_some_and(|kept| !kept.is_stub()) {
+        if state.sessions.get(&new.id).is_some_and(|stored| !stored.is_stub()) {
             return Err(StoreError::Exists(new.id));
         }
         if let Some((parent, fork)) = &new.parent {
             state.existing(parent)?.reaches(*fork)?;
         }
         let at = if new.parent.is_some() { new.at.max(state.later_than_others(&new.id)) } else { new.at };
-        let mut kept = StoredSession::new(&new);
-        kept.write(&new.entries, &new.facts, new.snapshot.as_ref(), at);
-        let lease = kept.lease();
+        let mut stored = StoredSession::new(&new);
+        stored.write(&new.entries, &new.facts, new.snapshot.as_ref(), at);
+        let lease = stored.lease();
         state.drop_stub(&new.facts);
-        state.sessions.insert(new.id, kept);
+        state.sessions.insert(new.id, stored);
         Ok(lease)
     }
 
     fn claim(&self, session: &SessionId) -> Result<Lease, StoreError> {
         let mut state = self.state();
-        let kept = state.existing(session)?;
-        if let Some(owner) = kept.row.owner.clone() {
+        let stored = state.existing(session)?;
+        if let Some(owner) = stored.row.owner.clone() {
             return Err(StoreError::LiveElsewhere { session: session.clone(), owner });
         }
-        kept.epoch += 1;
-        kept.row.owner = Some(this_process());
-        Ok(kept.lease())
+        stored.epoch += 1;
+        stored.row.owner = Some(this_process());
+        Ok(stored.lease())
     }
 
     fn release(&self, lease: &Lease) -> Result<(), StoreError> {
-        if let Some(kept) = self.state().sessions.get_mut(&lease.session)
-            && kept.epoch == lease.epoch
+        if let Some(stored) = self.state().sessions.get_mut(&lease.session)
+            && stored.epoch == lease.epoch
         {
-            kept.row.owner = None;
+            stored.row.owner = None;
         }
         Ok(())
     }
@@ -130,14 +130,18 @@ impl Store for MemoryStore {
     }
 
     fn find(&self, session: &SessionId) -> Result<Option<SessionRow>, StoreError> {
-        Ok(self.state().sessions.get(session).map(|kept| kept.row.clone()))
+        Ok(self.state().sessions.get(session).map(|stored| stored.row.clone()))
     }
 
     fn list(&self, query: &ListQuery) -> Result<ListPage, StoreError> {
         let after = query.after.as_deref().map(ListCursor::decode).transpose()?;
         let state = self.state();
-        let mut rows: Vec<_> =
-            state.sessions.values().filter(|kept| kept.matches(query)).map(StoredSession::listing).collect();
+        let mut rows: Vec<_> = state
+            .sessions
+            .values()
+            .filter(|stored| stored.matches(query))
+            .map(StoredSession::listing)
+            .collect();
         rows.sort_by_cached_key(|row| std::cmp::Reverse(ListCursor::after(row)));
         if let Some(after) = after {
             rows.retain(|row| ListCursor::after(row) < after);
@@ -152,20 +156,20 @@ impl Store for MemoryStore {
 
     fn set_archived(&self, session: &SessionId, archived: Archived, _at: Millis) -> Result<(), StoreError> {
         let mut state = self.state();
-        let kept = state.existing(session)?;
-        kept.row.archived = archived;
+        let stored = state.existing(session)?;
+        stored.row.archived = archived;
         if archived == Archived::Yes {
-            kept.revoke_lease();
+            stored.revoke_lease();
         }
         Ok(())
     }
 
     fn delete(&self, session: &SessionId, _at: Millis) -> Result<(), StoreError> {
         let mut state = self.state();
-        let kept = state.session(session)?;
-        if kept.row.deleted == Deleted::No {
-            kept.row.deleted = Deleted::Yes;
-            kept.revoke_lease();
+        let stored = state.session(session)?;
+        if stored.row.deleted == Deleted::No {
+            stored.row.deleted = Deleted::Yes;
+            stored.revoke_lease();
         }
         Ok(())
     }
@@ -174,7 +178,7 @@ impl Store for MemoryStore {
         let mut state = self.state();
         for stub in stubs {
             let native = NativeId { agent: agent.to_owned(), id: stub.id.0.clone() };
-            if !state.sessions.values().any(|kept| kept.natives.contains(&native)) {
+            if !state.sessions.values().any(|stored| stored.natives.contains(&native)) {
                 state.add_stub(agent, stub);
             }
         }
@@ -199,30 +203,30 @@ impl MemoryState {
 
     /// Returns a session that is not deleted.
     fn existing(&mut self, session: &SessionId) -> Result<&mut StoredSession, StoreError> {
-        let kept = self.session(session)?;
-        match kept.row.deleted {
-            Deleted::No => Ok(kept),
+        let stored = self.session(session)?;
+        match stored.row.deleted {
+            Deleted::No => Ok(stored),
             Deleted::Yes => Err(StoreError::Unknown(session.clone())),
         }
     }
 
     fn append(&mut self, append: &Append) -> Result<(), StoreError> {
         let others = self.later_than_others(&append.session);
-        let kept = self.session(&append.session)?;
-        kept.check_epoch(append.epoch)?;
-        if kept.row.head != append.expected {
-            return Err(kept.moved_on(append.expected));
+        let stored = self.session(&append.session)?;
+        stored.check_epoch(append.epoch)?;
+        if stored.row.head != append.expected {
+            return Err(stored.moved_on(append.expected));
         }
-        let before = kept.row.updated_at;
+        let before = stored.row.updated_at;
         let at = append.at.map_or(before, |at| at.max(before).max(others));
-        kept.write(&append.entries, &append.facts, append.snapshot.as_ref(), at);
+        stored.write(&append.entries, &append.facts, append.snapshot.as_ref(), at);
         self.drop_stub(&append.facts);
         Ok(())
     }
 
     fn layers(&self, session: &SessionId, head: Seq) -> Vec<Layer<SessionId>> {
         let parent_of = |id: &SessionId| {
-            Ok::<_, Infallible>(self.sessions.get(id).and_then(|kept| kept.row.parent.clone()))
+            Ok::<_, Infallible>(self.sessions.get(id).and_then(|stored| stored.row.parent.clone()))
         };
         let Ok(layers) = lineage(session.clone(), head, parent_of);
         layers
@@ -235,9 +239,9 @@ impl MemoryState {
         page: &mut PageBuilder<'_>,
     ) -> Result<ControlFlow<Seq>, StoreError> {
         let from = from.max(layer.after.next());
-        let Some(kept) = self.sessions.get(&layer.key) else { return Ok(ControlFlow::Continue(())) };
-        let start = kept.items.partition_point(|sized| sized.item.first < from);
-        for sized in &kept.items[start..] {
+        let Some(stored) = self.sessions.get(&layer.key) else { return Ok(ControlFlow::Continue(())) };
+        let start = stored.items.partition_point(|sized| sized.item.first < from);
+        for sized in &stored.items[start..] {
             if sized.item.first > layer.upto {
                 break;
             }
@@ -257,7 +261,7 @@ impl MemoryState {
 
     /// The sequence numbers at which other sessions were forked from this one.
     fn forks_of(&self, session: &SessionId) -> Vec<Seq> {
-        let heads = self.sessions.values().map(|kept| (&kept.row.id, kept.row.head));
+        let heads = self.sessions.values().map(|stored| (&stored.row.id, stored.row.head));
         let layers = heads.filter(|(id, _)| *id != session).flat_map(|(id, head)| self.layers(id, head));
         layers.filter(|layer| layer.key == *session).map(|layer| layer.upto).collect()
     }
@@ -266,26 +270,26 @@ impl MemoryState {
 impl MemoryState {
     /// The first millisecond after the last change of all other listed sessions.
     fn later_than_others(&self, session: &SessionId) -> Millis {
-        let listed = |kept: &&StoredSession| kept.listed.is_some() && kept.row.deleted == Deleted::No;
-        let others = self.sessions.values().filter(listed).filter(|kept| kept.row.id != *session);
-        others.map(|kept| kept.row.updated_at + 1).max().unwrap_or(0)
+        let listed = |stored: &&StoredSession| stored.listed.is_some() && stored.row.deleted == Deleted::No;
+        let others = self.sessions.values().filter(listed).filter(|stored| stored.row.id != *session);
+        others.map(|stored| stored.row.updated_at + 1).max().unwrap_or(0)
     }
 
     /// Removes the stub of a session that an agent listed before it was known to be the same session.
     fn drop_stub(&mut self, facts: &RowFacts) {
         let Some(native) = &facts.native else { return };
         let id = SessionId(native.id.clone());
-        if self.sessions.get(&id).is_some_and(|kept| kept.is_stub() && kept.row.agent == native.agent) {
+        if self.sessions.get(&id).is_some_and(|stored| stored.is_stub() && stored.row.agent == native.agent) {
             self.sessions.remove(&id);
         }
     }
 
     fn add_stub(&mut self, agent: &str, stub: &Stub) {
-        let kept = self.sessions.entry(stub.id.clone()).or_insert_with(|| StoredSession::stub(agent, stub));
-        if kept.is_stub() {
-            kept.row.updated_at = stub.updated_at;
-            if !matches!(kept.row.title, Some((_, TitleSource::User))) {
-                kept.row.title = stub.title.clone().map(|title| (title, TitleSource::Agent));
+        let stored = self.sessions.entry(stub.id.clone()).or_insert_with(|| StoredSession::stub(agent, stub));
+        if stored.is_stub() {
+            stored.row.updated_at = stub.updated_at;
+            if !matches!(stored.row.title, Some((_, TitleSource::User))) {
+                stored.row.title = stub.title.clone().map(|title| (title, TitleSource::Agent));
             }
         }
     }
@@ -293,7 +297,7 @@ impl MemoryState {
 
 impl StoredSession {
     fn stub(agent: &str, stub: &Stub) -> Self {
-        let mut kept = Self::new(&NewSession {
+        let mut stored = Self::new(&NewSession {
             id: stub.id.clone(),
             cwd: stub.cwd.clone(),
             agent: agent.to_owned(),
@@ -303,9 +307,9 @@ impl StoredSession {
             snapshot: None,
             at: stub.updated_at,
         });
-        kept.row.owner = None;
-        kept.listed = Some(Listed);
-        kept
+        stored.row.owner = None;
+        stored.listed = Some(Listed);
+        stored
     }
 
     fn new(new: &NewSession) -> Self {

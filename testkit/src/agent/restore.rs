@@ -11,14 +11,14 @@ use super::serve::{A_MOMENT, choices};
 use super::talk::{AgentOutcome, Talk};
 use super::words;
 
-/// How much is told again.
+/// How much is replayed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Replay {
     All,
     Nothing,
 }
 
-/// Takes up a session that it has, as its nature lets it.
+/// Restores a session that it has, as configured.
 pub(super) async fn again(talk: &Arc<Talk>, params: &Value, replay: Replay) -> AgentOutcome {
     let id = params["sessionId"].as_str().unwrap_or_default();
     let config = talk.memory.config();
@@ -35,7 +35,7 @@ pub(super) async fn again(talk: &Arc<Talk>, params: &Value, replay: Replay) -> A
     Ok(choices(talk, id))
 }
 
-/// Makes a session out of another that it has.
+/// Forks a session that it has.
 pub(super) async fn fork(talk: &Arc<Talk>, params: &Value) -> AgentOutcome {
     let parent = params["sessionId"].as_str().unwrap_or_default();
     let config = talk.memory.config();
@@ -50,7 +50,7 @@ pub(super) async fn fork(talk: &Arc<Talk>, params: &Value) -> AgentOutcome {
     Ok(answer)
 }
 
-/// Replays now, after the answer or not at all, as it is this agent's nature.
+/// Replays now, after the answer or not at all, as configured.
 async fn replay_all(talk: &Arc<Talk>, session: &str, history: Vec<Value>) {
     let config = talk.memory.config();
     if config.has(Quirk::ReplaysNothing) {
@@ -81,7 +81,7 @@ async fn tell_again(talk: &Talk, session: &str, history: Vec<Value>) {
     }
 }
 
-/// An update with the ids that a replay has.
+/// An update with the ids of a replay.
 fn as_replayed(config: &AgentConfig, mut update: Value) -> Value {
     if let (true, Some(members)) = (config.has(Quirk::NoIdsOnReplay), update.as_object_mut()) {
         members.remove("messageId");

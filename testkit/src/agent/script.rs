@@ -6,13 +6,13 @@ use serde_json::Value;
 /// One step of a turn.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// `say TEXT`: one message in one chunk. Text that is no step is answered with `you said: TEXT`.
+    /// `say TEXT`: one message in one chunk. Text that is not a step is answered with `you said: TEXT`.
     Say(String),
     /// `think TEXT`: a thought.
     Think(String),
     /// `tool ID`: a tool call from its announcement to its end, with text and a diff.
     Tool(String),
-    /// `permit`: asks for permission and says what came of it.
+    /// `permit`: asks for permission and reports the answer.
     Permit,
     /// `mode ID`: the agent changes its own mode.
     Mode(String),
@@ -20,13 +20,13 @@ pub enum Step {
     Hang,
     /// `fail`: the turn fails with an error.
     Fail,
-    /// `stop REASON`: the turn ends so.
+    /// `stop REASON`: the turn ends with this reason.
     Stop(String),
-    /// Any other.
+    /// Any other step.
     Aside(Aside),
 }
 
-/// A step that an agent need not know to be a good example of one.
+/// A step that the example agent does not need to show.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Aside {
     /// `whole TEXT`: a message as a whole in version 2, a chunk in version 1.
@@ -51,59 +51,59 @@ pub enum Aside {
     Plan(Vec<String>),
     /// `usage USED/SIZE`.
     Usage(u64, u64),
-    /// `commands NAME,…`: the commands on offer; `plan` and `test` if none is named.
+    /// `commands NAME,…`: the available commands; `plan` and `test` if none is named.
     Commands(Vec<String>),
     /// `title TEXT`: the agent's own title.
     Title(String),
-    /// `elicit`: asks for a name and says what came of it.
+    /// `elicit`: asks for a name and reports the answer.
     Elicit,
-    /// `notice TEXT`: one that is not kept. Version 1 sends it only to clients that take it.
+    /// `notice TEXT`: a notice, which is not stored. Version 1 sends it only to clients that support notices.
     Notice(String),
     /// `compact`: a compaction from its beginning to its end. Version 1 as for notices.
     Compact,
-    /// `unknown TAG`: an update that nobody knows, `future_thing` if none is named.
+    /// `unknown TAG`: an update of an unknown kind, `future_thing` if none is named.
     Unknown(String),
-    /// `ext METHOD`: a request to the client, `_test/echo` if none is named; says what came of it.
+    /// `ext METHOD`: a request to the client, `_test/echo` if none is named; reports the answer.
     Ext(String),
     /// `tell METHOD`: a notification to the client, `_test/told` if none is named.
     Tell(String),
-    /// `fs PATH`: reads a file: the client's in version 1, says so in version 2.
+    /// `fs PATH`: reads a file with the client in version 1; version 2 reports that it cannot.
     Fs(String),
-    /// `write PATH TEXT`: writes a file: the client's in version 1, says so in version 2.
+    /// `write PATH TEXT`: writes a file with the client in version 1; version 2 reports that it cannot.
     Write(String, String),
     /// `term LINE`: a terminal inside a tool call, from its start to its release: the client's in version 1,
     /// the agent's own in version 2, which has always run `echo hi`. Version 1 runs that if no line is given.
     Term(Option<String>),
     /// `spawn LINE`: the same in version 1, but it is left running.
     Spawn(String),
-    /// `kill`: ends the last terminal that was left running, and says how it ended.
+    /// `kill`: ends the last terminal that was left running, and reports how it ended.
     Kill,
     /// `termopen`: a terminal inside a tool call that stays open: the client's in version 1, the agent's own,
     /// which can be cancelled, in version 2.
     TermOpen,
-    /// `apart METHOD`: a request to the client that belongs to no session, `mcp/message` if none is named; says
-    /// what came of it.
+    /// `apart METHOD`: a request to the client that belongs to no session, `mcp/message` if none is named; reports the
+    /// answer.
     Apart(String),
-    /// `takeback METHOD`: a request to the client that is taken back at once, `session/request_permission` if
-    /// none is named; says what came of it.
+    /// `takeback METHOD`: a request to the client that is cancelled at once, `session/request_permission` if none is
+    /// named; reports the answer.
     TakeBack(String),
-    /// `late TEXT`: waits for a cancel, and then has a tool call and this to tell.
+    /// `late TEXT`: waits for a cancel, and then sends a tool call and this text.
     Late(String),
-    /// `abort`: waits for a cancel and fails at it.
+    /// `abort`: waits for a cancel and fails.
     Abort,
     /// `slow N`: so many chunks with 5 ms between them.
     Slow(usize),
-    /// `deaf`: ignores a cancel for ever.
+    /// `deaf`: ignores a cancel forever.
     Deaf,
     /// `wait NAME`: waits until the test opens this gate, or for a cancel.
     Wait(String),
     /// `crash`: ends the connection at once.
     Crash,
-    /// `subagent`: a child that is announced and says something.
+    /// `subagent`: a sub-agent that is announced and sends a message.
     Subagent,
     /// `raw JSON`: an update, byte for byte, to the end of the line.
     Raw(String),
-    /// `rawof SESSION JSON`: the same in the name of another session.
+    /// `rawof SESSION JSON`: the same with another session id.
     RawOf(String, String),
 }
 
@@ -118,7 +118,7 @@ pub fn script(prompt: &[Value]) -> Vec<Step> {
     steps(&text.collect::<Vec<_>>().join("\n"))
 }
 
-/// What an agent is given of an earlier conversation is not for it to carry out.
+/// A transcript of an earlier conversation is not a script.
 fn is_transcript(block: &Value) -> bool {
     let text = block["text"].as_str().unwrap_or_default();
     text.starts_with("# The conversation so far") || block["resource"]["uri"] == "rethread://transcript"

@@ -36,7 +36,7 @@ pub(super) async fn serve(memory: Arc<Memory>, wire: Wire) -> End {
         }
     }
     let mut reader = BufReader::new(wire.reader).lines();
-    // Dropped with this function, and what runs in it with it.
+    // Dropped with this function, which ends all work.
     let mut work = JoinSet::new();
     let end = loop {
         let line = tokio::select! {
@@ -79,7 +79,7 @@ async fn hear(talk: &Arc<Talk>, line: &str, work: &mut JoinSet<()>) {
             work.spawn(answer_slowly(talk.clone(), id, method.to_owned(), params));
         }
         (Some(id), "session/prompt") => prompt(talk, id, &params, work).await,
-        // Left open until it is taken back.
+        // Left open until it is cancelled.
         (Some(_), "_agent/hang") => {}
         (Some(_), "session/set_mode" | "session/set_model" | "session/set_config_option")
             if config.has(Quirk::MuteOnOptions) => {}
@@ -115,7 +115,7 @@ async fn answer_slowly(talk: Arc<Talk>, id: Value, method: String, params: Value
     talk.answer(id, outcome).await;
 }
 
-/// A request that was left open is answered, a turn is cancelled.
+/// Answers a request that was left open, or cancels a turn.
 async fn take_back(talk: &Talk, id: &Value) {
     let taken = {
         let inner = talk.memory.inner();

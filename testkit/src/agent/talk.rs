@@ -12,19 +12,19 @@ use tokio::sync::{mpsc, oneshot, watch};
 use super::memory::{Booleans, Memory};
 use super::quirk::Quirk;
 
-/// What goes out.
+/// An outgoing item.
 pub(super) enum Out {
     Line(String),
-    /// No whole line.
+    /// A part of a line.
     Piece(String),
-    /// Nothing more: the stream is closed.
+    /// Closes the stream.
     End,
 }
 
 /// The answer to a request: a result or an error object.
 pub(super) type AgentOutcome = Result<Value, Value>;
 
-/// One start of the agent.
+/// One run of the agent.
 pub(super) struct Talk {
     pub(super) memory: Arc<Memory>,
     pub(super) start: usize,
@@ -41,7 +41,7 @@ struct TalkState {
     client: Value,
     pending: HashMap<u64, oneshot::Sender<AgentOutcome>>,
     turns: HashMap<String, Turns>,
-    /// Prompts that are not acknowledged, with their sessions.
+    /// Unacknowledged prompts with their sessions.
     unacknowledged: Vec<(String, oneshot::Sender<()>)>,
 }
 
@@ -51,11 +51,11 @@ pub(super) struct Turns {
     pub(super) queue: VecDeque<Prompt>,
     /// Prompts that are being acknowledged and will be in the queue.
     coming: usize,
-    /// Whether the turn that runs is to end with an error.
+    /// Whether the running turn must end with an error.
     failing: bool,
 }
 
-/// A prompt that was taken.
+/// An accepted prompt.
 pub(super) struct Prompt {
     /// The id of the request, for an agent that answers at the end.
     pub(super) request: Value,
@@ -92,7 +92,7 @@ impl Talk {
         inner.client = client;
     }
 
-    /// Says whether a version 1 client advertised this capability, as a JSON pointer.
+    /// Returns whether a v1 client advertised this capability, as a JSON pointer.
     pub(super) fn client_takes(&self, pointer: &str) -> bool {
         let inner = self.inner();
         let value = inner.client.pointer(&format!("/clientCapabilities/{pointer}"));
@@ -103,7 +103,7 @@ impl Talk {
         if self.client_takes("session/configOptions/boolean") { Booleans::Taken } else { Booleans::NotTaken }
     }
 
-    /// An id that is new in this start, and used again by the next one.
+    /// An id that is unique in this run and used again by the next one.
     pub(super) fn mint(&self, kind: &str) -> String {
         format!("{kind}_{}", self.counted.fetch_add(1, Ordering::Relaxed) + 1)
     }
@@ -135,18 +135,18 @@ impl Talk {
         self.send(json!({"method": method, "params": params})).await;
     }
 
-    /// Tells of a session, and keeps it for a replay.
+    /// Sends an update of a session, and keeps it for a replay.
     pub(super) async fn update(&self, session: &str, update: Value) {
         self.memory.keep(session, &update);
         self.show(session, update).await;
     }
 
-    /// Tells of a session without keeping it.
+    /// Sends an update of a session without keeping it.
     pub(super) async fn show(&self, session: &str, update: Value) {
         self.notify("session/update", json!({"sessionId": session, "update": update})).await;
     }
 
-    /// Tells of a session byte for byte, and keeps it for a replay.
+    /// Sends an update of a session byte for byte, and keeps it for a replay.
     pub(super) async fn raw(&self, session: &str, update: &str) {
         if let Ok(value) = serde_json::from_str(update) {
             self.memory.keep(session, &value);
@@ -154,7 +154,7 @@ impl Talk {
         let _ = self.out.send(Out::Line(raw_line(session, update))).await;
     }
 
-    /// Asks the client.
+    /// Sends a request to the client.
     pub(super) async fn ask(&self, method: &str, params: Value) -> (u64, oneshot::Receiver<AgentOutcome>) {
         let id = self.asked.fetch_add(1, Ordering::Relaxed);
         let (answer, answered) = oneshot::channel();
@@ -170,7 +170,7 @@ impl Talk {
         }
     }
 
-    /// Takes a prompt in. Gives the means to cancel if nothing runs yet: then a turn is to be started.
+    /// Accepts a prompt. If nothing is running, returns what is needed to start a turn.
     pub(super) fn take(&self, session: &str, prompt: Prompt) -> Taken {
         let mut inner = self.inner();
         if let Some(turns) = inner.turns.get_mut(session) {
@@ -184,21 +184,21 @@ impl Talk {
         Taken::Starts(cancelled)
     }
 
-    /// Keeps a prompt that is not acknowledged yet. The end of it says that it was taken back.
+    /// Keeps a prompt that is not acknowledged yet. The receiver resolves when it is cancelled.
     pub(super) fn hold(&self, session: &str) -> oneshot::Receiver<()> {
         let (back, taken_back) = oneshot::channel();
         self.inner().unacknowledged.push((session.to_owned(), back));
         taken_back
     }
 
-    /// A prompt is about to be acknowledged: work that runs goes on with it.
+    /// Records that a prompt is about to be acknowledged: running work continues with it.
     pub(super) fn expect(&self, session: &str) {
         if let Some(turns) = self.inner().turns.get_mut(session) {
             turns.coming += 1;
         }
     }
 
-    /// Says whether a prompt is being acknowledged that this work will go on with.
+    /// Returns whether a prompt is being acknowledged that the running work continues with.
     pub(super) fn expects(&self, session: &str) -> bool {
         let inner = self.inner();
         inner.turns.get(session).is_some_and(|turns| turns.queue.is_empty() && turns.coming > 0)
@@ -208,7 +208,7 @@ impl Talk {
         self.inner().turns.contains_key(session)
     }
 
-    /// The next prompt; none ends the work. A cancel takes those along that were there.
+    /// Takes the next prompt; `None` ends the work. A cancel removes the prompts that were queued.
     pub(super) fn next(&self, session: &str) -> Option<Prompt> {
         let mut inner = self.inner();
         let turns = inner.turns.get_mut(session)?;
@@ -234,7 +234,7 @@ impl Talk {
         }
     }
 
-    /// Stops a turn. Gives the prompts that were waiting.
+    /// Stops a turn. Returns the queued prompts.
     fn stop(&self, session: &str) -> VecDeque<Prompt> {
         let mut inner = self.inner();
         inner.unacknowledged.retain(|(of, _)| of != session);
@@ -243,7 +243,7 @@ impl Talk {
         std::mem::take(&mut turns.queue)
     }
 
-    /// Makes the turn that runs end with an error.
+    /// Makes the running turn end with an error.
     pub(super) fn fail(&self, session: &str) {
         if let Some(turns) = self.inner().turns.get_mut(session) {
             turns.failing = true;
@@ -255,12 +255,12 @@ impl Talk {
         self.inner().turns.get(session).is_some_and(|turns| turns.failing)
     }
 
-    /// Writes a line that is no message.
+    /// Writes a line that is not a message.
     pub(super) async fn print(&self, line: String) {
         let _ = self.out.send(Out::Line(line)).await;
     }
 
-    /// Dies in the middle of a line.
+    /// Crashes in the middle of a line.
     pub(super) async fn tear(&self, session: &str) {
         let mut line = raw_line(session, r#"{"sessionUpdate":"agent_message_chunk"}"#);
         line.truncate(line.len() - 10);
@@ -268,7 +268,7 @@ impl Talk {
         self.crash().await;
     }
 
-    /// Ends the connection as a crash does, after all that was said before.
+    /// Ends the connection like a crash, after everything sent before.
     pub(super) async fn crash(&self) {
         let _ = self.out.send(Out::End).await;
         let _ = self.crashed.send(true);
@@ -283,7 +283,7 @@ impl Talk {
     }
 }
 
-/// The line that tells an update byte for byte.
+/// The line of an update byte for byte.
 pub(super) fn raw_line(session: &str, update: &str) -> String {
     let session = json!(session);
     format!(
@@ -291,13 +291,13 @@ pub(super) fn raw_line(session: &str, update: &str) -> String {
     )
 }
 
-/// What became of a prompt.
+/// What happened to a prompt.
 pub(super) enum Taken {
     Starts(watch::Receiver<bool>),
     Queued,
 }
 
-/// Writes lines until the end is said.
+/// Writes lines until the end.
 pub(super) async fn write(mut writer: impl AsyncWrite + Unpin, mut lines: mpsc::Receiver<Out>) {
     while let Some(out) = lines.recv().await {
         let line = match out {

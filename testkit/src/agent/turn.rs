@@ -13,7 +13,7 @@ use super::script::{Aside, Step, script};
 use super::talk::{Prompt, Talk};
 use super::{ask, words};
 
-/// A turn that is played.
+/// A running turn.
 pub(super) struct Turn {
     pub(super) talk: Arc<Talk>,
     pub(super) session: String,
@@ -44,7 +44,7 @@ pub(super) enum Flow {
 /// A version 2 agent takes a prompt at once.
 pub(super) async fn acknowledge(talk: &Talk, session: &str, prompt: &Prompt) {
     if talk.version() == Version::V1 {
-        // The client knows what it said; a replay has to tell.
+        // The client knows its own prompt, but a replay must contain it.
         for block in prompt.content.as_array().into_iter().flatten() {
             let mut update = words::chunk("user_message", Some(&prompt.message), "");
             update["content"] = block.clone();
@@ -73,7 +73,7 @@ pub(super) async fn acknowledge(talk: &Talk, session: &str, prompt: &Prompt) {
     }
 }
 
-/// Plays prompt after prompt until none is left.
+/// Runs prompt after prompt until none is left.
 pub(super) async fn play(talk: Arc<Talk>, session: String, cancelled: watch::Receiver<bool>) {
     let mut last = None;
     while let Some(prompt) = talk.next(&session) {
@@ -103,7 +103,7 @@ pub(super) async fn play(talk: Arc<Talk>, session: String, cancelled: watch::Rec
             talk.memory.keep(&session, &words::chunk("user_message", Some(&id), INTERRUPTION));
         }
         if talk.version() == Version::V1 {
-            // Free before it answers: the next prompt may come at once.
+            // Before the answer, since the next prompt may arrive at once.
             talk.next(&session);
             let outcome = match flow {
                 Flow::Failed => Err(failure()),

@@ -36,7 +36,7 @@ pub(super) fn tool_begins(version: Version, id: &str) -> Value {
     })
 }
 
-/// A tool call that can be cancelled, where the version has that.
+/// A tool call that can be cancelled, if the version supports that.
 pub(super) fn tool_opens(version: Version, id: &str) -> Value {
     let mut update = tool_begins(version, id);
     if version == Version::V2 {
@@ -45,7 +45,7 @@ pub(super) fn tool_opens(version: Version, id: &str) -> Value {
     update
 }
 
-/// Says whether an update is the last word on a tool call or a terminal.
+/// Returns whether an update ends a tool call or a terminal.
 pub(super) fn is_final(update: &Value) -> bool {
     let over = matches!(update["status"].as_str(), Some("completed" | "failed" | "cancelled"));
     over || !update["exitStatus"].is_null()

@@ -5,13 +5,13 @@ use serde_json::{Value, json};
 
 use super::{Plan, State};
 
-/// How many sessions a client keeps in mind.
+/// How many sessions a client keeps using.
 pub(super) const SESSIONS: usize = 10;
 
-/// How much is sent at once, at most.
+/// The maximum number of messages that are sent at once.
 const BURST: u64 = 8;
 
-/// What is sent.
+/// A random message.
 pub(super) enum Draw {
     /// A request.
     Ask(&'static str, Value),
@@ -19,7 +19,7 @@ pub(super) enum Draw {
     Tell(&'static str, Value),
 }
 
-/// Draws what is sent.
+/// Generates random messages.
 pub(super) struct Mix {
     version: Version,
     cwd: String,
@@ -49,9 +49,9 @@ impl Mix {
         ("initialize", params)
     }
 
-    /// Some messages that go out together.
+    /// Generates messages that are sent together.
     pub(super) fn burst(&mut self, state: &mut State) -> Vec<Draw> {
-        // What nobody comes back to is closed: it would only take up memory.
+        // Sessions that are no longer used are closed, since they would only take up memory.
         let close = |session| Draw::Ask("session/close", json!({"sessionId": session}));
         let mut draws: Vec<_> = state.forgotten.drain(..).map(close).collect();
         let many = 1 + self.below(BURST);
@@ -127,14 +127,14 @@ impl Mix {
         }
     }
 
-    /// One of those that the client knows, or one that is not there.
+    /// A known session, or one that does not exist.
     fn session(&mut self, state: &State) -> String {
         let at = self.below(state.sessions.len() as u64 + 1);
         let known = usize::try_from(at).ok().and_then(|at| state.sessions.get(at));
         known.cloned().unwrap_or_else(|| "of nobody".to_owned())
     }
 
-    /// A number below this one.
+    /// A random number below this one.
     fn below(&mut self, bound: u64) -> u64 {
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;
@@ -143,7 +143,7 @@ impl Mix {
     }
 }
 
-/// How a request of the server's is answered.
+/// The answer to a request of the server.
 pub(super) fn answer(id: &Value, method: &str, params: &Value) -> Value {
     match method {
         "session/request_permission" => {

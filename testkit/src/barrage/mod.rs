@@ -16,45 +16,45 @@ use tokio::time::Instant;
 
 use mix::{Draw, Mix};
 
-/// How many requests may be without an answer at a time.
+/// How many requests may be unanswered at a time.
 const WINDOW: usize = 48;
 
-/// How long requests may take before they are taken back.
+/// How long a request may take before it is cancelled.
 const IMPATIENCE: Duration = Duration::from_millis(200);
 
-/// How long the last answers may take once nothing more is sent.
+/// How long the last answers may take after the last request.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What a client is to do.
+/// The plan of a client.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// The version that it speaks.
+    /// The protocol version.
     pub version: Version,
-    /// Decides everything that is sent.
+    /// The seed of everything that is sent.
     pub seed: u64,
     /// The working directory of its sessions.
     pub cwd: String,
-    /// When it stops to send.
+    /// When it stops sending.
     pub until: Until,
 }
 
-/// When a client stops to send.
+/// When a client stops sending.
 #[derive(Clone, Copy, Debug)]
 pub enum Until {
-    /// After as many requests.
+    /// After this many requests.
     Sent(usize),
-    /// At this moment.
+    /// At this time.
     Time(Instant),
 }
 
-/// What came of it.
+/// The result of a barrage.
 #[derive(Debug, Default)]
 pub struct Tally {
-    /// How many requests were sent.
+    /// The number of requests sent.
     pub sent: usize,
-    /// How many of them were answered, by method: with a result, with an error.
+    /// The number of answers by method: results and errors.
     pub answered: BTreeMap<String, (usize, usize)>,
-    /// Answers that nobody waited for, and requests without one.
+    /// Unexpected answers, and requests without an answer.
     pub faults: Vec<String>,
 }
 
@@ -67,7 +67,7 @@ impl Tally {
     }
 }
 
-/// Sends random requests over a wire until the plan is fulfilled and every answer is there, or was waited for in vain.
+/// Sends random requests until the plan is fulfilled and every answer has arrived or timed out.
 pub async fn run(wire: Wire, plan: Plan) -> Tally {
     let shared = Arc::new(BarrageState::default());
     let (lines, outgoing) = mpsc::channel(1024);
@@ -89,7 +89,7 @@ pub async fn run(wire: Wire, plan: Plan) -> Tally {
     }
     sender.finish().await;
     drop(sender);
-    // The writing half has nothing more to write, and ends the server's input with that.
+    // The writer has finished, which closes the server's input.
     if tokio::time::timeout(PATIENCE, reading).await.is_err() {
         shared.state().tally.faults.push("the server did not end with its input".to_owned());
     }
@@ -112,14 +112,14 @@ struct BarrageState {
     bell: Notify,
 }
 
-/// What the client knows.
+/// The state of the client.
 #[derive(Default)]
 struct State {
-    /// The requests without an answer, by their ids.
+    /// The unanswered requests by id.
     open: HashMap<u64, String>,
-    /// The sessions that it has heard of.
+    /// The known sessions.
     sessions: Vec<String>,
-    /// Those that it has put out of its mind, and is to close.
+    /// The sessions that are no longer used and must be closed.
     forgotten: Vec<String>,
     tally: Tally,
     closed: bool,
@@ -130,7 +130,7 @@ impl BarrageState {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until at most so many requests are without an answer, but not for ever.
+    /// Waits until at most this many requests are unanswered, up to a limit.
     async fn settled(&self, most: usize) {
         let settled = async {
             loop {
@@ -146,7 +146,7 @@ impl BarrageState {
         let _ = tokio::time::timeout(PATIENCE, settled).await;
     }
 
-    /// Notes the requests that were waited for in vain.
+    /// Records the requests that timed out.
     fn give_up(&self, most: usize) {
         let mut state = self.state();
         let late = format!("more than {most} without an answer after {PATIENCE:?}: {:?}", state.open);
@@ -184,12 +184,12 @@ impl Sender {
     }
 
     async fn send(&self, message: Value) {
-        // A server that hangs up is seen by the answers that do not come.
+        // If the server has disconnected, the missing answers show it.
         let _ = self.lines.send(message.to_string()).await;
     }
 
-    /// Waits until at most so many requests are without an answer. What takes longer than a moment is taken back, again
-    /// and again: a prompt that waits for an agent, say, runs only when that is there.
+    /// Waits until at most this many requests are unanswered. Requests that take longer are cancelled repeatedly: a
+    /// prompt that waits for an agent runs only when the agent is there.
     async fn settle(&self, most: usize, moment: Duration) {
         let deadline = Instant::now() + PATIENCE;
         while tokio::time::timeout(moment, self.shared.settled(most)).await.is_err() {
@@ -212,7 +212,7 @@ impl Sender {
     /// Waits for the last answers.
     async fn finish(&mut self) {
         self.settle(0, IMPATIENCE).await;
-        // Whatever is answered twice is so by the time that this is answered.
+        // By the time this is answered, any duplicate answers have arrived.
         self.ask(("session/list", json!({}))).await;
         self.shared.settled(0).await;
     }
@@ -241,7 +241,7 @@ async fn read(reader: impl AsyncRead + Unpin, shared: Arc<BarrageState>, lines: 
         if let Some(answer) = shared.state().hear(&message)
             && let Some(lines) = lines.upgrade()
         {
-            // In a task of its own: who reads must not wait for who writes.
+            // In a separate task, because the reader must not wait for the writer.
             tokio::spawn(async move { lines.send(answer.to_string()).await });
         }
         shared.bell.notify_waiters();
@@ -255,7 +255,7 @@ impl State {
         self.open.len() <= most || self.closed
     }
 
-    /// Takes in a message. Gives the answer, if it is a request.
+    /// Handles a message. Returns the answer if it is a request.
     fn hear(&mut self, message: &Value) -> Option<Value> {
         let id = message.get("id")?;
         if let Some(method) = message["method"].as_str() {
@@ -274,7 +274,7 @@ impl State {
         None
     }
 
-    /// Remembers the sessions that an answer names.
+    /// Records the sessions in an answer.
     fn learn(&mut self, result: &Value) {
         let made = result["sessionId"].as_str();
         let listed = result["sessions"].as_array().into_iter().flatten();

@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 use super::Outcome;
 use crate::{DEADLINE, schema};
 
-/// Who said something.
+/// The sender of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum From {
     /// The test client.
@@ -21,10 +21,10 @@ pub enum From {
     Server,
 }
 
-/// One message.
+/// A message and its sender.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Said {
-    /// Who said it.
+    /// The sender.
     pub from: From,
     /// The message.
     pub message: Value,
@@ -33,7 +33,7 @@ pub struct Said {
 /// Answers a request.
 pub(super) type Answering = Box<dyn FnMut(&Value) -> Option<Outcome> + Send>;
 
-/// Everything that was said.
+/// All messages of the connection.
 pub(super) struct Inbox {
     inner: Mutex<InboxState>,
     bell: Notify,
@@ -42,13 +42,13 @@ pub(super) struct Inbox {
 struct InboxState {
     version: Version,
     said: Vec<Said>,
-    /// The answers that somebody has waited for, by their place.
+    /// The indexes of the answers that a test has waited for.
     taken: Vec<usize>,
     answering: HashMap<String, Answering>,
     closed: bool,
-    /// What did not fit the schema.
+    /// The first message that violates the schema.
     fault: Option<String>,
-    /// How long anything may take.
+    /// The deadline of waits.
     patience: Duration,
 }
 
@@ -82,8 +82,7 @@ impl Inbox {
         self.inner().said.clone()
     }
 
-    /// The first message of the server's from a place on that fits; the place moves
-    /// there, or behind all that was looked at.
+    /// Finds the first matching message of the server from an index on; the index moves to it, or after all messages.
     pub(super) fn find(&self, from: &mut usize, is: impl Fn(&Value) -> bool) -> Option<Value> {
         let inner = self.inner();
         let fits = |said: &&Said| said.from == From::Server && is(&said.message);
@@ -99,7 +98,7 @@ impl Inbox {
         }
     }
 
-    /// The first answer to this id that nobody has taken.
+    /// Takes the first answer to this id that was not taken yet.
     pub(super) fn take_answer(&self, id: &Value) -> Option<Value> {
         let mut inner = self.inner();
         let at = inner.said.iter().enumerate().position(|(at, said)| {
@@ -136,7 +135,7 @@ impl Inbox {
         }
     }
 
-    /// The conversation, for a person who looks for a mistake.
+    /// The conversation as text, for failure messages.
     pub(super) fn text(&self) -> String {
         let said = self.said();
         let lines = said.iter().map(|said| {
@@ -181,7 +180,7 @@ impl InboxState {
     }
 }
 
-/// How requests are answered that the test says nothing about.
+/// The default answer to a request.
 fn standard(version: Version, method: &str, params: &Value) -> Option<Outcome> {
     let of_version_1 = method.starts_with("fs/") || method.starts_with("terminal/");
     let result = match method {
@@ -210,7 +209,7 @@ fn not_found(method: &str) -> Value {
 
 type Writer = Arc<tokio::sync::Mutex<Option<Box<dyn AsyncWrite + Send + Unpin>>>>;
 
-/// Reads until the server hangs up, and answers what it asks.
+/// Reads until the server closes the connection, and answers its requests.
 pub(super) async fn read(reader: impl AsyncRead + Unpin, inbox: Arc<Inbox>, writer: Writer) {
     let mut lines = BufReader::new(reader).lines();
     while let Ok(Some(line)) = lines.next_line().await {
@@ -219,7 +218,7 @@ pub(super) async fn read(reader: impl AsyncRead + Unpin, inbox: Arc<Inbox>, writ
         let answer = inbox.heard(message);
         inbox.bell.notify_waiters();
         if let Some(answer) = answer {
-            // In a task of its own: who reads must not wait for who writes.
+            // In a separate task, because the reader must not wait for the writer.
             let writer = writer.clone();
             tokio::spawn(async move {
                 if let Some(writer) = &mut *writer.lock().await {

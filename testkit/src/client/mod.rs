@@ -36,7 +36,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects. Nothing is said yet.
+    /// Connects without sending anything.
     #[must_use]
     pub fn connect(server: &Server, version: Version) -> Self {
         let (here, there) = pipe::pair();
@@ -45,7 +45,7 @@ impl Client {
         Self::over(here.into(), version, Some(serving))
     }
 
-    /// A client on any wire.
+    /// Makes a client on any wire.
     #[must_use]
     pub fn over(wire: Wire, version: Version, serving: Option<JoinHandle<()>>) -> Self {
         let inbox = Arc::new(Inbox::new(version));
@@ -54,17 +54,17 @@ impl Client {
         Self { version, inbox, writer, next: AtomicU64::new(0), serving: Mutex::new(serving) }
     }
 
-    /// Says how requests of this method are answered from now on; `None` leaves one open.
+    /// Sets how requests of this method are answered; `None` leaves a request open.
     pub fn on(&self, method: &str, answer: impl FnMut(&Value) -> Option<Outcome> + Send + 'static) {
         self.inbox.on(method, Box::new(answer));
     }
 
-    /// Says how long anything may take from now on, for agents that are not scripted.
+    /// Sets the deadline of waits, for real agents.
     pub fn be_patient(&self, patience: Duration) {
         self.inbox.be_patient(patience);
     }
 
-    /// Sends bytes as they are, with nothing added.
+    /// Sends raw bytes.
     pub async fn send_bytes(&self, bytes: &[u8]) {
         let sending = async {
             if let Some(writer) = &mut *self.writer.lock().await {
@@ -75,7 +75,7 @@ impl Client {
         tokio::time::timeout(4 * DEADLINE, sending).await.expect("the server takes what is sent");
     }
 
-    /// Sends a line as it is.
+    /// Sends a raw line.
     pub async fn send_line(&self, line: &str) {
         self.send_bytes(format!("{line}\n").as_bytes()).await;
     }
@@ -91,14 +91,14 @@ impl Client {
         self.send(json!({"jsonrpc": "2.0", "method": method, "params": params})).await;
     }
 
-    /// Sends a request and gives its id.
+    /// Sends a request and returns its id.
     pub async fn begin(&self, method: &str, params: Value) -> Value {
         let id = json!(self.next.fetch_add(1, Ordering::Relaxed) + 1);
         self.send(json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params})).await;
         id
     }
 
-    /// Waits for the answer to a request; the first one that was not waited for.
+    /// Waits for the first answer to a request that was not taken yet.
     pub async fn answer(&self, id: &Value) -> Outcome {
         let message = self.inbox.wait(&format!("the answer to {id}"), |inbox| inbox.take_answer(id)).await;
         outcome(&message)
@@ -116,7 +116,7 @@ impl Client {
         outcome.unwrap_or_else(|error| panic!("{method} failed: {error:#}\n{}", self.inbox.text()))
     }
 
-    /// Sends a request that must fail, and gives the error.
+    /// Sends a request that must fail, and returns the error.
     pub async fn refused(&self, method: &str, params: Value) -> Value {
         match self.request(method, params).await {
             Ok(result) => panic!("{method} succeeded: {result:#}\n{}", self.inbox.text()),
@@ -124,7 +124,7 @@ impl Client {
         }
     }
 
-    /// Answers a request of the server's by hand.
+    /// Answers a request of the server by hand.
     pub async fn reply(&self, id: &Value, outcome: Outcome) {
         self.send(match outcome {
             Ok(result) => json!({"jsonrpc": "2.0", "id": id, "result": result}),
@@ -133,19 +133,19 @@ impl Client {
         .await;
     }
 
-    /// Everything that was said so far, in order.
+    /// All messages so far, in order.
     #[must_use]
     pub fn said(&self) -> Vec<Said> {
         self.inbox.said()
     }
 
-    /// How much was said so far: a place to look from.
+    /// The number of messages so far, as a mark to search from.
     #[must_use]
     pub fn mark(&self) -> usize {
         self.inbox.said().len()
     }
 
-    /// What the server said since then, in order.
+    /// The messages of the server since a mark.
     #[must_use]
     pub fn heard_since(&self, mark: usize) -> Vec<Value> {
         let said = self.inbox.said();
@@ -156,29 +156,29 @@ impl Client {
             .collect()
     }
 
-    /// Everything that the server said, in order.
+    /// All messages of the server.
     #[must_use]
     pub fn heard(&self) -> Vec<Value> {
         self.heard_since(0)
     }
 
-    /// Waits for a message of the server's at or after a mark, and gives it.
+    /// Waits for a message of the server at or after a mark.
     pub async fn wait_since(&self, mark: usize, what: &str, is: impl Fn(&Value) -> bool) -> Value {
         let mut from = mark;
         self.inbox.wait(what, |inbox| inbox.find(&mut from, &is)).await
     }
 
-    /// Waits for a message of the server's, whenever it came.
+    /// Waits for a message of the server, past or future.
     pub async fn wait(&self, what: &str, is: impl Fn(&Value) -> bool) -> Value {
         self.wait_since(0, what, is).await
     }
 
-    /// Waits for a request or notification of this method, whenever it came.
+    /// Waits for a request or notification of this method, past or future.
     pub async fn wait_method(&self, method: &str) -> Value {
         self.wait(method, |message| message["method"] == method).await
     }
 
-    /// Ends what this client says, as a process that closes its output, and waits for the server to be done.
+    /// Closes the client's output, and waits until the server has finished.
     pub async fn hang_up(&self) {
         self.writer.lock().await.take();
         let serving = self.serving.lock().await.take();

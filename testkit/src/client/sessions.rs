@@ -14,12 +14,12 @@ pub const CWD: &str = "/work";
 pub struct ClientTurn {
     /// The stop reason, or `error N` with the code.
     pub stop: String,
-    /// The id of the prompt's message, where the client is told.
+    /// The message id of the prompt, if the client gets it.
     pub message: Option<String>,
 }
 
 impl Client {
-    /// The usual parameters of `initialize`: a client that can do everything.
+    /// The default parameters of `initialize`: a client that supports everything.
     #[must_use]
     pub fn introduction(&self) -> Value {
         match self.version {
@@ -43,12 +43,12 @@ impl Client {
         }
     }
 
-    /// Initializes, and gives the answer.
+    /// Initializes, and returns the answer.
     pub async fn initialize(&self) -> Value {
         self.ask("initialize", self.introduction()).await
     }
 
-    /// Initializes as a client that can do nothing.
+    /// Initializes as a client without capabilities.
     pub async fn initialize_bare(&self) -> Value {
         let mut params = self.introduction();
         match self.version {
@@ -58,12 +58,12 @@ impl Client {
         self.ask("initialize", params).await
     }
 
-    /// Makes a session in [`CWD`] and gives its id.
+    /// Creates a session in [`CWD`] and returns its id.
     pub async fn new_session(&self) -> String {
         self.new_session_in(CWD).await
     }
 
-    /// Makes a session in this directory and gives its id.
+    /// Creates a session in this directory and returns its id.
     pub async fn new_session_in(&self, cwd: &str) -> String {
         let made = self.ask("session/new", json!({"cwd": cwd, "mcpServers": []})).await;
         made["sessionId"].as_str().expect("a new session has an id").to_owned()
@@ -82,7 +82,7 @@ impl Client {
         }
     }
 
-    /// The request that sets an option, as this client's version writes it.
+    /// The request that sets an option, in the form of this client's version.
     #[must_use]
     pub fn option_request(&self, session: &str, option: &str, value: Value) -> (&'static str, Value) {
         let kind = match (self.version, &value) {
@@ -97,13 +97,13 @@ impl Client {
         ("session/set_config_option", params)
     }
 
-    /// Sets an option, and gives the answer.
+    /// Sets an option, and returns the answer.
     pub async fn set_option(&self, session: &str, option: &str, value: impl Into<Value>) -> Value {
         let (method, params) = self.option_request(session, option, value.into());
         self.ask(method, params).await
     }
 
-    /// Loads a session with its whole replay, and gives the answer.
+    /// Loads a session with its whole replay, and returns the answer.
     pub async fn load(&self, session: &str) -> Value {
         let (method, params) = self.load_params(session);
         self.ask(method, params).await
@@ -116,19 +116,19 @@ impl Client {
         self.ask(method, params).await
     }
 
-    /// Loads a session that cannot be loaded, and gives the error.
+    /// Loads a session that cannot be loaded, and returns the error.
     pub async fn load_refused(&self, session: &str) -> Value {
         let (method, params) = self.load_params(session);
         self.refused(method, params).await
     }
 
-    /// Resumes a session with no replay, and gives the answer.
+    /// Resumes a session without a replay, and returns the answer.
     pub async fn resume(&self, session: &str) -> Value {
         let params = json!({"sessionId": session, "cwd": CWD, "mcpServers": []});
         self.ask("session/resume", params).await
     }
 
-    /// Sends a prompt and gives the id of the request.
+    /// Sends a prompt and returns the id of the request.
     pub async fn begin_prompt(&self, session: &str, text: &str) -> Value {
         let prompt = json!([{"type": "text", "text": text}]);
         self.begin("session/prompt", json!({"sessionId": session, "prompt": prompt})).await
@@ -154,7 +154,7 @@ impl Client {
         }
     }
 
-    /// A version 2 turn is over at the first idle state behind the echo of its prompt.
+    /// A v2 turn ends with the first idle state after the echo of its prompt.
     async fn idle_after(&self, session: &str, answer: &Value) -> ClientTurn {
         let message = answer["messageId"].as_str().expect("a prompt's answer has a messageId").to_owned();
         let of = |said: &Value, name: &str, value: &str| {
@@ -173,7 +173,7 @@ impl Client {
         ClientTurn { stop: idle["stopReason"].as_str().unwrap_or("none").to_owned(), message: Some(message) }
     }
 
-    /// Cancels what a session does.
+    /// Cancels the work of a session.
     pub async fn cancel(&self, session: &str) {
         self.notify("session/cancel", json!({"sessionId": session})).await;
     }
@@ -224,8 +224,8 @@ impl Client {
         found["params"]["update"].clone()
     }
 
-    /// What a user of this client sees of a session, from everything said since a mark. A version 1 client has
-    /// shown its own prompts itself.
+    /// What a user of this client sees of a session, from all messages since a mark. A v1 client shows its own prompts
+    /// itself.
     #[must_use]
     pub fn view_since(&self, mark: usize, session: &str) -> View {
         View::of(self.version, session, &self.said()[mark..])

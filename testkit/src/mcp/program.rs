@@ -8,9 +8,9 @@ use serde_json::Value;
 
 use super::server::{Act, Habit, Server};
 
-/// Names a file to which the program and its child append their process ids.
+/// The variable with the file to which the program and its child append their process ids.
 pub const PIDS: &str = "RETHREAD_TEST_MCP_PIDS";
-/// Names a variable whose value the program tells on stderr when it crashes.
+/// The variable whose value the program prints to stderr when it crashes.
 pub const TELLS: &str = "RETHREAD_TEST_MCP_TELLS";
 /// The exit status of a crash.
 pub const CRASHED: i32 = 3;
@@ -21,7 +21,7 @@ pub fn path() -> PathBuf {
     crate::program::example("mcp_server")
 }
 
-/// Becomes the server, with the habits that the words name. Returns the exit status.
+/// Runs the server with the misbehaviours named by the arguments. Returns the exit status.
 pub fn run(words: &[String]) -> io::Result<i32> {
     let named = |word: &String| Habit::WORDS.iter().find(|(name, _)| name == word).map(|(_, habit)| *habit);
     let habits: Vec<Habit> = words.iter().filter_map(named).collect();
@@ -47,7 +47,7 @@ pub fn run(words: &[String]) -> io::Result<i32> {
     Ok(status)
 }
 
-/// A process in a session of its own, whose parent is gone.
+/// A process in its own session whose parent has exited.
 fn daemon() -> io::Result<u32> {
     let script = "setsid sleep 60 > /dev/null < /dev/null & echo $!";
     let started = Command::new("sh").args(["-c", script]).stdin(Stdio::null()).output()?;
@@ -85,6 +85,6 @@ fn crash() -> i32 {
 fn note_pid(pid: u32) -> io::Result<()> {
     let Some(path) = std::env::var_os(PIDS) else { return Ok(()) };
     let mut file = std::fs::OpenOptions::new().append(true).create(true).open(path)?;
-    // In one piece: others write there at the same time.
+    // In one write, because other processes write there too.
     file.write_all(format!("{pid}\n").as_bytes())
 }

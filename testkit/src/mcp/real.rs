@@ -11,7 +11,7 @@ use crate::DEADLINE;
 
 const FOLDER: &str = "RETHREAD_MCP_SERVERS";
 
-/// The `node_modules` that they are in; none if tests with them are not to run.
+/// The `node_modules` folder with the servers; `None` if tests with them are not to run.
 #[must_use]
 pub fn modules() -> Option<PathBuf> {
     let folder = std::env::var_os(FOLDER).map(PathBuf::from);
@@ -50,7 +50,7 @@ pub async fn serve(modules: &Path, transport: &str) -> (Child, u16) {
         panic!("server-everything did not start");
     };
     tokio::time::timeout(DEADLINE, ready).await.expect("server-everything starts in time");
-    // It goes on talking, and must not stop for it.
+    // Its output must be read, or it would block.
     tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
     (server, port)
 }

@@ -4,44 +4,44 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-/// The most that a tool says on demand, in bytes.
+/// The maximum output of a tool on demand, in bytes.
 const MOST_WORDS: usize = 64 * 1024 * 1024;
 
-/// A bad habit.
+/// A misbehaviour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Habit {
-    /// Ends before it has said a word.
+    /// Exits before it has sent anything.
     CrashesAtStart,
     /// Never answers anything.
     IsSilent,
-    /// Mixes lines with its messages that are none.
+    /// Mixes other lines with its messages.
     Babbles,
-    /// Lists tools with schemas that are none, or too big, or endless.
+    /// Lists tools with schemas that are invalid, too big or infinitely nested.
     Lies,
-    /// Lists page after page after page.
+    /// Lists pages without end.
     ListsWithoutEnd,
-    /// Goes on when its input has ended, and when it is asked to end.
+    /// Goes on after the end of its input and after SIGTERM.
     IsStubborn,
-    /// Starts a process of its own and leaves it running.
+    /// Starts a child process and leaves it running.
     HasChild,
-    /// The same, in a session of its own.
+    /// The same, in its own session.
     HasDaemon,
-    /// Lists two tools of one name.
+    /// Lists two tools with the same name.
     Repeats,
-    /// Says all the time that its tools have changed, and has others each time.
+    /// Reports changed tools all the time, with different ones each time.
     ChangesAllTheTime,
-    /// Names an endpoint that is elsewhere.
+    /// Returns an endpoint on another host.
     PointsElsewhere,
-    /// Answers with events where it could answer with JSON.
+    /// Answers with events where JSON would be possible.
     PrefersEvents,
-    /// Has a stream of its own over streamable HTTP, and floods it.
+    /// Opens its own stream over streamable HTTP, and floods it.
     FloodsItsStream,
-    /// Says less of itself than it must.
+    /// Omits required members from its initialization.
     BeginsBadly,
 }
 
 impl Habit {
-    /// The words of all habits, for the command line.
+    /// The command line words of all misbehaviours.
     pub const WORDS: [(&'static str, Habit); 14] = [
         ("--crashes-at-start", Habit::CrashesAtStart),
         ("--is-silent", Habit::IsSilent),
@@ -59,7 +59,7 @@ impl Habit {
         ("--begins-badly", Habit::BeginsBadly),
     ];
 
-    /// Its word.
+    /// The command line word.
     #[must_use]
     pub fn word(self) -> &'static str {
         Self::WORDS.iter().find(|(_, habit)| *habit == self).map_or("", |(word, _)| word)
@@ -68,22 +68,22 @@ impl Habit {
 
 /// What the server does next.
 pub(super) enum Act {
-    /// Says this.
+    /// Sends this.
     Say(Value),
-    /// Says this again and again, as fast as it can.
+    /// Sends this repeatedly, as fast as possible.
     SayForever(Value),
-    /// Ends at once.
+    /// Exits at once.
     Crash,
 }
 
 /// The server.
 pub(super) struct Server {
     pub(super) habits: Vec<Habit>,
-    /// Tools that it has got since it was started.
+    /// The number of tools added since the start.
     grown: usize,
-    /// Requests that it was told to forget.
+    /// The requests that were cancelled.
     cancelled: Vec<Value>,
-    /// Calls that wait for an answer of the client's, by the id of our question.
+    /// Calls that wait for an answer of the client, by the id of the server's request.
     waiting: BTreeMap<String, Value>,
 }
 
@@ -96,7 +96,7 @@ impl Server {
         self.habits.contains(&habit)
     }
 
-    /// Hears a message.
+    /// Handles a message.
     pub(super) fn hear(&mut self, message: &Value) -> Vec<Act> {
         let (id, params) = (&message["id"], &message["params"]);
         match message["method"].as_str() {
@@ -126,7 +126,7 @@ impl Server {
         }
     }
 
-    /// The client has answered a question of ours: the tool that asked it shows the answer.
+    /// Handles an answer of the client: the tool that asked shows it.
     fn hear_answer(&mut self, message: &Value) -> Vec<Act> {
         let Some(call) = message["id"].as_str().and_then(|id| self.waiting.remove(id)) else {
             return Vec::new();
@@ -195,7 +195,7 @@ impl Server {
     }
 }
 
-/// The tools of a server without habits.
+/// The tools of a server that behaves well.
 const TOOLS: [&str; 17] = [
     "echo",
     "fail",
@@ -250,7 +250,7 @@ fn tool(name: &str) -> Value {
     })
 }
 
-/// One good tool among schemas of every bad kind.
+/// One valid tool among schemas of every invalid kind.
 fn lies() -> Value {
     let with = |name: &str, schema: Value| json!({"name": name, "inputSchema": schema});
     let mut deep = json!({});

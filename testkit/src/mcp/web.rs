@@ -15,26 +15,26 @@ use tokio::task::JoinHandle;
 
 use super::server::{Act, Habit, Server};
 
-/// How often a stream looks for something new to say.
+/// How often a stream checks for new messages.
 const LOOK: Duration = Duration::from_millis(5);
 /// The longest body.
 const LONGEST_BODY: usize = 64 * 1024 * 1024;
 
-/// How it speaks.
+/// The transport.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Streamable HTTP.
     Streamable,
-    /// One stream of events, and messages posted beside it.
+    /// An event stream, and messages sent by POST.
     Sse,
 }
 
-/// A request that it got.
+/// A received request.
 #[derive(Clone, Debug)]
 pub struct McpRequest {
     /// `GET`, `POST` or `DELETE`.
     pub method: String,
-    /// The headers, their names in small letters.
+    /// The headers with lowercase names.
     pub headers: Vec<(String, String)>,
     /// Null if there is none.
     pub body: Value,
@@ -48,7 +48,7 @@ impl McpRequest {
     }
 }
 
-/// The server, gone when this is dropped.
+/// The server, stopped on drop.
 pub struct WebServer {
     address: SocketAddr,
     kind: Kind,
@@ -59,14 +59,14 @@ pub struct WebServer {
 struct McpState {
     kind: Kind,
     server: Mutex<Server>,
-    /// Requests must have this header with this value.
+    /// A header that every request must have.
     key: Option<(String, String)>,
     asked: Mutex<Vec<McpRequest>>,
-    /// Messages that no stream has told yet.
+    /// Messages that no stream has sent yet.
     outbox: Mutex<Vec<Value>>,
-    /// Counts the streams of events: the newest one tells, as if an older one were noticed to be gone.
+    /// Counts the event streams: only the newest one sends, as if older ones were known to be gone.
     streams: AtomicUsize,
-    /// Everything ends with this.
+    /// Stops everything.
     stopped: watch::Sender<bool>,
 }
 
@@ -88,7 +88,7 @@ impl WebServer {
         Self { address, kind, shared, accepting }
     }
 
-    /// Its address.
+    /// The URL of the server.
     #[must_use]
     pub fn url(&self) -> String {
         let path = match self.kind {
@@ -98,13 +98,13 @@ impl WebServer {
         format!("http://{}/{path}", self.address)
     }
 
-    /// What it was asked so far.
+    /// All requests so far.
     #[must_use]
     pub fn asked(&self) -> Vec<McpRequest> {
         locked(&self.shared.asked).clone()
     }
 
-    /// Ends every connection and takes no more.
+    /// Closes every connection and accepts no more.
     pub fn stop(&self) {
         self.shared.stopped.send_replace(true);
         self.accepting.abort();
@@ -127,7 +127,7 @@ async fn accept(listener: TcpListener, shared: Arc<McpState>) {
         tokio::spawn(async move {
             let mut stopped = shared.stopped.subscribe();
             tokio::select! {
-                // A peer that hangs up in the middle is its own business.
+                // A peer may disconnect at any time.
                 _ = shared.serve(stream) => {}
                 _ = stopped.wait_for(|stopped| *stopped) => {}
             }
@@ -158,7 +158,7 @@ impl McpState {
         }
     }
 
-    /// Hears a message; what it says to it waits for a stream.
+    /// Handles a message; the answer waits for a stream.
     fn hear(&self, message: &Value) {
         for act in locked(&self.server).hear(message) {
             match act {

@@ -209,7 +209,7 @@ pub fn as_version_echo(answer: &Json) -> Json {
 fn unknown_version(got: Value) -> RpcError {
     let message = match &got {
         Value::Number(number) => {
-            format!("the agent speaks protocol version {number}, rethread speaks 1 and 2")
+            format!("the agent speaks protocol version {number}, rethread supports 1 and 2")
         }
         Value::Null | Value::Bool(_) | Value::String(_) | Value::Array(_) | Value::Object(_) => {
             "the agent did not say which protocol version it speaks".to_owned()

@@ -51,7 +51,9 @@ async fn until_says(terminal: &LocalTerminal, words: &str) -> String {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    tokio::time::timeout(DEADLINE, said).await.unwrap_or_else(|_| panic!("it does not say {words}"))
+    tokio::time::timeout(DEADLINE, said)
+        .await
+        .unwrap_or_else(|_| panic!("the output does not contain {words}"))
 }
 
 fn output(terminal: &LocalTerminal) -> Value {

@@ -44,7 +44,7 @@ pub(super) enum Liveness {
 }
 
 impl ThisProcess {
-    /// Acquires a lock, removes rows of ended processes, then inserts its own row: whoever sees the row finds the lock
+    /// Acquires a lock, removes rows of ended processes, then inserts its own row: a process that sees the row finds the lock
     /// held.
     pub(super) fn register(writer: &SqliteWriter, locks: &Path) -> Result<Self, StoreError> {
         let id = ids::unique().to_string();

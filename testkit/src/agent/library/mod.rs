@@ -31,27 +31,27 @@ mod example;
 const WAIT: &str = "_scripted/wait";
 /// A notification that ends the agent at once.
 const CRASH: &str = "_scripted/crash";
-/// The id of requests that are not the server's.
+/// The id of requests that do not come from the server.
 const OURS: &str = "ours";
 
-/// One start of the agent.
+/// One run of the agent.
 struct Tap {
     memory: Arc<Memory>,
     start: usize,
     to_server: mpsc::Sender<Out>,
     to_agent: mpsc::Sender<Out>,
-    /// Requests to open a session, by their ids, with the session if they name one.
+    /// Requests that open a session by id, with the session id if they contain one.
     opening: HashMap<String, Option<String>>,
-    /// Requests of the agent's that wait at a gate.
+    /// Requests of the agent that wait at a gate.
     waiting: HashSet<String>,
-    /// Dropped with this, and whoever waits at a gate with it.
+    /// Dropped with this, which ends all waits at gates.
     gates: JoinSet<()>,
 }
 
 /// Serves one connection until either side ends it.
 pub(super) async fn serve(memory: Arc<Memory>, wire: Wire) -> End {
     let start = memory.begin();
-    // An agent of the library keeps nothing over its end.
+    // An agent of the library stores nothing.
     memory.inner().sessions.clear();
     let agent = InProcess::new(Scripted(nature::about(&memory.config())));
     let Ok(Started { wire: here, .. }) = agent.start().await else { return End::Crashed };
@@ -76,7 +76,7 @@ pub(super) async fn serve(memory: Arc<Memory>, wire: Wire) -> End {
     end
 }
 
-/// What makes the agent forget a session behind the server's back.
+/// The message that makes the agent drop a session without the server's knowledge.
 pub(super) fn forget(session: &str) -> Out {
     let params = json!({"sessionId": session});
     Out::Line(json!({"jsonrpc": "2.0", "id": OURS, "method": "session/close", "params": params}).to_string())
@@ -107,7 +107,7 @@ impl Tap {
         };
         let _ = self.to_server.send(Out::End).await;
         if end == End::HungUp {
-            // The agent ends when nobody can tell it anything any more.
+            // Dropping these ends the agent.
             drop((self.to_agent, self.gates));
             let ended = async { while let Ok(Some(_)) = agent.next_line().await {} };
             let _ = tokio::time::timeout(crate::DEADLINE, ended).await;
@@ -115,7 +115,7 @@ impl Tap {
         end
     }
 
-    /// The server says something to the agent.
+    /// Handles a line from the server.
     async fn heard(&mut self, line: String) {
         if let Ok(message) = serde_json::from_str::<Value>(&line) {
             self.memory.record(self.start, &message);
@@ -127,7 +127,7 @@ impl Tap {
         let _ = self.to_agent.send(Out::Line(line)).await;
     }
 
-    /// The agent says something.
+    /// Handles a line from the agent.
     async fn said(&mut self, line: String) -> ControlFlow<End> {
         let message: Value = serde_json::from_str(&line).unwrap_or_default();
         match message["method"].as_str() {
@@ -159,7 +159,7 @@ impl Tap {
         });
     }
 
-    /// The agent has opened a session, maybe.
+    /// Records a session that the agent may have opened.
     fn answered(&mut self, answer: &Value) {
         let Some(named) = self.opening.remove(&answer["id"].to_string()) else { return };
         let made = answer["result"]["sessionId"].as_str().map(str::to_owned);
