@@ -1,4 +1,4 @@
-//! The scripted agent of the tests as a program, on stdin and stdout. `rethread_testkit::agent::program` has its flags.
+//! The scripted test agent as a program on stdin and stdout. Its flags are in `rethread_testkit::agent::program`.
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> std::io::Result<()> {

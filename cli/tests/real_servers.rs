@@ -28,7 +28,7 @@ fn servers(version: Version, script: &str, port: u16) -> Value {
 async fn open(home: &Home, version: Version, script: &str, port: u16) -> (Program, String) {
     let program = Program::start(home.command(&["acp"]), version);
     let client = &program.client;
-    client.be_patient(Duration::from_secs(60));
+    client.set_deadline(Duration::from_secs(60));
     client.initialize().await;
     client.on("session/request_permission", |_| {
         Some(Ok(json!({"outcome": {"outcome": "selected", "optionId": "allow"}})))
@@ -51,7 +51,7 @@ async fn use_them(client: &Client, session: &str) {
     let updates = Value::from(client.updates(session)).to_string();
     assert!(updates.contains("Echo: from stdio") && updates.contains("42"), "{updates}");
     assert!(updates.contains("\"failed\""), "a call that fails is told: {updates}");
-    let heard = Value::from(client.heard()).to_string();
+    let heard = Value::from(client.server_messages()).to_string();
     assert!(heard.contains("MCP server broken is not available"), "{heard}");
 }
 
@@ -94,7 +94,7 @@ async fn servers_end_with_the_program_however_it_ends() {
         let ended = Instant::now();
         match way {
             "kill -9" => program.kill().await,
-            _ => program.client.hang_up().await,
+            _ => program.client.disconnect().await,
         }
         assert_gone_by(ended + LIMIT, &pids, way).await;
         eprintln!("{way}: nothing left after {:?}", ended.elapsed());

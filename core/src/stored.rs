@@ -88,9 +88,9 @@ enum StoredForm<'a> {
 
 /// What sort of entry an item has, as far as that is known before it is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sort {
+pub enum ItemSort {
     /// It says only how the work went along: a prompt was sent, a turn began.
-    Aside,
+    Bookkeeping,
     /// A turn is over.
     TurnEnded,
     /// Whatever it is.
@@ -99,7 +99,7 @@ pub enum Sort {
 
 /// What can be seen of an entry without reading it. Texts are as they were written: JSON that was JSON then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Glance<'a> {
+pub enum RawItem<'a> {
     /// [`Entry::PromptInserted`].
     Prompt {
         /// The id of the user message.
@@ -133,18 +133,18 @@ impl<'a> Stored<'a> {
 
     /// What sort of entry it has.
     #[must_use]
-    pub fn sort(&self) -> Sort {
+    pub fn sort(&self) -> ItemSort {
         match &self.form {
             StoredForm::Compact(bytes) => items::sort(bytes),
-            StoredForm::Single(_) | StoredForm::Read(_) => Sort::Any,
+            StoredForm::Single(_) | StoredForm::Read(_) => ItemSort::Any,
         }
     }
 
     /// What can be seen of its entry; nothing if the entry is another, or has to be read.
     #[must_use]
-    pub fn glance(&self) -> Option<Glance<'a>> {
+    pub fn raw_item(&self) -> Option<RawItem<'a>> {
         match &self.form {
-            StoredForm::Compact(bytes) => items::glance(bytes),
+            StoredForm::Compact(bytes) => items::raw_item(bytes),
             StoredForm::Single(_) | StoredForm::Read(_) => None,
         }
     }

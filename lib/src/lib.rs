@@ -1,7 +1,7 @@
-//! Keeps, resumes and serves the sessions of AI coding agents over the Agent Client Protocol.
+//! Stores, restores and serves the sessions of AI coding agents over the Agent Client Protocol.
 //!
-//! One path: wire, edge, decide, journal, apply, edge, wire. [`server`] is the door; `live_session` is where one
-//! session's inputs become entries; `connection` is where entries become what one client sees.
+//! A message takes the path wire, edge, decide, journal, apply, edge, wire. [`server`] is the entry point; `live_session`
+//! turns the inputs of one session into entries; `connection` sends entries to one client.
 
 pub mod agent;
 pub mod author;

@@ -15,15 +15,15 @@
 //!     let two = client.new_session().await;
 //!     assert_ne!(one, two);
 //!     client.prompt(&one, "say hello; tool call_1").await;
-//!     assert_eq!(world.agent.told("session/prompt").len(), 1);
+//!     assert_eq!(world.agent.received_params("session/prompt").len(), 1);
 //! }
 //!
 //! pairings!(r2_01_ids_are_unique);
 //! ```
 //!
 //! - [`agent::ScriptedAgent`] carries out the script in a prompt, in either version; [`agent::Step`] is the language.
-//!   [`agent::AgentConfig`] configures it. It keeps its sessions over restarts and records all messages to it (`told`,
-//!   `received`, `wait_told`). `wait NAME` in a script and `open_gate` in the test hold a turn without sleeping.
+//!   [`agent::AgentConfig`] configures it. It keeps its sessions over restarts and records all messages to it (`received_params`,
+//!   `received`, `wait_received`). `wait NAME` in a script and `open_gate` in the test hold a turn without sleeping.
 //! - [`World`] has a store, an agent and a server. `begun` makes one with a client and a session; `connect` starts
 //!   a client of the pairing's version, `connect_as` of another; `again` is the next process on the same store.
 //! - [`client::Client`] sends and waits. Every wait has a deadline and panics with the conversation so far.

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use serde_json::{Value, json};
 
-use crate::client::{From, Said};
+use crate::client::{From, RecordedMessage};
 
 /// The names given to ids so far.
 #[derive(Default)]
@@ -78,9 +78,9 @@ impl Normal {
 
 /// Formats a conversation with one message per line: `>` from the client, `<` from the server.
 #[must_use]
-pub fn transcript(said: &[Said]) -> String {
+pub fn transcript(said: &[RecordedMessage]) -> String {
     let mut normal = Normal::new();
-    let line = |said: &Said| {
+    let line = |said: &RecordedMessage| {
         let arrow = match said.from {
             From::Client => '>',
             From::Server => '<',

@@ -4,7 +4,7 @@ use std::fmt;
 
 use rethread::edge::Version;
 
-use crate::agent::Mind;
+use crate::agent::AgentImpl;
 
 /// The versions of client and agent, and how the agent is implemented.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,7 +14,7 @@ pub struct Pairing {
     /// The version of the agent.
     pub agent: Version,
     /// How the agent is implemented.
-    pub mind: Mind,
+    pub agent_impl: AgentImpl,
 }
 
 impl Pairing {
@@ -29,21 +29,21 @@ impl Pairing {
     /// A client and a scripted agent on the wire.
     #[must_use]
     pub const fn of(client: Version, agent: Version) -> Self {
-        Self { client, agent, mind: Mind::Own }
+        Self { client, agent, agent_impl: AgentImpl::Own }
     }
 
     /// A client and the example agent that is written with the library.
     #[must_use]
     pub const fn library(client: Version) -> Self {
-        Self { client, agent: Version::V2, mind: Mind::Library }
+        Self { client, agent: Version::V2, agent_impl: AgentImpl::Library }
     }
 }
 
 impl fmt::Display for Pairing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.mind {
-            Mind::Own => write!(f, "v{} client, v{} agent", self.client.number(), self.agent.number()),
-            Mind::Library => write!(f, "v{} client, library agent", self.client.number()),
+        match self.agent_impl {
+            AgentImpl::Own => write!(f, "v{} client, v{} agent", self.client.number(), self.agent.number()),
+            AgentImpl::Library => write!(f, "v{} client, library agent", self.client.number()),
         }
     }
 }

@@ -7,7 +7,7 @@ use std::fmt;
 use rethread::edge::Version;
 use serde_json::Value;
 
-use crate::client::{From, Said};
+use crate::client::{From, RecordedMessage};
 
 /// The visible state of a session.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -68,7 +68,7 @@ impl Eq for Name {}
 impl View {
     /// Folds a conversation.
     #[must_use]
-    pub fn of(version: Version, session: &str, said: &[Said]) -> Self {
+    pub fn of(version: Version, session: &str, said: &[RecordedMessage]) -> Self {
         let mut fold =
             Fold { version, session, view: Self::default(), asked: Vec::new(), screens: BTreeMap::new() };
         for said in said {
@@ -144,7 +144,7 @@ struct Fold<'a> {
 }
 
 impl<'a> Fold<'a> {
-    fn add(&mut self, said: &'a Said) {
+    fn add(&mut self, said: &'a RecordedMessage) {
         let message = &said.message;
         match (said.from, message.get("method").and_then(Value::as_str)) {
             (From::Client, Some(method)) => {

@@ -36,7 +36,7 @@ impl World {
 
     /// The same with a modified agent configuration.
     #[must_use]
-    pub fn having(pairing: Pairing, nature: impl FnOnce(AgentConfig) -> AgentConfig) -> Self {
+    pub fn with_config(pairing: Pairing, nature: impl FnOnce(AgentConfig) -> AgentConfig) -> Self {
         let world = Self::of(pairing);
         world.agent.configure(|config| *config = nature(config.clone()));
         world
@@ -81,7 +81,7 @@ impl World {
 
     /// Ends the client's process and its agent, and returns the next process.
     pub async fn restarted(&self, client: &Client) -> Self {
-        client.hang_up().await;
+        client.disconnect().await;
         self.agent.wait_gone().await;
         self.again()
     }

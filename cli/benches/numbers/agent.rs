@@ -1,14 +1,14 @@
-//! An agent that talks as fast as it can, one write for each line, as real agents do. A copy of this program
-//! runs as it. The prompt's text is the number of chunks.
+//! A benchmark agent that sends chunks as fast as possible, one write per line. Runs as a copy of this program. The
+//! text of the prompt is the number of chunks.
 
 use std::io::{BufRead, Write};
 
 use serde_json::{Value, json};
 
-/// The argument that makes this program the agent.
+/// The argument that selects this agent.
 pub(crate) const FLAG: &str = "--be-the-agent";
 
-/// What each chunk says; its number makes all of them different.
+/// The text of a chunk; its number makes all of them different.
 pub(crate) fn word(number: usize) -> String {
     format!("word {number} ")
 }

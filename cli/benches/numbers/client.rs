@@ -1,4 +1,4 @@
-//! The smallest client: requests, answers, and the number of bytes of text in between.
+//! A minimal benchmark client: sends requests, reads answers, and collects the text in between.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -17,14 +17,14 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// Talks to the agent itself.
+    /// Connects to the agent directly.
     pub(crate) fn direct() -> Self {
         let mut command = Command::new(std::env::current_exe().expect("a program has a path"));
         command.arg(agent::FLAG);
         Self::start(&mut command)
     }
 
-    /// Talks to the agent through rethread.
+    /// Connects to the agent through rethread.
     pub(crate) fn through_rethread(home: &Path) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_rethread"));
         command.env("RETHREAD_HOME", home).args(["acp", "--"]);
@@ -32,7 +32,7 @@ impl Client {
         Self::start(&mut command)
     }
 
-    /// Talks to the agent through the official conductor, which has no proxies to conduct.
+    /// Connects to the agent through the official conductor without proxies.
     pub(crate) fn through_conductor(conductor: &Path) -> Self {
         let agent = std::env::current_exe().expect("a program has a path");
         let mut command = Command::new(conductor);
@@ -40,14 +40,14 @@ impl Client {
         Self::start(&mut command)
     }
 
-    /// Talks to the built-in assistant, which has no model.
+    /// Connects to the built-in assistant without a model.
     pub(crate) fn assistant(home: &Path) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_rethread"));
         command.env_clear().env("RETHREAD_HOME", home).arg("acp");
         Self::start(&mut command)
     }
 
-    /// Hears what is in a file.
+    /// Reads a file through `cat`.
     pub(crate) fn of_cat(file: &Path) -> Self {
         Self::spawn(Command::new("cat").arg(file))
     }
@@ -66,13 +66,13 @@ impl Client {
         client
     }
 
-    /// A new session's id.
+    /// Creates a session and returns its id.
     pub(crate) fn new_session(&mut self) -> String {
         let made = self.request("session/new", &json!({"cwd": "/", "mcpServers": []}));
         made["result"]["sessionId"].as_str().expect("a session has an id").to_owned()
     }
 
-    /// Sends a request and gives its answer.
+    /// Sends a request and returns its answer.
     pub(crate) fn request(&mut self, method: &str, params: &Value) -> Value {
         self.send(method, params);
         self.answer().0
@@ -86,7 +86,7 @@ impl Client {
         stdin.write_all((line + "\n").as_bytes()).expect("somebody reads");
     }
 
-    /// Reads up to the answer to the last request; gives it and all the text before it.
+    /// Reads up to the answer to the last request; returns it and all text before it.
     pub(crate) fn answer(&mut self) -> (Value, String) {
         let mut text = String::new();
         let mut line = String::new();
@@ -95,7 +95,7 @@ impl Client {
             line.clear();
             let read = self.stdout.read_line(&mut line).expect("lines are text");
             assert!(read > 0, "the program hung up");
-            // Only the answer has both the id and no method; chunks are picked apart by hand, as fast as can be.
+            // Only the answer has the id and no method; chunks are parsed by hand for speed.
             if let Some(at) = line.find("\"text\":\"") {
                 let rest = &line[at + 8..];
                 text.push_str(&rest[..rest.find('"').expect("a string ends")]);
@@ -105,7 +105,7 @@ impl Client {
         }
     }
 
-    /// Everything up to the answer to the last request, as it came.
+    /// All bytes up to the answer to the last request.
     pub(crate) fn bytes_up_to_the_answer(&mut self) -> Vec<u8> {
         let mut bytes = Vec::new();
         let wanted = format!("\"id\":{},\"result\"", self.last);
@@ -119,26 +119,26 @@ impl Client {
         }
     }
 
-    /// How many bytes come, line by line, until there are no more.
+    /// Reads to the end line by line, and returns the number of bytes.
     pub(crate) fn all_bytes(&mut self) -> usize {
         let mut bytes = Vec::new();
         while self.stdout.read_until(b'\n', &mut bytes).expect("the pipe can be read") > 0 {}
         bytes.len()
     }
 
-    /// Ends it.
+    /// Ends the process.
     pub(crate) fn end(mut self) {
         drop(self.stdin.take());
         self.process.wait().expect("it ends");
     }
 }
 
-/// Says whether a line has this near its beginning, where an answer has its id.
+/// Returns whether a line contains this near its beginning, where an answer has its id.
 fn begins_with(line: &[u8], wanted: &[u8]) -> bool {
     line.get(..64).unwrap_or(line).windows(wanted.len()).any(|part| part == wanted)
 }
 
-/// The parameters of a prompt that makes the agent say `count` words.
+/// The parameters of a prompt.
 pub(crate) fn prompt(session: &str, text: &str) -> Value {
     json!({"sessionId": session, "prompt": [{"type": "text", "text": text}]})
 }

@@ -1,6 +1,6 @@
-//! The official conductor with no proxies, in the place of rethread: what the same chunks and the same round trip
-//! cost there. It is no dependency of ours: it is measured where it is found, by `RETHREAD_BENCH_CONDUCTOR` or where
-//! `.ci/conductor` puts it.
+//! The official conductor without proxies in place of rethread: the cost of the same chunks and the same round trip. It
+//! is not a dependency: it is measured if it is found, by `RETHREAD_BENCH_CONDUCTOR` or where `.ci/conductor` installs
+//! it.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -17,7 +17,7 @@ const PROMPTS: usize = 400;
 const COST: &str = "processor time per chunk, official conductor with no proxies against rethread";
 const ROUND_TRIP: &str = "prompt round trip p50 against the conductor";
 
-/// Both ratios, or that there is no conductor here.
+/// Both ratios, or a skipped row.
 pub(crate) fn measure() -> Vec<Row> {
     match found() {
         Some(program) => vec![cost(&program), round_trip(&program)],

@@ -1,4 +1,4 @@
-//! What an open session costs that does nothing.
+//! The memory cost of an idle open session.
 
 use crate::Row;
 use crate::client::Client;
@@ -6,7 +6,7 @@ use crate::meter::memory;
 
 const SESSIONS: usize = 1_000;
 
-/// Memory for each of many.
+/// The memory per session.
 pub(crate) fn measure() -> Vec<Row> {
     let home = tempfile::tempdir().expect("a folder can be made");
     let mut client = Client::through_rethread(home.path());

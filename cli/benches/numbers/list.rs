@@ -1,4 +1,4 @@
-//! A list page of 50 among 100,000 sessions, against among 1,000.
+//! The cost of a list page of 50 among 100,000 sessions, compared with 1,000.
 
 use std::path::Path;
 use std::time::Instant;
@@ -60,7 +60,7 @@ fn fill(home: &Path, count: usize) {
         };
         let new = NewSession {
             id: format!("session-{number:08}").as_str().into(),
-            // Few enough folders that one of them fills a page even among the few.
+            // Few enough folders that one of them fills a page even in the small store.
             cwd: format!("/work/{}", number % 16),
             agent: "bench".to_owned(),
             parent: None,

@@ -1,5 +1,5 @@
-//! The numbers that Rethread holds: ratios against a base in the same run, printed as one table. Wall time
-//! swings on shared machines, so processor time counts more. `cargo bench` runs it; an argument picks rows.
+//! The benchmarks of Rethread: ratios against a baseline in the same run, printed as one table. Wall time varies on
+//! shared machines, so processor time counts more. `cargo bench` runs it; an argument selects rows.
 
 mod agent;
 mod client;
@@ -26,12 +26,12 @@ pub(crate) struct Row {
 enum Verdict {
     Holds,
     Missed,
-    /// What it is measured against is not here.
+    /// The baseline is not available.
     Skipped,
 }
 
 impl Row {
-    /// A figure that must hold.
+    /// A figure with a bound.
     pub(crate) fn new(
         what: impl Into<String>,
         figure: impl Into<String>,
@@ -42,7 +42,7 @@ impl Row {
         Self { what: what.into(), figure: figure.into(), bound, verdict }
     }
 
-    /// A figure that cannot be had here.
+    /// A figure that cannot be measured here.
     pub(crate) fn skipped(what: impl Into<String>, bound: &'static str) -> Self {
         Self { what: what.into(), figure: String::new(), bound, verdict: Verdict::Skipped }
     }

@@ -1,5 +1,5 @@
-//! A client that stops reading for 1,000,000 chunks: what rethread holds meanwhile, and whether the client gets
-//! everything once it reads on.
+//! A client that stops reading for 1,000,000 chunks: the memory of rethread meanwhile, and whether the client gets
+//! everything afterwards.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use crate::meter::peak_memory;
 const CHUNKS: usize = 1_000_000;
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// Peak memory while the client does not read.
+/// The peak memory while the client does not read.
 pub(crate) fn measure() -> Vec<Row> {
     let home = tempfile::tempdir().expect("a folder can be made");
     let done = home.path().join("agent-is-done");

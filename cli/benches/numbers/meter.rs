@@ -1,4 +1,4 @@
-//! Reads what a process has cost so far.
+//! Reads the processor time and memory of a process.
 
 use std::fs;
 
@@ -11,12 +11,12 @@ pub(crate) fn processor_time(pid: u32) -> u64 {
         .sum()
 }
 
-/// The most memory that a process has held, in KiB.
+/// The peak memory of a process, in KiB.
 pub(crate) fn peak_memory(pid: u32) -> u64 {
     status(pid, "VmHWM")
 }
 
-/// The memory that a process holds, in KiB.
+/// The current memory of a process, in KiB.
 pub(crate) fn memory(pid: u32) -> u64 {
     status(pid, "VmRSS")
 }
@@ -27,7 +27,7 @@ fn status(pid: u32, name: &str) -> u64 {
     line.split_whitespace().nth(1).and_then(|number| number.parse().ok()).expect("a number of KiB")
 }
 
-/// The middle one.
+/// The median.
 pub(crate) fn median(mut figures: Vec<f64>) -> f64 {
     figures.sort_by(f64::total_cmp);
     figures[figures.len() / 2]

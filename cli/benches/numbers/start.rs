@@ -1,5 +1,5 @@
-//! From the start of the program to its answer to `initialize`, with the built-in assistant, against the start of
-//! the program alone.
+//! The time from the start of the program to its answer to `initialize`, with the built-in assistant, compared with
+//! starting the program alone.
 
 use std::process::Command;
 use std::time::Instant;
@@ -13,7 +13,7 @@ const ROUNDS: usize = 40;
 /// The ratio.
 pub(crate) fn measure() -> Vec<Row> {
     let home = tempfile::tempdir().expect("a folder can be made");
-    // The first start makes the database.
+    // The first start creates the database.
     Client::assistant(home.path()).end();
     let (mut alone, mut answered) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {

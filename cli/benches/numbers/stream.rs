@@ -1,4 +1,4 @@
-//! 200,000 chunks through rethread on SQLite, against the same agent alone.
+//! 200,000 chunks through rethread with SQLite, compared with the same agent alone.
 
 use std::time::Instant;
 

@@ -1,5 +1,5 @@
-//! What the length of a session costs: replaying 1,000 turns against `cat` of the same bytes, and forking a long
-//! session against forking a short one.
+//! The cost of the length of a session: replaying 1,000 turns compared with `cat` of the same bytes, and forking a long
+//! session compared with a short one.
 
 use std::path::Path;
 use std::time::Instant;

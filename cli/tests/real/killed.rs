@@ -115,7 +115,7 @@ async fn end(program: &mut Program) {
     let mut tree = descendants_of(program.pid());
     tree.push(program.pid());
     let start = Instant::now();
-    program.client.hang_up().await;
+    program.client.disconnect().await;
     program.exited().await;
     assert_gone_by(start + GONE_AFTER, &tree, "the end of input").await;
     assert!(left_of(&tree).is_empty());

@@ -71,6 +71,6 @@ async fn loaded(stage: &Stage, mut program: Program, session: &str, start: Insta
 }
 
 async fn end(program: &mut Program) {
-    program.client.hang_up().await;
+    program.client.disconnect().await;
     program.exited().await;
 }

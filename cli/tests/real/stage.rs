@@ -50,7 +50,7 @@ impl Stage {
 }
 
 async fn initialized(program: Program) -> Program {
-    program.client.be_patient(PATIENCE);
+    program.client.set_deadline(PATIENCE);
     program.client.initialize().await;
     program
 }

@@ -36,7 +36,7 @@ pub(crate) async fn conversation(agent: Agent) -> String {
     assert!(view.agent().last().is_some_and(|text| text.contains("w004")), "no answer after it\n{view}");
 
     let live = program.client.view(&session);
-    program.client.hang_up().await;
+    program.client.disconnect().await;
     program.exited().await;
     let again = stage.start(client, agent, options).await;
     again.client.load_in(&stage.cwd, &session).await;
@@ -46,6 +46,6 @@ pub(crate) async fn conversation(agent: Agent) -> String {
 }
 
 fn permissions(program: &Program, mark: usize) -> usize {
-    let heard = program.client.heard_since(mark);
+    let heard = program.client.server_messages_since(mark);
     heard.iter().filter(|message| message["method"] == "session/request_permission").count()
 }

@@ -140,7 +140,7 @@ async fn sessions_of_an_agent_that_was_broken_or_uninstalled_can_be_read() {
         program.client.initialize().await;
         let session = program.client.new_session().await;
         assert_eq!(program.client.prompt(&session, "say kept").await.stop, "end_turn");
-        program.client.hang_up().await;
+        program.client.disconnect().await;
         program.exited().await;
 
         for (broken, told) in [(Some("echo 'no license' >&2; exit 3"), "no license"), (None, "was not found")]
@@ -158,7 +158,7 @@ async fn sessions_of_an_agent_that_was_broken_or_uninstalled_can_be_read() {
             let prompt = program.client.begin_prompt(&session, "say more").await;
             let error = program.client.answer(&prompt).await.expect_err("there is no agent");
             assert!(error.to_string().contains(told), "{error}");
-            program.client.hang_up().await;
+            program.client.disconnect().await;
             program.exited().await;
         }
         install(&works);
@@ -344,12 +344,12 @@ async fn secrets_that_an_agent_repeats_are_in_no_file_and_in_no_error() {
             program.client.begin_prompt(&session, "go").await;
             program.client.wait(told, |message| message.to_string().contains(told)).await;
         }
-        program.client.hang_up().await;
+        program.client.disconnect().await;
         program.exited().await;
         let log = fs::read_to_string(home.path().join("state/logs/agent.log")).expect("it has been written");
         assert!(log.contains("[secret]") && log.contains("/bin/true"), "{log}");
         assert_no_secret(&home.path());
-        let heard = Value::from(program.client.heard()).to_string();
+        let heard = Value::from(program.client.server_messages()).to_string();
         assert!(!heard.contains(SECRET), "{heard}");
     }
 }

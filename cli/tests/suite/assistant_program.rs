@@ -118,7 +118,7 @@ async fn a_model_of_the_configuration_is_used_and_its_key_is_written_nowhere() {
     program.client.begin_prompt(&session, "again").await;
     program.client.wait("the error", |message| message.get("error").is_some()).await;
     program.kill().await;
-    let heard = Value::from(program.client.heard()).to_string();
+    let heard = Value::from(program.client.server_messages()).to_string();
     assert!(!heard.contains(key));
     std::fs::remove_file(file).unwrap();
     for path in files(&home.path()) {
@@ -189,7 +189,7 @@ async fn the_configuration_with_its_keys_is_closed_to_the_tools() {
         Value::from(asked.last().map(|asked| asked.messages().to_vec()).unwrap_or_default()).to_string();
     assert_eq!(heard.matches("it holds keys, and no tool may use it").count(), 12, "{heard}");
     assert!(!heard.contains(key), "{heard}");
-    assert!(!Value::from(program.client.heard()).to_string().contains(key));
+    assert!(!Value::from(program.client.server_messages()).to_string().contains(key));
 }
 
 /// The resident memory of a program, in KiB.
@@ -266,7 +266,7 @@ async fn no_command_outlives_it() {
                 assert_eq!(program.client.finish(&session, &prompt).await.stop, "cancelled");
             }
             _ => {
-                program.client.hang_up().await;
+                program.client.disconnect().await;
                 program.exited().await;
             }
         }

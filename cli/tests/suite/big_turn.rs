@@ -47,7 +47,7 @@ async fn check(client: Version, agent: Version) {
     same(&program.client, &session, &live, "on the same connection").await;
     folded(&home).await;
     same(&program.client, &session, &live, "after it was folded").await;
-    program.client.hang_up().await;
+    program.client.disconnect().await;
     assert!(program.exited().await.success());
     for version in BOTH {
         let mut again = home.ready(version, agent).await;

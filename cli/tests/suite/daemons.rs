@@ -133,7 +133,7 @@ async fn they_end_with_the_program_however_it_ends() {
         match way {
             "kill -9" => signal(scene.program.pid(), libc::SIGKILL),
             "SIGTERM" => signal(scene.program.pid(), libc::SIGTERM),
-            _ => scene.program.client.hang_up().await,
+            _ => scene.program.client.disconnect().await,
         }
         assert_gone_by(ended + GONE_AFTER, &[of_server, of_command].concat(), way).await;
     }

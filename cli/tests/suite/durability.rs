@@ -45,7 +45,7 @@ async fn a_turn_is_answered_after_its_end_is_safe_from_a_power_cut(pairing: Pair
     .await;
     // The end of the turn is at the disk, and not on it: the client waits.
     tokio::time::sleep(Duration::from_millis(50)).await;
-    assert!(!is_over(&client, &session, &request), "{:?}", client.heard());
+    assert!(!is_over(&client, &session, &request), "{:?}", client.server_messages());
     store.let_go();
     assert_eq!(client.finish(&session, &request).await.stop, "end_turn");
 
@@ -156,7 +156,7 @@ async fn a_new_id_can_be_loaded(pairing: Pairing) {
     // Another store on the same files, while the first has the session open, and after.
     let row = open().find(&SessionId(session.clone())).expect("it can be asked");
     assert!(row.is_some(), "the row is written before its id is told");
-    client.hang_up().await;
+    client.disconnect().await;
     let next = over(pairing, open());
     let client = next.ready().await;
     client.load(&session).await;
@@ -245,7 +245,7 @@ async fn assert_works_again(world: &World, client: &Client, session: &str, befor
     assert_eq!(retry(client, session, "say again").await, "end_turn");
     let said: Vec<_> = before.iter().copied().chain(["again"]).collect();
     assert_eq!(client.view(session).agent(), said);
-    client.hang_up().await;
+    client.disconnect().await;
     let next = world.again().ready().await;
     next.load(session).await;
     assert_eq!(next.view(session).agent(), said);
@@ -266,8 +266,10 @@ async fn retry(client: &Client, session: &str, text: &str) -> String {
 }
 
 fn is_over(client: &Client, session: &str, request: &Value) -> bool {
-    let answered =
-        client.heard().iter().any(|message| message["id"] == *request && message.get("result").is_some());
+    let answered = client
+        .server_messages()
+        .iter()
+        .any(|message| message["id"] == *request && message.get("result").is_some());
     match client.version {
         Version::V1 => answered,
         Version::V2 => {

@@ -58,7 +58,7 @@ async fn it_has_the_whole_session_surface_in_both_versions() {
         assert_eq!(both, expected);
         client.ask("session/delete", json!({"sessionId": fork})).await;
         assert_eq!(client.listed().await, [session]);
-        client.hang_up().await;
+        client.disconnect().await;
         assert!(program.exited().await.success());
     }
 }

@@ -41,7 +41,7 @@ async fn nothing_is_left_after_the_end_of_input() {
     for tree in TREES {
         let scene = Scene::start(tree).await;
         let start = Instant::now();
-        scene.program.client.hang_up().await;
+        scene.program.client.disconnect().await;
         scene.gone_by(start + GONE_AFTER, tree).await;
     }
 }

@@ -6,7 +6,7 @@
 //! seven bits, the lowest first; a text is its length and its bytes. The kinds of entry that every turn has are written
 //! member by member, all others as JSON.
 
-use super::{StoredForm, Glance, Sort, Stored, StoredError};
+use super::{ItemSort, RawItem, Stored, StoredError, StoredForm};
 use crate::kind::BY_STORED;
 use crate::{Entry, Folded, Json, MessageId, Seq, Stop, TurnNo, Update, UpdateKind};
 
@@ -61,30 +61,30 @@ impl<'a> Iterator for Reader<'a> {
 }
 
 /// What sort of entry these bytes of an item are.
-pub(super) fn sort(entry: &[u8]) -> Sort {
+pub(super) fn sort(entry: &[u8]) -> ItemSort {
     match entry.first() {
-        Some(&(tag::PROMPT_SENT | tag::TURN_STARTED)) => Sort::Aside,
-        Some(&tag::TURN_ENDED) => Sort::TurnEnded,
-        Some(_) | None => Sort::Any,
+        Some(&(tag::PROMPT_SENT | tag::TURN_STARTED)) => ItemSort::Bookkeeping,
+        Some(&tag::TURN_ENDED) => ItemSort::TurnEnded,
+        Some(_) | None => ItemSort::Any,
     }
 }
 
 /// What can be seen of the entry of an item. Whatever is wrong with it is found when it is read.
-pub(super) fn glance(entry: &[u8]) -> Option<Glance<'_>> {
+pub(super) fn raw_item(entry: &[u8]) -> Option<RawItem<'_>> {
     let mut rest = Rest(entry);
-    let glance = match rest.byte().ok()? {
+    let raw_item = match rest.byte().ok()? {
         tag::PROMPT_INSERTED => {
             let message = rest.text().ok()?;
             rest.number().and_then(|_turn| rest.number()).ok()?;
-            Glance::Prompt { message, content: rest.text().ok()? }
+            RawItem::Prompt { message, content: rest.text().ok()? }
         }
         tag::UPDATED_NEW | tag::UPDATED_KNOWN => {
             let kind = rest.kind().ok()?;
-            Glance::Update { kind, id: rest.text().ok()?, body: rest.text().ok()? }
+            RawItem::Update { kind, id: rest.text().ok()?, body: rest.text().ok()? }
         }
         _ => return None,
     };
-    rest.0.is_empty().then_some(glance)
+    rest.0.is_empty().then_some(raw_item)
 }
 
 /// Reads the entry of an item.

@@ -3,7 +3,7 @@
 
 use std::ops::ControlFlow;
 
-use rethread_core::stored::Sort;
+use rethread_core::stored::ItemSort;
 use rethread_core::{Json, Seq, SessionId};
 
 use crate::edge::replay_fast_path::FastPath;
@@ -53,11 +53,11 @@ impl Replay {
             }
             match item.sort() {
                 // Of these nothing is ever shown afterwards.
-                Sort::Aside => {}
-                Sort::TurnEnded => self.view.turn_ended(),
-                Sort::Any => {
+                ItemSort::Bookkeeping => {}
+                ItemSort::TurnEnded => self.view.turn_ended(),
+                ItemSort::Any => {
                     let say = &mut |update: &[&str]| lines.update_of(&self.name, update);
-                    let fast_path = item.glance().map(|glance| self.view.show_from_text(glance, say));
+                    let fast_path = item.raw_item().map(|raw_item| self.view.show_from_text(raw_item, say));
                     if fast_path != Some(FastPath::Taken) {
                         let place = EntryPosition { seq: item.first, timing: Timing::Replay };
                         self.view.show(&*item.entry()?, place, &mut shown);

@@ -1,7 +1,7 @@
 //! A fast path for replays: encodes prompts and plain-text messages directly from their stored text, without parsing
 //! them into a tree. Its output equals that of `view`, which handles everything that is not plain.
 
-use rethread_core::stored::Glance;
+use rethread_core::stored::RawItem;
 use rethread_core::{ReplayRule, UpdateKind};
 use serde_json::value::RawValue;
 
@@ -23,12 +23,12 @@ pub enum FastPath {
 
 impl View {
     /// Encodes a replayed item from its stored text if that is possible.
-    pub fn show_from_text(&mut self, glance: Glance<'_>, write: WriteParts<'_>) -> FastPath {
-        let shown = match (self.version(), glance) {
-            (Version::V2, Glance::Prompt { message, content }) => prompt(message, content, write),
-            (Version::V1, Glance::Prompt { message, content }) => prompt_chunks(message, content, write),
-            (Version::V2, Glance::Update { kind, body, .. }) => update(kind, body, write),
-            (Version::V1, Glance::Update { kind, id, body }) => {
+    pub fn show_from_text(&mut self, raw_item: RawItem<'_>, write: WriteParts<'_>) -> FastPath {
+        let shown = match (self.version(), raw_item) {
+            (Version::V2, RawItem::Prompt { message, content }) => prompt(message, content, write),
+            (Version::V1, RawItem::Prompt { message, content }) => prompt_chunks(message, content, write),
+            (Version::V2, RawItem::Update { kind, body, .. }) => update(kind, body, write),
+            (Version::V1, RawItem::Update { kind, id, body }) => {
                 self.sent_messages().show_from_text(kind, id, body, write)
             }
         };
@@ -93,9 +93,9 @@ mod tests {
                 let mut expected = Vec::new();
                 read.show(&entry, place, &mut expected);
                 let mut texts = Vec::new();
-                let glance = item.glance();
-                let fast_path =
-                    glance.map(|glance| seen.show_from_text(glance, &mut |parts| texts.push(parts.concat())));
+                let raw_item = item.raw_item();
+                let fast_path = raw_item
+                    .map(|raw_item| seen.show_from_text(raw_item, &mut |parts| texts.push(parts.concat())));
                 if fast_path != Some(FastPath::Taken) {
                     assert!(texts.is_empty(), "{entry:?}");
                     let mut shown = Vec::new();

@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 
-use rethread_core::stored::{Sort, Stored, StoredError};
+use rethread_core::stored::{ItemSort, Stored, StoredError};
 use rethread_core::{Binding, Entry, Json, Seq, Subject, TextPart, Update, readable_update};
 
 use super::LiveSession;
@@ -24,7 +24,7 @@ impl LiveSession {
             return Ok(HashSet::new());
         }
         self.gather(HashSet::new(), |ids, item| {
-            if item.sort() != Sort::Any {
+            if item.sort() != ItemSort::Any {
                 return Ok(());
             }
             let entry = item.entry()?;

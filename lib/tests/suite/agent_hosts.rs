@@ -59,7 +59,7 @@ async fn an_agent_that_is_being_started_ends_with_its_last_client() {
     let client = Client::connect(&server(&agent), Version::V1);
     client.begin("initialize", client.introduction()).await;
     let mut end = agent.started().await;
-    client.hang_up().await;
+    client.disconnect().await;
     // It was never answered, and sees the end of its input.
     let mut read = Vec::new();
     let whole = tokio::time::timeout(Duration::from_secs(5), end.read_to_end(&mut read)).await;
@@ -126,15 +126,15 @@ async fn clients_that_offer_the_same_share_a_process_until_the_last_one_leaves(p
     let (one, two) = (world.ready().await, world.ready().await);
     let sessions = (one.new_session().await, two.new_session().await);
     assert_eq!(world.agent.running(), 1);
-    one.hang_up().await;
+    one.disconnect().await;
     assert_eq!(world.agent.running(), 1, "the other one needs it");
     assert_eq!(two.prompt(&sessions.1, "say on").await.stop, "end_turn");
     let bare = world.connect();
     bare.initialize_bare().await;
     bare.new_session().await;
     assert_eq!(world.agent.running(), 2, "one that offers something else has its own");
-    two.hang_up().await;
-    bare.hang_up().await;
+    two.disconnect().await;
+    bare.disconnect().await;
     world.agent.wait_gone().await;
 }
 

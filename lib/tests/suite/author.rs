@@ -95,7 +95,7 @@ async fn a_session_opened_again_has_its_history() {
         client.prompt(&session, "one two").await;
         client.prompt(&session, "three").await;
         let live = seen.lock().unwrap()[1].clone();
-        client.hang_up().await;
+        client.disconnect().await;
         let client = ready(&server(&store, &seen), version).await;
         client.load(&session).await;
         client.prompt(&session, "four").await;
@@ -248,7 +248,7 @@ async fn a_login_that_is_wanted_first_holds_until_the_logout() {
         let view = client.view(&session);
         assert_eq!(view.agent(), ["Some(true)"], "{view}");
         // The agent is started anew for the next client; whoever logged in is logged in.
-        client.hang_up().await;
+        client.disconnect().await;
         let client = ready(&server, version).await;
         client.new_session().await;
         client.ask(logout, json!({})).await;

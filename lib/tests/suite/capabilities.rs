@@ -97,7 +97,7 @@ async fn introduced(world: &World, config: AgentConfig) -> Value {
     world.agent.configure(|before| *before = config);
     let client = world.connect();
     let answer = client.initialize().await;
-    client.hang_up().await;
+    client.disconnect().await;
     answer
 }
 
@@ -265,7 +265,7 @@ async fn initialize(client: &Client, booleans: Booleans) {
 async fn every_combination_of_choices_is_told_as_it_is(pairing: Pairing) {
     for offers in subsets(&OFFERS) {
         for booleans in [Booleans::Taken, Booleans::NotTaken] {
-            let world = World::having(pairing, |config| config.offering(&offers));
+            let world = World::with_config(pairing, |config| config.offering(&offers));
             let client = world.connect();
             initialize(&client, booleans).await;
             let mut made = client.ask("session/new", json!({"cwd": "/work", "mcpServers": []})).await;
@@ -273,13 +273,13 @@ async fn every_combination_of_choices_is_told_as_it_is(pairing: Pairing) {
             let expected = expected_choices(pairing, &offers, booleans);
             made.as_object_mut().expect("an object").remove("sessionId");
             assert_eq!(made, expected, "{pairing}, {offers:?}, {booleans:?}");
-            client.hang_up().await;
+            client.disconnect().await;
 
             let client = world.again().connect();
             initialize(&client, booleans).await;
             let loaded = client.load(id.as_str().expect("an id")).await;
             assert_eq!(loaded, expected, "{pairing}, {offers:?}, {booleans:?}");
-            client.hang_up().await;
+            client.disconnect().await;
         }
     }
 }
@@ -296,7 +296,7 @@ async fn what_a_client_says_in_meta_of_its_capabilities_reaches_the_agent(pairin
     };
     hello[sent]["_meta"] = json!({"editor": {"panes": 2}});
     client.ask("initialize", hello).await;
-    let told = world.agent.told("initialize").pop().expect("the agent was introduced");
+    let told = world.agent.received_params("initialize").pop().expect("the agent was introduced");
     assert_eq!(told[read]["_meta"], json!({"editor": {"panes": 2}}), "{told}");
 }
 

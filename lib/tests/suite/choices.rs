@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use rethread::edge::Version;
 use rethread::server::Config;
-use rethread_testkit::agent::{AgentConfig, Choices, Mind, Offer, Quirk, Restores, ScriptedAgent, Speaks};
+use rethread_testkit::agent::{
+    AgentConfig, AgentImpl, Choices, Offer, Quirk, Restores, ScriptedAgent, Speaks,
+};
 use rethread_testkit::client::{CWD, Client};
 use rethread_testkit::{Pairing, World, pairings};
 use serde_json::{Value, json};
@@ -87,10 +89,10 @@ fn told_of_options(client: &Client, mark: usize, session: &str) -> Vec<Value> {
 
 /// Chooses, has the agent brought back by the next process, and prompts it there.
 async fn brought_back(pairing: Pairing, nature: impl FnOnce(AgentConfig) -> AgentConfig) -> World {
-    let world = World::having(pairing, |config| nature(forgetful(config)));
+    let world = World::with_config(pairing, |config| nature(forgetful(config)));
     let first = world.ready().await;
     let session = choose_all(&first).await;
-    first.hang_up().await;
+    first.disconnect().await;
     let world = world.again();
     let told = goes_on_unchanged(&world, &session).await;
     assert_eq!(told, Vec::<Value>::new(), "the same agent has nothing new to tell");
@@ -112,30 +114,30 @@ async fn goes_on_unchanged(world: &World, session: &str) -> Vec<Value> {
     for update in &told {
         assert_eq!(values(update), ALL, "nothing flickers: {update}");
     }
-    client.hang_up().await;
+    client.disconnect().await;
     told
 }
 
 async fn an_agent_that_resumes_is_told_the_choices(pairing: Pairing) {
     let world = brought_back(pairing, |config| config).await;
-    assert_eq!(world.agent.told("session/resume").len(), 1);
+    assert_eq!(world.agent.received_params("session/resume").len(), 1);
 }
 
 async fn an_agent_that_loads_is_told_the_choices(pairing: Pairing) {
     let world = brought_back(pairing, |config| config.without(&["resume"])).await;
-    assert_eq!(world.agent.told("session/load").len(), 1);
+    assert_eq!(world.agent.received_params("session/load").len(), 1);
 }
 
 async fn an_agent_that_starts_afresh_is_told_the_choices(pairing: Pairing) {
     let world = brought_back(pairing, |config| AgentConfig { restores: Restores::Nothing, ..config }).await;
-    assert_eq!(world.agent.told("session/new").len(), 2);
+    assert_eq!(world.agent.received_params("session/new").len(), 2);
 }
 
 async fn an_agent_that_kept_the_choices_is_told_nothing(pairing: Pairing) {
-    let world = World::having(pairing, |config| config.offering(&OFFERS));
+    let world = World::with_config(pairing, |config| config.offering(&OFFERS));
     let first = world.ready().await;
     let session = choose_all(&first).await;
-    first.hang_up().await;
+    first.disconnect().await;
     let world = world.again();
     let since = world.agent.received().len();
     let client = world.ready().await;
@@ -146,10 +148,10 @@ async fn an_agent_that_kept_the_choices_is_told_nothing(pairing: Pairing) {
 
 /// The other version of the protocol: the same options, set in other ways.
 async fn another_agent_is_told_the_choices(pairing: Pairing) {
-    let world = World::having(pairing, forgetful);
+    let world = World::with_config(pairing, forgetful);
     let first = world.ready().await;
     let session = choose_all(&first).await;
-    first.hang_up().await;
+    first.disconnect().await;
     let speaks = match pairing.agent {
         Version::V1 => Speaks::Two,
         Version::V2 => Speaks::One,
@@ -160,14 +162,14 @@ async fn another_agent_is_told_the_choices(pairing: Pairing) {
 }
 
 async fn a_fork_has_the_choices_of_its_parent(pairing: Pairing) {
-    let world = World::having(pairing, |config| forgetful(config).able_to(&["fork"]));
+    let world = World::with_config(pairing, |config| forgetful(config).able_to(&["fork"]));
     let client = world.ready().await;
     let parent = choose_all(&client).await;
     let since = world.agent.received().len();
     let made = client.ask("session/fork", json!({"sessionId": parent, "cwd": CWD, "mcpServers": []})).await;
     let fork = made["sessionId"].as_str().expect("an id").to_owned();
     client.prompt(&fork, "say two").await;
-    assert_eq!(world.agent.told("session/fork").len(), 1);
+    assert_eq!(world.agent.received_params("session/fork").len(), 1);
     assert_eq!(asked(&world.agent, since), (ALL.map(str::to_owned).to_vec(), 0));
     assert_eq!(client.load(&fork).await["configOptions"], client.load(&parent).await["configOptions"]);
 }
@@ -184,12 +186,12 @@ enum Parent {
 
 /// Chooses other values after the last turn, in this state of the parent, and forks it.
 async fn forked_after_a_choice(pairing: Pairing, state: Parent) {
-    let world = World::having(pairing, forgetful);
+    let world = World::with_config(pairing, forgetful);
     let client = world.ready().await;
     let parent = choose_all(&client).await;
     if matches!(state, Parent::InATurn) {
         client.begin_prompt(&parent, "hang").await;
-        world.agent.wait_told("session/prompt", 2).await;
+        world.agent.wait_received("session/prompt", 2).await;
     }
     client.set_option(&parent, "mode", "a").await;
     client.set_option(&parent, "effort", "low").await;
@@ -237,7 +239,7 @@ async fn changed_since(
 ) -> (World, Client, String, usize) {
     let first = world.ready().await;
     let session = choose_all(&first).await;
-    first.hang_up().await;
+    first.disconnect().await;
     world.agent.configure(change);
     let world = world.again();
     let since = world.agent.received().len();
@@ -247,7 +249,7 @@ async fn changed_since(
 
 async fn what_the_agent_refuses_gives_way_to_its_own_value(pairing: Pairing) {
     let change = |config: &mut AgentConfig| config.fixed = vec!["mode", "verbose"];
-    let world = World::having(pairing, forgetful);
+    let world = World::with_config(pairing, forgetful);
     let (world, client, session, since) = changed_since(world, change).await;
     let mark = client.mark();
     client.load(&session).await;
@@ -274,7 +276,7 @@ async fn a_choice_that_the_agent_does_not_take_is_told_once(pairing: Pairing) {
         config.fixed = vec!["mode"];
         config.offers = vec![Offer::Modes, Offer::Models, Offer::Effort];
     };
-    let world = World::having(pairing, forgetful);
+    let world = World::with_config(pairing, forgetful);
     let (world, client, session, _) = changed_since(world, change).await;
     client.load(&session).await;
     assert_eq!(client.prompt(&session, "say two").await.stop, "end_turn");
@@ -296,8 +298,8 @@ async fn a_choice_that_the_agent_does_not_take_is_told_once(pairing: Pairing) {
 }
 
 async fn an_agent_that_does_not_answer_has_refused(pairing: Pairing) {
-    let world =
-        World::having(pairing, forgetful).set(|config| config.option_patience = Duration::from_millis(50));
+    let world = World::with_config(pairing, forgetful)
+        .set(|config| config.option_patience = Duration::from_millis(50));
     let change = |config: &mut AgentConfig| config.quirks = vec![Quirk::MuteOnOptions];
     let (world, client, session, since) = changed_since(world, change).await;
     client.load(&session).await;
@@ -309,14 +311,14 @@ async fn an_agent_that_does_not_answer_has_refused(pairing: Pairing) {
 
 async fn what_is_no_longer_on_offer_is_not_asked_for(pairing: Pairing) {
     let change = |config: &mut AgentConfig| config.offers = vec![Offer::Modes];
-    let world = World::having(pairing, forgetful);
+    let world = World::with_config(pairing, forgetful);
     let (world, client, session, since) = changed_since(world, change).await;
     client.load(&session).await;
     assert_eq!(client.prompt(&session, "say two").await.stop, "end_turn");
-    let expected = match pairing.mind {
-        Mind::Own => vec!["mode=b".to_owned()],
+    let expected = match pairing.agent_impl {
+        AgentImpl::Own => vec!["mode=b".to_owned()],
         // It is given all there is, for it may offer again what it does not offer now.
-        Mind::Library => ALL.map(str::to_owned).to_vec(),
+        AgentImpl::Library => ALL.map(str::to_owned).to_vec(),
     };
     assert_eq!(asked(&world.agent, since), (expected, 0));
     let mark = client.mark();
@@ -327,7 +329,7 @@ async fn what_is_no_longer_on_offer_is_not_asked_for(pairing: Pairing) {
 }
 
 async fn a_choice_made_while_the_agent_is_gone_comes_before_the_prompt(pairing: Pairing) {
-    let world = World::having(pairing, forgetful);
+    let world = World::with_config(pairing, forgetful);
     let client = world.ready().await;
     let session = choose_all(&client).await;
     client.prompt(&session, "crash").await;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use rethread::agent::Restore;
 use rethread::server::{Config, NativeSessions};
 use rethread_core::{Entry, Seq, SessionId, readable};
-use rethread_testkit::agent::{AgentConfig, Forks, Mind, Quirk, Restores, ScriptedAgent};
+use rethread_testkit::agent::{AgentConfig, AgentImpl, Forks, Quirk, Restores, ScriptedAgent};
 use rethread_testkit::client::Client;
 use rethread_testkit::{Pairing, World, pairings};
 use serde_json::{Value, json};
@@ -21,14 +21,16 @@ fn forgetful(mut config: AgentConfig) -> AgentConfig {
 
 /// The blocks of the last prompt that the agent was given.
 fn last_prompt(agent: &ScriptedAgent) -> Vec<Value> {
-    let prompts = agent.told("session/prompt");
+    let prompts = agent.received_params("session/prompt");
     prompts.last().and_then(|params| params["prompt"].as_array().cloned()).unwrap_or_default()
 }
 
 /// What the agent was given last of what it had not heard itself: the transcript with a prompt, or the history.
 fn given(agent: &ScriptedAgent) -> String {
-    let history =
-        agent.told("session/resume").pop().map(|params| params["_meta"]["rethread"]["history"].to_string());
+    let history = agent
+        .received_params("session/resume")
+        .pop()
+        .map(|params| params["_meta"]["rethread"]["history"].to_string());
     transcript(&last_prompt(agent)).or(history).expect("it was given something")
 }
 
@@ -48,11 +50,11 @@ async fn fork(client: &Client, session: &str, meta: Value) -> Result<Value, Valu
 }
 
 async fn a_lost_session_goes_on_from_the_transcript(pairing: Pairing) {
-    let world = World::having(pairing, forgetful);
+    let world = World::with_config(pairing, forgetful);
     let first = world.ready().await;
     let session = first.new_session().await;
     first.prompt(&session, "say the secret is blue").await;
-    first.hang_up().await;
+    first.disconnect().await;
     let world = world.again();
     let client = world.ready().await;
     client.load(&session).await;
@@ -73,7 +75,7 @@ async fn a_lost_session_goes_on_from_the_transcript(pairing: Pairing) {
 /// What was refused is no part of the conversation for whoever goes on with it.
 async fn a_refused_turn_is_not_in_the_transcript(pairing: Pairing) {
     for fold in [false, true] {
-        let world = World::having(pairing, forgetful);
+        let world = World::with_config(pairing, forgetful);
         let first = world.ready().await;
         let session = first.new_session().await;
         first.prompt(&session, "say one").await;
@@ -103,13 +105,13 @@ async fn an_agent_that_can_restore_is_not_given_the_transcript(pairing: Pairing)
     let first = world.ready().await;
     let session = first.new_session().await;
     first.prompt(&session, "say one").await;
-    first.hang_up().await;
+    first.disconnect().await;
     let world = world.again();
     let client = world.ready().await;
     client.load(&session).await;
     client.prompt(&session, "say two").await;
     assert_eq!(transcript(&last_prompt(&world.agent)), None);
-    assert_eq!(world.agent.told("session/new").len(), 1, "no second session at the agent");
+    assert_eq!(world.agent.received_params("session/new").len(), 1, "no second session at the agent");
     assert_eq!(client.view(&session).agent(), ["one", "two"], "its replay is swallowed");
 }
 
@@ -118,7 +120,7 @@ async fn the_policy_decides_how_far_it_goes(pairing: Pairing) {
     let first = world.ready().await;
     let session = first.new_session().await;
     first.prompt(&session, "say one").await;
-    first.hang_up().await;
+    first.disconnect().await;
     let over = |restore| {
         let config = Config { restore, ..Config::default() };
         World::over(world.client, world.agent.clone(), world.store.clone(), config)
@@ -131,20 +133,20 @@ async fn the_policy_decides_how_far_it_goes(pairing: Pairing) {
     let params = json!({"sessionId": session, "prompt": [{"type": "text", "text": "say no"}]});
     let error = client.request("session/prompt", params).await.expect_err("read-only");
     assert!(error["message"].as_str().is_some_and(|message| message.contains("read-only")), "{error}");
-    client.hang_up().await;
+    client.disconnect().await;
 
     let reseed = over(Restore::Reseed);
     let client = reseed.ready().await;
     client.load(&session).await;
     client.prompt(&session, "say two").await;
     assert!(transcript(&last_prompt(&world.agent)).is_some());
-    client.hang_up().await;
+    client.disconnect().await;
 
     world.agent.configure(|config| *config = forgetful(AgentConfig::able(config.speaks)));
     let native = over(Restore::Native);
     let client = native.ready().await;
     client.load(&session).await;
-    if pairing.mind == Mind::Library {
+    if pairing.agent_impl == AgentImpl::Library {
         // It is given what it needs, whatever it forgets.
         assert_eq!(client.prompt(&session, "say three").await.stop, "end_turn");
         return;
@@ -159,7 +161,7 @@ async fn another_agent_takes_the_session_over(pairing: Pairing) {
     let first = world.ready().await;
     let session = first.new_session().await;
     first.prompt(&session, "say from the first agent").await;
-    first.hang_up().await;
+    first.disconnect().await;
     let other = ScriptedAgent::of(pairing);
     other.configure(|config| config.name = "another");
     let next = World::over(world.client, other, world.store.clone(), Config::default());
@@ -167,13 +169,16 @@ async fn another_agent_takes_the_session_over(pairing: Pairing) {
     client.load(&session).await;
     client.prompt(&session, "say from the second").await;
     assert!(given(&next.agent).contains("from the first agent"));
-    if pairing.mind == Mind::Own {
-        assert!(next.agent.told("session/load").is_empty() && next.agent.told("session/resume").is_empty());
+    if pairing.agent_impl == AgentImpl::Own {
+        assert!(
+            next.agent.received_params("session/load").is_empty()
+                && next.agent.received_params("session/resume").is_empty()
+        );
     }
 }
 
 async fn a_fork_is_live_and_leaves_its_parent_alone(pairing: Pairing) {
-    let world = World::having(pairing, |config| config.without(&["fork"]));
+    let world = World::with_config(pairing, |config| config.without(&["fork"]));
     let client = world.ready().await;
     let parent = client.new_session().await;
     client.prompt(&parent, "say one").await;
@@ -184,7 +189,7 @@ async fn a_fork_is_live_and_leaves_its_parent_alone(pairing: Pairing) {
     client.prompt(&child, "say three").await;
     assert!(given(&world.agent).contains("two"));
     client.prompt(&parent, "say four").await;
-    client.hang_up().await;
+    client.disconnect().await;
     let next = world.again().ready().await;
     next.load(&child).await;
     next.load(&parent).await;
@@ -202,10 +207,10 @@ fn notices(client: &Client, session: &str) -> Vec<(String, String)> {
 
 async fn a_fork_is_not_told_as_a_loss(pairing: Pairing) {
     for able in [true, false] {
-        let world = World::having(pairing, |config| match (pairing.mind, able) {
-            (Mind::Own, true) => config.able_to(&["fork"]),
-            (Mind::Own, false) => config.without(&["fork"]),
-            (Mind::Library, _) => config,
+        let world = World::with_config(pairing, |config| match (pairing.agent_impl, able) {
+            (AgentImpl::Own, true) => config.able_to(&["fork"]),
+            (AgentImpl::Own, false) => config.without(&["fork"]),
+            (AgentImpl::Library, _) => config,
         });
         let client = world.ready().await;
         let parent = client.new_session().await;
@@ -213,9 +218,9 @@ async fn a_fork_is_not_told_as_a_loss(pairing: Pairing) {
         let made = fork(&client, &parent, Value::Null).await.expect("a fork");
         let child = made["sessionId"].as_str().expect("an id").to_owned();
         client.prompt(&child, "say two").await;
-        let title = match (pairing.mind, able) {
-            (Mind::Own, false) => "This fork starts from the transcript",
-            (Mind::Own, true) | (Mind::Library, _) => "Session forked",
+        let title = match (pairing.agent_impl, able) {
+            (AgentImpl::Own, false) => "This fork starts from the transcript",
+            (AgentImpl::Own, true) | (AgentImpl::Library, _) => "Session forked",
         };
         assert_eq!(notices(&client, &child), [("info".to_owned(), title.to_owned())]);
         // From here on it is a session like any other.
@@ -228,7 +233,7 @@ async fn a_fork_is_not_told_as_a_loss(pairing: Pairing) {
 
 async fn what_an_agent_replays_of_its_fork_is_swallowed(pairing: Pairing) {
     for quirks in [&[Quirk::OtherIdsOnReplay][..], &[Quirk::OtherIdsOnReplay, Quirk::ReplaysLate]] {
-        let world = World::having(pairing, |config| {
+        let world = World::with_config(pairing, |config| {
             let config = config.able_to(&["fork"]).with(quirks);
             AgentConfig { forks: Forks::Replayed, ..config }
         });
@@ -241,7 +246,7 @@ async fn what_an_agent_replays_of_its_fork_is_swallowed(pairing: Pairing) {
         client.prompt(&child, "slow 10; say two").await;
         let slow = (1..=10).map(|at| format!("c{at}")).collect::<Vec<_>>().join(" ");
         assert_eq!(client.view(&child).agent(), [slow.as_str(), "two"], "{quirks:?}");
-        assert_eq!(world.agent.told("session/fork").len(), 1);
+        assert_eq!(world.agent.received_params("session/fork").len(), 1);
         assert_eq!(transcript(&last_prompt(&world.agent)), None, "the agent has it all");
         let mark = client.mark();
         client.load(&child).await;
@@ -250,12 +255,12 @@ async fn what_an_agent_replays_of_its_fork_is_swallowed(pairing: Pairing) {
 }
 
 async fn a_fork_at_a_message_has_nothing_after_it(pairing: Pairing) {
-    let world = World::having(pairing, |config| config.without(&["fork"]));
+    let world = World::with_config(pairing, |config| config.without(&["fork"]));
     let client = world.ready().await;
     let parent = client.new_session().await;
     client.prompt(&parent, "say one").await;
     client.prompt(&parent, "say two").await;
-    client.hang_up().await;
+    client.disconnect().await;
     let client = world.again().ready().await;
     client.load(&parent).await;
     let said = client.updates(&parent);
@@ -279,14 +284,14 @@ async fn a_session_that_only_the_agent_has_is_taken_in(pairing: Pairing) {
     let session = first.new_session().await;
     first.prompt(&session, "say known to the agent").await;
     let native = world.agent.sessions().first().cloned().expect("the agent has it");
-    first.hang_up().await;
+    first.disconnect().await;
     // Another store, the same agent: what the agent keeps is all there is.
     let elsewhere = World::with(world.client, world.agent.clone());
     let client = elsewhere.ready().await;
     client.load(&native).await;
     assert_eq!(client.view(&native).agent(), ["known to the agent"]);
     client.prompt(&native, "say and here").await;
-    client.hang_up().await;
+    client.disconnect().await;
     let client = elsewhere.again().ready().await;
     client.load(&native).await;
     assert_eq!(client.view(&native).agent(), ["known to the agent", "and here"]);
@@ -302,7 +307,7 @@ async fn a_session_that_is_taken_in_has_its_turns(pairing: Pairing) {
     first.prompt(&session, "say one; toolopen").await;
     first.prompt(&session, "say two").await;
     let native = world.agent.sessions().first().cloned().expect("the agent has it");
-    first.hang_up().await;
+    first.disconnect().await;
     let elsewhere = World::with(world.client, world.agent.clone());
     let client = elsewhere.ready().await;
     client.load(&native).await;
@@ -322,7 +327,7 @@ async fn a_session_that_is_taken_in_has_its_turns(pairing: Pairing) {
     assert_eq!(client.view(&child).agent(), ["one"]);
 
     client.prompt(&native, "say three").await;
-    client.hang_up().await;
+    client.disconnect().await;
     let other = ScriptedAgent::of(pairing);
     other.configure(|config| config.name = "another");
     let next = World::over(elsewhere.client, other, elsewhere.store.clone(), Config::default());
@@ -348,7 +353,7 @@ async fn the_agents_own_sessions_are_listed_once(pairing: Pairing) {
     let first = world.ready().await;
     let ours = first.new_session().await;
     first.prompt(&ours, "say hello").await;
-    first.hang_up().await;
+    first.disconnect().await;
     let native = world.agent.sessions().first().cloned().expect("the agent has it");
     let listed = |client: Client| async move {
         let page = client.ask("session/list", json!({})).await;
@@ -358,7 +363,7 @@ async fn the_agents_own_sessions_are_listed_once(pairing: Pairing) {
 
     let elsewhere = World::with(world.client, world.agent.clone());
     let client = elsewhere.ready().await;
-    world.agent.wait_told("session/list", 2).await;
+    world.agent.wait_received("session/list", 2).await;
     let found = wait_for_list(&client, &native).await;
     assert!(found, "the agent's own session is listed");
     let error = fork(&client, &native, Value::Null).await.expect_err("there is nothing to fork yet");
@@ -391,18 +396,18 @@ async fn an_idle_session_lets_go_of_its_agent_and_comes_back(pairing: Pairing) {
     let client = world.ready().await;
     let session = client.new_session().await;
     client.prompt(&session, "say one").await;
-    world.agent.wait_told("session/close", 1).await;
+    world.agent.wait_received("session/close", 1).await;
     client.prompt(&session, "say two").await;
     assert_eq!(client.view(&session).agent(), ["one", "two"]);
 }
 
 async fn an_agent_that_does_not_start_any_more_hides_no_session(pairing: Pairing) {
-    let world = World::having(pairing, |config| AgentConfig { key: Some("first build"), ..config });
+    let world = World::with_config(pairing, |config| AgentConfig { key: Some("first build"), ..config });
     let first = world.ready().await;
     let session = first.new_session().await;
     first.prompt(&session, "say kept").await;
     let before = first.view(&session);
-    first.hang_up().await;
+    first.disconnect().await;
     world.agent.wait_gone().await;
 
     // Another build under the same command, which never starts, or one that was taken away.
@@ -417,7 +422,7 @@ async fn an_agent_that_does_not_start_any_more_hides_no_session(pairing: Pairing
         let prompt = client.begin_prompt(&session, "say more").await;
         let error = client.answer(&prompt).await.expect_err("there is no agent");
         assert!(error.to_string().contains("it was told not to"), "{error}");
-        client.hang_up().await;
+        client.disconnect().await;
     }
     world.agent.break_starts(0);
     let client = world.again().ready().await;

@@ -86,7 +86,7 @@ async fn ends(pid: i32) {
 #[tokio::test]
 async fn the_agent_is_offered_files_and_terminals() {
     let scene = Scene::new().await;
-    let offered = &scene.world.agent.told("initialize")[0]["clientCapabilities"];
+    let offered = &scene.world.agent.received_params("initialize")[0]["clientCapabilities"];
     assert_eq!(offered["fs"], json!({"readTextFile": true, "writeTextFile": true}));
     assert_eq!(offered["terminal"], true);
 }
@@ -120,7 +120,7 @@ async fn files_are_read_and_written_inside_the_roots() {
     assert_eq!(fs::read_to_string(&outside).unwrap(), "secret");
     let asked = scene
         .client
-        .heard()
+        .server_messages()
         .into_iter()
         .filter(|message| message["method"].as_str().is_some_and(|method| method.starts_with("fs/")));
     assert_eq!(asked.count(), 0, "the client is not asked");
@@ -166,11 +166,11 @@ async fn a_terminal_is_shown_live_on_replay_and_as_text() {
     let content = |items: &[Item]| items.iter().find_map(shown).expect("a tool call");
     assert_eq!(content(&live.items), [format!("terminal: one\ntwo\n{cwd}")]);
 
-    scene.client.hang_up().await;
+    scene.client.disconnect().await;
     let next = scene.world.again().ready().await;
     next.load_in(&cwd, &scene.session).await;
     assert_eq!(next.view(&scene.session), live);
-    next.hang_up().await;
+    next.disconnect().await;
 
     let older = scene.world.again().ready_as(Version::V1).await;
     older.load_in(&cwd, &scene.session).await;
@@ -257,7 +257,7 @@ async fn nothing_runs_on_when_the_session_or_the_client_ends() {
 
     let scene = Scene::new().await;
     let pid = scene.spawn("hang").await;
-    scene.client.hang_up().await;
+    scene.client.disconnect().await;
     ends(pid).await;
 }
 

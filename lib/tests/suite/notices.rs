@@ -24,7 +24,7 @@ async fn past(world: &World, text: &str) -> String {
     let first = plain(world).await;
     let session = first.new_session().await;
     first.prompt(&session, text).await;
-    first.hang_up().await;
+    first.disconnect().await;
     session
 }
 
@@ -47,7 +47,7 @@ fn chunks_with(client: &Client, session: &str, words: &str) -> usize {
 }
 
 async fn a_session_that_was_lost_is_told_with_the_answer_and_once_in_words(pairing: Pairing) {
-    let world = World::having(pairing, |config| AgentConfig { restores: Restores::Nothing, ..config });
+    let world = World::with_config(pairing, |config| AgentConfig { restores: Restores::Nothing, ..config });
     let session = past(&world, "say one").await;
     let world = world.again();
     let client = plain(&world).await;
@@ -61,7 +61,7 @@ async fn a_session_that_was_lost_is_told_with_the_answer_and_once_in_words(pairi
     // Of the moment: not with the next answer, and in no replay.
     let next = answer_to_prompt(&client, &session, "say three").await;
     assert_eq!(next.get("_meta"), None, "{next}");
-    client.hang_up().await;
+    client.disconnect().await;
     let later = plain(&world.again()).await;
     later.load(&session).await;
     assert_eq!(later.view(&session).agent(), ["one", "two", "three"]);
@@ -102,7 +102,7 @@ fn joined(client: &Client, session: &str) -> String {
 }
 
 async fn a_notice_in_words_has_a_line_of_its_own(pairing: Pairing) {
-    let world = World::having(pairing, |config| AgentConfig { restores: Restores::Nothing, ..config });
+    let world = World::with_config(pairing, |config| AgentConfig { restores: Restores::Nothing, ..config });
     let session = past(&world, "say one").await;
     let world = world.again();
     let client = plain(&world).await;

@@ -13,7 +13,7 @@ const OFFERS: [Offer; 4] = [Offer::Modes, Offer::Models, Offer::Effort, Offer::V
 const SETTERS: [&str; 3] = ["session/set_mode", "session/set_model", "session/set_config_option"];
 
 fn changes(world: &World) -> usize {
-    SETTERS.iter().map(|method| world.agent.told(method).len()).sum()
+    SETTERS.iter().map(|method| world.agent.received_params(method).len()).sum()
 }
 
 /// What is chosen, as the client sees it.
@@ -47,7 +47,7 @@ async fn change_all(client: &Client, session: &str) {
 }
 
 async fn r8_09_options_can_be_changed_between_turns(pairing: Pairing) {
-    let world = World::having(pairing, |config| config.offering(&OFFERS));
+    let world = World::with_config(pairing, |config| config.offering(&OFFERS));
     let client = world.ready().await;
     let session = client.new_session().await;
     change_all(&client, &session).await;
@@ -59,7 +59,7 @@ async fn r8_09_options_can_be_changed_between_turns(pairing: Pairing) {
 }
 
 async fn r8_09_options_can_be_changed_during_a_turn(pairing: Pairing) {
-    let world = World::having(pairing, |config| config.offering(&OFFERS));
+    let world = World::with_config(pairing, |config| config.offering(&OFFERS));
     let client = world.ready().await;
     let session = client.new_session().await;
     let prompt = client.begin_prompt(&session, "say a; wait go; say b").await;
@@ -69,7 +69,7 @@ async fn r8_09_options_can_be_changed_during_a_turn(pairing: Pairing) {
     world.agent.open_gate("go");
     assert_eq!(client.finish(&session, &prompt).await.stop, "end_turn");
     assert_eq!(client.view(&session).agent(), ["a", "b"]);
-    client.hang_up().await;
+    client.disconnect().await;
     let next = world.again().ready().await;
     next.load(&session).await;
     assert_eq!(chosen(&next, &session), all("b", "deep", "high", "true"));
@@ -120,7 +120,7 @@ async fn refuse_all(world: &World, client: &Client, session: &str) {
 }
 
 async fn r8_09_nonsense_changes_nothing(pairing: Pairing) {
-    let world = World::having(pairing, |config| config.offering(&OFFERS));
+    let world = World::with_config(pairing, |config| config.offering(&OFFERS));
     let client = world.ready().await;
     let session = client.new_session().await;
     refuse_all(&world, &client, &session).await;
@@ -131,7 +131,7 @@ async fn r8_09_nonsense_changes_nothing(pairing: Pairing) {
 }
 
 async fn r8_09_nonsense_changes_nothing_during_a_turn(pairing: Pairing) {
-    let world = World::having(pairing, |config| config.offering(&OFFERS));
+    let world = World::with_config(pairing, |config| config.offering(&OFFERS));
     let client = world.ready().await;
     let session = client.new_session().await;
     let prompt = client.begin_prompt(&session, "say a; wait go; say b").await;
@@ -157,7 +157,7 @@ async fn r8_09_an_agent_without_options_has_none_to_set(pairing: Pairing) {
 }
 
 async fn r8_10_the_views_of_the_mode_stay_in_step(pairing: Pairing) {
-    let world = World::having(pairing, |config| config.offering(&[Offer::Modes, Offer::ModeOption]));
+    let world = World::with_config(pairing, |config| config.offering(&[Offer::Modes, Offer::ModeOption]));
     let client = world.ready().await;
     let session = client.new_session().await;
     let mark = client.mark();
@@ -181,14 +181,14 @@ async fn r8_10_the_views_of_the_mode_stay_in_step(pairing: Pairing) {
 
 /// Rule 2.8 holds for every answer that has options.
 async fn r2_08_r8_09_a_client_without_booleans_is_not_told_of_them(pairing: Pairing) {
-    let world = World::having(pairing, |config| config.offering(&OFFERS));
+    let world = World::with_config(pairing, |config| config.offering(&OFFERS));
     let client = world.connect();
     client.initialize_bare().await;
     let session = client.new_session().await;
     client.set_option(&session, "effort", "high").await;
     client.prompt(&session, "mode b").await;
     client.load(&session).await;
-    let told = json!(client.heard()).to_string();
+    let told = json!(client.server_messages()).to_string();
     assert!(told.contains("effort") && !told.contains(r#""type":"boolean""#), "{told}");
 }
 

@@ -29,7 +29,7 @@ async fn past(world: &World, prompts: &[&str]) -> (String, View) {
         client.prompt(&session, prompt).await;
     }
     let view = client.view(&session);
-    client.hang_up().await;
+    client.disconnect().await;
     (session, view)
 }
 
@@ -54,13 +54,13 @@ fn said(view: &View) -> (Vec<String>, Vec<String>) {
 
 /// Says whether the agent was given the kept transcript with its last prompt.
 fn was_given_the_transcript(world: &World) -> bool {
-    let prompts = world.agent.told("session/prompt");
+    let prompts = world.agent.received_params("session/prompt");
     prompts.last().is_some_and(|params| params["prompt"].to_string().contains("# The conversation so far"))
 }
 
 async fn a_replay_without_ids_or_with_others_changes_nothing(pairing: Pairing) {
     for quirk in [Quirk::NoIdsOnReplay, Quirk::OtherIdsOnReplay] {
-        let world = World::having(pairing, loading(quirk));
+        let world = World::with_config(pairing, loading(quirk));
         let prompts = ["say one; tool call_1; say two", "think hm; say three"];
         let (session, before) = past(&world, &prompts).await;
         // Where the replay is all there is, each message is one, and is the same one the next time.
@@ -69,11 +69,11 @@ async fn a_replay_without_ids_or_with_others_changes_nothing(pairing: Pairing) {
         client.load(&native).await;
         let adopted = client.view(&native);
         assert_eq!(said(&adopted), said(&before), "{quirk:?}");
-        client.hang_up().await;
+        client.disconnect().await;
         let client = other.again().ready().await;
         client.load(&native).await;
         assert_eq!(client.view(&native), adopted, "{quirk:?}");
-        client.hang_up().await;
+        client.disconnect().await;
 
         let client = world.again().ready().await;
         client.load(&session).await;
@@ -86,7 +86,7 @@ async fn a_replay_without_ids_or_with_others_changes_nothing(pairing: Pairing) {
 
 /// `rules_3_load_resume.rs` has it for sessions that we know.
 async fn a_session_that_is_replayed_late_is_taken_in_whole(pairing: Pairing) {
-    let world = World::having(pairing, loading(Quirk::ReplaysLate));
+    let world = World::with_config(pairing, loading(Quirk::ReplaysLate));
     let (_, before) = past(&world, &["say one", "say two"]).await;
     let (other, native) = elsewhere(&world);
     let client = other.ready().await;
@@ -110,14 +110,15 @@ async fn a_tool_call_that_was_never_announced_is_shown(pairing: Pairing) {
         Version::V2 => "tool_call_update",
     };
     assert_eq!(told[0]["sessionUpdate"], announced);
-    client.hang_up().await;
+    client.disconnect().await;
     let client = world.again().ready().await;
     client.load(&session).await;
     assert_eq!(client.view(&session), live);
 }
 
 async fn a_line_of_570_kilobytes_comes_through(pairing: Pairing) {
-    let world = World::having(pairing, |config| config.offering(&[Offer::Modes]).with(&[Quirk::LongAnswers]));
+    let world =
+        World::with_config(pairing, |config| config.offering(&[Offer::Modes]).with(&[Quirk::LongAnswers]));
     let client = world.ready().await;
     let made = client.ask("session/new", json!({"cwd": "/work", "mcpServers": []})).await;
     let session = made["sessionId"].as_str().expect("an id").to_owned();
@@ -129,7 +130,7 @@ async fn a_line_of_570_kilobytes_comes_through(pairing: Pairing) {
     client.prompt(&session, "say before; long; say after").await;
     let live = client.view(&session);
     assert_eq!(live.agent().concat().len(), LONG_LINE + "beforeafter".len());
-    client.hang_up().await;
+    client.disconnect().await;
     let client = world.again().ready().await;
     client.load(&session).await;
     assert_eq!(said(&client.view(&session)), said(&live));
@@ -137,7 +138,7 @@ async fn a_line_of_570_kilobytes_comes_through(pairing: Pairing) {
 
 async fn what_is_not_json_is_noted_and_not_shown(pairing: Pairing) {
     let (log, _guard) = log_to_file();
-    let world = World::having(pairing, |config| config.with(&[Quirk::Greets]));
+    let world = World::with_config(pairing, |config| config.with(&[Quirk::Greets]));
     let client = world.ready().await;
     let session = client.new_session().await;
     let turn = client.prompt(&session, "print hello; say one; print {\"jsonrpc\": \"2.0\",; say two").await;
@@ -159,19 +160,19 @@ async fn what_is_not_json_is_noted_and_not_shown(pairing: Pairing) {
 
 async fn no_result_is_an_answer(pairing: Pairing) {
     for quirk in [Quirk::AnswersNull, Quirk::AnswersNothing] {
-        let world = World::having(pairing, |config| loading(quirk)(config.offering(&[Offer::Modes])));
+        let world = World::with_config(pairing, |config| loading(quirk)(config.offering(&[Offer::Modes])));
         let (session, before) = past(&world, &["say one"]).await;
         let (other, native) = elsewhere(&world);
         let client = other.ready().await;
         client.load(&native).await;
         assert_eq!(client.view(&native).agent(), ["one"], "{quirk:?}");
-        client.hang_up().await;
+        client.disconnect().await;
 
         let client = world.again().ready().await;
         client.load(&session).await;
         client.prompt(&session, "say two").await;
         assert!(!was_given_the_transcript(&world), "{quirk:?}: the load was a success");
-        assert_eq!(world.agent.told("session/new").len(), 1, "{quirk:?}");
+        assert_eq!(world.agent.received_params("session/new").len(), 1, "{quirk:?}");
         assert_eq!(before.options, client.view(&session).options, "{quirk:?}: nothing said, nothing changed");
         client.close(&session).await.expect("it can be closed");
     }
@@ -179,7 +180,7 @@ async fn no_result_is_an_answer(pairing: Pairing) {
 
 async fn an_internal_error_for_an_unknown_session_is_no_dead_end(pairing: Pairing) {
     for restore in [Restores::Nothing, Restores::All] {
-        let world = World::having(pairing, |config| config.with(&[Quirk::InternalForUnknown]));
+        let world = World::with_config(pairing, |config| config.with(&[Quirk::InternalForUnknown]));
         let (session, before) = past(&world, &["say one"]).await;
         // Either it says so of all that an earlier process had, or it has lost this one.
         world.agent.configure(|config| config.restores = restore);
@@ -201,7 +202,7 @@ async fn an_internal_error_for_an_unknown_session_is_no_dead_end(pairing: Pairin
 /// A load that succeeds with nothing is a fresh session, whatever it is called.
 async fn a_load_with_nothing_in_it_goes_on_from_the_transcript(pairing: Pairing) {
     let (log, _guard) = log_to_file();
-    let world = World::having(pairing, loading(Quirk::ReplaysNothing));
+    let world = World::with_config(pairing, loading(Quirk::ReplaysNothing));
     let (session, before) = past(&world, &["say one"]).await;
     let client = world.again().ready().await;
     client.load(&session).await;
@@ -216,7 +217,7 @@ async fn a_load_with_nothing_in_it_goes_on_from_the_transcript(pairing: Pairing)
 }
 
 async fn a_session_with_nothing_in_it_is_not_taken_in(pairing: Pairing) {
-    let world = World::having(pairing, loading(Quirk::ReplaysNothing));
+    let world = World::with_config(pairing, loading(Quirk::ReplaysNothing));
     past(&world, &["say one"]).await;
     let (other, native) = elsewhere(&world);
     let other = other.set(|config| config.native_sessions = NativeSessions::Hidden);
@@ -227,7 +228,7 @@ async fn a_session_with_nothing_in_it_is_not_taken_in(pairing: Pairing) {
 async fn nothing_is_asked_before_initialize_is_answered(pairing: Pairing) {
     let quirky =
         |config: AgentConfig| AgentConfig { key: Some("strict"), ..config }.with(&[Quirk::InitializeFirst]);
-    let world = World::having(pairing, quirky);
+    let world = World::with_config(pairing, quirky);
     let (session, before) = past(&world, &["say one"]).await;
     // One that is offered another version first is started once for each.
     let starts = world.agent.starts();
@@ -248,7 +249,7 @@ async fn nothing_is_asked_before_initialize_is_answered(pairing: Pairing) {
 
 async fn a_second_prompt_never_disturbs_the_first(pairing: Pairing) {
     for quirk in [Quirk::SecondCancelsFirst, Quirk::SecondFailsFirst] {
-        let world = World::having(pairing, |config| config.with(&[quirk]));
+        let world = World::with_config(pairing, |config| config.with(&[quirk]));
         let client = world.ready().await;
         let session = client.new_session().await;
         let first = client.begin_prompt(&session, "say one; wait gate; say two").await;
@@ -277,7 +278,7 @@ async fn a_second_prompt_never_disturbs_the_first(pairing: Pairing) {
 }
 
 async fn an_unlisted_request_never_stops_an_agent(pairing: Pairing) {
-    let world = World::having(pairing, loading(Quirk::AsksTheUnknown));
+    let world = World::with_config(pairing, loading(Quirk::AsksTheUnknown));
     let (session, _) =
         past(&world, &[&format!("ext {UNKNOWN_REQUEST}; apart {UNKNOWN_REQUEST}; say one")]).await;
     let client = world.again().ready().await;
@@ -290,20 +291,20 @@ async fn an_unlisted_request_never_stops_an_agent(pairing: Pairing) {
         world.agent.send(request).await;
         wait_answered(&world, id).await;
     }
-    client.hang_up().await;
+    client.disconnect().await;
     let (other, native) = elsewhere(&world);
     let client = other.ready().await;
     client.load(&native).await;
     assert!(!client.view(&native).items.is_empty(), "it is taken in");
 
-    let answers = world.agent.told("answer");
+    let answers = world.agent.received_params("answer");
     assert!(answers.len() >= 3 + 2 * 3 + 2 + 2, "{answers:?}");
     assert!(answers.iter().all(|answer| answer["error"]["code"] == -32601), "{answers:?}");
 }
 
 async fn wait_answered(world: &World, id: u64) {
     for _ in 0..500 {
-        if world.agent.told("answer").iter().any(|answer| answer["id"] == id) {
+        if world.agent.received_params("answer").iter().any(|answer| answer["id"] == id) {
             return;
         }
         tokio::time::sleep(Duration::from_millis(5)).await;
@@ -312,7 +313,7 @@ async fn wait_answered(world: &World, id: u64) {
 }
 
 async fn a_list_that_stops_short_hides_nothing_that_can_be_opened(pairing: Pairing) {
-    let world = World::having(pairing, |config| config.with(&[Quirk::ShortList]));
+    let world = World::with_config(pairing, |config| config.with(&[Quirk::ShortList]));
     let client = world.ready().await;
     let mut sessions = Vec::new();
     for _ in 0..SHORT_LIST + 20 {
@@ -321,7 +322,7 @@ async fn a_list_that_stops_short_hides_nothing_that_can_be_opened(pairing: Pairi
     let beyond = world.agent.sessions().last().cloned().expect("there are many");
     let number: usize = beyond.trim_start_matches("native-").parse().expect("they are numbered");
     client.prompt(&sessions[number - 1], "say beyond the list").await;
-    client.hang_up().await;
+    client.disconnect().await;
 
     let (other, _) = elsewhere(&world);
     let client = other.ready().await;
@@ -356,7 +357,7 @@ async fn all_listed(client: &Client, wanted: usize) -> Vec<String> {
 }
 
 async fn what_an_agent_notes_in_the_users_name_is_not_the_users(pairing: Pairing) {
-    let world = World::having(pairing, loading(Quirk::NotesInterruption));
+    let world = World::with_config(pairing, loading(Quirk::NotesInterruption));
     let client = world.ready().await;
     let session = client.new_session().await;
     let request = client.begin_prompt(&session, "say one; hang").await;
@@ -364,13 +365,13 @@ async fn what_an_agent_notes_in_the_users_name_is_not_the_users(pairing: Pairing
     client.cancel(&session).await;
     assert_eq!(client.finish(&session, &request).await.stop, "cancelled");
     client.prompt(&session, "say two").await;
-    client.hang_up().await;
+    client.disconnect().await;
     // Where nobody else kept the session, what the agent has of it is the truth.
     let (other, native) = elsewhere(&world);
     let adopting = other.ready().await;
     adopting.load(&native).await;
     assert_eq!(adopting.view(&native).user(), ["say one; hang", INTERRUPTION, "say two"]);
-    adopting.hang_up().await;
+    adopting.disconnect().await;
 
     let client = world.again().ready().await;
     client.load(&session).await;
@@ -380,7 +381,7 @@ async fn what_an_agent_notes_in_the_users_name_is_not_the_users(pairing: Pairing
 }
 
 async fn answers_with_text_ids_are_answers(pairing: Pairing) {
-    let world = World::having(pairing, |config| config.with(&[Quirk::AnswersWithTextIds]));
+    let world = World::with_config(pairing, |config| config.with(&[Quirk::AnswersWithTextIds]));
     let (session, before) = past(&world, &["say one; permit; say two"]).await;
     let client = world.again().ready().await;
     client.load(&session).await;
@@ -389,7 +390,7 @@ async fn answers_with_text_ids_are_answers(pairing: Pairing) {
 }
 
 async fn a_second_session_with_the_same_id_is_refused(pairing: Pairing) {
-    let world = World::having(pairing, |config| config.with(&[Quirk::OneSessionId]));
+    let world = World::with_config(pairing, |config| config.with(&[Quirk::OneSessionId]));
     let client = world.ready().await;
     let first = client.new_session().await;
     let error = client.refused("session/new", json!({"cwd": CWD, "mcpServers": []})).await;
@@ -417,15 +418,19 @@ pairings!(wire:
 async fn an_agent_that_echoes_the_version_is_used_as_version_1(pairing: Pairing) {
     for quirk in [Quirk::EchoesVersion, Quirk::EchoesVersionWithInfo] {
         for script in ["noid; say one; tool call_1; say two", "tool call_1; say one; say two"] {
-            let plain = World::having(pairing, |config| config.offering(&[Offer::Modes]));
+            let plain = World::with_config(pairing, |config| config.offering(&[Offer::Modes]));
             let echoing = |config: AgentConfig| {
                 AgentConfig { key: Some("echo"), ..config }.offering(&[Offer::Modes]).with(&[quirk])
             };
-            let world = World::having(pairing, echoing);
+            let world = World::with_config(pairing, echoing);
             let (_, expected) = past(&plain, &[script, "say three"]).await;
             let (session, seen) = past(&world, &[script, "say three"]).await;
             assert_eq!(seen.to_string(), expected.to_string(), "{quirk:?}, {script}");
-            assert_eq!(world.agent.told("session/prompt").len(), 2, "{quirk:?}: no prompt is sent twice");
+            assert_eq!(
+                world.agent.received_params("session/prompt").len(),
+                2,
+                "{quirk:?}: no prompt is sent twice"
+            );
             assert_eq!(world.agent.starts(), 1, "{quirk:?}");
             // In the next processes too, although the agent says something else.
             for number in 2..4 {
@@ -435,11 +440,11 @@ async fn an_agent_that_echoes_the_version_is_used_as_version_1(pairing: Pairing)
                 let turn = client.prompt(&session, "noid; say four; permit").await;
                 assert_eq!(turn.stop, "end_turn", "{quirk:?}");
                 assert_eq!(world.agent.starts(), number, "{quirk:?}: it is started once");
-                let offer = world.agent.told("initialize").pop().expect("it was initialized");
+                let offer = world.agent.received_params("initialize").pop().expect("it was initialized");
                 assert_eq!(offer["protocolVersion"], 1, "{quirk:?}: it is offered what it speaks");
                 let said = client.view(&session).agent();
                 assert_eq!(said.len(), 3 + 2 * (number - 1), "{quirk:?}: {said:?}");
-                client.hang_up().await;
+                client.disconnect().await;
             }
         }
     }
@@ -447,7 +452,7 @@ async fn an_agent_that_echoes_the_version_is_used_as_version_1(pairing: Pairing)
 
 /// Its first words may have nothing in them that only version 1 has. The answer to the prompt shows it at last.
 async fn a_prompt_answered_with_a_stop_reason_ends_the_turn(pairing: Pairing) {
-    let world = World::having(pairing, |config| config.with(&[Quirk::EchoesVersionWithInfo]));
+    let world = World::with_config(pairing, |config| config.with(&[Quirk::EchoesVersionWithInfo]));
     let client = world.ready().await;
     let session = client.new_session().await;
     let turn = client.prompt(&session, "say one; stop max_tokens").await;
@@ -459,18 +464,18 @@ async fn a_prompt_answered_with_a_stop_reason_ends_the_turn(pairing: Pairing) {
     assert_eq!(client.finish(&session, &request).await.stop, "cancelled");
     assert_eq!(client.view(&session).agent(), ["one", "two", "three"]);
     assert_eq!(client.view(&session).user().len(), 3);
-    assert_eq!(world.agent.told("session/prompt").len(), 3);
+    assert_eq!(world.agent.received_params("session/prompt").len(), 3);
 }
 
 /// Prompts that were sent before it was noticed are not sent again, whatever the agent makes of them.
 async fn prompts_sent_to_an_agent_that_echoes_the_version_are_sent_once(pairing: Pairing) {
     for quirk in [Quirk::EchoesVersion, Quirk::EchoesVersionWithInfo] {
-        let world = World::having(pairing, |config| config.with(&[quirk]));
+        let world = World::with_config(pairing, |config| config.with(&[quirk]));
         let client = world.ready().await;
         let session = client.new_session().await;
         let first = client.begin_prompt(&session, "wait gate; say one").await;
         let second = client.begin_prompt(&session, "say two").await;
-        world.agent.wait_told("session/prompt", 1).await;
+        world.agent.wait_received("session/prompt", 1).await;
         world.agent.open_gate("gate");
         assert_eq!(client.finish(&session, &first).await.stop, "end_turn", "{quirk:?}");
         match client.answer(&second).await {
@@ -478,7 +483,7 @@ async fn prompts_sent_to_an_agent_that_echoes_the_version_are_sent_once(pairing:
             Err(error) => assert_eq!(error["message"], "this agent takes one prompt at a time", "{quirk:?}"),
         }
         assert_eq!(client.prompt(&session, "say three").await.stop, "end_turn", "{quirk:?}");
-        assert_eq!(world.agent.told("session/prompt").len(), 3, "{quirk:?}");
+        assert_eq!(world.agent.received_params("session/prompt").len(), 3, "{quirk:?}");
         let said = client.view(&session).agent();
         assert!(said == ["one", "three"] || said == ["one", "two", "three"], "{quirk:?}: {said:?}");
     }
@@ -490,7 +495,7 @@ async fn an_agent_that_cannot_be_initialized_says_why(pairing: Pairing) {
         (Quirk::RefusesInitialize, "the agent refused to initialize: license expired"),
         (Quirk::MuteOnInitialize, "the agent did not answer initialize within 0.1 s"),
     ] {
-        let world = World::having(pairing, |config| AgentConfig { key: Some("failing"), ..config });
+        let world = World::with_config(pairing, |config| AgentConfig { key: Some("failing"), ..config });
         let (session, before) = past(&world, &["say one"]).await;
         world.agent.configure(|config| config.quirks = vec![quirk]);
         let world = world.set(|config| config.start_limit = Duration::from_millis(100));
@@ -509,7 +514,7 @@ async fn an_agent_that_cannot_be_initialized_says_why(pairing: Pairing) {
 }
 
 async fn a_prompt_that_the_agent_repeats_is_there_once(pairing: Pairing) {
-    let world = World::having(pairing, loading(Quirk::RepeatsPrompt));
+    let world = World::with_config(pairing, loading(Quirk::RepeatsPrompt));
     let client = world.ready().await;
     let session = client.new_session().await;
     client.prompt(&session, "say one").await;
@@ -522,7 +527,7 @@ async fn a_prompt_that_the_agent_repeats_is_there_once(pairing: Pairing) {
     assert_eq!(client.finish(&session, &request).await.stop, "end_turn");
     let live = client.view(&session);
     assert_eq!(live.user().len(), 2, "{live}");
-    client.hang_up().await;
+    client.disconnect().await;
     let client = world.again().ready().await;
     client.load(&session).await;
     assert_eq!(said(&client.view(&session)), said(&live));
@@ -539,7 +544,7 @@ async fn a_prompt_that_the_agent_repeats_is_there_once(pairing: Pairing) {
 /// The transcript is for the agent; whoever looks at the list wants to know what the conversation is about.
 async fn a_title_made_of_the_transcript_is_no_title(pairing: Pairing) {
     for abilities in [&["embeddedContext"][..], &[]] {
-        let world = World::having(pairing, |config| {
+        let world = World::with_config(pairing, |config| {
             AgentConfig { restores: Restores::Nothing, ..config }
                 .without(abilities)
                 .with(&[Quirk::TitlesPrompt])
@@ -562,13 +567,14 @@ async fn a_title_made_of_the_transcript_is_no_title(pairing: Pairing) {
 /// first text.
 async fn the_transcript_reaches_the_model_of_an_agent_that_puts_resources_aside(pairing: Pairing) {
     for (prompt, kind) in [("say two", "text"), ("/test it", "resource")] {
-        let world = World::having(pairing, |config| AgentConfig { restores: Restores::Nothing, ..config });
+        let world =
+            World::with_config(pairing, |config| AgentConfig { restores: Restores::Nothing, ..config });
         let (session, _) = past(&world, &["say one"]).await;
         let client = world.again().ready().await;
         client.load(&session).await;
         client.prompt(&session, prompt).await;
         assert!(was_given_the_transcript(&world));
-        let told = world.agent.told("session/prompt").pop().expect("it was prompted");
+        let told = world.agent.received_params("session/prompt").pop().expect("it was prompted");
         assert_eq!(told["prompt"][0]["type"], kind, "{told}");
         assert_eq!(told["prompt"][1]["text"], prompt, "{told}");
     }

@@ -53,11 +53,11 @@ async fn extension_requests_of_the_agent_reach_the_client(pairing: Pairing) {
     let request = client.wait_method("_test/echo").await;
     let params = json!({"sessionId": session, "text": "hi", "nested": {"sessionId": "untouched"}});
     assert_eq!(request["params"], params);
-    assert_eq!(world.agent.told("answer")[0]["result"], json!({"echoed": params}));
+    assert_eq!(world.agent.received_params("answer")[0]["result"], json!({"echoed": params}));
     client.on("_test/echo", |_| Some(Err(json!({"code": -31999, "message": "no", "data": {"a": 1}}))));
     client.prompt(&session, "ext").await;
     let error = json!({"code": -31999, "message": "no", "data": {"a": 1}});
-    assert_eq!(world.agent.told("answer")[1]["error"], error);
+    assert_eq!(world.agent.received_params("answer")[1]["error"], error);
 }
 
 async fn extension_notifications_go_both_ways(pairing: Pairing) {
@@ -67,11 +67,11 @@ async fn extension_notifications_go_both_ways(pairing: Pairing) {
     assert_eq!(told["params"], json!({"sessionId": session, "text": "told"}));
     assert!(told.get("id").is_none());
     client.notify("_client/told", json!({"sessionId": session, "deep": {"sessionId": session}})).await;
-    let told = world.agent.wait_told("_client/told", 1).await;
+    let told = world.agent.wait_received("_client/told", 1).await;
     let native = world.agent.sessions();
     assert_eq!(told, json!({"sessionId": native[0], "deep": {"sessionId": session}}));
     client.notify("_client/apart", json!({"x": 1})).await;
-    assert_eq!(world.agent.wait_told("_client/apart", 1).await, json!({"x": 1}));
+    assert_eq!(world.agent.wait_received("_client/apart", 1).await, json!({"x": 1}));
 }
 
 async fn what_is_relayed_keeps_its_place_among_the_updates(pairing: Pairing) {
@@ -83,7 +83,7 @@ async fn what_is_relayed_keeps_its_place_among_the_updates(pairing: Pairing) {
         let method = message["method"].as_str().filter(|method| method.starts_with("_test/"));
         text.filter(|text| text.len() == 1).or(method).map(str::to_owned)
     };
-    let heard: Vec<_> = client.heard().iter().filter_map(place).collect();
+    let heard: Vec<_> = client.server_messages().iter().filter_map(place).collect();
     assert_eq!(heard, ["a", "_test/one", "b", "_test/echo", "c", "_test/two", "d"]);
 }
 
@@ -97,13 +97,13 @@ async fn an_extension_request_wakes_the_agent(pairing: Pairing) {
 async fn a_relayed_request_is_taken_back_by_our_own_number(pairing: Pairing) {
     let (world, client, session) = World::begun(pairing).await;
     for params in [json!({"sessionId": session}), json!({})] {
-        let count = world.agent.told("_agent/hang").len();
+        let count = world.agent.received_params("_agent/hang").len();
         let request = ask_as(&client, "mine", "_agent/hang", params).await;
-        world.agent.wait_told("_agent/hang", count + 1).await;
+        world.agent.wait_received("_agent/hang", count + 1).await;
         client.notify("$/cancel_request", json!({"requestId": request})).await;
         let error = client.answer(&request).await.expect_err("it was taken back");
         assert_eq!(error["code"], -32800);
-        let told = world.agent.told("$/cancel_request");
+        let told = world.agent.received_params("$/cancel_request");
         assert_eq!(told.last(), Some(&json!({"requestId": number(&world, "_agent/hang")})));
     }
     let received = world.agent.received();
@@ -153,7 +153,7 @@ async fn the_output_of_a_clients_terminal_is_kept() {
         let output = client.wait_method("terminal/output").await;
         assert_eq!(output["params"], json!({"sessionId": session, "terminalId": "client-term-1"}));
         client.ask("_agent/echo", json!({"sessionId": session})).await;
-        client.hang_up().await;
+        client.disconnect().await;
         for version in [Version::V1, Version::V2] {
             let next = world.again().ready_as(version).await;
             next.load(&session).await;
@@ -163,7 +163,7 @@ async fn the_output_of_a_clients_terminal_is_kept() {
                 let told = json!(next.updates(&session)).to_string();
                 assert!(!told.contains(r#""type":"terminal""#), "none is shown that is gone: {told}");
             }
-            next.hang_up().await;
+            next.disconnect().await;
         }
     }
 }
@@ -176,14 +176,14 @@ async fn terminals_of_the_agent_are_shown(pairing: Pairing) {
     client.prompt(&session, "term").await;
     let live = tool_content(&client, 0, &session).concat();
     assert!(live.contains("hi"), "{live}");
-    client.hang_up().await;
+    client.disconnect().await;
     let next = world.again().ready().await;
     next.load(&session).await;
     assert_eq!(tool_content(&next, 0, &session).concat(), live);
 }
 
 async fn logging_in_and_out_has_the_agents_own_names(pairing: Pairing) {
-    let world = World::having(pairing, |config| AgentConfig { login: Login::Needed, ..config });
+    let world = World::with_config(pairing, |config| AgentConfig { login: Login::Needed, ..config });
     let client = world.connect();
     let answer = client.initialize().await;
     let (id, login, logout, other) = match pairing.client {
@@ -199,10 +199,10 @@ async fn logging_in_and_out_has_the_agents_own_names(pairing: Pairing) {
         Version::V2 => ("auth/login", "auth/logout"),
     };
     client.ask(login, json!({"methodId": "key", "_meta": {"k": 1}})).await;
-    assert_eq!(world.agent.told(agents_login), [json!({"methodId": "key", "_meta": {"k": 1}})]);
+    assert_eq!(world.agent.received_params(agents_login), [json!({"methodId": "key", "_meta": {"k": 1}})]);
     client.ask("session/new", new.clone()).await;
     client.ask(logout, json!({})).await;
-    assert_eq!(world.agent.told(agents_logout), [json!({})]);
+    assert_eq!(world.agent.received_params(agents_logout), [json!({})]);
     assert_eq!(client.refused("session/new", new).await["code"], -32000);
     for method in other {
         assert_eq!(client.refused(method, json!({"methodId": "key"})).await["code"], -32601, "{method}");
@@ -218,7 +218,7 @@ async fn status_providers_and_mcp_are_the_agents(pairing: Pairing) {
         assert_eq!(answer, json!({"method": method, "params": params}));
     }
     client.notify("mcp/message", json!({"serverId": "s", "requestId": "r", "method": "progress"})).await;
-    let told = world.agent.wait_told("mcp/message", 2).await;
+    let told = world.agent.wait_received("mcp/message", 2).await;
     assert_eq!(told, json!({"serverId": "s", "requestId": "r", "method": "progress"}));
 }
 
@@ -235,13 +235,13 @@ async fn what_the_agent_asks_apart_from_sessions_reaches_the_client(pairing: Pai
 /// The ways to log in that are told at the next start after this request, when the agent offers others.
 async fn ways_after(pairing: Pairing, method: [&str; 2], before: Login, after: Login) -> usize {
     let nature = |config| AgentConfig { key: Some("program"), login: before, ..config };
-    let world = World::having(pairing, nature);
+    let world = World::with_config(pairing, nature);
     let client = world.ready().await;
     // What it says of itself has been remembered by the time that it is asked for its sessions.
-    world.agent.wait_told("session/list", 1).await;
+    world.agent.wait_received("session/list", 1).await;
     let method = if pairing.client == Version::V1 { method[0] } else { method[1] };
     client.ask(method, json!({"methodId": "key"})).await;
-    client.hang_up().await;
+    client.disconnect().await;
     world.agent.wait_gone().await;
     world.agent.configure(|config| config.login = after);
     let answer = world.connect().initialize().await;

@@ -2,7 +2,7 @@
 //! nothing of it.
 
 use rethread::edge::Version;
-use rethread_testkit::agent::{Login, Mind, Offer};
+use rethread_testkit::agent::{AgentImpl, Login, Offer};
 use rethread_testkit::client::{CWD, Client};
 use rethread_testkit::{Pairing, World, pairings};
 use serde_json::{Value, json};
@@ -17,12 +17,12 @@ fn new_with(name: &str, value: Value) -> Value {
 /// Asserts that these parameters are refused for this member, that the agent was not asked, and that the
 /// connection still works.
 async fn refused(world: &World, client: &Client, params: Value, field: &str) -> Value {
-    let asked = world.agent.told("session/new").len();
+    let asked = world.agent.received_params("session/new").len();
     let error = client.refused("session/new", params).await;
     assert_eq!(error["code"], -32602, "{error}");
     assert_eq!(error["data"]["field"], field, "{error}");
     assert!(error["data"]["expected"].is_string(), "{error}");
-    assert_eq!(world.agent.told("session/new").len(), asked);
+    assert_eq!(world.agent.received_params("session/new").len(), asked);
     client.ask("session/list", json!({})).await;
     error
 }
@@ -48,7 +48,7 @@ async fn r2_01_ids_are_unique_and_ours(pairing: Pairing) {
     assert!(ids.iter().all(|id| !natives.contains(id)));
     let unique: std::collections::BTreeSet<_> = ids.iter().collect();
     assert_eq!(unique.len(), 10);
-    client.hang_up().await;
+    client.disconnect().await;
     // An id that was answered can be loaded, prompts or no prompts.
     let next = world.again().ready().await;
     for id in &ids {
@@ -61,7 +61,7 @@ async fn r2_02_the_working_directory_reaches_the_agent_as_it_is(pairing: Pairing
     let client = world.ready().await;
     for cwd in ["/work", "/", "/with space/ünï", "/trailing/", "/a/../b"] {
         let made = client.ask("session/new", new_with("cwd", json!(cwd))).await;
-        assert_eq!(world.agent.told("session/new").pop().expect("it was asked")["cwd"], cwd);
+        assert_eq!(world.agent.received_params("session/new").pop().expect("it was asked")["cwd"], cwd);
         let session = made["sessionId"].as_str().expect("an id");
         client.prompt(session, "say hello").await;
         let list = client.ask("session/list", json!({})).await;
@@ -82,7 +82,7 @@ async fn r2_03_additional_directories_are_passed_on_where_the_agent_takes_them(p
     assert!(hello.pointer(path).is_some());
     let roots = json!(["/b", "/a", "/b"]);
     client.ask("session/new", new_with("additionalDirectories", roots.clone())).await;
-    assert_eq!(world.agent.told("session/new")[0]["additionalDirectories"], roots);
+    assert_eq!(world.agent.received_params("session/new")[0]["additionalDirectories"], roots);
 }
 
 async fn r2_03_each_additional_directory_is_absolute(pairing: Pairing) {
@@ -100,12 +100,12 @@ async fn r2_03_each_additional_directory_is_absolute(pairing: Pairing) {
 }
 
 async fn r2_15_additional_directories_that_are_not_advertised_are_ignored(pairing: Pairing) {
-    let world = World::having(pairing, |config| config.without(&["additionalDirectories"]));
+    let world = World::with_config(pairing, |config| config.without(&["additionalDirectories"]));
     let client = world.connect();
     let hello = client.initialize().await.to_string();
     assert!(!hello.contains("additionalDirectories"));
     client.ask("session/new", new_with("additionalDirectories", json!(["/a"]))).await;
-    assert!(world.agent.told("session/new")[0].get("additionalDirectories").is_none());
+    assert!(world.agent.received_params("session/new")[0].get("additionalDirectories").is_none());
 }
 
 async fn r2_04_stdio_servers_reach_the_agent_in_its_own_words(pairing: Pairing) {
@@ -113,7 +113,7 @@ async fn r2_04_stdio_servers_reach_the_agent_in_its_own_words(pairing: Pairing) 
     let client = world.ready().await;
     let servers = json!([stdio(pairing.client)]);
     client.ask("session/new", new_with("mcpServers", servers)).await;
-    let told = &world.agent.told("session/new")[0]["mcpServers"];
+    let told = &world.agent.received_params("session/new")[0]["mcpServers"];
     assert_eq!(*told, json!([stdio(pairing.agent)]));
 }
 
@@ -123,14 +123,14 @@ async fn r2_04_http_and_sse_servers_are_used_where_the_agent_has_them(pairing: P
     let headers = json!([{"name": "Authorization", "value": "secret"}]);
     let http = json!({"type": "http", "name": "web", "url": "https://example.com", "headers": headers});
     client.ask("session/new", new_with("mcpServers", json!([http]))).await;
-    assert_eq!(world.agent.told("session/new")[0]["mcpServers"], json!([http]));
+    assert_eq!(world.agent.received_params("session/new")[0]["mcpServers"], json!([http]));
     let mut sse = http;
     sse["type"] = json!("sse");
     // Version 2 has no such servers; an agent of the library says that it takes those of version 1.
-    let takes = pairing.agent == Version::V1 || pairing.mind == Mind::Library;
+    let takes = pairing.agent == Version::V1 || pairing.agent_impl == AgentImpl::Library;
     if pairing.client == Version::V1 && takes {
         client.ask("session/new", new_with("mcpServers", json!([sse]))).await;
-        assert_eq!(world.agent.told("session/new")[1]["mcpServers"], json!([sse]));
+        assert_eq!(world.agent.received_params("session/new")[1]["mcpServers"], json!([sse]));
     } else {
         refused(&world, &client, new_with("mcpServers", json!([sse])), "mcpServers[0].type").await;
     }
@@ -146,14 +146,15 @@ async fn r2_05_all_servers_are_passed_on_in_order(pairing: Pairing) {
     };
     let servers: Vec<_> = ["c", "a", "b"].iter().map(|name| named(pairing.client, name)).collect();
     client.ask("session/new", new_with("mcpServers", json!(servers))).await;
-    let told = world.agent.told("session/new")[0]["mcpServers"].clone();
+    let told = world.agent.received_params("session/new")[0]["mcpServers"].clone();
     let names: Vec<_> =
         told.as_array().expect("a list").iter().map(|server| server["name"].clone()).collect();
     assert_eq!(json!(names), json!(["c", "a", "b"]));
 }
 
 async fn r2_06_new_prompt_cancel_and_update_exist_for_any_agent(pairing: Pairing) {
-    let world = World::having(pairing, |config| rethread_testkit::agent::AgentConfig::bare(config.speaks));
+    let world =
+        World::with_config(pairing, |config| rethread_testkit::agent::AgentConfig::bare(config.speaks));
     let client = world.ready().await;
     let session = client.new_session().await;
     let prompt = client.begin_prompt(&session, "say hello; hang").await;
@@ -186,12 +187,12 @@ async fn r2_07_an_agent_that_wants_a_login_is_heard(pairing: Pairing) {
         Version::V1 => "authenticate",
         Version::V2 => "auth/login",
     };
-    assert_eq!(world.agent.told(theirs), [json!({"methodId": "key"})]);
+    assert_eq!(world.agent.received_params(theirs), [json!({"methodId": "key"})]);
     client.new_session().await;
 }
 
 async fn r2_08_boolean_options_are_for_clients_that_take_them(pairing: Pairing) {
-    let world = World::having(pairing, |config| config.offering(&[Offer::Effort, Offer::Verbose]));
+    let world = World::with_config(pairing, |config| config.offering(&[Offer::Effort, Offer::Verbose]));
     let client = world.connect();
     client.initialize_bare().await;
     let made = client.ask("session/new", new_with("cwd", json!(CWD))).await;
@@ -205,7 +206,8 @@ async fn r2_08_boolean_options_are_for_clients_that_take_them(pairing: Pairing) 
 }
 
 async fn r2_09_a_v2_client_has_the_whole_session_surface(pairing: Pairing) {
-    let world = World::having(pairing, |config| rethread_testkit::agent::AgentConfig::bare(config.speaks));
+    let world =
+        World::with_config(pairing, |config| rethread_testkit::agent::AgentConfig::bare(config.speaks));
     let client = world.connect();
     let hello = client.initialize().await;
     assert!(hello["capabilities"]["session"].is_object());
@@ -232,7 +234,7 @@ async fn r2_11_lists_are_there_and_later_ones_replace_them(pairing: Pairing) {
     let made = client.ask("session/new", json!({"cwd": CWD})).await;
     assert_eq!(made["configOptions"], json!([]));
     assert_eq!(made["availableCommands"], json!([]));
-    let world = World::having(pairing, |config| config.offering(&[Offer::Modes, Offer::Effort]));
+    let world = World::with_config(pairing, |config| config.offering(&[Offer::Modes, Offer::Effort]));
     world.agent.configure(|config| config.commands = vec!["fix"]);
     let client = world.ready().await;
     let made = client.ask("session/new", json!({"cwd": CWD})).await;
@@ -246,7 +248,7 @@ async fn r2_11_lists_are_there_and_later_ones_replace_them(pairing: Pairing) {
 }
 
 async fn r2_12_a_transport_that_the_agent_lacks_is_refused(pairing: Pairing) {
-    let world = World::having(pairing, |config| config.without(&["http", "sse"]));
+    let world = World::with_config(pairing, |config| config.without(&["http", "sse"]));
     let client = world.ready().await;
     for transport in ["http", "sse", "acp", "_custom", "future"] {
         let server = json!({"type": transport, "name": "x", "url": "https://example.com", "headers": []});
@@ -259,7 +261,7 @@ async fn r2_12_a_transport_that_the_agent_lacks_is_refused(pairing: Pairing) {
 }
 
 async fn r2_12_stdio_too_is_a_capability_of_a_v2_agent(pairing: Pairing) {
-    let world = World::having(pairing, |config| config.without(&["stdio"]));
+    let world = World::with_config(pairing, |config| config.without(&["stdio"]));
     let client = world.ready().await;
     let params = new_with("mcpServers", json!([stdio(pairing.client)]));
     match pairing.agent {
@@ -297,7 +299,7 @@ async fn r2_13_duplicate_names_of_variables_go_to_the_agent_in_order(pairing: Pa
     let mut server = stdio(pairing.client);
     server["env"] = env.clone();
     client.ask("session/new", new_with("mcpServers", json!([server]))).await;
-    assert_eq!(world.agent.told("session/new")[0]["mcpServers"][0]["env"], env);
+    assert_eq!(world.agent.received_params("session/new")[0]["mcpServers"][0]["env"], env);
 }
 
 async fn r2_14_a_working_directory_is_one_that_a_system_takes(pairing: Pairing) {
@@ -358,7 +360,7 @@ async fn missing_servers_are_refused_in_version_1_and_none_in_version_2(pairing:
         }
         Version::V2 => {
             client.ask("session/new", json!({"cwd": CWD})).await;
-            assert_eq!(world.agent.told("session/new")[0]["mcpServers"], json!([]));
+            assert_eq!(world.agent.received_params("session/new")[0]["mcpServers"], json!([]));
         }
     }
 }
@@ -374,19 +376,19 @@ async fn null_servers_are_refused_in_version_1_and_none_in_version_2(pairing: Pa
         }
         Version::V2 => {
             client.ask("session/new", params).await;
-            assert_eq!(world.agent.told("session/new")[0]["mcpServers"], json!([]));
+            assert_eq!(world.agent.received_params("session/new")[0]["mcpServers"], json!([]));
         }
     }
 }
 
 async fn r2_16_a_system_prompt_reaches_an_agent_that_takes_it(pairing: Pairing) {
-    let world = World::having(pairing, |config| config.able_to(&["systemPrompt"]));
+    let world = World::with_config(pairing, |config| config.able_to(&["systemPrompt"]));
     let client = world.connect();
     let hello = client.initialize().await.to_string();
     assert!(hello.contains("systemPrompt"));
     let prompt = json!({"mode": "append", "content": [{"type": "text", "text": "Be brief"}]});
     client.ask("session/new", new_with("systemPrompt", prompt.clone())).await;
-    assert_eq!(world.agent.told("session/new")[0]["systemPrompt"], prompt);
+    assert_eq!(world.agent.received_params("session/new")[0]["systemPrompt"], prompt);
     for (name, value) in [
         ("mode", json!("override")),
         ("mode", json!("_custom")),
@@ -400,16 +402,16 @@ async fn r2_16_a_system_prompt_reaches_an_agent_that_takes_it(pairing: Pairing) 
         let error = client.refused("session/new", new_with("systemPrompt", bad.clone())).await;
         assert_eq!(error["code"], -32602, "{bad}");
     }
-    assert_eq!(world.agent.told("session/new").len(), 1, "no session is made");
+    assert_eq!(world.agent.received_params("session/new").len(), 1, "no session is made");
     client.new_session().await;
 }
 
 async fn r2_16_an_agent_that_has_the_mode_gets_it(pairing: Pairing) {
-    let world = World::having(pairing, |config| config.able_to(&["override"]));
+    let world = World::with_config(pairing, |config| config.able_to(&["override"]));
     let client = world.ready().await;
     let prompt = json!({"mode": "override", "content": [{"type": "text", "text": "Be brief"}]});
     client.ask("session/new", new_with("systemPrompt", prompt.clone())).await;
-    assert_eq!(world.agent.told("session/new")[0]["systemPrompt"], prompt);
+    assert_eq!(world.agent.received_params("session/new")[0]["systemPrompt"], prompt);
 }
 
 async fn r2_16_a_system_prompt_that_nobody_takes_is_refused(pairing: Pairing) {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use rethread::edge::Version;
-use rethread_testkit::agent::{AgentConfig, Echo, Mind};
+use rethread_testkit::agent::{AgentConfig, AgentImpl, Echo};
 use rethread_testkit::client::Client;
 use rethread_testkit::view::Item;
 use rethread_testkit::{Pairing, World, pairings};
@@ -43,7 +43,7 @@ async fn unasked(client: &Client, request: &Value) {
 
 /// The answers that reached the agent, results only.
 fn answers(world: &World) -> Vec<Value> {
-    world.agent.told("answer").iter().map(|answer| answer["result"].clone()).collect()
+    world.agent.received_params("answer").iter().map(|answer| answer["result"].clone()).collect()
 }
 
 fn status(client: &Client, session: &str, call: &str) -> Option<String> {
@@ -68,7 +68,10 @@ async fn r6_01_the_prompt_itself_is_answered_after_the_last_updates(pairing: Pai
     client.cancel(&session).await;
     assert_eq!(client.answer(&prompt).await, Ok(json!({"stopReason": "cancelled"})));
     assert_eq!(client.view(&session).agent(), ["a", "last words"], "before the answer");
-    assert_eq!(world.agent.told("session/cancel"), [json!({"sessionId": world.agent.sessions()[0]})]);
+    assert_eq!(
+        world.agent.received_params("session/cancel"),
+        [json!({"sessionId": world.agent.sessions()[0]})]
+    );
     assert_eq!(client.prompt(&session, "say b").await.stop, "end_turn");
 }
 
@@ -118,7 +121,7 @@ async fn r6_03_tool_updates_after_a_cancel_are_shown(pairing: Pairing) {
     client.cancel(&session).await;
     assert_eq!(client.finish(&session, &prompt).await.stop, "cancelled");
     assert_eq!(status(&client, &session, "late_call").as_deref(), Some("completed"));
-    client.hang_up().await;
+    client.disconnect().await;
     let next = world.again().ready().await;
     next.load(&session).await;
     assert_eq!(next.view(&session), client.view(&session), "and kept");
@@ -138,7 +141,7 @@ async fn r6_04_a_cancel_leaves_other_work_alone(pairing: Pairing) {
     world.agent.open_gate("go");
     assert_eq!(client.finish(&other, &working).await.stop, "end_turn");
     assert_eq!(client.view(&other).agent(), ["a", "b"]);
-    assert_eq!(world.agent.told("session/cancel").len(), 1);
+    assert_eq!(world.agent.received_params("session/cancel").len(), 1);
 }
 
 async fn r6_04_a_cancel_takes_the_held_prompts_along(pairing: Pairing) {
@@ -152,9 +155,9 @@ async fn r6_04_a_cancel_takes_the_held_prompts_along(pairing: Pairing) {
         (Version::V1, _) => assert_eq!(outcome, Ok(json!({"stopReason": "cancelled"}))),
         (Version::V2, Version::V1) => assert_eq!(outcome.expect_err("it was held")["code"], -32800),
         // An agent of the library lets it wait; the other had taken it into the conversation before the cancel.
-        (Version::V2, Version::V2) => match pairing.mind {
-            Mind::Own => assert!(outcome.expect("it is in")["messageId"].is_string()),
-            Mind::Library => assert_eq!(outcome.expect_err("it was held")["code"], -32800),
+        (Version::V2, Version::V2) => match pairing.agent_impl {
+            AgentImpl::Own => assert!(outcome.expect("it is in")["messageId"].is_string()),
+            AgentImpl::Library => assert_eq!(outcome.expect_err("it was held")["code"], -32800),
         },
     }
     settled(&client, &session).await;
@@ -191,7 +194,7 @@ async fn r6_07_the_end_is_told_once_and_last(pairing: Pairing) {
     let updates = client.updates_since(mark, &session);
     let last = updates.last().expect("there are updates");
     assert_eq!((&last["state"], &last["stopReason"]), (&json!("idle"), &json!("cancelled")));
-    assert_eq!(world.agent.told("session/cancel").len(), 1);
+    assert_eq!(world.agent.received_params("session/cancel").len(), 1);
 }
 
 async fn r6_07_nothing_to_cancel_is_nothing_to_tell(pairing: Pairing) {
@@ -201,7 +204,7 @@ async fn r6_07_nothing_to_cancel_is_nothing_to_tell(pairing: Pairing) {
     client.cancel(&session).await;
     settled(&client, &session).await;
     assert!(client.updates_since(mark, &session).is_empty());
-    assert!(world.agent.told("session/cancel").is_empty());
+    assert!(world.agent.received_params("session/cancel").is_empty());
     assert_eq!(client.prompt(&session, "say b").await.stop, "end_turn", "nor is the next prompt affected");
 }
 
@@ -251,13 +254,14 @@ async fn r6_10_a_cancel_for_no_session_of_this_client_is_ignored(pairing: Pairin
     client.notify("session/cancel", json!([session])).await;
     other.ask("session/list", json!({})).await;
     settled(&client, &session).await;
-    assert!(world.agent.told("session/cancel").is_empty());
+    assert!(world.agent.received_params("session/cancel").is_empty());
     world.agent.open_gate("go");
     assert_eq!(client.finish(&session, &prompt).await.stop, "end_turn");
     client.close(&session).await.expect("it can be closed");
     client.cancel(&session).await;
     client.ask("session/list", json!({})).await;
-    let errors = client.heard().into_iter().filter(|message| message.get("error").is_some()).count();
+    let errors =
+        client.server_messages().into_iter().filter(|message| message.get("error").is_some()).count();
     assert_eq!(errors, 0, "a notification is never answered");
 }
 
@@ -332,9 +336,9 @@ async fn r6_12_one_tool_call_or_terminal_can_be_cancelled(pairing: Pairing) {
     client.wait_update(mark, &session, "the exit", |update| update["exitStatus"].is_object()).await;
     let open = &world.agent.sessions()[0];
     let native = json!({"sessionId": open, "toolCallId": "call_1"});
-    assert_eq!(world.agent.told("tool_call/cancel"), [native]);
+    assert_eq!(world.agent.received_params("tool_call/cancel"), [native]);
     let native = json!({"sessionId": open, "terminalId": terminal});
-    assert_eq!(world.agent.told("terminal/cancel"), [native]);
+    assert_eq!(world.agent.received_params("terminal/cancel"), [native]);
     assert!(states(&client, mark, &session).is_empty(), "the work itself goes on");
     for call in ["call_1", "call_2", "nobody"] {
         let error =
@@ -360,7 +364,7 @@ async fn r6_12_a_call_of_a_restarted_agent_is_cancelled_under_its_own_id(pairing
     assert_ne!(call, "call_1", "that one is history");
     client.ask("tool_call/cancel", json!({"sessionId": session, "toolCallId": call})).await;
     assert_eq!(
-        world.agent.told("tool_call/cancel").last().map(|it| &it["toolCallId"]),
+        world.agent.received_params("tool_call/cancel").last().map(|it| &it["toolCallId"]),
         Some(&json!("call_1"))
     );
     client.wait_update(mark, &session, "the last word", |update| update["status"] == "cancelled").await;
@@ -371,7 +375,7 @@ async fn r6_12_a_call_of_a_restarted_agent_is_cancelled_under_its_own_id(pairing
 
 /// It is not a matter of the method, but of the thing: whoever cannot cancel it says so.
 async fn r6_12_what_cannot_be_cancelled_is_refused_as_such(pairing: Pairing) {
-    let world = World::having(pairing, |config| config.without(&["cancelOne"]));
+    let world = World::with_config(pairing, |config| config.without(&["cancelOne"]));
     let client = world.ready().await;
     let session = client.new_session().await;
     let prompt = begun(&client, &session, "toolopen call_1; wait go").await;
@@ -396,7 +400,7 @@ async fn r6_12_version_1_has_no_such_methods(pairing: Pairing) {
     for (method, field) in [("tool_call/cancel", "toolCallId"), ("terminal/cancel", "terminalId")] {
         let error = client.refused(method, json!({"sessionId": session, field: "call_1"})).await;
         assert_eq!(error["code"], -32601);
-        assert!(world.agent.told(method).is_empty());
+        assert!(world.agent.received_params(method).is_empty());
     }
 }
 
@@ -411,7 +415,7 @@ async fn r6_01_r6_07_an_agent_that_ignores_a_cancel_is_ended(pairing: Pairing) {
     assert_eq!(status(&client, &session, "call_1").as_deref(), Some("failed"));
     assert_eq!(client.prompt(&session, "say b").await.stop, "end_turn");
     assert_eq!(client.view(&session).agent(), ["a", "b"]);
-    let told = world.agent.told("session/prompt");
+    let told = world.agent.received_params("session/prompt");
     assert_eq!(told.len(), 2, "nothing is sent twice");
     let starts: Vec<_> = world.agent.received().iter().map(|received| received.start).collect();
     assert!(starts.first() < starts.last());
@@ -420,19 +424,19 @@ async fn r6_01_r6_07_an_agent_that_ignores_a_cancel_is_ended(pairing: Pairing) {
 /// The same where the cancel comes before the agent has acknowledged the prompt: it never does, or it does and works on.
 async fn r6_04_r6_07_an_agent_that_ignores_an_early_cancel_is_ended(pairing: Pairing) {
     // One of the library acknowledges at once.
-    let (echo, natures) = match pairing.mind {
-        Mind::Own => (Echo::AtGateDeaf, vec![false, true]),
-        Mind::Library => (Echo::AfterAnswer, vec![true]),
+    let (echo, natures) = match pairing.agent_impl {
+        AgentImpl::Own => (Echo::AtGateDeaf, vec![false, true]),
+        AgentImpl::Library => (Echo::AfterAnswer, vec![true]),
     };
     for acknowledges in natures {
-        let world = World::having(pairing, |config| AgentConfig { echo, ..config })
+        let world = World::with_config(pairing, |config| AgentConfig { echo, ..config })
             .set(|config| config.cancel_patience = Duration::from_millis(100));
         let client = world.ready().await;
         let session = client.new_session().await;
         let prompt = client.begin_prompt(&session, "say a; deaf").await;
-        world.agent.wait_told("session/prompt", 1).await;
+        world.agent.wait_received("session/prompt", 1).await;
         client.cancel(&session).await;
-        world.agent.wait_told("session/cancel", 1).await;
+        world.agent.wait_received("session/cancel", 1).await;
         if acknowledges {
             world.agent.open_gate("acknowledge");
             assert_eq!(client.finish(&session, &prompt).await.stop, "cancelled");
@@ -446,7 +450,7 @@ async fn r6_04_r6_07_an_agent_that_ignores_an_early_cancel_is_ended(pairing: Pai
         world.agent.wait_gone().await;
         world.agent.configure(|config| config.echo = Echo::AfterAnswer);
         assert_eq!(client.prompt(&session, "say b").await.stop, "end_turn");
-        assert_eq!(world.agent.told("session/prompt").len(), 2, "nothing is sent twice");
+        assert_eq!(world.agent.received_params("session/prompt").len(), 2, "nothing is sent twice");
     }
 }
 

@@ -45,8 +45,10 @@ async fn status(client: &Client, session: &str) -> Value {
 
 /// Finds that the turn of a version 1 client goes on.
 fn assert_open(client: &Client, request: &Value) {
-    let answered =
-        client.heard().iter().any(|message| message["id"] == *request && message["result"].is_object());
+    let answered = client
+        .server_messages()
+        .iter()
+        .any(|message| message["id"] == *request && message["result"].is_object());
     assert!(client.version == Version::V2 || !answered, "the turn is over");
 }
 
@@ -78,7 +80,7 @@ async fn r7_01_work_of_the_agents_own_is_a_turn(pairing: Pairing) {
     client.prompt(&session, "say asked").await;
     let mark = client.mark();
     for update in [state("running"), chunk("unasked"), idle("end_turn")] {
-        world.agent.tell(update).await;
+        world.agent.send_update(update).await;
     }
     client.wait_update(mark, &session, "the words", |update| update["content"]["text"] == "unasked").await;
     if pairing.client == Version::V2 {
@@ -98,7 +100,7 @@ async fn r7_01_words_between_turns_are_kept(pairing: Pairing) {
     let (world, client, session) = World::begun(pairing).await;
     client.prompt(&session, "say asked").await;
     let mark = client.mark();
-    world.agent.tell(chunk("unasked")).await;
+    world.agent.send_update(chunk("unasked")).await;
     client.wait_update(mark, &session, "the words", |update| update["content"]["text"] == "unasked").await;
     assert_eq!(states_since(&client, mark, &session), Vec::<Value>::new());
     let next = world.replayed(&client, &session).await;
@@ -109,10 +111,10 @@ async fn r7_01_work_may_begin_blocked(pairing: Pairing) {
     let (world, client, session) = World::begun(pairing).await;
     client.prompt(&session, "say a").await;
     let mark = client.mark();
-    world.agent.tell(state("requires_action")).await;
+    world.agent.send_update(state("requires_action")).await;
     wait_state(&client, mark, &session, "requires_action").await;
     assert_eq!(status(&client, &session).await["state"], "requires_action");
-    world.agent.tell(idle("cancelled")).await;
+    world.agent.send_update(idle("cancelled")).await;
     wait_state(&client, mark, &session, "idle").await;
     assert_eq!(names(&states_since(&client, mark, &session)), ["requires_action", "idle cancelled"]);
 }
@@ -179,8 +181,8 @@ async fn r7_03_one_answer_of_two_does_not_free_a_turn(pairing: Pairing) {
     let second = client.wait("the second question", asks(502)).await;
     let yes = || Ok(json!({"outcome": {"outcome": "selected", "optionId": "yes"}}));
     client.reply(&first["id"], yes()).await;
-    world.agent.wait_told("answer", 1).await;
-    world.agent.tell(chunk("b")).await;
+    world.agent.wait_received("answer", 1).await;
+    world.agent.send_update(chunk("b")).await;
     client.wait_update(mark, &session, "more", |update| update["content"]["text"] == "b").await;
     let told = names(&states_since(&client, mark, &session));
     match pairing.agent {
@@ -190,7 +192,7 @@ async fn r7_03_one_answer_of_two_does_not_free_a_turn(pairing: Pairing) {
         Version::V2 => assert_eq!(told, Vec::<String>::new()),
     }
     client.reply(&second["id"], yes()).await;
-    world.agent.wait_told("answer", 2).await;
+    world.agent.wait_received("answer", 2).await;
     world.agent.open_gate("on");
     client.finish(&session, &turn).await;
     let told = names(&states_since(&client, mark, &session));
@@ -207,13 +209,13 @@ async fn r7_04_the_same_state_again_changes_nothing(pairing: Pairing) {
     assert_eq!(client.finish(&session, &request).await.stop, "end_turn");
     let mark = client.mark();
     for _ in 0..2 {
-        world.agent.tell(idle("end_turn")).await;
+        world.agent.send_update(idle("end_turn")).await;
     }
-    world.agent.tell(chunk("b")).await;
+    world.agent.send_update(chunk("b")).await;
     client.wait_update(mark, &session, "what follows", |update| update["content"]["text"] == "b").await;
     assert_eq!(client.prompt(&session, "say c").await.stop, "end_turn");
     let answers = client
-        .heard()
+        .server_messages()
         .into_iter()
         .filter(|message| message["id"] == request && message.get("method").is_none());
     assert_eq!(answers.count(), 1);
@@ -228,7 +230,7 @@ async fn r7_05_background_updates_leave_a_session_idle(pairing: Pairing) {
     let mark = client.mark();
     let later = json!({"sessionUpdate": "tool_call_update", "toolCallId": "call_1", "status": "completed",
         "rawOutput": {"late": true}});
-    world.agent.tell(later).await;
+    world.agent.send_update(later).await;
     let told =
         client.wait_update(mark, &session, "the update", |update| update["rawOutput"]["late"] == true).await;
     assert_eq!(told["status"], "completed");
@@ -262,7 +264,7 @@ async fn r7_06_every_state_names_the_background_work(pairing: Pairing) {
     client.prompt(&session, &format!("raw {}", terminal(None))).await;
     let mark = client.mark();
     let told = beside(idle("end_turn"), term());
-    world.agent.tell(told.clone()).await;
+    world.agent.send_update(told.clone()).await;
     client.wait_update(mark, &session, "the state", |update| *update == told).await;
     assert_eq!(status(&client, &session).await["background"], term());
     // The agent acknowledges the prompt before it reports that it works: what is said for it meanwhile names it too.
@@ -281,7 +283,7 @@ async fn r7_06_a_snapshot_names_no_work_that_ended_with_its_agent(pairing: Pairi
     let (world, client, session) = World::begun(pairing).await;
     client.prompt(&session, &format!("raw {}", terminal(None))).await;
     let mark = client.mark();
-    world.agent.tell(beside(idle("end_turn"), term())).await;
+    world.agent.send_update(beside(idle("end_turn"), term())).await;
     client.wait_update(mark, &session, "the state", |update| update["background"] == term()).await;
     let next = world.replayed(&client, &session).await;
     let snapshot = states_since(&next, 0, &session).into_iter().next().expect("a snapshot");
@@ -299,7 +301,7 @@ async fn r7_07_work_is_announced_before_it_is_listed(pairing: Pairing) {
         beside(idle("end_turn"), json!([])),
     ];
     for update in &order {
-        world.agent.tell(update.clone()).await;
+        world.agent.send_update(update.clone()).await;
     }
     client.wait_update(mark, &session, "the last", |update| *update == order[3]).await;
     assert_eq!(client.updates_since(mark, &session), order);

@@ -11,7 +11,7 @@ const EVERYTHING: &str = "say hello; chunks 5; tool call_1; think hm; plan a,b; 
     title Named; permit; elicit; mode b; notice; compact; unknown _x; ext; tell; subagent; whole done; noid; say bare";
 
 async fn every_step_can_be_played(pairing: Pairing) {
-    let world = World::having(pairing, |config| config.offering(&[Offer::Modes, Offer::Effort]));
+    let world = World::with_config(pairing, |config| config.offering(&[Offer::Modes, Offer::Effort]));
     let client = world.ready().await;
     let session = client.new_session().await;
     let turn = client.prompt(&session, EVERYTHING).await;
@@ -39,7 +39,7 @@ async fn terminals_can_be_played(pairing: Pairing) {
     let session = client.new_session_in(&folder.path().to_string_lossy()).await;
     client.prompt(&session, "term").await;
     // An agent of version 1 has terminals if somebody offers them.
-    let offered = &world.agent.told("initialize")[0]["clientCapabilities"]["terminal"];
+    let offered = &world.agent.received_params("initialize")[0]["clientCapabilities"]["terminal"];
     let said = client.view(&session).agent();
     if pairing.agent == Version::V2 || *offered == json!(true) {
         assert_eq!(said, ["terminal: 0 hi"]);
@@ -54,7 +54,7 @@ async fn endings_can_be_played(pairing: Pairing) {
     let failed = client.prompt(&session, "toolopen call_7; fail").await.stop;
     assert!(["error -32603", "error"].contains(&failed.as_str()), "{failed}");
     let hanging = client.begin_prompt(&session, "say a; hang").await;
-    world.agent.wait_told("session/prompt", 3).await;
+    world.agent.wait_received("session/prompt", 3).await;
     client.cancel(&session).await;
     assert_eq!(client.finish(&session, &hanging).await.stop, "cancelled");
     let held = client.begin_prompt(&session, "wait now; say b").await;
@@ -66,22 +66,22 @@ async fn endings_can_be_played(pairing: Pairing) {
     let starts: Vec<_> = world.agent.received().iter().map(|received| received.start).collect();
     assert!(starts.first() < starts.last());
     client.close(&session).await.expect("a session can be closed");
-    world.agent.wait_told("session/close", 1).await;
+    world.agent.wait_received("session/close", 1).await;
 }
 
 async fn two_clients_of_both_versions_see_the_same(pairing: Pairing) {
     let (world, client, session) = World::begun(pairing).await;
     client.prompt(&session, "say hello; tool call_1; plan a,b; title Named").await;
-    client.hang_up().await;
+    client.disconnect().await;
     for version in [Version::V1, Version::V2] {
         let other = world.ready_as(version).await;
         other.load(&session).await;
         assert_eq!(other.view(&session), client.view(&session));
-        other.hang_up().await;
+        other.disconnect().await;
     }
-    assert_eq!(world.agent.told("session/prompt").len(), 1);
+    assert_eq!(world.agent.received_params("session/prompt").len(), 1);
     let expected = json!([{"type": "text", "text": "say hello; tool call_1; plan a,b; title Named"}]);
-    assert_eq!(world.agent.told("session/prompt")[0]["prompt"], expected);
+    assert_eq!(world.agent.received_params("session/prompt")[0]["prompt"], expected);
 }
 
 /// A short conversation of a client of this version with an agent of version 1, as text.

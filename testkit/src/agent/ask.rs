@@ -5,10 +5,10 @@ use serde_json::{Value, json};
 
 use super::talk::AgentOutcome;
 use super::turn::{Flow, Turn};
-use super::words;
+use super::updates;
 
-/// Asks. A version 2 agent that is cancelled takes the request back and waits no longer; of version 1 the
-/// client has to answer.
+/// Sends a request. A v2 agent that is cancelled cancels the request and stops waiting; in version 1 the client has to
+/// answer.
 async fn ask(turn: &mut Turn, method: &str, params: Value) -> Option<AgentOutcome> {
     let (id, mut answered) = turn.talk.ask(method, params).await;
     if turn.version() == Version::V1 {
@@ -30,18 +30,18 @@ fn flow(turn: &Turn) -> Flow {
 
 pub(super) async fn permit(turn: &mut Turn) -> Flow {
     let call = turn.talk.mint("permit");
-    let mut announced = words::tool_begins(turn.version(), &call);
+    let mut announced = updates::tool_begins(turn.version(), &call);
     announced["title"] = json!("Run it");
     turn.update(announced).await;
     let session = turn.session.clone();
     let waits = turn.version() == Version::V2;
     if waits {
-        turn.update(words::state("requires_action", None)).await;
+        turn.update(updates::state("requires_action", None)).await;
     }
-    let params = words::permission(turn.version(), &session, &call);
+    let params = updates::permission(turn.version(), &session, &call);
     let answer = ask(turn, "session/request_permission", params).await;
     if waits {
-        turn.update(words::state("running", None)).await;
+        turn.update(updates::state("running", None)).await;
     }
     let outcome = match answer {
         Some(Ok(result)) => match result["outcome"]["optionId"].as_str() {
@@ -51,13 +51,13 @@ pub(super) async fn permit(turn: &mut Turn) -> Flow {
         Some(Err(error)) => format!("error {}", error["code"]),
         None => "withdrawn".to_owned(),
     };
-    turn.update(words::tool_over(&call)).await;
+    turn.update(updates::tool_over(&call)).await;
     turn.say("agent_message", &format!("permission: {outcome}")).await;
     flow(turn)
 }
 
 pub(super) async fn elicit(turn: &mut Turn) -> Flow {
-    let params = words::elicitation(&turn.session);
+    let params = updates::elicitation(&turn.session);
     let answer = ask(turn, "elicitation/create", params).await;
     say_answer(turn, "elicited", answer).await;
     flow(turn)
@@ -72,8 +72,8 @@ pub(super) async fn ext(turn: &mut Turn, method: &str) -> Flow {
 
 pub(super) async fn take_back(turn: &mut Turn, method: &str) -> Flow {
     let params = match method {
-        "session/request_permission" => words::permission(turn.version(), &turn.session, "call_back"),
-        "elicitation/create" => words::elicitation(&turn.session),
+        "session/request_permission" => updates::permission(turn.version(), &turn.session, "call_back"),
+        "elicitation/create" => updates::elicitation(&turn.session),
         _ => json!({"sessionId": turn.session}),
     };
     let (id, answered) = turn.talk.ask(method, params).await;
@@ -137,18 +137,18 @@ pub(super) async fn term(turn: &mut Turn, line: Option<&str>) -> Flow {
         return flow(turn);
     }
     let call = turn.talk.mint("run");
-    turn.update(words::tool_begins(turn.version(), &call)).await;
+    turn.update(updates::tool_begins(turn.version(), &call)).await;
     match turn.version() {
         Version::V1 => clients_terminal(turn, &call, line).await,
         Version::V2 => own_terminal(turn, &call).await,
     }
-    turn.update(words::tool_over(&call)).await;
+    turn.update(updates::tool_over(&call)).await;
     flow(turn)
 }
 
 pub(super) async fn term_open(turn: &mut Turn) -> Flow {
     let call = turn.talk.mint("run");
-    turn.update(words::tool_begins(turn.version(), &call)).await;
+    turn.update(updates::tool_begins(turn.version(), &call)).await;
     match turn.version() {
         Version::V1 => {
             create(turn, &call, None).await;
@@ -158,13 +158,13 @@ pub(super) async fn term_open(turn: &mut Turn) -> Flow {
             let update = json!({"sessionUpdate": "terminal_update", "terminalId": terminal,
                 "command": "sleep 9", "capabilities": {"cancel": {}}});
             turn.update(update).await;
-            turn.update(words::tool_shows(&call, &terminal)).await;
+            turn.update(updates::tool_shows(&call, &terminal)).await;
         }
     }
     flow(turn)
 }
 
-/// Makes a terminal of the client's, and shows it in a tool call.
+/// Creates a terminal at the client, and shows it in a tool call.
 async fn create(turn: &mut Turn, call: &str, line: Option<&str>) -> Option<String> {
     let (command, args) = match line {
         Some(line) => ("sh", json!(["-c", line])),
@@ -174,7 +174,7 @@ async fn create(turn: &mut Turn, call: &str, line: Option<&str>) -> Option<Strin
     match ask(turn, "terminal/create", params).await {
         Some(Ok(result)) => {
             let terminal = result["terminalId"].as_str().unwrap_or_default().to_owned();
-            turn.update(words::tool_shows(call, &terminal)).await;
+            turn.update(updates::tool_shows(call, &terminal)).await;
             Some(terminal)
         }
         other => {
@@ -190,7 +190,7 @@ pub(super) async fn spawn(turn: &mut Turn, line: &str) -> Flow {
         return flow(turn);
     }
     let call = turn.talk.mint("run");
-    turn.update(words::tool_begins(turn.version(), &call)).await;
+    turn.update(updates::tool_begins(turn.version(), &call)).await;
     turn.left_running = create(turn, &call, Some(line)).await;
     flow(turn)
 }
@@ -221,8 +221,8 @@ async fn own_terminal(turn: &mut Turn, call: &str) {
     let terminal = turn.talk.mint("term");
     turn.update(json!({"sessionUpdate": "terminal_update", "terminalId": terminal, "command": "echo hi"}))
         .await;
-    turn.update(words::tool_shows(call, &terminal)).await;
-    // "hi\n" in two pieces, each encoded for itself.
+    turn.update(updates::tool_shows(call, &terminal)).await;
+    // "hi\n" in two chunks, each encoded separately.
     for data in ["aA==", "aQo="] {
         let chunk = json!({"sessionUpdate": "terminal_output_chunk", "terminalId": terminal, "data": data});
         turn.update(chunk).await;

@@ -4,49 +4,49 @@ use serde_json::{Value, json};
 
 use super::quirk::Quirk;
 
-/// Which protocol versions it speaks, and what it does when it is offered another.
+/// Which protocol versions the agent supports, and how it reacts to others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Speaks {
-    /// Answers 1 to whatever it is offered.
+    /// Answers 1 to any offer.
     One,
     /// Version 1 only; refuses another with -32022.
     OneStrictly,
     /// Version 2 only; answers 2 to 2 and more, refuses less with -32022.
     Two,
-    /// Whatever it is offered, 2 at most.
+    /// Whatever is offered, at most 2.
     Both,
 }
 
-/// Something that the user may choose.
+/// An option of the agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offer {
     /// Modes `a` and `b`: `modes` in version 1, an option of category `mode` in version 2.
     Modes,
     /// Models `fast` and `deep`: the old `models` in version 1, an option of category `model` in version 2.
     Models,
-    /// The mode as a config option `mode`; beside [`Offer::Modes`] version 1 has both views of one state.
+    /// The mode as a config option `mode`; together with [`Offer::Modes`] version 1 has both forms of one state.
     ModeOption,
     /// The config option `effort` with the values `low` and `high`.
     Effort,
-    /// The boolean option `verbose`; version 1 gets it only if the client takes such options.
+    /// The boolean option `verbose`; version 1 gets it only if the client supports boolean options.
     Verbose,
 }
 
-/// What becomes of a session that an earlier instance had.
+/// What happens to a session of an earlier process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Restores {
-    /// It is there again.
+    /// It is restored.
     All,
-    /// Load and resume answer that there is no such session.
+    /// Load and resume fail with an unknown session.
     Nothing,
 }
 
-/// What becomes of the choices in a session that is restored or forked.
+/// What happens to the choices in a session that is restored or forked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Choices {
-    /// They are there again.
+    /// They are kept.
     Kept,
-    /// They are what they were in the beginning.
+    /// They are reset.
     Forgotten,
 }
 
@@ -55,72 +55,72 @@ pub enum Choices {
 pub enum Forks {
     /// It is not.
     Quietly,
-    /// As a session that is loaded.
+    /// Like a loaded session.
     Replayed,
 }
 
-/// When a version 2 agent echoes a prompt and reports that it works.
+/// When a v2 agent echoes a prompt and reports `running`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Echo {
     /// After it has acknowledged the prompt.
     AfterAnswer,
     /// Before that.
     BeforeAnswer,
-    /// As the first, but not before the gate `acknowledge` is open; one that is cancelled until then is not
+    /// After the answer, but not before the gate `acknowledge` is open; a prompt that is cancelled before is not
     /// inserted.
     AtGate,
-    /// The same, but a cancel until then is not heard.
+    /// The same, but a cancel before is ignored.
     AtGateDeaf,
 }
 
-/// Whether the user has to log in.
+/// Whether a login is required.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Login {
-    /// No.
+    /// Not required.
     NotNeeded,
     /// `session/new` is refused with -32000 until a login.
     Needed,
 }
 
-/// The nature of a scripted agent. All of it may change between two starts.
+/// The configuration of a scripted agent. All of it may change between two runs.
 #[derive(Clone, Debug)]
 pub struct AgentConfig {
-    /// Its name for itself.
+    /// The name that it reports.
     pub name: &'static str,
-    /// The versions.
+    /// The supported versions.
     pub speaks: Speaks,
     /// What it says it can do, under the names of version 1: `load`, `resume`, `list`, `close`, `delete`,
     /// `fork`, `additionalDirectories`, `systemPrompt`, `override` (a mode of that), `image`, `audio`, `embeddedContext`, `stdio`, `http`,
     /// `sse`, `acp`; and `cancelOne`: it takes `tool_call/cancel` and `terminal/cancel`. A version 2 agent has `resume`, `list` and `close` whatever is here.
     pub can: Vec<&'static str>,
-    /// What the user may choose.
+    /// The options that it offers.
     pub offers: Vec<Offer>,
-    /// Whether earlier sessions are there again.
+    /// Whether earlier sessions are restored.
     pub restores: Restores,
-    /// What becomes of choices then.
+    /// What happens to choices when a session is restored.
     pub choices: Choices,
-    /// Options that it offers and does not let anybody change.
+    /// Options that it offers but does not allow to be changed.
     pub fixed: Vec<&'static str>,
     /// Whether forks are replayed.
     pub forks: Forks,
     /// When prompts are echoed.
     pub echo: Echo,
-    /// Whether the user has to log in.
+    /// Whether a login is required.
     pub login: Login,
-    /// Commands that a version 2 agent names in its answers.
+    /// Commands that a v2 agent puts into its answers.
     pub commands: Vec<&'static str>,
     /// The `_meta` of the answer to `initialize`.
     pub meta: Option<Value>,
-    /// Members of the capabilities beyond those that `can` names.
+    /// Members of the capabilities beyond those in `can`.
     pub extra: Value,
-    /// Names it as a program is named by its command, so that what it says of itself is remembered.
+    /// The key of its command, under which its profile is stored.
     pub key: Option<&'static str>,
-    /// What it does otherwise than the protocol has it.
+    /// Its deviations from the protocol.
     pub quirks: Vec<Quirk>,
 }
 
 impl AgentConfig {
-    /// An agent that speaks so and can do everything.
+    /// An agent with these versions that supports everything.
     #[must_use]
     pub fn able(speaks: Speaks) -> Self {
         Self {
@@ -143,7 +143,7 @@ impl AgentConfig {
         }
     }
 
-    /// An agent that speaks so and can do only what it must.
+    /// An agent with these versions that supports only what is required.
     #[must_use]
     pub fn bare(speaks: Speaks) -> Self {
         Self {
@@ -165,41 +165,41 @@ impl AgentConfig {
         }
     }
 
-    /// The same agent without these abilities.
+    /// Removes abilities.
     #[must_use]
     pub fn without(mut self, abilities: &[&str]) -> Self {
         self.can.retain(|ability| !abilities.contains(ability));
         self
     }
 
-    /// The same agent with these abilities too.
+    /// Adds abilities.
     #[must_use]
     pub fn able_to(mut self, abilities: &[&'static str]) -> Self {
         self.can.extend(abilities);
         self
     }
 
-    /// The same agent with these offers.
+    /// Sets the options.
     #[must_use]
     pub fn offering(mut self, offers: &[Offer]) -> Self {
         self.offers = offers.to_vec();
         self
     }
 
-    /// The same agent with these quirks.
+    /// Adds quirks.
     #[must_use]
     pub fn with(mut self, quirks: &[Quirk]) -> Self {
         self.quirks = quirks.to_vec();
         self
     }
 
-    /// Says whether it has this quirk.
+    /// Returns whether it has this quirk.
     #[must_use]
     pub fn has(&self, quirk: Quirk) -> bool {
         self.quirks.contains(&quirk)
     }
 
-    /// Says whether an agent of the library can be so: that keeps no sessions and does nothing odd on the wire.
+    /// Returns whether an agent of the library can have this configuration: it stores no sessions and has no quirks.
     pub(super) fn fits_library(&self) -> bool {
         let plain = Self::bare(self.speaks);
         let same = (self.echo, &self.extra) == (plain.echo, &plain.extra);
@@ -207,7 +207,7 @@ impl AgentConfig {
         same && !odd && !self.can("fork") && !self.can("acp")
     }
 
-    /// Says whether it can do that.
+    /// Returns whether it has this ability.
     #[must_use]
     pub fn can(&self, ability: &str) -> bool {
         self.can.contains(&ability)
@@ -279,7 +279,7 @@ impl AgentConfig {
     }
 }
 
-/// Adds members to an object, and to the objects in it.
+/// Merges members into an object, recursively.
 fn merge(into: &mut Value, extra: &Value) {
     match (into, extra) {
         (Value::Object(into), Value::Object(extra)) => {

@@ -10,25 +10,25 @@ use tokio::sync::{Notify, mpsc};
 use super::config::{AgentConfig, Choices, Offer};
 use super::quirk::Quirk;
 use super::talk::Out;
-use super::words;
+use super::updates;
 
 /// One message that reached the agent.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Received {
-    /// Which start of the agent it reached, from 1.
+    /// The run of the agent that received it, from 1.
     pub start: usize,
-    /// The id of the request; none for a notification.
+    /// The id of the request; `None` for a notification.
     pub id: Option<Value>,
-    /// The method; `answer` for an answer to a request of the agent's.
+    /// The method; `answer` for an answer to a request of the agent.
     pub method: String,
     /// The parameters, or the whole answer.
     pub params: Value,
 }
 
-/// Shared by all starts of one agent.
+/// Shared by all runs of one agent.
 pub(super) struct Memory {
     inner: Mutex<MemoryState>,
-    /// Rings whenever something was recorded or a gate was opened.
+    /// Notifies whenever a message was recorded or a gate was opened.
     pub(super) bell: Notify,
 }
 
@@ -42,20 +42,20 @@ pub(super) struct MemoryState {
     pub(super) logged_in: bool,
     pub(super) gates: BTreeSet<String>,
     pub(super) running: usize,
-    /// The way out of the last start.
+    /// The outgoing channel of the last run.
     pub(super) out: Option<mpsc::Sender<Out>>,
-    /// The way into it, if it is one of the library.
+    /// The incoming channel of the last run, if the agent is the library's example.
     pub(super) inward: Option<mpsc::WeakSender<Out>>,
 }
 
-/// A session of the agent's.
+/// A session of the agent.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Kept {
     pub(super) cwd: String,
-    /// What a replay tells.
+    /// The updates of a replay.
     pub(super) history: Vec<Value>,
     pub(super) chosen: BTreeMap<&'static str, Value>,
-    /// The commands it named last.
+    /// The last commands that it sent.
     pub(super) commands: Option<Value>,
 }
 
@@ -85,7 +85,7 @@ impl Memory {
         self.inner().config.clone()
     }
 
-    /// The agent is started; gives the number of the start.
+    /// Records the start of a run; returns its number.
     pub(super) fn begin(&self) -> usize {
         let mut inner = self.inner();
         inner.starts += 1;
@@ -93,13 +93,13 @@ impl Memory {
         inner.starts
     }
 
-    /// A start of the agent is over.
+    /// Records the end of a run.
     pub(super) fn end(&self) {
         self.inner().running -= 1;
         self.bell.notify_waiters();
     }
 
-    /// Records a message that reached this start of the agent.
+    /// Records a message to this run.
     pub(super) fn record(&self, start: usize, message: &Value) {
         let id = message.get("id").cloned();
         let (method, params) = match message["method"].as_str() {
@@ -123,15 +123,15 @@ impl Memory {
         }
     }
 
-    /// Says whether this thing, a tool call or a terminal, was told of and has not ended.
+    /// Returns whether this tool call or terminal was announced and has not ended.
     pub(super) fn is_open(&self, session: &str, field: &str, id: &Value) -> bool {
         let inner = self.inner();
         let history = inner.sessions.get(session).map(|kept| kept.history.as_slice()).unwrap_or_default();
         let last = history.iter().rfind(|update| update.get(field) == Some(id));
-        last.is_some_and(|update| !words::is_final(update))
+        last.is_some_and(|update| !updates::is_final(update))
     }
 
-    /// Makes a session and gives its id.
+    /// Creates a session and returns its id.
     pub(super) fn make(&self, cwd: &str) -> String {
         let mut inner = self.inner();
         inner.made += 1;
@@ -141,7 +141,7 @@ impl Memory {
         id
     }
 
-    /// Makes a session that goes on from another, and gives its id.
+    /// Forks a session and returns the id of the fork.
     pub(super) fn fork(&self, parent: &str) -> Option<String> {
         let mut inner = self.inner();
         inner.made += 1;
@@ -151,7 +151,7 @@ impl Memory {
         Some(id)
     }
 
-    /// A session is open again: an agent may have forgotten what was chosen in it.
+    /// Records that a session is open again: an agent may have lost its choices.
     pub(super) fn reopened(&self, session: &str) {
         let mut inner = self.inner();
         let forgotten = inner.config.choices == Choices::Forgotten;
@@ -173,7 +173,7 @@ impl Memory {
         }
     }
 
-    /// Changes a choice; says whether there is such a one with such a value.
+    /// Sets an option; returns whether it exists and offers this value.
     pub(super) fn choose(&self, session: &str, option: &str, value: &Value) -> bool {
         let values = match option {
             "mode" => json!(["a", "b"]),
@@ -195,7 +195,7 @@ impl Memory {
 }
 
 impl MemoryState {
-    /// What the answers to new, load and resume tell of the choices.
+    /// The options in the answers to new, load and resume.
     pub(super) fn choices(&self, session: &str, version: Version, booleans: Booleans) -> Value {
         let has = |offer: Offer| self.config.offers.contains(&offer);
         let mut answer = json!({});
@@ -215,14 +215,14 @@ impl MemoryState {
                 answer["configOptions"] = self.options(session, version, booleans);
                 let named = self.sessions.get(session).and_then(|kept| kept.commands.clone());
                 let first =
-                    || self.config.commands.iter().map(|name| words::command(version, name)).collect();
+                    || self.config.commands.iter().map(|name| updates::command(version, name)).collect();
                 answer["availableCommands"] = named.unwrap_or_else(first);
             }
         }
         answer
     }
 
-    /// The config options, complete.
+    /// All config options.
     pub(super) fn options(&self, session: &str, version: Version, booleans: Booleans) -> Value {
         let has = |offer: Offer| self.config.offers.contains(&offer);
         let (id, two) = match version {
@@ -269,10 +269,10 @@ impl MemoryState {
         modes
     }
 
-    /// Some agents have very much to say of a mode.
+    /// Some agents send very long descriptions of modes.
     fn describe(&self, mode: &mut Value) {
         if self.config.has(Quirk::LongAnswers) {
-            mode["description"] = json!(words::long_text());
+            mode["description"] = json!(updates::long_text());
         }
     }
 
@@ -282,14 +282,14 @@ impl MemoryState {
     }
 }
 
-/// What is chosen in a session that nobody has changed.
+/// The initial choices of a session.
 fn first_choices() -> BTreeMap<&'static str, Value> {
     let chosen =
         [("mode", json!("a")), ("model", json!("fast")), ("effort", json!("low")), ("verbose", json!(false))];
     chosen.into_iter().collect()
 }
 
-/// Whether the client takes boolean options.
+/// Whether the client supports boolean options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Booleans {
     Taken,

@@ -12,7 +12,7 @@ mod script;
 mod serve;
 mod talk;
 mod turn;
-mod words;
+mod updates;
 
 use std::sync::Arc;
 
@@ -32,113 +32,113 @@ pub use script::{Aside, Step, script, steps};
 use crate::Pairing;
 use memory::Memory;
 
-/// A scripted agent. Clones are the same agent; every start of it shares its sessions and its record.
+/// A scripted agent. Clones are the same agent; all its runs share its sessions and its record.
 #[derive(Clone)]
 pub struct ScriptedAgent {
     memory: Arc<Memory>,
-    mind: Mind,
+    agent_impl: AgentImpl,
 }
 
-/// Who does what the scripts say.
+/// How the scripts are implemented.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mind {
-    /// This module, which speaks on the wire by itself and has all the oddities that an agent may have.
+pub enum AgentImpl {
+    /// By this module, directly on the wire, with all quirks.
     Own,
-    /// The example of the library, `lib/examples/scripted.rs`; version 2 only.
+    /// By the library's example, `lib/examples/scripted.rs`; version 2 only.
     Library,
 }
 
 /// How a connection to the agent ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// The other side hung up.
-    HungUp,
-    /// A script said `crash`.
+    /// The peer disconnected.
+    Disconnected,
+    /// The script contained `crash`.
     Crashed,
 }
 
 impl ScriptedAgent {
-    /// An agent of this nature, not started.
+    /// An agent with this configuration, not started.
     #[must_use]
     pub fn new(config: AgentConfig) -> Self {
-        Self { memory: Arc::new(Memory::new(config)), mind: Mind::Own }
+        Self { memory: Arc::new(Memory::new(config)), agent_impl: AgentImpl::Own }
     }
 
-    /// The agent of this pairing, which can do everything.
+    /// The agent of this pairing, which supports everything.
     #[must_use]
     pub fn of(pairing: Pairing) -> Self {
-        Self { mind: pairing.mind, ..Self::able(pairing.agent) }
+        Self { agent_impl: pairing.agent_impl, ..Self::able(pairing.agent) }
     }
 
-    /// An agent of this version that can do everything.
+    /// An agent of this version that supports everything.
     #[must_use]
     pub fn able(version: Version) -> Self {
         Self::new(AgentConfig::able(speaks(version)))
     }
 
-    /// An agent of this version that can do only what it must.
+    /// An agent of this version that supports only what is required.
     #[must_use]
     pub fn bare(version: Version) -> Self {
         Self::new(AgentConfig::bare(speaks(version)))
     }
 
-    /// Changes its nature from the next request on; what it told about itself holds until it is started anew.
+    /// Changes its configuration from the next request on; reported capabilities change with the next run.
     pub fn configure(&self, change: impl FnOnce(&mut AgentConfig)) {
         let mut inner = self.memory.inner();
         change(&mut inner.config);
-        let fits = self.mind == Mind::Own || inner.config.fits_library();
+        let fits = self.agent_impl == AgentImpl::Own || inner.config.fits_library();
         assert!(fits, "no agent of the library is like this: mark the scenario with `wire:`");
     }
 
-    /// Lets this many of the next starts fail.
+    /// Makes this many of the next starts fail.
     pub fn break_starts(&self, count: usize) {
         self.memory.inner().broken_starts = count;
     }
 
-    /// Serves one connection: the whole of an agent process.
+    /// Serves one connection, like an agent process.
     pub async fn run(&self, wire: Wire) -> End {
-        match self.mind {
-            Mind::Own => serve::serve(self.memory.clone(), wire).await,
-            Mind::Library => library::serve(self.memory.clone(), wire).await,
+        match self.agent_impl {
+            AgentImpl::Own => serve::serve(self.memory.clone(), wire).await,
+            AgentImpl::Library => library::serve(self.memory.clone(), wire).await,
         }
     }
 
-    /// How many times it was started.
+    /// The number of runs.
     #[must_use]
     pub fn starts(&self) -> usize {
         self.memory.inner().starts
     }
 
-    /// How many of its starts have not ended.
+    /// The number of runs that have not ended.
     #[must_use]
     pub fn running(&self) -> usize {
         self.memory.inner().running
     }
 
-    /// Everything it was told, in order.
+    /// All messages to it, in order.
     #[must_use]
     pub fn received(&self) -> Vec<Received> {
         self.memory.inner().received.clone()
     }
 
-    /// The parameters of everything it was told by this method, in order.
+    /// The parameters of all messages to it of this method, in order.
     #[must_use]
-    pub fn told(&self, method: &str) -> Vec<Value> {
+    pub fn received_params(&self, method: &str) -> Vec<Value> {
         let inner = self.memory.inner();
         let of = inner.received.iter().filter(|received| received.method == method);
         of.map(|received| received.params.clone()).collect()
     }
 
-    /// Waits until it was told by this method, so many times in all, and gives the last parameters.
-    pub async fn wait_told(&self, method: &str, times: usize) -> Value {
+    /// Waits until it has received this many messages of this method, and returns the last parameters.
+    pub async fn wait_received(&self, method: &str, times: usize) -> Value {
         self.wait(&format!("{method} ({times})"), || {
-            let told = self.told(method);
+            let told = self.received_params(method);
             (told.len() >= times).then(|| told[times - 1].clone())
         })
         .await
     }
 
-    /// Waits until no start of it runs.
+    /// Waits until all runs have ended.
     pub async fn wait_gone(&self) {
         self.wait("the agent's end", || (self.running() == 0).then_some(())).await;
     }
@@ -149,13 +149,13 @@ impl ScriptedAgent {
         self.memory.bell.notify_waiters();
     }
 
-    /// Lets it say something of its own accord, turn or no turn.
+    /// Makes it send a message, also outside a turn.
     pub async fn send(&self, message: Value) {
         self.send_line(message.to_string()).await;
     }
 
-    /// Lets it tell an update of its last session of its own accord.
-    pub async fn tell(&self, update: Value) {
+    /// Makes it send an update of its last session, also outside a turn.
+    pub async fn send_update(&self, update: Value) {
         let session = self.sessions().last().cloned().unwrap_or_default();
         self.memory.keep(&session, &update);
         self.send_line(talk::raw_line(&session, &update.to_string())).await;
@@ -233,7 +233,7 @@ impl AgentSource for ScriptedAgent {
         self.memory.inner().config.key.map(str::to_owned)
     }
 
-    /// Its command stays the same when its key, the program file, is another.
+    /// The command stays the same if the key, which identifies the program file, changes.
     fn command_key(&self) -> Option<String> {
         self.memory.inner().config.key.map(|_| "scripted".to_owned())
     }

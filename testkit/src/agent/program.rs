@@ -13,15 +13,15 @@ use rethread::transport::stdio;
 use super::quirk::ProcessQuirk;
 use super::{AgentConfig, End, ScriptedAgent, Speaks};
 
-/// How long a process stays that does not end when it should: longer than any test waits.
+/// How long a process stays that does not end: longer than any test waits.
 const STAY: Duration = Duration::from_secs(60);
 /// How long a slow end takes.
 const SLOW_END: Duration = Duration::from_secs(5);
-/// Makes the program a process that only lingers, under the name that follows.
+/// Makes the program a process that only waits, with the following name.
 const LINGER: &str = "--linger";
-/// Makes the program one that leaves such a process behind and is gone.
+/// Makes the program start such a process and exit.
 const DAEMONIZE: &str = "--daemonize";
-/// Names the folder for the ids of processes.
+/// The folder for the files with process ids.
 const NOTES: &str = "--notes";
 
 /// Runs the program with these arguments: `--protocol 1|2|both`, `--bare`, `--notes FOLDER` and the flags of
@@ -45,12 +45,12 @@ pub async fn run(words: Vec<String>) -> io::Result<i32> {
     program.serve().await
 }
 
-/// Where a process belongs.
+/// The group and session of a process.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ProcessPlacement {
-    /// With us.
+    /// The same group.
     SameGroup,
-    /// In a session, and so a group, of its own.
+    /// A new session and group.
     OwnSession,
 }
 
@@ -72,7 +72,7 @@ impl AgentProgram {
         self.words.get(at + 1).cloned()
     }
 
-    /// Starts itself again on the same streams and waits for that.
+    /// Starts itself again on the same streams and waits for the exit.
     fn relaunch(&self) -> io::Result<i32> {
         self.note("launcher")?;
         let rest = self.words.iter().filter(|word| *word != ProcessQuirk::Relaunches.flag());
@@ -99,7 +99,7 @@ impl AgentProgram {
             tokio::time::sleep(SLOW_END).await;
         }
         Ok(match end {
-            End::HungUp => 0,
+            End::Disconnected => 0,
             End::Crashed => {
                 eprintln!("the scripted agent crashes, as it was told to");
                 3
@@ -123,7 +123,7 @@ impl AgentProgram {
         Ok(())
     }
 
-    /// Starts itself as something else, away from our streams.
+    /// Starts itself in another role, without our streams.
     fn start(&self, words: &[&str], place: ProcessPlacement) -> io::Result<Child> {
         let mut command = Command::new(std::env::current_exe()?);
         command.args(words).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
@@ -142,7 +142,8 @@ impl AgentProgram {
         command.spawn()
     }
 
-    /// Leaves the id of this process under a name. Written aside and moved: whoever reads it reads it whole.
+    /// Writes the id of this process to a file. The file is written under another name and renamed, so that readers see
+    /// it whole.
     fn note(&self, name: &str) -> io::Result<()> {
         let Some(folder) = self.after(NOTES).map(PathBuf::from) else { return Ok(()) };
         let aside = folder.join(format!("{name}.new"));
@@ -153,7 +154,7 @@ impl AgentProgram {
 
 fn ignore_signals() {
     for signal in [libc::SIGTERM, libc::SIGHUP, libc::SIGINT] {
-        // SAFETY: a plain call that changes nothing but how this process takes a signal.
+        // SAFETY: a plain call that only changes how this process handles a signal.
         unsafe { libc::signal(signal, libc::SIG_IGN) };
     }
 }

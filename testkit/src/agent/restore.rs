@@ -9,7 +9,7 @@ use super::config::{AgentConfig, Forks, Restores};
 use super::quirk::Quirk;
 use super::serve::{A_MOMENT, choices};
 use super::talk::{AgentOutcome, Talk};
-use super::words;
+use super::updates;
 
 /// How much is replayed.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -30,7 +30,7 @@ pub(super) async fn again(talk: &Arc<Talk>, params: &Value, replay: Replay) -> A
         replay_all(talk, id, kept.history).await;
     }
     if talk.version() == Version::V2 {
-        talk.show(id, words::state("idle", None)).await;
+        talk.show(id, updates::state("idle", None)).await;
     }
     Ok(choices(talk, id))
 }

@@ -46,7 +46,7 @@ pub(super) async fn serve(memory: Arc<Memory>, wire: Wire) -> End {
         };
         match line {
             Ok(Some(line)) => hear(&talk, &line, &mut work).await,
-            Ok(None) | Err(_) => break End::HungUp,
+            Ok(None) | Err(_) => break End::Disconnected,
         }
     };
     drop(work);

@@ -11,7 +11,7 @@ use super::config::Echo;
 use super::quirk::{INTERRUPTION, Quirk};
 use super::script::{Aside, Step, script};
 use super::talk::{Prompt, Talk};
-use super::{ask, words};
+use super::{ask, updates};
 
 /// A running turn.
 pub(super) struct Turn {
@@ -46,7 +46,7 @@ pub(super) async fn acknowledge(talk: &Talk, session: &str, prompt: &Prompt) {
     if talk.version() == Version::V1 {
         // The client knows its own prompt, but a replay must contain it.
         for block in prompt.content.as_array().into_iter().flatten() {
-            let mut update = words::chunk("user_message", Some(&prompt.message), "");
+            let mut update = updates::chunk("user_message", Some(&prompt.message), "");
             update["content"] = block.clone();
             if talk.memory.config().has(Quirk::RepeatsPrompt) {
                 talk.show(session, update.clone()).await;
@@ -56,9 +56,9 @@ pub(super) async fn acknowledge(talk: &Talk, session: &str, prompt: &Prompt) {
         return;
     }
     let first = talk.memory.config().echo;
-    let echo = words::whole("user_message", &prompt.message, prompt.content.clone());
+    let echo = updates::whole("user_message", &prompt.message, prompt.content.clone());
     let answer = json!({"messageId": prompt.message});
-    let running = words::state("running", None);
+    let running = updates::state("running", None);
     match first {
         Echo::AfterAnswer | Echo::AtGate | Echo::AtGateDeaf => {
             talk.answer(prompt.request.clone(), Ok(answer)).await;
@@ -78,7 +78,7 @@ pub(super) async fn play(talk: Arc<Talk>, session: String, cancelled: watch::Rec
     let mut last = None;
     while let Some(prompt) = talk.next(&session) {
         if last.take().as_deref() == Some("cancelled") {
-            talk.update(&session, words::state("running", None)).await;
+            talk.update(&session, updates::state("running", None)).await;
         }
         let mut turn = Turn {
             talk: talk.clone(),
@@ -89,7 +89,7 @@ pub(super) async fn play(talk: Arc<Talk>, session: String, cancelled: watch::Rec
             left_running: None,
         };
         if talk.memory.config().has(Quirk::TitlesPrompt) {
-            turn.update(words::title_of(&prompt.content)).await;
+            turn.update(updates::title_of(&prompt.content)).await;
         }
         let flow = turn.play_all(&prompt).await;
         let flow = if talk.is_failing(&session) { Flow::Failed } else { flow };
@@ -100,7 +100,7 @@ pub(super) async fn play(talk: Arc<Talk>, session: String, cancelled: watch::Rec
         };
         if stop == "cancelled" && talk.memory.config().has(Quirk::NotesInterruption) {
             let id = talk.mint("user");
-            talk.memory.keep(&session, &words::chunk("user_message", Some(&id), INTERRUPTION));
+            talk.memory.keep(&session, &updates::chunk("user_message", Some(&id), INTERRUPTION));
         }
         if talk.version() == Version::V1 {
             // Before the answer, since the next prompt may arrive at once.
@@ -112,7 +112,7 @@ pub(super) async fn play(talk: Arc<Talk>, session: String, cancelled: watch::Rec
             return talk.answer(prompt.request, outcome).await;
         }
         if stop == "cancelled" {
-            talk.update(&session, words::state("idle", Some(&stop))).await;
+            talk.update(&session, updates::state("idle", Some(&stop))).await;
         }
         last = Some(stop);
         while talk.expects(&session) {
@@ -120,7 +120,7 @@ pub(super) async fn play(talk: Arc<Talk>, session: String, cancelled: watch::Rec
         }
     }
     let last = last.unwrap_or_default();
-    let mut idle = words::state("idle", Some(&last));
+    let mut idle = updates::state("idle", Some(&last));
     if last == "error" {
         idle["error"] = failure();
     }
@@ -168,26 +168,26 @@ impl Turn {
             Aside::Chunks(count) => self.chunks(count, Duration::ZERO).await,
             Aside::Slow(count) => self.chunks(count, Duration::from_millis(5)).await,
             Aside::NoId => self.ids = Ids::LeftOut,
-            Aside::ToolOpen(id) => self.update(words::tool_opens(self.version(), &id)).await,
-            Aside::Unannounced(id) => self.update(words::tool_ends(self.version(), &id)).await,
-            Aside::Long => self.say("agent_message", &words::long_text()).await,
+            Aside::ToolOpen(id) => self.update(updates::tool_opens(self.version(), &id)).await,
+            Aside::Unannounced(id) => self.update(updates::tool_ends(self.version(), &id)).await,
+            Aside::Long => self.say("agent_message", &updates::long_text()).await,
             Aside::Print(text) => self.talk.print(text).await,
             Aside::Torn => {
                 self.talk.tear(&self.session).await;
                 return std::future::pending().await;
             }
             Aside::Meta(id) => self.meta(&id).await,
-            Aside::Plan(entries) => self.update(words::plan(self.version(), &entries)).await,
+            Aside::Plan(entries) => self.update(updates::plan(self.version(), &entries)).await,
             Aside::Usage(used, size) => {
                 self.update(json!({"sessionUpdate": "usage_update", "used": used, "size": size})).await;
             }
-            Aside::Commands(names) => self.update(words::commands(self.version(), &names)).await,
+            Aside::Commands(names) => self.update(updates::commands(self.version(), &names)).await,
             Aside::Title(title) => {
                 self.update(json!({"sessionUpdate": "session_info_update", "title": title})).await;
             }
             Aside::Notice(text) => self.notice(&text).await,
             Aside::Compact => self.compact().await,
-            Aside::Unknown(tag) => self.update(words::unknown(&tag)).await,
+            Aside::Unknown(tag) => self.update(updates::unknown(&tag)).await,
             Aside::Tell(method) => {
                 self.talk.notify(&method, json!({"sessionId": self.session, "text": "told"})).await;
             }
@@ -239,7 +239,7 @@ impl Turn {
     /// One message in one chunk.
     pub(super) async fn say(&self, kind: &str, text: &str) {
         let id = self.message_id();
-        self.update(words::chunk(kind, id.as_deref(), text)).await;
+        self.update(updates::chunk(kind, id.as_deref(), text)).await;
     }
 
     async fn whole(&self, text: &str) {
@@ -247,7 +247,7 @@ impl Turn {
             Version::V1 => self.say("agent_message", text).await,
             Version::V2 => {
                 let content = json!([{"type": "text", "text": text}]);
-                self.update(words::whole("agent_message", &self.talk.mint("msg"), content)).await;
+                self.update(updates::whole("agent_message", &self.talk.mint("msg"), content)).await;
             }
         }
     }
@@ -262,18 +262,18 @@ impl Turn {
                 tokio::time::sleep(pause).await;
             }
             let text = if at == 1 { "c1".to_owned() } else { format!(" c{at}") };
-            self.update(words::chunk("agent_message", id.as_deref(), &text)).await;
+            self.update(updates::chunk("agent_message", id.as_deref(), &text)).await;
         }
     }
 
     async fn tool(&self, id: &str) {
-        self.update(words::tool_begins(self.version(), id)).await;
-        self.update(words::tool_runs(id)).await;
-        self.update(words::tool_ends(self.version(), id)).await;
+        self.update(updates::tool_begins(self.version(), id)).await;
+        self.update(updates::tool_runs(id)).await;
+        self.update(updates::tool_ends(self.version(), id)).await;
     }
 
     async fn meta(&self, id: &str) {
-        for update in words::meta(self.version(), id) {
+        for update in updates::meta(self.version(), id) {
             self.update(update).await;
         }
     }
@@ -302,8 +302,8 @@ impl Turn {
     async fn compact(&self) {
         if self.version() == Version::V2 || self.talk.client_takes("session/compaction") {
             let id = self.talk.mint("compaction");
-            self.update(words::compaction(&id, "in_progress")).await;
-            self.update(words::compaction(&id, "completed")).await;
+            self.update(updates::compaction(&id, "in_progress")).await;
+            self.update(updates::compaction(&id, "completed")).await;
         }
     }
 
@@ -314,7 +314,7 @@ impl Turn {
         let child = self.talk.mint("child");
         self.update(json!({"sessionUpdate": "subagent_update", "sessionId": child, "title": "A helper"}))
             .await;
-        let said = words::chunk("agent_message", Some(&self.talk.mint("msg")), "the child speaks");
+        let said = updates::chunk("agent_message", Some(&self.talk.mint("msg")), "the child speaks");
         self.talk.show(&child, said).await;
     }
 

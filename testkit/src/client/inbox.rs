@@ -23,7 +23,7 @@ pub enum From {
 
 /// A message and its sender.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Said {
+pub struct RecordedMessage {
     /// The sender.
     pub from: From,
     /// The message.
@@ -41,7 +41,7 @@ pub(super) struct Inbox {
 
 struct InboxState {
     version: Version,
-    said: Vec<Said>,
+    said: Vec<RecordedMessage>,
     /// The indexes of the answers that a test has waited for.
     taken: Vec<usize>,
     answering: HashMap<String, Answering>,
@@ -70,22 +70,22 @@ impl Inbox {
         self.inner().answering.insert(method.to_owned(), answer);
     }
 
-    pub(super) fn be_patient(&self, patience: Duration) {
+    pub(super) fn set_deadline(&self, patience: Duration) {
         self.inner().patience = patience;
     }
 
     pub(super) fn sent(&self, message: &Value) {
-        self.inner().said.push(Said { from: From::Client, message: message.clone() });
+        self.inner().said.push(RecordedMessage { from: From::Client, message: message.clone() });
     }
 
-    pub(super) fn said(&self) -> Vec<Said> {
+    pub(super) fn said(&self) -> Vec<RecordedMessage> {
         self.inner().said.clone()
     }
 
     /// Finds the first matching message of the server from an index on; the index moves to it, or after all messages.
     pub(super) fn find(&self, from: &mut usize, is: impl Fn(&Value) -> bool) -> Option<Value> {
         let inner = self.inner();
-        let fits = |said: &&Said| said.from == From::Server && is(&said.message);
+        let fits = |said: &&RecordedMessage| said.from == From::Server && is(&said.message);
         match inner.said.iter().skip(*from).position(|said| fits(&said)) {
             Some(at) => {
                 *from += at;
@@ -151,7 +151,7 @@ impl Inbox {
         let mut inner = self.inner();
         let fault = schema::fault(inner.version, &message, inner.method_of(&message).as_deref());
         inner.fault = inner.fault.take().or_else(|| fault.map(|fault| format!("{fault}: {message}")));
-        inner.said.push(Said { from: From::Server, message: message.clone() });
+        inner.said.push(RecordedMessage { from: From::Server, message: message.clone() });
         let (id, method) = (message.get("id")?.clone(), message.get("method")?.as_str()?.to_owned());
         let answer = match inner.answering.get_mut(&method) {
             Some(answering) => answering(&message["params"])?,
@@ -161,7 +161,7 @@ impl Inbox {
             Ok(result) => json!({"jsonrpc": "2.0", "id": id, "result": result}),
             Err(error) => json!({"jsonrpc": "2.0", "id": id, "error": error}),
         };
-        inner.said.push(Said { from: From::Client, message: answer.clone() });
+        inner.said.push(RecordedMessage { from: From::Client, message: answer.clone() });
         Some(answer)
     }
 
@@ -174,7 +174,7 @@ impl InboxState {
     /// The method of the client's request that this message answers.
     fn method_of(&self, message: &Value) -> Option<String> {
         let id = message.get("id").filter(|id| !id.is_null() && message.get("method").is_none())?;
-        let asked = |said: &&Said| said.from == From::Client && said.message.get("id") == Some(id);
+        let asked = |said: &&RecordedMessage| said.from == From::Client && said.message.get("id") == Some(id);
         let request = self.said.iter().rev().filter(asked).find_map(|said| said.message.get("method"))?;
         request.as_str().map(str::to_owned)
     }

@@ -16,7 +16,7 @@ use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
 
-pub use inbox::{From, Said};
+pub use inbox::{From, RecordedMessage};
 pub use sessions::{CWD, ClientTurn};
 
 use crate::DEADLINE;
@@ -60,8 +60,8 @@ impl Client {
     }
 
     /// Sets the deadline of waits, for real agents.
-    pub fn be_patient(&self, patience: Duration) {
-        self.inbox.be_patient(patience);
+    pub fn set_deadline(&self, patience: Duration) {
+        self.inbox.set_deadline(patience);
     }
 
     /// Sends raw bytes.
@@ -135,7 +135,7 @@ impl Client {
 
     /// All messages so far, in order.
     #[must_use]
-    pub fn said(&self) -> Vec<Said> {
+    pub fn said(&self) -> Vec<RecordedMessage> {
         self.inbox.said()
     }
 
@@ -147,7 +147,7 @@ impl Client {
 
     /// The messages of the server since a mark.
     #[must_use]
-    pub fn heard_since(&self, mark: usize) -> Vec<Value> {
+    pub fn server_messages_since(&self, mark: usize) -> Vec<Value> {
         let said = self.inbox.said();
         said.into_iter()
             .skip(mark)
@@ -158,8 +158,8 @@ impl Client {
 
     /// All messages of the server.
     #[must_use]
-    pub fn heard(&self) -> Vec<Value> {
-        self.heard_since(0)
+    pub fn server_messages(&self) -> Vec<Value> {
+        self.server_messages_since(0)
     }
 
     /// Waits for a message of the server at or after a mark.
@@ -179,7 +179,7 @@ impl Client {
     }
 
     /// Closes the client's output, and waits until the server has finished.
-    pub async fn hang_up(&self) {
+    pub async fn disconnect(&self) {
         self.writer.lock().await.take();
         let serving = self.serving.lock().await.take();
         if let Some(serving) = serving {

@@ -193,7 +193,7 @@ impl Client {
     /// The updates of a session since a mark, in order.
     #[must_use]
     pub fn updates_since(&self, mark: usize, session: &str) -> Vec<Value> {
-        let heard = self.heard_since(mark).into_iter();
+        let heard = self.server_messages_since(mark).into_iter();
         let of = heard.filter(|message| {
             message["method"] == "session/update" && message["params"]["sessionId"] == session
         });

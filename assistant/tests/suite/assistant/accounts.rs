@@ -106,7 +106,7 @@ async fn a_session_can_be_read_without_the_key_and_goes_on_with_it() {
         let (client, session) = stage.session(version).await;
         stage.model.plan(Planned::new().text("hi"));
         client.prompt(&session, "hello").await;
-        client.hang_up().await;
+        client.disconnect().await;
         let complete = stage.providers.lock().unwrap().clone();
         {
             let mut providers = stage.providers.lock().unwrap();
@@ -188,7 +188,7 @@ async fn a_model_that_nobody_lists_can_be_chosen() {
         client.prompt(&session, "/model mine/unlisted").await;
         stage.model.plan(Planned::new().text("hi"));
         client.prompt(&session, "hello").await;
-        client.hang_up().await;
+        client.disconnect().await;
         let client = stage.client(version).await;
         client.load_in(&stage.work().display().to_string(), &session).await;
         stage.model.plan(Planned::new().text("hi"));
@@ -265,7 +265,7 @@ async fn no_other_provider_is_asked_while_the_one_of_the_chosen_model_is_down() 
         }
         stage.model.plan(Planned::new().text("hi"));
         client.prompt(&session, "hello").await;
-        client.hang_up().await;
+        client.disconnect().await;
         stage.model.list_nothing();
         let client = stage.client(version).await;
         for session in [&session, &unprompted] {
@@ -285,7 +285,7 @@ async fn a_loaded_session_tells_that_its_model_is_gone() {
         client.set_option(&session, "model", "mine/loopback-small").await;
         stage.model.plan(Planned::new().text("hi"));
         client.prompt(&session, "hello").await;
-        client.hang_up().await;
+        client.disconnect().await;
         stage.model.list(&[("loopback-1", None)]);
         let client = stage.client(version).await;
         client.load_in(&stage.work().display().to_string(), &session).await;
@@ -314,7 +314,7 @@ async fn a_model_that_comes_back_is_asked_again_and_the_user_is_told() {
         stage.model.list(&[("loopback-1", None), ("loopback-small", None)]);
         log_in(&client, "mine").await;
         client.wait_since(mark, "the notice", told("mine/loopback-small is available again")).await;
-        assert!(!Value::from(client.heard()).to_string().contains("mine/loopback-1 is not there"));
+        assert!(!Value::from(client.server_messages()).to_string().contains("mine/loopback-1 is not there"));
         stage.model.plan(Planned::new().text("hi"));
         client.prompt(&session, "hello").await;
         assert_eq!(stage.model.asked()[0].body["model"], "loopback-small");
@@ -331,7 +331,7 @@ async fn a_logout_forgets_keys_and_no_models() {
         told_of(&client, mark, &session, "mine/loopback-1").await;
         let refused = error(&client, &session).await;
         assert_eq!(refused["code"], -32000, "{refused}");
-        assert!(!Value::from(client.heard()).to_string().contains("is not there any more"));
+        assert!(!Value::from(client.server_messages()).to_string().contains("is not there any more"));
     }
 }
 

@@ -63,7 +63,7 @@ async fn a_working_directory_that_is_not_there_is_refused() {
         }
         still_works(&stage, &client, &session).await;
         // A session whose directory has gone can be read; to go on, the directory is needed.
-        client.hang_up().await;
+        client.disconnect().await;
         let away = stage.outside().join("away");
         std::fs::rename(stage.work(), &away).unwrap();
         let client = stage.client(version).await;
@@ -132,7 +132,7 @@ async fn a_model_that_never_stops_calling_tools_is_stopped() {
     for _ in 0..100 {
         stage.model.plan(Planned::new().call("list", &json!({})));
     }
-    client.be_patient(Duration::from_secs(60));
+    client.set_deadline(Duration::from_secs(60));
     assert_eq!(client.prompt(&session, "loop").await.stop, "max_turn_requests");
     still_works(&stage, &client, &session).await;
 }
@@ -152,7 +152,7 @@ async fn files_and_commands_that_are_too_much_are_told() {
             .call("run", &json!({"command": "yes", "timeout": 1})),
     );
     stage.model.plan(Planned::new().text("too much"));
-    client.be_patient(Duration::from_secs(60));
+    client.set_deadline(Duration::from_secs(60));
     assert_eq!(client.prompt(&session, "do it").await.stop, "end_turn");
     let said = stage.model.asked()[1].body.to_string();
     assert!(said.len() < 400_000, "{}", said.len());
@@ -173,7 +173,7 @@ async fn a_server_that_is_not_there_is_told_and_the_session_goes_on() {
         let made = client.ask("session/new", json!({"cwd": cwd, "mcpServers": [server]})).await;
         let session = made["sessionId"].as_str().unwrap().to_owned();
         still_works(&stage, &client, &session).await;
-        let heard = Value::from(client.heard()).to_string();
+        let heard = Value::from(client.server_messages()).to_string();
         assert!(heard.contains("MCP server missing is not available"), "{heard}");
         assert!(!heard.contains("opensesame"));
     }

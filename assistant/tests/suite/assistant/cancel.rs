@@ -81,11 +81,13 @@ async fn a_cancel_while_a_permission_is_open_is_no_refusal() {
         let (client, session) = stage.session(version).await;
         client.on("session/request_permission", |_| None);
         for round in 0..10 {
-            let begun = client.heard().len();
+            let begun = client.server_messages().len();
             let prompt = client.begin_prompt(&session, "/run echo never").await;
             let is_question = |message: &Value| message["method"] == "session/request_permission";
             let asked = loop {
-                if let Some(asked) = client.heard()[begun..].iter().find(|message| is_question(message)) {
+                if let Some(asked) =
+                    client.server_messages()[begun..].iter().find(|message| is_question(message))
+                {
                     break asked.clone();
                 }
                 tokio::time::sleep(Duration::from_millis(2)).await;
@@ -255,7 +257,7 @@ async fn every_call_that_was_announced_has_an_end_and_no_model_hears_of_one_that
                 assert!(!body.to_string().contains("never"), "{kind:?} {version:?}: {body}");
             };
             go_on(&client).await;
-            client.hang_up().await;
+            client.disconnect().await;
             let client = stage.client(version).await;
             client.load_in(&stage.work().display().to_string(), &session).await;
             go_on(&client).await;

@@ -49,7 +49,7 @@ async fn a_conversation_that_is_too_long_is_summed_up() {
         let last = asked.last().unwrap().body.to_string();
         assert!(last.contains("SUMMARY: two questions") && last.contains("the third"));
         assert!(!last.contains("word word word"), "what was summed up is not sent again");
-        client.hang_up().await;
+        client.disconnect().await;
         let client = stage.client(version).await;
         client.load_in(&stage.work().display().to_string(), &session).await;
         stage.model.plan(Planned::new().text("fine"));
@@ -157,9 +157,9 @@ async fn a_compaction_that_is_cut_off_has_an_end() {
                 client.cancel(&session).await;
                 assert_eq!(client.finish(&session, &prompt).await.stop, "cancelled");
             }
-            _ => client.hang_up().await,
+            _ => client.disconnect().await,
         }
-        client.hang_up().await;
+        client.disconnect().await;
         let client = stage.client(Version::V2).await;
         client.load_in(&stage.work().display().to_string(), &session).await;
         assert_eq!(states(&client, &session).last(), Some(&json!(expected)), "{end}");

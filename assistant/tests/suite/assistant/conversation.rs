@@ -46,8 +46,7 @@ async fn a_conversation_with_tools_is_the_same_after_a_restart() {
             client.prompt(&session, "thanks").await;
             let before = client.view(&session);
             assert_eq!(before.agent(), ["Let me look.", "It is plum.", "You are welcome."]);
-            client.hang_up().await;
-            client.hang_up().await;
+            client.disconnect().await;
 
             let client = stage.client(version).await;
             client.load_in(&stage.work().display().to_string(), &session).await;
@@ -74,8 +73,7 @@ async fn a_turn_that_is_cut_off_is_kept_and_goes_on() {
         client
             .wait_update(0, &session, "the words", |update| update["content"]["text"] == "half a sen")
             .await;
-        client.hang_up().await;
-        client.hang_up().await;
+        client.disconnect().await;
         stage.model.wait_hang_up().await;
         let client = stage.client(version).await;
         client.load_in(&stage.work().display().to_string(), &session).await;
@@ -98,7 +96,7 @@ async fn changes_are_shown_before_they_are_allowed() {
         stage.model.plan(Planned::new().text("done"));
         assert_eq!(client.prompt(&session, "edit it").await.stop, "end_turn");
         assert_eq!(stage.read("a.txt"), "two\n");
-        let heard = client.heard();
+        let heard = client.server_messages();
         let place = |what: &str| heard.iter().position(|message| message.to_string().contains(what)).unwrap();
         assert!(place("\"diff\"") < place("session/request_permission"));
         assert_eq!(questions(&client), 1);
@@ -131,7 +129,7 @@ async fn what_is_allowed_for_good_holds_for_the_session_and_after_a_restart() {
         assert_eq!(stage.read(name), name);
     }
     assert_eq!(questions(&client), 1, "asked once");
-    client.hang_up().await;
+    client.disconnect().await;
     let client = stage.client(Version::V1).await;
     client.load_in(&stage.work().display().to_string(), &session).await;
     stage.model.plan(Planned::new().call("write", &json!({"path": "c", "content": "c"})));

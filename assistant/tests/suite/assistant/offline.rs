@@ -71,7 +71,7 @@ async fn every_command_does_what_it_says() {
         assert_eq!(questions(&client), 2, "for the edit and the command");
         let items = client.view(&session);
         assert!(items.agent().contains(&"word 1 word 2 word 3 word 4 word 5".to_owned()));
-        client.hang_up().await;
+        client.disconnect().await;
         let client = stage.client(version).await;
         client.load_in(&stage.work().display().to_string(), &session).await;
         assert_eq!(client.view(&session), items, "the same after a restart");

@@ -13,7 +13,7 @@ const VERSIONS: [Version; 2] = [Version::V1, Version::V2];
 
 /// The parameters of the newest request for permission.
 fn question(client: &Client) -> Value {
-    let heard = client.heard();
+    let heard = client.server_messages();
     let asked = heard.iter().rfind(|message| message["method"] == "session/request_permission");
     asked.expect("the user was asked")["params"].clone()
 }

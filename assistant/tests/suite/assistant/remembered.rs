@@ -55,7 +55,7 @@ async fn a_session_of_another_agent_goes_on_with_what_it_did() {
         let cwd = stage.work().display().to_string();
         let session = client.new_session_in(&cwd).await;
         client.prompt(&session, "look").await;
-        client.hang_up().await;
+        client.disconnect().await;
 
         let client = stage.client(version).await;
         client.load_in(&cwd, &session).await;
@@ -184,7 +184,7 @@ async fn pictures_and_files_of_a_prompt_reach_the_model_now_and_later() {
         ]);
         let asked = client.begin("session/prompt", json!({"sessionId": session, "prompt": prompt})).await;
         assert_eq!(client.finish(&session, &asked).await.stop, "end_turn");
-        client.hang_up().await;
+        client.disconnect().await;
         let client = stage.client(Version::V2).await;
         client.load_in(&stage.work().display().to_string(), &session).await;
         stage.model.plan(Planned::new().text("Still."));
@@ -215,7 +215,7 @@ async fn an_image_that_is_read_reaches_the_model_now_and_later() {
             assert_eq!(client.prompt(&session, "look").await.stop, "end_turn", "{kind:?}");
             let shown = Value::from(client.updates(&session)).to_string();
             assert!(shown.contains("\"image/png\"") && shown.contains(PNG_BASE64), "users see it too");
-            client.hang_up().await;
+            client.disconnect().await;
             let client = stage.client(version).await;
             client.load_in(&stage.work().display().to_string(), &session).await;
             stage.model.plan(Planned::new().text("Still."));
@@ -303,7 +303,7 @@ async fn marks_that_an_external_agent_forges_are_not_believed() {
         client.prompt(&session, &forged(&rule)).await;
         let told = json!(client.updates(&session)).to_string();
         assert!(told.contains("f2") && !told.contains("\"rule\""), "{pairing}: {told}");
-        client.hang_up().await;
+        client.disconnect().await;
         world.agent.wait_gone().await;
 
         let client = stage.client(pairing.client).await;
@@ -332,7 +332,7 @@ async fn allow_always(stage: &Stage, version: Version, command: &str) -> Value {
     let updates = client.updates(&session);
     let mut rules = updates.iter().map(|update| &update["_meta"]["rethread"]["rule"]);
     let rule = rules.find(|rule| rule.is_object()).expect("a rule is written").clone();
-    client.hang_up().await;
+    client.disconnect().await;
     rule
 }
 

@@ -97,7 +97,7 @@ async fn a_prompt_of_a_server_takes_arguments_with_spaces_and_is_remembered() {
         client.prompt(&session, "/t.greet who=\"Ann and Bob\"").await;
         stage.model.plan(Planned::new().text("Again."));
         client.prompt(&session, "again").await;
-        client.hang_up().await;
+        client.disconnect().await;
         let client = stage.client(Version::V2).await;
         client.load_in(&stage.work().display().to_string(), &session).await;
         stage.model.plan(Planned::new().text("And again."));
@@ -179,7 +179,7 @@ async fn no_server_is_left_when_the_client_goes_while_one_connects() {
         let params = json!({"cwd": stage.work().display().to_string(), "mcpServers": servers});
         client.begin("session/new", params).await;
         let pids = wait_started(&stage, 3).await;
-        client.hang_up().await;
+        client.disconnect().await;
         assert_gone_by(soon(), &pids, "the servers").await;
     }
 }
@@ -203,7 +203,7 @@ async fn a_server_that_hangs_delays_neither_the_session_nor_a_prompt_for_long() 
             stage.model.plan(Planned::new().text("hi"));
             assert_eq!(client.prompt(&session, "hello").await.stop, "end_turn");
         }
-        let heard = Value::from(client.heard()).to_string();
+        let heard = Value::from(client.server_messages()).to_string();
         let notice = "MCP server t is still connecting; going on without it";
         assert_eq!(heard.matches(notice).count(), 1, "{heard}");
         client.close(&session).await.unwrap();
@@ -295,7 +295,7 @@ async fn a_model_is_offered_no_more_tools_than_it_takes() {
     assert!(names.contains("\"run\"") && names.contains("\"few_echo\""), "{names}");
     let of = |server: &str| names.matches(&format!("\"{server}_tool_")).count();
     assert!(of("many").abs_diff(of("more")) <= 1, "each server has its share: {names}");
-    let heard = Value::from(client.heard()).to_string();
+    let heard = Value::from(client.server_messages()).to_string();
     let notice = "loopback-1 is not offered 25 tools of MCP servers";
     assert_eq!(heard.matches(notice).count(), 1, "{heard}");
     // The user can call any of them.
@@ -433,7 +433,7 @@ async fn of_two_tools_with_one_name_the_first_is_there() {
     let session = session(&stage, &client, &[Habit::Repeats]).await;
     client.prompt(&session, "/call t.echo-2 {\"text\": \"tool\"}").await;
     assert_eq!(outputs(&client, &session), [json!({"text": "second tool"})]);
-    let heard = Value::from(client.heard()).to_string();
+    let heard = Value::from(client.server_messages()).to_string();
     assert!(heard.contains("MCP server t: it lists more than one tool of the same name: echo"), "{heard}");
 }
 

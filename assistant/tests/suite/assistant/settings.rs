@@ -106,7 +106,7 @@ async fn choices_stay_over_a_restart_and_reach_the_model() {
         client.set_option(&session, "temperature", "high").await;
         stage.model.plan(Planned::new().text("a"));
         client.prompt(&session, "one").await;
-        client.hang_up().await;
+        client.disconnect().await;
         let client = stage.client(version).await;
         let loaded = client.load_in(&stage.work().display().to_string(), &session).await;
         assert!(loaded["configOptions"].to_string().contains("\"currentValue\":\"ask\""), "{loaded}");
@@ -188,7 +188,7 @@ async fn instructions_are_looked_for_up_to_the_root_of_the_repository() {
             assert!(root.is_some() && root < inner, "the nearer one has the last word: {told}");
             assert!(!told.contains("Above the repository."), "{told}");
         }
-        let heard = Value::from(client.heard()).to_string();
+        let heard = Value::from(client.server_messages()).to_string();
         assert_eq!(heard.matches("repository/a/AGENTS.md was skipped").count(), 1, "{heard}");
     }
 }
@@ -202,7 +202,7 @@ async fn instructions_that_are_too_long_are_cut_and_that_is_said() {
     let told = system_prompt(&stage, &client, &session).await;
     assert!(told.contains("Begin.") && !told.contains("End."));
     assert!(told.contains("it is longer than 64 KiB"));
-    let heard = Value::from(client.heard()).to_string();
+    let heard = Value::from(client.server_messages()).to_string();
     assert_eq!(heard.matches("AGENTS.md was cut: it is longer than 64 KiB").count(), 1);
 }
 
@@ -250,7 +250,7 @@ async fn a_provider_without_its_key_asks_for_it() {
         let logout = if version == Version::V1 { "logout" } else { "auth/logout" };
         client.ask(logout, json!({})).await;
         let key = "a-key-that-nobody-may-see";
-        assert!(client.heard().iter().all(|message| !message.to_string().contains(key)));
+        assert!(client.server_messages().iter().all(|message| !message.to_string().contains(key)));
     }
 }
 
@@ -267,7 +267,7 @@ async fn what_only_another_model_has_is_chosen_again_after_a_restart() {
         client.set_option(&session, "thought_level", "high").await;
         stage.model.plan(Planned::new().text("a"));
         client.prompt(&session, "one").await;
-        client.hang_up().await;
+        client.disconnect().await;
         let client = stage.client(version).await;
         client.load_in(&stage.work().display().to_string(), &session).await;
         stage.model.plan(Planned::new().text("b"));
@@ -329,7 +329,8 @@ async fn a_stricter_setting_holds_at_once_for_calls_that_wait() {
             for name in ["a", "always", "asked"] {
                 assert!(!stage.work().join(name).exists(), "{option} {version:?}: {name}");
             }
-            let questions = client.heard_since(mark).iter().filter(|message| is_question(message)).count();
+            let questions =
+                client.server_messages_since(mark).iter().filter(|message| is_question(message)).count();
             assert_eq!(questions, 1, "{option} {version:?}: nothing more is asked");
             let told = stage.model.asked().last().unwrap().body.to_string();
             assert_eq!(told.matches("do not allow").count(), 3, "{option} {version:?}: {told}");
@@ -340,7 +341,7 @@ async fn a_stricter_setting_holds_at_once_for_calls_that_wait() {
             let mark = client.mark();
             answer(&client, "reject");
             client.prompt(&session, "/call write {\"path\": \"a\", \"content\": \"x\"}").await;
-            assert!(client.heard_since(mark).iter().any(is_question), "{option} {version:?}");
+            assert!(client.server_messages_since(mark).iter().any(is_question), "{option} {version:?}");
         }
     }
 }

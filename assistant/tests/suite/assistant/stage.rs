@@ -127,5 +127,9 @@ pub(crate) fn answer(client: &Client, option: &'static str) {
 
 /// How often the user was asked for permission.
 pub(crate) fn questions(client: &Client) -> usize {
-    client.heard().iter().filter(|message| message["method"] == "session/request_permission").count()
+    client
+        .server_messages()
+        .iter()
+        .filter(|message| message["method"] == "session/request_permission")
+        .count()
 }

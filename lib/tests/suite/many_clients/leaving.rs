@@ -15,7 +15,7 @@ async fn one_leaves_in_mid_turn_and_the_other_sees_the_end(pairing: Pairing) {
         let shared = Shared::of(pairing, other).await;
         let mark = shared.two.mark();
         shared.begun("wait gate; say z").await;
-        shared.one.hang_up().await;
+        shared.one.disconnect().await;
         shared.world.agent.open_gate("gate");
         let end = idle(&shared.two, mark, &shared.session).await;
         assert!(end.to_string().contains("end_turn"), "{end}");
@@ -33,7 +33,7 @@ async fn a_prompt_that_waits_runs_although_its_client_left(pairing: Pairing) {
         shared.two.begin_prompt(&shared.session, "say held").await;
         // Through the session: the prompt is there.
         shared.two.ask("_agent/echo", json!({"sessionId": shared.session})).await;
-        shared.two.hang_up().await;
+        shared.two.disconnect().await;
         let mark = shared.one.mark();
         shared.world.agent.open_gate("gate");
         shared.sees(&shared.one, mark, "held").await;
@@ -126,7 +126,7 @@ async fn a_kept_session_finishes_its_turn_and_is_closed_when_idle(pairing: Pairi
     let mark = one.mark();
     one.begin_prompt(&session, "say a; wait gate; say z").await;
     one.wait_update(mark, &session, "a", |update| update["content"]["text"] == "a").await;
-    one.hang_up().await;
+    one.disconnect().await;
     // Longer than the limit: a turn that runs is not idle.
     tokio::time::sleep(Duration::from_millis(500)).await;
     assert!(world.agent.running() > 0, "the agent still works");
@@ -159,9 +159,9 @@ async fn the_last_client_ends_the_session(pairing: Pairing) {
         one.begin_prompt(&session, "permit").await;
         one.wait_method(PERMISSION).await;
         two.wait_method(PERMISSION).await;
-        one.hang_up().await;
+        one.disconnect().await;
         assert!(world.agent.running() > 0, "somebody follows");
-        two.hang_up().await;
+        two.disconnect().await;
         world.agent.wait_gone().await;
         let row = world.store.find(&SessionId(session)).expect("a store").expect("a row");
         assert_eq!(row.owner, None);

@@ -191,7 +191,7 @@ async fn opening_is_atomic(pairing: Pairing) {
     let client = world.ready().await;
     let session = client.new_session().await;
     client.prompt(&session, "say kept").await;
-    client.hang_up().await;
+    client.disconnect().await;
     let mut loads = Vec::new();
     for at in 0..8 {
         let next = world.ready_as(VERSIONS[at % 2]).await;
@@ -218,7 +218,7 @@ async fn a_session_of_the_agent_is_taken_in_once(pairing: Pairing) {
     let session = first.new_session().await;
     first.prompt(&session, "say known to the agent").await;
     let native = world.agent.sessions().first().cloned().expect("the agent has it");
-    first.hang_up().await;
+    first.disconnect().await;
     let elsewhere = World::with(world.client, world.agent.clone());
     let (one, two) = (elsewhere.ready().await, elsewhere.ready().await);
     tokio::join!(one.load(&native), two.load(&native));

@@ -26,7 +26,12 @@ async fn withdrawn(client: &Client, request: &Value) {
 
 /// How often the agent was answered, and with what.
 fn outcomes(world: &World) -> Vec<Value> {
-    world.agent.told("answer").iter().map(|answer| answer["result"]["outcome"]["outcome"].clone()).collect()
+    world
+        .agent
+        .received_params("answer")
+        .iter()
+        .map(|answer| answer["result"]["outcome"]["outcome"].clone())
+        .collect()
 }
 
 async fn a_permission_is_answered_by_either_and_withdrawn_from_the_other(pairing: Pairing) {
@@ -89,7 +94,7 @@ async fn a_question_that_the_others_declined_ends_when_the_last_able_client_leav
         let asked = shared.one.wait_method(PERMISSION).await;
         shared.two.wait_method(PERMISSION).await;
         shared.one.reply(&asked["id"], Err(json!({"code": -32603, "message": "cannot"}))).await;
-        shared.two.hang_up().await;
+        shared.two.disconnect().await;
         shared.one.finish(&shared.session, &prompt).await;
         assert_eq!(outcomes(&shared.world), ["cancelled"]);
     }
@@ -103,7 +108,7 @@ async fn a_question_that_nobody_answered_is_asked_of_the_next_client(pairing: Pa
         let session = one.new_session().await;
         one.begin_prompt(&session, "permit; say done").await;
         one.wait_method(PERMISSION).await;
-        one.hang_up().await;
+        one.disconnect().await;
         assert!(world.agent.running() > 0, "the session is kept");
         let next = world.ready_as(other).await;
         next.on(PERMISSION, |params| Some(Ok(selected(&first_option(params)))));
@@ -125,7 +130,7 @@ async fn forms_are_for_those_who_can_fill_them_in(pairing: Pairing) {
         two.load(&session).await;
         one.on("elicitation/create", |_| Some(Ok(json!({"action": "accept", "content": {"name": "Ada"}}))));
         assert_eq!(one.prompt(&session, "elicit").await.stop, "end_turn");
-        let asked = two.heard().iter().any(|message| message["method"] == "elicitation/create");
+        let asked = two.server_messages().iter().any(|message| message["method"] == "elicitation/create");
         assert!(!asked, "it cannot answer");
     }
 }

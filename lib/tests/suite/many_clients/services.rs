@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::{Shared, VERSIONS};
 
 fn asked(client: &Client, method: &str) -> usize {
-    client.heard().iter().filter(|message| message["method"] == method).count()
+    client.server_messages().iter().filter(|message| message["method"] == method).count()
 }
 
 /// A client of version 1 that reads files says who it is.
@@ -58,7 +58,7 @@ async fn a_terminal_whose_client_left_has_ended(pairing: Pairing) {
     let mark = shared.one.mark();
     shared.two.begin_prompt(&shared.session, "term; say after").await;
     shared.two.wait_method("terminal/wait_for_exit").await;
-    shared.two.hang_up().await;
+    shared.two.disconnect().await;
     shared.sees(&shared.one, mark, "after").await;
 }
 
@@ -71,7 +71,7 @@ async fn a_request_to_a_client_that_left_is_answered(pairing: Pairing) {
         shared.two.begin_prompt(&shared.session, "ext; say after").await;
         shared.two.wait_method("_test/echo").await;
         assert_eq!(asked(&shared.one, "_test/echo"), 0, "the one whose prompt runs is asked");
-        shared.two.hang_up().await;
+        shared.two.disconnect().await;
         shared.sees(&shared.one, mark, "after").await;
     }
 }

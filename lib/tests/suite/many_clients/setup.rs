@@ -44,7 +44,7 @@ async fn other_servers_are_applied_when_nobody_else_follows(pairing: Pairing) {
         shared.two.wait_update(mark, &shared.session, "what differs", notice).await;
         assert!(answer.is_object());
         assert!(servers_at_agent(&shared).is_empty(), "not while the other one follows");
-        shared.one.hang_up().await;
+        shared.one.disconnect().await;
         assert_eq!(shared.two.prompt(&shared.session, "say b").await.stop, "end_turn");
         assert_eq!(servers_at_agent(&shared), ["notes"]);
     }

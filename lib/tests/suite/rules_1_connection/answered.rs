@@ -20,14 +20,14 @@ async fn past(world: &World) -> String {
     let client = world.ready().await;
     let session = client.new_session().await;
     client.prompt(&session, "chunks 30; tool call_1").await;
-    client.hang_up().await;
+    client.disconnect().await;
     world.agent.wait_gone().await;
     session
 }
 
 fn answers(client: &Client, id: &Value) -> usize {
     let answers = |message: &&Value| message.get("method").is_none() && message["id"] == *id;
-    client.heard().iter().filter(answers).count()
+    client.server_messages().iter().filter(answers).count()
 }
 
 async fn r1_20_each_of_several_loads_is_answered(pairing: Pairing) {
@@ -85,7 +85,7 @@ async fn r1_20_a_load_is_answered_whatever_ends_the_session(pairing: Pairing) {
         for id in &ids {
             assert_eq!(answers(&client, id), 1, "{end} {twice}");
         }
-        client.hang_up().await;
+        client.disconnect().await;
         world.agent.wait_gone().await;
     }
 }
@@ -173,7 +173,7 @@ const TOO_MANY: usize = 1100;
 
 async fn r1_20_a_client_with_too_many_requests_can_still_cancel(pairing: Pairing) {
     let (_world, client, session) = World::begun(pairing).await;
-    client.be_patient(4 * DEADLINE);
+    client.set_deadline(4 * DEADLINE);
     let mut ids = Vec::new();
     for _ in 0..TOO_MANY {
         ids.push(client.begin_prompt(&session, "hang").await);

@@ -35,7 +35,7 @@ async fn bad_answers_of_a_client_are_ignored(pairing: Pairing) {
     client.reply(&json!("x"), Err(json!("no object"))).await;
     client.reply(&Value::Null, Ok(Value::Null)).await;
     works(&client).await;
-    assert_eq!(client.heard_since(mark).len(), 1);
+    assert_eq!(client.server_messages_since(mark).len(), 1);
 }
 
 async fn a_line_that_is_too_long_is_refused_and_skipped(pairing: Pairing) {
@@ -50,7 +50,7 @@ async fn a_line_that_is_too_long_is_refused_and_skipped(pairing: Pairing) {
     assert_eq!(error["code"], -32700);
     assert_eq!(error["data"]["longest"], 4096);
     assert!(error["data"]["hint"].is_string());
-    assert!(world.agent.told("session/prompt").is_empty());
+    assert!(world.agent.received_params("session/prompt").is_empty());
     assert_eq!(client.prompt(&session, "say hello").await.stop, "end_turn");
 }
 

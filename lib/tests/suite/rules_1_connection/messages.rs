@@ -46,7 +46,7 @@ async fn r1_05_every_line_is_one_message(pairing: Pairing) {
     let prompt = json!({"sessionId": session, "prompt": [{"type": "text", "text": text}]});
     let id = client.begin("session/prompt", prompt).await;
     client.finish(&session, &id).await;
-    for message in client.heard() {
+    for message in client.server_messages() {
         assert!(message.get("not json").is_none(), "{message}");
         assert_eq!(message["jsonrpc"], "2.0");
     }
@@ -56,7 +56,7 @@ async fn r1_05_every_line_is_one_message(pairing: Pairing) {
 }
 
 async fn r1_06_no_member_is_made_up(pairing: Pairing) {
-    let world = World::having(pairing, |config| config.offering(&[Offer::Modes, Offer::Effort]));
+    let world = World::with_config(pairing, |config| config.offering(&[Offer::Modes, Offer::Effort]));
     let client = world.connect();
     let hello = client.initialize().await;
     let made = client.ask("session/new", json!({"cwd": CWD, "mcpServers": []})).await;
@@ -96,11 +96,11 @@ async fn r1_07_extensions_reach_the_agent_and_unknown_ones_are_refused(pairing: 
     assert_eq!(client.refused("_nobody/knows", json!({})).await["code"], -32601);
     assert_eq!(client.refused("session/nonsense", json!({"sessionId": session})).await["code"], -32601);
     client.notify("_nobody/heard", json!({"sessionId": session, "x": 1})).await;
-    let heard = world.agent.wait_told("_nobody/heard", 1).await;
+    let heard = world.agent.wait_received("_nobody/heard", 1).await;
     assert_eq!(heard, json!({"sessionId": native, "x": 1}));
     client.notify("nonsense", json!({})).await;
     works(&client).await;
-    assert!(client.heard().iter().all(|message| message.get("id").is_none_or(|id| !id.is_null())));
+    assert!(client.server_messages().iter().all(|message| message.get("id").is_none_or(|id| !id.is_null())));
 }
 
 async fn r1_07_extensions_of_the_agent_reach_the_client(pairing: Pairing) {
@@ -156,7 +156,7 @@ async fn r1_13_an_id_in_flight_is_not_used_twice(pairing: Pairing) {
     let world = World::of(pairing);
     let client = world.ready().await;
     client.send(json!({"jsonrpc": "2.0", "id": "same", "method": "_agent/hang", "params": {}})).await;
-    world.agent.wait_told("_agent/hang", 1).await;
+    world.agent.wait_received("_agent/hang", 1).await;
     client.send(json!({"jsonrpc": "2.0", "id": "same", "method": "session/list", "params": {}})).await;
     let error = client.answer(&json!("same")).await.expect_err("the id is in use");
     assert_eq!(error["code"], -32600);
@@ -191,14 +191,14 @@ async fn r1_14_a_batch_gets_one_error(pairing: Pairing) {
         assert_eq!(error["code"], -32600);
     }
     works(&client).await;
-    let answers = client.heard().into_iter().filter(|message| message.get("error").is_some());
+    let answers = client.server_messages().into_iter().filter(|message| message.get("error").is_some());
     assert_eq!(answers.count(), batches.len(), "one error for each batch");
 }
 
 async fn r1_16_unknown_updates_arrive_and_replay_whole(pairing: Pairing) {
     let (world, client, session) = World::begun(pairing).await;
     client.prompt(&session, "unknown _own_kind; unknown future_kind").await;
-    client.hang_up().await;
+    client.disconnect().await;
     let next = world.ready().await;
     next.load(&session).await;
     for (client, what) in [(&client, "live"), (&next, "replayed")] {
@@ -218,20 +218,20 @@ async fn r1_17_meta_reaches_the_agent_and_what_is_none_counts_as_omitted(pairing
     let meta = json!({"traceparent": "00-1-2-01", "own": {"a": null}});
     let params = json!({"cwd": CWD, "mcpServers": [], "_meta": meta});
     let made = client.ask("session/new", params).await;
-    assert_eq!(world.agent.told("session/new")[0]["_meta"], meta);
+    assert_eq!(world.agent.received_params("session/new")[0]["_meta"], meta);
     let session = made["sessionId"].as_str().expect("an id");
     let text = json!([{"type": "text", "text": "say hi"}]);
     let prompt = json!({"sessionId": session, "prompt": text, "_meta": meta});
     let id = client.begin("session/prompt", prompt).await;
     client.finish(session, &id).await;
-    assert_eq!(world.agent.told("session/prompt")[0]["_meta"], meta);
+    assert_eq!(world.agent.received_params("session/prompt")[0]["_meta"], meta);
 
     client.ask("session/new", json!({"cwd": CWD, "mcpServers": [], "_meta": "text"})).await;
-    assert!(world.agent.told("session/new")[1].get("_meta").is_none());
+    assert!(world.agent.received_params("session/new")[1].get("_meta").is_none());
     let id =
         client.begin("session/prompt", json!({"sessionId": session, "prompt": text, "_meta": [1]})).await;
     assert_eq!(client.finish(session, &id).await.stop, "end_turn");
-    assert!(world.agent.told("session/prompt")[1].get("_meta").is_none());
+    assert!(world.agent.received_params("session/prompt")[1].get("_meta").is_none());
 }
 
 async fn r1_17_what_is_ours_in_meta_nobody_else_writes(pairing: Pairing) {
@@ -240,7 +240,7 @@ async fn r1_17_what_is_ours_in_meta_nobody_else_writes(pairing: Pairing) {
     let meta = json!({"rethread": {"history": [], "rule": {}}, "k": 1});
     let new = json!({"cwd": CWD, "mcpServers": [], "_meta": meta});
     let session = client.ask("session/new", new).await["sessionId"].as_str().unwrap_or_default().to_owned();
-    assert_eq!(world.agent.told("session/new")[0]["_meta"], json!({"k": 1}));
+    assert_eq!(world.agent.received_params("session/new")[0]["_meta"], json!({"k": 1}));
 
     let raw = json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "title": "T",
         "content": [{"type": "content", "content": {"type": "text", "text": "t", "_meta": meta}}],
@@ -249,7 +249,7 @@ async fn r1_17_what_is_ours_in_meta_nobody_else_writes(pairing: Pairing) {
     let prompt = json!({"sessionId": session, "prompt": [block], "_meta": meta});
     let id = client.begin("session/prompt", prompt).await;
     client.finish(&session, &id).await;
-    let told = &world.agent.told("session/prompt")[0];
+    let told = &world.agent.received_params("session/prompt")[0];
     assert_eq!((&told["_meta"], &told["prompt"][0]["_meta"]), (&json!({"k": 1}), &json!({"k": 1})));
     let next = world.replayed(&client, &session).await;
     for (client, what) in [(&client, "live"), (&next, "replayed")] {
@@ -265,7 +265,7 @@ async fn r1_17_what_is_ours_in_meta_nobody_else_writes(pairing: Pairing) {
 async fn r1_18_meta_of_upserts_is_patched_by_key(pairing: Pairing) {
     let (world, client, session) = World::begun(pairing).await;
     client.prompt(&session, "meta call_9").await;
-    client.hang_up().await;
+    client.disconnect().await;
     let next = world.ready().await;
     next.load(&session).await;
     for (client, what) in [(&client, "live"), (&next, "replayed")] {

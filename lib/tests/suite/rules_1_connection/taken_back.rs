@@ -10,8 +10,8 @@ async fn r1_19_a_request_that_is_taken_back_is_answered(pairing: Pairing) {
     let (world, client, session) = World::begun(pairing).await;
     for params in [json!({}), json!({"sessionId": session})] {
         let id = client.begin("_agent/hang", params).await;
-        let times = world.agent.told("$/cancel_request").len() + 1;
-        world.agent.wait_told("_agent/hang", times).await;
+        let times = world.agent.received_params("$/cancel_request").len() + 1;
+        world.agent.wait_received("_agent/hang", times).await;
         client.notify("$/cancel_request", json!({"requestId": id})).await;
         assert_eq!(client.answer(&id).await.expect_err("it was taken back")["code"], -32800);
     }
@@ -27,7 +27,7 @@ async fn r1_19_a_running_prompt_that_is_taken_back_is_answered(pairing: Pairing)
         // It is answered when it is inserted, and so cannot be taken back any more.
         client.answer(&prompt).await.expect("it was inserted");
         client.ask("session/list", json!({})).await;
-        assert!(world.agent.told("session/cancel").is_empty());
+        assert!(world.agent.received_params("session/cancel").is_empty());
         return;
     }
     assert_eq!(client.finish(&session, &prompt).await.stop, "cancelled");
@@ -49,7 +49,7 @@ async fn r1_19_a_held_prompt_that_is_taken_back_is_answered(pairing: Pairing) {
     }
     world.agent.open_gate("gate");
     assert_eq!(client.finish(&session, &first).await.stop, "end_turn");
-    assert_eq!(world.agent.told("session/prompt").len(), 1, "it was never sent");
+    assert_eq!(world.agent.received_params("session/prompt").len(), 1, "it was never sent");
     assert_eq!(client.view(&session).agent(), ["one"]);
 }
 
@@ -71,24 +71,24 @@ async fn r1_20_a_cancel_of_nothing_is_ignored(pairing: Pairing) {
     }
     client.notify("$/cancel_request", json!({})).await;
     works(&client).await;
-    assert_eq!(client.heard_since(mark).len(), 1, "nothing is answered but the list");
+    assert_eq!(client.server_messages_since(mark).len(), 1, "nothing is answered but the list");
     assert_eq!(client.prompt(&session, "say hello").await.stop, "end_turn");
-    assert!(world.agent.told("$/cancel_request").is_empty());
+    assert!(world.agent.received_params("$/cancel_request").is_empty());
 }
 
 async fn r1_21_a_cancel_is_sent_on_with_our_own_number(pairing: Pairing) {
     let (world, client, session) = World::begun(pairing).await;
     let theirs = json!("the client's own id");
     for params in [json!({}), json!({"sessionId": session})] {
-        let times = world.agent.told("$/cancel_request").len() + 1;
+        let times = world.agent.received_params("$/cancel_request").len() + 1;
         client.send(json!({"jsonrpc": "2.0", "id": theirs, "method": "_agent/hang", "params": params})).await;
-        world.agent.wait_told("_agent/hang", times).await;
+        world.agent.wait_received("_agent/hang", times).await;
         let mut received = world.agent.received().into_iter();
         let ours = received.rfind(|received| received.method == "_agent/hang");
         let ours = ours.and_then(|received| received.id).expect("a request has an id");
         assert!(ours.is_u64());
         client.notify("$/cancel_request", json!({"requestId": theirs})).await;
-        let cancel = world.agent.wait_told("$/cancel_request", times).await;
+        let cancel = world.agent.wait_received("$/cancel_request", times).await;
         assert_eq!(cancel, json!({"requestId": ours}));
         client.answer(&theirs).await.expect_err("it was taken back");
     }

@@ -36,14 +36,18 @@ async fn r1_02_an_agent_that_refuses_a_version_is_asked_for_the_other() {
         let client = world.ready().await;
         let session = client.new_session().await;
         assert_eq!(client.prompt(&session, "say hello").await.stop, "end_turn");
-        let offered: Vec<_> =
-            world.agent.told("initialize").iter().map(|params| params["protocolVersion"].clone()).collect();
+        let offered: Vec<_> = world
+            .agent
+            .received_params("initialize")
+            .iter()
+            .map(|params| params["protocolVersion"].clone())
+            .collect();
         assert_eq!(offered.len(), 2, "{speaks:?}");
     }
 }
 
 async fn r1_03_what_the_agent_lacks_is_not_advertised_and_not_used(pairing: Pairing) {
-    let world = World::having(pairing, |config| config.without(&["image", "audio", "http", "sse"]));
+    let world = World::with_config(pairing, |config| config.without(&["image", "audio", "http", "sse"]));
     let client = world.connect();
     let answer = client.initialize().await;
     match pairing.client {
@@ -65,7 +69,7 @@ async fn r1_03_what_the_agent_lacks_is_not_advertised_and_not_used(pairing: Pair
     let error = client.refused("session/prompt", json!({"sessionId": session, "prompt": image})).await;
     assert_eq!(error["code"], -32602);
     assert_eq!(error["data"]["field"], "prompt[0].type");
-    assert!(world.agent.told("session/prompt").is_empty());
+    assert!(world.agent.received_params("session/prompt").is_empty());
     works(&client).await;
 }
 
@@ -125,7 +129,7 @@ async fn r1_09_two_is_read_strictly_and_more_is_not(pairing: Pairing) {
     }
     let newer = json!({"protocolVersion": 3, "capabilities": {"fancy": true}, "future": {"a": 1}});
     assert_eq!(client.ask("initialize", newer).await["protocolVersion"], 2);
-    let told = world.agent.told("initialize")[0].clone();
+    let told = world.agent.received_params("initialize")[0].clone();
     let named = told.get("info").unwrap_or(&told["clientInfo"]);
     assert_eq!(*named, json!({"name": "unknown", "version": "unknown"}));
     works(&client).await;
@@ -175,7 +179,7 @@ async fn r1_12_both_sides_are_named(pairing: Pairing) {
     };
     assert_eq!(info["name"], "scripted");
     assert!(info["version"].is_string());
-    let told = world.agent.told("initialize").pop().expect("the agent was introduced");
+    let told = world.agent.received_params("initialize").pop().expect("the agent was introduced");
     let named = if pairing.agent == Version::V2 { &told["info"] } else { &told["clientInfo"] };
     assert_eq!(named["name"], "test");
 }

@@ -1,7 +1,7 @@
 //! Rules 3.1 to 3.6: what a load brings, and when.
 
 use rethread::edge::Version;
-use rethread_testkit::agent::{AgentConfig, Mind, Offer, Quirk, Restores};
+use rethread_testkit::agent::{AgentConfig, AgentImpl, Offer, Quirk, Restores};
 use rethread_testkit::client::{CWD, Client};
 use rethread_testkit::{Pairing, World, pairings};
 use serde_json::json;
@@ -9,7 +9,7 @@ use serde_json::json;
 use super::stage::{TALK, load, open, past, refused, resume_params};
 
 async fn r3_01_loading_is_offered_whatever_the_agent_can(pairing: Pairing) {
-    let world = World::having(pairing, |config| AgentConfig::bare(config.speaks));
+    let world = World::with_config(pairing, |config| AgentConfig::bare(config.speaks));
     let (session, before) = past(&world, &TALK).await;
     let client = world.connect();
     let hello = client.initialize().await;
@@ -48,7 +48,7 @@ async fn r3_02_a_replay_is_whole_whatever_the_agent_restores(pairing: Pairing) {
             config.restores = Restores::Nothing
         }];
     // An agent of the library replays nothing.
-    if pairing.mind == Mind::Own {
+    if pairing.agent_impl == AgentImpl::Own {
         changes.push(|config| config.quirks = vec![Quirk::OtherIdsOnReplay]);
     }
     for change in changes {
@@ -62,17 +62,17 @@ async fn r3_02_a_replay_is_whole_whatever_the_agent_restores(pairing: Pairing) {
         assert_eq!(client.prompt(&session, "say more; tool call_1").await.stop, "end_turn");
         let said = client.view_since(mark, &session).agent();
         assert_eq!(said.last().map(String::as_str), Some("more"), "{said:?}");
-        assert_eq!(world.agent.told("session/prompt").len(), 3, "no prompt is sent twice");
+        assert_eq!(world.agent.received_params("session/prompt").len(), 3, "no prompt is sent twice");
     }
 }
 
 async fn r3_02_a_replay_behind_the_agents_answer_is_not_heard(pairing: Pairing) {
-    let late = |config: AgentConfig| match pairing.mind {
-        Mind::Own => config.without(&["resume"]).with(&[Quirk::ReplaysLate]),
+    let late = |config: AgentConfig| match pairing.agent_impl {
+        AgentImpl::Own => config.without(&["resume"]).with(&[Quirk::ReplaysLate]),
         // It replays nothing, so there is nothing to be heard.
-        Mind::Library => config,
+        AgentImpl::Library => config,
     };
-    let world = World::having(pairing, late);
+    let world = World::with_config(pairing, late);
     let (session, before) = past(&world, &TALK).await;
     let client = world.ready().await;
     load(&client, &session).await;
@@ -111,7 +111,7 @@ async fn r3_03_notices_are_not_replayed(pairing: Pairing) {
 }
 
 async fn r3_04_the_answer_tells_what_is_chosen(pairing: Pairing) {
-    let world = World::having(pairing, |config| config.offering(&[Offer::Modes, Offer::Effort]));
+    let world = World::with_config(pairing, |config| config.offering(&[Offer::Modes, Offer::Effort]));
     let (session, _) = past(&world, &["mode b"]).await;
     let client = world.ready().await;
     for params in [client.load_params(&session), ("session/resume", resume_params(&session))] {
@@ -132,24 +132,24 @@ async fn r3_05_additional_directories_are_those_of_the_last_request(pairing: Pai
     let made = client.ask("session/new", params.clone()).await;
     let session = made["sessionId"].as_str().expect("an id").to_owned();
     client.prompt(&session, "say hello").await;
-    client.hang_up().await;
+    client.disconnect().await;
     world.agent.wait_gone().await;
 
     params["sessionId"] = json!(session);
     params["additionalDirectories"] = json!(["/c"]);
     let next = world.ready().await;
     next.ask("session/resume", params).await;
-    let told = world.agent.wait_told("session/resume", 1).await;
+    let told = world.agent.wait_received("session/resume", 1).await;
     assert_eq!(told["additionalDirectories"], json!(["/c"]));
     let list = next.ask("session/list", json!({})).await;
     assert_eq!(list["sessions"][0]["additionalDirectories"], json!(["/c"]));
-    next.hang_up().await;
+    next.disconnect().await;
     world.agent.wait_gone().await;
 
     // 3.20: omitted is none, and never what was there before.
     let last = world.ready().await;
     last.resume(&session).await;
-    let told = world.agent.wait_told("session/resume", 2).await;
+    let told = world.agent.wait_received("session/resume", 2).await;
     assert!(told.get("additionalDirectories").is_none());
     let list = last.ask("session/list", json!({})).await;
     assert!(list["sessions"][0].get("additionalDirectories").is_none());
@@ -195,7 +195,7 @@ async fn both_versions_load_what_the_other_made(pairing: Pairing) {
         let client = world.ready_as(version).await;
         client.load(&session).await;
         assert_eq!(client.view(&session), before.view(&session));
-        client.hang_up().await;
+        client.disconnect().await;
     }
 }
 

@@ -37,24 +37,24 @@ async fn r3_19_servers_are_those_of_the_last_request(pairing: Pairing) {
     }
     let made = client.ask("session/new", json!({"cwd": CWD, "mcpServers": [server]})).await;
     let session = made["sessionId"].as_str().expect("an id").to_owned();
-    client.hang_up().await;
+    client.disconnect().await;
     world.agent.wait_gone().await;
     let next = world.ready().await;
     next.ask("session/resume", json!({"sessionId": session, "cwd": CWD})).await;
-    let told = world.agent.wait_told("session/resume", 1).await;
+    let told = world.agent.wait_received("session/resume", 1).await;
     assert_eq!(told["mcpServers"], json!([]), "servers are not restored");
-    next.hang_up().await;
+    next.disconnect().await;
     world.agent.wait_gone().await;
     let last = world.ready().await;
     let (method, mut params) = last.load_params(&session);
     params["mcpServers"] = json!([server]);
     last.ask(method, params).await;
-    let told = world.agent.wait_told("session/resume", 2).await;
+    let told = world.agent.wait_received("session/resume", 2).await;
     assert_eq!(told["mcpServers"][0]["name"], "tools");
 }
 
 async fn r3_19_a_transport_that_the_agent_lacks_is_refused(pairing: Pairing) {
-    let world = World::having(pairing, |config| config.without(&["http"]));
+    let world = World::with_config(pairing, |config| config.without(&["http"]));
     let (session, _) = past(&world, &["say hello"]).await;
     let client = world.ready().await;
     let (method, mut params) = client.load_params(&session);
@@ -116,7 +116,7 @@ async fn r3_22_each_connection_opens_a_session_for_itself(pairing: Pairing) {
     assert!(client.updates(&session).is_empty());
     client.resume(&session).await;
     assert_eq!(client.prompt(&session, "say hi").await.stop, "end_turn");
-    let prompts = world.agent.told("session/prompt");
+    let prompts = world.agent.received_params("session/prompt");
     assert_eq!(prompts.len(), 2);
     assert_eq!(prompts[1]["sessionId"], world.agent.sessions()[0], "to the session that the agent has open");
 }
@@ -136,7 +136,7 @@ async fn r3_22_a_session_can_be_opened_right_behind_its_close(pairing: Pairing) 
     let mark = client.mark();
     assert_eq!(client.prompt(&session, "say again").await.stop, "end_turn");
     assert_eq!(client.view_since(mark, &session).agent(), ["again"]);
-    let told = world.agent.told("session/prompt");
+    let told = world.agent.received_params("session/prompt");
     assert!(!json!(told).to_string().contains("late"));
 }
 

@@ -148,7 +148,7 @@ async fn r3_15_every_replayed_message_has_its_id(pairing: Pairing) {
     let first = client.prompt(&session, "noid; say one; tool call_1; say two; think hm").await;
     client.prompt(&session, "chunks 3; say three").await;
     let live = client.view(&session);
-    client.hang_up().await;
+    client.disconnect().await;
     let next = world.ready().await;
     load(&next, &session).await;
     let mut seen = BTreeSet::new();

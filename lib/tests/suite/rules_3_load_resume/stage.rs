@@ -28,7 +28,7 @@ pub(super) async fn open(client: &Client, method: &str, params: Value) -> Opened
     let mark = client.mark();
     let id = client.begin(method, params).await;
     let answer = client.answer(&id).await.expect("the session opens");
-    let heard = client.heard_since(mark);
+    let heard = client.server_messages_since(mark);
     let at = heard.iter().position(|message| message["id"] == id).expect("it was answered");
     let before = heard[..at].iter().map(|message| message["params"]["update"].clone()).collect();
     Opened { before, answer }
@@ -51,7 +51,7 @@ pub(super) async fn past(world: &World, prompts: &[&str]) -> (String, Client) {
     for prompt in prompts {
         client.prompt(&session, prompt).await;
     }
-    client.hang_up().await;
+    client.disconnect().await;
     world.agent.wait_gone().await;
     (session, client)
 }

@@ -46,7 +46,7 @@ async fn r4_16_version_2_is_told_the_state(pairing: Pairing) {
     let status = on(&client, "session/status", &session).await;
     assert_eq!(status["state"], json!({"state": "idle"}));
     let prompt = client.begin_prompt(&session, "hang").await;
-    world.agent.wait_told("session/prompt", 1).await;
+    world.agent.wait_received("session/prompt", 1).await;
     client.wait_update(0, &session, "running", |update| update["state"] == "running").await;
     let status = on(&client, "session/status", &session).await;
     assert_eq!((&status["status"], &status["state"]["state"]), (&json!("open"), &json!("running")));
@@ -98,7 +98,7 @@ async fn r4_18_a_title_is_answered_as_it_is_stored(pairing: Pairing) {
         assert_eq!((&error["code"], &error["data"]["field"]), (&json!(-32602), &json!("title")), "{title}");
     }
     assert_eq!(info(&client, &session).await["title"], "My title");
-    client.hang_up().await;
+    client.disconnect().await;
     let next = world.again().ready().await;
     let blank = json!({"sessionId": session, "title": "  "});
     assert_eq!(next.refused("session/set_title", blank).await["code"], -32602);
@@ -182,7 +182,7 @@ async fn r4_19_a_fork_is_a_session_of_its_own(pairing: Pairing) {
     assert_ne!(fork, session);
     assert_eq!(client.prompt(&fork, "say of the fork").await.stop, "end_turn");
     assert_eq!(client.prompt(&session, "say of the first").await.stop, "end_turn");
-    client.hang_up().await;
+    client.disconnect().await;
     let next = world.again().ready().await;
     next.load(&session).await;
     assert_eq!(next.view(&session).agent(), ["one", "of the first"], "it goes its own way");

@@ -1,7 +1,7 @@
 //! Rules 4.12 to 4.14 and 4.22 to 4.26: deleting, archiving and closing.
 
 use rethread::edge::Version;
-use rethread_testkit::agent::{AgentConfig, Echo, Mind};
+use rethread_testkit::agent::{AgentConfig, AgentImpl, Echo};
 use rethread_testkit::client::Client;
 use rethread_testkit::{Pairing, World, pairings};
 use serde_json::{Value, json};
@@ -25,7 +25,7 @@ async fn ended_before(client: &Client, session: &str, mark: usize, prompt: &Valu
     assert_eq!(client.finish(session, prompt).await.stop, "cancelled");
     // Another session goes all the way to the agent: what was under way has come.
     listed_session(client).await;
-    let heard = client.heard_since(mark);
+    let heard = client.server_messages_since(mark);
     let answered = answer_at(&heard, request);
     match client.version {
         Version::V1 => assert!(answer_at(&heard, prompt) < answered, "the prompt is answered first"),
@@ -55,7 +55,7 @@ async fn end_running(world: &World, client: &Client, method: &str, script: &str)
     client.wait_update(mark, &session, "the tool call", |update| update["toolCallId"] == "call_1").await;
     let request = client.begin(method, json!({"sessionId": session})).await;
     ended_before(client, &session, mark, &prompt, &request).await;
-    world.agent.wait_told("session/cancel", 1).await;
+    world.agent.wait_received("session/cancel", 1).await;
     session
 }
 
@@ -88,20 +88,20 @@ async fn r4_12_the_agent_forgets_its_side_too(pairing: Pairing) {
     let theirs = world.agent.sessions();
     on(&client, "session/delete", &gone).await;
     // An agent of the library has nothing of a session that is closed.
-    let forgets = match pairing.mind {
-        Mind::Own => "session/delete",
-        Mind::Library => "session/close",
+    let forgets = match pairing.agent_impl {
+        AgentImpl::Own => "session/delete",
+        AgentImpl::Library => "session/close",
     };
-    assert_eq!(theirs, [world.agent.wait_told(forgets, 1).await["sessionId"].as_str().expect("its id")]);
+    assert_eq!(theirs, [world.agent.wait_received(forgets, 1).await["sessionId"].as_str().expect("its id")]);
 }
 
 async fn r4_12_an_agent_that_cannot_delete_is_not_asked(pairing: Pairing) {
-    let world = World::having(pairing, |config| config.without(&["delete"]));
+    let world = World::with_config(pairing, |config| config.without(&["delete"]));
     let client = world.ready().await;
     let session = listed_session(&client).await;
     on(&client, "session/delete", &session).await;
     listed_session(&client).await;
-    assert!(world.agent.told("session/delete").is_empty());
+    assert!(world.agent.received_params("session/delete").is_empty());
 }
 
 async fn r4_12_deleting_ends_a_running_turn(pairing: Pairing) {
@@ -115,7 +115,7 @@ async fn r4_13_archiving_ends_a_running_turn(pairing: Pairing) {
     let world = World::of(pairing);
     let client = world.ready().await;
     let session = end_running(&world, &client, "session/archive", "say a; toolopen call_1; hang").await;
-    world.agent.wait_told("session/close", 1).await;
+    world.agent.wait_received("session/close", 1).await;
     assert_eq!(on(&client, "session/status", &session).await["status"], "saved");
     assert_eq!(info(&client, &session).await["archived"], true);
     takes_no_prompt(&client, &session).await;
@@ -139,7 +139,7 @@ async fn r4_14_unarchiving_opens_nothing(pairing: Pairing) {
     let client = world.ready().await;
     let session = listed_session(&client).await;
     on(&client, "session/archive", &session).await;
-    world.agent.wait_told("session/close", 1).await;
+    world.agent.wait_received("session/close", 1).await;
     let told = told_of_sessions(&world);
     on(&client, "session/unarchive", &session).await;
     on(&client, "session/unarchive", &session).await;
@@ -164,8 +164,8 @@ async fn r4_22_version_1_closes_by_cancelling(pairing: Pairing) {
     let request = client.begin("session/close", json!({"sessionId": session})).await;
     ended_before(&client, &session, mark, &prompt, &request).await;
     assert_eq!(client.view(&session).agent(), ["a", "last words"], "what came in the end is shown");
-    world.agent.wait_told("session/cancel", 1).await;
-    world.agent.wait_told("session/close", 1).await;
+    world.agent.wait_received("session/cancel", 1).await;
+    world.agent.wait_received("session/close", 1).await;
     assert_eq!(on(&client, "session/status", &session).await["status"], "saved");
     // Once more is no error; what never was is one.
     client.close(&session).await.expect("it is closed already");
@@ -179,7 +179,7 @@ async fn r4_23_nothing_is_said_of_a_closed_session(pairing: Pairing) {
     let client = world.ready().await;
     let session =
         end_running(&world, &client, "session/close", "say a; toolopen call_1; late last words").await;
-    world.agent.wait_told("session/close", 1).await;
+    world.agent.wait_received("session/close", 1).await;
     takes_no_prompt(&client, &session).await;
     assert_eq!(on(&client, "session/status", &session).await["status"], "saved");
 }
@@ -204,10 +204,10 @@ async fn r4_25_the_end_of_the_work_is_told_before_the_close(pairing: Pairing) {
     let mark = client.mark();
     let prompt = client.begin_prompt(&session, "late last words").await;
     client.wait_update(mark, &session, "running", |update| update["state"] == "running").await;
-    world.agent.wait_told("session/prompt", 1).await;
+    world.agent.wait_received("session/prompt", 1).await;
     let request = client.begin("session/close", json!({"sessionId": session})).await;
     ended_before(&client, &session, mark, &prompt, &request).await;
-    let heard = client.heard_since(mark);
+    let heard = client.server_messages_since(mark);
     let text = |message: &Value| message["params"]["update"]["content"]["text"] == "last words";
     let late = heard.iter().position(text).expect("the late update is shown");
     let idle = heard.iter().position(|message| is_idle(message, &session)).expect("the end is shown");
@@ -224,9 +224,9 @@ async fn r4_25_closing_an_idle_session_tells_no_state(pairing: Pairing) {
 
 /// An agent that lets prompts wait: one of the library does while it works.
 fn holding(pairing: Pairing) -> World {
-    match pairing.mind {
-        Mind::Own => World::having(pairing, |config| AgentConfig { echo: Echo::AtGate, ..config }),
-        Mind::Library => World::of(pairing),
+    match pairing.agent_impl {
+        AgentImpl::Own => World::with_config(pairing, |config| AgentConfig { echo: Echo::AtGate, ..config }),
+        AgentImpl::Library => World::of(pairing),
     }
 }
 
@@ -234,15 +234,15 @@ async fn r4_26_a_held_prompt_is_withdrawn_by_the_close(pairing: Pairing) {
     let world = holding(pairing);
     let client = world.ready().await;
     let session = client.new_session().await;
-    let (first, second) = match (pairing.agent, pairing.mind) {
-        (Version::V1, _) | (_, Mind::Library) => {
+    let (first, second) = match (pairing.agent, pairing.agent_impl) {
+        (Version::V1, _) | (_, AgentImpl::Library) => {
             let first = client.begin_prompt(&session, "hang").await;
-            world.agent.wait_told("session/prompt", 1).await;
+            world.agent.wait_received("session/prompt", 1).await;
             (Some(first), client.begin_prompt(&session, "say never").await)
         }
-        (Version::V2, Mind::Own) => {
+        (Version::V2, AgentImpl::Own) => {
             let only = client.begin_prompt(&session, "say never").await;
-            world.agent.wait_told("session/prompt", 1).await;
+            world.agent.wait_received("session/prompt", 1).await;
             (None, only)
         }
     };
@@ -263,7 +263,7 @@ async fn r4_26_version_1_is_told_that_a_held_prompt_was_cancelled(pairing: Pairi
     let client = world.ready().await;
     let session = client.new_session().await;
     let first = client.begin_prompt(&session, "hang").await;
-    world.agent.wait_told("session/prompt", 1).await;
+    world.agent.wait_received("session/prompt", 1).await;
     let second = client.begin_prompt(&session, "say never").await;
     client.close(&session).await.expect("it can be closed");
     for prompt in [first, second] {

@@ -21,7 +21,7 @@ async fn new_in(client: &Client, params: Value) -> String {
 }
 
 async fn r4_01_the_list_is_there_whatever_the_agent_can_do(pairing: Pairing) {
-    let world = World::having(pairing, |config| AgentConfig::bare(config.speaks));
+    let world = World::with_config(pairing, |config| AgentConfig::bare(config.speaks));
     let client = world.connect();
     let answer = client.initialize().await;
     match pairing.client {

@@ -1,7 +1,7 @@
 //! Rules 5.7 and 5.8: prompts that are refused, and turns that fail.
 
 use rethread::edge::Version;
-use rethread_testkit::agent::{Echo, Mind};
+use rethread_testkit::agent::{AgentImpl, Echo};
 use rethread_testkit::client::Client;
 use rethread_testkit::view::Item;
 use rethread_testkit::{Pairing, World, pairings};
@@ -86,11 +86,11 @@ async fn r5_07_a_crash_ends_the_turn_with_its_reason(pairing: Pairing) {
     assert_eq!(client.view(&session).agent(), ["a", "b"]);
     let starts: Vec<_> = world.agent.received().iter().map(|received| received.start).collect();
     assert!(starts.first() < starts.last());
-    let restored = world.agent.told("session/resume");
+    let restored = world.agent.received_params("session/resume");
     assert_eq!(restored.len(), 1, "the agent restores its own session");
     assert_eq!(restored[0]["sessionId"], world.agent.sessions()[0]);
     let live = client.view(&session);
-    client.hang_up().await;
+    client.disconnect().await;
     let next = world.again().ready().await;
     next.load(&session).await;
     assert_eq!(next.view(&session), live);
@@ -100,7 +100,7 @@ async fn r5_07_a_crash_ends_the_turn_with_its_reason(pairing: Pairing) {
 async fn r5_07_a_crash_leaves_the_prompts_that_wait(pairing: Pairing) {
     let (world, client, session) = World::begun(pairing).await;
     let first = client.begin_prompt(&session, "wait go; crash").await;
-    world.agent.wait_told("session/prompt", 1).await;
+    world.agent.wait_received("session/prompt", 1).await;
     let second = client.begin_prompt(&session, "crash").await;
     let third = client.begin_prompt(&session, "say three").await;
     settled(&client, &session).await;
@@ -111,7 +111,7 @@ async fn r5_07_a_crash_leaves_the_prompts_that_wait(pairing: Pairing) {
     assert_eq!(prompted(&world), ["wait go; crash", "crash", "say three"], "each is sent once");
     assert_eq!(client.view(&session).agent(), ["three"]);
     let live = client.view(&session);
-    client.hang_up().await;
+    client.disconnect().await;
     let next = world.again().ready().await;
     next.load(&session).await;
     assert_eq!(next.view(&session), live);
@@ -136,7 +136,7 @@ async fn r5_07_a_prompt_that_was_sent_is_not_sent_again(pairing: Pairing) {
 async fn r5_07_a_crash_answers_the_prompts_that_are_in(pairing: Pairing) {
     let (world, client, session) = World::begun(pairing).await;
     let first = client.begin_prompt(&session, "wait go; crash").await;
-    world.agent.wait_told("session/prompt", 1).await;
+    world.agent.wait_received("session/prompt", 1).await;
     let second = client.begin_prompt(&session, "say two").await;
     settled(&client, &session).await;
     world.agent.open_gate("go");
@@ -145,7 +145,7 @@ async fn r5_07_a_crash_answers_the_prompts_that_are_in(pairing: Pairing) {
     match pairing.client {
         Version::V1 => assert_eq!(outcome.expect_err("its turn failed")["code"], -32603),
         // It was inserted before the crash.
-        Version::V2 if pairing.mind == Mind::Own => assert!(outcome.is_ok(), "{outcome:?}"),
+        Version::V2 if pairing.agent_impl == AgentImpl::Own => assert!(outcome.is_ok(), "{outcome:?}"),
         // It waited at the agent.
         Version::V2 => assert_eq!(outcome.expect_err("nobody knows whether it ran")["code"], -32603),
     }
@@ -157,7 +157,7 @@ async fn r5_07_a_crash_answers_the_prompts_that_are_in(pairing: Pairing) {
 async fn r5_07_a_restart_that_fails_answers_the_prompts_that_wait(pairing: Pairing) {
     let (world, client, session) = World::begun(pairing).await;
     let first = client.begin_prompt(&session, "wait go; crash").await;
-    world.agent.wait_told("session/prompt", 1).await;
+    world.agent.wait_received("session/prompt", 1).await;
     let waiting =
         [client.begin_prompt(&session, "say two").await, client.begin_prompt(&session, "say three").await];
     settled(&client, &session).await;

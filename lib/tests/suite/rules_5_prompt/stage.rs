@@ -1,7 +1,7 @@
 //! What the scenarios of these rules share.
 
 use rethread::edge::Version;
-use rethread_testkit::agent::{AgentConfig, Echo, Mind};
+use rethread_testkit::agent::{AgentConfig, AgentImpl, Echo};
 use rethread_testkit::client::Client;
 use rethread_testkit::{Pairing, World};
 use serde_json::{Value, json};
@@ -24,12 +24,12 @@ pub(super) async fn settled(client: &Client, session: &str) {
 }
 
 pub(super) fn is_answered(client: &Client, id: &Value) -> bool {
-    client.heard().iter().any(|message| message.get("method").is_none() && message["id"] == *id)
+    client.server_messages().iter().any(|message| message.get("method").is_none() && message["id"] == *id)
 }
 
 /// The prompts that reached the agent, as text.
 pub(super) fn prompted(world: &World) -> Vec<String> {
-    let told = world.agent.told("session/prompt");
+    let told = world.agent.received_params("session/prompt");
     told.iter().map(|params| params["prompt"][0]["text"].as_str().unwrap_or_default().to_owned()).collect()
 }
 
@@ -42,14 +42,14 @@ pub(super) fn echoes(client: &Client, session: &str) -> Vec<Value> {
 
 /// A version 1 agent does, and so does an agent of the library, which is told of the others and lets them wait.
 pub(super) fn takes_one_at_a_time(pairing: Pairing) -> bool {
-    pairing.agent == Version::V1 || pairing.mind == Mind::Library
+    pairing.agent == Version::V1 || pairing.agent_impl == AgentImpl::Library
 }
 
 /// An agent that lets prompts wait.
 pub(super) fn holding(pairing: Pairing) -> World {
-    match pairing.mind {
-        Mind::Own => World::having(pairing, |config| AgentConfig { echo: Echo::AtGate, ..config }),
-        Mind::Library => World::of(pairing),
+    match pairing.agent_impl {
+        AgentImpl::Own => World::with_config(pairing, |config| AgentConfig { echo: Echo::AtGate, ..config }),
+        AgentImpl::Library => World::of(pairing),
     }
 }
 
@@ -62,14 +62,14 @@ pub(super) async fn waiting_prompt(
 ) -> (Option<Value>, Value) {
     if takes_one_at_a_time(pairing) {
         let first = client.begin_prompt(session, "wait go; say one").await;
-        world.agent.wait_told("session/prompt", 1).await;
+        world.agent.wait_received("session/prompt", 1).await;
         let held = prompt_as(client, "mine", session, "say two").await;
         if pairing.agent == Version::V2 {
-            world.agent.wait_told("session/prompt", 2).await;
+            world.agent.wait_received("session/prompt", 2).await;
         }
         return (Some(first), held);
     }
     let only = prompt_as(client, "mine", session, "say two").await;
-    world.agent.wait_told("session/prompt", 1).await;
+    world.agent.wait_received("session/prompt", 1).await;
     (None, only)
 }

@@ -1,7 +1,7 @@
 //! Rules 5.1 to 5.6 and 5.11 to 5.13: what a prompt may have in it, how it is taken, how it is told.
 
 use rethread::edge::Version;
-use rethread_testkit::agent::{AgentConfig, Echo, Mind};
+use rethread_testkit::agent::{AgentConfig, AgentImpl, Echo};
 use rethread_testkit::view::Item;
 use rethread_testkit::{Pairing, World, pairings};
 use serde_json::{Value, json};
@@ -43,7 +43,7 @@ async fn r5_01_every_answer_stands_at_the_end_of_its_own_turn(pairing: Pairing) 
         }
         None => None,
     };
-    let heard: Vec<_> = client.heard().iter().filter_map(place).collect();
+    let heard: Vec<_> = client.server_messages().iter().filter_map(place).collect();
     let at = |what: &str| heard.iter().position(|heard| heard == what).expect("it was heard");
     match pairing.agent {
         Version::V1 => assert_eq!(heard, ["1", "answer 1", "2", "answer 2", "3", "answer 3"]),
@@ -57,7 +57,7 @@ async fn r5_01_every_answer_stands_at_the_end_of_its_own_turn(pairing: Pairing) 
 }
 
 async fn r5_02_text_and_links_are_always_taken(pairing: Pairing) {
-    let world = World::having(pairing, |config| AgentConfig::bare(config.speaks));
+    let world = World::with_config(pairing, |config| AgentConfig::bare(config.speaks));
     let client = world.ready().await;
     let session = client.new_session().await;
     let blocks = json!([
@@ -66,7 +66,7 @@ async fn r5_02_text_and_links_are_always_taken(pairing: Pairing) {
     ]);
     let prompt = client.begin("session/prompt", json!({"sessionId": session, "prompt": blocks})).await;
     assert_eq!(client.finish(&session, &prompt).await.stop, "end_turn");
-    assert_eq!(world.agent.told("session/prompt")[0]["prompt"], blocks, "as it was written");
+    assert_eq!(world.agent.received_params("session/prompt")[0]["prompt"], blocks, "as it was written");
     let image = json!([{"type": "image", "data": "aGk=", "mimeType": "image/png"}]);
     let error = client.refused("session/prompt", json!({"sessionId": session, "prompt": image})).await;
     assert_eq!(error["code"], -32602);
@@ -81,9 +81,9 @@ async fn r5_02_other_blocks_are_taken_where_the_agent_does(pairing: Pairing) {
     ]);
     let prompt = client.begin("session/prompt", json!({"sessionId": session, "prompt": blocks})).await;
     assert_eq!(client.finish(&session, &prompt).await.stop, "end_turn");
-    assert_eq!(world.agent.told("session/prompt")[0]["prompt"], blocks);
+    assert_eq!(world.agent.received_params("session/prompt")[0]["prompt"], blocks);
     let other = world.ready().await;
-    client.hang_up().await;
+    client.disconnect().await;
     other.load(&session).await;
     assert_eq!(other.view(&session).user().concat(), "[image][audio][resource]");
 }
@@ -108,7 +108,7 @@ async fn r5_04_a_message_without_an_id_is_given_one(pairing: Pairing) {
         }
     }
     assert_eq!(named.len(), 4);
-    client.hang_up().await;
+    client.disconnect().await;
     let next = world.again().ready().await;
     next.load(&session).await;
     assert_eq!(next.view(&session), view, "with the same ids");
@@ -126,11 +126,11 @@ async fn r5_05_the_answer_says_that_the_prompt_is_in(pairing: Pairing) {
 
 async fn r5_06_the_prompt_is_echoed_once_under_its_id(pairing: Pairing) {
     let mut natures = vec![Echo::AfterAnswer];
-    if pairing.mind == Mind::Own {
+    if pairing.agent_impl == AgentImpl::Own {
         natures.push(Echo::BeforeAnswer);
     }
     for echo in natures {
-        let world = World::having(pairing, |config| AgentConfig { echo, ..config });
+        let world = World::with_config(pairing, |config| AgentConfig { echo, ..config });
         let client = world.ready().await;
         let session = client.new_session().await;
         let turn = client.prompt(&session, "say hello").await;
@@ -141,7 +141,7 @@ async fn r5_06_the_prompt_is_echoed_once_under_its_id(pairing: Pairing) {
         // What the user said comes before what the agent makes of it.
         let view = client.view(&session);
         assert!(matches!(&view.items[0], Item::Message { who: "user", .. }), "{view}");
-        client.hang_up().await;
+        client.disconnect().await;
         let later = world.again().ready().await;
         later.load(&session).await;
         let replayed: Vec<_> =
@@ -171,7 +171,7 @@ async fn r5_11_an_empty_prompt_is_refused(pairing: Pairing) {
 }
 
 async fn r5_12_a_block_that_the_agent_does_not_take_is_refused(pairing: Pairing) {
-    let world = World::having(pairing, |config| config.without(&["image", "audio", "embeddedContext"]));
+    let world = World::with_config(pairing, |config| config.without(&["image", "audio", "embeddedContext"]));
     let client = world.ready().await;
     let session = client.new_session().await;
     let blocks = [
@@ -242,7 +242,7 @@ async fn r5_12_a_malformed_block_is_refused_by_its_place_and_member(pairing: Pai
         );
         assert!(error["message"].as_str().is_some_and(|message| message.contains(field)), "{error}");
     }
-    assert!(world.agent.told("session/prompt").is_empty(), "the agent does not hear of it");
+    assert!(world.agent.received_params("session/prompt").is_empty(), "the agent does not hear of it");
     assert_eq!(client.prompt(&session, "say hello").await.stop, "end_turn");
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use rethread::edge::Version;
-use rethread_testkit::agent::Mind;
+use rethread_testkit::agent::AgentImpl;
 use rethread_testkit::client::Client;
 use rethread_testkit::{Pairing, World, pairings};
 use serde_json::{Value, json};
@@ -28,7 +28,7 @@ async fn r5_09_prompts_while_busy_run_in_their_order(pairing: Pairing) {
     match pairing.agent {
         // It takes one at a time: the others are held, and are not part of the conversation yet.
         Version::V1 => {
-            world.agent.wait_told("session/prompt", 1).await;
+            world.agent.wait_received("session/prompt", 1).await;
             settled(&client, &session).await;
             assert_eq!(prompted(&world).len(), 1);
             for held in &prompts[1..] {
@@ -39,9 +39,9 @@ async fn r5_09_prompts_while_busy_run_in_their_order(pairing: Pairing) {
         }
         // It gets them at once.
         Version::V2 => {
-            world.agent.wait_told("session/prompt", 3).await;
+            world.agent.wait_received("session/prompt", 3).await;
             // An agent of the library lets them wait.
-            let taken = if pairing.mind == Mind::Own { &prompts[..] } else { &prompts[..1] };
+            let taken = if pairing.agent_impl == AgentImpl::Own { &prompts[..] } else { &prompts[..1] };
             if pairing.client == Version::V2 {
                 for prompt in taken {
                     client.wait("its answer", |message| message["id"] == *prompt).await;
@@ -56,7 +56,7 @@ async fn r5_09_prompts_while_busy_run_in_their_order(pairing: Pairing) {
     assert_eq!(prompted(&world), words);
     assert_eq!(client.view(&session).agent(), ["one", "two", "three"]);
     assert_eq!(client.view(&session).user(), words);
-    client.hang_up().await;
+    client.disconnect().await;
     let next = world.again().ready().await;
     next.load(&session).await;
     assert_eq!(next.view(&session).user(), words);
@@ -77,7 +77,7 @@ async fn r5_10_a_cancel_withdraws_a_prompt_that_waits(pairing: Pairing) {
     }
     world.agent.open_gate("acknowledge");
     assert_eq!(client.prompt(&session, "say three").await.stop, "end_turn");
-    client.hang_up().await;
+    client.disconnect().await;
     let next = world.again().ready().await;
     next.load(&session).await;
     assert!(!next.view(&session).user().contains(&"say two".to_owned()), "it was never said");
@@ -98,10 +98,10 @@ async fn r5_10_a_prompt_that_waits_can_be_taken_back(pairing: Pairing) {
     }
     if pairing.agent == Version::V1 {
         assert_eq!(prompted(&world).len(), 1);
-        assert!(world.agent.told("$/cancel_request").is_empty());
+        assert!(world.agent.received_params("$/cancel_request").is_empty());
     } else {
         let prompt = world.agent.received().into_iter().rfind(|it| it.method == "session/prompt");
-        let told = world.agent.wait_told("$/cancel_request", 1).await;
+        let told = world.agent.wait_received("$/cancel_request", 1).await;
         assert_eq!(Some(&told["requestId"]), prompt.and_then(|it| it.id).as_ref(), "by our own number");
     }
     assert_eq!(client.prompt(&session, "say three").await.stop, "end_turn");
@@ -120,12 +120,16 @@ async fn r5_10_a_prompt_that_runs_can_be_taken_back_in_version_1(pairing: Pairin
         Version::V1 => {
             let prompt = told.iter().find(|received| received.method == "session/prompt");
             let number = prompt.and_then(|prompt| prompt.id.clone());
-            assert_eq!(world.agent.told("$/cancel_request"), [json!({"requestId": number})]);
+            assert_eq!(world.agent.received_params("$/cancel_request"), [json!({"requestId": number})]);
         }
         // Its request was answered when the prompt was taken: what is left to cancel is the work.
-        Version::V2 => assert!(world.agent.told("$/cancel_request").is_empty()),
+        Version::V2 => assert!(world.agent.received_params("$/cancel_request").is_empty()),
     }
-    assert_eq!(world.agent.told("session/cancel").len(), 1, "agents that know nothing else know this");
+    assert_eq!(
+        world.agent.received_params("session/cancel").len(),
+        1,
+        "agents that know nothing else know this"
+    );
     assert_eq!(client.prompt(&session, "say b").await.stop, "end_turn");
 }
 
@@ -152,9 +156,12 @@ async fn r5_10_a_prompt_that_is_in_cannot_be_taken_back_in_version_2(pairing: Pa
     settled(&client, &session).await;
     world.agent.open_gate("go");
     assert_eq!(client.finish(&session, &prompt).await.stop, "end_turn");
-    let answers = client.heard().into_iter().filter(|message| message["id"] == "mine").count();
+    let answers = client.server_messages().into_iter().filter(|message| message["id"] == "mine").count();
     assert_eq!(answers, 1, "it is not answered twice");
-    assert!(world.agent.told("$/cancel_request").is_empty() && world.agent.told("session/cancel").is_empty());
+    assert!(
+        world.agent.received_params("$/cancel_request").is_empty()
+            && world.agent.received_params("session/cancel").is_empty()
+    );
 }
 
 pairings!(

@@ -13,7 +13,7 @@ async fn r8_15_a_child_is_announced_before_it_speaks(pairing: Pairing) {
     let next = world.replayed(&client, &session).await;
     for heard in [&client, &next] {
         let updates: Vec<_> =
-            heard.heard().into_iter().filter(|said| said["method"] == "session/update").collect();
+            heard.server_messages().into_iter().filter(|said| said["method"] == "session/update").collect();
         let announced =
             updates.iter().position(|said| said["params"]["update"]["sessionUpdate"] == "subagent_update");
         let spoke = updates.iter().position(|said| said.to_string().contains("the child speaks"));
@@ -108,7 +108,7 @@ async fn r8_15_a_child_asks_in_its_own_name(pairing: Pairing) {
         let asked = client.wait_method(method).await;
         let knows_it = takes || pairing.client == Version::V2;
         assert_eq!(asked["params"]["sessionId"], if knows_it { "kid" } else { session.as_str() });
-        let answer = world.agent.wait_told("answer", 1).await;
+        let answer = world.agent.wait_received("answer", 1).await;
         assert_eq!(answer["result"]["outcome"]["optionId"], "yes");
         world.agent.open_gate("on");
         client.finish(&session, &turn).await;

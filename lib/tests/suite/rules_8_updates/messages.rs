@@ -47,7 +47,7 @@ async fn r8_02_an_id_names_one_message_of_each_kind(pairing: Pairing) {
 }
 
 async fn r8_03_messages_without_an_id_get_one(pairing: Pairing) {
-    let world = World::having(pairing, |config| config.offering(&[Offer::Modes, Offer::Effort]));
+    let world = World::with_config(pairing, |config| config.offering(&[Offer::Modes, Offer::Effort]));
     let client = world.ready().await;
     let session = client.new_session().await;
     let quiet = "plan a; usage 1/2; commands; title T; mode b; notice N";
@@ -80,7 +80,7 @@ async fn r8_04_the_same_chunk_twice_is_said_twice(pairing: Pairing) {
 
 async fn r8_04_a_replay_shows_what_was_live(pairing: Pairing) {
     let world =
-        World::having(pairing, |config| config.offering(&[Offer::Modes, Offer::Models, Offer::Effort]));
+        World::with_config(pairing, |config| config.offering(&[Offer::Modes, Offer::Models, Offer::Effort]));
     let client = world.ready().await;
     let session = client.new_session().await;
     client
@@ -98,13 +98,13 @@ async fn r8_04_a_replay_shows_what_was_live(pairing: Pairing) {
         other.load(&session).await;
         let view = other.view(&session);
         assert_eq!(view, client.view(&session), "v{}:\n{view}", version.number());
-        other.hang_up().await;
+        other.disconnect().await;
     }
 }
 
 async fn r8_16_a_whole_message_is_shown_once(pairing: Pairing) {
     let (world, client, session) = World::begun(pairing).await;
-    // Said in pieces, then as a whole; told longer and longer; told in one piece.
+    // RecordedMessage in pieces, then as a whole; told longer and longer; told in one piece.
     let updates = [
         chunk("m", "one"),
         chunk("m", " two"),

@@ -117,12 +117,12 @@ async fn r8_14_plans_and_children_only_for_those_who_take_them(pairing: Pairing)
     client.prompt(&session, "say done").await;
     let gated = ["plan_update", "plan_removed", "subagent_update", "session_message"];
     let told = client
-        .heard()
+        .server_messages()
         .into_iter()
         .filter(|message| gated.iter().any(|tag| message["params"]["update"]["sessionUpdate"] == *tag));
     assert_eq!(told.count() > 0, pairing.client == Version::V2);
     let foreign = client
-        .heard()
+        .server_messages()
         .into_iter()
         .filter(|message| message["method"] == "session/update" && message["params"]["sessionId"] != session);
     match pairing.client {

@@ -34,7 +34,8 @@ async fn r8_03_every_update_of_the_schema_arrives(pairing: Pairing) {
     }
     let next = world.replayed(&client, &session).await;
     for sample in samples.iter().filter(|sample| sample.tag(pairing.client).is_some()) {
-        let heard = next.heard().into_iter().filter(|message| !message.to_string().contains("raw {"));
+        let heard =
+            next.server_messages().into_iter().filter(|message| !message.to_string().contains("raw {"));
         let heard = heard.filter(|message| message.to_string().contains(sample.word)).count();
         match sample.kept {
             Kept::Yes => assert!(heard > 0, "replay: {}", sample.update),

@@ -28,7 +28,7 @@ pub(super) async fn assert_replays(world: &World, client: &Client, session: &str
         next.load(session).await;
         let view = next.view(session);
         assert_eq!(view, *expected, "{folded}, v{}:\n{view}\nexpected:\n{expected}", version.number());
-        next.hang_up().await;
+        next.disconnect().await;
         world.agent.wait_gone().await;
         again.fold(session);
     }

@@ -26,7 +26,7 @@ async fn r8_08_a_plan_replaces_the_one_before(pairing: Pairing) {
 }
 
 fn options(pairing: Pairing, offers: &[Offer]) -> World {
-    World::having(pairing, |config| config.offering(offers))
+    World::with_config(pairing, |config| config.offering(offers))
 }
 
 /// What the client was last told of each option, whichever way, and of the two older views.
@@ -35,7 +35,7 @@ fn choices(client: &Client, session: &str) -> Map<String, Value> {
     let own = |message: &Value| {
         message["params"]["sessionId"] == session || message["result"]["sessionId"] == session
     };
-    for message in client.heard() {
+    for message in client.server_messages() {
         let update = &message["params"]["update"];
         let body = if own(&message) && update.is_object() { update } else { &message["result"] };
         if let Some(mode) = update["currentModeId"].as_str().or(body["modes"]["currentModeId"].as_str()) {
@@ -95,8 +95,8 @@ async fn r8_09_a_wrong_choice_changes_nothing(pairing: Pairing) {
         assert!(error["data"]["expected"].is_string(), "{error}");
     }
     assert_eq!(choices(&client, &session), before);
-    assert!(world.agent.told("session/set_config_option").is_empty());
-    assert!(world.agent.told("session/set_mode").is_empty());
+    assert!(world.agent.received_params("session/set_config_option").is_empty());
+    assert!(world.agent.received_params("session/set_mode").is_empty());
 }
 
 async fn r8_09_lists_of_options_and_commands_are_replaced(pairing: Pairing) {

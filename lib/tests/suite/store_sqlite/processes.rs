@@ -27,7 +27,7 @@ fn start(test: &str, dir: &Path) -> Command {
 }
 
 /// The numbers that a process tells, one per line.
-fn told(child: &mut Child) -> impl Iterator<Item = u64> + use<> {
+fn printed_numbers(child: &mut Child) -> impl Iterator<Item = u64> + use<> {
     let lines = BufReader::new(child.stdout.take().unwrap()).lines();
     lines.filter_map(|line| line.unwrap().rsplit_once("told ")?.1.parse().ok())
 }
@@ -54,7 +54,7 @@ fn what_a_killed_process_told_is_kept_and_its_sessions_are_free() {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-    let mut numbers = told(&mut child);
+    let mut numbers = printed_numbers(&mut child);
     assert!(numbers.any(|number| number == 100), "it never got that far");
     let StoreError::LiveElsewhere { owner, .. } = store.claim(&id("s")).unwrap_err() else {
         panic!("a living process lost its session")

@@ -1,7 +1,7 @@
 //! The scripted agent that is implemented by the library example `lib/examples/scripted.rs`. Sits between the example
 //! and its connection: records messages, sends messages on behalf of a test, opens gates and simulates crashes.
 
-mod nature;
+mod about;
 mod steps;
 
 use std::collections::{HashMap, HashSet};
@@ -53,7 +53,7 @@ pub(super) async fn serve(memory: Arc<Memory>, wire: Wire) -> End {
     let start = memory.begin();
     // An agent of the library stores nothing.
     memory.inner().sessions.clear();
-    let agent = InProcess::new(Scripted(nature::about(&memory.config())));
+    let agent = InProcess::new(Scripted(about::about(&memory.config())));
     let Ok(Started { wire: here, .. }) = agent.start().await else { return End::Crashed };
     let (to_server, lines) = mpsc::channel(1024);
     let mut writing = tokio::spawn(talk::write(wire.writer, lines));
@@ -93,7 +93,7 @@ impl Tap {
             tokio::select! {
                 line = server.next_line() => match line {
                     Ok(Some(line)) => self.heard(line).await,
-                    Ok(None) | Err(_) => break End::HungUp,
+                    Ok(None) | Err(_) => break End::Disconnected,
                 },
                 line = agent.next_line() => match line {
                     Ok(Some(line)) => {
@@ -101,12 +101,12 @@ impl Tap {
                             break end;
                         }
                     }
-                    Ok(None) | Err(_) => break End::HungUp,
+                    Ok(None) | Err(_) => break End::Disconnected,
                 },
             }
         };
         let _ = self.to_server.send(Out::End).await;
-        if end == End::HungUp {
+        if end == End::Disconnected {
             // Dropping these ends the agent.
             drop((self.to_agent, self.gates));
             let ended = async { while let Ok(Some(_)) = agent.next_line().await {} };

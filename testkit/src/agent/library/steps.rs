@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::{CRASH, WAIT};
 use crate::agent::script::Aside;
-use crate::agent::words;
+use crate::agent::updates;
 
 /// Does a step that the example leaves to the test kit.
 pub async fn aside(turn: &Turn, step: Aside) {
@@ -21,8 +21,8 @@ pub async fn aside(turn: &Turn, step: Aside) {
         Aside::Slow(count) => chunks(turn, count, Duration::from_millis(5)).await,
         Aside::Plan(entries) => plan(turn, entries).await,
         Aside::ToolOpen(id) => tool_open(turn, &id).await,
-        Aside::Unannounced(id) => turn.update(words::tool_ends(Version::V2, &id)).await,
-        Aside::Long => turn.say(&words::long_text()).await,
+        Aside::Unannounced(id) => turn.update(updates::tool_ends(Version::V2, &id)).await,
+        Aside::Long => turn.say(&updates::long_text()).await,
         Aside::Usage(used, size) => turn.usage(used, size, None).await,
         Aside::Commands(names) => commands(turn, &names).await,
         Aside::Title(title) => turn.title(&title).await,
@@ -30,9 +30,9 @@ pub async fn aside(turn: &Turn, step: Aside) {
         Aside::Tell(method) => turn.notify(&method, json!({"text": "told"})).await,
         Aside::Subagent => turn.subagent("A helper").await.say("the child speaks").await,
         Aside::Whole(text) => whole(turn, &text).await,
-        Aside::Meta(id) => tell(turn, words::meta(Version::V2, &id)).await,
+        Aside::Meta(id) => tell(turn, updates::meta(Version::V2, &id)).await,
         Aside::Compact => compact(turn).await,
-        Aside::Unknown(tag) => turn.update(words::unknown(&tag)).await,
+        Aside::Unknown(tag) => turn.update(updates::unknown(&tag)).await,
         Aside::Raw(text) => tell(turn, Json::parse(text).ok()).await,
         Aside::Term(_) => term(turn).await,
         Aside::TermOpen => term_open(turn).await,
@@ -91,12 +91,12 @@ async fn raw_of(turn: &Turn, session: &str, update: &str) {
 
 async fn whole(turn: &Turn, text: &str) {
     let content = json!([{"type": "text", "text": text}]);
-    turn.update(words::whole("agent_message", &mint("msg"), content)).await;
+    turn.update(updates::whole("agent_message", &mint("msg"), content)).await;
 }
 
 async fn compact(turn: &Turn) {
     let id = mint("compaction");
-    tell(turn, ["in_progress", "completed"].map(|status| words::compaction(&id, status))).await;
+    tell(turn, ["in_progress", "completed"].map(|status| updates::compaction(&id, status))).await;
 }
 
 async fn chunks(turn: &Turn, count: usize, pause: Duration) {
@@ -155,7 +155,7 @@ async fn term_open(turn: &Turn) {
 }
 
 async fn elicit(turn: &Turn) {
-    let answer = turn.request("elicitation/create", words::elicitation(turn.session())).await;
+    let answer = turn.request("elicitation/create", updates::elicitation(turn.session())).await;
     say_answer(turn, "elicited", answer).await;
 }
 
@@ -172,8 +172,8 @@ async fn apart(turn: &Turn, method: &str) {
 
 async fn take_back(turn: &Turn, method: &str) {
     let params = match method {
-        "session/request_permission" => words::permission(Version::V2, turn.session(), "call_back"),
-        "elicitation/create" => words::elicitation(turn.session()),
+        "session/request_permission" => updates::permission(Version::V2, turn.session(), "call_back"),
+        "elicitation/create" => updates::elicitation(turn.session()),
         _ => json!({}),
     };
     let asked = tokio::time::timeout(Duration::ZERO, turn.request(method, params)).await;
