@@ -120,14 +120,14 @@ proptest! {
             prop_assert_eq!((found.first, found.last), (item.first, item.last));
             let aside = matches!(item.entry, Entry::PromptSent { .. } | Entry::TurnStarted { .. });
             let ended = matches!(&item.entry, Entry::TurnEnded { stop, .. } if stop.error.is_none());
-            prop_assert_eq!(found.sort() == stored::Sort::Aside, aside);
-            prop_assert_eq!(found.sort() == stored::Sort::TurnEnded, ended);
-            let glance = match &item.entry {
+            prop_assert_eq!(found.sort() == stored::ItemSort::Bookkeeping, aside);
+            prop_assert_eq!(found.sort() == stored::ItemSort::TurnEnded, ended);
+            let raw_item = match &item.entry {
                 Entry::PromptInserted { message, content, .. } => {
-                    Some(stored::Glance::Prompt { message: message.as_str(), content: content.text() })
+                    Some(stored::RawItem::Prompt { message: message.as_str(), content: content.text() })
                 }
                 Entry::Updated { update: Update { kind, id, body }, .. } => {
-                    Some(stored::Glance::Update { kind: *kind, id, body: body.text() })
+                    Some(stored::RawItem::Update { kind: *kind, id, body: body.text() })
                 }
                 Entry::Opened { .. }
                 | Entry::RootsSet { .. }
@@ -147,7 +147,7 @@ proptest! {
                 | Entry::CancelAsked { .. }
                 | Entry::TitleSet { .. } => None,
             };
-            prop_assert_eq!(found.glance(), glance);
+            prop_assert_eq!(found.raw_item(), raw_item);
         }
     }
 
