@@ -1,6 +1,5 @@
-//! A complete agent that carries out the script in its prompts, such as `say hello; tool call_1; permit`. Run it on
-//! stdio, in either version, with `cargo run --example scripted`. The steps that only tests need are in the test kit,
-//! implemented with the same methods.
+//! A complete agent that carries out the script in its prompts, such as `say hello; tool call_1; permit`. Run it with
+//! `cargo run --example scripted`. The steps that only tests need are in the test kit, with the same methods.
 
 use std::sync::Arc;
 
