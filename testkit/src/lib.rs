@@ -60,7 +60,7 @@ pub mod view;
 pub mod watched;
 mod world;
 
-pub use pairing::Pairing;
+pub use pairing::{Pairing, run_scenario};
 pub use world::World;
 
 /// The deadline of every wait.

@@ -48,6 +48,14 @@ impl fmt::Display for Pairing {
     }
 }
 
+/// Runs a scenario to its end, on a runtime of its own. `pairings!` calls it.
+///
+/// One function for all of them: a runtime in each of the many tests takes long to compile.
+pub fn run_scenario(scenario: std::pin::Pin<Box<dyn Future<Output = ()>>>) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.expect("a runtime can be made").block_on(scenario);
+}
+
 /// Makes six tests of each scenario, an `async fn(Pairing)`: a client of each version with a scripted agent of each
 /// version and with the example of the library. With `client V1:` or `agent V2:`, say, in front only those of a client
 /// or an agent of that version; with `wire:` in front not those of the library, because the scenario is about
@@ -99,9 +107,10 @@ macro_rules! pairings {
         $crate::pairings!(@one v2_client_library_agent, $scenario, library, V2);
     };
     (@one $name:ident, $scenario:ident, $pairing:ident, $($version:ident),+) => {
-        #[tokio::test]
-        async fn $name() {
-            super::$scenario($crate::Pairing::$pairing($(rethread::edge::Version::$version),+)).await;
+        #[test]
+        fn $name() {
+            let pairing = $crate::Pairing::$pairing($(rethread::edge::Version::$version),+);
+            $crate::run_scenario(Box::pin(super::$scenario(pairing)));
         }
     };
     ($($scenario:ident),+ $(,)?) => {
