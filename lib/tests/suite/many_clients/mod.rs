@@ -242,5 +242,7 @@ pairings!(
     a_cancel_of_one_ends_the_turn_of_the_other,
     opening_is_atomic,
 );
-// The agent of the library keeps no sessions.
-pairings!(wire: a_session_of_the_agent_is_taken_in_once);
+pairings!(wire:
+    // An agent of the library keeps no sessions of its own.
+    a_session_of_the_agent_is_taken_in_once,
+);
