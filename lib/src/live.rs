@@ -1,5 +1,5 @@
-//! What the peers of a live session share: the newest entries and a bell. A peer has a number, not a queue:
-//! one that falls behind the tail reads the store.
+//! The newest entries of a live session, shared with its clients, and the notification of new ones. A client has a position,
+//! not a queue; one that falls behind reads the store.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};

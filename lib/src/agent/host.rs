@@ -1,6 +1,5 @@
-//! Runs one agent for everybody who needs it: starts it on first use, agrees on a protocol version with it, watches
-//! it, and starts it again when it is needed after it ended. Which version it speaks is in `version`, how it ends
-//! and what is reported about that in `ending`.
+//! Runs one agent for all its users: starts it on first use, agrees on a protocol version, watches it, and starts it again
+//! when it is needed after it ended. `version` tracks the version that it speaks, `ending` reports how it ended.
 
 mod ending;
 mod version;

@@ -1,4 +1,4 @@
-//! The results that a client gets about sessions, in its own version.
+//! Encodes the results of session requests (new, load, list, status) in the client's version.
 
 use rethread_core::{Fields, Json};
 use serde_json::json;

@@ -1,5 +1,4 @@
-//! How a client comes to follow a session: attached to it live, replayed to where it stands, and told how things
-//! stand there.
+//! Attaches a client to a session: opens the session, determines what is replayed, and prepares what follows the replay.
 
 use std::sync::Arc;
 

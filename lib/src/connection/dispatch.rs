@@ -1,4 +1,4 @@
-//! Sends each message of a client where it belongs: to its session, to the store, to the agent.
+//! Dispatches each message of a client to its session, the store or the agent.
 
 use rethread_core::{Json, SessionId};
 use serde_json::value::RawValue;

@@ -1,5 +1,5 @@
-//! `initialize`: agreeing with the client on a version, and telling it what the agent behind can do. What the agent
-//! said the last time is told at once, and the agent comes up behind that; only a first meeting waits for it.
+//! Handles `initialize`: agrees on a protocol version and answers with the agent's capabilities. The stored answer of the
+//! agent's last start is used at once while the agent starts; only the first start is waited for.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, PoisonError};

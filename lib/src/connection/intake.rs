@@ -1,6 +1,5 @@
-//! What a client sends, line by line. A line that wants an answer is given out with a slot for it, so that a client that
-//! does not read is no longer read from: it waits here, in front of such a line, until enough of its answers are written.
-//! What wants no answer, a cancel or an answer of the client's, needs no slot.
+//! Reads the messages of a client. A message that needs an answer is only taken when an answer slot is free, so that a client
+//! that does not read its answers is no longer read from. Other messages need no slot.
 
 use std::collections::VecDeque;
 

@@ -1,4 +1,4 @@
-//! Reads the messages of a client and writes messages to it, whatever transport connects it.
+//! Reads from and writes to a client on either transport, byte streams or whole messages.
 
 use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};

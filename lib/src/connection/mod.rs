@@ -1,6 +1,5 @@
-//! One client: its messages are read here and sent where they belong; what it is shown is written by the `pump`. The
-//! two halves run side by side, so that a client which writes before it reads is always read from. A connection
-//! attaches to sessions of the server and detaches from them; it owns neither sessions nor agents.
+//! One client. The reading half dispatches its messages, the writing half (`pump`) sends it what it follows; both run at the
+//! same time. A connection attaches to sessions of the server and detaches from them; it owns neither sessions nor agents.
 
 mod answers;
 mod attach;

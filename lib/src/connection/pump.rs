@@ -1,6 +1,5 @@
-//! The writing half of a connection: the sessions that the client follows, and whatever else is handed to it, each
-//! thing at its place. It alone waits for a client that does not read; nobody waits for it. How one session is read
-//! and shown is in `subscription`.
+//! The writing half of a connection: sends the entries of subscribed sessions and queued messages in the right order. Only the
+//! pump waits for a client that does not read. One subscribed session is in `subscription`.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;

@@ -1,5 +1,4 @@
-//! Makes a piece of a replay into lines, where the store is read: each item is shown as it is unpacked and is gone
-//! before the next, so that a long history needs little memory. Where pieces go is `subscription`'s business.
+//! Encodes a part of a replay while the store reads it, one item at a time, so that a long history needs little memory.
 
 use std::ops::ControlFlow;
 

@@ -1,5 +1,5 @@
-//! The requests that a client has been sent and has not answered. The one thing that both halves of a
-//! connection share.
+//! The requests that were sent to the client and are not answered: questions and relayed requests. Shared by both halves of
+//! the connection.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,4 +1,4 @@
-//! Making, resuming, listing and ending sessions for a client.
+//! Handles the requests of a client about sessions: new, fork, load, resume, list, close, delete, archive, status, title.
 
 use rethread_core::{Json, Seq, SessionId, clean_title};
 use serde_json::json;

@@ -1,6 +1,5 @@
-//! One session that a client follows: its cursor in the journal, moved on as the writing half has room. Shows
-//! entries in the client's version, and between past and present how things stand, the answer to the attach and the
-//! open questions. When each session has its turn is the pump's.
+//! One session that a client follows: a cursor in the journal. Encodes entries in the client's version; after the replay it
+//! sends the current state, the answer to the request, and the open questions.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

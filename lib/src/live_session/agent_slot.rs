@@ -1,6 +1,6 @@
-//! The agent behind a session, as the session sees it: none, on its way, opening the session, standing behind it,
-//! or winding up. Owns when one is needed and what follows when it cannot come or is gone. Which way it gets at the
-//! session is in `ladder`, the opening itself in `opening`, letting go in `release`.
+//! The state of the agent behind a live session: none, starting, opening the session, bound to it, or stopping. Decides when
+//! an agent is needed and handles one that fails to start or exits. `ladder` chooses how the session is restored, `opening`
+//! does it, `release` lets the agent go.
 
 use std::time::Duration;
 

@@ -1,5 +1,4 @@
-//! How a client comes to follow a live session: with the directories and servers that it names, from where the journal
-//! stands.
+//! Attaches a client to a live session, and applies the MCP servers and roots that the client asks for.
 
 use std::sync::Arc;
 

@@ -1,6 +1,5 @@
-//! What was chosen in a session - mode, model and all other options - is chosen anew at an agent that opens it,
-//! before the agent stands behind it and is given a prompt. Clients see no change if the agent takes it; what it
-//! refuses or no longer offers gives way to what the agent has.
+//! Sets the options of a session (mode, model and all others) again at an agent that restores it, before the agent gets a
+//! prompt. Where the agent refuses a value or no longer offers it, its own value is used.
 
 use rethread_core::{Input, Update, UpdateKind};
 

@@ -1,4 +1,4 @@
-//! What clients ask of a session once they follow it. How they come to is in `attach`.
+//! Handles the messages of attached clients: prompts, cancellations, options, titles, answers to questions, close and end.
 
 use rethread_core::session::{OpenPrompt, OpenQuestion, Phase};
 use rethread_core::{HeldPrompts, Input, Json, MessageId, QuestionId, Refusal, Seq, decides, prompt_title};

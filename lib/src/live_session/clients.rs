@@ -1,5 +1,5 @@
-//! The clients that follow a live session: who they are, who may be asked what, and who has declined to answer which
-//! question. What they wait for is in `requests`.
+//! The attached clients of a live session: who they are, which questions each can answer, and who has declined which
+//! question. Their open requests are in `requests`.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! How a client leaves a live session, by the end of its connection or by closing it for itself, and what becomes of a
-//! session that nobody follows.
+//! Detaches a client from a live session when its connection ends or when it closes the session for itself, and ends a
+//! session without clients unless it is kept.
 
 use rethread_core::session::Phase;
 use rethread_core::{Input, Json};

@@ -1,5 +1,5 @@
-//! What follows from entries that are written: the agent is asked, those who wait are answered. Nothing here
-//! changes the state; what goes wrong comes back as inputs.
+//! The effects of stored entries: sends prompts, cancellations, options and answers to the agent, and answers the requests
+//! of clients. Changes no state; failures come back as inputs.
 
 use rethread_core::{
     AskId, Dropped, Entry, HeldPrompts, Input, Json, MessageId, QuestionId, QuestionKind, Seq, Stop, TurnNo,

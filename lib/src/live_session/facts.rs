@@ -1,4 +1,4 @@
-//! What entries say about a session's row, for lists and look-ups.
+//! The changes that entries make to the session's row in the store: title, roots, agent ids, listing.
 
 use std::sync::Arc;
 

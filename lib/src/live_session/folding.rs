@@ -1,4 +1,4 @@
-//! When finished turns are folded: once nobody reads inside them, beside everything else, one at a time.
+//! Folds finished turns in the background, one at a time, once no client reads inside them.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What the agent says to a session: its lines become inputs through the translator, its answers end what waits.
+//! Handles the lines of the agent: decodes updates and requests into inputs, and matches answers with our requests.
 
 use bytes::Bytes;
 use rethread_core::{ConversationRole, Input, Json, MessageId, Update, UpdateKind};

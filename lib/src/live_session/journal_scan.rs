@@ -1,5 +1,5 @@
-//! What the journal has to say when an agent comes to a session: the ids that are taken, the history or the
-//! transcript for an agent that does not have it, and whether what the agent replayed is all of it.
+//! Reads the journal for an agent that opens the session: the ids in use, the history or the transcript to give it, and
+//! whether its own replay is complete.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;

@@ -1,5 +1,5 @@
-//! The ladder: the ways by which an agent gets at a session that was there before, which of them is tried first
-//! and which after it. Asks nothing itself: `opening` does.
+//! The restore steps of an agent for an existing session, in order: given history, resume, load, fork, new. Chooses the
+//! first one and the one to fall back to; `opening` carries them out.
 
 use rethread_core::Binding;
 use rethread_core::session::Native;

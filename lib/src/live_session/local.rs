@@ -1,5 +1,5 @@
-//! What this session does for its agent in the place of a client that cannot. The work is done beside the
-//! session and comes back by its inbox; what users are to see of it is written like everything else.
+//! Serves files and terminals to the agent in this process when no client offers them. The work runs in tasks of its own and
+//! reports back to the inbox of the session.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! How a live session is reached and begun: what clients say to it, and what it is given. Carries nothing out.
+//! The messages to a live session, its handle, and the data it is started with.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,14 +1,11 @@
-//! One live session: the task that alone owns its state. Every input goes through [`LiveSession::step`]: decide,
-//! write, apply, tell. Around that, each in its own file:
+//! One live session: the task that owns its state. Every input goes through [`LiveSession::step`]: decide, append, apply,
+//! publish. The parts of its state are in `parts`, `clients`, `requests`, `relays`, `folding` and `timers`. The work on it:
 //!
-//! - clients: who they are (`clients`), what they wait for (`requests`), their messages (`message`, `attach`, `ask`,
-//!   `detach`, `postponed`), and what is passed on between them and the agent (`relay`, `relays`);
-//! - the agent's words: what they are for (`hearing`), which version they are (`spoken`), the files and terminals it
-//!   wants (`hosted`);
-//! - the agent itself: where it is (`seat`), how it gets at the session (`ladder`, `opening`, `past`, `choices`,
-//!   `outcome`), how it is let go (`release`);
-//! - entries: what follows from them (`consequence`), what they say of the session's row (`facts`), when they are
-//!   folded (`folding`), and a store that does not take them (`failure`).
+//! - clients: messages (`message`), attaching and detaching (`attach`, `detach`), requests (`client_requests`), what waits for
+//!   the agent (`postponed`), relayed requests (`relay`);
+//! - the agent: its state (`agent_slot`), its lines (`from_agent`), its version (`version_found`), restoring (`ladder`,
+//!   `opening`, `choices`, `journal_scan`, `outcome`), letting it go (`release`), files and terminals for it (`local`);
+//! - entries: their effects (`effects`), the session's row (`facts`), errors of the store (`store_failure`).
 
 mod agent_slot;
 mod attach;

@@ -1,6 +1,5 @@
-//! An agent opens a session: it is asked at one rung of the ladder after the other until one holds, its replay is
-//! waited for, and then it is bound. The outcome is an entry and, where it matters to the user, a notice; never a
-//! silent fresh session.
+//! Has an agent open the session: tries one restore step after the other, waits for the agent's replay, and binds the agent.
+//! The outcome is an entry and, where it matters to the user, a notice.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What is told of how an agent came to a session: a notice where it matters, an error where it could not.
+//! The notices and errors about how an agent restored a session.
 
 use rethread_core::{Binding, Fields, Json, Update, UpdateKind};
 use serde_json::json;

@@ -1,5 +1,5 @@
-//! The parts of a live session that own its state: the agent's side, the clients' side, what clients and this process do
-//! for the agent, the mailbox, and whether the session can work. Each is changed by the task of the session alone.
+//! The parts of a live session that own its state: the agent's side, the clients' side, services for the agent, the mailbox,
+//! and whether the session works.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! What clients have for the agent while it is not there, apart from prompts: kept until it comes, within bounds.
+//! Keeps requests and notifications of clients, other than prompts, until the agent is ready. Bounded.
 
 use super::{LiveSession, Message, client_requests};
 use crate::client_id::ClientId;

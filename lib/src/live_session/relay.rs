@@ -1,6 +1,6 @@
-//! Passes on what only a client can do for an agent, and what only an agent can do for a client: files, terminals and
-//! extensions. Relayed with the ids translated, not journalled; but the output of a client's terminals is fetched
-//! before it is gone, so that a replay need not refer to what no longer exists. Where no client can, `hosted` does it.
+//! Relays requests between the agent and clients with translated ids: files, terminals and extensions. Not journalled, except
+//! that the output of client terminals is fetched and stored before it is gone. Where no client can serve a request,
+//! `local` does.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;

@@ -1,6 +1,6 @@
-//! What clients are doing for the agent of a session: requests that were relayed to them, and terminals that they run
-//! for it. The agent knows such a terminal by an id of ours, since two clients may give the same id. A terminal whose
-//! client has left counts as ended with its last output.
+//! The requests of the agent that clients work on, and the terminals that clients run for it. The agent gets our own
+//! terminal ids, because two clients may use the same id. A terminal whose client has left counts as ended with its last
+//! output.
 
 use std::collections::{BTreeMap, HashMap};
 

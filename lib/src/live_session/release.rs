@@ -1,5 +1,5 @@
-//! Letting the agent of a session go: its side of the session closed, its work stopped where it cannot be
-//! written down, or its process ended when it does not stop.
+//! Lets the agent of a session go: closes its side of the session, stops its work if it cannot be stored, or ends its
+//! process if it does not stop.
 
 use std::collections::HashSet;
 

@@ -1,5 +1,5 @@
-//! What the clients of a session wait for: the answers to prompts, to changes of options and to closes, and who sent
-//! which prompt. Knows when each is due, not what the answer is.
+//! The open requests of all clients of a session: prompts, changes of options, closes; and who sent which prompt. Knows when
+//! an answer is due, not what it is.
 
 use std::collections::HashMap;
 

@@ -1,5 +1,5 @@
-//! What a session does when its store fails: nothing that could not be written is told, whoever waits hears
-//! why, and work goes on once there is room again. What a store error says to a client is here too.
+//! Handles errors of the store: fails the waiting requests, stops the agent, and retries. Also converts store errors into
+//! JSON-RPC errors.
 
 use std::sync::Arc;
 use std::time::Duration;

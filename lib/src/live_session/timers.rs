@@ -1,4 +1,4 @@
-//! The deadlines of a live session, each by its name. Knows when something is due, not what follows from it.
+//! The deadlines of a live session by name. Knows when one is due, not what follows from it.
 
 use tokio::time::Instant;
 

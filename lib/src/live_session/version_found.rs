@@ -1,5 +1,5 @@
-//! An agent that answered `initialize` with version 2 turns out to speak version 1: from here on it is used as such,
-//! and no prompt is sent to it again.
+//! Handles an agent that answered `initialize` with version 2 but speaks version 1: it is used as a version 1 agent from then
+//! on, and no prompt is sent twice.
 
 use bytes::Bytes;
 use rethread_core::{Input, Json, PromptStyle};

@@ -1,6 +1,5 @@
-//! The requests of a client that are not answered yet. An id is in use from when its request is taken until its answer
-//! is among the lines to be written, and every request that is taken is answered exactly once: [`OpenRequest`] is
-//! consumed by its answer, and answers by itself when it is dropped.
+//! The requests of a client that are being worked on. An [`OpenRequest`] is answered exactly once: answering consumes it,
+//! dropping it answers with an error. Its id stays in use until the answer is encoded.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;

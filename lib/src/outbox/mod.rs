@@ -1,5 +1,5 @@
-//! What the rest of the program hands to a connection for its client. Answers and what is relayed have a place
-//! among the entries: they are sent once the client has been shown everything before, and nothing behind it.
+//! The messages that other parts of the program send to a client through its connection. Answers and relayed requests carry
+//! a place in the journal: they are sent after the client has been shown everything up to it.
 
 mod in_flight;
 mod queue;

@@ -1,5 +1,5 @@
-//! The queue before a client's writing half. What belongs to a request always finds room in it, since a request is only
-//! read when there is a slot for its answer; anything else is turned away while too much waits.
+//! The queue of messages to a client. Answers always find room, because a request is only read when an answer slot is free;
+//! other messages are refused when the queue is full.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

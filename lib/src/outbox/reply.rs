@@ -1,4 +1,4 @@
-//! A request that a session answers.
+//! A client's request that a session answers.
 
 use rethread_core::{Json, Seq, SessionId};
 

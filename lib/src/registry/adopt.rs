@@ -1,5 +1,4 @@
-//! Sessions that an agent has and the store has not: taken in with their history when a client opens one, and
-//! known by name when the agent lists them.
+//! Adopts sessions that only the agent has: stores the history that it replays when a client opens one, and lists them.
 
 use std::collections::HashSet;
 use std::sync::Arc;

@@ -1,5 +1,4 @@
-//! Branching a session off another: a row that names its parent and a sequence number, whatever the length of the
-//! parent.
+//! Forks a session: creates a row with the parent and a sequence number. Takes the same time for any length of the parent.
 
 use std::sync::Arc;
 

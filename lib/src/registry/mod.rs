@@ -1,5 +1,5 @@
-//! The live sessions of a server: finds one, opens it from the store, or makes it. Opening is atomic per id (`turns`).
-//! Knows which sessions are live, not what they do. `adopt` takes in what only the agent has, `fork` branches off.
+//! The live sessions of a server: finds one, opens it from the store, or creates it. Opening is atomic per id (`turns`).
+//! `adopt` stores sessions that only the agent has, `fork` branches off.
 
 mod adopt;
 mod fork;

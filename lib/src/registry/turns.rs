@@ -1,4 +1,4 @@
-//! Whose turn it is to open a session: one at a time for each id, so that no session is opened twice.
+//! Serializes the opening of sessions: one opener at a time for each id.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};

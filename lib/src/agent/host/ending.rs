@@ -1,4 +1,4 @@
-//! The end of an agent, asked for or not, and what is told of it: how it ended and what it said last, in its own words.
+//! Ends an agent, or notices its end, and reports it with the exit status and its last output.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! The version that an agent speaks, which need not be the one that it answers with: an agent that answers with
-//! whatever it is offered is offered version 1 from then on, and that is remembered with what it says of itself.
+//! The protocol version that an agent really speaks. Some agents answer with whatever version they are offered; they are
+//! offered version 1 from then on.
 
 use std::sync::Arc;
 
