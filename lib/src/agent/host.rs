@@ -83,12 +83,12 @@ impl AgentSource for CommandSource {
     fn start(&self) -> Starting<'_> {
         Box::pin(async {
             let spawned = process::spawn(&self.command).await.map_err(|error| {
-                let mut told =
+                let mut start_error =
                     RpcError::internal(format!("the agent did not start: {}", with_causes(&error)));
                 if let Some(hint) = error.hint() {
-                    told = told.hint(hint);
+                    start_error = start_error.hint(hint);
                 }
-                told
+                start_error
             })?;
             let (wire, process) = spawned.split();
             Ok(Started { wire, process: Some(process) })
@@ -151,7 +151,7 @@ pub struct LiveAgent {
     ended: watch::Receiver<bool>,
 }
 
-/// What the watcher of an agent is told to do.
+/// The order to the watcher of an agent.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Order {
     Run,
@@ -340,12 +340,12 @@ impl AgentHost {
             () = self.unneeded() => false,
         };
         let outcome = if needed { self.try_start().await } else { Err(given_up()) };
-        let (slot, told) = match outcome {
+        let (slot, result) = match outcome {
             Ok(live) => (HostSlot::Live(live), Ok(())),
             Err(error) => (HostSlot::Empty, Err(error)),
         };
         *locked(&self.shared.slot) = slot;
-        let _ = done.send(Some(told));
+        let _ = done.send(Some(result));
     }
 
     /// Offers the client's own version first, so that translation happens only where it must.
@@ -403,7 +403,7 @@ impl AgentHost {
             Ok((profile, answer)) => Ok(LiveAgent { peer, profile: Arc::new(profile), answer, stop, ended }),
             Err(not_ready) => {
                 let _ = stop.send(Order::End);
-                Err(not_ready.told(ending).await)
+                Err(not_ready.into_error(ending).await)
             }
         }
     }

@@ -10,6 +10,7 @@ use super::{Attachments, ClientContext, answers};
 use crate::edge::Version;
 use crate::edge::agent_translator::outgoing;
 use crate::edge::client_request::{ReplayFrom, Setup};
+use crate::edge::dialect::CommandsIn;
 use crate::edge::view::{TerminalOwner, View, title_update};
 use crate::live::Cursor;
 use crate::live_session::{Attached, Client, Handle, Message, RunningTurn, store_error};
@@ -19,7 +20,7 @@ use crate::wire::RpcError;
 /// How often a session that keeps ending is opened anew.
 const ATTEMPTS: usize = 3;
 
-/// Has the client follow a session. It stands for the connection in what waits for the agent.
+/// Attaches the client to a session, also in tasks that wait for the agent.
 pub(super) struct Attacher {
     pub(super) context: ClientContext,
     pub(super) outbox: Outbox,
@@ -67,7 +68,7 @@ impl Attacher {
         answer.set("sessionId", Json::of(&handle.id));
         // Version 1 has no place for them in its answer.
         let commands = session.commands.as_ref().filter(|commands| names_some(commands));
-        let commands = commands.filter(|_| client.version == Version::V1);
+        let commands = commands.filter(|_| client.version.client_dialect().commands == CommandsIn::Update);
         let after_answer = commands.map(crate::edge::v1::commands::to_v1).into_iter().collect();
         let then = AfterReplay { after_answer, ..AfterReplay::default() };
         let past = session.head;
@@ -207,16 +208,16 @@ fn names_some(commands: &Json) -> bool {
     list.is_some_and(|list| !list.is_empty())
 }
 
-/// What a client is told between the replay and everything after it.
+/// The messages between the replay and everything after it.
 fn then(context: &ClientContext, attached: &Attached, view: &View, replay: &ReplayFrom) -> AfterReplay {
-    let commands = match context.client.version {
-        Version::V1 => attached.commands.as_ref().map(crate::edge::v1::commands::to_v1),
+    let commands = match context.client.version.client_dialect().commands {
+        CommandsIn::Update => attached.commands.as_ref().map(crate::edge::v1::commands::to_v1),
         // They are in the answer.
-        Version::V2 => None,
+        CommandsIn::Answer => None,
     };
     let title = attached.title.as_deref().map(title_update);
     let moment: Vec<_> = [commands, attached.usage.clone(), title].into_iter().flatten().collect();
-    // A client that wants no replay is answered before it hears anything; only its state goes before.
+    // A client that wants no replay gets only the state before its answer.
     let (mut updates, after_answer) = match replay {
         ReplayFrom::Nothing => (Vec::new(), moment),
         ReplayFrom::Start | ReplayFrom::Message(_) => (moment, Vec::new()),

@@ -7,7 +7,6 @@ use super::initialize::ProfileCache;
 use super::sent_requests::SentRequest;
 use super::{ClientContext, Connection, Phase};
 use crate::agent::peer::SessionlessMessage;
-use crate::edge::Version;
 use crate::edge::agent_translator::outgoing::check_content;
 use crate::edge::client_request::{ClientRequest, SessionRequest, is_ours};
 use crate::edge::params::Params;
@@ -277,7 +276,7 @@ impl Connection {
         tokio::spawn(async move {
             let outcome = match context.host.live().await {
                 Ok(live) => {
-                    let own = own_name(&method, live.profile.version);
+                    let own = live.profile.version.login_method(&method).to_owned();
                     let (number, answer) = live.peer.begin_call(&own, &params);
                     request.assign(Worker::Agent(number));
                     let _open = context.host.clients().call(number, context.tag.id);
@@ -299,16 +298,4 @@ fn refuse_unsent(sent: Result<(), SessionEnded>, session: &SessionId) {
     if let Err(SessionEnded(Some(reply))) = sent {
         reply.refuse(RpcError::not_attached(session.as_str()));
     }
-}
-
-/// A method under the name that the agent's version has for it.
-fn own_name(method: &str, version: Version) -> String {
-    match (version, method) {
-        (Version::V2, "authenticate") => "auth/login",
-        (Version::V2, "logout") => "auth/logout",
-        (Version::V1, "auth/login") => "authenticate",
-        (Version::V1, "auth/logout") => "logout",
-        (_, other) => other,
-    }
-    .to_owned()
 }

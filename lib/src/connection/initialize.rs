@@ -111,7 +111,7 @@ impl Connection {
         let (context, deps) = (context.clone(), self.deps.clone());
         let mut corrected = context.host.corrected();
         tokio::spawn(async move {
-            // Whoever needs the agent is told why it did not start.
+            // The next request that needs the agent gets the error.
             let Ok(live) = context.host.live().await else { return };
             let memory = ProfileCache::new(&deps, &context.client);
             let profile = context.profile.clone();
@@ -158,8 +158,8 @@ impl ProfileCache {
     }
 
     /// What the agent that is there now says of itself. If it cannot be started, or takes too long, what the same
-    /// command said before will do: kept sessions can be listed and read without an agent, and whoever needs the
-    /// agent is told what is wrong with it.
+    /// command said before is used: stored sessions can be listed and read without an agent, and requests that need
+    /// the agent get its error.
     async fn meet(&self, host: &AgentHost) -> Result<Arc<AgentProfile>, RpcError> {
         let Some(earlier) = self.recall_key(self.command.clone()).await else {
             return host.live().await.map(|live| live.profile);

@@ -37,7 +37,7 @@ use intake::Intake;
 use pump::Pump;
 use sent_requests::SentRequests;
 
-/// How long answers that are under way may still take when the client has said its last word.
+/// How long answers that are under way may still take when the client has ended its input.
 const LAST_ANSWERS: Duration = Duration::from_millis(300);
 
 /// What all connections of a server share.
@@ -170,7 +170,7 @@ impl Connection {
         let (asked, bell) = (SentRequests::default(), Arc::new(Notify::new()));
         let (outbox, outgoing) = queue(bell.clone());
         let (ready, initialized) = mpsc::channel(1);
-        let (asides, heard) = mpsc::channel(256);
+        let (asides, sessionless) = mpsc::channel(256);
         let (source, sink) = io::split(transport, deps.host_config.longest_line);
         let pump = Pump {
             sink,
@@ -211,7 +211,7 @@ impl Connection {
             }
         };
         let intake = Intake::new(source, connection.outbox.clone());
-        connection.read(intake, initialized, heard, stop).await;
+        connection.read(intake, initialized, sessionless, stop).await;
         // What was to be said is said, to a client that still listens.
         if tokio::time::timeout(Duration::from_secs(1), &mut writing).await.is_err() {
             writing.abort();
@@ -230,7 +230,7 @@ impl Connection {
             tokio::select! {
                 () = &mut stop => break,
                 line = intake.next() => match line {
-                    Some((line, slot)) => self.hear(line, slot).await,
+                    Some((line, slot)) => self.handle_line(line, slot).await,
                     None => break,
                 },
                 Some(ready) = initialized.recv() => self.initialized(ready).await,
@@ -275,7 +275,7 @@ impl Connection {
     }
 
     /// Hears a line. There is a slot with every line that wants an answer.
-    async fn hear(&mut self, line: Line, slot: Option<AnswerSlot>) {
+    async fn handle_line(&mut self, line: Line, slot: Option<AnswerSlot>) {
         let bytes = match line {
             Line::Text(bytes) => own_meta::strip_line(bytes, own_meta::CLIENT_KEYS),
             Line::TooLong => {
@@ -306,7 +306,7 @@ impl Connection {
         }
     }
 
-    /// Takes a request in, unless its id cannot be told apart from others.
+    /// Takes a request in, unless its id is not unique.
     fn take(&self, id: Id, slot: AnswerSlot) -> Result<OpenRequest, (Id, RpcError, AnswerSlot)> {
         let strict = matches!(&self.phase, Phase::Ready(ready) if ready.context.client.version.number() == 2);
         if strict && matches!(id.kind(), IdKind::Null | IdKind::Fraction) {

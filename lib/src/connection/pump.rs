@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 use super::io::ClientSink;
 use super::sent_requests::{SentRequest, SentRequests};
 use super::subscription::Subscription;
-use crate::edge::Version;
+use crate::edge::dialect::StateUpdates;
 use crate::edge::view::View;
 use crate::outbox::{Attachment, Ephemeral, Outbound, Outgoing, Sender};
 use crate::store::StoreError;
@@ -127,10 +127,10 @@ impl Pump {
         else {
             return;
         };
-        let version = subscription.attachment.view.as_ref().map(View::version);
+        let states = subscription.attachment.view.as_ref().map(|view| view.version().client_dialect().states);
         match ephemeral {
             Ephemeral::Notice(notice) => subscription.notice(notice, &mut self.out),
-            Ephemeral::Error(updates) if version == Some(Version::V2) => {
+            Ephemeral::Error(updates) if states == Some(StateUpdates::Sent) => {
                 updates.iter().for_each(|update| self.out.update(&subscription.name, update));
             }
             // Version 1 gets it as the answer to its prompt.

@@ -8,8 +8,8 @@ use super::answers::{self, SomewhereOpen};
 use super::attach::{Attacher, check};
 use super::{ClientContext, Connection};
 use crate::clock;
-use crate::edge::Version;
 use crate::edge::client_request::{self, ReplayFrom, Setup};
+use crate::edge::dialect::UnknownClose;
 use crate::live_session::{Handle, Message, SessionEnded, store_error};
 use crate::outbox::{OpenRequest, Worker};
 use crate::store::{Archived, ArchivedFilter, ListQuery, SessionRow, StoreError};
@@ -150,9 +150,12 @@ impl Connection {
         let handle = if following { context.registry.find(&session) } else { None };
         let Some(handle) = handle else {
             // Nothing to close is closed; only a session that never was is an error, and only in version 1.
-            let outcome = match (context.client.version, context.registry.row(&session).await) {
-                (Version::V1, Err(error)) => Err(error),
-                (Version::V1, Ok(_)) | (Version::V2, _) => Ok(json!({}).into()),
+            let outcome = match (
+                context.client.version.client_dialect().unknown_close,
+                context.registry.row(&session).await,
+            ) {
+                (UnknownClose::Refused, Err(error)) => Err(error),
+                (UnknownClose::Refused, Ok(_)) | (UnknownClose::Accepted, _) => Ok(json!({}).into()),
             };
             return request.answer(outcome);
         };

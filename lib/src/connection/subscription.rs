@@ -93,7 +93,7 @@ impl Subscription {
                 for entry in &entries {
                     self.show(seq, entry, out, asked);
                     seq = seq.next();
-                    // What stands between past and present goes exactly there, and so does what waits.
+                    // Messages after the replay, and those that wait for a place, go exactly here.
                     if self.at_border(seq) || seq > upto {
                         break;
                     }
@@ -120,7 +120,7 @@ impl Subscription {
         let page = journal.read(self.attachment.session.clone(), next, READ).await?;
         let mut reached = page.next;
         for item in &page.items {
-            // What was written since the replay began comes after what stands between past and present.
+            // Entries since the replay began follow the messages after the replay.
             if self.at_border(item.first) || item.first > upto {
                 reached = item.first;
                 break;
@@ -235,7 +235,7 @@ impl Subscription {
         self.until = Some(seq);
     }
 
-    /// The notices that were written before the answer could be sent, for a client that is told of them by answers.
+    /// The notices that were written before the answer could be sent, for a client that gets notices with answers.
     fn early_notices(&self) -> Vec<Json> {
         if !self.notices_by_answer() {
             return Vec::new();
@@ -262,7 +262,7 @@ impl Subscription {
         }
     }
 
-    /// What waits behind the last entry finds everything before it told, what is told late included.
+    /// Sends everything that was delayed before a message that waits behind the last entry.
     fn settle_at(&mut self, next: Seq, upto: Seq, out: &mut Out, asked: &SentRequests) {
         if next > upto {
             self.settle(out, asked);

@@ -4,6 +4,7 @@
 pub mod agent_translator;
 pub mod capabilities;
 pub mod client_request;
+pub mod dialect;
 pub mod own_meta;
 pub mod params;
 mod prompt_blocks;

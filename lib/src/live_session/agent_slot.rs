@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use rethread_core::{HeldPrompts, Input, PromptStyle};
+use rethread_core::{HeldPrompts, Input};
 
 use super::opening::Opening;
 use super::outcome::read_only;
@@ -13,7 +13,6 @@ use super::{LiveSession, Message};
 use crate::agent::Restore;
 use crate::agent::host::LiveAgent;
 use crate::clock;
-use crate::edge::Version;
 use crate::edge::agent_translator::AgentTranslator;
 use crate::wire::RpcError;
 
@@ -30,7 +29,7 @@ pub(crate) enum AgentSlot {
     Opening(Box<Opening>),
     /// It has the session open.
     Bound(Box<Bound>),
-    /// It was told to stop, and has not yet.
+    /// It was asked to stop and has not stopped yet.
     Stopping(Box<Stopping>),
 }
 
@@ -53,14 +52,6 @@ pub(crate) enum Replaying {
     No,
 }
 
-/// How the agent takes prompts, by the version it speaks.
-pub(crate) fn style(version: Version) -> PromptStyle {
-    match version {
-        Version::V1 => PromptStyle::OneAtATime,
-        Version::V2 => PromptStyle::Acknowledged,
-    }
-}
-
 impl LiveSession {
     /// Has the agent brought up, if it is not.
     pub(super) async fn need_agent(&mut self) {
@@ -75,7 +66,7 @@ impl LiveSession {
             (self.agent.host.shared().clone(), self.mailbox.own.clone(), self.live.clone());
         tokio::spawn(async move {
             let up = host.live().await;
-            // Opening reads the journal too: whoever is being shown the history goes first.
+            // Opening reads the journal too: clients that are being replayed go first.
             live.caught_up(HEAD_START).await;
             // A session that has ended needs no agent.
             let _ = own.send(Message::AgentUp(up)).await;
@@ -87,7 +78,7 @@ impl LiveSession {
         !self.session.prompts.is_empty() || !self.clients.postponed.is_empty()
     }
 
-    /// It does not come, or does not open the session: whoever waits for it is told why.
+    /// Fails everything that waits for an agent that did not start or did not open the session.
     pub(super) async fn agent_failed(&mut self, error: RpcError) {
         self.agent.slot = AgentSlot::Empty;
         self.step(vec![Input::AgentFailed { error: error.json() }]).await;

@@ -14,7 +14,7 @@ use crate::edge::v1;
 use crate::live::Cursor;
 use crate::wire::RpcError;
 
-/// How a session stands for a client that begins to follow it.
+/// The current state of a session, for a client that attaches.
 pub(crate) struct Attached {
     /// The last entry of the past.
     pub(crate) head: Seq,
@@ -50,7 +50,7 @@ pub(crate) enum RunningTurn {
 }
 
 impl LiveSession {
-    /// A client begins to follow the session, and is told how it stands.
+    /// Attaches a client and replies with the current state.
     pub(super) async fn attach(
         &mut self,
         client: Client,
@@ -69,7 +69,7 @@ impl LiveSession {
             self.agent.host = host;
         }
         let notice = self.set_up(client.tag.id, setup).await;
-        // What is known here may not be written, and nobody is told that.
+        // The state in memory may not be stored, so it is not sent.
         if let Some(error) = self.broken_error() {
             let _ = reply.send(Err(error));
             return;

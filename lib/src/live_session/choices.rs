@@ -9,10 +9,10 @@ use super::{AgentSlot, LiveSession, Message, PendingAnswer};
 use crate::ids;
 use crate::wire::RpcError;
 
-/// An agent that is told what was chosen.
+/// An agent that gets the chosen options.
 pub(super) struct Choosing {
     /// What it said of itself when it opened the session, without its options.
-    pub(super) told: Vec<Update>,
+    pub(super) announced: Vec<Update>,
     /// The options it was asked for already.
     tried: Vec<String>,
     stage: Stage,
@@ -28,10 +28,10 @@ enum Stage {
 }
 
 impl Choosing {
-    /// For an agent that told this when it opened the session.
-    pub(super) fn new(mut told: Vec<Update>) -> Self {
-        told.retain(|update| update.kind != UpdateKind::ConfigOptionUpdate);
-        Self { told, tried: Vec::new(), stage: Stage::Kept }
+    /// For an agent that sent these updates when it opened the session.
+    pub(super) fn new(mut announced: Vec<Update>) -> Self {
+        announced.retain(|update| update.kind != UpdateKind::ConfigOptionUpdate);
+        Self { announced, tried: Vec::new(), stage: Stage::Kept }
     }
 }
 

@@ -9,7 +9,6 @@ use super::clients::Verdict;
 use super::{AgentSlot, LiveSession, Message, NotWritten, PendingAnswer};
 use crate::client_id::{ClientId, ClientTag};
 use crate::clock;
-use crate::edge::Version;
 use crate::edge::agent_translator::outgoing::cancelled_answer;
 use crate::edge::client_request::OptionName;
 use crate::edge::v1::options::{BooleanOptions, Options};
@@ -169,17 +168,7 @@ impl LiveSession {
     pub(super) fn option_answer(&self, reply: &Reply, form: OptionAnswer) -> Json {
         let OptionAnswer::Options(booleans) = form else { return json!({}).into() };
         let options = self.known_options();
-        match reply.version {
-            Version::V2 => {
-                [("configOptions", options.to_v2())].into_iter().collect::<rethread_core::Fields>().json()
-            }
-            Version::V1 => {
-                let view = options.to_v1(booleans);
-                let mut fields = rethread_core::Fields::new();
-                view.write_config(&mut fields);
-                fields.json()
-            }
-        }
+        options.config_answer(reply.version, booleans)
     }
 
     async fn set_title(&mut self, title: String, reply: Reply) {
@@ -308,7 +297,7 @@ pub(super) fn waiting_client(message: &Message) -> Option<ClientId> {
     }
 }
 
-/// The reply that a message carries for whoever sent it.
+/// The open request that a message carries.
 pub(super) fn reply_of(message: Message) -> Option<Reply> {
     match message {
         Message::Prompt { reply, .. }

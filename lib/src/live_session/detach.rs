@@ -82,7 +82,7 @@ impl LiveSession {
         self.close_if_asked().await;
     }
 
-    /// The other clients are told who ended the session.
+    /// Sends the other clients a notice that says who ended the session.
     pub(super) fn announce_end(&self, reason: &str, by: Option<&ClientTag>) {
         let Some(by) = by else { return };
         let notice: Json = json!({

@@ -2,8 +2,8 @@
 //! of clients. Changes no state; failures come back as inputs.
 
 use rethread_core::{
-    AskId, Dropped, Entry, HeldPrompts, Input, Json, MessageId, QuestionId, QuestionKind, Seq, Stop, TurnNo,
-    Update, UpdateKind,
+    AskId, Dropped, Entry, HeldPrompts, Input, Json, MessageId, PromptStyle, QuestionId, QuestionKind, Seq,
+    Stop, TurnNo, Update, UpdateKind,
 };
 use serde_json::json;
 use tokio::time::Instant;
@@ -11,8 +11,8 @@ use tokio::time::Instant;
 use super::requests::Due;
 use super::{AgentSlot, LiveSession, PendingAnswer, Replaying};
 use crate::clock;
-use crate::edge::Version;
 use crate::edge::agent_translator::outgoing::{self, cancelled_answer};
+use crate::edge::dialect::PromptAnswer;
 use crate::outbox::Reply;
 use crate::wire::{RpcError, code};
 
@@ -59,7 +59,8 @@ impl LiveSession {
             Ok(request) => {
                 bound.translator.prompt_sent(&content);
                 self.agent.seed.iter().for_each(|seed| bound.translator.transcript_sent(seed));
-                if bound.translator.version() == Version::V1 {
+                // An agent that acknowledges prompts has the transcript when it has acknowledged this one.
+                if bound.translator.dialect().prompts == PromptStyle::OneAtATime {
                     self.agent.seed = None;
                 }
                 self.agent.waiting.insert(request, PendingAnswer::Prompt(message.clone()));
@@ -119,7 +120,7 @@ impl LiveSession {
     fn prompt_inserted(&mut self, seq: Seq, message: &MessageId, turn: TurnNo) {
         // The agent has the transcript with it.
         if let AgentSlot::Bound(bound) = &self.agent.slot
-            && bound.translator.version() == Version::V2
+            && bound.translator.dialect().prompts == PromptStyle::Acknowledged
         {
             self.agent.seed = None;
         }
@@ -135,9 +136,9 @@ impl LiveSession {
 
     fn prompt_dropped(&mut self, seq: Seq, message: &MessageId, why: &Dropped) {
         let Some(reply) = self.clients.requests.prompt_dropped(message) else { return };
-        let outcome = match (why, reply.version) {
-            (Dropped::Cancelled, Version::V1) => Ok(json!({"stopReason": "cancelled"}).into()),
-            (Dropped::Cancelled, Version::V2) => Err(RpcError::cancelled()),
+        let outcome = match (why, reply.dialect().prompt_answer) {
+            (Dropped::Cancelled, PromptAnswer::AtTurnEnd) => Ok(json!({"stopReason": "cancelled"}).into()),
+            (Dropped::Cancelled, PromptAnswer::WhenAccepted) => Err(RpcError::cancelled()),
             (Dropped::Refused(error), _) => Err(RpcError::read(error)),
         };
         reply.send(seq, outcome);
@@ -163,14 +164,14 @@ impl LiveSession {
         reply.send(seq, outcome);
     }
 
-    /// A notice is told with the answer to a prompt too, where the client takes it in no other way.
+    /// Adds a notice to the answers of prompts for clients that do not accept notices.
     fn note(&mut self, update: &Update) {
         if update.kind == UpdateKind::Notice {
             self.clients.requests.note(&update.body);
         }
     }
 
-    /// Everything that is open at the agent is let go of without an answer.
+    /// Drops everything that is open at the agent, without answers.
     pub(super) fn forget_agent(&mut self) {
         for (_, waiting) in self.agent.waiting.drain() {
             if let PendingAnswer::Relay(reply) | PendingAnswer::CancelThing(reply) = waiting {

@@ -1,13 +1,12 @@
 //! Handles the lines of the agent: decodes updates and requests into inputs, and matches answers with our requests.
 
 use bytes::Bytes;
-use rethread_core::{ConversationRole, Input, Json, MessageId, Update, UpdateKind};
+use rethread_core::{ConversationRole, Input, Json, MessageId, PromptStyle, Update, UpdateKind};
 
 use super::journal_scan::said_by_agent;
 use super::{AgentSlot, LiveSession, PendingAnswer, Replaying};
 use crate::agent::peer::{AgentLine, FromAgent};
 use crate::clock;
-use crate::edge::Version;
 use crate::edge::agent_translator::{AgentEvent, outgoing};
 use crate::ids;
 use crate::wire::{RpcError, code};
@@ -60,7 +59,7 @@ impl LiveSession {
         let at = clock::now();
         let idle = self.session.turn.is_none();
         let lines = said.iter().map(|line| &line[..]);
-        let (heard, swallowing) = match &mut self.agent.slot {
+        let (events, swallowing) = match &mut self.agent.slot {
             AgentSlot::Bound(bound) => {
                 let late = idle && bound.replaying == Replaying::Maybe;
                 (
@@ -78,8 +77,8 @@ impl LiveSession {
             }
         };
         said.clear();
-        for heard in heard {
-            match self.without_secrets(heard) {
+        for event in events {
+            match self.without_secrets(event) {
                 // What an agent replays of its own session is in the journal already.
                 AgentEvent::Input(input) if swallowing.swallows(&input) => self.swallowed(&input),
                 AgentEvent::Input(input) => inputs.push(input),
@@ -102,20 +101,20 @@ impl LiveSession {
     }
 
     /// What an agent reports about its work is kept and shown: notices, and the errors that turns end with.
-    fn without_secrets(&self, mut heard: AgentEvent) -> AgentEvent {
+    fn without_secrets(&self, mut event: AgentEvent) -> AgentEvent {
         let secrets = &self.deps.secrets;
-        if let AgentEvent::Input(Input::Updated { update, .. }) = &mut heard
+        if let AgentEvent::Input(Input::Updated { update, .. }) = &mut event
             && update.kind == UpdateKind::Notice
         {
             update.body = secrets.redact_json(&update.body);
         }
-        if let AgentEvent::Input(Input::AgentState { stop, state, .. }) = &mut heard {
+        if let AgentEvent::Input(Input::AgentState { stop, state, .. }) = &mut event {
             *state = secrets.redact_json(state);
             if let Some(error) = stop.as_mut().and_then(|stop| stop.error.as_mut()) {
                 *error = secrets.redact_json(error);
             }
         }
-        heard
+        event
     }
 
     fn swallowed(&mut self, input: &Input) {
@@ -168,16 +167,16 @@ impl LiveSession {
     ) {
         let AgentSlot::Bound(bound) = &mut self.agent.slot else { return };
         let at = clock::now();
-        match (bound.translator.version(), outcome) {
-            (Version::V1, outcome) => {
+        match (bound.translator.dialect().prompts, outcome) {
+            (PromptStyle::OneAtATime, outcome) => {
                 let (stop, extra) = outgoing::prompt_outcome(outcome.as_ref());
                 inputs.push(Input::PromptFinished { message, stop, extra, at });
             }
-            (Version::V2, Ok(result)) => {
+            (PromptStyle::Acknowledged, Ok(result)) => {
                 inputs.push(Input::PromptInserted { message, at });
                 inputs.extend(bound.translator.prompt_acknowledged(result.fields().text("messageId")));
             }
-            (Version::V2, Err(error)) => {
+            (PromptStyle::Acknowledged, Err(error)) => {
                 inputs.push(Input::PromptRefused { message, error: error.json() });
                 inputs.extend(bound.translator.prompt_acknowledged(None));
             }
@@ -185,7 +184,7 @@ impl LiveSession {
     }
 }
 
-/// The method exists for whoever asks us; an agent without it cannot cancel this thing.
+/// Converts "method not found" of an agent: for the client the method exists, only this thing cannot be cancelled.
 fn not_cancellable(error: RpcError) -> RpcError {
     match error.code {
         code::METHOD_NOT_FOUND => RpcError { code: code::INVALID_PARAMS, ..error },
@@ -193,7 +192,7 @@ fn not_cancellable(error: RpcError) -> RpcError {
     }
 }
 
-/// What is not heard of an agent that restores its own session.
+/// The updates that are ignored from an agent that restores its own session.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Swallow {
     Nothing,

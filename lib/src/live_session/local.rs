@@ -79,7 +79,7 @@ impl LiveSession {
 
     async fn terminal_moved(&mut self, terminal: &str) {
         let news = self.services.local.news(terminal);
-        self.step(told(news.updates)).await;
+        self.step(as_inputs(news.updates)).await;
         for (request, answer) in news.answers {
             self.answer_request(&request, Ok(&answer));
         }
@@ -100,11 +100,11 @@ impl LiveSession {
         for request in open {
             self.answer_request(&request, Err(&RpcError::cancelled()));
         }
-        self.step(told(updates)).await;
+        self.step(as_inputs(updates)).await;
     }
 }
 
-fn told(updates: Vec<Update>) -> Vec<Input> {
+fn as_inputs(updates: Vec<Update>) -> Vec<Input> {
     updates.into_iter().map(|update| Input::Updated { update, known: true }).collect()
 }
 
@@ -122,7 +122,7 @@ async fn watch_over(
         if over {
             tokio::time::sleep(LOOK).await;
         } else {
-            // The end is told at once. A reader of its own: what it passes over is still to be seen.
+            // The exit is reported at once. A separate receiver, so that other changes are not marked as seen.
             let mut ahead = moments.clone();
             let _ =
                 tokio::time::timeout(LOOK, ahead.wait_for(|moment| *moment == TerminalState::Exited)).await;

@@ -141,13 +141,13 @@ pub(crate) enum Message {
     Close(Reply),
     /// A client wanted to follow and does not: if nobody does, the session need not stay open.
     NotFollowed,
-    /// How the session stands, or why that is not known.
+    /// Asks for the current state, or why it is not known.
     Status(oneshot::Sender<Result<Json, RpcError>>),
-    /// The process ends, or the session is deleted: settle and let go.
+    /// Ends the session: the process ends, or the session is deleted or archived.
     End {
         /// Why, in words for a person.
         reason: String,
-        /// The client that wants it, if one does: the others are told who it was.
+        /// The client that wants it, if one does; the others get a notice.
         by: Option<ClientTag>,
         /// Told when it is done.
         done: oneshot::Sender<Seq>,
@@ -182,7 +182,7 @@ pub(crate) struct SessionDeps {
     pub(crate) restore: Restore,
     /// What happens when the last client leaves.
     pub(crate) when_unattended: WhenUnattended,
-    /// How long a session may do nothing before its agent is let go.
+    /// How long a session may be idle before its agent is released.
     pub(crate) idle_limit: Duration,
     /// What keeps a command that is run for an agent together.
     pub(crate) guardian: Option<GuardianCommand>,

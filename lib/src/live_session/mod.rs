@@ -56,7 +56,7 @@ use relays::Relays;
 use requests::Requests;
 use timers::{DueTimer, Timers};
 
-pub(crate) use agent_slot::{AgentSlot, Bound, Replaying, style};
+pub(crate) use agent_slot::{AgentSlot, Bound, Replaying};
 pub(crate) use attach::{Attached, RunningTurn};
 pub(crate) use clients::Client;
 pub(crate) use facts::facts;
@@ -222,7 +222,7 @@ impl LiveSession {
         }
     }
 
-    /// Applies before the write, since the next decision needs it. Nobody is told before the write: if it
+    /// Applies before the write, since the next decision needs it. Nothing is published before the write: if it
     /// fails, the state is read anew.
     fn apply(&mut self, decided: Vec<Entry>, entries: &mut Vec<Arc<Entry>>) {
         for entry in decided {
@@ -274,7 +274,7 @@ impl LiveSession {
         }
     }
 
-    /// Nothing has happened for long: the agent and what it holds are let go, the history stays, and the next
+    /// Nothing has happened for long: the agent is released, the history stays, and the next
     /// prompt brings it back.
     async fn idle(&mut self) {
         self.stay_awake();
@@ -299,7 +299,7 @@ impl LiveSession {
         }
     }
 
-    /// From here on the session is opened anew by whoever wants it. Those who came too late are told so.
+    /// Closes the inbox and refuses the messages that came too late. The session can be opened again from the store.
     fn close_inbox(&mut self) {
         self.mailbox.inbox.close();
         while let Ok(message) = self.mailbox.inbox.try_recv() {
@@ -333,7 +333,7 @@ impl LiveSession {
 }
 
 impl Drop for LiveSession {
-    /// However it ended: whoever follows it is shown what there is, and leaves.
+    /// However it ended: its clients are shown what is left, and are detached.
     fn drop(&mut self) {
         self.live.end();
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use rethread_core::{Input, Json, Update};
 use tokio::time::Instant;
 
-use super::agent_slot::{AgentSlot, Bound, style};
+use super::agent_slot::{AgentSlot, Bound};
 use super::choices::Choosing;
 use super::ladder::RestoreStep;
 use super::outcome::{not_native, outcome_notice};
@@ -39,7 +39,7 @@ pub(super) enum Progress {
     Asked,
     /// It has answered, and may still be replaying.
     Answered(Json),
-    /// It has the session, and is told what was chosen in it.
+    /// It has the session open and gets the chosen options.
     Choosing(Choosing),
 }
 
@@ -234,7 +234,7 @@ impl LiveSession {
         self.choose_on().await;
     }
 
-    /// The agent has the session as it was left: from here on it stands behind it.
+    /// Binds an agent that has the session open with its options.
     pub(super) async fn bind(&mut self) {
         let Some(opening) = self.agent.take_opening() else { return };
         let Opening { agent, translator, rung, native: Some(native), replayed, progress } = *opening else {
@@ -246,12 +246,12 @@ impl LiveSession {
             return self.agent_failed(super::store_error(&error)).await;
         }
         let name = self.agent.host.identity(&agent);
-        let mut updates = choosing.told;
+        let mut updates = choosing.announced;
         updates.retain(|update| self.is_news(update));
         updates.extend(outcome_notice(binding, self.acquaintance(&name), &name));
         let known = |update| Input::Updated { update, known: true };
         let mut inputs: Vec<_> = updates.into_iter().map(known).collect();
-        let style = style(translator.version());
+        let style = translator.dialect().prompts;
         let at = clock::now();
         let kind = self.agent.host.kind();
         inputs.push(Input::AgentBound { agent: name, native: native.clone(), binding, style, kind, at });
@@ -269,7 +269,7 @@ impl LiveSession {
 
     /// Saying again what is known would only make noise.
     pub(super) fn is_news(&self, update: &Update) -> bool {
-        let told = [&self.session.options, &self.session.commands];
-        !told.into_iter().flatten().any(|body| body.value() == update.body.value())
+        let known = [&self.session.options, &self.session.commands];
+        !known.into_iter().flatten().any(|body| body.value() == update.body.value())
     }
 }

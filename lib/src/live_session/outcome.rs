@@ -19,7 +19,7 @@ pub(super) enum Acquaintance {
     OfNone,
 }
 
-/// What the user should know of how the agent came to the session. That it restored it by itself is told only
+/// The notice about how the agent restored the session. A restore by the agent itself is reported only
 /// where it disturbs nobody.
 pub(super) fn outcome_notice(binding: Binding, before: Acquaintance, agent: &str) -> Option<Update> {
     let (severity, title, description) = match (binding, before) {
@@ -32,7 +32,7 @@ pub(super) fn outcome_notice(binding: Binding, before: Acquaintance, agent: &str
     Some(update(&body))
 }
 
-/// The choices of a session that the agent which opens it did not accept, if there are any. They are told once: from
+/// The choices of a session that the agent which opens it did not accept, if there are any. They are reported once: from
 /// then on the session has what the agent has.
 pub(super) fn not_accepted(lacking: &[MissingChoice]) -> Option<Update> {
     let title = match lacking {

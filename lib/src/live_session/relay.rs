@@ -10,7 +10,7 @@ use serde_json::json;
 use super::relays::{Purpose, TerminalRoute};
 use super::{AgentSlot, Client, LiveSession, Message, PendingAnswer};
 use crate::client_id::ClientId;
-use crate::edge::Version;
+use crate::edge::dialect::{CancelParts, ClientServices};
 use crate::ids;
 use crate::local_services;
 use crate::outbox::{Origin, Outbound, Relayed, Reply};
@@ -90,11 +90,11 @@ impl LiveSession {
     /// Says whether a request is for files or terminals, which a version 1 agent expects of its client.
     fn is_client_method(&self, method: &str) -> bool {
         let agent = match &self.agent.slot {
-            AgentSlot::Bound(bound) => bound.translator.version(),
-            AgentSlot::Opening(opening) => opening.translator.version(),
+            AgentSlot::Bound(bound) => bound.translator.dialect(),
+            AgentSlot::Opening(opening) => opening.translator.dialect(),
             AgentSlot::Empty | AgentSlot::Starting | AgentSlot::Stopping(_) => return false,
         };
-        agent == Version::V1 && local_services::METHODS.contains(&method)
+        agent.client_services == ClientServices::Expected && local_services::METHODS.contains(&method)
     }
 
     fn relay_of_terminal(
@@ -301,7 +301,7 @@ impl LiveSession {
                 .hint("cancel the whole turn with session/cancel")
         };
         match &self.agent.slot {
-            AgentSlot::Bound(bound) if bound.translator.version() == Version::V2 => {
+            AgentSlot::Bound(bound) if bound.translator.dialect().cancels_parts == CancelParts::ByRequest => {
                 let native = bound.translator.native_id(&id);
                 let params: Fields = [("sessionId", Json::of(&bound.native)), (field, Json::of(&native))]
                     .into_iter()

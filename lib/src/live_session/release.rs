@@ -13,7 +13,7 @@ use super::{LiveSession, PendingAnswer};
 use crate::agent::host::LiveAgent;
 use crate::clock;
 
-/// An agent that winds up its work on prompts. Whatever it says of that is not heard.
+/// An agent that stops its work on prompts. Its updates are ignored.
 pub(crate) struct Stopping {
     agent: LiveAgent,
     /// The requests that it has not answered.
@@ -31,7 +31,7 @@ impl LiveSession {
         self.release_slot();
     }
 
-    /// Lets the agent keep or drop its side of the session, and hears of it no more.
+    /// Closes the agent's side of the session and stops listening to it.
     pub(super) fn release_slot(&mut self) {
         let (agent, native) = match std::mem::replace(&mut self.agent.slot, AgentSlot::Empty) {
             AgentSlot::Bound(bound) => (bound.agent, bound.native),
@@ -49,7 +49,7 @@ impl LiveSession {
     }
 
     /// Takes back what an agent was asked that opens the session. Gives the session of its own that it has open by
-    /// now, or will have if it does not hear of this in time.
+    /// now, or will have if the cancellation comes too late.
     fn taken_back(&self, opening: &Opening) -> Option<String> {
         if matches!(opening.progress, Progress::Asked) {
             let asked =

@@ -59,14 +59,14 @@ impl Requests {
         self.metas.remove(message)
     }
 
-    /// A prompt did not become part of the conversation. Gives whoever waits for it.
+    /// Removes a prompt that did not become part of the conversation. Returns its open request.
     pub(super) fn prompt_dropped(&mut self, message: &MessageId) -> Option<Reply> {
         self.metas.remove(message);
         self.senders.remove(message);
         self.prompts.remove(message)
     }
 
-    /// A prompt is part of a turn. Gives whoever waits for it if the answer is due.
+    /// Records that a prompt is part of a turn. Returns its open request if the answer is due.
     pub(super) fn prompt_inserted(&mut self, message: &MessageId, turn: TurnNo) -> Option<(Reply, Due)> {
         // The state may be far ahead: whole turns may have come in one batch.
         let over = turn <= self.ended_turn;
@@ -83,7 +83,7 @@ impl Requests {
         }
     }
 
-    /// A turn is over. Gives those who wait for its end.
+    /// Records the end of a turn. Returns the requests that wait for it.
     pub(super) fn turn_ended(&mut self, turn: TurnNo) -> Vec<Reply> {
         self.ended_turn = turn;
         let running = std::mem::take(&mut self.running);
@@ -129,7 +129,7 @@ impl Requests {
         self.options.insert(ask, (reply, form));
     }
 
-    /// A change of an option was answered. Gives whoever waits for it.
+    /// Removes an answered change of an option. Returns its open request.
     pub(super) fn take_option(&mut self, ask: &AskId) -> Option<(Reply, OptionAnswer)> {
         self.options.remove(ask)
     }

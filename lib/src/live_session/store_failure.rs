@@ -24,9 +24,9 @@ impl LiveSession {
         if matches!(error, StoreError::StaleEpoch { .. } | StoreError::Unknown(_)) {
             return self.lose_session(error).await;
         }
-        let told = store_error(&error);
-        self.refuse_waiting(&told);
-        self.report_error(&told, None);
+        let rpc_error = store_error(&error);
+        self.refuse_waiting(&rpc_error);
+        self.report_error(&rpc_error, None);
         self.stop_agent();
         self.condition.broken = Some(with_causes(&error));
         self.retry_store().await;
@@ -73,12 +73,12 @@ impl LiveSession {
 
     /// Another process has the session now, or nobody has: this one stops.
     async fn lose_session(&mut self, error: StoreError) {
-        let told = self.why_lost(&error).await;
-        self.refuse_waiting(&told);
+        let rpc_error = self.why_lost(&error).await;
+        self.refuse_waiting(&rpc_error);
         let idle = json!({
-            "sessionUpdate": "state_update", "state": "idle", "stopReason": "error", "error": told.json().value(),
+            "sessionUpdate": "state_update", "state": "idle", "stopReason": "error", "error": rpc_error.json().value(),
         });
-        self.report_error(&told, Some(idle.into()));
+        self.report_error(&rpc_error, Some(idle.into()));
         self.stop_agent();
         self.release_session().await;
     }
@@ -100,14 +100,14 @@ impl LiveSession {
         }
     }
 
-    fn refuse_waiting(&mut self, told: &RpcError) {
+    fn refuse_waiting(&mut self, rpc_error: &RpcError) {
         // After everything that was written before.
         for reply in self.clients.requests.take_all() {
-            reply.send(self.lease.head, Err(told.clone()));
+            reply.send(self.lease.head, Err(rpc_error.clone()));
         }
     }
 
-    /// A turn that cannot go on is told to those who do not wait for an answer. No entry: it is not kept.
+    /// Reports a turn that cannot go on to the clients that do not wait for an answer. Not stored.
     fn report_error(&self, error: &RpcError, state: Option<Json>) {
         let hint = error.data.as_ref().and_then(|data| data.fields().text("hint"));
         let notice = json!({
@@ -121,11 +121,10 @@ impl LiveSession {
 
 /// The error for a client whose request met a store that failed.
 pub(crate) fn store_error(error: &StoreError) -> RpcError {
-    let told = RpcError::internal(with_causes(error));
+    let rpc_error = RpcError::internal(with_causes(error));
     match error {
-        StoreError::Io { .. } => {
-            told.hint("free disk space or repair the file, then try again; everything shown so far is saved")
-        }
+        StoreError::Io { .. } => rpc_error
+            .hint("free disk space or repair the file, then try again; everything shown so far is saved"),
         StoreError::LiveElsewhere { session, owner } => {
             let owner = json!({"pid": owner.pid, "host": owner.host, "since": clock::rfc3339(owner.since)});
             RpcError::new(code::LIVE_ELSEWHERE, error.to_string())
@@ -138,10 +137,10 @@ pub(crate) fn store_error(error: &StoreError) -> RpcError {
             RpcError::field("cursor", &serde_json::Value::Null, "a cursor from an earlier page")
                 .hint("start again without a cursor")
         }
-        StoreError::Newer { .. } => told.hint("use the newer rethread that wrote the database"),
+        StoreError::Newer { .. } => rpc_error.hint("use the newer rethread that wrote the database"),
         StoreError::Exists(_)
         | StoreError::StaleEpoch { .. }
         | StoreError::MovedOn { .. }
-        | StoreError::Damaged { .. } => told,
+        | StoreError::Damaged { .. } => rpc_error,
     }
 }

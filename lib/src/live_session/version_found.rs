@@ -10,7 +10,7 @@ use crate::edge::agent_translator::VersionFinding;
 use crate::wire::RpcError;
 
 impl LiveSession {
-    /// Looks at what the agent said before it is heard. What may be of either version is held back.
+    /// Checks lines before they are decoded. Lines that may be of either version are held back.
     pub(super) async fn check_version(&mut self, said: &mut Vec<Bytes>, inputs: &mut Vec<Input>) {
         if let AgentSlot::Bound(bound) = &mut self.agent.slot {
             let sign = bound.translator.check_version(said);
@@ -18,7 +18,7 @@ impl LiveSession {
         }
     }
 
-    /// Looks at an answer before it is taken. What was held back for its sake is given, to be heard first.
+    /// Checks an answer before it is handled. Returns the lines that were held back for it, to be decoded first.
     pub(super) async fn check_answer(
         &mut self,
         waiting: &PendingAnswer,
@@ -34,7 +34,7 @@ impl LiveSession {
         self.use_finding(sign, inputs).await;
         match sign {
             VersionFinding::Version1 => self.held_back(),
-            // It stands behind the prompt that is acknowledged.
+            // They follow the acknowledged prompt.
             VersionFinding::None => Vec::new(),
         }
     }
@@ -49,7 +49,7 @@ impl LiveSession {
         }
     }
 
-    /// The agent says nothing more: what was held back is heard as it is.
+    /// Decodes the lines that were held back, since nothing more comes from the agent.
     pub(super) async fn release_held_back(&mut self) {
         let AgentSlot::Bound(bound) = &mut self.agent.slot else { return };
         let (mut said, mut inputs) = (bound.translator.stop_waiting_for_version(), Vec::new());
@@ -68,7 +68,7 @@ impl LiveSession {
         inputs.push(Input::StyleFound { style: PromptStyle::OneAtATime, at: clock::now() });
         // It went with the prompt that the agent works on.
         self.agent.seed = None;
-        // The turn begins before what is said in it is heard.
+        // The turn must begin before its updates are decoded.
         self.step(std::mem::take(inputs)).await;
     }
 }

@@ -161,7 +161,7 @@ impl OpenRequest {
         outbox.push(message(self));
     }
 
-    /// Gives the id to whoever writes the answer now.
+    /// Returns the id for an answer that is written now.
     pub(crate) fn take_id(mut self) -> Option<RequestIdInUse> {
         self.settle()
     }

@@ -156,7 +156,7 @@ pub(crate) struct Attachment {
 pub(crate) struct AfterReplay {
     /// Updates that say how things stand.
     pub(crate) updates: Vec<Json>,
-    /// The answer to whoever asked for all this.
+    /// The request to answer, and its result.
     pub(crate) answer: Option<(OpenRequest, Json)>,
     /// A notice for this client, which must not come before the answer.
     pub(crate) notice: Option<Json>,

@@ -53,7 +53,7 @@ struct State {
     closed: bool,
 }
 
-/// A queue whose receiving end is told by this bell that something waits.
+/// Creates a queue that notifies its receiver.
 pub(crate) fn queue(bell: Arc<Notify>) -> (Outbox, Outgoing) {
     let queue = Arc::new(Queue { state: Mutex::default(), bell, slots: Arc::new(Semaphore::new(SLOTS)) });
     (Outbox(Arc::new(Sending(queue.clone()))), Outgoing(queue))

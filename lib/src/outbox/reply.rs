@@ -7,6 +7,7 @@ use super::in_flight::OpenRequest;
 use crate::client_id::ClientId;
 use crate::edge::Version;
 use crate::edge::capabilities::ClientProfile;
+use crate::edge::dialect::{ClientDialect, PromptAnswer, StateUpdates};
 use crate::edge::v1::Notices;
 use crate::edge::v1::side_updates::with_notices;
 use crate::wire::{Id, RpcError};
@@ -18,7 +19,7 @@ pub(crate) struct Reply {
     /// The version that the client speaks.
     pub(crate) version: Version,
     notices: Notices,
-    /// What is told with the answer, since the client does not take it as an update.
+    /// Notices for the answer, since the client does not accept them as updates.
     noted: Vec<Json>,
     session: SessionId,
     request: OpenRequest,
@@ -40,7 +41,13 @@ impl Reply {
     /// Says whether the answer to a prompt is due at the end of its turn, and not when it was accepted.
     #[must_use]
     pub(crate) fn waits_for_end(&self) -> bool {
-        self.version == Version::V1
+        self.dialect().prompt_answer == PromptAnswer::AtTurnEnd
+    }
+
+    /// What the client expects.
+    #[must_use]
+    pub(crate) fn dialect(&self) -> ClientDialect {
+        self.version.client_dialect()
     }
 
     /// A reply of this client to its request 1, which goes nowhere.
@@ -57,7 +64,7 @@ impl Reply {
 
     /// A notice came while the client waits.
     pub(crate) fn note(&mut self, notice: &Json) {
-        if self.version == Version::V1 && self.notices == Notices::AsText {
+        if self.dialect().states == StateUpdates::NotSent && self.notices == Notices::AsText {
             self.noted.push(notice.clone());
         }
     }

@@ -13,12 +13,12 @@ use crate::agent::host::{AgentHost, LiveAgent};
 use crate::agent::peer::{AgentLine, FromAgent};
 use crate::agent::pool::SharedHost;
 use crate::clock;
-use crate::edge::Version;
 use crate::edge::agent_translator::{AgentEvent, AgentTranslator, id_hash, outgoing};
 use crate::edge::client_request::Setup;
+use crate::edge::dialect::ReplayRequest;
 use crate::edge::params::MAX_PATH_BYTES;
 use crate::live_session::{
-    AgentLines, AgentSlot, Bound, Handle, QUIET, Replaying, SessionStart, facts, store_error, style,
+    AgentLines, AgentSlot, Bound, Handle, QUIET, Replaying, SessionStart, facts, store_error,
 };
 use crate::store::{Listed, NewSession, Stub};
 use crate::wire::RpcError;
@@ -71,8 +71,8 @@ impl Registry {
             at: clock::now(),
         });
         let mut ids = HashSet::new();
-        for heard in replay.decode_lines(said.iter().map(|line| &line[..]), clock::now()) {
-            if let AgentEvent::Input(Input::Updated { update, .. }) = heard {
+        for event in replay.decode_lines(said.iter().map(|line| &line[..]), clock::now()) {
+            if let AgentEvent::Input(Input::Updated { update, .. }) = event {
                 if !update.id.is_empty() {
                     ids.insert(id_hash(&update.id));
                 }
@@ -95,7 +95,7 @@ impl Registry {
             agent: name.clone(),
             native: native.clone(),
             binding: Binding::Loaded,
-            style: style(translator.version()),
+            style: translator.dialect().prompts,
             kind: host.kind(),
             at: clock::now(),
         };
@@ -164,7 +164,7 @@ fn stub(info: &Json) -> Option<Stub> {
         id: SessionId(fields.text("sessionId").filter(|id| usable(id, LONGEST_ID))?),
         cwd: fields.text("cwd").filter(|cwd| usable(cwd, MAX_PATH_BYTES))?,
         title: fields.text("title").map(|title| clean_title(&title)).filter(|title| !title.is_empty()),
-        // An agent's word on a time to come would keep the session at the top of lists.
+        // A time in the future would keep the session at the top of lists.
         updated_at: fields
             .text("updatedAt")
             .and_then(|at| clock::from_rfc3339(&at))
@@ -180,10 +180,10 @@ async fn restore(
     lines: &mut AgentLines,
 ) -> Result<(Json, Vec<Bytes>), RpcError> {
     let mut params = outgoing::open_params(&agent.profile, setup, Some(id.as_str())).fields();
-    let method = match agent.profile.version {
-        Version::V1 if agent.profile.has("load") => "session/load",
-        Version::V1 => return Err(RpcError::unknown_session(id.as_str())),
-        Version::V2 => {
+    let method = match agent.profile.version.agent_dialect().replay {
+        ReplayRequest::Load if agent.profile.has("load") => "session/load",
+        ReplayRequest::Load => return Err(RpcError::unknown_session(id.as_str())),
+        ReplayRequest::Resume => {
             params.set("replayFrom", json!({"type": "start"}).into());
             "session/resume"
         }

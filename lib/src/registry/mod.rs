@@ -23,7 +23,7 @@ use crate::ids;
 use crate::live_session::{
     AgentLines, AgentSlot, Bound, Handle, LiveSession, Message, Replaying, SessionDeps, SessionStart,
 };
-use crate::live_session::{facts, store_error, style};
+use crate::live_session::{facts, store_error};
 use crate::lock::locked;
 use crate::store::journal::Journal;
 use crate::store::state::read_state;
@@ -53,8 +53,8 @@ impl Registry {
         locked(&self.live).get(id).filter(|handle| !handle.ended()).cloned()
     }
 
-    /// The session, if it is live. Waits for one that is just ending: until then its lease is taken. For whoever has
-    /// the turn to open it.
+    /// The session, if it is live. Waits for one that is just ending: until then its lease is taken. Call it with
+    /// the turn to open the session.
     async fn find_settled(&self, id: &SessionId) -> Option<Handle> {
         loop {
             let handle = locked(&self.live).get(id).cloned()?;
@@ -90,7 +90,7 @@ impl Registry {
         }
     }
 
-    /// Opens a session that is not live. For whoever has the turn to open it.
+    /// Opens a session that is not live. Call it with the turn to open the session.
     async fn open_stored(&self, id: &SessionId, host: &SharedHost) -> Result<Option<Handle>, RpcError> {
         let wanted = id.clone();
         let claimed = self.journal().call(move |store| claim(store, &wanted)).await;
@@ -113,7 +113,7 @@ impl Registry {
         Ok(Some(self.start(begin)))
     }
 
-    /// Makes a session: at the agent first, since it has to agree. `asked` hears under which number it was asked.
+    /// Makes a session: at the agent first, since it has to agree. `asked` gets the number of the request.
     pub(crate) async fn create(
         &self,
         host: &SharedHost,
@@ -176,7 +176,7 @@ impl Registry {
         let (live, id, journal) = (self.live.clone(), handle.id.clone(), self.journal().clone());
         tokio::spawn(async move {
             if tokio::spawn(run).await.is_err() {
-                // It panicked: whoever opens the session next must not find it taken.
+                // It panicked: the next opener must not find it owned.
                 let _ = journal.call(move |store| store.release(&lease)).await;
             }
             locked(&live).remove(&id);
@@ -259,7 +259,7 @@ fn first_entries(
         agent: agent.to_owned(),
         native: native.to_owned(),
         binding: Binding::Fresh,
-        style: style(translator.version()),
+        style: translator.dialect().prompts,
         kind,
         at,
     };

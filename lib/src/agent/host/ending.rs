@@ -46,8 +46,8 @@ pub(super) enum NotReady {
 }
 
 impl NotReady {
-    /// The error for whoever needs the agent. What the agent says itself goes before what its end says.
-    pub(super) async fn told(self, ending: oneshot::Receiver<Ending>) -> RpcError {
+    /// Makes the error for requests that need the agent. The agent's own words come before its exit status.
+    pub(super) async fn into_error(self, ending: oneshot::Receiver<Ending>) -> RpcError {
         let silent = match self {
             Self::Refused(error) => {
                 let message = format!("the agent refused to initialize: {}", error.message);
@@ -101,7 +101,7 @@ pub(super) async fn watch_over(
         None => None,
     };
     if asked {
-        // What a process said last is still heard; an agent in this process closes its sessions first.
+        // The last output of a process is still read; an agent in this process closes its sessions first.
         let limit = if report.is_some() { LAST_WORDS } else { WINDING_UP };
         let _ = tokio::time::timeout(limit, stream_ended).await;
     }

@@ -18,6 +18,7 @@ use rethread_core::{Fields, Input, Json, KnownThings, QuestionKind, Update, Upda
 pub use choices::MissingChoice;
 
 use super::Version;
+use super::dialect::AgentDialect;
 use super::v1::options::{Options, Sources};
 use crate::wire::Id;
 use echoes::UnrepeatedPrompt;
@@ -125,6 +126,12 @@ impl AgentTranslator {
     #[must_use]
     pub fn version(&self) -> Version {
         self.version
+    }
+
+    /// What the agent does and expects.
+    #[must_use]
+    pub fn dialect(&self) -> AgentDialect {
+        self.version.agent_dialect()
     }
 
     /// Records that a turn begins: the next chunk without an id starts a new message.

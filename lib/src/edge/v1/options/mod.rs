@@ -5,6 +5,7 @@ mod from_v1;
 mod to_v1;
 mod value;
 
+use crate::edge::Version;
 use rethread_core::{Fields, Json};
 
 pub use from_v1::list_from_v1;
@@ -85,6 +86,17 @@ impl Options {
     #[must_use]
     pub fn to_v2(&self) -> Json {
         Json::of(&self.0)
+    }
+
+    /// Encodes the answer to a change of an option: all options, because one may change others.
+    #[must_use]
+    pub fn config_answer(&self, version: Version, booleans: BooleanOptions) -> Json {
+        let mut answer = Fields::new();
+        match version {
+            Version::V2 => answer.set("configOptions", self.to_v2()),
+            Version::V1 => self.to_v1(booleans).write_config(&mut answer),
+        }
+        answer.json()
     }
 
     /// Writes the three v1 forms.
