@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use rethread_core::{Binding, Input, JournalBuilder, Json, Origin, SessionId, clean_title, stored};
+use rethread_core::{
+    Binding, Entry, Input, JournalBuilder, Json, Origin, Session, SessionId, clean_title, stored,
+};
 use serde_json::json;
 
 use super::Registry;
@@ -13,6 +15,7 @@ use crate::agent::host::{AgentHost, LiveAgent};
 use crate::agent::peer::{AgentLine, FromAgent};
 use crate::agent::pool::SharedHost;
 use crate::clock;
+use crate::edge::Version;
 use crate::edge::agent_translator::{AgentEvent, AgentTranslator, id_hash, outgoing};
 use crate::edge::client_request::Setup;
 use crate::edge::dialect::ReplayRequest;
@@ -60,7 +63,6 @@ impl Registry {
         let unknown = || RpcError::unknown_session(id.as_str());
         let mut lines = AgentLines::new();
         let (answer, said) = restore(&agent, id, &setup, &mut lines).await.map_err(|_| unknown())?;
-        let mut replay = AgentTranslator::new(agent.profile.version, 1, HashSet::new());
         let name = host.identity(&agent);
         let row = self.row(id).await.ok();
         let mut journal = JournalBuilder::new(Origin {
@@ -70,15 +72,7 @@ impl Registry {
             title: row.as_ref().and_then(|row| row.title.clone()),
             at: clock::now(),
         });
-        let mut ids = HashSet::new();
-        for event in replay.decode_lines(said.iter().map(|line| &line[..]), clock::now()) {
-            if let AgentEvent::Input(Input::Updated { update, .. }) = event {
-                if !update.id.is_empty() {
-                    ids.insert(id_hash(&update.id));
-                }
-                journal.add(update, None);
-            }
-        }
+        let ids = add_replay(&mut journal, agent.profile.version, &said);
         // Some agents load anything and have nothing: that is no session.
         if !journal.has_conversation() && row.is_none() {
             agent.peer.remove_route(id.as_str());
@@ -90,7 +84,6 @@ impl Registry {
             journal.add(update, None);
         }
         let native = id.0.clone();
-        let (mut session, mut entries) = journal.finish();
         let bound = Input::AgentBound {
             agent: name.clone(),
             native: native.clone(),
@@ -99,10 +92,7 @@ impl Registry {
             kind: host.kind(),
             at: clock::now(),
         };
-        for entry in rethread_core::decide(&session, bound).unwrap_or_default() {
-            session.apply(&entry);
-            entries.push(entry);
-        }
+        let (session, entries) = finish_bound(journal, bound);
         let mut facts = facts(entries.iter());
         facts.listed = Some(Listed);
         let new = NewSession {
@@ -154,6 +144,31 @@ impl Registry {
             }
         }
     }
+}
+
+/// Adds what an agent replayed to a journal. Returns the hashes of the ids that it used.
+fn add_replay(journal: &mut JournalBuilder, version: Version, said: &[Bytes]) -> HashSet<u64> {
+    let mut replay = AgentTranslator::new(version, 1, HashSet::new());
+    let mut ids = HashSet::new();
+    for event in replay.decode_lines(said.iter().map(|line| &line[..]), clock::now()) {
+        if let AgentEvent::Input(Input::Updated { update, .. }) = event {
+            if !update.id.is_empty() {
+                ids.insert(id_hash(&update.id));
+            }
+            journal.add(update, None);
+        }
+    }
+    ids
+}
+
+/// Finishes a journal with the agent bound to its session.
+fn finish_bound(journal: JournalBuilder, bound: Input) -> (Session, Vec<Entry>) {
+    let (mut session, mut entries) = journal.finish();
+    for entry in rethread_core::decide(&session, bound).unwrap_or_default() {
+        session.apply(&entry);
+        entries.push(entry);
+    }
+    (session, entries)
 }
 
 /// A session of the agent's own list, unless its id or its directory is one that no client could name.
