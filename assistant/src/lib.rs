@@ -2,29 +2,29 @@
 //! tools inside the session's roots. It uses only the public API of `rethread`; it is an
 //! [`author::Agent`](rethread::author::Agent) like any other.
 
+mod builtin_tools;
 mod call_context;
 mod choice;
 mod command;
 mod compact;
 mod config;
 mod directory;
-mod instruct;
-mod known;
 pub mod mcp;
+mod mcp_prompts;
+mod mcp_tools;
 mod memory;
 pub mod model;
 mod model_events;
 mod offline;
-mod own;
 mod permission;
-mod prompted;
-mod served;
+mod providers;
 mod session;
-mod talk;
+mod system_prompt;
+mod tool_calls;
 pub mod tools;
 mod transcript;
+mod turn;
 mod web;
-mod work;
 
 use std::sync::{Arc, Mutex};
 
@@ -33,10 +33,10 @@ use rethread::lock::locked;
 use rethread::wire::RpcError;
 use serde_json::Value;
 
-use known::Known;
+use mcp_prompts::Named;
 use model::Models;
 use model_events::Talk;
-use prompted::Named;
+use providers::Known;
 use session::Means;
 
 pub use config::AssistantConfig;
@@ -199,7 +199,7 @@ impl Agent for Assistant {
             discover(known.clone(), self.emitters.clone()).await;
         }
         let none = models.offer(turn.choices().get("model")).is_empty();
-        match prompted::read(session, &turn, &text).await? {
+        match mcp_prompts::read(session, &turn, &text).await? {
             Named::Cancelled => return Ok(Stop::Cancelled),
             Named::Prompt(words) if none => {
                 turn.say(&words).await;
@@ -234,7 +234,7 @@ impl Agent for Assistant {
         else {
             return Err(RpcError::field("methodId", &Value::from(method), "a provider of the configuration"));
         };
-        let outcome = if provider.lacks_key() { Err(known::no_key(&provider)) } else { Ok(()) };
+        let outcome = if provider.lacks_key() { Err(providers::no_key(&provider)) } else { Ok(()) };
         known.models.discover().await;
         self.learn(known).await;
         outcome

@@ -8,7 +8,7 @@ use rethread::wire::{RpcError, code};
 use crate::call_context::short;
 use crate::model::{Error, Event, Message, Model, Models, Usage};
 use crate::session::Session;
-use crate::{memory, work};
+use crate::{memory, tool_calls};
 
 /// A turn with a model.
 pub(crate) struct Talk<'a> {
@@ -62,7 +62,7 @@ impl Talk<'_> {
     /// Tells of a call before its arguments are complete: those of a long file take a while.
     async fn tell_begun(&mut self, id: &str, name: &str) {
         if !self.used.contains(id) {
-            let about = ToolCall::new(&short(name), work::kind_of(self.session, name)).with_id(id);
+            let about = ToolCall::new(&short(name), tool_calls::kind_of(self.session, name)).with_id(id);
             self.begun.push(self.turn.tool(about.with("_meta", memory::written_begun(name))).await);
         }
     }

@@ -12,7 +12,7 @@ use crate::choice::{Mode, Settings};
 use crate::command::{self, Command};
 use crate::model::ToolCall;
 use crate::session::Session;
-use crate::work;
+use crate::tool_calls;
 
 /// Carries out a command.
 pub(crate) async fn carry_out(session: &Session, turn: &Turn, command: Command) -> Result<Stop, RpcError> {
@@ -69,7 +69,8 @@ fn tools(session: &Session, turn: &Turn) -> String {
         let first = tool.description.lines().next().unwrap_or_default().to_owned();
         format!("- `{}`: {first}", tool.name)
     };
-    let tools: Vec<_> = work::offered(session, &settings, usize::MAX).tools.into_iter().map(line).collect();
+    let tools: Vec<_> =
+        tool_calls::offered(session, &settings, usize::MAX).tools.into_iter().map(line).collect();
     tools.join("\n")
 }
 
@@ -121,7 +122,7 @@ async fn resource(session: &Session, turn: &Turn, server: &str, uri: &str) {
         Ok(contents) => {
             let message = turn.message();
             for content in &contents {
-                message.block(crate::served::shown(content).1).await;
+                message.block(crate::mcp_tools::shown(content).1).await;
             }
         }
         Err(error) => turn.say(&format!("{error}")).await,

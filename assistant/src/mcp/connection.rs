@@ -16,18 +16,18 @@ use serde_json::Value;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::ask::{Patience, Trouble, ask, innermost};
+use super::client_handler::Ears;
+use super::close_reason::Ending;
 use super::config::ServerConfig;
 use super::content::cut;
-use super::ears::Ears;
-use super::ending::Ending;
 use super::inbound::result_text;
 use super::limits::Limits;
 use super::process::{Launch, Process, Started};
+use super::request::{Patience, Trouble, ask, innermost};
 use super::server::Place;
 use super::sse::EventStream;
 use super::stdio::{CLOSED_INPUT, CLOSED_OUTPUT, Stdio};
-use super::{http, web};
+use super::{http, http_common};
 
 /// How much of an answer that is none is told.
 const LONGEST_ANSWER: usize = 200;
@@ -234,8 +234,8 @@ type Prepared = (Url, reqwest::Client, reqwest::header::HeaderMap);
 fn prepared(url: &str, headers: &[(String, Secret)]) -> Result<Prepared, NotConnected> {
     let wrong = |cause| NotConnected { cause, remedy: "correct its configuration" };
     let url = Url::parse(url).map_err(|error| wrong(format!("its address is invalid: {error}")))?;
-    let client = web::client(&url).map_err(wrong)?;
-    Ok((url, client, web::headers(headers).map_err(wrong)?))
+    let client = http_common::client(&url).map_err(wrong)?;
+    Ok((url, client, http_common::headers(headers).map_err(wrong)?))
 }
 
 impl NotConnected {

@@ -20,10 +20,10 @@ use rmcp::transport::streamable_http_client::{
 use sse_stream::Sse;
 use tokio::time::Instant;
 
-use super::ending::Ending;
-use super::events::{Event, Events};
+use super::close_reason::Ending;
+use super::http_common;
 use super::inbound::Gate;
-use super::web;
+use super::sse_events::{Event, Events};
 
 const SESSION: &str = "mcp-session-id";
 const LAST_EVENT: &str = "last-event-id";
@@ -121,7 +121,7 @@ impl Web {
                 Ok(StreamableHttpPostResponse::Sse(self.stream(response), session))
             }
             Some(kind) if kind.starts_with(JSON) => {
-                let body = web::body(response, self.longest).await.map_err(unexpected)?;
+                let body = http_common::body(response, self.longest).await.map_err(unexpected)?;
                 let message = self.admit(&body).map_err(unexpected)?;
                 let message = message.ok_or_else(|| unexpected("it sent no message".to_owned()))?;
                 Ok(StreamableHttpPostResponse::Json(message, session))
@@ -167,7 +167,7 @@ impl StreamableHttpClient for Web {
         let response = sent(request).await?;
         match response.status() {
             StatusCode::NOT_FOUND if had_session => Err(StreamableHttpError::SessionExpired),
-            status if !status.is_success() => Err(unexpected(web::refusal(response).await)),
+            status if !status.is_success() => Err(unexpected(http_common::refusal(response).await)),
             StatusCode::ACCEPTED | StatusCode::NO_CONTENT => Ok(StreamableHttpPostResponse::Accepted),
             _ if !matches!(message, JsonRpcMessage::Request(_)) => Ok(StreamableHttpPostResponse::Accepted),
             _ => self.answer(response).await,
@@ -209,7 +209,7 @@ impl StreamableHttpClient for Web {
         let response = sent(request).await?;
         match (response.status(), kind_of(&response)) {
             (StatusCode::METHOD_NOT_ALLOWED, _) => Err(StreamableHttpError::ServerDoesNotSupportSse),
-            (status, _) if !status.is_success() => Err(unexpected(web::refusal(response).await)),
+            (status, _) if !status.is_success() => Err(unexpected(http_common::refusal(response).await)),
             (_, Some(kind)) if kind.starts_with(EVENTS) => Ok(self.stream(response)),
             (_, kind) => Err(wrong_kind(kind.as_deref())),
         }
@@ -218,7 +218,7 @@ impl StreamableHttpClient for Web {
 
 async fn sent(request: RequestBuilder) -> Result<Response, Error> {
     // Not as the client's own error, which prints the address.
-    request.send().await.map_err(|error| unexpected(web::words(&error)))
+    request.send().await.map_err(|error| unexpected(http_common::words(&error)))
 }
 
 fn kind_of(response: &Response) -> Option<String> {

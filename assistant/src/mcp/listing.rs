@@ -6,9 +6,9 @@ use rethread_core::Json;
 use rmcp::model::ServerCapabilities;
 use serde_json::json;
 
-use super::ask::{Patience, Trouble};
 use super::catalog::{Catalog, Reader};
 use super::connection::Connection;
+use super::request::{Patience, Trouble};
 
 /// The most pages of one list.
 const MOST_PAGES: usize = 64;

@@ -8,27 +8,27 @@
 //! A secret of a server's configuration is a [`Secret`]: it is never shown, and its value is struck out of
 //! whatever a server says that is passed on.
 
-mod ask;
 mod catalog;
+mod client_handler;
+mod close_reason;
 mod config;
 mod connection;
 mod content;
-mod ears;
-mod ending;
-mod events;
 mod failure;
 mod http;
+mod http_common;
 mod inbound;
 mod limits;
 mod listing;
 mod names;
 mod process;
+mod request;
 mod schema;
 mod server;
 mod servers;
 mod sse;
+mod sse_events;
 mod stdio;
-mod web;
 
 pub use self::catalog::{Argument, Prompt, Resource, Tool};
 pub use self::config::{ConfigError, ServerConfig, from_acp};

@@ -12,7 +12,6 @@ use serde_json::Value;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 
-use super::ask::{Patience, Trouble};
 use super::catalog::{Catalog, Reader};
 use super::config::ServerConfig;
 use super::connection::{Connection, NotConnected, discard};
@@ -20,6 +19,7 @@ use super::content::{self, cut};
 use super::failure::{CallError, Failure};
 use super::limits::Limits;
 use super::listing;
+use super::request::{Patience, Trouble};
 use super::scrub::Scrub;
 
 /// Changes that come together are looked at together.

@@ -10,10 +10,10 @@ use rmcp::model::{ClientJsonRpcMessage, ServerJsonRpcMessage};
 use rmcp::transport::Transport;
 use tokio::sync::watch;
 
-use super::ending::Ending;
-use super::events::Events;
+use super::close_reason::Ending;
+use super::http_common;
 use super::inbound::{Gate, OpenRequests};
-use super::web;
+use super::sse_events::Events;
 
 /// The stream of a server.
 pub(super) struct EventStream {
@@ -43,9 +43,9 @@ impl EventStream {
         ending: Ending,
     ) -> Result<Self, String> {
         let asked = client.get(url.clone()).headers(headers.clone()).header(ACCEPT, "text/event-stream");
-        let response = asked.send().await.map_err(|error| web::words(&error))?;
+        let response = asked.send().await.map_err(|error| http_common::words(&error))?;
         if !response.status().is_success() {
-            return Err(web::refusal(response).await);
+            return Err(http_common::refusal(response).await);
         }
         let mut events = Events::new(response, longest);
         let url = endpoint(url, &mut events).await?;
@@ -117,14 +117,14 @@ impl Post {
             .body(serde_json::to_vec(message)?);
         let mut closed = self.closed.subscribe();
         let sent = tokio::select! {
-            sent = request.send() => sent.map_err(|error| io::Error::other(web::words(&error))),
+            sent = request.send() => sent.map_err(|error| io::Error::other(http_common::words(&error))),
             _ = closed.wait_for(|closed| *closed) => Err(io::ErrorKind::NotConnected.into()),
         };
         self.open.sent(message);
         let response = sent?;
         match response.status().is_success() {
             true => Ok(()),
-            false => Err(io::Error::other(web::refusal(response).await)),
+            false => Err(io::Error::other(http_common::refusal(response).await)),
         }
     }
 }

@@ -11,7 +11,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::unix::pipe::{Receiver, Sender};
 use tokio::sync::{mpsc, oneshot, watch};
 
-use super::ending::Ending;
+use super::close_reason::Ending;
 use super::inbound::{Gate, OpenRequests};
 
 /// How many lines may wait to be written.

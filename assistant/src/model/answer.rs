@@ -19,16 +19,16 @@ use super::config::ProviderKind;
 use super::error::Error;
 use super::event::Event;
 use super::fault::{Again, Blamed, Fault};
-use super::gathered::Gathered;
+use super::http_clients::Web;
 use super::incoming::{self, Reader};
-use super::lacking::Lack;
 use super::options::model_of;
 use super::outgoing;
+use super::partial_answer::Gathered;
 use super::provider::Provider;
+use super::raw_frames::Tap;
 use super::relay::{Route, Way};
-use super::tap::Tap;
 use super::target;
-use super::web::Web;
+use super::unsupported::Lack;
 
 /// What a model says, event by event. It ends with `Event::Finished` or with an error.
 pub struct Answer {

@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use super::config::{self, ProviderConfig};
 use super::error::Error;
+use super::raw_frames::{Broken, Heard};
 use super::relay;
-use super::tap::{Broken, Heard};
 
 /// How much of a provider's words is shown.
 const SHOWN: usize = 400;

@@ -7,12 +7,12 @@ use genai::chat::{ContentPart, StopReason, StreamEnd, ToolCall as WireCall, Usag
 use rethread::ids;
 use serde_json::{Map, Value};
 
+use super::catalog::Facts;
 use super::config::ProviderKind;
 use super::event::{Event, FinishReason, Usage};
-use super::known::Facts;
 use super::names::Names;
+use super::raw_frames::Heard;
 use super::request::{Message, Part, Reply, Request, ToolCall};
-use super::tap::Heard;
 
 /// How the library marks a call that came without an id.
 const STAND_IN: &str = "call#";

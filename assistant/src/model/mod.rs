@@ -2,36 +2,36 @@
 //! Knows nothing of sessions or of the Agent Client Protocol. `genai` carries the requests; `docs/models.md` says why.
 
 mod answer;
+mod catalog;
 mod config;
 mod discover;
 mod error;
 mod estimate;
 mod event;
 mod fault;
-mod gathered;
+mod http_clients;
 mod incoming;
-mod known;
-mod lacking;
 mod names;
 mod options;
 mod outgoing;
+mod partial_answer;
 mod provider;
+mod raw_frames;
 mod relay;
 mod request;
-mod tap;
 mod target;
-mod web;
+mod unsupported;
 
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use answer::Question;
+use http_clients::Web;
 use incoming::Reader;
 use names::Names;
 use provider::Provider;
-use tap::Tap;
-use web::Web;
+use raw_frames::Tap;
 
 pub use answer::Answer;
 pub use config::{BadValue, Effort, ModelConfig, Price, ProviderConfig, ProviderKind};

@@ -7,10 +7,10 @@ use genai::chat::{ChatOptions, ReasoningEffort};
 use serde_json::json;
 
 use super::Patience;
+use super::catalog::Facts;
 use super::config::{Effort, ProviderConfig, ProviderKind};
-use super::known::Facts;
+use super::raw_frames::Tap;
 use super::request::Request;
-use super::tap::Tap;
 
 /// The options of one request.
 pub(super) fn options(

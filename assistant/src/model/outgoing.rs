@@ -9,8 +9,8 @@ use genai::chat::{
 };
 use serde_json::{Value, json};
 
+use super::catalog::Facts;
 use super::config::ProviderKind;
-use super::known::Facts;
 use super::names::Names;
 use super::request::{Image, Message, Part, Reply, Request, Tool, ToolCall, ToolResult, UserPart};
 

@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex};
 use rethread::lock::locked;
 
 use super::Model;
+use super::catalog::{self, Facts};
 use super::config::{self, ProviderConfig, ProviderKind};
-use super::known::{self, Facts};
-use super::lacking::Lack;
+use super::unsupported::Lack;
 
 pub(super) struct Provider {
     pub(super) config: Arc<ProviderConfig>,
@@ -124,7 +124,7 @@ impl Provider {
         match locked(&self.told).list.clone() {
             Some(list) => list,
             None if self.config.base_url.is_none() => {
-                known::ids(self.config.kind).map(str::to_owned).collect()
+                catalog::ids(self.config.kind).map(str::to_owned).collect()
             }
             None => Vec::new(),
         }
@@ -132,7 +132,7 @@ impl Provider {
 
     /// What is true of a model: what is configured wins, then what the provider says of its own.
     pub(super) fn facts(&self, id: &str) -> Facts {
-        let mut facts = known::facts(&self.config, id);
+        let mut facts = catalog::facts(&self.config, id);
         let configured =
             self.config.models.iter().any(|model| model.id == id && model.context_window.is_some());
         if let Some(window) = locked(&self.told).windows.get(id).filter(|_| !configured) {

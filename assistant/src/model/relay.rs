@@ -22,7 +22,7 @@ use tokio::sync::OnceCell;
 use tokio::task::{AbortHandle, JoinSet};
 
 use super::fault::root;
-use super::tap::{Broken, Tap};
+use super::raw_frames::{Broken, Tap};
 
 /// The longest event that is passed on, in bytes. A frame of the protocol has room for it.
 pub(super) const LONGEST_EVENT: usize = 16_000_000;

@@ -14,11 +14,11 @@ use similar::TextDiff;
 
 use super::error::ToolError;
 use super::excerpt::name;
-use super::ground::{Ground, private};
+use super::file_type;
 use super::prepared::Outcome;
-use super::seen::Known;
-use super::sniff;
+use super::read_files::Known;
 use super::visible::visible;
+use super::workspace::{Ground, private};
 
 /// The largest file that is changed, before and after. Both texts are kept and shown.
 pub(super) const LARGEST: usize = 8 * 1024 * 1024;
@@ -166,7 +166,7 @@ fn text(ground: &Ground, sent: &str, place: &SandboxPath) -> Result<Option<Strin
     if bytes.len() > LARGEST {
         return Err(too_large(sent, meta.len()));
     }
-    let kind = sniff::binary(&bytes);
+    let kind = file_type::binary(&bytes);
     match (kind, String::from_utf8(bytes)) {
         (None, Ok(text)) => Ok(Some(text)),
         (Some(kind), _) => Err(no_text(sent, kind, meta.len())),

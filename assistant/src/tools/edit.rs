@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use super::arguments::Arguments;
 use super::change::{self, Change, LARGEST, Planned};
+use super::closest_match;
 use super::error::ToolError;
-use super::ground::Ground;
-use super::near;
 use super::prepared::{Plan, Prepared};
 use super::spec::{Effect, Kind, ToolSpec, flag, object, text};
+use super::workspace::Ground;
 
 pub(super) const NAME: &str = "edit";
 
@@ -130,7 +130,9 @@ fn replace_exactly(text: &str, old: &str, new: &str, extent: Extent) -> Result<R
 impl Failure {
     fn told(&self, arguments: &Arguments<'_>, shown: &str, text: &str, old: &str) -> ToolError {
         let (expected, hint) = match self {
-            Self::Missing => (format!("text that is in {shown}; it was not found"), near::miss(text, old)),
+            Self::Missing => {
+                (format!("text that is in {shown}; it was not found"), closest_match::miss(text, old))
+            }
             Self::Several => {
                 let lines: Vec<_> = text.match_indices(old).map(|(at, _)| line_of(text, at)).collect();
                 let named: Vec<_> = lines.iter().take(MOST_NAMED).map(u64::to_string).collect();

@@ -10,11 +10,11 @@ use super::arguments::Arguments;
 use super::error::ToolError;
 use super::excerpt;
 use super::glob::Glob;
-use super::ground::{Ground, Target};
 use super::prepared::{Findings, Look, Plan, Prepared};
 use super::spec::{Effect, Kind, ToolSpec, flag, object, text};
 use super::stop::Stop;
-use super::sweep::{Found, Missed, Scope, Unseen, sweep};
+use super::walk::{Found, Missed, Scope, Unseen, sweep};
+use super::workspace::{Ground, Target};
 
 pub(super) const NAME: &str = "find";
 

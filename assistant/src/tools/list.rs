@@ -10,11 +10,11 @@ use rethread::sandbox::{EntryKind, at};
 use super::arguments::Arguments;
 use super::error::ToolError;
 use super::excerpt;
-use super::ground::{Ground, Target};
 use super::prepared::{Findings, Look, Plan, Prepared};
 use super::spec::{Effect, Kind, ToolSpec, flag, number, object, text};
 use super::stop::Stop;
-use super::sweep::{Found, Missed, Scope, Unseen, sweep};
+use super::walk::{Found, Missed, Scope, Unseen, sweep};
+use super::workspace::{Ground, Target};
 
 pub(super) const NAME: &str = "list";
 

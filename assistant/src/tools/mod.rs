@@ -5,26 +5,26 @@
 mod access;
 mod arguments;
 mod change;
+mod closest_match;
 mod edit;
 mod error;
 mod excerpt;
+mod file_type;
 mod find;
 mod glob;
-mod ground;
 mod ignored;
 mod list;
-mod near;
 mod prepared;
 mod read;
+mod read_files;
 mod run;
 mod search;
-mod seen;
 mod shell;
-mod sniff;
 mod spec;
 mod stop;
-mod sweep;
 pub(crate) mod visible;
+mod walk;
+mod workspace;
 mod write;
 
 use std::io::Read;
@@ -37,10 +37,10 @@ pub use self::access::{Access, FileAccess, TerminalAccess};
 use self::arguments::Arguments;
 pub use self::change::Change;
 pub use self::error::ToolError;
-use self::ground::Ground;
 pub use self::prepared::{Command, Ending, Exit, Image, Location, Outcome, Prepared, Sink};
 pub use self::shell::{Shell, shell};
 pub use self::spec::{Effect, Kind, ToolSpec};
+use self::workspace::Ground;
 use rethread::command::GuardianCommand;
 
 /// The tools of one session. Cheap to clone.

@@ -9,11 +9,11 @@ use tokio::sync::mpsc;
 
 use super::change::{self, Change, Planned};
 use super::error::ToolError;
-use super::ground::Ground;
 use super::run::{self, Line};
 use super::spec::Kind;
 use super::stop::Stop;
 use super::visible;
+use super::workspace::Ground;
 
 /// How many characters of what it does a title has.
 const LONGEST_TITLE: usize = 100;

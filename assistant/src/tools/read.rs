@@ -9,11 +9,11 @@ use super::arguments::Arguments;
 use super::change::LARGEST;
 use super::error::ToolError;
 use super::excerpt;
-use super::ground::{Ground, Opened};
+use super::file_type;
 use super::prepared::{Findings, Image, Look, Plan, Prepared};
-use super::sniff;
 use super::spec::{Effect, Kind, ToolSpec, number, object, text};
 use super::stop::{Stop, Stoppable};
+use super::workspace::{Ground, Opened};
 
 pub(super) const NAME: &str = "read";
 
@@ -80,10 +80,10 @@ impl Look for Window {
         }
         let mut from = BufReader::with_capacity(BUFFER, file);
         let head = from.fill_buf().map_err(|error| ground.error(&self.sent, error))?;
-        if let Some(mime) = sniff::image(head) {
+        if let Some(mime) = file_type::image(head) {
             return self.image(ground, from, mime, meta.len(), stop);
         }
-        if let Some(kind) = sniff::binary(head) {
+        if let Some(kind) = file_type::binary(head) {
             return Err(self.no_text(kind, meta.len()));
         }
         let mut pages = Pages::of(self);

@@ -11,10 +11,10 @@ use tokio::time::{sleep, timeout};
 use super::arguments::Arguments;
 use super::error::ToolError;
 use super::excerpt::{self, HeadAndTail};
-use super::ground::{Ground, Target};
 use super::prepared::{Command, Ending, Exit, Outcome, Plan, Prepared, Sink};
 use super::shell::{Shell, shell};
 use super::spec::{Effect, Kind, ToolSpec, number, object, text};
+use super::workspace::{Ground, Target};
 
 pub(super) const NAME: &str = "run";
 

@@ -6,9 +6,9 @@ use super::arguments::Arguments;
 use super::change::{self, Change, LARGEST, Planned};
 use super::error::ToolError;
 use super::excerpt::counted;
-use super::ground::Ground;
 use super::prepared::{Plan, Prepared};
 use super::spec::{Effect, Kind, ToolSpec, object, text};
+use super::workspace::Ground;
 
 pub(super) const NAME: &str = "write";
 

@@ -15,8 +15,8 @@ use crate::memory::Conversation;
 use crate::model::{Error, Event, FinishReason, Message, Model, Models, Part, Reply, Request};
 use crate::model_events::{Talk, Telling, told};
 use crate::session::Session;
-use crate::work;
-use crate::{compact, instruct, memory, model};
+use crate::tool_calls;
+use crate::{compact, memory, model, system_prompt};
 
 /// The most answers of a model in one turn.
 const MOST_ROUNDS: usize = 100;
@@ -122,11 +122,11 @@ impl<'a> Talk<'a> {
     async fn request(&self, model: &Model) -> Request {
         // As they are now: a conversation may have taken a while to sum up.
         let settings = Settings::of(&self.turn.choices());
-        let system = instruct::system(&settings, self.session).await;
+        let system = system_prompt::system(&settings, self.session).await;
         for note in system.notes.iter().filter(|note| self.session.is_news(note)) {
             self.turn.notice("warning", note, None).await;
         }
-        let offered = work::offered(self.session, &settings, model.max_tools);
+        let offered = tool_calls::offered(self.session, &settings, model.max_tools);
         if self.session.leaves_out(offered.left_out) {
             self.tell_left_out(model, &offered).await;
         }
@@ -141,7 +141,7 @@ impl<'a> Talk<'a> {
         }
     }
 
-    async fn tell_left_out(&self, model: &Model, offered: &work::Offered) {
+    async fn tell_left_out(&self, model: &Model, offered: &tool_calls::Offered) {
         let title = format!("{} is not offered {} tools of MCP servers", model.name, offered.left_out);
         let why = format!(
             "It takes {} tools at most. Connect fewer servers, or set `max_tools` of the model if it takes more.",

@@ -14,7 +14,7 @@ use rethread::sandbox::{
 
 use super::error::ToolError;
 use super::excerpt;
-use super::seen::Seen;
+use super::read_files::Seen;
 
 /// Where the tools of a session work.
 #[derive(Clone, Debug)]

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use crate::command;
 use crate::mcp::{CallError, Message, Prompt};
-use crate::served;
+use crate::mcp_tools;
 use crate::session::Session;
 
 /// What became of a command that may name a prompt.
@@ -53,7 +53,7 @@ pub(crate) async fn read(session: &Session, turn: &Turn, text: &str) -> Result<N
 
 /// A message in words, and as it is kept.
 fn written(message: &Message) -> (String, Value) {
-    let (words, block) = served::shown(&message.content);
+    let (words, block) = mcp_tools::shown(&message.content);
     (words, json!({"role": message.role, "content": block}))
 }
 

@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 use rethread::sandbox::{DirEntry, EntryKind, FileError, at, entries};
 
 use super::excerpt::counted;
-use super::ground::Ground;
 use super::ignored::{Rules, is_ignored};
 use super::stop::Stop;
+use super::workspace::Ground;
 
 /// How deep directories are entered at most: each is held open.
 const DEEPEST: usize = 100;

@@ -12,7 +12,7 @@ use crate::model::{self, ToolResult};
 use crate::permission::not_allowed;
 use crate::session::Session;
 use crate::tools::{Access, Effect};
-use crate::{mcp, own, served};
+use crate::{builtin_tools, mcp, mcp_tools};
 
 /// The tool by which a model sets its plan.
 const PLAN: &str = "plan";
@@ -133,10 +133,10 @@ impl Work<'_> {
                 self.plan(call, arguments).await
             }
             Ok(arguments) => match self.served(&call.name) {
-                Some(tool) => served::call(self, call, &tool, arguments).await,
+                Some(tool) => mcp_tools::call(self, call, &tool, arguments).await,
                 None => match self.not_served(&call.name) {
                     Some(why) => self.refused(call, arguments, &why).await,
-                    None => own::call(self, call, arguments).await,
+                    None => builtin_tools::call(self, call, arguments).await,
                 },
             },
         };
@@ -161,7 +161,7 @@ impl Work<'_> {
     /// Why a tool of a server cannot be called now, if that is what this name means.
     fn not_served(&self, name: &str) -> Option<String> {
         if let Some(gone) = self.session.servers.gone(name) {
-            return Some(served::told(&gone));
+            return Some(mcp_tools::told(&gone));
         }
         let mut tools = self.session.servers.tools().into_iter();
         tools.find(|tool| tool.shown_name == name || tool.provider_name == name)?;

@@ -3,7 +3,7 @@
 use bytes::BytesMut;
 use reqwest::Response;
 
-use super::web;
+use super::http_common;
 
 /// One event.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -36,7 +36,7 @@ impl Events {
             match self.response.chunk().await {
                 Ok(Some(chunk)) => self.parser.unread.extend_from_slice(&chunk),
                 Ok(None) => return Ok(None),
-                Err(error) => return Err(web::words(&error)),
+                Err(error) => return Err(http_common::words(&error)),
             }
         }
     }

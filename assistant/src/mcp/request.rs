@@ -9,7 +9,7 @@ use rmcp::model::{
 use rmcp::service::{Peer, PeerRequestOptions, RoleClient, ServiceError};
 use serde_json::Value;
 
-use super::ending::Ending;
+use super::close_reason::Ending;
 use super::inbound::result_text;
 use super::limits::Limits;
 
