@@ -5,17 +5,17 @@ use rethread::author::{Exit, Terminal, Tool, ToolCall, ToolKind};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-use crate::call_context::{Done, Work, failed, short};
+use crate::call_context::{CallContext, CallResult, failed, short};
 use crate::model;
-use crate::permission::{Ask, Scope, Standing, code, fenced, text_content};
+use crate::permission::{AlwaysAllow, PermissionRequest, RuleScope, code, fenced, text_content};
 use crate::tools::visible::{visible, visible_line};
-use crate::tools::{self, Effect, Ending, Kind, Outcome, Prepared, ToolError};
+use crate::tools::{self, CallEnd, Effect, Kind, PreparedCall, ToolError, ToolOutcome};
 
 /// How many pieces of output may wait to be told.
 const WAITING: usize = 16;
 
 /// Calls it.
-pub(crate) async fn call(work: &Work<'_>, call: &model::ToolCall, arguments: &Value) -> Done {
+pub(crate) async fn call(work: &CallContext<'_>, call: &model::ToolCall, arguments: &Value) -> CallResult {
     let access = work.settings().access;
     let preparing = work.session.toolbox.prepare(&call.name, arguments, access);
     let prepared = tokio::select! {
@@ -53,13 +53,13 @@ pub(crate) async fn call(work: &Work<'_>, call: &model::ToolCall, arguments: &Va
 }
 
 /// The user cancelled before it was known what the call would do.
-async fn cancelled(work: &Work<'_>, call: &model::ToolCall, arguments: &Value) -> Done {
+async fn cancelled(work: &CallContext<'_>, call: &model::ToolCall, arguments: &Value) -> CallResult {
     let tool = work.announce(call, ToolCall::new(&short(&call.name), ToolKind::Other), arguments).await;
     tool.stopped().await;
-    Done::failed("the user cancelled this")
+    CallResult::failed("the user cancelled this")
 }
 
-fn about(prepared: &Prepared) -> ToolCall {
+fn about(prepared: &PreparedCall) -> ToolCall {
     let kind = match prepared.kind() {
         Kind::Read => ToolKind::Read,
         Kind::Search => ToolKind::Search,
@@ -72,9 +72,9 @@ fn about(prepared: &Prepared) -> ToolCall {
 }
 
 /// What the user is asked about a command. For good it is that line in that directory, and nothing else.
-fn about_command(prepared: &Prepared, command: &tools::Command) -> Ask {
+fn about_command(prepared: &PreparedCall, command: &tools::CommandLine) -> PermissionRequest {
     let whole = fenced("sh", &command.line);
-    Ask {
+    PermissionRequest {
         title: format!("{}?", prepared.title()),
         facts: format!(
             "Runs this command with {} in {}.",
@@ -84,28 +84,28 @@ fn about_command(prepared: &Prepared, command: &tools::Command) -> Ask {
         content: json!([text_content(&whole)]),
         whole,
         effect: Effect::Executes,
-        scope: Scope {
+        scope: RuleScope {
             work: json!({"command": command.line, "cwd": command.cwd.display().to_string()}).to_string(),
             allowed: "exactly this command".to_owned(),
             refused: "exactly this command".to_owned(),
             sentence: "\"Always\" covers exactly this command in this directory, in this session.".to_owned(),
-            standing: Standing::Possible,
+            standing: AlwaysAllow::Possible,
         },
     }
 }
 
 /// What the user is asked about a change. For good it is the tool, on any file but those that run or steer git.
-fn about_change(prepared: &Prepared, change: &tools::Change, tool: &str) -> Ask {
+fn about_change(prepared: &PreparedCall, change: &tools::Change, tool: &str) -> PermissionRequest {
     let path = change.path.display().to_string();
     let (old, new) = (change.old.as_deref().map(visible), visible(&change.new));
     let is_git = prepared.is_in_git_directory();
-    Ask {
+    PermissionRequest {
         title: format!("{}?", prepared.title()),
         facts: format!("{} {}.", if old.is_some() { "Changes" } else { "Creates" }, code(&path)),
         whole: fenced("diff", &change.unified()),
         content: json!([Tool::diff_of(&visible_line(&path), old.as_deref(), &new)]),
         effect: Effect::Writes,
-        scope: Scope {
+        scope: RuleScope {
             work: tool.to_owned(),
             allowed: format!("{tool} for any file outside .git"),
             refused: tool.to_owned(),
@@ -117,12 +117,12 @@ fn about_change(prepared: &Prepared, change: &tools::Change, tool: &str) -> Ask 
                      directories, in this session."
                 )
             },
-            standing: if is_git { Standing::EachTime } else { Standing::Possible },
+            standing: if is_git { AlwaysAllow::EachTime } else { AlwaysAllow::Possible },
         },
     }
 }
 
-async fn stopped(work: &Work<'_>, tool: &Tool) {
+async fn stopped(work: &CallContext<'_>, tool: &Tool) {
     tokio::select! {
         () = work.turn.cancelled() => {}
         () = tool.cancelled() => {}
@@ -130,7 +130,12 @@ async fn stopped(work: &Work<'_>, tool: &Tool) {
 }
 
 /// Runs a command in a terminal that the user can watch and stop.
-async fn run(work: &Work<'_>, tool: &Tool, prepared: Prepared, command: &tools::Command) -> Done {
+async fn run(
+    work: &CallContext<'_>,
+    tool: &Tool,
+    prepared: PreparedCall,
+    command: &tools::CommandLine,
+) -> CallResult {
     let terminal = work.turn.terminal(&visible(&command.line), &command.cwd.display().to_string()).await;
     tool.terminal(&terminal).await;
     let (sink, mut output) = mpsc::channel::<Vec<u8>>(WAITING);
@@ -152,7 +157,11 @@ async fn run(work: &Work<'_>, tool: &Tool, prepared: Prepared, command: &tools::
     finish(tool, outcome, Some(&terminal)).await
 }
 
-async fn finish(tool: &Tool, outcome: Result<Outcome, ToolError>, terminal: Option<&Terminal>) -> Done {
+async fn finish(
+    tool: &Tool,
+    outcome: Result<ToolOutcome, ToolError>,
+    terminal: Option<&Terminal>,
+) -> CallResult {
     let outcome = match outcome {
         Ok(outcome) => outcome,
         Err(error) => return failed(tool, &error.told()).await,
@@ -173,12 +182,12 @@ async fn finish(tool: &Tool, outcome: Result<Outcome, ToolError>, terminal: Opti
     let output = json!({"text": outcome.text});
     let succeeded = outcome.exit.as_ref().is_none_or(|exit| exit.code == Some(0));
     match outcome.ending {
-        Ending::Cancelled => tool.stopped_with(output).await,
-        Ending::Done if succeeded => tool.done(output).await,
-        Ending::Done | Ending::TimedOut => tool.failed(output).await,
+        CallEnd::Cancelled => tool.stopped_with(output).await,
+        CallEnd::Done if succeeded => tool.done(output).await,
+        CallEnd::Done | CallEnd::TimedOut => tool.failed(output).await,
     }
-    let failed = outcome.ending != Ending::Done || !succeeded;
-    Done { text: outcome.text, images: image.into_iter().collect(), failed }
+    let failed = outcome.ending != CallEnd::Done || !succeeded;
+    CallResult { text: outcome.text, images: image.into_iter().collect(), failed }
 }
 
 fn exit(exit: Option<&tools::Exit>) -> Exit {

@@ -14,7 +14,7 @@ use crate::tools::visible::label;
 const LONGEST_NAME: usize = 60;
 
 /// What a call is carried out with.
-pub(crate) struct Work<'a> {
+pub(crate) struct CallContext<'a> {
     pub(crate) session: &'a Session,
     pub(crate) turn: &'a Turn,
     /// Which answer of the model in this turn the calls are part of.
@@ -24,20 +24,20 @@ pub(crate) struct Work<'a> {
 }
 
 /// What came of a call, for the model.
-pub(crate) struct Done {
+pub(crate) struct CallResult {
     pub(crate) text: String,
     pub(crate) images: Vec<Image>,
     pub(crate) failed: bool,
 }
 
-impl Done {
+impl CallResult {
     /// The call failed, and this is why.
     pub(crate) fn failed(text: impl Into<String>) -> Self {
         Self { text: text.into(), images: Vec::new(), failed: true }
     }
 }
 
-impl Work<'_> {
+impl CallContext<'_> {
     /// The settings as they are now: they may change at any time, and hold from then on.
     pub(crate) fn settings(&self) -> Settings {
         Settings::of(&self.turn.choices())
@@ -50,7 +50,7 @@ impl Work<'_> {
     }
 
     /// Tells of a call that cannot be carried out.
-    pub(crate) async fn refused(&self, call: &model::ToolCall, arguments: &Value, why: &str) -> Done {
+    pub(crate) async fn refused(&self, call: &model::ToolCall, arguments: &Value, why: &str) -> CallResult {
         let tool = self.announce(call, ToolCall::new(&short(&call.name), ToolKind::Other), arguments).await;
         failed(&tool, why).await
     }
@@ -62,13 +62,13 @@ pub(crate) fn short(name: &str) -> String {
 }
 
 /// The turn was cancelled before the call was carried out.
-pub(crate) fn cancelled() -> Done {
-    Done::failed("the user cancelled the turn")
+pub(crate) fn cancelled() -> CallResult {
+    CallResult::failed("the user cancelled the turn")
 }
 
 /// The call failed for this reason.
-pub(crate) async fn failed(tool: &Tool, why: &str) -> Done {
+pub(crate) async fn failed(tool: &Tool, why: &str) -> CallResult {
     tool.text(why).await;
     tool.failed(json!({"text": why})).await;
-    Done::failed(why)
+    CallResult::failed(why)
 }

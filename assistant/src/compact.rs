@@ -8,8 +8,8 @@ use rethread::wire::RpcError;
 use serde_json::json;
 
 use crate::memory;
-use crate::model::{Error, Event, Message, Model, Request, ToolResult};
-use crate::model_events::{Talk, Telling, told};
+use crate::model::{Message, Model, ModelError, ModelEvent, Request, ToolResult};
+use crate::model_events::{MessageWriters, ModelTurn, told};
 use crate::transcript;
 
 /// How much of a result is always left, in characters.
@@ -38,7 +38,11 @@ pub(crate) enum Excess {
 }
 
 /// Makes room, and says whether there was anything to leave out. Asked again, it leaves out more.
-pub(crate) async fn make_room(talk: &mut Talk<'_>, model: &Model, excess: Excess) -> Result<bool, RpcError> {
+pub(crate) async fn make_room(
+    talk: &mut ModelTurn<'_>,
+    model: &Model,
+    excess: Excess,
+) -> Result<bool, RpcError> {
     if !memory::is_summed_up(&talk.past) {
         return sum_up(talk, model).await;
     }
@@ -52,7 +56,7 @@ pub(crate) async fn make_room(talk: &mut Talk<'_>, model: &Model, excess: Excess
     Ok(saved + shorten(newest, over.saturating_sub(saved)) > 0)
 }
 
-async fn sum_up(talk: &mut Talk<'_>, model: &Model) -> Result<bool, RpcError> {
+async fn sum_up(talk: &mut ModelTurn<'_>, model: &Model) -> Result<bool, RpcError> {
     let id = format!("compaction-{}", ids::unique());
     let update =
         |status: &str| json!({"sessionUpdate": "compaction_update", "compactionId": id, "status": status});
@@ -80,31 +84,31 @@ async fn sum_up(talk: &mut Talk<'_>, model: &Model) -> Result<bool, RpcError> {
 
 /// What the model makes of the turns before; nothing if the user cancelled. What is too long even for that is asked
 /// for with ever less of it, so that no session is stuck.
-async fn summary(talk: &mut Talk<'_>, model: &Model) -> Result<Option<String>, RpcError> {
+async fn summary(talk: &mut ModelTurn<'_>, model: &Model) -> Result<Option<String>, RpcError> {
     let mut messages = talk.past.clone();
     results(&mut messages).for_each(|result| cut(result, LEFT as u64 / CHARACTERS));
     let mut most = model.context_window.map_or(u64::MAX, |window| window / 100 * 70);
     for _ in 0..MOST_TRIES {
         fit(&mut messages, most);
         match ask(talk, model, &messages).await {
-            Asked::Summary(text) => return Ok(Some(text)),
-            Asked::Cancelled => return Ok(None),
-            Asked::TooLong => most = messages.iter().map(Message::estimate).sum::<u64>() / 2,
-            Asked::Failed(error) => return Err(error),
+            SummaryAttempt::Summary(text) => return Ok(Some(text)),
+            SummaryAttempt::Cancelled => return Ok(None),
+            SummaryAttempt::TooLong => most = messages.iter().map(Message::estimate).sum::<u64>() / 2,
+            SummaryAttempt::Failed(error) => return Err(error),
         }
     }
     Ok(Some(LOST.to_owned()))
 }
 
 /// What came of asking for a summary once.
-enum Asked {
+enum SummaryAttempt {
     Summary(String),
     Cancelled,
     TooLong,
     Failed(RpcError),
 }
 
-async fn ask(talk: &mut Talk<'_>, model: &Model, messages: &[Message]) -> Asked {
+async fn ask(talk: &mut ModelTurn<'_>, model: &Model, messages: &[Message]) -> SummaryAttempt {
     // As one text: providers want tools on offer where a conversation has calls, and none is to be called here.
     let whole = format!("{}\n\n{TASK}", transcript::of(messages));
     let request =
@@ -114,22 +118,22 @@ async fn ask(talk: &mut Talk<'_>, model: &Model, messages: &[Message]) -> Asked 
     loop {
         let event = tokio::select! {
             biased;
-            () = talk.turn.cancelled() => return Asked::Cancelled,
+            () = talk.turn.cancelled() => return SummaryAttempt::Cancelled,
             event = answer.next() => event,
         };
         match event {
-            Some(Ok(Event::Text(more))) => text.push_str(&more),
-            Some(Ok(Event::Finished { .. })) | None if !text.trim().is_empty() => {
-                return Asked::Summary(text);
+            Some(Ok(ModelEvent::Text(more))) => text.push_str(&more),
+            Some(Ok(ModelEvent::Finished { .. })) | None if !text.trim().is_empty() => {
+                return SummaryAttempt::Summary(text);
             }
-            Some(Ok(Event::Finished { .. })) | None => return Asked::Failed(no_summary(model)),
-            Some(Ok(event @ (Event::Retrying { .. } | Event::LeftOut { .. }))) => {
-                talk.tell(model, event, &mut Telling::default()).await
+            Some(Ok(ModelEvent::Finished { .. })) | None => return SummaryAttempt::Failed(no_summary(model)),
+            Some(Ok(event @ (ModelEvent::Retrying { .. } | ModelEvent::LeftOut { .. }))) => {
+                talk.tell(model, event, &mut MessageWriters::default()).await
             }
-            Some(Ok(Event::Usage(usage))) => talk.paid(&usage),
-            Some(Ok(Event::Thought(_) | Event::Calling { .. } | Event::ToolCall(_))) => {}
-            Some(Err(Error::ContextTooLong { .. })) => return Asked::TooLong,
-            Some(Err(error)) => return Asked::Failed(told(&error)),
+            Some(Ok(ModelEvent::Usage(usage))) => talk.paid(&usage),
+            Some(Ok(ModelEvent::Thought(_) | ModelEvent::Calling { .. } | ModelEvent::ToolCall(_))) => {}
+            Some(Err(ModelError::ContextTooLong { .. })) => return SummaryAttempt::TooLong,
+            Some(Err(error)) => return SummaryAttempt::Failed(told(&error)),
         }
     }
 }

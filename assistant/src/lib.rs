@@ -33,11 +33,11 @@ use rethread::lock::locked;
 use rethread::wire::RpcError;
 use serde_json::Value;
 
-use mcp_prompts::Named;
+use mcp_prompts::PromptCommand;
 use model::Models;
-use model_events::Talk;
-use providers::Known;
-use session::Means;
+use model_events::ModelTurn;
+use providers::Providers;
+use session::SessionDeps;
 
 pub use config::AssistantConfig;
 pub use session::Session;
@@ -45,35 +45,35 @@ pub use session::Session;
 /// The assistant.
 pub struct Assistant {
     config: AssistantConfig,
-    known: Mutex<Arc<Known>>,
+    known: Mutex<Arc<Providers>>,
     /// The emitters of the open sessions, to tell them what has changed for all.
-    emitters: Voices,
+    emitters: Emitters,
 }
 
 /// Voices of sessions, for all who have to tell them something.
-type Voices = Arc<Mutex<Vec<Emitter>>>;
+type Emitters = Arc<Mutex<Vec<Emitter>>>;
 
 impl Assistant {
     /// An assistant on the providers that there are now.
     #[must_use]
     pub fn new(config: AssistantConfig) -> Self {
-        let known = Mutex::new(Arc::new(Known::read(&config)));
-        Self { config, known, emitters: Voices::default() }
+        let known = Mutex::new(Arc::new(Providers::read(&config)));
+        Self { config, known, emitters: Emitters::default() }
     }
 
-    fn known(&self) -> Arc<Known> {
+    fn known(&self) -> Arc<Providers> {
         locked(&self.known).clone()
     }
 
     /// From now on this is known, and open sessions are told.
-    async fn learn(&self, known: Known) {
+    async fn learn(&self, known: Providers) {
         let (told, models) = (self.as_told(), known.models.clone());
         *locked(&self.known) = Arc::new(known);
         tell(told, &models).await;
     }
 
     /// Asks the providers for their models. Who was asked before is not waited for: a server may be off for days.
-    async fn discover(&self, known: &Arc<Known>) {
+    async fn discover(&self, known: &Arc<Providers>) {
         let asking = discover(known.clone(), self.emitters.clone());
         match known.models.all_asked() {
             true => drop(tokio::spawn(asking)),
@@ -96,7 +96,7 @@ impl Assistant {
 }
 
 /// Asks the providers for their models. Open sessions are told if there are others now.
-async fn discover(known: Arc<Known>, emitters: Voices) {
+async fn discover(known: Arc<Providers>, emitters: Emitters) {
     let lists = known.models.ask().await;
     let (told, before) = (as_told(&emitters), known.models.list());
     known.models.take(lists);
@@ -105,7 +105,7 @@ async fn discover(known: Arc<Known>, emitters: Voices) {
     }
 }
 
-fn as_told(emitters: &Voices) -> Vec<(Emitter, Choices)> {
+fn as_told(emitters: &Emitters) -> Vec<(Emitter, Choices)> {
     let emitters = locked(emitters).clone();
     emitters.into_iter().map(|emitter| (emitter.clone(), emitter.choices())).collect()
 }
@@ -165,7 +165,7 @@ impl Agent for Assistant {
         let known = self.known();
         known.check()?;
         directory::check(&setup.cwd).await?;
-        let means = Means {
+        let means = SessionDeps {
             limits: self.config.mcp,
             keys: known.key_names(),
             private: self.config.config_file.iter().cloned().collect(),
@@ -184,7 +184,7 @@ impl Agent for Assistant {
     async fn prompt(&self, session: &Session, turn: Turn) -> Result<Stop, RpcError> {
         let text = turn.text();
         let command = command::read(&text);
-        if command.as_ref().is_none_or(command::Command::needs_servers)
+        if command.as_ref().is_none_or(command::SlashCommand::needs_servers)
             && !session.wait_for_servers(&turn).await
         {
             return Ok(Stop::Cancelled);
@@ -200,20 +200,21 @@ impl Agent for Assistant {
         }
         let none = models.offer(turn.choices().get("model")).is_empty();
         match mcp_prompts::read(session, &turn, &text).await? {
-            Named::Cancelled => return Ok(Stop::Cancelled),
-            Named::Prompt(words) if none => {
+            PromptCommand::Cancelled => return Ok(Stop::Cancelled),
+            PromptCommand::Prompt(words) if none => {
                 turn.say(&words).await;
                 return Ok(Stop::EndTurn);
             }
-            Named::None if none => {
-                let lack = offline::Lack { failures: models.failures(), config_file: known.config_file() };
+            PromptCommand::None if none => {
+                let lack =
+                    offline::NoModelReason { failures: models.failures(), config_file: known.config_file() };
                 return offline::no_model(session, &turn, &lack).await;
             }
-            Named::None | Named::Prompt(_) => {}
+            PromptCommand::None | PromptCommand::Prompt(_) => {}
         }
         let chosen = || known.chosen(&turn.choices());
         let before = models.list();
-        let outcome = Talk::new(models, session, &turn).run(chosen).await;
+        let outcome = ModelTurn::new(models, session, &turn).run(chosen).await;
         if models.list() != before {
             // Something was learnt of a model, such as that it takes no temperature.
             self.tell_others(&session.emitter).await;
@@ -227,7 +228,7 @@ impl Agent for Assistant {
     }
 
     async fn login(&self, method: &str) -> Result<(), RpcError> {
-        let known = Known::read(&self.config).remembering(&self.known());
+        let known = Providers::read(&self.config).remembering(&self.known());
         // What made sense before stays.
         known.check_sense()?;
         let Some(provider) = known.models.providers().find(|provider| provider.name == method).cloned()

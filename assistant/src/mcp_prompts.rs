@@ -6,12 +6,12 @@ use rethread::wire::RpcError;
 use serde_json::{Map, Value, json};
 
 use crate::command;
-use crate::mcp::{CallError, Message, Prompt};
+use crate::mcp::{CallError, Prompt, PromptMessage};
 use crate::mcp_tools;
 use crate::session::Session;
 
 /// What became of a command that may name a prompt.
-pub(crate) enum Named {
+pub(crate) enum PromptCommand {
     /// It names none.
     None,
     /// It does, and this is what the prompt says.
@@ -21,12 +21,12 @@ pub(crate) enum Named {
 }
 
 /// Has the server speak if the user's words name a prompt of one.
-pub(crate) async fn read(session: &Session, turn: &Turn, text: &str) -> Result<Named, RpcError> {
-    let Some(line) = text.trim().strip_prefix('/') else { return Ok(Named::None) };
+pub(crate) async fn read(session: &Session, turn: &Turn, text: &str) -> Result<PromptCommand, RpcError> {
+    let Some(line) = text.trim().strip_prefix('/') else { return Ok(PromptCommand::None) };
     let (name, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
     let prompts = session.servers.prompts();
     let Some(prompt) = prompts.iter().find(|prompt| prompt.shown_name == name) else {
-        return Ok(Named::None);
+        return Ok(PromptCommand::None);
     };
     let arguments = arguments(prompt, rest);
     let call = ToolCall::new(&format!("Prompt {name}"), ToolKind::Fetch).input(json!(arguments));
@@ -38,11 +38,11 @@ pub(crate) async fn read(session: &Session, turn: &Turn, text: &str) -> Result<N
             let words = words.join("\n\n");
             tool.text(&words).await;
             tool.done(json!({"messages": kept})).await;
-            Ok(Named::Prompt(words))
+            Ok(PromptCommand::Prompt(words))
         }
         Err(CallError::Cancelled { .. }) => {
             tool.stopped().await;
-            Ok(Named::Cancelled)
+            Ok(PromptCommand::Cancelled)
         }
         Err(error) => {
             tool.failed(json!({"text": error.to_string()})).await;
@@ -52,7 +52,7 @@ pub(crate) async fn read(session: &Session, turn: &Turn, text: &str) -> Result<N
 }
 
 /// A message in words, and as it is kept.
-fn written(message: &Message) -> (String, Value) {
+fn written(message: &PromptMessage) -> (String, Value) {
     let (words, block) = mcp_tools::shown(&message.content);
     (words, json!({"role": message.role, "content": block}))
 }

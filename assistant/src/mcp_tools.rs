@@ -3,20 +3,20 @@
 use rethread::author::{Tool, ToolCall, ToolKind};
 use serde_json::{Value, json};
 
-use crate::call_context::{Done, Work, failed, short};
-use crate::mcp::{self, Answer, CallError, Content};
+use crate::call_context::{CallContext, CallResult, failed, short};
+use crate::mcp::{self, CallError, Content, McpToolResult};
 use crate::model;
-use crate::permission::{Ask, Scope, Standing, code, fenced, text_content};
+use crate::permission::{AlwaysAllow, PermissionRequest, RuleScope, code, fenced, text_content};
 use crate::tools::Effect;
 use crate::tools::visible::visible_json;
 
 /// Calls it.
 pub(crate) async fn call(
-    work: &Work<'_>,
+    work: &CallContext<'_>,
     call: &model::ToolCall,
-    served: &mcp::Tool,
+    served: &mcp::McpTool,
     arguments: &Value,
-) -> Done {
+) -> CallResult {
     let title = served
         .title
         .as_ref()
@@ -40,28 +40,28 @@ pub(crate) async fn call(
         Ok(answer) => answered(&tool, &answer).await,
         Err(CallError::Cancelled { .. }) => {
             tool.stopped().await;
-            Done::failed("the user cancelled this")
+            CallResult::failed("the user cancelled this")
         }
         Err(error) => failed(&tool, &told(&error)).await,
     }
 }
 
 /// What the user is asked about a call. For good it is the tool, whatever it is given.
-fn about_call(served: &mcp::Tool, arguments: &Value) -> Ask {
+fn about_call(served: &mcp::McpTool, arguments: &Value) -> PermissionRequest {
     let name = short(&served.shown_name);
     let whole = fenced("json", &serde_json::to_string_pretty(&visible_json(arguments)).unwrap_or_default());
-    Ask {
+    PermissionRequest {
         title: format!("Call {name}?"),
         facts: format!("Calls the tool {} of an MCP server with these arguments.", code(&served.shown_name)),
         content: json!([text_content(&whole)]),
         whole,
         effect: Effect::Writes,
-        scope: Scope {
+        scope: RuleScope {
             work: served.shown_name.clone(),
             allowed: format!("{name} with any arguments"),
             refused: name,
             sentence: "\"Always\" covers this tool with any arguments, in this session.".to_owned(),
-            standing: Standing::Possible,
+            standing: AlwaysAllow::Possible,
         },
     }
 }
@@ -74,7 +74,7 @@ pub(crate) fn told(error: &CallError) -> String {
     }
 }
 
-async fn answered(tool: &Tool, answer: &Answer) -> Done {
+async fn answered(tool: &Tool, answer: &McpToolResult) -> CallResult {
     let (mut text, mut images) = (String::new(), Vec::new());
     for content in &answer.content {
         if let Content::Image { mime_type, data } = content {
@@ -99,7 +99,7 @@ async fn answered(tool: &Tool, answer: &Answer) -> Done {
     } else {
         tool.done(output).await
     }
-    Done { text, images, failed: answer.is_error }
+    CallResult { text, images, failed: answer.is_error }
 }
 
 /// Some content in words for a model, and as a block for a client.

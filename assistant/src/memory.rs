@@ -54,7 +54,7 @@ pub(crate) struct Conversation {
 
 /// Reads the conversation.
 pub(crate) fn conversation(history: &[Value]) -> Conversation {
-    let mut reading = Reading::default();
+    let mut reading = ConversationReader::default();
     for item in history {
         reading.item(item);
     }
@@ -62,7 +62,7 @@ pub(crate) fn conversation(history: &[Value]) -> Conversation {
 }
 
 #[derive(Default)]
-struct Reading {
+struct ConversationReader {
     messages: Vec<Message>,
     parts: Vec<Part>,
     results: Vec<ToolResult>,
@@ -71,7 +71,7 @@ struct Reading {
     turn: Option<usize>,
 }
 
-impl Reading {
+impl ConversationReader {
     fn item(&mut self, item: &Value) {
         match item["sessionUpdate"].as_str().unwrap_or_default() {
             "user_message" => {

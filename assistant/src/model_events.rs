@@ -6,12 +6,12 @@ use rethread::author::{self, Tokens, Tool, ToolCall, Turn};
 use rethread::wire::{RpcError, code};
 
 use crate::call_context::short;
-use crate::model::{Error, Event, Message, Model, Models, Usage};
+use crate::model::{Message, Model, ModelError, ModelEvent, Models, Usage};
 use crate::session::Session;
 use crate::{memory, tool_calls};
 
 /// A turn with a model.
-pub(crate) struct Talk<'a> {
+pub(crate) struct ModelTurn<'a> {
     pub(crate) models: &'a Models,
     pub(crate) session: &'a Session,
     pub(crate) turn: &'a Turn,
@@ -29,33 +29,33 @@ pub(crate) struct Talk<'a> {
     pub(crate) begun: Vec<Tool>,
 }
 
-impl Talk<'_> {
+impl ModelTurn<'_> {
     /// Tells the user of an event.
-    pub(crate) async fn tell(&mut self, model: &Model, event: Event, telling: &mut Telling) {
+    pub(crate) async fn tell(&mut self, model: &Model, event: ModelEvent, telling: &mut MessageWriters) {
         match event {
-            Event::Text(text) => telling.message(self.turn).write(&text).await,
-            Event::Thought(text) => telling.thought(self.turn).write(&text).await,
-            Event::Retrying { attempt, wait, why } => {
+            ModelEvent::Text(text) => telling.message(self.turn).write(&text).await,
+            ModelEvent::Thought(text) => telling.thought(self.turn).write(&text).await,
+            ModelEvent::Retrying { attempt, wait, why } => {
                 let title =
                     format!("{} did not answer; trying again in {} s", model.name, wait.as_secs().max(1));
                 let why = format!("Attempt {attempt}: {why}");
                 self.turn.notice("warning", &title, Some(&why)).await;
             }
-            Event::LeftOut { what, why } => {
+            ModelEvent::LeftOut { what, why } => {
                 let title = format!("{} does not accept {what}; asking again without", model.name);
                 self.turn.notice("warning", &title, Some(&why)).await;
                 self.turn.options_changed().await;
             }
-            Event::Usage(usage) => {
+            ModelEvent::Usage(usage) => {
                 self.paid(&usage);
                 // The protocol has no word for a window that is not known, and a made-up one would mislead.
                 if let Some(window) = self.models.window(&model.id).await {
                     self.turn.usage(usage.input + usage.output, window, self.cost).await;
                 }
             }
-            Event::Calling { id, name } => self.tell_begun(&id, &name).await,
+            ModelEvent::Calling { id, name } => self.tell_begun(&id, &name).await,
             // Both are in the reply, which comes whole at the end.
-            Event::ToolCall(_) | Event::Finished { .. } => {}
+            ModelEvent::ToolCall(_) | ModelEvent::Finished { .. } => {}
         }
     }
 
@@ -80,12 +80,12 @@ impl Talk<'_> {
 
 /// The message that is being told, if one is.
 #[derive(Default)]
-pub(crate) struct Telling {
+pub(crate) struct MessageWriters {
     message: Option<author::MessageWriter>,
     thought: Option<author::MessageWriter>,
 }
 
-impl Telling {
+impl MessageWriters {
     fn message(&mut self, turn: &Turn) -> &author::MessageWriter {
         self.thought = None;
         self.message.get_or_insert_with(|| turn.message())
@@ -98,8 +98,8 @@ impl Telling {
 }
 
 /// What went wrong with a model, as the error of a turn.
-pub(crate) fn told(error: &Error) -> RpcError {
-    let unauthorised = matches!(error, Error::Unauthorised { .. });
+pub(crate) fn told(error: &ModelError) -> RpcError {
+    let unauthorised = matches!(error, ModelError::Unauthorised { .. });
     let code = if unauthorised { code::AUTH_REQUIRED } else { code::INTERNAL };
     RpcError::new(code, error.to_string()).hint(error.hint())
 }

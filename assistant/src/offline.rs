@@ -7,35 +7,39 @@ use rethread::ids;
 use rethread::wire::RpcError;
 use serde_json::Value;
 
-use crate::call_context::Work;
+use crate::call_context::CallContext;
 use crate::choice::{Mode, Settings};
-use crate::command::{self, Command};
+use crate::command::{self, SlashCommand};
 use crate::model::ToolCall;
 use crate::session::Session;
 use crate::tool_calls;
 
 /// Carries out a command.
-pub(crate) async fn carry_out(session: &Session, turn: &Turn, command: Command) -> Result<Stop, RpcError> {
+pub(crate) async fn carry_out(
+    session: &Session,
+    turn: &Turn,
+    command: SlashCommand,
+) -> Result<Stop, RpcError> {
     match command {
-        Command::Help => turn.say(&command::help(&session.servers)).await,
-        Command::Tools => turn.say(&tools(session, turn)).await,
-        Command::Call(name, arguments) => call(session, turn, &name, arguments).await,
-        Command::Plan(steps) => {
+        SlashCommand::Help => turn.say(&command::help(&session.servers)).await,
+        SlashCommand::Tools => turn.say(&tools(session, turn)).await,
+        SlashCommand::Call(name, arguments) => call(session, turn, &name, arguments).await,
+        SlashCommand::Plan(steps) => {
             let steps: Vec<_> = steps.into_iter().map(|step| (step, "pending")).collect();
             turn.plan(&steps).await;
         }
-        Command::Think(text) => turn.think(&text).await,
-        Command::Stream { words, pause } => stream(turn, words, pause).await,
-        Command::Mode(id) => mode(turn, &id).await,
-        Command::Model(id) => model(turn, &id).await,
-        Command::Resource { server, uri } => resource(session, turn, &server, &uri).await,
-        Command::Wrong(why) => turn.say(&why).await,
+        SlashCommand::Think(text) => turn.think(&text).await,
+        SlashCommand::Stream { words, pause } => stream(turn, words, pause).await,
+        SlashCommand::Mode(id) => mode(turn, &id).await,
+        SlashCommand::Model(id) => model(turn, &id).await,
+        SlashCommand::Resource { server, uri } => resource(session, turn, &server, &uri).await,
+        SlashCommand::Wrong(why) => turn.say(&why).await,
     }
     Ok(if turn.is_cancelled() { Stop::Cancelled } else { Stop::EndTurn })
 }
 
 /// Why there is no model.
-pub(crate) struct Lack {
+pub(crate) struct NoModelReason {
     /// The providers that list no models, each in a line with the reason.
     pub(crate) failures: Vec<String>,
     /// The configuration file.
@@ -43,7 +47,7 @@ pub(crate) struct Lack {
 }
 
 /// The answer to words when there is no model to understand them.
-pub(crate) async fn no_model(session: &Session, turn: &Turn, lack: &Lack) -> Result<Stop, RpcError> {
+pub(crate) async fn no_model(session: &Session, turn: &Turn, lack: &NoModelReason) -> Result<Stop, RpcError> {
     let file = &lack.config_file;
     let why = if lack.failures.is_empty() {
         format!(
@@ -65,7 +69,7 @@ pub(crate) async fn no_model(session: &Session, turn: &Turn, lack: &Lack) -> Res
 
 fn tools(session: &Session, turn: &Turn) -> String {
     let settings = Settings::of(&turn.choices());
-    let line = |tool: crate::model::Tool| {
+    let line = |tool: crate::model::ToolDefinition| {
         let first = tool.description.lines().next().unwrap_or_default().to_owned();
         format!("- `{}`: {first}", tool.name)
     };
@@ -75,7 +79,7 @@ fn tools(session: &Session, turn: &Turn) -> String {
 }
 
 async fn call(session: &Session, turn: &Turn, name: &str, arguments: Value) {
-    let work = Work { session, turn, round: 0, begun: Vec::new() };
+    let work = CallContext { session, turn, round: 0, begun: Vec::new() };
     let id = format!("call-{}", ids::unique());
     let call = ToolCall { id, name: name.to_owned(), arguments: Ok(arguments), signatures: Vec::new() };
     work.one(&call).await;

@@ -4,7 +4,7 @@
 use rethread::author::{Decision, Permission, Tool};
 use serde_json::{Map, Value, json};
 
-use crate::call_context::{Done, Work, cancelled, failed};
+use crate::call_context::{CallContext, CallResult, cancelled, failed};
 use crate::choice::Settings;
 use crate::memory::{self, Rule};
 use crate::model;
@@ -15,7 +15,7 @@ use crate::tools::{Effect, ToolError};
 const LONGEST_DESCRIBED: usize = 256 * 1024;
 
 /// What the user is asked.
-pub(crate) struct Ask {
+pub(crate) struct PermissionRequest {
     /// The question, short.
     pub(crate) title: String,
     /// Where and how it is done.
@@ -27,11 +27,11 @@ pub(crate) struct Ask {
     /// What the settings have to allow.
     pub(crate) effect: Effect,
     /// What "always" and "never" cover.
-    pub(crate) scope: Scope,
+    pub(crate) scope: RuleScope,
 }
 
 /// What an answer for good covers.
-pub(crate) struct Scope {
+pub(crate) struct RuleScope {
     /// The name under which the answer is kept.
     pub(crate) work: String,
     /// What is allowed, in a few words behind "Always allow".
@@ -41,31 +41,31 @@ pub(crate) struct Scope {
     /// What is allowed, in a sentence.
     pub(crate) sentence: String,
     /// Whether the user can allow it for good.
-    pub(crate) standing: Standing,
+    pub(crate) standing: AlwaysAllow,
 }
 
 /// Whether something can be allowed for good.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub(crate) enum AlwaysAllow {
     /// It can.
     Possible,
     /// It is asked about each time. A refusal for good still covers it.
     EachTime,
 }
 
-impl Work<'_> {
+impl CallContext<'_> {
     /// Asks whether a call may be carried out, unless that was settled for good or the settings do not allow it.
     pub(crate) async fn permitted(
         &self,
         call: &model::ToolCall,
         arguments: &Value,
         tool: &Tool,
-        ask: Ask,
-    ) -> Result<(), Done> {
+        ask: PermissionRequest,
+    ) -> Result<(), CallResult> {
         let rule = memory::rule(&self.turn.history(), &ask.scope.work);
         let answer = match rule {
             _ if !self.allows(ask.effect) => None,
-            Some(Rule::Allow) if ask.scope.standing == Standing::Possible => Some("allow".to_owned()),
+            Some(Rule::Allow) if ask.scope.standing == AlwaysAllow::Possible => Some("allow".to_owned()),
             Some(Rule::Reject) => None,
             Some(Rule::Allow) | None => Some(self.ask(call, arguments, tool, &ask).await),
         };
@@ -89,7 +89,13 @@ impl Work<'_> {
         self.settings().access.allows(effect)
     }
 
-    async fn ask(&self, call: &model::ToolCall, arguments: &Value, tool: &Tool, ask: &Ask) -> String {
+    async fn ask(
+        &self,
+        call: &model::ToolCall,
+        arguments: &Value,
+        tool: &Tool,
+        ask: &PermissionRequest,
+    ) -> String {
         let forbidden = self.turn.wait_for_choice(|choices| !Settings::of(choices).access.allows(ask.effect));
         let question = question(ask, arguments);
         let Decision::Chosen(answer) = self.turn.permission_until(tool, &question, forbidden).await else {
@@ -114,24 +120,24 @@ pub(crate) fn not_allowed(tool: &str) -> String {
     ToolError::Off { name: tool.to_owned() }.told()
 }
 
-fn question(ask: &Ask, arguments: &Value) -> Permission {
+fn question(ask: &PermissionRequest, arguments: &Value) -> Permission {
     let mut shown = Map::new();
     shown.insert("content".to_owned(), ask.content.clone());
     shown.insert("rawInput".to_owned(), visible_json(arguments));
     let option = |id: &str, name: String, kind| (id.to_owned(), name, kind);
-    let Scope { allowed, refused, standing, .. } = &ask.scope;
+    let RuleScope { allowed, refused, standing, .. } = &ask.scope;
     let mut options = vec![option("allow", "Allow".to_owned(), "allow_once")];
-    if *standing == Standing::Possible {
+    if *standing == AlwaysAllow::Possible {
         options.push(option("allow_always", format!("Always allow {allowed}"), "allow_always"));
     }
     options.push(option("reject", "Reject".to_owned(), "reject_once"));
-    if *standing == Standing::Possible {
+    if *standing == AlwaysAllow::Possible {
         options.push(option("reject_always", format!("Never allow {refused}"), "reject_always"));
     }
     Permission { title: ask.title.clone(), description: Some(description(ask, arguments)), shown, options }
 }
 
-fn description(ask: &Ask, arguments: &Value) -> String {
+fn description(ask: &PermissionRequest, arguments: &Value) -> String {
     let mut facts = vec![ask.facts.as_str(), ask.scope.sentence.as_str()];
     if is_hiding(arguments) {
         facts.push("Characters that do not show are written as escapes such as \\u{1b}.");

@@ -12,7 +12,7 @@ use crate::config::AssistantConfig;
 use crate::model::{Model, Models, ProviderConfig, ProviderKind};
 
 /// What is known of the providers.
-pub(crate) struct Known {
+pub(crate) struct Providers {
     pub(crate) models: Models,
     /// Why there are none, if the configuration makes no sense.
     wrong: Option<String>,
@@ -22,7 +22,7 @@ pub(crate) struct Known {
     file: Option<PathBuf>,
 }
 
-impl Known {
+impl Providers {
     /// Reads the configuration.
     pub(crate) fn read(config: &AssistantConfig) -> Self {
         let file = config.config_file.clone();

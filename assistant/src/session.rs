@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::command;
-use crate::mcp::{self, Place, Servers};
+use crate::mcp::{self, Servers, SessionEnvironment};
 use crate::tools::Toolbox;
 
 /// What the assistant keeps of a session while it is open.
@@ -26,7 +26,7 @@ pub struct Session {
     /// Until when a prompt waits for servers that are being connected.
     servers_by: Instant,
     /// The servers that a prompt did not wait for any longer.
-    missed: Missed,
+    missed: SkippedServers,
     /// How many tools the user was last told are left out.
     left_out: AtomicUsize,
     /// What the user was told of the project's instructions.
@@ -34,10 +34,10 @@ pub struct Session {
 }
 
 /// Names of servers that a prompt went on without.
-type Missed = Arc<Mutex<BTreeSet<String>>>;
+type SkippedServers = Arc<Mutex<BTreeSet<String>>>;
 
 /// What a session is opened with.
-pub(crate) struct Means {
+pub(crate) struct SessionDeps {
     /// How long servers may take, and how much they may say.
     pub(crate) limits: mcp::Limits,
     /// The variables that hold keys.
@@ -50,8 +50,8 @@ pub(crate) struct Means {
 
 impl Session {
     /// Opens it and starts to connect its servers, which is not waited for. What becomes of them is told.
-    pub(crate) async fn open(setup: SessionSetup, means: Means) -> Result<Self, RpcError> {
-        let Means { limits, keys, private, guardian } = means;
+    pub(crate) async fn open(setup: SessionSetup, means: SessionDeps) -> Result<Self, RpcError> {
+        let SessionDeps { limits, keys, private, guardian } = means;
         let SessionSetup { cwd, roots, servers, system_prompt, emitter, .. } = setup;
         let roots: Vec<_> = std::iter::once(cwd).chain(roots).collect();
         // Neither a command nor a server is to read the keys of models.
@@ -61,10 +61,10 @@ impl Session {
         for error in wrong {
             emitter.notice("warning", &error.to_string(), None).await;
         }
-        let place = Place { cwd: roots[0].clone(), roots, hidden: keys, guardian };
+        let place = SessionEnvironment { cwd: roots[0].clone(), roots, hidden: keys, guardian };
         let servers = Arc::new(Servers::start(configs, place, limits));
         let servers_by = Instant::now() + limits.first_prompt;
-        let (missed, left_out, noted) = (Missed::default(), AtomicUsize::new(0), Mutex::default());
+        let (missed, left_out, noted) = (SkippedServers::default(), AtomicUsize::new(0), Mutex::default());
         let session = Self { emitter, toolbox, servers, system_prompt, servers_by, missed, left_out, noted };
         session.follow_servers().await;
         Ok(session)
@@ -75,7 +75,7 @@ impl Session {
         let mut changes = self.servers.changes();
         changes.mark_changed();
         let (emitter, servers) = (self.emitter.clone(), Arc::downgrade(&self.servers));
-        let mut following = Following::new(&self.servers, self.missed.clone());
+        let mut following = ServerWatcher::new(&self.servers, self.missed.clone());
         following.tell_commands(&emitter, &self.servers).await;
         tokio::spawn(async move {
             while changes.changed().await.is_ok() {
@@ -119,16 +119,16 @@ impl Session {
 }
 
 /// What users were told of the servers of a session.
-struct Following {
+struct ServerWatcher {
     /// Users are told of other commands than they know, not of every change.
-    commands: Vec<command::Described>,
+    commands: Vec<command::CommandDescription>,
     /// The servers whose first connection was not told of yet.
     open: BTreeSet<String>,
-    missed: Missed,
+    missed: SkippedServers,
 }
 
-impl Following {
-    fn new(servers: &Servers, missed: Missed) -> Self {
+impl ServerWatcher {
+    fn new(servers: &Servers, missed: SkippedServers) -> Self {
         Self { commands: Vec::new(), open: servers.names().into_iter().collect(), missed }
     }
 

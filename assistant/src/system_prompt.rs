@@ -10,19 +10,19 @@ use crate::choice::{Mode, Settings};
 use crate::session::Session;
 
 /// A system prompt.
-pub(crate) struct System {
+pub(crate) struct SystemPrompt {
     pub(crate) text: String,
     /// What of the project's instructions is not part of it, for the user.
     pub(crate) notes: Vec<String>,
 }
 
 /// The system prompt of a session as it is now.
-pub(crate) async fn system(settings: &Settings, session: &Session) -> System {
+pub(crate) async fn system(settings: &Settings, session: &Session) -> SystemPrompt {
     let client = session.system_prompt.as_ref();
     let said =
         client.map(|prompt| (prompt["mode"].as_str().unwrap_or("append"), text_of(&prompt["content"])));
     if let Some(("override", text)) = said {
-        return System { text, notes: Vec::new() };
+        return SystemPrompt { text, notes: Vec::new() };
     }
     let roots = session.toolbox.roots();
     let mut parts = vec![task(settings.mode).to_owned(), surroundings::described(roots, settings).await];
@@ -37,7 +37,7 @@ pub(crate) async fn system(settings: &Settings, session: &Session) -> System {
         served.map(|(server, words)| format!("The MCP server {server} says about its tools:\n\n{words}")),
     );
     parts.extend(said.map(|(_, text)| text));
-    System { text: parts.join("\n\n"), notes }
+    SystemPrompt { text: parts.join("\n\n"), notes }
 }
 
 fn task(mode: Mode) -> &'static str {

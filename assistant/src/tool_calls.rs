@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use rethread::author::{ToolCall, ToolKind};
 use serde_json::{Value, json};
 
-use crate::call_context::{Done, Work, cancelled};
+use crate::call_context::{CallContext, CallResult, cancelled};
 use crate::choice::Settings;
 use crate::model::{self, ToolResult};
 use crate::permission::not_allowed;
@@ -18,18 +18,18 @@ use crate::{builtin_tools, mcp, mcp_tools};
 const PLAN: &str = "plan";
 
 /// The tools that a model is offered.
-pub(crate) struct Offered {
-    pub(crate) tools: Vec<model::Tool>,
+pub(crate) struct OfferedTools {
+    pub(crate) tools: Vec<model::ToolDefinition>,
     /// How many more there are than the model takes.
     pub(crate) left_out: usize,
 }
 
 /// The tools that a model is offered that takes so many. Its own come first, then those of the servers in turn, so that
 /// one with many tools does not take the place of the others'.
-pub(crate) fn offered(session: &Session, settings: &Settings, most: usize) -> Offered {
+pub(crate) fn offered(session: &Session, settings: &Settings, most: usize) -> OfferedTools {
     let own = session.toolbox.describe(settings.access).into_iter();
     let mut tools: Vec<_> = own
-        .map(|tool| model::Tool {
+        .map(|tool| model::ToolDefinition {
             name: tool.name.to_owned(),
             description: tool.description.to_owned(),
             schema: tool.schema,
@@ -41,18 +41,18 @@ pub(crate) fn offered(session: &Session, settings: &Settings, most: usize) -> Of
     let served: Vec<_> = served_tools(session, settings).collect();
     let room = most.saturating_sub(tools.len());
     let left_out = served.len().saturating_sub(room);
-    tools.extend(in_turn(served, room).into_iter().map(|tool| model::Tool {
+    tools.extend(in_turn(served, room).into_iter().map(|tool| model::ToolDefinition {
         name: tool.shown_name,
         description: tool.description,
         schema: tool.schema,
     }));
-    Offered { tools, left_out }
+    OfferedTools { tools, left_out }
 }
 
 /// So many of the tools, one of each server in turn, in the order in which they came.
-fn in_turn(tools: Vec<mcp::Tool>, most: usize) -> Vec<mcp::Tool> {
+fn in_turn(tools: Vec<mcp::McpTool>, most: usize) -> Vec<mcp::McpTool> {
     let mut seen: BTreeMap<String, usize> = BTreeMap::new();
-    let mut ranked: Vec<(usize, mcp::Tool)> = Vec::new();
+    let mut ranked: Vec<(usize, mcp::McpTool)> = Vec::new();
     for tool in tools {
         let rank = seen.entry(tool.server.clone()).or_default();
         ranked.push((*rank, tool));
@@ -74,7 +74,7 @@ fn in_turn(tools: Vec<mcp::Tool>, most: usize) -> Vec<mcp::Tool> {
 }
 
 /// The tools of MCP servers that the mode and the options leave.
-fn served_tools(session: &Session, settings: &Settings) -> impl Iterator<Item = mcp::Tool> {
+fn served_tools(session: &Session, settings: &Settings) -> impl Iterator<Item = mcp::McpTool> {
     let may_change = settings.may_change();
     session.servers.tools().into_iter().filter(move |tool| may_change || tool.claims_read_only)
 }
@@ -90,11 +90,11 @@ pub(crate) fn kind_of(session: &Session, tool: &str) -> ToolKind {
     }
 }
 
-fn plan_tool() -> model::Tool {
+fn plan_tool() -> model::ToolDefinition {
     let status = json!({"type": "string", "enum": ["pending", "in_progress", "completed"]});
     let entry = json!({"type": "object", "required": ["content", "status"],
         "properties": {"content": {"type": "string"}, "status": status}});
-    model::Tool {
+    model::ToolDefinition {
         name: PLAN.to_owned(),
         description:
             "Shows the user the plan: all steps, with what has become of each. Call it again when a step is \
@@ -105,7 +105,7 @@ fn plan_tool() -> model::Tool {
     }
 }
 
-impl Work<'_> {
+impl CallContext<'_> {
     /// Carries out the calls of one answer: those that only look side by side, the others one after the other.
     pub(crate) async fn all(&self, calls: &[model::ToolCall]) -> Vec<ToolResult> {
         let mut results = Vec::new();
@@ -140,19 +140,19 @@ impl Work<'_> {
                 },
             },
         };
-        let Done { text, images, failed } = done;
+        let CallResult { text, images, failed } = done;
         ToolResult { id: call.id.clone(), name: call.name.clone(), text, images, failed }
     }
 
     /// The turn was cancelled before the call had its turn. One that users were told of is seen to end.
-    async fn not_begun(&self, call: &model::ToolCall) -> Done {
+    async fn not_begun(&self, call: &model::ToolCall) -> CallResult {
         if let Some(tool) = self.begun.iter().find(|tool| tool.id() == call.id) {
             tool.stopped().await;
         }
         cancelled()
     }
 
-    fn served(&self, name: &str) -> Option<mcp::Tool> {
+    fn served(&self, name: &str) -> Option<mcp::McpTool> {
         let settings = self.settings();
         let mut tools = served_tools(self.session, &settings);
         tools.find(|tool| tool.shown_name == name || tool.provider_name == name)
@@ -169,7 +169,7 @@ impl Work<'_> {
     }
 
     /// A call like any other to a later reader; users see the plan.
-    async fn plan(&self, call: &model::ToolCall, arguments: &Value) -> Done {
+    async fn plan(&self, call: &model::ToolCall, arguments: &Value) -> CallResult {
         let entries = arguments["entries"].as_array().into_iter().flatten();
         let entry = |entry: &Value| {
             let status = match entry["status"].as_str() {
@@ -188,6 +188,6 @@ impl Work<'_> {
         self.turn.plan(&entries).await;
         let text = "the plan is shown".to_owned();
         tool.done(json!({"text": text})).await;
-        Done { text, images: Vec::new(), failed: false }
+        CallResult { text, images: Vec::new(), failed: false }
     }
 }

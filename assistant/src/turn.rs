@@ -8,12 +8,12 @@ use rethread::ids;
 use rethread::wire::RpcError;
 use serde_json::Value;
 
-use crate::call_context::Work;
+use crate::call_context::CallContext;
 use crate::choice::Settings;
 use crate::compact::Excess;
 use crate::memory::Conversation;
-use crate::model::{Error, Event, FinishReason, Message, Model, Models, Part, Reply, Request};
-use crate::model_events::{Talk, Telling, told};
+use crate::model::{FinishReason, Message, Model, ModelError, ModelEvent, Models, Part, Reply, Request};
+use crate::model_events::{MessageWriters, ModelTurn, told};
 use crate::session::Session;
 use crate::tool_calls;
 use crate::{compact, memory, model, system_prompt};
@@ -22,13 +22,13 @@ use crate::{compact, memory, model, system_prompt};
 const MOST_ROUNDS: usize = 100;
 
 /// What came of one question to the model.
-enum Heard {
+enum RoundOutcome {
     Reply(FinishReason, Reply),
-    TooLong(Error),
+    TooLong(ModelError),
     Cancelled,
 }
 
-impl<'a> Talk<'a> {
+impl<'a> ModelTurn<'a> {
     /// A turn that works on the newest prompt of the session.
     pub(crate) fn new(models: &'a Models, session: &'a Session, turn: &'a Turn) -> Self {
         let history = turn.history();
@@ -42,9 +42,9 @@ impl<'a> Talk<'a> {
         for round in 0..MOST_ROUNDS {
             let model = model()?;
             let (reason, mut reply) = match self.ask(&model).await? {
-                Heard::Reply(reason, reply) => (reason, reply),
-                Heard::Cancelled => return Ok(Stop::Cancelled),
-                Heard::TooLong(error) => return Err(told(&error)),
+                RoundOutcome::Reply(reason, reply) => (reason, reply),
+                RoundOutcome::Cancelled => return Ok(Stop::Cancelled),
+                RoundOutcome::TooLong(error) => return Err(told(&error)),
             };
             with_new_ids(&mut reply, &self.used);
             let calls: Vec<model::ToolCall> = reply.calls().cloned().collect();
@@ -56,7 +56,7 @@ impl<'a> Talk<'a> {
                 return Ok(stop(&reason));
             }
             let begun = std::mem::take(&mut self.begun);
-            let work = Work { session: self.session, turn: self.turn, round, begun };
+            let work = CallContext { session: self.session, turn: self.turn, round, begun };
             self.now.push(Message::Tools(work.all(&calls).await));
             if self.turn.is_cancelled() {
                 return Ok(Stop::Cancelled);
@@ -68,7 +68,7 @@ impl<'a> Talk<'a> {
     }
 
     /// Asks once; a conversation that has become too long is summed up first, or when the provider says so.
-    async fn ask(&mut self, model: &Model) -> Result<Heard, RpcError> {
+    async fn ask(&mut self, model: &Model) -> Result<RoundOutcome, RpcError> {
         let mut request = self.request(model).await;
         let excess = |request: &Request| model.context_window.map_or(0, |window| request.excess(window));
         while let over @ 1.. = excess(&request)
@@ -79,11 +79,11 @@ impl<'a> Talk<'a> {
         self.warn_if_too_long(model, &request).await;
         loop {
             match self.hear(model, &request).await? {
-                Heard::TooLong(error) if !compact::make_room(self, model, Excess::Unknown).await? => {
-                    return Ok(Heard::TooLong(error));
+                RoundOutcome::TooLong(error) if !compact::make_room(self, model, Excess::Unknown).await? => {
+                    return Ok(RoundOutcome::TooLong(error));
                 }
-                Heard::TooLong(_) => request = self.request(model).await,
-                heard @ (Heard::Reply(..) | Heard::Cancelled) => return Ok(heard),
+                RoundOutcome::TooLong(_) => request = self.request(model).await,
+                heard @ (RoundOutcome::Reply(..) | RoundOutcome::Cancelled) => return Ok(heard),
             }
         }
     }
@@ -141,7 +141,7 @@ impl<'a> Talk<'a> {
         }
     }
 
-    async fn tell_left_out(&self, model: &Model, offered: &tool_calls::Offered) {
+    async fn tell_left_out(&self, model: &Model, offered: &tool_calls::OfferedTools) {
         let title = format!("{} is not offered {} tools of MCP servers", model.name, offered.left_out);
         let why = format!(
             "It takes {} tools at most. Connect fewer servers, or set `max_tools` of the model if it takes more.",
@@ -151,14 +151,17 @@ impl<'a> Talk<'a> {
     }
 
     /// Hears one answer. A call that was begun and does not come is seen to end.
-    async fn hear(&mut self, model: &Model, request: &Request) -> Result<Heard, RpcError> {
+    async fn hear(&mut self, model: &Model, request: &Request) -> Result<RoundOutcome, RpcError> {
         let heard = self.hear_answer(model, request).await;
         let comes = |tool: &Tool| match &heard {
             // What a model was about to do when it was stopped is not done.
-            Ok(Heard::Reply(FinishReason::Refusal, _) | Heard::TooLong(_) | Heard::Cancelled) | Err(_) => {
-                false
-            }
-            Ok(Heard::Reply(_, reply)) => reply.calls().any(|call| call.id == tool.id()),
+            Ok(
+                RoundOutcome::Reply(FinishReason::Refusal, _)
+                | RoundOutcome::TooLong(_)
+                | RoundOutcome::Cancelled,
+            )
+            | Err(_) => false,
+            Ok(RoundOutcome::Reply(_, reply)) => reply.calls().any(|call| call.id == tool.id()),
         };
         let (coming, broken_off) = std::mem::take(&mut self.begun).into_iter().partition::<Vec<_>, _>(comes);
         for tool in broken_off {
@@ -169,20 +172,24 @@ impl<'a> Talk<'a> {
         heard
     }
 
-    async fn hear_answer(&mut self, model: &Model, request: &Request) -> Result<Heard, RpcError> {
+    async fn hear_answer(&mut self, model: &Model, request: &Request) -> Result<RoundOutcome, RpcError> {
         let mut answer = self.models.stream(request);
-        let mut telling = Telling::default();
+        let mut telling = MessageWriters::default();
         loop {
             let event = tokio::select! {
                 biased;
                 // The answer is dropped with this, and then the request stops.
-                () = self.turn.cancelled() => return Ok(Heard::Cancelled),
+                () = self.turn.cancelled() => return Ok(RoundOutcome::Cancelled),
                 event = answer.next() => event,
             };
             match event {
-                Some(Ok(Event::Finished { reason, reply })) => return Ok(Heard::Reply(reason, reply)),
+                Some(Ok(ModelEvent::Finished { reason, reply })) => {
+                    return Ok(RoundOutcome::Reply(reason, reply));
+                }
                 Some(Ok(event)) => self.tell(model, event, &mut telling).await,
-                Some(Err(error @ Error::ContextTooLong { .. })) => return Ok(Heard::TooLong(error)),
+                Some(Err(error @ ModelError::ContextTooLong { .. })) => {
+                    return Ok(RoundOutcome::TooLong(error));
+                }
                 Some(Err(error)) => return Err(told(&error)),
                 None => return Err(RpcError::internal("the model's answer ended early")),
             }

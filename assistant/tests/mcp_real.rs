@@ -6,7 +6,9 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use rethread_assistant::mcp::{Answer, CallError, Content, Limits, Place, Secret, ServerConfig, Servers};
+use rethread_assistant::mcp::{
+    CallError, Content, Limits, McpToolResult, Secret, ServerConfig, Servers, SessionEnvironment,
+};
 use rethread_testkit::mcp::real::{modules, script, serve};
 use rethread_testkit::processes::{assert_gone_by, descendants_of};
 use serde_json::{Value, json};
@@ -20,8 +22,12 @@ fn node(name: &str, args: &[String]) -> ServerConfig {
 }
 
 async fn connect(configs: Vec<ServerConfig>, root: &Path) -> Servers {
-    let place =
-        Place { cwd: root.to_owned(), roots: vec![root.to_owned()], hidden: Vec::new(), guardian: None };
+    let place = SessionEnvironment {
+        cwd: root.to_owned(),
+        roots: vec![root.to_owned()],
+        hidden: Vec::new(),
+        guardian: None,
+    };
     let broken = ServerConfig::Stdio {
         name: "broken".into(),
         command: "node".into(),
@@ -40,7 +46,7 @@ async fn connect(configs: Vec<ServerConfig>, root: &Path) -> Servers {
     servers
 }
 
-async fn call(servers: &Servers, name: &str, arguments: Value) -> Result<Answer, CallError> {
+async fn call(servers: &Servers, name: &str, arguments: Value) -> Result<McpToolResult, CallError> {
     servers.call(name, arguments, std::future::pending()).await
 }
 

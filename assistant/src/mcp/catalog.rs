@@ -17,7 +17,7 @@ const MOST_ARGUMENTS: usize = 32;
 
 /// A tool.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Tool {
+pub struct McpTool {
     /// The name that people see: `server.tool`.
     pub shown_name: String,
     /// The name for model providers, of letters, digits, `_` and `-`, at most 64 of them.
@@ -82,7 +82,7 @@ pub struct Resource {
 /// All that one server offers. Names are given when several are put together.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Catalog {
-    pub(super) tools: Vec<Tool>,
+    pub(super) tools: Vec<McpTool>,
     pub(super) prompts: Vec<Prompt>,
     pub(super) resources: Vec<Resource>,
     /// What is wrong with it, for people.
@@ -90,20 +90,20 @@ pub(super) struct Catalog {
 }
 
 /// Reads the lists of one server.
-pub(super) struct Reader<'a> {
+pub(super) struct CatalogReader<'a> {
     pub(super) server: &'a str,
     pub(super) limits: &'a Limits,
     pub(super) scrub: &'a Scrub,
 }
 
-impl Reader<'_> {
+impl CatalogReader<'_> {
     /// A tool; `None` if it has no name.
-    pub(super) fn tool(&self, item: &Json) -> Option<Tool> {
+    pub(super) fn tool(&self, item: &Json) -> Option<McpTool> {
         let fields = item.fields();
         let name = name_in(&fields, "name")?;
         let (schema, note) = schema::usable(fields.get("inputSchema"), self.limits.schema);
         let hints = fields.get("annotations").map(Json::fields).unwrap_or_default();
-        Some(Tool {
+        Some(McpTool {
             shown_name: String::new(),
             provider_name: String::new(),
             server: self.server.to_owned(),

@@ -15,19 +15,19 @@ use tokio::sync::watch;
 
 /// Listens to one server. What is not written here is declined by `rmcp`: sampling as a method that is not
 /// there, a question to the user as one that the user declines.
-pub(super) struct Ears {
+pub(super) struct SessionClientHandler {
     pub(super) roots: Vec<PathBuf>,
     /// Counts what the server says has changed.
     pub(super) changed: watch::Sender<u64>,
 }
 
-impl Ears {
+impl SessionClientHandler {
     fn note(&self) {
         self.changed.send_modify(|count| *count += 1);
     }
 }
 
-impl ClientHandler for Ears {
+impl ClientHandler for SessionClientHandler {
     fn get_info(&self) -> ClientConfig {
         let mut capabilities = ClientCapabilities::default();
         capabilities.roots = Some(RootsCapabilities::default());

@@ -6,9 +6,9 @@ use tokio::sync::watch;
 
 /// The end of one connection.
 #[derive(Clone)]
-pub(super) struct Ending(Arc<watch::Sender<Option<String>>>);
+pub(super) struct CloseReason(Arc<watch::Sender<Option<String>>>);
 
-impl Ending {
+impl CloseReason {
     /// Nothing has ended yet.
     pub(super) fn new() -> Self {
         Self(Arc::new(watch::Sender::new(None)))

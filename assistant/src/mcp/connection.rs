@@ -16,15 +16,15 @@ use serde_json::Value;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::client_handler::Ears;
-use super::close_reason::Ending;
+use super::client_handler::SessionClientHandler;
+use super::close_reason::CloseReason;
 use super::config::ServerConfig;
 use super::content::cut;
 use super::inbound::result_text;
 use super::limits::Limits;
-use super::process::{Launch, Process, Started};
-use super::request::{Patience, Trouble, ask, innermost};
-use super::server::Place;
+use super::process::{Launch, Process, StartedProcess};
+use super::request::{RequestError, RequestTimeout, ask, innermost};
+use super::server::SessionEnvironment;
 use super::sse::EventStream;
 use super::stdio::{CLOSED_INPUT, CLOSED_OUTPUT, Stdio};
 use super::{http, http_common};
@@ -37,14 +37,14 @@ const GOODBYE: Duration = Duration::from_millis(500);
 /// A connection.
 pub(super) struct Connection {
     peer: Peer<RoleClient>,
-    service: Mutex<Option<RunningService<RoleClient, Ears>>>,
+    service: Mutex<Option<RunningService<RoleClient, SessionClientHandler>>>,
     process: Mutex<Option<Process>>,
-    ending: Ending,
+    ending: CloseReason,
     changed: watch::Receiver<u64>,
 }
 
 /// Why there is no connection, and what one could do about it. Not scrubbed yet.
-pub(super) struct NotConnected {
+pub(super) struct ConnectError {
     pub(super) cause: String,
     pub(super) remedy: &'static str,
 }
@@ -53,10 +53,10 @@ impl Connection {
     /// Connects and greets, until the deadline.
     pub(super) async fn open(
         config: &ServerConfig,
-        place: &Place,
+        place: &SessionEnvironment,
         limits: &Limits,
         deadline: Instant,
-    ) -> Result<Connection, NotConnected> {
+    ) -> Result<Connection, ConnectError> {
         let longest = limits.message;
         match config {
             ServerConfig::Stdio { command, args, env, .. } => {
@@ -66,10 +66,10 @@ impl Connection {
             }
             ServerConfig::Http { url, headers, .. } => {
                 let (url, client, headers) = prepared(url, headers)?;
-                let ending = Ending::new();
+                let ending = CloseReason::new();
                 let transport = http::transport(url.as_str(), client, headers, longest, ending.clone());
-                let greeting = Greeting::new(place, ending);
-                greeting.over(transport, deadline).await.map_err(|error| NotConnected::by_web(error.words()))
+                let greeting = Handshake::new(place, ending);
+                greeting.over(transport, deadline).await.map_err(|error| ConnectError::by_web(error.words()))
             }
             ServerConfig::Sse { url, headers, .. } => open_sse(url, headers, place, longest, deadline).await,
         }
@@ -95,9 +95,9 @@ impl Connection {
         &self,
         method: &'static str,
         params: Value,
-        patience: Patience,
+        patience: RequestTimeout,
         cancel: impl Future<Output = ()>,
-    ) -> Result<Json, Trouble> {
+    ) -> Result<Json, RequestError> {
         ask((&self.peer, &self.ending), (method, params), patience, cancel).await
     }
 
@@ -124,24 +124,24 @@ impl Connection {
 }
 
 /// The first words to a server.
-struct Greeting {
-    ears: Ears,
-    ending: Ending,
+struct Handshake {
+    ears: SessionClientHandler,
+    ending: CloseReason,
     changed: watch::Receiver<u64>,
 }
 
 /// Why a server was not met.
-enum NotMet {
+enum HandshakeError {
     TooSlow,
-    Refused(Box<ClientInitializeError>, Ending),
+    Refused(Box<ClientInitializeError>, CloseReason),
 }
 
-impl NotMet {
+impl HandshakeError {
     /// Says whether it was the server that ended the connection.
     fn was_ended(&self) -> bool {
         match self {
-            NotMet::TooSlow => false,
-            NotMet::Refused(error, ending) => {
+            HandshakeError::TooSlow => false,
+            HandshakeError::Refused(error, ending) => {
                 let is_closed = matches!(
                     **error,
                     ClientInitializeError::ConnectionClosed(_) | ClientInitializeError::TransportError { .. }
@@ -153,28 +153,28 @@ impl NotMet {
 
     fn words(&self) -> String {
         match self {
-            NotMet::TooSlow => TOO_SLOW.to_owned(),
-            NotMet::Refused(error, ending) => ending.cause().unwrap_or_else(|| refused(error)),
+            HandshakeError::TooSlow => TOO_SLOW.to_owned(),
+            HandshakeError::Refused(error, ending) => ending.cause().unwrap_or_else(|| refused(error)),
         }
     }
 }
 
 const TOO_SLOW: &str = "it did not answer in time";
 
-impl Greeting {
-    fn new(place: &Place, ending: Ending) -> Self {
+impl Handshake {
+    fn new(place: &SessionEnvironment, ending: CloseReason) -> Self {
         let (tell, changed) = watch::channel(0);
-        Self { ears: Ears { roots: place.roots.clone(), changed: tell }, ending, changed }
+        Self { ears: SessionClientHandler { roots: place.roots.clone(), changed: tell }, ending, changed }
     }
 
-    async fn over<T>(self, transport: T, deadline: Instant) -> Result<Connection, NotMet>
+    async fn over<T>(self, transport: T, deadline: Instant) -> Result<Connection, HandshakeError>
     where
         T: Transport<RoleClient> + 'static,
     {
-        let Greeting { ears, ending, changed } = self;
+        let Handshake { ears, ending, changed } = self;
         match timeout_at(deadline, rmcp::serve_client(ears, transport)).await {
-            Err(_) => Err(NotMet::TooSlow),
-            Ok(Err(error)) => Err(NotMet::Refused(Box::new(error), ending)),
+            Err(_) => Err(HandshakeError::TooSlow),
+            Ok(Err(error)) => Err(HandshakeError::Refused(Box::new(error), ending)),
             Ok(Ok(service)) => Ok(Connection {
                 peer: service.peer().clone(),
                 service: Mutex::new(Some(service)),
@@ -188,15 +188,15 @@ impl Greeting {
 
 async fn open_stdio(
     launch: &Launch<'_>,
-    place: &Place,
+    place: &SessionEnvironment,
     longest: usize,
     deadline: Instant,
-) -> Result<Connection, NotConnected> {
-    let Started { mut process, stdin, stdout } =
-        Process::start(launch).await.map_err(|error| NotConnected::by_start(&error, launch.cwd))?;
-    let ending = Ending::new();
+) -> Result<Connection, ConnectError> {
+    let StartedProcess { mut process, stdin, stdout } =
+        Process::start(launch).await.map_err(|error| ConnectError::by_start(&error, launch.cwd))?;
+    let ending = CloseReason::new();
     let transport = Stdio::new(stdin, stdout, longest, ending.clone());
-    match Greeting::new(place, ending).over(transport, deadline).await {
+    match Handshake::new(place, ending).over(transport, deadline).await {
         Ok(connection) => {
             locked(&connection.process).get_or_insert(process);
             Ok(connection)
@@ -208,7 +208,7 @@ async fn open_stdio(
                 false => process.said().await,
             };
             process.end().await;
-            Err(NotConnected::by_program(&error, words))
+            Err(ConnectError::by_program(&error, words))
         }
     }
 }
@@ -216,29 +216,29 @@ async fn open_stdio(
 async fn open_sse(
     url: &str,
     headers: &[(String, Secret)],
-    place: &Place,
+    place: &SessionEnvironment,
     longest: usize,
     deadline: Instant,
-) -> Result<Connection, NotConnected> {
+) -> Result<Connection, ConnectError> {
     let (url, client, headers) = prepared(url, headers)?;
-    let ending = Ending::new();
+    let ending = CloseReason::new();
     let opening = EventStream::open(&url, client, headers, longest, ending.clone());
     let opened = timeout_at(deadline, opening).await.unwrap_or_else(|_| Err(TOO_SLOW.to_owned()));
-    let transport = opened.map_err(NotConnected::by_web)?;
-    let greeting = Greeting::new(place, ending);
-    greeting.over(transport, deadline).await.map_err(|error| NotConnected::by_web(error.words()))
+    let transport = opened.map_err(ConnectError::by_web)?;
+    let greeting = Handshake::new(place, ending);
+    greeting.over(transport, deadline).await.map_err(|error| ConnectError::by_web(error.words()))
 }
 
-type Prepared = (Url, reqwest::Client, reqwest::header::HeaderMap);
+type HttpParts = (Url, reqwest::Client, reqwest::header::HeaderMap);
 
-fn prepared(url: &str, headers: &[(String, Secret)]) -> Result<Prepared, NotConnected> {
-    let wrong = |cause| NotConnected { cause, remedy: "correct its configuration" };
+fn prepared(url: &str, headers: &[(String, Secret)]) -> Result<HttpParts, ConnectError> {
+    let wrong = |cause| ConnectError { cause, remedy: "correct its configuration" };
     let url = Url::parse(url).map_err(|error| wrong(format!("its address is invalid: {error}")))?;
     let client = http_common::client(&url).map_err(wrong)?;
     Ok((url, client, http_common::headers(headers).map_err(wrong)?))
 }
 
-impl NotConnected {
+impl ConnectError {
     fn by_start(error: &io::Error, cwd: &Path) -> Self {
         if error.kind() != io::ErrorKind::NotFound {
             let cause = format!("its program could not be started: {error}");
@@ -252,13 +252,13 @@ impl NotConnected {
         Self { cause, remedy: "install it, or give the full path of its command" }
     }
 
-    fn by_program(error: &NotMet, words: String) -> Self {
+    fn by_program(error: &HandshakeError, words: String) -> Self {
         let remedy = match error {
-            NotMet::TooSlow => {
+            HandshakeError::TooSlow => {
                 "check that its command is an MCP server on stdio; one that installs itself may be quicker the \
                  next time"
             }
-            NotMet::Refused(..) => "run its command in a terminal to see what it needs",
+            HandshakeError::Refused(..) => "run its command in a terminal to see what it needs",
         };
         Self { cause: joined(error.words(), words), remedy }
     }

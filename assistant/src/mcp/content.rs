@@ -57,7 +57,7 @@ pub enum Content {
 
 /// The result of a tool.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Answer {
+pub struct McpToolResult {
     /// The pieces, in order.
     pub content: Vec<Content>,
     /// The result as data, where the tool gives it.
@@ -68,7 +68,7 @@ pub struct Answer {
 
 /// One message of a prompt.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Message {
+pub struct PromptMessage {
     /// `user` or `assistant`.
     pub role: String,
     /// What is said.
@@ -76,20 +76,20 @@ pub struct Message {
 }
 
 /// Reads answers of one server.
-pub(super) struct Reader<'a> {
+pub(super) struct ResultReader<'a> {
     text_left: usize,
     data_left: usize,
     scrub: &'a Scrub,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> ResultReader<'a> {
     /// For one answer.
     pub(super) fn new(limits: &Limits, scrub: &'a Scrub) -> Self {
         Self { text_left: limits.answer_text, data_left: limits.answer_data, scrub }
     }
 
     /// The answer to `tools/call`; `None` if it is none.
-    pub(super) fn answer(mut self, answer: &Json) -> Option<Answer> {
+    pub(super) fn answer(mut self, answer: &Json) -> Option<McpToolResult> {
         let fields = answer.fields();
         let (content, structured) = (fields.get("content"), fields.get("structuredContent"));
         let is_error = fields.get("isError").is_some_and(|is_error| is_error.text() == "true");
@@ -107,17 +107,17 @@ impl<'a> Reader<'a> {
             }
             fits.then(|| serde_json::from_str(&text).ok()).flatten()
         });
-        Some(Answer { content, structured, is_error })
+        Some(McpToolResult { content, structured, is_error })
     }
 
     /// The messages of `prompts/get`; `None` if there are none.
-    pub(super) fn messages(mut self, answer: &Json) -> Option<Vec<Message>> {
+    pub(super) fn messages(mut self, answer: &Json) -> Option<Vec<PromptMessage>> {
         let items = answer.fields().get("messages")?.items()?;
         let message = |item: &Json| {
             let fields = item.fields();
             let role = fields.text("role").filter(|role| role == "assistant").unwrap_or("user".to_owned());
             let content = self.content(fields.get("content").unwrap_or(item));
-            Message { role, content }
+            PromptMessage { role, content }
         };
         Some(items.iter().map(message).collect())
     }
@@ -199,10 +199,10 @@ mod tests {
 
     const LIMITS: fn() -> Limits = || Limits { answer_text: 20, answer_data: 10, ..Limits::default() };
 
-    fn answer(text: &str) -> Option<Answer> {
+    fn answer(text: &str) -> Option<McpToolResult> {
         let mut scrub = Scrub::default();
         scrub.add("API_KEY", &Secret::new("hunter2"));
-        Reader::new(&LIMITS(), &scrub).answer(&Json::parse(text.to_owned()).unwrap())
+        ResultReader::new(&LIMITS(), &scrub).answer(&Json::parse(text.to_owned()).unwrap())
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 /// A server that is not there.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failure {
+pub struct ServerFailure {
     /// What people call the server.
     pub server: String,
     /// Why it is not there.
@@ -14,13 +14,13 @@ pub struct Failure {
     pub remedy: String,
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for ServerFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "MCP server {} is not available: {}", self.server, self.cause)
     }
 }
 
-impl std::error::Error for Failure {}
+impl std::error::Error for ServerFailure {}
 
 /// A call that got no answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

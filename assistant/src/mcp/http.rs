@@ -20,10 +20,10 @@ use rmcp::transport::streamable_http_client::{
 use sse_stream::Sse;
 use tokio::time::Instant;
 
-use super::close_reason::Ending;
+use super::close_reason::CloseReason;
 use super::http_common;
-use super::inbound::Gate;
-use super::sse_events::{Event, Events};
+use super::inbound::InboundFilter;
+use super::sse_events::{SseEvent, SseReader};
 
 const SESSION: &str = "mcp-session-id";
 const LAST_EVENT: &str = "last-event-id";
@@ -36,17 +36,17 @@ const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
 /// The error that `rmcp` wants.
-type Error = StreamableHttpError<reqwest::Error>;
+type HttpError = StreamableHttpError<reqwest::Error>;
 
 /// Makes the requests.
 #[derive(Clone)]
-pub(super) struct Web {
+pub(super) struct HttpTransport {
     client: Client,
     headers: HeaderMap,
     longest: usize,
-    gate: Arc<Mutex<Gate>>,
+    gate: Arc<Mutex<InboundFilter>>,
     /// A server that floods is ended, as one on stdio is.
-    ending: Ending,
+    ending: CloseReason,
     reopening: Arc<Mutex<Reopening>>,
 }
 
@@ -77,15 +77,15 @@ pub(super) fn transport(
     client: Client,
     headers: HeaderMap,
     longest: usize,
-    ending: Ending,
-) -> StreamableHttpClientTransport<Web> {
-    let (gate, reopening) = (Arc::new(Mutex::new(Gate::new())), Arc::default());
-    let web = Web { client, headers, longest, gate, ending, reopening };
+    ending: CloseReason,
+) -> StreamableHttpClientTransport<HttpTransport> {
+    let (gate, reopening) = (Arc::new(Mutex::new(InboundFilter::new())), Arc::default());
+    let web = HttpTransport { client, headers, longest, gate, ending, reopening };
     let config = StreamableHttpClientTransportConfig::with_uri(url).max_sse_event_size(longest);
     StreamableHttpClientTransport::with_client(web, config)
 }
 
-impl Web {
+impl HttpTransport {
     /// A request with the server's own headers, and those that `rmcp` adds.
     fn with_headers(
         &self,
@@ -102,7 +102,7 @@ impl Web {
     }
 
     fn stream(&self, response: Response) -> BoxStream<'static, Result<Sse, SseError>> {
-        let reading = (Events::new(response, self.longest), self.clone());
+        let reading = (SseReader::new(response, self.longest), self.clone());
         futures::stream::unfold(Some(reading), |reading| async move {
             let (mut events, web) = reading?;
             match web.admitted(&mut events).await {
@@ -114,7 +114,7 @@ impl Web {
         .boxed()
     }
 
-    async fn answer(&self, response: Response) -> Result<StreamableHttpPostResponse, Error> {
+    async fn answer(&self, response: Response) -> Result<StreamableHttpPostResponse, HttpError> {
         let session = response.headers().get(SESSION).and_then(|id| id.to_str().ok()).map(str::to_owned);
         match kind_of(&response).as_deref() {
             Some(kind) if kind.starts_with(EVENTS) => {
@@ -131,10 +131,10 @@ impl Web {
     }
 }
 
-impl Web {
+impl HttpTransport {
     /// The next event, with a message that the gate has let in, or with none.
-    async fn admitted(&self, events: &mut Events) -> Result<Option<Sse>, String> {
-        let Some(Event { name, data, id, retry }) = events.next().await? else { return Ok(None) };
+    async fn admitted(&self, events: &mut SseReader) -> Result<Option<Sse>, String> {
+        let Some(SseEvent { name, data, id, retry }) = events.next().await? else { return Ok(None) };
         let message = if data.is_empty() { None } else { self.admit(data.as_bytes())? };
         // Kept also without a message: the id is where the stream goes on after a break.
         let data = message.and_then(|message| serde_json::to_string(&message).ok());
@@ -146,7 +146,7 @@ impl Web {
     }
 }
 
-impl StreamableHttpClient for Web {
+impl StreamableHttpClient for HttpTransport {
     type Error = reqwest::Error;
 
     async fn post_message(
@@ -156,7 +156,7 @@ impl StreamableHttpClient for Web {
         session: Option<Arc<str>>,
         _token: Option<String>,
         headers: HashMap<HeaderName, HeaderValue>,
-    ) -> Result<StreamableHttpPostResponse, Error> {
+    ) -> Result<StreamableHttpPostResponse, HttpError> {
         let had_session = session.is_some();
         locked(&self.gate).open_requests().sent(&message);
         let request = self
@@ -180,7 +180,7 @@ impl StreamableHttpClient for Web {
         session: Arc<str>,
         _token: Option<String>,
         headers: HashMap<HeaderName, HeaderValue>,
-    ) -> Result<(), Error> {
+    ) -> Result<(), HttpError> {
         let request = self.with_headers(self.client.delete(uri.as_ref()), Some(session), headers);
         // A server that keeps its sessions says so, and that is its business.
         sent(request).await.map(|_| ())
@@ -193,7 +193,7 @@ impl StreamableHttpClient for Web {
         last_event: Option<String>,
         _token: Option<String>,
         headers: HashMap<HeaderName, HeaderValue>,
-    ) -> Result<BoxStream<'static, Result<Sse, SseError>>, Error> {
+    ) -> Result<BoxStream<'static, Result<Sse, SseError>>, HttpError> {
         let pause = locked(&self.reopening).pause(Instant::now());
         tokio::time::sleep(pause).await;
         if let Some(cause) = self.ending.cause() {
@@ -216,7 +216,7 @@ impl StreamableHttpClient for Web {
     }
 }
 
-async fn sent(request: RequestBuilder) -> Result<Response, Error> {
+async fn sent(request: RequestBuilder) -> Result<Response, HttpError> {
     // Not as the client's own error, which prints the address.
     request.send().await.map_err(|error| unexpected(http_common::words(&error)))
 }
@@ -226,12 +226,12 @@ fn kind_of(response: &Response) -> Option<String> {
     Some(String::from_utf8_lossy(kind.as_bytes()).to_ascii_lowercase())
 }
 
-fn wrong_kind(kind: Option<&str>) -> Error {
+fn wrong_kind(kind: Option<&str>) -> HttpError {
     let kind = kind.unwrap_or("something without a type");
     unexpected(format!("it answered with {kind}, where JSON or events were expected"))
 }
 
-fn unexpected(cause: String) -> Error {
+fn unexpected(cause: String) -> HttpError {
     StreamableHttpError::UnexpectedServerResponse(Cow::Owned(cause))
 }
 

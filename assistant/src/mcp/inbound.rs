@@ -95,8 +95,8 @@ fn refusal(error: &RawValue) -> ErrorData {
 }
 
 /// The gate of one connection: lets messages in, and closes when there are too many.
-pub(super) struct Gate {
-    meter: Meter,
+pub(super) struct InboundFilter {
+    meter: FloodMeter,
     open: OpenRequests,
     /// When the last word of progress was let in.
     progress: Option<Instant>,
@@ -115,10 +115,10 @@ impl OpenRequests {
     }
 }
 
-impl Gate {
+impl InboundFilter {
     /// An open gate.
     pub(super) fn new() -> Self {
-        Self { meter: Meter::new(), open: OpenRequests::default(), progress: None }
+        Self { meter: FloodMeter::new(), open: OpenRequests::default(), progress: None }
     }
 
     /// What must hear of outgoing messages.
@@ -157,13 +157,13 @@ fn is_progress(message: &ServerJsonRpcMessage) -> bool {
 }
 
 /// Counts what a server says unasked.
-struct Meter {
+struct FloodMeter {
     since: Instant,
     messages: u32,
     bytes: usize,
 }
 
-impl Meter {
+impl FloodMeter {
     /// Counts from here on.
     fn new() -> Self {
         Self { since: Instant::now(), messages: 0, bytes: 0 }
@@ -232,9 +232,9 @@ mod tests {
 
     #[test]
     fn a_flood_is_found_out() {
-        let mut meter = Meter::new();
+        let mut meter = FloodMeter::new();
         assert!((0..MOST_MESSAGES).all(|_| meter.count(10).is_ok()));
         assert!(meter.count(10).unwrap_err().starts_with("it floods"));
-        assert!(Meter::new().count(MOST_BYTES + 1).is_err());
+        assert!(FloodMeter::new().count(MOST_BYTES + 1).is_err());
     }
 }

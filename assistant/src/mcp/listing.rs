@@ -6,9 +6,9 @@ use rethread_core::Json;
 use rmcp::model::ServerCapabilities;
 use serde_json::json;
 
-use super::catalog::{Catalog, Reader};
+use super::catalog::{Catalog, CatalogReader};
 use super::connection::Connection;
-use super::request::{Patience, Trouble};
+use super::request::{RequestError, RequestTimeout};
 
 /// The most pages of one list.
 const MOST_PAGES: usize = 64;
@@ -19,26 +19,26 @@ const MOST_NAMED: usize = 5;
 /// without its tools a server is of no use.
 pub(super) async fn all(
     connection: &Connection,
-    reader: &Reader<'_>,
-    patience: Patience,
-) -> Result<Catalog, Trouble> {
+    reader: &CatalogReader<'_>,
+    patience: RequestTimeout,
+) -> Result<Catalog, RequestError> {
     let about = connection.info();
     let offers = about.map_or_else(ServerCapabilities::default, |about| about.capabilities.clone());
     let mut catalog = Catalog::default();
     if offers.tools.is_some() {
-        let pages = Pages { connection, method: "tools/list", member: "tools", patience };
+        let pages = PagedList { connection, method: "tools/list", member: "tools", patience };
         let tools = pages.read(reader.limits.items, &mut catalog.notes).await?;
         let tools = kept(&tools, |item| reader.tool(item), "tools", &mut catalog.notes);
         catalog.tools = once_each(tools, |tool| &tool.name, "tool", &mut catalog.notes);
     }
     if offers.prompts.is_some() {
-        let pages = Pages { connection, method: "prompts/list", member: "prompts", patience };
+        let pages = PagedList { connection, method: "prompts/list", member: "prompts", patience };
         let prompts = pages.read_or_note(reader.limits.items, &mut catalog.notes).await?;
         let prompts = kept(&prompts, |item| reader.prompt(item), "prompts", &mut catalog.notes);
         catalog.prompts = once_each(prompts, |prompt| &prompt.name, "prompt", &mut catalog.notes);
     }
     if offers.resources.is_some() {
-        let pages = Pages { connection, method: "resources/list", member: "resources", patience };
+        let pages = PagedList { connection, method: "resources/list", member: "resources", patience };
         let resources = pages.read_or_note(reader.limits.items, &mut catalog.notes).await?;
         catalog.resources = kept(&resources, |item| reader.resource(item), "resources", &mut catalog.notes);
     }
@@ -74,15 +74,15 @@ fn once_each<T>(items: Vec<T>, name: impl Fn(&T) -> &String, what: &str, notes: 
 }
 
 /// A list in pages.
-struct Pages<'a> {
+struct PagedList<'a> {
     connection: &'a Connection,
     method: &'static str,
     member: &'static str,
-    patience: Patience,
+    patience: RequestTimeout,
 }
 
-impl Pages<'_> {
-    async fn read(&self, most: usize, notes: &mut Vec<String>) -> Result<Vec<Json>, Trouble> {
+impl PagedList<'_> {
+    async fn read(&self, most: usize, notes: &mut Vec<String>) -> Result<Vec<Json>, RequestError> {
         let (mut items, mut cursor, mut seen) = (Vec::new(), None, BTreeSet::new());
         for _ in 0..MOST_PAGES {
             let params = cursor.as_ref().map_or(json!({}), |cursor| json!({"cursor": cursor}));
@@ -107,9 +107,9 @@ impl Pages<'_> {
         Ok(items)
     }
 
-    async fn read_or_note(&self, most: usize, notes: &mut Vec<String>) -> Result<Vec<Json>, Trouble> {
+    async fn read_or_note(&self, most: usize, notes: &mut Vec<String>) -> Result<Vec<Json>, RequestError> {
         match self.read(most, notes).await {
-            Err(Trouble::Refused { message, .. }) => {
+            Err(RequestError::Refused { message, .. }) => {
                 notes.push(format!("it rejected {}: {message}", self.method));
                 Ok(Vec::new())
             }

@@ -30,12 +30,12 @@ mod sse;
 mod sse_events;
 mod stdio;
 
-pub use self::catalog::{Argument, Prompt, Resource, Tool};
+pub use self::catalog::{Argument, McpTool, Prompt, Resource};
 pub use self::config::{ConfigError, ServerConfig, from_acp};
-pub use self::content::{Answer, Content, Message};
-pub use self::failure::{CallError, Failure};
+pub use self::content::{Content, McpToolResult, PromptMessage};
+pub use self::failure::{CallError, ServerFailure};
 pub use self::limits::Limits;
-pub use self::server::Place;
-pub use self::servers::{Note, Servers};
+pub use self::server::SessionEnvironment;
+pub use self::servers::{ServerNote, Servers};
 pub use rethread::secret::Secret;
 use rethread::secret::scrub;

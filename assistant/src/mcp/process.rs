@@ -34,7 +34,7 @@ pub(super) struct Launch<'a> {
 }
 
 /// A server that runs, and our ends of its pipes.
-pub(super) struct Started {
+pub(super) struct StartedProcess {
     pub(super) process: Process,
     pub(super) stdin: Sender,
     pub(super) stdout: Receiver,
@@ -49,7 +49,7 @@ pub(super) struct Process {
 
 impl Process {
     /// Starts a server.
-    pub(super) async fn start(launch: &Launch<'_>) -> io::Result<Started> {
+    pub(super) async fn start(launch: &Launch<'_>) -> io::Result<StartedProcess> {
         let (stdin, our_stdin) = io::pipe()?;
         let (our_stdout, stdout) = io::pipe()?;
         let (our_stderr, stderr) = io::pipe()?;
@@ -70,7 +70,7 @@ impl Process {
         // Our copies of its ends go: the end of its output must be seen here.
         drop((stdin, stdout, stderr));
         let process = Self { group: Some(group), stderr: AgentStderr::read(our_stderr, None)? };
-        Ok(Started {
+        Ok(StartedProcess {
             process,
             stdin: Sender::from_owned_fd(our_stdin.into())?,
             stdout: Receiver::from_owned_fd(our_stdout.into())?,

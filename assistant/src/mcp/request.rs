@@ -9,7 +9,7 @@ use rmcp::model::{
 use rmcp::service::{Peer, PeerRequestOptions, RoleClient, ServiceError};
 use serde_json::Value;
 
-use super::close_reason::Ending;
+use super::close_reason::CloseReason;
 use super::inbound::result_text;
 use super::limits::Limits;
 
@@ -18,14 +18,14 @@ const TELL_LIMIT: Duration = Duration::from_secs(1);
 
 /// How long an answer is waited for.
 #[derive(Clone, Copy)]
-pub(super) struct Patience {
+pub(super) struct RequestTimeout {
     /// Without any word of progress.
     pub(super) idle: Duration,
     /// In all.
     pub(super) total: Duration,
 }
 
-impl Patience {
+impl RequestTimeout {
     /// For a call.
     pub(super) fn of_call(limits: &Limits) -> Self {
         Self { idle: limits.call, total: limits.call_total.max(limits.call) }
@@ -39,7 +39,7 @@ impl Patience {
 
 /// Why there is no answer.
 #[derive(Debug)]
-pub(super) enum Trouble {
+pub(super) enum RequestError {
     Cancelled,
     TimedOut(Duration),
     Refused { code: i32, message: String },
@@ -48,11 +48,11 @@ pub(super) enum Trouble {
 
 /// Asks, and waits for the answer, for the caller's change of mind, or for the end of the connection.
 pub(super) async fn ask(
-    (peer, ending): (&Peer<RoleClient>, &Ending),
+    (peer, ending): (&Peer<RoleClient>, &CloseReason),
     (method, params): (&'static str, Value),
-    patience: Patience,
+    patience: RequestTimeout,
     cancel: impl Future<Output = ()>,
-) -> Result<Json, Trouble> {
+) -> Result<Json, RequestError> {
     let request = ClientRequest::CustomRequest(CustomRequest::new(method, Some(params)));
     let options = PeerRequestOptions::with_timeout(patience.idle)
         .reset_timeout_on_progress()
@@ -63,13 +63,13 @@ pub(super) async fn ask(
     tokio::select! {
         biased;
         answer = open.await_response() => answer.map(result_text).map_err(|error| trouble(error, ending)),
-        cause = ending.wait() => Err(Trouble::Lost(cause)),
+        cause = ending.wait() => Err(RequestError::Lost(cause)),
         () = cancel => {
             withdraw(peer, id).await;
-            Err(Trouble::Cancelled)
+            Err(RequestError::Cancelled)
         }
         // Beyond the time that is kept below: a server that does not read cannot even be told.
-        () = tokio::time::sleep(patience.total + TELL_LIMIT) => Err(Trouble::TimedOut(patience.total)),
+        () = tokio::time::sleep(patience.total + TELL_LIMIT) => Err(RequestError::TimedOut(patience.total)),
     }
 }
 
@@ -80,12 +80,12 @@ async fn withdraw(peer: &Peer<RoleClient>, id: RequestId) {
     let _ = tokio::time::timeout(TELL_LIMIT, told).await;
 }
 
-fn trouble(error: ServiceError, ending: &Ending) -> Trouble {
+fn trouble(error: ServiceError, ending: &CloseReason) -> RequestError {
     if let ServiceError::McpError(error) = error {
-        return Trouble::Refused { code: error.code.0, message: error.message.into_owned() };
+        return RequestError::Refused { code: error.code.0, message: error.message.into_owned() };
     }
     if let ServiceError::Timeout { timeout } = error {
-        return Trouble::TimedOut(timeout);
+        return RequestError::TimedOut(timeout);
     }
     let cause = if let ServiceError::TransportSend(error) = &error {
         innermost(&*error.error)
@@ -95,7 +95,7 @@ fn trouble(error: ServiceError, ending: &Ending) -> Trouble {
         error.to_string()
     };
     // What the transport saw says more than that a message could not be sent.
-    Trouble::Lost(ending.cause().unwrap_or(cause))
+    RequestError::Lost(ending.cause().unwrap_or(cause))
 }
 
 /// The innermost cause: what is around it are names of types.

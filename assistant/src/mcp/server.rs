@@ -12,14 +12,14 @@ use serde_json::Value;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 
-use super::catalog::{Catalog, Reader};
+use super::catalog::{Catalog, CatalogReader};
 use super::config::ServerConfig;
-use super::connection::{Connection, NotConnected, discard};
+use super::connection::{ConnectError, Connection, discard};
 use super::content::{self, cut};
-use super::failure::{CallError, Failure};
+use super::failure::{CallError, ServerFailure};
 use super::limits::Limits;
 use super::listing;
-use super::request::{Patience, Trouble};
+use super::request::{RequestError, RequestTimeout};
 use super::scrub::Scrub;
 
 /// Changes that come together are looked at together.
@@ -31,7 +31,7 @@ const LONGEST_WORDS: usize = 4 * 1024;
 
 /// Where a session works.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct SessionEnvironment {
     /// The working directory of programs.
     pub cwd: PathBuf,
     /// The folders that servers are told of.
@@ -44,8 +44,8 @@ pub struct Place {
 
 /// What all servers of a session share.
 #[derive(Clone)]
-pub(super) struct Common {
-    pub(super) place: Place,
+pub(super) struct SharedByServers {
+    pub(super) place: SessionEnvironment,
     pub(super) limits: Limits,
     /// Counts the changes of what all of them offer.
     pub(super) changes: watch::Sender<u64>,
@@ -56,22 +56,22 @@ pub(super) struct Server {
     /// Its part of the names of tools.
     pub(super) shown: String,
     config: ServerConfig,
-    common: Common,
+    common: SharedByServers,
     scrub: Scrub,
-    link: Mutex<Link>,
+    link: Mutex<ServerState>,
     /// One permit, for the one who brings it back: several calls do not start several.
     reviving: Semaphore,
     catalog: Mutex<Catalog>,
     /// Why the first connection failed, if it did.
-    failure: Mutex<Option<Failure>>,
+    failure: Mutex<Option<ServerFailure>>,
 }
 
 /// How we stand with it.
-enum Link {
+enum ServerState {
     /// Not connected yet.
     Connecting,
     /// Connected, or lost since then. Its chance to be brought back is there or used up.
-    Met { connection: Arc<Connection>, chance: Chance },
+    Met { connection: Arc<Connection>, chance: RestartState },
     /// Lost for good, for this reason.
     Gone(String),
     /// The session is over.
@@ -79,20 +79,20 @@ enum Link {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Chance {
+enum RestartState {
     Left,
     Used,
 }
 
 impl Server {
     /// A server that is not connected yet.
-    pub(super) fn new(config: ServerConfig, shown: String, common: Common) -> Arc<Server> {
+    pub(super) fn new(config: ServerConfig, shown: String, common: SharedByServers) -> Arc<Server> {
         Arc::new(Server {
             shown,
             scrub: config.scrub(),
             config,
             common,
-            link: Mutex::new(Link::Connecting),
+            link: Mutex::new(ServerState::Connecting),
             reviving: Semaphore::new(1),
             catalog: Mutex::default(),
             failure: Mutex::default(),
@@ -104,7 +104,7 @@ impl Server {
         match meet(&self.config, &self.common, &self.scrub).await {
             // Whoever has closed it meanwhile knows.
             Ok((connection, catalog)) => {
-                drop(self.install(Arc::new(connection), catalog, Chance::Left).await);
+                drop(self.install(Arc::new(connection), catalog, RestartState::Left).await);
             }
             Err(error) => {
                 let failure = error.failure(&self.config, &self.scrub);
@@ -117,16 +117,16 @@ impl Server {
 
     /// Says whether it is still being connected for the first time.
     pub(super) fn is_connecting(&self) -> bool {
-        matches!(&*locked(&self.link), Link::Connecting)
+        matches!(&*locked(&self.link), ServerState::Connecting)
     }
 
     /// Says whether it is there, or can be brought back.
     pub(super) fn is_met(&self) -> bool {
-        matches!(&*locked(&self.link), Link::Met { .. })
+        matches!(&*locked(&self.link), ServerState::Met { .. })
     }
 
     /// Why the first connection failed, if it did.
-    pub(super) fn failure(&self) -> Option<Failure> {
+    pub(super) fn failure(&self) -> Option<ServerFailure> {
         locked(&self.failure).clone()
     }
 
@@ -143,8 +143,8 @@ impl Server {
     /// What it says about its use, if it is there.
     pub(super) fn instructions(&self) -> Option<String> {
         let connection = match &*locked(&self.link) {
-            Link::Met { connection, .. } => Arc::clone(connection),
-            Link::Connecting | Link::Gone(_) | Link::Closed => return None,
+            ServerState::Met { connection, .. } => Arc::clone(connection),
+            ServerState::Connecting | ServerState::Gone(_) | ServerState::Closed => return None,
         };
         let said = connection.info()?.instructions.clone()?;
         Some(cut(&self.scrub.result(&said), LONGEST_WORDS).to_owned())
@@ -153,17 +153,17 @@ impl Server {
     /// Why it cannot be asked now, if so.
     pub(super) fn gone(&self) -> Option<CallError> {
         let cause = match &*locked(&self.link) {
-            Link::Connecting => return Some(CallError::Connecting { server: self.name().to_owned() }),
-            Link::Met { .. } => return None,
-            Link::Gone(cause) => cause.clone(),
-            Link::Closed => "the session is closed".to_owned(),
+            ServerState::Connecting => return Some(CallError::Connecting { server: self.name().to_owned() }),
+            ServerState::Met { .. } => return None,
+            ServerState::Gone(cause) => cause.clone(),
+            ServerState::Closed => "the session is closed".to_owned(),
         };
         Some(CallError::Gone { server: self.name().to_owned(), cause })
     }
 
     /// A reader for one answer of this server.
-    pub(super) fn answers(&self) -> content::Reader<'_> {
-        content::Reader::new(&self.common.limits, &self.scrub)
+    pub(super) fn answers(&self) -> content::ResultReader<'_> {
+        content::ResultReader::new(&self.common.limits, &self.scrub)
     }
 
     /// The error for an answer that is none.
@@ -184,7 +184,7 @@ impl Server {
             connection = self.connection() => connection?,
             () = &mut cancel => return Err(CallError::Cancelled { server: self.name().to_owned() }),
         };
-        let patience = Patience::of_call(&self.common.limits);
+        let patience = RequestTimeout::of_call(&self.common.limits);
         match connection.ask(method, params, patience, cancel).await {
             Ok(answer) => {
                 self.earned();
@@ -196,9 +196,9 @@ impl Server {
 
     /// Ends it for good. Returns when no process of it is left.
     pub(super) async fn close(&self) {
-        let before = std::mem::replace(&mut *locked(&self.link), Link::Closed);
+        let before = std::mem::replace(&mut *locked(&self.link), ServerState::Closed);
         *locked(&self.catalog) = Catalog::default();
-        if let Link::Met { connection, .. } = before {
+        if let ServerState::Met { connection, .. } = before {
             connection.close().await;
         }
     }
@@ -221,11 +221,11 @@ impl Server {
             return Err(error);
         }
         let link = locked(&self.link);
-        let Link::Met { connection, chance } = &*link else { return Ok(None) };
+        let ServerState::Met { connection, chance } = &*link else { return Ok(None) };
         match (connection.is_live(), chance) {
             (true, _) => Ok(Some(Arc::clone(connection))),
-            (false, Chance::Left) => Ok(None),
-            (false, Chance::Used) => {
+            (false, RestartState::Left) => Ok(None),
+            (false, RestartState::Used) => {
                 drop(link);
                 Err(self.give_up("it disconnected again right after a restart".to_owned()))
             }
@@ -234,14 +234,16 @@ impl Server {
 
     async fn revive(self: &Arc<Self>) -> Result<Arc<Connection>, CallError> {
         let lost = match &*locked(&self.link) {
-            Link::Met { connection, .. } => Some(Arc::clone(connection)),
-            Link::Connecting | Link::Gone(_) | Link::Closed => None,
+            ServerState::Met { connection, .. } => Some(Arc::clone(connection)),
+            ServerState::Connecting | ServerState::Gone(_) | ServerState::Closed => None,
         };
         if let Some(lost) = lost {
             lost.close().await;
         }
         match meet(&self.config, &self.common, &self.scrub).await {
-            Ok((connection, catalog)) => self.install(Arc::new(connection), catalog, Chance::Used).await,
+            Ok((connection, catalog)) => {
+                self.install(Arc::new(connection), catalog, RestartState::Used).await
+            }
             Err(error) => Err(self.give_up(error.failure(&self.config, &self.scrub).cause)),
         }
     }
@@ -250,13 +252,13 @@ impl Server {
         self: &Arc<Self>,
         connection: Arc<Connection>,
         catalog: Catalog,
-        chance: Chance,
+        chance: RestartState,
     ) -> Result<Arc<Connection>, CallError> {
         let closed = {
             let mut link = locked(&self.link);
-            let closed = matches!(&*link, Link::Closed);
+            let closed = matches!(&*link, ServerState::Closed);
             if !closed {
-                *link = Link::Met { connection: Arc::clone(&connection), chance };
+                *link = ServerState::Met { connection: Arc::clone(&connection), chance };
             }
             closed
         };
@@ -272,8 +274,8 @@ impl Server {
     fn give_up(&self, cause: String) -> CallError {
         {
             let mut link = locked(&self.link);
-            if !matches!(&*link, Link::Closed) {
-                *link = Link::Gone(cause.clone());
+            if !matches!(&*link, ServerState::Closed) {
+                *link = ServerState::Gone(cause.clone());
             }
         }
         self.replace(Catalog::default());
@@ -282,23 +284,23 @@ impl Server {
 
     /// It answered: should it be lost again, it may be brought back again.
     fn earned(&self) {
-        if let Link::Met { chance, .. } = &mut *locked(&self.link) {
-            *chance = Chance::Left;
+        if let ServerState::Met { chance, .. } = &mut *locked(&self.link) {
+            *chance = RestartState::Left;
         }
     }
 
-    async fn error(&self, connection: &Arc<Connection>, trouble: Trouble) -> CallError {
+    async fn error(&self, connection: &Arc<Connection>, trouble: RequestError) -> CallError {
         let server = self.name().to_owned();
         match trouble {
-            Trouble::Cancelled => CallError::Cancelled { server },
-            Trouble::TimedOut(after) => CallError::TimedOut { server, after },
-            Trouble::Refused { code, message } => {
+            RequestError::Cancelled => CallError::Cancelled { server },
+            RequestError::TimedOut(after) => CallError::TimedOut { server, after },
+            RequestError::Refused { code, message } => {
                 CallError::Refused { server, code, message: self.words(&message) }
             }
-            Trouble::Lost(cause) if connection.is_live() => {
+            RequestError::Lost(cause) if connection.is_live() => {
                 CallError::NotTaken { server, cause: self.words(&cause) }
             }
-            Trouble::Lost(cause) => {
+            RequestError::Lost(cause) => {
                 let cause = connection.output_suffix(cause).await;
                 let left = Arc::clone(connection);
                 // It may still run, or have left something running.
@@ -316,8 +318,8 @@ impl Server {
     /// that nobody wants any more goes.
     fn follow(self: &Arc<Self>) {
         let mut changed = match &*locked(&self.link) {
-            Link::Met { connection, .. } => connection.changed(),
-            Link::Connecting | Link::Gone(_) | Link::Closed => return,
+            ServerState::Met { connection, .. } => connection.changed(),
+            ServerState::Connecting | ServerState::Gone(_) | ServerState::Closed => return,
         };
         let server = Arc::downgrade(self);
         tokio::spawn(async move {
@@ -336,8 +338,8 @@ impl Server {
 
     async fn refresh(&self) {
         let Ok(Some(connection)) = self.live() else { return };
-        let reader = Reader { server: self.name(), limits: &self.common.limits, scrub: &self.scrub };
-        let patience = Patience::at_most(self.common.limits.connect);
+        let reader = CatalogReader { server: self.name(), limits: &self.common.limits, scrub: &self.scrub };
+        let patience = RequestTimeout::at_most(self.common.limits.connect);
         // What it cannot list now stays as it was; its end is seen by the next call.
         if let Ok(catalog) = listing::all(&connection, &reader, patience).await
             && connection.is_live()
@@ -358,14 +360,14 @@ impl Server {
 /// Connects and reads what is offered, all within the time for it.
 async fn meet(
     config: &ServerConfig,
-    common: &Common,
+    common: &SharedByServers,
     scrub: &Scrub,
-) -> Result<(Connection, Catalog), NotConnected> {
+) -> Result<(Connection, Catalog), ConnectError> {
     let limits = &common.limits;
     let deadline = Instant::now() + limits.connect;
     let connection = Connection::open(config, &common.place, limits, deadline).await?;
-    let reader = Reader { server: config.name(), limits, scrub };
-    let patience = Patience::at_most(deadline.saturating_duration_since(Instant::now()));
+    let reader = CatalogReader { server: config.name(), limits, scrub };
+    let patience = RequestTimeout::at_most(deadline.saturating_duration_since(Instant::now()));
     match listing::all(&connection, &reader, patience).await {
         Ok(mut catalog) => {
             scrub_notes(&mut catalog, scrub);
@@ -373,12 +375,14 @@ async fn meet(
         }
         Err(trouble) => {
             let cause = match trouble {
-                Trouble::Lost(cause) => connection.output_suffix(cause).await,
-                Trouble::Refused { message, .. } => format!("it rejected tools/list: {message}"),
-                Trouble::TimedOut(_) | Trouble::Cancelled => "it did not list its tools in time".to_owned(),
+                RequestError::Lost(cause) => connection.output_suffix(cause).await,
+                RequestError::Refused { message, .. } => format!("it rejected tools/list: {message}"),
+                RequestError::TimedOut(_) | RequestError::Cancelled => {
+                    "it did not list its tools in time".to_owned()
+                }
             };
             discard(&connection).await;
-            Err(NotConnected { cause, remedy: "check the server, or take it out of the list" })
+            Err(ConnectError { cause, remedy: "check the server, or take it out of the list" })
         }
     }
 }
@@ -394,9 +398,9 @@ fn words(scrub: &Scrub, text: &str) -> String {
     cut(&scrub.text(text), LONGEST_WORDS).to_owned()
 }
 
-impl NotConnected {
-    fn failure(self, config: &ServerConfig, scrub: &Scrub) -> Failure {
+impl ConnectError {
+    fn failure(self, config: &ServerConfig, scrub: &Scrub) -> ServerFailure {
         let (server, remedy) = (config.name().to_owned(), self.remedy.to_owned());
-        Failure { server, cause: words(scrub, &self.cause), remedy }
+        ServerFailure { server, cause: words(scrub, &self.cause), remedy }
     }
 }

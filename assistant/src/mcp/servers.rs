@@ -8,13 +8,13 @@ use serde_json::{Map, Value, json};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use super::catalog::{Prompt, Resource, Tool};
+use super::catalog::{McpTool, Prompt, Resource};
 use super::config::ServerConfig;
-use super::content::{Answer, Content, Message};
-use super::failure::{CallError, Failure};
+use super::content::{Content, McpToolResult, PromptMessage};
+use super::failure::{CallError, ServerFailure};
 use super::limits::Limits;
 use super::names;
-use super::server::{Common, Place, Server};
+use super::server::{Server, SessionEnvironment, SharedByServers};
 
 /// The servers of one session. Dropping them ends them too, but nobody waits for it.
 pub struct Servers {
@@ -26,7 +26,7 @@ pub struct Servers {
 
 /// Something about a server that a user may want to know.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Note {
+pub struct ServerNote {
     /// What people call the server.
     pub server: String,
     /// What there is to know.
@@ -36,9 +36,9 @@ pub struct Note {
 impl Servers {
     /// Starts to connect all servers side by side, and does not wait for any.
     #[must_use]
-    pub fn start(configs: Vec<ServerConfig>, place: Place, limits: Limits) -> Servers {
+    pub fn start(configs: Vec<ServerConfig>, place: SessionEnvironment, limits: Limits) -> Servers {
         let changes = watch::Sender::new(0);
-        let common = Common { place, limits, changes: changes.clone() };
+        let common = SharedByServers { place, limits, changes: changes.clone() };
         let mut taken = BTreeSet::new();
         let named = configs.into_iter().map(|config| {
             let shown = names::server(config.name(), &mut taken);
@@ -52,9 +52,9 @@ impl Servers {
     /// Connects all servers side by side. Those that fail are told; the others are there.
     pub async fn connect(
         configs: Vec<ServerConfig>,
-        place: Place,
+        place: SessionEnvironment,
         limits: Limits,
-    ) -> (Servers, Vec<Failure>) {
+    ) -> (Servers, Vec<ServerFailure>) {
         let servers = Self::start(configs, place, limits);
         servers.settled().await;
         let failures = servers.failures();
@@ -82,7 +82,7 @@ impl Servers {
 
     /// The servers that could not be connected, in their order.
     #[must_use]
-    pub fn failures(&self) -> Vec<Failure> {
+    pub fn failures(&self) -> Vec<ServerFailure> {
         self.servers.iter().filter_map(|server| server.failure()).collect()
     }
 
@@ -100,7 +100,7 @@ impl Servers {
 
     /// The tools of all servers, in their order, each with names that are unique.
     #[must_use]
-    pub fn tools(&self) -> Vec<Tool> {
+    pub fn tools(&self) -> Vec<McpTool> {
         self.named_tools().into_iter().map(|(_, tool)| tool).collect()
     }
 
@@ -126,7 +126,7 @@ impl Servers {
 
     /// What is wrong with what the servers offer.
     #[must_use]
-    pub fn notes(&self) -> Vec<Note> {
+    pub fn notes(&self) -> Vec<ServerNote> {
         let notes = |server: &Arc<Server>| {
             let catalog = server.catalog();
             let tools = catalog
@@ -135,7 +135,7 @@ impl Servers {
                 .filter_map(|tool| Some(format!("{}: {}", tool.name, tool.note.as_ref()?)));
             let texts: Vec<String> = catalog.notes.iter().cloned().chain(tools).collect();
             let name = server.name().to_owned();
-            texts.into_iter().map(move |text| Note { server: name.clone(), text })
+            texts.into_iter().map(move |text| ServerNote { server: name.clone(), text })
         };
         self.servers.iter().flat_map(notes).collect()
     }
@@ -153,7 +153,7 @@ impl Servers {
         name: &str,
         arguments: Value,
         cancel: impl Future<Output = ()>,
-    ) -> Result<Answer, CallError> {
+    ) -> Result<McpToolResult, CallError> {
         let (server, tool) = self.tool(name)?;
         let arguments = match arguments {
             Value::Object(arguments) => arguments,
@@ -174,7 +174,7 @@ impl Servers {
         name: &str,
         arguments: Map<String, Value>,
         cancel: impl Future<Output = ()>,
-    ) -> Result<Vec<Message>, CallError> {
+    ) -> Result<Vec<PromptMessage>, CallError> {
         let server = self.server(server)?;
         let params = json!({"name": name, "arguments": arguments});
         let answer = server.ask("prompts/get", params, cancel).await?;
@@ -210,20 +210,20 @@ impl Servers {
         self.servers.iter().find(is_of).and_then(|server| server.gone())
     }
 
-    fn named_tools(&self) -> Vec<(&Arc<Server>, Tool)> {
+    fn named_tools(&self) -> Vec<(&Arc<Server>, McpTool)> {
         let (mut shown, mut safe) = (BTreeSet::new(), BTreeSet::new());
         let mut tools = Vec::new();
         for server in &self.servers {
             for tool in server.catalog().tools {
                 let shown_name = names::shown(&server.shown, &tool.name, &mut shown);
                 let provider_name = names::provider(&server.shown, &tool.name, &mut safe);
-                tools.push((server, Tool { shown_name, provider_name, ..tool }));
+                tools.push((server, McpTool { shown_name, provider_name, ..tool }));
             }
         }
         tools
     }
 
-    fn tool(&self, name: &str) -> Result<(&Arc<Server>, Tool), CallError> {
+    fn tool(&self, name: &str) -> Result<(&Arc<Server>, McpTool), CallError> {
         let found = self
             .named_tools()
             .into_iter()

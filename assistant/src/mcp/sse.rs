@@ -10,17 +10,17 @@ use rmcp::model::{ClientJsonRpcMessage, ServerJsonRpcMessage};
 use rmcp::transport::Transport;
 use tokio::sync::watch;
 
-use super::close_reason::Ending;
+use super::close_reason::CloseReason;
 use super::http_common;
-use super::inbound::{Gate, OpenRequests};
-use super::sse_events::Events;
+use super::inbound::{InboundFilter, OpenRequests};
+use super::sse_events::SseReader;
 
 /// The stream of a server.
 pub(super) struct EventStream {
-    events: Events,
-    gate: Gate,
+    events: SseReader,
+    gate: InboundFilter,
     post: Post,
-    ending: Ending,
+    ending: CloseReason,
 }
 
 /// Where messages are posted to.
@@ -40,16 +40,16 @@ impl EventStream {
         client: Client,
         headers: HeaderMap,
         longest: usize,
-        ending: Ending,
+        ending: CloseReason,
     ) -> Result<Self, String> {
         let asked = client.get(url.clone()).headers(headers.clone()).header(ACCEPT, "text/event-stream");
         let response = asked.send().await.map_err(|error| http_common::words(&error))?;
         if !response.status().is_success() {
             return Err(http_common::refusal(response).await);
         }
-        let mut events = Events::new(response, longest);
+        let mut events = SseReader::new(response, longest);
         let url = endpoint(url, &mut events).await?;
-        let gate = Gate::new();
+        let gate = InboundFilter::new();
         let post =
             Post { client, url, headers, closed: watch::Sender::new(false), open: gate.open_requests() };
         Ok(Self { events, gate, post, ending })
@@ -69,7 +69,7 @@ impl EventStream {
 }
 
 /// Waits for the address to post to, which must be on the same server: our headers go there.
-async fn endpoint(base: &Url, events: &mut Events) -> Result<Url, String> {
+async fn endpoint(base: &Url, events: &mut SseReader) -> Result<Url, String> {
     loop {
         let event = events.next().await?.ok_or("its stream of events ended before it named an endpoint")?;
         if event.name != "endpoint" {

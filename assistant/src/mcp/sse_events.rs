@@ -7,7 +7,7 @@ use super::http_common;
 
 /// One event.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Event {
+pub(super) struct SseEvent {
     /// Empty if it has none.
     pub(super) name: String,
     pub(super) data: String,
@@ -16,19 +16,19 @@ pub(super) struct Event {
 }
 
 /// An answer that is told event by event.
-pub(super) struct Events {
+pub(super) struct SseReader {
     response: Response,
-    parser: Parser,
+    parser: SseParser,
 }
 
-impl Events {
+impl SseReader {
     /// Events of at most `longest` bytes.
     pub(super) fn new(response: Response, longest: usize) -> Self {
-        Self { response, parser: Parser::new(longest) }
+        Self { response, parser: SseParser::new(longest) }
     }
 
     /// The next event; none at the end. Dropping the future loses nothing.
-    pub(super) async fn next(&mut self) -> Result<Option<Event>, String> {
+    pub(super) async fn next(&mut self) -> Result<Option<SseEvent>, String> {
         loop {
             if let Some(event) = self.parser.next()? {
                 return Ok(Some(event));
@@ -43,23 +43,23 @@ impl Events {
 }
 
 /// Takes bytes apart into events.
-struct Parser {
+struct SseParser {
     unread: BytesMut,
     /// The event so far.
-    event: Event,
+    event: SseEvent,
     has_data: bool,
     /// A carriage return ended the last line; a line feed right after it belongs to it.
     after_return: bool,
     longest: usize,
 }
 
-impl Parser {
+impl SseParser {
     fn new(longest: usize) -> Self {
-        let (unread, event) = (BytesMut::new(), Event::default());
+        let (unread, event) = (BytesMut::new(), SseEvent::default());
         Self { unread, event, has_data: false, after_return: false, longest }
     }
 
-    fn next(&mut self) -> Result<Option<Event>, String> {
+    fn next(&mut self) -> Result<Option<SseEvent>, String> {
         while let Some(line) = self.line() {
             if !line.is_empty() {
                 self.field(&String::from_utf8_lossy(&line));
@@ -67,7 +67,7 @@ impl Parser {
                 self.has_data = false;
                 return Ok(Some(std::mem::take(&mut self.event)));
             } else {
-                self.event = Event::default();
+                self.event = SseEvent::default();
             }
             self.check()?;
         }
@@ -118,8 +118,8 @@ impl Parser {
 mod tests {
     use super::*;
 
-    fn parsed(parts: &[&str], longest: usize) -> Result<Vec<Event>, String> {
-        let mut parser = Parser::new(longest);
+    fn parsed(parts: &[&str], longest: usize) -> Result<Vec<SseEvent>, String> {
+        let mut parser = SseParser::new(longest);
         let mut events = Vec::new();
         for part in parts {
             parser.unread.extend_from_slice(part.as_bytes());
@@ -135,9 +135,9 @@ mod tests {
         let text =
             ": hello\nevent: endpoint\ndata: /m?s=1\n\ndata: a\r\ndata:b\r\nid: 7\r\n\r\nretry: 50\r\rdata";
         let expected = [
-            Event { name: "endpoint".into(), data: "/m?s=1".into(), ..Event::default() },
-            Event { data: "a\nb".into(), id: Some("7".into()), ..Event::default() },
-            Event { retry: Some(50), ..Event::default() },
+            SseEvent { name: "endpoint".into(), data: "/m?s=1".into(), ..SseEvent::default() },
+            SseEvent { data: "a\nb".into(), id: Some("7".into()), ..SseEvent::default() },
+            SseEvent { retry: Some(50), ..SseEvent::default() },
         ];
         assert_eq!(parsed(&[text], 1000).unwrap(), expected);
         for at in 0..text.len() {

@@ -11,8 +11,8 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::unix::pipe::{Receiver, Sender};
 use tokio::sync::{mpsc, oneshot, watch};
 
-use super::close_reason::Ending;
-use super::inbound::{Gate, OpenRequests};
+use super::close_reason::CloseReason;
+use super::inbound::{InboundFilter, OpenRequests};
 
 /// How many lines may wait to be written.
 const WAITING: usize = 16;
@@ -26,9 +26,9 @@ pub(super) struct Stdio {
     /// Came with the same read as the last one given out.
     waiting: VecDeque<Line>,
     longest: usize,
-    gate: Gate,
+    gate: InboundFilter,
     output: Output,
-    ending: Ending,
+    ending: CloseReason,
 }
 
 /// The way to a server's input. A task of its own writes, line by line, and has the pipe alone.
@@ -38,7 +38,7 @@ struct Output {
     /// Ends the task, also in the middle of a line to a server that does not read.
     closed: watch::Sender<bool>,
     open: OpenRequests,
-    ending: Ending,
+    ending: CloseReason,
 }
 
 /// A line, and who waits for it to be written.
@@ -49,8 +49,8 @@ struct Outgoing {
 
 impl Stdio {
     /// Lines of at most `longest` bytes.
-    pub(super) fn new(stdin: Sender, stdout: Receiver, longest: usize, ending: Ending) -> Self {
-        let gate = Gate::new();
+    pub(super) fn new(stdin: Sender, stdout: Receiver, longest: usize, ending: CloseReason) -> Self {
+        let gate = InboundFilter::new();
         let (lines, written) = mpsc::channel(WAITING);
         let closed = watch::Sender::new(false);
         tokio::spawn(write(stdin, written, closed.subscribe()));

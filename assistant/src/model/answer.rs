@@ -14,37 +14,37 @@ use genai::chat::{ChatOptions, ChatRequest, ChatStream, ChatStreamEvent};
 use reqwest::Url;
 use rethread::ids;
 
-use super::Patience;
+use super::ProviderLimits;
 use super::config::ProviderKind;
-use super::error::Error;
-use super::event::Event;
-use super::fault::{Again, Blamed, Fault};
-use super::http_clients::Web;
-use super::incoming::{self, Reader};
+use super::error::ModelError;
+use super::event::ModelEvent;
+use super::fault::{Fault, FaultContext, Retry};
+use super::http_clients::HttpClients;
+use super::incoming::{self, ReplyReader};
 use super::options::model_of;
 use super::outgoing;
-use super::partial_answer::Gathered;
+use super::partial_answer::PartialAnswer;
 use super::provider::Provider;
-use super::raw_frames::Tap;
-use super::relay::{Route, Way};
+use super::raw_frames::RawFrames;
+use super::relay::{Route, RouteTarget};
 use super::target;
-use super::unsupported::Lack;
+use super::unsupported::Unsupported;
 
-/// What a model says, event by event. It ends with `Event::Finished` or with an error.
-pub struct Answer {
-    events: BoxStream<'static, Result<Event, Error>>,
+/// What a model says, event by event. It ends with `ModelEvent::Finished` or with an error.
+pub struct AnswerStream {
+    events: BoxStream<'static, Result<ModelEvent, ModelError>>,
 }
 
-impl Answer {
+impl AnswerStream {
     /// One that only fails.
-    pub(super) fn failed(error: Error) -> Self {
+    pub(super) fn failed(error: ModelError) -> Self {
         Self { events: futures::stream::iter([Err(error)]).boxed() }
     }
 
-    pub(super) fn to(question: Question) -> Self {
-        let (stage, gathered, ready) = (Stage::Asking, Gathered::default(), VecDeque::new());
-        let talk = Talk { question, attempt: 0, stage, told: false, gathered, ready, route: None };
-        let next = |mut talk: Talk| async move {
+    pub(super) fn to(question: ModelQuery) -> Self {
+        let (stage, gathered, ready) = (ExchangeStage::Asking, PartialAnswer::default(), VecDeque::new());
+        let talk = Exchange { question, attempt: 0, stage, told: false, gathered, ready, route: None };
+        let next = |mut talk: Exchange| async move {
             let event = talk.next().await?;
             Some((event, talk))
         };
@@ -52,23 +52,23 @@ impl Answer {
     }
 }
 
-impl Stream for Answer {
-    type Item = Result<Event, Error>;
+impl Stream for AnswerStream {
+    type Item = Result<ModelEvent, ModelError>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         self.events.poll_next_unpin(context)
     }
 }
 
-impl std::fmt::Debug for Answer {
+impl std::fmt::Debug for AnswerStream {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Answer").finish_non_exhaustive()
+        f.debug_struct("AnswerStream").finish_non_exhaustive()
     }
 }
 
 /// All that is needed to ask, once or again.
-pub(super) struct Question {
-    pub(super) web: Arc<Web>,
+pub(super) struct ModelQuery {
+    pub(super) web: Arc<HttpClients>,
     /// What reaches the provider.
     pub(super) client: reqwest::Client,
     pub(super) provider: Arc<Provider>,
@@ -76,16 +76,16 @@ pub(super) struct Question {
     pub(super) model: String,
     pub(super) chat: ChatRequest,
     pub(super) options: ChatOptions,
-    pub(super) tap: Arc<Tap>,
-    pub(super) reader: Reader,
-    pub(super) patience: Patience,
+    pub(super) tap: Arc<RawFrames>,
+    pub(super) reader: ReplyReader,
+    pub(super) patience: ProviderLimits,
 }
 
-impl Question {
+impl ModelQuery {
     /// A way to the provider through the relay, and a client of the library that knows no other.
     async fn route(&self) -> Result<(Route, genai::Client), String> {
         let address = Url::parse(&self.provider.address).map_err(|error| error.to_string())?;
-        let way = Way { client: self.client.clone(), address, tap: self.tap.clone() };
+        let way = RouteTarget { client: self.client.clone(), address, tap: self.tap.clone() };
         let route = self.web.relay.route(way).await?;
         let client = genai::Client::builder().with_reqwest(route.client.clone()).build();
         Ok((route, client.map_err(|error| error.to_string())?))
@@ -96,53 +96,53 @@ impl Question {
     }
 
     /// Whether this is part of it.
-    fn sends(&self, lack: Lack) -> bool {
+    fn sends(&self, lack: Unsupported) -> bool {
         match lack {
-            Lack::Temperature => self.options.temperature.is_some(),
-            Lack::Tools => self.chat.tools.is_some(),
-            Lack::Images | Lack::TheseImages => outgoing::has_images(&self.chat),
-            Lack::Thoughts => self.options.capture_reasoning_content == Some(true),
+            Unsupported::Temperature => self.options.temperature.is_some(),
+            Unsupported::Tools => self.chat.tools.is_some(),
+            Unsupported::Images | Unsupported::TheseImages => outgoing::has_images(&self.chat),
+            Unsupported::Thoughts => self.options.capture_reasoning_content == Some(true),
         }
     }
 }
 
-enum Stage {
+enum ExchangeStage {
     Asking,
     Waiting(Duration),
     Hearing(ChatStream),
     Over,
 }
 
-struct Talk {
-    question: Question,
+struct Exchange {
+    question: ModelQuery,
     /// How often it was asked.
     attempt: u32,
-    stage: Stage,
+    stage: ExchangeStage,
     /// Whether anything of the answer has come. From then on there is no way back.
     told: bool,
-    gathered: Gathered,
-    ready: VecDeque<Result<Event, Error>>,
+    gathered: PartialAnswer,
+    ready: VecDeque<Result<ModelEvent, ModelError>>,
     /// The way that the answer comes by.
     route: Option<Route>,
 }
 
-impl Talk {
-    async fn next(&mut self) -> Option<Result<Event, Error>> {
+impl Exchange {
+    async fn next(&mut self) -> Option<Result<ModelEvent, ModelError>> {
         loop {
             if let Some(event) = self.ready.pop_front() {
                 return Some(event);
             }
             match &mut self.stage {
-                Stage::Asking => self.ask().await,
-                Stage::Waiting(pause) => {
+                ExchangeStage::Asking => self.ask().await,
+                ExchangeStage::Waiting(pause) => {
                     tokio::time::sleep(*pause).await;
-                    self.stage = Stage::Asking;
+                    self.stage = ExchangeStage::Asking;
                 }
-                Stage::Hearing(stream) => {
+                ExchangeStage::Hearing(stream) => {
                     let heard = stream.next().await;
                     self.hear(heard);
                 }
-                Stage::Over => return None,
+                ExchangeStage::Over => return None,
             }
         }
     }
@@ -151,7 +151,7 @@ impl Talk {
         self.attempt += 1;
         let question = &self.question;
         question.tap.clear();
-        self.gathered = Gathered::default();
+        self.gathered = PartialAnswer::default();
         let (route, client) = match question.route().await {
             Ok(way) => way,
             Err(why) => return self.settle(self.blamed().unreachable(&why)),
@@ -160,7 +160,7 @@ impl Talk {
         let asked = client.exec_chat_stream(target, chat, Some(&question.options)).await;
         self.route = Some(route);
         match asked {
-            Ok(answer) => self.stage = Stage::Hearing(answer.stream),
+            Ok(answer) => self.stage = ExchangeStage::Hearing(answer.stream),
             Err(error) => self.fail(&error),
         }
     }
@@ -169,11 +169,11 @@ impl Talk {
         match heard {
             Some(Ok(ChatStreamEvent::Chunk(chunk))) => {
                 self.gathered.text(&chunk.content);
-                self.tell(Event::Text, chunk.content);
+                self.tell(ModelEvent::Text, chunk.content);
             }
             Some(Ok(ChatStreamEvent::ReasoningChunk(chunk))) => {
                 self.gathered.thought(&chunk.content);
-                self.tell(Event::Thought, chunk.content);
+                self.tell(ModelEvent::Thought, chunk.content);
             }
             Some(Ok(ChatStreamEvent::ToolCallChunk(chunk))) => {
                 let begun = self.question.reader.begun(&chunk.tool_call);
@@ -203,7 +203,7 @@ impl Talk {
         }
     }
 
-    fn tell(&mut self, kind: fn(String) -> Event, text: String) {
+    fn tell(&mut self, kind: fn(String) -> ModelEvent, text: String) {
         if !text.is_empty() {
             self.told = true;
             self.ready.push_back(Ok(kind(text)));
@@ -220,21 +220,21 @@ impl Talk {
         }
         let events = self.question.reader.read(end, &heard);
         self.ready.extend(events.into_iter().map(Ok));
-        self.stage = Stage::Over;
+        self.stage = ExchangeStage::Over;
     }
 
     fn break_off(&mut self, how: &str) {
         let provider = self.question.provider.config.name.clone();
-        let error = Error::BrokenOff { provider, cause: how.to_owned() };
+        let error = ModelError::BrokenOff { provider, cause: how.to_owned() };
         match self.told {
             true => self.end_with(error),
             false => self.try_again(error, None),
         }
     }
 
-    fn end_with(&mut self, error: Error) {
+    fn end_with(&mut self, error: ModelError) {
         self.ready.push_back(Err(error));
-        self.stage = Stage::Over;
+        self.stage = ExchangeStage::Over;
     }
 
     fn fail(&mut self, error: &genai::Error) {
@@ -249,46 +249,52 @@ impl Talk {
     }
 
     fn settle(&mut self, Fault { error, again }: Fault) {
-        if let Some(lack) = Lack::told_by(&error).filter(|lack| !self.told && self.question.sends(*lack)) {
+        if let Some(lack) =
+            Unsupported::told_by(&error).filter(|lack| !self.told && self.question.sends(*lack))
+        {
             return self.leave_out(lack, &error);
         }
         match (error, again) {
             // What was told cannot be taken back, and what breaks it off is not that nobody was there.
-            (Error::Unreachable { cause, .. }, _) if self.told => self.break_off(&cause),
-            (error, Again::After(wished)) if !self.told => self.try_again(error, wished),
-            (error, Again::After(_) | Again::No) => self.end_with(error),
+            (ModelError::Unreachable { cause, .. }, _) if self.told => self.break_off(&cause),
+            (error, Retry::After(wished)) if !self.told => self.try_again(error, wished),
+            (error, Retry::After(_) | Retry::No) => self.end_with(error),
         }
     }
 
-    fn try_again(&mut self, error: Error, wished: Option<Duration>) {
+    fn try_again(&mut self, error: ModelError, wished: Option<Duration>) {
         let patience = &self.question.patience;
         let wait = wished.unwrap_or_else(|| patience.pause(self.attempt));
         if self.attempt > patience.retries || wait > patience.longest_pause {
             return self.end_with(error);
         }
-        self.ready.push_back(Ok(Event::Retrying { attempt: self.attempt, wait, why: error.to_string() }));
-        self.stage = Stage::Waiting(wait);
+        self.ready.push_back(Ok(ModelEvent::Retrying {
+            attempt: self.attempt,
+            wait,
+            why: error.to_string(),
+        }));
+        self.stage = ExchangeStage::Waiting(wait);
     }
 
     /// Asks again without what the model does not take.
-    fn leave_out(&mut self, lack: Lack, error: &Error) {
+    fn leave_out(&mut self, lack: Unsupported, error: &ModelError) {
         let question = &mut self.question;
         match lack {
-            Lack::Temperature => question.options.temperature = None,
-            Lack::Tools => question.chat.tools = None,
-            Lack::Images | Lack::TheseImages => outgoing::leave_out_images(&mut question.chat),
-            Lack::Thoughts => question.options.capture_reasoning_content = Some(false),
+            Unsupported::Temperature => question.options.temperature = None,
+            Unsupported::Tools => question.chat.tools = None,
+            Unsupported::Images | Unsupported::TheseImages => outgoing::leave_out_images(&mut question.chat),
+            Unsupported::Thoughts => question.options.capture_reasoning_content = Some(false),
         }
         if lack.is_lasting() {
             question.provider.lacking(model_of(&question.model), lack);
         }
         let (what, why) = (lack.name().to_owned(), error.to_string());
-        self.ready.push_back(Ok(Event::LeftOut { what, why }));
-        self.stage = Stage::Asking;
+        self.ready.push_back(Ok(ModelEvent::LeftOut { what, why }));
+        self.stage = ExchangeStage::Asking;
     }
 
-    fn blamed(&self) -> Blamed<'_> {
-        Blamed {
+    fn blamed(&self) -> FaultContext<'_> {
+        FaultContext {
             provider: &self.question.provider.config,
             address: &self.question.provider.address,
             model: &self.question.model,
@@ -298,7 +304,7 @@ impl Talk {
     }
 }
 
-impl Patience {
+impl ProviderLimits {
     /// Twice as long each time, and never quite the same, so that many who were turned away do not come back together.
     fn pause(&self, attempt: u32) -> Duration {
         let doubled = self.first_pause.saturating_mul(1 << (attempt.saturating_sub(1)).min(16));

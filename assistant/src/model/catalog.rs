@@ -9,7 +9,7 @@ use Effort::{High, Low, Max, Medium, Off, XHigh};
 const MOST_TOOLS: usize = 128;
 
 /// A model of the table.
-pub(super) struct Known {
+pub(super) struct CatalogModel {
     kinds: &'static [ProviderKind],
     id: &'static str,
     name: &'static str,
@@ -28,8 +28,8 @@ const GEMINI: &[ProviderKind] = &[ProviderKind::Gemini];
 const UP: &[Effort] = &[Low, Medium, High, XHigh, Max];
 const OFF_AND_UP: &[Effort] = &[Off, Low, Medium, High, XHigh, Max];
 
-const fn claude(id: &'static str, name: &'static str, price: Option<Price>) -> Known {
-    Known {
+const fn claude(id: &'static str, name: &'static str, price: Option<Price>) -> CatalogModel {
+    CatalogModel {
         kinds: CLAUDE,
         id,
         name,
@@ -47,8 +47,8 @@ const fn gpt(
     name: &'static str,
     efforts: &'static [Effort],
     price: Option<Price>,
-) -> Known {
-    Known {
+) -> CatalogModel {
+    CatalogModel {
         kinds: GPT,
         id,
         name,
@@ -61,8 +61,8 @@ const fn gpt(
     }
 }
 
-const fn gemini(id: &'static str, name: &'static str) -> Known {
-    Known {
+const fn gemini(id: &'static str, name: &'static str) -> CatalogModel {
+    CatalogModel {
         kinds: GEMINI,
         id,
         name,
@@ -79,20 +79,20 @@ const fn price(input: f64, output: f64, cached: Option<f64>, cache_write: Option
     Some(Price { input, output, cached, cache_write, up_to: None })
 }
 
-const TABLE: &[Known] = &[
+const TABLE: &[CatalogModel] = &[
     claude("claude-opus-5-5", "Claude Opus 5.5", price(4.0, 20.0, Some(0.2), Some(5.0))),
     claude("claude-sonnet-5-5", "Claude Sonnet 5.5", price(2.0, 10.0, None, None)),
     claude("claude-haiku-5-5", "Claude Haiku 5.5", None),
     claude("claude-fable-5-1", "Claude Fable 5.1", price(10.0, 50.0, None, None)),
-    Known {
+    CatalogModel {
         efforts: OFF_AND_UP,
         ..claude("claude-opus-5", "Claude Opus 5", price(5.0, 25.0, Some(0.5), Some(6.25)))
     },
-    Known {
+    CatalogModel {
         efforts: OFF_AND_UP,
         ..claude("claude-sonnet-5", "Claude Sonnet 5", price(2.0, 10.0, None, None))
     },
-    Known {
+    CatalogModel {
         window: 200_000,
         output: 64_000,
         efforts: &[Off, Low, Medium, High],
@@ -118,7 +118,7 @@ const TABLE: &[Known] = &[
 
 /// What is true of a model, as far as it is known: from the configuration first, else from the table.
 #[derive(Clone, Debug)]
-pub(super) struct Facts {
+pub(super) struct ModelFacts {
     pub(super) name: String,
     pub(super) window: Option<u64>,
     /// What the user allows an answer.
@@ -141,11 +141,11 @@ pub(super) fn ids(kind: ProviderKind) -> impl Iterator<Item = &'static str> {
 }
 
 /// What is true of a provider's model.
-pub(super) fn facts(provider: &ProviderConfig, id: &str) -> Facts {
+pub(super) fn facts(provider: &ProviderConfig, id: &str) -> ModelFacts {
     let known = TABLE.iter().find(|known| known.kinds.contains(&provider.kind) && known.is(id));
     let said = provider.models.iter().find(|model| model.id == id).cloned();
     let said = said.unwrap_or_else(|| ModelConfig::new(id));
-    Facts {
+    ModelFacts {
         name: said.name.or(known.map(|known| known.name.to_owned())).unwrap_or_else(|| id.to_owned()),
         window: said.context_window.or(known.map(|known| known.window)),
         wanted_output: said.max_output,
@@ -165,7 +165,7 @@ pub(super) fn facts(provider: &ProviderConfig, id: &str) -> Facts {
     }
 }
 
-impl Known {
+impl CatalogModel {
     /// Whether it has this id, or this is one of its dated versions.
     fn is(&self, id: &str) -> bool {
         let dated = |rest: &str| rest.len() >= 8 && rest.bytes().all(|c| c.is_ascii_digit() || c == b'-');

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use rethread::secret::Secret;
 use serde::Deserialize;
 
-use super::error::Error;
+use super::error::ModelError;
 
 /// The protocol that a provider speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize)]
@@ -219,7 +219,7 @@ pub struct BadValue {
     pub what: String,
 }
 
-impl From<BadValue> for Error {
+impl From<BadValue> for ModelError {
     fn from(bad: BadValue) -> Self {
         Self::Config { what: bad.what }
     }

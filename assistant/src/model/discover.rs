@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::config::ProviderKind;
 use super::fault::root;
-use super::provider::{Listed, Provider};
+use super::provider::{ListedModel, Provider};
 use super::{Models, target};
 
 /// The longest list that is read, in bytes.
@@ -26,10 +26,10 @@ const WINDOWS: [&str; 7] = [
 ];
 
 /// What providers say to the question which models they have.
-pub(crate) struct Lists(Vec<(Arc<Provider>, Outcome)>);
+pub(crate) struct ModelLists(Vec<(Arc<Provider>, ListResult)>);
 
 /// A list, or why there is none.
-type Outcome = Result<Vec<Listed>, String>;
+type ListResult = Result<Vec<ListedModel>, String>;
 
 impl Models {
     /// Asks every provider that has to be asked, side by side and for a bounded time. `list` tells what came of it.
@@ -39,13 +39,13 @@ impl Models {
     }
 
     /// The same, but nothing is known of the lists before they are taken.
-    pub(crate) async fn ask(&self) -> Lists {
+    pub(crate) async fn ask(&self) -> ModelLists {
         let asked = self.providers.iter().filter(|provider| provider.must_be_asked());
-        Lists(join_all(asked.map(|provider| self.ask_for_models(provider))).await)
+        ModelLists(join_all(asked.map(|provider| self.ask_for_models(provider))).await)
     }
 
     /// Takes the lists that providers gave.
-    pub(crate) fn take(&self, lists: Lists) {
+    pub(crate) fn take(&self, lists: ModelLists) {
         for (provider, list) in lists.0 {
             match list {
                 Ok(models) => provider.listed(models),
@@ -71,13 +71,13 @@ impl Models {
         provider.facts(model).window
     }
 
-    async fn ask_for_models(&self, provider: &Arc<Provider>) -> (Arc<Provider>, Outcome) {
+    async fn ask_for_models(&self, provider: &Arc<Provider>) -> (Arc<Provider>, ListResult) {
         let asked = tokio::time::timeout(self.patience.listing, self.list_of(provider)).await;
         let list = asked.unwrap_or_else(|_| Err("it did not list its models in time".to_owned()));
         (provider.clone(), list)
     }
 
-    async fn list_of(&self, provider: &Provider) -> Outcome {
+    async fn list_of(&self, provider: &Provider) -> ListResult {
         let path = match provider.config.kind {
             ProviderKind::OpenAi | ProviderKind::OpenAiResponses => "models",
             ProviderKind::Anthropic => "models?limit=1000",
@@ -91,7 +91,7 @@ impl Models {
     }
 
     /// The models that Ollama has loaded; a failure is harmless.
-    async fn loaded(&self, provider: &Provider) -> Vec<Listed> {
+    async fn loaded(&self, provider: &Provider) -> Vec<ListedModel> {
         let answer = self.fetch(provider, "api/ps").await.unwrap_or_default();
         answer["models"].as_array().into_iter().flatten().filter_map(listed).collect()
     }
@@ -133,10 +133,10 @@ fn with_key(request: RequestBuilder, provider: &Provider) -> RequestBuilder {
     }
 }
 
-fn listed(model: &Value) -> Option<Listed> {
+fn listed(model: &Value) -> Option<ListedModel> {
     let id = model["id"].as_str().or(model["name"].as_str())?;
     let id = id.strip_prefix("models/").unwrap_or(id);
     let window = WINDOWS.iter().find_map(|name| model[*name].as_u64()).or(model["meta"]["n_ctx"].as_u64());
     let window = window.filter(|window| *window > 0);
-    (!id.trim().is_empty()).then(|| Listed { id: id.to_owned(), window })
+    (!id.trim().is_empty()).then(|| ListedModel { id: id.to_owned(), window })
 }

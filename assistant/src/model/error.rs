@@ -5,7 +5,7 @@ use std::time::Duration;
 
 /// Why there is no answer, or no more of it.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
-pub enum Error {
+pub enum ModelError {
     /// The configuration makes no sense.
     #[error("{what}")]
     Config {
@@ -123,7 +123,7 @@ fn refused(status: Option<u16>, said: &str) -> String {
     }
 }
 
-impl Error {
+impl ModelError {
     /// What the user can do about it.
     #[must_use]
     pub fn hint(&self) -> String {

@@ -1,5 +1,5 @@
 //! A rough guess at the tokens of a request, to see in time that a conversation outgrows a window. The provider alone
-//! counts; its refusal is `Error::ContextTooLong`.
+//! counts; its refusal is `ModelError::ContextTooLong`.
 
 use super::request::{Message, Part, Request, ToolResult, UserPart};
 

@@ -7,7 +7,7 @@ use super::request::{Reply, ToolCall};
 
 /// Something of an answer.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Event {
+pub enum ModelEvent {
     /// Words.
     Text(String),
     /// Words of thought.

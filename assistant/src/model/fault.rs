@@ -6,8 +6,8 @@ use genai::webc::StreamTimeout;
 use serde_json::Value;
 
 use super::config::{self, ProviderConfig};
-use super::error::Error;
-use super::raw_frames::{Broken, Heard};
+use super::error::ModelError;
+use super::raw_frames::{ConnectionFailure, StreamObservations};
 use super::relay;
 
 /// How much of a provider's words is shown.
@@ -16,20 +16,20 @@ const SHOWN: usize = 400;
 /// A failure.
 #[derive(Debug)]
 pub(super) struct Fault {
-    pub(super) error: Error,
-    pub(super) again: Again,
+    pub(super) error: ModelError,
+    pub(super) again: Retry,
 }
 
 /// Whether asking again may help.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Again {
+pub(super) enum Retry {
     No,
     /// After a pause of the provider's choice, or of ours.
     After(Option<Duration>),
 }
 
 /// Whom a failure is about.
-pub(super) struct Blamed<'a> {
+pub(super) struct FaultContext<'a> {
     pub(super) provider: &'a ProviderConfig,
     pub(super) address: &'a str,
     /// The full id.
@@ -38,9 +38,9 @@ pub(super) struct Blamed<'a> {
     pub(super) idle: Duration,
 }
 
-impl Blamed<'_> {
+impl FaultContext<'_> {
     /// What the stream itself told of a failure, better than the library does.
-    pub(super) fn overheard(&self, heard: &Heard) -> Option<Fault> {
+    pub(super) fn overheard(&self, heard: &StreamObservations) -> Option<Fault> {
         let unreadable = heard.unreadable.as_ref();
         unreadable
             .map(|event| self.malformed(&format!("an event is not JSON: {event}")))
@@ -48,10 +48,10 @@ impl Blamed<'_> {
             .or_else(|| heard.broken.as_ref().map(|broken| self.broken(broken)))
     }
 
-    fn broken(&self, broken: &Broken) -> Fault {
+    fn broken(&self, broken: &ConnectionFailure) -> Fault {
         match broken {
-            Broken::Lost(cause) => self.unreachable(cause),
-            Broken::TooLong => {
+            ConnectionFailure::Lost(cause) => self.unreachable(cause),
+            ConnectionFailure::TooLong => {
                 self.malformed(&format!("an event of more than {} MB", relay::LONGEST_EVENT / 1_000_000))
             }
         }
@@ -81,8 +81,8 @@ impl Blamed<'_> {
             return self.sort(inner);
         }
         if error.downcast_ref::<StreamTimeout>().is_some() {
-            let error = Error::Silent { provider: self.name(), waited: self.idle };
-            return Fault { error, again: Again::No };
+            let error = ModelError::Silent { provider: self.name(), waited: self.idle };
+            return Fault { error, again: Retry::No };
         }
         match error.downcast_ref::<reqwest::Error>() {
             Some(error) => self.unreachable(&root(error)),
@@ -105,13 +105,13 @@ impl Blamed<'_> {
 
     pub(super) fn unreachable(&self, cause: &str) -> Fault {
         let url = config::shown(self.address);
-        let error = Error::Unreachable { provider: self.name(), url, cause: self.clean(cause) };
-        Fault { error, again: Again::After(None) }
+        let error = ModelError::Unreachable { provider: self.name(), url, cause: self.clean(cause) };
+        Fault { error, again: Retry::After(None) }
     }
 
     pub(super) fn malformed(&self, cause: &str) -> Fault {
-        let error = Error::Malformed { provider: self.name(), cause: self.clean(cause) };
-        Fault { error, again: Again::No }
+        let error = ModelError::Malformed { provider: self.name(), cause: self.clean(cause) };
+        Fault { error, again: Retry::No }
     }
 
     /// An error that came as an event of the stream.
@@ -132,38 +132,38 @@ impl Blamed<'_> {
     fn answered(&self, status: u16, body: &str, wait: Option<Duration>) -> Fault {
         let said = self.said(body);
         let wait = wait.or_else(|| wished(body));
-        let fault = |error| Fault { error, again: Again::No };
+        let fault = |error| Fault { error, again: Retry::No };
         let low = body.to_ascii_lowercase();
         if too_long(status, &low) {
-            return fault(Error::ContextTooLong { model: self.model.to_owned(), said });
+            return fault(ModelError::ContextTooLong { model: self.model.to_owned(), said });
         }
         if status == 402
             || ["insufficient_quota", "credit balance is too low"].iter().any(|it| low.contains(it))
         {
-            return fault(Error::NoCredit { provider: self.name(), said });
+            return fault(ModelError::NoCredit { provider: self.name(), said });
         }
         match status {
             300..=399 => {
                 let said = "it redirects to another address, and the API key is not sent there".to_owned();
-                fault(Error::Rejected { provider: self.name(), status, said })
+                fault(ModelError::Rejected { provider: self.name(), status, said })
             }
             // Gemini says 400 of a bad key.
             401 | 403 => fault(self.unauthorised(status, said)),
             400 if low.contains("api_key_invalid") => fault(self.unauthorised(status, said)),
-            404 => fault(Error::ModelUnknown { model: self.model.to_owned(), said }),
+            404 => fault(ModelError::ModelUnknown { model: self.model.to_owned(), said }),
             400 if low.contains("model_not_found") => {
-                fault(Error::ModelUnknown { model: self.model.to_owned(), said })
+                fault(ModelError::ModelUnknown { model: self.model.to_owned(), said })
             }
             429 => {
                 let provider = self.name();
-                let error = Error::RateLimited { provider, attempts: self.attempts, wait, said };
-                Fault { error, again: Again::After(wait) }
+                let error = ModelError::RateLimited { provider, attempts: self.attempts, wait, said };
+                Fault { error, again: Retry::After(wait) }
             }
             408 | 500..=599 => {
-                let error = Error::Server { provider: self.name(), status: Some(status), said };
-                Fault { error, again: Again::After(wait) }
+                let error = ModelError::Server { provider: self.name(), status: Some(status), said };
+                Fault { error, again: Retry::After(wait) }
             }
-            _ => fault(Error::Rejected { provider: self.name(), status, said }),
+            _ => fault(ModelError::Rejected { provider: self.name(), status, said }),
         }
     }
 
@@ -171,13 +171,13 @@ impl Blamed<'_> {
         if too_long(400, &body.to_ascii_lowercase()) {
             return self.answered(400, body, None);
         }
-        let error = Error::Server { provider: self.name(), status, said: self.said(body) };
-        Fault { error, again: Again::After(None) }
+        let error = ModelError::Server { provider: self.name(), status, said: self.said(body) };
+        Fault { error, again: Retry::After(None) }
     }
 
-    fn unauthorised(&self, status: u16, said: String) -> Error {
+    fn unauthorised(&self, status: u16, said: String) -> ModelError {
         let (provider, key_place) = (self.name(), self.provider.key_place());
-        Error::Unauthorised { provider, status: Some(status), key_place, said }
+        ModelError::Unauthorised { provider, status: Some(status), key_place, said }
     }
 
     fn name(&self) -> String {
@@ -258,15 +258,16 @@ mod tests {
     use std::time::Duration;
 
     use super::super::config::{ProviderConfig, ProviderKind};
-    use super::super::error::Error;
-    use super::{Again, Blamed, Fault};
+    use super::super::error::ModelError;
+    use super::{Fault, FaultContext, Retry};
     use rethread::secret::Secret;
 
     fn fault(status: u16, body: &str) -> Fault {
         let mut provider = ProviderConfig::new("p", ProviderKind::OpenAi);
         provider.key = Some(Secret::new("sk-very-secret"));
         let idle = Duration::from_secs(1);
-        let blamed = Blamed { provider: &provider, address: "http://x/", model: "p/m", attempts: 1, idle };
+        let blamed =
+            FaultContext { provider: &provider, address: "http://x/", model: "p/m", attempts: 1, idle };
         blamed.answered(status, body, None)
     }
 
@@ -283,10 +284,10 @@ mod tests {
         ];
         for body in bodies {
             let error = fault(400, body).error;
-            assert!(matches!(error, Error::ContextTooLong { .. }), "{body}: {error}");
+            assert!(matches!(error, ModelError::ContextTooLong { .. }), "{body}: {error}");
             assert!(!error.to_string().contains('{'), "the message is taken out: {error}");
         }
-        assert!(matches!(fault(413, "").error, Error::ContextTooLong { .. }));
+        assert!(matches!(fault(413, "").error, ModelError::ContextTooLong { .. }));
     }
 
     #[test]
@@ -302,13 +303,13 @@ mod tests {
         let body = r#"{"error":{"code":429,"message":"quota","status":"RESOURCE_EXHAUSTED","details":[
             {"@type":"type.googleapis.com/google.rpc.QuotaFailure"},
             {"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"37.5s"}]}}"#;
-        assert_eq!(fault(429, body).again, Again::After(Some(Duration::from_millis(37_500))));
-        assert_eq!(fault(429, r#"{"error":{"details":[{"retryDelay":"soon"}]}}"#).again, Again::After(None));
+        assert_eq!(fault(429, body).again, Retry::After(Some(Duration::from_millis(37_500))));
+        assert_eq!(fault(429, r#"{"error":{"details":[{"retryDelay":"soon"}]}}"#).again, Retry::After(None));
     }
 
     #[test]
     fn only_what_may_pass_is_asked_again() {
-        let again = |status, body| fault(status, body).again != Again::No;
+        let again = |status, body| fault(status, body).again != Retry::No;
         assert!(again(429, "") && again(500, "") && again(529, "") && again(408, ""));
         assert!(!again(400, "") && !again(404, "") && !again(401, "") && !again(422, ""));
         assert!(!again(429, r#"{"error":{"code":"insufficient_quota"}}"#));

@@ -5,23 +5,23 @@ use std::sync::OnceLock;
 
 use reqwest::{Client, Url};
 
-use super::Patience;
-use super::error::Error;
+use super::ProviderLimits;
+use super::error::ModelError;
 use super::relay::Relay;
 use crate::web;
 
 /// The clients, each made when it is first needed: that reads the system's certificates.
 #[derive(Default)]
-pub(super) struct Web {
+pub(super) struct HttpClients {
     here: OnceLock<Client>,
     elsewhere: OnceLock<Client>,
     /// What the library that asks models sends its requests through.
     pub(super) relay: Relay,
 }
 
-impl Web {
+impl HttpClients {
     /// The client for a provider's address.
-    pub(super) fn client(&self, address: &str, patience: &Patience) -> Result<Client, Error> {
+    pub(super) fn client(&self, address: &str, patience: &ProviderLimits) -> Result<Client, ModelError> {
         let url = Url::parse(address).map_err(|error| no_client(&error))?;
         let place = if web::is_here(&url) { &self.here } else { &self.elsewhere };
         if let Some(client) = place.get() {
@@ -32,6 +32,6 @@ impl Web {
     }
 }
 
-fn no_client(error: &dyn std::fmt::Display) -> Error {
-    Error::Config { what: format!("the HTTP client cannot be set up: {error}") }
+fn no_client(error: &dyn std::fmt::Display) -> ModelError {
+    ModelError::Config { what: format!("the HTTP client cannot be set up: {error}") }
 }

@@ -7,11 +7,11 @@ use genai::chat::{ContentPart, StopReason, StreamEnd, ToolCall as WireCall, Usag
 use rethread::ids;
 use serde_json::{Map, Value};
 
-use super::catalog::Facts;
+use super::catalog::ModelFacts;
 use super::config::ProviderKind;
-use super::event::{Event, FinishReason, Usage};
-use super::names::Names;
-use super::raw_frames::Heard;
+use super::event::{FinishReason, ModelEvent, Usage};
+use super::names::ToolNames;
+use super::raw_frames::StreamObservations;
 use super::request::{Message, Part, Reply, Request, ToolCall};
 
 /// How the library marks a call that came without an id.
@@ -28,16 +28,16 @@ pub(super) fn is_whole(kind: ProviderKind, end: &StreamEnd) -> bool {
 }
 
 /// Reads the ends of streams.
-pub(super) struct Reader {
+pub(super) struct ReplyReader {
     model: String,
-    names: Names,
+    names: ToolNames,
     /// The ids of calls that the conversation has already.
     used: HashSet<String>,
-    facts: Facts,
+    facts: ModelFacts,
 }
 
-impl Reader {
-    pub(super) fn new(request: &Request, names: Names, facts: Facts) -> Self {
+impl ReplyReader {
+    pub(super) fn new(request: &Request, names: ToolNames, facts: ModelFacts) -> Self {
         let replies = request.messages.iter().filter_map(|message| match message {
             Message::Assistant(reply) => Some(reply),
             Message::User(_) | Message::Tools(_) => None,
@@ -47,7 +47,7 @@ impl Reader {
     }
 
     /// Everything that follows from the end, in the order in which it is told.
-    pub(super) fn read(&mut self, end: StreamEnd, heard: &Heard) -> Vec<Event> {
+    pub(super) fn read(&mut self, end: StreamEnd, heard: &StreamObservations) -> Vec<ModelEvent> {
         let cut = matches!(end.captured_stop_reason, Some(StopReason::MaxTokens(_)));
         let mut parts = self.parts(end.captured_content.map(|content| content.into_parts()), cut);
         parts.extend(heard.unnumbered.iter().map(|call| Part::Call(self.call(call.clone(), cut))));
@@ -58,11 +58,11 @@ impl Reader {
         let reply = Reply { model: self.model.clone(), parts };
         let reason = reason(end.captured_stop_reason, &reply, heard);
         let mut events = Vec::new();
-        events.extend((!heard.refusal.is_empty()).then(|| Event::Text(heard.refusal.clone())));
-        events.extend(reply.calls().cloned().map(Event::ToolCall));
+        events.extend((!heard.refusal.is_empty()).then(|| ModelEvent::Text(heard.refusal.clone())));
+        events.extend(reply.calls().cloned().map(ModelEvent::ToolCall));
         let usage = end.captured_usage.map(|usage| counted(&usage).priced(self.facts.price.as_ref()));
-        events.extend(usage.map(Event::Usage));
-        events.push(Event::Finished { reason, reply });
+        events.extend(usage.map(ModelEvent::Usage));
+        events.push(ModelEvent::Finished { reason, reply });
         events
     }
 
@@ -92,9 +92,9 @@ impl Reader {
     }
 
     /// What is known of a call that the model has begun to write: nothing, if it will have another id.
-    pub(super) fn begun(&self, call: &WireCall) -> Option<Event> {
+    pub(super) fn begun(&self, call: &WireCall) -> Option<ModelEvent> {
         let known = self.keeps_id(&call.call_id) && !call.fn_name.is_empty();
-        known.then(|| Event::Calling { id: call.call_id.clone(), name: self.names.real(&call.fn_name) })
+        known.then(|| ModelEvent::Calling { id: call.call_id.clone(), name: self.names.real(&call.fn_name) })
     }
 
     fn keeps_id(&self, id: &str) -> bool {
@@ -164,7 +164,7 @@ fn arguments(value: Value, cut: bool) -> Result<Value, String> {
     }
 }
 
-fn reason(stop: Option<StopReason>, reply: &Reply, heard: &Heard) -> FinishReason {
+fn reason(stop: Option<StopReason>, reply: &Reply, heard: &StreamObservations) -> FinishReason {
     if !heard.refusal.is_empty() || heard.blocked.is_some() {
         return FinishReason::Refusal;
     }

@@ -26,23 +26,23 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use answer::Question;
-use http_clients::Web;
-use incoming::Reader;
-use names::Names;
+use answer::ModelQuery;
+use http_clients::HttpClients;
+use incoming::ReplyReader;
+use names::ToolNames;
 use provider::Provider;
-use raw_frames::Tap;
+use raw_frames::RawFrames;
 
-pub use answer::Answer;
+pub use answer::AnswerStream;
 pub use config::{BadValue, Effort, ModelConfig, Price, ProviderConfig, ProviderKind};
-pub use error::Error;
-pub use event::{Event, FinishReason, Usage};
-pub use request::{Image, Message, Part, Reply, Request, Tool, ToolCall, ToolResult, UserPart};
+pub use error::ModelError;
+pub use event::{FinishReason, ModelEvent, Usage};
+pub use request::{Image, Message, Part, Reply, Request, ToolCall, ToolDefinition, ToolResult, UserPart};
 pub use rethread::secret::Secret;
 
 /// How long things may take, and how often they are tried.
 #[derive(Clone, Debug)]
-pub struct Patience {
+pub struct ProviderLimits {
     /// How often a provider is asked again that gave no answer.
     pub retries: u32,
     /// The pause before the first time; it doubles.
@@ -57,7 +57,7 @@ pub struct Patience {
     pub listing: Duration,
 }
 
-impl Default for Patience {
+impl Default for ProviderLimits {
     fn default() -> Self {
         Self {
             retries: 4,
@@ -97,8 +97,8 @@ pub struct Model {
 #[derive(Clone, Default)]
 pub struct Models {
     providers: Arc<Vec<Arc<Provider>>>,
-    patience: Patience,
-    web: Arc<Web>,
+    patience: ProviderLimits,
+    web: Arc<HttpClients>,
 }
 
 impl Models {
@@ -107,13 +107,13 @@ impl Models {
     /// # Errors
     ///
     /// If two have one name, or one has an unusable name or address.
-    pub fn new(configs: Vec<ProviderConfig>) -> Result<Self, Error> {
+    pub fn new(configs: Vec<ProviderConfig>) -> Result<Self, ModelError> {
         let mut names = HashSet::new();
         let mut providers = Vec::new();
         for config in configs.into_iter().map(ProviderConfig::at_its_best) {
             let address = config.checked()?;
             if !names.insert(config.name.clone()) {
-                return Err(Error::Config { what: format!("two providers are called {}", config.name) });
+                return Err(ModelError::Config { what: format!("two providers are called {}", config.name) });
             }
             providers.push(Arc::new(Provider::new(config, address)));
         }
@@ -139,7 +139,7 @@ impl Models {
 
     /// The same with other limits.
     #[must_use]
-    pub fn with_patience(self, patience: Patience) -> Self {
+    pub fn with_patience(self, patience: ProviderLimits) -> Self {
         Self { patience, web: Arc::default(), ..self }
     }
 
@@ -200,21 +200,21 @@ impl Models {
 
     /// Asks a model. Nothing is sent before the answer is polled, and nothing after it is dropped.
     #[must_use]
-    pub fn stream(&self, request: &Request) -> Answer {
+    pub fn stream(&self, request: &Request) -> AnswerStream {
         match self.question(request) {
-            Ok(question) => Answer::to(question),
-            Err(error) => Answer::failed(error),
+            Ok(question) => AnswerStream::to(question),
+            Err(error) => AnswerStream::failed(error),
         }
     }
 
-    fn question(&self, request: &Request) -> Result<Question, Error> {
+    fn question(&self, request: &Request) -> Result<ModelQuery, ModelError> {
         let Some((provider, id)) = self.split(&request.model) else {
             let said = "no provider of that name is configured".to_owned();
-            return Err(Error::ModelUnknown { model: request.model.clone(), said });
+            return Err(ModelError::ModelUnknown { model: request.model.clone(), said });
         };
         let config = &provider.config;
         if config.lacks_key() {
-            return Err(Error::Unauthorised {
+            return Err(ModelError::Unauthorised {
                 provider: config.name.clone(),
                 status: None,
                 key_place: config.key_place(),
@@ -222,9 +222,9 @@ impl Models {
             });
         }
         let facts = provider.facts(id);
-        let names = Names::of(&request.tools);
-        let tap = Arc::new(Tap::new(config.kind));
-        Ok(Question {
+        let names = ToolNames::of(&request.tools);
+        let tap = Arc::new(RawFrames::new(config.kind));
+        Ok(ModelQuery {
             web: self.web.clone(),
             client: self.web.client(&provider.address, &self.patience)?,
             provider: provider.clone(),
@@ -232,7 +232,7 @@ impl Models {
             chat: outgoing::chat(request, config.kind, &names, &facts),
             options: options::options(request, config, &facts, &self.patience, tap.clone()),
             tap,
-            reader: Reader::new(request, names, facts),
+            reader: ReplyReader::new(request, names, facts),
             patience: self.patience.clone(),
         })
     }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::request::Tool;
+use super::request::ToolDefinition;
 
 /// The longest name that every provider takes.
 const LONGEST: usize = 64;
@@ -12,13 +12,13 @@ const TAKEN: [&str; 5] =
 
 /// The names of the tools of one request, there and back.
 #[derive(Debug, Default)]
-pub(super) struct Names {
+pub(super) struct ToolNames {
     there: HashMap<String, String>,
     back: HashMap<String, String>,
 }
 
-impl Names {
-    pub(super) fn of(tools: &[Tool]) -> Self {
+impl ToolNames {
+    pub(super) fn of(tools: &[ToolDefinition]) -> Self {
         let mut names = Self::default();
         for tool in tools {
             let wire = names.free(&plain(&tool.name));
@@ -63,19 +63,19 @@ fn plain(name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::request::Tool;
-    use super::Names;
+    use super::super::request::ToolDefinition;
+    use super::ToolNames;
 
     #[test]
     fn every_name_finds_its_way_back() {
         let long = "server.".repeat(20);
         let real = ["files.read", "files_read", "web_search", "7up", &long, &format!("{long}x"), "läuft"];
-        let tool = |name: &&str| Tool {
+        let tool = |name: &&str| ToolDefinition {
             name: (*name).to_owned(),
             description: String::new(),
             schema: serde_json::json!({"type": "object"}),
         };
-        let names = Names::of(&real.iter().map(tool).collect::<Vec<_>>());
+        let names = ToolNames::of(&real.iter().map(tool).collect::<Vec<_>>());
         let wire: Vec<String> = real.iter().map(|name| names.wire(name)).collect();
         assert_eq!(wire[..4], ["files_read", "files_read_2", "web_search_", "_7up"]);
         for (real, wire) in real.iter().zip(&wire) {

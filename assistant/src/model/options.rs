@@ -6,19 +6,19 @@ use genai::Headers;
 use genai::chat::{ChatOptions, ReasoningEffort};
 use serde_json::json;
 
-use super::Patience;
-use super::catalog::Facts;
+use super::ProviderLimits;
+use super::catalog::ModelFacts;
 use super::config::{Effort, ProviderConfig, ProviderKind};
-use super::raw_frames::Tap;
+use super::raw_frames::RawFrames;
 use super::request::Request;
 
 /// The options of one request.
 pub(super) fn options(
     request: &Request,
     provider: &ProviderConfig,
-    facts: &Facts,
-    patience: &Patience,
-    tap: Arc<Tap>,
+    facts: &ModelFacts,
+    patience: &ProviderLimits,
+    tap: Arc<RawFrames>,
 ) -> ChatOptions {
     let kind = provider.kind;
     let mut options = ChatOptions::default()
@@ -49,7 +49,7 @@ pub(super) fn model_of(full: &str) -> &str {
 }
 
 /// Whether thoughts are to be shown. Two kinds refuse the wish if the model has none.
-fn shows_thoughts(request: &Request, kind: ProviderKind, facts: &Facts) -> bool {
+fn shows_thoughts(request: &Request, kind: ProviderKind, facts: &ModelFacts) -> bool {
     match (kind, request.effort) {
         _ if !facts.shows_thoughts => false,
         (ProviderKind::OpenAi | ProviderKind::Anthropic | ProviderKind::Ollama, _) => true,
@@ -85,7 +85,7 @@ fn unsaid(kind: ProviderKind, model: &str) -> Option<ReasoningEffort> {
     }
 }
 
-fn temperature(request: &Request, kind: ProviderKind, facts: &Facts) -> Option<f64> {
+fn temperature(request: &Request, kind: ProviderKind, facts: &ModelFacts) -> Option<f64> {
     let thinks = request.effort.is_some_and(|effort| effort != Effort::Off);
     // Anthropic refuses the two together.
     let refused = !facts.takes_temperature || kind == ProviderKind::Anthropic && thinks;
@@ -93,7 +93,7 @@ fn temperature(request: &Request, kind: ProviderKind, facts: &Facts) -> Option<f
 }
 
 /// Anthropic must be told; the others are told only what somebody wished.
-fn max_tokens(request: &Request, kind: ProviderKind, facts: &Facts) -> Option<u32> {
+fn max_tokens(request: &Request, kind: ProviderKind, facts: &ModelFacts) -> Option<u32> {
     let known = facts.most_output.filter(|_| kind == ProviderKind::Anthropic);
     request.max_output.or(facts.wanted_output).or(known)
 }

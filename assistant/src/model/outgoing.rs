@@ -5,14 +5,14 @@ use std::collections::HashSet;
 
 use genai::chat::{
     Binary, CacheControl, ChatMessage, ChatRequest, ContentPart, MessageContent, MessageOptions,
-    Tool as WireTool, ToolCall as WireCall, ToolResponse,
+    ToolCall as WireCall, Tool as WireTool, ToolResponse,
 };
 use serde_json::{Value, json};
 
-use super::catalog::Facts;
+use super::catalog::ModelFacts;
 use super::config::ProviderKind;
-use super::names::Names;
-use super::request::{Image, Message, Part, Reply, Request, Tool, ToolCall, ToolResult, UserPart};
+use super::names::ToolNames;
+use super::request::{Image, Message, Part, Reply, Request, ToolCall, ToolDefinition, ToolResult, UserPart};
 
 /// What a model is told of a call that nothing came of: the turn was cancelled, or the process ended.
 const NOT_CARRIED_OUT: &str = "This call was not carried out.";
@@ -22,8 +22,13 @@ const NOTHING: &str = "(an empty message)";
 const IMAGE_LEFT_OUT: &str = "[an image was left out: this model does not accept it]";
 
 /// The whole conversation.
-pub(super) fn chat(request: &Request, kind: ProviderKind, names: &Names, facts: &Facts) -> ChatRequest {
-    let writer = Writer { kind, names, model: &request.model };
+pub(super) fn chat(
+    request: &Request,
+    kind: ProviderKind,
+    names: &ToolNames,
+    facts: &ModelFacts,
+) -> ChatRequest {
+    let writer = MessageEncoder { kind, names, model: &request.model };
     let mut messages = Vec::new();
     let mut said = request.messages.iter().peekable();
     while let Some(message) = said.next() {
@@ -107,7 +112,7 @@ fn remember(messages: &mut [ChatMessage]) {
     }
 }
 
-fn offer(tool: &Tool, kind: ProviderKind, names: &Names) -> WireTool {
+fn offer(tool: &ToolDefinition, kind: ProviderKind, names: &ToolNames) -> WireTool {
     let offered = WireTool::new(names.wire(&tool.name))
         .with_description(tool.description.clone())
         .with_schema(tool.schema.clone());
@@ -120,14 +125,14 @@ fn offer(tool: &Tool, kind: ProviderKind, names: &Names) -> WireTool {
     }
 }
 
-struct Writer<'a> {
+struct MessageEncoder<'a> {
     kind: ProviderKind,
-    names: &'a Names,
+    names: &'a ToolNames,
     /// Who is asked now.
     model: &'a str,
 }
 
-impl Writer<'_> {
+impl MessageEncoder<'_> {
     fn user(&self, parts: &[UserPart]) -> ChatMessage {
         let part = |part: &UserPart| match part {
             UserPart::Text(text) => ContentPart::Text(text.clone()),

@@ -5,14 +5,14 @@ use genai::chat::{ContentPart, MessageContent, StopReason, StreamEnd, ToolCall};
 
 /// What has come so far.
 #[derive(Default)]
-pub(super) struct Gathered {
+pub(super) struct PartialAnswer {
     text: String,
     thought: String,
     /// Each as far as it has come.
     calls: Vec<ToolCall>,
 }
 
-impl Gathered {
+impl PartialAnswer {
     pub(super) fn text(&mut self, more: &str) {
         self.text.push_str(more);
     }

@@ -6,19 +6,19 @@ use std::sync::{Arc, Mutex};
 use rethread::lock::locked;
 
 use super::Model;
-use super::catalog::{self, Facts};
+use super::catalog::{self, ModelFacts};
 use super::config::{self, ProviderConfig, ProviderKind};
-use super::unsupported::Lack;
+use super::unsupported::Unsupported;
 
 pub(super) struct Provider {
     pub(super) config: Arc<ProviderConfig>,
     pub(super) address: String,
-    told: Mutex<Told>,
+    told: Mutex<ProviderState>,
 }
 
 /// What a provider has told so far.
 #[derive(Clone, Default)]
-struct Told {
+struct ProviderState {
     /// Its list of models, if it ever gave one.
     list: Option<Vec<String>>,
     /// Models that it does not list and that the user has chosen.
@@ -28,11 +28,11 @@ struct Told {
     /// How much its models read at a time, as far as it said so.
     windows: HashMap<String, u64>,
     /// What they turned out not to take.
-    lacks: HashSet<(String, Lack)>,
+    lacks: HashSet<(String, Unsupported)>,
 }
 
 /// A model of a provider's list.
-pub(super) struct Listed {
+pub(super) struct ListedModel {
     pub(super) id: String,
     pub(super) window: Option<u64>,
 }
@@ -73,7 +73,7 @@ impl Provider {
         told.list.is_some() || told.failure.is_some()
     }
 
-    pub(super) fn listed(&self, models: Vec<Listed>) {
+    pub(super) fn listed(&self, models: Vec<ListedModel>) {
         let mut told = locked(&self.told);
         told.windows.extend(models.iter().filter_map(|model| Some((model.id.clone(), model.window?))));
         told.failure = models.is_empty().then(|| "it lists no models".to_owned());
@@ -81,7 +81,7 @@ impl Provider {
     }
 
     /// How much some of its models read at a time.
-    pub(super) fn sizes(&self, models: Vec<Listed>) {
+    pub(super) fn sizes(&self, models: Vec<ListedModel>) {
         let sizes = models.into_iter().filter_map(|model| Some((model.id, model.window?)));
         locked(&self.told).windows.extend(sizes);
     }
@@ -98,7 +98,7 @@ impl Provider {
     }
 
     /// A model turned out not to take something.
-    pub(super) fn lacking(&self, id: &str, lack: Lack) {
+    pub(super) fn lacking(&self, id: &str, lack: Unsupported) {
         locked(&self.told).lacks.insert((id.to_owned(), lack));
     }
 
@@ -131,7 +131,7 @@ impl Provider {
     }
 
     /// What is true of a model: what is configured wins, then what the provider says of its own.
-    pub(super) fn facts(&self, id: &str) -> Facts {
+    pub(super) fn facts(&self, id: &str) -> ModelFacts {
         let mut facts = catalog::facts(&self.config, id);
         let configured =
             self.config.models.iter().any(|model| model.id == id && model.context_window.is_some());
@@ -140,10 +140,10 @@ impl Provider {
         }
         let told = locked(&self.told);
         let lacks = |lack| told.lacks.contains(&(id.to_owned(), lack));
-        facts.takes_temperature &= !lacks(Lack::Temperature);
-        facts.takes_tools &= !lacks(Lack::Tools);
-        facts.takes_images &= !lacks(Lack::Images);
-        facts.shows_thoughts &= !lacks(Lack::Thoughts);
+        facts.takes_temperature &= !lacks(Unsupported::Temperature);
+        facts.takes_tools &= !lacks(Unsupported::Tools);
+        facts.takes_images &= !lacks(Unsupported::Images);
+        facts.shows_thoughts &= !lacks(Unsupported::Thoughts);
         facts
     }
 

@@ -11,7 +11,7 @@ use super::config::ProviderKind;
 
 /// What was heard.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Heard {
+pub(super) struct StreamObservations {
     /// The words with which the model refused.
     pub(super) refusal: String,
     /// Why nothing, or no more, is said.
@@ -29,12 +29,12 @@ pub(super) struct Heard {
     /// The beginning of an event that is no JSON.
     pub(super) unreadable: Option<String>,
     /// How the connection to the provider ended before its answer did.
-    pub(super) broken: Option<Broken>,
+    pub(super) broken: Option<ConnectionFailure>,
 }
 
 /// How a connection to a provider ends before the answer does.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Broken {
+pub(super) enum ConnectionFailure {
     /// It was not reached, or it was lost, for this reason.
     Lost(String),
     /// It sent an event that is longer than any that is passed on.
@@ -43,9 +43,9 @@ pub(super) enum Broken {
 
 /// Listens to one stream.
 #[derive(Debug)]
-pub(super) struct Tap {
+pub(super) struct RawFrames {
     kind: ProviderKind,
-    heard: Mutex<Heard>,
+    heard: Mutex<StreamObservations>,
 }
 
 /// An event with any of these may tell something; the others are not looked into.
@@ -53,27 +53,27 @@ const MARKS: [&str; 4] = ["\"refusal\"", "\"blockReason\"", "\"response.incomple
 /// How much of an unreadable event is kept.
 const SHOWN: usize = 80;
 
-impl Tap {
+impl RawFrames {
     pub(super) fn new(kind: ProviderKind) -> Self {
         Self { kind, heard: Mutex::default() }
     }
 
     /// Forgets what an earlier attempt said.
     pub(super) fn clear(&self) {
-        *locked(&self.heard) = Heard::default();
+        *locked(&self.heard) = StreamObservations::default();
     }
 
     /// The connection has ended before the answer did.
-    pub(super) fn breaks(&self, how: Broken) {
+    pub(super) fn breaks(&self, how: ConnectionFailure) {
         locked(&self.heard).broken = Some(how);
     }
 
-    pub(super) fn heard(&self) -> Heard {
+    pub(super) fn heard(&self) -> StreamObservations {
         locked(&self.heard).clone()
     }
 }
 
-impl ChatFrameSink for Tap {
+impl ChatFrameSink for RawFrames {
     fn on_frame(&self, _: &FrameCtx, frame: RawFrameRef<'_>) {
         {
             let mut heard = locked(&self.heard);
@@ -143,7 +143,7 @@ fn take_unnumbered(calls: &mut Vec<ToolCall>, data: &str) {
     }
 }
 
-fn take(heard: &mut Heard, event: &Value) {
+fn take(heard: &mut StreamObservations, event: &Value) {
     let text = |value: &Value| value.as_str().map(str::to_owned);
     if let Some(words) = event["choices"][0]["delta"]["refusal"].as_str() {
         heard.refusal.push_str(words);

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use events::Events;
+use events::EventSplitter;
 use h2::server::SendResponse;
 use h2::{Reason, RecvStream, SendStream};
 use reqwest::{Client, Response, Url, header};
@@ -22,7 +22,7 @@ use tokio::sync::OnceCell;
 use tokio::task::{AbortHandle, JoinSet};
 
 use super::fault::root;
-use super::raw_frames::{Broken, Tap};
+use super::raw_frames::{ConnectionFailure, RawFrames};
 
 /// The longest event that is passed on, in bytes. A frame of the protocol has room for it.
 pub(super) const LONGEST_EVENT: usize = 16_000_000;
@@ -50,28 +50,28 @@ const OF_ONE_HOP: [header::HeaderName; 7] = [
 /// The relay. It listens from its first use until it is dropped.
 #[derive(Default)]
 pub(super) struct Relay {
-    started: OnceCell<Started>,
-    routes: Arc<Mutex<HashMap<String, Arc<Way>>>>,
+    started: OnceCell<RunningRelay>,
+    routes: Arc<Mutex<HashMap<String, Arc<RouteTarget>>>>,
 }
 
-struct Started {
+struct RunningRelay {
     port: u16,
     /// The client of the library, which reaches nothing but the relay.
     client: Client,
     listening: AbortHandle,
 }
 
-impl Drop for Started {
+impl Drop for RunningRelay {
     fn drop(&mut self) {
         self.listening.abort();
     }
 }
 
 /// Where requests of one route go, and who hears what becomes of them.
-pub(super) struct Way {
+pub(super) struct RouteTarget {
     pub(super) client: Client,
     pub(super) address: Url,
-    pub(super) tap: Arc<Tap>,
+    pub(super) tap: Arc<RawFrames>,
 }
 
 /// A way through the relay, open until this is dropped.
@@ -81,7 +81,7 @@ pub(super) struct Route {
     /// What stands for the provider's address.
     pub(super) address: String,
     token: String,
-    routes: Arc<Mutex<HashMap<String, Arc<Way>>>>,
+    routes: Arc<Mutex<HashMap<String, Arc<RouteTarget>>>>,
 }
 
 impl Drop for Route {
@@ -92,7 +92,7 @@ impl Drop for Route {
 
 impl Relay {
     /// Opens a route.
-    pub(super) async fn route(&self, way: Way) -> Result<Route, String> {
+    pub(super) async fn route(&self, way: RouteTarget) -> Result<Route, String> {
         let started = self.started.get_or_try_init(|| start(self.routes.clone())).await?;
         let token = ids::unique().simple().to_string();
         let mut address = way.address.clone();
@@ -109,7 +109,7 @@ impl Relay {
     }
 }
 
-async fn start(routes: Arc<Mutex<HashMap<String, Arc<Way>>>>) -> Result<Started, String> {
+async fn start(routes: Arc<Mutex<HashMap<String, Arc<RouteTarget>>>>) -> Result<RunningRelay, String> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.map_err(|error| error.to_string())?;
     let port = listener.local_addr().map_err(|error| error.to_string())?.port();
     let client = Client::builder()
@@ -122,10 +122,10 @@ async fn start(routes: Arc<Mutex<HashMap<String, Arc<Way>>>>) -> Result<Started,
         .build()
         .map_err(|error| root(&error))?;
     let listening = tokio::spawn(listen(listener, routes)).abort_handle();
-    Ok(Started { port, client, listening })
+    Ok(RunningRelay { port, client, listening })
 }
 
-async fn listen(listener: TcpListener, routes: Arc<Mutex<HashMap<String, Arc<Way>>>>) {
+async fn listen(listener: TcpListener, routes: Arc<Mutex<HashMap<String, Arc<RouteTarget>>>>) {
     let mut connections = JoinSet::new();
     while let Ok((socket, _)) = listener.accept().await {
         while connections.try_join_next().is_some() {}
@@ -136,7 +136,7 @@ async fn listen(listener: TcpListener, routes: Arc<Mutex<HashMap<String, Arc<Way
     }
 }
 
-async fn serve(socket: TcpStream, routes: Arc<Mutex<HashMap<String, Arc<Way>>>>) {
+async fn serve(socket: TcpStream, routes: Arc<Mutex<HashMap<String, Arc<RouteTarget>>>>) {
     let mut builder = h2::server::Builder::new();
     builder.initial_window_size(WINDOW).initial_connection_window_size(WINDOW);
     builder.max_send_buffer_size(WINDOW as usize);
@@ -154,23 +154,23 @@ async fn serve(socket: TcpStream, routes: Arc<Mutex<HashMap<String, Arc<Way>>>>)
 }
 
 /// The route that a path begins with, and the rest of the path.
-fn find(routes: &Mutex<HashMap<String, Arc<Way>>>, path: &str) -> Option<(Arc<Way>, String)> {
+fn find(routes: &Mutex<HashMap<String, Arc<RouteTarget>>>, path: &str) -> Option<(Arc<RouteTarget>, String)> {
     let (token, rest) = path.strip_prefix('/')?.split_once('/')?;
     Some((locked(routes).get(token)?.clone(), format!("/{rest}")))
 }
 
 /// Why nothing more is passed on.
-enum End {
+enum RelayEnd {
     /// All was said.
     Whole,
     /// The library has hung up.
     LeftAlone,
     /// Something broke on the other side.
-    Broken(Broken),
+    Failed(ConnectionFailure),
 }
 
 async fn pass_on(
-    way: Arc<Way>,
+    way: Arc<RouteTarget>,
     path: String,
     request: http::Request<RecvStream>,
     mut respond: SendResponse<Bytes>,
@@ -188,24 +188,28 @@ async fn pass_on(
     };
     let Ok(mut out) = respond.send_response(head(&response), false) else { return };
     match carry(response, &mut out).await {
-        End::Whole => drop(out.send_data(Bytes::new(), true)),
-        End::LeftAlone => {}
-        End::Broken(broken) => {
+        RelayEnd::Whole => drop(out.send_data(Bytes::new(), true)),
+        RelayEnd::LeftAlone => {}
+        RelayEnd::Failed(broken) => {
             way.tap.breaks(broken);
             out.send_reset(Reason::INTERNAL_ERROR);
         }
     }
 }
 
-async fn ask(way: &Way, path: &str, request: http::Request<RecvStream>) -> Result<Response, Broken> {
-    let lost = |error: reqwest::Error| Broken::Lost(root(&error.without_url()));
+async fn ask(
+    way: &RouteTarget,
+    path: &str,
+    request: http::Request<RecvStream>,
+) -> Result<Response, ConnectionFailure> {
+    let lost = |error: reqwest::Error| ConnectionFailure::Lost(root(&error.without_url()));
     let mut url = way.address.clone();
     url.set_path(path);
     url.set_query(request.uri().query());
     let (head, mut body) = request.into_parts();
     let mut whole = Vec::new();
     while let Some(piece) = body.data().await {
-        let piece = piece.map_err(|error| Broken::Lost(error.to_string()))?;
+        let piece = piece.map_err(|error| ConnectionFailure::Lost(error.to_string()))?;
         // The library may send on.
         drop(body.flow_control().release_capacity(piece.len()));
         whole.extend_from_slice(&piece);
@@ -224,31 +228,31 @@ fn head(response: &Response) -> http::Response<()> {
 }
 
 /// Passes on what comes, event by event.
-async fn carry(mut response: Response, out: &mut SendStream<Bytes>) -> End {
+async fn carry(mut response: Response, out: &mut SendStream<Bytes>) -> RelayEnd {
     let is_refusal = !response.status().is_success();
-    let mut events = Events::default();
+    let mut events = EventSplitter::default();
     loop {
         let piece = tokio::select! {
             piece = response.chunk() => piece,
-            _ = poll_fn(|context| out.poll_reset(context)) => return End::LeftAlone,
+            _ = poll_fn(|context| out.poll_reset(context)) => return RelayEnd::LeftAlone,
         };
         let ready = match piece {
             Ok(Some(piece)) => events.push(&piece),
             Ok(None) => {
                 let rest = events.rest();
-                return if say(out, rest).await { End::Whole } else { End::LeftAlone };
+                return if say(out, rest).await { RelayEnd::Whole } else { RelayEnd::LeftAlone };
             }
-            Err(error) => return End::Broken(Broken::Lost(root(&error.without_url()))),
+            Err(error) => return RelayEnd::Failed(ConnectionFailure::Lost(root(&error.without_url()))),
         };
         if is_refusal && events.waiting() > LONGEST_REFUSAL {
             let rest = events.rest();
-            return if say(out, rest).await { End::Whole } else { End::LeftAlone };
+            return if say(out, rest).await { RelayEnd::Whole } else { RelayEnd::LeftAlone };
         }
         if events.waiting() > LONGEST_EVENT {
-            return End::Broken(Broken::TooLong);
+            return RelayEnd::Failed(ConnectionFailure::TooLong);
         }
         if !say(out, ready).await {
-            return End::LeftAlone;
+            return RelayEnd::LeftAlone;
         }
     }
 }
@@ -296,16 +300,16 @@ mod tests {
         port
     }
 
-    async fn route(relay: &Relay, port: u16, tap: &Arc<Tap>) -> Route {
+    async fn route(relay: &Relay, port: u16, tap: &Arc<RawFrames>) -> Route {
         let address = Url::parse(&format!("http://127.0.0.1:{port}/v1/?a=b")).unwrap();
         let client = Client::builder().no_proxy().build().unwrap();
-        relay.route(Way { client, address, tap: tap.clone() }).await.unwrap()
+        relay.route(RouteTarget { client, address, tap: tap.clone() }).await.unwrap()
     }
 
     #[tokio::test]
     async fn a_long_event_arrives_in_one_piece() {
         let (first, long) = ("data: short\n\n".to_owned(), format!("data: {}\n\n", "x".repeat(8_000_000)));
-        let (relay, tap) = (Relay::default(), Arc::new(Tap::new(ProviderKind::OpenAi)));
+        let (relay, tap) = (Relay::default(), Arc::new(RawFrames::new(ProviderKind::OpenAi)));
         let route = route(&relay, server(format!("{first}{long}data: end")), &tap).await;
         let mut response = route.client.get(&route.address).send().await.unwrap();
         assert_eq!(response.headers()["x-kept"], "yes");
@@ -318,22 +322,22 @@ mod tests {
 
     #[tokio::test]
     async fn an_event_without_end_is_given_up() {
-        let (relay, tap) = (Relay::default(), Arc::new(Tap::new(ProviderKind::OpenAi)));
+        let (relay, tap) = (Relay::default(), Arc::new(RawFrames::new(ProviderKind::OpenAi)));
         let route = route(&relay, server("x".repeat(LONGEST_EVENT + 100_000)), &tap).await;
         let mut response = route.client.get(&route.address).send().await.unwrap();
         response.chunk().await.unwrap_err();
-        assert_eq!(tap.heard().broken, Some(Broken::TooLong));
+        assert_eq!(tap.heard().broken, Some(ConnectionFailure::TooLong));
     }
 
     #[tokio::test]
     async fn nobody_is_served_without_a_token() {
-        let (relay, tap) = (Relay::default(), Arc::new(Tap::new(ProviderKind::OpenAi)));
+        let (relay, tap) = (Relay::default(), Arc::new(RawFrames::new(ProviderKind::OpenAi)));
         let route = route(&relay, 1, &tap).await;
         let stranger = route.address.replace(&route.token, "0123");
         route.client.get(stranger).send().await.unwrap_err();
         assert_eq!(tap.heard().broken, None);
         route.client.get(&route.address).send().await.unwrap_err();
-        assert!(matches!(tap.heard().broken, Some(Broken::Lost(_))));
+        assert!(matches!(tap.heard().broken, Some(ConnectionFailure::Lost(_))));
         let (client, address) = (route.client.clone(), route.address.clone());
         drop(route);
         tap.clear();

@@ -15,7 +15,7 @@ pub struct Request {
     /// The conversation, oldest first.
     pub messages: Vec<Message>,
     /// What it may call.
-    pub tools: Vec<Tool>,
+    pub tools: Vec<ToolDefinition>,
     /// How much it is to think; the provider decides if nothing is said.
     pub effort: Option<Effort>,
     /// How freely it is to choose its words.
@@ -26,7 +26,7 @@ pub struct Request {
 
 /// A tool on offer.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Tool {
+pub struct ToolDefinition {
     /// Any name; what a provider does not allow in one is changed on the way and changed back.
     pub name: String,
     /// What it is good for.

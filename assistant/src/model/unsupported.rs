@@ -1,10 +1,10 @@
 //! What a model turns out not to take: it says so when it is asked, is asked again without, and is not sent it again.
 
-use super::error::Error;
+use super::error::ModelError;
 
 /// Something that many models take and some refuse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Lack {
+pub(super) enum Unsupported {
     /// A temperature.
     Temperature,
     /// Tools.
@@ -40,10 +40,12 @@ const NO_IMAGES: [&str; 8] = [
 const REFUSED: [&str; 6] =
     ["unsupported", "not support", "deprecated", "not allowed", "only the default", "not permitted"];
 
-impl Lack {
+impl Unsupported {
     /// What a refusal is about, if it is about one of these.
-    pub(super) fn told_by(error: &Error) -> Option<Self> {
-        let (Error::Rejected { said, .. } | Error::ModelUnknown { said, .. }) = error else { return None };
+    pub(super) fn told_by(error: &ModelError) -> Option<Self> {
+        let (ModelError::Rejected { said, .. } | ModelError::ModelUnknown { said, .. }) = error else {
+            return None;
+        };
         let low = said.to_ascii_lowercase();
         let says = |words: &[&str]| words.iter().any(|words| low.contains(words));
         if low.contains("temperature") && says(&REFUSED) {
@@ -84,40 +86,44 @@ impl Lack {
 
 #[cfg(test)]
 mod tests {
-    use super::super::error::Error;
-    use super::Lack;
+    use super::super::error::ModelError;
+    use super::Unsupported;
 
     #[test]
     fn what_is_not_taken_is_told_from_other_refusals() {
         let lack = |said: &str| {
-            Lack::told_by(&Error::Rejected { provider: "p".to_owned(), status: 400, said: said.to_owned() })
+            Unsupported::told_by(&ModelError::Rejected {
+                provider: "p".to_owned(),
+                status: 400,
+                said: said.to_owned(),
+            })
         };
         for said in [
             "Unsupported value: 'temperature' does not support 0.7 with this model. Only the default (1) value is supported.",
             "Unsupported parameter: 'temperature' is not supported with this model.",
             "`temperature` is deprecated for this model.",
         ] {
-            assert_eq!(lack(said), Some(Lack::Temperature), "{said}");
+            assert_eq!(lack(said), Some(Unsupported::Temperature), "{said}");
         }
         let ollama = "registry.ollama.ai/library/llama3:latest does not support tools";
         for said in [ollama, "No endpoints found that support tool use."] {
-            assert_eq!(lack(said), Some(Lack::Tools), "{said}");
+            assert_eq!(lack(said), Some(Unsupported::Tools), "{said}");
         }
         for said in [
             "No endpoints found that support image input",
             "Invalid content type. image_url is only supported by certain models.",
             "This model does not support image input.",
         ] {
-            assert_eq!(lack(said), Some(Lack::Images), "{said}");
+            assert_eq!(lack(said), Some(Unsupported::Images), "{said}");
         }
         for said in ["Could not process image", "image exceeds 5 MB maximum: 6000000 bytes > 5242880 bytes"] {
-            assert_eq!(lack(said), Some(Lack::TheseImages), "{said}");
+            assert_eq!(lack(said), Some(Unsupported::TheseImages), "{said}");
         }
         let unverified = "Your organization must be verified to generate reasoning summaries.";
-        assert_eq!(lack(unverified), Some(Lack::Thoughts));
+        assert_eq!(lack(unverified), Some(Unsupported::Thoughts));
         assert_eq!(lack("temperature: range is 0 to 1"), None);
         assert_eq!(lack("Function tools with reasoning_effort are not supported for m"), None);
-        let busy = Error::Server { provider: "p".to_owned(), status: None, said: ollama.to_owned() };
-        assert_eq!(Lack::told_by(&busy), None);
+        let busy = ModelError::Server { provider: "p".to_owned(), status: None, said: ollama.to_owned() };
+        assert_eq!(Unsupported::told_by(&busy), None);
     }
 }

@@ -15,10 +15,10 @@ use similar::TextDiff;
 use super::error::ToolError;
 use super::excerpt::name;
 use super::file_type;
-use super::prepared::Outcome;
-use super::read_files::Known;
+use super::prepared::ToolOutcome;
+use super::read_files::ReadState;
 use super::visible::visible;
-use super::workspace::{Ground, private};
+use super::workspace::{Workspace, private};
 
 /// The largest file that is changed, before and after. Both texts are kept and shown.
 pub(super) const LARGEST: usize = 8 * 1024 * 1024;
@@ -41,7 +41,7 @@ pub struct Change {
 
 /// A change and where it is made.
 #[derive(Debug)]
-pub(super) struct Planned {
+pub(super) struct PlannedChange {
     /// The change.
     pub(super) change: Change,
     /// The way to the file without links.
@@ -62,7 +62,7 @@ impl Change {
     }
 }
 
-impl Planned {
+impl PlannedChange {
     /// Whether the file lies in a `.git` directory, or is the file `.git` of a worktree or a submodule.
     pub(super) fn is_in_git_directory(&self) -> bool {
         let is_git = |path: &Path| {
@@ -73,7 +73,7 @@ impl Planned {
 }
 
 /// The text of the file that a path leads to, and where it is; `None` if there is none yet.
-pub(super) fn current(ground: &Ground, sent: &str) -> Result<(ResolvedPath, Option<String>), ToolError> {
+pub(super) fn current(ground: &Workspace, sent: &str) -> Result<(ResolvedPath, Option<String>), ToolError> {
     let spot = ground.roots.target(&ground.absolute(sent), MissingDirs::Report, LinkPolicy::Follow);
     match spot.map_err(|error| ground.error(sent, error))? {
         PathTarget::Missing(at) => Ok((at, None)),
@@ -89,13 +89,13 @@ pub(super) fn current(ground: &Ground, sent: &str) -> Result<(ResolvedPath, Opti
 
 /// Makes the change.
 pub(super) async fn apply(
-    planned: Planned,
-    ground: Arc<Ground>,
+    planned: PlannedChange,
+    ground: Arc<Workspace>,
     cancelled: impl Future<Output = ()>,
-) -> Result<Outcome, ToolError> {
+) -> Result<ToolOutcome, ToolError> {
     tokio::select! {
         biased;
-        () = cancelled => return Ok(Outcome::cancelled()),
+        () = cancelled => return Ok(ToolOutcome::cancelled()),
         () = std::future::ready(()) => {}
     }
     // Once begun it is finished: whoever cancels now has to be told what was written.
@@ -103,8 +103,8 @@ pub(super) async fn apply(
     work.await.unwrap_or(Err(ToolError::GivenUp))
 }
 
-fn write(planned: Planned, ground: &Ground) -> Result<Outcome, ToolError> {
-    let Planned { change, real, told } = planned;
+fn write(planned: PlannedChange, ground: &Workspace) -> Result<ToolOutcome, ToolError> {
+    let PlannedChange { change, real, told } = planned;
     let before = change.old.as_ref().map_or(Expected::Nothing, |old| Expected::Bytes(old.as_bytes()));
     let place =
         ground.roots.resolve_with(&real, MissingDirs::Create, LinkPolicy::Refuse).map_err(FileError::from);
@@ -114,7 +114,7 @@ fn write(planned: Planned, ground: &Ground) -> Result<Outcome, ToolError> {
             if is_known(ground, &real, change.old.as_deref()) {
                 ground.seen.note(&real, change.new.as_bytes());
             }
-            Ok(Outcome { changes: vec![change], ..Outcome::of_text(told) })
+            Ok(ToolOutcome { changes: vec![change], ..ToolOutcome::of_text(told) })
         }
         Err(error) => {
             let path = ground.shown(&change.path);
@@ -134,23 +134,23 @@ fn write(planned: Planned, ground: &Ground) -> Result<Outcome, ToolError> {
 }
 
 /// Whether the model knows all of a text that is there, or there is none.
-fn is_known(ground: &Ground, real: &Path, old: Option<&str>) -> bool {
-    old.is_none_or(|old| old.is_empty() || ground.seen.known(real, old.as_bytes()) == Known::Current)
+fn is_known(ground: &Workspace, real: &Path, old: Option<&str>) -> bool {
+    old.is_none_or(|old| old.is_empty() || ground.seen.known(real, old.as_bytes()) == ReadState::Current)
 }
 
 /// Refuses to replace a text that the model has not read as it is now.
-pub(super) fn check_seen(ground: &Ground, at: &ResolvedPath, old: Option<&str>) -> Result<(), ToolError> {
+pub(super) fn check_seen(ground: &Workspace, at: &ResolvedPath, old: Option<&str>) -> Result<(), ToolError> {
     if is_known(ground, &at.real, old) {
         return Ok(());
     }
     let why = match ground.seen.known(&at.real, old.unwrap_or_default().as_bytes()) {
-        Known::Unread => "it exists and was not read since this session was opened",
-        Known::Outdated | Known::Current => "it has changed since it was last read",
+        ReadState::Unread => "it exists and was not read since this session was opened",
+        ReadState::Outdated | ReadState::Current => "it has changed since it was last read",
     };
     Err(ToolError::Changed { path: ground.shown(&at.shown), why: why.to_owned() })
 }
 
-fn text(ground: &Ground, sent: &str, place: &SandboxPath) -> Result<Option<String>, ToolError> {
+fn text(ground: &Workspace, sent: &str, place: &SandboxPath) -> Result<Option<String>, ToolError> {
     let (mut file, meta) = match open_regular(place, libc::O_RDONLY) {
         Ok((_, meta)) if ground.is_private(&meta) => return Err(ground.error(sent, private())),
         Ok(opened) => opened,

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use super::arguments::Arguments;
-use super::change::{self, Change, LARGEST, Planned};
+use super::change::{self, Change, LARGEST, PlannedChange};
 use super::closest_match;
 use super::error::ToolError;
-use super::prepared::{Plan, Prepared};
+use super::prepared::{Action, PreparedCall};
 use super::spec::{Effect, Kind, ToolSpec, flag, object, text};
-use super::workspace::Ground;
+use super::workspace::Workspace;
 
 pub(super) const NAME: &str = "edit";
 
@@ -19,7 +19,7 @@ pub(super) fn spec() -> ToolSpec {
     ToolSpec {
         name: NAME,
         description: "Replaces text in a file. The old text has to be in the file exactly as given, white space \
-            and all, and only once unless `all` is set: give enough of the lines around it. Line numbers that read \
+            and all, and only once unless `all` is set: give enough of the lines around it. RunCall numbers that read \
             shows are not part of the text.",
         schema: object(
             [
@@ -35,9 +35,9 @@ pub(super) fn spec() -> ToolSpec {
     }
 }
 
-pub(super) fn prepare(ground: &Arc<Ground>, arguments: &Arguments<'_>) -> Result<Prepared, ToolError> {
+pub(super) fn prepare(ground: &Arc<Workspace>, arguments: &Arguments<'_>) -> Result<PreparedCall, ToolError> {
     let (sent, old, new) = (arguments.some_text("path")?, arguments.text("old")?, arguments.text("new")?);
-    let extent = if arguments.flag("all")? { Extent::All } else { Extent::Once };
+    let extent = if arguments.flag("all")? { ReplaceScope::All } else { ReplaceScope::Once };
     if old.is_empty() {
         return Err(arguments.wrong(
             "old",
@@ -63,13 +63,13 @@ pub(super) fn prepare(ground: &Arc<Ground>, arguments: &Arguments<'_>) -> Result
         count => format!("{shown} was changed in {count} places, first at line {}.", replaced.line),
     };
     let change = Change { path: at.shown.clone(), old: Some(text), new: replaced.text };
-    let plan = Plan::Change(Planned { change, real: at.real, told });
-    Ok(Prepared::new(ground, Kind::Edit, format!("Edit {shown}"), plan).at(at.shown, Some(replaced.line)))
+    let plan = Action::Change(PlannedChange { change, real: at.real, told });
+    Ok(PreparedCall::new(ground, Kind::Edit, format!("Edit {shown}"), plan).at(at.shown, Some(replaced.line)))
 }
 
 /// How often a text is replaced.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Extent {
+enum ReplaceScope {
     Once,
     All,
 }
@@ -84,18 +84,18 @@ struct Replaced {
 
 /// Why nothing was replaced.
 #[derive(Debug)]
-enum Failure {
+enum ReplaceError {
     /// The old text is not there.
     Missing,
     /// It is there more than once.
     Several,
 }
 
-fn replace(text: &str, old: &str, new: &str, extent: Extent) -> Result<Replaced, Failure> {
+fn replace(text: &str, old: &str, new: &str, extent: ReplaceScope) -> Result<Replaced, ReplaceError> {
     // A model never sees how lines end; a file keeps it.
     let new_lines = if ends_in_crlf(text) { windows(new) } else { new.to_owned() };
     match replace_exactly(text, old, &new_lines, extent) {
-        Err(Failure::Missing) if text.contains("\r\n") && old.contains('\n') && !old.contains('\r') => {
+        Err(ReplaceError::Missing) if text.contains("\r\n") && old.contains('\n') && !old.contains('\r') => {
             replace_exactly(text, &windows(old), &windows(new), extent)
         }
         replaced => replaced,
@@ -113,21 +113,21 @@ fn windows(text: &str) -> String {
     text.replace("\r\n", "\n").replace('\n', "\r\n")
 }
 
-fn replace_exactly(text: &str, old: &str, new: &str, extent: Extent) -> Result<Replaced, Failure> {
-    let first = text.find(old).ok_or(Failure::Missing)?;
+fn replace_exactly(text: &str, old: &str, new: &str, extent: ReplaceScope) -> Result<Replaced, ReplaceError> {
+    let first = text.find(old).ok_or(ReplaceError::Missing)?;
     let line = line_of(text, first);
-    if extent == Extent::All {
+    if extent == ReplaceScope::All {
         return Ok(Replaced { text: text.replace(old, new), count: text.matches(old).count(), line });
     }
     // The next one may begin inside the first.
     let step = old.chars().next().map_or(1, char::len_utf8);
     if text[first + step..].contains(old) {
-        return Err(Failure::Several);
+        return Err(ReplaceError::Several);
     }
     Ok(Replaced { text: text.replacen(old, new, 1), count: 1, line })
 }
 
-impl Failure {
+impl ReplaceError {
     fn told(&self, arguments: &Arguments<'_>, shown: &str, text: &str, old: &str) -> ToolError {
         let (expected, hint) = match self {
             Self::Missing => {
@@ -156,24 +156,24 @@ fn line_of(text: &str, at: usize) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{Extent, Failure, replace};
+    use super::{ReplaceError, ReplaceScope, replace};
 
     #[test]
     fn text_is_replaced_once_or_everywhere() {
-        let once = |text, old| replace(text, old, "X", Extent::Once);
+        let once = |text, old| replace(text, old, "X", ReplaceScope::Once);
         assert_eq!(once("a b c", "b").unwrap().text, "a X c");
-        assert!(matches!(once("a b c", "d"), Err(Failure::Missing)));
-        assert!(matches!(once("a b a", "a"), Err(Failure::Several)));
-        assert!(matches!(once("aaa", "aa"), Err(Failure::Several)));
-        assert!(matches!(once("ééé", "éé"), Err(Failure::Several)));
-        let all = replace("a\nb\na", "a", "X", Extent::All).unwrap();
+        assert!(matches!(once("a b c", "d"), Err(ReplaceError::Missing)));
+        assert!(matches!(once("a b a", "a"), Err(ReplaceError::Several)));
+        assert!(matches!(once("aaa", "aa"), Err(ReplaceError::Several)));
+        assert!(matches!(once("ééé", "éé"), Err(ReplaceError::Several)));
+        let all = replace("a\nb\na", "a", "X", ReplaceScope::All).unwrap();
         assert_eq!((all.text.as_str(), all.count, all.line), ("X\nb\nX", 2, 1));
     }
 
     #[test]
     fn line_ends_stay_what_they_are() {
-        let replaced = replace("a\r\nb\r\nc\r\n", "a\nb\n", "x\ny\nz\n", Extent::Once).unwrap();
+        let replaced = replace("a\r\nb\r\nc\r\n", "a\nb\n", "x\ny\nz\n", ReplaceScope::Once).unwrap();
         assert_eq!(replaced.text, "x\r\ny\r\nz\r\nc\r\n");
-        assert_eq!(replace("a\nb\n", "a\nb", "x", Extent::Once).unwrap().text, "x\n");
+        assert_eq!(replace("a\nb\n", "a\nb", "x", ReplaceScope::Once).unwrap().text, "x\n");
     }
 }

@@ -10,11 +10,11 @@ use super::arguments::Arguments;
 use super::error::ToolError;
 use super::excerpt;
 use super::glob::Glob;
-use super::prepared::{Findings, Look, Plan, Prepared};
+use super::prepared::{Action, Findings, PreparedCall, ReadAction};
 use super::spec::{Effect, Kind, ToolSpec, flag, object, text};
 use super::stop::Stop;
-use super::walk::{Found, Missed, Scope, Unseen, sweep};
-use super::workspace::{Ground, Target};
+use super::walk::{Skip, SkippedEntries, WalkEntry, WalkScope, sweep};
+use super::workspace::{Target, Workspace};
 
 pub(super) const NAME: &str = "find";
 
@@ -42,16 +42,16 @@ pub(super) fn spec() -> ToolSpec {
 
 /// What is looked for, and where.
 #[derive(Debug)]
-struct Hunt {
+struct FindQuery {
     glob: Glob,
     starts: Vec<PathBuf>,
-    unseen: Unseen,
+    unseen: Skip,
 }
 
-pub(super) fn prepare(ground: &Arc<Ground>, arguments: &Arguments<'_>) -> Result<Prepared, ToolError> {
+pub(super) fn prepare(ground: &Arc<Workspace>, arguments: &Arguments<'_>) -> Result<PreparedCall, ToolError> {
     arguments.some_text("glob")?;
     let glob = Glob::read(arguments, "glob")?.expect("it was just there");
-    let unseen = if arguments.flag("all")? { Unseen::Nothing } else { Unseen::Ignored };
+    let unseen = if arguments.flag("all")? { Skip::Nothing } else { Skip::Ignored };
     let mut title = format!("Find {}", glob.pattern());
     let starts = match arguments.optional_text("path")?.filter(|path| !path.is_empty()) {
         None => ground.roots.outermost().into_iter().map(Into::into).collect(),
@@ -64,18 +64,18 @@ pub(super) fn prepare(ground: &Arc<Ground>, arguments: &Arguments<'_>) -> Result
         },
     };
     let locations = starts.clone();
-    let plan = Plan::Look(Box::new(Hunt { glob, starts, unseen }));
-    let prepared = Prepared::new(ground, Kind::Search, title, plan);
+    let plan = Action::Read(Box::new(FindQuery { glob, starts, unseen }));
+    let prepared = PreparedCall::new(ground, Kind::Search, title, plan);
     Ok(locations.into_iter().fold(prepared, |prepared, path| prepared.at(path, None)))
 }
 
-impl Look for Hunt {
-    fn look(&self, ground: &Ground, stop: &Stop) -> Result<Findings, ToolError> {
+impl ReadAction for FindQuery {
+    fn look(&self, ground: &Workspace, stop: &Stop) -> Result<Findings, ToolError> {
         let (mut text, mut count, mut more) = (String::new(), 0, false);
         let mut notes = Vec::new();
         for start in &self.starts {
             let glob = self.glob.at(start);
-            let visit = |found: &Found<'_>| {
+            let visit = |found: &WalkEntry<'_>| {
                 let is_directory = found.kind == EntryKind::Directory;
                 if glob.matches(found.path, is_directory) {
                     let slash = if is_directory { "/" } else { "" };
@@ -89,7 +89,7 @@ impl Look for Hunt {
                 }
                 ControlFlow::Continue(())
             };
-            let missed: Missed = sweep(ground, start, Scope::whole(self.unseen), stop, visit)
+            let missed: SkippedEntries = sweep(ground, start, WalkScope::whole(self.unseen), stop, visit)
                 .map_err(|error| ground.error(&start.display().to_string(), error))?;
             missed.notes(&mut notes);
             if more {

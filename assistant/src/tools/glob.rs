@@ -12,7 +12,7 @@ use super::error::ToolError;
 pub(super) struct Glob(String);
 
 /// A pattern at its directory.
-pub(super) struct Rooted(Override);
+pub(super) struct RootedGlob(Override);
 
 impl Glob {
     /// Reads an argument that is a pattern.
@@ -37,8 +37,8 @@ impl Glob {
     }
 
     /// The same for paths below this directory.
-    pub(super) fn at(&self, directory: &Path) -> Rooted {
-        Rooted(self.build(directory).unwrap_or_else(Override::empty))
+    pub(super) fn at(&self, directory: &Path) -> RootedGlob {
+        RootedGlob(self.build(directory).unwrap_or_else(Override::empty))
     }
 
     fn build(&self, directory: &Path) -> Option<Override> {
@@ -46,7 +46,7 @@ impl Glob {
     }
 }
 
-impl Rooted {
+impl RootedGlob {
     /// Says whether a path is meant.
     pub(super) fn matches(&self, path: &Path, is_directory: bool) -> bool {
         self.0.matched(path, is_directory).is_whitelist()

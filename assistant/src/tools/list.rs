@@ -10,11 +10,11 @@ use rethread::sandbox::{EntryKind, at};
 use super::arguments::Arguments;
 use super::error::ToolError;
 use super::excerpt;
-use super::prepared::{Findings, Look, Plan, Prepared};
+use super::prepared::{Action, Findings, PreparedCall, ReadAction};
 use super::spec::{Effect, Kind, ToolSpec, flag, number, object, text};
 use super::stop::Stop;
-use super::walk::{Found, Missed, Scope, Unseen, sweep};
-use super::workspace::{Ground, Target};
+use super::walk::{Skip, SkippedEntries, WalkEntry, WalkScope, sweep};
+use super::workspace::{Target, Workspace};
 
 pub(super) const NAME: &str = "list";
 
@@ -44,15 +44,15 @@ pub(super) fn spec() -> ToolSpec {
 
 /// The directory that is wanted.
 #[derive(Debug)]
-struct Listing {
+struct ListQuery {
     sent: String,
-    scope: Scope,
+    scope: WalkScope,
 }
 
-pub(super) fn prepare(ground: &Arc<Ground>, arguments: &Arguments<'_>) -> Result<Prepared, ToolError> {
+pub(super) fn prepare(ground: &Arc<Workspace>, arguments: &Arguments<'_>) -> Result<PreparedCall, ToolError> {
     let sent = arguments.optional_text("path")?.filter(|path| !path.is_empty()).unwrap_or(".");
     let depth = arguments.number("depth", 1..=DEEPEST)?.unwrap_or(1);
-    let unseen = if arguments.flag("all")? { Unseen::Nothing } else { Unseen::Ignored };
+    let unseen = if arguments.flag("all")? { Skip::Nothing } else { Skip::Ignored };
     let at = match ground.target(sent)? {
         Target::Directory(at) => at,
         Target::File(_) => {
@@ -61,19 +61,19 @@ pub(super) fn prepare(ground: &Arc<Ground>, arguments: &Arguments<'_>) -> Result
             return Err(ToolError::File { path, why, hint, source: None });
         }
     };
-    let scope = Scope { unseen, depth: usize::try_from(depth).unwrap_or(1) };
-    let plan = Plan::Look(Box::new(Listing { sent: sent.to_owned(), scope }));
+    let scope = WalkScope { unseen, depth: usize::try_from(depth).unwrap_or(1) };
+    let plan = Action::Read(Box::new(ListQuery { sent: sent.to_owned(), scope }));
     let title = format!("List {}", ground.shown(&at.shown));
-    Ok(Prepared::new(ground, Kind::Read, title, plan).at(at.shown, None))
+    Ok(PreparedCall::new(ground, Kind::Read, title, plan).at(at.shown, None))
 }
 
-impl Look for Listing {
-    fn look(&self, ground: &Ground, stop: &Stop) -> Result<Findings, ToolError> {
+impl ReadAction for ListQuery {
+    fn look(&self, ground: &Workspace, stop: &Stop) -> Result<Findings, ToolError> {
         let refused = |error| ground.error(&self.sent, error);
         let (_, start) =
             ground.roots.directory_at(&ground.absolute(&self.sent)).map_err(|e| refused(e.into()))?;
         let (mut text, mut count, mut more) = (String::new(), 0, false);
-        let visit = |found: &Found<'_>| {
+        let visit = |found: &WalkEntry<'_>| {
             let line = line(&start.shown, found);
             if count == MOST || text.len() + line.len() > excerpt::MOST_LISTED {
                 more = true;
@@ -90,7 +90,7 @@ impl Look for Listing {
     }
 }
 
-fn line(start: &Path, found: &Found<'_>) -> String {
+fn line(start: &Path, found: &WalkEntry<'_>) -> String {
     let path = excerpt::name(found.path.strip_prefix(start).unwrap_or(found.path));
     match found.kind {
         EntryKind::Directory => format!("{path}/\n"),
@@ -106,7 +106,7 @@ fn line(start: &Path, found: &Found<'_>) -> String {
     }
 }
 
-fn note(count: usize, more: Option<String>, missed: Missed) -> String {
+fn note(count: usize, more: Option<String>, missed: SkippedEntries) -> String {
     let mut notes = Vec::new();
     if count == 0 {
         notes.push("no entries".to_owned());

@@ -37,44 +37,44 @@ pub use self::access::{Access, FileAccess, TerminalAccess};
 use self::arguments::Arguments;
 pub use self::change::Change;
 pub use self::error::ToolError;
-pub use self::prepared::{Command, Ending, Exit, Image, Location, Outcome, Prepared, Sink};
+pub use self::prepared::{CallEnd, CommandLine, Exit, ImageFile, Location, PreparedCall, Sink, ToolOutcome};
 pub use self::shell::{Shell, shell};
 pub use self::spec::{Effect, Kind, ToolSpec};
-use self::workspace::Ground;
+use self::workspace::Workspace;
 use rethread::command::GuardianCommand;
 
 /// The tools of one session. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Toolbox(Arc<Ground>);
+pub struct Toolbox(Arc<Workspace>);
 
 /// One tool: what is said of it, and how a call of it is prepared.
-struct Tool {
+struct BuiltinTool {
     name: &'static str,
     spec: fn() -> ToolSpec,
-    prepare: fn(&Arc<Ground>, &Arguments<'_>) -> Result<Prepared, ToolError>,
+    prepare: fn(&Arc<Workspace>, &Arguments<'_>) -> Result<PreparedCall, ToolError>,
 }
 
-const TOOLS: [Tool; 7] = [
-    Tool { name: read::NAME, spec: read::spec, prepare: read::prepare },
-    Tool { name: list::NAME, spec: list::spec, prepare: list::prepare },
-    Tool { name: find::NAME, spec: find::spec, prepare: find::prepare },
-    Tool { name: search::NAME, spec: search::spec, prepare: search::prepare },
-    Tool { name: write::NAME, spec: write::spec, prepare: write::prepare },
-    Tool { name: edit::NAME, spec: edit::spec, prepare: edit::prepare },
-    Tool { name: run::NAME, spec: run::spec, prepare: run::prepare },
+const TOOLS: [BuiltinTool; 7] = [
+    BuiltinTool { name: read::NAME, spec: read::spec, prepare: read::prepare },
+    BuiltinTool { name: list::NAME, spec: list::spec, prepare: list::prepare },
+    BuiltinTool { name: find::NAME, spec: find::spec, prepare: find::prepare },
+    BuiltinTool { name: search::NAME, spec: search::spec, prepare: search::prepare },
+    BuiltinTool { name: write::NAME, spec: write::spec, prepare: write::prepare },
+    BuiltinTool { name: edit::NAME, spec: edit::spec, prepare: edit::prepare },
+    BuiltinTool { name: run::NAME, spec: run::spec, prepare: run::prepare },
 ];
 
 impl Toolbox {
     /// Tools for these roots: the working directory first, all absolute. Where they really are is looked up
     /// now; one that is not there is no root.
     pub fn new(roots: impl IntoIterator<Item = impl Into<PathBuf>>) -> Self {
-        Self(Arc::new(Ground::new(roots.into_iter().map(Into::into).collect())))
+        Self(Arc::new(Workspace::new(roots.into_iter().map(Into::into).collect())))
     }
 
     /// The same tools with commands that do not get these variables of our environment.
     #[must_use]
     pub fn without_variables(&self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
-        let mut ground = Ground::clone(&self.0);
+        let mut ground = Workspace::clone(&self.0);
         ground.hidden.extend(names.into_iter().map(Into::into));
         Self(Arc::new(ground))
     }
@@ -82,7 +82,7 @@ impl Toolbox {
     /// The same tools, none of which reads or writes these files. Commands are bound by permissions only.
     #[must_use]
     pub fn without_files(&self, files: impl IntoIterator<Item = PathBuf>) -> Self {
-        let mut ground = Ground::clone(&self.0);
+        let mut ground = Workspace::clone(&self.0);
         ground.private.extend(files);
         Self(Arc::new(ground))
     }
@@ -90,7 +90,7 @@ impl Toolbox {
     /// The same tools with commands below guardians, which end all that a command has started.
     #[must_use]
     pub fn guarded(&self, guardian: Option<GuardianCommand>) -> Self {
-        Self(Arc::new(Ground { guardian, ..Ground::clone(&self.0) }))
+        Self(Arc::new(Workspace { guardian, ..Workspace::clone(&self.0) }))
     }
 
     /// The roots as they were named: the working directory first.
@@ -123,7 +123,7 @@ impl Toolbox {
         name: &str,
         arguments: &Value,
         access: Access,
-    ) -> Result<Prepared, ToolError> {
+    ) -> Result<PreparedCall, ToolError> {
         let Some(tool) = TOOLS.iter().find(|tool| tool.name == name) else {
             let known: Vec<_> = self.describe(access).iter().map(|spec| spec.name).collect();
             return Err(ToolError::Unknown { name: name.to_owned(), known: known.join(", ") });

@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 
-use super::change::{self, Change, Planned};
+use super::change::{self, Change, PlannedChange};
 use super::error::ToolError;
-use super::run::{self, Line};
+use super::run::{self, RunCall};
 use super::spec::Kind;
 use super::stop::Stop;
 use super::visible;
-use super::workspace::Ground;
+use super::workspace::Workspace;
 
 /// How many characters of what it does a title has.
 const LONGEST_TITLE: usize = 100;
@@ -27,12 +27,12 @@ pub type Sink = mpsc::Sender<Vec<u8>>;
 
 /// A call that was checked and can be run.
 #[derive(Debug)]
-pub struct Prepared {
+pub struct PreparedCall {
     kind: Kind,
     title: String,
     locations: Vec<Location>,
-    plan: Plan,
-    ground: Arc<Ground>,
+    plan: Action,
+    ground: Arc<Workspace>,
 }
 
 /// A place in a file.
@@ -46,7 +46,7 @@ pub struct Location {
 
 /// A command that is to be run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Command {
+pub struct CommandLine {
     /// The line for the shell.
     pub line: String,
     /// Where it runs, absolute.
@@ -55,22 +55,22 @@ pub struct Command {
 
 /// What came of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Outcome {
+pub struct ToolOutcome {
     /// What the model is told.
     pub text: String,
     /// The image that it is given with the text.
-    pub image: Option<Image>,
+    pub image: Option<ImageFile>,
     /// The files that were changed.
     pub changes: Vec<Change>,
     /// How the command ended, if there was one.
     pub exit: Option<Exit>,
     /// Whether the call came to its own end.
-    pub ending: Ending,
+    pub ending: CallEnd,
 }
 
 /// An image file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Image {
+pub struct ImageFile {
     /// Its media type, such as `image/png`.
     pub mime: &'static str,
     /// Its bytes.
@@ -88,7 +88,7 @@ pub struct Exit {
 
 /// How a call ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ending {
+pub enum CallEnd {
     /// By itself.
     Done,
     /// Its time was up; the text has what there was.
@@ -99,26 +99,26 @@ pub enum Ending {
 
 /// What a call does.
 #[derive(Debug)]
-pub(super) enum Plan {
+pub(super) enum Action {
     /// It looks at files.
-    Look(Box<dyn Look>),
+    Read(Box<dyn ReadAction>),
     /// It changes a file.
-    Change(Planned),
+    Change(PlannedChange),
     /// It runs a command.
-    Run(Line),
+    Run(RunCall),
 }
 
 /// A call that only looks. It runs on a thread that may wait.
-pub(super) trait Look: Debug + Send {
+pub(super) trait ReadAction: Debug + Send {
     /// Looks, until it is done or has to stop, and gives what it saw.
-    fn look(&self, ground: &Ground, stop: &Stop) -> Result<Findings, ToolError>;
+    fn look(&self, ground: &Workspace, stop: &Stop) -> Result<Findings, ToolError>;
 }
 
 /// What a look at files gives.
 #[derive(Debug)]
 pub(super) struct Findings {
     pub(super) text: String,
-    pub(super) image: Option<Image>,
+    pub(super) image: Option<ImageFile>,
 }
 
 impl From<String> for Findings {
@@ -127,8 +127,8 @@ impl From<String> for Findings {
     }
 }
 
-impl Prepared {
-    pub(super) fn new(ground: &Arc<Ground>, kind: Kind, title: String, plan: Plan) -> Self {
+impl PreparedCall {
+    pub(super) fn new(ground: &Arc<Workspace>, kind: Kind, title: String, plan: Action) -> Self {
         let title = visible::label(&title, LONGEST_TITLE);
         Self { kind, title, locations: Vec::new(), plan, ground: ground.clone() }
     }
@@ -160,8 +160,8 @@ impl Prepared {
     #[must_use]
     pub fn change(&self) -> Option<&Change> {
         match &self.plan {
-            Plan::Change(planned) => Some(&planned.change),
-            Plan::Look(_) | Plan::Run(_) => None,
+            Action::Change(planned) => Some(&planned.change),
+            Action::Read(_) | Action::Run(_) => None,
         }
     }
 
@@ -169,17 +169,17 @@ impl Prepared {
     #[must_use]
     pub fn is_in_git_directory(&self) -> bool {
         match &self.plan {
-            Plan::Change(planned) => planned.is_in_git_directory(),
-            Plan::Look(_) | Plan::Run(_) => false,
+            Action::Change(planned) => planned.is_in_git_directory(),
+            Action::Read(_) | Action::Run(_) => false,
         }
     }
 
     /// The command that it will run, if it runs one.
     #[must_use]
-    pub fn command(&self) -> Option<&Command> {
+    pub fn command(&self) -> Option<&CommandLine> {
         match &self.plan {
-            Plan::Run(line) => Some(&line.command),
-            Plan::Look(_) | Plan::Change(_) => None,
+            Action::Run(line) => Some(&line.command),
+            Action::Read(_) | Action::Change(_) => None,
         }
     }
 
@@ -190,23 +190,23 @@ impl Prepared {
         self,
         sink: Sink,
         cancelled: impl Future<Output = ()> + Send,
-    ) -> Result<Outcome, ToolError> {
+    ) -> Result<ToolOutcome, ToolError> {
         match self.plan {
-            Plan::Look(plan) => look(plan, self.ground, cancelled).await,
-            Plan::Change(planned) => change::apply(planned, self.ground, cancelled).await,
-            Plan::Run(line) => run::run(line, self.ground, sink, cancelled).await,
+            Action::Read(plan) => look(plan, self.ground, cancelled).await,
+            Action::Change(planned) => change::apply(planned, self.ground, cancelled).await,
+            Action::Run(line) => run::run(line, self.ground, sink, cancelled).await,
         }
     }
 }
 
-impl Outcome {
+impl ToolOutcome {
     pub(super) fn of_text(text: String) -> Self {
-        Self { text, image: None, changes: Vec::new(), exit: None, ending: Ending::Done }
+        Self { text, image: None, changes: Vec::new(), exit: None, ending: CallEnd::Done }
     }
 
     /// Nothing was done, for it was cancelled.
     pub(super) fn cancelled() -> Self {
-        Self { ending: Ending::Cancelled, ..Self::of_text("(cancelled)".to_owned()) }
+        Self { ending: CallEnd::Cancelled, ..Self::of_text("(cancelled)".to_owned()) }
     }
 }
 
@@ -220,10 +220,10 @@ impl Drop for StopOnDrop {
 }
 
 async fn look(
-    plan: Box<dyn Look>,
-    ground: Arc<Ground>,
+    plan: Box<dyn ReadAction>,
+    ground: Arc<Workspace>,
     cancelled: impl Future<Output = ()>,
-) -> Result<Outcome, ToolError> {
+) -> Result<ToolOutcome, ToolError> {
     let stop = Arc::new(Stop::after(LOOK_TIME));
     let on_drop = StopOnDrop(stop.clone());
     let looking = stop.clone();
@@ -234,7 +234,7 @@ async fn look(
             stop.cancel();
             match tokio::time::timeout(STOP_TIME, work).await {
                 Ok(done) => done,
-                Err(_) => return Ok(Outcome::cancelled()),
+                Err(_) => return Ok(ToolOutcome::cancelled()),
             }
         }
         // It hangs where it cannot see that its time is up: in a file system that does not answer.
@@ -244,9 +244,9 @@ async fn look(
     drop(on_drop);
     let Findings { text, image } = done.unwrap_or(Err(ToolError::GivenUp))?;
     let text = match ending {
-        Ending::Done => text,
-        Ending::TimedOut => format!("{text}\n(stopped after {} s; there may be more)", LOOK_TIME.as_secs()),
-        Ending::Cancelled => format!("{text}\n(cancelled; there may be more)"),
+        CallEnd::Done => text,
+        CallEnd::TimedOut => format!("{text}\n(stopped after {} s; there may be more)", LOOK_TIME.as_secs()),
+        CallEnd::Cancelled => format!("{text}\n(cancelled; there may be more)"),
     };
-    Ok(Outcome { image, ending, ..Outcome::of_text(text) })
+    Ok(ToolOutcome { image, ending, ..ToolOutcome::of_text(text) })
 }

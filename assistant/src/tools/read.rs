@@ -10,10 +10,10 @@ use super::change::LARGEST;
 use super::error::ToolError;
 use super::excerpt;
 use super::file_type;
-use super::prepared::{Findings, Image, Look, Plan, Prepared};
+use super::prepared::{Action, Findings, ImageFile, PreparedCall, ReadAction};
 use super::spec::{Effect, Kind, ToolSpec, number, object, text};
 use super::stop::{Stop, Stoppable};
-use super::workspace::{Ground, Opened};
+use super::workspace::{Opened, Workspace};
 
 pub(super) const NAME: &str = "read";
 
@@ -55,24 +55,25 @@ pub(super) fn spec() -> ToolSpec {
 
 /// The lines that are wanted.
 #[derive(Debug)]
-struct Window {
+struct LineWindow {
     sent: String,
     first: u64,
     count: u64,
 }
 
-pub(super) fn prepare(ground: &Arc<Ground>, arguments: &Arguments<'_>) -> Result<Prepared, ToolError> {
+pub(super) fn prepare(ground: &Arc<Workspace>, arguments: &Arguments<'_>) -> Result<PreparedCall, ToolError> {
     let sent = arguments.some_text("path")?;
     let offset = arguments.number("offset", 1..=LAST_LINE)?;
     let count = arguments.number("limit", 1..=MOST_LINES)?.unwrap_or(MOST_LINES);
     let opened = ground.file(sent)?;
-    let window = Window { sent: sent.to_owned(), first: offset.unwrap_or(1), count };
+    let window = LineWindow { sent: sent.to_owned(), first: offset.unwrap_or(1), count };
     let title = format!("Read {}", ground.shown(&opened.at.shown));
-    Ok(Prepared::new(ground, Kind::Read, title, Plan::Look(Box::new(window))).at(opened.at.shown, offset))
+    Ok(PreparedCall::new(ground, Kind::Read, title, Action::Read(Box::new(window)))
+        .at(opened.at.shown, offset))
 }
 
-impl Look for Window {
-    fn look(&self, ground: &Ground, stop: &Stop) -> Result<Findings, ToolError> {
+impl ReadAction for LineWindow {
+    fn look(&self, ground: &Workspace, stop: &Stop) -> Result<Findings, ToolError> {
         let Opened { file, meta, at } = ground.file(&self.sent)?;
         // Expected it is shown: what changes in between has not been seen.
         if meta.len() <= LARGEST as u64 {
@@ -86,21 +87,21 @@ impl Look for Window {
         if let Some(kind) = file_type::binary(head) {
             return Err(self.no_text(kind, meta.len()));
         }
-        let mut pages = Pages::of(self);
+        let mut pages = LineReader::of(self);
         match pages.turn(&mut from, meta.len(), stop) {
             Ok(()) => {}
             Err(Unreadable::Zero) => return Err(self.no_text("binary data", meta.len())),
-            Err(Unreadable::Io(_)) if stop.now() => pages.end = End::Window,
+            Err(Unreadable::Io(_)) if stop.now() => pages.end = ReadEnd::Window,
             Err(Unreadable::Io(error)) => return Err(ground.error(&self.sent, error)),
         }
         self.told(pages, meta.len(), stop).map(Findings::from)
     }
 }
 
-impl Window {
+impl LineWindow {
     fn image(
         &self,
-        ground: &Ground,
+        ground: &Workspace,
         from: impl Read,
         mime: &'static str,
         size: u64,
@@ -121,10 +122,10 @@ impl Window {
             });
         }
         let text = format!("({} is an image, {mime}, {} bytes)", self.sent, bytes.len());
-        Ok(Findings { text, image: Some(Image { mime, bytes }) })
+        Ok(Findings { text, image: Some(ImageFile { mime, bytes }) })
     }
 
-    fn told(&self, pages: Pages, size: u64, stop: &Stop) -> Result<String, ToolError> {
+    fn told(&self, pages: LineReader, size: u64, stop: &Stop) -> Result<String, ToolError> {
         if pages.taken == 0 {
             return match pages.line {
                 _ if stop.now() => Ok(format!("(line {} was not reached)", self.first)),
@@ -134,11 +135,11 @@ impl Window {
         }
         let last = (self.first + pages.taken).saturating_sub(1);
         let mut notes = match pages.end {
-            End::File if last == pages.line - 1 && self.first == 1 => Vec::new(),
-            End::File => vec![format!("lines {} to {last} of {}", self.first, pages.line - 1)],
-            End::Window => vec![format!("lines {} to {last} of a file of {size} bytes", self.first)],
+            ReadEnd::File if last == pages.line - 1 && self.first == 1 => Vec::new(),
+            ReadEnd::File => vec![format!("lines {} to {last} of {}", self.first, pages.line - 1)],
+            ReadEnd::Window => vec![format!("lines {} to {last} of a file of {size} bytes", self.first)],
         };
-        if pages.full || last < pages.line - 1 || matches!(pages.end, End::Window) {
+        if pages.full || last < pages.line - 1 || matches!(pages.end, ReadEnd::Window) {
             notes.push(format!("go on with offset {}", last + 1));
         }
         if pages.lossy {
@@ -172,7 +173,7 @@ impl Window {
 }
 
 /// Where reading ended.
-enum End {
+enum ReadEnd {
     File,
     Window,
 }
@@ -184,7 +185,7 @@ enum Unreadable {
 }
 
 /// The lines so far.
-struct Pages {
+struct LineReader {
     first: u64,
     count: u64,
     /// The line that is being read.
@@ -200,11 +201,11 @@ struct Pages {
     full: bool,
     lossy: bool,
     windows: bool,
-    end: End,
+    end: ReadEnd,
 }
 
-impl Pages {
-    fn of(window: &Window) -> Self {
+impl LineReader {
+    fn of(window: &LineWindow) -> Self {
         Self {
             first: window.first,
             count: window.count,
@@ -216,7 +217,7 @@ impl Pages {
             full: false,
             lossy: false,
             windows: false,
-            end: End::File,
+            end: ReadEnd::File,
         }
     }
 
@@ -248,7 +249,7 @@ impl Pages {
                 if self.length > 0 {
                     self.finish_line();
                 }
-                self.end = End::Window;
+                self.end = ReadEnd::Window;
                 return Ok(());
             }
         }

@@ -20,7 +20,7 @@ const BUFFER: usize = 256 * 1024;
 
 /// The files that were read or written in this session.
 #[derive(Debug, Default)]
-pub(super) struct Seen {
+pub(super) struct ReadFiles {
     hasher: RandomState,
     /// By their paths without links: a hash of what was in them.
     files: Mutex<HashMap<PathBuf, u64>>,
@@ -28,7 +28,7 @@ pub(super) struct Seen {
 
 /// What is known of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Known {
+pub(super) enum ReadState {
     /// It was read, and has not changed since.
     Current,
     /// It was read, and has changed since.
@@ -37,7 +37,7 @@ pub(super) enum Known {
     Unread,
 }
 
-impl Seen {
+impl ReadFiles {
     /// Notes a file that is about to be shown. One that turns out to be too large to be written is not noted.
     pub(super) fn note_file(&self, path: &Path, file: &File, stop: &Stop) {
         let (mut bytes, mut buffer) = (Vec::new(), vec![0; BUFFER]);
@@ -61,12 +61,12 @@ impl Seen {
     }
 
     /// What is known of a file that has this in it now.
-    pub(super) fn known(&self, path: &Path, bytes: &[u8]) -> Known {
+    pub(super) fn known(&self, path: &Path, bytes: &[u8]) -> ReadState {
         let noted = locked(&self.files).get(path).copied();
         match noted {
-            Some(hash) if hash == self.hasher.hash_one(bytes) => Known::Current,
-            Some(_) => Known::Outdated,
-            None => Known::Unread,
+            Some(hash) if hash == self.hasher.hash_one(bytes) => ReadState::Current,
+            Some(_) => ReadState::Outdated,
+            None => ReadState::Unread,
         }
     }
 }

@@ -11,10 +11,10 @@ use tokio::time::{sleep, timeout};
 use super::arguments::Arguments;
 use super::error::ToolError;
 use super::excerpt::{self, HeadAndTail};
-use super::prepared::{Command, Ending, Exit, Outcome, Plan, Prepared, Sink};
+use super::prepared::{Action, CallEnd, CommandLine, Exit, PreparedCall, Sink, ToolOutcome};
 use super::shell::{Shell, shell};
 use super::spec::{Effect, Kind, ToolSpec, number, object, text};
-use super::workspace::{Ground, Target};
+use super::workspace::{Target, Workspace};
 
 pub(super) const NAME: &str = "run";
 
@@ -68,15 +68,15 @@ pub(super) fn spec() -> ToolSpec {
 
 /// A line for the shell.
 #[derive(Debug)]
-pub(super) struct Line {
+pub(super) struct RunCall {
     /// The line and where it runs.
-    pub(super) command: Command,
+    pub(super) command: CommandLine,
     /// The directory as it was sent.
     sent: String,
     time: Duration,
 }
 
-pub(super) fn prepare(ground: &Arc<Ground>, arguments: &Arguments<'_>) -> Result<Prepared, ToolError> {
+pub(super) fn prepare(ground: &Arc<Workspace>, arguments: &Arguments<'_>) -> Result<PreparedCall, ToolError> {
     let line = arguments.some_text("command")?;
     if line.contains('\0') {
         return Err(arguments.wrong("command", "a command without NUL bytes", None));
@@ -88,37 +88,37 @@ pub(super) fn prepare(ground: &Arc<Ground>, arguments: &Arguments<'_>) -> Result
         Target::File(_) => return Err(arguments.wrong("cwd", "a directory", None)),
     };
     let title = format!("Run {}", line.trim());
-    let command = Command { line: line.to_owned(), cwd: cwd.clone() };
-    let plan = Plan::Run(Line { command, sent: sent.to_owned(), time: Duration::from_secs(time) });
-    Ok(Prepared::new(ground, Kind::Execute, title, plan).at(cwd, None))
+    let command = CommandLine { line: line.to_owned(), cwd: cwd.clone() };
+    let plan = Action::Run(RunCall { command, sent: sent.to_owned(), time: Duration::from_secs(time) });
+    Ok(PreparedCall::new(ground, Kind::Execute, title, plan).at(cwd, None))
 }
 
 /// Runs the line to its end, whoever brings that about.
 pub(super) async fn run(
-    line: Line,
-    ground: Arc<Ground>,
+    line: RunCall,
+    ground: Arc<Workspace>,
     sink: Sink,
     cancelled: impl Future<Output = ()> + Send,
-) -> Result<Outcome, ToolError> {
+) -> Result<ToolOutcome, ToolError> {
     let begun = Instant::now();
     let mut running = start(&line, ground).await?;
-    let mut told = Told::new(sink);
-    let mut ending = Ending::Done;
+    let mut told = CommandOutput::new(sink);
+    let mut ending = CallEnd::Done;
     let late = sleep(line.time);
     tokio::pin!(cancelled, late);
     let exit = loop {
         tokio::select! {
-            heard = running.next(), if told.has_room() || ending != Ending::Done => match heard {
+            heard = running.next(), if told.has_room() || ending != CallEnd::Done => match heard {
                 CommandEvent::Output(bytes) => told.take(bytes),
                 CommandEvent::Exited(exit) => break exit,
             },
             () = told.hand_on() => {}
-            () = &mut cancelled, if ending == Ending::Done => {
-                ending = Ending::Cancelled;
+            () = &mut cancelled, if ending == CallEnd::Done => {
+                ending = CallEnd::Cancelled;
                 running.end();
             }
-            () = &mut late, if ending == Ending::Done => {
-                ending = Ending::TimedOut;
+            () = &mut late, if ending == CallEnd::Done => {
+                ending = CallEnd::TimedOut;
                 running.end();
             }
         }
@@ -128,7 +128,7 @@ pub(super) async fn run(
     Ok(outcome(&line, &told, exit, ending, leftover, begun.elapsed()))
 }
 
-async fn start(line: &Line, ground: Arc<Ground>) -> Result<RunningCommand, ToolError> {
+async fn start(line: &RunCall, ground: Arc<Workspace>) -> Result<RunningCommand, ToolError> {
     let launch = CommandSpec {
         command: shell().path().to_owned(),
         args: vec!["-c".to_owned(), line.command.line.clone()],
@@ -147,7 +147,7 @@ async fn start(line: &Line, ground: Arc<Ground>) -> Result<RunningCommand, ToolE
 }
 
 /// What a command has written, for the model and for users.
-struct Told {
+struct CommandOutput {
     model: HeadAndTail,
     users: HeadAndTail,
     sink: Sink,
@@ -155,7 +155,7 @@ struct Told {
     next: Vec<u8>,
 }
 
-impl Told {
+impl CommandOutput {
     fn new(sink: Sink) -> Self {
         let model = HeadAndTail::new(FOR_MODEL.0, FOR_MODEL.1);
         let users = HeadAndTail::new(FOR_USERS.0, FOR_USERS.1);
@@ -206,13 +206,13 @@ impl Told {
 }
 
 fn outcome(
-    line: &Line,
-    told: &Told,
+    line: &RunCall,
+    told: &CommandOutput,
     exit: command::CommandExit,
-    ending: Ending,
+    ending: CallEnd,
     leftover: Leftover,
     took: Duration,
-) -> Outcome {
+) -> ToolOutcome {
     let exit = Exit { code: exit.code(), signal: exit.signal() };
     let how = match (&exit.code, &exit.signal) {
         (Some(code), _) => format!("exit code {code}"),
@@ -220,12 +220,12 @@ fn outcome(
         (None, None) => "ended".to_owned(),
     };
     let mut notes = match ending {
-        Ending::Done => vec![how],
-        Ending::TimedOut => vec![format!("stopped at its time limit of {} s", line.time.as_secs()), how],
-        Ending::Cancelled => vec!["cancelled".to_owned(), how],
+        CallEnd::Done => vec![how],
+        CallEnd::TimedOut => vec![format!("stopped at its time limit of {} s", line.time.as_secs()), how],
+        CallEnd::Cancelled => vec!["cancelled".to_owned(), how],
     };
     notes.push(format!("{:.1} s", took.as_secs_f64()));
-    if ending == Ending::Done && leftover == Leftover::Processes {
+    if ending == CallEnd::Done && leftover == Leftover::Processes {
         notes.push("background processes that it left were ended".to_owned());
     }
     let mut text = told.model.text();
@@ -233,5 +233,5 @@ fn outcome(
         text.push('\n');
     }
     text.push_str(&format!("({})", notes.join(", ")));
-    Outcome { exit: Some(exit), ending, ..Outcome::of_text(text) }
+    ToolOutcome { exit: Some(exit), ending, ..ToolOutcome::of_text(text) }
 }

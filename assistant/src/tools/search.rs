@@ -13,11 +13,11 @@ use super::arguments::Arguments;
 use super::error::ToolError;
 use super::excerpt;
 use super::glob::Glob;
-use super::prepared::{Findings, Look, Plan, Prepared};
+use super::prepared::{Action, Findings, PreparedCall, ReadAction};
 use super::spec::{Effect, Kind, ToolSpec, flag, number, object, text};
 use super::stop::{Stop, Stoppable};
-use super::walk::{Found, Missed, Scope, Unseen, sweep};
-use super::workspace::{Ground, Target};
+use super::walk::{Skip, SkippedEntries, WalkEntry, WalkScope, sweep};
+use super::workspace::{Target, Workspace};
 
 pub(super) const NAME: &str = "search";
 
@@ -64,44 +64,44 @@ pub(super) fn spec() -> ToolSpec {
 
 /// What is looked for, and where.
 #[derive(Debug)]
-struct Hunt {
+struct SearchQuery {
     matcher: RegexMatcher,
     glob: Option<Glob>,
-    starts: Vec<Start>,
-    unseen: Unseen,
+    starts: Vec<SearchStart>,
+    unseen: Skip,
     context: usize,
     limit: u64,
 }
 
 /// Where a search begins.
 #[derive(Debug)]
-enum Start {
+enum SearchStart {
     Directory(PathBuf),
     /// A file, as it was sent.
     File(String),
 }
 
-pub(super) fn prepare(ground: &Arc<Ground>, arguments: &Arguments<'_>) -> Result<Prepared, ToolError> {
+pub(super) fn prepare(ground: &Arc<Workspace>, arguments: &Arguments<'_>) -> Result<PreparedCall, ToolError> {
     let pattern = arguments.some_text("pattern")?;
     let matcher = matcher(arguments, pattern)?;
     let glob = Glob::read(arguments, "glob")?;
-    let unseen = if arguments.flag("all")? { Unseen::Nothing } else { Unseen::Ignored };
+    let unseen = if arguments.flag("all")? { Skip::Nothing } else { Skip::Ignored };
     let context = arguments.number("context", 0..=MOST_CONTEXT)?.unwrap_or(0);
     let limit = arguments.number("limit", 1..=MOST)?.unwrap_or(USUAL);
     let mut title = format!("Search for {}", excerpt::shortened(pattern, LONGEST_TITLE));
     let mut locations: Vec<PathBuf> = ground.roots.outermost().into_iter().map(Into::into).collect();
-    let mut starts = locations.iter().cloned().map(Start::Directory).collect();
+    let mut starts = locations.iter().cloned().map(SearchStart::Directory).collect();
     if let Some(sent) = arguments.optional_text("path")?.filter(|path| !path.is_empty()) {
         let (start, at) = match ground.target(sent)? {
-            Target::Directory(at) => (Start::Directory(at.shown.clone()), at.shown),
-            Target::File(opened) => (Start::File(sent.to_owned()), opened.at.shown),
+            Target::Directory(at) => (SearchStart::Directory(at.shown.clone()), at.shown),
+            Target::File(opened) => (SearchStart::File(sent.to_owned()), opened.at.shown),
         };
         title = format!("{title} in {}", ground.shown(&at));
         (starts, locations) = (vec![start], vec![at]);
     }
     let context = usize::try_from(context).unwrap_or(0);
-    let plan = Plan::Look(Box::new(Hunt { matcher, glob, starts, unseen, context, limit }));
-    let prepared = Prepared::new(ground, Kind::Search, title, plan);
+    let plan = Action::Read(Box::new(SearchQuery { matcher, glob, starts, unseen, context, limit }));
+    let prepared = PreparedCall::new(ground, Kind::Search, title, plan);
     Ok(locations.into_iter().fold(prepared, |prepared, path| prepared.at(path, None)))
 }
 
@@ -118,8 +118,8 @@ fn matcher(arguments: &Arguments<'_>, pattern: &str) -> Result<RegexMatcher, Too
     })
 }
 
-impl Look for Hunt {
-    fn look(&self, ground: &Ground, stop: &Stop) -> Result<Findings, ToolError> {
+impl ReadAction for SearchQuery {
+    fn look(&self, ground: &Workspace, stop: &Stop) -> Result<Findings, ToolError> {
         let mut hits = Hits { hunt: self, path: String::new(), text: String::new(), count: 0, cut: false };
         let mut searcher = SearcherBuilder::new()
             .binary_detection(BinaryDetection::quit(0))
@@ -130,10 +130,10 @@ impl Look for Hunt {
         let (mut notes, mut unsearched) = (Vec::new(), 0);
         for start in &self.starts {
             let missed = match start {
-                Start::File(sent) => self.search_named(ground, sent, stop, &mut searcher, &mut hits)?,
-                Start::Directory(start) => {
+                SearchStart::File(sent) => self.search_named(ground, sent, stop, &mut searcher, &mut hits)?,
+                SearchStart::Directory(start) => {
                     let glob = self.glob.as_ref().map(|glob| glob.at(start));
-                    let visit = |found: &Found<'_>| {
+                    let visit = |found: &WalkEntry<'_>| {
                         let wanted = glob.as_ref().is_none_or(|glob| glob.matches(found.path, false));
                         if found.kind == EntryKind::File && wanted {
                             hits.path = ground.shown(found.path);
@@ -143,7 +143,7 @@ impl Look for Hunt {
                         }
                         if hits.cut { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
                     };
-                    sweep(ground, start, Scope::whole(self.unseen), stop, visit)
+                    sweep(ground, start, WalkScope::whole(self.unseen), stop, visit)
                         .map_err(|error| ground.error(&start.display().to_string(), error))?
                 }
             };
@@ -156,27 +156,27 @@ impl Look for Hunt {
     }
 }
 
-impl Hunt {
+impl SearchQuery {
     fn search_named(
         &self,
-        ground: &Ground,
+        ground: &Workspace,
         sent: &str,
         stop: &Stop,
         searcher: &mut Searcher,
         hits: &mut Hits<'_>,
-    ) -> Result<Missed, ToolError> {
+    ) -> Result<SkippedEntries, ToolError> {
         let opened = ground.file(sent)?;
         hits.path = ground.shown(&opened.at.shown);
         match searcher.search_reader(&self.matcher, Stoppable { from: opened.file, stop }, hits) {
             Err(error) if !stop.now() => Err(ground.error(sent, error)),
-            Ok(()) | Err(_) => Ok(Missed::default()),
+            Ok(()) | Err(_) => Ok(SkippedEntries::default()),
         }
     }
 }
 
 fn search_found(
-    ground: &Ground,
-    found: &Found<'_>,
+    ground: &Workspace,
+    found: &WalkEntry<'_>,
     stop: &Stop,
     searcher: &mut Searcher,
     hits: &mut Hits<'_>,
@@ -193,7 +193,7 @@ fn search_found(
 
 /// The lines so far.
 struct Hits<'a> {
-    hunt: &'a Hunt,
+    hunt: &'a SearchQuery,
     /// The file that is being searched.
     path: String,
     text: String,

@@ -4,7 +4,7 @@ use std::io::{self, Read};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use super::prepared::Ending;
+use super::prepared::CallEnd;
 
 /// Says when to stop. Shared between the work and whoever waits for it.
 #[derive(Debug)]
@@ -31,17 +31,17 @@ impl Stop {
         if Instant::now() >= self.deadline {
             self.timed_out.store(true, Ordering::Relaxed);
         }
-        self.ending() != Ending::Done
+        self.ending() != CallEnd::Done
     }
 
     /// How the work ended, as far as it was asked to.
-    pub(super) fn ending(&self) -> Ending {
+    pub(super) fn ending(&self) -> CallEnd {
         if self.cancelled.load(Ordering::Relaxed) {
-            Ending::Cancelled
+            CallEnd::Cancelled
         } else if self.timed_out.load(Ordering::Relaxed) {
-            Ending::TimedOut
+            CallEnd::TimedOut
         } else {
-            Ending::Done
+            CallEnd::Done
         }
     }
 }

@@ -11,14 +11,14 @@ use rethread::sandbox::{DirEntry, EntryKind, FileError, at, entries};
 use super::excerpt::counted;
 use super::ignored::{Rules, is_ignored};
 use super::stop::Stop;
-use super::workspace::Ground;
+use super::workspace::Workspace;
 
 /// How deep directories are entered at most: each is held open.
 const DEEPEST: usize = 100;
 
 /// What is passed over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Unseen {
+pub(super) enum Skip {
     /// What the project's ignore files name, and the store of its history.
     Ignored,
     /// Nothing.
@@ -27,22 +27,22 @@ pub(super) enum Unseen {
 
 /// How far a sweep goes.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Scope {
+pub(super) struct WalkScope {
     /// What is passed over.
-    pub(super) unseen: Unseen,
+    pub(super) unseen: Skip,
     /// How many levels are seen.
     pub(super) depth: usize,
 }
 
-impl Scope {
+impl WalkScope {
     /// Everything below, but for what is passed over.
-    pub(super) fn whole(unseen: Unseen) -> Self {
+    pub(super) fn whole(unseen: Skip) -> Self {
         Self { unseen, depth: DEEPEST }
     }
 }
 
 /// Something that a sweep has come to.
-pub(super) struct Found<'a> {
+pub(super) struct WalkEntry<'a> {
     /// The directory that it is in.
     pub(super) directory: &'a OwnedFd,
     /// Its name there.
@@ -55,14 +55,14 @@ pub(super) struct Found<'a> {
 
 /// What was not seen.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Missed {
+pub(super) struct SkippedEntries {
     /// Directories that could not be read.
     pub(super) unreadable: usize,
     /// Directories with too much in them, or too deep.
     pub(super) cut: usize,
 }
 
-impl Missed {
+impl SkippedEntries {
     /// Says what was missed, if anything was.
     pub(super) fn notes(self, notes: &mut Vec<String>) {
         if self.unreadable > 0 {
@@ -78,7 +78,7 @@ impl Missed {
 }
 
 /// A directory that is being looked through.
-struct Level {
+struct WalkLevel {
     directory: OwnedFd,
     path: PathBuf,
     rules: Rules,
@@ -87,15 +87,15 @@ struct Level {
 
 /// Shows everything below an absolute path, by name, each directory before what is in it.
 pub(super) fn sweep(
-    ground: &Ground,
+    ground: &Workspace,
     start: &Path,
-    scope: Scope,
+    scope: WalkScope,
     stop: &Stop,
-    mut visit: impl FnMut(&Found<'_>) -> ControlFlow<()>,
-) -> Result<Missed, FileError> {
+    mut visit: impl FnMut(&WalkEntry<'_>) -> ControlFlow<()>,
+) -> Result<SkippedEntries, FileError> {
     let (directory, at) = ground.roots.directory_at(start)?;
     let above = rules_above(ground, &at.shown);
-    let mut missed = Missed::default();
+    let mut missed = SkippedEntries::default();
     let mut levels = vec![open_level(directory, at.shown, &mut missed)?];
     while let Some(level) = levels.last_mut() {
         if stop.now() {
@@ -107,14 +107,15 @@ pub(super) fn sweep(
         };
         let path = level.path.join(&entry.name);
         let is_directory = entry.kind == EntryKind::Directory;
-        if scope.unseen == Unseen::Ignored {
+        if scope.unseen == Skip::Ignored {
             let rules = above.iter().chain(levels.iter().map(|level| &level.rules));
             if entry.name == ".git" || is_ignored(rules, &path, is_directory) {
                 continue;
             }
         }
         let level = levels.last().expect("it was just there");
-        let found = Found { directory: &level.directory, name: &entry.name, kind: entry.kind, path: &path };
+        let found =
+            WalkEntry { directory: &level.directory, name: &entry.name, kind: entry.kind, path: &path };
         if visit(&found).is_break() {
             break;
         }
@@ -127,7 +128,7 @@ pub(super) fn sweep(
     Ok(missed)
 }
 
-fn enter(levels: &mut Vec<Level>, name: &OsStr, path: PathBuf, missed: &mut Missed) {
+fn enter(levels: &mut Vec<WalkLevel>, name: &OsStr, path: PathBuf, missed: &mut SkippedEntries) {
     let inside = &levels.last().expect("it is inside something").directory;
     // One that was removed or swapped for a link meanwhile is not there any more.
     let Ok(directory) = at::open_directory(inside.as_fd(), name) else { return };
@@ -137,15 +138,19 @@ fn enter(levels: &mut Vec<Level>, name: &OsStr, path: PathBuf, missed: &mut Miss
     }
 }
 
-fn open_level(directory: OwnedFd, path: PathBuf, missed: &mut Missed) -> Result<Level, FileError> {
+fn open_level(
+    directory: OwnedFd,
+    path: PathBuf,
+    missed: &mut SkippedEntries,
+) -> Result<WalkLevel, FileError> {
     let listed = entries(directory.as_fd())?;
     missed.cut += usize::from(listed.cut);
     let rules = Rules::of(&directory, &path);
-    Ok(Level { directory, path, rules, entries: listed.list.into_iter() })
+    Ok(WalkLevel { directory, path, rules, entries: listed.list.into_iter() })
 }
 
 /// The rules of the directories above a path, as far up as the roots go: outermost first.
-fn rules_above(ground: &Ground, path: &Path) -> Vec<Rules> {
+fn rules_above(ground: &Workspace, path: &Path) -> Vec<Rules> {
     let above = path.ancestors().skip(1);
     let inside = above.map_while(|above| Some((above, ground.roots.directory(above).ok()?)));
     let mut rules: Vec<Rules> = inside.map(|(path, directory)| Rules::of(&directory, path)).collect();

@@ -14,11 +14,11 @@ use rethread::sandbox::{
 
 use super::error::ToolError;
 use super::excerpt;
-use super::read_files::Seen;
+use super::read_files::ReadFiles;
 
 /// Where the tools of a session work.
 #[derive(Clone, Debug)]
-pub(super) struct Ground {
+pub(super) struct Workspace {
     /// The roots as they were named: the working directory first.
     pub(super) named: Vec<PathBuf>,
     /// Those that are there.
@@ -30,7 +30,7 @@ pub(super) struct Ground {
     /// What keeps a command and all that it starts together.
     pub(super) guardian: Option<GuardianCommand>,
     /// Which files the model has read.
-    pub(super) seen: Arc<Seen>,
+    pub(super) seen: Arc<ReadFiles>,
 }
 
 /// A file that is there.
@@ -53,7 +53,7 @@ pub(super) enum Target {
     Directory(ResolvedPath),
 }
 
-impl Ground {
+impl Workspace {
     /// The ground of these roots.
     pub(super) fn new(named: Vec<PathBuf>) -> Self {
         let roots = Roots::find(&named);

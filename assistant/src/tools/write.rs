@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use super::arguments::Arguments;
-use super::change::{self, Change, LARGEST, Planned};
+use super::change::{self, Change, LARGEST, PlannedChange};
 use super::error::ToolError;
 use super::excerpt::counted;
-use super::prepared::{Plan, Prepared};
+use super::prepared::{Action, PreparedCall};
 use super::spec::{Effect, Kind, ToolSpec, object, text};
-use super::workspace::Ground;
+use super::workspace::Workspace;
 
 pub(super) const NAME: &str = "write";
 
@@ -30,7 +30,7 @@ pub(super) fn spec() -> ToolSpec {
     }
 }
 
-pub(super) fn prepare(ground: &Arc<Ground>, arguments: &Arguments<'_>) -> Result<Prepared, ToolError> {
+pub(super) fn prepare(ground: &Arc<Workspace>, arguments: &Arguments<'_>) -> Result<PreparedCall, ToolError> {
     let (sent, new) = (arguments.some_text("path")?, arguments.text("content")?);
     if new.len() > LARGEST {
         return Err(change::too_large(sent, new.len() as u64));
@@ -44,6 +44,6 @@ pub(super) fn prepare(ground: &Arc<Ground>, arguments: &Arguments<'_>) -> Result
         None => format!("{shown} was created with {lines}."),
     };
     let change = Change { path: at.shown.clone(), old, new: new.to_owned() };
-    let plan = Plan::Change(Planned { change, real: at.real, told });
-    Ok(Prepared::new(ground, Kind::Edit, format!("Write {shown}"), plan).at(at.shown, None))
+    let plan = Action::Change(PlannedChange { change, real: at.real, told });
+    Ok(PreparedCall::new(ground, Kind::Edit, format!("Write {shown}"), plan).at(at.shown, None))
 }

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rethread_assistant::tools::{
-    Access, Effect, FileAccess, Outcome, Prepared, TerminalAccess, ToolError, Toolbox,
+    Access, Effect, FileAccess, PreparedCall, TerminalAccess, ToolError, ToolOutcome, Toolbox,
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -57,12 +57,12 @@ impl Place {
         fs::read_to_string(self.path(name)).unwrap()
     }
 
-    async fn prepare(&self, tool: &str, arguments: Value) -> Result<Prepared, ToolError> {
+    async fn prepare(&self, tool: &str, arguments: Value) -> Result<PreparedCall, ToolError> {
         let prepared = self.tools.prepare(tool, &arguments, Access::FULL);
         tokio::time::timeout(DEADLINE, prepared).await.expect("it is prepared in time")
     }
 
-    async fn call(&self, tool: &str, arguments: Value) -> Result<Outcome, ToolError> {
+    async fn call(&self, tool: &str, arguments: Value) -> Result<ToolOutcome, ToolError> {
         done(self.prepare(tool, arguments).await?).await
     }
 
@@ -81,7 +81,7 @@ impl Place {
     }
 }
 
-async fn done(prepared: Prepared) -> Result<Outcome, ToolError> {
+async fn done(prepared: PreparedCall) -> Result<ToolOutcome, ToolError> {
     let (sink, _) = mpsc::channel(1);
     tokio::time::timeout(DEADLINE, prepared.run(sink, pending())).await.expect("it ends in time")
 }

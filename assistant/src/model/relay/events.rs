@@ -6,7 +6,7 @@ use memchr::memmem;
 
 /// What has come and was not passed on.
 #[derive(Default)]
-pub(super) struct Events {
+pub(super) struct EventSplitter {
     buffer: BytesMut,
     /// Whether an event ends with its line, as it does in all streams but those of server-sent events.
     by_line: Option<bool>,
@@ -17,7 +17,7 @@ const BLANK_LINES: [&[u8]; 3] = [b"\n\n", b"\n\r\n", b"\r\r"];
 /// How many bytes of what was looked through already may be part of such a mark.
 const OVERLAP: usize = 2;
 
-impl Events {
+impl EventSplitter {
     /// Takes in a piece. Gives the whole events that there are now.
     pub(super) fn push(&mut self, piece: &[u8]) -> Bytes {
         let looked = self.buffer.len().saturating_sub(OVERLAP);
@@ -49,11 +49,11 @@ impl Events {
 
 #[cfg(test)]
 mod tests {
-    use super::Events;
+    use super::EventSplitter;
 
     /// What is passed on after each piece, and what is left.
     fn passed_on(pieces: &[&str]) -> (Vec<String>, String) {
-        let mut events = Events::default();
+        let mut events = EventSplitter::default();
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let ready = pieces.iter().map(|piece| text(&events.push(piece.as_bytes()))).collect();
         (ready, text(&events.rest()))

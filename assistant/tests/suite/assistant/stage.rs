@@ -10,7 +10,7 @@ use rethread::server::{Config, Server};
 use rethread::store::Store;
 use rethread::store::memory::MemoryStore;
 use rethread_assistant::mcp::Limits;
-use rethread_assistant::model::{ModelConfig, Patience, ProviderConfig, ProviderKind, Secret};
+use rethread_assistant::model::{ModelConfig, ProviderConfig, ProviderKind, ProviderLimits, Secret};
 use rethread_assistant::{Assistant, AssistantConfig};
 use rethread_testkit::client::Client;
 use rethread_testkit::model::ModelServer;
@@ -95,7 +95,8 @@ impl Stage {
     /// The same, served in another way.
     pub(crate) async fn client_with(&self, version: Version, config: Config) -> Client {
         let providers = self.providers.clone();
-        let patience = Patience { retries: 2, first_pause: Duration::from_millis(5), ..Patience::default() };
+        let patience =
+            ProviderLimits { retries: 2, first_pause: Duration::from_millis(5), ..ProviderLimits::default() };
         let assistant = Assistant::new(AssistantConfig {
             providers: Box::new(move || Ok(providers.lock().map_err(|_| "poisoned")?.clone())),
             config_file: Some(CONFIG_FILE.into()),

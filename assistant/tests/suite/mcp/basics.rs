@@ -1,6 +1,6 @@
 //! What holds on every transport.
 
-use rethread_assistant::mcp::{CallError, Content, Message, ServerConfig, Servers};
+use rethread_assistant::mcp::{CallError, Content, PromptMessage, ServerConfig, Servers};
 use rethread_testkit::mcp::{Habit, Kind, WebServer};
 use serde_json::json;
 
@@ -84,7 +84,10 @@ async fn prompts_and_resources(servers: &Servers) {
     assert!(prompt.arguments[0].is_required && prompt.arguments[0].name == "who");
     let who = json!({"who": "Ada"}).as_object().expect("it is one").clone();
     let messages = servers.get_prompt("s", "greet", who, std::future::pending()).await.expect("it works");
-    assert_eq!(messages, [Message { role: "user".into(), content: Content::Text("Greet Ada.".into()) }]);
+    assert_eq!(
+        messages,
+        [PromptMessage { role: "user".into(), content: Content::Text("Greet Ada.".into()) }]
+    );
     let resource = servers.resources().remove(0);
     assert_eq!((resource.uri.as_str(), resource.title.as_str()), ("test://one", "one"));
     let contents = servers.read_resource("s", &resource.uri, std::future::pending()).await.expect("it works");

@@ -1,6 +1,6 @@
 //! Values of `env` and headers are in no text that comes out of here.
 
-use rethread_assistant::mcp::{Failure, ServerConfig};
+use rethread_assistant::mcp::{ServerConfig, ServerFailure};
 use rethread_core::Json;
 use rethread_testkit::mcp::program::TELLS;
 use rethread_testkit::mcp::{Habit, Kind, WebServer};
@@ -18,7 +18,7 @@ fn assert_clean(text: &str) {
 #[tokio::test]
 async fn the_last_words_of_a_server_have_none() {
     let env = [("API_KEY", KEY), (TELLS, "API_KEY")];
-    let failed: Failure = failure(stdio("s", &[Habit::CrashesAtStart], &env), limits()).await;
+    let failed: ServerFailure = failure(stdio("s", &[Habit::CrashesAtStart], &env), limits()).await;
     assert_clean(&failed.cause);
     let servers = connected(vec![stdio("s", &[], &env)]).await;
     assert_clean(&call(&servers, "s.crash", json!({})).await.unwrap_err().to_string());

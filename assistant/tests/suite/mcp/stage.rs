@@ -4,7 +4,8 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use rethread_assistant::mcp::{
-    Answer, CallError, Content, Failure, Limits, Place, Secret, ServerConfig, Servers,
+    CallError, Content, Limits, McpToolResult, Secret, ServerConfig, ServerFailure, Servers,
+    SessionEnvironment,
 };
 use rethread_testkit::mcp::program::{self, PIDS};
 use rethread_testkit::mcp::{Habit, Kind, WebServer};
@@ -17,9 +18,14 @@ pub(crate) fn limits() -> Limits {
     Limits { connect: Duration::from_secs(10), call: Duration::from_secs(10), ..Limits::default() }
 }
 
-pub(crate) fn place() -> Place {
+pub(crate) fn place() -> SessionEnvironment {
     let cwd = std::env::temp_dir();
-    Place { roots: vec![cwd.clone(), PathBuf::from("/with space")], cwd, hidden: Vec::new(), guardian: None }
+    SessionEnvironment {
+        roots: vec![cwd.clone(), PathBuf::from("/with space")],
+        cwd,
+        hidden: Vec::new(),
+        guardian: None,
+    }
 }
 
 /// The test server on stdio.
@@ -53,13 +59,17 @@ pub(crate) async fn connected(configs: Vec<ServerConfig>) -> Servers {
 }
 
 /// Connects one server that must fail.
-pub(crate) async fn failure(config: ServerConfig, limits: Limits) -> Failure {
+pub(crate) async fn failure(config: ServerConfig, limits: Limits) -> ServerFailure {
     let (servers, mut failures) = Servers::connect(vec![config], place(), limits).await;
     assert!(servers.is_empty() && failures.len() == 1, "{failures:?}");
     failures.remove(0)
 }
 
-pub(crate) async fn call(servers: &Servers, name: &str, arguments: Value) -> Result<Answer, CallError> {
+pub(crate) async fn call(
+    servers: &Servers,
+    name: &str,
+    arguments: Value,
+) -> Result<McpToolResult, CallError> {
     servers.call(name, arguments, std::future::pending()).await
 }
 

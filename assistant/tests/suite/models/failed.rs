@@ -4,12 +4,13 @@ use std::time::{Duration, Instant};
 
 use futures::StreamExt;
 use rethread_assistant::model::{
-    Error, Event, FinishReason, Models, Patience, ProviderConfig, ProviderKind, Request, Tool,
+    FinishReason, ModelError, ModelEvent, Models, ProviderConfig, ProviderKind, ProviderLimits, Request,
+    ToolDefinition,
 };
 use rethread_testkit::model::{Planned, error_body};
 use serde_json::json;
 
-use super::stage::{self, KEY, KINDS, Stage, hear, patience, request};
+use super::stage::{self, Stage, KEY, KINDS, hear, patience, request};
 
 #[tokio::test]
 async fn a_refused_key_names_its_variable_and_hides_the_key() {
@@ -19,7 +20,7 @@ async fn a_refused_key_names_its_variable_and_hides_the_key() {
         let heard = stage.ask(&request("hi")).await;
         let error = heard.error.clone().unwrap();
         assert!(
-            matches!(&error, Error::Unauthorised { key_place, .. } if key_place == "MY_KEY"),
+            matches!(&error, ModelError::Unauthorised { key_place, .. } if key_place == "MY_KEY"),
             "{error:?}"
         );
         assert!(
@@ -40,7 +41,7 @@ async fn without_a_key_a_provider_at_home_is_not_even_asked() {
     let asked = rethread_assistant::model::Request { model: "openai/gpt-6-sol".into(), ..request("hi") };
     let error = hear(&models, &asked).await.error.unwrap();
     assert!(
-        matches!(&error, Error::Unauthorised { key_place, .. } if key_place == "OPENAI_API_KEY"),
+        matches!(&error, ModelError::Unauthorised { key_place, .. } if key_place == "OPENAI_API_KEY"),
         "{error:?}"
     );
 }
@@ -56,7 +57,7 @@ async fn a_busy_provider_is_asked_again_when_it_wants() {
         let heard = stage.ask(&request("hi")).await;
         assert_eq!((heard.text().as_str(), heard.retries()), ("Here.", 2), "{kind:?}: {heard:?}");
         assert!(began.elapsed() >= Duration::from_secs(1), "{kind:?}");
-        let Event::Retrying { attempt, wait, why } = &heard.events[0] else { panic!("{heard:?}") };
+        let ModelEvent::Retrying { attempt, wait, why } = &heard.events[0] else { panic!("{heard:?}") };
         assert_eq!((*attempt, *wait), (1, Duration::from_secs(1)), "{kind:?}");
         assert!(why.contains("slow down"), "{why}");
     }
@@ -71,7 +72,7 @@ async fn a_provider_that_stays_busy_is_given_up() {
         }
         let heard = stage.ask(&request("hi")).await;
         let error = heard.error.clone().unwrap();
-        assert!(matches!(error, Error::RateLimited { attempts: 3, .. }), "{kind:?}: {error:?}");
+        assert!(matches!(error, ModelError::RateLimited { attempts: 3, .. }), "{kind:?}: {error:?}");
         assert_eq!((heard.retries(), stage.server.asked().len()), (2, 3), "{kind:?}");
     }
 }
@@ -93,7 +94,10 @@ async fn a_failing_provider_is_given_up() {
             stage.server.plan(Planned::status(500, error_body("no idea")));
         }
         let heard = stage.ask(&request("hi")).await;
-        assert!(matches!(heard.error, Some(Error::Server { status: Some(500), .. })), "{kind:?}: {heard:?}");
+        assert!(
+            matches!(heard.error, Some(ModelError::Server { status: Some(500), .. })),
+            "{kind:?}: {heard:?}"
+        );
     }
 }
 
@@ -107,7 +111,9 @@ async fn an_address_where_nobody_is_is_named() {
         let models = Models::new(vec![stage::config(kind, &url)]).unwrap().with_patience(patience());
         let heard = hear(&models, &request("hi")).await;
         assert_eq!(heard.retries(), 2, "{kind:?}: {heard:?}");
-        let Some(Error::Unreachable { url: shown, .. }) = &heard.error else { panic!("{kind:?}: {heard:?}") };
+        let Some(ModelError::Unreachable { url: shown, .. }) = &heard.error else {
+            panic!("{kind:?}: {heard:?}")
+        };
         assert!(shown.starts_with("http://127.0.0.1:"), "{shown}");
         assert!(!format!("{heard:?} {models:?}").contains("word"), "{heard:?} {models:?}");
     }
@@ -129,7 +135,7 @@ async fn a_conversation_that_is_too_long_is_told_as_that() {
         let stage = Stage::new(kind);
         stage.server.plan(Planned::status(400, error_body(words)));
         let error = stage.ask(&request("hi")).await.error.unwrap();
-        assert!(matches!(error, Error::ContextTooLong { .. }), "{kind:?}: {error:?}");
+        assert!(matches!(error, ModelError::ContextTooLong { .. }), "{kind:?}: {error:?}");
     }
 }
 
@@ -139,11 +145,11 @@ async fn an_unknown_model_or_provider_is_told_as_that() {
         let stage = Stage::new(kind);
         stage.server.plan(Planned::status(404, error_body("no such model")));
         let error = stage.ask(&request("hi")).await.error.unwrap();
-        assert!(matches!(error, Error::ModelUnknown { .. }), "{kind:?}: {error:?}");
+        assert!(matches!(error, ModelError::ModelUnknown { .. }), "{kind:?}: {error:?}");
         for id in ["nowhere/model", "model", "here/", ""] {
             let asked = rethread_assistant::model::Request { model: id.into(), ..request("hi") };
             let error = stage.ask(&asked).await.error.unwrap();
-            assert!(matches!(error, Error::ModelUnknown { .. }), "{id}: {error:?}");
+            assert!(matches!(error, ModelError::ModelUnknown { .. }), "{id}: {error:?}");
         }
         assert_eq!(stage.server.asked().len(), 1);
     }
@@ -158,7 +164,7 @@ async fn an_answer_that_breaks_off_is_told_as_far_as_it_came() {
             stage.server.plan(planned);
             let heard = stage.ask(&request("hi")).await;
             assert_eq!((heard.text().as_str(), heard.retries()), ("So far", 0), "{kind:?}");
-            assert!(matches!(heard.error, Some(Error::BrokenOff { .. })), "{kind:?}: {heard:?}");
+            assert!(matches!(heard.error, Some(ModelError::BrokenOff { .. })), "{kind:?}: {heard:?}");
             assert_eq!(stage.server.asked().len(), 1, "{kind:?}: what was told is not asked for again");
         }
     }
@@ -171,7 +177,7 @@ async fn what_cannot_be_read_is_told_as_that() {
         stage.server.plan(Planned::new().text("So far").malformed());
         let heard = stage.ask(&request("hi")).await;
         assert_eq!(heard.text(), "So far", "{kind:?}");
-        assert!(matches!(heard.error, Some(Error::Malformed { .. })), "{kind:?}: {heard:?}");
+        assert!(matches!(heard.error, Some(ModelError::Malformed { .. })), "{kind:?}: {heard:?}");
     }
 }
 
@@ -206,7 +212,7 @@ async fn a_failure_inside_a_stream_is_tried_again_only_before_anything_was_said(
         stage.server.plan(Planned::new().text("So far").event(failure));
         let heard = stage.ask(&request("hi")).await;
         assert_eq!((heard.text().as_str(), heard.retries()), ("So far", 0), "{kind:?}: {heard:?}");
-        let Some(Error::Server { said, .. }) = &heard.error else { panic!("{kind:?}: {heard:?}") };
+        let Some(ModelError::Server { said, .. }) = &heard.error else { panic!("{kind:?}: {heard:?}") };
         assert_eq!(said, "it broke", "{kind:?}");
     }
 }
@@ -218,7 +224,7 @@ async fn a_window_that_is_full_is_known_from_a_stream_too() {
     let response = json!({"id": "resp_1", "status": "failed", "model": "m", "output": [], "error": error});
     stage.server.plan(Planned::new().event(json!({"type": "response.failed", "response": response})));
     let heard = stage.ask(&request("hi")).await;
-    assert!(matches!(heard.error, Some(Error::ContextTooLong { .. })), "{heard:?}");
+    assert!(matches!(heard.error, Some(ModelError::ContextTooLong { .. })), "{heard:?}");
 }
 
 #[tokio::test]
@@ -227,7 +233,7 @@ async fn dropping_an_answer_hangs_up() {
         let stage = Stage::new(kind);
         stage.server.plan(Planned::new().text("And").stalls());
         let mut answer = stage.models.stream(&request("hi"));
-        assert_eq!(answer.next().await, Some(Ok(Event::Text("And".to_owned()))), "{kind:?}");
+        assert_eq!(answer.next().await, Some(Ok(ModelEvent::Text("And".to_owned()))), "{kind:?}");
         drop(answer);
         stage.server.wait_hang_up().await;
     }
@@ -238,11 +244,11 @@ async fn a_silent_provider_is_not_waited_for_for_ever() {
     for kind in KINDS {
         let stage = Stage::new(kind);
         let idle = Duration::from_millis(200);
-        let models = stage.models.clone().with_patience(Patience { idle, ..patience() });
+        let models = stage.models.clone().with_patience(ProviderLimits { idle, ..patience() });
         stage.server.plan(Planned::new().text("And").stalls());
         let heard = hear(&models, &request("hi")).await;
         assert_eq!(heard.text(), "And", "{kind:?}");
-        assert!(matches!(heard.error, Some(Error::Silent { .. })), "{kind:?}: {heard:?}");
+        assert!(matches!(heard.error, Some(ModelError::Silent { .. })), "{kind:?}: {heard:?}");
         stage.server.wait_hang_up().await;
     }
 }
@@ -279,7 +285,7 @@ async fn what_is_no_stream_is_told_as_that() {
     stage.server.plan(Planned::status(200, json!({"error": {"message": "log in first"}})));
     let heard = stage.ask(&request("hi")).await;
     let error = heard.error.clone().unwrap_or_else(|| panic!("{heard:?}"));
-    assert!(matches!(error, Error::Malformed { .. }), "{error:?}");
+    assert!(matches!(error, ModelError::Malformed { .. }), "{error:?}");
     assert!(error.hint().contains("kind"), "{}", error.hint());
     assert_eq!(stage.server.asked().len(), 1);
 }
@@ -293,7 +299,7 @@ async fn what_a_model_does_not_take_is_left_out_and_not_sent_again() {
     ];
     for (status, said, what) in cases {
         let stage = Stage::new(ProviderKind::OpenAi);
-        let tool = Tool {
+        let tool = ToolDefinition {
             name: "read".to_owned(),
             description: "Reads".to_owned(),
             schema: json!({"type": "object", "properties": {}}),
@@ -303,7 +309,7 @@ async fn what_a_model_does_not_take_is_left_out_and_not_sent_again() {
         stage.server.plan(Planned::new().text("Then so."));
         let heard = stage.ask(&asked).await;
         assert_eq!(heard.text(), "Then so.", "{said}: {heard:?}");
-        let Event::LeftOut { what: left, why } = &heard.events[0] else { panic!("{heard:?}") };
+        let ModelEvent::LeftOut { what: left, why } = &heard.events[0] else { panic!("{heard:?}") };
         assert!(left == what && why.contains(said), "{left}: {why}");
         stage.server.plan(Planned::new().text("Again."));
         assert_eq!(stage.ask(&asked).await.events.len(), heard.events.len() - 1, "it is told once");
@@ -337,7 +343,7 @@ async fn a_key_does_not_follow_a_redirect_to_somebody_else() {
             let elsewhere = format!("http://127.0.0.1:{}/v1/", other.server.port());
             stage.server.plan(Planned::status(status, json!({})).header("location", &elsewhere));
             let error = stage.ask(&request("hi")).await.error.unwrap();
-            assert!(matches!(error, Error::Rejected { .. }), "{kind:?}: {error:?}");
+            assert!(matches!(error, ModelError::Rejected { .. }), "{kind:?}: {error:?}");
             assert!(error.hint().contains("base URL"), "{}", error.hint());
             assert_eq!(other.server.asked().len(), 0, "{kind:?}");
         }

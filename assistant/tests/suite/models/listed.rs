@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use rethread_assistant::model::{
-    Effort, Error, Models, Patience, ProviderConfig, ProviderKind, Request, Secret,
+    Effort, ModelError, Models, ProviderConfig, ProviderKind, ProviderLimits, Request, Secret,
 };
 use rethread_testkit::model::Planned;
 
-use super::stage::{KINDS, Stage, config, hear, request};
+use super::stage::{Stage, KINDS, config, hear, request};
 
 fn ids(models: &Models) -> Vec<String> {
     models.list().into_iter().map(|model| model.id).collect()
@@ -78,8 +78,9 @@ async fn a_server_that_lists_nothing_does_no_harm() {
     let mut gone = ProviderConfig::new("gone", ProviderKind::Ollama);
     gone.base_url = Some("http://127.0.0.1:1".to_owned());
     let listing = Duration::from_millis(200);
-    let models =
-        Models::new(vec![silent, gone]).unwrap().with_patience(Patience { listing, ..Patience::default() });
+    let models = Models::new(vec![silent, gone])
+        .unwrap()
+        .with_patience(ProviderLimits { listing, ..ProviderLimits::default() });
     tokio::time::timeout(Duration::from_secs(5), models.discover()).await.expect("it is bounded");
     assert_eq!(ids(&models), [""; 0]);
 }
@@ -129,5 +130,5 @@ async fn several_providers_are_asked_by_their_names() {
 fn providers_of_one_name_are_refused() {
     let provider = ProviderConfig::new("x", ProviderKind::Ollama);
     let error = Models::new(vec![provider.clone(), provider]).unwrap_err();
-    assert_eq!(error, Error::Config { what: "two providers are called x".to_owned() });
+    assert_eq!(error, ModelError::Config { what: "two providers are called x".to_owned() });
 }

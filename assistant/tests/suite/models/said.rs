@@ -1,10 +1,10 @@
 //! What a model says reaches us: text, thoughts, tool calls, usage, the reason.
 
-use rethread_assistant::model::{Event, FinishReason, ProviderKind, Request};
+use rethread_assistant::model::{FinishReason, ModelEvent, ProviderKind, Request};
 use rethread_testkit::model::Planned;
 use serde_json::{Value, json};
 
-use super::stage::{KINDS, Stage, request, tools};
+use super::stage::{Stage, KINDS, request, tools};
 
 #[tokio::test]
 async fn text_comes_bit_by_bit_with_usage_and_cost() {
@@ -14,12 +14,12 @@ async fn text_comes_bit_by_bit_with_usage_and_cost() {
         let heard = stage.ask(&request("hi")).await;
         assert_eq!(
             heard.events[..2],
-            [Event::Text("Hello ".into()), Event::Text("wörld".into())],
+            [ModelEvent::Text("Hello ".into()), ModelEvent::Text("wörld".into())],
             "{kind:?}"
         );
         let (reason, reply) = heard.end();
         assert_eq!((reason, reply.text()), (FinishReason::Stop, "Hello wörld".to_owned()), "{kind:?}");
-        let Event::Usage(usage) = &heard.events[2] else { panic!("{kind:?}: {heard:#?}") };
+        let ModelEvent::Usage(usage) = &heard.events[2] else { panic!("{kind:?}: {heard:#?}") };
         assert_eq!((usage.input, usage.cached, usage.output), (1_000, 400, 50), "{kind:?}");
         // 600 at 2, 400 at 1 and 50 at 10 dollars a million.
         assert!((usage.cost.unwrap() - 0.0021).abs() < 1e-9, "{kind:?}: {usage:?}");
@@ -55,7 +55,7 @@ async fn tools_are_called_side_by_side_under_their_own_names() {
         assert_eq!(calls[0].arguments, Ok(json!({"path": "a"})), "{kind:?}");
         assert_eq!(calls[1].arguments, Ok(json!({"path": "b"})), "{kind:?}");
         assert_ne!(calls[0].id, calls[1].id, "{kind:?}");
-        let told = heard.events.iter().filter(|event| matches!(event, Event::ToolCall(_))).count();
+        let told = heard.events.iter().filter(|event| matches!(event, ModelEvent::ToolCall(_))).count();
         assert_eq!(told, 2, "{kind:?}");
     }
 }
@@ -135,14 +135,14 @@ async fn a_server_that_says_why_it_stops_need_not_say_that_it_has() {
     stage.server.plan(asked.event(finish("tool_calls")).cut_short());
     let heard = stage.ask(&request("hi")).await;
     assert_eq!((heard.text().as_str(), heard.error.as_ref()), ("Let me look.", None), "{heard:?}");
-    let Some(Event::Finished { reason, reply }) = heard.events.last() else { panic!("{heard:?}") };
+    let Some(ModelEvent::Finished { reason, reply }) = heard.events.last() else { panic!("{heard:?}") };
     assert_eq!(*reason, FinishReason::ToolUse);
     let calls: Vec<_> = reply.calls().map(|call| (call.name.clone(), call.arguments.clone())).collect();
     let expected = [("read", json!({"path": "a"})), ("list", json!({"path": "b"}))];
     assert_eq!(calls, expected.map(|(name, arguments)| (name.to_owned(), Ok(arguments))));
     stage.server.plan(Planned::new().text("cut").event(finish("length")).cut_short());
     let heard = stage.ask(&request("hi")).await;
-    assert!(matches!(heard.events.last(), Some(Event::Finished { reason: FinishReason::Length, .. })));
+    assert!(matches!(heard.events.last(), Some(ModelEvent::Finished { reason: FinishReason::Length, .. })));
 }
 
 #[tokio::test]
@@ -154,7 +154,7 @@ async fn calls_that_a_server_does_not_number_are_heard() {
     let rest = delta(json!([{"function": {"arguments": "th\": \"b\"}"}}]));
     stage.server.plan(Planned::new().event(both).event(rest));
     let heard = stage.ask(&request("hi")).await;
-    let Some(Event::Finished { reason, reply }) = heard.events.last() else { panic!("{heard:?}") };
+    let Some(ModelEvent::Finished { reason, reply }) = heard.events.last() else { panic!("{heard:?}") };
     assert_eq!(*reason, FinishReason::ToolUse);
     let calls: Vec<_> = reply.calls().map(|call| (call.name.clone(), call.arguments.clone())).collect();
     let expected = [("read", json!({"path": "a"})), ("list", json!({"path": "b"}))];

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use rethread_assistant::model::{
-    Effort, Error, Event, FinishReason, Message, ModelConfig, Models, Patience, Price, ProviderConfig,
-    ProviderKind, Reply, Request, Secret, Tool,
+    Effort, FinishReason, Message, ModelConfig, ModelError, ModelEvent, Models, Price, ProviderConfig,
+    ProviderKind, ProviderLimits, Reply, Request, Secret, ToolDefinition,
 };
 use rethread_testkit::DEADLINE;
 use rethread_testkit::model::ModelServer;
@@ -41,7 +41,7 @@ impl Stage {
     }
 
     /// Asks, and hears everything.
-    pub(crate) async fn ask(&self, request: &Request) -> Heard {
+    pub(crate) async fn ask(&self, request: &Request) -> StreamObservations {
         hear(&self.models, request).await
     }
 
@@ -67,49 +67,52 @@ pub(crate) fn config(kind: ProviderKind, url: &str) -> ProviderConfig {
     }
 }
 
-pub(crate) fn patience() -> Patience {
-    Patience {
+pub(crate) fn patience() -> ProviderLimits {
+    ProviderLimits {
         retries: 2,
         first_pause: Duration::from_millis(10),
         longest_pause: Duration::from_secs(3),
         idle: Duration::from_secs(4),
-        ..Patience::default()
+        ..ProviderLimits::default()
     }
 }
 
 /// What came of a question.
 #[derive(Debug, Default)]
-pub(crate) struct Heard {
-    pub(crate) events: Vec<Event>,
-    pub(crate) error: Option<Error>,
+pub(crate) struct StreamObservations {
+    pub(crate) events: Vec<ModelEvent>,
+    pub(crate) error: Option<ModelError>,
 }
 
-impl Heard {
+impl StreamObservations {
     pub(crate) fn text(&self) -> String {
-        let text = |event: &Event| if let Event::Text(text) = event { Some(text.clone()) } else { None };
+        let text =
+            |event: &ModelEvent| if let ModelEvent::Text(text) = event { Some(text.clone()) } else { None };
         self.events.iter().filter_map(text).collect()
     }
 
     pub(crate) fn thoughts(&self) -> String {
-        let text = |event: &Event| if let Event::Thought(text) = event { Some(text.clone()) } else { None };
+        let text = |event: &ModelEvent| {
+            if let ModelEvent::Thought(text) = event { Some(text.clone()) } else { None }
+        };
         self.events.iter().filter_map(text).collect()
     }
 
     pub(crate) fn retries(&self) -> usize {
-        self.events.iter().filter(|event| matches!(event, Event::Retrying { .. })).count()
+        self.events.iter().filter(|event| matches!(event, ModelEvent::Retrying { .. })).count()
     }
 
     /// The end of an answer that came to one.
     pub(crate) fn end(&self) -> (FinishReason, Reply) {
         match self.events.last() {
-            Some(Event::Finished { reason, reply }) => (reason.clone(), reply.clone()),
+            Some(ModelEvent::Finished { reason, reply }) => (reason.clone(), reply.clone()),
             _ => panic!("no end: {self:#?}"),
         }
     }
 }
 
-pub(crate) async fn hear(models: &Models, request: &Request) -> Heard {
-    let mut heard = Heard::default();
+pub(crate) async fn hear(models: &Models, request: &Request) -> StreamObservations {
+    let mut heard = StreamObservations::default();
     let mut answer = models.stream(request);
     let all = async {
         while let Some(event) = answer.next().await {
@@ -127,9 +130,9 @@ pub(crate) fn request(text: &str) -> Request {
     Request { model: MODEL.to_owned(), messages: vec![Message::user(text)], ..Request::default() }
 }
 
-pub(crate) fn tools() -> Vec<Tool> {
+pub(crate) fn tools() -> Vec<ToolDefinition> {
     let schema = json!({"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]});
-    let tool = |name: &str| Tool {
+    let tool = |name: &str| ToolDefinition {
         name: name.to_owned(),
         description: "Reads a file".to_owned(),
         schema: schema.clone(),

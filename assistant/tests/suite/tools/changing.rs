@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
-use rethread_assistant::tools::{Change, Ending};
+use rethread_assistant::tools::{CallEnd, Change};
 use serde_json::json;
 use tokio::sync::mpsc;
 
@@ -171,7 +171,7 @@ async fn a_change_that_was_cancelled_is_not_made() {
     let prepared = place.prepare("write", json!({"path": "a.txt", "content": "x"})).await.unwrap();
     let (sink, _) = mpsc::channel(1);
     let outcome = prepared.run(sink, std::future::ready(())).await.unwrap();
-    assert_eq!((outcome.ending, outcome.changes.len()), (Ending::Cancelled, 0));
+    assert_eq!((outcome.ending, outcome.changes.len()), (CallEnd::Cancelled, 0));
     assert_eq!(place.text("in/a.txt"), "one\ntwo\nthree\n");
 }
 

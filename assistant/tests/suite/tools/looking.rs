@@ -5,7 +5,7 @@ use std::io::Write;
 use std::os::unix::fs::{FileExt, symlink};
 use std::time::{Duration, Instant};
 
-use rethread_assistant::tools::{Ending, Location};
+use rethread_assistant::tools::{CallEnd, Location};
 use serde_json::json;
 use tokio::sync::{mpsc, oneshot};
 
@@ -274,7 +274,7 @@ async fn looking_can_be_cancelled() {
     let begun = Instant::now();
     cancel.send(()).unwrap();
     let outcome = prepared.run(sink, async { drop(cancelled.await) }).await.unwrap();
-    assert_eq!(outcome.ending, Ending::Cancelled);
+    assert_eq!(outcome.ending, CallEnd::Cancelled);
     assert!(outcome.text.contains("cancelled"), "{}", outcome.text);
     assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
 }
