@@ -15,19 +15,19 @@ use crate::tools::{self, CallEnd, Effect, Kind, PreparedCall, ToolError, ToolOut
 const WAITING: usize = 16;
 
 /// Calls it.
-pub(crate) async fn call(work: &CallContext<'_>, call: &model::ToolCall, arguments: &Value) -> CallResult {
-    let access = work.settings().access;
-    let preparing = work.session.toolbox.prepare(&call.name, arguments, access);
+pub(crate) async fn call(context: &CallContext<'_>, call: &model::ToolCall, arguments: &Value) -> CallResult {
+    let access = context.settings().access;
+    let preparing = context.session.toolbox.prepare(&call.name, arguments, access);
     let prepared = tokio::select! {
         prepared = preparing => prepared,
         // A file system may not answer. Nothing was changed yet, so it can be left to itself.
-        () = work.turn.cancelled() => return cancelled(work, call, arguments).await,
+        () = context.turn.cancelled() => return cancelled(context, call, arguments).await,
     };
     let prepared = match prepared {
         Ok(prepared) => prepared,
-        Err(error) => return work.refused(call, arguments, &error.told()).await,
+        Err(error) => return context.refused(call, arguments, &error.text_for_model()).await,
     };
-    let tool = work.announce(call, about(&prepared), arguments).await;
+    let tool = context.announce(call, about(&prepared), arguments).await;
     if let Some(change) = prepared.change() {
         tool.diff(&change.path.display().to_string(), change.old.as_deref(), &change.new).await;
     }
@@ -37,24 +37,24 @@ pub(crate) async fn call(work: &CallContext<'_>, call: &model::ToolCall, argumen
         (None, None) => None,
     };
     if let Some(ask) = ask
-        && let Err(refused) = work.permitted(call, arguments, &tool, ask).await
+        && let Err(refused) = context.permitted(call, arguments, &tool, ask).await
     {
         return refused;
     }
     tool.runs().await;
     match prepared.command().cloned() {
-        Some(command) => run(work, &tool, prepared, &command).await,
+        Some(command) => run(context, &tool, prepared, &command).await,
         None => {
             let (sink, _) = mpsc::channel(1);
-            let outcome = prepared.run(sink, stopped(work, &tool)).await;
+            let outcome = prepared.run(sink, stopped(context, &tool)).await;
             finish(&tool, outcome, None).await
         }
     }
 }
 
 /// The user cancelled before it was known what the call would do.
-async fn cancelled(work: &CallContext<'_>, call: &model::ToolCall, arguments: &Value) -> CallResult {
-    let tool = work.announce(call, ToolCall::new(&short(&call.name), ToolKind::Other), arguments).await;
+async fn cancelled(context: &CallContext<'_>, call: &model::ToolCall, arguments: &Value) -> CallResult {
+    let tool = context.announce(call, ToolCall::new(&short(&call.name), ToolKind::Other), arguments).await;
     tool.stopped().await;
     CallResult::failed("the user cancelled this")
 }
@@ -85,7 +85,7 @@ fn about_command(prepared: &PreparedCall, command: &tools::CommandLine) -> Permi
         whole,
         effect: Effect::Executes,
         scope: RuleScope {
-            work: json!({"command": command.line, "cwd": command.cwd.display().to_string()}).to_string(),
+            key: json!({"command": command.line, "cwd": command.cwd.display().to_string()}).to_string(),
             allowed: "exactly this command".to_owned(),
             refused: "exactly this command".to_owned(),
             sentence: "\"Always\" covers exactly this command in this directory, in this session.".to_owned(),
@@ -106,7 +106,7 @@ fn about_change(prepared: &PreparedCall, change: &tools::Change, tool: &str) -> 
         content: json!([Tool::diff_of(&visible_line(&path), old.as_deref(), &new)]),
         effect: Effect::Writes,
         scope: RuleScope {
-            work: tool.to_owned(),
+            key: tool.to_owned(),
             allowed: format!("{tool} for any file outside .git"),
             refused: tool.to_owned(),
             sentence: if is_git {
@@ -122,26 +122,26 @@ fn about_change(prepared: &PreparedCall, change: &tools::Change, tool: &str) -> 
     }
 }
 
-async fn stopped(work: &CallContext<'_>, tool: &Tool) {
+async fn stopped(context: &CallContext<'_>, tool: &Tool) {
     tokio::select! {
-        () = work.turn.cancelled() => {}
+        () = context.turn.cancelled() => {}
         () = tool.cancelled() => {}
     }
 }
 
 /// Runs a command in a terminal that the user can watch and stop.
 async fn run(
-    work: &CallContext<'_>,
+    context: &CallContext<'_>,
     tool: &Tool,
     prepared: PreparedCall,
     command: &tools::CommandLine,
 ) -> CallResult {
-    let terminal = work.turn.terminal(&visible(&command.line), &command.cwd.display().to_string()).await;
+    let terminal = context.turn.terminal(&visible(&command.line), &command.cwd.display().to_string()).await;
     tool.terminal(&terminal).await;
     let (sink, mut output) = mpsc::channel::<Vec<u8>>(WAITING);
     let stop = async {
         tokio::select! {
-            () = stopped(work, tool) => {}
+            () = stopped(context, tool) => {}
             () = terminal.cancelled() => {}
         }
     };
@@ -164,7 +164,7 @@ async fn finish(
 ) -> CallResult {
     let outcome = match outcome {
         Ok(outcome) => outcome,
-        Err(error) => return failed(tool, &error.told()).await,
+        Err(error) => return failed(tool, &error.text_for_model()).await,
     };
     if let Some(terminal) = terminal {
         terminal.exited(&exit(outcome.exit.as_ref())).await;
@@ -181,12 +181,12 @@ async fn finish(
     }
     let output = json!({"text": outcome.text});
     let succeeded = outcome.exit.as_ref().is_none_or(|exit| exit.code == Some(0));
-    match outcome.ending {
+    match outcome.end {
         CallEnd::Cancelled => tool.stopped_with(output).await,
         CallEnd::Done if succeeded => tool.done(output).await,
         CallEnd::Done | CallEnd::TimedOut => tool.failed(output).await,
     }
-    let failed = outcome.ending != CallEnd::Done || !succeeded;
+    let failed = outcome.end != CallEnd::Done || !succeeded;
     CallResult { text: outcome.text, images: image.into_iter().collect(), failed }
 }
 

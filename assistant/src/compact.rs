@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::memory;
 use crate::model::{Message, Model, ModelError, ModelEvent, Request, ToolResult};
-use crate::model_events::{MessageWriters, ModelTurn, told};
+use crate::model_events::{MessageWriters, ModelTurn, rpc_error};
 use crate::transcript;
 
 /// How much of a result is always left, in characters.
@@ -39,44 +39,44 @@ pub(crate) enum Excess {
 
 /// Makes room, and says whether there was anything to leave out. Asked again, it leaves out more.
 pub(crate) async fn make_room(
-    talk: &mut ModelTurn<'_>,
+    turn: &mut ModelTurn<'_>,
     model: &Model,
     excess: Excess,
 ) -> Result<bool, RpcError> {
-    if !memory::is_summed_up(&talk.past) {
-        return sum_up(talk, model).await;
+    if !memory::is_summed_up(&turn.past) {
+        return sum_up(turn, model).await;
     }
     let over = match excess {
         Excess::Tokens(tokens) => tokens,
-        Excess::Unknown => results(&mut talk.now).map(|result| result.estimate()).sum::<u64>() / 2,
+        Excess::Unknown => results(&mut turn.now).map(|result| result.estimate()).sum::<u64>() / 2,
     };
-    let last = talk.now.len().saturating_sub(1);
-    let (older, newest) = talk.now.split_at_mut(last);
+    let last = turn.now.len().saturating_sub(1);
+    let (older, newest) = turn.now.split_at_mut(last);
     let saved = shorten(older, over);
     Ok(saved + shorten(newest, over.saturating_sub(saved)) > 0)
 }
 
-async fn sum_up(talk: &mut ModelTurn<'_>, model: &Model) -> Result<bool, RpcError> {
+async fn sum_up(turn: &mut ModelTurn<'_>, model: &Model) -> Result<bool, RpcError> {
     let id = format!("compaction-{}", ids::unique());
     let update =
         |status: &str| json!({"sessionUpdate": "compaction_update", "compactionId": id, "status": status});
-    talk.turn.update(update("in_progress")).await;
-    match summary(talk, model).await {
+    turn.turn.update(update("in_progress")).await;
+    match summary(turn, model).await {
         Ok(Some(text)) => {
             let mut done = update("completed");
             done["summary"] = json!([{"type": "text", "text": text}]);
-            talk.turn.update(done).await;
-            talk.past = vec![memory::summed_up(&text)];
+            turn.turn.update(done).await;
+            turn.past = vec![memory::summed_up(&text)];
             Ok(true)
         }
         Ok(None) => {
-            talk.turn.update(update("cancelled")).await;
+            turn.turn.update(update("cancelled")).await;
             Ok(false)
         }
         Err(error) => {
             let mut failed = update("failed");
             failed["error"] = json!(error.message);
-            talk.turn.update(failed).await;
+            turn.turn.update(failed).await;
             Err(error)
         }
     }
@@ -84,13 +84,13 @@ async fn sum_up(talk: &mut ModelTurn<'_>, model: &Model) -> Result<bool, RpcErro
 
 /// What the model makes of the turns before; nothing if the user cancelled. What is too long even for that is asked
 /// for with ever less of it, so that no session is stuck.
-async fn summary(talk: &mut ModelTurn<'_>, model: &Model) -> Result<Option<String>, RpcError> {
-    let mut messages = talk.past.clone();
+async fn summary(turn: &mut ModelTurn<'_>, model: &Model) -> Result<Option<String>, RpcError> {
+    let mut messages = turn.past.clone();
     results(&mut messages).for_each(|result| cut(result, LEFT as u64 / CHARACTERS));
     let mut most = model.context_window.map_or(u64::MAX, |window| window / 100 * 70);
     for _ in 0..MOST_TRIES {
         fit(&mut messages, most);
-        match ask(talk, model, &messages).await {
+        match ask(turn, model, &messages).await {
             SummaryAttempt::Summary(text) => return Ok(Some(text)),
             SummaryAttempt::Cancelled => return Ok(None),
             SummaryAttempt::TooLong => most = messages.iter().map(Message::estimate).sum::<u64>() / 2,
@@ -108,17 +108,17 @@ enum SummaryAttempt {
     Failed(RpcError),
 }
 
-async fn ask(talk: &mut ModelTurn<'_>, model: &Model, messages: &[Message]) -> SummaryAttempt {
+async fn ask(turn: &mut ModelTurn<'_>, model: &Model, messages: &[Message]) -> SummaryAttempt {
     // As one text: providers want tools on offer where a conversation has calls, and none is to be called here.
     let whole = format!("{}\n\n{TASK}", transcript::of(messages));
     let request =
         Request { model: model.id.clone(), messages: vec![Message::user(whole)], ..Request::default() };
-    let mut answer = talk.models.stream(&request);
+    let mut answer = turn.models.stream(&request);
     let mut text = String::new();
     loop {
         let event = tokio::select! {
             biased;
-            () = talk.turn.cancelled() => return SummaryAttempt::Cancelled,
+            () = turn.turn.cancelled() => return SummaryAttempt::Cancelled,
             event = answer.next() => event,
         };
         match event {
@@ -128,12 +128,12 @@ async fn ask(talk: &mut ModelTurn<'_>, model: &Model, messages: &[Message]) -> S
             }
             Some(Ok(ModelEvent::Finished { .. })) | None => return SummaryAttempt::Failed(no_summary(model)),
             Some(Ok(event @ (ModelEvent::Retrying { .. } | ModelEvent::LeftOut { .. }))) => {
-                talk.tell(model, event, &mut MessageWriters::default()).await
+                turn.show(model, event, &mut MessageWriters::default()).await
             }
-            Some(Ok(ModelEvent::Usage(usage))) => talk.paid(&usage),
+            Some(Ok(ModelEvent::Usage(usage))) => turn.paid(&usage),
             Some(Ok(ModelEvent::Thought(_) | ModelEvent::Calling { .. } | ModelEvent::ToolCall(_))) => {}
             Some(Err(ModelError::ContextTooLong { .. })) => return SummaryAttempt::TooLong,
-            Some(Err(error)) => return SummaryAttempt::Failed(told(&error)),
+            Some(Err(error)) => return SummaryAttempt::Failed(rpc_error(&error)),
         }
     }
 }

@@ -14,7 +14,7 @@ pub struct AssistantConfig {
     /// The file that the providers are read from. Messages name it, and no tool may read or write it.
     pub config_file: Option<PathBuf>,
     /// The time limits for providers.
-    pub patience: ProviderLimits,
+    pub provider_limits: ProviderLimits,
     /// The limits for MCP servers.
     pub mcp: mcp::Limits,
     /// The guardian that commands and MCP servers run below. Without one only their process groups are ended.

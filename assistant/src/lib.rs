@@ -45,7 +45,7 @@ pub use session::Session;
 /// The assistant.
 pub struct Assistant {
     config: AssistantConfig,
-    known: Mutex<Arc<Providers>>,
+    providers: Mutex<Arc<Providers>>,
     /// The emitters of the open sessions, to tell them what has changed for all.
     emitters: Emitters,
 }
@@ -57,32 +57,32 @@ impl Assistant {
     /// An assistant on the providers that there are now.
     #[must_use]
     pub fn new(config: AssistantConfig) -> Self {
-        let known = Mutex::new(Arc::new(Providers::read(&config)));
-        Self { config, known, emitters: Emitters::default() }
+        let providers = Mutex::new(Arc::new(Providers::read(&config)));
+        Self { config, providers, emitters: Emitters::default() }
     }
 
-    fn known(&self) -> Arc<Providers> {
-        locked(&self.known).clone()
+    fn providers(&self) -> Arc<Providers> {
+        locked(&self.providers).clone()
     }
 
     /// From now on this is known, and open sessions are told.
-    async fn learn(&self, known: Providers) {
-        let (told, models) = (self.as_told(), known.models.clone());
-        *locked(&self.known) = Arc::new(known);
-        tell(told, &models).await;
+    async fn replace_providers(&self, providers: Providers) {
+        let (sessions, models) = (self.open_sessions(), providers.models.clone());
+        *locked(&self.providers) = Arc::new(providers);
+        announce_models(sessions, &models).await;
     }
 
     /// Asks the providers for their models. Who was asked before is not waited for: a server may be off for days.
-    async fn discover(&self, known: &Arc<Providers>) {
-        let asking = discover(known.clone(), self.emitters.clone());
-        match known.models.all_asked() {
+    async fn discover(&self, providers: &Arc<Providers>) {
+        let asking = discover(providers.clone(), self.emitters.clone());
+        match providers.models.all_asked() {
             true => drop(tokio::spawn(asking)),
             false => asking.await,
         }
     }
 
     /// The other open sessions are told their options again.
-    async fn tell_others(&self, emitter: &Emitter) {
+    async fn update_others(&self, emitter: &Emitter) {
         let emitters = locked(&self.emitters).clone();
         for other in emitters.iter().filter(|other| !other.is(emitter)) {
             other.options_changed().await;
@@ -90,36 +90,36 @@ impl Assistant {
     }
 
     /// The open sessions, with what holds in each as it was told.
-    fn as_told(&self) -> Vec<(Emitter, Choices)> {
-        as_told(&self.emitters)
+    fn open_sessions(&self) -> Vec<(Emitter, Choices)> {
+        open_sessions(&self.emitters)
     }
 }
 
 /// Asks the providers for their models. Open sessions are told if there are others now.
-async fn discover(known: Arc<Providers>, emitters: Emitters) {
-    let lists = known.models.ask().await;
-    let (told, before) = (as_told(&emitters), known.models.list());
-    known.models.take(lists);
-    if known.models.list() != before {
-        tell(told, &known.models).await;
+async fn discover(providers: Arc<Providers>, emitters: Emitters) {
+    let lists = providers.models.ask().await;
+    let (sessions, before) = (open_sessions(&emitters), providers.models.list());
+    providers.models.take(lists);
+    if providers.models.list() != before {
+        announce_models(sessions, &providers.models).await;
     }
 }
 
-fn as_told(emitters: &Emitters) -> Vec<(Emitter, Choices)> {
+fn open_sessions(emitters: &Emitters) -> Vec<(Emitter, Choices)> {
     let emitters = locked(emitters).clone();
     emitters.into_iter().map(|emitter| (emitter.clone(), emitter.choices())).collect()
 }
 
 /// Tells sessions which models there are, and which of theirs is gone.
-async fn tell(sessions: Vec<(Emitter, Choices)>, models: &Models) {
+async fn announce_models(sessions: Vec<(Emitter, Choices)>, models: &Models) {
     for (emitter, before) in sessions {
         emitter.options_changed().await;
-        tell_model(&emitter, &before, models).await;
+        announce_model(&emitter, &before, models).await;
     }
 }
 
 /// Tells who is asked now if that is another model than before: the chosen one is gone, or it is there again.
-async fn tell_model(emitter: &Emitter, before: &Choices, models: &Models) {
+async fn announce_model(emitter: &Emitter, before: &Choices, models: &Models) {
     let choices = emitter.choices();
     let (before, now) = (before.get("model"), choices.get("model"));
     let Some(before) = before.filter(|before| now != Some(*before)) else { return };
@@ -148,36 +148,36 @@ impl Agent for Assistant {
             Ability::CancelOne,
         ]);
         about.title = Some("Rethread's assistant".to_owned());
-        about.logins = self.known().logins();
+        about.logins = self.providers().logins();
         about
     }
 
     fn options(&self, chosen: &Choices) -> Vec<ConfigOption> {
-        choice::options(&self.known().offer(chosen), chosen)
+        choice::options(&self.providers().offer(chosen), chosen)
     }
 
     /// A model that nobody lists may be there all the same.
     fn accepts(&self, option: &str, value: &Value) -> bool {
-        option == "model" && value.as_str().is_some_and(|id| self.known().models.add(id))
+        option == "model" && value.as_str().is_some_and(|id| self.providers().models.add(id))
     }
 
     async fn open(&self, setup: SessionSetup) -> Result<Session, RpcError> {
-        let known = self.known();
-        known.check()?;
+        let providers = self.providers();
+        providers.check()?;
         directory::check(&setup.cwd).await?;
-        let means = SessionDeps {
+        let deps = SessionDeps {
             limits: self.config.mcp,
-            keys: known.key_names(),
+            keys: providers.key_names(),
             private: self.config.config_file.iter().cloned().collect(),
             guardian: self.config.guardian.clone(),
         };
         let chosen = setup.chosen.clone();
-        chosen.get("model").into_iter().for_each(|id| known.models.keep(id));
-        let opening = Session::open(setup, means);
-        let (session, ()) = tokio::join!(opening, self.discover(&known));
+        chosen.get("model").into_iter().for_each(|id| providers.models.keep(id));
+        let opening = Session::open(setup, deps);
+        let (session, ()) = tokio::join!(opening, self.discover(&providers));
         let session = session?;
         locked(&self.emitters).push(session.emitter.clone());
-        tell_model(&session.emitter, &chosen, &known.models).await;
+        announce_model(&session.emitter, &chosen, &providers.models).await;
         Ok(session)
     }
 
@@ -192,11 +192,11 @@ impl Agent for Assistant {
         if let Some(command) = command {
             return offline::carry_out(session, &turn, command).await;
         }
-        let known = self.known();
-        let models = &known.models;
+        let providers = self.providers();
+        let models = &providers.models;
         if models.offer(turn.choices().get("model")).is_empty() {
             // A provider that was not there may be there now.
-            discover(known.clone(), self.emitters.clone()).await;
+            discover(providers.clone(), self.emitters.clone()).await;
         }
         let none = models.offer(turn.choices().get("model")).is_empty();
         match mcp_prompts::read(session, &turn, &text).await? {
@@ -206,18 +206,20 @@ impl Agent for Assistant {
                 return Ok(Stop::EndTurn);
             }
             PromptCommand::None if none => {
-                let lack =
-                    offline::NoModelReason { failures: models.failures(), config_file: known.config_file() };
-                return offline::no_model(session, &turn, &lack).await;
+                let reason = offline::NoModelReason {
+                    failures: models.failures(),
+                    config_file: providers.config_file(),
+                };
+                return offline::no_model(session, &turn, &reason).await;
             }
             PromptCommand::None | PromptCommand::Prompt(_) => {}
         }
-        let chosen = || known.chosen(&turn.choices());
+        let chosen = || providers.chosen(&turn.choices());
         let before = models.list();
         let outcome = ModelTurn::new(models, session, &turn).run(chosen).await;
         if models.list() != before {
             // Something was learnt of a model, such as that it takes no temperature.
-            self.tell_others(&session.emitter).await;
+            self.update_others(&session.emitter).await;
         }
         outcome
     }
@@ -228,22 +230,22 @@ impl Agent for Assistant {
     }
 
     async fn login(&self, method: &str) -> Result<(), RpcError> {
-        let known = Providers::read(&self.config).remembering(&self.known());
+        let providers = Providers::read(&self.config).with_state_of(&self.providers());
         // What made sense before stays.
-        known.check_sense()?;
-        let Some(provider) = known.models.providers().find(|provider| provider.name == method).cloned()
+        providers.check_sense()?;
+        let Some(provider) = providers.models.providers().find(|provider| provider.name == method).cloned()
         else {
             return Err(RpcError::field("methodId", &Value::from(method), "a provider of the configuration"));
         };
         let outcome = if provider.lacks_key() { Err(providers::no_key(&provider)) } else { Ok(()) };
-        known.models.discover().await;
-        self.learn(known).await;
+        providers.models.discover().await;
+        self.replace_providers(providers).await;
         outcome
     }
 
     async fn logout(&self) -> Result<(), RpcError> {
-        let forgetful = self.known().without_keys();
-        self.learn(forgetful).await;
+        let without_keys = self.providers().without_keys();
+        self.replace_providers(without_keys).await;
         Ok(())
     }
 }

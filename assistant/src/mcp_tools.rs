@@ -12,7 +12,7 @@ use crate::tools::visible::visible_json;
 
 /// Calls it.
 pub(crate) async fn call(
-    work: &CallContext<'_>,
+    context: &CallContext<'_>,
     call: &model::ToolCall,
     served: &mcp::McpTool,
     arguments: &Value,
@@ -22,27 +22,27 @@ pub(crate) async fn call(
         .as_ref()
         .map_or_else(|| served.shown_name.clone(), |title| format!("{title} ({})", served.shown_name));
     let about = ToolCall::new(&short(&title), ToolKind::Other).cancellable();
-    let tool = work.announce(call, about, arguments).await;
+    let tool = context.announce(call, about, arguments).await;
     if !served.claims_read_only {
         let ask = about_call(served, arguments);
-        if let Err(refused) = work.permitted(call, arguments, &tool, ask).await {
+        if let Err(refused) = context.permitted(call, arguments, &tool, ask).await {
             return refused;
         }
     }
     tool.runs().await;
     let stop = async {
         tokio::select! {
-            () = work.turn.cancelled() => {}
+            () = context.turn.cancelled() => {}
             () = tool.cancelled() => {}
         }
     };
-    match work.session.servers.call(&served.shown_name, arguments.clone(), stop).await {
+    match context.session.servers.call(&served.shown_name, arguments.clone(), stop).await {
         Ok(answer) => answered(&tool, &answer).await,
         Err(CallError::Cancelled { .. }) => {
             tool.stopped().await;
             CallResult::failed("the user cancelled this")
         }
-        Err(error) => failed(&tool, &told(&error)).await,
+        Err(error) => failed(&tool, &error_text(&error)).await,
     }
 }
 
@@ -57,7 +57,7 @@ fn about_call(served: &mcp::McpTool, arguments: &Value) -> PermissionRequest {
         whole,
         effect: Effect::Writes,
         scope: RuleScope {
-            work: served.shown_name.clone(),
+            key: served.shown_name.clone(),
             allowed: format!("{name} with any arguments"),
             refused: name,
             sentence: "\"Always\" covers this tool with any arguments, in this session.".to_owned(),
@@ -67,7 +67,7 @@ fn about_call(served: &mcp::McpTool, arguments: &Value) -> PermissionRequest {
 }
 
 /// An error and its hint, for a model.
-pub(crate) fn told(error: &CallError) -> String {
+pub(crate) fn error_text(error: &CallError) -> String {
     match error.hint() {
         Some(hint) => format!("error: {error}\nhint: {hint}"),
         None => format!("error: {error}"),

@@ -103,7 +103,7 @@ impl ConversationReader {
             return self.prompt_of_server(&item["rawOutput"]["messages"]);
         }
         // A call that some other agent made, or the user by a command, is told in words.
-        let Some(name) = kept["tool"].as_str() else { return self.told_call(item) };
+        let Some(name) = kept["tool"].as_str() else { return self.foreign_call(item) };
         let round = kept["round"].as_u64();
         if !self.results.is_empty() && round != self.round {
             self.end_reply();
@@ -130,7 +130,7 @@ impl ConversationReader {
         self.results.push(ToolResult { id, name: name.to_owned(), text, images, failed });
     }
 
-    fn told_call(&mut self, item: &Value) {
+    fn foreign_call(&mut self, item: &Value) {
         let title = item["title"].as_str().unwrap_or("a tool call");
         let output =
             item["rawOutput"]["text"].as_str().map_or_else(|| text_of(&item["content"]), str::to_owned);
@@ -299,7 +299,7 @@ mod tests {
     }
 
     /// Each message in a word.
-    fn told(messages: &[Message]) -> Vec<String> {
+    fn described(messages: &[Message]) -> Vec<String> {
         let part = |part: &Part| match part {
             Part::Text(text) => text.clone(),
             Part::Call(call) => format!("<{}>", call.id),
@@ -326,16 +326,16 @@ mod tests {
     fn the_turn_that_runs_is_apart_from_those_before() {
         let read =
             conversation(&[user("one"), own("a"), own("b"), says("done"), idle("end_turn"), user("two")]);
-        assert_eq!(told(&read.past), ["user: one", "model: <a><b>", "tools: a b", "model: done"]);
-        assert_eq!(told(&read.now), ["user: two"]);
+        assert_eq!(described(&read.past), ["user: one", "model: <a><b>", "tools: a b", "model: done"]);
+        assert_eq!(described(&read.now), ["user: two"]);
     }
 
     #[test]
     fn a_turn_that_was_refused_is_forgotten() {
         let turns = [user("one"), says("yes"), idle("end_turn"), user("bad"), own("a"), says("no")];
         let read = conversation(&[&turns[..], &[idle("refusal"), user("two")]].concat());
-        assert_eq!(told(&read.past), ["user: one", "model: yes"]);
-        assert_eq!(told(&read.now), ["user: two"]);
+        assert_eq!(described(&read.past), ["user: one", "model: yes"]);
+        assert_eq!(described(&read.now), ["user: two"]);
     }
 
     #[test]
@@ -344,10 +344,10 @@ mod tests {
             "summary": [{"type": "text", "text": "SUM"}]});
         let turns = [user("one"), says("yes"), idle("end_turn"), user("two"), own("a"), summed, own("b")];
         let read = conversation(&turns);
-        assert_eq!(told(&read.past), ["user: [The conversation before this was summed up:]\nSUM"]);
-        assert_eq!(told(&read.now), ["user: two", "model: <a>", "tools: a", "model: <b>", "tools: b"]);
+        assert_eq!(described(&read.past), ["user: [The conversation before this was summed up:]\nSUM"]);
+        assert_eq!(described(&read.now), ["user: two", "model: <a>", "tools: a", "model: <b>", "tools: b"]);
         let later = conversation(&[&turns[..], &[idle("refusal"), user("three")]].concat());
-        assert_eq!(told(&later.past), told(&read.past), "the summary is not part of the turn");
+        assert_eq!(described(&later.past), described(&read.past), "the summary is not part of the turn");
     }
 
     #[test]
@@ -355,7 +355,7 @@ mod tests {
         let other = json!({"sessionUpdate": "tool_call_update", "toolCallId": "x", "title": "Edit a",
             "status": "completed", "content": [{"type": "diff", "changes": [], "patch": {"text": "-a\n+b\n"}}]});
         let read = conversation(&[user("one"), other, own("a"), idle("end_turn")]);
-        assert_eq!(told(&read.past), ["user: one", "model: [Edit a]\n-a\n+b\n<a>", "tools: a"]);
+        assert_eq!(described(&read.past), ["user: one", "model: [Edit a]\n-a\n+b\n<a>", "tools: a"]);
     }
 
     #[test]
@@ -367,6 +367,6 @@ mod tests {
         let meta = json!({"rethread": {"prompt": "s.greet"}});
         let read =
             conversation(&[user("/s.greet"), call("p", meta, json!({"messages": messages})), says("ok")]);
-        assert_eq!(told(&read.now), ["user: Greet.", "model: Hi.", "user: Now.", "model: ok"]);
+        assert_eq!(described(&read.now), ["user: Greet.", "model: Hi.", "user: Now.", "model: ok"]);
     }
 }

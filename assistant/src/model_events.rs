@@ -31,10 +31,10 @@ pub(crate) struct ModelTurn<'a> {
 
 impl ModelTurn<'_> {
     /// Tells the user of an event.
-    pub(crate) async fn tell(&mut self, model: &Model, event: ModelEvent, telling: &mut MessageWriters) {
+    pub(crate) async fn show(&mut self, model: &Model, event: ModelEvent, writers: &mut MessageWriters) {
         match event {
-            ModelEvent::Text(text) => telling.message(self.turn).write(&text).await,
-            ModelEvent::Thought(text) => telling.thought(self.turn).write(&text).await,
+            ModelEvent::Text(text) => writers.message(self.turn).write(&text).await,
+            ModelEvent::Thought(text) => writers.thought(self.turn).write(&text).await,
             ModelEvent::Retrying { attempt, wait, why } => {
                 let title =
                     format!("{} did not answer; trying again in {} s", model.name, wait.as_secs().max(1));
@@ -53,14 +53,14 @@ impl ModelTurn<'_> {
                     self.turn.usage(usage.input + usage.output, window, self.cost).await;
                 }
             }
-            ModelEvent::Calling { id, name } => self.tell_begun(&id, &name).await,
+            ModelEvent::Calling { id, name } => self.show_begun(&id, &name).await,
             // Both are in the reply, which comes whole at the end.
             ModelEvent::ToolCall(_) | ModelEvent::Finished { .. } => {}
         }
     }
 
     /// Tells of a call before its arguments are complete: those of a long file take a while.
-    async fn tell_begun(&mut self, id: &str, name: &str) {
+    async fn show_begun(&mut self, id: &str, name: &str) {
         if !self.used.contains(id) {
             let about = ToolCall::new(&short(name), tool_calls::kind_of(self.session, name)).with_id(id);
             self.begun.push(self.turn.tool(about.with("_meta", memory::written_begun(name))).await);
@@ -98,7 +98,7 @@ impl MessageWriters {
 }
 
 /// What went wrong with a model, as the error of a turn.
-pub(crate) fn told(error: &ModelError) -> RpcError {
+pub(crate) fn rpc_error(error: &ModelError) -> RpcError {
     let unauthorised = matches!(error, ModelError::Unauthorised { .. });
     let code = if unauthorised { code::AUTH_REQUIRED } else { code::INTERNAL };
     RpcError::new(code, error.to_string()).hint(error.hint())

@@ -47,15 +47,19 @@ pub(crate) struct NoModelReason {
 }
 
 /// The answer to words when there is no model to understand them.
-pub(crate) async fn no_model(session: &Session, turn: &Turn, lack: &NoModelReason) -> Result<Stop, RpcError> {
-    let file = &lack.config_file;
-    let why = if lack.failures.is_empty() {
+pub(crate) async fn no_model(
+    session: &Session,
+    turn: &Turn,
+    reason: &NoModelReason,
+) -> Result<Stop, RpcError> {
+    let file = &reason.config_file;
+    let why = if reason.failures.is_empty() {
         format!(
             "No model is configured, so I cannot answer that. Set OPENAI_API_KEY, ANTHROPIC_API_KEY, GEMINI_API_KEY or \
              OLLAMA_HOST, or add a provider to {file}, and start me again."
         )
     } else {
-        let failures: Vec<_> = lack.failures.iter().map(|line| format!("- {line}")).collect();
+        let failures: Vec<_> = reason.failures.iter().map(|line| format!("- {line}")).collect();
         format!(
             "I have no model to answer that: the configured providers list no models.\n\n{}\n\nCheck that they run, \
              or name their models in {file}, and ask again.",

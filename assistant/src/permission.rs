@@ -33,7 +33,7 @@ pub(crate) struct PermissionRequest {
 /// What an answer for good covers.
 pub(crate) struct RuleScope {
     /// The name under which the answer is kept.
-    pub(crate) work: String,
+    pub(crate) key: String,
     /// What is allowed, in a few words behind "Always allow".
     pub(crate) allowed: String,
     /// What is refused, in a few words behind "Never allow".
@@ -62,7 +62,7 @@ impl CallContext<'_> {
         tool: &Tool,
         ask: PermissionRequest,
     ) -> Result<(), CallResult> {
-        let rule = memory::rule(&self.turn.history(), &ask.scope.work);
+        let rule = memory::rule(&self.turn.history(), &ask.scope.key);
         let answer = match rule {
             _ if !self.allows(ask.effect) => None,
             Some(Rule::Allow) if ask.scope.standing == AlwaysAllow::Possible => Some("allow".to_owned()),
@@ -108,7 +108,7 @@ impl CallContext<'_> {
         };
         if let Some(rule) = rule {
             let mut meta = memory::written_call(call, self.round);
-            meta["rethread"]["rule"] = memory::written_rule(&ask.scope.work, rule);
+            meta["rethread"]["rule"] = memory::written_rule(&ask.scope.key, rule);
             tool.update(json!({"_meta": meta})).await;
         }
         answer
@@ -117,7 +117,7 @@ impl CallContext<'_> {
 
 /// Why a call is not carried out that the settings do not allow now.
 pub(crate) fn not_allowed(tool: &str) -> String {
-    ToolError::Off { name: tool.to_owned() }.told()
+    ToolError::Off { name: tool.to_owned() }.text_for_model()
 }
 
 fn question(ask: &PermissionRequest, arguments: &Value) -> Permission {

@@ -30,15 +30,15 @@ impl Providers {
         let read = (config.providers)().map(|providers| providers.into_iter().map(in_file).collect());
         let models = read.and_then(|providers| Models::new(providers).map_err(|error| error.to_string()));
         let (models, wrong) = match models {
-            Ok(models) => (models.with_patience(config.patience.clone()), None),
+            Ok(models) => (models.with_limits(config.provider_limits.clone()), None),
             Err(why) => (Models::default(), Some(why)),
         };
         Self { models, wrong, forgotten: BTreeSet::new(), file }
     }
 
     /// The same with what the providers told before.
-    pub(crate) fn remembering(self, earlier: &Self) -> Self {
-        Self { models: self.models.remembering(&earlier.models), ..self }
+    pub(crate) fn with_state_of(self, earlier: &Self) -> Self {
+        Self { models: self.models.with_state_of(&earlier.models), ..self }
     }
 
     /// The same without any key.

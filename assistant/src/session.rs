@@ -26,7 +26,7 @@ pub struct Session {
     /// Until when a prompt waits for servers that are being connected.
     servers_by: Instant,
     /// The servers that a prompt did not wait for any longer.
-    missed: SkippedServers,
+    skipped: SkippedServers,
     /// How many tools the user was last told are left out.
     left_out: AtomicUsize,
     /// What the user was told of the project's instructions.
@@ -50,8 +50,8 @@ pub(crate) struct SessionDeps {
 
 impl Session {
     /// Opens it and starts to connect its servers, which is not waited for. What becomes of them is told.
-    pub(crate) async fn open(setup: SessionSetup, means: SessionDeps) -> Result<Self, RpcError> {
-        let SessionDeps { limits, keys, private, guardian } = means;
+    pub(crate) async fn open(setup: SessionSetup, deps: SessionDeps) -> Result<Self, RpcError> {
+        let SessionDeps { limits, keys, private, guardian } = deps;
         let SessionSetup { cwd, roots, servers, system_prompt, emitter, .. } = setup;
         let roots: Vec<_> = std::iter::once(cwd).chain(roots).collect();
         // Neither a command nor a server is to read the keys of models.
@@ -61,11 +61,11 @@ impl Session {
         for error in wrong {
             emitter.notice("warning", &error.to_string(), None).await;
         }
-        let place = SessionEnvironment { cwd: roots[0].clone(), roots, hidden: keys, guardian };
-        let servers = Arc::new(Servers::start(configs, place, limits));
+        let environment = SessionEnvironment { cwd: roots[0].clone(), roots, hidden: keys, guardian };
+        let servers = Arc::new(Servers::start(configs, environment, limits));
         let servers_by = Instant::now() + limits.first_prompt;
-        let (missed, left_out, noted) = (SkippedServers::default(), AtomicUsize::new(0), Mutex::default());
-        let session = Self { emitter, toolbox, servers, system_prompt, servers_by, missed, left_out, noted };
+        let (skipped, left_out, noted) = (SkippedServers::default(), AtomicUsize::new(0), Mutex::default());
+        let session = Self { emitter, toolbox, servers, system_prompt, servers_by, skipped, left_out, noted };
         session.follow_servers().await;
         Ok(session)
     }
@@ -75,12 +75,12 @@ impl Session {
         let mut changes = self.servers.changes();
         changes.mark_changed();
         let (emitter, servers) = (self.emitter.clone(), Arc::downgrade(&self.servers));
-        let mut following = ServerWatcher::new(&self.servers, self.missed.clone());
-        following.tell_commands(&emitter, &self.servers).await;
+        let mut watcher = ServerWatcher::new(&self.servers, self.skipped.clone());
+        watcher.announce_commands(&emitter, &self.servers).await;
         tokio::spawn(async move {
             while changes.changed().await.is_ok() {
                 let Some(servers) = servers.upgrade() else { return };
-                following.tell(&emitter, &servers).await;
+                watcher.announce(&emitter, &servers).await;
             }
         });
     }
@@ -92,7 +92,7 @@ impl Session {
             () = turn.cancelled() => return false,
         }
         for server in self.servers.connecting() {
-            if locked(&self.missed).insert(server.clone()) {
+            if locked(&self.skipped).insert(server.clone()) {
                 let title = format!("MCP server {server} is still connecting; going on without it");
                 turn.notice("warning", &title, Some("Its tools can be used as soon as it is connected."))
                     .await;
@@ -113,8 +113,8 @@ impl Session {
 
     /// What the session cost so far, in US dollars.
     pub(crate) fn cost(history: &[Value]) -> Option<f64> {
-        let told = history.iter().rev().filter(|item| item["sessionUpdate"] == "usage_update");
-        told.filter_map(|item| item["cost"]["amount"].as_f64()).next()
+        let updates = history.iter().rev().filter(|item| item["sessionUpdate"] == "usage_update");
+        updates.filter_map(|item| item["cost"]["amount"].as_f64()).next()
     }
 }
 
@@ -124,15 +124,15 @@ struct ServerWatcher {
     commands: Vec<command::CommandDescription>,
     /// The servers whose first connection was not told of yet.
     open: BTreeSet<String>,
-    missed: SkippedServers,
+    skipped: SkippedServers,
 }
 
 impl ServerWatcher {
-    fn new(servers: &Servers, missed: SkippedServers) -> Self {
-        Self { commands: Vec::new(), open: servers.names().into_iter().collect(), missed }
+    fn new(servers: &Servers, skipped: SkippedServers) -> Self {
+        Self { commands: Vec::new(), open: servers.names().into_iter().collect(), skipped }
     }
 
-    async fn tell(&mut self, emitter: &Emitter, servers: &Servers) {
+    async fn announce(&mut self, emitter: &Emitter, servers: &Servers) {
         let connecting = servers.connecting();
         let settled: BTreeSet<_> = self.open.extract_if(.., |server| !connecting.contains(server)).collect();
         let failures = servers.failures();
@@ -144,14 +144,14 @@ impl ServerWatcher {
         }
         let is_there = |server: &&String| !failures.iter().any(|failure| failure.server == **server);
         for server in settled.iter().filter(is_there) {
-            if locked(&self.missed).remove(server) {
+            if locked(&self.skipped).remove(server) {
                 emitter.notice("info", &format!("MCP server {server} is connected now"), None).await;
             }
         }
-        self.tell_commands(emitter, servers).await;
+        self.announce_commands(emitter, servers).await;
     }
 
-    async fn tell_commands(&mut self, emitter: &Emitter, servers: &Servers) {
+    async fn announce_commands(&mut self, emitter: &Emitter, servers: &Servers) {
         let now = command::all(servers);
         if now != self.commands {
             emitter.commands(&now).await;

@@ -161,7 +161,7 @@ impl CallContext<'_> {
     /// Why a tool of a server cannot be called now, if that is what this name means.
     fn not_served(&self, name: &str) -> Option<String> {
         if let Some(gone) = self.session.servers.gone(name) {
-            return Some(mcp_tools::told(&gone));
+            return Some(mcp_tools::error_text(&gone));
         }
         let mut tools = self.session.servers.tools().into_iter();
         tools.find(|tool| tool.shown_name == name || tool.provider_name == name)?;

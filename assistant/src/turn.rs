@@ -13,7 +13,7 @@ use crate::choice::Settings;
 use crate::compact::Excess;
 use crate::memory::Conversation;
 use crate::model::{FinishReason, Message, Model, ModelError, ModelEvent, Models, Part, Reply, Request};
-use crate::model_events::{MessageWriters, ModelTurn, told};
+use crate::model_events::{MessageWriters, ModelTurn, rpc_error};
 use crate::session::Session;
 use crate::tool_calls;
 use crate::{compact, memory, model, system_prompt};
@@ -44,7 +44,7 @@ impl<'a> ModelTurn<'a> {
             let (reason, mut reply) = match self.ask(&model).await? {
                 RoundOutcome::Reply(reason, reply) => (reason, reply),
                 RoundOutcome::Cancelled => return Ok(Stop::Cancelled),
-                RoundOutcome::TooLong(error) => return Err(told(&error)),
+                RoundOutcome::TooLong(error) => return Err(rpc_error(&error)),
             };
             with_new_ids(&mut reply, &self.used);
             let calls: Vec<model::ToolCall> = reply.calls().cloned().collect();
@@ -56,8 +56,8 @@ impl<'a> ModelTurn<'a> {
                 return Ok(stop(&reason));
             }
             let begun = std::mem::take(&mut self.begun);
-            let work = CallContext { session: self.session, turn: self.turn, round, begun };
-            self.now.push(Message::Tools(work.all(&calls).await));
+            let context = CallContext { session: self.session, turn: self.turn, round, begun };
+            self.now.push(Message::Tools(context.all(&calls).await));
             if self.turn.is_cancelled() {
                 return Ok(Stop::Cancelled);
             }
@@ -78,7 +78,7 @@ impl<'a> ModelTurn<'a> {
         }
         self.warn_if_too_long(model, &request).await;
         loop {
-            match self.hear(model, &request).await? {
+            match self.receive(model, &request).await? {
                 RoundOutcome::TooLong(error) if !compact::make_room(self, model, Excess::Unknown).await? => {
                     return Ok(RoundOutcome::TooLong(error));
                 }
@@ -128,7 +128,7 @@ impl<'a> ModelTurn<'a> {
         }
         let offered = tool_calls::offered(self.session, &settings, model.max_tools);
         if self.session.leaves_out(offered.left_out) {
-            self.tell_left_out(model, &offered).await;
+            self.announce_left_out(model, &offered).await;
         }
         Request {
             model: model.id.clone(),
@@ -141,7 +141,7 @@ impl<'a> ModelTurn<'a> {
         }
     }
 
-    async fn tell_left_out(&self, model: &Model, offered: &tool_calls::OfferedTools) {
+    async fn announce_left_out(&self, model: &Model, offered: &tool_calls::OfferedTools) {
         let title = format!("{} is not offered {} tools of MCP servers", model.name, offered.left_out);
         let why = format!(
             "It takes {} tools at most. Connect fewer servers, or set `max_tools` of the model if it takes more.",
@@ -151,7 +151,7 @@ impl<'a> ModelTurn<'a> {
     }
 
     /// Hears one answer. A call that was begun and does not come is seen to end.
-    async fn hear(&mut self, model: &Model, request: &Request) -> Result<RoundOutcome, RpcError> {
+    async fn receive(&mut self, model: &Model, request: &Request) -> Result<RoundOutcome, RpcError> {
         let heard = self.hear_answer(model, request).await;
         let comes = |tool: &Tool| match &heard {
             // What a model was about to do when it was stopped is not done.
@@ -174,7 +174,7 @@ impl<'a> ModelTurn<'a> {
 
     async fn hear_answer(&mut self, model: &Model, request: &Request) -> Result<RoundOutcome, RpcError> {
         let mut answer = self.models.stream(request);
-        let mut telling = MessageWriters::default();
+        let mut writers = MessageWriters::default();
         loop {
             let event = tokio::select! {
                 biased;
@@ -186,11 +186,11 @@ impl<'a> ModelTurn<'a> {
                 Some(Ok(ModelEvent::Finished { reason, reply })) => {
                     return Ok(RoundOutcome::Reply(reason, reply));
                 }
-                Some(Ok(event)) => self.tell(model, event, &mut telling).await,
+                Some(Ok(event)) => self.show(model, event, &mut writers).await,
                 Some(Err(error @ ModelError::ContextTooLong { .. })) => {
                     return Ok(RoundOutcome::TooLong(error));
                 }
-                Some(Err(error)) => return Err(told(&error)),
+                Some(Err(error)) => return Err(rpc_error(&error)),
                 None => return Err(RpcError::internal("the model's answer ended early")),
             }
         }

@@ -32,9 +32,9 @@ impl CloseReason {
 
     /// Waits for the end.
     pub(super) async fn wait(&self) -> String {
-        let mut heard = self.0.subscribe();
+        let mut receiver = self.0.subscribe();
         // The sender is ours: it cannot be gone before.
-        let cause = heard.wait_for(Option::is_some).await.ok().and_then(|cause| cause.clone());
+        let cause = receiver.wait_for(Option::is_some).await.ok().and_then(|cause| cause.clone());
         cause.unwrap_or_default()
     }
 }

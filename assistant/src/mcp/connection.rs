@@ -39,7 +39,7 @@ pub(super) struct Connection {
     peer: Peer<RoleClient>,
     service: Mutex<Option<RunningService<RoleClient, SessionClientHandler>>>,
     process: Mutex<Option<Process>>,
-    ending: CloseReason,
+    close_reason: CloseReason,
     changed: watch::Receiver<u64>,
 }
 
@@ -53,31 +53,34 @@ impl Connection {
     /// Connects and greets, until the deadline.
     pub(super) async fn open(
         config: &ServerConfig,
-        place: &SessionEnvironment,
+        environment: &SessionEnvironment,
         limits: &Limits,
         deadline: Instant,
     ) -> Result<Connection, ConnectError> {
         let longest = limits.message;
         match config {
             ServerConfig::Stdio { command, args, env, .. } => {
-                let (hidden, cwd, guardian) = (&place.hidden, &place.cwd, place.guardian.as_ref());
+                let (hidden, cwd, guardian) =
+                    (&environment.hidden, &environment.cwd, environment.guardian.as_ref());
                 let launch = Launch { command, args, env, hidden, cwd, guardian };
-                open_stdio(&launch, place, longest, deadline).await
+                open_stdio(&launch, environment, longest, deadline).await
             }
             ServerConfig::Http { url, headers, .. } => {
                 let (url, client, headers) = prepared(url, headers)?;
-                let ending = CloseReason::new();
-                let transport = http::transport(url.as_str(), client, headers, longest, ending.clone());
-                let greeting = Handshake::new(place, ending);
+                let close_reason = CloseReason::new();
+                let transport = http::transport(url.as_str(), client, headers, longest, close_reason.clone());
+                let greeting = Handshake::new(environment, close_reason);
                 greeting.over(transport, deadline).await.map_err(|error| ConnectError::by_web(error.words()))
             }
-            ServerConfig::Sse { url, headers, .. } => open_sse(url, headers, place, longest, deadline).await,
+            ServerConfig::Sse { url, headers, .. } => {
+                open_sse(url, headers, environment, longest, deadline).await
+            }
         }
     }
 
     /// Says whether something can be asked over it.
     pub(super) fn is_live(&self) -> bool {
-        self.ending.cause().is_none() && !self.peer.is_transport_closed()
+        self.close_reason.cause().is_none() && !self.peer.is_transport_closed()
     }
 
     /// Counts what the server says has changed.
@@ -95,10 +98,10 @@ impl Connection {
         &self,
         method: &'static str,
         params: Value,
-        patience: RequestTimeout,
+        timeout: RequestTimeout,
         cancel: impl Future<Output = ()>,
     ) -> Result<Json, RequestError> {
-        ask((&self.peer, &self.ending), (method, params), patience, cancel).await
+        ask((&self.peer, &self.close_reason), (method, params), timeout, cancel).await
     }
 
     /// Why it ended, with the last words of its process.
@@ -111,7 +114,7 @@ impl Connection {
 
     /// Ends it, and returns when nothing of it is left.
     pub(super) async fn close(&self) {
-        self.ending.set("it was closed");
+        self.close_reason.set("it was closed");
         let service = locked(&self.service).take();
         if let Some(mut service) = service {
             let _ = service.close_with_timeout(GOODBYE).await;
@@ -125,8 +128,8 @@ impl Connection {
 
 /// The first words to a server.
 struct Handshake {
-    ears: SessionClientHandler,
-    ending: CloseReason,
+    handler: SessionClientHandler,
+    close_reason: CloseReason,
     changed: watch::Receiver<u64>,
 }
 
@@ -141,12 +144,12 @@ impl HandshakeError {
     fn was_ended(&self) -> bool {
         match self {
             HandshakeError::TooSlow => false,
-            HandshakeError::Refused(error, ending) => {
+            HandshakeError::Refused(error, close_reason) => {
                 let is_closed = matches!(
                     **error,
                     ClientInitializeError::ConnectionClosed(_) | ClientInitializeError::TransportError { .. }
                 );
-                is_closed || ending.cause().is_some()
+                is_closed || close_reason.cause().is_some()
             }
         }
     }
@@ -154,7 +157,9 @@ impl HandshakeError {
     fn words(&self) -> String {
         match self {
             HandshakeError::TooSlow => TOO_SLOW.to_owned(),
-            HandshakeError::Refused(error, ending) => ending.cause().unwrap_or_else(|| refused(error)),
+            HandshakeError::Refused(error, close_reason) => {
+                close_reason.cause().unwrap_or_else(|| refused(error))
+            }
         }
     }
 }
@@ -162,24 +167,28 @@ impl HandshakeError {
 const TOO_SLOW: &str = "it did not answer in time";
 
 impl Handshake {
-    fn new(place: &SessionEnvironment, ending: CloseReason) -> Self {
-        let (tell, changed) = watch::channel(0);
-        Self { ears: SessionClientHandler { roots: place.roots.clone(), changed: tell }, ending, changed }
+    fn new(environment: &SessionEnvironment, close_reason: CloseReason) -> Self {
+        let (sender, changed) = watch::channel(0);
+        Self {
+            handler: SessionClientHandler { roots: environment.roots.clone(), changed: sender },
+            close_reason,
+            changed,
+        }
     }
 
     async fn over<T>(self, transport: T, deadline: Instant) -> Result<Connection, HandshakeError>
     where
         T: Transport<RoleClient> + 'static,
     {
-        let Handshake { ears, ending, changed } = self;
-        match timeout_at(deadline, rmcp::serve_client(ears, transport)).await {
+        let Handshake { handler, close_reason, changed } = self;
+        match timeout_at(deadline, rmcp::serve_client(handler, transport)).await {
             Err(_) => Err(HandshakeError::TooSlow),
-            Ok(Err(error)) => Err(HandshakeError::Refused(Box::new(error), ending)),
+            Ok(Err(error)) => Err(HandshakeError::Refused(Box::new(error), close_reason)),
             Ok(Ok(service)) => Ok(Connection {
                 peer: service.peer().clone(),
                 service: Mutex::new(Some(service)),
                 process: Mutex::new(None),
-                ending,
+                close_reason,
                 changed,
             }),
         }
@@ -188,15 +197,15 @@ impl Handshake {
 
 async fn open_stdio(
     launch: &Launch<'_>,
-    place: &SessionEnvironment,
+    environment: &SessionEnvironment,
     longest: usize,
     deadline: Instant,
 ) -> Result<Connection, ConnectError> {
     let StartedProcess { mut process, stdin, stdout } =
         Process::start(launch).await.map_err(|error| ConnectError::by_start(&error, launch.cwd))?;
-    let ending = CloseReason::new();
-    let transport = Stdio::new(stdin, stdout, longest, ending.clone());
-    match Handshake::new(place, ending).over(transport, deadline).await {
+    let close_reason = CloseReason::new();
+    let transport = Stdio::new(stdin, stdout, longest, close_reason.clone());
+    match Handshake::new(environment, close_reason).over(transport, deadline).await {
         Ok(connection) => {
             locked(&connection.process).get_or_insert(process);
             Ok(connection)
@@ -216,16 +225,16 @@ async fn open_stdio(
 async fn open_sse(
     url: &str,
     headers: &[(String, Secret)],
-    place: &SessionEnvironment,
+    environment: &SessionEnvironment,
     longest: usize,
     deadline: Instant,
 ) -> Result<Connection, ConnectError> {
     let (url, client, headers) = prepared(url, headers)?;
-    let ending = CloseReason::new();
-    let opening = EventStream::open(&url, client, headers, longest, ending.clone());
+    let close_reason = CloseReason::new();
+    let opening = EventStream::open(&url, client, headers, longest, close_reason.clone());
     let opened = timeout_at(deadline, opening).await.unwrap_or_else(|_| Err(TOO_SLOW.to_owned()));
     let transport = opened.map_err(ConnectError::by_web)?;
-    let greeting = Handshake::new(place, ending);
+    let greeting = Handshake::new(environment, close_reason);
     greeting.over(transport, deadline).await.map_err(|error| ConnectError::by_web(error.words()))
 }
 

@@ -44,9 +44,9 @@ pub(super) struct HttpTransport {
     client: Client,
     headers: HeaderMap,
     longest: usize,
-    gate: Arc<Mutex<InboundFilter>>,
+    filter: Arc<Mutex<InboundFilter>>,
     /// A server that floods is ended, as one on stdio is.
-    ending: CloseReason,
+    close_reason: CloseReason,
     reopening: Arc<Mutex<Reopening>>,
 }
 
@@ -77,10 +77,10 @@ pub(super) fn transport(
     client: Client,
     headers: HeaderMap,
     longest: usize,
-    ending: CloseReason,
+    close_reason: CloseReason,
 ) -> StreamableHttpClientTransport<HttpTransport> {
-    let (gate, reopening) = (Arc::new(Mutex::new(InboundFilter::new())), Arc::default());
-    let web = HttpTransport { client, headers, longest, gate, ending, reopening };
+    let (filter, reopening) = (Arc::new(Mutex::new(InboundFilter::new())), Arc::default());
+    let web = HttpTransport { client, headers, longest, filter, close_reason, reopening };
     let config = StreamableHttpClientTransportConfig::with_uri(url).max_sse_event_size(longest);
     StreamableHttpClientTransport::with_client(web, config)
 }
@@ -142,7 +142,7 @@ impl HttpTransport {
     }
 
     fn admit(&self, text: &[u8]) -> Result<Option<ServerJsonRpcMessage>, String> {
-        locked(&self.gate).admit(text).inspect_err(|flood| self.ending.set(flood.clone()))
+        locked(&self.filter).admit(text).inspect_err(|flood| self.close_reason.set(flood.clone()))
     }
 }
 
@@ -158,7 +158,7 @@ impl StreamableHttpClient for HttpTransport {
         headers: HashMap<HeaderName, HeaderValue>,
     ) -> Result<StreamableHttpPostResponse, HttpError> {
         let had_session = session.is_some();
-        locked(&self.gate).open_requests().sent(&message);
+        locked(&self.filter).open_requests().sent(&message);
         let request = self
             .with_headers(self.client.post(uri.as_ref()), session, headers)
             .header(ACCEPT, format!("{EVENTS}, {JSON}"))
@@ -196,7 +196,7 @@ impl StreamableHttpClient for HttpTransport {
     ) -> Result<BoxStream<'static, Result<Sse, SseError>>, HttpError> {
         let pause = locked(&self.reopening).pause(Instant::now());
         tokio::time::sleep(pause).await;
-        if let Some(cause) = self.ending.cause() {
+        if let Some(cause) = self.close_reason.cause() {
             return Err(unexpected(cause));
         }
         let request = self

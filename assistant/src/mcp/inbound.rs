@@ -152,8 +152,8 @@ impl InboundFilter {
 }
 
 fn is_progress(message: &ServerJsonRpcMessage) -> bool {
-    let JsonRpcMessage::Notification(told) = message else { return false };
-    matches!(told.notification, ServerNotification::ProgressNotification(_))
+    let JsonRpcMessage::Notification(notification) = message else { return false };
+    matches!(notification.notification, ServerNotification::ProgressNotification(_))
 }
 
 /// Counts what a server says unasked.

@@ -20,25 +20,25 @@ const MOST_NAMED: usize = 5;
 pub(super) async fn all(
     connection: &Connection,
     reader: &CatalogReader<'_>,
-    patience: RequestTimeout,
+    timeout: RequestTimeout,
 ) -> Result<Catalog, RequestError> {
     let about = connection.info();
     let offers = about.map_or_else(ServerCapabilities::default, |about| about.capabilities.clone());
     let mut catalog = Catalog::default();
     if offers.tools.is_some() {
-        let pages = PagedList { connection, method: "tools/list", member: "tools", patience };
+        let pages = PagedList { connection, method: "tools/list", member: "tools", timeout };
         let tools = pages.read(reader.limits.items, &mut catalog.notes).await?;
         let tools = kept(&tools, |item| reader.tool(item), "tools", &mut catalog.notes);
         catalog.tools = once_each(tools, |tool| &tool.name, "tool", &mut catalog.notes);
     }
     if offers.prompts.is_some() {
-        let pages = PagedList { connection, method: "prompts/list", member: "prompts", patience };
+        let pages = PagedList { connection, method: "prompts/list", member: "prompts", timeout };
         let prompts = pages.read_or_note(reader.limits.items, &mut catalog.notes).await?;
         let prompts = kept(&prompts, |item| reader.prompt(item), "prompts", &mut catalog.notes);
         catalog.prompts = once_each(prompts, |prompt| &prompt.name, "prompt", &mut catalog.notes);
     }
     if offers.resources.is_some() {
-        let pages = PagedList { connection, method: "resources/list", member: "resources", patience };
+        let pages = PagedList { connection, method: "resources/list", member: "resources", timeout };
         let resources = pages.read_or_note(reader.limits.items, &mut catalog.notes).await?;
         catalog.resources = kept(&resources, |item| reader.resource(item), "resources", &mut catalog.notes);
     }
@@ -78,7 +78,7 @@ struct PagedList<'a> {
     connection: &'a Connection,
     method: &'static str,
     member: &'static str,
-    patience: RequestTimeout,
+    timeout: RequestTimeout,
 }
 
 impl PagedList<'_> {
@@ -86,7 +86,7 @@ impl PagedList<'_> {
         let (mut items, mut cursor, mut seen) = (Vec::new(), None, BTreeSet::new());
         for _ in 0..MOST_PAGES {
             let params = cursor.as_ref().map_or(json!({}), |cursor| json!({"cursor": cursor}));
-            let asked = self.connection.ask(self.method, params, self.patience, std::future::pending());
+            let asked = self.connection.ask(self.method, params, self.timeout, std::future::pending());
             let page = asked.await?.fields();
             match page.get(self.member).and_then(Json::items) {
                 Some(more) => items.extend(more),

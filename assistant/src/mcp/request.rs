@@ -14,7 +14,7 @@ use super::inbound::result_text;
 use super::limits::Limits;
 
 /// How long a server that does not read may keep us from telling it something.
-const TELL_LIMIT: Duration = Duration::from_secs(1);
+const SEND_LIMIT: Duration = Duration::from_secs(1);
 
 /// How long an answer is waited for.
 #[derive(Clone, Copy)]
@@ -48,39 +48,41 @@ pub(super) enum RequestError {
 
 /// Asks, and waits for the answer, for the caller's change of mind, or for the end of the connection.
 pub(super) async fn ask(
-    (peer, ending): (&Peer<RoleClient>, &CloseReason),
+    (peer, close_reason): (&Peer<RoleClient>, &CloseReason),
     (method, params): (&'static str, Value),
-    patience: RequestTimeout,
+    timeout: RequestTimeout,
     cancel: impl Future<Output = ()>,
 ) -> Result<Json, RequestError> {
     let request = ClientRequest::CustomRequest(CustomRequest::new(method, Some(params)));
-    let options = PeerRequestOptions::with_timeout(patience.idle)
+    let options = PeerRequestOptions::with_timeout(timeout.idle)
         .reset_timeout_on_progress()
-        .with_max_total_timeout(patience.total);
-    let open =
-        peer.send_request_with_option(request, options).await.map_err(|error| trouble(error, ending))?;
+        .with_max_total_timeout(timeout.total);
+    let open = peer
+        .send_request_with_option(request, options)
+        .await
+        .map_err(|error| request_error(error, close_reason))?;
     let id = open.id.clone();
     tokio::select! {
         biased;
-        answer = open.await_response() => answer.map(result_text).map_err(|error| trouble(error, ending)),
-        cause = ending.wait() => Err(RequestError::Lost(cause)),
+        answer = open.await_response() => answer.map(result_text).map_err(|error| request_error(error, close_reason)),
+        cause = close_reason.wait() => Err(RequestError::Lost(cause)),
         () = cancel => {
             withdraw(peer, id).await;
             Err(RequestError::Cancelled)
         }
         // Beyond the time that is kept below: a server that does not read cannot even be told.
-        () = tokio::time::sleep(patience.total + TELL_LIMIT) => Err(RequestError::TimedOut(patience.total)),
+        () = tokio::time::sleep(timeout.total + SEND_LIMIT) => Err(RequestError::TimedOut(timeout.total)),
     }
 }
 
 /// Tells the server that nobody waits any more.
 async fn withdraw(peer: &Peer<RoleClient>, id: RequestId) {
     let params = CancelledNotificationParam::new(Some(id), Some("the user cancelled it".to_owned()));
-    let told = peer.send_notification(CancelledNotification::new(params).into());
-    let _ = tokio::time::timeout(TELL_LIMIT, told).await;
+    let sending = peer.send_notification(CancelledNotification::new(params).into());
+    let _ = tokio::time::timeout(SEND_LIMIT, sending).await;
 }
 
-fn trouble(error: ServiceError, ending: &CloseReason) -> RequestError {
+fn request_error(error: ServiceError, close_reason: &CloseReason) -> RequestError {
     if let ServiceError::McpError(error) = error {
         return RequestError::Refused { code: error.code.0, message: error.message.into_owned() };
     }
@@ -95,7 +97,7 @@ fn trouble(error: ServiceError, ending: &CloseReason) -> RequestError {
         error.to_string()
     };
     // What the transport saw says more than that a message could not be sent.
-    RequestError::Lost(ending.cause().unwrap_or(cause))
+    RequestError::Lost(close_reason.cause().unwrap_or(cause))
 }
 
 /// The innermost cause: what is around it are names of types.

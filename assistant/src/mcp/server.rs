@@ -45,7 +45,7 @@ pub struct SessionEnvironment {
 /// What all servers of a session share.
 #[derive(Clone)]
 pub(super) struct SharedByServers {
-    pub(super) place: SessionEnvironment,
+    pub(super) environment: SessionEnvironment,
     pub(super) limits: Limits,
     /// Counts the changes of what all of them offer.
     pub(super) changes: watch::Sender<u64>,
@@ -58,7 +58,7 @@ pub(super) struct Server {
     config: ServerConfig,
     common: SharedByServers,
     scrub: Scrub,
-    link: Mutex<ServerState>,
+    state: Mutex<ServerState>,
     /// One permit, for the one who brings it back: several calls do not start several.
     reviving: Semaphore,
     catalog: Mutex<Catalog>,
@@ -71,7 +71,7 @@ enum ServerState {
     /// Not connected yet.
     Connecting,
     /// Connected, or lost since then. Its chance to be brought back is there or used up.
-    Met { connection: Arc<Connection>, chance: RestartState },
+    Connected { connection: Arc<Connection>, restart: RestartState },
     /// Lost for good, for this reason.
     Gone(String),
     /// The session is over.
@@ -92,7 +92,7 @@ impl Server {
             scrub: config.scrub(),
             config,
             common,
-            link: Mutex::new(ServerState::Connecting),
+            state: Mutex::new(ServerState::Connecting),
             reviving: Semaphore::new(1),
             catalog: Mutex::default(),
             failure: Mutex::default(),
@@ -101,7 +101,7 @@ impl Server {
 
     /// Connects it for the first time and reads what it offers. Those who follow the changes hear of the outcome.
     pub(super) async fn connect(self: Arc<Self>) {
-        match meet(&self.config, &self.common, &self.scrub).await {
+        match connect_and_list(&self.config, &self.common, &self.scrub).await {
             // Whoever has closed it meanwhile knows.
             Ok((connection, catalog)) => {
                 drop(self.install(Arc::new(connection), catalog, RestartState::Left).await);
@@ -117,12 +117,12 @@ impl Server {
 
     /// Says whether it is still being connected for the first time.
     pub(super) fn is_connecting(&self) -> bool {
-        matches!(&*locked(&self.link), ServerState::Connecting)
+        matches!(&*locked(&self.state), ServerState::Connecting)
     }
 
     /// Says whether it is there, or can be brought back.
-    pub(super) fn is_met(&self) -> bool {
-        matches!(&*locked(&self.link), ServerState::Met { .. })
+    pub(super) fn is_available(&self) -> bool {
+        matches!(&*locked(&self.state), ServerState::Connected { .. })
     }
 
     /// Why the first connection failed, if it did.
@@ -142,8 +142,8 @@ impl Server {
 
     /// What it says about its use, if it is there.
     pub(super) fn instructions(&self) -> Option<String> {
-        let connection = match &*locked(&self.link) {
-            ServerState::Met { connection, .. } => Arc::clone(connection),
+        let connection = match &*locked(&self.state) {
+            ServerState::Connected { connection, .. } => Arc::clone(connection),
             ServerState::Connecting | ServerState::Gone(_) | ServerState::Closed => return None,
         };
         let said = connection.info()?.instructions.clone()?;
@@ -152,9 +152,9 @@ impl Server {
 
     /// Why it cannot be asked now, if so.
     pub(super) fn gone(&self) -> Option<CallError> {
-        let cause = match &*locked(&self.link) {
+        let cause = match &*locked(&self.state) {
             ServerState::Connecting => return Some(CallError::Connecting { server: self.name().to_owned() }),
-            ServerState::Met { .. } => return None,
+            ServerState::Connected { .. } => return None,
             ServerState::Gone(cause) => cause.clone(),
             ServerState::Closed => "the session is closed".to_owned(),
         };
@@ -184,8 +184,8 @@ impl Server {
             connection = self.connection() => connection?,
             () = &mut cancel => return Err(CallError::Cancelled { server: self.name().to_owned() }),
         };
-        let patience = RequestTimeout::of_call(&self.common.limits);
-        match connection.ask(method, params, patience, cancel).await {
+        let timeout = RequestTimeout::of_call(&self.common.limits);
+        match connection.ask(method, params, timeout, cancel).await {
             Ok(answer) => {
                 self.earned();
                 Ok(answer)
@@ -196,9 +196,9 @@ impl Server {
 
     /// Ends it for good. Returns when no process of it is left.
     pub(super) async fn close(&self) {
-        let before = std::mem::replace(&mut *locked(&self.link), ServerState::Closed);
+        let before = std::mem::replace(&mut *locked(&self.state), ServerState::Closed);
         *locked(&self.catalog) = Catalog::default();
-        if let ServerState::Met { connection, .. } = before {
+        if let ServerState::Connected { connection, .. } = before {
             connection.close().await;
         }
     }
@@ -220,27 +220,27 @@ impl Server {
         if let Some(error) = self.gone() {
             return Err(error);
         }
-        let link = locked(&self.link);
-        let ServerState::Met { connection, chance } = &*link else { return Ok(None) };
-        match (connection.is_live(), chance) {
+        let state = locked(&self.state);
+        let ServerState::Connected { connection, restart } = &*state else { return Ok(None) };
+        match (connection.is_live(), restart) {
             (true, _) => Ok(Some(Arc::clone(connection))),
             (false, RestartState::Left) => Ok(None),
             (false, RestartState::Used) => {
-                drop(link);
+                drop(state);
                 Err(self.give_up("it disconnected again right after a restart".to_owned()))
             }
         }
     }
 
     async fn revive(self: &Arc<Self>) -> Result<Arc<Connection>, CallError> {
-        let lost = match &*locked(&self.link) {
-            ServerState::Met { connection, .. } => Some(Arc::clone(connection)),
+        let lost = match &*locked(&self.state) {
+            ServerState::Connected { connection, .. } => Some(Arc::clone(connection)),
             ServerState::Connecting | ServerState::Gone(_) | ServerState::Closed => None,
         };
         if let Some(lost) = lost {
             lost.close().await;
         }
-        match meet(&self.config, &self.common, &self.scrub).await {
+        match connect_and_list(&self.config, &self.common, &self.scrub).await {
             Ok((connection, catalog)) => {
                 self.install(Arc::new(connection), catalog, RestartState::Used).await
             }
@@ -252,13 +252,13 @@ impl Server {
         self: &Arc<Self>,
         connection: Arc<Connection>,
         catalog: Catalog,
-        chance: RestartState,
+        restart: RestartState,
     ) -> Result<Arc<Connection>, CallError> {
         let closed = {
-            let mut link = locked(&self.link);
-            let closed = matches!(&*link, ServerState::Closed);
+            let mut state = locked(&self.state);
+            let closed = matches!(&*state, ServerState::Closed);
             if !closed {
-                *link = ServerState::Met { connection: Arc::clone(&connection), chance };
+                *state = ServerState::Connected { connection: Arc::clone(&connection), restart };
             }
             closed
         };
@@ -273,9 +273,9 @@ impl Server {
 
     fn give_up(&self, cause: String) -> CallError {
         {
-            let mut link = locked(&self.link);
-            if !matches!(&*link, ServerState::Closed) {
-                *link = ServerState::Gone(cause.clone());
+            let mut state = locked(&self.state);
+            if !matches!(&*state, ServerState::Closed) {
+                *state = ServerState::Gone(cause.clone());
             }
         }
         self.replace(Catalog::default());
@@ -284,8 +284,8 @@ impl Server {
 
     /// It answered: should it be lost again, it may be brought back again.
     fn earned(&self) {
-        if let ServerState::Met { chance, .. } = &mut *locked(&self.link) {
-            *chance = RestartState::Left;
+        if let ServerState::Connected { restart, .. } = &mut *locked(&self.state) {
+            *restart = RestartState::Left;
         }
     }
 
@@ -317,8 +317,8 @@ impl Server {
     /// Follows what the server says has changed, until the connection ends. Holds neither of the two: a server
     /// that nobody wants any more goes.
     fn follow(self: &Arc<Self>) {
-        let mut changed = match &*locked(&self.link) {
-            ServerState::Met { connection, .. } => connection.changed(),
+        let mut changed = match &*locked(&self.state) {
+            ServerState::Connected { connection, .. } => connection.changed(),
             ServerState::Connecting | ServerState::Gone(_) | ServerState::Closed => return,
         };
         let server = Arc::downgrade(self);
@@ -339,9 +339,9 @@ impl Server {
     async fn refresh(&self) {
         let Ok(Some(connection)) = self.live() else { return };
         let reader = CatalogReader { server: self.name(), limits: &self.common.limits, scrub: &self.scrub };
-        let patience = RequestTimeout::at_most(self.common.limits.connect);
+        let timeout = RequestTimeout::at_most(self.common.limits.connect);
         // What it cannot list now stays as it was; its end is seen by the next call.
-        if let Ok(catalog) = listing::all(&connection, &reader, patience).await
+        if let Ok(catalog) = listing::all(&connection, &reader, timeout).await
             && connection.is_live()
         {
             self.replace(catalog);
@@ -358,17 +358,17 @@ impl Server {
 }
 
 /// Connects and reads what is offered, all within the time for it.
-async fn meet(
+async fn connect_and_list(
     config: &ServerConfig,
     common: &SharedByServers,
     scrub: &Scrub,
 ) -> Result<(Connection, Catalog), ConnectError> {
     let limits = &common.limits;
     let deadline = Instant::now() + limits.connect;
-    let connection = Connection::open(config, &common.place, limits, deadline).await?;
+    let connection = Connection::open(config, &common.environment, limits, deadline).await?;
     let reader = CatalogReader { server: config.name(), limits, scrub };
-    let patience = RequestTimeout::at_most(deadline.saturating_duration_since(Instant::now()));
-    match listing::all(&connection, &reader, patience).await {
+    let timeout = RequestTimeout::at_most(deadline.saturating_duration_since(Instant::now()));
+    match listing::all(&connection, &reader, timeout).await {
         Ok(mut catalog) => {
             scrub_notes(&mut catalog, scrub);
             Ok((connection, catalog))

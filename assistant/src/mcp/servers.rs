@@ -36,9 +36,9 @@ pub struct ServerNote {
 impl Servers {
     /// Starts to connect all servers side by side, and does not wait for any.
     #[must_use]
-    pub fn start(configs: Vec<ServerConfig>, place: SessionEnvironment, limits: Limits) -> Servers {
+    pub fn start(configs: Vec<ServerConfig>, environment: SessionEnvironment, limits: Limits) -> Servers {
         let changes = watch::Sender::new(0);
-        let common = SharedByServers { place, limits, changes: changes.clone() };
+        let common = SharedByServers { environment, limits, changes: changes.clone() };
         let mut taken = BTreeSet::new();
         let named = configs.into_iter().map(|config| {
             let shown = names::server(config.name(), &mut taken);
@@ -52,10 +52,10 @@ impl Servers {
     /// Connects all servers side by side. Those that fail are told; the others are there.
     pub async fn connect(
         configs: Vec<ServerConfig>,
-        place: SessionEnvironment,
+        environment: SessionEnvironment,
         limits: Limits,
     ) -> (Servers, Vec<ServerFailure>) {
-        let servers = Self::start(configs, place, limits);
+        let servers = Self::start(configs, environment, limits);
         servers.settled().await;
         let failures = servers.failures();
         (servers, failures)
@@ -89,7 +89,7 @@ impl Servers {
     /// Says whether none is connected.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        !self.servers.iter().any(|server| server.is_met())
+        !self.servers.iter().any(|server| server.is_available())
     }
 
     /// Counts the changes of what the servers offer: whoever waits for the next one looks at the lists again.

@@ -18,9 +18,9 @@ use super::sse_events::SseReader;
 /// The stream of a server.
 pub(super) struct EventStream {
     events: SseReader,
-    gate: InboundFilter,
+    filter: InboundFilter,
     post: Post,
-    ending: CloseReason,
+    close_reason: CloseReason,
 }
 
 /// Where messages are posted to.
@@ -40,7 +40,7 @@ impl EventStream {
         client: Client,
         headers: HeaderMap,
         longest: usize,
-        ending: CloseReason,
+        close_reason: CloseReason,
     ) -> Result<Self, String> {
         let asked = client.get(url.clone()).headers(headers.clone()).header(ACCEPT, "text/event-stream");
         let response = asked.send().await.map_err(|error| http_common::words(&error))?;
@@ -49,10 +49,10 @@ impl EventStream {
         }
         let mut events = SseReader::new(response, longest);
         let url = endpoint(url, &mut events).await?;
-        let gate = InboundFilter::new();
+        let filter = InboundFilter::new();
         let post =
-            Post { client, url, headers, closed: watch::Sender::new(false), open: gate.open_requests() };
-        Ok(Self { events, gate, post, ending })
+            Post { client, url, headers, closed: watch::Sender::new(false), open: filter.open_requests() };
+        Ok(Self { events, filter, post, close_reason })
     }
 
     async fn next(&mut self) -> Result<ServerJsonRpcMessage, String> {
@@ -61,7 +61,7 @@ impl EventStream {
             if !matches!(event.name.as_str(), "" | "message") {
                 continue;
             }
-            if let Some(message) = self.gate.admit(event.data.as_bytes())? {
+            if let Some(message) = self.filter.admit(event.data.as_bytes())? {
                 return Ok(message);
             }
         }
@@ -95,7 +95,7 @@ impl Transport<RoleClient> for EventStream {
         match self.next().await {
             Ok(message) => Some(message),
             Err(cause) => {
-                self.ending.set(cause);
+                self.close_reason.set(cause);
                 None
             }
         }

@@ -26,9 +26,9 @@ pub(super) struct Stdio {
     /// Came with the same read as the last one given out.
     waiting: VecDeque<Line>,
     longest: usize,
-    gate: InboundFilter,
+    filter: InboundFilter,
     output: Output,
-    ending: CloseReason,
+    close_reason: CloseReason,
 }
 
 /// The way to a server's input. A task of its own writes, line by line, and has the pipe alone.
@@ -38,7 +38,7 @@ struct Output {
     /// Ends the task, also in the middle of a line to a server that does not read.
     closed: watch::Sender<bool>,
     open: OpenRequests,
-    ending: CloseReason,
+    close_reason: CloseReason,
 }
 
 /// A line, and who waits for it to be written.
@@ -49,19 +49,20 @@ struct Outgoing {
 
 impl Stdio {
     /// Lines of at most `longest` bytes.
-    pub(super) fn new(stdin: Sender, stdout: Receiver, longest: usize, ending: CloseReason) -> Self {
-        let gate = InboundFilter::new();
+    pub(super) fn new(stdin: Sender, stdout: Receiver, longest: usize, close_reason: CloseReason) -> Self {
+        let filter = InboundFilter::new();
         let (lines, written) = mpsc::channel(WAITING);
         let closed = watch::Sender::new(false);
         tokio::spawn(write(stdin, written, closed.subscribe()));
-        let output = Output { lines, closed, open: gate.open_requests(), ending: ending.clone() };
+        let output =
+            Output { lines, closed, open: filter.open_requests(), close_reason: close_reason.clone() };
         let lines = LineReader::new(stdout, longest);
-        Self { lines, waiting: VecDeque::new(), longest, gate, output, ending }
+        Self { lines, waiting: VecDeque::new(), longest, filter, output, close_reason }
     }
 
     fn take_in(&mut self, line: Line) -> Result<Option<ServerJsonRpcMessage>, String> {
         match line {
-            Line::Text(text) => self.gate.admit(&text),
+            Line::Text(text) => self.filter.admit(&text),
             // It may have been an answer: nobody shall wait for it until the time is over.
             Line::TooLong => Err(format!("it sent a line of more than {} KiB", self.longest / 1024)),
         }
@@ -105,7 +106,7 @@ impl Transport<RoleClient> for Stdio {
         match self.next().await {
             Ok(message) => Some(message),
             Err(cause) => {
-                self.ending.set(cause);
+                self.close_reason.set(cause);
                 None
             }
         }
@@ -128,7 +129,7 @@ impl Output {
         self.open.sent(message);
         sent.inspect_err(|error| {
             if error.kind() == io::ErrorKind::BrokenPipe {
-                self.ending.set(CLOSED_INPUT);
+                self.close_reason.set(CLOSED_INPUT);
             }
         })
     }

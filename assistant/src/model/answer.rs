@@ -41,14 +41,14 @@ impl AnswerStream {
         Self { events: futures::stream::iter([Err(error)]).boxed() }
     }
 
-    pub(super) fn to(question: ModelQuery) -> Self {
-        let (stage, gathered, ready) = (ExchangeStage::Asking, PartialAnswer::default(), VecDeque::new());
-        let talk = Exchange { question, attempt: 0, stage, told: false, gathered, ready, route: None };
-        let next = |mut talk: Exchange| async move {
-            let event = talk.next().await?;
-            Some((event, talk))
+    pub(super) fn to(query: ModelQuery) -> Self {
+        let (stage, partial, ready) = (ExchangeStage::Asking, PartialAnswer::default(), VecDeque::new());
+        let exchange = Exchange { query, attempt: 0, stage, started: false, partial, ready, route: None };
+        let next = |mut exchange: Exchange| async move {
+            let event = exchange.next().await?;
+            Some((event, exchange))
         };
-        Self { events: futures::stream::unfold(talk, next).boxed() }
+        Self { events: futures::stream::unfold(exchange, next).boxed() }
     }
 }
 
@@ -76,17 +76,17 @@ pub(super) struct ModelQuery {
     pub(super) model: String,
     pub(super) chat: ChatRequest,
     pub(super) options: ChatOptions,
-    pub(super) tap: Arc<RawFrames>,
+    pub(super) frames: Arc<RawFrames>,
     pub(super) reader: ReplyReader,
-    pub(super) patience: ProviderLimits,
+    pub(super) limits: ProviderLimits,
 }
 
 impl ModelQuery {
     /// A way to the provider through the relay, and a client of the library that knows no other.
     async fn route(&self) -> Result<(Route, genai::Client), String> {
         let address = Url::parse(&self.provider.address).map_err(|error| error.to_string())?;
-        let way = RouteTarget { client: self.client.clone(), address, tap: self.tap.clone() };
-        let route = self.web.relay.route(way).await?;
+        let target = RouteTarget { client: self.client.clone(), address, frames: self.frames.clone() };
+        let route = self.web.relay.route(target).await?;
         let client = genai::Client::builder().with_reqwest(route.client.clone()).build();
         Ok((route, client.map_err(|error| error.to_string())?))
     }
@@ -96,8 +96,8 @@ impl ModelQuery {
     }
 
     /// Whether this is part of it.
-    fn sends(&self, lack: Unsupported) -> bool {
-        match lack {
+    fn sends(&self, feature: Unsupported) -> bool {
+        match feature {
             Unsupported::Temperature => self.options.temperature.is_some(),
             Unsupported::Tools => self.chat.tools.is_some(),
             Unsupported::Images | Unsupported::TheseImages => outgoing::has_images(&self.chat),
@@ -109,18 +109,18 @@ impl ModelQuery {
 enum ExchangeStage {
     Asking,
     Waiting(Duration),
-    Hearing(ChatStream),
+    Receiving(ChatStream),
     Over,
 }
 
 struct Exchange {
-    question: ModelQuery,
+    query: ModelQuery,
     /// How often it was asked.
     attempt: u32,
     stage: ExchangeStage,
     /// Whether anything of the answer has come. From then on there is no way back.
-    told: bool,
-    gathered: PartialAnswer,
+    started: bool,
+    partial: PartialAnswer,
     ready: VecDeque<Result<ModelEvent, ModelError>>,
     /// The way that the answer comes by.
     route: Option<Route>,
@@ -138,9 +138,9 @@ impl Exchange {
                     tokio::time::sleep(*pause).await;
                     self.stage = ExchangeStage::Asking;
                 }
-                ExchangeStage::Hearing(stream) => {
-                    let heard = stream.next().await;
-                    self.hear(heard);
+                ExchangeStage::Receiving(stream) => {
+                    let observed = stream.next().await;
+                    self.receive(observed);
                 }
                 ExchangeStage::Over => return None,
             }
@@ -149,84 +149,84 @@ impl Exchange {
 
     async fn ask(&mut self) {
         self.attempt += 1;
-        let question = &self.question;
-        question.tap.clear();
-        self.gathered = PartialAnswer::default();
-        let (route, client) = match question.route().await {
-            Ok(way) => way,
-            Err(why) => return self.settle(self.blamed().unreachable(&why)),
+        let query = &self.query;
+        query.frames.clear();
+        self.partial = PartialAnswer::default();
+        let (route, client) = match query.route().await {
+            Ok(target) => target,
+            Err(why) => return self.settle(self.fault_context().unreachable(&why)),
         };
-        let (target, chat) = (question.target(&route), question.chat.clone());
-        let asked = client.exec_chat_stream(target, chat, Some(&question.options)).await;
+        let (target, chat) = (query.target(&route), query.chat.clone());
+        let asked = client.exec_chat_stream(target, chat, Some(&query.options)).await;
         self.route = Some(route);
         match asked {
-            Ok(answer) => self.stage = ExchangeStage::Hearing(answer.stream),
+            Ok(answer) => self.stage = ExchangeStage::Receiving(answer.stream),
             Err(error) => self.fail(&error),
         }
     }
 
-    fn hear(&mut self, heard: Option<genai::Result<ChatStreamEvent>>) {
-        match heard {
+    fn receive(&mut self, observed: Option<genai::Result<ChatStreamEvent>>) {
+        match observed {
             Some(Ok(ChatStreamEvent::Chunk(chunk))) => {
-                self.gathered.text(&chunk.content);
-                self.tell(ModelEvent::Text, chunk.content);
+                self.partial.text(&chunk.content);
+                self.emit(ModelEvent::Text, chunk.content);
             }
             Some(Ok(ChatStreamEvent::ReasoningChunk(chunk))) => {
-                self.gathered.thought(&chunk.content);
-                self.tell(ModelEvent::Thought, chunk.content);
+                self.partial.thought(&chunk.content);
+                self.emit(ModelEvent::Thought, chunk.content);
             }
             Some(Ok(ChatStreamEvent::ToolCallChunk(chunk))) => {
-                let begun = self.question.reader.begun(&chunk.tool_call);
-                let is_new = self.gathered.call(chunk.tool_call);
+                let begun = self.query.reader.begun(&chunk.tool_call);
+                let is_new = self.partial.call(chunk.tool_call);
                 self.ready.extend(begun.filter(|_| is_new).map(Ok));
-                self.told = true;
+                self.started = true;
             }
-            Some(Ok(ChatStreamEvent::ThoughtSignatureChunk(_))) => self.told = true,
+            Some(Ok(ChatStreamEvent::ThoughtSignatureChunk(_))) => self.started = true,
             Some(Ok(ChatStreamEvent::Start | ChatStreamEvent::Heartbeat)) => {}
             Some(Ok(ChatStreamEvent::End(end))) => self.finish(end),
             Some(Err(error)) => self.fail(&error),
-            None => self.over(),
+            None => self.connection_closed(),
         }
     }
 
     /// The server has closed the connection, and did not say before that this is the end.
-    fn over(&mut self) {
-        let heard = self.question.tap.heard();
-        match heard.finished {
+    fn connection_closed(&mut self) {
+        let observed = self.query.frames.observed();
+        match observed.finished {
             Some(reason) => {
-                let end = std::mem::take(&mut self.gathered).end(reason);
+                let end = std::mem::take(&mut self.partial).end(reason);
                 self.finish(end);
             }
-            None if !heard.anything => self.break_off("it was empty"),
-            None if heard.events => self.break_off("the stream ended before the answer was complete"),
-            None => self.settle(self.blamed().malformed("its answer is not a stream of events")),
+            None if !observed.anything => self.end_early("it was empty"),
+            None if observed.events => self.end_early("the stream ended before the answer was complete"),
+            None => self.settle(self.fault_context().malformed("its answer is not a stream of events")),
         }
     }
 
-    fn tell(&mut self, kind: fn(String) -> ModelEvent, text: String) {
+    fn emit(&mut self, kind: fn(String) -> ModelEvent, text: String) {
         if !text.is_empty() {
-            self.told = true;
+            self.started = true;
             self.ready.push_back(Ok(kind(text)));
         }
     }
 
     fn finish(&mut self, end: genai::chat::StreamEnd) {
-        let heard = self.question.tap.heard();
-        if let Some(fault) = self.blamed().overheard(&heard) {
+        let observed = self.query.frames.observed();
+        if let Some(fault) = self.fault_context().observed_fault(&observed) {
             return self.settle(fault);
         }
-        if heard.blocked.is_none() && !incoming::is_whole(self.question.provider.config.kind, &end) {
-            return self.break_off("the stream ended before the answer was complete");
+        if observed.blocked.is_none() && !incoming::is_whole(self.query.provider.config.kind, &end) {
+            return self.end_early("the stream ended before the answer was complete");
         }
-        let events = self.question.reader.read(end, &heard);
+        let events = self.query.reader.read(end, &observed);
         self.ready.extend(events.into_iter().map(Ok));
         self.stage = ExchangeStage::Over;
     }
 
-    fn break_off(&mut self, how: &str) {
-        let provider = self.question.provider.config.name.clone();
+    fn end_early(&mut self, how: &str) {
+        let provider = self.query.provider.config.name.clone();
         let error = ModelError::BrokenOff { provider, cause: how.to_owned() };
-        match self.told {
+        match self.started {
             true => self.end_with(error),
             false => self.try_again(error, None),
         }
@@ -238,34 +238,34 @@ impl Exchange {
     }
 
     fn fail(&mut self, error: &genai::Error) {
-        let heard = self.question.tap.heard();
-        if heard.blocked.is_some() && self.question.provider.config.kind == ProviderKind::Gemini {
+        let observed = self.query.frames.observed();
+        if observed.blocked.is_some() && self.query.provider.config.kind == ProviderKind::Gemini {
             // It says so in place of an answer, which the library takes for an error.
             return self.finish(genai::chat::StreamEnd::default());
         }
-        let blamed = self.blamed();
-        let fault = blamed.overheard(&heard).unwrap_or_else(|| blamed.sort(error));
+        let fault_context = self.fault_context();
+        let fault = fault_context.observed_fault(&observed).unwrap_or_else(|| fault_context.sort(error));
         self.settle(fault);
     }
 
-    fn settle(&mut self, Fault { error, again }: Fault) {
-        if let Some(lack) =
-            Unsupported::told_by(&error).filter(|lack| !self.told && self.question.sends(*lack))
+    fn settle(&mut self, Fault { error, retry }: Fault) {
+        if let Some(feature) =
+            Unsupported::from_error(&error).filter(|feature| !self.started && self.query.sends(*feature))
         {
-            return self.leave_out(lack, &error);
+            return self.leave_out(feature, &error);
         }
-        match (error, again) {
+        match (error, retry) {
             // What was told cannot be taken back, and what breaks it off is not that nobody was there.
-            (ModelError::Unreachable { cause, .. }, _) if self.told => self.break_off(&cause),
-            (error, Retry::After(wished)) if !self.told => self.try_again(error, wished),
+            (ModelError::Unreachable { cause, .. }, _) if self.started => self.end_early(&cause),
+            (error, Retry::After(requested)) if !self.started => self.try_again(error, requested),
             (error, Retry::After(_) | Retry::No) => self.end_with(error),
         }
     }
 
-    fn try_again(&mut self, error: ModelError, wished: Option<Duration>) {
-        let patience = &self.question.patience;
-        let wait = wished.unwrap_or_else(|| patience.pause(self.attempt));
-        if self.attempt > patience.retries || wait > patience.longest_pause {
+    fn try_again(&mut self, error: ModelError, requested: Option<Duration>) {
+        let limits = &self.query.limits;
+        let wait = requested.unwrap_or_else(|| limits.pause(self.attempt));
+        if self.attempt > limits.retries || wait > limits.longest_pause {
             return self.end_with(error);
         }
         self.ready.push_back(Ok(ModelEvent::Retrying {
@@ -277,29 +277,29 @@ impl Exchange {
     }
 
     /// Asks again without what the model does not take.
-    fn leave_out(&mut self, lack: Unsupported, error: &ModelError) {
-        let question = &mut self.question;
-        match lack {
-            Unsupported::Temperature => question.options.temperature = None,
-            Unsupported::Tools => question.chat.tools = None,
-            Unsupported::Images | Unsupported::TheseImages => outgoing::leave_out_images(&mut question.chat),
-            Unsupported::Thoughts => question.options.capture_reasoning_content = Some(false),
+    fn leave_out(&mut self, feature: Unsupported, error: &ModelError) {
+        let query = &mut self.query;
+        match feature {
+            Unsupported::Temperature => query.options.temperature = None,
+            Unsupported::Tools => query.chat.tools = None,
+            Unsupported::Images | Unsupported::TheseImages => outgoing::leave_out_images(&mut query.chat),
+            Unsupported::Thoughts => query.options.capture_reasoning_content = Some(false),
         }
-        if lack.is_lasting() {
-            question.provider.lacking(model_of(&question.model), lack);
+        if feature.is_lasting() {
+            query.provider.add_unsupported(model_of(&query.model), feature);
         }
-        let (what, why) = (lack.name().to_owned(), error.to_string());
+        let (what, why) = (feature.name().to_owned(), error.to_string());
         self.ready.push_back(Ok(ModelEvent::LeftOut { what, why }));
         self.stage = ExchangeStage::Asking;
     }
 
-    fn blamed(&self) -> FaultContext<'_> {
+    fn fault_context(&self) -> FaultContext<'_> {
         FaultContext {
-            provider: &self.question.provider.config,
-            address: &self.question.provider.address,
-            model: &self.question.model,
+            provider: &self.query.provider.config,
+            address: &self.query.provider.address,
+            model: &self.query.model,
             attempts: self.attempt,
-            idle: self.question.patience.idle,
+            idle: self.query.limits.idle,
         }
     }
 }

@@ -65,14 +65,14 @@ impl Models {
         let facts = provider.facts(model);
         if facts.window.is_none() && provider.config.kind == ProviderKind::Ollama {
             let loaded = self.loaded(provider);
-            let loaded = tokio::time::timeout(self.patience.listing, loaded).await.unwrap_or_default();
+            let loaded = tokio::time::timeout(self.limits.listing, loaded).await.unwrap_or_default();
             provider.sizes(loaded);
         }
         provider.facts(model).window
     }
 
     async fn ask_for_models(&self, provider: &Arc<Provider>) -> (Arc<Provider>, ListResult) {
-        let asked = tokio::time::timeout(self.patience.listing, self.list_of(provider)).await;
+        let asked = tokio::time::timeout(self.limits.listing, self.list_of(provider)).await;
         let list = asked.unwrap_or_else(|_| Err("it did not list its models in time".to_owned()));
         (provider.clone(), list)
     }
@@ -97,7 +97,7 @@ impl Models {
     }
 
     async fn fetch(&self, provider: &Provider, path: &str) -> Result<Value, String> {
-        let web = self.web.client(&provider.address, &self.patience).map_err(|error| error.to_string())?;
+        let web = self.web.client(&provider.address, &self.limits).map_err(|error| error.to_string())?;
         let request = with_key(web.get(target::below(&provider.address, path)), provider);
         let mut response = request.send().await.map_err(|error| root(&error.without_url()))?;
         if !response.status().is_success() {

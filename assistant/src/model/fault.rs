@@ -17,7 +17,7 @@ const SHOWN: usize = 400;
 #[derive(Debug)]
 pub(super) struct Fault {
     pub(super) error: ModelError,
-    pub(super) again: Retry,
+    pub(super) retry: Retry,
 }
 
 /// Whether asking again may help.
@@ -40,12 +40,12 @@ pub(super) struct FaultContext<'a> {
 
 impl FaultContext<'_> {
     /// What the stream itself told of a failure, better than the library does.
-    pub(super) fn overheard(&self, heard: &StreamObservations) -> Option<Fault> {
-        let unreadable = heard.unreadable.as_ref();
+    pub(super) fn observed_fault(&self, observed: &StreamObservations) -> Option<Fault> {
+        let unreadable = observed.unreadable.as_ref();
         unreadable
             .map(|event| self.malformed(&format!("an event is not JSON: {event}")))
-            .or_else(|| heard.failure.as_ref().map(|failure| self.told(failure)))
-            .or_else(|| heard.broken.as_ref().map(|broken| self.broken(broken)))
+            .or_else(|| observed.failure.as_ref().map(|failure| self.stream_error(failure)))
+            .or_else(|| observed.broken.as_ref().map(|broken| self.broken(broken)))
     }
 
     fn broken(&self, broken: &ConnectionFailure) -> Fault {
@@ -68,7 +68,7 @@ impl FaultContext<'_> {
                 self.answered(status.as_u16(), body, pause(headers))
             }
             genai::Error::WebStream { error, .. } => self.carried(error.as_ref()),
-            genai::Error::ChatResponse { body, .. } => self.told(body),
+            genai::Error::ChatResponse { body, .. } => self.stream_error(body),
             genai::Error::WebModelCall { webc_error, .. } => self.called(webc_error),
             genai::Error::StreamParse { serde_error, .. } => self.malformed(&serde_error.to_string()),
             other => self.malformed(&other.to_string()),
@@ -82,7 +82,7 @@ impl FaultContext<'_> {
         }
         if error.downcast_ref::<StreamTimeout>().is_some() {
             let error = ModelError::Silent { provider: self.name(), waited: self.idle };
-            return Fault { error, again: Retry::No };
+            return Fault { error, retry: Retry::No };
         }
         match error.downcast_ref::<reqwest::Error>() {
             Some(error) => self.unreachable(&root(error)),
@@ -106,16 +106,16 @@ impl FaultContext<'_> {
     pub(super) fn unreachable(&self, cause: &str) -> Fault {
         let url = config::shown(self.address);
         let error = ModelError::Unreachable { provider: self.name(), url, cause: self.clean(cause) };
-        Fault { error, again: Retry::After(None) }
+        Fault { error, retry: Retry::After(None) }
     }
 
     pub(super) fn malformed(&self, cause: &str) -> Fault {
         let error = ModelError::Malformed { provider: self.name(), cause: self.clean(cause) };
-        Fault { error, again: Retry::No }
+        Fault { error, retry: Retry::No }
     }
 
     /// An error that came as an event of the stream.
-    fn told(&self, body: &Value) -> Fault {
+    fn stream_error(&self, body: &Value) -> Fault {
         let text = body.to_string();
         let code = ["code", "type", "status"].iter().find_map(|name| error_of(body)[*name].as_str());
         let status = match code.unwrap_or_default() {
@@ -131,8 +131,8 @@ impl FaultContext<'_> {
     /// An answer with a status that is no success.
     fn answered(&self, status: u16, body: &str, wait: Option<Duration>) -> Fault {
         let said = self.said(body);
-        let wait = wait.or_else(|| wished(body));
-        let fault = |error| Fault { error, again: Retry::No };
+        let wait = wait.or_else(|| retry_delay(body));
+        let fault = |error| Fault { error, retry: Retry::No };
         let low = body.to_ascii_lowercase();
         if too_long(status, &low) {
             return fault(ModelError::ContextTooLong { model: self.model.to_owned(), said });
@@ -157,11 +157,11 @@ impl FaultContext<'_> {
             429 => {
                 let provider = self.name();
                 let error = ModelError::RateLimited { provider, attempts: self.attempts, wait, said };
-                Fault { error, again: Retry::After(wait) }
+                Fault { error, retry: Retry::After(wait) }
             }
             408 | 500..=599 => {
                 let error = ModelError::Server { provider: self.name(), status: Some(status), said };
-                Fault { error, again: Retry::After(wait) }
+                Fault { error, retry: Retry::After(wait) }
             }
             _ => fault(ModelError::Rejected { provider: self.name(), status, said }),
         }
@@ -172,7 +172,7 @@ impl FaultContext<'_> {
             return self.answered(400, body, None);
         }
         let error = ModelError::Server { provider: self.name(), status, said: self.said(body) };
-        Fault { error, again: Retry::After(None) }
+        Fault { error, retry: Retry::After(None) }
     }
 
     fn unauthorised(&self, status: u16, said: String) -> ModelError {
@@ -238,7 +238,7 @@ fn pause(headers: &reqwest::header::HeaderMap) -> Option<Duration> {
 }
 
 /// How long Google wants us to wait: it says so in the error, as in `37s`.
-fn wished(body: &str) -> Option<Duration> {
+fn retry_delay(body: &str) -> Option<Duration> {
     let json: Value = serde_json::from_str(body).ok()?;
     let details = error_of(&json)["details"].as_array()?;
     let delay = details.iter().find_map(|detail| detail["retryDelay"].as_str())?;
@@ -266,9 +266,9 @@ mod tests {
         let mut provider = ProviderConfig::new("p", ProviderKind::OpenAi);
         provider.key = Some(Secret::new("sk-very-secret"));
         let idle = Duration::from_secs(1);
-        let blamed =
+        let context =
             FaultContext { provider: &provider, address: "http://x/", model: "p/m", attempts: 1, idle };
-        blamed.answered(status, body, None)
+        context.answered(status, body, None)
     }
 
     #[test]
@@ -303,15 +303,15 @@ mod tests {
         let body = r#"{"error":{"code":429,"message":"quota","status":"RESOURCE_EXHAUSTED","details":[
             {"@type":"type.googleapis.com/google.rpc.QuotaFailure"},
             {"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"37.5s"}]}}"#;
-        assert_eq!(fault(429, body).again, Retry::After(Some(Duration::from_millis(37_500))));
-        assert_eq!(fault(429, r#"{"error":{"details":[{"retryDelay":"soon"}]}}"#).again, Retry::After(None));
+        assert_eq!(fault(429, body).retry, Retry::After(Some(Duration::from_millis(37_500))));
+        assert_eq!(fault(429, r#"{"error":{"details":[{"retryDelay":"soon"}]}}"#).retry, Retry::After(None));
     }
 
     #[test]
     fn only_what_may_pass_is_asked_again() {
-        let again = |status, body| fault(status, body).again != Retry::No;
-        assert!(again(429, "") && again(500, "") && again(529, "") && again(408, ""));
-        assert!(!again(400, "") && !again(404, "") && !again(401, "") && !again(422, ""));
-        assert!(!again(429, r#"{"error":{"code":"insufficient_quota"}}"#));
+        let retry = |status, body| fault(status, body).retry != Retry::No;
+        assert!(retry(429, "") && retry(500, "") && retry(529, "") && retry(408, ""));
+        assert!(!retry(400, "") && !retry(404, "") && !retry(401, "") && !retry(422, ""));
+        assert!(!retry(429, r#"{"error":{"code":"insufficient_quota"}}"#));
     }
 }

@@ -21,13 +21,13 @@ pub(super) struct HttpClients {
 
 impl HttpClients {
     /// The client for a provider's address.
-    pub(super) fn client(&self, address: &str, patience: &ProviderLimits) -> Result<Client, ModelError> {
+    pub(super) fn client(&self, address: &str, limits: &ProviderLimits) -> Result<Client, ModelError> {
         let url = Url::parse(address).map_err(|error| no_client(&error))?;
         let place = if web::is_here(&url) { &self.here } else { &self.elsewhere };
         if let Some(client) = place.get() {
             return Ok(client.clone());
         }
-        let made = web::client(&url, patience.connect).build().map_err(|error| no_client(&error))?;
+        let made = web::client(&url, limits.connect).build().map_err(|error| no_client(&error))?;
         Ok(place.get_or_init(|| made).clone())
     }
 }

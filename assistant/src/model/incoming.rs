@@ -47,18 +47,18 @@ impl ReplyReader {
     }
 
     /// Everything that follows from the end, in the order in which it is told.
-    pub(super) fn read(&mut self, end: StreamEnd, heard: &StreamObservations) -> Vec<ModelEvent> {
+    pub(super) fn read(&mut self, end: StreamEnd, observed: &StreamObservations) -> Vec<ModelEvent> {
         let cut = matches!(end.captured_stop_reason, Some(StopReason::MaxTokens(_)));
         let mut parts = self.parts(end.captured_content.map(|content| content.into_parts()), cut);
-        parts.extend(heard.unnumbered.iter().map(|call| Part::Call(self.call(call.clone(), cut))));
+        parts.extend(observed.unnumbered.iter().map(|call| Part::Call(self.call(call.clone(), cut))));
         add_thought(&mut parts, end.captured_reasoning_content);
-        if !heard.refusal.is_empty() {
-            parts.push(Part::Text(heard.refusal.clone()));
+        if !observed.refusal.is_empty() {
+            parts.push(Part::Text(observed.refusal.clone()));
         }
         let reply = Reply { model: self.model.clone(), parts };
-        let reason = reason(end.captured_stop_reason, &reply, heard);
+        let reason = reason(end.captured_stop_reason, &reply, observed);
         let mut events = Vec::new();
-        events.extend((!heard.refusal.is_empty()).then(|| ModelEvent::Text(heard.refusal.clone())));
+        events.extend((!observed.refusal.is_empty()).then(|| ModelEvent::Text(observed.refusal.clone())));
         events.extend(reply.calls().cloned().map(ModelEvent::ToolCall));
         let usage = end.captured_usage.map(|usage| counted(&usage).priced(self.facts.price.as_ref()));
         events.extend(usage.map(ModelEvent::Usage));
@@ -164,8 +164,8 @@ fn arguments(value: Value, cut: bool) -> Result<Value, String> {
     }
 }
 
-fn reason(stop: Option<StopReason>, reply: &Reply, heard: &StreamObservations) -> FinishReason {
-    if !heard.refusal.is_empty() || heard.blocked.is_some() {
+fn reason(stop: Option<StopReason>, reply: &Reply, observed: &StreamObservations) -> FinishReason {
+    if !observed.refusal.is_empty() || observed.blocked.is_some() {
         return FinishReason::Refusal;
     }
     let calls = reply.calls().next().is_some();

@@ -97,7 +97,7 @@ pub struct Model {
 #[derive(Clone, Default)]
 pub struct Models {
     providers: Arc<Vec<Arc<Provider>>>,
-    patience: ProviderLimits,
+    limits: ProviderLimits,
     web: Arc<HttpClients>,
 }
 
@@ -129,18 +129,18 @@ impl Models {
 
     /// Takes over what the providers of an earlier configuration told, where they are still the same.
     #[must_use]
-    pub fn remembering(self, earlier: &Self) -> Self {
+    pub fn with_state_of(self, earlier: &Self) -> Self {
         for provider in self.providers.iter() {
             let known = earlier.providers.iter().find(|known| known.config.name == provider.config.name);
-            known.into_iter().for_each(|known| provider.remember(known));
+            known.into_iter().for_each(|known| provider.copy_state(known));
         }
         self
     }
 
     /// The same with other limits.
     #[must_use]
-    pub fn with_patience(self, patience: ProviderLimits) -> Self {
-        Self { patience, web: Arc::default(), ..self }
+    pub fn with_limits(self, limits: ProviderLimits) -> Self {
+        Self { limits, web: Arc::default(), ..self }
     }
 
     /// The providers as configured.
@@ -201,13 +201,13 @@ impl Models {
     /// Asks a model. Nothing is sent before the answer is polled, and nothing after it is dropped.
     #[must_use]
     pub fn stream(&self, request: &Request) -> AnswerStream {
-        match self.question(request) {
-            Ok(question) => AnswerStream::to(question),
+        match self.query(request) {
+            Ok(query) => AnswerStream::to(query),
             Err(error) => AnswerStream::failed(error),
         }
     }
 
-    fn question(&self, request: &Request) -> Result<ModelQuery, ModelError> {
+    fn query(&self, request: &Request) -> Result<ModelQuery, ModelError> {
         let Some((provider, id)) = self.split(&request.model) else {
             let said = "no provider of that name is configured".to_owned();
             return Err(ModelError::ModelUnknown { model: request.model.clone(), said });
@@ -223,17 +223,17 @@ impl Models {
         }
         let facts = provider.facts(id);
         let names = ToolNames::of(&request.tools);
-        let tap = Arc::new(RawFrames::new(config.kind));
+        let frames = Arc::new(RawFrames::new(config.kind));
         Ok(ModelQuery {
             web: self.web.clone(),
-            client: self.web.client(&provider.address, &self.patience)?,
+            client: self.web.client(&provider.address, &self.limits)?,
             provider: provider.clone(),
             model: request.model.clone(),
             chat: outgoing::chat(request, config.kind, &names, &facts),
-            options: options::options(request, config, &facts, &self.patience, tap.clone()),
-            tap,
+            options: options::options(request, config, &facts, &self.limits, frames.clone()),
+            frames,
             reader: ReplyReader::new(request, names, facts),
-            patience: self.patience.clone(),
+            limits: self.limits.clone(),
         })
     }
 

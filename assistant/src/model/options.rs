@@ -17,8 +17,8 @@ pub(super) fn options(
     request: &Request,
     provider: &ProviderConfig,
     facts: &ModelFacts,
-    patience: &ProviderLimits,
-    tap: Arc<RawFrames>,
+    limits: &ProviderLimits,
+    frames: Arc<RawFrames>,
 ) -> ChatOptions {
     let kind = provider.kind;
     let mut options = ChatOptions::default()
@@ -26,9 +26,9 @@ pub(super) fn options(
         .with_capture_content(true)
         .with_capture_tool_calls(true)
         .with_capture_reasoning_content(shows_thoughts(request, kind, facts));
-    options.raw_frame_sink = Some(tap);
-    options.stream_header_timeout = Some(patience.idle);
-    options.stream_read_timeout = Some(patience.idle);
+    options.raw_frame_sink = Some(frames);
+    options.stream_header_timeout = Some(limits.idle);
+    options.stream_read_timeout = Some(limits.idle);
     options.reasoning_effort = effort(request, kind, model_of(&request.model));
     options.temperature = temperature(request, kind, facts);
     options.max_tokens = max_tokens(request, kind, facts);

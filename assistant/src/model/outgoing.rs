@@ -5,7 +5,7 @@ use std::collections::HashSet;
 
 use genai::chat::{
     Binary, CacheControl, ChatMessage, ChatRequest, ContentPart, MessageContent, MessageOptions,
-    ToolCall as WireCall, Tool as WireTool, ToolResponse,
+    Tool as WireTool, ToolCall as WireCall, ToolResponse,
 };
 use serde_json::{Value, json};
 

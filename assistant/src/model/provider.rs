@@ -13,7 +13,7 @@ use super::unsupported::Unsupported;
 pub(super) struct Provider {
     pub(super) config: Arc<ProviderConfig>,
     pub(super) address: String,
-    told: Mutex<ProviderState>,
+    state: Mutex<ProviderState>,
 }
 
 /// What a provider has told so far.
@@ -28,7 +28,7 @@ struct ProviderState {
     /// How much its models read at a time, as far as it said so.
     windows: HashMap<String, u64>,
     /// What they turned out not to take.
-    lacks: HashSet<(String, Unsupported)>,
+    unsupported: HashSet<(String, Unsupported)>,
 }
 
 /// A model of a provider's list.
@@ -39,20 +39,20 @@ pub(super) struct ListedModel {
 
 impl Provider {
     pub(super) fn new(config: ProviderConfig, address: String) -> Self {
-        Self { config: Arc::new(config), address, told: Mutex::default() }
+        Self { config: Arc::new(config), address, state: Mutex::default() }
     }
 
     /// The same provider, whose key was forgotten.
     pub(super) fn without_key(&self) -> Self {
         let config = Arc::new(self.config.as_ref().clone().without_key());
-        Self { config, address: self.address.clone(), told: Mutex::new(locked(&self.told).clone()) }
+        Self { config, address: self.address.clone(), state: Mutex::new(locked(&self.state).clone()) }
     }
 
     /// Takes over what an earlier configuration of the same provider was told.
-    pub(super) fn remember(&self, earlier: &Self) {
+    pub(super) fn copy_state(&self, earlier: &Self) {
         if self.config.kind == earlier.config.kind && self.address == earlier.address {
-            let told = locked(&earlier.told).clone();
-            *locked(&self.told) = told;
+            let state = locked(&earlier.state).clone();
+            *locked(&self.state) = state;
         }
     }
 
@@ -64,55 +64,55 @@ impl Provider {
 
     /// Whether it has to be asked for its models and never gave a list: it may have any.
     pub(super) fn never_listed(&self) -> bool {
-        self.must_be_asked() && locked(&self.told).list.is_none()
+        self.must_be_asked() && locked(&self.state).list.is_none()
     }
 
     /// Whether it was ever asked for its models, and had time to answer.
     pub(super) fn was_asked(&self) -> bool {
-        let told = locked(&self.told);
-        told.list.is_some() || told.failure.is_some()
+        let state = locked(&self.state);
+        state.list.is_some() || state.failure.is_some()
     }
 
     pub(super) fn listed(&self, models: Vec<ListedModel>) {
-        let mut told = locked(&self.told);
-        told.windows.extend(models.iter().filter_map(|model| Some((model.id.clone(), model.window?))));
-        told.failure = models.is_empty().then(|| "it lists no models".to_owned());
-        told.list = Some(models.into_iter().map(|model| model.id).collect());
+        let mut state = locked(&self.state);
+        state.windows.extend(models.iter().filter_map(|model| Some((model.id.clone(), model.window?))));
+        state.failure = models.is_empty().then(|| "it lists no models".to_owned());
+        state.list = Some(models.into_iter().map(|model| model.id).collect());
     }
 
     /// How much some of its models read at a time.
     pub(super) fn sizes(&self, models: Vec<ListedModel>) {
         let sizes = models.into_iter().filter_map(|model| Some((model.id, model.window?)));
-        locked(&self.told).windows.extend(sizes);
+        locked(&self.state).windows.extend(sizes);
     }
 
     /// It gave no list. What it told before stays.
     pub(super) fn not_listed(&self, why: String) {
-        locked(&self.told).failure = Some(why);
+        locked(&self.state).failure = Some(why);
     }
 
     /// Why it last gave no list, in a line that names it and its address.
     pub(super) fn failure(&self) -> Option<String> {
-        let why = locked(&self.told).failure.clone()?;
+        let why = locked(&self.state).failure.clone()?;
         Some(format!("{} at {}: {why}", self.config.name, config::shown(&self.address)))
     }
 
     /// A model turned out not to take something.
-    pub(super) fn lacking(&self, id: &str, lack: Unsupported) {
-        locked(&self.told).lacks.insert((id.to_owned(), lack));
+    pub(super) fn add_unsupported(&self, id: &str, feature: Unsupported) {
+        locked(&self.state).unsupported.insert((id.to_owned(), feature));
     }
 
     /// The user has chosen a model that it may have all the same.
     pub(super) fn add(&self, id: &str) {
         if !self.ids().iter().any(|listed| listed == id) {
-            locked(&self.told).added.push(id.to_owned());
+            locked(&self.state).added.push(id.to_owned());
         }
     }
 
     /// What was configured; else what the provider listed; else what is known of its kind. Then what the user added.
     pub(super) fn ids(&self) -> Vec<String> {
         let mut ids = self.listed_ids();
-        let added = locked(&self.told).added.clone();
+        let added = locked(&self.state).added.clone();
         ids.extend(added.into_iter().filter(|id| !ids.contains(id)).collect::<Vec<_>>());
         ids
     }
@@ -121,7 +121,7 @@ impl Provider {
         if !self.config.models.is_empty() {
             return self.config.models.iter().map(|model| model.id.clone()).collect();
         }
-        match locked(&self.told).list.clone() {
+        match locked(&self.state).list.clone() {
             Some(list) => list,
             None if self.config.base_url.is_none() => {
                 catalog::ids(self.config.kind).map(str::to_owned).collect()
@@ -135,15 +135,15 @@ impl Provider {
         let mut facts = catalog::facts(&self.config, id);
         let configured =
             self.config.models.iter().any(|model| model.id == id && model.context_window.is_some());
-        if let Some(window) = locked(&self.told).windows.get(id).filter(|_| !configured) {
+        if let Some(window) = locked(&self.state).windows.get(id).filter(|_| !configured) {
             facts.window = Some(*window);
         }
-        let told = locked(&self.told);
-        let lacks = |lack| told.lacks.contains(&(id.to_owned(), lack));
-        facts.takes_temperature &= !lacks(Unsupported::Temperature);
-        facts.takes_tools &= !lacks(Unsupported::Tools);
-        facts.takes_images &= !lacks(Unsupported::Images);
-        facts.shows_thoughts &= !lacks(Unsupported::Thoughts);
+        let state = locked(&self.state);
+        let unsupported = |feature| state.unsupported.contains(&(id.to_owned(), feature));
+        facts.takes_temperature &= !unsupported(Unsupported::Temperature);
+        facts.takes_tools &= !unsupported(Unsupported::Tools);
+        facts.takes_images &= !unsupported(Unsupported::Images);
+        facts.shows_thoughts &= !unsupported(Unsupported::Thoughts);
         facts
     }
 

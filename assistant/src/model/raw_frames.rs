@@ -45,7 +45,7 @@ pub(super) enum ConnectionFailure {
 #[derive(Debug)]
 pub(super) struct RawFrames {
     kind: ProviderKind,
-    heard: Mutex<StreamObservations>,
+    observed: Mutex<StreamObservations>,
 }
 
 /// An event with any of these may tell something; the others are not looked into.
@@ -55,39 +55,39 @@ const SHOWN: usize = 80;
 
 impl RawFrames {
     pub(super) fn new(kind: ProviderKind) -> Self {
-        Self { kind, heard: Mutex::default() }
+        Self { kind, observed: Mutex::default() }
     }
 
     /// Forgets what an earlier attempt said.
     pub(super) fn clear(&self) {
-        *locked(&self.heard) = StreamObservations::default();
+        *locked(&self.observed) = StreamObservations::default();
     }
 
     /// The connection has ended before the answer did.
     pub(super) fn breaks(&self, how: ConnectionFailure) {
-        locked(&self.heard).broken = Some(how);
+        locked(&self.observed).broken = Some(how);
     }
 
-    pub(super) fn heard(&self) -> StreamObservations {
-        locked(&self.heard).clone()
+    pub(super) fn observed(&self) -> StreamObservations {
+        locked(&self.observed).clone()
     }
 }
 
 impl ChatFrameSink for RawFrames {
     fn on_frame(&self, _: &FrameCtx, frame: RawFrameRef<'_>) {
         {
-            let mut heard = locked(&self.heard);
-            heard.anything = true;
+            let mut observed = locked(&self.observed);
+            observed.anything = true;
             // What has no data is a comment, or no event at all.
-            heard.events |= !frame.data.is_empty();
+            observed.events |= !frame.data.is_empty();
         }
         if self.kind == ProviderKind::OpenAi
             && let Some(reason) = finish_reason(frame.data)
         {
-            locked(&self.heard).finished = Some(reason);
+            locked(&self.observed).finished = Some(reason);
         }
         if self.kind == ProviderKind::OpenAi && frame.data.contains("\"tool_calls\"") {
-            take_unnumbered(&mut locked(&self.heard).unnumbered, frame.data);
+            take_unnumbered(&mut locked(&self.observed).unnumbered, frame.data);
         }
         // The library passes over such events of this kind; of the others it makes errors.
         if self.kind == ProviderKind::OpenAiResponses
@@ -95,18 +95,18 @@ impl ChatFrameSink for RawFrames {
             && serde_json::from_str::<serde::de::IgnoredAny>(frame.data).is_err()
         {
             let beginning = frame.data.chars().take(SHOWN).collect();
-            locked(&self.heard).unreadable.get_or_insert(beginning);
+            locked(&self.observed).unreadable.get_or_insert(beginning);
             return;
         }
         let ollama = self.kind == ProviderKind::Ollama && frame.data.contains("\"error\"");
         if (ollama || MARKS.iter().any(|mark| frame.data.contains(mark)))
             && let Ok(event) = serde_json::from_str::<Value>(frame.data)
         {
-            let heard = &mut locked(&self.heard);
+            let observed = &mut locked(&self.observed);
             if ollama && !event["error"].is_null() {
-                heard.failure = Some(event);
+                observed.failure = Some(event);
             } else {
-                take(heard, &event);
+                take(observed, &event);
             }
         }
     }
@@ -143,28 +143,28 @@ fn take_unnumbered(calls: &mut Vec<ToolCall>, data: &str) {
     }
 }
 
-fn take(heard: &mut StreamObservations, event: &Value) {
+fn take(observed: &mut StreamObservations, event: &Value) {
     let text = |value: &Value| value.as_str().map(str::to_owned);
     if let Some(words) = event["choices"][0]["delta"]["refusal"].as_str() {
-        heard.refusal.push_str(words);
+        observed.refusal.push_str(words);
     }
     let part = &event["part"];
     if event["type"] == "response.content_part.done"
         && let Some(words) = part["refusal"].as_str()
     {
-        heard.refusal.push_str(words);
+        observed.refusal.push_str(words);
     }
     if let Some(why) = text(&event["promptFeedback"]["blockReason"]) {
-        heard.blocked = Some(why);
+        observed.blocked = Some(why);
     }
     let response = &event["response"];
     if event["type"] == "response.incomplete"
         && let Some(why) = text(&response["incomplete_details"]["reason"])
         && why != "max_output_tokens"
     {
-        heard.blocked = Some(why);
+        observed.blocked = Some(why);
     }
     if event["type"] == "response.failed" {
-        heard.failure = Some(response["error"].clone());
+        observed.failure = Some(response["error"].clone());
     }
 }

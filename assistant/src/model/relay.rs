@@ -71,7 +71,7 @@ impl Drop for RunningRelay {
 pub(super) struct RouteTarget {
     pub(super) client: Client,
     pub(super) address: Url,
-    pub(super) tap: Arc<RawFrames>,
+    pub(super) frames: Arc<RawFrames>,
 }
 
 /// A way through the relay, open until this is dropped.
@@ -182,7 +182,7 @@ async fn pass_on(
     let response = match response {
         Ok(response) => response,
         Err(broken) => {
-            way.tap.breaks(broken);
+            way.frames.breaks(broken);
             return respond.send_reset(Reason::INTERNAL_ERROR);
         }
     };
@@ -191,7 +191,7 @@ async fn pass_on(
         RelayEnd::Whole => drop(out.send_data(Bytes::new(), true)),
         RelayEnd::LeftAlone => {}
         RelayEnd::Failed(broken) => {
-            way.tap.breaks(broken);
+            way.frames.breaks(broken);
             out.send_reset(Reason::INTERNAL_ERROR);
         }
     }
@@ -300,17 +300,17 @@ mod tests {
         port
     }
 
-    async fn route(relay: &Relay, port: u16, tap: &Arc<RawFrames>) -> Route {
+    async fn route(relay: &Relay, port: u16, frames: &Arc<RawFrames>) -> Route {
         let address = Url::parse(&format!("http://127.0.0.1:{port}/v1/?a=b")).unwrap();
         let client = Client::builder().no_proxy().build().unwrap();
-        relay.route(RouteTarget { client, address, tap: tap.clone() }).await.unwrap()
+        relay.route(RouteTarget { client, address, frames: frames.clone() }).await.unwrap()
     }
 
     #[tokio::test]
     async fn a_long_event_arrives_in_one_piece() {
         let (first, long) = ("data: short\n\n".to_owned(), format!("data: {}\n\n", "x".repeat(8_000_000)));
-        let (relay, tap) = (Relay::default(), Arc::new(RawFrames::new(ProviderKind::OpenAi)));
-        let route = route(&relay, server(format!("{first}{long}data: end")), &tap).await;
+        let (relay, frames) = (Relay::default(), Arc::new(RawFrames::new(ProviderKind::OpenAi)));
+        let route = route(&relay, server(format!("{first}{long}data: end")), &frames).await;
         let mut response = route.client.get(&route.address).send().await.unwrap();
         assert_eq!(response.headers()["x-kept"], "yes");
         let mut pieces = Vec::new();
@@ -322,26 +322,26 @@ mod tests {
 
     #[tokio::test]
     async fn an_event_without_end_is_given_up() {
-        let (relay, tap) = (Relay::default(), Arc::new(RawFrames::new(ProviderKind::OpenAi)));
-        let route = route(&relay, server("x".repeat(LONGEST_EVENT + 100_000)), &tap).await;
+        let (relay, frames) = (Relay::default(), Arc::new(RawFrames::new(ProviderKind::OpenAi)));
+        let route = route(&relay, server("x".repeat(LONGEST_EVENT + 100_000)), &frames).await;
         let mut response = route.client.get(&route.address).send().await.unwrap();
         response.chunk().await.unwrap_err();
-        assert_eq!(tap.heard().broken, Some(ConnectionFailure::TooLong));
+        assert_eq!(frames.observed().broken, Some(ConnectionFailure::TooLong));
     }
 
     #[tokio::test]
     async fn nobody_is_served_without_a_token() {
-        let (relay, tap) = (Relay::default(), Arc::new(RawFrames::new(ProviderKind::OpenAi)));
-        let route = route(&relay, 1, &tap).await;
+        let (relay, frames) = (Relay::default(), Arc::new(RawFrames::new(ProviderKind::OpenAi)));
+        let route = route(&relay, 1, &frames).await;
         let stranger = route.address.replace(&route.token, "0123");
         route.client.get(stranger).send().await.unwrap_err();
-        assert_eq!(tap.heard().broken, None);
+        assert_eq!(frames.observed().broken, None);
         route.client.get(&route.address).send().await.unwrap_err();
-        assert!(matches!(tap.heard().broken, Some(ConnectionFailure::Lost(_))));
+        assert!(matches!(frames.observed().broken, Some(ConnectionFailure::Lost(_))));
         let (client, address) = (route.client.clone(), route.address.clone());
         drop(route);
-        tap.clear();
+        frames.clear();
         client.get(address).send().await.unwrap_err();
-        assert_eq!(tap.heard().broken, None, "a route ends with the answer");
+        assert_eq!(frames.observed().broken, None, "a route ends with the answer");
     }
 }

@@ -42,7 +42,7 @@ const REFUSED: [&str; 6] =
 
 impl Unsupported {
     /// What a refusal is about, if it is about one of these.
-    pub(super) fn told_by(error: &ModelError) -> Option<Self> {
+    pub(super) fn from_error(error: &ModelError) -> Option<Self> {
         let (ModelError::Rejected { said, .. } | ModelError::ModelUnknown { said, .. }) = error else {
             return None;
         };
@@ -91,8 +91,8 @@ mod tests {
 
     #[test]
     fn what_is_not_taken_is_told_from_other_refusals() {
-        let lack = |said: &str| {
-            Unsupported::told_by(&ModelError::Rejected {
+        let feature = |said: &str| {
+            Unsupported::from_error(&ModelError::Rejected {
                 provider: "p".to_owned(),
                 status: 400,
                 said: said.to_owned(),
@@ -103,27 +103,27 @@ mod tests {
             "Unsupported parameter: 'temperature' is not supported with this model.",
             "`temperature` is deprecated for this model.",
         ] {
-            assert_eq!(lack(said), Some(Unsupported::Temperature), "{said}");
+            assert_eq!(feature(said), Some(Unsupported::Temperature), "{said}");
         }
         let ollama = "registry.ollama.ai/library/llama3:latest does not support tools";
         for said in [ollama, "No endpoints found that support tool use."] {
-            assert_eq!(lack(said), Some(Unsupported::Tools), "{said}");
+            assert_eq!(feature(said), Some(Unsupported::Tools), "{said}");
         }
         for said in [
             "No endpoints found that support image input",
             "Invalid content type. image_url is only supported by certain models.",
             "This model does not support image input.",
         ] {
-            assert_eq!(lack(said), Some(Unsupported::Images), "{said}");
+            assert_eq!(feature(said), Some(Unsupported::Images), "{said}");
         }
         for said in ["Could not process image", "image exceeds 5 MB maximum: 6000000 bytes > 5242880 bytes"] {
-            assert_eq!(lack(said), Some(Unsupported::TheseImages), "{said}");
+            assert_eq!(feature(said), Some(Unsupported::TheseImages), "{said}");
         }
         let unverified = "Your organization must be verified to generate reasoning summaries.";
-        assert_eq!(lack(unverified), Some(Unsupported::Thoughts));
-        assert_eq!(lack("temperature: range is 0 to 1"), None);
-        assert_eq!(lack("Function tools with reasoning_effort are not supported for m"), None);
+        assert_eq!(feature(unverified), Some(Unsupported::Thoughts));
+        assert_eq!(feature("temperature: range is 0 to 1"), None);
+        assert_eq!(feature("Function tools with reasoning_effort are not supported for m"), None);
         let busy = ModelError::Server { provider: "p".to_owned(), status: None, said: ollama.to_owned() };
-        assert_eq!(Unsupported::told_by(&busy), None);
+        assert_eq!(Unsupported::from_error(&busy), None);
     }
 }

@@ -102,16 +102,16 @@ mod tests {
         let top = folder.path();
         std::fs::create_dir_all(top.join(".git/refs/heads/a")).unwrap();
         std::fs::create_dir_all(top.join("sub")).unwrap();
-        let told = |head: &str| {
+        let text = |head: &str| {
             std::fs::write(top.join(".git/HEAD"), head).unwrap();
             git(&top.join("sub")).unwrap()
         };
-        assert!(told("ref: refs/heads/a/b\n").contains("is on branch a/b;"));
+        assert!(text("ref: refs/heads/a/b\n").contains("is on branch a/b;"));
         std::fs::write(top.join(".git/refs/heads/a/b"), format!("{COMMIT}\n")).unwrap();
-        assert!(told("ref: refs/heads/a/b\n").contains("is on branch a/b at commit 0123456789ab;"));
-        assert!(told(&format!("{COMMIT}\n")).contains("at commit 0123456789ab, on no branch"));
+        assert!(text("ref: refs/heads/a/b\n").contains("is on branch a/b at commit 0123456789ab;"));
+        assert!(text(&format!("{COMMIT}\n")).contains("at commit 0123456789ab, on no branch"));
         for odd in ["ref: refs/heads/x; do this\n", "ref: refs/heads/../../x\n", "nonsense", ""] {
-            assert!(told(odd).contains("is in an unknown state"), "{odd}");
+            assert!(text(odd).contains("is in an unknown state"), "{odd}");
         }
         std::fs::create_dir_all(top.join("elsewhere")).unwrap();
         std::fs::write(top.join("elsewhere/HEAD"), "ref: refs/heads/tree\n").unwrap();

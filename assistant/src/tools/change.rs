@@ -47,7 +47,7 @@ pub(super) struct PlannedChange {
     /// The way to the file without links.
     pub(super) real: PathBuf,
     /// What the model is told when it is made.
-    pub(super) told: String,
+    pub(super) summary: String,
 }
 
 impl Change {
@@ -73,15 +73,18 @@ impl PlannedChange {
 }
 
 /// The text of the file that a path leads to, and where it is; `None` if there is none yet.
-pub(super) fn current(ground: &Workspace, sent: &str) -> Result<(ResolvedPath, Option<String>), ToolError> {
-    let spot = ground.roots.target(&ground.absolute(sent), MissingDirs::Report, LinkPolicy::Follow);
-    match spot.map_err(|error| ground.error(sent, error))? {
+pub(super) fn current(
+    workspace: &Workspace,
+    sent: &str,
+) -> Result<(ResolvedPath, Option<String>), ToolError> {
+    let spot = workspace.roots.target(&workspace.absolute(sent), MissingDirs::Report, LinkPolicy::Follow);
+    match spot.map_err(|error| workspace.error(sent, error))? {
         PathTarget::Missing(at) => Ok((at, None)),
         PathTarget::Directory(..) => Err(directory(sent)),
-        PathTarget::Entry(place) => match text(ground, sent, &place) {
+        PathTarget::Entry(place) => match text(workspace, sent, &place) {
             Ok(text) => Ok((place.at, text)),
             // The system's word for it is the same as for a pipe.
-            Err(_) if ground.roots.directory(&place.at.real).is_ok() => Err(directory(sent)),
+            Err(_) if workspace.roots.directory(&place.at.real).is_ok() => Err(directory(sent)),
             Err(error) => Err(error),
         },
     }
@@ -90,7 +93,7 @@ pub(super) fn current(ground: &Workspace, sent: &str) -> Result<(ResolvedPath, O
 /// Makes the change.
 pub(super) async fn apply(
     planned: PlannedChange,
-    ground: Arc<Workspace>,
+    workspace: Arc<Workspace>,
     cancelled: impl Future<Output = ()>,
 ) -> Result<ToolOutcome, ToolError> {
     tokio::select! {
@@ -99,25 +102,25 @@ pub(super) async fn apply(
         () = std::future::ready(()) => {}
     }
     // Once begun it is finished: whoever cancels now has to be told what was written.
-    let work = tokio::task::spawn_blocking(move || write(planned, &ground));
+    let work = tokio::task::spawn_blocking(move || write(planned, &workspace));
     work.await.unwrap_or(Err(ToolError::GivenUp))
 }
 
-fn write(planned: PlannedChange, ground: &Workspace) -> Result<ToolOutcome, ToolError> {
-    let PlannedChange { change, real, told } = planned;
+fn write(planned: PlannedChange, workspace: &Workspace) -> Result<ToolOutcome, ToolError> {
+    let PlannedChange { change, real, summary } = planned;
     let before = change.old.as_ref().map_or(Expected::Nothing, |old| Expected::Bytes(old.as_bytes()));
     let place =
-        ground.roots.resolve_with(&real, MissingDirs::Create, LinkPolicy::Refuse).map_err(FileError::from);
+        workspace.roots.resolve_with(&real, MissingDirs::Create, LinkPolicy::Refuse).map_err(FileError::from);
     let written = place.and_then(|place| sandbox::write(&place, change.new.as_bytes(), before));
     match written {
         Ok(()) => {
-            if is_known(ground, &real, change.old.as_deref()) {
-                ground.seen.note(&real, change.new.as_bytes());
+            if is_known(workspace, &real, change.old.as_deref()) {
+                workspace.seen.note(&real, change.new.as_bytes());
             }
-            Ok(ToolOutcome { changes: vec![change], ..ToolOutcome::of_text(told) })
+            Ok(ToolOutcome { changes: vec![change], ..ToolOutcome::of_text(summary) })
         }
         Err(error) => {
-            let path = ground.shown(&change.path);
+            let path = workspace.shown(&change.path);
             let why = match error {
                 FileError::Changed if change.old.is_some() => "it has changed since the change was prepared",
                 FileError::Changed => "it has been created since the change was prepared",
@@ -126,7 +129,7 @@ fn write(planned: PlannedChange, ground: &Workspace) -> Result<ToolOutcome, Tool
                     "part of its path has been replaced by a symbolic link"
                 }
                 FileError::NotAFile => "it has been replaced by something that is not a regular file",
-                FileError::Path(PathError::Io(_)) => return Err(ground.error(&path, error)),
+                FileError::Path(PathError::Io(_)) => return Err(workspace.error(&path, error)),
             };
             Err(ToolError::Changed { path, why: why.to_owned() })
         }
@@ -134,35 +137,39 @@ fn write(planned: PlannedChange, ground: &Workspace) -> Result<ToolOutcome, Tool
 }
 
 /// Whether the model knows all of a text that is there, or there is none.
-fn is_known(ground: &Workspace, real: &Path, old: Option<&str>) -> bool {
-    old.is_none_or(|old| old.is_empty() || ground.seen.known(real, old.as_bytes()) == ReadState::Current)
+fn is_known(workspace: &Workspace, real: &Path, old: Option<&str>) -> bool {
+    old.is_none_or(|old| old.is_empty() || workspace.seen.known(real, old.as_bytes()) == ReadState::Current)
 }
 
 /// Refuses to replace a text that the model has not read as it is now.
-pub(super) fn check_seen(ground: &Workspace, at: &ResolvedPath, old: Option<&str>) -> Result<(), ToolError> {
-    if is_known(ground, &at.real, old) {
+pub(super) fn check_seen(
+    workspace: &Workspace,
+    at: &ResolvedPath,
+    old: Option<&str>,
+) -> Result<(), ToolError> {
+    if is_known(workspace, &at.real, old) {
         return Ok(());
     }
-    let why = match ground.seen.known(&at.real, old.unwrap_or_default().as_bytes()) {
+    let why = match workspace.seen.known(&at.real, old.unwrap_or_default().as_bytes()) {
         ReadState::Unread => "it exists and was not read since this session was opened",
         ReadState::Outdated | ReadState::Current => "it has changed since it was last read",
     };
-    Err(ToolError::Changed { path: ground.shown(&at.shown), why: why.to_owned() })
+    Err(ToolError::Changed { path: workspace.shown(&at.shown), why: why.to_owned() })
 }
 
-fn text(ground: &Workspace, sent: &str, place: &SandboxPath) -> Result<Option<String>, ToolError> {
+fn text(workspace: &Workspace, sent: &str, place: &SandboxPath) -> Result<Option<String>, ToolError> {
     let (mut file, meta) = match open_regular(place, libc::O_RDONLY) {
-        Ok((_, meta)) if ground.is_private(&meta) => return Err(ground.error(sent, private())),
+        Ok((_, meta)) if workspace.is_private(&meta) => return Err(workspace.error(sent, private())),
         Ok(opened) => opened,
         Err(FileError::Path(PathError::Io(error))) if error.kind() == std::io::ErrorKind::NotFound => {
             return Ok(None);
         }
-        Err(error) => return Err(ground.error(sent, error)),
+        Err(error) => return Err(workspace.error(sent, error)),
     };
     let mut bytes = Vec::new();
     // One byte more, to see whether it is too much: the length may change while it is read.
     let read = (&mut file).take(LARGEST as u64 + 1).read_to_end(&mut bytes);
-    read.map_err(|error| ground.error(sent, error))?;
+    read.map_err(|error| workspace.error(sent, error))?;
     if bytes.len() > LARGEST {
         return Err(too_large(sent, meta.len()));
     }

@@ -35,7 +35,10 @@ pub(super) fn spec() -> ToolSpec {
     }
 }
 
-pub(super) fn prepare(ground: &Arc<Workspace>, arguments: &Arguments<'_>) -> Result<PreparedCall, ToolError> {
+pub(super) fn prepare(
+    workspace: &Arc<Workspace>,
+    arguments: &Arguments<'_>,
+) -> Result<PreparedCall, ToolError> {
     let (sent, old, new) = (arguments.some_text("path")?, arguments.text("old")?, arguments.text("new")?);
     let extent = if arguments.flag("all")? { ReplaceScope::All } else { ReplaceScope::Once };
     if old.is_empty() {
@@ -48,23 +51,24 @@ pub(super) fn prepare(ground: &Arc<Workspace>, arguments: &Arguments<'_>) -> Res
     if old == new {
         return Err(arguments.wrong("new", "a text other than `old`", None));
     }
-    let (at, text) = change::current(ground, sent)?;
+    let (at, text) = change::current(workspace, sent)?;
     let Some(text) = text else {
-        return Err(ground.error(sent, std::io::Error::from_raw_os_error(libc::ENOENT)));
+        return Err(workspace.error(sent, std::io::Error::from_raw_os_error(libc::ENOENT)));
     };
-    let shown = ground.shown(&at.shown);
+    let shown = workspace.shown(&at.shown);
     let replaced =
-        replace(&text, old, new, extent).map_err(|error| error.told(arguments, &shown, &text, old))?;
+        replace(&text, old, new, extent).map_err(|error| error.summary(arguments, &shown, &text, old))?;
     if replaced.text.len() > LARGEST {
         return Err(change::too_large(sent, replaced.text.len() as u64));
     }
-    let told = match replaced.count {
+    let summary = match replaced.count {
         1 => format!("{shown} was changed at line {}.", replaced.line),
         count => format!("{shown} was changed in {count} places, first at line {}.", replaced.line),
     };
     let change = Change { path: at.shown.clone(), old: Some(text), new: replaced.text };
-    let plan = Action::Change(PlannedChange { change, real: at.real, told });
-    Ok(PreparedCall::new(ground, Kind::Edit, format!("Edit {shown}"), plan).at(at.shown, Some(replaced.line)))
+    let plan = Action::Change(PlannedChange { change, real: at.real, summary });
+    Ok(PreparedCall::new(workspace, Kind::Edit, format!("Edit {shown}"), plan)
+        .at(at.shown, Some(replaced.line)))
 }
 
 /// How often a text is replaced.
@@ -128,7 +132,7 @@ fn replace_exactly(text: &str, old: &str, new: &str, extent: ReplaceScope) -> Re
 }
 
 impl ReplaceError {
-    fn told(&self, arguments: &Arguments<'_>, shown: &str, text: &str, old: &str) -> ToolError {
+    fn summary(&self, arguments: &Arguments<'_>, shown: &str, text: &str, old: &str) -> ToolError {
         let (expected, hint) = match self {
             Self::Missing => {
                 (format!("text that is in {shown}; it was not found"), closest_match::miss(text, old))

@@ -99,7 +99,7 @@ impl ToolError {
 
     /// Error and hint as one text, for a model.
     #[must_use]
-    pub fn told(&self) -> String {
+    pub fn text_for_model(&self) -> String {
         match self.hint() {
             Some(hint) => format!("error: {self}\nhint: {hint}"),
             None => format!("error: {self}"),

@@ -13,7 +13,7 @@ use super::glob::Glob;
 use super::prepared::{Action, Findings, PreparedCall, ReadAction};
 use super::spec::{Effect, Kind, ToolSpec, flag, object, text};
 use super::stop::Stop;
-use super::walk::{Skip, SkippedEntries, WalkEntry, WalkScope, sweep};
+use super::walk::{Skip, SkippedEntries, WalkEntry, WalkScope, walk};
 use super::workspace::{Target, Workspace};
 
 pub(super) const NAME: &str = "find";
@@ -45,32 +45,35 @@ pub(super) fn spec() -> ToolSpec {
 struct FindQuery {
     glob: Glob,
     starts: Vec<PathBuf>,
-    unseen: Skip,
+    skip: Skip,
 }
 
-pub(super) fn prepare(ground: &Arc<Workspace>, arguments: &Arguments<'_>) -> Result<PreparedCall, ToolError> {
+pub(super) fn prepare(
+    workspace: &Arc<Workspace>,
+    arguments: &Arguments<'_>,
+) -> Result<PreparedCall, ToolError> {
     arguments.some_text("glob")?;
     let glob = Glob::read(arguments, "glob")?.expect("it was just there");
-    let unseen = if arguments.flag("all")? { Skip::Nothing } else { Skip::Ignored };
+    let skip = if arguments.flag("all")? { Skip::Nothing } else { Skip::Ignored };
     let mut title = format!("Find {}", glob.pattern());
     let starts = match arguments.optional_text("path")?.filter(|path| !path.is_empty()) {
-        None => ground.roots.outermost().into_iter().map(Into::into).collect(),
-        Some(sent) => match ground.target(sent)? {
+        None => workspace.roots.outermost().into_iter().map(Into::into).collect(),
+        Some(sent) => match workspace.target(sent)? {
             Target::Directory(at) => {
-                title = format!("{title} in {}", ground.shown(&at.shown));
+                title = format!("{title} in {}", workspace.shown(&at.shown));
                 vec![at.shown]
             }
             Target::File(_) => return Err(arguments.wrong("path", "a directory", None)),
         },
     };
     let locations = starts.clone();
-    let plan = Action::Read(Box::new(FindQuery { glob, starts, unseen }));
-    let prepared = PreparedCall::new(ground, Kind::Search, title, plan);
+    let plan = Action::Read(Box::new(FindQuery { glob, starts, skip }));
+    let prepared = PreparedCall::new(workspace, Kind::Search, title, plan);
     Ok(locations.into_iter().fold(prepared, |prepared, path| prepared.at(path, None)))
 }
 
 impl ReadAction for FindQuery {
-    fn look(&self, ground: &Workspace, stop: &Stop) -> Result<Findings, ToolError> {
+    fn look(&self, workspace: &Workspace, stop: &Stop) -> Result<Findings, ToolError> {
         let (mut text, mut count, mut more) = (String::new(), 0, false);
         let mut notes = Vec::new();
         for start in &self.starts {
@@ -79,7 +82,7 @@ impl ReadAction for FindQuery {
                 let is_directory = found.kind == EntryKind::Directory;
                 if glob.matches(found.path, is_directory) {
                     let slash = if is_directory { "/" } else { "" };
-                    let line = format!("{}{slash}\n", ground.shown(found.path));
+                    let line = format!("{}{slash}\n", workspace.shown(found.path));
                     if count == MOST || text.len() + line.len() > excerpt::MOST_LISTED {
                         more = true;
                         return ControlFlow::Break(());
@@ -89,9 +92,9 @@ impl ReadAction for FindQuery {
                 }
                 ControlFlow::Continue(())
             };
-            let missed: SkippedEntries = sweep(ground, start, WalkScope::whole(self.unseen), stop, visit)
-                .map_err(|error| ground.error(&start.display().to_string(), error))?;
-            missed.notes(&mut notes);
+            let skipped: SkippedEntries = walk(workspace, start, WalkScope::whole(self.skip), stop, visit)
+                .map_err(|error| workspace.error(&start.display().to_string(), error))?;
+            skipped.notes(&mut notes);
             if more {
                 break;
             }

@@ -13,7 +13,7 @@ use super::excerpt;
 use super::prepared::{Action, Findings, PreparedCall, ReadAction};
 use super::spec::{Effect, Kind, ToolSpec, flag, number, object, text};
 use super::stop::Stop;
-use super::walk::{Skip, SkippedEntries, WalkEntry, WalkScope, sweep};
+use super::walk::{Skip, SkippedEntries, WalkEntry, WalkScope, walk};
 use super::workspace::{Target, Workspace};
 
 pub(super) const NAME: &str = "list";
@@ -49,11 +49,14 @@ struct ListQuery {
     scope: WalkScope,
 }
 
-pub(super) fn prepare(ground: &Arc<Workspace>, arguments: &Arguments<'_>) -> Result<PreparedCall, ToolError> {
+pub(super) fn prepare(
+    workspace: &Arc<Workspace>,
+    arguments: &Arguments<'_>,
+) -> Result<PreparedCall, ToolError> {
     let sent = arguments.optional_text("path")?.filter(|path| !path.is_empty()).unwrap_or(".");
     let depth = arguments.number("depth", 1..=DEEPEST)?.unwrap_or(1);
-    let unseen = if arguments.flag("all")? { Skip::Nothing } else { Skip::Ignored };
-    let at = match ground.target(sent)? {
+    let skip = if arguments.flag("all")? { Skip::Nothing } else { Skip::Ignored };
+    let at = match workspace.target(sent)? {
         Target::Directory(at) => at,
         Target::File(_) => {
             let hint = "use read for a file".to_owned();
@@ -61,17 +64,17 @@ pub(super) fn prepare(ground: &Arc<Workspace>, arguments: &Arguments<'_>) -> Res
             return Err(ToolError::File { path, why, hint, source: None });
         }
     };
-    let scope = WalkScope { unseen, depth: usize::try_from(depth).unwrap_or(1) };
+    let scope = WalkScope { skip, depth: usize::try_from(depth).unwrap_or(1) };
     let plan = Action::Read(Box::new(ListQuery { sent: sent.to_owned(), scope }));
-    let title = format!("List {}", ground.shown(&at.shown));
-    Ok(PreparedCall::new(ground, Kind::Read, title, plan).at(at.shown, None))
+    let title = format!("List {}", workspace.shown(&at.shown));
+    Ok(PreparedCall::new(workspace, Kind::Read, title, plan).at(at.shown, None))
 }
 
 impl ReadAction for ListQuery {
-    fn look(&self, ground: &Workspace, stop: &Stop) -> Result<Findings, ToolError> {
-        let refused = |error| ground.error(&self.sent, error);
+    fn look(&self, workspace: &Workspace, stop: &Stop) -> Result<Findings, ToolError> {
+        let refused = |error| workspace.error(&self.sent, error);
         let (_, start) =
-            ground.roots.directory_at(&ground.absolute(&self.sent)).map_err(|e| refused(e.into()))?;
+            workspace.roots.directory_at(&workspace.absolute(&self.sent)).map_err(|e| refused(e.into()))?;
         let (mut text, mut count, mut more) = (String::new(), 0, false);
         let visit = |found: &WalkEntry<'_>| {
             let line = line(&start.shown, found);
@@ -83,10 +86,10 @@ impl ReadAction for ListQuery {
             text.push_str(&line);
             ControlFlow::Continue(())
         };
-        let missed = sweep(ground, &start.real, self.scope, stop, visit).map_err(refused)?;
+        let skipped = walk(workspace, &start.real, self.scope, stop, visit).map_err(refused)?;
         let more =
             more.then(|| format!("these are the first {count} entries; list a directory below for more"));
-        Ok((text + &note(count, more, missed)).into())
+        Ok((text + &note(count, more, skipped)).into())
     }
 }
 
@@ -106,12 +109,12 @@ fn line(start: &Path, found: &WalkEntry<'_>) -> String {
     }
 }
 
-fn note(count: usize, more: Option<String>, missed: SkippedEntries) -> String {
+fn note(count: usize, more: Option<String>, skipped: SkippedEntries) -> String {
     let mut notes = Vec::new();
     if count == 0 {
         notes.push("no entries".to_owned());
     }
     notes.extend(more);
-    missed.notes(&mut notes);
+    skipped.notes(&mut notes);
     if notes.is_empty() { String::new() } else { format!("({})", notes.join("; ")) }
 }

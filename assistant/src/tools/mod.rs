@@ -74,17 +74,17 @@ impl Toolbox {
     /// The same tools with commands that do not get these variables of our environment.
     #[must_use]
     pub fn without_variables(&self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
-        let mut ground = Workspace::clone(&self.0);
-        ground.hidden.extend(names.into_iter().map(Into::into));
-        Self(Arc::new(ground))
+        let mut workspace = Workspace::clone(&self.0);
+        workspace.hidden.extend(names.into_iter().map(Into::into));
+        Self(Arc::new(workspace))
     }
 
     /// The same tools, none of which reads or writes these files. Commands are bound by permissions only.
     #[must_use]
     pub fn without_files(&self, files: impl IntoIterator<Item = PathBuf>) -> Self {
-        let mut ground = Workspace::clone(&self.0);
-        ground.private.extend(files);
-        Self(Arc::new(ground))
+        let mut workspace = Workspace::clone(&self.0);
+        workspace.private.extend(files);
+        Self(Arc::new(workspace))
     }
 
     /// The same tools with commands below guardians, which end all that a command has started.
@@ -101,11 +101,11 @@ impl Toolbox {
 
     /// The text of a file, so many bytes of it at most.
     pub async fn start_of(&self, path: &Path, most: u64) -> Result<String, ToolError> {
-        let (ground, path) = (self.0.clone(), path.display().to_string());
+        let (workspace, path) = (self.0.clone(), path.display().to_string());
         let work = move || {
             let mut bytes = Vec::new();
-            let read = ground.file(&path)?.file.take(most).read_to_end(&mut bytes);
-            read.map_err(|error| ground.error(&path, error))?;
+            let read = workspace.file(&path)?.file.take(most).read_to_end(&mut bytes);
+            read.map_err(|error| workspace.error(&path, error))?;
             Ok(String::from_utf8_lossy(&bytes).into_owned())
         };
         tokio::task::spawn_blocking(work).await.unwrap_or(Err(ToolError::GivenUp))
@@ -132,8 +132,8 @@ impl Toolbox {
         if !access.allows(spec.effect) {
             return Err(ToolError::Off { name: tool.name.to_owned() });
         }
-        let (ground, arguments, prepare) = (self.0.clone(), arguments.clone(), tool.prepare);
-        let work = move || prepare(&ground, &Arguments::read(&spec, &arguments)?);
+        let (workspace, arguments, prepare) = (self.0.clone(), arguments.clone(), tool.prepare);
+        let work = move || prepare(&workspace, &Arguments::read(&spec, &arguments)?);
         tokio::task::spawn_blocking(work).await.unwrap_or_else(|_| Err(ToolError::GivenUp))
     }
 }

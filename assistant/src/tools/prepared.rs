@@ -32,7 +32,7 @@ pub struct PreparedCall {
     title: String,
     locations: Vec<Location>,
     plan: Action,
-    ground: Arc<Workspace>,
+    workspace: Arc<Workspace>,
 }
 
 /// A place in a file.
@@ -65,7 +65,7 @@ pub struct ToolOutcome {
     /// How the command ended, if there was one.
     pub exit: Option<Exit>,
     /// Whether the call came to its own end.
-    pub ending: CallEnd,
+    pub end: CallEnd,
 }
 
 /// An image file.
@@ -111,7 +111,7 @@ pub(super) enum Action {
 /// A call that only looks. It runs on a thread that may wait.
 pub(super) trait ReadAction: Debug + Send {
     /// Looks, until it is done or has to stop, and gives what it saw.
-    fn look(&self, ground: &Workspace, stop: &Stop) -> Result<Findings, ToolError>;
+    fn look(&self, workspace: &Workspace, stop: &Stop) -> Result<Findings, ToolError>;
 }
 
 /// What a look at files gives.
@@ -128,9 +128,9 @@ impl From<String> for Findings {
 }
 
 impl PreparedCall {
-    pub(super) fn new(ground: &Arc<Workspace>, kind: Kind, title: String, plan: Action) -> Self {
+    pub(super) fn new(workspace: &Arc<Workspace>, kind: Kind, title: String, plan: Action) -> Self {
         let title = visible::label(&title, LONGEST_TITLE);
-        Self { kind, title, locations: Vec::new(), plan, ground: ground.clone() }
+        Self { kind, title, locations: Vec::new(), plan, workspace: workspace.clone() }
     }
 
     pub(super) fn at(mut self, path: PathBuf, line: Option<u64>) -> Self {
@@ -192,21 +192,21 @@ impl PreparedCall {
         cancelled: impl Future<Output = ()> + Send,
     ) -> Result<ToolOutcome, ToolError> {
         match self.plan {
-            Action::Read(plan) => look(plan, self.ground, cancelled).await,
-            Action::Change(planned) => change::apply(planned, self.ground, cancelled).await,
-            Action::Run(line) => run::run(line, self.ground, sink, cancelled).await,
+            Action::Read(plan) => look(plan, self.workspace, cancelled).await,
+            Action::Change(planned) => change::apply(planned, self.workspace, cancelled).await,
+            Action::Run(line) => run::run(line, self.workspace, sink, cancelled).await,
         }
     }
 }
 
 impl ToolOutcome {
     pub(super) fn of_text(text: String) -> Self {
-        Self { text, image: None, changes: Vec::new(), exit: None, ending: CallEnd::Done }
+        Self { text, image: None, changes: Vec::new(), exit: None, end: CallEnd::Done }
     }
 
     /// Nothing was done, for it was cancelled.
     pub(super) fn cancelled() -> Self {
-        Self { ending: CallEnd::Cancelled, ..Self::of_text("(cancelled)".to_owned()) }
+        Self { end: CallEnd::Cancelled, ..Self::of_text("(cancelled)".to_owned()) }
     }
 }
 
@@ -221,13 +221,13 @@ impl Drop for StopOnDrop {
 
 async fn look(
     plan: Box<dyn ReadAction>,
-    ground: Arc<Workspace>,
+    workspace: Arc<Workspace>,
     cancelled: impl Future<Output = ()>,
 ) -> Result<ToolOutcome, ToolError> {
     let stop = Arc::new(Stop::after(LOOK_TIME));
     let on_drop = StopOnDrop(stop.clone());
     let looking = stop.clone();
-    let mut work = tokio::task::spawn_blocking(move || plan.look(&ground, &looking));
+    let mut work = tokio::task::spawn_blocking(move || plan.look(&workspace, &looking));
     let done = tokio::select! {
         done = &mut work => done,
         () = cancelled => {
@@ -240,13 +240,13 @@ async fn look(
         // It hangs where it cannot see that its time is up: in a file system that does not answer.
         () = tokio::time::sleep(LOOK_TIME + STOP_TIME) => return Err(ToolError::Hangs(LOOK_TIME)),
     };
-    let ending = stop.ending();
+    let end = stop.end();
     drop(on_drop);
     let Findings { text, image } = done.unwrap_or(Err(ToolError::GivenUp))?;
-    let text = match ending {
+    let text = match end {
         CallEnd::Done => text,
         CallEnd::TimedOut => format!("{text}\n(stopped after {} s; there may be more)", LOOK_TIME.as_secs()),
         CallEnd::Cancelled => format!("{text}\n(cancelled; there may be more)"),
     };
-    Ok(ToolOutcome { image, ending, ..ToolOutcome::of_text(text) })
+    Ok(ToolOutcome { image, end, ..ToolOutcome::of_text(text) })
 }

@@ -61,28 +61,31 @@ struct LineWindow {
     count: u64,
 }
 
-pub(super) fn prepare(ground: &Arc<Workspace>, arguments: &Arguments<'_>) -> Result<PreparedCall, ToolError> {
+pub(super) fn prepare(
+    workspace: &Arc<Workspace>,
+    arguments: &Arguments<'_>,
+) -> Result<PreparedCall, ToolError> {
     let sent = arguments.some_text("path")?;
     let offset = arguments.number("offset", 1..=LAST_LINE)?;
     let count = arguments.number("limit", 1..=MOST_LINES)?.unwrap_or(MOST_LINES);
-    let opened = ground.file(sent)?;
+    let opened = workspace.file(sent)?;
     let window = LineWindow { sent: sent.to_owned(), first: offset.unwrap_or(1), count };
-    let title = format!("Read {}", ground.shown(&opened.at.shown));
-    Ok(PreparedCall::new(ground, Kind::Read, title, Action::Read(Box::new(window)))
+    let title = format!("Read {}", workspace.shown(&opened.at.shown));
+    Ok(PreparedCall::new(workspace, Kind::Read, title, Action::Read(Box::new(window)))
         .at(opened.at.shown, offset))
 }
 
 impl ReadAction for LineWindow {
-    fn look(&self, ground: &Workspace, stop: &Stop) -> Result<Findings, ToolError> {
-        let Opened { file, meta, at } = ground.file(&self.sent)?;
+    fn look(&self, workspace: &Workspace, stop: &Stop) -> Result<Findings, ToolError> {
+        let Opened { file, meta, at } = workspace.file(&self.sent)?;
         // Expected it is shown: what changes in between has not been seen.
         if meta.len() <= LARGEST as u64 {
-            ground.seen.note_file(&at.real, &file, stop);
+            workspace.seen.note_file(&at.real, &file, stop);
         }
         let mut from = BufReader::with_capacity(BUFFER, file);
-        let head = from.fill_buf().map_err(|error| ground.error(&self.sent, error))?;
+        let head = from.fill_buf().map_err(|error| workspace.error(&self.sent, error))?;
         if let Some(mime) = file_type::image(head) {
-            return self.image(ground, from, mime, meta.len(), stop);
+            return self.image(workspace, from, mime, meta.len(), stop);
         }
         if let Some(kind) = file_type::binary(head) {
             return Err(self.no_text(kind, meta.len()));
@@ -92,16 +95,16 @@ impl ReadAction for LineWindow {
             Ok(()) => {}
             Err(Unreadable::Zero) => return Err(self.no_text("binary data", meta.len())),
             Err(Unreadable::Io(_)) if stop.now() => pages.end = ReadEnd::Window,
-            Err(Unreadable::Io(error)) => return Err(ground.error(&self.sent, error)),
+            Err(Unreadable::Io(error)) => return Err(workspace.error(&self.sent, error)),
         }
-        self.told(pages, meta.len(), stop).map(Findings::from)
+        self.report(pages, meta.len(), stop).map(Findings::from)
     }
 }
 
 impl LineWindow {
     fn image(
         &self,
-        ground: &Workspace,
+        workspace: &Workspace,
         from: impl Read,
         mime: &'static str,
         size: u64,
@@ -110,7 +113,7 @@ impl LineWindow {
         let mut bytes = Vec::new();
         // One byte more, to see whether it is too large: the length may change while it is read.
         let read = Stoppable { from, stop }.take(LARGEST_IMAGE + 1).read_to_end(&mut bytes);
-        read.map_err(|error| ground.error(&self.sent, error))?;
+        read.map_err(|error| workspace.error(&self.sent, error))?;
         if bytes.len() as u64 > LARGEST_IMAGE {
             return Err(ToolError::File {
                 path: self.sent.clone(),
@@ -125,7 +128,7 @@ impl LineWindow {
         Ok(Findings { text, image: Some(ImageFile { mime, bytes }) })
     }
 
-    fn told(&self, pages: LineReader, size: u64, stop: &Stop) -> Result<String, ToolError> {
+    fn report(&self, pages: LineReader, size: u64, stop: &Stop) -> Result<String, ToolError> {
         if pages.taken == 0 {
             return match pages.line {
                 _ if stop.now() => Ok(format!("(line {} was not reached)", self.first)),

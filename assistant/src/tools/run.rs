@@ -76,71 +76,74 @@ pub(super) struct RunCall {
     time: Duration,
 }
 
-pub(super) fn prepare(ground: &Arc<Workspace>, arguments: &Arguments<'_>) -> Result<PreparedCall, ToolError> {
+pub(super) fn prepare(
+    workspace: &Arc<Workspace>,
+    arguments: &Arguments<'_>,
+) -> Result<PreparedCall, ToolError> {
     let line = arguments.some_text("command")?;
     if line.contains('\0') {
         return Err(arguments.wrong("command", "a command without NUL bytes", None));
     }
     let sent = arguments.optional_text("cwd")?.filter(|path| !path.is_empty()).unwrap_or(".");
     let time = arguments.number("timeout", 1..=LONGEST_TIME)?.unwrap_or(USUAL_TIME);
-    let cwd = match ground.target(sent)? {
+    let cwd = match workspace.target(sent)? {
         Target::Directory(at) => at.shown,
         Target::File(_) => return Err(arguments.wrong("cwd", "a directory", None)),
     };
     let title = format!("Run {}", line.trim());
     let command = CommandLine { line: line.to_owned(), cwd: cwd.clone() };
     let plan = Action::Run(RunCall { command, sent: sent.to_owned(), time: Duration::from_secs(time) });
-    Ok(PreparedCall::new(ground, Kind::Execute, title, plan).at(cwd, None))
+    Ok(PreparedCall::new(workspace, Kind::Execute, title, plan).at(cwd, None))
 }
 
 /// Runs the line to its end, whoever brings that about.
 pub(super) async fn run(
     line: RunCall,
-    ground: Arc<Workspace>,
+    workspace: Arc<Workspace>,
     sink: Sink,
     cancelled: impl Future<Output = ()> + Send,
 ) -> Result<ToolOutcome, ToolError> {
     let begun = Instant::now();
-    let mut running = start(&line, ground).await?;
-    let mut told = CommandOutput::new(sink);
-    let mut ending = CallEnd::Done;
+    let mut running = start(&line, workspace).await?;
+    let mut output = CommandOutput::new(sink);
+    let mut end = CallEnd::Done;
     let late = sleep(line.time);
     tokio::pin!(cancelled, late);
     let exit = loop {
         tokio::select! {
-            heard = running.next(), if told.has_room() || ending != CallEnd::Done => match heard {
-                CommandEvent::Output(bytes) => told.take(bytes),
+            event = running.next(), if output.has_room() || end != CallEnd::Done => match event {
+                CommandEvent::Output(bytes) => output.take(bytes),
                 CommandEvent::Exited(exit) => break exit,
             },
-            () = told.hand_on() => {}
-            () = &mut cancelled, if ending == CallEnd::Done => {
-                ending = CallEnd::Cancelled;
+            () = output.hand_on() => {}
+            () = &mut cancelled, if end == CallEnd::Done => {
+                end = CallEnd::Cancelled;
                 running.end();
             }
-            () = &mut late, if ending == CallEnd::Done => {
-                ending = CallEnd::TimedOut;
+            () = &mut late, if end == CallEnd::Done => {
+                end = CallEnd::TimedOut;
                 running.end();
             }
         }
     };
     let leftover = running.clear().await;
-    told.finish().await;
-    Ok(outcome(&line, &told, exit, ending, leftover, begun.elapsed()))
+    output.finish().await;
+    Ok(outcome(&line, &output, exit, end, leftover, begun.elapsed()))
 }
 
-async fn start(line: &RunCall, ground: Arc<Workspace>) -> Result<RunningCommand, ToolError> {
+async fn start(line: &RunCall, workspace: Arc<Workspace>) -> Result<RunningCommand, ToolError> {
     let launch = CommandSpec {
         command: shell().path().to_owned(),
         args: vec!["-c".to_owned(), line.command.line.clone()],
         env: ENVIRONMENT.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec(),
-        without: ground.hidden.clone(),
+        without: workspace.hidden.clone(),
         cwd: line.command.cwd.to_string_lossy().into_owned(),
-        guardian: ground.guardian.clone(),
+        guardian: workspace.guardian.clone(),
     };
     let sent = line.sent.clone();
     let opened = tokio::task::spawn_blocking(move || {
-        let path = ground.absolute(&sent);
-        ground.roots.directory(Path::new(&path)).map_err(|error| ground.error(&sent, error))
+        let path = workspace.absolute(&sent);
+        workspace.roots.directory(Path::new(&path)).map_err(|error| workspace.error(&sent, error))
     });
     let directory = opened.await.unwrap_or(Err(ToolError::GivenUp))?;
     RunningCommand::start(&launch, &directory).await.map_err(ToolError::NotStarted)
@@ -207,9 +210,9 @@ impl CommandOutput {
 
 fn outcome(
     line: &RunCall,
-    told: &CommandOutput,
+    output: &CommandOutput,
     exit: command::CommandExit,
-    ending: CallEnd,
+    end: CallEnd,
     leftover: Leftover,
     took: Duration,
 ) -> ToolOutcome {
@@ -219,19 +222,19 @@ fn outcome(
         (None, Some(signal)) => format!("ended by {signal}"),
         (None, None) => "ended".to_owned(),
     };
-    let mut notes = match ending {
+    let mut notes = match end {
         CallEnd::Done => vec![how],
         CallEnd::TimedOut => vec![format!("stopped at its time limit of {} s", line.time.as_secs()), how],
         CallEnd::Cancelled => vec!["cancelled".to_owned(), how],
     };
     notes.push(format!("{:.1} s", took.as_secs_f64()));
-    if ending == CallEnd::Done && leftover == Leftover::Processes {
+    if end == CallEnd::Done && leftover == Leftover::Processes {
         notes.push("background processes that it left were ended".to_owned());
     }
-    let mut text = told.model.text();
+    let mut text = output.model.text();
     if !text.is_empty() && !text.ends_with('\n') {
         text.push('\n');
     }
     text.push_str(&format!("({})", notes.join(", ")));
-    ToolOutcome { exit: Some(exit), ending, ..ToolOutcome::of_text(text) }
+    ToolOutcome { exit: Some(exit), end, ..ToolOutcome::of_text(text) }
 }

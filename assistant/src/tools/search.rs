@@ -16,7 +16,7 @@ use super::glob::Glob;
 use super::prepared::{Action, Findings, PreparedCall, ReadAction};
 use super::spec::{Effect, Kind, ToolSpec, flag, number, object, text};
 use super::stop::{Stop, Stoppable};
-use super::walk::{Skip, SkippedEntries, WalkEntry, WalkScope, sweep};
+use super::walk::{Skip, SkippedEntries, WalkEntry, WalkScope, walk};
 use super::workspace::{Target, Workspace};
 
 pub(super) const NAME: &str = "search";
@@ -68,7 +68,7 @@ struct SearchQuery {
     matcher: RegexMatcher,
     glob: Option<Glob>,
     starts: Vec<SearchStart>,
-    unseen: Skip,
+    skip: Skip,
     context: usize,
     limit: u64,
 }
@@ -81,27 +81,30 @@ enum SearchStart {
     File(String),
 }
 
-pub(super) fn prepare(ground: &Arc<Workspace>, arguments: &Arguments<'_>) -> Result<PreparedCall, ToolError> {
+pub(super) fn prepare(
+    workspace: &Arc<Workspace>,
+    arguments: &Arguments<'_>,
+) -> Result<PreparedCall, ToolError> {
     let pattern = arguments.some_text("pattern")?;
     let matcher = matcher(arguments, pattern)?;
     let glob = Glob::read(arguments, "glob")?;
-    let unseen = if arguments.flag("all")? { Skip::Nothing } else { Skip::Ignored };
+    let skip = if arguments.flag("all")? { Skip::Nothing } else { Skip::Ignored };
     let context = arguments.number("context", 0..=MOST_CONTEXT)?.unwrap_or(0);
     let limit = arguments.number("limit", 1..=MOST)?.unwrap_or(USUAL);
     let mut title = format!("Search for {}", excerpt::shortened(pattern, LONGEST_TITLE));
-    let mut locations: Vec<PathBuf> = ground.roots.outermost().into_iter().map(Into::into).collect();
+    let mut locations: Vec<PathBuf> = workspace.roots.outermost().into_iter().map(Into::into).collect();
     let mut starts = locations.iter().cloned().map(SearchStart::Directory).collect();
     if let Some(sent) = arguments.optional_text("path")?.filter(|path| !path.is_empty()) {
-        let (start, at) = match ground.target(sent)? {
+        let (start, at) = match workspace.target(sent)? {
             Target::Directory(at) => (SearchStart::Directory(at.shown.clone()), at.shown),
             Target::File(opened) => (SearchStart::File(sent.to_owned()), opened.at.shown),
         };
-        title = format!("{title} in {}", ground.shown(&at));
+        title = format!("{title} in {}", workspace.shown(&at));
         (starts, locations) = (vec![start], vec![at]);
     }
     let context = usize::try_from(context).unwrap_or(0);
-    let plan = Action::Read(Box::new(SearchQuery { matcher, glob, starts, unseen, context, limit }));
-    let prepared = PreparedCall::new(ground, Kind::Search, title, plan);
+    let plan = Action::Read(Box::new(SearchQuery { matcher, glob, starts, skip, context, limit }));
+    let prepared = PreparedCall::new(workspace, Kind::Search, title, plan);
     Ok(locations.into_iter().fold(prepared, |prepared, path| prepared.at(path, None)))
 }
 
@@ -119,8 +122,8 @@ fn matcher(arguments: &Arguments<'_>, pattern: &str) -> Result<RegexMatcher, Too
 }
 
 impl ReadAction for SearchQuery {
-    fn look(&self, ground: &Workspace, stop: &Stop) -> Result<Findings, ToolError> {
-        let mut hits = Hits { hunt: self, path: String::new(), text: String::new(), count: 0, cut: false };
+    fn look(&self, workspace: &Workspace, stop: &Stop) -> Result<Findings, ToolError> {
+        let mut hits = Hits { query: self, path: String::new(), text: String::new(), count: 0, cut: false };
         let mut searcher = SearcherBuilder::new()
             .binary_detection(BinaryDetection::quit(0))
             .before_context(self.context)
@@ -129,53 +132,55 @@ impl ReadAction for SearchQuery {
             .build();
         let (mut notes, mut unsearched) = (Vec::new(), 0);
         for start in &self.starts {
-            let missed = match start {
-                SearchStart::File(sent) => self.search_named(ground, sent, stop, &mut searcher, &mut hits)?,
+            let skipped = match start {
+                SearchStart::File(sent) => {
+                    self.search_named(workspace, sent, stop, &mut searcher, &mut hits)?
+                }
                 SearchStart::Directory(start) => {
                     let glob = self.glob.as_ref().map(|glob| glob.at(start));
                     let visit = |found: &WalkEntry<'_>| {
                         let wanted = glob.as_ref().is_none_or(|glob| glob.matches(found.path, false));
                         if found.kind == EntryKind::File && wanted {
-                            hits.path = ground.shown(found.path);
+                            hits.path = workspace.shown(found.path);
                             unsearched += usize::from(
-                                search_found(ground, found, stop, &mut searcher, &mut hits).is_err(),
+                                search_found(workspace, found, stop, &mut searcher, &mut hits).is_err(),
                             );
                         }
                         if hits.cut { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
                     };
-                    sweep(ground, start, WalkScope::whole(self.unseen), stop, visit)
-                        .map_err(|error| ground.error(&start.display().to_string(), error))?
+                    walk(workspace, start, WalkScope::whole(self.skip), stop, visit)
+                        .map_err(|error| workspace.error(&start.display().to_string(), error))?
                 }
             };
-            missed.notes(&mut notes);
+            skipped.notes(&mut notes);
         }
         if unsearched > 0 && !stop.now() {
             notes.push(format!("{} could not be searched", excerpt::counted(unsearched, "file", "files")));
         }
-        Ok(hits.told(notes).into())
+        Ok(hits.report(notes).into())
     }
 }
 
 impl SearchQuery {
     fn search_named(
         &self,
-        ground: &Workspace,
+        workspace: &Workspace,
         sent: &str,
         stop: &Stop,
         searcher: &mut Searcher,
         hits: &mut Hits<'_>,
     ) -> Result<SkippedEntries, ToolError> {
-        let opened = ground.file(sent)?;
-        hits.path = ground.shown(&opened.at.shown);
+        let opened = workspace.file(sent)?;
+        hits.path = workspace.shown(&opened.at.shown);
         match searcher.search_reader(&self.matcher, Stoppable { from: opened.file, stop }, hits) {
-            Err(error) if !stop.now() => Err(ground.error(sent, error)),
+            Err(error) if !stop.now() => Err(workspace.error(sent, error)),
             Ok(()) | Err(_) => Ok(SkippedEntries::default()),
         }
     }
 }
 
 fn search_found(
-    ground: &Workspace,
+    workspace: &Workspace,
     found: &WalkEntry<'_>,
     stop: &Stop,
     searcher: &mut Searcher,
@@ -185,15 +190,15 @@ fn search_found(
     let Ok((file, meta)) = open_regular_in(found.directory, found.name, libc::O_RDONLY) else {
         return Ok(());
     };
-    if ground.is_private(&meta) {
+    if workspace.is_private(&meta) {
         return Err(std::io::ErrorKind::PermissionDenied.into());
     }
-    searcher.search_reader(&hits.hunt.matcher, Stoppable { from: file, stop }, hits)
+    searcher.search_reader(&hits.query.matcher, Stoppable { from: file, stop }, hits)
 }
 
 /// The lines so far.
 struct Hits<'a> {
-    hunt: &'a SearchQuery,
+    query: &'a SearchQuery,
     /// The file that is being searched.
     path: String,
     text: String,
@@ -203,7 +208,7 @@ struct Hits<'a> {
 }
 
 impl Hits<'_> {
-    fn told(self, mut notes: Vec<String>) -> String {
+    fn report(self, mut notes: Vec<String>) -> String {
         if self.count == 0 {
             notes.insert(0, "nothing matches".to_owned());
         }
@@ -232,12 +237,12 @@ impl Hear for Hits<'_> {
     type Error = std::io::Error;
 
     fn matched(&mut self, _: &Searcher, found: &SinkMatch<'_>) -> Result<bool, Self::Error> {
-        if self.count == self.hunt.limit || self.text.len() > MOST_TEXT {
+        if self.count == self.query.limit || self.text.len() > MOST_TEXT {
             self.cut = true;
             return Ok(false);
         }
         self.count += 1;
-        let at = match self.hunt.matcher.find(found.bytes()) {
+        let at = match self.query.matcher.find(found.bytes()) {
             Ok(Some(at)) => at.start(),
             Ok(None) | Err(_) => 0,
         };

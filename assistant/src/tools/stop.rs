@@ -31,11 +31,11 @@ impl Stop {
         if Instant::now() >= self.deadline {
             self.timed_out.store(true, Ordering::Relaxed);
         }
-        self.ending() != CallEnd::Done
+        self.end() != CallEnd::Done
     }
 
     /// How the work ended, as far as it was asked to.
-    pub(super) fn ending(&self) -> CallEnd {
+    pub(super) fn end(&self) -> CallEnd {
         if self.cancelled.load(Ordering::Relaxed) {
             CallEnd::Cancelled
         } else if self.timed_out.load(Ordering::Relaxed) {

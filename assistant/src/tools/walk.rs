@@ -29,15 +29,15 @@ pub(super) enum Skip {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WalkScope {
     /// What is passed over.
-    pub(super) unseen: Skip,
+    pub(super) skip: Skip,
     /// How many levels are seen.
     pub(super) depth: usize,
 }
 
 impl WalkScope {
     /// Everything below, but for what is passed over.
-    pub(super) fn whole(unseen: Skip) -> Self {
-        Self { unseen, depth: DEEPEST }
+    pub(super) fn whole(skip: Skip) -> Self {
+        Self { skip, depth: DEEPEST }
     }
 }
 
@@ -86,17 +86,17 @@ struct WalkLevel {
 }
 
 /// Shows everything below an absolute path, by name, each directory before what is in it.
-pub(super) fn sweep(
-    ground: &Workspace,
+pub(super) fn walk(
+    workspace: &Workspace,
     start: &Path,
     scope: WalkScope,
     stop: &Stop,
     mut visit: impl FnMut(&WalkEntry<'_>) -> ControlFlow<()>,
 ) -> Result<SkippedEntries, FileError> {
-    let (directory, at) = ground.roots.directory_at(start)?;
-    let above = rules_above(ground, &at.shown);
-    let mut missed = SkippedEntries::default();
-    let mut levels = vec![open_level(directory, at.shown, &mut missed)?];
+    let (directory, at) = workspace.roots.directory_at(start)?;
+    let above = rules_above(workspace, &at.shown);
+    let mut skipped = SkippedEntries::default();
+    let mut levels = vec![open_level(directory, at.shown, &mut skipped)?];
     while let Some(level) = levels.last_mut() {
         if stop.now() {
             break;
@@ -107,7 +107,7 @@ pub(super) fn sweep(
         };
         let path = level.path.join(&entry.name);
         let is_directory = entry.kind == EntryKind::Directory;
-        if scope.unseen == Skip::Ignored {
+        if scope.skip == Skip::Ignored {
             let rules = above.iter().chain(levels.iter().map(|level| &level.rules));
             if entry.name == ".git" || is_ignored(rules, &path, is_directory) {
                 continue;
@@ -120,39 +120,39 @@ pub(super) fn sweep(
             break;
         }
         if is_directory && levels.len() < scope.depth {
-            enter(&mut levels, &entry.name, path, &mut missed);
+            enter(&mut levels, &entry.name, path, &mut skipped);
         } else if is_directory && levels.len() == DEEPEST {
-            missed.cut += 1;
+            skipped.cut += 1;
         }
     }
-    Ok(missed)
+    Ok(skipped)
 }
 
-fn enter(levels: &mut Vec<WalkLevel>, name: &OsStr, path: PathBuf, missed: &mut SkippedEntries) {
+fn enter(levels: &mut Vec<WalkLevel>, name: &OsStr, path: PathBuf, skipped: &mut SkippedEntries) {
     let inside = &levels.last().expect("it is inside something").directory;
     // One that was removed or swapped for a link meanwhile is not there any more.
     let Ok(directory) = at::open_directory(inside.as_fd(), name) else { return };
-    match open_level(directory, path, missed) {
+    match open_level(directory, path, skipped) {
         Ok(level) => levels.push(level),
-        Err(_) => missed.unreadable += 1,
+        Err(_) => skipped.unreadable += 1,
     }
 }
 
 fn open_level(
     directory: OwnedFd,
     path: PathBuf,
-    missed: &mut SkippedEntries,
+    skipped: &mut SkippedEntries,
 ) -> Result<WalkLevel, FileError> {
     let listed = entries(directory.as_fd())?;
-    missed.cut += usize::from(listed.cut);
+    skipped.cut += usize::from(listed.cut);
     let rules = Rules::of(&directory, &path);
     Ok(WalkLevel { directory, path, rules, entries: listed.list.into_iter() })
 }
 
 /// The rules of the directories above a path, as far up as the roots go: outermost first.
-fn rules_above(ground: &Workspace, path: &Path) -> Vec<Rules> {
+fn rules_above(workspace: &Workspace, path: &Path) -> Vec<Rules> {
     let above = path.ancestors().skip(1);
-    let inside = above.map_while(|above| Some((above, ground.roots.directory(above).ok()?)));
+    let inside = above.map_while(|above| Some((above, workspace.roots.directory(above).ok()?)));
     let mut rules: Vec<Rules> = inside.map(|(path, directory)| Rules::of(&directory, path)).collect();
     rules.reverse();
     rules

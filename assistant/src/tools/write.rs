@@ -30,20 +30,23 @@ pub(super) fn spec() -> ToolSpec {
     }
 }
 
-pub(super) fn prepare(ground: &Arc<Workspace>, arguments: &Arguments<'_>) -> Result<PreparedCall, ToolError> {
+pub(super) fn prepare(
+    workspace: &Arc<Workspace>,
+    arguments: &Arguments<'_>,
+) -> Result<PreparedCall, ToolError> {
     let (sent, new) = (arguments.some_text("path")?, arguments.text("content")?);
     if new.len() > LARGEST {
         return Err(change::too_large(sent, new.len() as u64));
     }
-    let (at, old) = change::current(ground, sent)?;
-    change::check_seen(ground, &at, old.as_deref())?;
-    let shown = ground.shown(&at.shown);
+    let (at, old) = change::current(workspace, sent)?;
+    change::check_seen(workspace, &at, old.as_deref())?;
+    let shown = workspace.shown(&at.shown);
     let lines = counted(new.lines().count(), "line", "lines");
-    let told = match old {
+    let summary = match old {
         Some(_) => format!("{shown} was replaced; it has {lines} now."),
         None => format!("{shown} was created with {lines}."),
     };
     let change = Change { path: at.shown.clone(), old, new: new.to_owned() };
-    let plan = Action::Change(PlannedChange { change, real: at.real, told });
-    Ok(PreparedCall::new(ground, Kind::Edit, format!("Write {shown}"), plan).at(at.shown, None))
+    let plan = Action::Change(PlannedChange { change, real: at.real, summary });
+    Ok(PreparedCall::new(workspace, Kind::Edit, format!("Write {shown}"), plan).at(at.shown, None))
 }

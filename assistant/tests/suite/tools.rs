@@ -67,10 +67,10 @@ impl Place {
     }
 
     /// What the model is told, success or not.
-    async fn told(&self, tool: &str, arguments: Value) -> String {
+    async fn output(&self, tool: &str, arguments: Value) -> String {
         match self.call(tool, arguments).await {
             Ok(outcome) => outcome.text,
-            Err(error) => error.told(),
+            Err(error) => error.text_for_model(),
         }
     }
 
@@ -109,7 +109,7 @@ async fn the_access_limits_the_tools() {
     }
     let unknown = place.tools.prepare("fly", &json!({}), Access::READ_ONLY).await.unwrap_err();
     assert_eq!(
-        unknown.told(),
+        unknown.text_for_model(),
         "error: there is no tool \"fly\"\nhint: the tools are read, list, find, search"
     );
 }
@@ -224,15 +224,15 @@ async fn arguments_are_taken_as_models_send_them() {
         ),
         ("list", json!({"path": uri("in/deep"), "all": "true"}), "b.txt (5 bytes)\n"),
     ] {
-        assert_eq!(place.told(tool, arguments.clone()).await, expected, "{tool} {arguments}");
+        assert_eq!(place.output(tool, arguments.clone()).await, expected, "{tool} {arguments}");
     }
-    let told = place.told("run", json!({"command": "pwd", "cwd": uri("in/deep")})).await;
-    assert!(told.starts_with(&place.path("in/deep").display().to_string()), "{told}");
+    let text = place.output("run", json!({"command": "pwd", "cwd": uri("in/deep")})).await;
+    assert!(text.starts_with(&place.path("in/deep").display().to_string()), "{text}");
     // An address of another machine is none of ours, and no way out either.
     for path in ["file://elsewhere/a.txt", "file:///etc/passwd", "file://localhost/etc/passwd"] {
-        let told = place.told("read", json!({"path": path})).await;
-        assert!(told.starts_with("error: "), "{told}");
+        let text = place.output("read", json!({"path": path})).await;
+        assert!(text.starts_with("error: "), "{text}");
     }
-    let outside = place.told("read", json!({"path": uri("out/secret.txt")})).await;
+    let outside = place.output("read", json!({"path": uri("out/secret.txt")})).await;
     assert!(outside.contains("outside") && !outside.contains("secret\n"), "{outside}");
 }

@@ -95,12 +95,12 @@ impl Stage {
     /// The same, served in another way.
     pub(crate) async fn client_with(&self, version: Version, config: Config) -> Client {
         let providers = self.providers.clone();
-        let patience =
+        let provider_limits =
             ProviderLimits { retries: 2, first_pause: Duration::from_millis(5), ..ProviderLimits::default() };
         let assistant = Assistant::new(AssistantConfig {
             providers: Box::new(move || Ok(providers.lock().map_err(|_| "poisoned")?.clone())),
             config_file: Some(CONFIG_FILE.into()),
-            patience,
+            provider_limits,
             mcp: self.limits,
             guardian: None,
         });

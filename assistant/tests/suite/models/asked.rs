@@ -6,7 +6,7 @@ use rethread_assistant::model::{
 use rethread_testkit::model::Planned;
 use serde_json::{Value, json};
 
-use super::stage::{Stage, KEY, KINDS, request, tools};
+use super::stage::{KEY, KINDS, Stage, request, tools};
 
 /// A turn with a thought and two calls, and the request that follows it.
 async fn follow_up(stage: &Stage) -> (Reply, Value) {

@@ -10,7 +10,7 @@ use rethread_assistant::model::{
 use rethread_testkit::model::{Planned, error_body};
 use serde_json::json;
 
-use super::stage::{self, Stage, KEY, KINDS, hear, patience, request};
+use super::stage::{self, KEY, KINDS, Stage, hear, limits, request};
 
 #[tokio::test]
 async fn a_refused_key_names_its_variable_and_hides_the_key() {
@@ -108,7 +108,7 @@ async fn an_address_where_nobody_is_is_named() {
             let gone = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
             format!("http://me:word@127.0.0.1:{}", gone.local_addr().unwrap().port())
         };
-        let models = Models::new(vec![stage::config(kind, &url)]).unwrap().with_patience(patience());
+        let models = Models::new(vec![stage::config(kind, &url)]).unwrap().with_limits(limits());
         let heard = hear(&models, &request("hi")).await;
         assert_eq!(heard.retries(), 2, "{kind:?}: {heard:?}");
         let Some(ModelError::Unreachable { url: shown, .. }) = &heard.error else {
@@ -244,7 +244,7 @@ async fn a_silent_provider_is_not_waited_for_for_ever() {
     for kind in KINDS {
         let stage = Stage::new(kind);
         let idle = Duration::from_millis(200);
-        let models = stage.models.clone().with_patience(ProviderLimits { idle, ..patience() });
+        let models = stage.models.clone().with_limits(ProviderLimits { idle, ..limits() });
         stage.server.plan(Planned::new().text("And").stalls());
         let heard = hear(&models, &request("hi")).await;
         assert_eq!(heard.text(), "And", "{kind:?}");

@@ -7,7 +7,7 @@ use rethread_assistant::model::{
 };
 use rethread_testkit::model::Planned;
 
-use super::stage::{Stage, KINDS, config, hear, request};
+use super::stage::{KINDS, Stage, config, hear, request};
 
 fn ids(models: &Models) -> Vec<String> {
     models.list().into_iter().map(|model| model.id).collect()
@@ -80,7 +80,7 @@ async fn a_server_that_lists_nothing_does_no_harm() {
     let listing = Duration::from_millis(200);
     let models = Models::new(vec![silent, gone])
         .unwrap()
-        .with_patience(ProviderLimits { listing, ..ProviderLimits::default() });
+        .with_limits(ProviderLimits { listing, ..ProviderLimits::default() });
     tokio::time::timeout(Duration::from_secs(5), models.discover()).await.expect("it is bounded");
     assert_eq!(ids(&models), [""; 0]);
 }

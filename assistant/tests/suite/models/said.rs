@@ -4,7 +4,7 @@ use rethread_assistant::model::{FinishReason, ModelEvent, ProviderKind, Request}
 use rethread_testkit::model::Planned;
 use serde_json::{Value, json};
 
-use super::stage::{Stage, KINDS, request, tools};
+use super::stage::{KINDS, Stage, request, tools};
 
 #[tokio::test]
 async fn text_comes_bit_by_bit_with_usage_and_cost() {

@@ -36,7 +36,7 @@ impl Stage {
         let server = ModelServer::start();
         let mut config = config(kind, &format!("http://127.0.0.1:{}", server.port()));
         change(&mut config);
-        let models = Models::new(vec![config]).expect("the address is usable").with_patience(patience());
+        let models = Models::new(vec![config]).expect("the address is usable").with_limits(limits());
         Self { kind, server, models }
     }
 
@@ -67,7 +67,7 @@ pub(crate) fn config(kind: ProviderKind, url: &str) -> ProviderConfig {
     }
 }
 
-pub(crate) fn patience() -> ProviderLimits {
+pub(crate) fn limits() -> ProviderLimits {
     ProviderLimits {
         retries: 2,
         first_pause: Duration::from_millis(10),

@@ -35,14 +35,14 @@ async fn files_are_made_with_the_directories_above() {
     assert_eq!(done(prepared).await.unwrap().text, "x/y/z.txt was created with 2 lines.");
     assert_eq!(place.text("in/x/y/z.txt"), "a\nb\n");
     assert_eq!(fs::read_dir(place.path("in/x/y")).unwrap().count(), 1, "no draft is left");
-    let told = place.told("write", json!({"path": "deep", "content": ""})).await;
-    assert!(told.starts_with("error: deep: it is a directory"), "{told}");
-    let told = place.told("write", json!({"path": ".", "content": ""})).await;
-    assert!(told.starts_with("error: .: it is a directory"), "{told}");
-    let told = place.told("write", json!({"path": "none/../x", "content": ""})).await;
-    assert!(told.starts_with("error: none/../x: it does not exist"), "{told}");
-    let told = place.told("write", json!({"path": "a.txt/x", "content": ""})).await;
-    assert!(told.starts_with("error: a.txt/x: part of the path is not a directory"), "{told}");
+    let text = place.output("write", json!({"path": "deep", "content": ""})).await;
+    assert!(text.starts_with("error: deep: it is a directory"), "{text}");
+    let text = place.output("write", json!({"path": ".", "content": ""})).await;
+    assert!(text.starts_with("error: .: it is a directory"), "{text}");
+    let text = place.output("write", json!({"path": "none/../x", "content": ""})).await;
+    assert!(text.starts_with("error: none/../x: it does not exist"), "{text}");
+    let text = place.output("write", json!({"path": "a.txt/x", "content": ""})).await;
+    assert!(text.starts_with("error: a.txt/x: part of the path is not a directory"), "{text}");
 }
 
 #[tokio::test]
@@ -109,17 +109,17 @@ async fn what_is_not_there_once_is_explained() {
         ),
         ("let x = 1;", true, "code.rs was changed in 2 places, first at line 2."),
     ] {
-        let told = place.told("edit", json!({"path": "code.rs", "old": old, "new": "y", "all": all})).await;
-        assert_eq!(told, expected);
+        let text = place.output("edit", json!({"path": "code.rs", "old": old, "new": "y", "all": all})).await;
+        assert_eq!(text, expected);
     }
     assert_eq!(place.text("in/code.rs"), "fn one() {\n    y\n}\nfn two() {\n    y\n}\n");
-    let told = place.told("edit", json!({"path": "code.rs", "old": "y", "new": "y"})).await;
-    assert!(told.contains("`new` of edit is \"y\", expected a text other than `old`"), "{told}");
-    let told = place.told("edit", json!({"path": "none.rs", "old": "x", "new": "y"})).await;
-    assert!(told.starts_with("error: none.rs: it does not exist"), "{told}");
+    let text = place.output("edit", json!({"path": "code.rs", "old": "y", "new": "y"})).await;
+    assert!(text.contains("`new` of edit is \"y\", expected a text other than `old`"), "{text}");
+    let text = place.output("edit", json!({"path": "none.rs", "old": "x", "new": "y"})).await;
+    assert!(text.starts_with("error: none.rs: it does not exist"), "{text}");
     place.write("in/bytes", b"x\xff\n");
-    let told = place.told("edit", json!({"path": "bytes", "old": "x", "new": "y"})).await;
-    assert!(told.contains("it is not UTF-8 text of 3 bytes, and only UTF-8 text can be changed"), "{told}");
+    let text = place.output("edit", json!({"path": "bytes", "old": "x", "new": "y"})).await;
+    assert!(text.contains("it is not UTF-8 text of 3 bytes, and only UTF-8 text can be changed"), "{text}");
 }
 
 #[tokio::test]
@@ -128,9 +128,9 @@ async fn a_file_that_changed_meanwhile_is_left_alone() {
     let edit = json!({"path": "a.txt", "old": "two", "new": "2"});
     let prepared = place.prepare("edit", edit.clone()).await.unwrap();
     place.write("in/a.txt", "somebody else's\n");
-    let told = done(prepared).await.unwrap_err().told();
+    let text = done(prepared).await.unwrap_err().text_for_model();
     assert_eq!(
-        told,
+        text,
         "error: a.txt was not changed: it has changed since the change was prepared\n\
          hint: read the file, then make the change again"
     );
@@ -138,18 +138,18 @@ async fn a_file_that_changed_meanwhile_is_left_alone() {
 
     let prepared = place.prepare("write", json!({"path": "new", "content": "mine"})).await.unwrap();
     place.write("in/new", "theirs");
-    let told = done(prepared).await.unwrap_err().told();
+    let text = done(prepared).await.unwrap_err().text_for_model();
     assert!(
-        told.contains("new was not changed: it has been created since the change was prepared"),
-        "{told}"
+        text.contains("new was not changed: it has been created since the change was prepared"),
+        "{text}"
     );
     assert_eq!(place.text("in/new"), "theirs");
 
     place.call("read", json!({"path": "new"})).await.unwrap();
     let prepared = place.prepare("write", json!({"path": "new", "content": "mine"})).await.unwrap();
     fs::remove_file(place.path("in/new")).unwrap();
-    let told = done(prepared).await.unwrap_err().told();
-    assert!(told.contains("it has changed since the change was prepared"), "{told}");
+    let text = done(prepared).await.unwrap_err().text_for_model();
+    assert!(text.contains("it has changed since the change was prepared"), "{text}");
     assert!(!place.path("in/new").exists());
 
     // One with two names is looked at under the name that was given.
@@ -171,7 +171,7 @@ async fn a_change_that_was_cancelled_is_not_made() {
     let prepared = place.prepare("write", json!({"path": "a.txt", "content": "x"})).await.unwrap();
     let (sink, _) = mpsc::channel(1);
     let outcome = prepared.run(sink, std::future::ready(())).await.unwrap();
-    assert_eq!((outcome.ending, outcome.changes.len()), (CallEnd::Cancelled, 0));
+    assert_eq!((outcome.end, outcome.changes.len()), (CallEnd::Cancelled, 0));
     assert_eq!(place.text("in/a.txt"), "one\ntwo\nthree\n");
 }
 
@@ -180,9 +180,9 @@ async fn a_file_that_was_not_read_or_has_changed_since_is_not_overwritten() {
     let place = Place::new();
     let write = |content: &str| json!({"path": "a.txt", "content": content});
     let read = json!({"path": "a.txt", "limit": 1});
-    let told = place.told("write", write("mine\n")).await;
+    let text = place.output("write", write("mine\n")).await;
     assert_eq!(
-        told,
+        text,
         "error: a.txt was not changed: it exists and was not read since this session was opened\n\
          hint: read the file, then make the change again"
     );
@@ -194,8 +194,8 @@ async fn a_file_that_was_not_read_or_has_changed_since_is_not_overwritten() {
     assert_eq!(place.text("in/a.txt"), "mine too\n");
     // Somebody else changes it, to something of the same length.
     place.write("in/a.txt", "MINE TOO\n");
-    let told = place.told("write", write("lost\n")).await;
-    assert!(told.contains("a.txt was not changed: it has changed since it was last read"), "{told}");
+    let text = place.output("write", write("lost\n")).await;
+    assert!(text.contains("a.txt was not changed: it has changed since it was last read"), "{text}");
     assert_eq!(place.text("in/a.txt"), "MINE TOO\n");
     place.call("read", read).await.unwrap();
     place.call("write", write("seen\n")).await.unwrap();
@@ -215,8 +215,8 @@ async fn an_edit_keeps_what_others_changed_and_is_no_look_at_the_whole_file() {
     let edit = |old: &str, new: &str| json!({"path": "a.txt", "old": old, "new": new});
     // An edit names what it replaces, so that it loses nothing that was not seen.
     place.call("edit", edit("two", "2")).await.unwrap();
-    let told = place.told("write", json!({"path": "a.txt", "content": "x"})).await;
-    assert!(told.contains("was not read since this session was opened"), "{told}");
+    let text = place.output("write", json!({"path": "a.txt", "content": "x"})).await;
+    assert!(text.contains("was not read since this session was opened"), "{text}");
     // What was read stays read when it is edited.
     place.call("read", json!({"path": "a.txt"})).await.unwrap();
     place.call("edit", edit("2", "two")).await.unwrap();

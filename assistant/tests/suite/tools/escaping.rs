@@ -75,12 +75,12 @@ async fn paths_that_lead_out_are_refused() {
     paths.push(absolute(&place.path("in/../out/secret.txt")));
     for path in &paths {
         for (tool, arguments) in calls(path) {
-            let told = place.told(tool, arguments).await;
+            let text = place.output(tool, arguments).await;
             assert!(
-                told.contains("the path is outside the directories of this session"),
-                "{tool} {path}: {told}"
+                text.contains("the path is outside the directories of this session"),
+                "{tool} {path}: {text}"
             );
-            assert!(!told.contains("secret\n"), "{tool} {path}: {told}");
+            assert!(!text.contains("secret\n"), "{tool} {path}: {text}");
         }
     }
     assert!(place.is_untouched());
@@ -90,12 +90,12 @@ async fn paths_that_lead_out_are_refused() {
         ("find", json!({"glob": "**/*", "all": true})),
         ("search", json!({"pattern": "secret", "all": true})),
     ] {
-        let told = place.told(tool, arguments).await;
+        let text = place.output(tool, arguments).await;
         let leads_out = |line: &str| {
             ["way/", "deep/up/", "magic/"].iter().any(|link| line.starts_with(link))
                 || line.contains(":secret")
         };
-        assert!(!told.lines().any(leads_out), "{tool}: {told}");
+        assert!(!text.lines().any(leads_out), "{tool}: {text}");
     }
 }
 
@@ -105,17 +105,17 @@ async fn other_spellings_lead_nowhere() {
     // Where case matters these are other names; where it does not they are the same files. Neither leads out.
     for path in ["../OUT/secret.txt", "../Out", "A.TXT/../../out/secret.txt"] {
         for (tool, arguments) in calls(&json!(path)) {
-            let told = place.told(tool, arguments).await;
-            assert!(told.starts_with("error: ") && !told.contains("secret\n"), "{tool} {path}: {told}");
+            let text = place.output(tool, arguments).await;
+            assert!(text.starts_with("error: ") && !text.contains("secret\n"), "{tool} {path}: {text}");
         }
     }
     for path in ["./a.txt", "deep/.././a.txt", ".//a.txt", "../in/a.txt"] {
-        assert!(place.told("read", json!({"path": path})).await.contains("one"), "{path}");
+        assert!(place.output("read", json!({"path": path})).await.contains("one"), "{path}");
     }
-    let told = place.told("read", json!({"path": "a\0.txt"})).await;
-    assert!(told.contains("the name is not valid"), "{told}");
-    let told = place.told("read", json!({"path": "x".repeat(5000)})).await;
-    assert!(told.contains("the name is too long"), "{told}");
+    let text = place.output("read", json!({"path": "a\0.txt"})).await;
+    assert!(text.contains("the name is not valid"), "{text}");
+    let text = place.output("read", json!({"path": "x".repeat(5000)})).await;
+    assert!(text.contains("the name is too long"), "{text}");
     assert!(place.is_untouched());
 }
 
@@ -132,7 +132,7 @@ async fn links_that_stay_inside_are_followed() {
     done(prepared).await.unwrap();
     assert_eq!(place.text("in/deep/b.txt"), "changed\n");
     assert!(fs::symlink_metadata(place.path("in/file")).unwrap().is_symlink());
-    assert_eq!(place.told("read", json!({"path": "other/c.txt"})).await, "     1\ttoo\n");
+    assert_eq!(place.output("read", json!({"path": "other/c.txt"})).await, "     1\ttoo\n");
 }
 
 #[tokio::test]
@@ -141,9 +141,10 @@ async fn a_root_may_itself_be_a_link() {
     symlink(place.path("in"), place.path("named")).unwrap();
     let tools = Toolbox::new([place.path("named")]);
     let call = async |tool: &str, arguments: Value| {
-        let prepared = tools.prepare(tool, &arguments, Access::FULL).await.map_err(|error| error.told())?;
+        let prepared =
+            tools.prepare(tool, &arguments, Access::FULL).await.map_err(|error| error.text_for_model())?;
         let shown = prepared.locations()[0].path.clone();
-        let outcome = done(prepared).await.map_err(|error| error.told())?;
+        let outcome = done(prepared).await.map_err(|error| error.text_for_model())?;
         Ok::<_, String>((shown, outcome.text))
     };
     let (shown, text) = call("read", json!({"path": "deep/b.txt"})).await.unwrap();
@@ -160,8 +161,8 @@ async fn a_root_may_itself_be_a_link() {
     fs::rename(place.path("in"), place.path("gone")).unwrap();
     symlink(place.path("out"), place.path("in")).unwrap();
     for (tool, arguments) in calls(&json!("secret.txt")).into_iter().chain(calls(&json!("."))) {
-        let told = call(tool, arguments).await;
-        assert!(told.is_err(), "{tool}: {told:?}");
+        let text = call(tool, arguments).await;
+        assert!(text.is_err(), "{tool}: {text:?}");
     }
     assert!(place.is_untouched());
 }
@@ -203,8 +204,8 @@ async fn a_link_that_appears_between_the_plan_and_the_deed_is_refused() {
         place.prepare("edit", json!({"path": "file.txt", "old": "secret", "new": "no"})).await.unwrap();
     fs::remove_file(place.path("in/file.txt")).unwrap();
     symlink(place.path("out/secret.txt"), place.path("in/file.txt")).unwrap();
-    let told = done(prepared).await.unwrap_err().told();
-    assert!(told.contains("part of its path has been replaced by a symbolic link"), "{told}");
+    let text = done(prepared).await.unwrap_err().text_for_model();
+    assert!(text.contains("part of its path has been replaced by a symbolic link"), "{text}");
     assert!(place.is_untouched());
 }
 
@@ -237,8 +238,8 @@ async fn swaps_in_a_loop_lead_nowhere() {
             for round in 0..200 {
                 met += use_all_tools(&place, round).await;
                 for _ in 0..10 {
-                    let told = place.told("read", json!({"path": "real/secret.txt"})).await;
-                    assert!(!told.contains("\tsecret"), "{told}");
+                    let text = place.output("read", json!({"path": "real/secret.txt"})).await;
+                    assert!(!text.contains("\tsecret"), "{text}");
                 }
             }
             met

@@ -40,19 +40,19 @@ async fn lines_come_with_their_numbers() {
             "error: a.txt/x: part of the path is not a directory\nhint: look for it with find or list",
         ),
     ] {
-        assert_eq!(place.told("read", arguments.clone()).await, expected, "{arguments}");
+        assert_eq!(place.output("read", arguments.clone()).await, expected, "{arguments}");
     }
     place.write("in/empty", "");
-    assert_eq!(place.told("read", json!({"path": "empty"})).await, "(the file is empty)");
+    assert_eq!(place.output("read", json!({"path": "empty"})).await, "(the file is empty)");
     place.write("in/windows", "a\r\nb\r\n");
     assert_eq!(
-        place.told("read", json!({"path": "windows"})).await,
+        place.output("read", json!({"path": "windows"})).await,
         "     1\ta\n     2\tb\n(lines end in CRLF)"
     );
     place.write("in/latin", b"caf\xe9\n");
-    let told = place.told("read", json!({"path": "latin"})).await;
+    let text = place.output("read", json!({"path": "latin"})).await;
     assert_eq!(
-        told,
+        text,
         "     1\tcaf\u{fffd}\n(the file is not UTF-8: what could not be read is shown as \u{fffd})"
     );
 }
@@ -85,16 +85,16 @@ async fn what_is_no_text_is_named() {
     let place = Place::new();
     place.write("in/document", b"%PDF-1.7\0\0");
     place.write("in/late", [&b"text\n".repeat(20_000)[..], b"\0"].concat());
-    let told = place.told("read", json!({"path": "document"})).await;
+    let text = place.output("read", json!({"path": "document"})).await;
     assert_eq!(
-        told,
+        text,
         "error: document: it is a PDF document of 10 bytes, not text\nhint: use a command that can read this format"
     );
-    let late = place.told("read", json!({"path": "late", "offset": 19_999})).await;
+    let late = place.output("read", json!({"path": "late", "offset": 19_999})).await;
     assert!(late.contains("late: it is binary data of 100001 bytes"), "{late}");
     assert!(
         place
-            .told("read", json!({"path": "late", "limit": 2}))
+            .output("read", json!({"path": "late", "limit": 2}))
             .await
             .starts_with("     1\ttext\n     2\ttext\n")
     );
@@ -110,27 +110,27 @@ async fn a_huge_file_is_never_read_whole() {
     log.set_len(TWO_GIGABYTES).unwrap();
     log.write_all_at(b"the end\n", TWO_GIGABYTES - 8).unwrap();
     let begun = Instant::now();
-    let told = place.told("read", json!({"path": "empty"})).await;
-    assert!(told.contains("empty: it is binary data of 2147483648 bytes, not text"), "{told}");
-    let told = place.told("read", json!({"path": "log", "offset": 99_999, "limit": 2})).await;
+    let text = place.output("read", json!({"path": "empty"})).await;
+    assert!(text.contains("empty: it is binary data of 2147483648 bytes, not text"), "{text}");
+    let text = place.output("read", json!({"path": "log", "offset": 99_999, "limit": 2})).await;
     assert!(
-        told.starts_with(
+        text.starts_with(
             " 99999\ta line of a log\n100000\ta line of a log\n(lines 99999 to 100000 of a file of"
         ),
-        "{told}"
+        "{text}"
     );
     for change in
         [json!({"path": "log", "content": "x"}), json!({"path": "log", "old": "a line", "new": "x"})]
     {
         let tool = if change["content"].is_string() { "write" } else { "edit" };
-        let told = place.told(tool, change).await;
+        let text = place.output(tool, change).await;
         assert!(
-            told.contains("it has 2147483648 bytes, and files of more than 8388608 bytes cannot be changed"),
-            "{told}"
+            text.contains("it has 2147483648 bytes, and files of more than 8388608 bytes cannot be changed"),
+            "{text}"
         );
     }
-    let told = place.told("search", json!({"pattern": "the end|a line of", "limit": 3})).await;
-    assert!(told.starts_with("log:1:a line of a log\nlog:2:"), "{told}");
+    let text = place.output("search", json!({"pattern": "the end|a line of", "limit": 3})).await;
+    assert!(text.starts_with("log:1:a line of a log\nlog:2:"), "{text}");
     assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
 }
 
@@ -138,14 +138,14 @@ async fn a_huge_file_is_never_read_whole() {
 async fn long_lines_and_many_lines_are_cut() {
     let place = Place::new();
     place.write("in/long", format!("{}\nshort\n", "é".repeat(100_000)));
-    let told = place.told("read", json!({"path": "long"})).await;
-    assert!(told.len() < 2200 && told.contains("… (198001 more bytes)\n     2\tshort\n"), "{told}");
+    let text = place.output("read", json!({"path": "long"})).await;
+    assert!(text.len() < 2200 && text.contains("… (198001 more bytes)\n     2\tshort\n"), "{text}");
     place.write("in/many", format!("{}\n", "x".repeat(199)).repeat(5000));
-    let told = place.told("read", json!({"path": "many"})).await;
-    assert!(told.len() < 66_000, "{}", told.len());
-    let last = told.lines().count() - 1;
+    let text = place.output("read", json!({"path": "many"})).await;
+    assert!(text.len() < 66_000, "{}", text.len());
+    let last = text.lines().count() - 1;
     assert!(
-        told.ends_with(&format!("(lines 1 to {last} of 5000; go on with offset {})", last + 1)),
+        text.ends_with(&format!("(lines 1 to {last} of 5000; go on with offset {})", last + 1)),
         "{last}"
     );
 }
@@ -162,11 +162,11 @@ async fn pipes_and_devices_are_not_waited_for() {
         ("write", json!({"path": "fifo", "content": "x"})),
         ("edit", json!({"path": "fifo", "old": "x", "new": "y"})),
     ] {
-        let told = place.told(tool, arguments).await;
-        assert!(told.starts_with("error: fifo: it is not a regular file"), "{tool}: {told}");
+        let text = place.output(tool, arguments).await;
+        assert!(text.starts_with("error: fifo: it is not a regular file"), "{tool}: {text}");
     }
-    assert!(place.told("search", json!({"pattern": "deep"})).await.contains("deep/b.txt:1:deep"));
-    assert!(place.told("list", json!({})).await.contains("fifo (not a regular file)"));
+    assert!(place.output("search", json!({"pattern": "deep"})).await.contains("deep/b.txt:1:deep"));
+    assert!(place.output("list", json!({})).await.contains("fifo (not a regular file)"));
 }
 
 #[tokio::test]
@@ -178,30 +178,30 @@ async fn directories_are_listed() {
     place.write("in/keep.log", "12345");
     place.write("in/.git/HEAD", "");
     symlink("a.txt", place.path("in/way")).unwrap();
-    let told = place.told("list", json!({})).await;
-    assert_eq!(told, ".gitignore (24 bytes)\na.txt (14 bytes)\ndeep/\nkeep.log (5 bytes)\nway -> a.txt\n");
-    let told = place.told("list", json!({"all": true, "depth": 2})).await;
+    let text = place.output("list", json!({})).await;
+    assert_eq!(text, ".gitignore (24 bytes)\na.txt (14 bytes)\ndeep/\nkeep.log (5 bytes)\nway -> a.txt\n");
+    let text = place.output("list", json!({"all": true, "depth": 2})).await;
     assert_eq!(
-        told,
+        text,
         ".git/\n.git/HEAD (0 bytes)\n.gitignore (24 bytes)\na.txt (14 bytes)\ndeep/\ndeep/b.txt (5 bytes)\n\
          keep.log (5 bytes)\ntarget/\ntarget/built (0 bytes)\nway -> a.txt\nx.log (0 bytes)\n"
     );
     assert_eq!(
-        place.told("list", json!({"path": "a.txt"})).await,
+        place.output("list", json!({"path": "a.txt"})).await,
         "error: a.txt: it is a file\nhint: use read for a file"
     );
     fs::create_dir(place.path("in/none")).unwrap();
-    assert_eq!(place.told("list", json!({"path": "none"})).await, "(no entries)");
+    assert_eq!(place.output("list", json!({"path": "none"})).await, "(no entries)");
     for number in 0..1200 {
         place.write(&format!("in/none/{number:04}"), "");
     }
-    let told = place.told("list", json!({"path": "none"})).await;
+    let text = place.output("list", json!({"path": "none"})).await;
     assert!(
-        told.ends_with("0999 (0 bytes)\n(these are the first 1000 entries; list a directory below for more)")
+        text.ends_with("0999 (0 bytes)\n(these are the first 1000 entries; list a directory below for more)")
     );
     // Ignore files above count for what is below.
     place.write("in/deep/y.log", "");
-    assert_eq!(place.told("list", json!({"path": "deep"})).await, "b.txt (5 bytes)\n");
+    assert_eq!(place.output("list", json!({"path": "deep"})).await, "b.txt (5 bytes)\n");
 }
 
 #[tokio::test]
@@ -221,7 +221,7 @@ async fn paths_are_found_by_patterns() {
         (json!({"glob": "y.*"}), "(nothing matches y.*)".to_owned()),
         (json!({"glob": "deep"}), "deep/\nsrc/deep/\n".to_owned()),
     ] {
-        assert_eq!(place.told("find", arguments.clone()).await, expected, "{arguments}");
+        assert_eq!(place.output("find", arguments.clone()).await, expected, "{arguments}");
     }
 }
 
@@ -253,11 +253,11 @@ async fn lines_are_searched_for() {
         ),
         (json!({"pattern": "fn", "glob": "*.txt"}), "(nothing matches)".to_owned()),
     ] {
-        assert_eq!(place.told("search", arguments.clone()).await, expected, "{arguments}");
+        assert_eq!(place.output("search", arguments.clone()).await, expected, "{arguments}");
     }
     place.write("in/min.js", format!("{}needle{}", "x".repeat(1_000_000), "y".repeat(1_000_000)));
-    let told = place.told("search", json!({"pattern": "needle"})).await;
-    assert!(told.len() < 500 && told.contains("needle"), "{told}");
+    let text = place.output("search", json!({"pattern": "needle"})).await;
+    assert!(text.len() < 500 && text.contains("needle"), "{text}");
 }
 
 /// Something under way is cancelled, or forgotten: it ends.
@@ -274,7 +274,7 @@ async fn looking_can_be_cancelled() {
     let begun = Instant::now();
     cancel.send(()).unwrap();
     let outcome = prepared.run(sink, async { drop(cancelled.await) }).await.unwrap();
-    assert_eq!(outcome.ending, CallEnd::Cancelled);
+    assert_eq!(outcome.end, CallEnd::Cancelled);
     assert!(outcome.text.contains("cancelled"), "{}", outcome.text);
     assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
 }
@@ -286,16 +286,16 @@ async fn names_stay_on_their_lines_and_long_ones_are_bounded() {
     for (tool, arguments) in
         [("list", json!({})), ("find", json!({"glob": "two*"})), ("search", json!({"pattern": "needle"}))]
     {
-        let told = place.told(tool, arguments).await;
-        assert!(told.contains(r"two\nlines.txt"), "{tool}: {told}");
+        let text = place.output(tool, arguments).await;
+        assert!(text.contains(r"two\nlines.txt"), "{tool}: {text}");
     }
     let long = "x".repeat(200);
     for number in 0..900 {
         place.write(&format!("in/long/{long}{number}"), "");
     }
     for (tool, arguments) in [("list", json!({"path": "long"})), ("find", json!({"glob": "xxx*"}))] {
-        let told = place.told(tool, arguments).await;
-        assert!(told.len() < 65 * 1024 && told.contains("(these are the first 3"), "{tool}: {}", told.len());
+        let text = place.output(tool, arguments).await;
+        assert!(text.len() < 65 * 1024 && text.contains("(these are the first 3"), "{tool}: {}", text.len());
     }
 }
 
@@ -317,9 +317,9 @@ async fn an_image_is_given_as_an_image() {
     let mut large = b"\x89PNG\r\n\x1a\n".to_vec();
     large.resize(4_000_000, 1);
     place.write("in/large.png", large);
-    let told = place.told("read", json!({"path": "large.png"})).await;
+    let text = place.output("read", json!({"path": "large.png"})).await;
     assert!(
-        told.starts_with("error: large.png: the image has 4000000 bytes, and images of more than"),
-        "{told}"
+        text.starts_with("error: large.png: the image has 4000000 bytes, and images of more than"),
+        "{text}"
     );
 }

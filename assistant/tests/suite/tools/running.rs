@@ -57,7 +57,7 @@ async fn a_command_tells_its_output_and_its_end() {
     assert_eq!(timeless(&outcome.text), format!("out\nerr\n{cwd}\n(exit code 3)"));
     assert_eq!(String::from_utf8(heard).unwrap(), format!("out\nerr\n{cwd}\n"));
     assert_eq!(outcome.exit, Some(Exit { code: Some(3), signal: None }));
-    assert_eq!(outcome.ending, CallEnd::Done);
+    assert_eq!(outcome.end, CallEnd::Done);
 
     let (outcome, _) = run(&place, json!({"command": "pwd", "cwd": "deep"})).await;
     assert!(outcome.text.starts_with(&format!("{cwd}/deep\n")));
@@ -110,7 +110,7 @@ async fn a_command_that_never_ends_is_ended() {
     let command = "echo $$ > pid; trap '' TERM; echo here; while :; do sleep 1; done";
     let begun = Instant::now();
     let (outcome, heard) = run(&place, json!({"command": command, "timeout": 1})).await;
-    assert_eq!(outcome.ending, CallEnd::TimedOut);
+    assert_eq!(outcome.end, CallEnd::TimedOut);
     assert_eq!(timeless(&outcome.text), "here\n(stopped at its time limit of 1 s, ended by SIGKILL)");
     assert_eq!(heard, b"here\n");
     assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
@@ -131,7 +131,7 @@ async fn a_command_can_be_cancelled() {
     }
     cancel.send(()).unwrap();
     let outcome = tokio::time::timeout(DEADLINE, running).await.unwrap().unwrap().unwrap();
-    assert_eq!(outcome.ending, CallEnd::Cancelled);
+    assert_eq!(outcome.end, CallEnd::Cancelled);
     assert_eq!(timeless(&outcome.text), "here\n(cancelled, ended by SIGTERM)");
     is_gone(&place.text("in/pid")).await;
     is_gone(&place.text("in/inner")).await;
@@ -182,10 +182,10 @@ async fn a_flood_without_end_and_without_a_listener_is_ended() {
     let (sink, _kept) = mpsc::channel(1);
     let outcome =
         tokio::time::timeout(DEADLINE, prepared.run(sink, std::future::pending())).await.unwrap().unwrap();
-    assert_eq!(outcome.ending, CallEnd::TimedOut);
+    assert_eq!(outcome.end, CallEnd::TimedOut);
     is_gone(&place.text("in/pid")).await;
     let (outcome, heard) = run(&place, json!({"command": "exec yes", "timeout": 1})).await;
-    assert_eq!(outcome.ending, CallEnd::TimedOut);
+    assert_eq!(outcome.end, CallEnd::TimedOut);
     assert!(outcome.text.len() < 34_000 && heard.len() < 600_000);
 }
 
