@@ -1,5 +1,5 @@
-//! One answer as a stream: asking, waiting and asking again while nothing has come, hearing, and the end. Dropping it
-//! closes the connection.
+//! The answer of a model as a stream of events: sends the request, retries while nothing has arrived, decodes the stream.
+//! Dropping the stream closes the connection.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -30,13 +30,13 @@ use super::relay::{Route, RouteTarget};
 use super::target;
 use super::unsupported::Unsupported;
 
-/// What a model says, event by event. It ends with `ModelEvent::Finished` or with an error.
+/// The events of one answer. The last one is `ModelEvent::Finished` or an error.
 pub struct AnswerStream {
     events: BoxStream<'static, Result<ModelEvent, ModelError>>,
 }
 
 impl AnswerStream {
-    /// One that only fails.
+    /// A stream that yields only this error.
     pub(super) fn failed(error: ModelError) -> Self {
         Self { events: futures::stream::iter([Err(error)]).boxed() }
     }
@@ -66,13 +66,13 @@ impl std::fmt::Debug for AnswerStream {
     }
 }
 
-/// All that is needed to ask, once or again.
+/// A request to a provider, with everything that sending and retrying it needs.
 pub(super) struct ModelQuery {
     pub(super) web: Arc<HttpClients>,
-    /// What reaches the provider.
+    /// The HTTP client for the provider.
     pub(super) client: reqwest::Client,
     pub(super) provider: Arc<Provider>,
-    /// The full id.
+    /// The full id: `provider/model`.
     pub(super) model: String,
     pub(super) chat: ChatRequest,
     pub(super) options: ChatOptions,
@@ -82,7 +82,7 @@ pub(super) struct ModelQuery {
 }
 
 impl ModelQuery {
-    /// A way to the provider through the relay, and a client of the library that knows no other.
+    /// Opens a route to the provider through the relay, with a client of `genai` that can reach only the relay.
     async fn route(&self) -> Result<(Route, genai::Client), String> {
         let address = Url::parse(&self.provider.address).map_err(|error| error.to_string())?;
         let target = RouteTarget { client: self.client.clone(), address, frames: self.frames.clone() };
@@ -95,7 +95,7 @@ impl ModelQuery {
         target::target(&self.provider.config, &route.address, model_of(&self.model))
     }
 
-    /// Whether this is part of it.
+    /// Whether the request uses this feature.
     fn sends(&self, feature: Unsupported) -> bool {
         match feature {
             Unsupported::Temperature => self.options.temperature.is_some(),
@@ -115,14 +115,14 @@ enum ExchangeStage {
 
 struct Exchange {
     query: ModelQuery,
-    /// How often it was asked.
+    /// The number of attempts so far.
     attempt: u32,
     stage: ExchangeStage,
-    /// Whether anything of the answer has come. From then on there is no way back.
+    /// Whether any part of the answer was passed on. From then on the request is not retried.
     started: bool,
     partial: PartialAnswer,
     ready: VecDeque<Result<ModelEvent, ModelError>>,
-    /// The way that the answer comes by.
+    /// The route that the answer arrives on.
     route: Option<Route>,
 }
 
@@ -189,7 +189,7 @@ impl Exchange {
         }
     }
 
-    /// The server has closed the connection, and did not say before that this is the end.
+    /// Handles a connection that the server closed without an end event.
     fn connection_closed(&mut self) {
         let observed = self.query.frames.observed();
         match observed.finished {
@@ -240,7 +240,7 @@ impl Exchange {
     fn fail(&mut self, error: &genai::Error) {
         let observed = self.query.frames.observed();
         if observed.blocked.is_some() && self.query.provider.config.kind == ProviderKind::Gemini {
-            // It says so in place of an answer, which the library takes for an error.
+            // Gemini sends the block reason in place of an answer, and `genai` reports that as an error.
             return self.finish(genai::chat::StreamEnd::default());
         }
         let fault_context = self.fault_context();
@@ -255,7 +255,7 @@ impl Exchange {
             return self.leave_out(feature, &error);
         }
         match (error, retry) {
-            // What was told cannot be taken back, and what breaks it off is not that nobody was there.
+            // Part of the answer was passed on, so the server was reachable: the answer ended early.
             (ModelError::Unreachable { cause, .. }, _) if self.started => self.end_early(&cause),
             (error, Retry::After(requested)) if !self.started => self.try_again(error, requested),
             (error, Retry::After(_) | Retry::No) => self.end_with(error),
@@ -276,7 +276,7 @@ impl Exchange {
         self.stage = ExchangeStage::Waiting(wait);
     }
 
-    /// Asks again without what the model does not take.
+    /// Repeats the request without a feature that the model rejected.
     fn leave_out(&mut self, feature: Unsupported, error: &ModelError) {
         let query = &mut self.query;
         match feature {
@@ -305,7 +305,7 @@ impl Exchange {
 }
 
 impl ProviderLimits {
-    /// Twice as long each time, and never quite the same, so that many who were turned away do not come back together.
+    /// The pause before the next attempt: it doubles each time, with jitter so that many clients do not retry together.
     fn pause(&self, attempt: u32) -> Duration {
         let doubled = self.first_pause.saturating_mul(1 << (attempt.saturating_sub(1)).min(16));
         let [.., last] = *ids::unique().as_bytes();

@@ -1,14 +1,14 @@
-//! What is known of well-known models, from what their providers publish. A number that is not certain is not here:
-//! a price that is a temporary offer, a cache price that was not found. What the user configures wins.
+//! The catalog of well-known models: windows, prices and thought levels that their providers publish. Uncertain numbers
+//! are left out, such as temporary prices. The user's configuration overrides it.
 
 use super::config::{Effort, ModelConfig, Price, ProviderConfig, ProviderKind};
 
 use Effort::{High, Low, Max, Medium, Off, XHigh};
 
-/// The most tools of one request: OpenAI and Google refuse more, and no model chooses well among so many.
+/// The maximum number of tools in a request: OpenAI and Google reject more.
 const MOST_TOOLS: usize = 128;
 
-/// A model of the table.
+/// A model of the catalog.
 pub(super) struct CatalogModel {
     kinds: &'static [ProviderKind],
     id: &'static str,
@@ -18,7 +18,7 @@ pub(super) struct CatalogModel {
     price: Option<Price>,
     efforts: &'static [Effort],
     takes_temperature: bool,
-    /// Thinks without being told to, and shows nothing of it unless asked.
+    /// Thinks by default, and shows its thoughts only on request.
     adaptive: bool,
 }
 
@@ -116,14 +116,14 @@ const TABLE: &[CatalogModel] = &[
     gemini("gemini-3.1-pro-preview", "Gemini 3.1 Pro"),
 ];
 
-/// What is true of a model, as far as it is known: from the configuration first, else from the table.
+/// The properties of a model, from the configuration or else from the catalog.
 #[derive(Clone, Debug)]
 pub(super) struct ModelFacts {
     pub(super) name: String,
     pub(super) window: Option<u64>,
-    /// What the user allows an answer.
+    /// The maximum length of an answer that the user configured.
     pub(super) wanted_output: Option<u32>,
-    /// What the provider allows an answer.
+    /// The maximum length of an answer that the provider allows.
     pub(super) most_output: Option<u32>,
     pub(super) price: Option<Price>,
     pub(super) efforts: Vec<Effort>,
@@ -135,12 +135,12 @@ pub(super) struct ModelFacts {
     pub(super) adaptive: bool,
 }
 
-/// The models of a provider's own that are known.
+/// The ids of the catalog's models of this kind of provider.
 pub(super) fn ids(kind: ProviderKind) -> impl Iterator<Item = &'static str> {
     TABLE.iter().filter(move |known| known.kinds.contains(&kind)).map(|known| known.id)
 }
 
-/// What is true of a provider's model.
+/// The properties of a provider's model.
 pub(super) fn facts(provider: &ProviderConfig, id: &str) -> ModelFacts {
     let known = TABLE.iter().find(|known| known.kinds.contains(&provider.kind) && known.is(id));
     let said = provider.models.iter().find(|model| model.id == id).cloned();
@@ -150,7 +150,7 @@ pub(super) fn facts(provider: &ProviderConfig, id: &str) -> ModelFacts {
         window: said.context_window.or(known.map(|known| known.window)),
         wanted_output: said.max_output,
         most_output: said.max_output.or(known.map(|known| known.output)),
-        // Somebody else's server has prices of its own.
+        // A server with its own base URL has its own prices.
         price: said.price.or(known.filter(|_| provider.base_url.is_none()).and_then(|known| known.price)),
         efforts: said.efforts.or(known.map(|known| known.efforts.to_vec())).unwrap_or_default(),
         takes_temperature: said
@@ -166,7 +166,7 @@ pub(super) fn facts(provider: &ProviderConfig, id: &str) -> ModelFacts {
 }
 
 impl CatalogModel {
-    /// Whether it has this id, or this is one of its dated versions.
+    /// Whether this is its id or the id of one of its dated versions.
     fn is(&self, id: &str) -> bool {
         let dated = |rest: &str| rest.len() >= 8 && rest.bytes().all(|c| c.is_ascii_digit() || c == b'-');
         match id.strip_prefix(self.id) {
@@ -183,7 +183,7 @@ mod tests {
     use super::facts;
 
     #[test]
-    fn a_dated_version_is_known_and_a_sibling_is_not_taken_for_it() {
+    fn a_dated_version_is_found_and_similar_ids_are_not() {
         let provider = ProviderConfig::new("a", ProviderKind::Anthropic);
         assert_eq!(facts(&provider, "claude-haiku-4-5-20251001").window, Some(200_000));
         assert_eq!(facts(&provider, "claude-opus-5-5").price.unwrap().input, 4.0);
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_configured_wins_and_other_servers_have_no_known_prices() {
+    fn the_configuration_wins_and_other_servers_have_no_catalog_prices() {
         let mut provider = ProviderConfig::new("a", ProviderKind::Anthropic);
         provider.base_url = Some("http://127.0.0.1:1".to_owned());
         assert_eq!(facts(&provider, "claude-opus-5").price, None);

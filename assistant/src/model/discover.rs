@@ -1,5 +1,5 @@
-//! Asking providers which models they have, and how much those read at a time. A provider that does not say so in time
-//! has none to add.
+//! Requests the lists of models from providers, and the context windows of the models. A provider that does not answer
+//! within its time limit adds no models.
 
 use std::sync::Arc;
 
@@ -12,9 +12,9 @@ use super::fault::root;
 use super::provider::{ListedModel, Provider};
 use super::{Models, target};
 
-/// The longest list that is read, in bytes.
+/// The maximum length of a list, in bytes.
 const LONGEST: usize = 16 * 1024 * 1024;
-/// What servers call the size of a model's window; no two agree.
+/// The names that servers use for the size of the context window.
 const WINDOWS: [&str; 7] = [
     "loaded_context_length",
     "context_length",
@@ -25,26 +25,26 @@ const WINDOWS: [&str; 7] = [
     "inputTokenLimit",
 ];
 
-/// What providers say to the question which models they have.
+/// The answers of providers to a request for their models.
 pub(crate) struct ModelLists(Vec<(Arc<Provider>, ListResult)>);
 
-/// A list, or why there is none.
+/// A list, or the reason why there is none.
 type ListResult = Result<Vec<ListedModel>, String>;
 
 impl Models {
-    /// Asks every provider that has to be asked, side by side and for a bounded time. `list` tells what came of it.
+    /// Requests the models of all providers that need it, in parallel and within a time limit. `list` has the result.
     pub async fn discover(&self) {
         let lists = self.ask().await;
         self.take(lists);
     }
 
-    /// The same, but nothing is known of the lists before they are taken.
+    /// Does the same as `discover`, but the lists have no effect until `take` is called.
     pub(crate) async fn ask(&self) -> ModelLists {
         let asked = self.providers.iter().filter(|provider| provider.must_be_asked());
         ModelLists(join_all(asked.map(|provider| self.ask_for_models(provider))).await)
     }
 
-    /// Takes the lists that providers gave.
+    /// Stores the lists of the providers.
     pub(crate) fn take(&self, lists: ModelLists) {
         for (provider, list) in lists.0 {
             match list {
@@ -54,12 +54,12 @@ impl Models {
         }
     }
 
-    /// Whether every provider that has to be asked was asked before.
+    /// Whether all providers that need it were asked before.
     pub(crate) fn all_asked(&self) -> bool {
         self.providers.iter().all(|provider| !provider.must_be_asked() || provider.was_asked())
     }
 
-    /// How much a model reads at a time. Ollama is asked for that after an answer: it decides when it loads a model.
+    /// The context window of a model. Ollama is asked after an answer, because it sets the window when it loads a model.
     pub async fn window(&self, id: &str) -> Option<u64> {
         let (provider, model) = self.split(id)?;
         let facts = provider.facts(model);
@@ -90,7 +90,7 @@ impl Models {
         Ok(list.iter().filter_map(listed).collect())
     }
 
-    /// The models that Ollama has loaded; a failure is harmless.
+    /// The models that Ollama has loaded; empty if the request fails.
     async fn loaded(&self, provider: &Provider) -> Vec<ListedModel> {
         let answer = self.fetch(provider, "api/ps").await.unwrap_or_default();
         answer["models"].as_array().into_iter().flatten().filter_map(listed).collect()

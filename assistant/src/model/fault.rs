@@ -1,4 +1,4 @@
-//! Failures of a request, sorted: what they are for the user, and whether asking again may help.
+//! Classifies failed requests to providers: the error for the user, and whether a retry may help.
 
 use std::time::Duration;
 
@@ -10,36 +10,36 @@ use super::error::ModelError;
 use super::raw_frames::{ConnectionFailure, StreamObservations};
 use super::relay;
 
-/// How much of a provider's words is shown.
+/// The maximum number of characters of a provider's message that are shown.
 const SHOWN: usize = 400;
 
-/// A failure.
+/// A failed request, classified.
 #[derive(Debug)]
 pub(super) struct Fault {
     pub(super) error: ModelError,
     pub(super) retry: Retry,
 }
 
-/// Whether asking again may help.
+/// Whether a retry may help.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Retry {
     No,
-    /// After a pause of the provider's choice, or of ours.
+    /// After the pause that the provider asked for, or the default one.
     After(Option<Duration>),
 }
 
-/// Whom a failure is about.
+/// The request that a failure belongs to, for error messages.
 pub(super) struct FaultContext<'a> {
     pub(super) provider: &'a ProviderConfig,
     pub(super) address: &'a str,
-    /// The full id.
+    /// The full id: `provider/model`.
     pub(super) model: &'a str,
     pub(super) attempts: u32,
     pub(super) idle: Duration,
 }
 
 impl FaultContext<'_> {
-    /// What the stream itself told of a failure, better than the library does.
+    /// The failure that the raw stream reported, which has more detail than the error of `genai`.
     pub(super) fn observed_fault(&self, observed: &StreamObservations) -> Option<Fault> {
         let unreadable = observed.unreadable.as_ref();
         unreadable
@@ -57,10 +57,10 @@ impl FaultContext<'_> {
         }
     }
 
-    /// Sorts a failure of the library's.
+    /// Classifies an error of `genai`.
     #[expect(
         clippy::wildcard_enum_match_arm,
-        reason = "two dozen of them, each about a shape, and more to come"
+        reason = "two dozen variants, each about a data format, and new versions add more"
     )]
     pub(super) fn sort(&self, error: &genai::Error) -> Fault {
         match error {
@@ -75,7 +75,7 @@ impl FaultContext<'_> {
         }
     }
 
-    /// What was wrong while the answer was carried to us.
+    /// Classifies an error in the transport of the answer.
     fn carried(&self, error: &(dyn std::error::Error + 'static)) -> Fault {
         if let Some(inner) = error.downcast_ref::<genai::Error>() {
             return self.sort(inner);
@@ -114,7 +114,7 @@ impl FaultContext<'_> {
         Fault { error, retry: Retry::No }
     }
 
-    /// An error that came as an event of the stream.
+    /// Classifies an error that was an event of the stream.
     fn stream_error(&self, body: &Value) -> Fault {
         let text = body.to_string();
         let code = ["code", "type", "status"].iter().find_map(|name| error_of(body)[*name].as_str());
@@ -128,7 +128,7 @@ impl FaultContext<'_> {
         self.answered(status, &text, None)
     }
 
-    /// An answer with a status that is no success.
+    /// Classifies an answer with an error status.
     fn answered(&self, status: u16, body: &str, wait: Option<Duration>) -> Fault {
         let said = self.said(body);
         let wait = wait.or_else(|| retry_delay(body));
@@ -147,7 +147,7 @@ impl FaultContext<'_> {
                 let said = "it redirects to another address, and the API key is not sent there".to_owned();
                 fault(ModelError::Rejected { provider: self.name(), status, said })
             }
-            // Gemini says 400 of a bad key.
+            // Gemini answers 400 to an invalid key.
             401 | 403 => fault(self.unauthorised(status, said)),
             400 if low.contains("api_key_invalid") => fault(self.unauthorised(status, said)),
             404 => fault(ModelError::ModelUnknown { model: self.model.to_owned(), said }),
@@ -184,7 +184,7 @@ impl FaultContext<'_> {
         self.provider.name.clone()
     }
 
-    /// The message in a provider's answer, or the beginning of the answer.
+    /// The message in a provider's error, or the beginning of its body.
     fn said(&self, body: &str) -> String {
         let json: Value = serde_json::from_str(body).unwrap_or_default();
         let error = error_of(&json);
@@ -193,7 +193,7 @@ impl FaultContext<'_> {
         if said.is_empty() { "no reason given".to_owned() } else { said }
     }
 
-    /// One line of bounded length without the key.
+    /// A text on one line, with a maximum length and without the key.
     fn clean(&self, text: &str) -> String {
         let text = match self.provider.key() {
             Some(key) => key.scrub(text),
@@ -207,13 +207,13 @@ impl FaultContext<'_> {
     }
 }
 
-/// Where an answer keeps its error: in a member, in the first of a list, or it is one.
+/// The error object of a body: a member, the first item of a list, or the body itself.
 fn error_of(body: &Value) -> &Value {
     let body = if body.is_array() { &body[0] } else { body };
     if body["error"].is_null() { body } else { &body["error"] }
 }
 
-/// Whether a provider says that it was given more than it can read. Each has its own words for it.
+/// Whether an error means that the request is too long. Each provider has its own message.
 fn too_long(status: u16, low: &str) -> bool {
     const WORDS: [&str; 10] = [
         "context_length_exceeded",
@@ -230,14 +230,14 @@ fn too_long(status: u16, low: &str) -> bool {
     status == 413 || matches!(status, 400 | 422 | 500) && WORDS.iter().any(|words| low.contains(words))
 }
 
-/// How long a provider wants us to wait.
+/// The wait that a provider asks for in its headers.
 fn pause(headers: &reqwest::header::HeaderMap) -> Option<Duration> {
     let number = |name: &str| headers.get(name)?.to_str().ok()?.trim().parse::<f64>().ok();
     let seconds = number("retry-after-ms").map(|ms| ms / 1000.0).or_else(|| number("retry-after"))?;
     Duration::try_from_secs_f64(seconds).ok()
 }
 
-/// How long Google wants us to wait: it says so in the error, as in `37s`.
+/// The wait that Google asks for in the error, such as `37s`.
 fn retry_delay(body: &str) -> Option<Duration> {
     let json: Value = serde_json::from_str(body).ok()?;
     let details = error_of(&json)["details"].as_array()?;
@@ -245,7 +245,7 @@ fn retry_delay(body: &str) -> Option<Duration> {
     Duration::try_from_secs_f64(delay.strip_suffix('s')?.parse().ok()?).ok()
 }
 
-/// The innermost cause, which is the one that says something.
+/// The text of the innermost cause, which has the detail.
 pub(super) fn root(error: &(dyn std::error::Error + 'static)) -> String {
     std::iter::successors(Some(error), |error| error.source())
         .last()
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn every_provider_says_too_long_in_its_own_words() {
+    fn each_providers_message_for_too_long_is_recognised() {
         let bodies = [
             r#"{"error":{"message":"This model's maximum context length is 8192 tokens.","code":"context_length_exceeded"}}"#,
             r#"{"error":{"message":"Your input exceeds the context window of this model."}}"#,
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_that_is_told_in_the_error_is_kept() {
+    fn a_wait_in_the_error_is_kept() {
         let body = r#"{"error":{"code":429,"message":"quota","status":"RESOURCE_EXHAUSTED","details":[
             {"@type":"type.googleapis.com/google.rpc.QuotaFailure"},
             {"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"37.5s"}]}}"#;
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_may_pass_is_asked_again() {
+    fn only_temporary_failures_are_retried() {
         let retry = |status, body| fault(status, body).retry != Retry::No;
         assert!(retry(429, "") && retry(500, "") && retry(529, "") && retry(408, ""));
         assert!(!retry(400, "") && !retry(404, "") && !retry(401, "") && !retry(422, ""));

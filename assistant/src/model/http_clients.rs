@@ -1,5 +1,4 @@
-//! The connections to providers: one client for what is on this machine, which no proxy stands before, and one for all
-//! the rest.
+//! The HTTP clients for providers: one for this machine, without a proxy, and one for all other hosts.
 
 use std::sync::OnceLock;
 
@@ -10,17 +9,17 @@ use super::error::ModelError;
 use super::relay::Relay;
 use crate::web;
 
-/// The clients, each made when it is first needed: that reads the system's certificates.
+/// The clients, each created when it is first needed, because that reads the system's certificates.
 #[derive(Default)]
 pub(super) struct HttpClients {
     here: OnceLock<Client>,
     elsewhere: OnceLock<Client>,
-    /// What the library that asks models sends its requests through.
+    /// The relay between `genai` and the network.
     pub(super) relay: Relay,
 }
 
 impl HttpClients {
-    /// The client for a provider's address.
+    /// The client for a provider's base URL.
     pub(super) fn client(&self, address: &str, limits: &ProviderLimits) -> Result<Client, ModelError> {
         let url = Url::parse(address).map_err(|error| no_client(&error))?;
         let place = if web::is_here(&url) { &self.here } else { &self.elsewhere };

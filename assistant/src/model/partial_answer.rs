@@ -1,14 +1,14 @@
-//! What of an answer has come, kept for servers that say why they stop but not that they have: the library throws away
-//! what it has when an answer of theirs is over.
+//! The parts of an answer that have arrived. Some servers send a finish reason but no end event; `genai` then discards
+//! the answer, so it is rebuilt from this copy.
 
 use genai::chat::{ContentPart, MessageContent, StopReason, StreamEnd, ToolCall};
 
-/// What has come so far.
+/// The parts that have arrived so far.
 #[derive(Default)]
 pub(super) struct PartialAnswer {
     text: String,
     thought: String,
-    /// Each as far as it has come.
+    /// Tool calls, maybe incomplete.
     calls: Vec<ToolCall>,
 }
 
@@ -21,7 +21,7 @@ impl PartialAnswer {
         self.thought.push_str(more);
     }
 
-    /// Takes in a call with all that has come of it. Says whether it is a new one.
+    /// Stores the current state of a call, and returns whether the call is new.
     pub(super) fn call(&mut self, call: ToolCall) -> bool {
         match self.calls.iter_mut().find(|known| known.call_id == call.call_id) {
             Some(known) => {
@@ -35,7 +35,7 @@ impl PartialAnswer {
         }
     }
 
-    /// The end, for the reason that the server gave.
+    /// Builds the end event with the server's finish reason.
     pub(super) fn end(self, reason: String) -> StreamEnd {
         let text = (!self.text.is_empty()).then_some(ContentPart::Text(self.text));
         let calls = self.calls.into_iter().map(ContentPart::ToolCall);

@@ -1,5 +1,5 @@
-//! Listens to a stream as it came over the wire, for what the library between us and the provider leaves out: why an
-//! answer was refused or failed, and events that it could not read.
+//! Observes the raw events of a stream, for details that `genai` drops: refusals, failures, finish reasons, tool calls
+//! without an index, and unreadable events.
 
 use std::sync::Mutex;
 
@@ -9,48 +9,48 @@ use serde_json::Value;
 
 use super::config::ProviderKind;
 
-/// What was heard.
+/// What the raw events of a stream contained.
 #[derive(Clone, Debug, Default)]
 pub(super) struct StreamObservations {
-    /// The words with which the model refused.
+    /// The text of the model's refusal.
     pub(super) refusal: String,
-    /// Why nothing, or no more, is said.
+    /// Why the answer was blocked.
     pub(super) blocked: Option<String>,
-    /// The failure that the provider reported in place of an end.
+    /// The error that the provider sent in place of an end event.
     pub(super) failure: Option<Value>,
-    /// Why a server says that its answer ends here, where it may not say that it has ended.
+    /// The finish reason, also of servers that send no end event.
     pub(super) finished: Option<String>,
-    /// Tool calls without the number that tells them apart, which the library passes over.
+    /// Tool calls without an index, which `genai` ignores.
     pub(super) unnumbered: Vec<ToolCall>,
-    /// Whether there was any event at all.
+    /// Whether any event was received.
     pub(super) events: bool,
-    /// Whether anything came, an event or not.
+    /// Whether any bytes were received.
     pub(super) anything: bool,
-    /// The beginning of an event that is no JSON.
+    /// The beginning of an event that is not JSON.
     pub(super) unreadable: Option<String>,
-    /// How the connection to the provider ended before its answer did.
+    /// Why the connection ended before the answer was complete.
     pub(super) broken: Option<ConnectionFailure>,
 }
 
-/// How a connection to a provider ends before the answer does.
+/// Why a connection to a provider ended before the answer was complete.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum ConnectionFailure {
-    /// It was not reached, or it was lost, for this reason.
+    /// The connection failed, for this reason.
     Lost(String),
-    /// It sent an event that is longer than any that is passed on.
+    /// The provider sent an event that is too long.
     TooLong,
 }
 
-/// Listens to one stream.
+/// Observes one stream.
 #[derive(Debug)]
 pub(super) struct RawFrames {
     kind: ProviderKind,
     observed: Mutex<StreamObservations>,
 }
 
-/// An event with any of these may tell something; the others are not looked into.
+/// Only events with one of these are parsed.
 const MARKS: [&str; 4] = ["\"refusal\"", "\"blockReason\"", "\"response.incomplete\"", "\"response.failed\""];
-/// How much of an unreadable event is kept.
+/// The maximum number of characters of an unreadable event that are kept.
 const SHOWN: usize = 80;
 
 impl RawFrames {
@@ -58,12 +58,12 @@ impl RawFrames {
         Self { kind, observed: Mutex::default() }
     }
 
-    /// Forgets what an earlier attempt said.
+    /// Discards the observations of an earlier attempt.
     pub(super) fn clear(&self) {
         *locked(&self.observed) = StreamObservations::default();
     }
 
-    /// The connection has ended before the answer did.
+    /// Stores why the connection ended early.
     pub(super) fn breaks(&self, how: ConnectionFailure) {
         locked(&self.observed).broken = Some(how);
     }
@@ -78,7 +78,7 @@ impl ChatFrameSink for RawFrames {
         {
             let mut observed = locked(&self.observed);
             observed.anything = true;
-            // What has no data is a comment, or no event at all.
+            // A frame without data is a comment or not an event.
             observed.events |= !frame.data.is_empty();
         }
         if self.kind == ProviderKind::OpenAi
@@ -89,7 +89,7 @@ impl ChatFrameSink for RawFrames {
         if self.kind == ProviderKind::OpenAi && frame.data.contains("\"tool_calls\"") {
             take_unnumbered(&mut locked(&self.observed).unnumbered, frame.data);
         }
-        // The library passes over such events of this kind; of the others it makes errors.
+        // For this kind `genai` ignores unreadable events; for the others it returns an error.
         if self.kind == ProviderKind::OpenAiResponses
             && !matches!(frame.data, "" | "[DONE]")
             && serde_json::from_str::<serde::de::IgnoredAny>(frame.data).is_err()
@@ -112,7 +112,7 @@ impl ChatFrameSink for RawFrames {
     }
 }
 
-/// Most events say that there is none yet, and are not looked into.
+/// The finish reason of an event. Most events have none and are not parsed.
 fn finish_reason(data: &str) -> Option<String> {
     let (_, rest) = data.split_once("\"finish_reason\"")?;
     if rest.trim_start().strip_prefix(':')?.trim_start().starts_with("null") {
@@ -122,7 +122,7 @@ fn finish_reason(data: &str) -> Option<String> {
     event["choices"][0]["finish_reason"].as_str().map(str::to_owned)
 }
 
-/// Takes the calls of an event that have no number. What has no name either goes on with the last one.
+/// Collects the calls of an event that have no index. A part without a name continues the last call.
 fn take_unnumbered(calls: &mut Vec<ToolCall>, data: &str) {
     let event: Value = serde_json::from_str(data).unwrap_or_default();
     let delta = event["choices"][0]["delta"]["tool_calls"].as_array().into_iter().flatten();

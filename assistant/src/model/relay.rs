@@ -1,6 +1,6 @@
-//! A relay inside this process between the library that asks models and the network. The library takes a stream apart
-//! anew with every piece of it that comes, which takes ever longer for a long event; so it is handed whole events, each
-//! in one piece and within a bound. It listens on loopback and serves nobody who does not know a route's token.
+//! An HTTP relay in this process between `genai` and the network. `genai` parses a long event again with every piece that
+//! arrives, which takes quadratic time; the relay passes on whole events, each in one piece and with a maximum length. It
+//! listens on loopback and accepts only requests with the token of a route.
 
 mod events;
 
@@ -24,19 +24,19 @@ use tokio::task::{AbortHandle, JoinSet};
 use super::fault::root;
 use super::raw_frames::{ConnectionFailure, RawFrames};
 
-/// The longest event that is passed on, in bytes. A frame of the protocol has room for it.
+/// The maximum length of an event, in bytes. It fits into one HTTP/2 frame.
 pub(super) const LONGEST_EVENT: usize = 16_000_000;
-/// The longest frame that the protocol allows.
+/// The maximum length of an HTTP/2 frame.
 const FRAME: u32 = (1 << 24) - 1;
-/// How much may be under way to somebody who does not read.
+/// The flow-control window, in bytes.
 const WINDOW: u32 = 2 * FRAME;
-/// How much of an answer that is a refusal is passed on.
+/// The maximum length of an error body, in bytes.
 const LONGEST_REFUSAL: usize = 1024 * 1024;
-/// The most connections at a time.
+/// The maximum number of connections.
 const MOST_CONNECTIONS: usize = 64;
-/// How long a connection may take to begin.
+/// The time limit for the handshake of a connection.
 const HANDSHAKE: Duration = Duration::from_secs(10);
-/// Headers that are about one connection, or about a body as it was written.
+/// Headers of one hop, which are not passed on.
 const OF_ONE_HOP: [header::HeaderName; 7] = [
     header::HOST,
     header::CONNECTION,
@@ -56,7 +56,7 @@ pub(super) struct Relay {
 
 struct RunningRelay {
     port: u16,
-    /// The client of the library, which reaches nothing but the relay.
+    /// The HTTP client of `genai`, which can reach only the relay.
     client: Client,
     listening: AbortHandle,
 }
@@ -67,18 +67,18 @@ impl Drop for RunningRelay {
     }
 }
 
-/// Where requests of one route go, and who hears what becomes of them.
+/// Where the requests of a route go, and where their frames are recorded.
 pub(super) struct RouteTarget {
     pub(super) client: Client,
     pub(super) address: Url,
     pub(super) frames: Arc<RawFrames>,
 }
 
-/// A way through the relay, open until this is dropped.
+/// A route through the relay, open until this is dropped.
 pub(super) struct Route {
-    /// The client to ask with.
+    /// The HTTP client for requests on this route.
     pub(super) client: Client,
-    /// What stands for the provider's address.
+    /// The base URL to use in place of the provider's.
     pub(super) address: String,
     token: String,
     routes: Arc<Mutex<HashMap<String, Arc<RouteTarget>>>>,
@@ -98,7 +98,7 @@ impl Relay {
         let mut address = way.address.clone();
         let path = format!("/{token}{}", address.path());
         address.set_path(&path);
-        // What an address says of the user goes with the request from here on.
+        // User name and password are added again when the relay sends the request.
         let cleared =
             address.set_scheme("http").and(address.set_username("")).and(address.set_password(None));
         let moved = cleared.and(address.set_ip_host(Ipv4Addr::LOCALHOST.into()));
@@ -129,7 +129,7 @@ async fn listen(listener: TcpListener, routes: Arc<Mutex<HashMap<String, Arc<Rou
     let mut connections = JoinSet::new();
     while let Ok((socket, _)) = listener.accept().await {
         while connections.try_join_next().is_some() {}
-        // The library needs one or two; whoever else is on this machine gets no more than these.
+        // `genai` needs one or two connections; other processes must not open more than the limit.
         if connections.len() < MOST_CONNECTIONS {
             connections.spawn(serve(socket, routes.clone()));
         }
@@ -153,19 +153,19 @@ async fn serve(socket: TcpStream, routes: Arc<Mutex<HashMap<String, Arc<RouteTar
     }
 }
 
-/// The route that a path begins with, and the rest of the path.
+/// The route of a path's token, and the rest of the path.
 fn find(routes: &Mutex<HashMap<String, Arc<RouteTarget>>>, path: &str) -> Option<(Arc<RouteTarget>, String)> {
     let (token, rest) = path.strip_prefix('/')?.split_once('/')?;
     Some((locked(routes).get(token)?.clone(), format!("/{rest}")))
 }
 
-/// Why nothing more is passed on.
+/// Why an answer ends.
 enum RelayEnd {
-    /// All was said.
+    /// The answer is complete.
     Whole,
-    /// The library has hung up.
+    /// `genai` closed its side.
     LeftAlone,
-    /// Something broke on the other side.
+    /// The connection to the provider failed.
     Failed(ConnectionFailure),
 }
 
@@ -210,7 +210,7 @@ async fn ask(
     let mut whole = Vec::new();
     while let Some(piece) = body.data().await {
         let piece = piece.map_err(|error| ConnectionFailure::Lost(error.to_string()))?;
-        // The library may send on.
+        // Frees the flow-control window.
         drop(body.flow_control().release_capacity(piece.len()));
         whole.extend_from_slice(&piece);
     }
@@ -227,7 +227,7 @@ fn head(response: &Response) -> http::Response<()> {
     head
 }
 
-/// Passes on what comes, event by event.
+/// Passes on the body, event by event.
 async fn carry(mut response: Response, out: &mut SendStream<Bytes>) -> RelayEnd {
     let is_refusal = !response.status().is_success();
     let mut events = EventSplitter::default();
@@ -257,7 +257,7 @@ async fn carry(mut response: Response, out: &mut SendStream<Bytes>) -> RelayEnd 
     }
 }
 
-/// Hands over a piece when there is room for it. Says whether anybody still listens.
+/// Sends a piece when the window has room. Returns whether the receiver is still connected.
 async fn say(out: &mut SendStream<Bytes>, piece: Bytes) -> bool {
     if piece.is_empty() {
         return true;
@@ -294,7 +294,7 @@ mod tests {
                 stream.write_all(piece).unwrap();
                 stream.write_all(b"\r\n").unwrap();
             }
-            // Whoever has heard enough hangs up.
+            // The client may have closed the connection.
             drop(stream.write_all(b"0\r\n\r\n"));
         });
         port
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_event_without_end_is_given_up() {
+    async fn an_event_without_end_fails() {
         let (relay, frames) = (Relay::default(), Arc::new(RawFrames::new(ProviderKind::OpenAi)));
         let route = route(&relay, server("x".repeat(LONGEST_EVENT + 100_000)), &frames).await;
         let mut response = route.client.get(&route.address).send().await.unwrap();
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nobody_is_served_without_a_token() {
+    async fn a_request_without_a_token_is_rejected() {
         let (relay, frames) = (Relay::default(), Arc::new(RawFrames::new(ProviderKind::OpenAi)));
         let route = route(&relay, 1, &frames).await;
         let stranger = route.address.replace(&route.token, "0123");

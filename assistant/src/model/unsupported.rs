@@ -1,23 +1,24 @@
-//! What a model turns out not to take: it says so when it is asked, is asked again without, and is not sent it again.
+//! Features that a model rejects, recognised from the provider's error. The request is repeated without the feature, and
+//! later requests leave it out.
 
 use super::error::ModelError;
 
-/// Something that many models take and some refuse.
+/// A feature that some models reject.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Unsupported {
-    /// A temperature.
+    /// The temperature.
     Temperature,
     /// Tools.
     Tools,
     /// Images, in a prompt or in the result of a tool.
     Images,
-    /// The images of this one request: broken, too large, or in a format that it does not know.
+    /// The images of this request: broken, too large, or in an unsupported format.
     TheseImages,
-    /// The wish to see its thoughts. OpenAI shows them only to organisations that it has checked.
+    /// Reasoning summaries. OpenAI sends them only to verified organisations.
     Thoughts,
 }
 
-/// How providers say that a model cannot call tools.
+/// Messages of providers for models that cannot call tools.
 const NO_TOOLS: [&str; 5] = [
     "does not support tools",
     "does not support function calling",
@@ -25,7 +26,7 @@ const NO_TOOLS: [&str; 5] = [
     "tools are not supported",
     "support tool use",
 ];
-/// How they say that a model does not see images. Matched in lower case.
+/// Messages for models that do not accept images, in lower case.
 const NO_IMAGES: [&str; 8] = [
     "does not support image",
     "do not support image",
@@ -36,12 +37,12 @@ const NO_IMAGES: [&str; 8] = [
     "missing data required for image input",
     "invalid content type. image_url",
 ];
-/// How they say that they do not want something.
+/// Words in messages about an unsupported parameter.
 const REFUSED: [&str; 6] =
     ["unsupported", "not support", "deprecated", "not allowed", "only the default", "not permitted"];
 
 impl Unsupported {
-    /// What a refusal is about, if it is about one of these.
+    /// The feature that an error is about, if any.
     pub(super) fn from_error(error: &ModelError) -> Option<Self> {
         let (ModelError::Rejected { said, .. } | ModelError::ModelUnknown { said, .. }) = error else {
             return None;
@@ -60,11 +61,11 @@ impl Unsupported {
         if says(&NO_TOOLS) {
             return Some(Self::Tools);
         }
-        // An image stays in the history: one that is refused would end every turn of the session from now on.
+        // An image stays in the history, so a rejected one would fail every later turn of the session.
         low.contains("image").then_some(Self::TheseImages)
     }
 
-    /// Whether the model will not take it the next time either.
+    /// Whether later requests must leave it out too.
     pub(super) fn is_lasting(self) -> bool {
         match self {
             Self::Temperature | Self::Tools | Self::Images | Self::Thoughts => true,
@@ -72,7 +73,7 @@ impl Unsupported {
         }
     }
 
-    /// Its name for people.
+    /// The name for users.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Temperature => "temperature",
@@ -90,7 +91,7 @@ mod tests {
     use super::Unsupported;
 
     #[test]
-    fn what_is_not_taken_is_told_from_other_refusals() {
+    fn unsupported_features_are_recognised() {
         let feature = |said: &str| {
             Unsupported::from_error(&ModelError::Rejected {
                 provider: "p".to_owned(),

@@ -1,15 +1,15 @@
-//! Why a text is not found in another although somebody believed it was: the place where it nearly is.
+//! Explains why a text was not found in a file: finds the closest match and describes the difference.
 
 use super::excerpt::shortened;
 
-/// How many lines of a text are compared for likeness: that takes time.
+/// The maximum number of lines that are compared by similarity.
 const MOST_COMPARED: usize = 5000;
-/// The longest line that is.
+/// The maximum length of a line that is compared.
 const LONGEST_COMPARED: usize = 200;
-/// How much of the text is repeated.
+/// The maximum number of bytes of the file that are quoted.
 const LONGEST_REPEATED: usize = 600;
 
-/// What is nearest to a text that is not there, in words.
+/// Describes the closest match of a text that was not found.
 pub(super) fn miss(text: &str, old: &str) -> String {
     let lines: Vec<&str> = text.lines().collect();
     let wanted: Vec<&str> = old.lines().collect();
@@ -22,11 +22,11 @@ pub(super) fn miss(text: &str, old: &str) -> String {
         .unwrap_or_else(|| "nothing similar is in the file; read it again".to_owned())
 }
 
-/// The lines that are the same when they are looked at in some way.
+/// The lines that are equal after a normalisation.
 fn window(lines: &[&str], wanted: &[&str], how: &str, look: fn(&str) -> String) -> Option<String> {
     let looked: Vec<String> = lines.iter().map(|line| look(line)).collect();
     let wanted: Vec<String> = wanted.iter().map(|line| look(line)).collect();
-    // The first and last lines may be parts of lines.
+    // The first and the last line may be incomplete.
     let same = |window: &[String]| match (window, wanted.as_slice()) {
         ([line], [wanted]) => line.contains(wanted.as_str()) && !wanted.is_empty(),
         ([first, between @ .., last], [head, middle @ .., tail]) => {
@@ -39,7 +39,7 @@ fn window(lines: &[&str], wanted: &[&str], how: &str, look: fn(&str) -> String) 
     Some(format!("{how}; line {} has:\n{}", at + 1, shortened(&there, LONGEST_REPEATED)))
 }
 
-/// Line numbers as `read` shows them are no part of the text.
+/// Detects line numbers as `read` shows them.
 fn numbered(lines: &[&str], wanted: &[&str]) -> Option<String> {
     let bare: Option<Vec<&str>> = wanted
         .iter()
@@ -53,7 +53,7 @@ fn numbered(lines: &[&str], wanted: &[&str]) -> Option<String> {
     found.then(|| "leave out the line numbers that read shows".to_owned())
 }
 
-/// Where the lines begin the same and then part.
+/// Finds lines that begin equal, and describes the first difference.
 fn parting(lines: &[&str], wanted: &[&str]) -> Option<String> {
     let first = wanted.first().map(|line| line.trim()).filter(|line| !line.is_empty())?;
     let same = |at: usize| {
@@ -73,7 +73,7 @@ fn parting(lines: &[&str], wanted: &[&str]) -> Option<String> {
     ))
 }
 
-/// The line that is most like the longest one.
+/// Finds the line that is most similar to the longest wanted one.
 fn likeness(lines: &[&str], wanted: &[&str]) -> Option<String> {
     let short = |line: &&str| line.len() <= LONGEST_COMPARED && !line.trim().is_empty();
     let longest = wanted.iter().copied().filter(short).max_by_key(|line| line.len())?;
@@ -88,7 +88,7 @@ mod tests {
     use super::miss;
 
     #[test]
-    fn near_misses_are_named() {
+    fn close_matches_are_described() {
         let text = "fn main() {\n    let one = 1;\n    print(one);\n}\n";
         for (old, expected) in [
             (

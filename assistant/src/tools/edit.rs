@@ -1,4 +1,4 @@
-//! The tool `edit`: text in a file that is replaced by other text.
+//! The tool `edit`: replaces text in a file.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::workspace::Workspace;
 
 pub(super) const NAME: &str = "edit";
 
-/// How many lines with matches are named when there are too many.
+/// The maximum number of matching lines that an error names.
 const MOST_NAMED: usize = 10;
 
 pub(super) fn spec() -> ToolSpec {
@@ -57,7 +57,7 @@ pub(super) fn prepare(
     };
     let shown = workspace.shown(&at.shown);
     let replaced =
-        replace(&text, old, new, extent).map_err(|error| error.summary(arguments, &shown, &text, old))?;
+        replace(&text, old, new, extent).map_err(|error| error.tool_error(arguments, &shown, &text, old))?;
     if replaced.text.len() > LARGEST {
         return Err(change::too_large(sent, replaced.text.len() as u64));
     }
@@ -78,7 +78,7 @@ enum ReplaceScope {
     All,
 }
 
-/// A text after a replacement.
+/// The result of a replacement.
 struct Replaced {
     text: String,
     count: usize,
@@ -86,17 +86,17 @@ struct Replaced {
     line: u64,
 }
 
-/// Why nothing was replaced.
+/// Why a replacement failed.
 #[derive(Debug)]
 enum ReplaceError {
-    /// The old text is not there.
+    /// The old text is not in the file.
     Missing,
-    /// It is there more than once.
+    /// The old text occurs more than once.
     Several,
 }
 
 fn replace(text: &str, old: &str, new: &str, extent: ReplaceScope) -> Result<Replaced, ReplaceError> {
-    // A model never sees how lines end; a file keeps it.
+    // Models do not see the line endings, so those of the file are kept.
     let new_lines = if ends_in_crlf(text) { windows(new) } else { new.to_owned() };
     match replace_exactly(text, old, &new_lines, extent) {
         Err(ReplaceError::Missing) if text.contains("\r\n") && old.contains('\n') && !old.contains('\r') => {
@@ -106,7 +106,7 @@ fn replace(text: &str, old: &str, new: &str, extent: ReplaceScope) -> Result<Rep
     }
 }
 
-/// Says whether every line of a text ends in CRLF, and there is one.
+/// Whether all lines of a text end in CRLF.
 fn ends_in_crlf(text: &str) -> bool {
     let bytes = text.as_bytes();
     let mut ends = memchr::memchr_iter(b'\n', bytes).peekable();
@@ -123,7 +123,7 @@ fn replace_exactly(text: &str, old: &str, new: &str, extent: ReplaceScope) -> Re
     if extent == ReplaceScope::All {
         return Ok(Replaced { text: text.replace(old, new), count: text.matches(old).count(), line });
     }
-    // The next one may begin inside the first.
+    // The next match may overlap the first.
     let step = old.chars().next().map_or(1, char::len_utf8);
     if text[first + step..].contains(old) {
         return Err(ReplaceError::Several);
@@ -132,7 +132,7 @@ fn replace_exactly(text: &str, old: &str, new: &str, extent: ReplaceScope) -> Re
 }
 
 impl ReplaceError {
-    fn summary(&self, arguments: &Arguments<'_>, shown: &str, text: &str, old: &str) -> ToolError {
+    fn tool_error(&self, arguments: &Arguments<'_>, shown: &str, text: &str, old: &str) -> ToolError {
         let (expected, hint) = match self {
             Self::Missing => {
                 (format!("text that is in {shown}; it was not found"), closest_match::miss(text, old))
@@ -145,7 +145,7 @@ impl ReplaceError {
                     "the matches begin at lines {}{more}; give more of the text around the one you mean, or set `all`",
                     named.join(", ")
                 );
-                // Matches that overlap are counted as one, and yet there are two.
+                // Overlapping matches are counted as one line but are at least two.
                 let count = lines.len().max(2);
                 (format!("text that is in {shown} once; it occurs {count} times"), hint)
             }
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn line_ends_stay_what_they_are() {
+    fn line_endings_are_kept() {
         let replaced = replace("a\r\nb\r\nc\r\n", "a\nb\n", "x\ny\nz\n", ReplaceScope::Once).unwrap();
         assert_eq!(replaced.text, "x\r\ny\r\nz\r\nc\r\n");
         assert_eq!(replace("a\nb\n", "a\nb", "x", ReplaceScope::Once).unwrap().text, "x\n");

@@ -1,6 +1,6 @@
-//! What a file is that is no text, by its first bytes.
+//! Recognises binary files and images by their first bytes.
 
-/// The beginnings by which files are known.
+/// The first bytes of known file types.
 const BEGINNINGS: [(&[u8], &str); 22] = [
     (b"\x89PNG\r\n\x1a\n", "a PNG image"),
     (b"\xff\xd8\xff", "a JPEG image"),
@@ -26,7 +26,7 @@ const BEGINNINGS: [(&[u8], &str); 22] = [
     (b"\xfe\xff", "UTF-16 text"),
 ];
 
-/// The media type of an image that models take, by the beginning of the file.
+/// The media type of an image that models accept, by its first bytes.
 pub(super) fn image(head: &[u8]) -> Option<&'static str> {
     match head {
         [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P', ..] => Some("image/webp"),
@@ -37,11 +37,11 @@ pub(super) fn image(head: &[u8]) -> Option<&'static str> {
     }
 }
 
-/// What a file is that begins like this, if it is no text.
+/// The type of a binary file, by its first bytes; `None` for text.
 pub(super) fn binary(head: &[u8]) -> Option<&'static str> {
     let known = BEGINNINGS.iter().find(|(beginning, _)| head.starts_with(beginning));
     match known {
-        // These beginnings are words too: only what follows tells.
+        // ASCII signatures may also begin a text, so a zero byte must follow.
         Some((beginning, name)) if !beginning.is_ascii() || has_zero(head) => Some(name),
         Some((b"%PDF-" | b"GIF89a" | b"GIF87a", name)) => Some(name),
         Some(_) | None => has_zero(head).then_some("binary data"),
@@ -57,7 +57,7 @@ mod tests {
     use super::binary;
 
     #[test]
-    fn files_are_known_by_their_beginning() {
+    fn files_are_recognised_by_their_first_bytes() {
         for (head, expected) in [
             (&b"fn main() {}"[..], None),
             (b"", None),

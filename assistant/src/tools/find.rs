@@ -1,4 +1,4 @@
-//! The tool `find`: paths by a pattern.
+//! The tool `find`: finds files and directories by a glob pattern.
 
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ use super::workspace::{Target, Workspace};
 
 pub(super) const NAME: &str = "find";
 
-/// How many paths are given.
+/// The maximum number of paths.
 const MOST: usize = 1000;
 
 pub(super) fn spec() -> ToolSpec {
@@ -40,7 +40,7 @@ pub(super) fn spec() -> ToolSpec {
     }
 }
 
-/// What is looked for, and where.
+/// The pattern, the start directories and what to skip.
 #[derive(Debug)]
 struct FindQuery {
     glob: Glob,

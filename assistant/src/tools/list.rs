@@ -1,4 +1,4 @@
-//! The tool `list`: what is in a directory.
+//! The tool `list`: lists the entries of a directory.
 
 use std::ops::ControlFlow;
 use std::os::fd::AsFd;
@@ -18,9 +18,9 @@ use super::workspace::{Target, Workspace};
 
 pub(super) const NAME: &str = "list";
 
-/// How many entries are given.
+/// The maximum number of entries.
 const MOST: usize = 1000;
-/// How many levels can be asked for.
+/// The maximum depth.
 const DEEPEST: u64 = 10;
 
 pub(super) fn spec() -> ToolSpec {
@@ -42,7 +42,7 @@ pub(super) fn spec() -> ToolSpec {
     }
 }
 
-/// The directory that is wanted.
+/// The directory, and how deep it is listed.
 #[derive(Debug)]
 struct ListQuery {
     sent: String,

@@ -1,6 +1,6 @@
-//! The assistant's tools: read, list, find, search, write, edit, run. All of them stay inside the roots of the
-//! session, symbolic links included. A call is prepared first, so that somebody can be asked about what it will
-//! do, and then run. Knows no protocol and no session.
+//! The assistant's built-in tools: read, list, find, search, write, edit, run. The tools for files stay inside the roots
+//! of the session and follow no symbolic link out of them. A call is prepared first, so that the user can be asked about
+//! it, and then run. Knows no protocol and no session.
 
 mod access;
 mod arguments;
@@ -47,7 +47,7 @@ use rethread::command::GuardianCommand;
 #[derive(Clone, Debug)]
 pub struct Toolbox(Arc<Workspace>);
 
-/// One tool: what is said of it, and how a call of it is prepared.
+/// A tool: its specification and the function that prepares a call.
 struct BuiltinTool {
     name: &'static str,
     spec: fn() -> ToolSpec,
@@ -65,13 +65,13 @@ const TOOLS: [BuiltinTool; 7] = [
 ];
 
 impl Toolbox {
-    /// Tools for these roots: the working directory first, all absolute. Where they really are is looked up
-    /// now; one that is not there is no root.
+    /// Tools for these absolute roots, the working directory first. The roots are resolved now; one that does not exist is
+    /// ignored.
     pub fn new(roots: impl IntoIterator<Item = impl Into<PathBuf>>) -> Self {
         Self(Arc::new(Workspace::new(roots.into_iter().map(Into::into).collect())))
     }
 
-    /// The same tools with commands that do not get these variables of our environment.
+    /// The same tools; commands do not get these environment variables.
     #[must_use]
     pub fn without_variables(&self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
         let mut workspace = Workspace::clone(&self.0);
@@ -79,7 +79,7 @@ impl Toolbox {
         Self(Arc::new(workspace))
     }
 
-    /// The same tools, none of which reads or writes these files. Commands are bound by permissions only.
+    /// The same tools; none of them reads or writes these files. Commands are limited only by permissions.
     #[must_use]
     pub fn without_files(&self, files: impl IntoIterator<Item = PathBuf>) -> Self {
         let mut workspace = Workspace::clone(&self.0);
@@ -87,19 +87,19 @@ impl Toolbox {
         Self(Arc::new(workspace))
     }
 
-    /// The same tools with commands below guardians, which end all that a command has started.
+    /// The same tools; commands run under a guardian, which ends all their processes.
     #[must_use]
     pub fn guarded(&self, guardian: Option<GuardianCommand>) -> Self {
         Self(Arc::new(Workspace { guardian, ..Workspace::clone(&self.0) }))
     }
 
-    /// The roots as they were named: the working directory first.
+    /// The roots as they were configured, the working directory first.
     #[must_use]
     pub fn roots(&self) -> &[PathBuf] {
         &self.0.named
     }
 
-    /// The text of a file, so many bytes of it at most.
+    /// The beginning of a file as text, at most this many bytes.
     pub async fn start_of(&self, path: &Path, most: u64) -> Result<String, ToolError> {
         let (workspace, path) = (self.0.clone(), path.display().to_string());
         let work = move || {
@@ -111,13 +111,13 @@ impl Toolbox {
         tokio::task::spawn_blocking(work).await.unwrap_or(Err(ToolError::GivenUp))
     }
 
-    /// The tools that this access leaves.
+    /// The tools that this access allows.
     #[must_use]
     pub fn describe(&self, access: Access) -> Vec<ToolSpec> {
         TOOLS.iter().map(|tool| (tool.spec)()).filter(|spec| access.allows(spec.effect)).collect()
     }
 
-    /// Checks a call, and looks up what it would do. Changes nothing and starts nothing.
+    /// Checks a call and finds out what it will do. Changes nothing and starts nothing.
     pub async fn prepare(
         &self,
         name: &str,

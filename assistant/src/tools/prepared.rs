@@ -1,4 +1,4 @@
-//! A call that was checked: what it will do, in words for a user, and the doing of it.
+//! A prepared tool call: its title, locations and effects for the user, and running it with a time limit and cancellation.
 
 use std::fmt::Debug;
 use std::path::PathBuf;
@@ -15,17 +15,17 @@ use super::stop::Stop;
 use super::visible;
 use super::workspace::Workspace;
 
-/// How many characters of what it does a title has.
+/// The maximum number of characters of a title.
 const LONGEST_TITLE: usize = 100;
-/// How long looking may take.
+/// The time limit for a call that reads.
 const LOOK_TIME: Duration = Duration::from_secs(30);
-/// How long work is waited for that was told to stop: it may hang in the file system.
+/// How long a stopped call is waited for; it may hang in the file system.
 const STOP_TIME: Duration = Duration::from_secs(1);
 
-/// Takes what a command writes, as it comes. A full channel slows the command down, a closed one does not matter.
+/// Receives the output of a command. A full channel slows the command down; a closed one is ignored.
 pub type Sink = mpsc::Sender<Vec<u8>>;
 
-/// A call that was checked and can be run.
+/// A tool call that was checked and can be run.
 #[derive(Debug)]
 pub struct PreparedCall {
     kind: Kind,
@@ -38,49 +38,49 @@ pub struct PreparedCall {
 /// A place in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Location {
-    /// The file or directory, absolute.
+    /// The absolute path of a file or directory.
     pub path: PathBuf,
-    /// The line, counted from 1.
+    /// The line, from 1.
     pub line: Option<u64>,
 }
 
-/// A command that is to be run.
+/// A command line and its directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommandLine {
-    /// The line for the shell.
+    /// The text for the shell.
     pub line: String,
-    /// Where it runs, absolute.
+    /// The absolute working directory.
     pub cwd: PathBuf,
 }
 
-/// What came of a call.
+/// The result of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ToolOutcome {
-    /// What the model is told.
+    /// The text for the model.
     pub text: String,
-    /// The image that it is given with the text.
+    /// The image for the model.
     pub image: Option<ImageFile>,
-    /// The files that were changed.
+    /// The changes of files.
     pub changes: Vec<Change>,
-    /// How the command ended, if there was one.
+    /// How the command ended, if the call ran one.
     pub exit: Option<Exit>,
-    /// Whether the call came to its own end.
+    /// How the call ended.
     pub end: CallEnd,
 }
 
 /// An image file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImageFile {
-    /// Its media type, such as `image/png`.
+    /// The media type, such as `image/png`.
     pub mime: &'static str,
-    /// Its bytes.
+    /// The content of the file.
     pub bytes: Vec<u8>,
 }
 
 /// How a command ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exit {
-    /// Its exit code, if it ended by itself.
+    /// The exit code, if it was not ended by a signal.
     pub code: Option<i32>,
     /// The signal that ended it.
     pub signal: Option<String>,
@@ -89,32 +89,32 @@ pub struct Exit {
 /// How a call ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallEnd {
-    /// By itself.
+    /// It was completed.
     Done,
-    /// Its time was up; the text has what there was.
+    /// It reached its time limit; the text has the partial result.
     TimedOut,
-    /// It was cancelled; the text has what there was.
+    /// It was cancelled; the text has the partial result.
     Cancelled,
 }
 
 /// What a call does.
 #[derive(Debug)]
 pub(super) enum Action {
-    /// It looks at files.
+    /// Reads files.
     Read(Box<dyn ReadAction>),
-    /// It changes a file.
+    /// Changes a file.
     Change(PlannedChange),
-    /// It runs a command.
+    /// Runs a command.
     Run(RunCall),
 }
 
-/// A call that only looks. It runs on a thread that may wait.
+/// A call that only reads. It runs on a thread that may block.
 pub(super) trait ReadAction: Debug + Send {
-    /// Looks, until it is done or has to stop, and gives what it saw.
+    /// Reads until it is done or has to stop, and returns the result.
     fn look(&self, workspace: &Workspace, stop: &Stop) -> Result<Findings, ToolError>;
 }
 
-/// What a look at files gives.
+/// The result of a call that only reads.
 #[derive(Debug)]
 pub(super) struct Findings {
     pub(super) text: String,
@@ -138,25 +138,25 @@ impl PreparedCall {
         self
     }
 
-    /// What kind of tool it is to users.
+    /// The kind of tool, for users.
     #[must_use]
     pub fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// What it will do, in a few words.
+    /// A short title that says what the call does.
     #[must_use]
     pub fn title(&self) -> &str {
         &self.title
     }
 
-    /// Where it will do it.
+    /// The files that the call uses.
     #[must_use]
     pub fn locations(&self) -> &[Location] {
         &self.locations
     }
 
-    /// The change that it will make, if it changes a file.
+    /// The change of a file, if there is one.
     #[must_use]
     pub fn change(&self) -> Option<&Change> {
         match &self.plan {
@@ -165,7 +165,7 @@ impl PreparedCall {
         }
     }
 
-    /// Whether it changes a file of a git repository's own: its settings, hooks or objects.
+    /// Whether it changes a file in a `.git` directory, such as settings or hooks.
     #[must_use]
     pub fn is_in_git_directory(&self) -> bool {
         match &self.plan {
@@ -174,7 +174,7 @@ impl PreparedCall {
         }
     }
 
-    /// The command that it will run, if it runs one.
+    /// The command, if the call runs one.
     #[must_use]
     pub fn command(&self) -> Option<&CommandLine> {
         match &self.plan {
@@ -183,9 +183,9 @@ impl PreparedCall {
         }
     }
 
-    /// Does it. Ends soon after `cancelled` does; a change that has begun is finished, and told.
+    /// Runs the call. It ends soon after `cancelled` does, but a change that has begun is finished and reported.
     ///
-    /// Dropping this ends what it does, commands and all.
+    /// Dropping the future ends the call and its commands.
     pub async fn run(
         self,
         sink: Sink,
@@ -204,13 +204,13 @@ impl ToolOutcome {
         Self { text, image: None, changes: Vec::new(), exit: None, end: CallEnd::Done }
     }
 
-    /// Nothing was done, for it was cancelled.
+    /// The result of a call that was cancelled before it began.
     pub(super) fn cancelled() -> Self {
         Self { end: CallEnd::Cancelled, ..Self::of_text("(cancelled)".to_owned()) }
     }
 }
 
-/// Tells the work to stop when nobody waits for it any more.
+/// Stops the call when the future that waits for it is dropped.
 struct StopOnDrop(Arc<Stop>);
 
 impl Drop for StopOnDrop {
@@ -237,7 +237,7 @@ async fn look(
                 Err(_) => return Ok(ToolOutcome::cancelled()),
             }
         }
-        // It hangs where it cannot see that its time is up: in a file system that does not answer.
+        // A file system that does not respond blocks the thread, so the call cannot stop by itself.
         () = tokio::time::sleep(LOOK_TIME + STOP_TIME) => return Err(ToolError::Hangs(LOOK_TIME)),
     };
     let end = stop.end();

@@ -1,5 +1,4 @@
-//! The tool `read`: some lines of a text file, with their numbers, or an image. Never reads more of a file than it has
-//! to.
+//! The tool `read`: returns numbered lines of a text file, or an image. Does not read more of a file than necessary.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
@@ -17,21 +16,21 @@ use super::workspace::{Opened, Workspace};
 
 pub(super) const NAME: &str = "read";
 
-/// The last line that can be asked for.
+/// The maximum line number.
 const LAST_LINE: u64 = 1_000_000_000;
-/// How many lines are given.
+/// The maximum number of lines.
 const MOST_LINES: u64 = 2000;
-/// How much text is given.
+/// The maximum length of the text, in bytes.
 const MOST_TEXT: usize = 64 * 1024;
-/// How much of a line is given.
+/// The maximum length of a line, in bytes.
 const LONGEST_LINE: usize = 2000;
-/// How far a line is followed to its end.
+/// How many bytes of a line are read to find its end.
 const FOLLOWED_LINE: u64 = 64 * 1024 * 1024;
-/// How large a file may be for its lines to be counted.
+/// The maximum size of a file whose lines are counted.
 const COUNTED: u64 = 16 * 1024 * 1024;
-/// The largest image that is given, in bytes. In base64 it stays below the 5 MB that providers take.
+/// The maximum size of an image, in bytes. In base64 it stays below the 5 MB limit of providers.
 const LARGEST_IMAGE: u64 = 3_700_000;
-/// How much is read at once; the first of it tells what the file is.
+/// The buffer size; the first buffer determines the file type.
 const BUFFER: usize = 64 * 1024;
 
 pub(super) fn spec() -> ToolSpec {
@@ -53,7 +52,7 @@ pub(super) fn spec() -> ToolSpec {
     }
 }
 
-/// The lines that are wanted.
+/// The file and the range of lines.
 #[derive(Debug)]
 struct LineWindow {
     sent: String,
@@ -78,9 +77,9 @@ pub(super) fn prepare(
 impl ReadAction for LineWindow {
     fn look(&self, workspace: &Workspace, stop: &Stop) -> Result<Findings, ToolError> {
         let Opened { file, meta, at } = workspace.file(&self.sent)?;
-        // Expected it is shown: what changes in between has not been seen.
+        // Recorded before it is shown: a change in between counts as not read.
         if meta.len() <= LARGEST as u64 {
-            workspace.seen.note_file(&at.real, &file, stop);
+            workspace.read_files.note_file(&at.real, &file, stop);
         }
         let mut from = BufReader::with_capacity(BUFFER, file);
         let head = from.fill_buf().map_err(|error| workspace.error(&self.sent, error))?;
@@ -111,7 +110,7 @@ impl LineWindow {
         stop: &Stop,
     ) -> Result<Findings, ToolError> {
         let mut bytes = Vec::new();
-        // One byte more, to see whether it is too large: the length may change while it is read.
+        // One byte more than allowed, since the length may change while the file is read.
         let read = Stoppable { from, stop }.take(LARGEST_IMAGE + 1).read_to_end(&mut bytes);
         read.map_err(|error| workspace.error(&self.sent, error))?;
         if bytes.len() as u64 > LARGEST_IMAGE {
@@ -187,20 +186,20 @@ enum Unreadable {
     Io(std::io::Error),
 }
 
-/// The lines so far.
+/// Collects the lines of a range.
 struct LineReader {
     first: u64,
     count: u64,
-    /// The line that is being read.
+    /// The current line number.
     line: u64,
-    /// Its beginning, if it is wanted.
+    /// The beginning of the current line, if it is in the range.
     begun: Vec<u8>,
-    /// How long it is so far.
+    /// The length of the current line so far.
     length: u64,
-    /// How many lines were taken.
+    /// The number of lines in the text.
     taken: u64,
     text: String,
-    /// Says whether there was no room for more lines.
+    /// Whether the text reached its maximum length.
     full: bool,
     lossy: bool,
     windows: bool,
@@ -224,7 +223,7 @@ impl LineReader {
         }
     }
 
-    /// Reads until the window is full, and if the file is small to its end, to count its lines.
+    /// Reads the range of lines, and a small file to its end to count its lines.
     fn turn(&mut self, from: &mut BufReader<File>, size: u64, stop: &Stop) -> Result<(), Unreadable> {
         let rest = from.buffer().to_vec();
         from.consume(rest.len());
@@ -277,7 +276,7 @@ impl LineReader {
     fn finish_line(&mut self) {
         if self.is_wanted() {
             let line = self.shown_line();
-            // The first line always has room.
+            // The first line is always included.
             if self.taken > 0 && self.text.len() + line.len() > MOST_TEXT {
                 self.full = true;
             } else {

@@ -1,5 +1,5 @@
-//! Which files the model has read in this session, and what was in them, so that `write` replaces nothing that it has
-//! not seen.
+//! Records hashes of the files that the model has read in a session, so that `write` does not replace text that the model
+//! has not read.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -13,20 +13,20 @@ use rethread::lock::locked;
 use super::change::LARGEST;
 use super::stop::Stop;
 
-/// How many files are remembered. With more, all have to be read again.
+/// The maximum number of files. When it is exceeded, all are dropped and have to be read again.
 const MOST_FILES: usize = 10_000;
-/// How much is read at once.
+/// The buffer size for hashing.
 const BUFFER: usize = 256 * 1024;
 
 /// The files that were read or written in this session.
 #[derive(Debug, Default)]
 pub(super) struct ReadFiles {
     hasher: RandomState,
-    /// By their paths without links: a hash of what was in them.
+    /// The hash of each file's content, by path without symbolic links.
     files: Mutex<HashMap<PathBuf, u64>>,
 }
 
-/// What is known of a file.
+/// Whether the model has read a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ReadState {
     /// It was read, and has not changed since.
@@ -38,7 +38,7 @@ pub(super) enum ReadState {
 }
 
 impl ReadFiles {
-    /// Notes a file that is about to be shown. One that turns out to be too large to be written is not noted.
+    /// Records a file that is about to be shown, unless it is too large to be written.
     pub(super) fn note_file(&self, path: &Path, file: &File, stop: &Stop) {
         let (mut bytes, mut buffer) = (Vec::new(), vec![0; BUFFER]);
         while bytes.len() <= LARGEST && !stop.now() {
@@ -50,7 +50,7 @@ impl ReadFiles {
         }
     }
 
-    /// Notes what is in a file.
+    /// Records the content of a file.
     pub(super) fn note(&self, path: &Path, bytes: &[u8]) {
         let hash = self.hasher.hash_one(bytes);
         let mut files = locked(&self.files);
@@ -60,8 +60,8 @@ impl ReadFiles {
         files.insert(path.to_owned(), hash);
     }
 
-    /// What is known of a file that has this in it now.
-    pub(super) fn known(&self, path: &Path, bytes: &[u8]) -> ReadState {
+    /// Compares the current content of a file with the recorded one.
+    pub(super) fn state(&self, path: &Path, bytes: &[u8]) -> ReadState {
         let noted = locked(&self.files).get(path).copied();
         match noted {
             Some(hash) if hash == self.hasher.hash_one(bytes) => ReadState::Current,

@@ -1,5 +1,5 @@
-//! The tool `run`: a command line with its output as it comes. All that it has started ends with it, and when it is
-//! cancelled, takes too long or is forgotten.
+//! The tool `run`: runs a command line and streams its output. All its processes are ended when it exits, is cancelled,
+//! reaches its time limit or is dropped.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,17 +18,17 @@ use super::workspace::{Target, Workspace};
 
 pub(super) const NAME: &str = "run";
 
-/// How long a command may take if nobody says.
+/// The default time limit, in seconds.
 const USUAL_TIME: u64 = 120;
-/// How long can be asked for.
+/// The maximum time limit, in seconds.
 const LONGEST_TIME: u64 = 600;
-/// How much of its beginning and of its end the model is given.
+/// The maximum lengths of head and tail of the output for the model.
 const FOR_MODEL: (usize, usize) = (12 * 1024, 20 * 1024);
-/// How much of them users are shown.
+/// The maximum lengths of head and tail of the output for users.
 const FOR_USERS: (usize, usize) = (512 * 1024, 64 * 1024);
-/// How long users are waited for to take the end of it.
-const LAST_WORDS: Duration = Duration::from_secs(2);
-/// Nobody is there to page or to be asked.
+/// How long the end of the output may wait to be received.
+const TAIL_LIMIT: Duration = Duration::from_secs(2);
+/// The environment that prevents pagers and questions.
 const ENVIRONMENT: [(&str, &str); 4] =
     [("PAGER", "cat"), ("GIT_PAGER", "cat"), ("GIT_TERMINAL_PROMPT", "0"), ("TERM", "dumb")];
 
@@ -66,10 +66,10 @@ pub(super) fn spec() -> ToolSpec {
     }
 }
 
-/// A line for the shell.
+/// A call of `run`.
 #[derive(Debug)]
 pub(super) struct RunCall {
-    /// The line and where it runs.
+    /// The command line and its directory.
     pub(super) command: CommandLine,
     /// The directory as it was sent.
     sent: String,
@@ -96,7 +96,7 @@ pub(super) fn prepare(
     Ok(PreparedCall::new(workspace, Kind::Execute, title, plan).at(cwd, None))
 }
 
-/// Runs the line to its end, whoever brings that about.
+/// Runs the command until it exits, is cancelled or reaches its time limit.
 pub(super) async fn run(
     line: RunCall,
     workspace: Arc<Workspace>,
@@ -149,12 +149,12 @@ async fn start(line: &RunCall, workspace: Arc<Workspace>) -> Result<RunningComma
     RunningCommand::start(&launch, &directory).await.map_err(ToolError::NotStarted)
 }
 
-/// What a command has written, for the model and for users.
+/// The output of a command, for the model and for users.
 struct CommandOutput {
     model: HeadAndTail,
     users: HeadAndTail,
     sink: Sink,
-    /// What users are to be handed next.
+    /// The bytes that are sent to users next.
     next: Vec<u8>,
 }
 
@@ -165,7 +165,7 @@ impl CommandOutput {
         Self { model, users, sink, next: Vec::new() }
     }
 
-    /// Says whether what came before was handed on: else the command waits.
+    /// Whether the output so far was sent; otherwise the command waits.
     fn has_room(&self) -> bool {
         self.next.is_empty()
     }
@@ -182,19 +182,19 @@ impl CommandOutput {
         }
     }
 
-    /// Hands on what is next as soon as there is room for it; without anything this waits for ever.
+    /// Sends the next bytes when the channel has room; never returns if there are none.
     async fn hand_on(&mut self) {
         if self.next.is_empty() {
             return std::future::pending().await;
         }
         match self.sink.reserve().await {
             Ok(room) => room.send(std::mem::take(&mut self.next)),
-            // Nobody listens.
+            // The receiver is gone.
             Err(_) => self.next.clear(),
         }
     }
 
-    /// Hands on the end.
+    /// Sends the tail.
     async fn finish(&mut self) {
         if self.users.left_out() > 0 {
             let note = format!("\r\n[{} bytes are left out here]\r\n", self.users.left_out());
@@ -203,7 +203,7 @@ impl CommandOutput {
         let tail = self.users.tail();
         self.next.extend_from_slice(&tail);
         if !self.next.is_empty() {
-            let _ = timeout(LAST_WORDS, self.hand_on()).await;
+            let _ = timeout(TAIL_LIMIT, self.hand_on()).await;
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The tool `search`: lines of text files by a regular expression.
+//! The tool `search`: finds lines of text files that match a regular expression.
 
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -21,21 +21,21 @@ use super::workspace::{Target, Workspace};
 
 pub(super) const NAME: &str = "search";
 
-/// How many lines are given if nobody says.
+/// The default number of matches.
 const USUAL: u64 = 200;
-/// How many can be asked for.
+/// The maximum number of matches.
 const MOST: u64 = 1000;
-/// How much text is given.
+/// The maximum length of the text, in bytes.
 const MOST_TEXT: usize = 64 * 1024;
-/// How much of a line is given.
+/// The maximum length of a line, in bytes.
 const LONGEST_LINE: usize = 400;
-/// How many lines around a match can be asked for.
+/// The maximum number of context lines.
 const MOST_CONTEXT: u64 = 10;
-/// How long a line may be to be searched.
+/// The maximum length of a line that is searched, in bytes.
 const HEAP: usize = 16 * 1024 * 1024;
-/// How much a pattern may be made into.
+/// The maximum size of a compiled pattern, in bytes.
 const PATTERN: usize = 4 * 1024 * 1024;
-/// How much of a pattern a title has.
+/// The maximum number of bytes of the pattern in a title.
 const LONGEST_TITLE: usize = 60;
 
 pub(super) fn spec() -> ToolSpec {
@@ -62,7 +62,7 @@ pub(super) fn spec() -> ToolSpec {
     }
 }
 
-/// What is looked for, and where.
+/// The pattern, the start points and the limits of a search.
 #[derive(Debug)]
 struct SearchQuery {
     matcher: RegexMatcher,
@@ -73,11 +73,11 @@ struct SearchQuery {
     limit: u64,
 }
 
-/// Where a search begins.
+/// A start point of a search.
 #[derive(Debug)]
 enum SearchStart {
     Directory(PathBuf),
-    /// A file, as it was sent.
+    /// A file, by the path that was sent.
     File(String),
 }
 
@@ -186,7 +186,7 @@ fn search_found(
     searcher: &mut Searcher,
     hits: &mut Hits<'_>,
 ) -> Result<(), std::io::Error> {
-    // One that was swapped for something else meanwhile is not opened, and not worth a word.
+    // An entry that was replaced meanwhile is skipped without a note.
     let Ok((file, meta)) = open_regular_in(found.directory, found.name, libc::O_RDONLY) else {
         return Ok(());
     };
@@ -196,14 +196,14 @@ fn search_found(
     searcher.search_reader(&hits.query.matcher, Stoppable { from: file, stop }, hits)
 }
 
-/// The lines so far.
+/// Collects the matching lines.
 struct Hits<'a> {
     query: &'a SearchQuery,
-    /// The file that is being searched.
+    /// The current file.
     path: String,
     text: String,
     count: u64,
-    /// Says whether there are more than are given.
+    /// Whether there are more matches than the limit.
     cut: bool,
 }
 

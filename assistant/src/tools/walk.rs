@@ -1,5 +1,5 @@
-//! A walk through a directory and all below it, each opened inside the one before and no symbolic link followed:
-//! whatever is swapped meanwhile, nothing outside is seen. What is looked for is somebody else's.
+//! Walks a directory tree. Each directory is opened through its parent and no symbolic link is followed, so that nothing
+//! outside is visited even if the tree changes meanwhile.
 
 use std::ffi::OsStr;
 use std::ops::ControlFlow;
@@ -13,57 +13,57 @@ use super::ignored::{Rules, is_ignored};
 use super::stop::Stop;
 use super::workspace::Workspace;
 
-/// How deep directories are entered at most: each is held open.
+/// The maximum depth; each directory on the way is kept open.
 const DEEPEST: usize = 100;
 
-/// What is passed over.
+/// Which entries are skipped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Skip {
-    /// What the project's ignore files name, and the store of its history.
+    /// Entries that ignore files name, and `.git`.
     Ignored,
     /// Nothing.
     Nothing,
 }
 
-/// How far a sweep goes.
+/// The scope of a walk.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WalkScope {
-    /// What is passed over.
+    /// Which entries are skipped.
     pub(super) skip: Skip,
-    /// How many levels are seen.
+    /// The maximum number of levels.
     pub(super) depth: usize,
 }
 
 impl WalkScope {
-    /// Everything below, but for what is passed over.
+    /// All levels, without the skipped entries.
     pub(super) fn whole(skip: Skip) -> Self {
         Self { skip, depth: DEEPEST }
     }
 }
 
-/// Something that a sweep has come to.
+/// An entry that a walk visits.
 pub(super) struct WalkEntry<'a> {
-    /// The directory that it is in.
+    /// The directory that contains it.
     pub(super) directory: &'a OwnedFd,
-    /// Its name there.
+    /// The name in the directory.
     pub(super) name: &'a OsStr,
-    /// What it is.
+    /// The kind of entry.
     pub(super) kind: EntryKind,
-    /// Its path, with the root as it was named.
+    /// The path, with the root as it was configured.
     pub(super) path: &'a Path,
 }
 
-/// What was not seen.
+/// Counts of directories that were not visited completely.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct SkippedEntries {
     /// Directories that could not be read.
     pub(super) unreadable: usize,
-    /// Directories with too much in them, or too deep.
+    /// Directories that are too large or too deep.
     pub(super) cut: usize,
 }
 
 impl SkippedEntries {
-    /// Says what was missed, if anything was.
+    /// Adds a note for each count that is not zero.
     pub(super) fn notes(self, notes: &mut Vec<String>) {
         if self.unreadable > 0 {
             notes.push(format!("{} could not be read", counted(self.unreadable, "directory", "directories")));
@@ -77,7 +77,7 @@ impl SkippedEntries {
     }
 }
 
-/// A directory that is being looked through.
+/// A directory on the current path of the walk.
 struct WalkLevel {
     directory: OwnedFd,
     path: PathBuf,
@@ -85,7 +85,7 @@ struct WalkLevel {
     entries: std::vec::IntoIter<DirEntry>,
 }
 
-/// Shows everything below an absolute path, by name, each directory before what is in it.
+/// Visits everything below an absolute path, sorted by name, each directory before its entries.
 pub(super) fn walk(
     workspace: &Workspace,
     start: &Path,
@@ -130,7 +130,7 @@ pub(super) fn walk(
 
 fn enter(levels: &mut Vec<WalkLevel>, name: &OsStr, path: PathBuf, skipped: &mut SkippedEntries) {
     let inside = &levels.last().expect("it is inside something").directory;
-    // One that was removed or swapped for a link meanwhile is not there any more.
+    // It was removed or replaced by a link meanwhile.
     let Ok(directory) = at::open_directory(inside.as_fd(), name) else { return };
     match open_level(directory, path, skipped) {
         Ok(level) => levels.push(level),
@@ -149,7 +149,7 @@ fn open_level(
     Ok(WalkLevel { directory, path, rules, entries: listed.list.into_iter() })
 }
 
-/// The rules of the directories above a path, as far up as the roots go: outermost first.
+/// The ignore rules of the directories above a path, up to its root, outermost first.
 fn rules_above(workspace: &Workspace, path: &Path) -> Vec<Rules> {
     let above = path.ancestors().skip(1);
     let inside = above.map_while(|above| Some((above, workspace.roots.directory(above).ok()?)));

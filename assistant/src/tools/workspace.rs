@@ -1,4 +1,4 @@
-//! The ground that tools work on: the roots of the session, and how paths in them are read and shown.
+//! The workspace of a session's tools: its roots, resolving and displaying paths in them, and files that no tool may use.
 
 use std::ffi::OsString;
 use std::fs::{File, Metadata};
@@ -16,35 +16,33 @@ use super::error::ToolError;
 use super::excerpt;
 use super::read_files::ReadFiles;
 
-/// Where the tools of a session work.
+/// The workspace of the tools of a session.
 #[derive(Clone, Debug)]
 pub(super) struct Workspace {
-    /// The roots as they were named: the working directory first.
+    /// The roots as they were configured, the working directory first.
     pub(super) named: Vec<PathBuf>,
-    /// Those that are there.
+    /// The roots that exist.
     pub(super) roots: Roots,
-    /// Variables that commands do not get.
+    /// Environment variables that commands do not get.
     pub(super) hidden: Vec<String>,
-    /// Files that no tool may read or write, wherever a path to them leads through.
+    /// Files that no tool may read or write, by any path.
     pub(super) private: Vec<PathBuf>,
-    /// What keeps a command and all that it starts together.
+    /// The guardian that tracks the processes of commands.
     pub(super) guardian: Option<GuardianCommand>,
-    /// Which files the model has read.
-    pub(super) seen: Arc<ReadFiles>,
+    /// The files that the model has read.
+    pub(super) read_files: Arc<ReadFiles>,
 }
 
-/// A file that is there.
+/// An open file.
 #[derive(Debug)]
 pub(super) struct Opened {
-    /// It.
     pub(super) file: File,
-    /// What it is.
     pub(super) meta: Metadata,
-    /// Where it is.
+    /// The resolved path.
     pub(super) at: ResolvedPath,
 }
 
-/// What a path leads to.
+/// The target of a path.
 #[derive(Debug)]
 pub(super) enum Target {
     /// A regular file.
@@ -54,10 +52,17 @@ pub(super) enum Target {
 }
 
 impl Workspace {
-    /// The ground of these roots.
+    /// A workspace with these roots.
     pub(super) fn new(named: Vec<PathBuf>) -> Self {
         let roots = Roots::find(&named);
-        Self { named, roots, hidden: Vec::new(), private: Vec::new(), guardian: None, seen: Arc::default() }
+        Self {
+            named,
+            roots,
+            hidden: Vec::new(),
+            private: Vec::new(),
+            guardian: None,
+            read_files: Arc::default(),
+        }
     }
 
     /// The working directory.
@@ -65,12 +70,12 @@ impl Workspace {
         self.named.first().map_or(Path::new("/"), PathBuf::as_path)
     }
 
-    /// A path or a `file:` address as it was sent, from the working directory on.
+    /// The absolute path of a path or a `file:` URL; relative paths begin at the working directory.
     pub(super) fn absolute(&self, sent: &str) -> PathBuf {
         file_address(sent).unwrap_or_else(|| self.cwd().join(sent))
     }
 
-    /// A path as people write it: below the working directory without it.
+    /// A path for users: relative if it is below the working directory.
     pub(super) fn shown(&self, path: &Path) -> String {
         match path.strip_prefix(self.cwd()) {
             Ok(below) if below.as_os_str().is_empty() => ".".to_owned(),
@@ -79,19 +84,19 @@ impl Workspace {
         }
     }
 
-    /// The error about a path as it was sent.
+    /// The error about a path.
     pub(super) fn error(&self, sent: &str, error: impl Into<FileError>) -> ToolError {
         let roots: Vec<_> = self.named.iter().map(|root| root.display().to_string()).collect();
         ToolError::of_file(sent, error.into(), &roots.join(", "))
     }
 
-    /// What a path that must be there leads to.
+    /// Opens the target of a path that must exist.
     pub(super) fn target(&self, sent: &str) -> Result<Target, ToolError> {
         let found = self.try_target(&self.absolute(sent));
         found.map_err(|error| self.error(sent, error))
     }
 
-    /// The regular file that a path leads to.
+    /// Opens a regular file.
     pub(super) fn file(&self, sent: &str) -> Result<Opened, ToolError> {
         match self.target(sent)? {
             Target::File(opened) => Ok(opened),
@@ -99,9 +104,9 @@ impl Workspace {
         }
     }
 
-    /// Says whether a file is one of those that no tool may read or write.
+    /// Whether no tool may read or write this file.
     pub(super) fn is_private(&self, file: &Metadata) -> bool {
-        // Looked up each time: an editor puts another file in the place of the one it saves.
+        // Looked up each time, because editors replace a file when they save it.
         let is_it = |path: &PathBuf| {
             std::fs::metadata(path).is_ok_and(|meta| (meta.dev(), meta.ino()) == (file.dev(), file.ino()))
         };
@@ -118,7 +123,7 @@ impl Workspace {
             Ok((_, meta)) if self.is_private(&meta) => Err(private()),
             Ok((file, meta)) => Ok(Target::File(Opened { file, meta, at: place.at })),
             Err(error @ (FileError::NotAFile | FileError::Path(PathError::Io(_)))) => {
-                // A directory may be one that cannot be opened for reading but passed through.
+                // A directory without read permission may still be passed through.
                 match self.roots.directory_at(&place.at.real) {
                     Ok((_, at)) => Ok(Target::Directory(at)),
                     Err(_) => Err(error),
@@ -135,7 +140,7 @@ pub(super) fn private() -> FileError {
     std::io::Error::new(std::io::ErrorKind::PermissionDenied, why).into()
 }
 
-/// The path of a `file:` address of this machine.
+/// The path of a `file:` URL of this machine.
 fn file_address(sent: &str) -> Option<PathBuf> {
     let (scheme, rest) = sent.split_once("://")?;
     let (host, _) = rest.split_once('/')?;
@@ -145,7 +150,7 @@ fn file_address(sent: &str) -> Option<PathBuf> {
         .then(|| PathBuf::from(OsString::from_vec(percent_decoded(path))))
 }
 
-/// Bytes with `%20` and the like replaced. What is no such escape stays as it is.
+/// Decodes percent escapes; invalid ones stay unchanged.
 fn percent_decoded(bytes: &[u8]) -> Vec<u8> {
     let digit = |at: usize| bytes.get(at).and_then(|byte| char::from(*byte).to_digit(16));
     let (mut decoded, mut at) = (Vec::with_capacity(bytes.len()), 0);

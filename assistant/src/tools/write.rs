@@ -1,4 +1,4 @@
-//! The tool `write`: a whole file, new or in the place of an old one.
+//! The tool `write`: creates or replaces a whole text file.
 
 use std::sync::Arc;
 

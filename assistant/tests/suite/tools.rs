@@ -126,7 +126,7 @@ async fn every_tool_says_what_it_takes() {
         assert!(
             members.values().all(|member| member["description"].is_string() && member["type"].is_string())
         );
-        let expected = match spec.kind.word() {
+        let expected = match spec.kind.name() {
             "read" | "search" => Effect::Reads,
             "edit" => Effect::Writes,
             _ => Effect::Executes,

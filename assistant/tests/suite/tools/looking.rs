@@ -73,8 +73,8 @@ async fn a_call_says_what_it_will_do() {
         let prepared = place.prepare(tool, arguments).await.unwrap();
         assert_eq!(prepared.title(), title);
         assert_eq!(prepared.locations(), [Location { path: place.path(path), line }], "{title}");
-        assert_eq!(prepared.change().is_some(), prepared.kind().word() == "edit", "{title}");
-        assert_eq!(prepared.command().is_some(), prepared.kind().word() == "execute", "{title}");
+        assert_eq!(prepared.change().is_some(), prepared.kind().name() == "edit", "{title}");
+        assert_eq!(prepared.command().is_some(), prepared.kind().name() == "execute", "{title}");
     }
     let everywhere = place.prepare("find", json!({"glob": "x"})).await.unwrap();
     assert_eq!(everywhere.locations().len(), 2);
