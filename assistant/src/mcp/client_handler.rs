@@ -1,7 +1,7 @@
-//! What a server may ask of us, and what it tells: the session's roots are named, changes are noted, sampling
-//! and questions to the user are declined.
-// MCP means to drop roots one day; the servers that are there ask for them.
-#![expect(deprecated, reason = "roots are still what servers ask for")]
+//! Handles requests and notifications of a server: answers `roots/list`, counts list changes, declines sampling and
+//! elicitation.
+// MCP deprecates roots, but current servers still request them.
+#![expect(deprecated, reason = "servers still request roots")]
 
 use std::path::PathBuf;
 
@@ -13,11 +13,11 @@ use rmcp::model::{
 use rmcp::service::{NotificationContext, RequestContext, RoleClient};
 use tokio::sync::watch;
 
-/// Listens to one server. What is not written here is declined by `rmcp`: sampling as a method that is not
-/// there, a question to the user as one that the user declines.
+/// The handler for one server. `rmcp` declines all other requests: sampling as an unknown method, elicitation as declined
+/// by the user.
 pub(super) struct SessionClientHandler {
     pub(super) roots: Vec<PathBuf>,
-    /// Counts what the server says has changed.
+    /// Counts the server's list changes.
     pub(super) changed: watch::Sender<u64>,
 }
 

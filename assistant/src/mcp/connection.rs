@@ -1,5 +1,4 @@
-//! One live connection to a server, from its first word to its end. What is asked over it is the server's
-//! business.
+//! One connection to a server: starting its transport, the handshake, requests, and closing.
 
 use std::io;
 use std::path::Path;
@@ -29,12 +28,12 @@ use super::sse::EventStream;
 use super::stdio::{CLOSED_INPUT, CLOSED_OUTPUT, Stdio};
 use super::{http, http_common};
 
-/// How much of an answer that is none is told.
+/// The maximum number of bytes of an invalid answer in an error.
 const LONGEST_ANSWER: usize = 200;
-/// How long the goodbye may take; a process is ended after it in any case.
+/// The time limit for closing; a process is ended after it.
 const GOODBYE: Duration = Duration::from_millis(500);
 
-/// A connection.
+/// An open connection to a server.
 pub(super) struct Connection {
     peer: Peer<RoleClient>,
     service: Mutex<Option<RunningService<RoleClient, SessionClientHandler>>>,
@@ -43,14 +42,14 @@ pub(super) struct Connection {
     changed: watch::Receiver<u64>,
 }
 
-/// Why there is no connection, and what one could do about it. Not scrubbed yet.
+/// Why connecting failed, and what the user can do. May still contain secrets.
 pub(super) struct ConnectError {
     pub(super) cause: String,
     pub(super) remedy: &'static str,
 }
 
 impl Connection {
-    /// Connects and greets, until the deadline.
+    /// Connects and does the handshake, until the deadline.
     pub(super) async fn open(
         config: &ServerConfig,
         environment: &SessionEnvironment,
@@ -78,22 +77,22 @@ impl Connection {
         }
     }
 
-    /// Says whether something can be asked over it.
+    /// Whether requests can be sent.
     pub(super) fn is_live(&self) -> bool {
         self.close_reason.cause().is_none() && !self.peer.is_transport_closed()
     }
 
-    /// Counts what the server says has changed.
+    /// A counter of the server's list changes.
     pub(super) fn changed(&self) -> watch::Receiver<u64> {
         self.changed.clone()
     }
 
-    /// What the server said of itself.
+    /// The server's information from the handshake.
     pub(super) fn info(&self) -> Option<std::sync::Arc<rmcp::model::ServerPeerInfo>> {
         self.peer.peer_info()
     }
 
-    /// Asks something.
+    /// Sends a request.
     pub(super) async fn ask(
         &self,
         method: &'static str,
@@ -104,7 +103,7 @@ impl Connection {
         ask((&self.peer, &self.close_reason), (method, params), timeout, cancel).await
     }
 
-    /// Why it ended, with the last words of its process.
+    /// The reason why it ended, with the last output of its process.
     pub(super) async fn output_suffix(&self, cause: String) -> String {
         let Some(mut process) = locked(&self.process).take() else { return cause };
         let words = process.output_suffix().await;
@@ -112,7 +111,7 @@ impl Connection {
         joined(cause, words)
     }
 
-    /// Ends it, and returns when nothing of it is left.
+    /// Closes the connection, and returns when its process has ended.
     pub(super) async fn close(&self) {
         self.close_reason.set("it was closed");
         let service = locked(&self.service).take();
@@ -126,21 +125,21 @@ impl Connection {
     }
 }
 
-/// The first words to a server.
+/// The handshake with a server.
 struct Handshake {
     handler: SessionClientHandler,
     close_reason: CloseReason,
     changed: watch::Receiver<u64>,
 }
 
-/// Why a server was not met.
+/// Why a handshake failed.
 enum HandshakeError {
     TooSlow,
     Refused(Box<ClientInitializeError>, CloseReason),
 }
 
 impl HandshakeError {
-    /// Says whether it was the server that ended the connection.
+    /// Whether the server closed the connection.
     fn was_ended(&self) -> bool {
         match self {
             HandshakeError::TooSlow => false,
@@ -213,7 +212,7 @@ async fn open_stdio(
         Err(error) => {
             let words = match error.was_ended() {
                 true => process.output_suffix().await,
-                // It ends now because we have hung up: that says nothing.
+                // The process exits because the connection was closed, so its exit status says nothing.
                 false => process.said().await,
             };
             process.end().await;
@@ -282,7 +281,7 @@ impl ConnectError {
     }
 }
 
-/// How a process ended says more than that its output did.
+/// Combines a cause with the exit status, which replaces a closed pipe as the cause.
 fn joined(cause: String, words: String) -> String {
     match (cause.as_str(), words.is_empty()) {
         (_, true) => cause,
@@ -309,7 +308,7 @@ fn refused(error: &ClientInitializeError) -> String {
     format!("its handshake is not that of an MCP server: {said}")
 }
 
-/// Closes a connection that nobody will use, and does not wait for long.
+/// Closes a connection that is not needed, with a short time limit.
 pub(super) async fn discard(connection: &Connection) {
     let _ = timeout(Duration::from_secs(3), connection.close()).await;
 }

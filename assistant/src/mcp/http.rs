@@ -1,5 +1,5 @@
-//! Streamable HTTP: the requests that `rmcp`'s transport wants made. Sessions, streams and their resumption are
-//! in `rmcp`; here are bounds, the gate, and refusals that can be shown.
+//! The HTTP requests of the Streamable HTTP transport. `rmcp` handles sessions, streams and their resumption; this file
+//! adds length limits, the inbound filter, and error messages for users.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -29,28 +29,28 @@ const SESSION: &str = "mcp-session-id";
 const LAST_EVENT: &str = "last-event-id";
 const EVENTS: &str = "text/event-stream";
 const JSON: &str = "application/json";
-/// A stream that was there for this long is opened again at once when it breaks.
+/// A stream that was open for this long is reopened without a pause.
 const LASTING: Duration = Duration::from_secs(5);
-/// The pauses before others are opened again: they double, from the first to the longest.
+/// The first and the longest pause before other streams are reopened; pauses double.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
-/// The error that `rmcp` wants.
+/// The error type that `rmcp` requires.
 type HttpError = StreamableHttpError<reqwest::Error>;
 
-/// Makes the requests.
+/// Sends the requests of one connection.
 #[derive(Clone)]
 pub(super) struct HttpTransport {
     client: Client,
     headers: HeaderMap,
     longest: usize,
     filter: Arc<Mutex<InboundFilter>>,
-    /// A server that floods is ended, as one on stdio is.
+    /// Set when the server sends too much.
     close_reason: CloseReason,
     reopening: Arc<Mutex<Reopening>>,
 }
 
-/// When streams are opened, so that one that breaks again and again is not opened all the time.
+/// Computes pauses, so that a stream that keeps breaking is not reopened all the time.
 #[derive(Default)]
 struct Reopening {
     last: Option<Instant>,
@@ -58,7 +58,7 @@ struct Reopening {
 }
 
 impl Reopening {
-    /// How long to wait before the next one is opened.
+    /// The pause before the next stream is opened.
     fn pause(&mut self, now: Instant) -> Duration {
         let is_early = self.last.is_some_and(|last| now - last < LASTING);
         self.pause = match (is_early, self.pause) {
@@ -71,7 +71,7 @@ impl Reopening {
     }
 }
 
-/// A transport for the server at this address.
+/// The transport for a server at this URL.
 pub(super) fn transport(
     url: &str,
     client: Client,
@@ -86,7 +86,7 @@ pub(super) fn transport(
 }
 
 impl HttpTransport {
-    /// A request with the server's own headers, and those that `rmcp` adds.
+    /// Adds the configured headers and those of `rmcp` to a request.
     fn with_headers(
         &self,
         request: RequestBuilder,
@@ -132,11 +132,11 @@ impl HttpTransport {
 }
 
 impl HttpTransport {
-    /// The next event, with a message that the gate has let in, or with none.
+    /// The next event, with its message if the filter accepts it.
     async fn admitted(&self, events: &mut SseReader) -> Result<Option<Sse>, String> {
         let Some(SseEvent { name, data, id, retry }) = events.next().await? else { return Ok(None) };
         let message = if data.is_empty() { None } else { self.admit(data.as_bytes())? };
-        // Kept also without a message: the id is where the stream goes on after a break.
+        // Kept also without a message, because the stream is resumed from its id.
         let data = message.and_then(|message| serde_json::to_string(&message).ok());
         Ok(Some(Sse { event: Some(name).filter(|name| !name.is_empty()), data, id, retry }))
     }
@@ -182,7 +182,7 @@ impl StreamableHttpClient for HttpTransport {
         headers: HashMap<HeaderName, HeaderValue>,
     ) -> Result<(), HttpError> {
         let request = self.with_headers(self.client.delete(uri.as_ref()), Some(session), headers);
-        // A server that keeps its sessions says so, and that is its business.
+        // A server may reject the deletion, which does not matter.
         sent(request).await.map(|_| ())
     }
 
@@ -217,7 +217,7 @@ impl StreamableHttpClient for HttpTransport {
 }
 
 async fn sent(request: RequestBuilder) -> Result<Response, HttpError> {
-    // Not as the client's own error, which prints the address.
+    // The error of `reqwest` itself prints the URL.
     request.send().await.map_err(|error| unexpected(http_common::words(&error)))
 }
 
@@ -240,7 +240,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn streams_that_break_at_once_are_opened_less_and_less() {
+    fn pauses_grow_for_streams_that_break_at_once() {
         let (mut reopening, mut now) = (Reopening::default(), Instant::now());
         let mut next = |passes: Duration| {
             now += passes;

@@ -1,4 +1,4 @@
-//! What both kinds of HTTP share: the client, the headers of a server, bodies within bounds, refusals in words.
+//! Shared by both HTTP transports: the client, the configured headers, bodies with a maximum length, and error messages.
 
 use std::time::Duration;
 
@@ -6,21 +6,21 @@ use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, Response, Url};
 use rethread::secret::Secret;
 
-/// How long the other side may take to accept a connection.
+/// The time limit for connecting.
 const CONNECT_LIMIT: Duration = Duration::from_secs(20);
-/// How much of a refusal is read.
+/// The maximum number of bytes of an error body.
 const REFUSAL: usize = 2 * 1024;
-/// Headers that belong to the protocol; a server's configuration does not change them.
+/// Headers of the protocol, which a configuration cannot change.
 const RESERVED: [&str; 7] =
     ["accept", "content-type", "content-length", "host", "mcp-session-id", "last-event-id", "connection"];
 
-/// A client for this server.
+/// An HTTP client for this server.
 pub(super) fn client(url: &Url) -> Result<Client, String> {
-    // Connections are not kept: one that the server has just closed would fail the next request.
+    // No idle connections: one that the server has just closed would fail the next request.
     crate::web::client(url, CONNECT_LIMIT).pool_max_idle_per_host(0).build().map_err(|error| words(&error))
 }
 
-/// The headers of a server, marked so that nothing prints them.
+/// The configured headers, marked as sensitive.
 pub(super) fn headers(pairs: &[(String, Secret)]) -> Result<HeaderMap, String> {
     let mut headers = HeaderMap::new();
     for (name, value) in pairs {
@@ -35,7 +35,7 @@ pub(super) fn headers(pairs: &[(String, Secret)]) -> Result<HeaderMap, String> {
     Ok(headers)
 }
 
-/// The whole body, if it is not too long.
+/// The whole body; fails if it is too long.
 pub(super) async fn body(mut response: Response, longest: usize) -> Result<Vec<u8>, String> {
     let mut body = Vec::new();
     while let Some(chunk) = response.chunk().await.map_err(|error| words(&error))? {
@@ -47,7 +47,7 @@ pub(super) async fn body(mut response: Response, longest: usize) -> Result<Vec<u
     Ok(body)
 }
 
-/// A refusal in words: the status and the beginning of what came with it.
+/// The message for an error status: the status and the beginning of the body.
 pub(super) async fn refusal(mut response: Response) -> String {
     let status = response.status();
     if status.is_redirection() {
@@ -69,7 +69,7 @@ pub(super) async fn refusal(mut response: Response) -> String {
     }
 }
 
-/// An error with its causes and without the address, which may hold keys.
+/// The message for a failed request, without the URL, which may contain keys.
 pub(super) fn words(error: &reqwest::Error) -> String {
     let mut causes = Vec::new();
     let mut next = std::error::Error::source(error);

@@ -1,4 +1,4 @@
-//! Asking a server for its lists, page by page, with an end.
+//! Requests the lists of tools, prompts and resources from a server, page by page, with a maximum number of pages.
 
 use std::collections::BTreeSet;
 
@@ -10,13 +10,13 @@ use super::catalog::{Catalog, CatalogReader};
 use super::connection::Connection;
 use super::request::{RequestError, RequestTimeout};
 
-/// The most pages of one list.
+/// The maximum number of pages of a list.
 const MOST_PAGES: usize = 64;
-/// How many names a note has.
+/// The maximum number of names in a note.
 const MOST_NAMED: usize = 5;
 
-/// Asks for all that the server says it has. A list of prompts or resources that fails is left out with a note;
-/// without its tools a server is of no use.
+/// Requests all lists that the server's capabilities name. A failed list of prompts or resources becomes a note; a failed
+/// list of tools is an error.
 pub(super) async fn all(
     connection: &Connection,
     reader: &CatalogReader<'_>,
@@ -53,7 +53,7 @@ fn kept<T>(items: &[Json], read: impl Fn(&Json) -> Option<T>, what: &str, notes:
     read
 }
 
-/// The first of each name: by its name is how a server is asked for one, so the others cannot be reached.
+/// Keeps the first item of each name, because requests name items and can reach only one.
 fn once_each<T>(items: Vec<T>, name: impl Fn(&T) -> &String, what: &str, notes: &mut Vec<String>) -> Vec<T> {
     let mut seen = BTreeSet::new();
     let mut again = BTreeSet::new();
@@ -73,7 +73,7 @@ fn once_each<T>(items: Vec<T>, name: impl Fn(&T) -> &String, what: &str, notes: 
     kept
 }
 
-/// A list in pages.
+/// A list that is requested page by page.
 struct PagedList<'a> {
     connection: &'a Connection,
     method: &'static str,

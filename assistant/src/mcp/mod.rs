@@ -1,12 +1,11 @@
-//! MCP servers for an agent of ours: connecting them side by side, their tools, prompts and resources, calls,
-//! and their end. Knows nothing of ACP but the list of servers as a client sends it (`config`), and nothing of
-//! models: what a tool's result is good for is the caller's business.
+//! A client for MCP servers: connects them in parallel, lists their tools, prompts and resources, and calls tools. Knows
+//! nothing of models, and of ACP only the list of servers that a client sends (`config`).
 //!
-//! [`Servers`] is the door. Below it a `server` is one entry of the list, which may outlive several
-//! `connection`s. `stdio`, `http` and `sse` carry messages, `inbound` decides which of them are let in.
+//! [`Servers`] is the entry point. A `server` is one entry of the list and may outlive several `connection`s. `stdio`,
+//! `http` and `sse` are the transports; `inbound` filters their messages.
 //!
-//! A secret of a server's configuration is a [`Secret`]: it is never shown, and its value is struck out of
-//! whatever a server says that is passed on.
+//! A secret of a server's configuration is a [`Secret`]: it is never shown, and it is removed from all output of the
+//! server.
 
 mod catalog;
 mod client_handler;

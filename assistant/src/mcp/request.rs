@@ -1,4 +1,4 @@
-//! One request to a server: its time, its cancellation, its answer as text. What the answer means is elsewhere.
+//! Sends one request to a server and waits for its answer, with timeouts and cancellation. Does not decode the answer.
 
 use std::time::Duration;
 
@@ -13,31 +13,31 @@ use super::close_reason::CloseReason;
 use super::inbound::result_text;
 use super::limits::Limits;
 
-/// How long a server that does not read may keep us from telling it something.
+/// The time limit for sending a message to a server that does not read.
 const SEND_LIMIT: Duration = Duration::from_secs(1);
 
-/// How long an answer is waited for.
+/// The time limits of a request.
 #[derive(Clone, Copy)]
 pub(super) struct RequestTimeout {
-    /// Without any word of progress.
+    /// The time limit without a progress notification.
     pub(super) idle: Duration,
-    /// In all.
+    /// The total time limit.
     pub(super) total: Duration,
 }
 
 impl RequestTimeout {
-    /// For a call.
+    /// The limits of a tool call.
     pub(super) fn of_call(limits: &Limits) -> Self {
         Self { idle: limits.call, total: limits.call_total.max(limits.call) }
     }
 
-    /// So long in all.
+    /// Only a total time limit.
     pub(super) fn at_most(total: Duration) -> Self {
         Self { idle: total, total }
     }
 }
 
-/// Why there is no answer.
+/// Why a request failed.
 #[derive(Debug)]
 pub(super) enum RequestError {
     Cancelled,
@@ -46,7 +46,7 @@ pub(super) enum RequestError {
     Lost(String),
 }
 
-/// Asks, and waits for the answer, for the caller's change of mind, or for the end of the connection.
+/// Sends a request and waits for its answer, its cancellation or the end of the connection.
 pub(super) async fn ask(
     (peer, close_reason): (&Peer<RoleClient>, &CloseReason),
     (method, params): (&'static str, Value),
@@ -70,12 +70,12 @@ pub(super) async fn ask(
             withdraw(peer, id).await;
             Err(RequestError::Cancelled)
         }
-        // Beyond the time that is kept below: a server that does not read cannot even be told.
+        // `rmcp` keeps the total limit only once the request is sent, and a server may not read.
         () = tokio::time::sleep(timeout.total + SEND_LIMIT) => Err(RequestError::TimedOut(timeout.total)),
     }
 }
 
-/// Tells the server that nobody waits any more.
+/// Sends the server a cancellation.
 async fn withdraw(peer: &Peer<RoleClient>, id: RequestId) {
     let params = CancelledNotificationParam::new(Some(id), Some("the user cancelled it".to_owned()));
     let sending = peer.send_notification(CancelledNotification::new(params).into());
@@ -96,11 +96,11 @@ fn request_error(error: ServiceError, close_reason: &CloseReason) -> RequestErro
     } else {
         error.to_string()
     };
-    // What the transport saw says more than that a message could not be sent.
+    // The transport's reason has more detail than a failed send.
     RequestError::Lost(close_reason.cause().unwrap_or(cause))
 }
 
-/// The innermost cause: what is around it are names of types.
+/// The text of the innermost cause; the outer ones are names of types.
 pub(super) fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
     let mut innermost = error;
     while let Some(cause) = innermost.source() {

@@ -1,5 +1,5 @@
-//! One server of a session: its connection, what it offers, and its second chance. A server that is lost is
-//! brought back once by the next call; it earns another chance by answering.
+//! One server of a session: its connection, its lists, and reconnecting. The next call reconnects a lost server once; an
+//! answer allows another reconnect.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -22,59 +22,59 @@ use super::listing;
 use super::request::{RequestError, RequestTimeout};
 use super::scrub::Scrub;
 
-/// Changes that come together are looked at together.
+/// How long to wait for more list changes before the lists are read again.
 const SETTLE: Duration = Duration::from_millis(100);
-/// And a server that changes all the time is looked at less and less, at last once in this time.
+/// The maximum of that wait, which grows for a server that changes all the time.
 const LONGEST_SETTLE: Duration = Duration::from_secs(10);
-/// The longest words of a server that are passed on with an error, in bytes.
+/// The maximum length of a server's error message, in bytes.
 const LONGEST_WORDS: usize = 4 * 1024;
 
-/// Where a session works.
+/// The directories and environment of a session's servers.
 #[derive(Clone, Debug)]
 pub struct SessionEnvironment {
-    /// The working directory of programs.
+    /// The working directory of server processes.
     pub cwd: PathBuf,
-    /// The folders that servers are told of.
+    /// The directories that servers get as roots.
     pub roots: Vec<PathBuf>,
-    /// Variables of ours that programs do not get, unless they are configured for one.
+    /// Environment variables that processes do not inherit; a configuration can still set them.
     pub hidden: Vec<String>,
-    /// What keeps a program and all that it starts together; without it that is its process group.
+    /// The guardian that tracks the descendants of processes; without one, only their process groups are ended.
     pub guardian: Option<GuardianCommand>,
 }
 
-/// What all servers of a session share.
+/// The data that all servers of a session share.
 #[derive(Clone)]
 pub(super) struct SharedByServers {
     pub(super) environment: SessionEnvironment,
     pub(super) limits: Limits,
-    /// Counts the changes of what all of them offer.
+    /// Counts the changes of all lists.
     pub(super) changes: watch::Sender<u64>,
 }
 
-/// One server.
+/// One server of a session.
 pub(super) struct Server {
-    /// Its part of the names of tools.
+    /// The server's part of tool names.
     pub(super) shown: String,
     config: ServerConfig,
     common: SharedByServers,
     scrub: Scrub,
     state: Mutex<ServerState>,
-    /// One permit, for the one who brings it back: several calls do not start several.
+    /// One permit, so that parallel calls reconnect only once.
     reviving: Semaphore,
     catalog: Mutex<Catalog>,
     /// Why the first connection failed, if it did.
     failure: Mutex<Option<ServerFailure>>,
 }
 
-/// How we stand with it.
+/// The state of the connection.
 enum ServerState {
     /// Not connected yet.
     Connecting,
-    /// Connected, or lost since then. Its chance to be brought back is there or used up.
+    /// Connected, or lost since then.
     Connected { connection: Arc<Connection>, restart: RestartState },
-    /// Lost for good, for this reason.
+    /// Lost, and not reconnected, for this reason.
     Gone(String),
-    /// The session is over.
+    /// The session is closed.
     Closed,
 }
 
@@ -85,7 +85,7 @@ enum RestartState {
 }
 
 impl Server {
-    /// A server that is not connected yet.
+    /// A server before it is connected.
     pub(super) fn new(config: ServerConfig, shown: String, common: SharedByServers) -> Arc<Server> {
         Arc::new(Server {
             shown,
@@ -99,10 +99,10 @@ impl Server {
         })
     }
 
-    /// Connects it for the first time and reads what it offers. Those who follow the changes hear of the outcome.
+    /// Connects it for the first time, reads its lists, and counts that as a change.
     pub(super) async fn connect(self: Arc<Self>) {
         match connect_and_list(&self.config, &self.common, &self.scrub).await {
-            // Whoever has closed it meanwhile knows.
+            // An error means that it was closed meanwhile.
             Ok((connection, catalog)) => {
                 drop(self.install(Arc::new(connection), catalog, RestartState::Left).await);
             }
@@ -115,12 +115,12 @@ impl Server {
         self.common.changes.send_modify(|count| *count += 1);
     }
 
-    /// Says whether it is still being connected for the first time.
+    /// Whether the first connection is still being made.
     pub(super) fn is_connecting(&self) -> bool {
         matches!(&*locked(&self.state), ServerState::Connecting)
     }
 
-    /// Says whether it is there, or can be brought back.
+    /// Whether it is connected or can be reconnected.
     pub(super) fn is_available(&self) -> bool {
         matches!(&*locked(&self.state), ServerState::Connected { .. })
     }
@@ -130,17 +130,17 @@ impl Server {
         locked(&self.failure).clone()
     }
 
-    /// What people call it.
+    /// The configured name.
     pub(super) fn name(&self) -> &str {
         self.config.name()
     }
 
-    /// What it offers now.
+    /// The current lists.
     pub(super) fn catalog(&self) -> Catalog {
         locked(&self.catalog).clone()
     }
 
-    /// What it says about its use, if it is there.
+    /// The server's instructions, if it is connected.
     pub(super) fn instructions(&self) -> Option<String> {
         let connection = match &*locked(&self.state) {
             ServerState::Connected { connection, .. } => Arc::clone(connection),
@@ -150,7 +150,7 @@ impl Server {
         Some(cut(&self.scrub.result(&said), LONGEST_WORDS).to_owned())
     }
 
-    /// Why it cannot be asked now, if so.
+    /// Why no request can be sent now, if that is so.
     pub(super) fn gone(&self) -> Option<CallError> {
         let cause = match &*locked(&self.state) {
             ServerState::Connecting => return Some(CallError::Connecting { server: self.name().to_owned() }),
@@ -166,13 +166,13 @@ impl Server {
         content::ResultReader::new(&self.common.limits, &self.scrub)
     }
 
-    /// The error for an answer that is none.
-    pub(super) fn nonsense(&self, method: &'static str, answer: &Json) -> CallError {
+    /// The error for an invalid answer.
+    pub(super) fn invalid_answer(&self, method: &'static str, answer: &Json) -> CallError {
         let what = cut(&self.scrub.text(answer.text()), 200).to_owned();
         CallError::Nonsense { server: self.name().to_owned(), method, what }
     }
 
-    /// Asks it something, after bringing it back if it was lost.
+    /// Sends a request, after reconnecting if the connection was lost.
     pub(super) async fn ask(
         self: &Arc<Self>,
         method: &'static str,
@@ -187,14 +187,14 @@ impl Server {
         let timeout = RequestTimeout::of_call(&self.common.limits);
         match connection.ask(method, params, timeout, cancel).await {
             Ok(answer) => {
-                self.earned();
+                self.allow_restart();
                 Ok(answer)
             }
             Err(trouble) => Err(self.error(&connection, trouble).await),
         }
     }
 
-    /// Ends it for good. Returns when no process of it is left.
+    /// Closes it for good. Returns when its process has ended.
     pub(super) async fn close(&self) {
         let before = std::mem::replace(&mut *locked(&self.state), ServerState::Closed);
         *locked(&self.catalog) = Catalog::default();
@@ -203,7 +203,7 @@ impl Server {
         }
     }
 
-    /// The live connection, the old one or a new one.
+    /// The open connection, reconnected if necessary.
     async fn connection(self: &Arc<Self>) -> Result<Arc<Connection>, CallError> {
         if let Some(connection) = self.live()? {
             return Ok(connection);
@@ -215,7 +215,7 @@ impl Server {
         self.revive().await
     }
 
-    /// The connection if it lives; none if it may be brought back.
+    /// The connection if it is open; `None` if it may be reconnected.
     fn live(&self) -> Result<Option<Arc<Connection>>, CallError> {
         if let Some(error) = self.gone() {
             return Err(error);
@@ -282,8 +282,8 @@ impl Server {
         CallError::Gone { server: self.name().to_owned(), cause }
     }
 
-    /// It answered: should it be lost again, it may be brought back again.
-    fn earned(&self) {
+    /// Allows another reconnect, since the server answered.
+    fn allow_restart(&self) {
         if let ServerState::Connected { restart, .. } = &mut *locked(&self.state) {
             *restart = RestartState::Left;
         }
@@ -303,7 +303,7 @@ impl Server {
             RequestError::Lost(cause) => {
                 let cause = connection.output_suffix(cause).await;
                 let left = Arc::clone(connection);
-                // It may still run, or have left something running.
+                // The process or its descendants may still run.
                 tokio::spawn(async move { left.close().await });
                 CallError::Lost { server, cause: self.words(&cause) }
             }
@@ -314,8 +314,8 @@ impl Server {
         words(&self.scrub, text)
     }
 
-    /// Follows what the server says has changed, until the connection ends. Holds neither of the two: a server
-    /// that nobody wants any more goes.
+    /// Reads the lists again after each change, until the connection ends. Holds no reference to the server or the
+    /// connection, so that both can be dropped.
     fn follow(self: &Arc<Self>) {
         let mut changed = match &*locked(&self.state) {
             ServerState::Connected { connection, .. } => connection.changed(),
@@ -340,7 +340,7 @@ impl Server {
         let Ok(Some(connection)) = self.live() else { return };
         let reader = CatalogReader { server: self.name(), limits: &self.common.limits, scrub: &self.scrub };
         let timeout = RequestTimeout::at_most(self.common.limits.connect);
-        // What it cannot list now stays as it was; its end is seen by the next call.
+        // If listing fails, the old lists stay; the next call notices a lost connection.
         if let Ok(catalog) = listing::all(&connection, &reader, timeout).await
             && connection.is_live()
         {
@@ -357,7 +357,7 @@ impl Server {
     }
 }
 
-/// Connects and reads what is offered, all within the time for it.
+/// Connects and reads the lists, within the time limit.
 async fn connect_and_list(
     config: &ServerConfig,
     common: &SharedByServers,

@@ -1,5 +1,5 @@
-//! The older form of HTTP, which `rmcp` leaves out: one long stream of events from the server, whose first event
-//! names the address that messages are posted to. The end of the stream is the end of the connection.
+//! The older HTTP+SSE transport, which `rmcp` does not have: one stream of events from the server, whose first event has
+//! the URL for POST requests. The end of the stream ends the connection.
 
 use std::io;
 
@@ -23,7 +23,7 @@ pub(super) struct EventStream {
     close_reason: CloseReason,
 }
 
-/// Where messages are posted to.
+/// Sends messages as POST requests.
 #[derive(Clone)]
 struct Post {
     client: Client,
@@ -34,7 +34,7 @@ struct Post {
 }
 
 impl EventStream {
-    /// Opens the stream and waits for the address. The error is for people.
+    /// Opens the stream and waits for the URL. The error is a message for users.
     pub(super) async fn open(
         url: &Url,
         client: Client,
@@ -68,7 +68,7 @@ impl EventStream {
     }
 }
 
-/// Waits for the address to post to, which must be on the same server: our headers go there.
+/// Waits for the URL for messages. It must be on the same server, because the configured headers are sent there.
 async fn endpoint(base: &Url, events: &mut SseReader) -> Result<Url, String> {
     loop {
         let event = events.next().await?.ok_or("its stream of events ended before it named an endpoint")?;

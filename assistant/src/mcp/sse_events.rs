@@ -1,33 +1,33 @@
-//! The events of an HTTP answer, each within bounds. Knows the format, not what the events mean.
+//! Parses the server-sent events of an HTTP response, each with a maximum length. Does not interpret them.
 
 use bytes::BytesMut;
 use reqwest::Response;
 
 use super::http_common;
 
-/// One event.
+/// One server-sent event.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct SseEvent {
-    /// Empty if it has none.
+    /// The event name; empty if it has none.
     pub(super) name: String,
     pub(super) data: String,
     pub(super) id: Option<String>,
     pub(super) retry: Option<u64>,
 }
 
-/// An answer that is told event by event.
+/// Reads the events of a response.
 pub(super) struct SseReader {
     response: Response,
     parser: SseParser,
 }
 
 impl SseReader {
-    /// Events of at most `longest` bytes.
+    /// A reader for events of at most `longest` bytes.
     pub(super) fn new(response: Response, longest: usize) -> Self {
         Self { response, parser: SseParser::new(longest) }
     }
 
-    /// The next event; none at the end. Dropping the future loses nothing.
+    /// The next event; none at the end. Cancel-safe.
     pub(super) async fn next(&mut self) -> Result<Option<SseEvent>, String> {
         loop {
             if let Some(event) = self.parser.next()? {
@@ -42,13 +42,13 @@ impl SseReader {
     }
 }
 
-/// Takes bytes apart into events.
+/// Parses bytes into events.
 struct SseParser {
     unread: BytesMut,
     /// The event so far.
     event: SseEvent,
     has_data: bool,
-    /// A carriage return ended the last line; a line feed right after it belongs to it.
+    /// Whether the last line ended in a carriage return, so that a following line feed is part of the line ending.
     after_return: bool,
     longest: usize,
 }
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn events_are_read_however_they_are_cut() {
+    fn events_are_parsed_from_pieces_of_any_size() {
         let text =
             ": hello\nevent: endpoint\ndata: /m?s=1\n\ndata: a\r\ndata:b\r\nid: 7\r\n\r\nretry: 50\r\rdata";
         let expected = [
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_without_end_is_found_out() {
+    fn an_event_without_end_fails() {
         assert!(parsed(&["data: ", &"x".repeat(2000)], 1000).is_err());
         let lines: Vec<&str> = std::iter::repeat_n("data: xxxxxxxxx\n", 200).collect();
         assert_eq!(parsed(&lines, 1000).unwrap_err(), "it sent an event of more than 0 KiB");

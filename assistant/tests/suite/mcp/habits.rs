@@ -147,7 +147,7 @@ async fn a_server_that_floods_is_cut_off() {
     let servers = connected(vec![stdio("f", &[], &[])]).await;
     for tool in ["f.flood", "f.pester"] {
         let lost = call(&servers, tool, json!({})).await.unwrap_err().to_string();
-        assert!(lost.starts_with("MCP server f disconnected: it floods: "), "{lost}");
+        assert!(lost.starts_with("MCP server f disconnected: it sends too much: "), "{lost}");
         assert_eq!(echo(&servers, "f").await, "hello", "it was started again");
     }
     servers.close().await;
