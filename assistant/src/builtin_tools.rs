@@ -1,4 +1,4 @@
-//! A call of a tool of the assistant's own: files inside the roots, and commands.
+//! Runs calls of the built-in tools: prepares them, asks for permission, shows changes and command output to the user.
 
 use base64::Engine;
 use rethread::author::{Exit, Terminal, Tool, ToolCall, ToolKind};
@@ -11,16 +11,16 @@ use crate::permission::{AlwaysAllow, PermissionRequest, RuleScope, code, fenced,
 use crate::tools::visible::{visible, visible_line};
 use crate::tools::{self, CallEnd, Effect, Kind, PreparedCall, ToolError, ToolOutcome};
 
-/// How many pieces of output may wait to be told.
+/// The maximum number of pieces of output that wait to be sent.
 const WAITING: usize = 16;
 
-/// Calls it.
+/// Runs a call of a built-in tool.
 pub(crate) async fn call(context: &CallContext<'_>, call: &model::ToolCall, arguments: &Value) -> CallResult {
     let access = context.settings().access;
     let preparing = context.session.toolbox.prepare(&call.name, arguments, access);
     let prepared = tokio::select! {
         prepared = preparing => prepared,
-        // A file system may not answer. Nothing was changed yet, so it can be left to itself.
+        // A file system may hang. Nothing was changed yet, so the task can be abandoned.
         () = context.turn.cancelled() => return cancelled(context, call, arguments).await,
     };
     let prepared = match prepared {
@@ -52,7 +52,7 @@ pub(crate) async fn call(context: &CallContext<'_>, call: &model::ToolCall, argu
     }
 }
 
-/// The user cancelled before it was known what the call would do.
+/// Shows a call that was cancelled while it was prepared.
 async fn cancelled(context: &CallContext<'_>, call: &model::ToolCall, arguments: &Value) -> CallResult {
     let tool = context.announce(call, ToolCall::new(&short(&call.name), ToolKind::Other), arguments).await;
     tool.stopped().await;
@@ -71,7 +71,7 @@ fn about(prepared: &PreparedCall) -> ToolCall {
     places.fold(about, |about, place| about.at(&place.path.display().to_string(), place.line))
 }
 
-/// What the user is asked about a command. For good it is that line in that directory, and nothing else.
+/// The permission request for a command. "Always" covers only this command in this directory.
 fn about_command(prepared: &PreparedCall, command: &tools::CommandLine) -> PermissionRequest {
     let whole = fenced("sh", &command.line);
     PermissionRequest {
@@ -94,7 +94,7 @@ fn about_command(prepared: &PreparedCall, command: &tools::CommandLine) -> Permi
     }
 }
 
-/// What the user is asked about a change. For good it is the tool, on any file but those that run or steer git.
+/// The permission request for a change. "Always" covers the tool for all files outside `.git`.
 fn about_change(prepared: &PreparedCall, change: &tools::Change, tool: &str) -> PermissionRequest {
     let path = change.path.display().to_string();
     let (old, new) = (change.old.as_deref().map(visible), visible(&change.new));
@@ -129,7 +129,7 @@ async fn stopped(context: &CallContext<'_>, tool: &Tool) {
     }
 }
 
-/// Runs a command in a terminal that the user can watch and stop.
+/// Runs a command in a terminal that the client shows.
 async fn run(
     context: &CallContext<'_>,
     tool: &Tool,

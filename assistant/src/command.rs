@@ -1,4 +1,4 @@
-//! The slash commands: which there are, and what the words after one mean. Carries out none.
+//! The slash commands: their list for the client, and parsing them. Runs none.
 
 use std::time::Duration;
 
@@ -6,37 +6,37 @@ use serde_json::{Value, json};
 
 use crate::mcp::Servers;
 
-/// What the user wants done by hand.
+/// A parsed slash command.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum SlashCommand {
-    /// Shows what there is.
+    /// Lists the commands.
     Help,
-    /// Shows the tools.
+    /// Lists the tools.
     Tools,
     /// Calls a tool.
     Call(String, Value),
     /// Shows a plan.
     Plan(Vec<String>),
-    /// Thinks this.
+    /// Shows a thought.
     Think(String),
-    /// Says so many words, with a pause after each.
+    /// Streams this many words, with a pause after each.
     Stream { words: usize, pause: Duration },
     /// Changes the mode.
     Mode(String),
-    /// Changes the model, also to one that nobody lists.
+    /// Changes the model, also to one that is not listed.
     Model(String),
     /// Shows a resource of an MCP server.
     Resource { server: String, uri: String },
-    /// A command that makes no sense, and why.
+    /// An invalid command, with the reason.
     Wrong(String),
 }
 
 impl SlashCommand {
-    /// Says whether MCP servers have a part in it.
+    /// Whether the command uses MCP servers.
     pub(crate) fn needs_servers(&self) -> bool {
         match self {
             Self::Help | Self::Tools | Self::Resource { .. } => true,
-            // Tools of servers are called `server.tool`.
+            // Tools of MCP servers are named `server.tool`.
             Self::Call(tool, _) => tool.contains('.') || tool.contains("__"),
             Self::Plan(_)
             | Self::Think(_)
@@ -48,7 +48,7 @@ impl SlashCommand {
     }
 }
 
-/// Name, what may follow, what it does.
+/// Name, input and description of each command.
 const COMMANDS: [(&str, &str, &str); 14] = [
     ("help", "", "Shows these commands"),
     ("tools", "", "Shows the tools that I have in this mode"),
@@ -66,10 +66,10 @@ const COMMANDS: [(&str, &str, &str); 14] = [
     ("model", "PROVIDER/MODEL", "Changes the model, also to one that is not in the list"),
 ];
 
-/// A command as users are told of it: its name, what it does, what follows it.
+/// A command for the client: name, description, input.
 pub(crate) type CommandDescription = (String, String, Option<String>);
 
-/// The commands as they are announced: name, description, what may follow.
+/// All commands for the client, including the prompts of MCP servers.
 pub(crate) fn all(servers: &Servers) -> Vec<CommandDescription> {
     let own = COMMANDS.iter().map(|(name, input, description)| {
         ((*name).to_owned(), (*description).to_owned(), (!input.is_empty()).then(|| (*input).to_owned()))
@@ -87,7 +87,7 @@ pub(crate) fn all(servers: &Servers) -> Vec<CommandDescription> {
     commands
 }
 
-/// The commands as text.
+/// The list of commands as Markdown.
 pub(crate) fn help(servers: &Servers) -> String {
     let line = |(name, description, input): (String, String, Option<String>)| {
         let input = input.map(|input| format!(" {input}")).unwrap_or_default();
@@ -99,7 +99,7 @@ pub(crate) fn help(servers: &Servers) -> String {
     lines.join("\n")
 }
 
-/// Reads a command of ours; nothing if it is none.
+/// Parses a built-in command; `None` if the text is not one.
 pub(crate) fn read(text: &str) -> Option<SlashCommand> {
     let text = text.trim().strip_prefix('/')?;
     let (name, rest) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
@@ -151,9 +151,9 @@ fn with(members: &[(&str, Option<&String>)]) -> Value {
     object
 }
 
-/// More words than a command takes: most likely a path or a pattern with spaces in it.
+/// The error for too many words, most likely a path or pattern with spaces.
 fn too_many(name: &str, takes: &str) -> SlashCommand {
-    SlashCommand::Wrong(format!("Usage: `/{name} {takes}`. Put what has spaces in it in quotes."))
+    SlashCommand::Wrong(format!("Usage: `/{name} {takes}`. Put values that contain spaces in quotes."))
 }
 
 fn file(rest: &str) -> SlashCommand {
@@ -224,7 +224,7 @@ fn stream(rest: &str) -> SlashCommand {
     }
 }
 
-/// The words of a line; what is quoted is one word, in which a backslash takes the next character as it is.
+/// Splits a line into words. A quoted part is one word, in which a backslash escapes the next character.
 pub(crate) fn words(line: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
@@ -258,7 +258,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn commands_are_read() {
+    fn commands_are_parsed() {
         let call = |name: &str, arguments| Some(SlashCommand::Call(name.to_owned(), arguments));
         assert_eq!(read("/read a.rs 10 5"), call("read", json!({"path": "a.rs", "offset": 10, "limit": 5})));
         assert_eq!(
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_said() {
+    fn invalid_commands_are_explained() {
         for text in
             ["/read", "/edit a b", "/call", "/call x [1]", "/call x {", "/stream many", "/run", "/think"]
         {

@@ -1,6 +1,5 @@
-//! Makes room in a conversation that has become too long for its model: the turns before are summed up by the model
-//! itself, and where that is not enough the results of tools of this turn are shortened, the older ones first and no
-//! more than has to be.
+//! Compacts a conversation that is too long for its model: the model summarises the earlier turns; if that is not enough,
+//! tool results of the current turn are shortened, the longest first and no more than necessary.
 
 use futures::StreamExt;
 use rethread::ids;
@@ -12,32 +11,32 @@ use crate::model::{Message, Model, ModelError, ModelEvent, Request, ToolResult};
 use crate::model_events::{MessageWriters, ModelTurn, rpc_error};
 use crate::transcript;
 
-/// How much of a result is always left, in characters.
+/// The minimum length of a shortened result, in characters.
 const LEFT: usize = 400;
-/// How many plain characters are a token, as `estimate` counts them.
+/// The number of plain characters of a token, as `estimate` counts.
 const CHARACTERS: u64 = 4;
-/// How many tokens the note about what was left out takes.
+/// The number of tokens of the note about what was left out.
 const NOTE: u64 = 24;
-/// How often a model is asked to sum up ever less of a conversation.
+/// The maximum number of attempts to get a summary, each of a shorter conversation.
 const MOST_TRIES: usize = 4;
 
 const TASK: &str = "Above is a conversation between a user and you. Sum it up for yourself, so that you can go on with only \
                     your summary: what the user wants, what was found out, what was done and with what result, which \
                     files matter, what is still to do. Name paths, names and decisions exactly. Write nothing else.";
 
-/// Stands for turns that no part of could be summed up.
-const LOST: &str = "(It was too long to be summed up, and was left out.)";
+/// The summary if the model cannot summarise any part of the turns.
+const LOST: &str = "(It was too long to be summarised, and was left out.)";
 
-/// By how much a conversation is too long.
+/// By how much a conversation exceeds the window.
 #[derive(Clone, Copy)]
 pub(crate) enum Excess {
-    /// By about so many tokens.
+    /// The estimated number of tokens.
     Tokens(u64),
-    /// The provider says that it is, and not by how much.
+    /// The provider reported no number.
     Unknown,
 }
 
-/// Makes room, and says whether there was anything to leave out. Asked again, it leaves out more.
+/// Shortens the conversation and returns whether that was possible. Another call shortens it more.
 pub(crate) async fn make_room(
     turn: &mut ModelTurn<'_>,
     model: &Model,
@@ -82,8 +81,8 @@ async fn sum_up(turn: &mut ModelTurn<'_>, model: &Model) -> Result<bool, RpcErro
     }
 }
 
-/// What the model makes of the turns before; nothing if the user cancelled. What is too long even for that is asked
-/// for with ever less of it, so that no session is stuck.
+/// The model's summary of the earlier turns; `None` if the user cancelled. Retries with fewer messages if they are too
+/// long to be summarised.
 async fn summary(turn: &mut ModelTurn<'_>, model: &Model) -> Result<Option<String>, RpcError> {
     let mut messages = turn.past.clone();
     results(&mut messages).for_each(|result| cut(result, LEFT as u64 / CHARACTERS));
@@ -100,7 +99,7 @@ async fn summary(turn: &mut ModelTurn<'_>, model: &Model) -> Result<Option<Strin
     Ok(Some(LOST.to_owned()))
 }
 
-/// What came of asking for a summary once.
+/// The result of one attempt to get a summary.
 enum SummaryAttempt {
     Summary(String),
     Cancelled,
@@ -109,7 +108,7 @@ enum SummaryAttempt {
 }
 
 async fn ask(turn: &mut ModelTurn<'_>, model: &Model, messages: &[Message]) -> SummaryAttempt {
-    // As one text: providers want tools on offer where a conversation has calls, and none is to be called here.
+    // Sent as one text: providers require tools in a request with calls, but no tool must be called here.
     let whole = format!("{}\n\n{TASK}", transcript::of(messages));
     let request =
         Request { model: model.id.clone(), messages: vec![Message::user(whole)], ..Request::default() };
@@ -143,7 +142,7 @@ fn no_summary(model: &Model) -> RpcError {
         .hint("choose a model with a longer context, or begin a new session")
 }
 
-/// The results of tools in these messages.
+/// The tool results in these messages.
 fn results(messages: &mut [Message]) -> impl Iterator<Item = &mut ToolResult> {
     messages.iter_mut().flat_map(|message| match message {
         Message::Tools(results) => results.as_mut_slice(),
@@ -151,14 +150,14 @@ fn results(messages: &mut [Message]) -> impl Iterator<Item = &mut ToolResult> {
     })
 }
 
-/// Leaves out about so many tokens of the results of tools, the longest ones first, and as many images as it takes if
-/// that is not enough. Says how many were left out.
+/// Removes about this many tokens from tool results, the longest first, then images if necessary. Returns the number of
+/// tokens removed.
 fn shorten(messages: &mut [Message], over: u64) -> u64 {
     let sizes: Vec<u64> = results(messages).map(|result| result.estimate()).collect();
     let before: u64 = sizes.iter().sum();
     let over = if over > 0 { over + NOTE * sizes.len() as u64 } else { 0 };
     let saved = |most: u64| sizes.iter().map(|size| size.saturating_sub(most)).sum::<u64>();
-    // The largest size to which all are cut that saves enough.
+    // Finds the largest maximum size that saves enough.
     let (mut low, mut high) = (LEFT as u64 / CHARACTERS, sizes.iter().copied().max().unwrap_or(0));
     if over == 0 || high <= low {
         return 0;
@@ -178,7 +177,7 @@ fn shorten(messages: &mut [Message], over: u64) -> u64 {
     before - left(messages).min(before)
 }
 
-/// Cuts the middle out of a result that is longer than so many tokens. Its images are left to it.
+/// Removes the middle of a result that is longer than this many tokens, but not its images.
 fn cut(result: &mut ToolResult, most: u64) {
     if result.estimate() <= most + NOTE {
         return;
@@ -193,7 +192,7 @@ fn cut(result: &mut ToolResult, most: u64) {
     }
 }
 
-/// How many bytes of these characters are about so many tokens, as `estimate` counts them.
+/// The number of bytes at the beginning of these characters that are about this many tokens.
 fn length_of(characters: impl Iterator<Item = char>, tokens: u64) -> usize {
     let mut room = tokens * CHARACTERS;
     let mut length = 0;
@@ -208,7 +207,7 @@ fn length_of(characters: impl Iterator<Item = char>, tokens: u64) -> usize {
     length
 }
 
-/// Drops the oldest messages until the rest is no longer than this, for the one that sums them up.
+/// Drops the oldest messages until the rest fits into this many tokens.
 fn fit(messages: &mut Vec<Message>, most: u64) {
     let mut size: u64 = messages.iter().map(Message::estimate).sum();
     let mut dropped = 0;
@@ -233,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn long_results_share_the_room_and_short_ones_stay() {
+    fn long_results_are_cut_and_short_ones_stay() {
         let texts = ["a".repeat(40_000), "b".repeat(20_000), "c".repeat(100)];
         let mut messages = [Message::Tools(texts.iter().map(|text| result(text)).collect())];
         let saved = shorten(&mut messages, 6_000);
@@ -243,16 +242,16 @@ mod tests {
     }
 
     #[test]
-    fn something_is_always_left_and_it_has_both_ends() {
+    fn head_and_tail_of_a_result_are_kept() {
         let mut long = result(&format!("begin {} end", "é".repeat(10_000)));
         cut(&mut long, 0);
         assert!(long.text.starts_with("begin é") && long.text.ends_with("é end"), "{}", long.text);
         let mut messages = [Message::Tools(vec![long.clone()])];
-        assert_eq!(shorten(&mut messages, 1_000_000), 0, "there is no end of cutting otherwise");
+        assert_eq!(shorten(&mut messages, 1_000_000), 0, "nothing more can be removed");
     }
 
     #[test]
-    fn images_go_when_the_text_is_not_enough() {
+    fn images_are_removed_if_text_is_not_enough() {
         let image = Image { mime: "image/png".to_owned(), data: "x".to_owned() };
         let images = ToolResult { images: vec![image.clone(), image], ..result("two images") };
         let mut messages = [Message::Tools(vec![images])];

@@ -1,4 +1,4 @@
-//! The configuration of the assistant.
+//! The configuration of the assistant: providers, limits, the configuration file and the guardian.
 
 use std::path::PathBuf;
 

@@ -1,5 +1,4 @@
-//! The built-in assistant: an agent for people who have no other, on models of their choice, with MCP servers and
-//! tools inside the session's roots. It uses only the public API of `rethread`; it is an
+//! The built-in assistant: an agent that uses configurable models, MCP servers, and tools inside the session's roots. It uses only the public API of `rethread`; it is an
 //! [`author::Agent`](rethread::author::Agent) like any other.
 
 mod builtin_tools;
@@ -42,19 +41,19 @@ use session::SessionDeps;
 pub use config::AssistantConfig;
 pub use session::Session;
 
-/// The assistant.
+/// The built-in agent.
 pub struct Assistant {
     config: AssistantConfig,
     providers: Mutex<Arc<Providers>>,
-    /// The emitters of the open sessions, to tell them what has changed for all.
+    /// The emitters of the open sessions, for changes that affect all of them.
     emitters: Emitters,
 }
 
-/// Voices of sessions, for all who have to tell them something.
+/// The emitters of the open sessions.
 type Emitters = Arc<Mutex<Vec<Emitter>>>;
 
 impl Assistant {
-    /// An assistant on the providers that there are now.
+    /// Creates the assistant and reads its providers.
     #[must_use]
     pub fn new(config: AssistantConfig) -> Self {
         let providers = Mutex::new(Arc::new(Providers::read(&config)));
@@ -65,14 +64,14 @@ impl Assistant {
         locked(&self.providers).clone()
     }
 
-    /// From now on this is known, and open sessions are told.
+    /// Replaces the providers and notifies the open sessions.
     async fn replace_providers(&self, providers: Providers) {
         let (sessions, models) = (self.open_sessions(), providers.models.clone());
         *locked(&self.providers) = Arc::new(providers);
         announce_models(sessions, &models).await;
     }
 
-    /// Asks the providers for their models. Who was asked before is not waited for: a server may be off for days.
+    /// Requests the lists of models. Waits only for the first time, since a server may be down for days.
     async fn discover(&self, providers: &Arc<Providers>) {
         let asking = discover(providers.clone(), self.emitters.clone());
         match providers.models.all_asked() {
@@ -81,7 +80,7 @@ impl Assistant {
         }
     }
 
-    /// The other open sessions are told their options again.
+    /// Sends the options to the other open sessions.
     async fn update_others(&self, emitter: &Emitter) {
         let emitters = locked(&self.emitters).clone();
         for other in emitters.iter().filter(|other| !other.is(emitter)) {
@@ -89,13 +88,13 @@ impl Assistant {
         }
     }
 
-    /// The open sessions, with what holds in each as it was told.
+    /// The open sessions with the choices that their clients know.
     fn open_sessions(&self) -> Vec<(Emitter, Choices)> {
         open_sessions(&self.emitters)
     }
 }
 
-/// Asks the providers for their models. Open sessions are told if there are others now.
+/// Requests the lists of models, and notifies the open sessions if they have changed.
 async fn discover(providers: Arc<Providers>, emitters: Emitters) {
     let lists = providers.models.ask().await;
     let (sessions, before) = (open_sessions(&emitters), providers.models.list());
@@ -110,7 +109,7 @@ fn open_sessions(emitters: &Emitters) -> Vec<(Emitter, Choices)> {
     emitters.into_iter().map(|emitter| (emitter.clone(), emitter.choices())).collect()
 }
 
-/// Tells sessions which models there are, and which of theirs is gone.
+/// Sends the current models to sessions, with a notice if a chosen model is no longer available.
 async fn announce_models(sessions: Vec<(Emitter, Choices)>, models: &Models) {
     for (emitter, before) in sessions {
         emitter.options_changed().await;
@@ -118,12 +117,12 @@ async fn announce_models(sessions: Vec<(Emitter, Choices)>, models: &Models) {
     }
 }
 
-/// Tells who is asked now if that is another model than before: the chosen one is gone, or it is there again.
+/// Sends a notice if a session's model has changed: the chosen one is gone, or available again.
 async fn announce_model(emitter: &Emitter, before: &Choices, models: &Models) {
     let choices = emitter.choices();
     let (before, now) = (before.get("model"), choices.get("model"));
     let Some(before) = before.filter(|before| now != Some(*before)) else { return };
-    let next = now.map(|now| format!("From now on {now} is used."));
+    let next = now.map(|now| format!("The session uses {now} now."));
     let (severity, title) = match now {
         Some(now) if models.list().iter().any(|model| model.id == before) => {
             ("info", format!("Model {now} is available again"))
@@ -156,7 +155,7 @@ impl Agent for Assistant {
         choice::options(&self.providers().offer(chosen), chosen)
     }
 
-    /// A model that nobody lists may be there all the same.
+    /// Accepts also a model that is not listed.
     fn accepts(&self, option: &str, value: &Value) -> bool {
         option == "model" && value.as_str().is_some_and(|id| self.providers().models.add(id))
     }
@@ -195,7 +194,7 @@ impl Agent for Assistant {
         let providers = self.providers();
         let models = &providers.models;
         if models.offer(turn.choices().get("model")).is_empty() {
-            // A provider that was not there may be there now.
+            // A provider may have become reachable.
             discover(providers.clone(), self.emitters.clone()).await;
         }
         let none = models.offer(turn.choices().get("model")).is_empty();
@@ -218,7 +217,7 @@ impl Agent for Assistant {
         let before = models.list();
         let outcome = ModelTurn::new(models, session, &turn).run(chosen).await;
         if models.list() != before {
-            // Something was learnt of a model, such as that it takes no temperature.
+            // The answer showed a property of a model, such as that it accepts no temperature.
             self.update_others(&session.emitter).await;
         }
         outcome
@@ -231,8 +230,8 @@ impl Agent for Assistant {
 
     async fn login(&self, method: &str) -> Result<(), RpcError> {
         let providers = Providers::read(&self.config).with_state_of(&self.providers());
-        // What made sense before stays.
-        providers.check_sense()?;
+        // If the new configuration is invalid, the old one stays.
+        providers.check_config()?;
         let Some(provider) = providers.models.providers().find(|provider| provider.name == method).cloned()
         else {
             return Err(RpcError::field("methodId", &Value::from(method), "a provider of the configuration"));

@@ -1,5 +1,5 @@
-//! Prompts of MCP servers, which users name as commands: the words after one as arguments, and what the server makes
-//! of them, told as a tool call so that it is kept. `memory` puts it in the place of the command.
+//! Prompts of MCP servers, which users call as slash commands: parses their arguments, and stores the server's messages as
+//! a tool call. `memory` replaces the command by these messages.
 
 use rethread::author::{ToolCall, ToolKind, Turn};
 use rethread::wire::RpcError;
@@ -10,17 +10,17 @@ use crate::mcp::{CallError, Prompt, PromptMessage};
 use crate::mcp_tools;
 use crate::session::Session;
 
-/// What became of a command that may name a prompt.
+/// The result of resolving a command as a prompt.
 pub(crate) enum PromptCommand {
-    /// It names none.
+    /// The text is not a prompt.
     None,
-    /// It does, and this is what the prompt says.
+    /// The text of the prompt.
     Prompt(String),
     /// The user cancelled.
     Cancelled,
 }
 
-/// Has the server speak if the user's words name a prompt of one.
+/// Requests the prompt from its server, if the text names one.
 pub(crate) async fn read(session: &Session, turn: &Turn, text: &str) -> Result<PromptCommand, RpcError> {
     let Some(line) = text.trim().strip_prefix('/') else { return Ok(PromptCommand::None) };
     let (name, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
@@ -51,14 +51,14 @@ pub(crate) async fn read(session: &Session, turn: &Turn, text: &str) -> Result<P
     }
 }
 
-/// A message in words, and as it is kept.
+/// A message as text and as stored JSON.
 fn written(message: &PromptMessage) -> (String, Value) {
     let (words, block) = mcp_tools::shown(&message.content);
     (words, json!({"role": message.role, "content": block}))
 }
 
-/// Words like `name=value` are arguments by name; other words are those that are left, in order, and the last of them
-/// takes what remains of the line.
+/// Parses the arguments: `name=value` by name, other words for the remaining arguments in order; the last one takes the
+/// rest of the line.
 fn arguments(prompt: &Prompt, line: &str) -> Map<String, Value> {
     let is_named = |name: &str| prompt.arguments.iter().any(|argument| argument.name == name);
     let mut given = Map::new();

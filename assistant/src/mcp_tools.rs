@@ -1,4 +1,4 @@
-//! A call of a tool that an MCP server has.
+//! Runs calls of tools of MCP servers: asks for permission, calls the tool, and converts its result.
 
 use rethread::author::{Tool, ToolCall, ToolKind};
 use serde_json::{Value, json};
@@ -10,7 +10,7 @@ use crate::permission::{AlwaysAllow, PermissionRequest, RuleScope, code, fenced,
 use crate::tools::Effect;
 use crate::tools::visible::visible_json;
 
-/// Calls it.
+/// Runs a call of a tool of an MCP server.
 pub(crate) async fn call(
     context: &CallContext<'_>,
     call: &model::ToolCall,
@@ -46,7 +46,7 @@ pub(crate) async fn call(
     }
 }
 
-/// What the user is asked about a call. For good it is the tool, whatever it is given.
+/// The permission request for a call. "Always" covers the tool with any arguments.
 fn about_call(served: &mcp::McpTool, arguments: &Value) -> PermissionRequest {
     let name = short(&served.shown_name);
     let whole = fenced("json", &serde_json::to_string_pretty(&visible_json(arguments)).unwrap_or_default());
@@ -66,7 +66,7 @@ fn about_call(served: &mcp::McpTool, arguments: &Value) -> PermissionRequest {
     }
 }
 
-/// An error and its hint, for a model.
+/// An error and its hint as text for the model.
 pub(crate) fn error_text(error: &CallError) -> String {
     match error.hint() {
         Some(hint) => format!("error: {error}\nhint: {hint}"),
@@ -85,7 +85,7 @@ async fn answered(tool: &Tool, answer: &McpToolResult) -> CallResult {
         text.push('\n');
         tool.show(json!({"type": "content", "content": block})).await;
     }
-    // A server that speaks by data says the same in words, as the protocol has it; one that does not is helped out.
+    // MCP asks servers to repeat structured results as text; for those that do not, the JSON is added.
     let has_words = answer.content.iter().any(|content| matches!(content, Content::Text(_)));
     if let Some(structured) = answer.structured.as_ref().filter(|_| !has_words) {
         let words = structured.to_string();
@@ -102,7 +102,7 @@ async fn answered(tool: &Tool, answer: &McpToolResult) -> CallResult {
     CallResult { text, images, failed: answer.is_error }
 }
 
-/// Some content in words for a model, and as a block for a client.
+/// Content as text for the model and as a block for the client.
 pub(crate) fn shown(content: &Content) -> (String, Value) {
     match content {
         Content::Text(text) => (text.clone(), json!({"type": "text", "text": text})),
@@ -111,7 +111,7 @@ pub(crate) fn shown(content: &Content) -> (String, Value) {
             json!({"type": "image", "mimeType": mime_type, "data": data}),
         ),
         Content::Audio { mime_type, data } => {
-            (format!("[a sound, {mime_type}]"), json!({"type": "audio", "mimeType": mime_type, "data": data}))
+            (format!("[audio, {mime_type}]"), json!({"type": "audio", "mimeType": mime_type, "data": data}))
         }
         Content::TextResource { uri, mime_type, text } => {
             let resource = json!({"uri": uri, "mimeType": mime_type, "text": text});

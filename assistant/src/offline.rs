@@ -1,4 +1,4 @@
-//! Commands of the user, which need no model: the same tools, called by hand. What is no command is not for here.
+//! Runs slash commands, which need no model, and answers prompts when no model is configured.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::model::ToolCall;
 use crate::session::Session;
 use crate::tool_calls;
 
-/// Carries out a command.
+/// Runs a command.
 pub(crate) async fn carry_out(
     session: &Session,
     turn: &Turn,
@@ -38,15 +38,15 @@ pub(crate) async fn carry_out(
     Ok(if turn.is_cancelled() { Stop::Cancelled } else { Stop::EndTurn })
 }
 
-/// Why there is no model.
+/// Why no model is available.
 pub(crate) struct NoModelReason {
-    /// The providers that list no models, each in a line with the reason.
+    /// One line for each provider that lists no models, with the reason.
     pub(crate) failures: Vec<String>,
-    /// The configuration file.
+    /// The name of the configuration file.
     pub(crate) config_file: String,
 }
 
-/// The answer to words when there is no model to understand them.
+/// Answers a prompt when no model is available.
 pub(crate) async fn no_model(
     session: &Session,
     turn: &Turn,
@@ -67,7 +67,7 @@ pub(crate) async fn no_model(
         )
     };
     let help = command::help(&session.servers);
-    turn.say(&format!("{why} Until then I can carry out commands:\n\n{help}")).await;
+    turn.say(&format!("{why} Until then I can run commands:\n\n{help}")).await;
     Ok(Stop::EndTurn)
 }
 

@@ -1,5 +1,5 @@
-//! Asks the user whether a call may be carried out: what the question shows, what "always" covers, and which settings
-//! make the question pointless.
+//! Asks the user for permission to run a call: the text of the question, what "always" and "never" cover, and settings that
+//! forbid the call.
 
 use rethread::author::{Decision, Permission, Tool};
 use serde_json::{Map, Value, json};
@@ -11,50 +11,50 @@ use crate::model;
 use crate::tools::visible::{has_hidden, visible, visible_json, visible_line};
 use crate::tools::{Effect, ToolError};
 
-/// How much of what is allowed a description repeats, in bytes. The longest command is shorter.
+/// The maximum length of the details in a description, in bytes. Every command is shorter.
 const LONGEST_DESCRIBED: usize = 256 * 1024;
 
-/// What the user is asked.
+/// A question to the user.
 pub(crate) struct PermissionRequest {
-    /// The question, short.
+    /// The short question.
     pub(crate) title: String,
-    /// Where and how it is done.
+    /// Where and how the call runs.
     pub(crate) facts: String,
-    /// All of what is done, as Markdown.
+    /// The complete details, as Markdown.
     pub(crate) whole: String,
-    /// All of what is done, as content of the tool call.
+    /// The complete details, as content of the tool call.
     pub(crate) content: Value,
-    /// What the settings have to allow.
+    /// The effect that the settings must allow.
     pub(crate) effect: Effect,
     /// What "always" and "never" cover.
     pub(crate) scope: RuleScope,
 }
 
-/// What an answer for good covers.
+/// What a permanent answer covers.
 pub(crate) struct RuleScope {
-    /// The name under which the answer is kept.
+    /// The key of the stored rule.
     pub(crate) key: String,
-    /// What is allowed, in a few words behind "Always allow".
+    /// What is allowed, to follow "Always allow".
     pub(crate) allowed: String,
-    /// What is refused, in a few words behind "Never allow".
+    /// What is rejected, to follow "Never allow".
     pub(crate) refused: String,
-    /// What is allowed, in a sentence.
+    /// A sentence that explains what "always" covers.
     pub(crate) sentence: String,
-    /// Whether the user can allow it for good.
+    /// Whether "always" is possible.
     pub(crate) standing: AlwaysAllow,
 }
 
-/// Whether something can be allowed for good.
+/// Whether a call can be allowed permanently.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AlwaysAllow {
-    /// It can.
+    /// The user can choose "always".
     Possible,
-    /// It is asked about each time. A refusal for good still covers it.
+    /// The user is asked each time. A permanent rejection still applies.
     EachTime,
 }
 
 impl CallContext<'_> {
-    /// Asks whether a call may be carried out, unless that was settled for good or the settings do not allow it.
+    /// Asks for permission, unless a rule exists or the settings forbid the call.
     pub(crate) async fn permitted(
         &self,
         call: &model::ToolCall,
@@ -84,7 +84,7 @@ impl CallContext<'_> {
         }
     }
 
-    /// Whether the settings allow this now.
+    /// Whether the current settings allow this effect.
     pub(crate) fn allows(&self, effect: Effect) -> bool {
         self.settings().access.allows(effect)
     }
@@ -115,7 +115,7 @@ impl CallContext<'_> {
     }
 }
 
-/// Why a call is not carried out that the settings do not allow now.
+/// The error for a tool that the settings do not allow.
 pub(crate) fn not_allowed(tool: &str) -> String {
     ToolError::Off { name: tool.to_owned() }.text_for_model()
 }
@@ -158,7 +158,7 @@ fn is_hiding(value: &Value) -> bool {
     }
 }
 
-/// A text as a block of code in Markdown, all of it visible: outside a block Markdown itself can hide text.
+/// A text as a Markdown code block with invisible characters escaped; outside a code block, Markdown can hide text.
 pub(crate) fn fenced(language: &str, text: &str) -> String {
     let text = visible(text);
     let fence = "`".repeat(longest_run(&text).max(2) + 1);
@@ -166,7 +166,7 @@ pub(crate) fn fenced(language: &str, text: &str) -> String {
     format!("{fence}{language}\n{text}{end}{fence}")
 }
 
-/// A text on one line as code in Markdown, all of it visible.
+/// A text on one line as Markdown code with invisible characters escaped.
 pub(crate) fn code(text: &str) -> String {
     let text = visible_line(text);
     let ticks = "`".repeat(longest_run(&text) + 1);
@@ -189,7 +189,7 @@ mod tests {
     use super::{code, fenced};
 
     #[test]
-    fn no_text_ends_its_own_block() {
+    fn a_text_cannot_end_its_code_block() {
         assert_eq!(fenced("sh", "ls"), "```sh\nls\n```");
         assert_eq!(fenced("sh", "a\n```\n<!-- rm -->\n"), "````sh\na\n```\n<!-- rm -->\n````");
         assert_eq!(fenced("sh", "a\u{1b}b"), "```sh\na\\u{1b}b\n```");

@@ -1,5 +1,5 @@
-//! What the assistant knows of the providers: the configuration as it was last read, and whose keys it was told to
-//! forget. Reads it, and asks nobody.
+//! The configured providers: the configuration as it was last read, logins, and which keys a logout removed. Sends no
+//! requests.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -11,14 +11,14 @@ use crate::choice;
 use crate::config::AssistantConfig;
 use crate::model::{Model, Models, ProviderConfig, ProviderKind};
 
-/// What is known of the providers.
+/// The configured providers and their models.
 pub(crate) struct Providers {
     pub(crate) models: Models,
-    /// Why there are none, if the configuration makes no sense.
+    /// Why the configuration is invalid, if it is.
     wrong: Option<String>,
-    /// The providers whose key was forgotten. They want it again, also where they could do without.
+    /// The providers whose key a logout removed. They need a login, also if their key is optional.
     forgotten: BTreeSet<String>,
-    /// The configuration file, to name it in messages.
+    /// The configuration file, for messages.
     file: Option<PathBuf>,
 }
 
@@ -36,12 +36,12 @@ impl Providers {
         Self { models, wrong, forgotten: BTreeSet::new(), file }
     }
 
-    /// The same with what the providers told before.
+    /// The same providers with the model lists of an earlier configuration.
     pub(crate) fn with_state_of(self, earlier: &Self) -> Self {
         Self { models: self.models.with_state_of(&earlier.models), ..self }
     }
 
-    /// The same without any key.
+    /// The same providers without their keys.
     pub(crate) fn without_keys(&self) -> Self {
         let had_one = self.models.providers().filter(|provider| provider.key().is_some());
         let mut forgotten = self.forgotten.clone();
@@ -50,7 +50,7 @@ impl Providers {
         Self { models: self.models.without_keys(), wrong, forgotten, file }
     }
 
-    /// The ways to log in: one for each provider that takes a key.
+    /// The login methods: one for each provider that has a key.
     pub(crate) fn logins(&self) -> Vec<Login> {
         let takes_one = |provider: &&ProviderConfig| {
             provider.kind.usual_key_env().is_some() || provider.key_env.is_some() || provider.key().is_some()
@@ -58,7 +58,7 @@ impl Providers {
         self.models.providers().filter(takes_one).map(login).collect()
     }
 
-    /// The variables that keys are kept in.
+    /// The environment variables that hold keys.
     pub(crate) fn key_names(&self) -> Vec<String> {
         let of_kind = |kind: ProviderKind| [kind.usual_key_env(), kind.other_key_env()];
         let usual = ProviderKind::ALL.into_iter().flat_map(of_kind).flatten().map(str::to_owned);
@@ -67,7 +67,7 @@ impl Providers {
         names.into_iter().collect()
     }
 
-    /// The models to choose from, given what was chosen. Those that can be asked come first: the first is the standard.
+    /// The models to choose from. Those with a key come first, since the first one is the default.
     pub(crate) fn offer(&self, chosen: &Choices) -> Vec<Model> {
         let mut models = self.models.offer(chosen.get("model"));
         let lacking: BTreeSet<_> = self.lacking().map(|provider| provider.name.as_str()).collect();
@@ -75,7 +75,7 @@ impl Providers {
         models
     }
 
-    /// The model that was chosen, if it may be asked.
+    /// The chosen model; fails if its provider has no key.
     pub(crate) fn chosen(&self, choices: &Choices) -> Result<Model, RpcError> {
         let listed = self.offer(choices);
         let model = choice::model(&listed, choices).cloned();
@@ -87,23 +87,23 @@ impl Providers {
         }
     }
 
-    /// The configuration file, to tell the user.
+    /// The name of the configuration file, for messages.
     pub(crate) fn config_file(&self) -> String {
         self.file.as_ref().map_or_else(|| "config.toml".to_owned(), |file| file.display().to_string())
     }
 
-    /// Refuses a configuration that makes no sense.
-    pub(crate) fn check_sense(&self) -> Result<(), RpcError> {
+    /// Fails if the configuration is invalid.
+    pub(crate) fn check_config(&self) -> Result<(), RpcError> {
         match &self.wrong {
-            Some(why) => Err(RpcError::internal(format!("the configuration is not usable: {why}"))
+            Some(why) => Err(RpcError::internal(format!("the configuration is invalid: {why}"))
                 .hint(format!("correct {}, then log in or start again", self.config_file()))),
             None => Ok(()),
         }
     }
 
-    /// Refuses to work while every provider lacks its key.
+    /// Fails if the configuration is invalid or no provider has a key that it needs.
     pub(crate) fn check(&self) -> Result<(), RpcError> {
-        self.check_sense()?;
+        self.check_config()?;
         let usable = self.models.providers().any(|provider| !self.wants_key(provider));
         match self.lacking().next().filter(|_| !usable) {
             Some(provider) => Err(no_key(provider)),
@@ -111,7 +111,7 @@ impl Providers {
         }
     }
 
-    /// The providers that cannot be asked before the user gives a key.
+    /// The providers that need a key and have none.
     fn lacking(&self) -> impl Iterator<Item = &ProviderConfig> {
         self.models.providers().filter(|provider| self.wants_key(provider))
     }

@@ -1,5 +1,5 @@
-//! The system prompt of a session: what its mode is there for, where it works, the project's own instructions, those of
-//! MCP servers and of the client.
+//! Builds the system prompt of a session: the task of its mode, the environment, the project's instructions, those of MCP
+//! servers and of the client.
 
 mod project;
 mod surroundings;
@@ -9,14 +9,14 @@ use serde_json::Value;
 use crate::choice::{Mode, Settings};
 use crate::session::Session;
 
-/// A system prompt.
+/// A system prompt and notes for the user.
 pub(crate) struct SystemPrompt {
     pub(crate) text: String,
-    /// What of the project's instructions is not part of it, for the user.
+    /// Notes about project instructions that were left out.
     pub(crate) notes: Vec<String>,
 }
 
-/// The system prompt of a session as it is now.
+/// Builds the current system prompt of a session.
 pub(crate) async fn system(settings: &Settings, session: &Session) -> SystemPrompt {
     let client = session.system_prompt.as_ref();
     let said =

@@ -1,5 +1,5 @@
-//! Carries out tool calls: what one is about, whether it may be done, doing it, and what came of it, for the user and
-//! for the model. Which calls there are is said by a model or by a command of the user.
+//! The tools that a model is offered, and running its calls: chooses between built-in tools, tools of MCP servers and the
+//! tool `plan`.
 
 use std::collections::BTreeMap;
 
@@ -14,18 +14,18 @@ use crate::session::Session;
 use crate::tools::{Access, Effect};
 use crate::{builtin_tools, mcp, mcp_tools};
 
-/// The tool by which a model sets its plan.
+/// The name of the tool that shows a plan.
 const PLAN: &str = "plan";
 
 /// The tools that a model is offered.
 pub(crate) struct OfferedTools {
     pub(crate) tools: Vec<model::ToolDefinition>,
-    /// How many more there are than the model takes.
+    /// The number of tools above the model's limit.
     pub(crate) left_out: usize,
 }
 
-/// The tools that a model is offered that takes so many. Its own come first, then those of the servers in turn, so that
-/// one with many tools does not take the place of the others'.
+/// The tools for a model with this limit: the built-in ones first, then those of the servers in turn, so that a server with
+/// many tools does not displace the others.
 pub(crate) fn offered(session: &Session, settings: &Settings, most: usize) -> OfferedTools {
     let own = session.toolbox.describe(settings.access).into_iter();
     let mut tools: Vec<_> = own
@@ -49,7 +49,7 @@ pub(crate) fn offered(session: &Session, settings: &Settings, most: usize) -> Of
     OfferedTools { tools, left_out }
 }
 
-/// So many of the tools, one of each server in turn, in the order in which they came.
+/// At most this many of the tools, taken from the servers in turn, in their original order.
 fn in_turn(tools: Vec<mcp::McpTool>, most: usize) -> Vec<mcp::McpTool> {
     let mut seen: BTreeMap<String, usize> = BTreeMap::new();
     let mut ranked: Vec<(usize, mcp::McpTool)> = Vec::new();
@@ -61,7 +61,7 @@ fn in_turn(tools: Vec<mcp::McpTool>, most: usize) -> Vec<mcp::McpTool> {
     let mut ranks: Vec<usize> = ranked.iter().map(|(rank, _)| *rank).collect();
     ranks.sort_unstable();
     let (bound, mut at_bound) = match ranks.get(most) {
-        // Of those at the bound only as many as there is room for.
+        // Of the tools at the bound, only as many as fit.
         Some(bound) => (*bound, most - ranks.partition_point(|rank| rank < bound)),
         None => (usize::MAX, 0),
     };
@@ -73,13 +73,13 @@ fn in_turn(tools: Vec<mcp::McpTool>, most: usize) -> Vec<mcp::McpTool> {
     ranked.into_iter().filter(|(rank, _)| fits(*rank)).map(|(_, tool)| tool).collect()
 }
 
-/// The tools of MCP servers that the mode and the options leave.
+/// The tools of MCP servers that the mode and the options allow.
 fn served_tools(session: &Session, settings: &Settings) -> impl Iterator<Item = mcp::McpTool> {
     let may_change = settings.may_change();
     session.servers.tools().into_iter().filter(move |tool| may_change || tool.claims_read_only)
 }
 
-/// What sort of work a tool does, as far as its name says.
+/// The kind of a tool, by its name.
 pub(crate) fn kind_of(session: &Session, tool: &str) -> ToolKind {
     let own = session.toolbox.describe(Access::FULL);
     match own.iter().find(|spec| spec.name == tool).map(|spec| spec.effect) {
@@ -97,7 +97,7 @@ fn plan_tool() -> model::ToolDefinition {
     model::ToolDefinition {
         name: PLAN.to_owned(),
         description:
-            "Shows the user the plan: all steps, with what has become of each. Call it again when a step is \
+            "Shows the user the plan: all steps, with the status of each. Call it again when a step is \
                       begun or done."
                 .to_owned(),
         schema: json!({"type": "object", "required": ["entries"],
@@ -106,24 +106,24 @@ fn plan_tool() -> model::ToolDefinition {
 }
 
 impl CallContext<'_> {
-    /// Carries out the calls of one answer: those that only look side by side, the others one after the other.
+    /// Runs the calls of one answer: consecutive calls that only read in parallel, the others one after the other.
     pub(crate) async fn all(&self, calls: &[model::ToolCall]) -> Vec<ToolResult> {
         let mut results = Vec::new();
-        for group in calls.chunk_by(|one, next| self.only_looks(one) && self.only_looks(next)) {
+        for group in calls.chunk_by(|one, next| self.only_reads(one) && self.only_reads(next)) {
             results.extend(futures::future::join_all(group.iter().map(|call| self.one(call))).await);
         }
         results
     }
 
-    fn only_looks(&self, call: &model::ToolCall) -> bool {
+    fn only_reads(&self, call: &model::ToolCall) -> bool {
         let own = self.session.toolbox.describe(Access::FULL);
         own.iter().any(|tool| tool.name == call.name && tool.effect == Effect::Reads)
     }
 
-    /// Carries out one call.
+    /// Runs one call.
     pub(crate) async fn one(&self, call: &model::ToolCall) -> ToolResult {
         let done = match &call.arguments {
-            // What follows in the same answer is not even begun.
+            // Later calls of the same answer are not run.
             _ if self.turn.is_cancelled() => self.not_begun(call).await,
             Err(broken) => {
                 let why = format!("error: the arguments of {} are not a JSON object: {broken}", call.name);
@@ -144,7 +144,7 @@ impl CallContext<'_> {
         ToolResult { id: call.id.clone(), name: call.name.clone(), text, images, failed }
     }
 
-    /// The turn was cancelled before the call had its turn. One that users were told of is seen to end.
+    /// The result of a call that was not begun because the turn was cancelled. Marks an announced call as stopped.
     async fn not_begun(&self, call: &model::ToolCall) -> CallResult {
         if let Some(tool) = self.begun.iter().find(|tool| tool.id() == call.id) {
             tool.stopped().await;
@@ -158,7 +158,7 @@ impl CallContext<'_> {
         tools.find(|tool| tool.shown_name == name || tool.provider_name == name)
     }
 
-    /// Why a tool of a server cannot be called now, if that is what this name means.
+    /// Why a tool of a server cannot be called now; `None` if no server has a tool with this name.
     fn not_served(&self, name: &str) -> Option<String> {
         if let Some(gone) = self.session.servers.gone(name) {
             return Some(mcp_tools::error_text(&gone));
@@ -168,7 +168,7 @@ impl CallContext<'_> {
         Some(not_allowed(name))
     }
 
-    /// A call like any other to a later reader; users see the plan.
+    /// Shows the plan to the user, and stores the call like any other.
     async fn plan(&self, call: &model::ToolCall, arguments: &Value) -> CallResult {
         let entries = arguments["entries"].as_array().into_iter().flatten();
         let entry = |entry: &Value| {

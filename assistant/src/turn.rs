@@ -1,4 +1,5 @@
-//! A turn with a model: asks it, tells what it says, has its tools carried out, and asks again until it is done.
+//! Runs a turn with a model: sends the conversation, streams the answer to the user, runs tool calls, and repeats until
+//! the model is done.
 
 use std::collections::HashSet;
 
@@ -18,10 +19,10 @@ use crate::session::Session;
 use crate::tool_calls;
 use crate::{compact, memory, model, system_prompt};
 
-/// The most answers of a model in one turn.
+/// The maximum number of answers in one turn.
 const MOST_ROUNDS: usize = 100;
 
-/// What came of one question to the model.
+/// The result of one request to the model.
 enum RoundOutcome {
     Reply(FinishReason, Reply),
     TooLong(ModelError),
@@ -29,7 +30,7 @@ enum RoundOutcome {
 }
 
 impl<'a> ModelTurn<'a> {
-    /// A turn that works on the newest prompt of the session.
+    /// A turn for the newest prompt of the session.
     pub(crate) fn new(models: &'a Models, session: &'a Session, turn: &'a Turn) -> Self {
         let history = turn.history();
         let Conversation { past, now } = memory::conversation(&history);
@@ -37,7 +38,7 @@ impl<'a> ModelTurn<'a> {
         Self { models, session, turn, past, now, cost, warned, used, begun: Vec::new() }
     }
 
-    /// Works until the model is done. The model may be another one from one question to the next.
+    /// Runs the turn until the model is done. The model may change between two requests.
     pub(crate) async fn run(mut self, model: impl Fn() -> Result<Model, RpcError>) -> Result<Stop, RpcError> {
         for round in 0..MOST_ROUNDS {
             let model = model()?;
@@ -51,7 +52,7 @@ impl<'a> ModelTurn<'a> {
             self.used.extend(calls.iter().map(|call| call.id.clone()));
             self.say_if_empty(&model, &reason, &reply).await;
             self.now.push(Message::Assistant(reply));
-            // What a model was about to do when it was stopped is not done.
+            // Calls of an answer that was stopped are not run.
             if calls.is_empty() || reason == FinishReason::Refusal {
                 return Ok(stop(&reason));
             }
@@ -67,7 +68,7 @@ impl<'a> ModelTurn<'a> {
         Ok(Stop::MaxTurnRequests)
     }
 
-    /// Asks once; a conversation that has become too long is summed up first, or when the provider says so.
+    /// Sends one request. Compacts the conversation first if it is too long, or when the provider rejects it as too long.
     async fn ask(&mut self, model: &Model) -> Result<RoundOutcome, RpcError> {
         let mut request = self.request(model).await;
         let excess = |request: &Request| model.context_window.map_or(0, |window| request.excess(window));
@@ -88,7 +89,7 @@ impl<'a> ModelTurn<'a> {
         }
     }
 
-    /// Some providers refuse what is too long; Ollama leaves out the beginning without a word.
+    /// Warns the user, because Ollama drops the beginning of a long conversation without an error.
     async fn warn_if_too_long(&mut self, model: &Model, request: &Request) {
         let Some(window) = model.context_window.filter(|window| request.estimate() > *window) else { return };
         if !std::mem::replace(&mut self.warned, true) {
@@ -101,7 +102,7 @@ impl<'a> ModelTurn<'a> {
         }
     }
 
-    /// A turn does not end without a word to the user.
+    /// Shows a notice if the answer has no text and no call.
     async fn say_if_empty(&self, model: &Model, reason: &FinishReason, reply: &Reply) {
         if reply.calls().next().is_some() || !reply.text().trim().is_empty() {
             return;
@@ -120,7 +121,7 @@ impl<'a> ModelTurn<'a> {
     }
 
     async fn request(&self, model: &Model) -> Request {
-        // As they are now: a conversation may have taken a while to sum up.
+        // Read now, because compacting may have taken a while.
         let settings = Settings::of(&self.turn.choices());
         let system = system_prompt::system(&settings, self.session).await;
         for note in system.notes.iter().filter(|note| self.session.is_news(note)) {
@@ -150,11 +151,11 @@ impl<'a> ModelTurn<'a> {
         self.turn.notice("warning", &title, Some(&why)).await;
     }
 
-    /// Hears one answer. A call that was begun and does not come is seen to end.
+    /// Receives one answer. Announced calls that were not completed are marked as stopped.
     async fn receive(&mut self, model: &Model, request: &Request) -> Result<RoundOutcome, RpcError> {
-        let heard = self.hear_answer(model, request).await;
+        let heard = self.receive_answer(model, request).await;
         let comes = |tool: &Tool| match &heard {
-            // What a model was about to do when it was stopped is not done.
+            // Calls of an answer that was stopped are not run.
             Ok(
                 RoundOutcome::Reply(FinishReason::Refusal, _)
                 | RoundOutcome::TooLong(_)
@@ -172,13 +173,13 @@ impl<'a> ModelTurn<'a> {
         heard
     }
 
-    async fn hear_answer(&mut self, model: &Model, request: &Request) -> Result<RoundOutcome, RpcError> {
+    async fn receive_answer(&mut self, model: &Model, request: &Request) -> Result<RoundOutcome, RpcError> {
         let mut answer = self.models.stream(request);
         let mut writers = MessageWriters::default();
         loop {
             let event = tokio::select! {
                 biased;
-                // The answer is dropped with this, and then the request stops.
+                // Dropping the answer cancels the request.
                 () = self.turn.cancelled() => return Ok(RoundOutcome::Cancelled),
                 event = answer.next() => event,
             };
@@ -201,7 +202,7 @@ fn call_ids(history: &[Value]) -> HashSet<String> {
     history.iter().filter_map(|item| item["toolCallId"].as_str().map(str::to_owned)).collect()
 }
 
-/// A call whose id the session has already, from before a compaction or from another agent, is another call.
+/// Gives a new id to each call whose id is already used in the session, maybe by another agent.
 fn with_new_ids(reply: &mut Reply, used: &HashSet<String>) {
     for part in &mut reply.parts {
         if let Part::Call(call) = part

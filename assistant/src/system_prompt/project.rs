@@ -1,14 +1,14 @@
-//! The AGENTS.md files that hold in a session: of each of its directories, and of those above it up to the root of the
-//! repository that it is in. What is left out of them is said.
+//! Reads the AGENTS.md files of a session: in each root and in the directories above it, up to the root of the repository.
+//! Notes say what was left out.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use crate::tools::{ToolError, Toolbox};
 
-/// The name of the files.
+/// The name of instruction files.
 const NAME: &str = "AGENTS.md";
-/// How much of one file is taken, and of all together, in bytes.
+/// The maximum lengths of one file and of all files, in bytes.
 const LONGEST: usize = 64 * 1024;
 const LONGEST_ALL: usize = 256 * 1024;
 
@@ -21,13 +21,13 @@ pub(super) struct Instructions {
     pub(super) notes: Vec<String>,
 }
 
-/// Reads the files of these directories.
+/// Reads the files for these roots.
 pub(super) async fn read(roots: &[PathBuf]) -> Instructions {
     let (mut all, mut seen) = (Instructions::default(), BTreeSet::new());
     let mut left = LONGEST_ALL;
     for root in roots {
         let top = repository(root).unwrap_or_else(|| root.clone());
-        // Links inside a repository are followed, those that lead out of it are not.
+        // Symbolic links are followed only inside the repository.
         let reader = Toolbox::new([&top]);
         for folder in between(&top, root) {
             if seen.insert(folder.clone()) {
@@ -38,12 +38,12 @@ pub(super) async fn read(roots: &[PathBuf]) -> Instructions {
     all
 }
 
-/// The root of the repository that a directory is in.
+/// The root of the repository that contains a directory.
 pub(super) fn repository(folder: &Path) -> Option<PathBuf> {
     folder.ancestors().find(|folder| folder.join(".git").exists()).map(Path::to_owned)
 }
 
-/// The directories from `top` down to `folder`, both of them among these.
+/// The directories from `top` to `folder`, including both.
 fn between(top: &Path, folder: &Path) -> Vec<PathBuf> {
     let mut folders: Vec<_> =
         folder.ancestors().take_while(|folder| folder.starts_with(top)).map(Path::to_owned).collect();
@@ -53,7 +53,7 @@ fn between(top: &Path, folder: &Path) -> Vec<PathBuf> {
 
 impl Instructions {
     async fn add(&mut self, reader: &Toolbox, path: &Path, left: &mut usize) {
-        // A link to nowhere is none, too.
+        // Checks the entry itself: a dangling link is reported below.
         if std::fs::symlink_metadata(path).is_err() {
             return;
         }

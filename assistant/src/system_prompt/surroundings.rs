@@ -1,5 +1,5 @@
-//! Where a session works: its directories, the day, the system, the shell, the state of git. Looks at files and runs
-//! nothing: what a repository configures to be run by git is not to run unasked.
+//! Describes the environment of a session for the system prompt: directories, date, operating system, shell, state of git.
+//! Reads git's files and does not run git, because a repository can configure commands that git runs.
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -10,12 +10,12 @@ use super::project::repository;
 use crate::choice::Settings;
 use crate::tools::{TerminalAccess, shell};
 
-/// The longest file of git's that is looked at, in bytes.
+/// The maximum number of bytes of a git file that are read.
 const LONGEST: u64 = 4096;
-/// How much of a commit's name is told.
+/// The length of a short commit id.
 const SHORT: usize = 12;
 
-/// The surroundings in words.
+/// The description of the environment.
 pub(super) async fn described(roots: &[PathBuf], settings: &Settings) -> String {
     let Some(cwd) = roots.first().cloned() else { return String::new() };
     let shown: Vec<_> = roots.iter().map(|root| root.display().to_string()).collect();
@@ -40,7 +40,7 @@ pub(super) async fn described(roots: &[PathBuf], settings: &Settings) -> String 
     )
 }
 
-/// What git has checked out where this directory is, if it is in a repository.
+/// What is checked out, if the directory is in a repository.
 fn git(folder: &Path) -> Option<String> {
     let top = repository(folder)?;
     let place = git_folder(&top);

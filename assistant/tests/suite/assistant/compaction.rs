@@ -135,7 +135,7 @@ async fn what_is_too_long_to_be_summed_up_is_summed_up_in_part_or_left_out() {
     stage.model.plan(Planned::new().text("third answer"));
     assert_eq!(client.prompt(&session, "three").await.stop, "end_turn");
     let last = stage.model.asked().last().unwrap().body.to_string();
-    assert!(last.contains("too long to be summed up") && last.contains("three"), "{last}");
+    assert!(last.contains("too long to be summarised") && last.contains("three"), "{last}");
     assert!(!last.contains("second answer"), "{last}");
     assert_eq!(states(&client, &session), ["in_progress", "completed", "in_progress", "completed"]);
 }

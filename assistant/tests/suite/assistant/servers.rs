@@ -204,7 +204,7 @@ async fn a_server_that_hangs_delays_neither_the_session_nor_a_prompt_for_long() 
             assert_eq!(client.prompt(&session, "hello").await.stop, "end_turn");
         }
         let heard = Value::from(client.server_messages()).to_string();
-        let notice = "MCP server t is still connecting; going on without it";
+        let notice = "MCP server t is still connecting; continuing without it";
         assert_eq!(heard.matches(notice).count(), 1, "{heard}");
         client.close(&session).await.unwrap();
         assert_gone_by(soon(), &pids, "the server").await;
