@@ -1,5 +1,5 @@
 //! Compacts a conversation that is too long for its model: the model summarises the earlier turns; if that is not enough,
-//! tool results of the current turn are shortened, the longest first and no more than necessary.
+//! tool results of the current turn are shortened, those of the newest message last and no more than necessary.
 
 use futures::StreamExt;
 use rethread::ids;
@@ -43,7 +43,7 @@ pub(crate) async fn make_room(
     excess: Excess,
 ) -> Result<bool, RpcError> {
     if !memory::is_summed_up(&turn.past) {
-        return sum_up(turn, model).await;
+        return summarise(turn, model).await;
     }
     let over = match excess {
         Excess::Tokens(tokens) => tokens,
@@ -55,7 +55,7 @@ pub(crate) async fn make_room(
     Ok(saved + shorten(newest, over.saturating_sub(saved)) > 0)
 }
 
-async fn sum_up(turn: &mut ModelTurn<'_>, model: &Model) -> Result<bool, RpcError> {
+async fn summarise(turn: &mut ModelTurn<'_>, model: &Model) -> Result<bool, RpcError> {
     let id = format!("compaction-{}", ids::unique());
     let update =
         |status: &str| json!({"sessionUpdate": "compaction_update", "compactionId": id, "status": status});
@@ -138,7 +138,7 @@ async fn ask(turn: &mut ModelTurn<'_>, model: &Model, messages: &[Message]) -> S
 }
 
 fn no_summary(model: &Model) -> RpcError {
-    RpcError::internal(format!("{} gave no summary of the conversation", model.name))
+    RpcError::internal(format!("{} sent no summary of the conversation", model.name))
         .hint("choose a model with a longer context, or begin a new session")
 }
 

@@ -36,13 +36,12 @@ impl ModelTurn<'_> {
             ModelEvent::Text(text) => writers.message(self.turn).write(&text).await,
             ModelEvent::Thought(text) => writers.thought(self.turn).write(&text).await,
             ModelEvent::Retrying { attempt, wait, why } => {
-                let title =
-                    format!("{} did not answer; trying again in {} s", model.name, wait.as_secs().max(1));
+                let title = format!("{} did not answer; retrying in {} s", model.name, wait.as_secs().max(1));
                 let why = format!("Attempt {attempt}: {why}");
                 self.turn.notice("warning", &title, Some(&why)).await;
             }
             ModelEvent::LeftOut { what, why } => {
-                let title = format!("{} does not accept {what}; asking again without", model.name);
+                let title = format!("{} does not accept {what}; retrying without", model.name);
                 self.turn.notice("warning", &title, Some(&why)).await;
                 self.turn.options_changed().await;
             }

@@ -140,7 +140,7 @@ fn question(ask: &PermissionRequest, arguments: &Value) -> Permission {
 fn description(ask: &PermissionRequest, arguments: &Value) -> String {
     let mut facts = vec![ask.facts.as_str(), ask.scope.sentence.as_str()];
     if is_hiding(arguments) {
-        facts.push("Characters that do not show are written as escapes such as \\u{1b}.");
+        facts.push("Invisible characters are written as escapes such as \\u{1b}.");
     }
     let facts = facts.join(" ");
     if ask.whole.len() > LONGEST_DESCRIBED {

@@ -96,7 +96,7 @@ impl Providers {
     pub(crate) fn check_config(&self) -> Result<(), RpcError> {
         match &self.wrong {
             Some(why) => Err(RpcError::internal(format!("the configuration is invalid: {why}"))
-                .hint(format!("correct {}, then log in or start again", self.config_file()))),
+                .hint(format!("correct {}, then log in again or restart", self.config_file()))),
             None => Ok(()),
         }
     }

@@ -64,7 +64,7 @@ impl<'a> ModelTurn<'a> {
             }
         }
         let most = format!("The model asked for tools {MOST_ROUNDS} times in one turn.");
-        self.turn.notice("warning", &most, Some("Say \"go on\" if it should.")).await;
+        self.turn.notice("warning", &most, Some("Send a prompt such as \"go on\" to continue.")).await;
         Ok(Stop::MaxTurnRequests)
     }
 
@@ -84,7 +84,7 @@ impl<'a> ModelTurn<'a> {
                     return Ok(RoundOutcome::TooLong(error));
                 }
                 RoundOutcome::TooLong(_) => request = self.request(model).await,
-                heard @ (RoundOutcome::Reply(..) | RoundOutcome::Cancelled) => return Ok(heard),
+                outcome @ (RoundOutcome::Reply(..) | RoundOutcome::Cancelled) => return Ok(outcome),
             }
         }
     }
@@ -93,9 +93,9 @@ impl<'a> ModelTurn<'a> {
     async fn warn_if_too_long(&mut self, model: &Model, request: &Request) {
         let Some(window) = model.context_window.filter(|window| request.estimate() > *window) else { return };
         if !std::mem::replace(&mut self.warned, true) {
-            let title = format!("{} may not read all of this", model.name);
+            let title = format!("The conversation may be too long for {}", model.name);
             let why = format!(
-                "It is about {} tokens long, and the model reads {window} at a time.",
+                "It has about {} tokens, and the context window of the model has {window}.",
                 request.estimate()
             );
             self.turn.notice("warning", &title, Some(&why)).await;
@@ -108,10 +108,8 @@ impl<'a> ModelTurn<'a> {
             return;
         }
         let why = match reason {
-            FinishReason::Refusal => "It, or a filter before it, refused to answer.".to_owned(),
-            FinishReason::Length => {
-                "It used all the tokens of its answer before it said anything.".to_owned()
-            }
+            FinishReason::Refusal => "The model or a filter refused to answer.".to_owned(),
+            FinishReason::Length => "It used all output tokens before it sent any text.".to_owned(),
             FinishReason::Other(word) => format!("Its answer ended with {word}."),
             FinishReason::Stop | FinishReason::ToolUse => {
                 "It stopped without any text or tool call.".to_owned()
@@ -143,9 +141,9 @@ impl<'a> ModelTurn<'a> {
     }
 
     async fn announce_left_out(&self, model: &Model, offered: &tool_calls::OfferedTools) {
-        let title = format!("{} is not offered {} tools of MCP servers", model.name, offered.left_out);
+        let title = format!("{} tools of MCP servers are not offered to {}", offered.left_out, model.name);
         let why = format!(
-            "It takes {} tools at most. Connect fewer servers, or set `max_tools` of the model if it takes more.",
+            "The limit is {} tools. Connect fewer servers, or set `max_tools` of the model if it accepts more.",
             model.max_tools
         );
         self.turn.notice("warning", &title, Some(&why)).await;
@@ -153,8 +151,8 @@ impl<'a> ModelTurn<'a> {
 
     /// Receives one answer. Announced calls that were not completed are marked as stopped.
     async fn receive(&mut self, model: &Model, request: &Request) -> Result<RoundOutcome, RpcError> {
-        let heard = self.receive_answer(model, request).await;
-        let comes = |tool: &Tool| match &heard {
+        let outcome = self.receive_answer(model, request).await;
+        let comes = |tool: &Tool| match &outcome {
             // Calls of an answer that was stopped are not run.
             Ok(
                 RoundOutcome::Reply(FinishReason::Refusal, _)
@@ -170,7 +168,7 @@ impl<'a> ModelTurn<'a> {
             tool.stopped().await;
         }
         self.begun = coming;
-        heard
+        outcome
     }
 
     async fn receive_answer(&mut self, model: &Model, request: &Request) -> Result<RoundOutcome, RpcError> {

@@ -52,7 +52,7 @@ pub enum CallError {
         after: Duration,
     },
     /// The server answered with an error.
-    #[error("MCP server {server} refused: {message} ({code})")]
+    #[error("MCP server {server} returned an error: {message} ({code})")]
     Refused {
         /// The configured name of the server.
         server: String,
@@ -62,7 +62,7 @@ pub enum CallError {
         message: String,
     },
     /// The server sent an invalid answer.
-    #[error("MCP server {server} gave an invalid answer to {method}: {what}")]
+    #[error("MCP server {server} sent an invalid answer to {method}: {what}")]
     Nonsense {
         /// The configured name of the server.
         server: String,
@@ -102,12 +102,12 @@ impl CallError {
     #[must_use]
     pub fn hint(&self) -> Option<&'static str> {
         match self {
-            CallError::Connecting { .. } => Some("try again in a while, or go on without it"),
+            CallError::Connecting { .. } => Some("try again later, or continue without it"),
             CallError::Unknown(_) => Some("list the tools: they may have changed"),
             CallError::Lost { .. } => Some("the next call starts it again"),
             CallError::Gone { .. } => Some("repair the server, then open the session again"),
             CallError::TimedOut { .. } => Some("ask for less at once, or try again"),
-            CallError::NotTaken { .. } => Some("try again, or go on without it"),
+            CallError::NotTaken { .. } => Some("try again, or continue without it"),
             CallError::Arguments(_)
             | CallError::Cancelled { .. }
             | CallError::Refused { .. }

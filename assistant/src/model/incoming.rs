@@ -121,8 +121,8 @@ fn signed(text: &'static str) -> impl Fn(String) -> Part {
 
 /// Inserts the thought at the front, if it is not among the parts.
 fn add_thought(parts: &mut Vec<Part>, thought: Option<String>) {
-    let told = parts.iter().any(|part| matches!(part, Part::Thought { text, .. } if !text.is_empty()));
-    if let Some(text) = thought.filter(|text| !text.is_empty() && !told) {
+    let has_thought = parts.iter().any(|part| matches!(part, Part::Thought { text, .. } if !text.is_empty()));
+    if let Some(text) = thought.filter(|text| !text.is_empty() && !has_thought) {
         parts.insert(0, Part::Thought { text, signature: None });
     }
 }

@@ -84,9 +84,9 @@ impl ToolError {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Unknown { known, .. } => Some(format!("the tools are {known}")),
-            Self::Off { .. } => {
-                Some("go on without it, or ask the user to change the mode or the tool settings".to_owned())
-            }
+            Self::Off { .. } => Some(
+                "continue without it, or ask the user to change the mode or the tool settings".to_owned(),
+            ),
             Self::Argument { hint, .. } => hint.clone(),
             Self::Superfluous { tool, known, .. } => Some(format!("the arguments of {tool} are {known}")),
             Self::File { hint, .. } => Some(hint.clone()),

@@ -1,10 +1,10 @@
-//! The assistant's tools from outside: what each of them does, and that none of them leaves the roots.
+//! Tests of the built-in tools through their public API: specifications, arguments, and `file:` URLs.
 #![allow(clippy::unwrap_used, reason = "a test may fail where it stands")]
 
-mod changing;
-mod escaping;
-mod looking;
-mod running;
+mod changes;
+mod commands;
+mod reading;
+mod sandbox;
 
 use std::fs;
 use std::future::pending;
@@ -18,10 +18,10 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::sync::mpsc;
 
-/// How long anything may take.
+/// The time limit of every step.
 const DEADLINE: Duration = Duration::from_secs(20);
 
-/// A folder with a root `in`, another root `too`, and a secret in `out` beside them.
+/// A directory with the roots `in` and `too`, and a secret in `out` beside them.
 struct Place {
     _folder: TempDir,
     path: PathBuf,
@@ -66,7 +66,7 @@ impl Place {
         done(self.prepare(tool, arguments).await?).await
     }
 
-    /// What the model is told, success or not.
+    /// The text for the model, of a result or an error.
     async fn output(&self, tool: &str, arguments: Value) -> String {
         match self.call(tool, arguments).await {
             Ok(outcome) => outcome.text,
@@ -74,7 +74,7 @@ impl Place {
         }
     }
 
-    /// What is outside is as it was.
+    /// Asserts that nothing outside the roots has changed.
     fn is_untouched(&self) -> bool {
         let names = fs::read_dir(self.path("out")).unwrap().count();
         names == 1 && self.text("out/secret.txt") == "secret\n"

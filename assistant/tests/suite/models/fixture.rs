@@ -1,4 +1,4 @@
-//! A model server and the models behind it, in one protocol.
+//! A test fixture: a model server of one protocol and the models that use it.
 
 use std::time::Duration;
 
@@ -21,13 +21,13 @@ pub(crate) const KINDS: [ProviderKind; 5] = [
 pub(crate) const KEY: &str = "sk-loopback-secret";
 pub(crate) const MODEL: &str = "here/loopback-1";
 
-pub(crate) struct Stage {
+pub(crate) struct Fixture {
     pub(crate) kind: ProviderKind,
     pub(crate) server: ModelServer,
     pub(crate) models: Models,
 }
 
-impl Stage {
+impl Fixture {
     pub(crate) fn new(kind: ProviderKind) -> Self {
         Self::with(kind, |_| {})
     }
@@ -40,9 +40,9 @@ impl Stage {
         Self { kind, server, models }
     }
 
-    /// Asks, and hears everything.
-    pub(crate) async fn ask(&self, request: &Request) -> StreamObservations {
-        hear(&self.models, request).await
+    /// Sends a request and receives the whole answer.
+    pub(crate) async fn ask(&self, request: &Request) -> ReceivedAnswer {
+        receive(&self.models, request).await
     }
 
     /// The body of the newest request.
@@ -77,14 +77,14 @@ pub(crate) fn limits() -> ProviderLimits {
     }
 }
 
-/// What came of a question.
+/// The events and the error of an answer.
 #[derive(Debug, Default)]
-pub(crate) struct StreamObservations {
+pub(crate) struct ReceivedAnswer {
     pub(crate) events: Vec<ModelEvent>,
     pub(crate) error: Option<ModelError>,
 }
 
-impl StreamObservations {
+impl ReceivedAnswer {
     pub(crate) fn text(&self) -> String {
         let text =
             |event: &ModelEvent| if let ModelEvent::Text(text) = event { Some(text.clone()) } else { None };
@@ -102,7 +102,7 @@ impl StreamObservations {
         self.events.iter().filter(|event| matches!(event, ModelEvent::Retrying { .. })).count()
     }
 
-    /// The end of an answer that came to one.
+    /// The finish reason and the reply; panics if the answer has no end.
     pub(crate) fn end(&self) -> (FinishReason, Reply) {
         match self.events.last() {
             Some(ModelEvent::Finished { reason, reply }) => (reason.clone(), reply.clone()),
@@ -111,19 +111,19 @@ impl StreamObservations {
     }
 }
 
-pub(crate) async fn hear(models: &Models, request: &Request) -> StreamObservations {
-    let mut heard = StreamObservations::default();
+pub(crate) async fn receive(models: &Models, request: &Request) -> ReceivedAnswer {
+    let mut received = ReceivedAnswer::default();
     let mut answer = models.stream(request);
     let all = async {
         while let Some(event) = answer.next().await {
             match event {
-                Ok(event) => heard.events.push(event),
-                Err(error) => assert!(heard.error.replace(error).is_none(), "an error is the end"),
+                Ok(event) => received.events.push(event),
+                Err(error) => assert!(received.error.replace(error).is_none(), "an error is the end"),
             }
         }
     };
     tokio::time::timeout(DEADLINE * 2, all).await.expect("the answer ends");
-    heard
+    received
 }
 
 pub(crate) fn request(text: &str) -> Request {

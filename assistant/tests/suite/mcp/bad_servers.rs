@@ -1,5 +1,5 @@
-//! Servers that crash, hang, flood, babble and lie: each a clear error with the server's name, and the others
-//! go on.
+//! Tests of servers that crash, hang, send too much or send invalid data: a clear error with the server's name, and no
+//! effect on the others.
 
 use std::time::{Duration, Instant};
 
@@ -7,14 +7,14 @@ use rethread_assistant::mcp::{CallError, Limits, ServerConfig, Servers};
 use rethread_testkit::mcp::Habit;
 use serde_json::json;
 
-use super::stage::{call, connected, echo, failure, limits, place, said, stdio};
+use super::fixture::{call, connected, echo, failure, limits, place, said, stdio};
 
 fn program(name: &str, command: &str) -> ServerConfig {
     ServerConfig::Stdio { name: name.into(), command: command.into(), args: Vec::new(), env: Vec::new() }
 }
 
 #[tokio::test]
-async fn each_failure_is_told_and_the_others_go_on() {
+async fn each_failure_is_reported_and_the_others_continue() {
     let limits = Limits { connect: Duration::from_secs(2), ..limits() };
     let configs = vec![
         stdio("silent", &[Habit::IsSilent], &[]),
@@ -32,21 +32,27 @@ async fn each_failure_is_told_and_the_others_go_on() {
     let begun = Instant::now();
     let (servers, failures) = Servers::connect(configs, place(), limits).await;
     assert!(begun.elapsed() < Duration::from_secs(8), "side by side: {:?}", begun.elapsed());
-    let told: Vec<String> = failures.iter().map(ToString::to_string).collect();
-    assert_eq!(told.len(), 6, "{told:#?}");
-    assert_eq!(told[0], "MCP server silent is not available: it did not answer in time");
+    let messages: Vec<String> = failures.iter().map(ToString::to_string).collect();
+    assert_eq!(messages.len(), 6, "{messages:#?}");
+    assert_eq!(messages[0], "MCP server silent is not available: it did not answer in time");
     assert_eq!(
-        told[1],
+        messages[1],
         "MCP server crashing is not available: it ended with exit status 3; its last output:\n\
-         the test server crashes, as it was told to"
+         the test server crashes, as it was messages to"
     );
-    assert_eq!(told[2], "MCP server missing is not available: its program was not found");
-    assert!(told[3].starts_with("MCP server folder is not available: its program could not be started: "));
-    assert!(told[4].starts_with("MCP server down is not available: it cannot be reached: "), "{}", told[4]);
+    assert_eq!(messages[2], "MCP server missing is not available: its program was not found");
     assert!(
-        told[5].starts_with("MCP server down too is not available: it cannot be reached: "),
+        messages[3].starts_with("MCP server folder is not available: its program could not be started: ")
+    );
+    assert!(
+        messages[4].starts_with("MCP server down is not available: it cannot be reached: "),
         "{}",
-        told[5]
+        messages[4]
+    );
+    assert!(
+        messages[5].starts_with("MCP server down too is not available: it cannot be reached: "),
+        "{}",
+        messages[5]
     );
     assert!(failures.iter().all(|failure| !failure.remedy.is_empty()));
     assert_eq!(echo(&servers, "good").await, "hello");
@@ -54,14 +60,14 @@ async fn each_failure_is_told_and_the_others_go_on() {
 }
 
 #[tokio::test]
-async fn babble_is_borne() {
+async fn invalid_output_is_tolerated() {
     let servers = connected(vec![stdio("b", &[Habit::Babbles], &[])]).await;
     assert_eq!(echo(&servers, "b").await, "hello");
     servers.close().await;
 }
 
 #[tokio::test]
-async fn lies_are_replaced_and_noted() {
+async fn invalid_lists_are_replaced_with_notes() {
     let servers = connected(vec![stdio("l", &[Habit::Lies], &[])]).await;
     let tools = servers.tools();
     let noted: Vec<(&str, bool)> =
@@ -89,7 +95,7 @@ async fn lies_are_replaced_and_noted() {
 }
 
 #[tokio::test]
-async fn a_list_without_end_has_an_end() {
+async fn an_endless_list_is_cut() {
     let servers = connected(vec![stdio("e", &[Habit::ListsWithoutEnd], &[])]).await;
     assert_eq!(servers.tools().len(), 64);
     assert!(servers.notes()[0].text.starts_with("it has more tools than the limit"), "{:?}", servers.notes());
@@ -104,7 +110,7 @@ async fn a_server_that_crashes_is_started_again_once() {
         assert_eq!(
             lost.to_string(),
             "MCP server c disconnected: it ended with exit status 3; its last output:\n\
-             the test server crashes, as it was told to"
+             the test server crashes, as it was messages to"
         );
         assert_eq!(lost.hint(), Some("the next call starts it again"));
         // It earns its next chance by answering.
@@ -122,7 +128,7 @@ async fn a_server_that_crashes_is_started_again_once() {
 }
 
 #[tokio::test]
-async fn several_calls_bring_a_lost_server_back_together() {
+async fn parallel_calls_restart_a_lost_server_once() {
     let servers = connected(vec![stdio("c", &[], &[])]).await;
     call(&servers, "c.crash", json!({})).await.unwrap_err();
     let calls = (0..8).map(|_| echo(&servers, "c"));
@@ -131,14 +137,14 @@ async fn several_calls_bring_a_lost_server_back_together() {
 }
 
 #[tokio::test]
-async fn a_server_that_hangs_has_its_time() {
+async fn a_call_of_a_hanging_server_times_out() {
     let limits = Limits { call: Duration::from_millis(300), ..limits() };
     let (servers, _) = Servers::connect(vec![stdio("h", &[], &[])], place(), limits).await;
     let late = call(&servers, "h.hang", json!({})).await.unwrap_err();
     assert_eq!(late, CallError::TimedOut { server: "h".into(), after: Duration::from_millis(300) });
     assert_eq!(late.to_string(), "MCP server h did not answer within 0.3 s");
     assert_eq!(echo(&servers, "h").await, "hello");
-    assert_ne!(said(&servers, "h.cancelled", json!({})).await, "[]", "it was told to stop");
+    assert_ne!(said(&servers, "h.cancelled", json!({})).await, "[]", "it got a cancellation");
     servers.close().await;
 }
 
@@ -166,7 +172,7 @@ async fn an_answer_that_is_too_long_is_cut_or_refused() {
 }
 
 #[tokio::test]
-async fn two_servers_of_one_name_are_told_apart() {
+async fn two_servers_of_one_name_get_different_names() {
     let servers = connected(vec![stdio("a b", &[], &[]), stdio("a.b", &[], &[])]).await;
     assert_eq!(echo(&servers, "a_b").await, "hello");
     assert_eq!(echo(&servers, "a_b-2").await, "hello");
@@ -174,7 +180,7 @@ async fn two_servers_of_one_name_are_told_apart() {
 }
 
 #[tokio::test]
-async fn a_bad_beginning_is_told_in_words() {
+async fn a_failed_handshake_is_reported() {
     let failed = failure(stdio("s", &[Habit::BeginsBadly], &[]), limits()).await;
     assert_eq!(
         failed.cause,

@@ -1,4 +1,4 @@
-//! Nothing of a server is left: not after the close of the session, not after a failure, not without a close.
+//! Tests that no process of a server is left after closing, after a failure, and after dropping.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use rethread_assistant::mcp::{Limits, Servers};
 use rethread_testkit::mcp::Habit;
 use serde_json::json;
 
-use super::stage::{Pids, call, connected, echo, failure, limits, place};
+use super::fixture::{Pids, call, connected, echo, failure, limits, place};
 
 #[tokio::test]
 async fn a_close_ends_the_server_and_what_it_started() {

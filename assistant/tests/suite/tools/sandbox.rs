@@ -1,4 +1,4 @@
-//! Attempts to get out of the roots: nothing outside is ever read, named, made or changed.
+//! Tests that no tool reads, lists, creates or changes anything outside the roots.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::{Place, absolute, done};
 
-/// Every tool that takes a path, with one.
+/// Every tool that takes a path, with arguments for this path.
 fn calls(path: &Value) -> Vec<(&'static str, Value)> {
     vec![
         ("read", json!({"path": path})),
@@ -168,7 +168,7 @@ async fn a_root_may_itself_be_a_link() {
 }
 
 #[tokio::test]
-async fn a_link_that_appears_between_the_plan_and_the_deed_is_refused() {
+async fn a_link_that_appears_after_preparing_is_rejected() {
     for (tool, arguments) in [
         ("write", json!({"path": "real/secret.txt", "content": "no"})),
         ("edit", json!({"path": "real/secret.txt", "old": "secret", "new": "no"})),
@@ -209,7 +209,7 @@ async fn a_link_that_appears_between_the_plan_and_the_deed_is_refused() {
     assert!(place.is_untouched());
 }
 
-/// Somebody swaps a directory and a file for links that lead out, again and again, while all tools are used.
+/// A thread swaps a directory and a file for links to the outside in a loop, while all tools are used.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn swaps_in_a_loop_lead_nowhere() {
     let place = Place::new();
@@ -250,7 +250,7 @@ async fn swaps_in_a_loop_lead_nowhere() {
     assert!(place.is_untouched());
 }
 
-/// Two things change places, at once where the system can do that.
+/// Exchanges two entries, atomically where the system supports it.
 fn exchange(one: &Path, other: &Path) {
     #[cfg(target_os = "linux")]
     {
@@ -268,7 +268,7 @@ fn exchange(one: &Path, other: &Path) {
     }
 }
 
-/// Ends the swapping, also when a check has failed.
+/// Stops the swapping thread, also when an assertion fails.
 struct EndOnDrop<'a>(&'a AtomicBool);
 
 impl Drop for EndOnDrop<'_> {
@@ -277,7 +277,7 @@ impl Drop for EndOnDrop<'_> {
     }
 }
 
-/// Uses them once, and says how often a file was met.
+/// Uses all tools once and returns how often a file was found.
 async fn use_all_tools(place: &Place, round: usize) -> usize {
     let mut met = 0;
     let path = if round.is_multiple_of(2) { "real/secret.txt" } else { "plain.txt" };

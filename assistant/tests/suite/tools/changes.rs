@@ -1,4 +1,4 @@
-//! Writing and editing.
+//! Tests of the tools `write` and `edit`.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -72,7 +72,7 @@ async fn a_file_keeps_its_group() {
 }
 
 #[tokio::test]
-async fn line_ends_are_kept() {
+async fn line_endings_are_kept() {
     let place = Place::new();
     place.write("in/dos.txt", "a\r\nb\r\nc\r\n");
     // What is replaced has no line end, what replaces it has one.
@@ -86,7 +86,7 @@ async fn line_ends_are_kept() {
 }
 
 #[tokio::test]
-async fn what_is_not_there_once_is_explained() {
+async fn text_that_does_not_occur_once_is_explained() {
     let place = Place::new();
     place.write("in/code.rs", "fn one() {\n    let x = 1;\n}\nfn two() {\n    let x = 1;\n}\n");
     for (old, all, expected) in [

@@ -1,4 +1,4 @@
-//! An assistant over a store, in a folder, with or without a model.
+//! A test fixture: an assistant with a store, a working directory, and a model server or none.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -28,11 +28,11 @@ pub(crate) const KINDS: [ProviderKind; 5] = [
 /// The configuration file as messages name it. Nothing reads it.
 pub(crate) const CONFIG_FILE: &str = "/home/me/.config/rethread/config.toml";
 
-/// What the user has set up; a test may change it.
+/// The configured providers; a test may change them.
 pub(crate) type Providers = Arc<Mutex<Vec<ProviderConfig>>>;
 
-/// A store, a folder to work in, a model server, and an assistant over them.
-pub(crate) struct Stage {
+/// A store, a working directory, a model server, and an assistant that uses them.
+pub(crate) struct Fixture {
     pub(crate) model: ModelServer,
     pub(crate) providers: Providers,
     pub(crate) store: Arc<dyn Store>,
@@ -40,8 +40,8 @@ pub(crate) struct Stage {
     folder: TempDir,
 }
 
-impl Stage {
-    /// With no model.
+impl Fixture {
+    /// A fixture without a model.
     pub(crate) fn offline() -> Self {
         let folder = tempfile::tempdir().expect("there is room for a folder");
         std::fs::create_dir(folder.path().join("work")).expect("there is room for a folder");
@@ -51,14 +51,14 @@ impl Stage {
         Self { model: ModelServer::start(), providers: Providers::default(), store, limits, folder }
     }
 
-    /// With one model, `mine/loopback-1`, of a provider of this kind.
+    /// A fixture with one model, `mine/loopback-1`, of a provider of this kind.
     pub(crate) fn with(kind: ProviderKind) -> Self {
-        let stage = Self::offline();
-        let mut provider = stage.provider("mine", kind);
+        let fixture = Self::offline();
+        let mut provider = fixture.provider("mine", kind);
         let model = ModelConfig { context_window: Some(20_000), ..ModelConfig::new("loopback-1") };
         provider.models = vec![model];
-        stage.providers.lock().expect("no test panics here").push(provider);
-        stage
+        fixture.providers.lock().expect("no test panics here").push(provider);
+        fixture
     }
 
     /// A provider at the model server.
@@ -69,12 +69,12 @@ impl Stage {
         provider
     }
 
-    /// The folder of the session.
+    /// The working directory of the session.
     pub(crate) fn work(&self) -> PathBuf {
         self.folder.path().join("work")
     }
 
-    /// A folder that is none of the session's.
+    /// A directory outside the session's roots.
     pub(crate) fn outside(&self) -> &Path {
         self.folder.path()
     }
@@ -87,12 +87,12 @@ impl Stage {
         std::fs::read_to_string(self.work().join(name)).expect("the file is there")
     }
 
-    /// The next process on the same store.
+    /// A client of a new server on the same store, as after a restart.
     pub(crate) async fn client(&self, version: Version) -> Client {
         self.client_with(version, Config::default()).await
     }
 
-    /// The same, served in another way.
+    /// The same with this server configuration.
     pub(crate) async fn client_with(&self, version: Version, config: Config) -> Client {
         let providers = self.providers.clone();
         let provider_limits =
@@ -111,7 +111,7 @@ impl Stage {
         client
     }
 
-    /// A client with a session in the folder.
+    /// A client with an open session in the working directory.
     pub(crate) async fn session(&self, version: Version) -> (Client, String) {
         let client = self.client(version).await;
         let session = client.new_session_in(&self.work().display().to_string()).await;
@@ -119,14 +119,14 @@ impl Stage {
     }
 }
 
-/// Answers every question for permission with this option.
+/// Answers every permission request with this option.
 pub(crate) fn answer(client: &Client, option: &'static str) {
     client.on("session/request_permission", move |_| {
         Some(Ok(json!({"outcome": {"outcome": "selected", "optionId": option}})))
     });
 }
 
-/// How often the user was asked for permission.
+/// The number of permission requests.
 pub(crate) fn questions(client: &Client) -> usize {
     client
         .server_messages()

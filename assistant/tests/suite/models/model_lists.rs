@@ -1,4 +1,4 @@
-//! The list of models: configured, listed by the provider, or known.
+//! Tests of the lists of models: from the configuration, the provider or the catalog.
 
 use std::time::Duration;
 
@@ -7,70 +7,70 @@ use rethread_assistant::model::{
 };
 use rethread_testkit::model::Planned;
 
-use super::stage::{KINDS, Stage, config, hear, request};
+use super::fixture::{Fixture, KINDS, config, receive, request};
 
 fn ids(models: &Models) -> Vec<String> {
     models.list().into_iter().map(|model| model.id).collect()
 }
 
 #[tokio::test]
-async fn what_is_configured_is_listed_with_what_is_said_of_it() {
-    let stage = Stage::new(ProviderKind::OpenAi);
-    stage.models.discover().await;
-    let models = stage.models.list();
-    assert_eq!(ids(&stage.models), ["here/loopback-1"]);
+async fn configured_models_are_listed_with_their_properties() {
+    let fixture = Fixture::new(ProviderKind::OpenAi);
+    fixture.models.discover().await;
+    let models = fixture.models.list();
+    assert_eq!(ids(&fixture.models), ["here/loopback-1"]);
     assert_eq!((models[0].context_window, models[0].price.unwrap().input), (Some(8_000), 2.0));
     assert_eq!(models[0].efforts, [Effort::Low, Effort::High]);
 }
 
 #[tokio::test]
-async fn a_server_of_the_users_own_lists_its_models() {
+async fn a_server_with_its_own_url_lists_its_models() {
     for kind in KINDS {
-        let stage = Stage::with(kind, |config| config.models.clear());
-        assert_eq!(ids(&stage.models), [""; 0], "{kind:?}");
-        stage.models.discover().await;
-        assert_eq!(ids(&stage.models), ["here/loopback-1", "here/loopback-small"], "{kind:?}");
+        let fixture = Fixture::with(kind, |config| config.models.clear());
+        assert_eq!(ids(&fixture.models), [""; 0], "{kind:?}");
+        fixture.models.discover().await;
+        assert_eq!(ids(&fixture.models), ["here/loopback-1", "here/loopback-small"], "{kind:?}");
     }
 }
 
 #[tokio::test]
-async fn a_window_that_a_server_tells_is_known() {
+async fn a_window_in_a_list_is_used() {
     for kind in KINDS {
-        let stage = Stage::with(kind, |config| config.models.clear());
-        stage.server.list(&[("a", Some(5_000)), ("b", None)]);
-        stage.models.discover().await;
-        let windows: Vec<_> = stage.models.list().iter().map(|model| model.context_window).collect();
+        let fixture = Fixture::with(kind, |config| config.models.clear());
+        fixture.server.list(&[("a", Some(5_000)), ("b", None)]);
+        fixture.models.discover().await;
+        let windows: Vec<_> = fixture.models.list().iter().map(|model| model.context_window).collect();
         // Ollama decides that when it loads a model.
         let listed = (kind != ProviderKind::Ollama).then_some(5_000);
         assert_eq!(windows, [listed, None], "{kind:?}");
-        assert_eq!(stage.models.window("here/a").await, Some(5_000), "{kind:?}");
-        assert_eq!(stage.models.window("here/b").await, None, "{kind:?}");
+        assert_eq!(fixture.models.window("here/a").await, Some(5_000), "{kind:?}");
+        assert_eq!(fixture.models.window("here/b").await, None, "{kind:?}");
     }
 }
 
 #[tokio::test]
-async fn a_chosen_model_stays_while_its_provider_cannot_say_which_it_has() {
-    let stage = Stage::with(ProviderKind::Ollama, |config| config.models.clear());
-    stage.server.list_nothing();
-    stage.models.discover().await;
+async fn a_chosen_model_stays_while_its_provider_cannot_list_models() {
+    let fixture = Fixture::with(ProviderKind::Ollama, |config| config.models.clear());
+    fixture.server.list_nothing();
+    fixture.models.discover().await;
     let offered = |chosen| {
-        let models = stage.models.offer(Some(chosen)).into_iter();
+        let models = fixture.models.offer(Some(chosen)).into_iter();
         models.map(|model| model.id).collect::<Vec<_>>()
     };
     assert_eq!(offered("here/mine"), ["here/mine"]);
     assert_eq!(offered("there/mine"), [""; 0]);
-    assert!(stage.models.failures()[0].contains("status 503"), "{:?}", stage.models.failures());
-    stage.server.list(&[("other", None)]);
-    stage.models.discover().await;
+    assert!(fixture.models.failures()[0].contains("status 503"), "{:?}", fixture.models.failures());
+    fixture.server.list(&[("other", None)]);
+    fixture.models.discover().await;
     assert_eq!(offered("here/mine"), ["here/other"]);
-    assert_eq!(stage.models.failures(), [""; 0]);
-    stage.server.list_nothing();
-    stage.models.discover().await;
-    assert_eq!(offered("here/mine"), ["here/other"], "what was told stays");
+    assert_eq!(fixture.models.failures(), [""; 0]);
+    fixture.server.list_nothing();
+    fixture.models.discover().await;
+    assert_eq!(offered("here/mine"), ["here/other"], "an earlier list stays");
 }
 
 #[tokio::test]
-async fn a_server_that_lists_nothing_does_no_harm() {
+async fn a_server_without_models_is_harmless() {
     // Accepts, and says nothing.
     let mute = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let mut silent = config(ProviderKind::OpenAi, &format!("http://{}", mute.local_addr().unwrap()));
@@ -111,17 +111,17 @@ async fn well_known_providers_have_well_known_models() {
 
 #[tokio::test]
 async fn several_providers_are_asked_by_their_names() {
-    let (one, two) = (Stage::new(ProviderKind::OpenAi), Stage::new(ProviderKind::Anthropic));
-    let at = |stage: &Stage, name: &str| ProviderConfig {
+    let (one, two) = (Fixture::new(ProviderKind::OpenAi), Fixture::new(ProviderKind::Anthropic));
+    let at = |fixture: &Fixture, name: &str| ProviderConfig {
         name: name.to_owned(),
-        ..config(stage.kind, &format!("http://127.0.0.1:{}", stage.server.port()))
+        ..config(fixture.kind, &format!("http://127.0.0.1:{}", fixture.server.port()))
     };
     let models = Models::new(vec![at(&one, "one"), at(&two, "two")]).unwrap();
     one.server.plan(Planned::new().text("One."));
     two.server.plan(Planned::new().text("Two."));
     for (id, text) in [("two/any/model", "Two."), ("one/loopback-1", "One.")] {
         let asked = Request { model: id.to_owned(), ..request("hi") };
-        assert_eq!(hear(&models, &asked).await.text(), text);
+        assert_eq!(receive(&models, &asked).await.text(), text);
     }
     assert_eq!(two.body()["model"], "any/model");
 }

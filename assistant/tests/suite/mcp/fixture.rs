@@ -1,4 +1,4 @@
-//! What the tests of MCP servers are made with: servers on each transport, and short time limits.
+//! Test fixtures: MCP servers on each transport, and short time limits.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use rethread_testkit::processes::assert_gone_by;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// Short, but not so short that a busy machine breaks them.
+/// Short limits, but long enough for a busy machine.
 pub(crate) fn limits() -> Limits {
     Limits { connect: Duration::from_secs(10), call: Duration::from_secs(10), ..Limits::default() }
 }
@@ -38,7 +38,7 @@ pub(crate) fn stdio(name: &str, habits: &[Habit], env: &[(&str, &str)]) -> Serve
     }
 }
 
-/// A test server on loopback, at the transport that it speaks.
+/// A test server on loopback with this transport.
 pub(crate) fn web(name: &str, kind: Kind, server: &WebServer, headers: &[(&str, &str)]) -> ServerConfig {
     let (name, url, headers) = (name.to_owned(), server.url(), secrets(headers));
     match kind {
@@ -51,14 +51,14 @@ fn secrets(pairs: &[(&str, &str)]) -> Vec<(String, Secret)> {
     pairs.iter().map(|(name, value)| ((*name).to_owned(), Secret::new(*value))).collect()
 }
 
-/// Connects servers of which none may fail.
+/// Connects servers and asserts that none fails.
 pub(crate) async fn connected(configs: Vec<ServerConfig>) -> Servers {
     let (servers, failures) = Servers::connect(configs, place(), limits()).await;
     assert_eq!(failures, []);
     servers
 }
 
-/// Connects one server that must fail.
+/// Connects one server and asserts that it fails.
 pub(crate) async fn failure(config: ServerConfig, limits: Limits) -> ServerFailure {
     let (servers, mut failures) = Servers::connect(vec![config], place(), limits).await;
     assert!(servers.is_empty() && failures.len() == 1, "{failures:?}");
@@ -73,7 +73,7 @@ pub(crate) async fn call(
     servers.call(name, arguments, std::future::pending()).await
 }
 
-/// The text of an answer of one piece.
+/// The text of a result with one content block.
 pub(crate) async fn said(servers: &Servers, name: &str, arguments: Value) -> String {
     let answer = call(servers, name, arguments).await.expect("it works");
     match answer.content.as_slice() {
@@ -86,7 +86,7 @@ pub(crate) async fn echo(servers: &Servers, server: &str) -> String {
     said(servers, &format!("{server}.echo"), json!({"text": "hello"})).await
 }
 
-/// Keeps the process ids of the servers that are told of it.
+/// Collects the process ids of servers.
 pub(crate) struct Pids {
     folder: TempDir,
 }
@@ -109,7 +109,7 @@ impl Pids {
         text.lines().map(|line| line.parse().expect("a number on each line")).collect()
     }
 
-    /// Waits until none of them is left, for not too long.
+    /// Waits until all of them have exited, with a time limit.
     pub(crate) async fn assert_gone(&self, count: usize, within: Duration) {
         let all = self.all();
         assert_eq!(all.len(), count, "processes that were started");

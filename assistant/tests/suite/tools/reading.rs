@@ -1,4 +1,4 @@
-//! Reading, listing, finding, searching.
+//! Tests of the tools `read`, `list`, `find` and `search`.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -11,11 +11,11 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::{Place, absolute};
 
-/// More than anybody wants to have in memory.
+/// A size that must not be read into memory.
 const TWO_GIGABYTES: u64 = 2 * 1024 * 1024 * 1024;
 
 #[tokio::test]
-async fn lines_come_with_their_numbers() {
+async fn lines_have_numbers() {
     let place = Place::new();
     for (arguments, expected) in [
         (json!({"path": "a.txt"}), "     1\tone\n     2\ttwo\n     3\tthree\n"),
@@ -81,7 +81,7 @@ async fn a_call_says_what_it_will_do() {
 }
 
 #[tokio::test]
-async fn what_is_no_text_is_named() {
+async fn binary_files_are_named() {
     let place = Place::new();
     place.write("in/document", b"%PDF-1.7\0\0");
     place.write("in/late", [&b"text\n".repeat(20_000)[..], b"\0"].concat());
@@ -260,9 +260,9 @@ async fn lines_are_searched_for() {
     assert!(text.len() < 500 && text.contains("needle"), "{text}");
 }
 
-/// Something under way is cancelled, or forgotten: it ends.
+/// A running call ends when it is cancelled or dropped.
 #[tokio::test]
-async fn looking_can_be_cancelled() {
+async fn reading_can_be_cancelled() {
     let place = Place::new();
     let big = "abcdefghij\n".repeat(3_000_000);
     for number in 0..8 {

@@ -1,4 +1,4 @@
-//! What is particular to servers over HTTP, in both forms.
+//! Tests that are specific to the two HTTP transports.
 
 use std::time::Duration;
 
@@ -6,10 +6,10 @@ use rethread_assistant::mcp::{Limits, Servers};
 use rethread_testkit::mcp::{Habit, Kind, WebServer};
 use serde_json::json;
 
-use super::stage::{call, connected, echo, failure, limits, place, said, web};
+use super::fixture::{call, connected, echo, failure, limits, place, said, web};
 
 #[tokio::test]
-async fn a_session_is_given_back() {
+async fn a_session_is_deleted_on_close() {
     let server = WebServer::start(Kind::Streamable, &[], None).await;
     let servers = connected(vec![web("s", Kind::Streamable, &server, &[])]).await;
     servers.close().await;
@@ -25,7 +25,7 @@ async fn an_endpoint_elsewhere_is_refused() {
 }
 
 #[tokio::test]
-async fn the_wrong_kind_is_told() {
+async fn a_wrong_transport_is_reported() {
     let (http, sse) =
         (WebServer::start(Kind::Streamable, &[], None).await, WebServer::start(Kind::Sse, &[], None).await);
     let refused = failure(web("s", Kind::Sse, &http, &[]), limits()).await;
@@ -62,7 +62,7 @@ async fn a_streamable_server_that_is_down_says_so() {
 }
 
 #[tokio::test]
-async fn lies_are_borne_over_http_too() {
+async fn invalid_members_are_tolerated_over_http() {
     for habits in [&[Habit::Lies][..], &[Habit::Lies, Habit::PrefersEvents]] {
         let server = WebServer::start(Kind::Streamable, habits, None).await;
         let servers = connected(vec![web("s", Kind::Streamable, &server, &[])]).await;

@@ -1,4 +1,4 @@
-//! What a provider is asked: the history with calls and results, pictures, the options, the key.
+//! Tests of the requests that providers receive: history with calls and results, images, options, key.
 
 use rethread_assistant::model::{
     Effort, Message, ModelConfig, ProviderKind, Reply, Request, ToolResult, UserPart,
@@ -6,18 +6,18 @@ use rethread_assistant::model::{
 use rethread_testkit::model::Planned;
 use serde_json::{Value, json};
 
-use super::stage::{KEY, KINDS, Stage, request, tools};
+use super::fixture::{Fixture, KEY, KINDS, request, tools};
 
 /// A turn with a thought and two calls, and the request that follows it.
-async fn follow_up(stage: &Stage) -> (Reply, Value) {
+async fn follow_up(fixture: &Fixture) -> (Reply, Value) {
     let mut asked = Request { system: Some("Be brief.".to_owned()), tools: tools(), ..request("look") };
     let planned = Planned::new()
         .thought("Both.")
         .text("Looking.")
         .call("files_read", &json!({"path": "a"}))
         .call("stat", &json!({"path": "b"}));
-    stage.server.plan(planned);
-    let (_, reply) = stage.ask(&asked).await.end();
+    fixture.server.plan(planned);
+    let (_, reply) = fixture.ask(&asked).await.end();
     let results = reply.calls().map(|call| ToolResult {
         id: call.id.clone(),
         name: call.name.clone(),
@@ -31,9 +31,9 @@ async fn follow_up(stage: &Stage) -> (Reply, Value) {
         .expect("messages are JSON");
     let kept: Vec<Message> = serde_json::from_str(&kept).expect("and come back from it");
     asked.messages.extend(kept);
-    stage.server.plan(Planned::new().text("Seen."));
-    assert_eq!(stage.ask(&asked).await.text(), "Seen.");
-    (reply, stage.body())
+    fixture.server.plan(Planned::new().text("Seen."));
+    assert_eq!(fixture.ask(&asked).await.text(), "Seen.");
+    (reply, fixture.body())
 }
 
 fn ids(reply: &Reply) -> Vec<String> {
@@ -42,7 +42,7 @@ fn ids(reply: &Reply) -> Vec<String> {
 
 #[tokio::test]
 async fn chat_gets_the_whole_history() {
-    let (reply, body) = follow_up(&Stage::new(ProviderKind::OpenAi)).await;
+    let (reply, body) = follow_up(&Fixture::new(ProviderKind::OpenAi)).await;
     let ids = ids(&reply);
     let call = |id: &str, name: &str, arguments: Value| {
         json!({"type": "function", "id": id,
@@ -62,7 +62,7 @@ async fn chat_gets_the_whole_history() {
 
 #[tokio::test]
 async fn responses_get_the_whole_history() {
-    let (reply, body) = follow_up(&Stage::new(ProviderKind::OpenAiResponses)).await;
+    let (reply, body) = follow_up(&Fixture::new(ProviderKind::OpenAiResponses)).await;
     let ids = ids(&reply);
     let call = |id: &str, name: &str, arguments: Value| json!({"type": "function_call", "call_id": id, "name": name, "arguments": arguments.to_string()});
     let expected = json!([
@@ -80,7 +80,7 @@ async fn responses_get_the_whole_history() {
 
 #[tokio::test]
 async fn anthropic_gets_the_whole_history() {
-    let (reply, body) = follow_up(&Stage::new(ProviderKind::Anthropic)).await;
+    let (reply, body) = follow_up(&Fixture::new(ProviderKind::Anthropic)).await;
     let ids = ids(&reply);
     let expected = json!([
         {"role": "user", "content": "look"},
@@ -99,7 +99,7 @@ async fn anthropic_gets_the_whole_history() {
 
 #[tokio::test]
 async fn gemini_gets_the_whole_history() {
-    let (reply, body) = follow_up(&Stage::new(ProviderKind::Gemini)).await;
+    let (reply, body) = follow_up(&Fixture::new(ProviderKind::Gemini)).await;
     let ids = ids(&reply);
     let call = |at: usize, name: &str, args: Value, signature: &str| json!({"functionCall": {"id": ids[at], "name": name, "args": args}, "thoughtSignature": signature});
     let result = |at: usize, name: &str, text: &str| {
@@ -120,7 +120,7 @@ async fn gemini_gets_the_whole_history() {
 
 #[tokio::test]
 async fn ollama_gets_the_whole_history() {
-    let (_, body) = follow_up(&Stage::new(ProviderKind::Ollama)).await;
+    let (_, body) = follow_up(&Fixture::new(ProviderKind::Ollama)).await;
     let call = |name: &str, arguments: Value| json!({"function": {"name": name, "arguments": arguments}});
     let expected = json!([
         {"role": "system", "content": "Be brief."},
@@ -135,14 +135,14 @@ async fn ollama_gets_the_whole_history() {
 #[tokio::test]
 async fn another_models_thoughts_stay_out_and_calls_without_results_get_one() {
     for kind in KINDS {
-        let stage = Stage::new(kind);
-        let (mut reply, _) = follow_up(&stage).await;
+        let fixture = Fixture::new(kind);
+        let (mut reply, _) = follow_up(&fixture).await;
         reply.model = "other/model".to_owned();
         let mut asked = Request { tools: tools(), ..request("look") };
         asked.messages.extend([Message::Assistant(reply), Message::user("and?")]);
-        stage.server.plan(Planned::new().text("Well."));
-        assert_eq!(stage.ask(&asked).await.text(), "Well.", "{kind:?}");
-        let body = stage.body().to_string();
+        fixture.server.plan(Planned::new().text("Well."));
+        assert_eq!(fixture.ask(&asked).await.text(), "Well.", "{kind:?}");
+        let body = fixture.body().to_string();
         assert!(!body.contains("signature-1") && !body.contains("Both."), "{kind:?}: {body}");
         assert_eq!(body.matches("This call was not carried out.").count(), 2, "{kind:?}: {body}");
     }
@@ -157,13 +157,13 @@ async fn temperature_and_limits_are_sent() {
         (ProviderKind::Gemini, "/generationConfig/temperature", "/generationConfig/maxOutputTokens"),
         (ProviderKind::Ollama, "/options/temperature", "/options/num_predict"),
     ] {
-        let stage = Stage::new(kind);
+        let fixture = Fixture::new(kind);
         let asked = Request { temperature: Some(0.25), max_output: Some(700), ..request("hi") };
-        stage.ask(&asked).await.end();
-        let body = stage.body();
+        fixture.ask(&asked).await.end();
+        let body = fixture.body();
         assert_eq!(body.pointer(temperature), Some(&json!(0.25)), "{kind:?}: {body}");
         assert_eq!(body.pointer(limit), Some(&json!(700)), "{kind:?}: {body}");
-        let firm = Stage::with(kind, |config| config.models[0].takes_temperature = Some(false));
+        let firm = Fixture::with(kind, |config| config.models[0].takes_temperature = Some(false));
         firm.ask(&asked).await.end();
         assert_eq!(firm.body().pointer(temperature), None, "{kind:?}");
     }
@@ -191,23 +191,23 @@ async fn the_thought_level_is_sent_as_each_model_wants_it() {
         (ProviderKind::Ollama, "loopback-1", "/think", json!("high")),
     ];
     for (kind, model, at, value) in cases {
-        let stage = Stage::new(kind);
+        let fixture = Fixture::new(kind);
         let asked = Request { model: format!("here/{model}"), effort: Some(Effort::High), ..request("hi") };
-        stage.ask(&asked).await.end();
-        assert_eq!(stage.body().pointer(at), Some(&value), "{kind:?} {model}: {}", stage.body());
-        stage.ask(&Request { effort: None, ..asked.clone() }).await.end();
-        assert_eq!(stage.body().pointer(at), None, "{kind:?} {model}: {}", stage.body());
-        stage.ask(&Request { effort: Some(Effort::Off), ..asked }).await.end();
-        assert_ne!(stage.body().pointer(at), Some(&value), "{kind:?} {model}: {}", stage.body());
+        fixture.ask(&asked).await.end();
+        assert_eq!(fixture.body().pointer(at), Some(&value), "{kind:?} {model}: {}", fixture.body());
+        fixture.ask(&Request { effort: None, ..asked.clone() }).await.end();
+        assert_eq!(fixture.body().pointer(at), None, "{kind:?} {model}: {}", fixture.body());
+        fixture.ask(&Request { effort: Some(Effort::Off), ..asked }).await.end();
+        assert_ne!(fixture.body().pointer(at), Some(&value), "{kind:?} {model}: {}", fixture.body());
     }
 }
 
 #[tokio::test]
 async fn a_name_that_looks_like_a_thought_level_is_left_alone() {
     for kind in KINDS {
-        let stage = Stage::with(kind, |config| config.models = vec![ModelConfig::new("qwen-max")]);
-        stage.ask(&Request { model: "here/qwen-max".to_owned(), ..request("hi") }).await.end();
-        let asked = stage.server.asked().pop().unwrap();
+        let fixture = Fixture::with(kind, |config| config.models = vec![ModelConfig::new("qwen-max")]);
+        fixture.ask(&Request { model: "here/qwen-max".to_owned(), ..request("hi") }).await.end();
+        let asked = fixture.server.asked().pop().unwrap();
         let named = asked.body["model"] == "qwen-max" || asked.path.contains("/qwen-max:");
         assert!(named, "{kind:?}: {} {}", asked.path, asked.body);
         let body = asked.body.to_string();
@@ -216,16 +216,16 @@ async fn a_name_that_looks_like_a_thought_level_is_left_alone() {
 }
 
 #[tokio::test]
-async fn pictures_and_resources_are_sent() {
+async fn images_and_resources_are_sent() {
     for kind in KINDS {
-        let stage = Stage::new(kind);
+        let fixture = Fixture::new(kind);
         let parts = vec![
             UserPart::Text("what is this?".to_owned()),
             UserPart::Image { mime: "image/png".to_owned(), data: "aGVsbG8=".to_owned() },
             UserPart::Resource { uri: "file:///a.txt".to_owned(), text: "its text".to_owned() },
         ];
-        stage.ask(&Request { messages: vec![Message::User(parts)], ..request("") }).await.end();
-        let body = stage.body().to_string();
+        fixture.ask(&Request { messages: vec![Message::User(parts)], ..request("") }).await.end();
+        let body = fixture.body().to_string();
         for piece in ["what is this?", "aGVsbG8=", "file:///a.txt", "its text"] {
             assert!(body.contains(piece), "{kind:?}: {body}");
         }
@@ -242,12 +242,12 @@ async fn the_key_is_sent_as_each_provider_wants_it_and_left_out_if_there_is_none
         (ProviderKind::Gemini, "x-goog-api-key", KEY),
         (ProviderKind::Ollama, "authorization", &bearer),
     ] {
-        let stage = Stage::new(kind);
-        stage.ask(&request("hi")).await.end();
-        assert_eq!(stage.server.asked()[0].header(header), Some(value), "{kind:?}");
-        let open = Stage::with(kind, |config| config.key = None);
+        let fixture = Fixture::new(kind);
+        fixture.ask(&request("hi")).await.end();
+        assert_eq!(fixture.server.asked()[0].header(header), Some(value), "{kind:?}");
+        let open = Fixture::with(kind, |config| config.key = None);
         open.ask(&request("hi")).await.end();
         assert_eq!(open.server.asked()[0].header(header), None, "{kind:?}");
-        assert_eq!(open.server.asked()[0].path, stage.server.asked()[0].path, "{kind:?}");
+        assert_eq!(open.server.asked()[0].path, fixture.server.asked()[0].path, "{kind:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! Commands: their output, their limits, their end.
+//! Tests of the tool `run`: output, limits, and ending all processes.
 
 use std::time::{Duration, Instant};
 
@@ -8,13 +8,13 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::{DEADLINE, Place, absolute};
 
-/// Runs a command while everything it writes is collected.
+/// Runs a command and collects its output.
 async fn run(place: &Place, arguments: serde_json::Value) -> (ToolOutcome, Vec<u8>) {
     let prepared = place.prepare("run", arguments).await.unwrap();
-    let (sink, mut heard) = mpsc::channel(4);
+    let (sink, mut output) = mpsc::channel(4);
     let listen = async {
         let mut all = Vec::new();
-        while let Some(bytes) = heard.recv().await {
+        while let Some(bytes) = output.recv().await {
             all.extend(bytes);
         }
         all
@@ -24,14 +24,14 @@ async fn run(place: &Place, arguments: serde_json::Value) -> (ToolOutcome, Vec<u
     (outcome.unwrap(), all)
 }
 
-/// The text without the time that it took.
+/// The text without the duration.
 fn timeless(text: &str) -> String {
     let (before, time) = text.rsplit_once(", ").unwrap();
     assert!(time.ends_with(" s)"), "{text}");
     format!("{before})")
 }
 
-/// Waits until no process has this number.
+/// Waits until no process has this id.
 async fn is_gone(process: &str) {
     let number: i32 = process.trim().parse().unwrap();
     let gone = async {
@@ -43,19 +43,19 @@ async fn is_gone(process: &str) {
     tokio::time::timeout(DEADLINE, gone).await.unwrap_or_else(|_| panic!("{number} lives on"));
 }
 
-/// Orphans may have nobody who collects them.
+/// Whether a process is a zombie: in a container, orphans may never be reaped.
 fn is_zombie(process: i32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
     stat.rsplit_once(')').is_some_and(|(_, fields)| fields.trim_start().starts_with('Z'))
 }
 
 #[tokio::test]
-async fn a_command_tells_its_output_and_its_end() {
+async fn a_command_reports_its_output_and_exit() {
     let place = Place::new();
-    let (outcome, heard) = run(&place, json!({"command": "echo out; echo err >&2; pwd; exit 3"})).await;
+    let (outcome, output) = run(&place, json!({"command": "echo out; echo err >&2; pwd; exit 3"})).await;
     let cwd = place.path("in").display().to_string();
     assert_eq!(timeless(&outcome.text), format!("out\nerr\n{cwd}\n(exit code 3)"));
-    assert_eq!(String::from_utf8(heard).unwrap(), format!("out\nerr\n{cwd}\n"));
+    assert_eq!(String::from_utf8(output).unwrap(), format!("out\nerr\n{cwd}\n"));
     assert_eq!(outcome.exit, Some(Exit { code: Some(3), signal: None }));
     assert_eq!(outcome.end, CallEnd::Done);
 
@@ -93,9 +93,9 @@ async fn output_comes_while_the_command_runs() {
     let fifo = std::ffi::CString::new(place.path("in/go").to_str().unwrap()).unwrap();
     // SAFETY: the path has its end.
     assert_eq!(unsafe { libc::mkfifo(fifo.as_ptr(), 0o600) }, 0);
-    let (sink, mut heard) = mpsc::channel(4);
+    let (sink, mut output) = mpsc::channel(4);
     let running = tokio::spawn(prepared.run(sink, std::future::pending()));
-    let first = tokio::time::timeout(DEADLINE, heard.recv()).await.unwrap().unwrap();
+    let first = tokio::time::timeout(DEADLINE, output.recv()).await.unwrap().unwrap();
     assert_eq!(first, b"first\n");
     assert!(!running.is_finished());
     let go = place.path("in/go");
@@ -109,10 +109,10 @@ async fn a_command_that_never_ends_is_ended() {
     let place = Place::new();
     let command = "echo $$ > pid; trap '' TERM; echo here; while :; do sleep 1; done";
     let begun = Instant::now();
-    let (outcome, heard) = run(&place, json!({"command": command, "timeout": 1})).await;
+    let (outcome, output) = run(&place, json!({"command": command, "timeout": 1})).await;
     assert_eq!(outcome.end, CallEnd::TimedOut);
     assert_eq!(timeless(&outcome.text), "here\n(stopped at its time limit of 1 s, ended by SIGKILL)");
-    assert_eq!(heard, b"here\n");
+    assert_eq!(output, b"here\n");
     assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
     is_gone(&place.text("in/pid")).await;
 }
@@ -122,10 +122,10 @@ async fn a_command_can_be_cancelled() {
     let place = Place::new();
     let command = "(trap '' TERM; sh -c 'echo $$ > inner; exec sleep 100') & echo $$ > pid; echo here; wait";
     let prepared = place.prepare("run", json!({"command": command})).await.unwrap();
-    let (sink, mut heard) = mpsc::channel(4);
+    let (sink, mut output) = mpsc::channel(4);
     let (cancel, cancelled) = oneshot::channel::<()>();
     let running = tokio::spawn(prepared.run(sink, async { drop(cancelled.await) }));
-    tokio::time::timeout(DEADLINE, heard.recv()).await.unwrap().unwrap();
+    tokio::time::timeout(DEADLINE, output.recv()).await.unwrap().unwrap();
     while !place.path("in/inner").exists() || place.text("in/inner").is_empty() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
@@ -138,13 +138,13 @@ async fn a_command_can_be_cancelled() {
 }
 
 #[tokio::test]
-async fn a_command_that_is_forgotten_ends() {
+async fn a_dropped_command_is_ended() {
     let place = Place::new();
     let prepared =
         place.prepare("run", json!({"command": "echo $$ > pid; echo here; exec sleep 100"})).await.unwrap();
-    let (sink, mut heard) = mpsc::channel(4);
+    let (sink, mut output) = mpsc::channel(4);
     let running = tokio::spawn(prepared.run(sink, std::future::pending()));
-    tokio::time::timeout(DEADLINE, heard.recv()).await.unwrap().unwrap();
+    tokio::time::timeout(DEADLINE, output.recv()).await.unwrap().unwrap();
     running.abort();
     is_gone(&place.text("in/pid")).await;
 }
@@ -162,15 +162,15 @@ async fn what_a_command_leaves_behind_ends_with_it() {
 }
 
 #[tokio::test]
-async fn of_a_flood_the_beginning_and_the_end_are_told() {
+async fn head_and_tail_of_long_output_are_kept() {
     let place = Place::new();
     let command = "echo begin; head -c 5000000 /dev/zero | tr '\\0' x; echo; echo end";
-    let (outcome, heard) = run(&place, json!({"command": command})).await;
+    let (outcome, output) = run(&place, json!({"command": command})).await;
     assert!(outcome.text.starts_with("begin\nxxx") && outcome.text.contains("x\nend\n(exit code 0"));
     assert!(outcome.text.len() < 34_000, "{}", outcome.text.len());
     assert!(outcome.text.contains(&format!("[{} bytes are left out here]", 5_000_011 - 32 * 1024)));
-    assert!(heard.len() < 600_000, "{}", heard.len());
-    assert!(heard.starts_with(b"begin\nxxx") && heard.ends_with(b"x\nend\n"));
+    assert!(output.len() < 600_000, "{}", output.len());
+    assert!(output.starts_with(b"begin\nxxx") && output.ends_with(b"x\nend\n"));
 }
 
 #[tokio::test]
@@ -184,9 +184,9 @@ async fn a_flood_without_end_and_without_a_listener_is_ended() {
         tokio::time::timeout(DEADLINE, prepared.run(sink, std::future::pending())).await.unwrap().unwrap();
     assert_eq!(outcome.end, CallEnd::TimedOut);
     is_gone(&place.text("in/pid")).await;
-    let (outcome, heard) = run(&place, json!({"command": "exec yes", "timeout": 1})).await;
+    let (outcome, output) = run(&place, json!({"command": "exec yes", "timeout": 1})).await;
     assert_eq!(outcome.end, CallEnd::TimedOut);
-    assert!(outcome.text.len() < 34_000 && heard.len() < 600_000);
+    assert!(outcome.text.len() < 34_000 && output.len() < 600_000);
 }
 
 #[tokio::test]
