@@ -101,7 +101,7 @@ async fn a_busy_provider_is_retried_with_a_notice() {
     assert_eq!(client.prompt(&session, "speak").await.stop, "end_turn");
     let updates = client.updates(&session);
     let notices = updates.iter().filter(|update| update["sessionUpdate"] == "notice");
-    assert_eq!(notices.filter(|notice| notice.to_string().contains("trying again")).count(), 2);
+    assert_eq!(notices.filter(|notice| notice.to_string().contains("retrying in")).count(), 2);
 }
 
 #[tokio::test]

@@ -137,7 +137,7 @@ async fn while_a_retry_waits() {
         fixture.model.plan(Planned::status(429, error_body("slow down")).header("retry-after", "50"));
         let mark = client.mark();
         let prompt = client.begin_prompt(&session, "speak").await;
-        client.wait_since(mark, "the notice", |message| message.to_string().contains("trying again")).await;
+        client.wait_since(mark, "the notice", |message| message.to_string().contains("retrying in")).await;
         cancel(&client, &session, &prompt).await;
         assert_eq!(fixture.model.asked().len(), 1);
         fixture.model.plan(Planned::new().text("now"));

@@ -69,7 +69,7 @@ async fn tools_are_called(servers: &Servers) {
 
 async fn errors_are_reported(servers: &Servers) {
     let refused = call(servers, "s.refuse", json!({"text": "not so"})).await.expect_err("it must fail");
-    assert_eq!(refused.to_string(), "MCP server s refused: not so (-32602)");
+    assert_eq!(refused.to_string(), "MCP server s returned an error: not so (-32602)");
     let nonsense = call(servers, "s.nonsense", json!({})).await.expect_err("it must fail");
     assert_eq!(nonsense.to_string(), "MCP server s sent an invalid answer to tools/call: 7");
     let unknown = call(servers, "s.nothing", json!({})).await.expect_err("it must fail");
@@ -95,7 +95,7 @@ async fn prompts_and_resources(servers: &Servers) {
     assert_eq!(contents, [Content::TextResource { uri, mime_type, text: "first".into() }]);
     let missing =
         servers.read_resource("s", "test://two", std::future::pending()).await.expect_err("it must fail");
-    assert_eq!(missing.to_string(), "MCP server s refused: no such resource (-32002)");
+    assert_eq!(missing.to_string(), "MCP server s returned an error: no such resource (-32002)");
 }
 
 async fn questions_are_answered(servers: &Servers) {
