@@ -18,8 +18,8 @@ const MOST_NAMED: usize = 10;
 pub(super) fn spec() -> ToolSpec {
     ToolSpec {
         name: NAME,
-        description: "Replaces text in a file. The old text has to be in the file exactly as given, white space \
-            and all, and only once unless `all` is set: give enough of the lines around it. RunCall numbers that read \
+        description: "Replaces text in a file. The old text has to be in the file exactly as given, including \
+            white space, and only once unless `all` is set: include enough of the lines around it. Line numbers that read \
             shows are not part of the text.",
         schema: object(
             [

@@ -24,14 +24,14 @@ const MOST: usize = 1000;
 pub(super) fn spec() -> ToolSpec {
     ToolSpec {
         name: NAME,
-        description: "Finds files and directories by a pattern for their paths. A pattern without a slash is for \
-            names at any depth (`*.rs`), one with a slash is for the path below the directory (`src/**/*.rs`). Gives \
-            at most 1000 paths. What the project's ignore files name is left out unless `all` is set.",
+        description: "Finds files and directories by a pattern for their paths. A pattern without a slash matches \
+            names at any depth (`*.rs`), one with a slash the path below the directory (`src/**/*.rs`). Returns at most \
+            1000 paths. Entries that the project's ignore files name are skipped unless `all` is set.",
         schema: object(
             [
                 ("glob", text("The pattern.")),
                 ("path", text("The directory to look in. Default: all roots of the session.")),
-                ("all", flag("Also what ignore files leave out. Default: false.")),
+                ("all", flag("Include what ignore files name. Default: false.")),
             ],
             &["glob"],
         ),

@@ -26,14 +26,14 @@ const DEEPEST: u64 = 10;
 pub(super) fn spec() -> ToolSpec {
     ToolSpec {
         name: NAME,
-        description: "Lists what is in a directory: directories end in a slash, files come with their size, \
-            symbolic links with their target. Gives at most 1000 entries. What the project's ignore files name is \
-            left out unless `all` is set.",
+        description: "Lists the entries of a directory: directories end in a slash, files are shown with their \
+            size, symbolic links with their target. Returns at most 1000 entries. Entries that the project's ignore \
+            files name are skipped unless `all` is set.",
         schema: object(
             [
                 ("path", text("The directory, absolute or from the working directory. Default: the latter.")),
                 ("depth", number(1, DEEPEST, "How many levels. Default: 1.")),
-                ("all", flag("Also what ignore files leave out. Default: false.")),
+                ("all", flag("Include what ignore files name. Default: false.")),
             ],
             &[],
         ),

@@ -36,9 +36,9 @@ const BUFFER: usize = 64 * 1024;
 pub(super) fn spec() -> ToolSpec {
     ToolSpec {
         name: NAME,
-        description: "Reads lines of a text file. Each line comes with its number and a tab before it. Gives at \
-            most 2000 lines and 64 KiB at once and cuts very long lines; go on with `offset` for more. An image file \
-            (PNG, JPEG, GIF, WebP) is given as an image.",
+        description: "Reads lines of a text file. Each line begins with its number and a tab. Returns at most \
+            2000 lines and 64 KiB at once and cuts very long lines; use `offset` for more. An image file (PNG, JPEG, GIF, \
+            WebP) is returned as an image.",
         schema: object(
             [
                 ("path", text("The file, absolute or from the working directory.")),

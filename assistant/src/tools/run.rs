@@ -37,9 +37,9 @@ macro_rules! description {
         concat!(
             "Runs a command line with ",
             $shell,
-            " (not as a login shell, no startup files of interactive shells) as the user, not in a sandbox. Gives what \
-             it writes (both streams, in order) and its exit code. It has no input, and everything that it starts ends \
-             with it: nothing stays in the background. Of much output the beginning and the end are given."
+            " (not as a login shell, no startup files of interactive shells) as the user, not in a sandbox. Returns \
+             its output (both streams, in order) and its exit code. It has no input, and all processes that it starts \
+             end with it: nothing stays in the background. Of long output, the beginning and the end are returned."
         )
     };
 }

@@ -42,8 +42,8 @@ pub(super) fn spec() -> ToolSpec {
     ToolSpec {
         name: NAME,
         description: "Searches text files for lines that match a regular expression (Rust syntax, line by line). \
-            Each match comes as path:line:text. Gives 200 matches unless `limit` says otherwise, and cuts long \
-            lines. Binary files are passed over, and so is what the project's ignore files name unless `all` is set.",
+            Each match is shown as path:line:text. Returns 200 matches unless `limit` is set, and cuts long lines. \
+            Binary files are skipped, and so are files that the project's ignore files name unless `all` is set.",
         schema: object(
             [
                 ("pattern", text("The regular expression.")),
@@ -53,7 +53,7 @@ pub(super) fn spec() -> ToolSpec {
                 ("ignore_case", flag("Upper and lower case are the same. Default: false.")),
                 ("context", number(0, MOST_CONTEXT, "Lines shown around each match. Default: 0.")),
                 ("limit", number(1, MOST, "How many matches. Default: 200.")),
-                ("all", flag("Also what ignore files leave out. Default: false.")),
+                ("all", flag("Include what ignore files name. Default: false.")),
             ],
             &["pattern"],
         ),

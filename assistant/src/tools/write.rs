@@ -15,8 +15,8 @@ pub(super) const NAME: &str = "write";
 pub(super) fn spec() -> ToolSpec {
     ToolSpec {
         name: NAME,
-        description: "Writes a whole text file: makes it, with the directories that are missing, or replaces all \
-            of its text. A file that exists has to be read first, and again if it has changed since. Use edit to \
+        description: "Writes a whole text file: creates it, with missing directories, or replaces all of its text. \
+            An existing file has to be read first, and again if it has changed since. Use edit to \
             change part of a file.",
         schema: object(
             [

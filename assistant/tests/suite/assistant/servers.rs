@@ -370,7 +370,10 @@ async fn an_old_server_is_used_in_version_one_and_refused_in_version_two() {
     let outputs: Vec<_> =
         client.updates(&made).iter().map(|update| update["rawOutput"].to_string()).collect();
     let outputs = outputs.concat();
-    assert!(outputs.contains("by events") && outputs.contains("returned an error: who is [secret]?"), "{outputs}");
+    assert!(
+        outputs.contains("by events") && outputs.contains("returned an error: who is [secret]?"),
+        "{outputs}"
+    );
     client.close(&made).await.unwrap();
 
     let client = fixture.client(Version::V2).await;

@@ -38,7 +38,7 @@ async fn each_failure_is_reported_and_the_others_continue() {
     assert_eq!(
         messages[1],
         "MCP server crashing is not available: it ended with exit status 3; its last output:\n\
-         the test server crashes, as it was messages to"
+         the test server crashes, as it was told to"
     );
     assert_eq!(messages[2], "MCP server missing is not available: its program was not found");
     assert!(
@@ -110,7 +110,7 @@ async fn a_server_that_crashes_is_started_again_once() {
         assert_eq!(
             lost.to_string(),
             "MCP server c disconnected: it ended with exit status 3; its last output:\n\
-             the test server crashes, as it was messages to"
+             the test server crashes, as it was told to"
         );
         assert_eq!(lost.hint(), Some("the next call starts it again"));
         // It earns its next chance by answering.
