@@ -89,7 +89,7 @@ fn about_command(prepared: &PreparedCall, command: &tools::CommandLine) -> Permi
             allowed: "exactly this command".to_owned(),
             refused: "exactly this command".to_owned(),
             sentence: "\"Always\" covers exactly this command in this directory, in this session.".to_owned(),
-            standing: AlwaysAllow::Possible,
+            always: AlwaysAllow::Possible,
         },
     }
 }
@@ -117,7 +117,7 @@ fn about_change(prepared: &PreparedCall, change: &tools::Change, tool: &str) -> 
                      directories, in this session."
                 )
             },
-            standing: if is_git { AlwaysAllow::EachTime } else { AlwaysAllow::Possible },
+            always: if is_git { AlwaysAllow::NotPossible } else { AlwaysAllow::Possible },
         },
     }
 }

@@ -130,7 +130,9 @@ async fn ask(turn: &mut ModelTurn<'_>, model: &Model, messages: &[Message]) -> S
                 turn.show(model, event, &mut MessageWriters::default()).await
             }
             Some(Ok(ModelEvent::Usage(usage))) => turn.paid(&usage),
-            Some(Ok(ModelEvent::Thought(_) | ModelEvent::Calling { .. } | ModelEvent::ToolCall(_))) => {}
+            Some(Ok(
+                ModelEvent::Thought(_) | ModelEvent::ToolCallStarted { .. } | ModelEvent::ToolCall(_),
+            )) => {}
             Some(Err(ModelError::ContextTooLong { .. })) => return SummaryAttempt::TooLong,
             Some(Err(error)) => return SummaryAttempt::Failed(rpc_error(&error)),
         }

@@ -61,7 +61,7 @@ fn about_call(served: &mcp::McpTool, arguments: &Value) -> PermissionRequest {
             allowed: format!("{name} with any arguments"),
             refused: name,
             sentence: "\"Always\" covers this tool with any arguments, in this session.".to_owned(),
-            standing: AlwaysAllow::Possible,
+            always: AlwaysAllow::Possible,
         },
     }
 }

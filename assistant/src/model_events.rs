@@ -52,7 +52,7 @@ impl ModelTurn<'_> {
                     self.turn.usage(usage.input + usage.output, window, self.cost).await;
                 }
             }
-            ModelEvent::Calling { id, name } => self.show_begun(&id, &name).await,
+            ModelEvent::ToolCallStarted { id, name } => self.show_begun(&id, &name).await,
             // Both are part of the reply.
             ModelEvent::ToolCall(_) | ModelEvent::Finished { .. } => {}
         }

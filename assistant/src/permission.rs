@@ -41,7 +41,7 @@ pub(crate) struct RuleScope {
     /// A sentence that explains what "always" covers.
     pub(crate) sentence: String,
     /// Whether "always" is possible.
-    pub(crate) standing: AlwaysAllow,
+    pub(crate) always: AlwaysAllow,
 }
 
 /// Whether a call can be allowed permanently.
@@ -50,7 +50,7 @@ pub(crate) enum AlwaysAllow {
     /// The user can choose "always".
     Possible,
     /// The user is asked each time. A permanent rejection still applies.
-    EachTime,
+    NotPossible,
 }
 
 impl CallContext<'_> {
@@ -65,7 +65,7 @@ impl CallContext<'_> {
         let rule = memory::rule(&self.turn.history(), &ask.scope.key);
         let answer = match rule {
             _ if !self.allows(ask.effect) => None,
-            Some(Rule::Allow) if ask.scope.standing == AlwaysAllow::Possible => Some("allow".to_owned()),
+            Some(Rule::Allow) if ask.scope.always == AlwaysAllow::Possible => Some("allow".to_owned()),
             Some(Rule::Reject) => None,
             Some(Rule::Allow) | None => Some(self.ask(call, arguments, tool, &ask).await),
         };
@@ -117,7 +117,7 @@ impl CallContext<'_> {
 
 /// The error for a tool that the settings do not allow.
 pub(crate) fn not_allowed(tool: &str) -> String {
-    ToolError::Off { name: tool.to_owned() }.text_for_model()
+    ToolError::NotAllowed { name: tool.to_owned() }.text_for_model()
 }
 
 fn question(ask: &PermissionRequest, arguments: &Value) -> Permission {
@@ -125,13 +125,13 @@ fn question(ask: &PermissionRequest, arguments: &Value) -> Permission {
     shown.insert("content".to_owned(), ask.content.clone());
     shown.insert("rawInput".to_owned(), visible_json(arguments));
     let option = |id: &str, name: String, kind| (id.to_owned(), name, kind);
-    let RuleScope { allowed, refused, standing, .. } = &ask.scope;
+    let RuleScope { allowed, refused, always, .. } = &ask.scope;
     let mut options = vec![option("allow", "Allow".to_owned(), "allow_once")];
-    if *standing == AlwaysAllow::Possible {
+    if *always == AlwaysAllow::Possible {
         options.push(option("allow_always", format!("Always allow {allowed}"), "allow_always"));
     }
     options.push(option("reject", "Reject".to_owned(), "reject_once"));
-    if *standing == AlwaysAllow::Possible {
+    if *always == AlwaysAllow::Possible {
         options.push(option("reject_always", format!("Never allow {refused}"), "reject_always"));
     }
     Permission { title: ask.title.clone(), description: Some(description(ask, arguments)), shown, options }

@@ -73,7 +73,7 @@ pub enum CallError {
     },
     /// The server is connected but did not accept the request.
     #[error("MCP server {server} did not accept the call: {cause}")]
-    NotTaken {
+    NotAccepted {
         /// The configured name of the server.
         server: String,
         /// The reason.
@@ -107,7 +107,7 @@ impl CallError {
             CallError::Lost { .. } => Some("the next call starts it again"),
             CallError::Gone { .. } => Some("repair the server, then open the session again"),
             CallError::TimedOut { .. } => Some("ask for less at once, or try again"),
-            CallError::NotTaken { .. } => Some("try again, or continue without it"),
+            CallError::NotAccepted { .. } => Some("try again, or continue without it"),
             CallError::Arguments(_)
             | CallError::Cancelled { .. }
             | CallError::Refused { .. }

@@ -60,7 +60,7 @@ pub(super) struct Server {
     scrub: Scrub,
     state: Mutex<ServerState>,
     /// One permit, so that parallel calls reconnect only once.
-    reviving: Semaphore,
+    reconnecting: Semaphore,
     catalog: Mutex<Catalog>,
     /// Why the first connection failed, if it did.
     failure: Mutex<Option<ServerFailure>>,
@@ -80,7 +80,7 @@ enum ServerState {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum RestartState {
-    Left,
+    Allowed,
     Used,
 }
 
@@ -93,7 +93,7 @@ impl Server {
             config,
             common,
             state: Mutex::new(ServerState::Connecting),
-            reviving: Semaphore::new(1),
+            reconnecting: Semaphore::new(1),
             catalog: Mutex::default(),
             failure: Mutex::default(),
         })
@@ -104,7 +104,7 @@ impl Server {
         match connect_and_list(&self.config, &self.common, &self.scrub).await {
             // An error means that it was closed meanwhile.
             Ok((connection, catalog)) => {
-                drop(self.install(Arc::new(connection), catalog, RestartState::Left).await);
+                drop(self.install(Arc::new(connection), catalog, RestartState::Allowed).await);
             }
             Err(error) => {
                 let failure = error.failure(&self.config, &self.scrub);
@@ -208,11 +208,11 @@ impl Server {
         if let Some(connection) = self.live()? {
             return Ok(connection);
         }
-        let _alone = self.reviving.acquire().await;
+        let _alone = self.reconnecting.acquire().await;
         if let Some(connection) = self.live()? {
             return Ok(connection);
         }
-        self.revive().await
+        self.reconnect().await
     }
 
     /// The connection if it is open; `None` if it may be reconnected.
@@ -224,7 +224,7 @@ impl Server {
         let ServerState::Connected { connection, restart } = &*state else { return Ok(None) };
         match (connection.is_live(), restart) {
             (true, _) => Ok(Some(Arc::clone(connection))),
-            (false, RestartState::Left) => Ok(None),
+            (false, RestartState::Allowed) => Ok(None),
             (false, RestartState::Used) => {
                 drop(state);
                 Err(self.give_up("it disconnected again right after a restart".to_owned()))
@@ -232,7 +232,7 @@ impl Server {
         }
     }
 
-    async fn revive(self: &Arc<Self>) -> Result<Arc<Connection>, CallError> {
+    async fn reconnect(self: &Arc<Self>) -> Result<Arc<Connection>, CallError> {
         let lost = match &*locked(&self.state) {
             ServerState::Connected { connection, .. } => Some(Arc::clone(connection)),
             ServerState::Connecting | ServerState::Gone(_) | ServerState::Closed => None,
@@ -285,7 +285,7 @@ impl Server {
     /// Allows another reconnect, since the server answered.
     fn allow_restart(&self) {
         if let ServerState::Connected { restart, .. } = &mut *locked(&self.state) {
-            *restart = RestartState::Left;
+            *restart = RestartState::Allowed;
         }
     }
 
@@ -298,7 +298,7 @@ impl Server {
                 CallError::Refused { server, code, message: self.words(&message) }
             }
             RequestError::Lost(cause) if connection.is_live() => {
-                CallError::NotTaken { server, cause: self.words(&cause) }
+                CallError::NotAccepted { server, cause: self.words(&cause) }
             }
             RequestError::Lost(cause) => {
                 let cause = connection.output_suffix(cause).await;

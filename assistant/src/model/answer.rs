@@ -225,7 +225,7 @@ impl Exchange {
 
     fn end_early(&mut self, how: &str) {
         let provider = self.query.provider.config.name.clone();
-        let error = ModelError::BrokenOff { provider, cause: how.to_owned() };
+        let error = ModelError::Truncated { provider, cause: how.to_owned() };
         match self.started {
             true => self.end_with(error),
             false => self.try_again(error, None),

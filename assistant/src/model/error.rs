@@ -107,7 +107,7 @@ pub enum ModelError {
     },
     /// The answer ended before it was complete.
     #[error("the answer of provider {provider} ended early: {cause}")]
-    BrokenOff {
+    Truncated {
         /// The name of the provider.
         provider: String,
         /// Why it ended.
@@ -156,7 +156,7 @@ impl ModelError {
             Self::Malformed { .. } => {
                 "check that the provider's kind is the protocol that the server speaks".to_owned()
             }
-            Self::BrokenOff { .. } => "send a prompt like \"go on\", and the model continues".to_owned(),
+            Self::Truncated { .. } => "send a prompt like \"go on\", and the model continues".to_owned(),
         }
     }
 }

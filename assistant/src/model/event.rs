@@ -13,7 +13,7 @@ pub enum ModelEvent {
     /// A piece of thought.
     Thought(String),
     /// The model has begun a tool call. Its arguments may take a while, and the call may never be completed.
-    Calling {
+    ToolCallStarted {
         /// The id of the call.
         id: String,
         /// The name of the tool.

@@ -93,7 +93,10 @@ impl ReplyReader {
     /// The event for a call that the model has begun; none if the call will get another id.
     pub(super) fn begun(&self, call: &WireCall) -> Option<ModelEvent> {
         let known = self.keeps_id(&call.call_id) && !call.fn_name.is_empty();
-        known.then(|| ModelEvent::Calling { id: call.call_id.clone(), name: self.names.real(&call.fn_name) })
+        known.then(|| ModelEvent::ToolCallStarted {
+            id: call.call_id.clone(),
+            name: self.names.real(&call.fn_name),
+        })
     }
 
     fn keeps_id(&self, id: &str) -> bool {

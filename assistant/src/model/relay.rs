@@ -162,9 +162,9 @@ fn find(routes: &Mutex<HashMap<String, Arc<RouteTarget>>>, path: &str) -> Option
 /// Why an answer ends.
 enum RelayEnd {
     /// The answer is complete.
-    Whole,
+    Complete,
     /// `genai` closed its side.
-    LeftAlone,
+    ReceiverGone,
     /// The connection to the provider failed.
     Failed(ConnectionFailure),
 }
@@ -188,8 +188,8 @@ async fn pass_on(
     };
     let Ok(mut out) = respond.send_response(head(&response), false) else { return };
     match carry(response, &mut out).await {
-        RelayEnd::Whole => drop(out.send_data(Bytes::new(), true)),
-        RelayEnd::LeftAlone => {}
+        RelayEnd::Complete => drop(out.send_data(Bytes::new(), true)),
+        RelayEnd::ReceiverGone => {}
         RelayEnd::Failed(broken) => {
             way.frames.breaks(broken);
             out.send_reset(Reason::INTERNAL_ERROR);
@@ -234,25 +234,25 @@ async fn carry(mut response: Response, out: &mut SendStream<Bytes>) -> RelayEnd 
     loop {
         let piece = tokio::select! {
             piece = response.chunk() => piece,
-            _ = poll_fn(|context| out.poll_reset(context)) => return RelayEnd::LeftAlone,
+            _ = poll_fn(|context| out.poll_reset(context)) => return RelayEnd::ReceiverGone,
         };
         let ready = match piece {
             Ok(Some(piece)) => events.push(&piece),
             Ok(None) => {
                 let rest = events.rest();
-                return if say(out, rest).await { RelayEnd::Whole } else { RelayEnd::LeftAlone };
+                return if say(out, rest).await { RelayEnd::Complete } else { RelayEnd::ReceiverGone };
             }
             Err(error) => return RelayEnd::Failed(ConnectionFailure::Lost(root(&error.without_url()))),
         };
         if is_refusal && events.waiting() > LONGEST_REFUSAL {
             let rest = events.rest();
-            return if say(out, rest).await { RelayEnd::Whole } else { RelayEnd::LeftAlone };
+            return if say(out, rest).await { RelayEnd::Complete } else { RelayEnd::ReceiverGone };
         }
         if events.waiting() > LONGEST_EVENT {
             return RelayEnd::Failed(ConnectionFailure::TooLong);
         }
         if !say(out, ready).await {
-            return RelayEnd::LeftAlone;
+            return RelayEnd::ReceiverGone;
         }
     }
 }

@@ -32,7 +32,7 @@ impl<'a> Arguments<'a> {
         if let Some((name, _)) = members.into_iter().flatten().find(|(name, _)| !is_known(name)) {
             let names: Vec<_> = known.into_iter().flatten().map(|(name, _)| name.as_str()).collect();
             let argument = excerpt::shortened(name, LONGEST_REPEATED);
-            return Err(ToolError::Superfluous { tool: spec.name, argument, known: names.join(", ") });
+            return Err(ToolError::UnknownArgument { tool: spec.name, argument, known: names.join(", ") });
         }
         Ok(Self { tool: spec.name, members })
     }

@@ -18,7 +18,7 @@ pub enum ToolError {
     },
     /// The settings of the session do not allow the tool.
     #[error("the mode or the tool settings of this session do not allow {name}")]
-    Off {
+    NotAllowed {
         /// The name of the tool.
         name: String,
     },
@@ -38,7 +38,7 @@ pub enum ToolError {
     },
     /// The tool has no such argument.
     #[error("{tool} has no argument `{argument}`")]
-    Superfluous {
+    UnknownArgument {
         /// The tool.
         tool: &'static str,
         /// The argument, shortened.
@@ -72,7 +72,7 @@ pub enum ToolError {
     NotStarted(#[source] io::Error),
     /// The file system did not respond in time.
     #[error("the file system did not respond within {} s", .0.as_secs())]
-    Hangs(Duration),
+    Unresponsive(Duration),
     /// The call was aborted because the program ends.
     #[error("the tool call was aborted")]
     GivenUp,
@@ -84,15 +84,17 @@ impl ToolError {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Unknown { known, .. } => Some(format!("the tools are {known}")),
-            Self::Off { .. } => Some(
+            Self::NotAllowed { .. } => Some(
                 "continue without it, or ask the user to change the mode or the tool settings".to_owned(),
             ),
             Self::Argument { hint, .. } => hint.clone(),
-            Self::Superfluous { tool, known, .. } => Some(format!("the arguments of {tool} are {known}")),
+            Self::UnknownArgument { tool, known, .. } => Some(format!("the arguments of {tool} are {known}")),
             Self::File { hint, .. } => Some(hint.clone()),
             Self::Changed { .. } => Some("read the file, then make the change again".to_owned()),
             Self::NotStarted(error) => Some(error.to_string()),
-            Self::Hangs(_) => Some("try another path, or ask the user to check the file system".to_owned()),
+            Self::Unresponsive(_) => {
+                Some("try another path, or ask the user to check the file system".to_owned())
+            }
             Self::GivenUp => None,
         }
     }

@@ -130,7 +130,7 @@ impl Toolbox {
         };
         let spec = (tool.spec)();
         if !access.allows(spec.effect) {
-            return Err(ToolError::Off { name: tool.name.to_owned() });
+            return Err(ToolError::NotAllowed { name: tool.name.to_owned() });
         }
         let (workspace, arguments, prepare) = (self.0.clone(), arguments.clone(), tool.prepare);
         let work = move || prepare(&workspace, &Arguments::read(&spec, &arguments)?);

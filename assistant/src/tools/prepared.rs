@@ -238,7 +238,7 @@ async fn look(
             }
         }
         // A file system that does not respond blocks the thread, so the call cannot stop by itself.
-        () = tokio::time::sleep(LOOK_TIME + STOP_TIME) => return Err(ToolError::Hangs(LOOK_TIME)),
+        () = tokio::time::sleep(LOOK_TIME + STOP_TIME) => return Err(ToolError::Unresponsive(LOOK_TIME)),
     };
     let end = stop.end();
     drop(on_drop);

@@ -166,7 +166,7 @@ async fn a_truncated_answer_is_passed_on_with_an_error() {
             fixture.server.plan(planned);
             let received = fixture.ask(&request("hi")).await;
             assert_eq!((received.text().as_str(), received.retries()), ("So far", 0), "{kind:?}");
-            assert!(matches!(received.error, Some(ModelError::BrokenOff { .. })), "{kind:?}: {received:?}");
+            assert!(matches!(received.error, Some(ModelError::Truncated { .. })), "{kind:?}: {received:?}");
             assert_eq!(
                 fixture.server.asked().len(),
                 1,
