@@ -1,8 +1,8 @@
 //! Builds the system prompt of a session: the task of its mode, the environment, the project's instructions, those of MCP
 //! servers and of the client.
 
+mod environment;
 mod project;
-mod surroundings;
 
 use serde_json::Value;
 
@@ -25,7 +25,7 @@ pub(crate) async fn system(settings: &Settings, session: &Session) -> SystemProm
         return SystemPrompt { text, notes: Vec::new() };
     }
     let roots = session.toolbox.roots();
-    let mut parts = vec![task(settings.mode).to_owned(), surroundings::described(roots, settings).await];
+    let mut parts = vec![task(settings.mode).to_owned(), environment::described(roots, settings).await];
     let mut notes = Vec::new();
     if settings.project_instructions {
         let project = project::read(roots).await;

@@ -204,7 +204,7 @@ async fn an_empty_answer_is_reported() {
     for (planned, stop, why) in [
         (Planned::new(), "end_turn", "without any text"),
         (Planned::new().thought("hm"), "end_turn", "without any text"),
-        (Planned::new().too_long(), "max_tokens", "used all the tokens"),
+        (Planned::new().too_long(), "max_tokens", "used all output tokens"),
     ] {
         let fixture = Fixture::with(ProviderKind::OpenAi);
         let (client, session) = fixture.session(Version::V2).await;

@@ -179,7 +179,7 @@ async fn a_prompt_too_long_for_the_window_is_reported() {
     let updates = client.updates(&session);
     let notices: Vec<_> = updates.iter().filter(|update| update["sessionUpdate"] == "notice").collect();
     assert_eq!(notices.len(), 1, "{notices:?}");
-    assert!(notices[0].to_string().contains("reads 4000 at a time"), "{notices:?}");
+    assert!(notices[0].to_string().contains("context window of the model has 4000"), "{notices:?}");
 }
 
 #[tokio::test]

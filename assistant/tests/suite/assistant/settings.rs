@@ -186,7 +186,7 @@ async fn instructions_are_looked_for_up_to_the_root_of_the_repository() {
             let prompt_text = system_prompt(&fixture, &client, &session).await;
             let (root, inner) =
                 (prompt_text.find("Rule of the root."), prompt_text.find("Rule of the directory."));
-            assert!(root.is_some() && root < inner, "the nearer one has the last word: {prompt_text}");
+            assert!(root.is_some() && root < inner, "the nearer one comes last: {prompt_text}");
             assert!(!prompt_text.contains("Above the repository."), "{prompt_text}");
         }
         let messages = Value::from(client.server_messages()).to_string();
