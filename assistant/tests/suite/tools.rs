@@ -228,7 +228,7 @@ async fn arguments_are_taken_as_models_send_them() {
     }
     let text = place.output("run", json!({"command": "pwd", "cwd": uri("in/deep")})).await;
     assert!(text.starts_with(&place.path("in/deep").display().to_string()), "{text}");
-    // An address of another machine is none of ours, and no way out either.
+    // A URL of another host, and URLs outside the roots, are rejected.
     for path in ["file://elsewhere/a.txt", "file:///etc/passwd", "file://localhost/etc/passwd"] {
         let text = place.output("read", json!({"path": path})).await;
         assert!(text.starts_with("error: "), "{text}");

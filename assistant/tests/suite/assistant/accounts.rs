@@ -132,7 +132,7 @@ async fn a_session_can_be_read_without_the_key_and_goes_on_with_it() {
 async fn a_provider_without_its_key_does_not_block_the_others() {
     for version in VERSIONS {
         let fixture = Fixture::with(ProviderKind::OpenAi);
-        // At home, and without a key.
+        // At the default base URL, without a key.
         let mut lacking = ProviderConfig::new("lacking", ProviderKind::OpenAi);
         lacking.models = vec![ModelConfig::new("nobody")];
         fixture.providers.lock().unwrap().insert(0, lacking);
@@ -171,7 +171,7 @@ async fn an_unlisted_model_can_be_chosen() {
             fixture.model.plan(Planned::new().text("hi"));
             assert_eq!(client.prompt(&session, "hello").await.stop, "end_turn");
             assert_eq!(fixture.model.asked()[0].body["model"], "vendor/unlisted");
-            // A list that comes later does not take it away.
+            // A later list does not remove it.
             log_in(&client, "mine").await;
             fixture.model.plan(Planned::new().text("hi"));
             client.prompt(&session, "hello").await;
@@ -338,7 +338,7 @@ async fn a_logout_removes_keys_but_no_models() {
 #[tokio::test]
 async fn a_provider_that_is_off_is_waited_for_once() {
     let fixture = listing();
-    // Accepts, and says nothing.
+    // Accepts connections and never answers.
     let mute = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let mut off = fixture.provider("off", ProviderKind::Ollama);
     off.base_url = Some(format!("http://{}", mute.local_addr().unwrap()));

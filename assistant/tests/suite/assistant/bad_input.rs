@@ -62,7 +62,7 @@ async fn a_working_directory_that_is_not_there_is_refused() {
             assert!(error["data"]["hint"].as_str().is_some_and(|hint| hint.contains(words)), "{error}");
         }
         still_works(&fixture, &client, &session).await;
-        // A session whose directory has gone can be read; to go on, the directory is needed.
+        // A session without its directory can be read, but a prompt needs the directory.
         client.disconnect().await;
         let away = fixture.outside().join("away");
         std::fs::rename(fixture.work(), &away).unwrap();

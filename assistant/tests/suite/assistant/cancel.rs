@@ -190,7 +190,7 @@ async fn nothing_follows_the_end_of_a_cancelled_turn() {
 /// A model stalls during a call: the call is shown before it is complete, and ends with the turn.
 #[tokio::test]
 async fn while_a_call_is_being_written_which_is_not_sent_to_the_model_later() {
-    // The others tell of a call when it is complete.
+    // The other providers send only complete calls.
     for kind in [ProviderKind::OpenAi, ProviderKind::OpenAiResponses, ProviderKind::Anthropic] {
         for version in VERSIONS {
             let fixture = Fixture::with(kind);

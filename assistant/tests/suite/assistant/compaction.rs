@@ -86,7 +86,7 @@ async fn a_summary_request_has_only_text() {
         fixture.model.plan(Planned::new().text("second answer"));
         assert_eq!(client.prompt(&session, "two").await.stop, "end_turn", "{kind:?}");
         let asked = fixture.model.asked()[before + 1].clone();
-        // A provider may want tools on offer where a conversation has calls.
+        // A provider may require tools in a request that has calls.
         assert_eq!(asked.messages().len(), 1, "{kind:?}: {}", asked.body);
         assert!(asked.body["tools"].is_null(), "{kind:?}");
         let text = asked.body.to_string();
@@ -107,7 +107,7 @@ async fn where_a_summary_is_not_enough_results_of_the_turn_are_shortened() {
     assert_eq!(states(&client, &session), ["in_progress", "completed"], "a summary is not summed up again");
     let last = fixture.model.asked().last().unwrap().body.to_string();
     assert!(last.contains("SUMMARY") && last.contains("left out to make room"), "{last}");
-    // With nothing left to leave out it is an error, and the session goes on.
+    // With nothing left to remove, the turn fails and the session continues.
     fixture.model.plan(too_long());
     fixture.model.plan(Planned::new().text("SHORTER"));
     fixture.model.plan(too_long());

@@ -202,7 +202,7 @@ async fn ollama_is_asked_for_the_window_that_it_loaded_a_model_with() {
     let shown =
         updates.iter().find(|update| update["sessionUpdate"] == "usage_update").expect("usage is reported");
     assert_eq!((shown["used"].as_u64(), shown["size"].as_u64()), (Some(1010), Some(4_096)));
-    // From now on there is room to be made in it.
+    // From here on the conversation has to be compacted.
     fixture.model.plan(Planned::new().text(&"word ".repeat(4_000)));
     client.prompt(&session, "speak").await;
     fixture.model.plan(Planned::new().text("SUMMARY"));

@@ -24,7 +24,7 @@ async fn commands_are_announced() {
     for version in VERSIONS {
         let fixture = Fixture::offline();
         let (client, _) = fixture.session(version).await;
-        // In the answer, or after it where that has no place for them.
+        // In the response, or after it in the version whose response has no commands.
         let shown =
             client.wait("the commands", |message| message.to_string().contains("availableCommands")).await;
         let (shown, update) = (&shown["result"], &shown["params"]["update"]);

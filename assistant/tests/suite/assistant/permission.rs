@@ -89,7 +89,7 @@ async fn all_of_a_command_is_shown() {
         assert_visible(&question);
         assert_short(&question);
         assert!(title(&question).contains("echo safe") && title(&question).contains("more"), "{question}");
-        // The announced call has the same title and is as honest.
+        // The announced call has the same title and content.
         let announced = client.updates(&session);
         let named = announced.iter().filter_map(|update| update["title"].as_str());
         assert!(named.clone().all(|title| !title.contains(['\n', '\u{1b}', '\u{202e}'])));

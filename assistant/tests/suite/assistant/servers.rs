@@ -63,7 +63,7 @@ fn soon() -> Instant {
 
 #[tokio::test]
 async fn servers_and_commands_are_not_given_the_keys_of_models() {
-    // Any variable that is set stands for a key.
+    // Any variable that is set serves as a key.
     const VARIABLE: &str = "CARGO_MANIFEST_DIR";
     let kept = std::env::var(VARIABLE).unwrap();
     let fixture = Fixture::with(ProviderKind::OpenAi);
@@ -78,7 +78,7 @@ async fn servers_and_commands_are_not_given_the_keys_of_models() {
     let results: Vec<_> = results.map(|update| update["rawOutput"]["text"].clone()).collect();
     assert_eq!(results.len(), 2, "{said:?}");
     assert!(!Value::from(results.clone()).to_string().contains(&kept), "{results:?}");
-    // What the user gives the server by name is the server's.
+    // A variable that the configuration names is passed to the server.
     let mut server = server(&fixture, Version::V2, "u", &[]);
     server["env"] = json!([{"name": VARIABLE, "value": "given"}]);
     let params = json!({"cwd": fixture.work().display().to_string(), "mcpServers": [server]});
@@ -263,7 +263,7 @@ async fn a_cancel_ends_the_wait_for_a_server() {
         fixture.limits.first_prompt = Duration::from_secs(600);
         let client = fixture.client(version).await;
         let session = session(&fixture, &client, &[Habit::IsSilent]).await;
-        // What needs no server does not wait.
+        // A command that needs no server does not wait.
         client.prompt(&session, "/think of it").await;
         let prompt = client.begin_prompt(&session, "hello").await;
         wait_started(&fixture, 1).await;
@@ -401,7 +401,7 @@ fn outputs(client: &Client, session: &str) -> Vec<Value> {
 #[tokio::test]
 async fn the_error_says_why_a_tool_of_a_server_cannot_be_called() {
     let fixture = Fixture::offline();
-    // A program that can be taken away, so that the server does not come back.
+    // A copy of the program that can be deleted, so that the server cannot restart.
     let link = fixture.outside().join("server");
     std::os::unix::fs::symlink(program::path(), &link).unwrap();
     let client = fixture.client(Version::V2).await;
@@ -479,7 +479,7 @@ async fn no_server_is_left_when_a_session_is_closed_while_one_connects() {
         let (client, session) = fixture.session(version).await;
         client.prompt(&session, "/think of it").await;
         client.close(&session).await.unwrap();
-        // It is there at once, and the agent opens it behind.
+        // The session is available at once; the agent opens it in the background.
         let servers = [
             server(&fixture, version, "good", &[Habit::HasChild]),
             server(&fixture, version, "silent", &[Habit::IsSilent]),

@@ -90,7 +90,7 @@ async fn temperature_and_thinking_are_really_sent() {
         fixture.model.plan(Planned::new().text("b"));
         client.prompt(&session, "two").await;
         let (plain, thinking) = (asked[0].body.to_string(), fixture.model.asked()[1].body.to_string());
-        // As a word, as a number of tokens, or as yes.
+        // As a name, a number of tokens, or a boolean.
         let says =
             |body: &str| ["\"high\"", "24000", "\"think\":true"].iter().any(|word| body.contains(word));
         assert!(!says(&plain) && says(&thinking), "{kind:?}: {plain}\n{thinking}");
@@ -326,7 +326,7 @@ async fn a_stricter_setting_holds_at_once_for_calls_that_wait() {
             let is_question = |message: &Value| message["method"] == "session/request_permission";
             let asked = client.wait_since(mark, "the question", is_question).await;
             client.set_option(&session, option, value).await;
-            // The question is taken back; an answer that crosses this allows nothing.
+            // The question is withdrawn; a late answer has no effect.
             let allow = json!({"outcome": {"outcome": "selected", "optionId": "allow_always"}});
             client.reply(&asked["id"], Ok(allow)).await;
             assert_eq!(client.finish(&session, &prompt).await.stop, "end_turn", "{option} {version:?}");
@@ -338,7 +338,7 @@ async fn a_stricter_setting_holds_at_once_for_calls_that_wait() {
             assert_eq!(questions, 1, "{option} {version:?}: nothing more is asked");
             let prompt_text = fixture.model.asked().last().unwrap().body.to_string();
             assert_eq!(prompt_text.matches("do not allow").count(), 3, "{option} {version:?}: {prompt_text}");
-            // Nor was anything allowed for good meanwhile.
+            // No rule was stored.
             client
                 .set_option(&session, option, if option == "mode" { "code" } else { "read-write+terminal" })
                 .await;
@@ -361,7 +361,7 @@ async fn a_question_is_withdrawn_when_a_setting_forbids_its_call() {
         let prompt = client.begin_prompt(&session, "work").await;
         client.wait_method("session/request_permission").await;
         client.set_option(&session, "mode", "ask").await;
-        // Nobody answers.
+        // No client answers.
         assert_eq!(client.finish(&session, &prompt).await.stop, "end_turn", "{version:?}");
         assert!(!fixture.work().join("a").exists());
     }

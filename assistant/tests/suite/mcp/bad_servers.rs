@@ -113,7 +113,7 @@ async fn a_server_that_crashes_is_started_again_once() {
              the test server crashes, as it was told to"
         );
         assert_eq!(lost.hint(), Some("the next call starts it again"));
-        // It earns its next chance by answering.
+        // An answer allows the next restart.
         assert_eq!(echo(&servers, "c").await, "hello");
     }
     call(&servers, "c.crash", json!({})).await.unwrap_err();

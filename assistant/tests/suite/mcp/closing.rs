@@ -31,7 +31,7 @@ async fn a_server_that_does_not_read_is_closed_all_the_same() {
     let pids = Pids::new();
     let limits = Limits { call: Duration::from_millis(200), ..limits() };
     let (servers, _) = Servers::connect(vec![pids.of("s", &[])], place(), limits).await;
-    // More than its pipe takes in, to one that writes forever and reads nothing.
+    // More than the pipe holds, to a server that writes forever and does not read.
     let flood = call(&servers, "s.flood", json!({}));
     let stuffed = call(&servers, "s.echo", json!({"text": "x".repeat(1_000_000)}));
     let (flood, _) = tokio::join!(flood, stuffed);

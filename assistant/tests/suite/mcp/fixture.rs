@@ -115,7 +115,7 @@ impl Pids {
         assert_eq!(all.len(), count, "processes that were started");
         let deadline = Instant::now() + within;
         assert_gone_by(deadline, &all, "the servers").await;
-        // The first is a child of ours: it must have been collected as well.
+        // The first one is a child of this process and must have been reaped.
         #[cfg(target_os = "linux")]
         while PathBuf::from(format!("/proc/{}", all[0])).exists() {
             assert!(Instant::now() < deadline, "{} was not collected", all[0]);

@@ -31,7 +31,7 @@ async fn a_wrong_transport_is_reported() {
     let refused = failure(web("s", Kind::Sse, &http, &[]), limits()).await;
     assert_eq!(refused.cause, "HTTP 405 Method Not Allowed");
     assert_eq!(refused.remedy, "check its address and its type, and that it runs");
-    // A server of the older form takes the message and says nothing here.
+    // An HTTP+SSE server accepts the message and does not answer here.
     let limits = Limits { connect: Duration::from_secs(1), ..limits() };
     let refused = failure(web("s", Kind::Streamable, &sse, &[]), limits).await;
     assert!(!refused.cause.is_empty(), "{refused:?}");

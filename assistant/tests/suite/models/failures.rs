@@ -326,7 +326,7 @@ async fn unsupported_features_are_left_out_and_not_sent_again() {
         let sent: Vec<_> = fixture.server.asked().iter().map(|asked| !asked.body[what].is_null()).collect();
         assert_eq!(sent, [true, false, false], "{what}");
         assert_eq!(fixture.models.list()[0].takes_temperature, what != "temperature");
-        // Who refuses it all the same is believed.
+        // The same error for a request without the feature is not retried.
         fixture.server.plan(Planned::status(status, error_body(said)));
         assert!(fixture.ask(&asked).await.error.is_some());
     }

@@ -40,7 +40,7 @@ async fn a_window_in_a_list_is_used() {
         fixture.server.list(&[("a", Some(5_000)), ("b", None)]);
         fixture.models.discover().await;
         let windows: Vec<_> = fixture.models.list().iter().map(|model| model.context_window).collect();
-        // Ollama decides that when it loads a model.
+        // Ollama sets the window when it loads a model.
         let listed = (kind != ProviderKind::Ollama).then_some(5_000);
         assert_eq!(windows, [listed, None], "{kind:?}");
         assert_eq!(fixture.models.window("here/a").await, Some(5_000), "{kind:?}");
@@ -71,7 +71,7 @@ async fn a_chosen_model_stays_while_its_provider_cannot_list_models() {
 
 #[tokio::test]
 async fn a_server_without_models_is_harmless() {
-    // Accepts, and says nothing.
+    // Accepts connections and never answers.
     let mute = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let mut silent = config(ProviderKind::OpenAi, &format!("http://{}", mute.local_addr().unwrap()));
     silent.models.clear();

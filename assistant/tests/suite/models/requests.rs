@@ -26,7 +26,7 @@ async fn follow_up(fixture: &Fixture) -> (Reply, Value) {
         failed: call.name == "stat",
     });
     let results = results.collect();
-    // As it comes back from a store.
+    // Encoded and decoded, as from a store.
     let kept = serde_json::to_string(&[Message::Assistant(reply.clone()), Message::Tools(results)])
         .expect("messages are JSON");
     let kept: Vec<Message> = serde_json::from_str(&kept).expect("and come back from it");

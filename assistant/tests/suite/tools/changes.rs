@@ -61,7 +61,7 @@ async fn a_file_keeps_its_group() {
     let place = Place::new();
     let path = place.path("in/a.txt");
     let own = fs::metadata(&path).unwrap().gid();
-    // Only some users may give a file away; for others there is nothing to see here.
+    // Only privileged users may change the group; for others the test has nothing to check.
     if std::os::unix::fs::chown(&path, None, Some(own + 1)).is_err() {
         return;
     }
@@ -75,7 +75,7 @@ async fn a_file_keeps_its_group() {
 async fn line_endings_are_kept() {
     let place = Place::new();
     place.write("in/dos.txt", "a\r\nb\r\nc\r\n");
-    // What is replaced has no line end, what replaces it has one.
+    // The old text has no line ending, the new text has one.
     place.call("edit", json!({"path": "dos.txt", "old": "b", "new": "b1\nb2"})).await.unwrap();
     assert_eq!(place.text("in/dos.txt"), "a\r\nb1\r\nb2\r\nc\r\n");
     place.call("edit", json!({"path": "dos.txt", "old": "a\nb1\n", "new": "x\n"})).await.unwrap();
@@ -152,7 +152,7 @@ async fn a_file_that_changed_meanwhile_is_left_alone() {
     assert!(text.contains("it has changed since the change was prepared"), "{text}");
     assert!(!place.path("in/new").exists());
 
-    // One with two names is looked at under the name that was given.
+    // A change through another hard link is detected.
     place.write("in/one", "old");
     fs::hard_link(place.path("in/one"), place.path("in/other")).unwrap();
     place.call("read", json!({"path": "one"})).await.unwrap();
@@ -187,23 +187,23 @@ async fn a_file_that_was_not_read_or_has_changed_since_is_not_overwritten() {
          hint: read the file, then make the change again"
     );
     assert_eq!(place.text("in/a.txt"), "one\ntwo\nthree\n");
-    // Read, it may be replaced, and again what was written.
+    // After reading, the file may be replaced, also repeatedly.
     place.call("read", read.clone()).await.unwrap();
     place.call("write", write("mine\n")).await.unwrap();
     place.call("write", write("mine too\n")).await.unwrap();
     assert_eq!(place.text("in/a.txt"), "mine too\n");
-    // Somebody else changes it, to something of the same length.
+    // Another program changes it to text of the same length.
     place.write("in/a.txt", "MINE TOO\n");
     let text = place.output("write", write("lost\n")).await;
     assert!(text.contains("a.txt was not changed: it has changed since it was last read"), "{text}");
     assert_eq!(place.text("in/a.txt"), "MINE TOO\n");
     place.call("read", read).await.unwrap();
     place.call("write", write("seen\n")).await.unwrap();
-    // Another name of the same file is the same file.
+    // A link to the file counts as the same file.
     std::os::unix::fs::symlink("a.txt", place.path("in/link")).unwrap();
     place.call("write", json!({"path": "link", "content": "by the link\n"})).await.unwrap();
     assert_eq!(place.text("in/a.txt"), "by the link\n");
-    // A new file, and one with nothing in it, have nothing to lose.
+    // New and empty files need not be read.
     place.call("write", json!({"path": "new.txt", "content": "new"})).await.unwrap();
     place.write("in/empty.txt", "");
     place.call("write", json!({"path": "empty.txt", "content": "full"})).await.unwrap();
@@ -213,11 +213,11 @@ async fn a_file_that_was_not_read_or_has_changed_since_is_not_overwritten() {
 async fn an_edit_keeps_what_others_changed_and_is_no_look_at_the_whole_file() {
     let place = Place::new();
     let edit = |old: &str, new: &str| json!({"path": "a.txt", "old": old, "new": new});
-    // An edit names what it replaces, so that it loses nothing that was not seen.
+    // An edit names the text that it replaces, so it needs no reading.
     place.call("edit", edit("two", "2")).await.unwrap();
     let text = place.output("write", json!({"path": "a.txt", "content": "x"})).await;
     assert!(text.contains("was not read since this session was opened"), "{text}");
-    // What was read stays read when it is edited.
+    // A file that was read stays read after an edit.
     place.call("read", json!({"path": "a.txt"})).await.unwrap();
     place.call("edit", edit("2", "two")).await.unwrap();
     place.call("write", json!({"path": "a.txt", "content": "x"})).await.unwrap();

@@ -35,7 +35,7 @@ fn timeless(text: &str) -> String {
 async fn is_gone(process: &str) {
     let number: i32 = process.trim().parse().unwrap();
     let gone = async {
-        // SAFETY: a plain call that only asks.
+        // SAFETY: signal 0 only checks whether the process exists.
         while unsafe { libc::kill(number, 0) } == 0 && !is_zombie(number) {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
@@ -91,7 +91,7 @@ async fn output_comes_while_the_command_runs() {
     assert_eq!(prepared.command().unwrap().line, "echo first; read -r x < go; echo last");
     assert_eq!(prepared.command().unwrap().cwd, place.path("in"));
     let fifo = std::ffi::CString::new(place.path("in/go").to_str().unwrap()).unwrap();
-    // SAFETY: the path has its end.
+    // SAFETY: the path is NUL-terminated.
     assert_eq!(unsafe { libc::mkfifo(fifo.as_ptr(), 0o600) }, 0);
     let (sink, mut output) = mpsc::channel(4);
     let running = tokio::spawn(prepared.run(sink, std::future::pending()));
@@ -178,7 +178,7 @@ async fn a_flood_without_end_and_without_a_listener_is_ended() {
     let place = Place::new();
     let prepared =
         place.prepare("run", json!({"command": "echo $$ > pid; exec yes", "timeout": 1})).await.unwrap();
-    // The channel is full after the first word, and nobody takes it.
+    // The channel is full after the first message, and nothing reads it.
     let (sink, _kept) = mpsc::channel(1);
     let outcome =
         tokio::time::timeout(DEADLINE, prepared.run(sink, std::future::pending())).await.unwrap().unwrap();

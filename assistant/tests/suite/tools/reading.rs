@@ -154,7 +154,7 @@ async fn long_lines_and_many_lines_are_cut() {
 async fn pipes_and_devices_are_not_waited_for() {
     let place = Place::new();
     let fifo = std::ffi::CString::new(place.path("in/fifo").to_str().unwrap()).unwrap();
-    // SAFETY: the path has its end.
+    // SAFETY: the path is NUL-terminated.
     assert_eq!(unsafe { libc::mkfifo(fifo.as_ptr(), 0o600) }, 0);
     for (tool, arguments) in [
         ("read", json!({"path": "fifo"})),
@@ -199,7 +199,7 @@ async fn directories_are_listed() {
     assert!(
         text.ends_with("0999 (0 bytes)\n(these are the first 1000 entries; list a directory below for more)")
     );
-    // Ignore files above count for what is below.
+    // Ignore files of parent directories apply.
     place.write("in/deep/y.log", "");
     assert_eq!(place.output("list", json!({"path": "deep"})).await, "b.txt (5 bytes)\n");
 }

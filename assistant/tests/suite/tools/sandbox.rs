@@ -84,7 +84,7 @@ async fn paths_that_lead_out_are_refused() {
         }
     }
     assert!(place.is_untouched());
-    // What is found on the way is not followed either.
+    // Links that a walk finds are not followed either.
     for (tool, arguments) in [
         ("list", json!({"depth": 5, "all": true})),
         ("find", json!({"glob": "**/*", "all": true})),
@@ -102,7 +102,7 @@ async fn paths_that_lead_out_are_refused() {
 #[tokio::test]
 async fn other_spellings_lead_nowhere() {
     let place = Place::new();
-    // Where case matters these are other names; where it does not they are the same files. Neither leads out.
+    // On case-sensitive file systems these are other names, on others the same files. Neither is outside.
     for path in ["../OUT/secret.txt", "../Out", "A.TXT/../../out/secret.txt"] {
         for (tool, arguments) in calls(&json!(path)) {
             let text = place.output(tool, arguments).await;
@@ -126,7 +126,7 @@ async fn links_that_stay_inside_are_followed() {
     symlink("../too", place.path("in/other")).unwrap();
     let prepared =
         place.prepare("edit", json!({"path": "file", "old": "deep", "new": "changed"})).await.unwrap();
-    // What is shown is what will be changed.
+    // The shown path is the one that is changed.
     assert_eq!(prepared.title(), "Edit deep/b.txt");
     assert_eq!(prepared.change().unwrap().path, place.path("in/deep/b.txt"));
     done(prepared).await.unwrap();
@@ -153,11 +153,11 @@ async fn a_root_may_itself_be_a_link() {
     call("write", json!({"path": "deep/b.txt", "content": "new"})).await.unwrap();
     assert_eq!(place.text("in/deep/b.txt"), "new");
     assert_eq!(call("find", json!({"glob": "b.*"})).await.unwrap().1, "deep/b.txt\n");
-    // Where it leads was settled at the beginning.
+    // The root was resolved when the tools were created.
     fs::remove_file(place.path("named")).unwrap();
     symlink(place.path("out"), place.path("named")).unwrap();
     assert!(call("read", json!({"path": "secret.txt"})).await.is_err());
-    // And the root that it led to may not become a link either.
+    // The resolved root must not become a link either.
     fs::rename(place.path("in"), place.path("gone")).unwrap();
     symlink(place.path("out"), place.path("in")).unwrap();
     for (tool, arguments) in calls(&json!("secret.txt")).into_iter().chain(calls(&json!("."))) {
@@ -182,7 +182,7 @@ async fn a_link_that_appears_after_preparing_is_rejected() {
     ] {
         for inside in [false, true] {
             let place = Place::new();
-            // The same text as outside: only the way there tells them apart.
+            // The same text as outside: only the path differs.
             place.write("in/real/secret.txt", "secret\n");
             place.call("read", json!({"path": "real/secret.txt"})).await.unwrap();
             let prepared = place.prepare(tool, arguments.clone()).await.unwrap();
@@ -197,7 +197,7 @@ async fn a_link_that_appears_after_preparing_is_rejected() {
             assert!(!place.path("in/held/new").exists());
         }
     }
-    // The last name, too.
+    // The same for the last component.
     let place = Place::new();
     place.write("in/file.txt", "secret\n");
     let prepared =
@@ -223,7 +223,7 @@ async fn swaps_in_a_loop_lead_nowhere() {
             while !over.load(Ordering::Relaxed) {
                 exchange(&place.path("in/real"), &place.path("in/trap"));
                 exchange(&place.path("in/plain.txt"), &place.path("in/bait.txt"));
-                // A write may have put its file where the link just was.
+                // A write may have replaced the link by its file.
                 let is_link =
                     |name| fs::symlink_metadata(place.path(name)).is_ok_and(|meta| meta.is_symlink());
                 if !is_link("in/plain.txt") && !is_link("in/bait.txt") {
@@ -256,7 +256,7 @@ fn exchange(one: &Path, other: &Path) {
     {
         let name = |path: &Path| std::ffi::CString::new(path.to_str().unwrap()).unwrap();
         let (one, other, here) = (name(one), name(other), libc::AT_FDCWD);
-        // SAFETY: both paths have their ends.
+        // SAFETY: both paths are NUL-terminated.
         unsafe { libc::renameat2(here, one.as_ptr(), here, other.as_ptr(), libc::RENAME_EXCHANGE) };
     }
     #[cfg(not(target_os = "linux"))]
