@@ -1,26 +1,26 @@
-//! What the user of the assistant may choose: mode, model, how much it thinks, how freely it speaks, which tools it
-//! has. Reads the choices back as settings; does nothing with them.
+//! The options of a session: mode, model, thought level, temperature, tools. Builds the options for the client, and
+//! decodes the choices into settings.
 
 use rethread::author::{Choices, ConfigOption, OptionValue};
 
 use crate::model::{Effort, Model};
 use crate::tools::{Access, FileAccess, TerminalAccess};
 
-/// What the assistant is there for.
+/// The mode of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
-    /// Does the work, and asks before it changes anything.
+    /// Changes files and runs commands, and asks first.
     Code,
-    /// Answers questions.
+    /// Answers questions; only reads.
     Ask,
-    /// Plans.
+    /// Makes plans; only reads.
     Architect,
 }
 
 impl Mode {
     const ALL: [Self; 3] = [Self::Code, Self::Ask, Self::Architect];
 
-    /// Its id.
+    /// The id of the option value.
     pub(crate) fn id(self) -> &'static str {
         match self {
             Self::Code => "code",
@@ -38,17 +38,17 @@ impl Mode {
         OptionValue::new(self.id(), name).described(description)
     }
 
-    /// The one of that id.
+    /// The mode with this id.
     pub(crate) fn named(id: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|mode| mode.id() == id)
     }
 }
 
-/// How freely the model chooses its words.
+/// The temperatures: id, name, value.
 const TEMPERATURES: [(&str, &str, f64); 3] =
     [("medium", "Medium", 0.7), ("low", "Low", 0.2), ("high", "High", 1.0)];
 
-/// The tools by what they may do: the id, files, commands.
+/// The values of the option `tools`: id, access to files, access to commands.
 const TOOLS: [(&str, FileAccess, TerminalAccess); 4] = [
     ("read-write+terminal", FileAccess::ReadWrite, TerminalAccess::Enabled),
     ("read-write", FileAccess::ReadWrite, TerminalAccess::Disabled),
@@ -56,7 +56,7 @@ const TOOLS: [(&str, FileAccess, TerminalAccess); 4] = [
     ("read-only", FileAccess::ReadOnly, TerminalAccess::Disabled),
 ];
 
-/// The options of a session, given the models and what was chosen.
+/// The options of a session, given the models and the choices.
 pub(crate) fn options(models: &[Model], chosen: &Choices) -> Vec<ConfigOption> {
     let modes = Mode::ALL.into_iter().map(Mode::value).collect();
     let mut options =
@@ -86,7 +86,7 @@ fn thinking(model: &Model) -> Option<ConfigOption> {
     if model.efforts.is_empty() {
         return None;
     }
-    let standard = OptionValue::new("standard", "Standard").described("As the provider sees fit");
+    let standard = OptionValue::new("standard", "Standard").described("The default of the provider");
     let values = model.efforts.iter().map(|effort| OptionValue::new(effort.name(), effort.name()));
     let values = std::iter::once(standard).chain(values).collect();
     Some(ConfigOption::select("thought_level", "Thinking", values).in_category("thought_level"))
@@ -97,10 +97,7 @@ fn temperature(model: &Model) -> Option<ConfigOption> {
         return None;
     }
     let values = TEMPERATURES.iter().map(|(id, name, _)| OptionValue::new(id, name)).collect();
-    Some(
-        ConfigOption::select("temperature", "Temperature", values)
-            .described("How freely the model chooses its words"),
-    )
+    Some(ConfigOption::select("temperature", "Temperature", values).described("How much the answers vary"))
 }
 
 fn tools() -> ConfigOption {
@@ -130,7 +127,7 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    /// Reads choices that are complete.
+    /// Decodes the choices; missing ones get their defaults.
     pub(crate) fn of(choices: &Choices) -> Self {
         let mode = choices.get("mode").and_then(Mode::named).unwrap_or(Mode::Code);
         let tools = TOOLS.iter().find(|(id, ..)| Some(*id) == choices.get("tools"));
@@ -151,12 +148,12 @@ impl Settings {
 }
 
 impl Settings {
-    /// Whether tools of others may be used that do more than read.
+    /// Whether tools of MCP servers may be used that do more than read.
     pub(crate) fn may_change(&self) -> bool {
         self.access.files == FileAccess::ReadWrite
     }
 
-    /// Whether the model has a plan to keep.
+    /// Whether the model has the tool `plan`.
     pub(crate) fn may_plan(&self) -> bool {
         match self.mode {
             Mode::Code | Mode::Architect => true,
@@ -165,7 +162,7 @@ impl Settings {
     }
 }
 
-/// The model that was chosen, or the first.
+/// The chosen model, or the first one.
 pub(crate) fn model<'a>(models: &'a [Model], chosen: &Choices) -> Option<&'a Model> {
     let named = models.iter().find(|model| Some(model.id.as_str()) == chosen.get("model"));
     named.or_else(|| models.first())

@@ -1,4 +1,4 @@
-//! The slash commands: which there are, and what the words after one mean. Carries out none.
+//! The slash commands: their list for the client, and parsing them. Runs none.
 
 use std::time::Duration;
 
@@ -6,37 +6,37 @@ use serde_json::{Value, json};
 
 use crate::mcp::Servers;
 
-/// What the user wants done by hand.
+/// A parsed slash command.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Command {
-    /// Shows what there is.
+pub(crate) enum SlashCommand {
+    /// Lists the commands.
     Help,
-    /// Shows the tools.
+    /// Lists the tools.
     Tools,
     /// Calls a tool.
     Call(String, Value),
     /// Shows a plan.
     Plan(Vec<String>),
-    /// Thinks this.
+    /// Shows a thought.
     Think(String),
-    /// Says so many words, with a pause after each.
+    /// Streams this many words, with a pause after each.
     Stream { words: usize, pause: Duration },
     /// Changes the mode.
     Mode(String),
-    /// Changes the model, also to one that nobody lists.
+    /// Changes the model, also to one that is not listed.
     Model(String),
     /// Shows a resource of an MCP server.
     Resource { server: String, uri: String },
-    /// A command that makes no sense, and why.
+    /// An invalid command, with the reason.
     Wrong(String),
 }
 
-impl Command {
-    /// Says whether MCP servers have a part in it.
+impl SlashCommand {
+    /// Whether the command uses MCP servers.
     pub(crate) fn needs_servers(&self) -> bool {
         match self {
             Self::Help | Self::Tools | Self::Resource { .. } => true,
-            // Tools of servers are called `server.tool`.
+            // Tools of MCP servers are named `server.tool`.
             Self::Call(tool, _) => tool.contains('.') || tool.contains("__"),
             Self::Plan(_)
             | Self::Think(_)
@@ -48,7 +48,7 @@ impl Command {
     }
 }
 
-/// Name, what may follow, what it does.
+/// Name, input and description of each command.
 const COMMANDS: [(&str, &str, &str); 14] = [
     ("help", "", "Shows these commands"),
     ("tools", "", "Shows the tools that I have in this mode"),
@@ -66,11 +66,11 @@ const COMMANDS: [(&str, &str, &str); 14] = [
     ("model", "PROVIDER/MODEL", "Changes the model, also to one that is not in the list"),
 ];
 
-/// A command as users are told of it: its name, what it does, what follows it.
-pub(crate) type Described = (String, String, Option<String>);
+/// A command for the client: name, description, input.
+pub(crate) type CommandDescription = (String, String, Option<String>);
 
-/// The commands as they are announced: name, description, what may follow.
-pub(crate) fn all(servers: &Servers) -> Vec<Described> {
+/// All commands for the client, including the prompts of MCP servers.
+pub(crate) fn all(servers: &Servers) -> Vec<CommandDescription> {
     let own = COMMANDS.iter().map(|(name, input, description)| {
         ((*name).to_owned(), (*description).to_owned(), (!input.is_empty()).then(|| (*input).to_owned()))
     });
@@ -87,7 +87,7 @@ pub(crate) fn all(servers: &Servers) -> Vec<Described> {
     commands
 }
 
-/// The commands as text.
+/// The list of commands as Markdown.
 pub(crate) fn help(servers: &Servers) -> String {
     let line = |(name, description, input): (String, String, Option<String>)| {
         let input = input.map(|input| format!(" {input}")).unwrap_or_default();
@@ -99,45 +99,45 @@ pub(crate) fn help(servers: &Servers) -> String {
     lines.join("\n")
 }
 
-/// Reads a command of ours; nothing if it is none.
-pub(crate) fn read(text: &str) -> Option<Command> {
+/// Parses a built-in command; `None` if the text is not one.
+pub(crate) fn read(text: &str) -> Option<SlashCommand> {
     let text = text.trim().strip_prefix('/')?;
     let (name, rest) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
     let rest = rest.trim();
     Some(match name {
-        "help" => Command::Help,
-        "tools" => Command::Tools,
+        "help" => SlashCommand::Help,
+        "tools" => SlashCommand::Tools,
         "read" => file(rest),
         "list" => match words(rest).as_slice() {
             [_, _, ..] => too_many("list", "[PATH]"),
-            one => Command::Call("list".to_owned(), with(&[("path", one.first())])),
+            one => SlashCommand::Call("list".to_owned(), with(&[("path", one.first())])),
         },
         "find" => needs(rest, "find", "a glob", |rest| json!({"glob": rest})),
         "grep" => grep(rest),
         "edit" => edit(rest),
         "run" => needs(rest, "run", "a command", |rest| json!({"command": rest})),
         "call" => call(rest),
-        "plan" => Command::Plan(steps(rest)),
-        "think" if rest.is_empty() => Command::Wrong("`/think` needs a text.".to_owned()),
-        "think" => Command::Think(rest.to_owned()),
+        "plan" => SlashCommand::Plan(steps(rest)),
+        "think" if rest.is_empty() => SlashCommand::Wrong("`/think` needs a text.".to_owned()),
+        "think" => SlashCommand::Think(rest.to_owned()),
         "stream" => stream(rest),
-        "mode" => Command::Mode(rest.to_owned()),
-        "model" if rest.is_empty() => Command::Wrong("Write it as `/model PROVIDER/MODEL`.".to_owned()),
-        "model" => Command::Model(rest.to_owned()),
+        "mode" => SlashCommand::Mode(rest.to_owned()),
+        "model" if rest.is_empty() => SlashCommand::Wrong("Write it as `/model PROVIDER/MODEL`.".to_owned()),
+        "model" => SlashCommand::Model(rest.to_owned()),
         "resource" => match rest.split_once(char::is_whitespace) {
             Some((server, uri)) => {
-                Command::Resource { server: server.to_owned(), uri: uri.trim().to_owned() }
+                SlashCommand::Resource { server: server.to_owned(), uri: uri.trim().to_owned() }
             }
-            None => Command::Wrong("Usage: `/resource SERVER URI`".to_owned()),
+            None => SlashCommand::Wrong("Usage: `/resource SERVER URI`".to_owned()),
         },
         _ => return None,
     })
 }
 
-fn needs(rest: &str, tool: &str, what: &str, arguments: impl Fn(&str) -> Value) -> Command {
+fn needs(rest: &str, tool: &str, what: &str, arguments: impl Fn(&str) -> Value) -> SlashCommand {
     match rest {
-        "" => Command::Wrong(format!("`/{tool}` needs {what}.")),
-        rest => Command::Call(tool.to_owned(), arguments(rest)),
+        "" => SlashCommand::Wrong(format!("`/{tool}` needs {what}.")),
+        rest => SlashCommand::Call(tool.to_owned(), arguments(rest)),
     }
 }
 
@@ -151,52 +151,57 @@ fn with(members: &[(&str, Option<&String>)]) -> Value {
     object
 }
 
-/// More words than a command takes: most likely a path or a pattern with spaces in it.
-fn too_many(name: &str, takes: &str) -> Command {
-    Command::Wrong(format!("Usage: `/{name} {takes}`. Put what has spaces in it in quotes."))
+/// The error for too many words, most likely a path or pattern with spaces.
+fn too_many(name: &str, takes: &str) -> SlashCommand {
+    SlashCommand::Wrong(format!("Usage: `/{name} {takes}`. Put values that contain spaces in quotes."))
 }
 
-fn file(rest: &str) -> Command {
+fn file(rest: &str) -> SlashCommand {
     let words = words(rest);
     let numbers: Result<Vec<u64>, _> = words.iter().skip(1).map(|word| word.parse()).collect();
     match (words.first(), numbers.as_deref()) {
-        (None, _) => Command::Wrong("`/read` needs a path.".to_owned()),
-        (Some(path), Ok([])) => Command::Call("read".to_owned(), json!({"path": path})),
+        (None, _) => SlashCommand::Wrong("`/read` needs a path.".to_owned()),
+        (Some(path), Ok([])) => SlashCommand::Call("read".to_owned(), json!({"path": path})),
         (Some(path), Ok([offset])) => {
-            Command::Call("read".to_owned(), json!({"path": path, "offset": offset}))
+            SlashCommand::Call("read".to_owned(), json!({"path": path, "offset": offset}))
         }
         (Some(path), Ok([offset, limit])) => {
-            Command::Call("read".to_owned(), json!({"path": path, "offset": offset, "limit": limit}))
+            SlashCommand::Call("read".to_owned(), json!({"path": path, "offset": offset, "limit": limit}))
         }
         (Some(_), Ok(_) | Err(_)) => too_many("read", "PATH [FIRST LINE [LINES]]"),
     }
 }
 
-fn grep(rest: &str) -> Command {
+fn grep(rest: &str) -> SlashCommand {
     let words = words(rest);
     match words.as_slice() {
-        [] => Command::Wrong("`/grep` needs a pattern.".to_owned()),
-        [pattern, path @ ..] if path.len() < 2 => {
-            Command::Call("search".to_owned(), with(&[("pattern", Some(pattern)), ("path", path.first())]))
-        }
+        [] => SlashCommand::Wrong("`/grep` needs a pattern.".to_owned()),
+        [pattern, path @ ..] if path.len() < 2 => SlashCommand::Call(
+            "search".to_owned(),
+            with(&[("pattern", Some(pattern)), ("path", path.first())]),
+        ),
         _ => too_many("grep", "PATTERN [PATH]"),
     }
 }
 
-fn edit(rest: &str) -> Command {
+fn edit(rest: &str) -> SlashCommand {
     match words(rest).as_slice() {
-        [path, old, new] => Command::Call("edit".to_owned(), json!({"path": path, "old": old, "new": new})),
-        _ => Command::Wrong("Usage: `/edit PATH \"OLD\" \"NEW\"`".to_owned()),
+        [path, old, new] => {
+            SlashCommand::Call("edit".to_owned(), json!({"path": path, "old": old, "new": new}))
+        }
+        _ => SlashCommand::Wrong("Usage: `/edit PATH \"OLD\" \"NEW\"`".to_owned()),
     }
 }
 
-fn call(rest: &str) -> Command {
+fn call(rest: &str) -> SlashCommand {
     let (name, arguments) = rest.split_once(char::is_whitespace).unwrap_or((rest, "{}"));
     match (name, serde_json::from_str::<Value>(arguments.trim())) {
-        ("", _) => Command::Wrong("`/call` needs the name of a tool; `/tools` shows them.".to_owned()),
-        (name, Ok(arguments @ Value::Object(_))) => Command::Call(name.to_owned(), arguments),
-        (name, Ok(_)) => Command::Wrong(format!("The arguments of {name} must be a JSON object.")),
-        (name, Err(error)) => Command::Wrong(format!("The arguments of {name} are not valid JSON: {error}.")),
+        ("", _) => SlashCommand::Wrong("`/call` needs the name of a tool; `/tools` shows them.".to_owned()),
+        (name, Ok(arguments @ Value::Object(_))) => SlashCommand::Call(name.to_owned(), arguments),
+        (name, Ok(_)) => SlashCommand::Wrong(format!("The arguments of {name} must be a JSON object.")),
+        (name, Err(error)) => {
+            SlashCommand::Wrong(format!("The arguments of {name} are not valid JSON: {error}."))
+        }
     }
 }
 
@@ -206,18 +211,20 @@ fn steps(rest: &str) -> Vec<String> {
     if steps.is_empty() { vec!["Think".to_owned(), "Do".to_owned(), "Check".to_owned()] } else { steps }
 }
 
-fn stream(rest: &str) -> Command {
+fn stream(rest: &str) -> SlashCommand {
     let mut numbers = rest.split_whitespace().map(str::parse::<u64>);
     match (numbers.next(), numbers.next()) {
-        (Some(Ok(words)), pause @ (None | Some(Ok(_)))) if words <= 1_000_000 => Command::Stream {
+        (Some(Ok(words)), pause @ (None | Some(Ok(_)))) if words <= 1_000_000 => SlashCommand::Stream {
             words: usize::try_from(words).unwrap_or(usize::MAX),
             pause: Duration::from_millis(pause.and_then(Result::ok).unwrap_or(0).min(60_000)),
         },
-        _ => Command::Wrong("Usage: `/stream WORDS [MILLISECONDS]`, with at most 1000000 words".to_owned()),
+        _ => SlashCommand::Wrong(
+            "Usage: `/stream WORDS [MILLISECONDS]`, with at most 1000000 words".to_owned(),
+        ),
     }
 }
 
-/// The words of a line; what is quoted is one word, in which a backslash takes the next character as it is.
+/// Splits a line into words. A quoted part is one word, in which a backslash escapes the next character.
 pub(crate) fn words(line: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
@@ -251,8 +258,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn commands_are_read() {
-        let call = |name: &str, arguments| Some(Command::Call(name.to_owned(), arguments));
+    fn commands_are_parsed() {
+        let call = |name: &str, arguments| Some(SlashCommand::Call(name.to_owned(), arguments));
         assert_eq!(read("/read a.rs 10 5"), call("read", json!({"path": "a.rs", "offset": 10, "limit": 5})));
         assert_eq!(
             read("/grep \"fn main\" src"),
@@ -265,20 +272,20 @@ mod tests {
         assert_eq!(read("/run ls -l | wc"), call("run", json!({"command": "ls -l | wc"})));
         assert_eq!(read("/call s.echo {\"a\": 1}"), call("s.echo", json!({"a": 1})));
         let pause = Duration::from_millis(20);
-        assert_eq!(read("/stream 3 20"), Some(Command::Stream { words: 3, pause }));
-        assert_eq!(read("/plan a; b"), Some(Command::Plan(vec!["a".to_owned(), "b".to_owned()])));
+        assert_eq!(read("/stream 3 20"), Some(SlashCommand::Stream { words: 3, pause }));
+        assert_eq!(read("/plan a; b"), Some(SlashCommand::Plan(vec!["a".to_owned(), "b".to_owned()])));
     }
 
     #[test]
-    fn what_makes_no_sense_is_said() {
+    fn invalid_commands_are_explained() {
         for text in
             ["/read", "/edit a b", "/call", "/call x [1]", "/call x {", "/stream many", "/run", "/think"]
         {
-            assert!(matches!(read(text), Some(Command::Wrong(_))), "{text}");
+            assert!(matches!(read(text), Some(SlashCommand::Wrong(_))), "{text}");
         }
         for text in ["/read a.rs ten", "/read my file.rs", "/read a 1 2 3", "/list my folder", "/grep a b c"]
         {
-            let Some(Command::Wrong(why)) = read(text) else { panic!("{text} makes sense") };
+            let Some(SlashCommand::Wrong(why)) = read(text) else { panic!("{text} makes sense") };
             assert!(why.contains("in quotes"), "{why}");
         }
         assert_eq!(read("/unknown"), None);

@@ -1,6 +1,5 @@
-//! Makes room in a conversation that has become too long for its model: the turns before are summed up by the model
-//! itself, and where that is not enough the results of tools of this turn are shortened, the older ones first and no
-//! more than has to be.
+//! Compacts a conversation that is too long for its model: the model summarises the earlier turns; if that is not enough,
+//! tool results of the current turn are shortened, those of the newest message last and no more than necessary.
 
 use futures::StreamExt;
 use rethread::ids;
@@ -8,138 +7,144 @@ use rethread::wire::RpcError;
 use serde_json::json;
 
 use crate::memory;
-use crate::model::{Error, Event, Message, Model, Request, ToolResult};
-use crate::model_events::{Talk, Telling, told};
+use crate::model::{Message, Model, ModelError, ModelEvent, Request, ToolResult};
+use crate::model_events::{MessageWriters, ModelTurn, rpc_error};
 use crate::transcript;
 
-/// How much of a result is always left, in characters.
+/// The minimum length of a shortened result, in characters.
 const LEFT: usize = 400;
-/// How many plain characters are a token, as `estimate` counts them.
+/// The number of plain characters of a token, as `estimate` counts.
 const CHARACTERS: u64 = 4;
-/// How many tokens the note about what was left out takes.
+/// The number of tokens of the note about what was left out.
 const NOTE: u64 = 24;
-/// How often a model is asked to sum up ever less of a conversation.
+/// The maximum number of attempts to get a summary, each of a shorter conversation.
 const MOST_TRIES: usize = 4;
 
 const TASK: &str = "Above is a conversation between a user and you. Sum it up for yourself, so that you can go on with only \
                     your summary: what the user wants, what was found out, what was done and with what result, which \
                     files matter, what is still to do. Name paths, names and decisions exactly. Write nothing else.";
 
-/// Stands for turns that no part of could be summed up.
-const LOST: &str = "(It was too long to be summed up, and was left out.)";
+/// The summary if the model cannot summarise any part of the turns.
+const LOST: &str = "(It was too long to be summarised, and was left out.)";
 
-/// By how much a conversation is too long.
+/// By how much a conversation exceeds the window.
 #[derive(Clone, Copy)]
 pub(crate) enum Excess {
-    /// By about so many tokens.
+    /// The estimated number of tokens.
     Tokens(u64),
-    /// The provider says that it is, and not by how much.
+    /// The provider reported no number.
     Unknown,
 }
 
-/// Makes room, and says whether there was anything to leave out. Asked again, it leaves out more.
-pub(crate) async fn make_room(talk: &mut Talk<'_>, model: &Model, excess: Excess) -> Result<bool, RpcError> {
-    if !memory::is_summed_up(&talk.past) {
-        return sum_up(talk, model).await;
+/// Shortens the conversation and returns whether that was possible. Another call shortens it more.
+pub(crate) async fn make_room(
+    turn: &mut ModelTurn<'_>,
+    model: &Model,
+    excess: Excess,
+) -> Result<bool, RpcError> {
+    if !memory::is_summed_up(&turn.past) {
+        return summarise(turn, model).await;
     }
     let over = match excess {
         Excess::Tokens(tokens) => tokens,
-        Excess::Unknown => results(&mut talk.now).map(|result| result.estimate()).sum::<u64>() / 2,
+        Excess::Unknown => results(&mut turn.now).map(|result| result.estimate()).sum::<u64>() / 2,
     };
-    let last = talk.now.len().saturating_sub(1);
-    let (older, newest) = talk.now.split_at_mut(last);
+    let last = turn.now.len().saturating_sub(1);
+    let (older, newest) = turn.now.split_at_mut(last);
     let saved = shorten(older, over);
     Ok(saved + shorten(newest, over.saturating_sub(saved)) > 0)
 }
 
-async fn sum_up(talk: &mut Talk<'_>, model: &Model) -> Result<bool, RpcError> {
+async fn summarise(turn: &mut ModelTurn<'_>, model: &Model) -> Result<bool, RpcError> {
     let id = format!("compaction-{}", ids::unique());
     let update =
         |status: &str| json!({"sessionUpdate": "compaction_update", "compactionId": id, "status": status});
-    talk.turn.update(update("in_progress")).await;
-    match summary(talk, model).await {
+    turn.turn.update(update("in_progress")).await;
+    match summary(turn, model).await {
         Ok(Some(text)) => {
             let mut done = update("completed");
             done["summary"] = json!([{"type": "text", "text": text}]);
-            talk.turn.update(done).await;
-            talk.past = vec![memory::summed_up(&text)];
+            turn.turn.update(done).await;
+            turn.past = vec![memory::summed_up(&text)];
             Ok(true)
         }
         Ok(None) => {
-            talk.turn.update(update("cancelled")).await;
+            turn.turn.update(update("cancelled")).await;
             Ok(false)
         }
         Err(error) => {
             let mut failed = update("failed");
             failed["error"] = json!(error.message);
-            talk.turn.update(failed).await;
+            turn.turn.update(failed).await;
             Err(error)
         }
     }
 }
 
-/// What the model makes of the turns before; nothing if the user cancelled. What is too long even for that is asked
-/// for with ever less of it, so that no session is stuck.
-async fn summary(talk: &mut Talk<'_>, model: &Model) -> Result<Option<String>, RpcError> {
-    let mut messages = talk.past.clone();
+/// The model's summary of the earlier turns; `None` if the user cancelled. Retries with fewer messages if they are too
+/// long to be summarised.
+async fn summary(turn: &mut ModelTurn<'_>, model: &Model) -> Result<Option<String>, RpcError> {
+    let mut messages = turn.past.clone();
     results(&mut messages).for_each(|result| cut(result, LEFT as u64 / CHARACTERS));
     let mut most = model.context_window.map_or(u64::MAX, |window| window / 100 * 70);
     for _ in 0..MOST_TRIES {
         fit(&mut messages, most);
-        match ask(talk, model, &messages).await {
-            Asked::Summary(text) => return Ok(Some(text)),
-            Asked::Cancelled => return Ok(None),
-            Asked::TooLong => most = messages.iter().map(Message::estimate).sum::<u64>() / 2,
-            Asked::Failed(error) => return Err(error),
+        match ask(turn, model, &messages).await {
+            SummaryAttempt::Summary(text) => return Ok(Some(text)),
+            SummaryAttempt::Cancelled => return Ok(None),
+            SummaryAttempt::TooLong => most = messages.iter().map(Message::estimate).sum::<u64>() / 2,
+            SummaryAttempt::Failed(error) => return Err(error),
         }
     }
     Ok(Some(LOST.to_owned()))
 }
 
-/// What came of asking for a summary once.
-enum Asked {
+/// The result of one attempt to get a summary.
+enum SummaryAttempt {
     Summary(String),
     Cancelled,
     TooLong,
     Failed(RpcError),
 }
 
-async fn ask(talk: &mut Talk<'_>, model: &Model, messages: &[Message]) -> Asked {
-    // As one text: providers want tools on offer where a conversation has calls, and none is to be called here.
+async fn ask(turn: &mut ModelTurn<'_>, model: &Model, messages: &[Message]) -> SummaryAttempt {
+    // Sent as one text: providers require tools in a request with calls, but no tool must be called here.
     let whole = format!("{}\n\n{TASK}", transcript::of(messages));
     let request =
         Request { model: model.id.clone(), messages: vec![Message::user(whole)], ..Request::default() };
-    let mut answer = talk.models.stream(&request);
+    let mut answer = turn.models.stream(&request);
     let mut text = String::new();
     loop {
         let event = tokio::select! {
             biased;
-            () = talk.turn.cancelled() => return Asked::Cancelled,
+            () = turn.turn.cancelled() => return SummaryAttempt::Cancelled,
             event = answer.next() => event,
         };
         match event {
-            Some(Ok(Event::Text(more))) => text.push_str(&more),
-            Some(Ok(Event::Finished { .. })) | None if !text.trim().is_empty() => {
-                return Asked::Summary(text);
+            Some(Ok(ModelEvent::Text(more))) => text.push_str(&more),
+            Some(Ok(ModelEvent::Finished { .. })) | None if !text.trim().is_empty() => {
+                return SummaryAttempt::Summary(text);
             }
-            Some(Ok(Event::Finished { .. })) | None => return Asked::Failed(no_summary(model)),
-            Some(Ok(event @ (Event::Retrying { .. } | Event::LeftOut { .. }))) => {
-                talk.tell(model, event, &mut Telling::default()).await
+            Some(Ok(ModelEvent::Finished { .. })) | None => return SummaryAttempt::Failed(no_summary(model)),
+            Some(Ok(event @ (ModelEvent::Retrying { .. } | ModelEvent::LeftOut { .. }))) => {
+                turn.show(model, event, &mut MessageWriters::default()).await
             }
-            Some(Ok(Event::Usage(usage))) => talk.paid(&usage),
-            Some(Ok(Event::Thought(_) | Event::Calling { .. } | Event::ToolCall(_))) => {}
-            Some(Err(Error::ContextTooLong { .. })) => return Asked::TooLong,
-            Some(Err(error)) => return Asked::Failed(told(&error)),
+            Some(Ok(ModelEvent::Usage(usage))) => turn.paid(&usage),
+            Some(Ok(
+                ModelEvent::Thought(_) | ModelEvent::ToolCallStarted { .. } | ModelEvent::ToolCall(_),
+            )) => {}
+            Some(Err(ModelError::ContextTooLong { .. })) => return SummaryAttempt::TooLong,
+            Some(Err(error)) => return SummaryAttempt::Failed(rpc_error(&error)),
         }
     }
 }
 
 fn no_summary(model: &Model) -> RpcError {
-    RpcError::internal(format!("{} gave no summary of the conversation", model.name))
+    RpcError::internal(format!("{} sent no summary of the conversation", model.name))
         .hint("choose a model with a longer context, or begin a new session")
 }
 
-/// The results of tools in these messages.
+/// The tool results in these messages.
 fn results(messages: &mut [Message]) -> impl Iterator<Item = &mut ToolResult> {
     messages.iter_mut().flat_map(|message| match message {
         Message::Tools(results) => results.as_mut_slice(),
@@ -147,14 +152,14 @@ fn results(messages: &mut [Message]) -> impl Iterator<Item = &mut ToolResult> {
     })
 }
 
-/// Leaves out about so many tokens of the results of tools, the longest ones first, and as many images as it takes if
-/// that is not enough. Says how many were left out.
+/// Removes about this many tokens from tool results, the longest first, then images if necessary. Returns the number of
+/// tokens removed.
 fn shorten(messages: &mut [Message], over: u64) -> u64 {
     let sizes: Vec<u64> = results(messages).map(|result| result.estimate()).collect();
     let before: u64 = sizes.iter().sum();
     let over = if over > 0 { over + NOTE * sizes.len() as u64 } else { 0 };
     let saved = |most: u64| sizes.iter().map(|size| size.saturating_sub(most)).sum::<u64>();
-    // The largest size to which all are cut that saves enough.
+    // Finds the largest maximum size that saves enough.
     let (mut low, mut high) = (LEFT as u64 / CHARACTERS, sizes.iter().copied().max().unwrap_or(0));
     if over == 0 || high <= low {
         return 0;
@@ -174,7 +179,7 @@ fn shorten(messages: &mut [Message], over: u64) -> u64 {
     before - left(messages).min(before)
 }
 
-/// Cuts the middle out of a result that is longer than so many tokens. Its images are left to it.
+/// Removes the middle of a result that is longer than this many tokens, but not its images.
 fn cut(result: &mut ToolResult, most: u64) {
     if result.estimate() <= most + NOTE {
         return;
@@ -189,7 +194,7 @@ fn cut(result: &mut ToolResult, most: u64) {
     }
 }
 
-/// How many bytes of these characters are about so many tokens, as `estimate` counts them.
+/// The number of bytes at the beginning of these characters that are about this many tokens.
 fn length_of(characters: impl Iterator<Item = char>, tokens: u64) -> usize {
     let mut room = tokens * CHARACTERS;
     let mut length = 0;
@@ -204,7 +209,7 @@ fn length_of(characters: impl Iterator<Item = char>, tokens: u64) -> usize {
     length
 }
 
-/// Drops the oldest messages until the rest is no longer than this, for the one that sums them up.
+/// Drops the oldest messages until the rest fits into this many tokens.
 fn fit(messages: &mut Vec<Message>, most: u64) {
     let mut size: u64 = messages.iter().map(Message::estimate).sum();
     let mut dropped = 0;
@@ -229,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn long_results_share_the_room_and_short_ones_stay() {
+    fn long_results_are_cut_and_short_ones_stay() {
         let texts = ["a".repeat(40_000), "b".repeat(20_000), "c".repeat(100)];
         let mut messages = [Message::Tools(texts.iter().map(|text| result(text)).collect())];
         let saved = shorten(&mut messages, 6_000);
@@ -239,16 +244,16 @@ mod tests {
     }
 
     #[test]
-    fn something_is_always_left_and_it_has_both_ends() {
+    fn head_and_tail_of_a_result_are_kept() {
         let mut long = result(&format!("begin {} end", "é".repeat(10_000)));
         cut(&mut long, 0);
         assert!(long.text.starts_with("begin é") && long.text.ends_with("é end"), "{}", long.text);
         let mut messages = [Message::Tools(vec![long.clone()])];
-        assert_eq!(shorten(&mut messages, 1_000_000), 0, "there is no end of cutting otherwise");
+        assert_eq!(shorten(&mut messages, 1_000_000), 0, "nothing more can be removed");
     }
 
     #[test]
-    fn images_go_when_the_text_is_not_enough() {
+    fn images_are_removed_if_text_is_not_enough() {
         let image = Image { mime: "image/png".to_owned(), data: "x".to_owned() };
         let images = ToolResult { images: vec![image.clone(), image], ..result("two images") };
         let mut messages = [Message::Tools(vec![images])];

@@ -1,4 +1,4 @@
-//! The working directory of a session: it has to be there before a session is opened in it.
+//! Checks that the working directory of a session exists before the session is opened.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use rethread::wire::RpcError;
 use serde_json::json;
 
-/// Refuses a working directory that does not exist, or is none.
+/// Fails if the path does not exist or is not a directory.
 pub(crate) async fn check(cwd: &Path) -> Result<(), RpcError> {
     let path: PathBuf = cwd.to_owned();
     let found = tokio::task::spawn_blocking(move || std::fs::metadata(path)).await;

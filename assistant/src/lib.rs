@@ -1,30 +1,29 @@
-//! The built-in assistant: an agent for people who have no other, on models of their choice, with MCP servers and
-//! tools inside the session's roots. It uses only the public API of `rethread`; it is an
+//! The built-in assistant: an agent that uses configurable models, MCP servers, and tools inside the session's roots. It uses only the public API of `rethread`; it is an
 //! [`author::Agent`](rethread::author::Agent) like any other.
 
+mod builtin_tools;
 mod call_context;
 mod choice;
 mod command;
 mod compact;
 mod config;
 mod directory;
-mod instruct;
-mod known;
 pub mod mcp;
+mod mcp_prompts;
+mod mcp_tools;
 mod memory;
 pub mod model;
 mod model_events;
 mod offline;
-mod own;
 mod permission;
-mod prompted;
-mod served;
+mod providers;
 mod session;
-mod talk;
+mod system_prompt;
+mod tool_calls;
 pub mod tools;
 mod transcript;
+mod turn;
 mod web;
-mod work;
 
 use std::sync::{Arc, Mutex};
 
@@ -33,97 +32,97 @@ use rethread::lock::locked;
 use rethread::wire::RpcError;
 use serde_json::Value;
 
-use known::Known;
+use mcp_prompts::PromptCommand;
 use model::Models;
-use model_events::Talk;
-use prompted::Named;
-use session::Means;
+use model_events::ModelTurn;
+use providers::Providers;
+use session::SessionDeps;
 
 pub use config::AssistantConfig;
 pub use session::Session;
 
-/// The assistant.
+/// The built-in agent.
 pub struct Assistant {
     config: AssistantConfig,
-    known: Mutex<Arc<Known>>,
-    /// The emitters of the open sessions, to tell them what has changed for all.
-    emitters: Voices,
+    providers: Mutex<Arc<Providers>>,
+    /// The emitters of the open sessions, for changes that affect all of them.
+    emitters: Emitters,
 }
 
-/// Voices of sessions, for all who have to tell them something.
-type Voices = Arc<Mutex<Vec<Emitter>>>;
+/// The emitters of the open sessions.
+type Emitters = Arc<Mutex<Vec<Emitter>>>;
 
 impl Assistant {
-    /// An assistant on the providers that there are now.
+    /// Creates the assistant and reads its providers.
     #[must_use]
     pub fn new(config: AssistantConfig) -> Self {
-        let known = Mutex::new(Arc::new(Known::read(&config)));
-        Self { config, known, emitters: Voices::default() }
+        let providers = Mutex::new(Arc::new(Providers::read(&config)));
+        Self { config, providers, emitters: Emitters::default() }
     }
 
-    fn known(&self) -> Arc<Known> {
-        locked(&self.known).clone()
+    fn providers(&self) -> Arc<Providers> {
+        locked(&self.providers).clone()
     }
 
-    /// From now on this is known, and open sessions are told.
-    async fn learn(&self, known: Known) {
-        let (told, models) = (self.as_told(), known.models.clone());
-        *locked(&self.known) = Arc::new(known);
-        tell(told, &models).await;
+    /// Replaces the providers and notifies the open sessions.
+    async fn replace_providers(&self, providers: Providers) {
+        let (sessions, models) = (self.open_sessions(), providers.models.clone());
+        *locked(&self.providers) = Arc::new(providers);
+        announce_models(sessions, &models).await;
     }
 
-    /// Asks the providers for their models. Who was asked before is not waited for: a server may be off for days.
-    async fn discover(&self, known: &Arc<Known>) {
-        let asking = discover(known.clone(), self.emitters.clone());
-        match known.models.all_asked() {
+    /// Requests the lists of models. Waits only for the first time, since a server may be down for days.
+    async fn discover(&self, providers: &Arc<Providers>) {
+        let asking = discover(providers.clone(), self.emitters.clone());
+        match providers.models.all_asked() {
             true => drop(tokio::spawn(asking)),
             false => asking.await,
         }
     }
 
-    /// The other open sessions are told their options again.
-    async fn tell_others(&self, emitter: &Emitter) {
+    /// Sends the options to the other open sessions.
+    async fn update_others(&self, emitter: &Emitter) {
         let emitters = locked(&self.emitters).clone();
         for other in emitters.iter().filter(|other| !other.is(emitter)) {
             other.options_changed().await;
         }
     }
 
-    /// The open sessions, with what holds in each as it was told.
-    fn as_told(&self) -> Vec<(Emitter, Choices)> {
-        as_told(&self.emitters)
+    /// The open sessions with the choices that their clients know.
+    fn open_sessions(&self) -> Vec<(Emitter, Choices)> {
+        open_sessions(&self.emitters)
     }
 }
 
-/// Asks the providers for their models. Open sessions are told if there are others now.
-async fn discover(known: Arc<Known>, emitters: Voices) {
-    let lists = known.models.ask().await;
-    let (told, before) = (as_told(&emitters), known.models.list());
-    known.models.take(lists);
-    if known.models.list() != before {
-        tell(told, &known.models).await;
+/// Requests the lists of models, and notifies the open sessions if they have changed.
+async fn discover(providers: Arc<Providers>, emitters: Emitters) {
+    let lists = providers.models.ask().await;
+    let (sessions, before) = (open_sessions(&emitters), providers.models.list());
+    providers.models.take(lists);
+    if providers.models.list() != before {
+        announce_models(sessions, &providers.models).await;
     }
 }
 
-fn as_told(emitters: &Voices) -> Vec<(Emitter, Choices)> {
+fn open_sessions(emitters: &Emitters) -> Vec<(Emitter, Choices)> {
     let emitters = locked(emitters).clone();
     emitters.into_iter().map(|emitter| (emitter.clone(), emitter.choices())).collect()
 }
 
-/// Tells sessions which models there are, and which of theirs is gone.
-async fn tell(sessions: Vec<(Emitter, Choices)>, models: &Models) {
+/// Sends the current models to sessions, with a notice if a chosen model is no longer available.
+async fn announce_models(sessions: Vec<(Emitter, Choices)>, models: &Models) {
     for (emitter, before) in sessions {
         emitter.options_changed().await;
-        tell_model(&emitter, &before, models).await;
+        announce_model(&emitter, &before, models).await;
     }
 }
 
-/// Tells who is asked now if that is another model than before: the chosen one is gone, or it is there again.
-async fn tell_model(emitter: &Emitter, before: &Choices, models: &Models) {
+/// Sends a notice if a session's model has changed: the chosen one is gone, or available again.
+async fn announce_model(emitter: &Emitter, before: &Choices, models: &Models) {
     let choices = emitter.choices();
     let (before, now) = (before.get("model"), choices.get("model"));
     let Some(before) = before.filter(|before| now != Some(*before)) else { return };
-    let next = now.map(|now| format!("From now on {now} is used."));
+    let next = now.map(|now| format!("The session uses {now} now."));
     let (severity, title) = match now {
         Some(now) if models.list().iter().any(|model| model.id == before) => {
             ("info", format!("Model {now} is available again"))
@@ -148,43 +147,43 @@ impl Agent for Assistant {
             Ability::CancelOne,
         ]);
         about.title = Some("Rethread's assistant".to_owned());
-        about.logins = self.known().logins();
+        about.logins = self.providers().logins();
         about
     }
 
     fn options(&self, chosen: &Choices) -> Vec<ConfigOption> {
-        choice::options(&self.known().offer(chosen), chosen)
+        choice::options(&self.providers().offer(chosen), chosen)
     }
 
-    /// A model that nobody lists may be there all the same.
+    /// Accepts also a model that is not listed.
     fn accepts(&self, option: &str, value: &Value) -> bool {
-        option == "model" && value.as_str().is_some_and(|id| self.known().models.add(id))
+        option == "model" && value.as_str().is_some_and(|id| self.providers().models.add(id))
     }
 
     async fn open(&self, setup: SessionSetup) -> Result<Session, RpcError> {
-        let known = self.known();
-        known.check()?;
+        let providers = self.providers();
+        providers.check()?;
         directory::check(&setup.cwd).await?;
-        let means = Means {
+        let deps = SessionDeps {
             limits: self.config.mcp,
-            keys: known.key_names(),
+            keys: providers.key_names(),
             private: self.config.config_file.iter().cloned().collect(),
             guardian: self.config.guardian.clone(),
         };
         let chosen = setup.chosen.clone();
-        chosen.get("model").into_iter().for_each(|id| known.models.keep(id));
-        let opening = Session::open(setup, means);
-        let (session, ()) = tokio::join!(opening, self.discover(&known));
+        chosen.get("model").into_iter().for_each(|id| providers.models.keep(id));
+        let opening = Session::open(setup, deps);
+        let (session, ()) = tokio::join!(opening, self.discover(&providers));
         let session = session?;
         locked(&self.emitters).push(session.emitter.clone());
-        tell_model(&session.emitter, &chosen, &known.models).await;
+        announce_model(&session.emitter, &chosen, &providers.models).await;
         Ok(session)
     }
 
     async fn prompt(&self, session: &Session, turn: Turn) -> Result<Stop, RpcError> {
         let text = turn.text();
         let command = command::read(&text);
-        if command.as_ref().is_none_or(command::Command::needs_servers)
+        if command.as_ref().is_none_or(command::SlashCommand::needs_servers)
             && !session.wait_for_servers(&turn).await
         {
             return Ok(Stop::Cancelled);
@@ -192,31 +191,34 @@ impl Agent for Assistant {
         if let Some(command) = command {
             return offline::carry_out(session, &turn, command).await;
         }
-        let known = self.known();
-        let models = &known.models;
+        let providers = self.providers();
+        let models = &providers.models;
         if models.offer(turn.choices().get("model")).is_empty() {
-            // A provider that was not there may be there now.
-            discover(known.clone(), self.emitters.clone()).await;
+            // A provider may have become reachable.
+            discover(providers.clone(), self.emitters.clone()).await;
         }
         let none = models.offer(turn.choices().get("model")).is_empty();
-        match prompted::read(session, &turn, &text).await? {
-            Named::Cancelled => return Ok(Stop::Cancelled),
-            Named::Prompt(words) if none => {
+        match mcp_prompts::read(session, &turn, &text).await? {
+            PromptCommand::Cancelled => return Ok(Stop::Cancelled),
+            PromptCommand::Prompt(words) if none => {
                 turn.say(&words).await;
                 return Ok(Stop::EndTurn);
             }
-            Named::None if none => {
-                let lack = offline::Lack { failures: models.failures(), config_file: known.config_file() };
-                return offline::no_model(session, &turn, &lack).await;
+            PromptCommand::None if none => {
+                let reason = offline::NoModelReason {
+                    failures: models.failures(),
+                    config_file: providers.config_file(),
+                };
+                return offline::no_model(session, &turn, &reason).await;
             }
-            Named::None | Named::Prompt(_) => {}
+            PromptCommand::None | PromptCommand::Prompt(_) => {}
         }
-        let chosen = || known.chosen(&turn.choices());
+        let chosen = || providers.chosen(&turn.choices());
         let before = models.list();
-        let outcome = Talk::new(models, session, &turn).run(chosen).await;
+        let outcome = ModelTurn::new(models, session, &turn).run(chosen).await;
         if models.list() != before {
-            // Something was learnt of a model, such as that it takes no temperature.
-            self.tell_others(&session.emitter).await;
+            // The answer showed a property of a model, such as that it accepts no temperature.
+            self.update_others(&session.emitter).await;
         }
         outcome
     }
@@ -227,22 +229,22 @@ impl Agent for Assistant {
     }
 
     async fn login(&self, method: &str) -> Result<(), RpcError> {
-        let known = Known::read(&self.config).remembering(&self.known());
-        // What made sense before stays.
-        known.check_sense()?;
-        let Some(provider) = known.models.providers().find(|provider| provider.name == method).cloned()
+        let providers = Providers::read(&self.config).with_state_of(&self.providers());
+        // If the new configuration is invalid, the old one stays.
+        providers.check_config()?;
+        let Some(provider) = providers.models.providers().find(|provider| provider.name == method).cloned()
         else {
             return Err(RpcError::field("methodId", &Value::from(method), "a provider of the configuration"));
         };
-        let outcome = if provider.lacks_key() { Err(known::no_key(&provider)) } else { Ok(()) };
-        known.models.discover().await;
-        self.learn(known).await;
+        let outcome = if provider.lacks_key() { Err(providers::no_key(&provider)) } else { Ok(()) };
+        providers.models.discover().await;
+        self.replace_providers(providers).await;
         outcome
     }
 
     async fn logout(&self) -> Result<(), RpcError> {
-        let forgetful = self.known().without_keys();
-        self.learn(forgetful).await;
+        let without_keys = self.providers().without_keys();
+        self.replace_providers(without_keys).await;
         Ok(())
     }
 }

@@ -1,18 +1,18 @@
-//! What the assistant remembers of a session, all of it read from the session's history: the conversation as a model
-//! is to see it, and what the user allowed or refused for good. So a session that is opened again is the same.
+//! Reads the state of a session from its history: the conversation for the model, and the rules that the user made with
+//! "always" and "never". So a session has the same state after it is opened again.
 
 use serde_json::{Value, json};
 
 use crate::model::{Image, Message, Part, Reply, ToolCall, ToolResult, UserPart};
 
-/// What the user said for good to a kind of work.
+/// A permanent permission or rejection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rule {
     Allow,
     Reject,
 }
 
-/// The rule for this work that was made last.
+/// The newest rule with this key.
 pub(crate) fn rule(history: &[Value], work: &str) -> Option<Rule> {
     let made = history.iter().rev().map(|item| &item["_meta"]["rethread"]["rule"]);
     made.filter(|rule| rule["work"] == work).find_map(|rule| match rule["answer"].as_str() {
@@ -22,7 +22,7 @@ pub(crate) fn rule(history: &[Value], work: &str) -> Option<Rule> {
     })
 }
 
-/// A rule as it is kept with the tool call at which it was made.
+/// A rule as it is stored with its tool call.
 pub(crate) fn written_rule(work: &str, rule: Rule) -> Value {
     let answer = match rule {
         Rule::Allow => "allow",
@@ -31,30 +31,29 @@ pub(crate) fn written_rule(work: &str, rule: Rule) -> Value {
     json!({"work": work, "answer": answer})
 }
 
-/// What a tool call keeps so that a model can be shown it again: the tool's name, and which answer of the model it
-/// was part of.
+/// The metadata of a tool call that restoring the conversation needs: the tool's name, and the index of the answer.
 pub(crate) fn written_call(call: &ToolCall, round: usize) -> Value {
     json!({"rethread": {"tool": call.name, "round": round}})
 }
 
-/// What a tool call keeps that a model has begun to write. The call itself takes its place.
+/// The metadata of a call that the model has begun. The complete call replaces it.
 pub(crate) fn written_begun(tool: &str) -> Value {
     json!({"rethread": {"begun": tool}})
 }
 
-/// The conversation as a model is to see it.
+/// The conversation for the model.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Conversation {
-    /// The turns before, the newest compaction in the place of what was before it. A turn that was refused is not
-    /// part of it, as the protocol has it.
+    /// The earlier turns; the newest summary replaces what was before it. As the protocol requires, refused turns are left
+    /// out.
     pub(crate) past: Vec<Message>,
-    /// The turn that runs.
+    /// The current turn.
     pub(crate) now: Vec<Message>,
 }
 
-/// Reads the conversation.
+/// Reads the conversation from a history.
 pub(crate) fn conversation(history: &[Value]) -> Conversation {
-    let mut reading = Reading::default();
+    let mut reading = ConversationReader::default();
     for item in history {
         reading.item(item);
     }
@@ -62,16 +61,16 @@ pub(crate) fn conversation(history: &[Value]) -> Conversation {
 }
 
 #[derive(Default)]
-struct Reading {
+struct ConversationReader {
     messages: Vec<Message>,
     parts: Vec<Part>,
     results: Vec<ToolResult>,
     round: Option<u64>,
-    /// Where the messages of the turn begin that is being read, if one is.
+    /// The index of the first message of the current turn, if there is one.
     turn: Option<usize>,
 }
 
-impl Reading {
+impl ConversationReader {
     fn item(&mut self, item: &Value) {
         match item["sessionUpdate"].as_str().unwrap_or_default() {
             "user_message" => {
@@ -80,7 +79,7 @@ impl Reading {
                 self.messages.push(Message::User(user_parts(&item["content"])));
             }
             "agent_message" => {
-                // What comes after a tool is another answer.
+                // Text after a tool result begins a new answer.
                 if !self.results.is_empty() {
                     self.end_reply();
                 }
@@ -95,15 +94,15 @@ impl Reading {
 
     fn call(&mut self, item: &Value) {
         let kept = &item["_meta"]["rethread"];
-        // What a model began to write and never said, it is not told.
+        // Calls that were begun but never completed are left out.
         if kept["begun"].is_string() {
             return;
         }
         if kept["prompt"].is_string() && item["status"] == "completed" {
             return self.prompt_of_server(&item["rawOutput"]["messages"]);
         }
-        // A call that some other agent made, or the user by a command, is told in words.
-        let Some(name) = kept["tool"].as_str() else { return self.told_call(item) };
+        // A call of another agent, or of the user by a command, becomes text.
+        let Some(name) = kept["tool"].as_str() else { return self.foreign_call(item) };
         let round = kept["round"].as_u64();
         if !self.results.is_empty() && round != self.round {
             self.end_reply();
@@ -130,7 +129,7 @@ impl Reading {
         self.results.push(ToolResult { id, name: name.to_owned(), text, images, failed });
     }
 
-    fn told_call(&mut self, item: &Value) {
+    fn foreign_call(&mut self, item: &Value) {
         let title = item["title"].as_str().unwrap_or("a tool call");
         let output =
             item["rawOutput"]["text"].as_str().map_or_else(|| text_of(&item["content"]), str::to_owned);
@@ -146,14 +145,14 @@ impl Reading {
             return;
         }
         self.end_reply();
-        // The turn that was being worked on is not part of what was summed up.
+        // The current turn is not part of the summary.
         let now = self.turn.map(|begin| self.messages.split_off(begin));
         self.messages = vec![summed_up(&summary)];
         self.turn = now.is_some().then_some(1);
         self.messages.extend(now.into_iter().flatten());
     }
 
-    /// What a server makes of the user's command stands in the place of the command.
+    /// Replaces the user's command by the messages of the server's prompt.
     fn prompt_of_server(&mut self, written: &Value) {
         self.end_reply();
         self.messages.truncate(self.turn.unwrap_or(self.messages.len()));
@@ -187,15 +186,15 @@ impl Reading {
     }
 }
 
-/// How a message begins that stands for a conversation.
+/// The beginning of a summary message.
 const SUMMED_UP: &str = "[The conversation before this was summed up:]\n";
 
-/// The message that stands for a conversation that was summed up.
+/// The message with the summary of a conversation.
 pub(crate) fn summed_up(summary: &str) -> Message {
     Message::user(format!("{SUMMED_UP}{summary}"))
 }
 
-/// Whether nothing is there that could be summed up.
+/// Whether there is nothing left to summarise.
 pub(crate) fn is_summed_up(past: &[Message]) -> bool {
     match past {
         [] => true,
@@ -206,7 +205,7 @@ pub(crate) fn is_summed_up(past: &[Message]) -> bool {
     }
 }
 
-/// What a prompt says to a model.
+/// The parts of a prompt for the model.
 pub(crate) fn user_parts(content: &Value) -> Vec<UserPart> {
     content.as_array().into_iter().flatten().filter_map(user_part).collect()
 }
@@ -228,7 +227,7 @@ fn user_part(block: &Value) -> Option<UserPart> {
     }
 }
 
-/// A message of a server's prompt, as it is kept.
+/// Decodes a stored message of a server's prompt.
 fn written_message(written: &Value) -> Message {
     let content = json!([written["content"]]);
     match written["role"].as_str() {
@@ -239,7 +238,7 @@ fn written_message(written: &Value) -> Message {
     }
 }
 
-/// The images in the content of a tool call, as its result has them.
+/// The images in the content of a tool call.
 pub(crate) fn images_of(content: &Value) -> Vec<Image> {
     let blocks = content.as_array().into_iter().flatten().map(|item| &item["content"]);
     let image = |block: &Value| {
@@ -249,7 +248,7 @@ pub(crate) fn images_of(content: &Value) -> Vec<Image> {
     blocks.filter(|block| block["type"] == "image").filter_map(image).collect()
 }
 
-/// Content in words.
+/// Content as text.
 pub(crate) fn text_of(content: &Value) -> String {
     content.as_array().into_iter().flatten().filter_map(words).collect()
 }
@@ -298,8 +297,8 @@ mod tests {
         call(id, json!({"rethread": {"tool": "read", "round": 0}}), json!({"text": "found"}))
     }
 
-    /// Each message in a word.
-    fn told(messages: &[Message]) -> Vec<String> {
+    /// A short description of each message.
+    fn described(messages: &[Message]) -> Vec<String> {
         let part = |part: &Part| match part {
             Part::Text(text) => text.clone(),
             Part::Call(call) => format!("<{}>", call.id),
@@ -323,43 +322,43 @@ mod tests {
     }
 
     #[test]
-    fn the_turn_that_runs_is_apart_from_those_before() {
+    fn the_current_turn_is_separate() {
         let read =
             conversation(&[user("one"), own("a"), own("b"), says("done"), idle("end_turn"), user("two")]);
-        assert_eq!(told(&read.past), ["user: one", "model: <a><b>", "tools: a b", "model: done"]);
-        assert_eq!(told(&read.now), ["user: two"]);
+        assert_eq!(described(&read.past), ["user: one", "model: <a><b>", "tools: a b", "model: done"]);
+        assert_eq!(described(&read.now), ["user: two"]);
     }
 
     #[test]
-    fn a_turn_that_was_refused_is_forgotten() {
+    fn a_refused_turn_is_left_out() {
         let turns = [user("one"), says("yes"), idle("end_turn"), user("bad"), own("a"), says("no")];
         let read = conversation(&[&turns[..], &[idle("refusal"), user("two")]].concat());
-        assert_eq!(told(&read.past), ["user: one", "model: yes"]);
-        assert_eq!(told(&read.now), ["user: two"]);
+        assert_eq!(described(&read.past), ["user: one", "model: yes"]);
+        assert_eq!(described(&read.now), ["user: two"]);
     }
 
     #[test]
-    fn a_compaction_stands_for_the_turns_before_but_not_for_its_own() {
+    fn a_summary_replaces_the_earlier_turns_but_not_its_own() {
         let summed = json!({"sessionUpdate": "compaction_update", "status": "completed",
             "summary": [{"type": "text", "text": "SUM"}]});
         let turns = [user("one"), says("yes"), idle("end_turn"), user("two"), own("a"), summed, own("b")];
         let read = conversation(&turns);
-        assert_eq!(told(&read.past), ["user: [The conversation before this was summed up:]\nSUM"]);
-        assert_eq!(told(&read.now), ["user: two", "model: <a>", "tools: a", "model: <b>", "tools: b"]);
+        assert_eq!(described(&read.past), ["user: [The conversation before this was summed up:]\nSUM"]);
+        assert_eq!(described(&read.now), ["user: two", "model: <a>", "tools: a", "model: <b>", "tools: b"]);
         let later = conversation(&[&turns[..], &[idle("refusal"), user("three")]].concat());
-        assert_eq!(told(&later.past), told(&read.past), "the summary is not part of the turn");
+        assert_eq!(described(&later.past), described(&read.past), "the summary is not part of the turn");
     }
 
     #[test]
-    fn calls_of_others_and_of_the_user_are_told_in_words() {
+    fn foreign_calls_become_text() {
         let other = json!({"sessionUpdate": "tool_call_update", "toolCallId": "x", "title": "Edit a",
             "status": "completed", "content": [{"type": "diff", "changes": [], "patch": {"text": "-a\n+b\n"}}]});
         let read = conversation(&[user("one"), other, own("a"), idle("end_turn")]);
-        assert_eq!(told(&read.past), ["user: one", "model: [Edit a]\n-a\n+b\n<a>", "tools: a"]);
+        assert_eq!(described(&read.past), ["user: one", "model: [Edit a]\n-a\n+b\n<a>", "tools: a"]);
     }
 
     #[test]
-    fn a_prompt_of_a_server_stands_in_the_place_of_its_command() {
+    fn a_prompt_of_a_server_replaces_its_command() {
         let message =
             |role: &str, text: &str| json!({"role": role, "content": {"type": "text", "text": text}});
         let messages =
@@ -367,6 +366,6 @@ mod tests {
         let meta = json!({"rethread": {"prompt": "s.greet"}});
         let read =
             conversation(&[user("/s.greet"), call("p", meta, json!({"messages": messages})), says("ok")]);
-        assert_eq!(told(&read.now), ["user: Greet.", "model: Hi.", "user: Now.", "model: ok"]);
+        assert_eq!(described(&read.now), ["user: Greet.", "model: Hi.", "user: Now.", "model: ok"]);
     }
 }

@@ -1,4 +1,4 @@
-//! Commands of the user, which need no model: the same tools, called by hand. What is no command is not for here.
+//! Runs slash commands, which need no model, and answers prompts when no model is configured.
 
 use std::time::Duration;
 
@@ -7,51 +7,59 @@ use rethread::ids;
 use rethread::wire::RpcError;
 use serde_json::Value;
 
-use crate::call_context::Work;
+use crate::call_context::CallContext;
 use crate::choice::{Mode, Settings};
-use crate::command::{self, Command};
+use crate::command::{self, SlashCommand};
 use crate::model::ToolCall;
 use crate::session::Session;
-use crate::work;
+use crate::tool_calls;
 
-/// Carries out a command.
-pub(crate) async fn carry_out(session: &Session, turn: &Turn, command: Command) -> Result<Stop, RpcError> {
+/// Runs a command.
+pub(crate) async fn carry_out(
+    session: &Session,
+    turn: &Turn,
+    command: SlashCommand,
+) -> Result<Stop, RpcError> {
     match command {
-        Command::Help => turn.say(&command::help(&session.servers)).await,
-        Command::Tools => turn.say(&tools(session, turn)).await,
-        Command::Call(name, arguments) => call(session, turn, &name, arguments).await,
-        Command::Plan(steps) => {
+        SlashCommand::Help => turn.say(&command::help(&session.servers)).await,
+        SlashCommand::Tools => turn.say(&tools(session, turn)).await,
+        SlashCommand::Call(name, arguments) => call(session, turn, &name, arguments).await,
+        SlashCommand::Plan(steps) => {
             let steps: Vec<_> = steps.into_iter().map(|step| (step, "pending")).collect();
             turn.plan(&steps).await;
         }
-        Command::Think(text) => turn.think(&text).await,
-        Command::Stream { words, pause } => stream(turn, words, pause).await,
-        Command::Mode(id) => mode(turn, &id).await,
-        Command::Model(id) => model(turn, &id).await,
-        Command::Resource { server, uri } => resource(session, turn, &server, &uri).await,
-        Command::Wrong(why) => turn.say(&why).await,
+        SlashCommand::Think(text) => turn.think(&text).await,
+        SlashCommand::Stream { words, pause } => stream(turn, words, pause).await,
+        SlashCommand::Mode(id) => mode(turn, &id).await,
+        SlashCommand::Model(id) => model(turn, &id).await,
+        SlashCommand::Resource { server, uri } => resource(session, turn, &server, &uri).await,
+        SlashCommand::Wrong(why) => turn.say(&why).await,
     }
     Ok(if turn.is_cancelled() { Stop::Cancelled } else { Stop::EndTurn })
 }
 
-/// Why there is no model.
-pub(crate) struct Lack {
-    /// The providers that list no models, each in a line with the reason.
+/// Why no model is available.
+pub(crate) struct NoModelReason {
+    /// One line for each provider that lists no models, with the reason.
     pub(crate) failures: Vec<String>,
-    /// The configuration file.
+    /// The name of the configuration file.
     pub(crate) config_file: String,
 }
 
-/// The answer to words when there is no model to understand them.
-pub(crate) async fn no_model(session: &Session, turn: &Turn, lack: &Lack) -> Result<Stop, RpcError> {
-    let file = &lack.config_file;
-    let why = if lack.failures.is_empty() {
+/// Answers a prompt when no model is available.
+pub(crate) async fn no_model(
+    session: &Session,
+    turn: &Turn,
+    reason: &NoModelReason,
+) -> Result<Stop, RpcError> {
+    let file = &reason.config_file;
+    let why = if reason.failures.is_empty() {
         format!(
             "No model is configured, so I cannot answer that. Set OPENAI_API_KEY, ANTHROPIC_API_KEY, GEMINI_API_KEY or \
              OLLAMA_HOST, or add a provider to {file}, and start me again."
         )
     } else {
-        let failures: Vec<_> = lack.failures.iter().map(|line| format!("- {line}")).collect();
+        let failures: Vec<_> = reason.failures.iter().map(|line| format!("- {line}")).collect();
         format!(
             "I have no model to answer that: the configured providers list no models.\n\n{}\n\nCheck that they run, \
              or name their models in {file}, and ask again.",
@@ -59,22 +67,23 @@ pub(crate) async fn no_model(session: &Session, turn: &Turn, lack: &Lack) -> Res
         )
     };
     let help = command::help(&session.servers);
-    turn.say(&format!("{why} Until then I can carry out commands:\n\n{help}")).await;
+    turn.say(&format!("{why} Until then I can run commands:\n\n{help}")).await;
     Ok(Stop::EndTurn)
 }
 
 fn tools(session: &Session, turn: &Turn) -> String {
     let settings = Settings::of(&turn.choices());
-    let line = |tool: crate::model::Tool| {
+    let line = |tool: crate::model::ToolDefinition| {
         let first = tool.description.lines().next().unwrap_or_default().to_owned();
         format!("- `{}`: {first}", tool.name)
     };
-    let tools: Vec<_> = work::offered(session, &settings, usize::MAX).tools.into_iter().map(line).collect();
+    let tools: Vec<_> =
+        tool_calls::offered(session, &settings, usize::MAX).tools.into_iter().map(line).collect();
     tools.join("\n")
 }
 
 async fn call(session: &Session, turn: &Turn, name: &str, arguments: Value) {
-    let work = Work { session, turn, round: 0, begun: Vec::new() };
+    let work = CallContext { session, turn, round: 0, begun: Vec::new() };
     let id = format!("call-{}", ids::unique());
     let call = ToolCall { id, name: name.to_owned(), arguments: Ok(arguments), signatures: Vec::new() };
     work.one(&call).await;
@@ -121,7 +130,7 @@ async fn resource(session: &Session, turn: &Turn, server: &str, uri: &str) {
         Ok(contents) => {
             let message = turn.message();
             for content in &contents {
-                message.block(crate::served::shown(content).1).await;
+                message.block(crate::mcp_tools::shown(content).1).await;
             }
         }
         Err(error) => turn.say(&format!("{error}")).await,

@@ -1,71 +1,71 @@
-//! Asks the user whether a call may be carried out: what the question shows, what "always" covers, and which settings
-//! make the question pointless.
+//! Asks the user for permission to run a call: the text of the question, what "always" and "never" cover, and settings that
+//! forbid the call.
 
 use rethread::author::{Decision, Permission, Tool};
 use serde_json::{Map, Value, json};
 
-use crate::call_context::{Done, Work, cancelled, failed};
+use crate::call_context::{CallContext, CallResult, cancelled, failed};
 use crate::choice::Settings;
 use crate::memory::{self, Rule};
 use crate::model;
 use crate::tools::visible::{has_hidden, visible, visible_json, visible_line};
 use crate::tools::{Effect, ToolError};
 
-/// How much of what is allowed a description repeats, in bytes. The longest command is shorter.
+/// The maximum length of the details in a description, in bytes. Every command is shorter.
 const LONGEST_DESCRIBED: usize = 256 * 1024;
 
-/// What the user is asked.
-pub(crate) struct Ask {
-    /// The question, short.
+/// A question to the user.
+pub(crate) struct PermissionRequest {
+    /// The short question.
     pub(crate) title: String,
-    /// Where and how it is done.
+    /// Where and how the call runs.
     pub(crate) facts: String,
-    /// All of what is done, as Markdown.
+    /// The complete details, as Markdown.
     pub(crate) whole: String,
-    /// All of what is done, as content of the tool call.
+    /// The complete details, as content of the tool call.
     pub(crate) content: Value,
-    /// What the settings have to allow.
+    /// The effect that the settings must allow.
     pub(crate) effect: Effect,
     /// What "always" and "never" cover.
-    pub(crate) scope: Scope,
+    pub(crate) scope: RuleScope,
 }
 
-/// What an answer for good covers.
-pub(crate) struct Scope {
-    /// The name under which the answer is kept.
-    pub(crate) work: String,
-    /// What is allowed, in a few words behind "Always allow".
+/// What a permanent answer covers.
+pub(crate) struct RuleScope {
+    /// The key of the stored rule.
+    pub(crate) key: String,
+    /// What is allowed, to follow "Always allow".
     pub(crate) allowed: String,
-    /// What is refused, in a few words behind "Never allow".
+    /// What is rejected, to follow "Never allow".
     pub(crate) refused: String,
-    /// What is allowed, in a sentence.
+    /// A sentence that explains what "always" covers.
     pub(crate) sentence: String,
-    /// Whether the user can allow it for good.
-    pub(crate) standing: Standing,
+    /// Whether "always" is possible.
+    pub(crate) always: AlwaysAllow,
 }
 
-/// Whether something can be allowed for good.
+/// Whether a call can be allowed permanently.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Standing {
-    /// It can.
+pub(crate) enum AlwaysAllow {
+    /// The user can choose "always".
     Possible,
-    /// It is asked about each time. A refusal for good still covers it.
-    EachTime,
+    /// The user is asked each time. A permanent rejection still applies.
+    NotPossible,
 }
 
-impl Work<'_> {
-    /// Asks whether a call may be carried out, unless that was settled for good or the settings do not allow it.
+impl CallContext<'_> {
+    /// Asks for permission, unless a rule exists or the settings forbid the call.
     pub(crate) async fn permitted(
         &self,
         call: &model::ToolCall,
         arguments: &Value,
         tool: &Tool,
-        ask: Ask,
-    ) -> Result<(), Done> {
-        let rule = memory::rule(&self.turn.history(), &ask.scope.work);
+        ask: PermissionRequest,
+    ) -> Result<(), CallResult> {
+        let rule = memory::rule(&self.turn.history(), &ask.scope.key);
         let answer = match rule {
             _ if !self.allows(ask.effect) => None,
-            Some(Rule::Allow) if ask.scope.standing == Standing::Possible => Some("allow".to_owned()),
+            Some(Rule::Allow) if ask.scope.always == AlwaysAllow::Possible => Some("allow".to_owned()),
             Some(Rule::Reject) => None,
             Some(Rule::Allow) | None => Some(self.ask(call, arguments, tool, &ask).await),
         };
@@ -84,12 +84,18 @@ impl Work<'_> {
         }
     }
 
-    /// Whether the settings allow this now.
+    /// Whether the current settings allow this effect.
     pub(crate) fn allows(&self, effect: Effect) -> bool {
         self.settings().access.allows(effect)
     }
 
-    async fn ask(&self, call: &model::ToolCall, arguments: &Value, tool: &Tool, ask: &Ask) -> String {
+    async fn ask(
+        &self,
+        call: &model::ToolCall,
+        arguments: &Value,
+        tool: &Tool,
+        ask: &PermissionRequest,
+    ) -> String {
         let forbidden = self.turn.wait_for_choice(|choices| !Settings::of(choices).access.allows(ask.effect));
         let question = question(ask, arguments);
         let Decision::Chosen(answer) = self.turn.permission_until(tool, &question, forbidden).await else {
@@ -102,39 +108,39 @@ impl Work<'_> {
         };
         if let Some(rule) = rule {
             let mut meta = memory::written_call(call, self.round);
-            meta["rethread"]["rule"] = memory::written_rule(&ask.scope.work, rule);
+            meta["rethread"]["rule"] = memory::written_rule(&ask.scope.key, rule);
             tool.update(json!({"_meta": meta})).await;
         }
         answer
     }
 }
 
-/// Why a call is not carried out that the settings do not allow now.
+/// The error for a tool that the settings do not allow.
 pub(crate) fn not_allowed(tool: &str) -> String {
-    ToolError::Off { name: tool.to_owned() }.told()
+    ToolError::NotAllowed { name: tool.to_owned() }.text_for_model()
 }
 
-fn question(ask: &Ask, arguments: &Value) -> Permission {
+fn question(ask: &PermissionRequest, arguments: &Value) -> Permission {
     let mut shown = Map::new();
     shown.insert("content".to_owned(), ask.content.clone());
     shown.insert("rawInput".to_owned(), visible_json(arguments));
     let option = |id: &str, name: String, kind| (id.to_owned(), name, kind);
-    let Scope { allowed, refused, standing, .. } = &ask.scope;
+    let RuleScope { allowed, refused, always, .. } = &ask.scope;
     let mut options = vec![option("allow", "Allow".to_owned(), "allow_once")];
-    if *standing == Standing::Possible {
+    if *always == AlwaysAllow::Possible {
         options.push(option("allow_always", format!("Always allow {allowed}"), "allow_always"));
     }
     options.push(option("reject", "Reject".to_owned(), "reject_once"));
-    if *standing == Standing::Possible {
+    if *always == AlwaysAllow::Possible {
         options.push(option("reject_always", format!("Never allow {refused}"), "reject_always"));
     }
     Permission { title: ask.title.clone(), description: Some(description(ask, arguments)), shown, options }
 }
 
-fn description(ask: &Ask, arguments: &Value) -> String {
+fn description(ask: &PermissionRequest, arguments: &Value) -> String {
     let mut facts = vec![ask.facts.as_str(), ask.scope.sentence.as_str()];
     if is_hiding(arguments) {
-        facts.push("Characters that do not show are written as escapes such as \\u{1b}.");
+        facts.push("Invisible characters are written as escapes such as \\u{1b}.");
     }
     let facts = facts.join(" ");
     if ask.whole.len() > LONGEST_DESCRIBED {
@@ -152,7 +158,7 @@ fn is_hiding(value: &Value) -> bool {
     }
 }
 
-/// A text as a block of code in Markdown, all of it visible: outside a block Markdown itself can hide text.
+/// A text as a Markdown code block with invisible characters escaped; outside a code block, Markdown can hide text.
 pub(crate) fn fenced(language: &str, text: &str) -> String {
     let text = visible(text);
     let fence = "`".repeat(longest_run(&text).max(2) + 1);
@@ -160,7 +166,7 @@ pub(crate) fn fenced(language: &str, text: &str) -> String {
     format!("{fence}{language}\n{text}{end}{fence}")
 }
 
-/// A text on one line as code in Markdown, all of it visible.
+/// A text on one line as Markdown code with invisible characters escaped.
 pub(crate) fn code(text: &str) -> String {
     let text = visible_line(text);
     let ticks = "`".repeat(longest_run(&text) + 1);
@@ -183,7 +189,7 @@ mod tests {
     use super::{code, fenced};
 
     #[test]
-    fn no_text_ends_its_own_block() {
+    fn a_text_cannot_end_its_code_block() {
         assert_eq!(fenced("sh", "ls"), "```sh\nls\n```");
         assert_eq!(fenced("sh", "a\n```\n<!-- rm -->\n"), "````sh\na\n```\n<!-- rm -->\n````");
         assert_eq!(fenced("sh", "a\u{1b}b"), "```sh\na\\u{1b}b\n```");

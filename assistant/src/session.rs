@@ -1,4 +1,4 @@
-//! One session of the assistant: its tools, its MCP servers, and what it says when it is opened.
+//! One open session: its tools, its MCP servers, and the notices about them.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -13,87 +13,87 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::command;
-use crate::mcp::{self, Place, Servers};
+use crate::mcp::{self, Servers, SessionEnvironment};
 use crate::tools::Toolbox;
 
-/// What the assistant keeps of a session while it is open.
+/// The state of an open session.
 pub struct Session {
     pub(crate) emitter: Emitter,
     pub(crate) toolbox: Toolbox,
     pub(crate) servers: Arc<Servers>,
-    /// What the client wants said to the model.
+    /// The client's system prompt.
     pub(crate) system_prompt: Option<Value>,
-    /// Until when a prompt waits for servers that are being connected.
+    /// The time until which a prompt waits for servers that are still connecting.
     servers_by: Instant,
-    /// The servers that a prompt did not wait for any longer.
-    missed: Missed,
-    /// How many tools the user was last told are left out.
+    /// The servers that a prompt did not wait for.
+    skipped: SkippedServers,
+    /// The number of tools that the last notice said were left out.
     left_out: AtomicUsize,
-    /// What the user was told of the project's instructions.
+    /// Notes about project instructions that were already shown.
     noted: Mutex<BTreeSet<String>>,
 }
 
-/// Names of servers that a prompt went on without.
-type Missed = Arc<Mutex<BTreeSet<String>>>;
+/// The names of servers that a prompt did not wait for.
+type SkippedServers = Arc<Mutex<BTreeSet<String>>>;
 
-/// What a session is opened with.
-pub(crate) struct Means {
-    /// How long servers may take, and how much they may say.
+/// The dependencies of a session.
+pub(crate) struct SessionDeps {
+    /// The limits for MCP servers.
     pub(crate) limits: mcp::Limits,
-    /// The variables that hold keys.
+    /// Environment variables that hold keys.
     pub(crate) keys: Vec<String>,
     /// Files that hold keys.
     pub(crate) private: Vec<PathBuf>,
-    /// What keeps commands and servers together.
+    /// The guardian of commands and servers.
     pub(crate) guardian: Option<GuardianCommand>,
 }
 
 impl Session {
-    /// Opens it and starts to connect its servers, which is not waited for. What becomes of them is told.
-    pub(crate) async fn open(setup: SessionSetup, means: Means) -> Result<Self, RpcError> {
-        let Means { limits, keys, private, guardian } = means;
+    /// Opens a session and starts to connect its servers without waiting. Notices report the outcome.
+    pub(crate) async fn open(setup: SessionSetup, deps: SessionDeps) -> Result<Self, RpcError> {
+        let SessionDeps { limits, keys, private, guardian } = deps;
         let SessionSetup { cwd, roots, servers, system_prompt, emitter, .. } = setup;
         let roots: Vec<_> = std::iter::once(cwd).chain(roots).collect();
-        // Neither a command nor a server is to read the keys of models.
+        // Commands and servers must not read the API keys.
         let toolbox = Toolbox::new(roots.clone()).without_variables(keys.clone()).without_files(private);
         let toolbox = toolbox.guarded(guardian.clone());
         let (configs, wrong) = mcp::from_acp(&json!(servers).into());
         for error in wrong {
             emitter.notice("warning", &error.to_string(), None).await;
         }
-        let place = Place { cwd: roots[0].clone(), roots, hidden: keys, guardian };
-        let servers = Arc::new(Servers::start(configs, place, limits));
+        let environment = SessionEnvironment { cwd: roots[0].clone(), roots, hidden: keys, guardian };
+        let servers = Arc::new(Servers::start(configs, environment, limits));
         let servers_by = Instant::now() + limits.first_prompt;
-        let (missed, left_out, noted) = (Missed::default(), AtomicUsize::new(0), Mutex::default());
-        let session = Self { emitter, toolbox, servers, system_prompt, servers_by, missed, left_out, noted };
+        let (skipped, left_out, noted) = (SkippedServers::default(), AtomicUsize::new(0), Mutex::default());
+        let session = Self { emitter, toolbox, servers, system_prompt, servers_by, skipped, left_out, noted };
         session.follow_servers().await;
         Ok(session)
     }
 
-    /// Tells which commands there are, and follows the servers: which of them are there, and what they offer.
+    /// Sends the commands to the client, and starts the task that watches the servers.
     async fn follow_servers(&self) {
         let mut changes = self.servers.changes();
         changes.mark_changed();
         let (emitter, servers) = (self.emitter.clone(), Arc::downgrade(&self.servers));
-        let mut following = Following::new(&self.servers, self.missed.clone());
-        following.tell_commands(&emitter, &self.servers).await;
+        let mut watcher = ServerWatcher::new(&self.servers, self.skipped.clone());
+        watcher.announce_commands(&emitter, &self.servers).await;
         tokio::spawn(async move {
             while changes.changed().await.is_ok() {
                 let Some(servers) = servers.upgrade() else { return };
-                following.tell(&emitter, &servers).await;
+                watcher.announce(&emitter, &servers).await;
             }
         });
     }
 
-    /// Waits for servers that are being connected, but not long. Says whether the turn goes on.
+    /// Waits a limited time for servers that are still connecting. Returns false if the turn was cancelled.
     pub(crate) async fn wait_for_servers(&self, turn: &Turn) -> bool {
         tokio::select! {
             _ = tokio::time::timeout_at(self.servers_by, self.servers.settled()) => {}
             () = turn.cancelled() => return false,
         }
         for server in self.servers.connecting() {
-            if locked(&self.missed).insert(server.clone()) {
-                let title = format!("MCP server {server} is still connecting; going on without it");
+            if locked(&self.skipped).insert(server.clone()) {
+                let title = format!("MCP server {server} is still connecting; continuing without it");
                 turn.notice("warning", &title, Some("Its tools can be used as soon as it is connected."))
                     .await;
             }
@@ -101,38 +101,38 @@ impl Session {
         true
     }
 
-    /// Says whether the user has yet to be told this.
+    /// Whether a note was not shown before; marks it as shown.
     pub(crate) fn is_news(&self, note: &str) -> bool {
         locked(&self.noted).insert(note.to_owned())
     }
 
-    /// Says whether the user has yet to be told that so many tools are left out.
+    /// Whether a notice about this number of left-out tools is due; marks it as shown.
     pub(crate) fn leaves_out(&self, count: usize) -> bool {
         self.left_out.swap(count, Ordering::Relaxed) != count && count > 0
     }
 
-    /// What the session cost so far, in US dollars.
+    /// The cost of the session so far, in US dollars.
     pub(crate) fn cost(history: &[Value]) -> Option<f64> {
-        let told = history.iter().rev().filter(|item| item["sessionUpdate"] == "usage_update");
-        told.filter_map(|item| item["cost"]["amount"].as_f64()).next()
+        let updates = history.iter().rev().filter(|item| item["sessionUpdate"] == "usage_update");
+        updates.filter_map(|item| item["cost"]["amount"].as_f64()).next()
     }
 }
 
-/// What users were told of the servers of a session.
-struct Following {
-    /// Users are told of other commands than they know, not of every change.
-    commands: Vec<command::Described>,
-    /// The servers whose first connection was not told of yet.
+/// Reports the servers of a session to the client.
+struct ServerWatcher {
+    /// The commands that were last sent, so that only changes are sent.
+    commands: Vec<command::CommandDescription>,
+    /// The servers whose first connection was not reported yet.
     open: BTreeSet<String>,
-    missed: Missed,
+    skipped: SkippedServers,
 }
 
-impl Following {
-    fn new(servers: &Servers, missed: Missed) -> Self {
-        Self { commands: Vec::new(), open: servers.names().into_iter().collect(), missed }
+impl ServerWatcher {
+    fn new(servers: &Servers, skipped: SkippedServers) -> Self {
+        Self { commands: Vec::new(), open: servers.names().into_iter().collect(), skipped }
     }
 
-    async fn tell(&mut self, emitter: &Emitter, servers: &Servers) {
+    async fn announce(&mut self, emitter: &Emitter, servers: &Servers) {
         let connecting = servers.connecting();
         let settled: BTreeSet<_> = self.open.extract_if(.., |server| !connecting.contains(server)).collect();
         let failures = servers.failures();
@@ -144,14 +144,14 @@ impl Following {
         }
         let is_there = |server: &&String| !failures.iter().any(|failure| failure.server == **server);
         for server in settled.iter().filter(is_there) {
-            if locked(&self.missed).remove(server) {
+            if locked(&self.skipped).remove(server) {
                 emitter.notice("info", &format!("MCP server {server} is connected now"), None).await;
             }
         }
-        self.tell_commands(emitter, servers).await;
+        self.announce_commands(emitter, servers).await;
     }
 
-    async fn tell_commands(&mut self, emitter: &Emitter, servers: &Servers) {
+    async fn announce_commands(&mut self, emitter: &Emitter, servers: &Servers) {
         let now = command::all(servers);
         if now != self.commands {
             emitter.commands(&now).await;

@@ -1,8 +1,8 @@
-//! A conversation as one text, for a model that is to read it and not to go on with it.
+//! Converts a conversation to one text, for the request that asks a model for a summary.
 
 use crate::model::{Message, Part, UserPart};
 
-/// The text: who said what, message by message.
+/// The text of the messages, each with its author.
 pub(crate) fn of(messages: &[Message]) -> String {
     messages.iter().map(message).collect::<Vec<_>>().join("\n\n")
 }
@@ -29,7 +29,7 @@ fn message(message: &Message) -> String {
 fn user(part: &UserPart) -> String {
     match part {
         UserPart::Text(text) => text.clone(),
-        UserPart::Image { mime, .. } => format!("[a picture, {mime}]"),
+        UserPart::Image { mime, .. } => format!("[an image, {mime}]"),
         UserPart::Resource { uri, text } => format!("[{uri}]\n{text}"),
     }
 }
@@ -56,7 +56,7 @@ mod tests {
     use crate::model::{Message, Part, Reply, ToolCall, ToolResult};
 
     #[test]
-    fn everybody_is_told_from_the_others() {
+    fn each_author_is_named() {
         let call = |id: &str, arguments| {
             let (id, name) = (id.to_owned(), "read".to_owned());
             Part::Call(ToolCall { id, name, arguments, signatures: Vec::new() })

@@ -1,5 +1,4 @@
-//! How servers of models and tools are reached over HTTP: where a redirect may lead, and what no proxy stands before.
-//! Sends nothing itself.
+//! Builds HTTP clients for providers and MCP servers: redirects only to the same server, no proxy for this machine.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -7,18 +6,18 @@ use std::time::Duration;
 use reqwest::redirect::{Attempt, Policy};
 use reqwest::{Client, ClientBuilder, StatusCode, Url};
 
-/// How often a server may send us elsewhere.
+/// The maximum number of redirects.
 const MOST_REDIRECTS: usize = 5;
 
-/// A client for the server at this address, which may take so long to accept a connection.
+/// A builder for a client of the server at this URL, with a connection timeout.
 pub(crate) fn client(url: &Url, connect: Duration) -> ClientBuilder {
     let builder = Client::builder().connect_timeout(connect).redirect(Policy::custom(follow));
-    // What is on this machine is not reached by way of another.
+    // Requests to this machine bypass proxies.
     if is_here(url) { builder.no_proxy() } else { builder }
 }
 
-/// Headers, and keys in them, go with a redirect, so it is followed to the same server only, and only where the body
-/// goes with it.
+/// Follows a redirect only to the same server, because headers with keys are sent again, and only if the body is sent
+/// again too.
 fn follow(attempt: Attempt<'_>) -> reqwest::redirect::Action {
     let keeps_body =
         matches!(attempt.status(), StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT);
@@ -27,7 +26,7 @@ fn follow(attempt: Attempt<'_>) -> reqwest::redirect::Action {
     if fits && attempt.previous().len() <= MOST_REDIRECTS { attempt.follow() } else { attempt.stop() }
 }
 
-/// Whether an address is of this machine.
+/// Whether a URL is of this machine.
 pub(crate) fn is_here(url: &Url) -> bool {
     let host = url.host_str().unwrap_or_default();
     let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
@@ -40,7 +39,7 @@ mod tests {
     use super::is_here;
 
     #[test]
-    fn this_machine_has_many_names() {
+    fn all_names_of_this_machine_are_recognised() {
         let here = |address: &str| is_here(&reqwest::Url::parse(address).unwrap());
         for address in
             ["http://localhost:1", "http://127.0.0.9/x", "http://[::1]:8080", "http://0.0.0.0:11434"]

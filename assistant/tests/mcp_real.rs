@@ -6,12 +6,14 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use rethread_assistant::mcp::{Answer, CallError, Content, Limits, Place, Secret, ServerConfig, Servers};
+use rethread_assistant::mcp::{
+    CallError, Content, Limits, McpToolResult, Secret, ServerConfig, Servers, SessionEnvironment,
+};
 use rethread_testkit::mcp::real::{modules, script, serve};
 use rethread_testkit::processes::{assert_gone_by, descendants_of};
 use serde_json::{Value, json};
 
-/// What the servers are given and must not give away.
+/// A secret that the servers get and that must not appear in output.
 const KEY: &str = "opensesame-4711";
 
 fn node(name: &str, args: &[String]) -> ServerConfig {
@@ -20,8 +22,12 @@ fn node(name: &str, args: &[String]) -> ServerConfig {
 }
 
 async fn connect(configs: Vec<ServerConfig>, root: &Path) -> Servers {
-    let place =
-        Place { cwd: root.to_owned(), roots: vec![root.to_owned()], hidden: Vec::new(), guardian: None };
+    let place = SessionEnvironment {
+        cwd: root.to_owned(),
+        roots: vec![root.to_owned()],
+        hidden: Vec::new(),
+        guardian: None,
+    };
     let broken = ServerConfig::Stdio {
         name: "broken".into(),
         command: "node".into(),
@@ -30,17 +36,17 @@ async fn connect(configs: Vec<ServerConfig>, root: &Path) -> Servers {
     };
     let configs = configs.into_iter().chain([broken]).collect();
     let (servers, failures) = Servers::connect(configs, place, Limits::default()).await;
-    let told: Vec<String> = failures.iter().map(ToString::to_string).collect();
-    assert_eq!(told.len(), 1, "the one that must fail: {told:#?}");
+    let messages: Vec<String> = failures.iter().map(ToString::to_string).collect();
+    assert_eq!(messages.len(), 1, "the one that must fail: {messages:#?}");
     assert!(
-        told[0].starts_with("MCP server broken is not available: it ended with exit status "),
-        "{told:?}"
+        messages[0].starts_with("MCP server broken is not available: it ended with exit status "),
+        "{messages:?}"
     );
-    assert!(told[0].contains("no-such-option"), "{told:?}");
+    assert!(messages[0].contains("no-such-option"), "{messages:?}");
     servers
 }
 
-async fn call(servers: &Servers, name: &str, arguments: Value) -> Result<Answer, CallError> {
+async fn call(servers: &Servers, name: &str, arguments: Value) -> Result<McpToolResult, CallError> {
     servers.call(name, arguments, std::future::pending()).await
 }
 
@@ -54,7 +60,7 @@ async fn said(servers: &Servers, name: &str, arguments: Value) -> String {
     answer.content.iter().filter_map(text).collect()
 }
 
-/// What server-everything must do over every transport. One that was started by us goes by these words.
+/// The checks of server-everything for every transport. `ours` finds its process, if this test started it.
 async fn everything(config: ServerConfig, ours: Option<[&str; 2]>) {
     let root = tempfile::tempdir().expect("a folder can be made");
     let servers = connect(vec![config], root.path()).await;
@@ -146,7 +152,7 @@ async fn files_over_stdio_and_no_process_left() {
     assert_gone_by(Instant::now() + Duration::from_millis(100), &started, "server-filesystem").await;
 }
 
-/// Processes of ours with these words in their command lines; other tests of this file run beside.
+/// Child processes with these words in their command lines; other tests of this file run in parallel.
 fn running(words: [&str; 2]) -> Vec<i32> {
     let line = |pid: &i32| std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let fits = |pid: &i32| words.iter().all(|word| String::from_utf8_lossy(&line(pid)).contains(word));

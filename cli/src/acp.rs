@@ -20,7 +20,7 @@ use rethread::server::{Config, NativeSessions, Server};
 use rethread::store::sqlite::SqliteStore;
 use rethread::transport::stdio;
 use rethread_assistant::mcp::Limits;
-use rethread_assistant::model::Patience;
+use rethread_assistant::model::ProviderLimits;
 use rethread_assistant::{Assistant, AssistantConfig};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -184,7 +184,7 @@ fn agent(command: Vec<OsString>, paths: &Paths) -> Result<Arc<dyn AgentSource>, 
         let assistant = Assistant::new(AssistantConfig {
             config_file: Some(file.clone()),
             providers: Box::new(move || config::providers(&file)),
-            patience: Patience::default(),
+            provider_limits: ProviderLimits::default(),
             mcp: Limits::default(),
             guardian: Some(guardian()?),
         });

@@ -270,7 +270,7 @@ mod tests {
             ("key = sk-123456", "line 4: key `key`: "),
             (
                 &format!("{second}base_url = \"ftp://x\""),
-                "line 7: key `base_url`: the base URL of provider other is not usable",
+                "line 7: key `base_url`: the base URL of provider other is invalid",
             ),
             (
                 &format!("{second}[[provider.models]]\nid = \" \""),

@@ -1,5 +1,5 @@
-//! What a server offers: tools, prompts, resources, read from its lists with patience for lies and within bounds.
-//! Asks for nothing.
+//! The tools, prompts and resources of a server, decoded from its lists with length limits. Tolerates invalid members.
+//! Sends no requests.
 
 use rethread_core::{Fields, Json};
 use serde_json::Value;
@@ -9,101 +9,101 @@ use super::limits::Limits;
 use super::schema;
 use super::scrub::Scrub;
 
-/// The longest description and the longest name that are passed on, in bytes.
+/// The maximum lengths of a description and of a name, in bytes.
 const LONGEST_TEXT: usize = 8 * 1024;
 const LONGEST_NAME: usize = 1024;
-/// The most arguments of a prompt.
+/// The maximum number of arguments of a prompt.
 const MOST_ARGUMENTS: usize = 32;
 
-/// A tool.
+/// A tool of an MCP server.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Tool {
-    /// The name that people see: `server.tool`.
+pub struct McpTool {
+    /// The name for users: `server.tool`.
     pub shown_name: String,
-    /// The name for model providers, of letters, digits, `_` and `-`, at most 64 of them.
+    /// The name for model providers: at most 64 letters, digits, `_` and `-`.
     pub provider_name: String,
-    /// What people call the server.
+    /// The configured name of the server.
     pub server: String,
-    /// The server's own name for it.
+    /// The name at the server.
     pub name: String,
-    /// What people call it, if the server says.
+    /// The title, if the server has one.
     pub title: Option<String>,
-    /// What it does, in the server's words.
+    /// The server's description.
     pub description: String,
-    /// What its arguments must be: always the schema of an object.
+    /// The schema of the arguments, always of an object.
     pub schema: Value,
-    /// What is wrong with it, if anything.
+    /// A problem with the tool, if there is one.
     pub note: Option<String>,
-    /// The server says that it changes nothing. It may be lying.
+    /// Whether the server claims that the tool changes nothing. This is not verified.
     pub claims_read_only: bool,
 }
 
-/// A prompt.
+/// A prompt of an MCP server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Prompt {
-    /// The name that people see: `server.prompt`.
+    /// The name for users: `server.prompt`.
     pub shown_name: String,
-    /// What people call the server.
+    /// The configured name of the server.
     pub server: String,
-    /// The server's own name for it.
+    /// The name at the server.
     pub name: String,
-    /// What it is for, in the server's words.
+    /// The server's description.
     pub description: String,
-    /// What it wants to know.
+    /// The arguments.
     pub arguments: Vec<Argument>,
 }
 
 /// An argument of a prompt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Argument {
-    /// Its name.
+    /// The unique name.
     pub name: String,
-    /// What it is, in the server's words.
+    /// The server's description.
     pub description: String,
-    /// It cannot do without.
+    /// Whether it is required.
     pub is_required: bool,
 }
 
-/// A resource.
+/// A resource of an MCP server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Resource {
-    /// What people call the server.
+    /// The configured name of the server.
     pub server: String,
-    /// Its name for reading it.
+    /// The URI.
     pub uri: String,
-    /// What people call it.
+    /// The title.
     pub title: String,
-    /// What it is, in the server's words.
+    /// The server's description.
     pub description: String,
-    /// Its format, if the server says.
+    /// The media type, if the server has one.
     pub mime_type: Option<String>,
 }
 
-/// All that one server offers. Names are given when several are put together.
+/// The lists of one server. Unique names are assigned later, when all servers are combined.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Catalog {
-    pub(super) tools: Vec<Tool>,
+    pub(super) tools: Vec<McpTool>,
     pub(super) prompts: Vec<Prompt>,
     pub(super) resources: Vec<Resource>,
-    /// What is wrong with it, for people.
+    /// Problems with the lists, for users.
     pub(super) notes: Vec<String>,
 }
 
-/// Reads the lists of one server.
-pub(super) struct Reader<'a> {
+/// Decodes the lists of one server.
+pub(super) struct CatalogReader<'a> {
     pub(super) server: &'a str,
     pub(super) limits: &'a Limits,
     pub(super) scrub: &'a Scrub,
 }
 
-impl Reader<'_> {
-    /// A tool; `None` if it has no name.
-    pub(super) fn tool(&self, item: &Json) -> Option<Tool> {
+impl CatalogReader<'_> {
+    /// Decodes a tool; `None` if it has no name.
+    pub(super) fn tool(&self, item: &Json) -> Option<McpTool> {
         let fields = item.fields();
         let name = name_in(&fields, "name")?;
         let (schema, note) = schema::usable(fields.get("inputSchema"), self.limits.schema);
         let hints = fields.get("annotations").map(Json::fields).unwrap_or_default();
-        Some(Tool {
+        Some(McpTool {
             shown_name: String::new(),
             provider_name: String::new(),
             server: self.server.to_owned(),
@@ -116,7 +116,7 @@ impl Reader<'_> {
         })
     }
 
-    /// A prompt; `None` if it has no name.
+    /// Decodes a prompt; `None` if it has no name.
     pub(super) fn prompt(&self, item: &Json) -> Option<Prompt> {
         let fields = item.fields();
         let argument = |item: &Json| {
@@ -138,7 +138,7 @@ impl Reader<'_> {
         })
     }
 
-    /// A resource; `None` if it cannot be named.
+    /// Decodes a resource; `None` if it has no URI.
     pub(super) fn resource(&self, item: &Json) -> Option<Resource> {
         let fields = item.fields();
         let uri = name_in(&fields, "uri")?;
@@ -157,7 +157,7 @@ impl Reader<'_> {
     }
 
     fn text(&self, text: &str) -> String {
-        // Struck out first: a cut may go through the middle of a secret.
+        // Secrets are removed first: the cut may split one.
         cut(&self.scrub.result(text), LONGEST_TEXT).to_owned()
     }
 }

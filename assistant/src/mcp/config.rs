@@ -1,59 +1,58 @@
-//! Servers as they are configured: our own form, and reading it from the list that an ACP client sends, in
-//! either version. Connects nothing.
+//! The configuration of MCP servers, and decoding it from the list that an ACP client sends, in either protocol version.
 
 use rethread::secret::Secret;
 use rethread_core::{Fields, Json};
 
 use super::scrub::Scrub;
 
-/// One server.
+/// The configuration of one server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ServerConfig {
-    /// A program that speaks on its stdin and stdout.
+    /// A program that communicates on stdin and stdout.
     Stdio {
-        /// What people call it.
+        /// The name for users.
         name: String,
         /// The program.
         command: String,
-        /// Its arguments.
+        /// The arguments.
         args: Vec<String>,
-        /// Its environment, beside ours.
+        /// Environment variables, added to those of this process.
         env: Vec<(String, Secret)>,
     },
     /// Streamable HTTP.
     Http {
-        /// What people call it.
+        /// The name for users.
         name: String,
-        /// Where it is.
+        /// The URL of the endpoint.
         url: String,
         /// Headers of every request.
         headers: Vec<(String, Secret)>,
     },
-    /// The older form of HTTP: one stream of events, and messages posted beside it.
+    /// The older HTTP transport: one stream of events, and a POST request for each message.
     Sse {
-        /// What people call it.
+        /// The name for users.
         name: String,
-        /// Where its stream is.
+        /// The URL of the stream.
         url: String,
         /// Headers of every request.
         headers: Vec<(String, Secret)>,
     },
 }
 
-/// A server that is not configured as it must be. Never holds a value of `env` or `headers`.
+/// An invalid entry of the list. Never contains a value of `env` or `headers`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("MCP server {server}: {field} must be {expected}")]
 pub struct ConfigError {
-    /// Its name, or its place in the list.
+    /// The name of the server, or its position in the list.
     pub server: String,
-    /// The member.
+    /// The name of the member.
     pub field: String,
-    /// What would have been right.
+    /// What was expected.
     pub expected: &'static str,
 }
 
 impl ServerConfig {
-    /// What people call it.
+    /// The name for users.
     #[must_use]
     pub fn name(&self) -> &str {
         match self {
@@ -63,7 +62,7 @@ impl ServerConfig {
         }
     }
 
-    /// Strikes out what is secret in this configuration.
+    /// A scrubber that removes the secrets of this configuration from text.
     pub(super) fn scrub(&self) -> Scrub {
         let mut scrub = Scrub::default();
         match self {
@@ -84,13 +83,13 @@ impl ServerConfig {
     }
 }
 
-/// Keys stand in addresses as well, and a server that shows the address it was asked for shows them.
+/// Adds the secrets of a URL: a server may repeat its URL in a message.
 fn scrub_address(scrub: &mut Scrub, url: &str) {
     let Ok(url) = reqwest::Url::parse(url) else { return };
     for (name, value) in url.query_pairs() {
         scrub.add(&name, &Secret::new(value));
     }
-    // As they stand there, which is how they are shown.
+    // Encoded as in the URL, because that is how they are shown.
     for (name, value) in
         url.query().into_iter().flat_map(|query| query.split('&')).filter_map(|p| p.split_once('='))
     {
@@ -104,9 +103,9 @@ fn scrub_address(scrub: &mut Scrub, url: &str) {
     }
 }
 
-/// Reads `mcpServers` of either version: an entry without a type is a program.
+/// Decodes `mcpServers` of either version; an entry without a type is a program.
 ///
-/// One entry that is wrong does not hide the others: it comes back as an error of its own.
+/// An invalid entry becomes an error and does not affect the others.
 #[must_use]
 pub fn from_acp(servers: &Json) -> (Vec<ServerConfig>, Vec<ConfigError>) {
     let (mut read, mut wrong) = (Vec::new(), Vec::new());
@@ -168,7 +167,7 @@ impl Entry {
         let url = self.text("url")?;
         let parsed = reqwest::Url::parse(&url).ok();
         let fits = parsed.is_some_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
-        if fits { Ok(url) } else { Err(self.wrong("url", "an address that begins with http:// or https://")) }
+        if fits { Ok(url) } else { Err(self.wrong("url", "a URL that begins with http:// or https://")) }
     }
 
     fn text(&self, name: &str) -> Result<String, ConfigError> {
@@ -238,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named_without_any_value() {
+    fn errors_name_the_member_without_its_value() {
         let (servers, wrong) = read(
             r#"[{"name":"good","command":"x"}, {"name":"no command"}, {"command":"x"}, 7,
                 {"type":"acp","name":"a"}, {"type":"http","name":"h","url":"ftp://x"},
@@ -253,7 +252,7 @@ mod tests {
                 "MCP server number 3: name must be a string that is not empty",
                 "MCP server number 4: name must be a string that is not empty",
                 "MCP server a: type must be stdio, http or sse",
-                "MCP server h: url must be an address that begins with http:// or https://",
+                "MCP server h: url must be a URL that begins with http:// or https://",
                 "MCP server e: env must be a list of objects with name and value",
                 "MCP server f: env must be names without = and values without zero bytes",
             ]

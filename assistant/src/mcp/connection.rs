@@ -1,5 +1,4 @@
-//! One live connection to a server, from its first word to its end. What is asked over it is the server's
-//! business.
+//! One connection to a server: starting its transport, the handshake, requests, and closing.
 
 use std::io;
 use std::path::Path;
@@ -16,92 +15,95 @@ use serde_json::Value;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::ask::{Patience, Trouble, ask, innermost};
+use super::client_handler::SessionClientHandler;
+use super::close_reason::CloseReason;
 use super::config::ServerConfig;
 use super::content::cut;
-use super::ears::Ears;
-use super::ending::Ending;
 use super::inbound::result_text;
 use super::limits::Limits;
-use super::process::{Launch, Process, Started};
-use super::server::Place;
+use super::process::{Launch, Process, StartedProcess};
+use super::request::{RequestError, RequestTimeout, ask, innermost};
+use super::server::SessionEnvironment;
 use super::sse::EventStream;
 use super::stdio::{CLOSED_INPUT, CLOSED_OUTPUT, Stdio};
-use super::{http, web};
+use super::{http, http_common};
 
-/// How much of an answer that is none is told.
+/// The maximum number of bytes of an invalid answer in an error.
 const LONGEST_ANSWER: usize = 200;
-/// How long the goodbye may take; a process is ended after it in any case.
+/// The time limit for closing; a process is ended after it.
 const GOODBYE: Duration = Duration::from_millis(500);
 
-/// A connection.
+/// An open connection to a server.
 pub(super) struct Connection {
     peer: Peer<RoleClient>,
-    service: Mutex<Option<RunningService<RoleClient, Ears>>>,
+    service: Mutex<Option<RunningService<RoleClient, SessionClientHandler>>>,
     process: Mutex<Option<Process>>,
-    ending: Ending,
+    close_reason: CloseReason,
     changed: watch::Receiver<u64>,
 }
 
-/// Why there is no connection, and what one could do about it. Not scrubbed yet.
-pub(super) struct NotConnected {
+/// Why connecting failed, and what the user can do. May still contain secrets.
+pub(super) struct ConnectError {
     pub(super) cause: String,
     pub(super) remedy: &'static str,
 }
 
 impl Connection {
-    /// Connects and greets, until the deadline.
+    /// Connects and does the handshake, until the deadline.
     pub(super) async fn open(
         config: &ServerConfig,
-        place: &Place,
+        environment: &SessionEnvironment,
         limits: &Limits,
         deadline: Instant,
-    ) -> Result<Connection, NotConnected> {
+    ) -> Result<Connection, ConnectError> {
         let longest = limits.message;
         match config {
             ServerConfig::Stdio { command, args, env, .. } => {
-                let (hidden, cwd, guardian) = (&place.hidden, &place.cwd, place.guardian.as_ref());
+                let (hidden, cwd, guardian) =
+                    (&environment.hidden, &environment.cwd, environment.guardian.as_ref());
                 let launch = Launch { command, args, env, hidden, cwd, guardian };
-                open_stdio(&launch, place, longest, deadline).await
+                open_stdio(&launch, environment, longest, deadline).await
             }
             ServerConfig::Http { url, headers, .. } => {
                 let (url, client, headers) = prepared(url, headers)?;
-                let ending = Ending::new();
-                let transport = http::transport(url.as_str(), client, headers, longest, ending.clone());
-                let greeting = Greeting::new(place, ending);
-                greeting.over(transport, deadline).await.map_err(|error| NotConnected::by_web(error.words()))
+                let close_reason = CloseReason::new();
+                let transport = http::transport(url.as_str(), client, headers, longest, close_reason.clone());
+                let greeting = Handshake::new(environment, close_reason);
+                greeting.over(transport, deadline).await.map_err(|error| ConnectError::by_web(error.words()))
             }
-            ServerConfig::Sse { url, headers, .. } => open_sse(url, headers, place, longest, deadline).await,
+            ServerConfig::Sse { url, headers, .. } => {
+                open_sse(url, headers, environment, longest, deadline).await
+            }
         }
     }
 
-    /// Says whether something can be asked over it.
+    /// Whether requests can be sent.
     pub(super) fn is_live(&self) -> bool {
-        self.ending.cause().is_none() && !self.peer.is_transport_closed()
+        self.close_reason.cause().is_none() && !self.peer.is_transport_closed()
     }
 
-    /// Counts what the server says has changed.
+    /// A counter of the server's list changes.
     pub(super) fn changed(&self) -> watch::Receiver<u64> {
         self.changed.clone()
     }
 
-    /// What the server said of itself.
+    /// The server's information from the handshake.
     pub(super) fn info(&self) -> Option<std::sync::Arc<rmcp::model::ServerPeerInfo>> {
         self.peer.peer_info()
     }
 
-    /// Asks something.
+    /// Sends a request.
     pub(super) async fn ask(
         &self,
         method: &'static str,
         params: Value,
-        patience: Patience,
+        timeout: RequestTimeout,
         cancel: impl Future<Output = ()>,
-    ) -> Result<Json, Trouble> {
-        ask((&self.peer, &self.ending), (method, params), patience, cancel).await
+    ) -> Result<Json, RequestError> {
+        ask((&self.peer, &self.close_reason), (method, params), timeout, cancel).await
     }
 
-    /// Why it ended, with the last words of its process.
+    /// The reason why it ended, with the last output of its process.
     pub(super) async fn output_suffix(&self, cause: String) -> String {
         let Some(mut process) = locked(&self.process).take() else { return cause };
         let words = process.output_suffix().await;
@@ -109,9 +111,9 @@ impl Connection {
         joined(cause, words)
     }
 
-    /// Ends it, and returns when nothing of it is left.
+    /// Closes the connection, and returns when its process has ended.
     pub(super) async fn close(&self) {
-        self.ending.set("it was closed");
+        self.close_reason.set("it was closed");
         let service = locked(&self.service).take();
         if let Some(mut service) = service {
             let _ = service.close_with_timeout(GOODBYE).await;
@@ -123,63 +125,69 @@ impl Connection {
     }
 }
 
-/// The first words to a server.
-struct Greeting {
-    ears: Ears,
-    ending: Ending,
+/// The handshake with a server.
+struct Handshake {
+    handler: SessionClientHandler,
+    close_reason: CloseReason,
     changed: watch::Receiver<u64>,
 }
 
-/// Why a server was not met.
-enum NotMet {
+/// Why a handshake failed.
+enum HandshakeError {
     TooSlow,
-    Refused(Box<ClientInitializeError>, Ending),
+    Refused(Box<ClientInitializeError>, CloseReason),
 }
 
-impl NotMet {
-    /// Says whether it was the server that ended the connection.
+impl HandshakeError {
+    /// Whether the server closed the connection.
     fn was_ended(&self) -> bool {
         match self {
-            NotMet::TooSlow => false,
-            NotMet::Refused(error, ending) => {
+            HandshakeError::TooSlow => false,
+            HandshakeError::Refused(error, close_reason) => {
                 let is_closed = matches!(
                     **error,
                     ClientInitializeError::ConnectionClosed(_) | ClientInitializeError::TransportError { .. }
                 );
-                is_closed || ending.cause().is_some()
+                is_closed || close_reason.cause().is_some()
             }
         }
     }
 
     fn words(&self) -> String {
         match self {
-            NotMet::TooSlow => TOO_SLOW.to_owned(),
-            NotMet::Refused(error, ending) => ending.cause().unwrap_or_else(|| refused(error)),
+            HandshakeError::TooSlow => TOO_SLOW.to_owned(),
+            HandshakeError::Refused(error, close_reason) => {
+                close_reason.cause().unwrap_or_else(|| refused(error))
+            }
         }
     }
 }
 
 const TOO_SLOW: &str = "it did not answer in time";
 
-impl Greeting {
-    fn new(place: &Place, ending: Ending) -> Self {
-        let (tell, changed) = watch::channel(0);
-        Self { ears: Ears { roots: place.roots.clone(), changed: tell }, ending, changed }
+impl Handshake {
+    fn new(environment: &SessionEnvironment, close_reason: CloseReason) -> Self {
+        let (sender, changed) = watch::channel(0);
+        Self {
+            handler: SessionClientHandler { roots: environment.roots.clone(), changed: sender },
+            close_reason,
+            changed,
+        }
     }
 
-    async fn over<T>(self, transport: T, deadline: Instant) -> Result<Connection, NotMet>
+    async fn over<T>(self, transport: T, deadline: Instant) -> Result<Connection, HandshakeError>
     where
         T: Transport<RoleClient> + 'static,
     {
-        let Greeting { ears, ending, changed } = self;
-        match timeout_at(deadline, rmcp::serve_client(ears, transport)).await {
-            Err(_) => Err(NotMet::TooSlow),
-            Ok(Err(error)) => Err(NotMet::Refused(Box::new(error), ending)),
+        let Handshake { handler, close_reason, changed } = self;
+        match timeout_at(deadline, rmcp::serve_client(handler, transport)).await {
+            Err(_) => Err(HandshakeError::TooSlow),
+            Ok(Err(error)) => Err(HandshakeError::Refused(Box::new(error), close_reason)),
             Ok(Ok(service)) => Ok(Connection {
                 peer: service.peer().clone(),
                 service: Mutex::new(Some(service)),
                 process: Mutex::new(None),
-                ending,
+                close_reason,
                 changed,
             }),
         }
@@ -188,15 +196,15 @@ impl Greeting {
 
 async fn open_stdio(
     launch: &Launch<'_>,
-    place: &Place,
+    environment: &SessionEnvironment,
     longest: usize,
     deadline: Instant,
-) -> Result<Connection, NotConnected> {
-    let Started { mut process, stdin, stdout } =
-        Process::start(launch).await.map_err(|error| NotConnected::by_start(&error, launch.cwd))?;
-    let ending = Ending::new();
-    let transport = Stdio::new(stdin, stdout, longest, ending.clone());
-    match Greeting::new(place, ending).over(transport, deadline).await {
+) -> Result<Connection, ConnectError> {
+    let StartedProcess { mut process, stdin, stdout } =
+        Process::start(launch).await.map_err(|error| ConnectError::by_start(&error, launch.cwd))?;
+    let close_reason = CloseReason::new();
+    let transport = Stdio::new(stdin, stdout, longest, close_reason.clone());
+    match Handshake::new(environment, close_reason).over(transport, deadline).await {
         Ok(connection) => {
             locked(&connection.process).get_or_insert(process);
             Ok(connection)
@@ -204,11 +212,11 @@ async fn open_stdio(
         Err(error) => {
             let words = match error.was_ended() {
                 true => process.output_suffix().await,
-                // It ends now because we have hung up: that says nothing.
+                // The process exits because the connection was closed, so its exit status says nothing.
                 false => process.said().await,
             };
             process.end().await;
-            Err(NotConnected::by_program(&error, words))
+            Err(ConnectError::by_program(&error, words))
         }
     }
 }
@@ -216,29 +224,29 @@ async fn open_stdio(
 async fn open_sse(
     url: &str,
     headers: &[(String, Secret)],
-    place: &Place,
+    environment: &SessionEnvironment,
     longest: usize,
     deadline: Instant,
-) -> Result<Connection, NotConnected> {
+) -> Result<Connection, ConnectError> {
     let (url, client, headers) = prepared(url, headers)?;
-    let ending = Ending::new();
-    let opening = EventStream::open(&url, client, headers, longest, ending.clone());
+    let close_reason = CloseReason::new();
+    let opening = EventStream::open(&url, client, headers, longest, close_reason.clone());
     let opened = timeout_at(deadline, opening).await.unwrap_or_else(|_| Err(TOO_SLOW.to_owned()));
-    let transport = opened.map_err(NotConnected::by_web)?;
-    let greeting = Greeting::new(place, ending);
-    greeting.over(transport, deadline).await.map_err(|error| NotConnected::by_web(error.words()))
+    let transport = opened.map_err(ConnectError::by_web)?;
+    let greeting = Handshake::new(environment, close_reason);
+    greeting.over(transport, deadline).await.map_err(|error| ConnectError::by_web(error.words()))
 }
 
-type Prepared = (Url, reqwest::Client, reqwest::header::HeaderMap);
+type HttpParts = (Url, reqwest::Client, reqwest::header::HeaderMap);
 
-fn prepared(url: &str, headers: &[(String, Secret)]) -> Result<Prepared, NotConnected> {
-    let wrong = |cause| NotConnected { cause, remedy: "correct its configuration" };
+fn prepared(url: &str, headers: &[(String, Secret)]) -> Result<HttpParts, ConnectError> {
+    let wrong = |cause| ConnectError { cause, remedy: "correct its configuration" };
     let url = Url::parse(url).map_err(|error| wrong(format!("its address is invalid: {error}")))?;
-    let client = web::client(&url).map_err(wrong)?;
-    Ok((url, client, web::headers(headers).map_err(wrong)?))
+    let client = http_common::client(&url).map_err(wrong)?;
+    Ok((url, client, http_common::headers(headers).map_err(wrong)?))
 }
 
-impl NotConnected {
+impl ConnectError {
     fn by_start(error: &io::Error, cwd: &Path) -> Self {
         if error.kind() != io::ErrorKind::NotFound {
             let cause = format!("its program could not be started: {error}");
@@ -252,13 +260,13 @@ impl NotConnected {
         Self { cause, remedy: "install it, or give the full path of its command" }
     }
 
-    fn by_program(error: &NotMet, words: String) -> Self {
+    fn by_program(error: &HandshakeError, words: String) -> Self {
         let remedy = match error {
-            NotMet::TooSlow => {
+            HandshakeError::TooSlow => {
                 "check that its command is an MCP server on stdio; one that installs itself may be quicker the \
                  next time"
             }
-            NotMet::Refused(..) => "run its command in a terminal to see what it needs",
+            HandshakeError::Refused(..) => "run its command in a terminal to see what it needs",
         };
         Self { cause: joined(error.words(), words), remedy }
     }
@@ -273,7 +281,7 @@ impl NotConnected {
     }
 }
 
-/// How a process ended says more than that its output did.
+/// Combines a cause with the exit status, which replaces a closed pipe as the cause.
 fn joined(cause: String, words: String) -> String {
     match (cause.as_str(), words.is_empty()) {
         (_, true) => cause,
@@ -300,7 +308,7 @@ fn refused(error: &ClientInitializeError) -> String {
     format!("its handshake is not that of an MCP server: {said}")
 }
 
-/// Closes a connection that nobody will use, and does not wait for long.
+/// Closes a connection that is not needed, with a short time limit.
 pub(super) async fn discard(connection: &Connection) {
     let _ = timeout(Duration::from_secs(3), connection.close()).await;
 }

@@ -1,4 +1,5 @@
-//! What a server answers with, in our own form and within bounds. What is left out is said so in its place.
+//! Decodes the results of a server: tool results, prompt messages and resource contents. Content above a length limit is
+//! replaced by a note.
 
 use rethread_core::{Fields, Json};
 use serde_json::Value;
@@ -6,90 +7,90 @@ use serde_json::Value;
 use super::limits::Limits;
 use super::scrub::Scrub;
 
-/// The longest word that names a kind or a format.
+/// The maximum length of a media type.
 const LONGEST_WORD: usize = 200;
 
-/// One piece of an answer.
+/// One content block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Content {
-    /// Words.
+    /// Text.
     Text(String),
-    /// A picture.
+    /// An image.
     Image {
-        /// Its format.
+        /// The media type.
         mime_type: String,
-        /// Its bytes, in base64.
+        /// The bytes in base64.
         data: String,
     },
-    /// A sound.
+    /// Audio.
     Audio {
-        /// Its format.
+        /// The media type.
         mime_type: String,
-        /// Its bytes, in base64.
+        /// The bytes in base64.
         data: String,
     },
     /// A resource with its text.
     TextResource {
-        /// Its name.
+        /// The URI.
         uri: String,
-        /// Its format, if it is known.
+        /// The media type, if known.
         mime_type: Option<String>,
-        /// Its text.
+        /// The text.
         text: String,
     },
     /// A resource with its bytes.
     BlobResource {
-        /// Its name.
+        /// The URI.
         uri: String,
-        /// Its format, if it is known.
+        /// The media type, if known.
         mime_type: Option<String>,
-        /// Its bytes, in base64.
+        /// The bytes in base64.
         data: String,
     },
-    /// The name of a resource that can be read.
+    /// A link to a resource.
     Link {
-        /// Its name.
+        /// The URI.
         uri: String,
-        /// What people call it.
+        /// The title.
         title: String,
     },
 }
 
 /// The result of a tool.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Answer {
-    /// The pieces, in order.
+pub struct McpToolResult {
+    /// The content blocks, in order.
     pub content: Vec<Content>,
-    /// The result as data, where the tool gives it.
+    /// The structured result, if there is one.
     pub structured: Option<Value>,
-    /// The tool says that it failed.
+    /// Whether the tool failed.
     pub is_error: bool,
 }
 
 /// One message of a prompt.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Message {
+pub struct PromptMessage {
     /// `user` or `assistant`.
     pub role: String,
-    /// What is said.
+    /// The content.
     pub content: Content,
 }
 
-/// Reads answers of one server.
-pub(super) struct Reader<'a> {
+/// Decodes one answer of a server, within the length limits.
+pub(super) struct ResultReader<'a> {
     text_left: usize,
     data_left: usize,
     scrub: &'a Scrub,
 }
 
-impl<'a> Reader<'a> {
-    /// For one answer.
+impl<'a> ResultReader<'a> {
+    /// A reader for one answer.
     pub(super) fn new(limits: &Limits, scrub: &'a Scrub) -> Self {
         Self { text_left: limits.answer_text, data_left: limits.answer_data, scrub }
     }
 
-    /// The answer to `tools/call`; `None` if it is none.
-    pub(super) fn answer(mut self, answer: &Json) -> Option<Answer> {
+    /// The answer to `tools/call`; `None` if it is invalid.
+    pub(super) fn answer(mut self, answer: &Json) -> Option<McpToolResult> {
         let fields = answer.fields();
         let (content, structured) = (fields.get("content"), fields.get("structuredContent"));
         let is_error = fields.get("isError").is_some_and(|is_error| is_error.text() == "true");
@@ -107,22 +108,22 @@ impl<'a> Reader<'a> {
             }
             fits.then(|| serde_json::from_str(&text).ok()).flatten()
         });
-        Some(Answer { content, structured, is_error })
+        Some(McpToolResult { content, structured, is_error })
     }
 
-    /// The messages of `prompts/get`; `None` if there are none.
-    pub(super) fn messages(mut self, answer: &Json) -> Option<Vec<Message>> {
+    /// The messages of `prompts/get`; `None` if the answer is invalid.
+    pub(super) fn messages(mut self, answer: &Json) -> Option<Vec<PromptMessage>> {
         let items = answer.fields().get("messages")?.items()?;
         let message = |item: &Json| {
             let fields = item.fields();
             let role = fields.text("role").filter(|role| role == "assistant").unwrap_or("user".to_owned());
             let content = self.content(fields.get("content").unwrap_or(item));
-            Message { role, content }
+            PromptMessage { role, content }
         };
         Some(items.iter().map(message).collect())
     }
 
-    /// The contents of `resources/read`; `None` if there are none.
+    /// The contents of `resources/read`; `None` if the answer is invalid.
     pub(super) fn contents(mut self, answer: &Json) -> Option<Vec<Content>> {
         let items = answer.fields().get("contents")?.items()?;
         Some(items.iter().map(|item| self.resource(&item.fields())).collect())
@@ -136,7 +137,7 @@ impl<'a> Reader<'a> {
             Some("audio") => self.data(&fields, "data", |mime_type, data| Content::Audio { mime_type, data }),
             Some("resource") => self.resource(&fields.get("resource").map(Json::fields).unwrap_or_default()),
             Some("resource_link") => self.link(&fields),
-            // A kind that is newer than this, or none: its text is all there is to show.
+            // An unknown or missing type: shows the JSON text.
             Some(_) | None => Content::Text(self.text(item.text())),
         }
     }
@@ -187,7 +188,7 @@ fn word(text: &str) -> String {
     cut(text, LONGEST_WORD).to_owned()
 }
 
-/// The beginning of a text, at most so many bytes.
+/// The beginning of a text, at most this many bytes.
 pub(super) fn cut(text: &str, longest: usize) -> &str {
     &text[..text.floor_char_boundary(longest)]
 }
@@ -199,10 +200,10 @@ mod tests {
 
     const LIMITS: fn() -> Limits = || Limits { answer_text: 20, answer_data: 10, ..Limits::default() };
 
-    fn answer(text: &str) -> Option<Answer> {
+    fn answer(text: &str) -> Option<McpToolResult> {
         let mut scrub = Scrub::default();
         scrub.add("API_KEY", &Secret::new("hunter2"));
-        Reader::new(&LIMITS(), &scrub).answer(&Json::parse(text.to_owned()).unwrap())
+        ResultReader::new(&LIMITS(), &scrub).answer(&Json::parse(text.to_owned()).unwrap())
     }
 
     #[test]
@@ -231,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_long_is_left_out_and_said_so() {
+    fn long_content_is_replaced_by_a_note() {
         let long = "ä".repeat(30);
         let read = answer(&format!(
             r#"{{"content":[{{"type":"text","text":"{long}"}},{{"type":"image","mimeType":"image/png","data":"{}"}}]}}"#,
@@ -246,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_struck_out_and_lies_are_borne() {
+    fn secrets_are_removed_and_invalid_members_tolerated() {
         let read = answer(r#"{"content":"hunter2"}"#).unwrap();
         assert_eq!(read.content, [Content::Text("\"[secret]\"".into())]);
         let read = answer(r#"{"structuredContent":{"k":"hunter2"}}"#).unwrap();

@@ -1,31 +1,31 @@
-//! What goes wrong with a server, in words for people. Every text here has been through the server's `Scrub`.
+//! The errors of MCP servers: failed connections and failed calls. Secrets are already removed from all texts.
 
 use std::fmt;
 use std::time::Duration;
 
-/// A server that is not there.
+/// A server that could not be connected.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failure {
-    /// What people call the server.
+pub struct ServerFailure {
+    /// The configured name of the server.
     pub server: String,
-    /// Why it is not there.
+    /// Why connecting failed.
     pub cause: String,
-    /// What one could do about it.
+    /// What the user can do.
     pub remedy: String,
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for ServerFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "MCP server {} is not available: {}", self.server, self.cause)
     }
 }
 
-impl std::error::Error for Failure {}
+impl std::error::Error for ServerFailure {}
 
-/// A call that got no answer.
+/// Why a call failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CallError {
-    /// Nothing goes by this name.
+    /// No server has this tool, prompt or resource.
     #[error("no MCP server has {0}")]
     Unknown(String),
     /// The arguments are not an object.
@@ -34,80 +34,80 @@ pub enum CallError {
     /// The server is still being connected.
     #[error("MCP server {server} is still connecting")]
     Connecting {
-        /// What people call the server.
+        /// The configured name of the server.
         server: String,
     },
-    /// The caller did not want it any more.
+    /// The caller cancelled the call.
     #[error("the call of MCP server {server} was cancelled")]
     Cancelled {
-        /// What people call the server.
+        /// The configured name of the server.
         server: String,
     },
-    /// It took too long; the server was told to stop.
+    /// The call reached its time limit; the server was sent a cancellation.
     #[error("MCP server {server} did not answer within {} s", .after.as_secs_f32())]
     TimedOut {
-        /// What people call the server.
+        /// The configured name of the server.
         server: String,
-        /// How long it was waited for.
+        /// The time limit.
         after: Duration,
     },
     /// The server answered with an error.
-    #[error("MCP server {server} refused: {message} ({code})")]
+    #[error("MCP server {server} returned an error: {message} ({code})")]
     Refused {
-        /// What people call the server.
+        /// The configured name of the server.
         server: String,
-        /// Its code.
+        /// The error code.
         code: i32,
-        /// Its words.
+        /// The error message.
         message: String,
     },
-    /// The server answered with something that is no answer.
-    #[error("MCP server {server} gave an invalid answer to {method}: {what}")]
+    /// The server sent an invalid answer.
+    #[error("MCP server {server} sent an invalid answer to {method}: {what}")]
     Nonsense {
-        /// What people call the server.
+        /// The configured name of the server.
         server: String,
-        /// What it was asked.
+        /// The method of the request.
         method: &'static str,
-        /// What came.
+        /// The beginning of the answer.
         what: String,
     },
-    /// The server is there, but the call did not get through to it.
+    /// The server is connected but did not accept the request.
     #[error("MCP server {server} did not accept the call: {cause}")]
-    NotTaken {
-        /// What people call the server.
+    NotAccepted {
+        /// The configured name of the server.
         server: String,
-        /// Why.
+        /// The reason.
         cause: String,
     },
-    /// The server was lost in the middle of the call.
+    /// The connection was lost during the call.
     #[error("MCP server {server} disconnected: {cause}")]
     Lost {
-        /// What people call the server.
+        /// The configured name of the server.
         server: String,
-        /// Why.
+        /// The reason.
         cause: String,
     },
-    /// The server had been lost and could not be brought back.
+    /// The connection was lost before and could not be restored.
     #[error("MCP server {server} is no longer available: {cause}")]
     Gone {
-        /// What people call the server.
+        /// The configured name of the server.
         server: String,
-        /// Why.
+        /// The reason.
         cause: String,
     },
 }
 
 impl CallError {
-    /// What one could do about it.
+    /// What the user can do.
     #[must_use]
     pub fn hint(&self) -> Option<&'static str> {
         match self {
-            CallError::Connecting { .. } => Some("try again in a while, or go on without it"),
+            CallError::Connecting { .. } => Some("try again later, or continue without it"),
             CallError::Unknown(_) => Some("list the tools: they may have changed"),
             CallError::Lost { .. } => Some("the next call starts it again"),
             CallError::Gone { .. } => Some("repair the server, then open the session again"),
             CallError::TimedOut { .. } => Some("ask for less at once, or try again"),
-            CallError::NotTaken { .. } => Some("try again, or go on without it"),
+            CallError::NotAccepted { .. } => Some("try again, or continue without it"),
             CallError::Arguments(_)
             | CallError::Cancelled { .. }
             | CallError::Refused { .. }

@@ -1,5 +1,5 @@
-//! Streamable HTTP: the requests that `rmcp`'s transport wants made. Sessions, streams and their resumption are
-//! in `rmcp`; here are bounds, the gate, and refusals that can be shown.
+//! The HTTP requests of the Streamable HTTP transport. `rmcp` handles sessions, streams and their resumption; this file
+//! adds length limits, the inbound filter, and error messages for users.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -20,37 +20,37 @@ use rmcp::transport::streamable_http_client::{
 use sse_stream::Sse;
 use tokio::time::Instant;
 
-use super::ending::Ending;
-use super::events::{Event, Events};
-use super::inbound::Gate;
-use super::web;
+use super::close_reason::CloseReason;
+use super::http_common;
+use super::inbound::InboundFilter;
+use super::sse_events::{SseEvent, SseReader};
 
 const SESSION: &str = "mcp-session-id";
 const LAST_EVENT: &str = "last-event-id";
 const EVENTS: &str = "text/event-stream";
 const JSON: &str = "application/json";
-/// A stream that was there for this long is opened again at once when it breaks.
+/// A stream that was open for this long is reopened without a pause.
 const LASTING: Duration = Duration::from_secs(5);
-/// The pauses before others are opened again: they double, from the first to the longest.
+/// The first and the longest pause before other streams are reopened; pauses double.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
-/// The error that `rmcp` wants.
-type Error = StreamableHttpError<reqwest::Error>;
+/// The error type that `rmcp` requires.
+type HttpError = StreamableHttpError<reqwest::Error>;
 
-/// Makes the requests.
+/// Sends the requests of one connection.
 #[derive(Clone)]
-pub(super) struct Web {
+pub(super) struct HttpTransport {
     client: Client,
     headers: HeaderMap,
     longest: usize,
-    gate: Arc<Mutex<Gate>>,
-    /// A server that floods is ended, as one on stdio is.
-    ending: Ending,
+    filter: Arc<Mutex<InboundFilter>>,
+    /// Set when the server sends too much.
+    close_reason: CloseReason,
     reopening: Arc<Mutex<Reopening>>,
 }
 
-/// When streams are opened, so that one that breaks again and again is not opened all the time.
+/// Computes pauses, so that a stream that keeps breaking is not reopened all the time.
 #[derive(Default)]
 struct Reopening {
     last: Option<Instant>,
@@ -58,7 +58,7 @@ struct Reopening {
 }
 
 impl Reopening {
-    /// How long to wait before the next one is opened.
+    /// The pause before the next stream is opened.
     fn pause(&mut self, now: Instant) -> Duration {
         let is_early = self.last.is_some_and(|last| now - last < LASTING);
         self.pause = match (is_early, self.pause) {
@@ -71,22 +71,22 @@ impl Reopening {
     }
 }
 
-/// A transport for the server at this address.
+/// The transport for a server at this URL.
 pub(super) fn transport(
     url: &str,
     client: Client,
     headers: HeaderMap,
     longest: usize,
-    ending: Ending,
-) -> StreamableHttpClientTransport<Web> {
-    let (gate, reopening) = (Arc::new(Mutex::new(Gate::new())), Arc::default());
-    let web = Web { client, headers, longest, gate, ending, reopening };
+    close_reason: CloseReason,
+) -> StreamableHttpClientTransport<HttpTransport> {
+    let (filter, reopening) = (Arc::new(Mutex::new(InboundFilter::new())), Arc::default());
+    let web = HttpTransport { client, headers, longest, filter, close_reason, reopening };
     let config = StreamableHttpClientTransportConfig::with_uri(url).max_sse_event_size(longest);
     StreamableHttpClientTransport::with_client(web, config)
 }
 
-impl Web {
-    /// A request with the server's own headers, and those that `rmcp` adds.
+impl HttpTransport {
+    /// Adds the configured headers and those of `rmcp` to a request.
     fn with_headers(
         &self,
         request: RequestBuilder,
@@ -102,7 +102,7 @@ impl Web {
     }
 
     fn stream(&self, response: Response) -> BoxStream<'static, Result<Sse, SseError>> {
-        let reading = (Events::new(response, self.longest), self.clone());
+        let reading = (SseReader::new(response, self.longest), self.clone());
         futures::stream::unfold(Some(reading), |reading| async move {
             let (mut events, web) = reading?;
             match web.admitted(&mut events).await {
@@ -114,14 +114,14 @@ impl Web {
         .boxed()
     }
 
-    async fn answer(&self, response: Response) -> Result<StreamableHttpPostResponse, Error> {
+    async fn answer(&self, response: Response) -> Result<StreamableHttpPostResponse, HttpError> {
         let session = response.headers().get(SESSION).and_then(|id| id.to_str().ok()).map(str::to_owned);
         match kind_of(&response).as_deref() {
             Some(kind) if kind.starts_with(EVENTS) => {
                 Ok(StreamableHttpPostResponse::Sse(self.stream(response), session))
             }
             Some(kind) if kind.starts_with(JSON) => {
-                let body = web::body(response, self.longest).await.map_err(unexpected)?;
+                let body = http_common::body(response, self.longest).await.map_err(unexpected)?;
                 let message = self.admit(&body).map_err(unexpected)?;
                 let message = message.ok_or_else(|| unexpected("it sent no message".to_owned()))?;
                 Ok(StreamableHttpPostResponse::Json(message, session))
@@ -131,22 +131,22 @@ impl Web {
     }
 }
 
-impl Web {
-    /// The next event, with a message that the gate has let in, or with none.
-    async fn admitted(&self, events: &mut Events) -> Result<Option<Sse>, String> {
-        let Some(Event { name, data, id, retry }) = events.next().await? else { return Ok(None) };
+impl HttpTransport {
+    /// The next event, with its message if the filter accepts it.
+    async fn admitted(&self, events: &mut SseReader) -> Result<Option<Sse>, String> {
+        let Some(SseEvent { name, data, id, retry }) = events.next().await? else { return Ok(None) };
         let message = if data.is_empty() { None } else { self.admit(data.as_bytes())? };
-        // Kept also without a message: the id is where the stream goes on after a break.
+        // Kept also without a message, because the stream is resumed from its id.
         let data = message.and_then(|message| serde_json::to_string(&message).ok());
         Ok(Some(Sse { event: Some(name).filter(|name| !name.is_empty()), data, id, retry }))
     }
 
     fn admit(&self, text: &[u8]) -> Result<Option<ServerJsonRpcMessage>, String> {
-        locked(&self.gate).admit(text).inspect_err(|flood| self.ending.set(flood.clone()))
+        locked(&self.filter).admit(text).inspect_err(|flood| self.close_reason.set(flood.clone()))
     }
 }
 
-impl StreamableHttpClient for Web {
+impl StreamableHttpClient for HttpTransport {
     type Error = reqwest::Error;
 
     async fn post_message(
@@ -156,9 +156,9 @@ impl StreamableHttpClient for Web {
         session: Option<Arc<str>>,
         _token: Option<String>,
         headers: HashMap<HeaderName, HeaderValue>,
-    ) -> Result<StreamableHttpPostResponse, Error> {
+    ) -> Result<StreamableHttpPostResponse, HttpError> {
         let had_session = session.is_some();
-        locked(&self.gate).open_requests().sent(&message);
+        locked(&self.filter).open_requests().sent(&message);
         let request = self
             .with_headers(self.client.post(uri.as_ref()), session, headers)
             .header(ACCEPT, format!("{EVENTS}, {JSON}"))
@@ -167,7 +167,7 @@ impl StreamableHttpClient for Web {
         let response = sent(request).await?;
         match response.status() {
             StatusCode::NOT_FOUND if had_session => Err(StreamableHttpError::SessionExpired),
-            status if !status.is_success() => Err(unexpected(web::refusal(response).await)),
+            status if !status.is_success() => Err(unexpected(http_common::refusal(response).await)),
             StatusCode::ACCEPTED | StatusCode::NO_CONTENT => Ok(StreamableHttpPostResponse::Accepted),
             _ if !matches!(message, JsonRpcMessage::Request(_)) => Ok(StreamableHttpPostResponse::Accepted),
             _ => self.answer(response).await,
@@ -180,9 +180,9 @@ impl StreamableHttpClient for Web {
         session: Arc<str>,
         _token: Option<String>,
         headers: HashMap<HeaderName, HeaderValue>,
-    ) -> Result<(), Error> {
+    ) -> Result<(), HttpError> {
         let request = self.with_headers(self.client.delete(uri.as_ref()), Some(session), headers);
-        // A server that keeps its sessions says so, and that is its business.
+        // A server may reject the deletion, which does not matter.
         sent(request).await.map(|_| ())
     }
 
@@ -193,10 +193,10 @@ impl StreamableHttpClient for Web {
         last_event: Option<String>,
         _token: Option<String>,
         headers: HashMap<HeaderName, HeaderValue>,
-    ) -> Result<BoxStream<'static, Result<Sse, SseError>>, Error> {
+    ) -> Result<BoxStream<'static, Result<Sse, SseError>>, HttpError> {
         let pause = locked(&self.reopening).pause(Instant::now());
         tokio::time::sleep(pause).await;
-        if let Some(cause) = self.ending.cause() {
+        if let Some(cause) = self.close_reason.cause() {
             return Err(unexpected(cause));
         }
         let request = self
@@ -209,16 +209,16 @@ impl StreamableHttpClient for Web {
         let response = sent(request).await?;
         match (response.status(), kind_of(&response)) {
             (StatusCode::METHOD_NOT_ALLOWED, _) => Err(StreamableHttpError::ServerDoesNotSupportSse),
-            (status, _) if !status.is_success() => Err(unexpected(web::refusal(response).await)),
+            (status, _) if !status.is_success() => Err(unexpected(http_common::refusal(response).await)),
             (_, Some(kind)) if kind.starts_with(EVENTS) => Ok(self.stream(response)),
             (_, kind) => Err(wrong_kind(kind.as_deref())),
         }
     }
 }
 
-async fn sent(request: RequestBuilder) -> Result<Response, Error> {
-    // Not as the client's own error, which prints the address.
-    request.send().await.map_err(|error| unexpected(web::words(&error)))
+async fn sent(request: RequestBuilder) -> Result<Response, HttpError> {
+    // The error of `reqwest` itself prints the URL.
+    request.send().await.map_err(|error| unexpected(http_common::words(&error)))
 }
 
 fn kind_of(response: &Response) -> Option<String> {
@@ -226,12 +226,12 @@ fn kind_of(response: &Response) -> Option<String> {
     Some(String::from_utf8_lossy(kind.as_bytes()).to_ascii_lowercase())
 }
 
-fn wrong_kind(kind: Option<&str>) -> Error {
+fn wrong_kind(kind: Option<&str>) -> HttpError {
     let kind = kind.unwrap_or("something without a type");
     unexpected(format!("it answered with {kind}, where JSON or events were expected"))
 }
 
-fn unexpected(cause: String) -> Error {
+fn unexpected(cause: String) -> HttpError {
     StreamableHttpError::UnexpectedServerResponse(Cow::Owned(cause))
 }
 
@@ -240,7 +240,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn streams_that_break_at_once_are_opened_less_and_less() {
+    fn pauses_grow_for_streams_that_break_at_once() {
         let (mut reopening, mut now) = (Reopening::default(), Instant::now());
         let mut next = |passes: Duration| {
             now += passes;

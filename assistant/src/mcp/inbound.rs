@@ -1,9 +1,8 @@
-//! Which messages of a server are let in, and how. Notifications that nobody here acts on are left out, and a
-//! server that floods is found out. Carries nothing.
+//! Filters the messages of a server: drops notifications that have no handler, and detects servers that send too many.
 //!
-//! `rmcp` reads a result by trying every kind of result it knows. One that lies a little would be taken for
-//! another kind and lose its members, or be dropped without a word. So every result but that of `initialize`
-//! goes through it as the text that it came in, and is read by the one who asked.
+//! `rmcp` decodes a result by trying all result types that it knows. A slightly invalid result would match another type
+//! and lose members, or be dropped. So every result except that of `initialize` passes through `rmcp` as text and is
+//! decoded by the code that sent the request.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -19,31 +18,31 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-/// The notifications that matter.
-const HEARD: [&str; 5] = [
+/// The notifications that are handled.
+const HANDLED: [&str; 5] = [
     "notifications/cancelled",
     "notifications/progress",
     "notifications/tools/list_changed",
     "notifications/prompts/list_changed",
     "notifications/resources/list_changed",
 ];
-/// Progress only says that a call is alive, and that need not be said more often.
+/// The minimum time between two progress notifications; they only reset a timeout.
 const PROGRESS_PAUSE: Duration = Duration::from_millis(5);
-/// A window of this length is watched at a time.
+/// The length of the window in which messages are counted.
 const WINDOW: Duration = Duration::from_secs(5);
-/// What a server may say unasked within a window.
+/// The maximum number and size of unsolicited messages in a window.
 const MOST_MESSAGES: u32 = 10_000;
 const MOST_BYTES: usize = 64 * 1024 * 1024;
-/// How many of its requests may wait for our answer.
+/// The maximum number of the server's requests without an answer.
 const MOST_OPEN: usize = 64;
 
-/// What became of a text.
+/// A decoded message.
 enum Inbound {
-    /// An answer to something that was asked.
+    /// An answer to a request.
     Answer(ServerJsonRpcMessage),
-    /// Something that the server says or wants by itself.
+    /// A request or notification of the server.
     Unasked(ServerJsonRpcMessage),
-    /// Nothing for us: a notification that nobody needs, or no message at all.
+    /// A notification that is not handled, or an invalid message.
     Nothing,
 }
 
@@ -59,12 +58,12 @@ struct Envelope<'a> {
     error: Option<&'a RawValue>,
 }
 
-/// Reads one message.
+/// Decodes one message.
 fn read(text: &[u8]) -> Inbound {
     let Ok(envelope) = serde_json::from_slice::<Envelope<'_>>(text) else { return Inbound::Nothing };
     let id = envelope.id.and_then(|id| serde_json::from_str::<RequestId>(id.get()).ok());
     match (envelope.method, id, envelope.result, envelope.error) {
-        (Some(method), None, _, _) if !HEARD.contains(&method.as_ref()) => Inbound::Nothing,
+        (Some(method), None, _, _) if !HANDLED.contains(&method.as_ref()) => Inbound::Nothing,
         (Some(_), _, _, _) => serde_json::from_slice(text).map_or(Inbound::Nothing, Inbound::Unasked),
         (None, Some(id), Some(result), _) => Inbound::Answer(answer(text, result, id)),
         (None, id, None, Some(error)) => Inbound::Answer(JsonRpcMessage::error(refusal(error), id)),
@@ -72,7 +71,7 @@ fn read(text: &[u8]) -> Inbound {
     }
 }
 
-/// The text of a result, whichever way it came through `rmcp`.
+/// The JSON text of a result that passed through `rmcp`.
 pub(super) fn result_text(result: ServerResult) -> Json {
     if let ServerResult::CustomResult(CustomResult(Value::String(text))) = &result {
         return Json::parse(text.clone()).unwrap_or_else(|_| Json::of(text));
@@ -94,20 +93,20 @@ fn refusal(error: &RawValue) -> ErrorData {
         .unwrap_or_else(|_| ErrorData::new(ErrorCode::INTERNAL_ERROR, error.get().to_owned(), None))
 }
 
-/// The gate of one connection: lets messages in, and closes when there are too many.
-pub(super) struct Gate {
-    meter: Meter,
+/// The filter of one connection. It fails when there are too many messages.
+pub(super) struct InboundFilter {
+    meter: FloodMeter,
     open: OpenRequests,
-    /// When the last word of progress was let in.
+    /// When the last progress notification was accepted.
     progress: Option<Instant>,
 }
 
-/// How many requests of the server's wait for our answer.
+/// The number of the server's requests without an answer.
 #[derive(Clone, Default)]
 pub(super) struct OpenRequests(Arc<AtomicUsize>);
 
 impl OpenRequests {
-    /// To be told of every message that goes out.
+    /// Must be called for every message that is sent.
     pub(super) fn sent(&self, message: &ClientJsonRpcMessage) {
         if matches!(message, JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_)) {
             let _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |open| open.checked_sub(1));
@@ -115,18 +114,18 @@ impl OpenRequests {
     }
 }
 
-impl Gate {
-    /// An open gate.
+impl InboundFilter {
+    /// A filter for a new connection.
     pub(super) fn new() -> Self {
-        Self { meter: Meter::new(), open: OpenRequests::default(), progress: None }
+        Self { meter: FloodMeter::new(), open: OpenRequests::default(), progress: None }
     }
 
-    /// What must hear of outgoing messages.
+    /// The counter that must be called for every message that is sent.
     pub(super) fn open_requests(&self) -> OpenRequests {
         self.open.clone()
     }
 
-    /// Lets a message in, or leaves it out. An error is the end of the connection.
+    /// Accepts or drops a message. An error closes the connection.
     pub(super) fn admit(&mut self, text: &[u8]) -> Result<Option<ServerJsonRpcMessage>, String> {
         let message = match read(text) {
             Inbound::Answer(message) => return Ok(Some(message)),
@@ -137,7 +136,9 @@ impl Gate {
         if matches!(message, Some(JsonRpcMessage::Request(_)))
             && self.open.0.fetch_add(1, Ordering::Relaxed) >= MOST_OPEN
         {
-            return Err(format!("it floods: more than {MOST_OPEN} requests that it does not let us answer"));
+            return Err(format!(
+                "it sends too much: more than {MOST_OPEN} requests without reading the answers"
+            ));
         }
         Ok(message.filter(|message| !is_progress(message) || self.is_time_for_progress()))
     }
@@ -152,24 +153,24 @@ impl Gate {
 }
 
 fn is_progress(message: &ServerJsonRpcMessage) -> bool {
-    let JsonRpcMessage::Notification(told) = message else { return false };
-    matches!(told.notification, ServerNotification::ProgressNotification(_))
+    let JsonRpcMessage::Notification(notification) = message else { return false };
+    matches!(notification.notification, ServerNotification::ProgressNotification(_))
 }
 
-/// Counts what a server says unasked.
-struct Meter {
+/// Counts unsolicited messages.
+struct FloodMeter {
     since: Instant,
     messages: u32,
     bytes: usize,
 }
 
-impl Meter {
-    /// Counts from here on.
+impl FloodMeter {
+    /// A counter whose window begins now.
     fn new() -> Self {
         Self { since: Instant::now(), messages: 0, bytes: 0 }
     }
 
-    /// Counts a message of this length; says what is wrong if it is one too many.
+    /// Counts a message of this length; fails if it exceeds a maximum.
     fn count(&mut self, bytes: usize) -> Result<(), String> {
         if self.since.elapsed() > WINDOW {
             *self = Self::new();
@@ -180,7 +181,7 @@ impl Meter {
             return Ok(());
         }
         Err(format!(
-            "it floods: {} messages of {} KiB within {:.1} s that nobody asked for",
+            "it sends too much: {} unsolicited messages of {} KiB within {:.1} s",
             self.messages,
             self.bytes / 1024,
             self.since.elapsed().as_secs_f32()
@@ -213,13 +214,13 @@ mod tests {
     }
 
     #[test]
-    fn errors_of_any_shape_are_heard() {
+    fn errors_of_any_shape_are_decoded() {
         assert_eq!(kept(r#"{"jsonrpc":"2.0","id":1,"error":{"code":-1,"message":"no"}}"#), "error no");
         assert_eq!(kept(r#"{"jsonrpc":"2.0","id":1,"error":"no"}"#), r#"error "no""#);
     }
 
     #[test]
-    fn what_nobody_needs_is_left_out() {
+    fn unhandled_notifications_are_dropped() {
         for text in
             ["", "hello", "[]", "{}", r#"{"jsonrpc":"2.0","method":"notifications/message","params":{}}"#]
         {
@@ -231,10 +232,10 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_is_found_out() {
-        let mut meter = Meter::new();
+    fn a_flood_is_detected() {
+        let mut meter = FloodMeter::new();
         assert!((0..MOST_MESSAGES).all(|_| meter.count(10).is_ok()));
-        assert!(meter.count(10).unwrap_err().starts_with("it floods"));
-        assert!(Meter::new().count(MOST_BYTES + 1).is_err());
+        assert!(meter.count(10).unwrap_err().starts_with("it sends too much"));
+        assert!(FloodMeter::new().count(MOST_BYTES + 1).is_err());
     }
 }

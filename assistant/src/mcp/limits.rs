@@ -1,28 +1,27 @@
-//! Limits for MCP servers. Nothing here is about one server.
+//! Time and size limits for MCP servers.
 
 use std::time::Duration;
 
-/// The bounds of every server of a session.
+/// The limits for each server of a session.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// How long a server may take to be there, its first lists included.
+    /// The time limit for connecting a server and reading its lists.
     pub connect: Duration,
-    /// How long the first prompt of a session waits for servers that are still being connected, counted from the
-    /// opening of the session.
+    /// How long the first prompt waits for servers that are still connecting, counted from the opening of the session.
     pub first_prompt: Duration,
-    /// How long a call may go without an answer or a word of progress.
+    /// The time limit of a call without an answer or a progress notification.
     pub call: Duration,
-    /// How long a call may take, whatever progress it tells.
+    /// The total time limit of a call.
     pub call_total: Duration,
-    /// The longest message of a server, in bytes.
+    /// The maximum length of a message, in bytes.
     pub message: usize,
-    /// How much text of one answer is passed on, in bytes.
+    /// The maximum length of the text of an answer, in bytes.
     pub answer_text: usize,
-    /// How much of images, sounds and other data of one answer is passed on, in bytes.
+    /// The maximum length of images, audio and other data of an answer, in bytes.
     pub answer_data: usize,
-    /// The most tools, prompts or resources of one server.
+    /// The maximum number of tools, prompts or resources of a server.
     pub items: usize,
-    /// The longest schema of a tool, in bytes.
+    /// The maximum length of a tool's schema, in bytes.
     pub schema: usize,
 }
 

@@ -1,4 +1,4 @@
-//! Asking a server for its lists, page by page, with an end.
+//! Requests the lists of tools, prompts and resources from a server, page by page, with a maximum number of pages.
 
 use std::collections::BTreeSet;
 
@@ -6,39 +6,39 @@ use rethread_core::Json;
 use rmcp::model::ServerCapabilities;
 use serde_json::json;
 
-use super::ask::{Patience, Trouble};
-use super::catalog::{Catalog, Reader};
+use super::catalog::{Catalog, CatalogReader};
 use super::connection::Connection;
+use super::request::{RequestError, RequestTimeout};
 
-/// The most pages of one list.
+/// The maximum number of pages of a list.
 const MOST_PAGES: usize = 64;
-/// How many names a note has.
+/// The maximum number of names in a note.
 const MOST_NAMED: usize = 5;
 
-/// Asks for all that the server says it has. A list of prompts or resources that fails is left out with a note;
-/// without its tools a server is of no use.
+/// Requests all lists that the server's capabilities name. A failed list of prompts or resources becomes a note; a failed
+/// list of tools is an error.
 pub(super) async fn all(
     connection: &Connection,
-    reader: &Reader<'_>,
-    patience: Patience,
-) -> Result<Catalog, Trouble> {
+    reader: &CatalogReader<'_>,
+    timeout: RequestTimeout,
+) -> Result<Catalog, RequestError> {
     let about = connection.info();
     let offers = about.map_or_else(ServerCapabilities::default, |about| about.capabilities.clone());
     let mut catalog = Catalog::default();
     if offers.tools.is_some() {
-        let pages = Pages { connection, method: "tools/list", member: "tools", patience };
+        let pages = PagedList { connection, method: "tools/list", member: "tools", timeout };
         let tools = pages.read(reader.limits.items, &mut catalog.notes).await?;
         let tools = kept(&tools, |item| reader.tool(item), "tools", &mut catalog.notes);
         catalog.tools = once_each(tools, |tool| &tool.name, "tool", &mut catalog.notes);
     }
     if offers.prompts.is_some() {
-        let pages = Pages { connection, method: "prompts/list", member: "prompts", patience };
+        let pages = PagedList { connection, method: "prompts/list", member: "prompts", timeout };
         let prompts = pages.read_or_note(reader.limits.items, &mut catalog.notes).await?;
         let prompts = kept(&prompts, |item| reader.prompt(item), "prompts", &mut catalog.notes);
         catalog.prompts = once_each(prompts, |prompt| &prompt.name, "prompt", &mut catalog.notes);
     }
     if offers.resources.is_some() {
-        let pages = Pages { connection, method: "resources/list", member: "resources", patience };
+        let pages = PagedList { connection, method: "resources/list", member: "resources", timeout };
         let resources = pages.read_or_note(reader.limits.items, &mut catalog.notes).await?;
         catalog.resources = kept(&resources, |item| reader.resource(item), "resources", &mut catalog.notes);
     }
@@ -53,7 +53,7 @@ fn kept<T>(items: &[Json], read: impl Fn(&Json) -> Option<T>, what: &str, notes:
     read
 }
 
-/// The first of each name: by its name is how a server is asked for one, so the others cannot be reached.
+/// Keeps the first item of each name, because requests name items and can reach only one.
 fn once_each<T>(items: Vec<T>, name: impl Fn(&T) -> &String, what: &str, notes: &mut Vec<String>) -> Vec<T> {
     let mut seen = BTreeSet::new();
     let mut again = BTreeSet::new();
@@ -73,20 +73,20 @@ fn once_each<T>(items: Vec<T>, name: impl Fn(&T) -> &String, what: &str, notes: 
     kept
 }
 
-/// A list in pages.
-struct Pages<'a> {
+/// A list that is requested page by page.
+struct PagedList<'a> {
     connection: &'a Connection,
     method: &'static str,
     member: &'static str,
-    patience: Patience,
+    timeout: RequestTimeout,
 }
 
-impl Pages<'_> {
-    async fn read(&self, most: usize, notes: &mut Vec<String>) -> Result<Vec<Json>, Trouble> {
+impl PagedList<'_> {
+    async fn read(&self, most: usize, notes: &mut Vec<String>) -> Result<Vec<Json>, RequestError> {
         let (mut items, mut cursor, mut seen) = (Vec::new(), None, BTreeSet::new());
         for _ in 0..MOST_PAGES {
             let params = cursor.as_ref().map_or(json!({}), |cursor| json!({"cursor": cursor}));
-            let asked = self.connection.ask(self.method, params, self.patience, std::future::pending());
+            let asked = self.connection.ask(self.method, params, self.timeout, std::future::pending());
             let page = asked.await?.fields();
             match page.get(self.member).and_then(Json::items) {
                 Some(more) => items.extend(more),
@@ -107,9 +107,9 @@ impl Pages<'_> {
         Ok(items)
     }
 
-    async fn read_or_note(&self, most: usize, notes: &mut Vec<String>) -> Result<Vec<Json>, Trouble> {
+    async fn read_or_note(&self, most: usize, notes: &mut Vec<String>) -> Result<Vec<Json>, RequestError> {
         match self.read(most, notes).await {
-            Err(Trouble::Refused { message, .. }) => {
+            Err(RequestError::Refused { message, .. }) => {
                 notes.push(format!("it rejected {}: {message}", self.method));
                 Ok(Vec::new())
             }

@@ -1,19 +1,19 @@
-//! Names of servers and tools: one that people see and one that model providers allow, each unique. Keeps no
-//! list; who wants a name says which are taken.
+//! Builds unique names of servers and tools: one for users and one that model providers accept. The caller keeps the set
+//! of names that are taken.
 
 use std::collections::BTreeSet;
 
-/// The longest name that providers allow.
+/// The maximum length of a name that providers accept.
 const LONGEST_SAFE: usize = 64;
-/// The longest part of a name that people see.
+/// The maximum length of a tool's part of a name for users.
 const LONGEST_SHOWN: usize = 100;
 
-/// The name of a server within names of tools. Has no full stop, which ends it there.
+/// The server's part of tool names. Contains no full stop, since that is the separator.
 pub(super) fn server(name: &str, taken: &mut BTreeSet<String>) -> String {
     unique(&safe(name.trim(), "server"), LONGEST_SAFE / 2, taken)
 }
 
-/// The name of a tool that people see.
+/// The name of a tool for users.
 pub(super) fn shown(server: &str, tool: &str, taken: &mut BTreeSet<String>) -> String {
     let fit = |c: char| if c.is_whitespace() || c.is_control() || is_unseen(c) { '_' } else { c };
     let tool: String = tool.trim().chars().map(fit).take(LONGEST_SHOWN).collect();
@@ -21,13 +21,13 @@ pub(super) fn shown(server: &str, tool: &str, taken: &mut BTreeSet<String>) -> S
     unique(&format!("{server}.{tool}"), usize::MAX, taken)
 }
 
-/// Signs that turn the writing around or take no room: with them a name looks like another.
+/// Whether a character is invisible or changes the direction of text, so that names look alike.
 fn is_unseen(c: char) -> bool {
     matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}'
         | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
 }
 
-/// The name of a tool that every provider allows.
+/// The name of a tool for model providers.
 pub(super) fn provider(server: &str, tool: &str, taken: &mut BTreeSet<String>) -> String {
     unique(&format!("{server}__{}", safe(tool.trim(), "tool")), LONGEST_SAFE, taken)
 }
@@ -38,7 +38,7 @@ fn safe(name: &str, empty: &str) -> String {
     if name.is_empty() { empty.to_owned() } else { name }
 }
 
-/// The name, or the name with a number that makes it unique, within a length.
+/// The name, with a number if it is taken, within a maximum length.
 fn unique(name: &str, longest: usize, taken: &mut BTreeSet<String>) -> String {
     let cut = |room: usize| name.chars().take(room).collect::<String>();
     let mut found = cut(longest);
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_tools_are_those_of_the_server_as_far_as_possible() {
+    fn tool_names_stay_close_to_the_servers_names() {
         let (mut seen, mut safe) = (BTreeSet::new(), BTreeSet::new());
         let mut named = |tool: &str| (shown("s", tool, &mut seen), provider("s", tool, &mut safe));
         assert_eq!(named("read.file"), ("s.read.file".into(), "s__read_file".into()));

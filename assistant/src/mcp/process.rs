@@ -1,5 +1,5 @@
-//! The process of a server on stdio: its start, its last words, its end with everything
-//! that it has started. What goes over its pipes is in `stdio`.
+//! The process of a stdio server: starts it, keeps the end of its stderr, and ends it with all its descendants. Messages
+//! are in `stdio`.
 
 use std::io;
 use std::path::Path;
@@ -12,44 +12,44 @@ use rethread::secret::Secret;
 use tokio::net::unix::pipe::{Receiver, Sender};
 use tokio::time::Instant;
 
-/// How long a server whose input has ended may take to exit by itself.
+/// How long a server may take to exit after its stdin is closed.
 const GRACE: Duration = Duration::from_millis(700);
-/// How long the exit of a server may come after the end of its output.
+/// How long to wait for the exit after stdout is closed.
 const EXIT_WAIT: Duration = Duration::from_millis(500);
 /// The pause between two checks whether a server has exited.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
-/// How long the rest of its stderr is waited for.
+/// How long to wait for the rest of stderr.
 const STDERR_WAIT: Duration = Duration::from_millis(200);
 
-/// What is to be started.
+/// The command and environment of a server.
 pub(super) struct Launch<'a> {
     pub(super) command: &'a str,
     pub(super) args: &'a [String],
     pub(super) env: &'a [(String, Secret)],
-    /// Variables of ours that it does not get.
+    /// Environment variables that it does not inherit.
     pub(super) hidden: &'a [String],
     pub(super) cwd: &'a Path,
-    /// What keeps it and all that it starts together.
+    /// The guardian that tracks its descendants.
     pub(super) guardian: Option<&'a GuardianCommand>,
 }
 
-/// A server that runs, and our ends of its pipes.
-pub(super) struct Started {
+/// A running server and the pipes to it.
+pub(super) struct StartedProcess {
     pub(super) process: Process,
     pub(super) stdin: Sender,
     pub(super) stdout: Receiver,
 }
 
-/// A server's process and all that it has started.
+/// A server's process and its descendants.
 pub(super) struct Process {
-    /// Gone once it has been ended.
+    /// `None` once it has been ended.
     group: Option<Group>,
     stderr: AgentStderr,
 }
 
 impl Process {
     /// Starts a server.
-    pub(super) async fn start(launch: &Launch<'_>) -> io::Result<Started> {
+    pub(super) async fn start(launch: &Launch<'_>) -> io::Result<StartedProcess> {
         let (stdin, our_stdin) = io::pipe()?;
         let (our_stdout, stdout) = io::pipe()?;
         let (our_stderr, stderr) = io::pipe()?;
@@ -67,17 +67,17 @@ impl Process {
             Ok(())
         })
         .await?;
-        // Our copies of its ends go: the end of its output must be seen here.
+        // Closes this process's copies of the child's ends, so that the end of its output is noticed.
         drop((stdin, stdout, stderr));
         let process = Self { group: Some(group), stderr: AgentStderr::read(our_stderr, None)? };
-        Ok(Started {
+        Ok(StartedProcess {
             process,
             stdin: Sender::from_owned_fd(our_stdin.into())?,
             stdout: Receiver::from_owned_fd(our_stdout.into())?,
         })
     }
 
-    /// How it ended and what it said last, as far as that is known soon.
+    /// The exit status and the last output, as far as they are available soon.
     pub(super) async fn output_suffix(&mut self) -> String {
         let end = self.exit_within(EXIT_WAIT).await;
         match (end, self.said().await) {
@@ -87,7 +87,7 @@ impl Process {
         }
     }
 
-    /// What it said last, maybe nothing.
+    /// The end of its stderr; may be empty.
     pub(super) async fn said(&mut self) -> String {
         match self.stderr.settled_tail(STDERR_WAIT).await.as_str() {
             "" => String::new(),
@@ -95,8 +95,8 @@ impl Process {
         }
     }
 
-    /// Ends it, and returns when all that it has started is gone. Its input must have been closed before: that is the
-    /// first request, SIGTERM the second, SIGKILL the last.
+    /// Ends it, and returns when all its descendants have exited. Its stdin must be closed before: that is the first
+    /// request to exit, then SIGTERM and SIGKILL follow.
     pub(super) async fn end(&mut self) {
         self.exit_within(GRACE).await;
         if let Some(group) = self.group.take() {
@@ -118,7 +118,7 @@ impl Process {
 }
 
 impl Drop for Process {
-    /// Nobody waited for its end. Without a runtime its guardian or its watcher kills it.
+    /// Ends a process that was not ended before. Without a runtime its guardian or its watcher kills it.
     fn drop(&mut self) {
         if let (Some(group), Ok(runtime)) = (self.group.take(), tokio::runtime::Handle::try_current()) {
             runtime.spawn(group.clear());

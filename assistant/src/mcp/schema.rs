@@ -1,13 +1,13 @@
-//! The schema of a tool's arguments, made fit for models. A schema that cannot be used is replaced by one that
-//! allows everything, and a note says why: the tool can be called all the same.
+//! Checks the schema of a tool's arguments. An unusable schema is replaced by one that allows everything, with a note, so
+//! that the tool can still be called.
 
 use rethread_core::Json;
 use serde_json::{Map, Value, json};
 
-/// How deep a schema may be nested.
+/// The maximum nesting depth of a schema.
 const DEEPEST: usize = 24;
 
-/// A schema that can be used, and what was wrong with the one that came, if anything.
+/// A usable schema, and the problem with the original, if there is one.
 pub(super) fn usable(schema: Option<&Json>, longest: usize) -> (Value, Option<&'static str>) {
     let Some(schema) = schema.filter(|schema| !schema.is_null()) else {
         return (open(), Some("it has no schema"));
@@ -17,7 +17,7 @@ pub(super) fn usable(schema: Option<&Json>, longest: usize) -> (Value, Option<&'
     }
     match schema.value() {
         Value::Object(members) => checked(members),
-        // Too deep to be read at all; it comes back as text.
+        // Nested too deeply to be parsed, so the value is its text.
         Value::String(_) if schema.text().starts_with('{') => {
             (open(), Some("its schema is nested too deeply"))
         }
@@ -33,7 +33,7 @@ fn open() -> Value {
 
 fn checked(mut members: Map<String, Value>) -> (Value, Option<&'static str>) {
     match members.get("type") {
-        // Arguments are an object whatever it says.
+        // Arguments are always an object.
         None => drop(members.insert("type".to_owned(), "object".into())),
         Some(kind) if kind == "object" => {}
         Some(_) => return (open(), Some("its schema is not that of an object")),
@@ -63,7 +63,7 @@ fn children(value: &Value) -> Box<dyn Iterator<Item = &Value> + '_> {
     }
 }
 
-/// The references within a schema: which place leads to which.
+/// The references within a schema.
 struct Refs<'a> {
     root: &'a Value,
 }
@@ -73,7 +73,7 @@ impl<'a> Refs<'a> {
         Self { root }
     }
 
-    /// What is wrong with them. Models' providers take none that lead nowhere or around in a circle.
+    /// A problem with the references. Model providers reject missing and recursive ones.
     fn fault(&self) -> Option<&'static str> {
         self.follow(self.root, &mut Vec::new(), &mut Vec::new())
     }
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_good_schema_stays_as_it_is() {
+    fn a_valid_schema_is_kept() {
         let good = json!({
             "type": "object",
             "properties": {"a": {"$ref": "#/$defs/b"}, "c": {"$ref": "#/$defs/b"}},
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_lies_is_replaced() {
+    fn an_invalid_schema_is_replaced() {
         assert_eq!(usable(None, 10).1, Some("it has no schema"));
         assert_eq!(note("7"), Some("its schema is not an object"));
         assert_eq!(note(r#""{""#), Some("its schema is not an object"));
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_goes_in_circles_is_replaced() {
+    fn a_recursive_schema_is_replaced() {
         for schema in [
             r##"{"properties":{"a":{"$ref":"#"}}}"##,
             r##"{"properties":{"a":{"$ref":"#/$defs/n"}},"$defs":{"n":{"items":{"$ref":"#/$defs/n"}}}}"##,

@@ -1,5 +1,5 @@
-//! One server of a session: its connection, what it offers, and its second chance. A server that is lost is
-//! brought back once by the next call; it earns another chance by answering.
+//! One server of a session: its connection, its lists, and reconnecting. The next call reconnects a lost server once; an
+//! answer allows another reconnect.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -12,99 +12,99 @@ use serde_json::Value;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 
-use super::ask::{Patience, Trouble};
-use super::catalog::{Catalog, Reader};
+use super::catalog::{Catalog, CatalogReader};
 use super::config::ServerConfig;
-use super::connection::{Connection, NotConnected, discard};
+use super::connection::{ConnectError, Connection, discard};
 use super::content::{self, cut};
-use super::failure::{CallError, Failure};
+use super::failure::{CallError, ServerFailure};
 use super::limits::Limits;
 use super::listing;
+use super::request::{RequestError, RequestTimeout};
 use super::scrub::Scrub;
 
-/// Changes that come together are looked at together.
+/// How long to wait for more list changes before the lists are read again.
 const SETTLE: Duration = Duration::from_millis(100);
-/// And a server that changes all the time is looked at less and less, at last once in this time.
+/// The maximum of that wait, which grows for a server that changes all the time.
 const LONGEST_SETTLE: Duration = Duration::from_secs(10);
-/// The longest words of a server that are passed on with an error, in bytes.
+/// The maximum length of a server's error message, in bytes.
 const LONGEST_WORDS: usize = 4 * 1024;
 
-/// Where a session works.
+/// The directories and environment of a session's servers.
 #[derive(Clone, Debug)]
-pub struct Place {
-    /// The working directory of programs.
+pub struct SessionEnvironment {
+    /// The working directory of server processes.
     pub cwd: PathBuf,
-    /// The folders that servers are told of.
+    /// The directories that servers get as roots.
     pub roots: Vec<PathBuf>,
-    /// Variables of ours that programs do not get, unless they are configured for one.
+    /// Environment variables that processes do not inherit; a configuration can still set them.
     pub hidden: Vec<String>,
-    /// What keeps a program and all that it starts together; without it that is its process group.
+    /// The guardian that tracks the descendants of processes; without one, only their process groups are ended.
     pub guardian: Option<GuardianCommand>,
 }
 
-/// What all servers of a session share.
+/// The data that all servers of a session share.
 #[derive(Clone)]
-pub(super) struct Common {
-    pub(super) place: Place,
+pub(super) struct SharedByServers {
+    pub(super) environment: SessionEnvironment,
     pub(super) limits: Limits,
-    /// Counts the changes of what all of them offer.
+    /// Counts the changes of all lists.
     pub(super) changes: watch::Sender<u64>,
 }
 
-/// One server.
+/// One server of a session.
 pub(super) struct Server {
-    /// Its part of the names of tools.
+    /// The server's part of tool names.
     pub(super) shown: String,
     config: ServerConfig,
-    common: Common,
+    common: SharedByServers,
     scrub: Scrub,
-    link: Mutex<Link>,
-    /// One permit, for the one who brings it back: several calls do not start several.
-    reviving: Semaphore,
+    state: Mutex<ServerState>,
+    /// One permit, so that parallel calls reconnect only once.
+    reconnecting: Semaphore,
     catalog: Mutex<Catalog>,
     /// Why the first connection failed, if it did.
-    failure: Mutex<Option<Failure>>,
+    failure: Mutex<Option<ServerFailure>>,
 }
 
-/// How we stand with it.
-enum Link {
+/// The state of the connection.
+enum ServerState {
     /// Not connected yet.
     Connecting,
-    /// Connected, or lost since then. Its chance to be brought back is there or used up.
-    Met { connection: Arc<Connection>, chance: Chance },
-    /// Lost for good, for this reason.
+    /// Connected, or lost since then.
+    Connected { connection: Arc<Connection>, restart: RestartState },
+    /// Lost, and not reconnected, for this reason.
     Gone(String),
-    /// The session is over.
+    /// The session is closed.
     Closed,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Chance {
-    Left,
+enum RestartState {
+    Allowed,
     Used,
 }
 
 impl Server {
-    /// A server that is not connected yet.
-    pub(super) fn new(config: ServerConfig, shown: String, common: Common) -> Arc<Server> {
+    /// A server before it is connected.
+    pub(super) fn new(config: ServerConfig, shown: String, common: SharedByServers) -> Arc<Server> {
         Arc::new(Server {
             shown,
             scrub: config.scrub(),
             config,
             common,
-            link: Mutex::new(Link::Connecting),
-            reviving: Semaphore::new(1),
+            state: Mutex::new(ServerState::Connecting),
+            reconnecting: Semaphore::new(1),
             catalog: Mutex::default(),
             failure: Mutex::default(),
         })
     }
 
-    /// Connects it for the first time and reads what it offers. Those who follow the changes hear of the outcome.
+    /// Connects it for the first time, reads its lists, and counts that as a change.
     pub(super) async fn connect(self: Arc<Self>) {
-        match meet(&self.config, &self.common, &self.scrub).await {
-            // Whoever has closed it meanwhile knows.
+        match connect_and_list(&self.config, &self.common, &self.scrub).await {
+            // An error means that it was closed meanwhile.
             Ok((connection, catalog)) => {
-                drop(self.install(Arc::new(connection), catalog, Chance::Left).await);
+                drop(self.install(Arc::new(connection), catalog, RestartState::Allowed).await);
             }
             Err(error) => {
                 let failure = error.failure(&self.config, &self.scrub);
@@ -115,64 +115,64 @@ impl Server {
         self.common.changes.send_modify(|count| *count += 1);
     }
 
-    /// Says whether it is still being connected for the first time.
+    /// Whether the first connection is still being made.
     pub(super) fn is_connecting(&self) -> bool {
-        matches!(&*locked(&self.link), Link::Connecting)
+        matches!(&*locked(&self.state), ServerState::Connecting)
     }
 
-    /// Says whether it is there, or can be brought back.
-    pub(super) fn is_met(&self) -> bool {
-        matches!(&*locked(&self.link), Link::Met { .. })
+    /// Whether it is connected or can be reconnected.
+    pub(super) fn is_available(&self) -> bool {
+        matches!(&*locked(&self.state), ServerState::Connected { .. })
     }
 
     /// Why the first connection failed, if it did.
-    pub(super) fn failure(&self) -> Option<Failure> {
+    pub(super) fn failure(&self) -> Option<ServerFailure> {
         locked(&self.failure).clone()
     }
 
-    /// What people call it.
+    /// The configured name.
     pub(super) fn name(&self) -> &str {
         self.config.name()
     }
 
-    /// What it offers now.
+    /// The current lists.
     pub(super) fn catalog(&self) -> Catalog {
         locked(&self.catalog).clone()
     }
 
-    /// What it says about its use, if it is there.
+    /// The server's instructions, if it is connected.
     pub(super) fn instructions(&self) -> Option<String> {
-        let connection = match &*locked(&self.link) {
-            Link::Met { connection, .. } => Arc::clone(connection),
-            Link::Connecting | Link::Gone(_) | Link::Closed => return None,
+        let connection = match &*locked(&self.state) {
+            ServerState::Connected { connection, .. } => Arc::clone(connection),
+            ServerState::Connecting | ServerState::Gone(_) | ServerState::Closed => return None,
         };
         let said = connection.info()?.instructions.clone()?;
         Some(cut(&self.scrub.result(&said), LONGEST_WORDS).to_owned())
     }
 
-    /// Why it cannot be asked now, if so.
+    /// Why no request can be sent now, if that is so.
     pub(super) fn gone(&self) -> Option<CallError> {
-        let cause = match &*locked(&self.link) {
-            Link::Connecting => return Some(CallError::Connecting { server: self.name().to_owned() }),
-            Link::Met { .. } => return None,
-            Link::Gone(cause) => cause.clone(),
-            Link::Closed => "the session is closed".to_owned(),
+        let cause = match &*locked(&self.state) {
+            ServerState::Connecting => return Some(CallError::Connecting { server: self.name().to_owned() }),
+            ServerState::Connected { .. } => return None,
+            ServerState::Gone(cause) => cause.clone(),
+            ServerState::Closed => "the session is closed".to_owned(),
         };
         Some(CallError::Gone { server: self.name().to_owned(), cause })
     }
 
     /// A reader for one answer of this server.
-    pub(super) fn answers(&self) -> content::Reader<'_> {
-        content::Reader::new(&self.common.limits, &self.scrub)
+    pub(super) fn answers(&self) -> content::ResultReader<'_> {
+        content::ResultReader::new(&self.common.limits, &self.scrub)
     }
 
-    /// The error for an answer that is none.
-    pub(super) fn nonsense(&self, method: &'static str, answer: &Json) -> CallError {
+    /// The error for an invalid answer.
+    pub(super) fn invalid_answer(&self, method: &'static str, answer: &Json) -> CallError {
         let what = cut(&self.scrub.text(answer.text()), 200).to_owned();
         CallError::Nonsense { server: self.name().to_owned(), method, what }
     }
 
-    /// Asks it something, after bringing it back if it was lost.
+    /// Sends a request, after reconnecting if the connection was lost.
     pub(super) async fn ask(
         self: &Arc<Self>,
         method: &'static str,
@@ -184,64 +184,66 @@ impl Server {
             connection = self.connection() => connection?,
             () = &mut cancel => return Err(CallError::Cancelled { server: self.name().to_owned() }),
         };
-        let patience = Patience::of_call(&self.common.limits);
-        match connection.ask(method, params, patience, cancel).await {
+        let timeout = RequestTimeout::of_call(&self.common.limits);
+        match connection.ask(method, params, timeout, cancel).await {
             Ok(answer) => {
-                self.earned();
+                self.allow_restart();
                 Ok(answer)
             }
             Err(trouble) => Err(self.error(&connection, trouble).await),
         }
     }
 
-    /// Ends it for good. Returns when no process of it is left.
+    /// Closes it for good. Returns when its process has ended.
     pub(super) async fn close(&self) {
-        let before = std::mem::replace(&mut *locked(&self.link), Link::Closed);
+        let before = std::mem::replace(&mut *locked(&self.state), ServerState::Closed);
         *locked(&self.catalog) = Catalog::default();
-        if let Link::Met { connection, .. } = before {
+        if let ServerState::Connected { connection, .. } = before {
             connection.close().await;
         }
     }
 
-    /// The live connection, the old one or a new one.
+    /// The open connection, reconnected if necessary.
     async fn connection(self: &Arc<Self>) -> Result<Arc<Connection>, CallError> {
         if let Some(connection) = self.live()? {
             return Ok(connection);
         }
-        let _alone = self.reviving.acquire().await;
+        let _alone = self.reconnecting.acquire().await;
         if let Some(connection) = self.live()? {
             return Ok(connection);
         }
-        self.revive().await
+        self.reconnect().await
     }
 
-    /// The connection if it lives; none if it may be brought back.
+    /// The connection if it is open; `None` if it may be reconnected.
     fn live(&self) -> Result<Option<Arc<Connection>>, CallError> {
         if let Some(error) = self.gone() {
             return Err(error);
         }
-        let link = locked(&self.link);
-        let Link::Met { connection, chance } = &*link else { return Ok(None) };
-        match (connection.is_live(), chance) {
+        let state = locked(&self.state);
+        let ServerState::Connected { connection, restart } = &*state else { return Ok(None) };
+        match (connection.is_live(), restart) {
             (true, _) => Ok(Some(Arc::clone(connection))),
-            (false, Chance::Left) => Ok(None),
-            (false, Chance::Used) => {
-                drop(link);
+            (false, RestartState::Allowed) => Ok(None),
+            (false, RestartState::Used) => {
+                drop(state);
                 Err(self.give_up("it disconnected again right after a restart".to_owned()))
             }
         }
     }
 
-    async fn revive(self: &Arc<Self>) -> Result<Arc<Connection>, CallError> {
-        let lost = match &*locked(&self.link) {
-            Link::Met { connection, .. } => Some(Arc::clone(connection)),
-            Link::Connecting | Link::Gone(_) | Link::Closed => None,
+    async fn reconnect(self: &Arc<Self>) -> Result<Arc<Connection>, CallError> {
+        let lost = match &*locked(&self.state) {
+            ServerState::Connected { connection, .. } => Some(Arc::clone(connection)),
+            ServerState::Connecting | ServerState::Gone(_) | ServerState::Closed => None,
         };
         if let Some(lost) = lost {
             lost.close().await;
         }
-        match meet(&self.config, &self.common, &self.scrub).await {
-            Ok((connection, catalog)) => self.install(Arc::new(connection), catalog, Chance::Used).await,
+        match connect_and_list(&self.config, &self.common, &self.scrub).await {
+            Ok((connection, catalog)) => {
+                self.install(Arc::new(connection), catalog, RestartState::Used).await
+            }
             Err(error) => Err(self.give_up(error.failure(&self.config, &self.scrub).cause)),
         }
     }
@@ -250,13 +252,13 @@ impl Server {
         self: &Arc<Self>,
         connection: Arc<Connection>,
         catalog: Catalog,
-        chance: Chance,
+        restart: RestartState,
     ) -> Result<Arc<Connection>, CallError> {
         let closed = {
-            let mut link = locked(&self.link);
-            let closed = matches!(&*link, Link::Closed);
+            let mut state = locked(&self.state);
+            let closed = matches!(&*state, ServerState::Closed);
             if !closed {
-                *link = Link::Met { connection: Arc::clone(&connection), chance };
+                *state = ServerState::Connected { connection: Arc::clone(&connection), restart };
             }
             closed
         };
@@ -271,37 +273,37 @@ impl Server {
 
     fn give_up(&self, cause: String) -> CallError {
         {
-            let mut link = locked(&self.link);
-            if !matches!(&*link, Link::Closed) {
-                *link = Link::Gone(cause.clone());
+            let mut state = locked(&self.state);
+            if !matches!(&*state, ServerState::Closed) {
+                *state = ServerState::Gone(cause.clone());
             }
         }
         self.replace(Catalog::default());
         CallError::Gone { server: self.name().to_owned(), cause }
     }
 
-    /// It answered: should it be lost again, it may be brought back again.
-    fn earned(&self) {
-        if let Link::Met { chance, .. } = &mut *locked(&self.link) {
-            *chance = Chance::Left;
+    /// Allows another reconnect, since the server answered.
+    fn allow_restart(&self) {
+        if let ServerState::Connected { restart, .. } = &mut *locked(&self.state) {
+            *restart = RestartState::Allowed;
         }
     }
 
-    async fn error(&self, connection: &Arc<Connection>, trouble: Trouble) -> CallError {
+    async fn error(&self, connection: &Arc<Connection>, trouble: RequestError) -> CallError {
         let server = self.name().to_owned();
         match trouble {
-            Trouble::Cancelled => CallError::Cancelled { server },
-            Trouble::TimedOut(after) => CallError::TimedOut { server, after },
-            Trouble::Refused { code, message } => {
+            RequestError::Cancelled => CallError::Cancelled { server },
+            RequestError::TimedOut(after) => CallError::TimedOut { server, after },
+            RequestError::Refused { code, message } => {
                 CallError::Refused { server, code, message: self.words(&message) }
             }
-            Trouble::Lost(cause) if connection.is_live() => {
-                CallError::NotTaken { server, cause: self.words(&cause) }
+            RequestError::Lost(cause) if connection.is_live() => {
+                CallError::NotAccepted { server, cause: self.words(&cause) }
             }
-            Trouble::Lost(cause) => {
+            RequestError::Lost(cause) => {
                 let cause = connection.output_suffix(cause).await;
                 let left = Arc::clone(connection);
-                // It may still run, or have left something running.
+                // The process or its descendants may still run.
                 tokio::spawn(async move { left.close().await });
                 CallError::Lost { server, cause: self.words(&cause) }
             }
@@ -312,12 +314,12 @@ impl Server {
         words(&self.scrub, text)
     }
 
-    /// Follows what the server says has changed, until the connection ends. Holds neither of the two: a server
-    /// that nobody wants any more goes.
+    /// Reads the lists again after each change, until the connection ends. Holds no reference to the server or the
+    /// connection, so that both can be dropped.
     fn follow(self: &Arc<Self>) {
-        let mut changed = match &*locked(&self.link) {
-            Link::Met { connection, .. } => connection.changed(),
-            Link::Connecting | Link::Gone(_) | Link::Closed => return,
+        let mut changed = match &*locked(&self.state) {
+            ServerState::Connected { connection, .. } => connection.changed(),
+            ServerState::Connecting | ServerState::Gone(_) | ServerState::Closed => return,
         };
         let server = Arc::downgrade(self);
         tokio::spawn(async move {
@@ -336,10 +338,10 @@ impl Server {
 
     async fn refresh(&self) {
         let Ok(Some(connection)) = self.live() else { return };
-        let reader = Reader { server: self.name(), limits: &self.common.limits, scrub: &self.scrub };
-        let patience = Patience::at_most(self.common.limits.connect);
-        // What it cannot list now stays as it was; its end is seen by the next call.
-        if let Ok(catalog) = listing::all(&connection, &reader, patience).await
+        let reader = CatalogReader { server: self.name(), limits: &self.common.limits, scrub: &self.scrub };
+        let timeout = RequestTimeout::at_most(self.common.limits.connect);
+        // If listing fails, the old lists stay; the next call notices a lost connection.
+        if let Ok(catalog) = listing::all(&connection, &reader, timeout).await
             && connection.is_live()
         {
             self.replace(catalog);
@@ -355,30 +357,32 @@ impl Server {
     }
 }
 
-/// Connects and reads what is offered, all within the time for it.
-async fn meet(
+/// Connects and reads the lists, within the time limit.
+async fn connect_and_list(
     config: &ServerConfig,
-    common: &Common,
+    common: &SharedByServers,
     scrub: &Scrub,
-) -> Result<(Connection, Catalog), NotConnected> {
+) -> Result<(Connection, Catalog), ConnectError> {
     let limits = &common.limits;
     let deadline = Instant::now() + limits.connect;
-    let connection = Connection::open(config, &common.place, limits, deadline).await?;
-    let reader = Reader { server: config.name(), limits, scrub };
-    let patience = Patience::at_most(deadline.saturating_duration_since(Instant::now()));
-    match listing::all(&connection, &reader, patience).await {
+    let connection = Connection::open(config, &common.environment, limits, deadline).await?;
+    let reader = CatalogReader { server: config.name(), limits, scrub };
+    let timeout = RequestTimeout::at_most(deadline.saturating_duration_since(Instant::now()));
+    match listing::all(&connection, &reader, timeout).await {
         Ok(mut catalog) => {
             scrub_notes(&mut catalog, scrub);
             Ok((connection, catalog))
         }
         Err(trouble) => {
             let cause = match trouble {
-                Trouble::Lost(cause) => connection.output_suffix(cause).await,
-                Trouble::Refused { message, .. } => format!("it rejected tools/list: {message}"),
-                Trouble::TimedOut(_) | Trouble::Cancelled => "it did not list its tools in time".to_owned(),
+                RequestError::Lost(cause) => connection.output_suffix(cause).await,
+                RequestError::Refused { message, .. } => format!("it rejected tools/list: {message}"),
+                RequestError::TimedOut(_) | RequestError::Cancelled => {
+                    "it did not list its tools in time".to_owned()
+                }
             };
             discard(&connection).await;
-            Err(NotConnected { cause, remedy: "check the server, or take it out of the list" })
+            Err(ConnectError { cause, remedy: "check the server, or take it out of the list" })
         }
     }
 }
@@ -394,9 +398,9 @@ fn words(scrub: &Scrub, text: &str) -> String {
     cut(&scrub.text(text), LONGEST_WORDS).to_owned()
 }
 
-impl NotConnected {
-    fn failure(self, config: &ServerConfig, scrub: &Scrub) -> Failure {
+impl ConnectError {
+    fn failure(self, config: &ServerConfig, scrub: &Scrub) -> ServerFailure {
         let (server, remedy) = (config.name().to_owned(), self.remedy.to_owned());
-        Failure { server, cause: words(scrub, &self.cause), remedy }
+        ServerFailure { server, cause: words(scrub, &self.cause), remedy }
     }
 }

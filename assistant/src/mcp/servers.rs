@@ -1,4 +1,4 @@
-//! All servers of a session: what they offer together, and who is asked. How one is reached is in `server`.
+//! All MCP servers of a session: their combined lists with unique names, and routing of calls to the right server.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -8,15 +8,15 @@ use serde_json::{Map, Value, json};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use super::catalog::{Prompt, Resource, Tool};
+use super::catalog::{McpTool, Prompt, Resource};
 use super::config::ServerConfig;
-use super::content::{Answer, Content, Message};
-use super::failure::{CallError, Failure};
+use super::content::{Content, McpToolResult, PromptMessage};
+use super::failure::{CallError, ServerFailure};
 use super::limits::Limits;
 use super::names;
-use super::server::{Common, Place, Server};
+use super::server::{Server, SessionEnvironment, SharedByServers};
 
-/// The servers of one session. Dropping them ends them too, but nobody waits for it.
+/// The servers of one session. Dropping them ends their processes without waiting.
 pub struct Servers {
     servers: Vec<Arc<Server>>,
     changes: watch::Sender<u64>,
@@ -24,21 +24,21 @@ pub struct Servers {
     connecting: Mutex<JoinSet<()>>,
 }
 
-/// Something about a server that a user may want to know.
+/// A note about a server, for users.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Note {
-    /// What people call the server.
+pub struct ServerNote {
+    /// The configured name of the server.
     pub server: String,
-    /// What there is to know.
+    /// The note.
     pub text: String,
 }
 
 impl Servers {
-    /// Starts to connect all servers side by side, and does not wait for any.
+    /// Starts to connect all servers in parallel, without waiting.
     #[must_use]
-    pub fn start(configs: Vec<ServerConfig>, place: Place, limits: Limits) -> Servers {
+    pub fn start(configs: Vec<ServerConfig>, environment: SessionEnvironment, limits: Limits) -> Servers {
         let changes = watch::Sender::new(0);
-        let common = Common { place, limits, changes: changes.clone() };
+        let common = SharedByServers { environment, limits, changes: changes.clone() };
         let mut taken = BTreeSet::new();
         let named = configs.into_iter().map(|config| {
             let shown = names::server(config.name(), &mut taken);
@@ -49,13 +49,13 @@ impl Servers {
         Servers { servers, changes, connecting: Mutex::new(connecting) }
     }
 
-    /// Connects all servers side by side. Those that fail are told; the others are there.
+    /// Connects all servers in parallel, and returns the failures.
     pub async fn connect(
         configs: Vec<ServerConfig>,
-        place: Place,
+        environment: SessionEnvironment,
         limits: Limits,
-    ) -> (Servers, Vec<Failure>) {
-        let servers = Self::start(configs, place, limits);
+    ) -> (Servers, Vec<ServerFailure>) {
+        let servers = Self::start(configs, environment, limits);
         servers.settled().await;
         let failures = servers.failures();
         (servers, failures)
@@ -67,7 +67,7 @@ impl Servers {
         while !self.connecting().is_empty() && changes.changed().await.is_ok() {}
     }
 
-    /// The names of all servers, in their order.
+    /// The names of all servers, in the order of the configuration.
     #[must_use]
     pub fn names(&self) -> Vec<String> {
         self.servers.iter().map(|server| server.name().to_owned()).collect()
@@ -80,31 +80,31 @@ impl Servers {
         connecting.map(|server| server.name().to_owned()).collect()
     }
 
-    /// The servers that could not be connected, in their order.
+    /// The servers that could not be connected, in the order of the configuration.
     #[must_use]
-    pub fn failures(&self) -> Vec<Failure> {
+    pub fn failures(&self) -> Vec<ServerFailure> {
         self.servers.iter().filter_map(|server| server.failure()).collect()
     }
 
-    /// Says whether none is connected.
+    /// Whether no server is available.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        !self.servers.iter().any(|server| server.is_met())
+        !self.servers.iter().any(|server| server.is_available())
     }
 
-    /// Counts the changes of what the servers offer: whoever waits for the next one looks at the lists again.
+    /// A counter of the changes of all lists.
     #[must_use]
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
     }
 
-    /// The tools of all servers, in their order, each with names that are unique.
+    /// The tools of all servers, each with unique names.
     #[must_use]
-    pub fn tools(&self) -> Vec<Tool> {
+    pub fn tools(&self) -> Vec<McpTool> {
         self.named_tools().into_iter().map(|(_, tool)| tool).collect()
     }
 
-    /// The prompts of all servers, in their order, each with a name that is unique.
+    /// The prompts of all servers, each with a unique name.
     #[must_use]
     pub fn prompts(&self) -> Vec<Prompt> {
         let mut taken = BTreeSet::new();
@@ -118,15 +118,15 @@ impl Servers {
         prompts
     }
 
-    /// The resources of all servers, in their order.
+    /// The resources of all servers.
     #[must_use]
     pub fn resources(&self) -> Vec<Resource> {
         self.servers.iter().flat_map(|server| server.catalog().resources).collect()
     }
 
-    /// What is wrong with what the servers offer.
+    /// Problems with the lists of the servers.
     #[must_use]
-    pub fn notes(&self) -> Vec<Note> {
+    pub fn notes(&self) -> Vec<ServerNote> {
         let notes = |server: &Arc<Server>| {
             let catalog = server.catalog();
             let tools = catalog
@@ -135,12 +135,12 @@ impl Servers {
                 .filter_map(|tool| Some(format!("{}: {}", tool.name, tool.note.as_ref()?)));
             let texts: Vec<String> = catalog.notes.iter().cloned().chain(tools).collect();
             let name = server.name().to_owned();
-            texts.into_iter().map(move |text| Note { server: name.clone(), text })
+            texts.into_iter().map(move |text| ServerNote { server: name.clone(), text })
         };
         self.servers.iter().flat_map(notes).collect()
     }
 
-    /// What the servers say about their use: the name of each, and its words.
+    /// The instructions of the servers: name and text.
     #[must_use]
     pub fn instructions(&self) -> Vec<(String, String)> {
         let said = |server: &Arc<Server>| Some((server.name().to_owned(), server.instructions()?));
@@ -153,7 +153,7 @@ impl Servers {
         name: &str,
         arguments: Value,
         cancel: impl Future<Output = ()>,
-    ) -> Result<Answer, CallError> {
+    ) -> Result<McpToolResult, CallError> {
         let (server, tool) = self.tool(name)?;
         let arguments = match arguments {
             Value::Object(arguments) => arguments,
@@ -164,7 +164,7 @@ impl Servers {
         };
         let params = json!({"name": tool.name, "arguments": arguments});
         let answer = server.ask("tools/call", params, cancel).await?;
-        server.answers().answer(&answer).ok_or_else(|| server.nonsense("tools/call", &answer))
+        server.answers().answer(&answer).ok_or_else(|| server.invalid_answer("tools/call", &answer))
     }
 
     /// The messages of a prompt of this server.
@@ -174,11 +174,11 @@ impl Servers {
         name: &str,
         arguments: Map<String, Value>,
         cancel: impl Future<Output = ()>,
-    ) -> Result<Vec<Message>, CallError> {
+    ) -> Result<Vec<PromptMessage>, CallError> {
         let server = self.server(server)?;
         let params = json!({"name": name, "arguments": arguments});
         let answer = server.ask("prompts/get", params, cancel).await?;
-        server.answers().messages(&answer).ok_or_else(|| server.nonsense("prompts/get", &answer))
+        server.answers().messages(&answer).ok_or_else(|| server.invalid_answer("prompts/get", &answer))
     }
 
     /// The contents of a resource of this server.
@@ -190,17 +190,17 @@ impl Servers {
     ) -> Result<Vec<Content>, CallError> {
         let server = self.server(server)?;
         let answer = server.ask("resources/read", json!({"uri": uri}), cancel).await?;
-        server.answers().contents(&answer).ok_or_else(|| server.nonsense("resources/read", &answer))
+        server.answers().contents(&answer).ok_or_else(|| server.invalid_answer("resources/read", &answer))
     }
 
-    /// Ends all servers side by side. Returns when no process of theirs is left.
+    /// Closes all servers in parallel. Returns when their processes have ended.
     pub async fn close(&self) {
         let mut connecting = std::mem::take(&mut *locked(&self.connecting));
         connecting.shutdown().await;
         futures::future::join_all(self.servers.iter().map(|server| server.close())).await;
     }
 
-    /// Why a tool of this name cannot be called now, if it is one of a server that is not there.
+    /// Why a tool cannot be called now, if its server is not available.
     #[must_use]
     pub fn gone(&self, name: &str) -> Option<CallError> {
         let is_of = |server: &&Arc<Server>| {
@@ -210,20 +210,20 @@ impl Servers {
         self.servers.iter().find(is_of).and_then(|server| server.gone())
     }
 
-    fn named_tools(&self) -> Vec<(&Arc<Server>, Tool)> {
+    fn named_tools(&self) -> Vec<(&Arc<Server>, McpTool)> {
         let (mut shown, mut safe) = (BTreeSet::new(), BTreeSet::new());
         let mut tools = Vec::new();
         for server in &self.servers {
             for tool in server.catalog().tools {
                 let shown_name = names::shown(&server.shown, &tool.name, &mut shown);
                 let provider_name = names::provider(&server.shown, &tool.name, &mut safe);
-                tools.push((server, Tool { shown_name, provider_name, ..tool }));
+                tools.push((server, McpTool { shown_name, provider_name, ..tool }));
             }
         }
         tools
     }
 
-    fn tool(&self, name: &str) -> Result<(&Arc<Server>, Tool), CallError> {
+    fn tool(&self, name: &str) -> Result<(&Arc<Server>, McpTool), CallError> {
         let found = self
             .named_tools()
             .into_iter()

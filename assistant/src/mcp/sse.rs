@@ -1,5 +1,5 @@
-//! The older form of HTTP, which `rmcp` leaves out: one long stream of events from the server, whose first event
-//! names the address that messages are posted to. The end of the stream is the end of the connection.
+//! The older HTTP+SSE transport, which `rmcp` does not have: one stream of events from the server, whose first event has
+//! the URL for POST requests. The end of the stream ends the connection.
 
 use std::io;
 
@@ -10,20 +10,20 @@ use rmcp::model::{ClientJsonRpcMessage, ServerJsonRpcMessage};
 use rmcp::transport::Transport;
 use tokio::sync::watch;
 
-use super::ending::Ending;
-use super::events::Events;
-use super::inbound::{Gate, OpenRequests};
-use super::web;
+use super::close_reason::CloseReason;
+use super::http_common;
+use super::inbound::{InboundFilter, OpenRequests};
+use super::sse_events::SseReader;
 
 /// The stream of a server.
 pub(super) struct EventStream {
-    events: Events,
-    gate: Gate,
+    events: SseReader,
+    filter: InboundFilter,
     post: Post,
-    ending: Ending,
+    close_reason: CloseReason,
 }
 
-/// Where messages are posted to.
+/// Sends messages as POST requests.
 #[derive(Clone)]
 struct Post {
     client: Client,
@@ -34,25 +34,25 @@ struct Post {
 }
 
 impl EventStream {
-    /// Opens the stream and waits for the address. The error is for people.
+    /// Opens the stream and waits for the URL. The error is a message for users.
     pub(super) async fn open(
         url: &Url,
         client: Client,
         headers: HeaderMap,
         longest: usize,
-        ending: Ending,
+        close_reason: CloseReason,
     ) -> Result<Self, String> {
         let asked = client.get(url.clone()).headers(headers.clone()).header(ACCEPT, "text/event-stream");
-        let response = asked.send().await.map_err(|error| web::words(&error))?;
+        let response = asked.send().await.map_err(|error| http_common::words(&error))?;
         if !response.status().is_success() {
-            return Err(web::refusal(response).await);
+            return Err(http_common::refusal(response).await);
         }
-        let mut events = Events::new(response, longest);
+        let mut events = SseReader::new(response, longest);
         let url = endpoint(url, &mut events).await?;
-        let gate = Gate::new();
+        let filter = InboundFilter::new();
         let post =
-            Post { client, url, headers, closed: watch::Sender::new(false), open: gate.open_requests() };
-        Ok(Self { events, gate, post, ending })
+            Post { client, url, headers, closed: watch::Sender::new(false), open: filter.open_requests() };
+        Ok(Self { events, filter, post, close_reason })
     }
 
     async fn next(&mut self) -> Result<ServerJsonRpcMessage, String> {
@@ -61,15 +61,15 @@ impl EventStream {
             if !matches!(event.name.as_str(), "" | "message") {
                 continue;
             }
-            if let Some(message) = self.gate.admit(event.data.as_bytes())? {
+            if let Some(message) = self.filter.admit(event.data.as_bytes())? {
                 return Ok(message);
             }
         }
     }
 }
 
-/// Waits for the address to post to, which must be on the same server: our headers go there.
-async fn endpoint(base: &Url, events: &mut Events) -> Result<Url, String> {
+/// Waits for the URL for messages. It must be on the same server, because the configured headers are sent there.
+async fn endpoint(base: &Url, events: &mut SseReader) -> Result<Url, String> {
     loop {
         let event = events.next().await?.ok_or("its stream of events ended before it named an endpoint")?;
         if event.name != "endpoint" {
@@ -95,7 +95,7 @@ impl Transport<RoleClient> for EventStream {
         match self.next().await {
             Ok(message) => Some(message),
             Err(cause) => {
-                self.ending.set(cause);
+                self.close_reason.set(cause);
                 None
             }
         }
@@ -117,14 +117,14 @@ impl Post {
             .body(serde_json::to_vec(message)?);
         let mut closed = self.closed.subscribe();
         let sent = tokio::select! {
-            sent = request.send() => sent.map_err(|error| io::Error::other(web::words(&error))),
+            sent = request.send() => sent.map_err(|error| io::Error::other(http_common::words(&error))),
             _ = closed.wait_for(|closed| *closed) => Err(io::ErrorKind::NotConnected.into()),
         };
         self.open.sent(message);
         let response = sent?;
         match response.status().is_success() {
             true => Ok(()),
-            false => Err(io::Error::other(web::refusal(response).await)),
+            false => Err(io::Error::other(http_common::refusal(response).await)),
         }
     }
 }

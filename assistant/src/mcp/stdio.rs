@@ -1,4 +1,4 @@
-//! Messages to and from a server on its pipes, one on each line. Owns no process.
+//! The stdio transport: messages to and from a server on its pipes, one on each line. Does not own the process.
 
 use std::collections::VecDeque;
 use std::io;
@@ -11,58 +11,59 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::unix::pipe::{Receiver, Sender};
 use tokio::sync::{mpsc, oneshot, watch};
 
-use super::ending::Ending;
-use super::inbound::{Gate, OpenRequests};
+use super::close_reason::CloseReason;
+use super::inbound::{InboundFilter, OpenRequests};
 
-/// How many lines may wait to be written.
+/// The maximum number of lines that wait to be written.
 const WAITING: usize = 16;
-/// Why a connection ends when the process does; how that ended says more.
+/// Close reasons when the process exits; its exit status has more detail.
 pub(super) const CLOSED_OUTPUT: &str = "it closed its output";
 pub(super) const CLOSED_INPUT: &str = "it closed its input";
 
 /// The pipes of a server.
 pub(super) struct Stdio {
     lines: LineReader<Receiver>,
-    /// Came with the same read as the last one given out.
+    /// Lines of the last read that were not returned yet.
     waiting: VecDeque<Line>,
     longest: usize,
-    gate: Gate,
+    filter: InboundFilter,
     output: Output,
-    ending: Ending,
+    close_reason: CloseReason,
 }
 
-/// The way to a server's input. A task of its own writes, line by line, and has the pipe alone.
+/// Sends lines to the task that writes to the server's stdin.
 #[derive(Clone)]
 struct Output {
     lines: mpsc::Sender<Outgoing>,
-    /// Ends the task, also in the middle of a line to a server that does not read.
+    /// Ends the task, also while it writes to a server that does not read.
     closed: watch::Sender<bool>,
     open: OpenRequests,
-    ending: Ending,
+    close_reason: CloseReason,
 }
 
-/// A line, and who waits for it to be written.
+/// A line, and the sender that reports that it was written.
 struct Outgoing {
     line: Vec<u8>,
     done: oneshot::Sender<io::Result<()>>,
 }
 
 impl Stdio {
-    /// Lines of at most `longest` bytes.
-    pub(super) fn new(stdin: Sender, stdout: Receiver, longest: usize, ending: Ending) -> Self {
-        let gate = Gate::new();
+    /// A transport for lines of at most `longest` bytes.
+    pub(super) fn new(stdin: Sender, stdout: Receiver, longest: usize, close_reason: CloseReason) -> Self {
+        let filter = InboundFilter::new();
         let (lines, written) = mpsc::channel(WAITING);
         let closed = watch::Sender::new(false);
         tokio::spawn(write(stdin, written, closed.subscribe()));
-        let output = Output { lines, closed, open: gate.open_requests(), ending: ending.clone() };
+        let output =
+            Output { lines, closed, open: filter.open_requests(), close_reason: close_reason.clone() };
         let lines = LineReader::new(stdout, longest);
-        Self { lines, waiting: VecDeque::new(), longest, gate, output, ending }
+        Self { lines, waiting: VecDeque::new(), longest, filter, output, close_reason }
     }
 
     fn take_in(&mut self, line: Line) -> Result<Option<ServerJsonRpcMessage>, String> {
         match line {
-            Line::Text(text) => self.gate.admit(&text),
-            // It may have been an answer: nobody shall wait for it until the time is over.
+            Line::Text(text) => self.filter.admit(&text),
+            // The line may have been an answer, and its request must not wait until its time limit.
             Line::TooLong => Err(format!("it sent a line of more than {} KiB", self.longest / 1024)),
         }
     }
@@ -73,7 +74,7 @@ impl Stdio {
             Ok(None) => return Err(CLOSED_OUTPUT.to_owned()),
             Err(error) => return Err(format!("its output cannot be read: {error}")),
         }
-        // A server that never stops talking must leave others their turn.
+        // Lets other tasks run if a server never stops writing.
         tokio::task::consume_budget().await;
         Ok(())
     }
@@ -105,7 +106,7 @@ impl Transport<RoleClient> for Stdio {
         match self.next().await {
             Ok(message) => Some(message),
             Err(cause) => {
-                self.ending.set(cause);
+                self.close_reason.set(cause);
                 None
             }
         }
@@ -122,19 +123,19 @@ impl Output {
         let mut line = serde_json::to_vec(message)?;
         line.push(b'\n');
         let (done, written) = oneshot::channel();
-        // Without the task that writes there is nobody to take the line, or to say that it was written.
+        // If the writing task has ended, the receiver of `done` reports it.
         let _ = self.lines.send(Outgoing { line, done }).await;
         let sent = written.await.unwrap_or_else(|_| Err(io::ErrorKind::NotConnected.into()));
         self.open.sent(message);
         sent.inspect_err(|error| {
             if error.kind() == io::ErrorKind::BrokenPipe {
-                self.ending.set(CLOSED_INPUT);
+                self.close_reason.set(CLOSED_INPUT);
             }
         })
     }
 }
 
-/// Writes until nobody has anything more to say, or until it is to end. The pipe ends with it.
+/// Writes lines until all senders are gone or `closed` is set, then closes the pipe.
 async fn write(mut pipe: Sender, mut lines: mpsc::Receiver<Outgoing>, mut closed: watch::Receiver<bool>) {
     let writing = async {
         while let Some(Outgoing { line, done }) = lines.recv().await {

@@ -1,5 +1,5 @@
-//! One answer as a stream: asking, waiting and asking again while nothing has come, hearing, and the end. Dropping it
-//! closes the connection.
+//! The answer of a model as a stream of events: sends the request, retries while nothing has arrived, decodes the stream.
+//! Dropping the stream closes the connection.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -14,79 +14,79 @@ use genai::chat::{ChatOptions, ChatRequest, ChatStream, ChatStreamEvent};
 use reqwest::Url;
 use rethread::ids;
 
-use super::Patience;
+use super::ProviderLimits;
 use super::config::ProviderKind;
-use super::error::Error;
-use super::event::Event;
-use super::fault::{Again, Blamed, Fault};
-use super::gathered::Gathered;
-use super::incoming::{self, Reader};
-use super::lacking::Lack;
+use super::error::ModelError;
+use super::event::ModelEvent;
+use super::fault::{Fault, FaultContext, Retry};
+use super::http_clients::HttpClients;
+use super::incoming::{self, ReplyReader};
 use super::options::model_of;
 use super::outgoing;
+use super::partial_answer::PartialAnswer;
 use super::provider::Provider;
-use super::relay::{Route, Way};
-use super::tap::Tap;
+use super::raw_frames::RawFrames;
+use super::relay::{Route, RouteTarget};
 use super::target;
-use super::web::Web;
+use super::unsupported::Unsupported;
 
-/// What a model says, event by event. It ends with `Event::Finished` or with an error.
-pub struct Answer {
-    events: BoxStream<'static, Result<Event, Error>>,
+/// The events of one answer. The last one is `ModelEvent::Finished` or an error.
+pub struct AnswerStream {
+    events: BoxStream<'static, Result<ModelEvent, ModelError>>,
 }
 
-impl Answer {
-    /// One that only fails.
-    pub(super) fn failed(error: Error) -> Self {
+impl AnswerStream {
+    /// A stream that yields only this error.
+    pub(super) fn failed(error: ModelError) -> Self {
         Self { events: futures::stream::iter([Err(error)]).boxed() }
     }
 
-    pub(super) fn to(question: Question) -> Self {
-        let (stage, gathered, ready) = (Stage::Asking, Gathered::default(), VecDeque::new());
-        let talk = Talk { question, attempt: 0, stage, told: false, gathered, ready, route: None };
-        let next = |mut talk: Talk| async move {
-            let event = talk.next().await?;
-            Some((event, talk))
+    pub(super) fn to(query: ModelQuery) -> Self {
+        let (stage, partial, ready) = (ExchangeStage::Asking, PartialAnswer::default(), VecDeque::new());
+        let exchange = Exchange { query, attempt: 0, stage, started: false, partial, ready, route: None };
+        let next = |mut exchange: Exchange| async move {
+            let event = exchange.next().await?;
+            Some((event, exchange))
         };
-        Self { events: futures::stream::unfold(talk, next).boxed() }
+        Self { events: futures::stream::unfold(exchange, next).boxed() }
     }
 }
 
-impl Stream for Answer {
-    type Item = Result<Event, Error>;
+impl Stream for AnswerStream {
+    type Item = Result<ModelEvent, ModelError>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         self.events.poll_next_unpin(context)
     }
 }
 
-impl std::fmt::Debug for Answer {
+impl std::fmt::Debug for AnswerStream {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Answer").finish_non_exhaustive()
+        f.debug_struct("AnswerStream").finish_non_exhaustive()
     }
 }
 
-/// All that is needed to ask, once or again.
-pub(super) struct Question {
-    pub(super) web: Arc<Web>,
-    /// What reaches the provider.
+/// A request to a provider, with everything that sending and retrying it needs.
+pub(super) struct ModelQuery {
+    pub(super) web: Arc<HttpClients>,
+    /// The HTTP client for the provider.
     pub(super) client: reqwest::Client,
     pub(super) provider: Arc<Provider>,
-    /// The full id.
+    /// The full id: `provider/model`.
     pub(super) model: String,
     pub(super) chat: ChatRequest,
     pub(super) options: ChatOptions,
-    pub(super) tap: Arc<Tap>,
-    pub(super) reader: Reader,
-    pub(super) patience: Patience,
+    pub(super) frames: Arc<RawFrames>,
+    pub(super) reader: ReplyReader,
+    pub(super) limits: ProviderLimits,
 }
 
-impl Question {
-    /// A way to the provider through the relay, and a client of the library that knows no other.
+impl ModelQuery {
+    /// Opens a route to the provider through the relay, with a client of `genai` that can reach only the relay.
     async fn route(&self) -> Result<(Route, genai::Client), String> {
         let address = Url::parse(&self.provider.address).map_err(|error| error.to_string())?;
-        let way = Way { client: self.client.clone(), address, tap: self.tap.clone() };
-        let route = self.web.relay.route(way).await?;
+        let target = RouteTarget { client: self.client.clone(), address, frames: self.frames.clone() };
+        let route = self.web.relay.route(target).await?;
         let client = genai::Client::builder().with_reqwest(route.client.clone()).build();
         Ok((route, client.map_err(|error| error.to_string())?))
     }
@@ -95,211 +95,217 @@ impl Question {
         target::target(&self.provider.config, &route.address, model_of(&self.model))
     }
 
-    /// Whether this is part of it.
-    fn sends(&self, lack: Lack) -> bool {
-        match lack {
-            Lack::Temperature => self.options.temperature.is_some(),
-            Lack::Tools => self.chat.tools.is_some(),
-            Lack::Images | Lack::TheseImages => outgoing::has_images(&self.chat),
-            Lack::Thoughts => self.options.capture_reasoning_content == Some(true),
+    /// Whether the request uses this feature.
+    fn sends(&self, feature: Unsupported) -> bool {
+        match feature {
+            Unsupported::Temperature => self.options.temperature.is_some(),
+            Unsupported::Tools => self.chat.tools.is_some(),
+            Unsupported::Images | Unsupported::TheseImages => outgoing::has_images(&self.chat),
+            Unsupported::Thoughts => self.options.capture_reasoning_content == Some(true),
         }
     }
 }
 
-enum Stage {
+enum ExchangeStage {
     Asking,
     Waiting(Duration),
-    Hearing(ChatStream),
+    Receiving(ChatStream),
     Over,
 }
 
-struct Talk {
-    question: Question,
-    /// How often it was asked.
+struct Exchange {
+    query: ModelQuery,
+    /// The number of attempts so far.
     attempt: u32,
-    stage: Stage,
-    /// Whether anything of the answer has come. From then on there is no way back.
-    told: bool,
-    gathered: Gathered,
-    ready: VecDeque<Result<Event, Error>>,
-    /// The way that the answer comes by.
+    stage: ExchangeStage,
+    /// Whether any part of the answer was passed on. From then on the request is not retried.
+    started: bool,
+    partial: PartialAnswer,
+    ready: VecDeque<Result<ModelEvent, ModelError>>,
+    /// The route that the answer arrives on.
     route: Option<Route>,
 }
 
-impl Talk {
-    async fn next(&mut self) -> Option<Result<Event, Error>> {
+impl Exchange {
+    async fn next(&mut self) -> Option<Result<ModelEvent, ModelError>> {
         loop {
             if let Some(event) = self.ready.pop_front() {
                 return Some(event);
             }
             match &mut self.stage {
-                Stage::Asking => self.ask().await,
-                Stage::Waiting(pause) => {
+                ExchangeStage::Asking => self.ask().await,
+                ExchangeStage::Waiting(pause) => {
                     tokio::time::sleep(*pause).await;
-                    self.stage = Stage::Asking;
+                    self.stage = ExchangeStage::Asking;
                 }
-                Stage::Hearing(stream) => {
-                    let heard = stream.next().await;
-                    self.hear(heard);
+                ExchangeStage::Receiving(stream) => {
+                    let observed = stream.next().await;
+                    self.receive(observed);
                 }
-                Stage::Over => return None,
+                ExchangeStage::Over => return None,
             }
         }
     }
 
     async fn ask(&mut self) {
         self.attempt += 1;
-        let question = &self.question;
-        question.tap.clear();
-        self.gathered = Gathered::default();
-        let (route, client) = match question.route().await {
-            Ok(way) => way,
-            Err(why) => return self.settle(self.blamed().unreachable(&why)),
+        let query = &self.query;
+        query.frames.clear();
+        self.partial = PartialAnswer::default();
+        let (route, client) = match query.route().await {
+            Ok(target) => target,
+            Err(why) => return self.settle(self.fault_context().unreachable(&why)),
         };
-        let (target, chat) = (question.target(&route), question.chat.clone());
-        let asked = client.exec_chat_stream(target, chat, Some(&question.options)).await;
+        let (target, chat) = (query.target(&route), query.chat.clone());
+        let asked = client.exec_chat_stream(target, chat, Some(&query.options)).await;
         self.route = Some(route);
         match asked {
-            Ok(answer) => self.stage = Stage::Hearing(answer.stream),
+            Ok(answer) => self.stage = ExchangeStage::Receiving(answer.stream),
             Err(error) => self.fail(&error),
         }
     }
 
-    fn hear(&mut self, heard: Option<genai::Result<ChatStreamEvent>>) {
-        match heard {
+    fn receive(&mut self, observed: Option<genai::Result<ChatStreamEvent>>) {
+        match observed {
             Some(Ok(ChatStreamEvent::Chunk(chunk))) => {
-                self.gathered.text(&chunk.content);
-                self.tell(Event::Text, chunk.content);
+                self.partial.text(&chunk.content);
+                self.emit(ModelEvent::Text, chunk.content);
             }
             Some(Ok(ChatStreamEvent::ReasoningChunk(chunk))) => {
-                self.gathered.thought(&chunk.content);
-                self.tell(Event::Thought, chunk.content);
+                self.partial.thought(&chunk.content);
+                self.emit(ModelEvent::Thought, chunk.content);
             }
             Some(Ok(ChatStreamEvent::ToolCallChunk(chunk))) => {
-                let begun = self.question.reader.begun(&chunk.tool_call);
-                let is_new = self.gathered.call(chunk.tool_call);
+                let begun = self.query.reader.begun(&chunk.tool_call);
+                let is_new = self.partial.call(chunk.tool_call);
                 self.ready.extend(begun.filter(|_| is_new).map(Ok));
-                self.told = true;
+                self.started = true;
             }
-            Some(Ok(ChatStreamEvent::ThoughtSignatureChunk(_))) => self.told = true,
+            Some(Ok(ChatStreamEvent::ThoughtSignatureChunk(_))) => self.started = true,
             Some(Ok(ChatStreamEvent::Start | ChatStreamEvent::Heartbeat)) => {}
             Some(Ok(ChatStreamEvent::End(end))) => self.finish(end),
             Some(Err(error)) => self.fail(&error),
-            None => self.over(),
+            None => self.connection_closed(),
         }
     }
 
-    /// The server has closed the connection, and did not say before that this is the end.
-    fn over(&mut self) {
-        let heard = self.question.tap.heard();
-        match heard.finished {
+    /// Handles a connection that the server closed without an end event.
+    fn connection_closed(&mut self) {
+        let observed = self.query.frames.observed();
+        match observed.finished {
             Some(reason) => {
-                let end = std::mem::take(&mut self.gathered).end(reason);
+                let end = std::mem::take(&mut self.partial).end(reason);
                 self.finish(end);
             }
-            None if !heard.anything => self.break_off("it was empty"),
-            None if heard.events => self.break_off("the stream ended before the answer was complete"),
-            None => self.settle(self.blamed().malformed("its answer is not a stream of events")),
+            None if !observed.anything => self.end_early("it was empty"),
+            None if observed.events => self.end_early("the stream ended before the answer was complete"),
+            None => self.settle(self.fault_context().malformed("its answer is not a stream of events")),
         }
     }
 
-    fn tell(&mut self, kind: fn(String) -> Event, text: String) {
+    fn emit(&mut self, kind: fn(String) -> ModelEvent, text: String) {
         if !text.is_empty() {
-            self.told = true;
+            self.started = true;
             self.ready.push_back(Ok(kind(text)));
         }
     }
 
     fn finish(&mut self, end: genai::chat::StreamEnd) {
-        let heard = self.question.tap.heard();
-        if let Some(fault) = self.blamed().overheard(&heard) {
+        let observed = self.query.frames.observed();
+        if let Some(fault) = self.fault_context().observed_fault(&observed) {
             return self.settle(fault);
         }
-        if heard.blocked.is_none() && !incoming::is_whole(self.question.provider.config.kind, &end) {
-            return self.break_off("the stream ended before the answer was complete");
+        if observed.blocked.is_none() && !incoming::is_whole(self.query.provider.config.kind, &end) {
+            return self.end_early("the stream ended before the answer was complete");
         }
-        let events = self.question.reader.read(end, &heard);
+        let events = self.query.reader.read(end, &observed);
         self.ready.extend(events.into_iter().map(Ok));
-        self.stage = Stage::Over;
+        self.stage = ExchangeStage::Over;
     }
 
-    fn break_off(&mut self, how: &str) {
-        let provider = self.question.provider.config.name.clone();
-        let error = Error::BrokenOff { provider, cause: how.to_owned() };
-        match self.told {
+    fn end_early(&mut self, how: &str) {
+        let provider = self.query.provider.config.name.clone();
+        let error = ModelError::Truncated { provider, cause: how.to_owned() };
+        match self.started {
             true => self.end_with(error),
             false => self.try_again(error, None),
         }
     }
 
-    fn end_with(&mut self, error: Error) {
+    fn end_with(&mut self, error: ModelError) {
         self.ready.push_back(Err(error));
-        self.stage = Stage::Over;
+        self.stage = ExchangeStage::Over;
     }
 
     fn fail(&mut self, error: &genai::Error) {
-        let heard = self.question.tap.heard();
-        if heard.blocked.is_some() && self.question.provider.config.kind == ProviderKind::Gemini {
-            // It says so in place of an answer, which the library takes for an error.
+        let observed = self.query.frames.observed();
+        if observed.blocked.is_some() && self.query.provider.config.kind == ProviderKind::Gemini {
+            // Gemini sends the block reason in place of an answer, and `genai` reports that as an error.
             return self.finish(genai::chat::StreamEnd::default());
         }
-        let blamed = self.blamed();
-        let fault = blamed.overheard(&heard).unwrap_or_else(|| blamed.sort(error));
+        let fault_context = self.fault_context();
+        let fault = fault_context.observed_fault(&observed).unwrap_or_else(|| fault_context.sort(error));
         self.settle(fault);
     }
 
-    fn settle(&mut self, Fault { error, again }: Fault) {
-        if let Some(lack) = Lack::told_by(&error).filter(|lack| !self.told && self.question.sends(*lack)) {
-            return self.leave_out(lack, &error);
+    fn settle(&mut self, Fault { error, retry }: Fault) {
+        if let Some(feature) =
+            Unsupported::from_error(&error).filter(|feature| !self.started && self.query.sends(*feature))
+        {
+            return self.leave_out(feature, &error);
         }
-        match (error, again) {
-            // What was told cannot be taken back, and what breaks it off is not that nobody was there.
-            (Error::Unreachable { cause, .. }, _) if self.told => self.break_off(&cause),
-            (error, Again::After(wished)) if !self.told => self.try_again(error, wished),
-            (error, Again::After(_) | Again::No) => self.end_with(error),
+        match (error, retry) {
+            // Part of the answer was passed on, so the server was reachable: the answer ended early.
+            (ModelError::Unreachable { cause, .. }, _) if self.started => self.end_early(&cause),
+            (error, Retry::After(requested)) if !self.started => self.try_again(error, requested),
+            (error, Retry::After(_) | Retry::No) => self.end_with(error),
         }
     }
 
-    fn try_again(&mut self, error: Error, wished: Option<Duration>) {
-        let patience = &self.question.patience;
-        let wait = wished.unwrap_or_else(|| patience.pause(self.attempt));
-        if self.attempt > patience.retries || wait > patience.longest_pause {
+    fn try_again(&mut self, error: ModelError, requested: Option<Duration>) {
+        let limits = &self.query.limits;
+        let wait = requested.unwrap_or_else(|| limits.pause(self.attempt));
+        if self.attempt > limits.retries || wait > limits.longest_pause {
             return self.end_with(error);
         }
-        self.ready.push_back(Ok(Event::Retrying { attempt: self.attempt, wait, why: error.to_string() }));
-        self.stage = Stage::Waiting(wait);
+        self.ready.push_back(Ok(ModelEvent::Retrying {
+            attempt: self.attempt,
+            wait,
+            why: error.to_string(),
+        }));
+        self.stage = ExchangeStage::Waiting(wait);
     }
 
-    /// Asks again without what the model does not take.
-    fn leave_out(&mut self, lack: Lack, error: &Error) {
-        let question = &mut self.question;
-        match lack {
-            Lack::Temperature => question.options.temperature = None,
-            Lack::Tools => question.chat.tools = None,
-            Lack::Images | Lack::TheseImages => outgoing::leave_out_images(&mut question.chat),
-            Lack::Thoughts => question.options.capture_reasoning_content = Some(false),
+    /// Repeats the request without a feature that the model rejected.
+    fn leave_out(&mut self, feature: Unsupported, error: &ModelError) {
+        let query = &mut self.query;
+        match feature {
+            Unsupported::Temperature => query.options.temperature = None,
+            Unsupported::Tools => query.chat.tools = None,
+            Unsupported::Images | Unsupported::TheseImages => outgoing::leave_out_images(&mut query.chat),
+            Unsupported::Thoughts => query.options.capture_reasoning_content = Some(false),
         }
-        if lack.is_lasting() {
-            question.provider.lacking(model_of(&question.model), lack);
+        if feature.is_lasting() {
+            query.provider.add_unsupported(model_of(&query.model), feature);
         }
-        let (what, why) = (lack.name().to_owned(), error.to_string());
-        self.ready.push_back(Ok(Event::LeftOut { what, why }));
-        self.stage = Stage::Asking;
+        let (what, why) = (feature.name().to_owned(), error.to_string());
+        self.ready.push_back(Ok(ModelEvent::LeftOut { what, why }));
+        self.stage = ExchangeStage::Asking;
     }
 
-    fn blamed(&self) -> Blamed<'_> {
-        Blamed {
-            provider: &self.question.provider.config,
-            address: &self.question.provider.address,
-            model: &self.question.model,
+    fn fault_context(&self) -> FaultContext<'_> {
+        FaultContext {
+            provider: &self.query.provider.config,
+            address: &self.query.provider.address,
+            model: &self.query.model,
             attempts: self.attempt,
-            idle: self.question.patience.idle,
+            idle: self.query.limits.idle,
         }
     }
 }
 
-impl Patience {
-    /// Twice as long each time, and never quite the same, so that many who were turned away do not come back together.
+impl ProviderLimits {
+    /// The pause before the next attempt: it doubles each time, with jitter so that many clients do not retry together.
     fn pause(&self, attempt: u32) -> Duration {
         let doubled = self.first_pause.saturating_mul(1 << (attempt.saturating_sub(1)).min(16));
         let [.., last] = *ids::unique().as_bytes();

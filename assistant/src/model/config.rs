@@ -1,5 +1,5 @@
-//! Who is asked for an answer: providers, where they are, and what is said of their models. Reads neither a file nor
-//! the environment.
+//! The configuration of providers and their models: kinds, base URLs, keys, prices, thought levels. Reads neither a file
+//! nor the environment.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -7,32 +7,32 @@ use std::path::PathBuf;
 use rethread::secret::Secret;
 use serde::Deserialize;
 
-use super::error::Error;
+use super::error::ModelError;
 
 /// The protocol that a provider speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ProviderKind {
-    /// OpenAI's chat completions, and whoever is compatible with them.
+    /// The chat completions API of OpenAI and of compatible servers.
     #[serde(rename = "openai")]
     OpenAi,
-    /// OpenAI's responses.
+    /// The responses API of OpenAI.
     #[serde(rename = "openai-responses")]
     OpenAiResponses,
-    /// Anthropic's messages.
+    /// The messages API of Anthropic.
     Anthropic,
-    /// Google's generative language.
+    /// The generative language API of Google.
     Gemini,
-    /// Ollama's own chat.
+    /// The chat API of Ollama.
     Ollama,
 }
 
 impl ProviderKind {
-    /// All there are.
+    /// All kinds.
     pub const ALL: [Self; 5] =
         [Self::OpenAi, Self::OpenAiResponses, Self::Anthropic, Self::Gemini, Self::Ollama];
 
-    /// The variable that people usually keep the key in.
+    /// The environment variable that usually holds the key.
     #[must_use]
     pub fn usual_key_env(self) -> Option<&'static str> {
         match self {
@@ -43,7 +43,7 @@ impl ProviderKind {
         }
     }
 
-    /// A variable that some people keep the key in instead.
+    /// A second environment variable that may hold the key.
     #[must_use]
     pub fn other_key_env(self) -> Option<&'static str> {
         match self {
@@ -52,7 +52,7 @@ impl ProviderKind {
         }
     }
 
-    /// The variable that people usually keep the address in.
+    /// The environment variable that usually holds the base URL.
     #[must_use]
     pub fn usual_url_env(self) -> &'static str {
         match self {
@@ -63,7 +63,7 @@ impl ProviderKind {
         }
     }
 
-    /// Where the provider itself is.
+    /// The default base URL.
     fn home(self) -> &'static str {
         match self {
             Self::OpenAi | Self::OpenAiResponses => "https://api.openai.com/v1/",
@@ -73,7 +73,7 @@ impl ProviderKind {
         }
     }
 
-    /// The first part of every path, which addresses are often written without.
+    /// The first part of every path, which users often omit from a base URL.
     fn root(self) -> &'static str {
         match self {
             Self::OpenAi | Self::OpenAiResponses | Self::Anthropic => "v1/",
@@ -83,29 +83,29 @@ impl ProviderKind {
     }
 }
 
-/// How much a model is to think before it answers.
+/// How much a model thinks before it answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Effort {
-    /// Not at all.
+    /// No thinking.
     Off,
-    /// As little as it can.
+    /// The least that the model supports.
     Minimal,
-    /// A little.
+    /// Low effort.
     Low,
-    /// Some.
+    /// Medium effort.
     Medium,
-    /// Much.
+    /// High effort.
     High,
-    /// More than that.
+    /// More than high.
     #[serde(rename = "xhigh")]
     XHigh,
-    /// As much as it can.
+    /// The most that the model supports.
     Max,
 }
 
 impl Effort {
-    /// Its name in a configuration and towards users.
+    /// The name in the configuration and in the user interface.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -119,7 +119,7 @@ impl Effort {
         }
     }
 
-    /// The one of that name.
+    /// The effort with this name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         let all = [Self::Off, Self::Minimal, Self::Low, Self::Medium, Self::High, Self::XHigh, Self::Max];
@@ -127,126 +127,126 @@ impl Effort {
     }
 }
 
-/// What a million tokens cost, in US dollars.
+/// The prices of a million tokens, in US dollars.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Price {
-    /// Read for the first time.
+    /// Input tokens that are not cached.
     pub input: f64,
-    /// Written.
+    /// Output tokens.
     pub output: f64,
-    /// Read again from the provider's cache.
+    /// Input tokens that are read from the provider's cache.
     #[serde(default)]
     pub cached: Option<f64>,
-    /// Put into the provider's cache.
+    /// Input tokens that are written to the provider's cache.
     #[serde(default)]
     pub cache_write: Option<f64>,
-    /// The most input tokens of one request for which this holds.
+    /// The maximum number of input tokens of a request that has these prices.
     #[serde(default)]
     pub up_to: Option<u64>,
 }
 
-/// What the user says of a model. What is left out may be known anyway.
+/// The configuration of a model. For a well-known model the catalog fills in what is missing.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ModelConfig {
-    /// What the provider calls it.
+    /// The id at the provider.
     pub id: String,
-    /// What people call it.
+    /// The name for users.
     #[serde(default)]
     pub name: Option<String>,
-    /// The most tokens of a request and its answer.
+    /// The maximum number of tokens of a request and its answer.
     #[serde(default)]
     pub context_window: Option<u64>,
-    /// The most tokens of an answer.
+    /// The maximum number of tokens of an answer.
     #[serde(default)]
     pub max_output: Option<u32>,
-    /// What it costs.
+    /// The prices.
     #[serde(default)]
     pub price: Option<Price>,
-    /// How much it can be told to think; empty if it cannot be told.
+    /// The thought levels that it accepts; empty if it accepts none.
     #[serde(default)]
     pub efforts: Option<Vec<Effort>>,
-    /// Whether it takes a temperature; newer ones often refuse one.
+    /// Whether it accepts a temperature; newer models often reject one.
     #[serde(default)]
     pub takes_temperature: Option<bool>,
-    /// The most tools that it can be offered.
+    /// The maximum number of tools in a request.
     #[serde(default)]
     pub max_tools: Option<usize>,
 }
 
 impl ModelConfig {
-    /// A model of which only the id is said.
+    /// A model with an id and nothing else configured.
     #[must_use]
     pub fn new(id: impl Into<String>) -> Self {
         Self { id: id.into(), ..Self::default() }
     }
 }
 
-/// A provider.
+/// The configuration of a provider.
 #[derive(Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ProviderConfig {
-    /// What the user calls it: the first half of a model's full id.
+    /// The name that the user chose: the first half of a model's full id.
     pub name: String,
-    /// What it speaks.
+    /// The protocol that it speaks.
     pub kind: ProviderKind,
-    /// Where it is, if not where its kind is at home.
+    /// The base URL, if it is not the default of the kind.
     #[serde(default)]
     pub base_url: Option<String>,
-    /// The key.
+    /// The API key.
     #[serde(default)]
     pub key: Option<Secret>,
-    /// The variable that the key is kept in, if not the usual one. A server at an address of the user's own has no
-    /// usual one: the key of the provider that it is compatible with is not for it.
+    /// The environment variable that holds the key, if it is not the usual one. A server with its own base URL has no
+    /// usual one: it must not get the key of the provider that it is compatible with.
     #[serde(default)]
     pub key_env: Option<String>,
-    /// Its models. With none, those that are known, or those that it lists itself.
+    /// The models. If empty, those of the catalog or those that the provider lists.
     #[serde(default)]
     pub models: Vec<ModelConfig>,
-    /// The configuration file, to name it in messages.
+    /// The configuration file, for messages.
     #[serde(skip)]
     pub file: Option<PathBuf>,
 }
 
-/// A value of a provider's configuration that cannot be used.
+/// A value of a provider's configuration that is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what}")]
 pub struct BadValue {
     /// The key that has the value.
     pub key: &'static str,
-    /// Which provider, and why the value cannot be used.
+    /// Names the provider and why the value is invalid.
     pub what: String,
 }
 
-impl From<BadValue> for Error {
+impl From<BadValue> for ModelError {
     fn from(bad: BadValue) -> Self {
         Self::Config { what: bad.what }
     }
 }
 
 impl ProviderConfig {
-    /// A provider at home, with no key and no models named.
+    /// A provider at its default base URL, without a key and without models.
     #[must_use]
     pub fn new(name: impl Into<String>, kind: ProviderKind) -> Self {
         let name = name.into();
         Self { name, kind, base_url: None, key: None, key_env: None, models: Vec::new(), file: None }
     }
 
-    /// The key, if there is one with anything in it.
+    /// The key, if it is set and not empty.
     #[must_use]
     pub fn key(&self) -> Option<&Secret> {
         self.key.as_ref().filter(|key| !key.is_empty())
     }
 
-    /// The same provider, whose key was forgotten.
+    /// The same provider without its key.
     #[must_use]
     pub fn without_key(self) -> Self {
         Self { key: None, ..self }
     }
 
-    /// The same provider, asked in the way that serves all its models: OpenAI itself takes tools for its newer ones only
-    /// in responses. Servers that are compatible with it often know nothing but chat completions.
+    /// The same provider with the API that serves all its models: OpenAI accepts tools for its newer models only in the
+    /// responses API. Compatible servers often have only chat completions.
     #[must_use]
     pub(super) fn at_its_best(self) -> Self {
         match (self.kind, &self.base_url) {
@@ -255,20 +255,20 @@ impl ProviderConfig {
         }
     }
 
-    /// Whether nothing can be asked until the user gives a key. A server of the user's own may do without.
+    /// Whether requests need a key that is missing. A server with its own base URL may need none.
     #[must_use]
     pub fn lacks_key(&self) -> bool {
         self.key().is_none() && self.base_url.is_none() && self.kind.usual_key_env().is_some()
     }
 
-    /// The variable that the key is kept in, if there is one for it.
+    /// The environment variable that holds the key, if there is one.
     #[must_use]
     pub fn key_variable(&self) -> Option<&str> {
         let usual = self.kind.usual_key_env().filter(|_| self.base_url.is_none());
         self.key_env.as_deref().or(usual)
     }
 
-    /// Where the key belongs, to tell the user.
+    /// Where the user has to put the key, for messages.
     #[must_use]
     pub fn key_place(&self) -> String {
         match self.key_variable() {
@@ -277,7 +277,7 @@ impl ProviderConfig {
         }
     }
 
-    /// The configuration file, to tell the user.
+    /// The name of the configuration file, for messages.
     #[must_use]
     pub fn file_name(&self) -> String {
         self.file.as_ref().map_or_else(|| "config.toml".to_owned(), |file| file.display().to_string())
@@ -287,12 +287,12 @@ impl ProviderConfig {
     ///
     /// # Errors
     ///
-    /// If one of them cannot be used; the error names its key.
+    /// If one of them is invalid; the error names its key.
     pub fn check(&self) -> Result<(), BadValue> {
         self.checked().map(drop)
     }
 
-    /// Checks the same, and gives the address with the slash at its end.
+    /// Checks the same and returns the base URL with a slash at its end.
     pub(super) fn checked(&self) -> Result<String, BadValue> {
         if self.name.is_empty() || self.name.contains('/') {
             let what = format!("provider name {:?} is empty or has a slash in it", self.name);
@@ -305,7 +305,7 @@ impl ProviderConfig {
         match &self.base_url {
             Some(url) => address(self.kind, url).map_err(|why| BadValue {
                 key: "base_url",
-                what: format!("the base URL of provider {} is not usable: {why}", self.name),
+                what: format!("the base URL of provider {} is invalid: {why}", self.name),
             }),
             None => Ok(self.kind.home().to_owned()),
         }
@@ -317,7 +317,7 @@ impl fmt::Debug for ProviderConfig {
         f.debug_struct("ProviderConfig")
             .field("name", &self.name)
             .field("kind", &self.kind)
-            // It may have a password in it.
+            // A URL may contain a password.
             .field("base_url", &self.base_url.as_deref().map(shown))
             .field("key", &self.key)
             .field("key_env", &self.key_env)
@@ -326,7 +326,7 @@ impl fmt::Debug for ProviderConfig {
     }
 }
 
-/// The address as requests need it: people write it with and without scheme, version and slash.
+/// Completes a base URL, which users write with and without scheme, version and slash.
 fn address(kind: ProviderKind, written: &str) -> Result<String, String> {
     let bare = !written.contains("://");
     let written = if bare { format!("http://{}", written.trim()) } else { written.trim().to_owned() };
@@ -336,7 +336,7 @@ fn address(kind: ProviderKind, written: &str) -> Result<String, String> {
     }
     if kind == ProviderKind::Ollama {
         if bare && url.port().is_none() {
-            // So does Ollama read its own variable.
+            // Ollama reads its own variable in the same way.
             url.set_port(Some(11434)).map_err(|()| "it has no host".to_owned())?;
         }
         let path = url.path().trim_end_matches('/').trim_end_matches("/v1").to_owned();
@@ -348,10 +348,10 @@ fn address(kind: ProviderKind, written: &str) -> Result<String, String> {
     Ok(url.into())
 }
 
-/// The address as it is shown: without a name, a password or a query.
+/// A base URL for messages: without user name, password and query.
 pub(super) fn shown(address: &str) -> String {
     let Ok(mut url) = reqwest::Url::parse(address) else { return "its address".to_owned() };
-    // Neither fails for an address with a host, and one without has nothing to hide.
+    // Neither fails for a URL with a host, and one without a host has no password.
     let _ = url.set_username("");
     let _ = url.set_password(None);
     url.set_query(None);
@@ -363,7 +363,7 @@ mod tests {
     use super::{Effort, ProviderConfig, ProviderKind, address, shown};
 
     #[test]
-    fn addresses_are_taken_as_people_write_them() {
+    fn base_urls_are_completed() {
         let cases = [
             (ProviderKind::OpenAi, "http://localhost:8080", "http://localhost:8080/v1/"),
             (ProviderKind::OpenAi, "https://x.example/api/v1", "https://x.example/api/v1/"),
@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_a_provider_is_refused() {
+    fn an_invalid_provider_is_rejected() {
         for name in ["", "a/b"] {
             let error = ProviderConfig::new(name, ProviderKind::OpenAi).checked().unwrap_err();
             assert!(error.to_string().contains("provider name"), "{error}");
@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn a_provider_is_read_as_the_documentation_writes_it() {
+    fn a_provider_is_read_as_documented() {
         let written = serde_json::json!({"name": "work", "kind": "openai-responses", "key": "sk-1234",
             "models": [{"id": "m", "efforts": ["off", "xhigh"], "price": {"input": 0.2, "output": 0.8}}]});
         let read: ProviderConfig = serde_json::from_value(written).unwrap();
@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn the_usual_key_is_only_for_the_provider_at_home() {
+    fn the_usual_key_is_only_for_the_default_base_url() {
         let mut config = ProviderConfig::new("mine", ProviderKind::OpenAi);
         assert_eq!(config.key_variable(), Some("OPENAI_API_KEY"));
         config.base_url = Some("https://x.example".to_owned());

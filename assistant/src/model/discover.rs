@@ -1,5 +1,5 @@
-//! Asking providers which models they have, and how much those read at a time. A provider that does not say so in time
-//! has none to add.
+//! Requests the lists of models from providers, and the context windows of the models. A provider that does not answer
+//! within its time limit adds no models.
 
 use std::sync::Arc;
 
@@ -9,12 +9,12 @@ use serde_json::Value;
 
 use super::config::ProviderKind;
 use super::fault::root;
-use super::provider::{Listed, Provider};
+use super::provider::{ListedModel, Provider};
 use super::{Models, target};
 
-/// The longest list that is read, in bytes.
+/// The maximum length of a list, in bytes.
 const LONGEST: usize = 16 * 1024 * 1024;
-/// What servers call the size of a model's window; no two agree.
+/// The names that servers use for the size of the context window.
 const WINDOWS: [&str; 7] = [
     "loaded_context_length",
     "context_length",
@@ -25,27 +25,27 @@ const WINDOWS: [&str; 7] = [
     "inputTokenLimit",
 ];
 
-/// What providers say to the question which models they have.
-pub(crate) struct Lists(Vec<(Arc<Provider>, Outcome)>);
+/// The answers of providers to a request for their models.
+pub(crate) struct ModelLists(Vec<(Arc<Provider>, ListResult)>);
 
-/// A list, or why there is none.
-type Outcome = Result<Vec<Listed>, String>;
+/// A list, or the reason why there is none.
+type ListResult = Result<Vec<ListedModel>, String>;
 
 impl Models {
-    /// Asks every provider that has to be asked, side by side and for a bounded time. `list` tells what came of it.
+    /// Requests the models of all providers that need it, in parallel and within a time limit. `list` has the result.
     pub async fn discover(&self) {
         let lists = self.ask().await;
         self.take(lists);
     }
 
-    /// The same, but nothing is known of the lists before they are taken.
-    pub(crate) async fn ask(&self) -> Lists {
+    /// Does the same as `discover`, but the lists have no effect until `take` is called.
+    pub(crate) async fn ask(&self) -> ModelLists {
         let asked = self.providers.iter().filter(|provider| provider.must_be_asked());
-        Lists(join_all(asked.map(|provider| self.ask_for_models(provider))).await)
+        ModelLists(join_all(asked.map(|provider| self.ask_for_models(provider))).await)
     }
 
-    /// Takes the lists that providers gave.
-    pub(crate) fn take(&self, lists: Lists) {
+    /// Stores the lists of the providers.
+    pub(crate) fn take(&self, lists: ModelLists) {
         for (provider, list) in lists.0 {
             match list {
                 Ok(models) => provider.listed(models),
@@ -54,30 +54,30 @@ impl Models {
         }
     }
 
-    /// Whether every provider that has to be asked was asked before.
+    /// Whether all providers that need it were asked before.
     pub(crate) fn all_asked(&self) -> bool {
         self.providers.iter().all(|provider| !provider.must_be_asked() || provider.was_asked())
     }
 
-    /// How much a model reads at a time. Ollama is asked for that after an answer: it decides when it loads a model.
+    /// The context window of a model. Ollama is asked after an answer, because it sets the window when it loads a model.
     pub async fn window(&self, id: &str) -> Option<u64> {
         let (provider, model) = self.split(id)?;
         let facts = provider.facts(model);
         if facts.window.is_none() && provider.config.kind == ProviderKind::Ollama {
             let loaded = self.loaded(provider);
-            let loaded = tokio::time::timeout(self.patience.listing, loaded).await.unwrap_or_default();
+            let loaded = tokio::time::timeout(self.limits.listing, loaded).await.unwrap_or_default();
             provider.sizes(loaded);
         }
         provider.facts(model).window
     }
 
-    async fn ask_for_models(&self, provider: &Arc<Provider>) -> (Arc<Provider>, Outcome) {
-        let asked = tokio::time::timeout(self.patience.listing, self.list_of(provider)).await;
+    async fn ask_for_models(&self, provider: &Arc<Provider>) -> (Arc<Provider>, ListResult) {
+        let asked = tokio::time::timeout(self.limits.listing, self.list_of(provider)).await;
         let list = asked.unwrap_or_else(|_| Err("it did not list its models in time".to_owned()));
         (provider.clone(), list)
     }
 
-    async fn list_of(&self, provider: &Provider) -> Outcome {
+    async fn list_of(&self, provider: &Provider) -> ListResult {
         let path = match provider.config.kind {
             ProviderKind::OpenAi | ProviderKind::OpenAiResponses => "models",
             ProviderKind::Anthropic => "models?limit=1000",
@@ -90,14 +90,14 @@ impl Models {
         Ok(list.iter().filter_map(listed).collect())
     }
 
-    /// The models that Ollama has loaded; a failure is harmless.
-    async fn loaded(&self, provider: &Provider) -> Vec<Listed> {
+    /// The models that Ollama has loaded; empty if the request fails.
+    async fn loaded(&self, provider: &Provider) -> Vec<ListedModel> {
         let answer = self.fetch(provider, "api/ps").await.unwrap_or_default();
         answer["models"].as_array().into_iter().flatten().filter_map(listed).collect()
     }
 
     async fn fetch(&self, provider: &Provider, path: &str) -> Result<Value, String> {
-        let web = self.web.client(&provider.address, &self.patience).map_err(|error| error.to_string())?;
+        let web = self.web.client(&provider.address, &self.limits).map_err(|error| error.to_string())?;
         let request = with_key(web.get(target::below(&provider.address, path)), provider);
         let mut response = request.send().await.map_err(|error| root(&error.without_url()))?;
         if !response.status().is_success() {
@@ -133,10 +133,10 @@ fn with_key(request: RequestBuilder, provider: &Provider) -> RequestBuilder {
     }
 }
 
-fn listed(model: &Value) -> Option<Listed> {
+fn listed(model: &Value) -> Option<ListedModel> {
     let id = model["id"].as_str().or(model["name"].as_str())?;
     let id = id.strip_prefix("models/").unwrap_or(id);
     let window = WINDOWS.iter().find_map(|name| model[*name].as_u64()).or(model["meta"]["n_ctx"].as_u64());
     let window = window.filter(|window| *window > 0);
-    (!id.trim().is_empty()).then(|| Listed { id: id.to_owned(), window })
+    (!id.trim().is_empty()).then(|| ListedModel { id: id.to_owned(), window })
 }

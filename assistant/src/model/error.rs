@@ -1,117 +1,116 @@
-//! What can go wrong between us and a model: the thing, the cause as the provider told it, and a way out. No text here
-//! has a key in it.
+//! The errors of requests to models, each with the provider's message and a hint for the user. No text contains a key.
 
 use std::time::Duration;
 
-/// Why there is no answer, or no more of it.
+/// Why a request failed or its answer ended early.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
-pub enum Error {
-    /// The configuration makes no sense.
+pub enum ModelError {
+    /// The configuration is invalid.
     #[error("{what}")]
     Config {
-        /// Which part, and why.
+        /// The invalid part and the reason.
         what: String,
     },
-    /// There is no key, or the provider does not take it.
+    /// The API key is missing or was rejected.
     #[error("provider {provider} {}", refused(*status, said))]
     Unauthorised {
-        /// The provider.
+        /// The name of the provider.
         provider: String,
-        /// The status of its answer; none if there is no key to send.
+        /// The HTTP status; none if there is no key to send.
         status: Option<u16>,
-        /// Where the key belongs.
+        /// Where the user has to put the key.
         key_place: String,
-        /// What it said.
+        /// The provider's message.
         said: String,
     },
-    /// The account is empty, or over its limit.
+    /// The account has no credit or is over its limit.
     #[error("provider {provider} refused the request for lack of credit: {said}")]
     NoCredit {
-        /// The provider.
+        /// The name of the provider.
         provider: String,
-        /// What it said.
+        /// The provider's message.
         said: String,
     },
-    /// Nobody here or there has such a model.
+    /// The model does not exist.
     #[error("model {model} was not found: {said}")]
     ModelUnknown {
         /// The model's full id.
         model: String,
-        /// What was said.
+        /// The message.
         said: String,
     },
-    /// The conversation is longer than the model can read.
+    /// The conversation does not fit into the context window.
     #[error("the conversation is too long for model {model}: {said}")]
     ContextTooLong {
         /// The model's full id.
         model: String,
-        /// What the provider said.
+        /// The provider's message.
         said: String,
     },
-    /// Too much was asked in too short a time, and waiting did not help.
+    /// The rate limit was exceeded, also after the retries.
     #[error("provider {provider} limits the request rate: {said}")]
     RateLimited {
-        /// The provider.
+        /// The name of the provider.
         provider: String,
-        /// How often it was asked.
+        /// The number of attempts.
         attempts: u32,
-        /// How long it wants us to wait, where it said so.
+        /// The wait that the provider asked for.
         wait: Option<Duration>,
-        /// What it said.
+        /// The provider's message.
         said: String,
     },
-    /// The provider does not want this request.
+    /// The provider rejected the request.
     #[error("provider {provider} rejected the request ({status}): {said}")]
     Rejected {
-        /// The provider.
+        /// The name of the provider.
         provider: String,
-        /// The status of its answer.
+        /// The HTTP status.
         status: u16,
-        /// What it said.
+        /// The provider's message.
         said: String,
     },
-    /// The provider failed, and asking again did not help.
+    /// The provider failed, also after the retries.
     #[error("provider {provider} failed: {said}")]
     Server {
-        /// The provider.
+        /// The name of the provider.
         provider: String,
-        /// The status of its answer; none if it failed in the middle of one.
+        /// The HTTP status; none if it failed during an answer.
         status: Option<u16>,
-        /// What it said.
+        /// The provider's message.
         said: String,
     },
-    /// Nobody answers at the address.
+    /// No connection to the provider could be made.
     #[error("provider {provider} cannot be reached at {url}: {cause}")]
     Unreachable {
-        /// The provider.
+        /// The name of the provider.
         provider: String,
-        /// Where it was looked for.
+        /// The base URL.
         url: String,
-        /// Why that failed.
+        /// Why the connection failed.
         cause: String,
     },
-    /// The provider fell silent.
+    /// The provider sent nothing for too long.
     #[error("provider {provider} sent nothing for {} seconds", waited.as_secs_f64())]
     Silent {
-        /// The provider.
+        /// The name of the provider.
         provider: String,
-        /// How long we waited.
+        /// The time limit.
         waited: Duration,
     },
-    /// What came is not what the protocol says.
+    /// The answer does not follow the protocol.
     #[error("provider {provider} sent an unreadable answer: {cause}")]
     Malformed {
-        /// The provider.
+        /// The name of the provider.
         provider: String,
-        /// What is wrong with it.
+        /// What is invalid.
         cause: String,
     },
-    /// The answer ended in the middle.
+    /// The answer ended before it was complete.
     #[error("the answer of provider {provider} ended early: {cause}")]
-    BrokenOff {
-        /// The provider.
+    Truncated {
+        /// The name of the provider.
         provider: String,
-        /// How it ended.
+        /// Why it ended.
         cause: String,
     },
 }
@@ -123,8 +122,8 @@ fn refused(status: Option<u16>, said: &str) -> String {
     }
 }
 
-impl Error {
-    /// What the user can do about it.
+impl ModelError {
+    /// What the user can do.
     #[must_use]
     pub fn hint(&self) -> String {
         match self {
@@ -157,7 +156,7 @@ impl Error {
             Self::Malformed { .. } => {
                 "check that the provider's kind is the protocol that the server speaks".to_owned()
             }
-            Self::BrokenOff { .. } => "send a prompt like \"go on\", and the model continues".to_owned(),
+            Self::Truncated { .. } => "send a prompt like \"go on\", and the model continues".to_owned(),
         }
     }
 }

@@ -1,17 +1,17 @@
-//! A rough guess at the tokens of a request, to see in time that a conversation outgrows a window. The provider alone
-//! counts; its refusal is `Error::ContextTooLong`.
+//! Estimates the tokens of a request, to notice when a conversation becomes too long for the context window. Only the
+//! provider counts exactly; its error is `ModelError::ContextTooLong`.
 
 use super::request::{Message, Part, Request, ToolResult, UserPart};
 
-/// What a message costs beside its words.
+/// The tokens of a message beside its text.
 const MESSAGE: u64 = 4;
-/// What a picture costs, at the sizes that people paste.
+/// The tokens of an image of a common size.
 const IMAGE: u64 = 1_600;
-/// Of a window, in percent, what the guess may fill: it is a guess.
+/// The percentage of the window that an estimate may fill, since estimates are inexact.
 const SAFE: u64 = 90;
 
 impl Request {
-    /// About how many tokens the provider will read.
+    /// The estimated number of input tokens.
     #[must_use]
     pub fn estimate(&self) -> u64 {
         let tools = self.tools.iter().map(|tool| {
@@ -21,7 +21,7 @@ impl Request {
         system + tools.sum::<u64>() + self.messages.iter().map(Message::estimate).sum::<u64>()
     }
 
-    /// By about how many tokens the request is too long to find room in the window, with an answer; 0 if it fits.
+    /// The estimated number of tokens by which request and answer exceed the window; 0 if they fit.
     #[must_use]
     pub fn excess(&self, window: u64) -> u64 {
         let answer = u64::from(self.max_output.unwrap_or(0)).min(window / 2);
@@ -30,7 +30,7 @@ impl Request {
 }
 
 impl Message {
-    /// About how many tokens it is.
+    /// The estimated number of tokens.
     #[must_use]
     pub fn estimate(&self) -> u64 {
         let parts: u64 = match self {
@@ -43,7 +43,7 @@ impl Message {
 }
 
 impl ToolResult {
-    /// About how many tokens it is.
+    /// The estimated number of tokens.
     #[must_use]
     pub fn estimate(&self) -> u64 {
         MESSAGE + words(&self.name) + words(&self.text) + IMAGE * self.images.len() as u64
@@ -73,7 +73,7 @@ fn part(part: &Part) -> u64 {
     }
 }
 
-/// Four letters of a token in plain text, one in scripts that have a sign for a syllable or a word.
+/// Counts four characters as a token, and each character of scripts with a sign for a syllable or a word as one.
 fn words(text: &str) -> u64 {
     let plain = text.bytes().filter(u8::is_ascii).count() as u64;
     let other = text.chars().filter(|c| !c.is_ascii()).count() as u64;
@@ -85,7 +85,7 @@ mod tests {
     use super::super::request::{Message, Request};
 
     #[test]
-    fn the_guess_grows_with_the_text_and_knows_other_scripts() {
+    fn the_estimate_depends_on_length_and_script() {
         let of =
             |text: &str| Request { messages: vec![Message::user(text)], ..Request::default() }.estimate();
         assert_eq!(of(""), 4);

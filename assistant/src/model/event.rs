@@ -1,50 +1,49 @@
-//! What a model's answer is made of, as it comes in.
+//! The events of a model's answer, the reasons why it ends, and its usage with cost.
 
 use std::time::Duration;
 
 use super::config::Price;
 use super::request::{Reply, ToolCall};
 
-/// Something of an answer.
+/// An event of an answer.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Event {
-    /// Words.
+pub enum ModelEvent {
+    /// A piece of text.
     Text(String),
-    /// Words of thought.
+    /// A piece of thought.
     Thought(String),
-    /// The model has begun to write the call of a tool. It may be a while until its arguments are complete, and the
-    /// call may never come.
-    Calling {
-        /// The id that the call will have.
+    /// The model has begun a tool call. Its arguments may take a while, and the call may never be completed.
+    ToolCallStarted {
+        /// The id of the call.
         id: String,
-        /// The tool.
+        /// The name of the tool.
         name: String,
     },
-    /// A tool is called. All of them come when the model has said what it says.
+    /// A complete tool call. These follow after all text.
     ToolCall(ToolCall),
-    /// What the answer used.
+    /// The tokens that the answer used.
     Usage(Usage),
-    /// Nothing has come yet, and the provider is asked again after a while.
+    /// Nothing has arrived yet, and the request is repeated after a pause.
     Retrying {
-        /// Which attempt failed, from 1.
+        /// The number of the attempt that failed, from 1.
         attempt: u32,
-        /// How long the pause is.
+        /// The pause.
         wait: Duration,
-        /// What went wrong.
+        /// The error.
         why: String,
     },
-    /// The model does not take this, and is asked again without.
+    /// The model does not support a feature, and the request is repeated without it.
     LeftOut {
-        /// What it is.
+        /// The feature.
         what: String,
-        /// What was said of it.
+        /// The provider's message.
         why: String,
     },
-    /// The answer is complete. Nothing follows.
+    /// The answer is complete. This is the last event.
     Finished {
-        /// Why it ends here.
+        /// Why it ends.
         reason: FinishReason,
-        /// The whole of it, for the next request.
+        /// The whole answer, for the next request.
         reply: Reply,
     },
 }
@@ -52,41 +51,41 @@ pub enum Event {
 /// Why an answer ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FinishReason {
-    /// All is said.
+    /// The answer is complete.
     Stop,
-    /// Tools are called, and the model waits for what they say.
+    /// The model waits for the results of tools.
     ToolUse,
-    /// It may not be longer.
+    /// The answer reached its maximum length.
     Length,
-    /// The model, or a filter behind it, will not say more.
+    /// The model or a filter refused to continue.
     Refusal,
-    /// As the provider calls it.
+    /// Another reason, in the provider's words.
     Other(String),
 }
 
-/// How many tokens an answer used.
+/// The tokens that an answer used.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Usage {
-    /// Read, all in all.
+    /// All input tokens.
     pub input: u64,
-    /// Those of them that came from the provider's cache.
+    /// Input tokens that were read from the provider's cache.
     pub cached: u64,
-    /// Those of them that were put into the provider's cache.
+    /// Input tokens that were written to the provider's cache.
     pub cache_written: u64,
-    /// Written, thoughts included.
+    /// Output tokens, including thoughts.
     pub output: u64,
-    /// What that costs in US dollars, if all its prices are known.
+    /// The cost in US dollars, if all prices are known.
     pub cost: Option<f64>,
 }
 
 impl Usage {
-    /// The same with its cost.
+    /// The same usage with its cost.
     #[must_use]
     pub(super) fn priced(self, price: Option<&Price>) -> Self {
         Self { cost: price.and_then(|price| self.cost_at(price)), ..self }
     }
 
-    /// A price that is not known makes no cost, rather than a wrong one.
+    /// The cost; none if a price that it needs is unknown.
     fn cost_at(&self, price: &Price) -> Option<f64> {
         if price.up_to.is_some_and(|most| self.input > most) {
             return None;
@@ -111,7 +110,7 @@ mod tests {
     use super::Usage;
 
     #[test]
-    fn a_cost_is_told_only_if_every_price_is_known() {
+    fn the_cost_needs_every_price() {
         let price =
             Price { input: 2.0, output: 10.0, cached: Some(0.2), cache_write: None, up_to: Some(5_000_000) };
         let usage = Usage { input: 2_000_000, cached: 1_000_000, output: 100_000, ..Usage::default() };

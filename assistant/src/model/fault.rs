@@ -1,4 +1,4 @@
-//! Failures of a request, sorted: what they are for the user, and whether asking again may help.
+//! Classifies failed requests to providers: the error for the user, and whether a retry may help.
 
 use std::time::Duration;
 
@@ -6,61 +6,61 @@ use genai::webc::StreamTimeout;
 use serde_json::Value;
 
 use super::config::{self, ProviderConfig};
-use super::error::Error;
+use super::error::ModelError;
+use super::raw_frames::{ConnectionFailure, StreamObservations};
 use super::relay;
-use super::tap::{Broken, Heard};
 
-/// How much of a provider's words is shown.
+/// The maximum number of characters of a provider's message that are shown.
 const SHOWN: usize = 400;
 
-/// A failure.
+/// A failed request, classified.
 #[derive(Debug)]
 pub(super) struct Fault {
-    pub(super) error: Error,
-    pub(super) again: Again,
+    pub(super) error: ModelError,
+    pub(super) retry: Retry,
 }
 
-/// Whether asking again may help.
+/// Whether a retry may help.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Again {
+pub(super) enum Retry {
     No,
-    /// After a pause of the provider's choice, or of ours.
+    /// After the pause that the provider asked for, or the default one.
     After(Option<Duration>),
 }
 
-/// Whom a failure is about.
-pub(super) struct Blamed<'a> {
+/// The request that a failure belongs to, for error messages.
+pub(super) struct FaultContext<'a> {
     pub(super) provider: &'a ProviderConfig,
     pub(super) address: &'a str,
-    /// The full id.
+    /// The full id: `provider/model`.
     pub(super) model: &'a str,
     pub(super) attempts: u32,
     pub(super) idle: Duration,
 }
 
-impl Blamed<'_> {
-    /// What the stream itself told of a failure, better than the library does.
-    pub(super) fn overheard(&self, heard: &Heard) -> Option<Fault> {
-        let unreadable = heard.unreadable.as_ref();
+impl FaultContext<'_> {
+    /// The failure that the raw stream reported, which has more detail than the error of `genai`.
+    pub(super) fn observed_fault(&self, observed: &StreamObservations) -> Option<Fault> {
+        let unreadable = observed.unreadable.as_ref();
         unreadable
             .map(|event| self.malformed(&format!("an event is not JSON: {event}")))
-            .or_else(|| heard.failure.as_ref().map(|failure| self.told(failure)))
-            .or_else(|| heard.broken.as_ref().map(|broken| self.broken(broken)))
+            .or_else(|| observed.failure.as_ref().map(|failure| self.stream_error(failure)))
+            .or_else(|| observed.broken.as_ref().map(|broken| self.broken(broken)))
     }
 
-    fn broken(&self, broken: &Broken) -> Fault {
+    fn broken(&self, broken: &ConnectionFailure) -> Fault {
         match broken {
-            Broken::Lost(cause) => self.unreachable(cause),
-            Broken::TooLong => {
+            ConnectionFailure::Lost(cause) => self.unreachable(cause),
+            ConnectionFailure::TooLong => {
                 self.malformed(&format!("an event of more than {} MB", relay::LONGEST_EVENT / 1_000_000))
             }
         }
     }
 
-    /// Sorts a failure of the library's.
+    /// Classifies an error of `genai`.
     #[expect(
         clippy::wildcard_enum_match_arm,
-        reason = "two dozen of them, each about a shape, and more to come"
+        reason = "two dozen variants, each about a data format, and new versions add more"
     )]
     pub(super) fn sort(&self, error: &genai::Error) -> Fault {
         match error {
@@ -68,21 +68,21 @@ impl Blamed<'_> {
                 self.answered(status.as_u16(), body, pause(headers))
             }
             genai::Error::WebStream { error, .. } => self.carried(error.as_ref()),
-            genai::Error::ChatResponse { body, .. } => self.told(body),
+            genai::Error::ChatResponse { body, .. } => self.stream_error(body),
             genai::Error::WebModelCall { webc_error, .. } => self.called(webc_error),
             genai::Error::StreamParse { serde_error, .. } => self.malformed(&serde_error.to_string()),
             other => self.malformed(&other.to_string()),
         }
     }
 
-    /// What was wrong while the answer was carried to us.
+    /// Classifies an error in the transport of the answer.
     fn carried(&self, error: &(dyn std::error::Error + 'static)) -> Fault {
         if let Some(inner) = error.downcast_ref::<genai::Error>() {
             return self.sort(inner);
         }
         if error.downcast_ref::<StreamTimeout>().is_some() {
-            let error = Error::Silent { provider: self.name(), waited: self.idle };
-            return Fault { error, again: Again::No };
+            let error = ModelError::Silent { provider: self.name(), waited: self.idle };
+            return Fault { error, retry: Retry::No };
         }
         match error.downcast_ref::<reqwest::Error>() {
             Some(error) => self.unreachable(&root(error)),
@@ -105,17 +105,17 @@ impl Blamed<'_> {
 
     pub(super) fn unreachable(&self, cause: &str) -> Fault {
         let url = config::shown(self.address);
-        let error = Error::Unreachable { provider: self.name(), url, cause: self.clean(cause) };
-        Fault { error, again: Again::After(None) }
+        let error = ModelError::Unreachable { provider: self.name(), url, cause: self.clean(cause) };
+        Fault { error, retry: Retry::After(None) }
     }
 
     pub(super) fn malformed(&self, cause: &str) -> Fault {
-        let error = Error::Malformed { provider: self.name(), cause: self.clean(cause) };
-        Fault { error, again: Again::No }
+        let error = ModelError::Malformed { provider: self.name(), cause: self.clean(cause) };
+        Fault { error, retry: Retry::No }
     }
 
-    /// An error that came as an event of the stream.
-    fn told(&self, body: &Value) -> Fault {
+    /// Classifies an error that was an event of the stream.
+    fn stream_error(&self, body: &Value) -> Fault {
         let text = body.to_string();
         let code = ["code", "type", "status"].iter().find_map(|name| error_of(body)[*name].as_str());
         let status = match code.unwrap_or_default() {
@@ -128,42 +128,42 @@ impl Blamed<'_> {
         self.answered(status, &text, None)
     }
 
-    /// An answer with a status that is no success.
+    /// Classifies an answer with an error status.
     fn answered(&self, status: u16, body: &str, wait: Option<Duration>) -> Fault {
         let said = self.said(body);
-        let wait = wait.or_else(|| wished(body));
-        let fault = |error| Fault { error, again: Again::No };
+        let wait = wait.or_else(|| retry_delay(body));
+        let fault = |error| Fault { error, retry: Retry::No };
         let low = body.to_ascii_lowercase();
         if too_long(status, &low) {
-            return fault(Error::ContextTooLong { model: self.model.to_owned(), said });
+            return fault(ModelError::ContextTooLong { model: self.model.to_owned(), said });
         }
         if status == 402
             || ["insufficient_quota", "credit balance is too low"].iter().any(|it| low.contains(it))
         {
-            return fault(Error::NoCredit { provider: self.name(), said });
+            return fault(ModelError::NoCredit { provider: self.name(), said });
         }
         match status {
             300..=399 => {
                 let said = "it redirects to another address, and the API key is not sent there".to_owned();
-                fault(Error::Rejected { provider: self.name(), status, said })
+                fault(ModelError::Rejected { provider: self.name(), status, said })
             }
-            // Gemini says 400 of a bad key.
+            // Gemini answers 400 to an invalid key.
             401 | 403 => fault(self.unauthorised(status, said)),
             400 if low.contains("api_key_invalid") => fault(self.unauthorised(status, said)),
-            404 => fault(Error::ModelUnknown { model: self.model.to_owned(), said }),
+            404 => fault(ModelError::ModelUnknown { model: self.model.to_owned(), said }),
             400 if low.contains("model_not_found") => {
-                fault(Error::ModelUnknown { model: self.model.to_owned(), said })
+                fault(ModelError::ModelUnknown { model: self.model.to_owned(), said })
             }
             429 => {
                 let provider = self.name();
-                let error = Error::RateLimited { provider, attempts: self.attempts, wait, said };
-                Fault { error, again: Again::After(wait) }
+                let error = ModelError::RateLimited { provider, attempts: self.attempts, wait, said };
+                Fault { error, retry: Retry::After(wait) }
             }
             408 | 500..=599 => {
-                let error = Error::Server { provider: self.name(), status: Some(status), said };
-                Fault { error, again: Again::After(wait) }
+                let error = ModelError::Server { provider: self.name(), status: Some(status), said };
+                Fault { error, retry: Retry::After(wait) }
             }
-            _ => fault(Error::Rejected { provider: self.name(), status, said }),
+            _ => fault(ModelError::Rejected { provider: self.name(), status, said }),
         }
     }
 
@@ -171,20 +171,20 @@ impl Blamed<'_> {
         if too_long(400, &body.to_ascii_lowercase()) {
             return self.answered(400, body, None);
         }
-        let error = Error::Server { provider: self.name(), status, said: self.said(body) };
-        Fault { error, again: Again::After(None) }
+        let error = ModelError::Server { provider: self.name(), status, said: self.said(body) };
+        Fault { error, retry: Retry::After(None) }
     }
 
-    fn unauthorised(&self, status: u16, said: String) -> Error {
+    fn unauthorised(&self, status: u16, said: String) -> ModelError {
         let (provider, key_place) = (self.name(), self.provider.key_place());
-        Error::Unauthorised { provider, status: Some(status), key_place, said }
+        ModelError::Unauthorised { provider, status: Some(status), key_place, said }
     }
 
     fn name(&self) -> String {
         self.provider.name.clone()
     }
 
-    /// The message in a provider's answer, or the beginning of the answer.
+    /// The message in a provider's error, or the beginning of its body.
     fn said(&self, body: &str) -> String {
         let json: Value = serde_json::from_str(body).unwrap_or_default();
         let error = error_of(&json);
@@ -193,7 +193,7 @@ impl Blamed<'_> {
         if said.is_empty() { "no reason given".to_owned() } else { said }
     }
 
-    /// One line of bounded length without the key.
+    /// A text on one line, with a maximum length and without the key.
     fn clean(&self, text: &str) -> String {
         let text = match self.provider.key() {
             Some(key) => key.scrub(text),
@@ -207,13 +207,13 @@ impl Blamed<'_> {
     }
 }
 
-/// Where an answer keeps its error: in a member, in the first of a list, or it is one.
+/// The error object of a body: a member, the first item of a list, or the body itself.
 fn error_of(body: &Value) -> &Value {
     let body = if body.is_array() { &body[0] } else { body };
     if body["error"].is_null() { body } else { &body["error"] }
 }
 
-/// Whether a provider says that it was given more than it can read. Each has its own words for it.
+/// Whether an error means that the request is too long. Each provider has its own message.
 fn too_long(status: u16, low: &str) -> bool {
     const WORDS: [&str; 10] = [
         "context_length_exceeded",
@@ -230,22 +230,22 @@ fn too_long(status: u16, low: &str) -> bool {
     status == 413 || matches!(status, 400 | 422 | 500) && WORDS.iter().any(|words| low.contains(words))
 }
 
-/// How long a provider wants us to wait.
+/// The wait that a provider asks for in its headers.
 fn pause(headers: &reqwest::header::HeaderMap) -> Option<Duration> {
     let number = |name: &str| headers.get(name)?.to_str().ok()?.trim().parse::<f64>().ok();
     let seconds = number("retry-after-ms").map(|ms| ms / 1000.0).or_else(|| number("retry-after"))?;
     Duration::try_from_secs_f64(seconds).ok()
 }
 
-/// How long Google wants us to wait: it says so in the error, as in `37s`.
-fn wished(body: &str) -> Option<Duration> {
+/// The wait that Google asks for in the error, such as `37s`.
+fn retry_delay(body: &str) -> Option<Duration> {
     let json: Value = serde_json::from_str(body).ok()?;
     let details = error_of(&json)["details"].as_array()?;
     let delay = details.iter().find_map(|detail| detail["retryDelay"].as_str())?;
     Duration::try_from_secs_f64(delay.strip_suffix('s')?.parse().ok()?).ok()
 }
 
-/// The innermost cause, which is the one that says something.
+/// The text of the innermost cause, which has the detail.
 pub(super) fn root(error: &(dyn std::error::Error + 'static)) -> String {
     std::iter::successors(Some(error), |error| error.source())
         .last()
@@ -258,20 +258,21 @@ mod tests {
     use std::time::Duration;
 
     use super::super::config::{ProviderConfig, ProviderKind};
-    use super::super::error::Error;
-    use super::{Again, Blamed, Fault};
+    use super::super::error::ModelError;
+    use super::{Fault, FaultContext, Retry};
     use rethread::secret::Secret;
 
     fn fault(status: u16, body: &str) -> Fault {
         let mut provider = ProviderConfig::new("p", ProviderKind::OpenAi);
         provider.key = Some(Secret::new("sk-very-secret"));
         let idle = Duration::from_secs(1);
-        let blamed = Blamed { provider: &provider, address: "http://x/", model: "p/m", attempts: 1, idle };
-        blamed.answered(status, body, None)
+        let context =
+            FaultContext { provider: &provider, address: "http://x/", model: "p/m", attempts: 1, idle };
+        context.answered(status, body, None)
     }
 
     #[test]
-    fn every_provider_says_too_long_in_its_own_words() {
+    fn each_providers_message_for_too_long_is_recognised() {
         let bodies = [
             r#"{"error":{"message":"This model's maximum context length is 8192 tokens.","code":"context_length_exceeded"}}"#,
             r#"{"error":{"message":"Your input exceeds the context window of this model."}}"#,
@@ -283,10 +284,10 @@ mod tests {
         ];
         for body in bodies {
             let error = fault(400, body).error;
-            assert!(matches!(error, Error::ContextTooLong { .. }), "{body}: {error}");
+            assert!(matches!(error, ModelError::ContextTooLong { .. }), "{body}: {error}");
             assert!(!error.to_string().contains('{'), "the message is taken out: {error}");
         }
-        assert!(matches!(fault(413, "").error, Error::ContextTooLong { .. }));
+        assert!(matches!(fault(413, "").error, ModelError::ContextTooLong { .. }));
     }
 
     #[test]
@@ -298,19 +299,19 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_that_is_told_in_the_error_is_kept() {
+    fn a_wait_in_the_error_is_kept() {
         let body = r#"{"error":{"code":429,"message":"quota","status":"RESOURCE_EXHAUSTED","details":[
             {"@type":"type.googleapis.com/google.rpc.QuotaFailure"},
             {"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"37.5s"}]}}"#;
-        assert_eq!(fault(429, body).again, Again::After(Some(Duration::from_millis(37_500))));
-        assert_eq!(fault(429, r#"{"error":{"details":[{"retryDelay":"soon"}]}}"#).again, Again::After(None));
+        assert_eq!(fault(429, body).retry, Retry::After(Some(Duration::from_millis(37_500))));
+        assert_eq!(fault(429, r#"{"error":{"details":[{"retryDelay":"soon"}]}}"#).retry, Retry::After(None));
     }
 
     #[test]
-    fn only_what_may_pass_is_asked_again() {
-        let again = |status, body| fault(status, body).again != Again::No;
-        assert!(again(429, "") && again(500, "") && again(529, "") && again(408, ""));
-        assert!(!again(400, "") && !again(404, "") && !again(401, "") && !again(422, ""));
-        assert!(!again(429, r#"{"error":{"code":"insufficient_quota"}}"#));
+    fn only_temporary_failures_are_retried() {
+        let retry = |status, body| fault(status, body).retry != Retry::No;
+        assert!(retry(429, "") && retry(500, "") && retry(529, "") && retry(408, ""));
+        assert!(!retry(400, "") && !retry(404, "") && !retry(401, "") && !retry(422, ""));
+        assert!(!retry(429, r#"{"error":{"code":"insufficient_quota"}}"#));
     }
 }

@@ -1,4 +1,4 @@
-//! The end of a stream in our own words: tool calls with ids that are new in the conversation, usage, the reason, and
+//! Decodes the end of a stream: tool calls with ids that are unique in the conversation, usage, the finish reason, and
 //! the whole reply for the next request.
 
 use std::collections::HashSet;
@@ -7,18 +7,17 @@ use genai::chat::{ContentPart, StopReason, StreamEnd, ToolCall as WireCall, Usag
 use rethread::ids;
 use serde_json::{Map, Value};
 
+use super::catalog::ModelFacts;
 use super::config::ProviderKind;
-use super::event::{Event, FinishReason, Usage};
-use super::known::Facts;
-use super::names::Names;
+use super::event::{FinishReason, ModelEvent, Usage};
+use super::names::ToolNames;
+use super::raw_frames::StreamObservations;
 use super::request::{Message, Part, Reply, Request, ToolCall};
-use super::tap::Heard;
 
-/// How the library marks a call that came without an id.
+/// How `genai` marks a call without an id.
 const STAND_IN: &str = "call#";
 
-/// Whether a provider said itself that its answer is complete. For some kinds the library ends an answer that was cut
-/// short as if it were whole.
+/// Whether the provider sent a finish reason. For some kinds `genai` ends a truncated answer like a complete one.
 pub(super) fn is_whole(kind: ProviderKind, end: &StreamEnd) -> bool {
     match kind {
         ProviderKind::OpenAi | ProviderKind::Anthropic => true,
@@ -27,17 +26,17 @@ pub(super) fn is_whole(kind: ProviderKind, end: &StreamEnd) -> bool {
     }
 }
 
-/// Reads the ends of streams.
-pub(super) struct Reader {
+/// Decodes the ends of streams.
+pub(super) struct ReplyReader {
     model: String,
-    names: Names,
-    /// The ids of calls that the conversation has already.
+    names: ToolNames,
+    /// The ids of calls that are already in the conversation.
     used: HashSet<String>,
-    facts: Facts,
+    facts: ModelFacts,
 }
 
-impl Reader {
-    pub(super) fn new(request: &Request, names: Names, facts: Facts) -> Self {
+impl ReplyReader {
+    pub(super) fn new(request: &Request, names: ToolNames, facts: ModelFacts) -> Self {
         let replies = request.messages.iter().filter_map(|message| match message {
             Message::Assistant(reply) => Some(reply),
             Message::User(_) | Message::Tools(_) => None,
@@ -46,23 +45,23 @@ impl Reader {
         Self { model: request.model.clone(), names, used, facts }
     }
 
-    /// Everything that follows from the end, in the order in which it is told.
-    pub(super) fn read(&mut self, end: StreamEnd, heard: &Heard) -> Vec<Event> {
+    /// The events that follow from the end, in order.
+    pub(super) fn read(&mut self, end: StreamEnd, observed: &StreamObservations) -> Vec<ModelEvent> {
         let cut = matches!(end.captured_stop_reason, Some(StopReason::MaxTokens(_)));
         let mut parts = self.parts(end.captured_content.map(|content| content.into_parts()), cut);
-        parts.extend(heard.unnumbered.iter().map(|call| Part::Call(self.call(call.clone(), cut))));
+        parts.extend(observed.unnumbered.iter().map(|call| Part::Call(self.call(call.clone(), cut))));
         add_thought(&mut parts, end.captured_reasoning_content);
-        if !heard.refusal.is_empty() {
-            parts.push(Part::Text(heard.refusal.clone()));
+        if !observed.refusal.is_empty() {
+            parts.push(Part::Text(observed.refusal.clone()));
         }
         let reply = Reply { model: self.model.clone(), parts };
-        let reason = reason(end.captured_stop_reason, &reply, heard);
+        let reason = reason(end.captured_stop_reason, &reply, observed);
         let mut events = Vec::new();
-        events.extend((!heard.refusal.is_empty()).then(|| Event::Text(heard.refusal.clone())));
-        events.extend(reply.calls().cloned().map(Event::ToolCall));
+        events.extend((!observed.refusal.is_empty()).then(|| ModelEvent::Text(observed.refusal.clone())));
+        events.extend(reply.calls().cloned().map(ModelEvent::ToolCall));
         let usage = end.captured_usage.map(|usage| counted(&usage).priced(self.facts.price.as_ref()));
-        events.extend(usage.map(Event::Usage));
-        events.push(Event::Finished { reason, reply });
+        events.extend(usage.map(ModelEvent::Usage));
+        events.push(ModelEvent::Finished { reason, reply });
         events
     }
 
@@ -82,7 +81,7 @@ impl Reader {
                 }
                 ContentPart::ToolCall(call) => calls.push(call),
                 ContentPart::Custom(custom) => read.push(Part::Opaque(custom.data)),
-                // Models that draw are not asked here.
+                // No request asks for images.
                 ContentPart::Binary(_) | ContentPart::ToolResponse(_) => {}
             }
         }
@@ -91,10 +90,13 @@ impl Reader {
         read
     }
 
-    /// What is known of a call that the model has begun to write: nothing, if it will have another id.
-    pub(super) fn begun(&self, call: &WireCall) -> Option<Event> {
+    /// The event for a call that the model has begun; none if the call will get another id.
+    pub(super) fn begun(&self, call: &WireCall) -> Option<ModelEvent> {
         let known = self.keeps_id(&call.call_id) && !call.fn_name.is_empty();
-        known.then(|| Event::Calling { id: call.call_id.clone(), name: self.names.real(&call.fn_name) })
+        known.then(|| ModelEvent::ToolCallStarted {
+            id: call.call_id.clone(),
+            name: self.names.real(&call.fn_name),
+        })
     }
 
     fn keeps_id(&self, id: &str) -> bool {
@@ -120,15 +122,15 @@ fn signed(text: &'static str) -> impl Fn(String) -> Part {
     move |signature| Part::Thought { text: text.to_owned(), signature: Some(signature) }
 }
 
-/// Puts in front what was thought, where it was not told with the other parts.
+/// Inserts the thought at the front, if it is not among the parts.
 fn add_thought(parts: &mut Vec<Part>, thought: Option<String>) {
-    let told = parts.iter().any(|part| matches!(part, Part::Thought { text, .. } if !text.is_empty()));
-    if let Some(text) = thought.filter(|text| !text.is_empty() && !told) {
+    let has_thought = parts.iter().any(|part| matches!(part, Part::Thought { text, .. } if !text.is_empty()));
+    if let Some(text) = thought.filter(|text| !text.is_empty() && !has_thought) {
         parts.insert(0, Part::Thought { text, signature: None });
     }
 }
 
-/// A server that counts its calls from 1 makes the library tell the first one twice; the later has all arguments.
+/// Removes duplicates: `genai` reports the first call twice if a server numbers its calls from 1; the later one is complete.
 fn without_doubles(calls: Vec<WireCall>) -> Vec<WireCall> {
     let mut kept: Vec<WireCall> = Vec::new();
     for call in calls {
@@ -150,7 +152,7 @@ fn text_len(call: &WireCall) -> usize {
     call.fn_arguments.to_string().len()
 }
 
-/// The arguments as an object, or as the text that is none.
+/// The arguments as an object, or as text if they are not an object.
 fn arguments(value: Value, cut: bool) -> Result<Value, String> {
     match value {
         Value::Object(_) => Ok(value),
@@ -164,15 +166,15 @@ fn arguments(value: Value, cut: bool) -> Result<Value, String> {
     }
 }
 
-fn reason(stop: Option<StopReason>, reply: &Reply, heard: &Heard) -> FinishReason {
-    if !heard.refusal.is_empty() || heard.blocked.is_some() {
+fn reason(stop: Option<StopReason>, reply: &Reply, observed: &StreamObservations) -> FinishReason {
+    if !observed.refusal.is_empty() || observed.blocked.is_some() {
         return FinishReason::Refusal;
     }
     let calls = reply.calls().next().is_some();
     match stop {
         Some(StopReason::MaxTokens(_)) => FinishReason::Length,
         Some(StopReason::ContentFilter(_)) => FinishReason::Refusal,
-        // Many say no more than that they have stopped.
+        // Many servers send only `stop` here.
         _ if calls => FinishReason::ToolUse,
         Some(StopReason::Other(other)) => FinishReason::Other(other),
         Some(StopReason::Completed(_) | StopReason::ToolCall(_) | StopReason::StopSequence(_)) | None => {

@@ -1,63 +1,63 @@
-//! Models: asking any of several providers, and hearing the answer as one stream of events whatever they speak.
-//! Knows nothing of sessions or of the Agent Client Protocol. `genai` carries the requests; `docs/models.md` says why.
+//! Requests to models of several providers, with the answers as one kind of event stream. Knows nothing of sessions or of
+//! the Agent Client Protocol. `genai` speaks the protocols of the providers; `docs/models.md` says why.
 
 mod answer;
+mod catalog;
 mod config;
 mod discover;
 mod error;
 mod estimate;
 mod event;
 mod fault;
-mod gathered;
+mod http_clients;
 mod incoming;
-mod known;
-mod lacking;
 mod names;
 mod options;
 mod outgoing;
+mod partial_answer;
 mod provider;
+mod raw_frames;
 mod relay;
 mod request;
-mod tap;
 mod target;
-mod web;
+mod unsupported;
 
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use answer::Question;
-use incoming::Reader;
-use names::Names;
+use answer::ModelQuery;
+use http_clients::HttpClients;
+use incoming::ReplyReader;
+use names::ToolNames;
 use provider::Provider;
-use tap::Tap;
-use web::Web;
+use raw_frames::RawFrames;
 
-pub use answer::Answer;
+pub use answer::AnswerStream;
 pub use config::{BadValue, Effort, ModelConfig, Price, ProviderConfig, ProviderKind};
-pub use error::Error;
-pub use event::{Event, FinishReason, Usage};
-pub use request::{Image, Message, Part, Reply, Request, Tool, ToolCall, ToolResult, UserPart};
+pub use error::ModelError;
+pub use event::{FinishReason, ModelEvent, Usage};
+pub use request::{Image, Message, Part, Reply, Request, ToolCall, ToolDefinition, ToolResult, UserPart};
 pub use rethread::secret::Secret;
 
-/// How long things may take, and how often they are tried.
+/// Time limits and retries for providers.
 #[derive(Clone, Debug)]
-pub struct Patience {
-    /// How often a provider is asked again that gave no answer.
+pub struct ProviderLimits {
+    /// The number of retries of a request that got no answer.
     pub retries: u32,
-    /// The pause before the first time; it doubles.
+    /// The pause before the first retry; it doubles with each one.
     pub first_pause: Duration,
-    /// The longest pause. A provider that wants a longer one is not waited for.
+    /// The maximum pause. A request fails if the provider asks for a longer one.
     pub longest_pause: Duration,
-    /// How long a connection may take.
+    /// The time limit for connecting.
     pub connect: Duration,
-    /// How long a provider may be silent, before its answer and within it.
+    /// The time limit between two pieces of an answer, and before the first.
     pub idle: Duration,
-    /// How long listing a provider's models may take.
+    /// The time limit for listing a provider's models.
     pub listing: Duration,
 }
 
-impl Default for Patience {
+impl Default for ProviderLimits {
     fn default() -> Self {
         Self {
             retries: 4,
@@ -70,85 +70,85 @@ impl Default for Patience {
     }
 }
 
-/// A model that can be asked.
+/// A model of a provider.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Model {
     /// The full id: `provider/model`.
     pub id: String,
-    /// What people call it.
+    /// The name for users.
     pub name: String,
     /// The provider's name.
     pub provider: String,
-    /// The most tokens of a request and its answer, if known.
+    /// The maximum number of tokens of a request and its answer, if known.
     pub context_window: Option<u64>,
-    /// The most tokens of an answer, if known.
+    /// The maximum number of tokens of an answer, if known.
     pub max_output: Option<u32>,
-    /// What it costs, if known.
+    /// The prices, if known.
     pub price: Option<Price>,
-    /// How much it can be told to think; empty if it cannot be told.
+    /// The thought levels that it accepts; empty if it accepts none.
     pub efforts: Vec<Effort>,
-    /// Whether a temperature is sent to it.
+    /// Whether requests set a temperature.
     pub takes_temperature: bool,
-    /// The most tools that it is offered.
+    /// The maximum number of tools in a request.
     pub max_tools: usize,
 }
 
-/// All providers together.
+/// The models of all configured providers.
 #[derive(Clone, Default)]
 pub struct Models {
     providers: Arc<Vec<Arc<Provider>>>,
-    patience: Patience,
-    web: Arc<Web>,
+    limits: ProviderLimits,
+    web: Arc<HttpClients>,
 }
 
 impl Models {
-    /// Takes the providers as configured.
+    /// Creates the models of these providers.
     ///
     /// # Errors
     ///
-    /// If two have one name, or one has an unusable name or address.
-    pub fn new(configs: Vec<ProviderConfig>) -> Result<Self, Error> {
+    /// If two have the same name, or one has an invalid name or base URL.
+    pub fn new(configs: Vec<ProviderConfig>) -> Result<Self, ModelError> {
         let mut names = HashSet::new();
         let mut providers = Vec::new();
         for config in configs.into_iter().map(ProviderConfig::at_its_best) {
             let address = config.checked()?;
             if !names.insert(config.name.clone()) {
-                return Err(Error::Config { what: format!("two providers are called {}", config.name) });
+                return Err(ModelError::Config { what: format!("two providers are called {}", config.name) });
             }
             providers.push(Arc::new(Provider::new(config, address)));
         }
         Ok(Self { providers: Arc::new(providers), ..Self::default() })
     }
 
-    /// The same with every key forgotten, and nothing else.
+    /// The same providers without their keys.
     #[must_use]
     pub fn without_keys(&self) -> Self {
         let providers = self.providers.iter().map(|provider| Arc::new(provider.without_key())).collect();
         Self { providers: Arc::new(providers), ..self.clone() }
     }
 
-    /// Takes over what the providers of an earlier configuration told, where they are still the same.
+    /// Takes over the model lists of an earlier configuration, for providers that have not changed.
     #[must_use]
-    pub fn remembering(self, earlier: &Self) -> Self {
+    pub fn with_state_of(self, earlier: &Self) -> Self {
         for provider in self.providers.iter() {
             let known = earlier.providers.iter().find(|known| known.config.name == provider.config.name);
-            known.into_iter().for_each(|known| provider.remember(known));
+            known.into_iter().for_each(|known| provider.copy_state(known));
         }
         self
     }
 
-    /// The same with other limits.
+    /// The same models with other limits.
     #[must_use]
-    pub fn with_patience(self, patience: Patience) -> Self {
-        Self { patience, web: Arc::default(), ..self }
+    pub fn with_limits(self, limits: ProviderLimits) -> Self {
+        Self { limits, web: Arc::default(), ..self }
     }
 
-    /// The providers as configured.
+    /// The configurations of the providers.
     pub fn providers(&self) -> impl Iterator<Item = &ProviderConfig> {
         self.providers.iter().map(|provider| provider.config.as_ref())
     }
 
-    /// The models that are known of now, in the order of the configuration.
+    /// The models that are known now, in the order of the configuration.
     #[must_use]
     pub fn list(&self) -> Vec<Model> {
         let of = |provider: &Arc<Provider>| {
@@ -158,8 +158,8 @@ impl Models {
         self.providers.iter().flat_map(of).collect()
     }
 
-    /// The models to choose from where this one was chosen. It stays among them while its provider cannot say which it
-    /// has, so that nobody else is asked in its place.
+    /// The models to choose from, including the chosen one while its provider cannot list its models, so that no other
+    /// model replaces it.
     #[must_use]
     pub fn offer(&self, chosen: Option<&str>) -> Vec<Model> {
         let mut models = self.list();
@@ -171,50 +171,50 @@ impl Models {
         models
     }
 
-    /// Adds a model that its provider does not list. Says whether there is such a provider.
+    /// Adds a model that its provider does not list. Returns whether the provider exists.
     pub fn add(&self, id: &str) -> bool {
         let Some((provider, model)) = self.split(id) else { return false };
         provider.add(model);
         true
     }
 
-    /// Adds a model that was chosen before, unless its provider is asked for its models and so knows better.
+    /// Adds a model that was chosen before, unless its provider is asked for its models.
     pub fn keep(&self, id: &str) {
         if self.split(id).is_some_and(|(provider, _)| !provider.must_be_asked()) {
             self.add(id);
         }
     }
 
-    /// Why providers did not list their models, each in a line that names it and its address.
+    /// Why providers did not list their models: one line for each, with its name and address.
     #[must_use]
     pub fn failures(&self) -> Vec<String> {
         self.providers.iter().filter_map(|provider| provider.failure()).collect()
     }
 
-    /// The model of this full id. One that nobody listed may be there all the same.
+    /// The model with this full id, also if no list contains it.
     #[must_use]
     pub fn find(&self, id: &str) -> Option<Model> {
         let (provider, model) = self.split(id)?;
         Some(provider.model(model))
     }
 
-    /// Asks a model. Nothing is sent before the answer is polled, and nothing after it is dropped.
+    /// Sends a request to a model. Nothing is sent before the stream is polled; dropping it cancels the request.
     #[must_use]
-    pub fn stream(&self, request: &Request) -> Answer {
-        match self.question(request) {
-            Ok(question) => Answer::to(question),
-            Err(error) => Answer::failed(error),
+    pub fn stream(&self, request: &Request) -> AnswerStream {
+        match self.query(request) {
+            Ok(query) => AnswerStream::to(query),
+            Err(error) => AnswerStream::failed(error),
         }
     }
 
-    fn question(&self, request: &Request) -> Result<Question, Error> {
+    fn query(&self, request: &Request) -> Result<ModelQuery, ModelError> {
         let Some((provider, id)) = self.split(&request.model) else {
             let said = "no provider of that name is configured".to_owned();
-            return Err(Error::ModelUnknown { model: request.model.clone(), said });
+            return Err(ModelError::ModelUnknown { model: request.model.clone(), said });
         };
         let config = &provider.config;
         if config.lacks_key() {
-            return Err(Error::Unauthorised {
+            return Err(ModelError::Unauthorised {
                 provider: config.name.clone(),
                 status: None,
                 key_place: config.key_place(),
@@ -222,18 +222,18 @@ impl Models {
             });
         }
         let facts = provider.facts(id);
-        let names = Names::of(&request.tools);
-        let tap = Arc::new(Tap::new(config.kind));
-        Ok(Question {
+        let names = ToolNames::of(&request.tools);
+        let frames = Arc::new(RawFrames::new(config.kind));
+        Ok(ModelQuery {
             web: self.web.clone(),
-            client: self.web.client(&provider.address, &self.patience)?,
+            client: self.web.client(&provider.address, &self.limits)?,
             provider: provider.clone(),
             model: request.model.clone(),
             chat: outgoing::chat(request, config.kind, &names, &facts),
-            options: options::options(request, config, &facts, &self.patience, tap.clone()),
-            tap,
-            reader: Reader::new(request, names, facts),
-            patience: self.patience.clone(),
+            options: options::options(request, config, &facts, &self.limits, frames.clone()),
+            frames,
+            reader: ReplyReader::new(request, names, facts),
+            limits: self.limits.clone(),
         })
     }
 

@@ -1,24 +1,25 @@
-//! Names of tools on the wire. Providers allow letters, digits, `_` and `-`, and some names mean tools of their own.
+//! Maps the names of tools to names that providers accept (letters, digits, `_` and `-`) and back. Avoids names that
+//! providers reserve for their own tools.
 
 use std::collections::HashMap;
 
-use super::request::Tool;
+use super::request::ToolDefinition;
 
-/// The longest name that every provider takes.
+/// The maximum length of a name that all providers accept.
 const LONGEST: usize = 64;
-/// Names behind which a provider has a tool of its own.
+/// Names that providers reserve for their own tools.
 const TAKEN: [&str; 5] =
     ["web_search", "googleSearch", "googleSearchRetrieval", "codeExecution", "urlContext"];
 
-/// The names of the tools of one request, there and back.
+/// The names of the tools of one request, in both directions.
 #[derive(Debug, Default)]
-pub(super) struct Names {
+pub(super) struct ToolNames {
     there: HashMap<String, String>,
     back: HashMap<String, String>,
 }
 
-impl Names {
-    pub(super) fn of(tools: &[Tool]) -> Self {
+impl ToolNames {
+    pub(super) fn of(tools: &[ToolDefinition]) -> Self {
         let mut names = Self::default();
         for tool in tools {
             let wire = names.free(&plain(&tool.name));
@@ -28,12 +29,12 @@ impl Names {
         names
     }
 
-    /// What the provider is told. A tool that is no longer on offer may still be in the conversation.
+    /// The name for the provider. Also covers tools that are only in the conversation.
     pub(super) fn wire(&self, name: &str) -> String {
         self.there.get(name).cloned().unwrap_or_else(|| plain(name))
     }
 
-    /// What the tool is called here. A model may make up a name.
+    /// The real name of a tool, or the same name if a model made it up.
     pub(super) fn real(&self, wire: &str) -> String {
         self.back.get(wire).cloned().unwrap_or_else(|| wire.to_owned())
     }
@@ -63,19 +64,19 @@ fn plain(name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::request::Tool;
-    use super::Names;
+    use super::super::request::ToolDefinition;
+    use super::ToolNames;
 
     #[test]
-    fn every_name_finds_its_way_back() {
+    fn every_name_is_mapped_back() {
         let long = "server.".repeat(20);
         let real = ["files.read", "files_read", "web_search", "7up", &long, &format!("{long}x"), "läuft"];
-        let tool = |name: &&str| Tool {
+        let tool = |name: &&str| ToolDefinition {
             name: (*name).to_owned(),
             description: String::new(),
             schema: serde_json::json!({"type": "object"}),
         };
-        let names = Names::of(&real.iter().map(tool).collect::<Vec<_>>());
+        let names = ToolNames::of(&real.iter().map(tool).collect::<Vec<_>>());
         let wire: Vec<String> = real.iter().map(|name| names.wire(name)).collect();
         assert_eq!(wire[..4], ["files_read", "files_read_2", "web_search_", "_7up"]);
         for (real, wire) in real.iter().zip(&wire) {

@@ -1,4 +1,4 @@
-//! How a model is asked: thought level, temperature, limits, and what we want to hear of. Each provider has its ways.
+//! The options of a request for `genai`: thought level, temperature, length, timeouts, and which events are captured.
 
 use std::sync::Arc;
 
@@ -6,19 +6,19 @@ use genai::Headers;
 use genai::chat::{ChatOptions, ReasoningEffort};
 use serde_json::json;
 
-use super::Patience;
+use super::ProviderLimits;
+use super::catalog::ModelFacts;
 use super::config::{Effort, ProviderConfig, ProviderKind};
-use super::known::Facts;
+use super::raw_frames::RawFrames;
 use super::request::Request;
-use super::tap::Tap;
 
 /// The options of one request.
 pub(super) fn options(
     request: &Request,
     provider: &ProviderConfig,
-    facts: &Facts,
-    patience: &Patience,
-    tap: Arc<Tap>,
+    facts: &ModelFacts,
+    limits: &ProviderLimits,
+    frames: Arc<RawFrames>,
 ) -> ChatOptions {
     let kind = provider.kind;
     let mut options = ChatOptions::default()
@@ -26,14 +26,14 @@ pub(super) fn options(
         .with_capture_content(true)
         .with_capture_tool_calls(true)
         .with_capture_reasoning_content(shows_thoughts(request, kind, facts));
-    options.raw_frame_sink = Some(tap);
-    options.stream_header_timeout = Some(patience.idle);
-    options.stream_read_timeout = Some(patience.idle);
+    options.raw_frame_sink = Some(frames);
+    options.stream_header_timeout = Some(limits.idle);
+    options.stream_read_timeout = Some(limits.idle);
     options.reasoning_effort = effort(request, kind, model_of(&request.model));
     options.temperature = temperature(request, kind, facts);
     options.max_tokens = max_tokens(request, kind, facts);
     if kind == ProviderKind::Anthropic && facts.adaptive && request.effort.is_none() {
-        // It thinks anyway, and would keep even what it says between tool calls to itself.
+        // The model thinks by default, and without this it hides its thoughts and the text between tool calls.
         options.extra_body = Some(json!({"thinking": {"type": "adaptive", "display": "summarized"}}));
     }
     if let (ProviderKind::Ollama, Some(key)) = (kind, provider.key()) {
@@ -43,13 +43,13 @@ pub(super) fn options(
     options
 }
 
-/// The second half of a full id.
+/// The model part of a full id.
 pub(super) fn model_of(full: &str) -> &str {
     full.split_once('/').map_or(full, |(_, model)| model)
 }
 
-/// Whether thoughts are to be shown. Two kinds refuse the wish if the model has none.
-fn shows_thoughts(request: &Request, kind: ProviderKind, facts: &Facts) -> bool {
+/// Whether the request asks for thoughts. Two kinds of providers reject that if the model has none.
+fn shows_thoughts(request: &Request, kind: ProviderKind, facts: &ModelFacts) -> bool {
     match (kind, request.effort) {
         _ if !facts.shows_thoughts => false,
         (ProviderKind::OpenAi | ProviderKind::Anthropic | ProviderKind::Ollama, _) => true,
@@ -72,8 +72,8 @@ fn effort(request: &Request, kind: ProviderKind, model: &str) -> Option<Reasonin
     }
 }
 
-/// The library reads a thought level out of a name like `qwen-max` and asks for the model `qwen`, unless it is told a
-/// level. These are levels that send nothing.
+/// A thought level that sends nothing. Without one, `genai` takes the end of a name like `qwen-max` for a thought level
+/// and requests the model `qwen`.
 fn unsaid(kind: ProviderKind, model: &str) -> Option<ReasoningEffort> {
     let misread =
         model.rsplit_once('-').is_some_and(|(_, last)| ReasoningEffort::from_keyword(last).is_some());
@@ -85,15 +85,15 @@ fn unsaid(kind: ProviderKind, model: &str) -> Option<ReasoningEffort> {
     }
 }
 
-fn temperature(request: &Request, kind: ProviderKind, facts: &Facts) -> Option<f64> {
+fn temperature(request: &Request, kind: ProviderKind, facts: &ModelFacts) -> Option<f64> {
     let thinks = request.effort.is_some_and(|effort| effort != Effort::Off);
-    // Anthropic refuses the two together.
+    // Anthropic rejects a temperature together with thinking.
     let refused = !facts.takes_temperature || kind == ProviderKind::Anthropic && thinks;
     request.temperature.filter(|_| !refused)
 }
 
-/// Anthropic must be told; the others are told only what somebody wished.
-fn max_tokens(request: &Request, kind: ProviderKind, facts: &Facts) -> Option<u32> {
+/// The maximum length of the answer. Anthropic requires one; others get it only if it is configured.
+fn max_tokens(request: &Request, kind: ProviderKind, facts: &ModelFacts) -> Option<u32> {
     let known = facts.most_output.filter(|_| kind == ProviderKind::Anthropic);
     request.max_output.or(facts.wanted_output).or(known)
 }

@@ -1,5 +1,5 @@
-//! A request in the words of the library that talks to the providers. What a provider would refuse is mended here: a
-//! call without a result, a thought of another model's, an empty message.
+//! Encodes a request for `genai`, and repairs what a provider would reject: a call without a result, a thought of another
+//! model, an empty message.
 
 use std::collections::HashSet;
 
@@ -9,21 +9,26 @@ use genai::chat::{
 };
 use serde_json::{Value, json};
 
+use super::catalog::ModelFacts;
 use super::config::ProviderKind;
-use super::known::Facts;
-use super::names::Names;
-use super::request::{Image, Message, Part, Reply, Request, Tool, ToolCall, ToolResult, UserPart};
+use super::names::ToolNames;
+use super::request::{Image, Message, Part, Reply, Request, ToolCall, ToolDefinition, ToolResult, UserPart};
 
-/// What a model is told of a call that nothing came of: the turn was cancelled, or the process ended.
+/// The result of a call that was not run, because the turn was cancelled or the process ended.
 const NOT_CARRIED_OUT: &str = "This call was not carried out.";
-/// No provider takes a message with nothing in it.
+/// The text of a message without content, which all providers reject.
 const NOTHING: &str = "(an empty message)";
-/// Takes the place of an image that the model does not accept.
+/// Replaces an image that the model does not accept.
 const IMAGE_LEFT_OUT: &str = "[an image was left out: this model does not accept it]";
 
-/// The whole conversation.
-pub(super) fn chat(request: &Request, kind: ProviderKind, names: &Names, facts: &Facts) -> ChatRequest {
-    let writer = Writer { kind, names, model: &request.model };
+/// Encodes the whole conversation.
+pub(super) fn chat(
+    request: &Request,
+    kind: ProviderKind,
+    names: &ToolNames,
+    facts: &ModelFacts,
+) -> ChatRequest {
+    let writer = MessageEncoder { kind, names, model: &request.model };
     let mut messages = Vec::new();
     let mut said = request.messages.iter().peekable();
     while let Some(message) = said.next() {
@@ -37,7 +42,7 @@ pub(super) fn chat(request: &Request, kind: ProviderKind, names: &Names, facts: 
                 };
                 messages.extend(writer.results(reply, results));
             }
-            // Written with the message that they answer; others answer nothing.
+            // Results are written with the message that has their calls.
             Message::Tools(_) => {}
         }
     }
@@ -55,7 +60,7 @@ pub(super) fn chat(request: &Request, kind: ProviderKind, names: &Names, facts: 
     chat
 }
 
-/// Whether the request has an image in it.
+/// Whether the request contains an image.
 pub(super) fn has_images(chat: &ChatRequest) -> bool {
     let is_image = |part: &ContentPart| match part {
         ContentPart::Binary(_) => true,
@@ -69,7 +74,7 @@ pub(super) fn has_images(chat: &ChatRequest) -> bool {
     chat.messages.iter().any(|message| message.content.parts().iter().any(is_image))
 }
 
-/// Puts a note in the place of every image.
+/// Replaces every image by a note.
 pub(super) fn leave_out_images(chat: &mut ChatRequest) {
     let without = |part: ContentPart| match part {
         ContentPart::Binary(_) => ContentPart::Text(IMAGE_LEFT_OUT.to_owned()),
@@ -94,25 +99,25 @@ pub(super) fn leave_out_images(chat: &mut ChatRequest) {
     }
 }
 
-/// The image blocks in a result that was written for Anthropic.
+/// The image blocks of a result for Anthropic.
 fn image_blocks(result: &Value) -> impl Iterator<Item = &Value> {
     let blocks = result["content"].as_array().into_iter().flatten();
     blocks.filter(|block| block["type"] == "image")
 }
 
-/// Every request repeats the conversation: the provider is to keep what it has read up to here.
+/// Sets the cache mark: every request repeats the conversation, so the provider caches it up to here.
 fn remember(messages: &mut [ChatMessage]) {
     if let Some(last) = messages.last_mut() {
         last.options = Some(MessageOptions::from(CacheControl::Ephemeral));
     }
 }
 
-fn offer(tool: &Tool, kind: ProviderKind, names: &Names) -> WireTool {
+fn offer(tool: &ToolDefinition, kind: ProviderKind, names: &ToolNames) -> WireTool {
     let offered = WireTool::new(names.wire(&tool.name))
         .with_description(tool.description.clone())
         .with_schema(tool.schema.clone());
     match kind {
-        // Left to itself it makes every argument a must, and models then fill in those that they do not mean.
+        // By default OpenAI makes every argument required, and models then fill in arguments that they do not need.
         ProviderKind::OpenAiResponses => offered.with_strict(false),
         ProviderKind::OpenAi | ProviderKind::Anthropic | ProviderKind::Gemini | ProviderKind::Ollama => {
             offered
@@ -120,14 +125,14 @@ fn offer(tool: &Tool, kind: ProviderKind, names: &Names) -> WireTool {
     }
 }
 
-struct Writer<'a> {
+struct MessageEncoder<'a> {
     kind: ProviderKind,
-    names: &'a Names,
-    /// Who is asked now.
+    names: &'a ToolNames,
+    /// The full id of the model of this request.
     model: &'a str,
 }
 
-impl Writer<'_> {
+impl MessageEncoder<'_> {
     fn user(&self, parts: &[UserPart]) -> ChatMessage {
         let part = |part: &UserPart| match part {
             UserPart::Text(text) => ContentPart::Text(text.clone()),
@@ -149,7 +154,7 @@ impl Writer<'_> {
     fn reply(&self, reply: &Reply) -> Option<ChatMessage> {
         let own = reply.model == self.model;
         let parts: Vec<ContentPart> = reply.parts.iter().flat_map(|part| self.part(part, own)).collect();
-        // Thoughts alone are no message.
+        // A message with only thoughts is left out.
         let says = |part: &ContentPart| matches!(part, ContentPart::Text(_) | ContentPart::ToolCall(_));
         parts.iter().any(says).then(|| ChatMessage::assistant(MessageContent::from_parts(parts)))
     }
@@ -161,7 +166,7 @@ impl Writer<'_> {
             Part::Call(call) => vec![ContentPart::ToolCall(self.call(call, own))],
             Part::Thought { text, signature } if own => self.thought(text, signature.as_deref()),
             Part::Opaque(value) if own => vec![ContentPart::from_custom(value.clone(), None)],
-            // Another model's mind is closed to this one.
+            // Thoughts of another model are left out.
             Part::Thought { .. } | Part::Opaque(_) => Vec::new(),
         }
     }
@@ -170,7 +175,7 @@ impl Writer<'_> {
         let signature = signature.map(|signature| ContentPart::ThoughtSignature(signature.to_owned()));
         let thought = ContentPart::ReasoningContent(text.to_owned());
         match self.kind {
-            // It wants each of its thoughts with its signature, or none.
+            // Anthropic accepts a thought only with its signature.
             ProviderKind::Anthropic => {
                 signature.map(|signature| vec![signature, thought]).unwrap_or_default()
             }
@@ -183,7 +188,7 @@ impl Writer<'_> {
     fn call(&self, call: &ToolCall, own: bool) -> WireCall {
         let arguments = match &call.arguments {
             Ok(arguments) => arguments.clone(),
-            // An object, since that is all that some take; the result says what was wrong with it.
+            // Some providers accept only an object; the result has the error.
             Err(text) => json!({"unreadable": text}),
         };
         let signatures = (own && !call.signatures.is_empty()).then(|| call.signatures.clone());
@@ -195,7 +200,7 @@ impl Writer<'_> {
         }
     }
 
-    /// One result for every call of the message, whatever was kept, and the images of these results.
+    /// One result for each call of the message, and the images of the results.
     fn results(&self, reply: &Reply, kept: &[ToolResult]) -> Vec<ChatMessage> {
         let mut answered = HashSet::new();
         let results: Vec<(&ToolCall, Option<&ToolResult>)> = reply
@@ -212,9 +217,9 @@ impl Writer<'_> {
             .collect();
         match self.kind {
             _ if parts.is_empty() => Vec::new(),
-            // Its results hold their images themselves.
+            // Anthropic accepts images in results.
             ProviderKind::Anthropic => vec![ChatMessage::tool(MessageContent::from_parts(parts))],
-            // A message of its own for each: of several in one only the last would be sent.
+            // One message for each result: of several in one message, `genai` sends only the last.
             ProviderKind::Ollama => {
                 let messages = parts.into_iter().map(ChatMessage::tool);
                 messages.chain(self.images_behind(&results)).collect()
@@ -226,7 +231,7 @@ impl Writer<'_> {
         }
     }
 
-    /// The images of results, as a message of the user's: most providers take only text from a tool.
+    /// The images of results as a user message: most providers accept only text in results.
     fn images_behind(&self, results: &[(&ToolCall, Option<&ToolResult>)]) -> Option<ChatMessage> {
         let mut parts = Vec::new();
         for (call, result) in results {
@@ -255,7 +260,7 @@ impl Writer<'_> {
         }
     }
 
-    /// The result of a call that failed.
+    /// Encodes the result of a failed call.
     fn marked_result(&self, call: &ToolCall, text: &str) -> ContentPart {
         match self.kind {
             ProviderKind::Anthropic => {
@@ -263,7 +268,7 @@ impl Writer<'_> {
                     json!({"type": "tool_result", "tool_use_id": call.id, "content": text, "is_error": true});
                 ContentPart::from_custom(block, None)
             }
-            // The others have no mark for it.
+            // The other kinds have no error flag.
             ProviderKind::OpenAi
             | ProviderKind::OpenAiResponses
             | ProviderKind::Gemini

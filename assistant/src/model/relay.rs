@@ -1,6 +1,6 @@
-//! A relay inside this process between the library that asks models and the network. The library takes a stream apart
-//! anew with every piece of it that comes, which takes ever longer for a long event; so it is handed whole events, each
-//! in one piece and within a bound. It listens on loopback and serves nobody who does not know a route's token.
+//! An HTTP relay in this process between `genai` and the network. `genai` parses a long event again with every piece that
+//! arrives, which takes quadratic time; the relay passes on whole events, each in one piece and with a maximum length. It
+//! listens on loopback and accepts only requests with the token of a route.
 
 mod events;
 
@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use events::Events;
+use events::EventSplitter;
 use h2::server::SendResponse;
 use h2::{Reason, RecvStream, SendStream};
 use reqwest::{Client, Response, Url, header};
@@ -22,21 +22,21 @@ use tokio::sync::OnceCell;
 use tokio::task::{AbortHandle, JoinSet};
 
 use super::fault::root;
-use super::tap::{Broken, Tap};
+use super::raw_frames::{ConnectionFailure, RawFrames};
 
-/// The longest event that is passed on, in bytes. A frame of the protocol has room for it.
+/// The maximum length of an event, in bytes. It fits into one HTTP/2 frame.
 pub(super) const LONGEST_EVENT: usize = 16_000_000;
-/// The longest frame that the protocol allows.
+/// The maximum length of an HTTP/2 frame.
 const FRAME: u32 = (1 << 24) - 1;
-/// How much may be under way to somebody who does not read.
+/// The flow-control window, in bytes.
 const WINDOW: u32 = 2 * FRAME;
-/// How much of an answer that is a refusal is passed on.
+/// The maximum length of an error body, in bytes.
 const LONGEST_REFUSAL: usize = 1024 * 1024;
-/// The most connections at a time.
+/// The maximum number of connections.
 const MOST_CONNECTIONS: usize = 64;
-/// How long a connection may take to begin.
+/// The time limit for the handshake of a connection.
 const HANDSHAKE: Duration = Duration::from_secs(10);
-/// Headers that are about one connection, or about a body as it was written.
+/// Headers of one hop, which are not passed on.
 const OF_ONE_HOP: [header::HeaderName; 7] = [
     header::HOST,
     header::CONNECTION,
@@ -50,38 +50,38 @@ const OF_ONE_HOP: [header::HeaderName; 7] = [
 /// The relay. It listens from its first use until it is dropped.
 #[derive(Default)]
 pub(super) struct Relay {
-    started: OnceCell<Started>,
-    routes: Arc<Mutex<HashMap<String, Arc<Way>>>>,
+    started: OnceCell<RunningRelay>,
+    routes: Arc<Mutex<HashMap<String, Arc<RouteTarget>>>>,
 }
 
-struct Started {
+struct RunningRelay {
     port: u16,
-    /// The client of the library, which reaches nothing but the relay.
+    /// The HTTP client of `genai`, which can reach only the relay.
     client: Client,
     listening: AbortHandle,
 }
 
-impl Drop for Started {
+impl Drop for RunningRelay {
     fn drop(&mut self) {
         self.listening.abort();
     }
 }
 
-/// Where requests of one route go, and who hears what becomes of them.
-pub(super) struct Way {
+/// Where the requests of a route go, and where their frames are recorded.
+pub(super) struct RouteTarget {
     pub(super) client: Client,
     pub(super) address: Url,
-    pub(super) tap: Arc<Tap>,
+    pub(super) frames: Arc<RawFrames>,
 }
 
-/// A way through the relay, open until this is dropped.
+/// A route through the relay, open until this is dropped.
 pub(super) struct Route {
-    /// The client to ask with.
+    /// The HTTP client for requests on this route.
     pub(super) client: Client,
-    /// What stands for the provider's address.
+    /// The base URL to use in place of the provider's.
     pub(super) address: String,
     token: String,
-    routes: Arc<Mutex<HashMap<String, Arc<Way>>>>,
+    routes: Arc<Mutex<HashMap<String, Arc<RouteTarget>>>>,
 }
 
 impl Drop for Route {
@@ -92,13 +92,13 @@ impl Drop for Route {
 
 impl Relay {
     /// Opens a route.
-    pub(super) async fn route(&self, way: Way) -> Result<Route, String> {
+    pub(super) async fn route(&self, way: RouteTarget) -> Result<Route, String> {
         let started = self.started.get_or_try_init(|| start(self.routes.clone())).await?;
         let token = ids::unique().simple().to_string();
         let mut address = way.address.clone();
         let path = format!("/{token}{}", address.path());
         address.set_path(&path);
-        // What an address says of the user goes with the request from here on.
+        // User name and password are added again when the relay sends the request.
         let cleared =
             address.set_scheme("http").and(address.set_username("")).and(address.set_password(None));
         let moved = cleared.and(address.set_ip_host(Ipv4Addr::LOCALHOST.into()));
@@ -109,7 +109,7 @@ impl Relay {
     }
 }
 
-async fn start(routes: Arc<Mutex<HashMap<String, Arc<Way>>>>) -> Result<Started, String> {
+async fn start(routes: Arc<Mutex<HashMap<String, Arc<RouteTarget>>>>) -> Result<RunningRelay, String> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.map_err(|error| error.to_string())?;
     let port = listener.local_addr().map_err(|error| error.to_string())?.port();
     let client = Client::builder()
@@ -122,21 +122,21 @@ async fn start(routes: Arc<Mutex<HashMap<String, Arc<Way>>>>) -> Result<Started,
         .build()
         .map_err(|error| root(&error))?;
     let listening = tokio::spawn(listen(listener, routes)).abort_handle();
-    Ok(Started { port, client, listening })
+    Ok(RunningRelay { port, client, listening })
 }
 
-async fn listen(listener: TcpListener, routes: Arc<Mutex<HashMap<String, Arc<Way>>>>) {
+async fn listen(listener: TcpListener, routes: Arc<Mutex<HashMap<String, Arc<RouteTarget>>>>) {
     let mut connections = JoinSet::new();
     while let Ok((socket, _)) = listener.accept().await {
         while connections.try_join_next().is_some() {}
-        // The library needs one or two; whoever else is on this machine gets no more than these.
+        // `genai` needs one or two connections; other processes must not open more than the limit.
         if connections.len() < MOST_CONNECTIONS {
             connections.spawn(serve(socket, routes.clone()));
         }
     }
 }
 
-async fn serve(socket: TcpStream, routes: Arc<Mutex<HashMap<String, Arc<Way>>>>) {
+async fn serve(socket: TcpStream, routes: Arc<Mutex<HashMap<String, Arc<RouteTarget>>>>) {
     let mut builder = h2::server::Builder::new();
     builder.initial_window_size(WINDOW).initial_connection_window_size(WINDOW);
     builder.max_send_buffer_size(WINDOW as usize);
@@ -153,24 +153,24 @@ async fn serve(socket: TcpStream, routes: Arc<Mutex<HashMap<String, Arc<Way>>>>)
     }
 }
 
-/// The route that a path begins with, and the rest of the path.
-fn find(routes: &Mutex<HashMap<String, Arc<Way>>>, path: &str) -> Option<(Arc<Way>, String)> {
+/// The route of a path's token, and the rest of the path.
+fn find(routes: &Mutex<HashMap<String, Arc<RouteTarget>>>, path: &str) -> Option<(Arc<RouteTarget>, String)> {
     let (token, rest) = path.strip_prefix('/')?.split_once('/')?;
     Some((locked(routes).get(token)?.clone(), format!("/{rest}")))
 }
 
-/// Why nothing more is passed on.
-enum End {
-    /// All was said.
-    Whole,
-    /// The library has hung up.
-    LeftAlone,
-    /// Something broke on the other side.
-    Broken(Broken),
+/// Why an answer ends.
+enum RelayEnd {
+    /// The answer is complete.
+    Complete,
+    /// `genai` closed its side.
+    ReceiverGone,
+    /// The connection to the provider failed.
+    Failed(ConnectionFailure),
 }
 
 async fn pass_on(
-    way: Arc<Way>,
+    way: Arc<RouteTarget>,
     path: String,
     request: http::Request<RecvStream>,
     mut respond: SendResponse<Bytes>,
@@ -182,31 +182,35 @@ async fn pass_on(
     let response = match response {
         Ok(response) => response,
         Err(broken) => {
-            way.tap.breaks(broken);
+            way.frames.breaks(broken);
             return respond.send_reset(Reason::INTERNAL_ERROR);
         }
     };
     let Ok(mut out) = respond.send_response(head(&response), false) else { return };
     match carry(response, &mut out).await {
-        End::Whole => drop(out.send_data(Bytes::new(), true)),
-        End::LeftAlone => {}
-        End::Broken(broken) => {
-            way.tap.breaks(broken);
+        RelayEnd::Complete => drop(out.send_data(Bytes::new(), true)),
+        RelayEnd::ReceiverGone => {}
+        RelayEnd::Failed(broken) => {
+            way.frames.breaks(broken);
             out.send_reset(Reason::INTERNAL_ERROR);
         }
     }
 }
 
-async fn ask(way: &Way, path: &str, request: http::Request<RecvStream>) -> Result<Response, Broken> {
-    let lost = |error: reqwest::Error| Broken::Lost(root(&error.without_url()));
+async fn ask(
+    way: &RouteTarget,
+    path: &str,
+    request: http::Request<RecvStream>,
+) -> Result<Response, ConnectionFailure> {
+    let lost = |error: reqwest::Error| ConnectionFailure::Lost(root(&error.without_url()));
     let mut url = way.address.clone();
     url.set_path(path);
     url.set_query(request.uri().query());
     let (head, mut body) = request.into_parts();
     let mut whole = Vec::new();
     while let Some(piece) = body.data().await {
-        let piece = piece.map_err(|error| Broken::Lost(error.to_string()))?;
-        // The library may send on.
+        let piece = piece.map_err(|error| ConnectionFailure::Lost(error.to_string()))?;
+        // Frees the flow-control window.
         drop(body.flow_control().release_capacity(piece.len()));
         whole.extend_from_slice(&piece);
     }
@@ -223,37 +227,37 @@ fn head(response: &Response) -> http::Response<()> {
     head
 }
 
-/// Passes on what comes, event by event.
-async fn carry(mut response: Response, out: &mut SendStream<Bytes>) -> End {
+/// Passes on the body, event by event.
+async fn carry(mut response: Response, out: &mut SendStream<Bytes>) -> RelayEnd {
     let is_refusal = !response.status().is_success();
-    let mut events = Events::default();
+    let mut events = EventSplitter::default();
     loop {
         let piece = tokio::select! {
             piece = response.chunk() => piece,
-            _ = poll_fn(|context| out.poll_reset(context)) => return End::LeftAlone,
+            _ = poll_fn(|context| out.poll_reset(context)) => return RelayEnd::ReceiverGone,
         };
         let ready = match piece {
             Ok(Some(piece)) => events.push(&piece),
             Ok(None) => {
                 let rest = events.rest();
-                return if say(out, rest).await { End::Whole } else { End::LeftAlone };
+                return if say(out, rest).await { RelayEnd::Complete } else { RelayEnd::ReceiverGone };
             }
-            Err(error) => return End::Broken(Broken::Lost(root(&error.without_url()))),
+            Err(error) => return RelayEnd::Failed(ConnectionFailure::Lost(root(&error.without_url()))),
         };
         if is_refusal && events.waiting() > LONGEST_REFUSAL {
             let rest = events.rest();
-            return if say(out, rest).await { End::Whole } else { End::LeftAlone };
+            return if say(out, rest).await { RelayEnd::Complete } else { RelayEnd::ReceiverGone };
         }
         if events.waiting() > LONGEST_EVENT {
-            return End::Broken(Broken::TooLong);
+            return RelayEnd::Failed(ConnectionFailure::TooLong);
         }
         if !say(out, ready).await {
-            return End::LeftAlone;
+            return RelayEnd::ReceiverGone;
         }
     }
 }
 
-/// Hands over a piece when there is room for it. Says whether anybody still listens.
+/// Sends a piece when the window has room. Returns whether the receiver is still connected.
 async fn say(out: &mut SendStream<Bytes>, piece: Bytes) -> bool {
     if piece.is_empty() {
         return true;
@@ -290,23 +294,23 @@ mod tests {
                 stream.write_all(piece).unwrap();
                 stream.write_all(b"\r\n").unwrap();
             }
-            // Whoever has heard enough hangs up.
+            // The client may have closed the connection.
             drop(stream.write_all(b"0\r\n\r\n"));
         });
         port
     }
 
-    async fn route(relay: &Relay, port: u16, tap: &Arc<Tap>) -> Route {
+    async fn route(relay: &Relay, port: u16, frames: &Arc<RawFrames>) -> Route {
         let address = Url::parse(&format!("http://127.0.0.1:{port}/v1/?a=b")).unwrap();
         let client = Client::builder().no_proxy().build().unwrap();
-        relay.route(Way { client, address, tap: tap.clone() }).await.unwrap()
+        relay.route(RouteTarget { client, address, frames: frames.clone() }).await.unwrap()
     }
 
     #[tokio::test]
     async fn a_long_event_arrives_in_one_piece() {
         let (first, long) = ("data: short\n\n".to_owned(), format!("data: {}\n\n", "x".repeat(8_000_000)));
-        let (relay, tap) = (Relay::default(), Arc::new(Tap::new(ProviderKind::OpenAi)));
-        let route = route(&relay, server(format!("{first}{long}data: end")), &tap).await;
+        let (relay, frames) = (Relay::default(), Arc::new(RawFrames::new(ProviderKind::OpenAi)));
+        let route = route(&relay, server(format!("{first}{long}data: end")), &frames).await;
         let mut response = route.client.get(&route.address).send().await.unwrap();
         assert_eq!(response.headers()["x-kept"], "yes");
         let mut pieces = Vec::new();
@@ -317,27 +321,27 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_event_without_end_is_given_up() {
-        let (relay, tap) = (Relay::default(), Arc::new(Tap::new(ProviderKind::OpenAi)));
-        let route = route(&relay, server("x".repeat(LONGEST_EVENT + 100_000)), &tap).await;
+    async fn an_event_without_end_fails() {
+        let (relay, frames) = (Relay::default(), Arc::new(RawFrames::new(ProviderKind::OpenAi)));
+        let route = route(&relay, server("x".repeat(LONGEST_EVENT + 100_000)), &frames).await;
         let mut response = route.client.get(&route.address).send().await.unwrap();
         response.chunk().await.unwrap_err();
-        assert_eq!(tap.heard().broken, Some(Broken::TooLong));
+        assert_eq!(frames.observed().broken, Some(ConnectionFailure::TooLong));
     }
 
     #[tokio::test]
-    async fn nobody_is_served_without_a_token() {
-        let (relay, tap) = (Relay::default(), Arc::new(Tap::new(ProviderKind::OpenAi)));
-        let route = route(&relay, 1, &tap).await;
+    async fn a_request_without_a_token_is_rejected() {
+        let (relay, frames) = (Relay::default(), Arc::new(RawFrames::new(ProviderKind::OpenAi)));
+        let route = route(&relay, 1, &frames).await;
         let stranger = route.address.replace(&route.token, "0123");
         route.client.get(stranger).send().await.unwrap_err();
-        assert_eq!(tap.heard().broken, None);
+        assert_eq!(frames.observed().broken, None);
         route.client.get(&route.address).send().await.unwrap_err();
-        assert!(matches!(tap.heard().broken, Some(Broken::Lost(_))));
+        assert!(matches!(frames.observed().broken, Some(ConnectionFailure::Lost(_))));
         let (client, address) = (route.client.clone(), route.address.clone());
         drop(route);
-        tap.clear();
+        frames.clear();
         client.get(address).send().await.unwrap_err();
-        assert_eq!(tap.heard().broken, None, "a route ends with the answer");
+        assert_eq!(frames.observed().broken, None, "a route ends with the answer");
     }
 }

@@ -1,35 +1,35 @@
-//! What a model is asked: the conversation so far and the tools on offer. It can be stored as JSON and asked again.
+//! A request to a model: the conversation, the tools and the options. Messages can be stored as JSON.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::config::Effort;
 
-/// One question to a model.
+/// A request to a model.
 #[derive(Clone, Debug, Default)]
 pub struct Request {
     /// The full id: `provider/model`.
     pub model: String,
-    /// What the model is told to be.
+    /// The system prompt.
     pub system: Option<String>,
     /// The conversation, oldest first.
     pub messages: Vec<Message>,
-    /// What it may call.
-    pub tools: Vec<Tool>,
-    /// How much it is to think; the provider decides if nothing is said.
+    /// The tools that the model may call.
+    pub tools: Vec<ToolDefinition>,
+    /// The thought level; the provider's default if none.
     pub effort: Option<Effort>,
-    /// How freely it is to choose its words.
+    /// The temperature; the provider's default if none.
     pub temperature: Option<f64>,
-    /// The most tokens of the answer.
+    /// The maximum number of tokens of the answer.
     pub max_output: Option<u32>,
 }
 
-/// A tool on offer.
+/// A tool that a model may call.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Tool {
-    /// Any name; what a provider does not allow in one is changed on the way and changed back.
+pub struct ToolDefinition {
+    /// The name. Characters that a provider does not allow are replaced in the request and restored in the answer.
     pub name: String,
-    /// What it is good for.
+    /// The description for the model.
     pub description: String,
     /// The JSON schema of its arguments.
     pub schema: Value,
@@ -39,55 +39,55 @@ pub struct Tool {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Message {
-    /// By the user.
+    /// From the user.
     User(Vec<UserPart>),
-    /// By a model.
+    /// From a model.
     Assistant(Reply),
-    /// By the tools that the model called in the message before.
+    /// The results of the calls in the message before.
     Tools(Vec<ToolResult>),
 }
 
 impl Message {
-    /// A message of the user's with a text.
+    /// A user message with a text.
     #[must_use]
     pub fn user(text: impl Into<String>) -> Self {
         Self::User(vec![UserPart::Text(text.into())])
     }
 }
 
-/// A part of what the user says.
+/// A part of a user message.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum UserPart {
-    /// Words.
+    /// Text.
     Text(String),
-    /// A picture.
+    /// An image.
     Image {
-        /// What kind it is, as in `image/png`.
+        /// The media type, such as `image/png`.
         mime: String,
-        /// Its bytes in base64.
+        /// The bytes in base64.
         data: String,
     },
-    /// A file or the like, with its text.
+    /// A resource with its text.
     Resource {
-        /// Where it is from.
+        /// The URI.
         uri: String,
-        /// What it says.
+        /// The text.
         text: String,
     },
 }
 
-/// What a model said.
+/// The answer of a model.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Reply {
-    /// The full id of the model. Its signatures mean something to it alone.
+    /// The full id of the model. Only this model can use the signatures.
     pub model: String,
-    /// What it said, in order.
+    /// The parts, in order.
     pub parts: Vec<Part>,
 }
 
 impl Reply {
-    /// The tool calls in it.
+    /// The tool calls.
     pub fn calls(&self) -> impl Iterator<Item = &ToolCall> {
         self.parts.iter().filter_map(|part| match part {
             Part::Call(call) => Some(call),
@@ -95,7 +95,7 @@ impl Reply {
         })
     }
 
-    /// Its words.
+    /// The text.
     #[must_use]
     pub fn text(&self) -> String {
         let texts = self.parts.iter().filter_map(|part| match part {
@@ -106,53 +106,53 @@ impl Reply {
     }
 }
 
-/// A part of what a model says.
+/// A part of an answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Part {
-    /// Words.
+    /// Text.
     Text(String),
-    /// What it thought.
+    /// A thought.
     Thought {
-        /// As far as it shows that.
+        /// The text, as far as the provider shows it.
         text: String,
-        /// What the provider wants back, to know its own thought again.
+        /// The signature that the provider wants back with the thought.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         signature: Option<String>,
     },
-    /// A tool that it calls.
+    /// A tool call.
     Call(ToolCall),
-    /// What only the provider understands, and wants back as it is.
+    /// Data that only the provider understands and wants back unchanged.
     Opaque(Value),
 }
 
 /// A call of a tool.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ToolCall {
-    /// Tells it from all others of the conversation.
+    /// The id, unique in the conversation.
     pub id: String,
-    /// The tool's name, as it was offered.
+    /// The name of the tool.
     pub name: String,
-    /// The arguments, or the text that the model gave for them if that is no JSON object.
+    /// The arguments, or the model's text if it is not a JSON object.
     pub arguments: Result<Value, String>,
-    /// What the provider wants back with it.
+    /// Signatures that the provider wants back with the call.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub signatures: Vec<String>,
 }
 
-/// What came of a call.
+/// The result of a tool call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ToolResult {
-    /// The call's id.
+    /// The id of the call.
     pub id: String,
-    /// The tool's name.
+    /// The name of the tool.
     pub name: String,
-    /// What it has to say.
+    /// The text.
     pub text: String,
-    /// The images that it gave.
+    /// The images.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub images: Vec<Image>,
-    /// Whether it went wrong.
+    /// Whether the call failed.
     #[serde(default)]
     pub failed: bool,
 }
@@ -160,8 +160,8 @@ pub struct ToolResult {
 /// An image in the result of a tool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Image {
-    /// Its media type, such as `image/png`.
+    /// The media type, such as `image/png`.
     pub mime: String,
-    /// Its bytes in base64.
+    /// The bytes in base64.
     pub data: String,
 }

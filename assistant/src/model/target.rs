@@ -1,4 +1,4 @@
-//! Where a request goes and with which key, in the words of the library that carries it.
+//! The endpoint, key and protocol of a request, as `genai` needs them.
 
 use genai::adapter::AdapterKind;
 use genai::resolver::{AuthData, Endpoint};
@@ -6,10 +6,10 @@ use genai::{Headers, ModelIden, ServiceTarget};
 
 use super::config::{ProviderConfig, ProviderKind};
 
-/// Which of Anthropic's interfaces is spoken.
+/// The version of Anthropic's API.
 pub(super) const ANTHROPIC_VERSION: &str = "2023-06-01";
 
-/// The library's word for a protocol.
+/// The adapter of `genai` for a kind of provider.
 pub(super) fn adapter(kind: ProviderKind) -> AdapterKind {
     match kind {
         ProviderKind::OpenAi => AdapterKind::OpenAI,
@@ -20,7 +20,7 @@ pub(super) fn adapter(kind: ProviderKind) -> AdapterKind {
     }
 }
 
-/// Where a model is asked.
+/// The service target for a model.
 pub(super) fn target(provider: &ProviderConfig, address: &str, model: &str) -> ServiceTarget {
     let auth = match provider.key() {
         Some(key) => AuthData::from_single(key.reveal()),
@@ -33,7 +33,7 @@ pub(super) fn target(provider: &ProviderConfig, address: &str, model: &str) -> S
     }
 }
 
-/// The address of something below a provider's, which may have a query of its own.
+/// The URL of a path below a base URL, which may have a query.
 pub(super) fn below(address: &str, path: &str) -> String {
     let (path, query) = path.split_once('?').map_or((path, None), |(path, query)| (path, Some(query)));
     let Ok(mut url) = reqwest::Url::parse(address) else { return format!("{address}{path}") };
@@ -44,7 +44,7 @@ pub(super) fn below(address: &str, path: &str) -> String {
     url.to_string()
 }
 
-/// A server that wants no key gets no header for one; the library would refuse to ask without.
+/// The authentication without a key: no header. `genai` would otherwise reject the request.
 fn keyless(kind: ProviderKind, address: &str, model: &str) -> AuthData {
     let below = |path: &str| below(address, path);
     let (url, headers) = match kind {
@@ -57,7 +57,7 @@ fn keyless(kind: ProviderKind, address: &str, model: &str) -> AuthData {
             format!("{}?alt=sse", below(&format!("models/{model}:streamGenerateContent"))),
             Headers::default(),
         ),
-        // It asks for none anyway.
+        // Ollama needs no key.
         ProviderKind::Ollama => return AuthData::None,
     };
     AuthData::RequestOverride { url, headers }

@@ -1,41 +1,41 @@
-//! How much the tools may do, as the options of a session say it. Asking for permission is somebody else's.
+//! What the options of a session allow its tools to do with files and commands. Does not ask the user.
 
 use super::spec::Effect;
 
-/// What a session lets its tools do.
+/// What tools are allowed to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access {
-    /// With files.
+    /// The access to files.
     pub files: FileAccess,
-    /// With commands.
+    /// The access to commands.
     pub terminal: TerminalAccess,
 }
 
 /// What tools may do with files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileAccess {
-    /// They are only looked at.
+    /// Files can be read.
     ReadOnly,
-    /// They are also changed.
+    /// Files can be read and changed.
     ReadWrite,
 }
 
 /// What tools may do with commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TerminalAccess {
-    /// None is run.
+    /// Commands are not run.
     Disabled,
-    /// They are run. A command can do whatever the user can: no roots bind it.
+    /// Commands are run. A command can do whatever the user can, also outside the roots.
     Enabled,
 }
 
 impl Access {
-    /// Everything.
+    /// All tools.
     pub const FULL: Self = Self { files: FileAccess::ReadWrite, terminal: TerminalAccess::Enabled };
-    /// Looking only.
+    /// Only tools that read.
     pub const READ_ONLY: Self = Self { files: FileAccess::ReadOnly, terminal: TerminalAccess::Disabled };
 
-    /// Says whether a tool with this effect may be used.
+    /// Whether a tool with this effect is allowed.
     #[must_use]
     pub fn allows(self, effect: Effect) -> bool {
         match effect {

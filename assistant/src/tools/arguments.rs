@@ -1,4 +1,4 @@
-//! The arguments of a call, read one by one. Each error names the argument, what was sent and what was expected.
+//! Decodes the arguments of a tool call. Each error names the argument, what was sent and what was expected.
 
 use std::ops::RangeInclusive;
 
@@ -8,7 +8,7 @@ use super::error::ToolError;
 use super::excerpt;
 use super::spec::ToolSpec;
 
-/// How much of what was sent an error repeats.
+/// The maximum number of bytes of a value that an error repeats.
 const LONGEST_REPEATED: usize = 200;
 
 /// The arguments of one call.
@@ -18,7 +18,7 @@ pub(super) struct Arguments<'a> {
 }
 
 impl<'a> Arguments<'a> {
-    /// Takes arguments that the schema of the tool knows.
+    /// Accepts an object that has only arguments of the tool's schema.
     pub(super) fn read(spec: &ToolSpec, sent: &'a Value) -> Result<Self, ToolError> {
         let members = match sent {
             Value::Object(members) => Some(members),
@@ -32,23 +32,23 @@ impl<'a> Arguments<'a> {
         if let Some((name, _)) = members.into_iter().flatten().find(|(name, _)| !is_known(name)) {
             let names: Vec<_> = known.into_iter().flatten().map(|(name, _)| name.as_str()).collect();
             let argument = excerpt::shortened(name, LONGEST_REPEATED);
-            return Err(ToolError::Superfluous { tool: spec.name, argument, known: names.join(", ") });
+            return Err(ToolError::UnknownArgument { tool: spec.name, argument, known: names.join(", ") });
         }
         Ok(Self { tool: spec.name, members })
     }
 
-    /// A text that must be there.
+    /// A required string.
     pub(super) fn text(&self, name: &str) -> Result<&'a str, ToolError> {
         self.optional_text(name)?.ok_or_else(|| self.missing(name, "a string"))
     }
 
-    /// A text that must be there and not be empty.
+    /// A required string that is not empty.
     pub(super) fn some_text(&self, name: &str) -> Result<&'a str, ToolError> {
         let text = self.text(name)?;
         if text.is_empty() { Err(self.wrong(name, "a string that is not empty", None)) } else { Ok(text) }
     }
 
-    /// A text, if there is one.
+    /// An optional string.
     pub(super) fn optional_text(&self, name: &str) -> Result<Option<&'a str>, ToolError> {
         match self.get(name) {
             None => Ok(None),
@@ -57,7 +57,7 @@ impl<'a> Arguments<'a> {
         }
     }
 
-    /// A whole number within these bounds, if there is one. Some models send numbers as texts.
+    /// An optional integer within these bounds. Accepts a string too, since some models send one.
     pub(super) fn number(&self, name: &str, bounds: RangeInclusive<u64>) -> Result<Option<u64>, ToolError> {
         let Some(value) = self.get(name) else { return Ok(None) };
         match whole_number(value).filter(|number| bounds.contains(number)) {
@@ -69,7 +69,7 @@ impl<'a> Arguments<'a> {
         }
     }
 
-    /// A yes or no; nothing means no. Some models send them as texts.
+    /// A boolean, false if missing. Accepts a string too, since some models send one.
     pub(super) fn flag(&self, name: &str) -> Result<bool, ToolError> {
         match self.get(name) {
             None => Ok(false),
@@ -80,7 +80,7 @@ impl<'a> Arguments<'a> {
         }
     }
 
-    /// The error about an argument that is not what it has to be.
+    /// The error about an invalid argument.
     pub(super) fn wrong(&self, name: &str, expected: &str, hint: Option<String>) -> ToolError {
         wrong(self.tool, name, self.get(name).unwrap_or(&Value::Null), expected, hint)
     }
@@ -105,7 +105,7 @@ fn whole_number(value: &Value) -> Option<u64> {
         Value::String(text) => text.trim().parse().ok(),
         Value::Number(number) => number.as_u64().or_else(|| {
             let number = number.as_f64().filter(|number| number.fract() == 0.0 && *number >= 0.0)?;
-            // What is larger than any bound stays larger.
+            // Saturates, so a number above all bounds stays above.
             Some(number as u64)
         }),
         Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,

@@ -1,5 +1,5 @@
-//! A planned change of one text file: what it is now, what it will be, and the writing of it. The change is made
-//! only if the file still is what it was.
+//! A planned change of one text file: the old text, the new text, and writing it. The change is made only if the file
+//! still has the old text.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -14,44 +14,44 @@ use similar::TextDiff;
 
 use super::error::ToolError;
 use super::excerpt::name;
-use super::ground::{Ground, private};
-use super::prepared::Outcome;
-use super::seen::Known;
-use super::sniff;
+use super::file_type;
+use super::prepared::ToolOutcome;
+use super::read_files::ReadState;
 use super::visible::visible;
+use super::workspace::{Workspace, private};
 
-/// The largest file that is changed, before and after. Both texts are kept and shown.
+/// The maximum size of a file before and after a change, in bytes.
 pub(super) const LARGEST: usize = 8 * 1024 * 1024;
 
-/// How many unchanged lines a unified diff shows around a change.
+/// The number of unchanged lines around a change in a unified diff.
 const CONTEXT: usize = 3;
-/// How long the search for the smallest diff may take; after that a larger one is given.
+/// The time limit of the search for the smallest diff.
 const DIFF_TIME: Duration = Duration::from_millis(500);
 
 /// A change of one file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// The file, absolute.
+    /// The absolute path.
     pub path: PathBuf,
-    /// Its text before; `None` if there is no such file.
+    /// The text before; `None` for a new file.
     pub old: Option<String>,
-    /// Its text afterwards.
+    /// The text after the change.
     pub new: String,
 }
 
-/// A change and where it is made.
+/// A change and the resolved path of its file.
 #[derive(Debug)]
-pub(super) struct Planned {
+pub(super) struct PlannedChange {
     /// The change.
     pub(super) change: Change,
-    /// The way to the file without links.
+    /// The path without symbolic links.
     pub(super) real: PathBuf,
-    /// What the model is told when it is made.
-    pub(super) told: String,
+    /// The result for the model.
+    pub(super) summary: String,
 }
 
 impl Change {
-    /// The change as a unified diff with a few lines around it. Characters that do not show are written as escapes.
+    /// The change as a unified diff. Invisible characters are written as escapes.
     #[must_use]
     pub fn unified(&self) -> String {
         let (old, new) = (visible(self.old.as_deref().unwrap_or_default()), visible(&self.new));
@@ -62,8 +62,8 @@ impl Change {
     }
 }
 
-impl Planned {
-    /// Whether the file lies in a `.git` directory, or is the file `.git` of a worktree or a submodule.
+impl PlannedChange {
+    /// Whether the file is in a `.git` directory, or is the file `.git` of a worktree or a submodule.
     pub(super) fn is_in_git_directory(&self) -> bool {
         let is_git = |path: &Path| {
             path.components().any(|part| part.as_os_str().to_string_lossy().eq_ignore_ascii_case(".git"))
@@ -72,16 +72,19 @@ impl Planned {
     }
 }
 
-/// The text of the file that a path leads to, and where it is; `None` if there is none yet.
-pub(super) fn current(ground: &Ground, sent: &str) -> Result<(ResolvedPath, Option<String>), ToolError> {
-    let spot = ground.roots.target(&ground.absolute(sent), MissingDirs::Report, LinkPolicy::Follow);
-    match spot.map_err(|error| ground.error(sent, error))? {
+/// The text and the resolved path of a file; `None` if it does not exist.
+pub(super) fn current(
+    workspace: &Workspace,
+    sent: &str,
+) -> Result<(ResolvedPath, Option<String>), ToolError> {
+    let spot = workspace.roots.target(&workspace.absolute(sent), MissingDirs::Report, LinkPolicy::Follow);
+    match spot.map_err(|error| workspace.error(sent, error))? {
         PathTarget::Missing(at) => Ok((at, None)),
         PathTarget::Directory(..) => Err(directory(sent)),
-        PathTarget::Entry(place) => match text(ground, sent, &place) {
+        PathTarget::Entry(place) => match text(workspace, sent, &place) {
             Ok(text) => Ok((place.at, text)),
-            // The system's word for it is the same as for a pipe.
-            Err(_) if ground.roots.directory(&place.at.real).is_ok() => Err(directory(sent)),
+            // The system reports the same error for a pipe.
+            Err(_) if workspace.roots.directory(&place.at.real).is_ok() => Err(directory(sent)),
             Err(error) => Err(error),
         },
     }
@@ -89,84 +92,90 @@ pub(super) fn current(ground: &Ground, sent: &str) -> Result<(ResolvedPath, Opti
 
 /// Makes the change.
 pub(super) async fn apply(
-    planned: Planned,
-    ground: Arc<Ground>,
+    planned: PlannedChange,
+    workspace: Arc<Workspace>,
     cancelled: impl Future<Output = ()>,
-) -> Result<Outcome, ToolError> {
+) -> Result<ToolOutcome, ToolError> {
     tokio::select! {
         biased;
-        () = cancelled => return Ok(Outcome::cancelled()),
+        () = cancelled => return Ok(ToolOutcome::cancelled()),
         () = std::future::ready(()) => {}
     }
-    // Once begun it is finished: whoever cancels now has to be told what was written.
-    let work = tokio::task::spawn_blocking(move || write(planned, &ground));
+    // Not cancelled once it has begun, so that the result says what was written.
+    let work = tokio::task::spawn_blocking(move || write(planned, &workspace));
     work.await.unwrap_or(Err(ToolError::GivenUp))
 }
 
-fn write(planned: Planned, ground: &Ground) -> Result<Outcome, ToolError> {
-    let Planned { change, real, told } = planned;
+fn write(planned: PlannedChange, workspace: &Workspace) -> Result<ToolOutcome, ToolError> {
+    let PlannedChange { change, real, summary } = planned;
     let before = change.old.as_ref().map_or(Expected::Nothing, |old| Expected::Bytes(old.as_bytes()));
     let place =
-        ground.roots.resolve_with(&real, MissingDirs::Create, LinkPolicy::Refuse).map_err(FileError::from);
+        workspace.roots.resolve_with(&real, MissingDirs::Create, LinkPolicy::Refuse).map_err(FileError::from);
     let written = place.and_then(|place| sandbox::write(&place, change.new.as_bytes(), before));
     match written {
         Ok(()) => {
-            if is_known(ground, &real, change.old.as_deref()) {
-                ground.seen.note(&real, change.new.as_bytes());
+            if is_known(workspace, &real, change.old.as_deref()) {
+                workspace.read_files.note(&real, change.new.as_bytes());
             }
-            Ok(Outcome { changes: vec![change], ..Outcome::of_text(told) })
+            Ok(ToolOutcome { changes: vec![change], ..ToolOutcome::of_text(summary) })
         }
         Err(error) => {
-            let path = ground.shown(&change.path);
+            let path = workspace.shown(&change.path);
             let why = match error {
                 FileError::Changed if change.old.is_some() => "it has changed since the change was prepared",
                 FileError::Changed => "it has been created since the change was prepared",
-                // It was inside when this was planned.
+                // The path was inside the roots when the change was prepared.
                 FileError::Path(PathError::Outside | PathError::Linked) => {
                     "part of its path has been replaced by a symbolic link"
                 }
                 FileError::NotAFile => "it has been replaced by something that is not a regular file",
-                FileError::Path(PathError::Io(_)) => return Err(ground.error(&path, error)),
+                FileError::Path(PathError::Io(_)) => return Err(workspace.error(&path, error)),
             };
             Err(ToolError::Changed { path, why: why.to_owned() })
         }
     }
 }
 
-/// Whether the model knows all of a text that is there, or there is none.
-fn is_known(ground: &Ground, real: &Path, old: Option<&str>) -> bool {
-    old.is_none_or(|old| old.is_empty() || ground.seen.known(real, old.as_bytes()) == Known::Current)
+/// Whether the model has read the current text, or the file is new.
+fn is_known(workspace: &Workspace, real: &Path, old: Option<&str>) -> bool {
+    old.is_none_or(|old| {
+        old.is_empty() || workspace.read_files.state(real, old.as_bytes()) == ReadState::Current
+    })
 }
 
-/// Refuses to replace a text that the model has not read as it is now.
-pub(super) fn check_seen(ground: &Ground, at: &ResolvedPath, old: Option<&str>) -> Result<(), ToolError> {
-    if is_known(ground, &at.real, old) {
+/// Fails if the model has not read the current text.
+pub(super) fn check_seen(
+    workspace: &Workspace,
+    at: &ResolvedPath,
+    old: Option<&str>,
+) -> Result<(), ToolError> {
+    if is_known(workspace, &at.real, old) {
         return Ok(());
     }
-    let why = match ground.seen.known(&at.real, old.unwrap_or_default().as_bytes()) {
-        Known::Unread => "it exists and was not read since this session was opened",
-        Known::Outdated | Known::Current => "it has changed since it was last read",
+    let why = match workspace.read_files.state(&at.real, old.unwrap_or_default().as_bytes()) {
+        ReadState::Unread => "it exists and was not read since this session was opened",
+        ReadState::Outdated | ReadState::Current => "it has changed since it was last read",
     };
-    Err(ToolError::Changed { path: ground.shown(&at.shown), why: why.to_owned() })
+    Err(ToolError::Changed { path: workspace.shown(&at.shown), why: why.to_owned() })
 }
 
-fn text(ground: &Ground, sent: &str, place: &SandboxPath) -> Result<Option<String>, ToolError> {
+fn text(workspace: &Workspace, sent: &str, place: &SandboxPath) -> Result<Option<String>, ToolError> {
     let (mut file, meta) = match open_regular(place, libc::O_RDONLY) {
-        Ok((_, meta)) if ground.is_private(&meta) => return Err(ground.error(sent, private())),
+        Ok((_, meta)) if workspace.is_private(&meta) => return Err(workspace.error(sent, private())),
         Ok(opened) => opened,
         Err(FileError::Path(PathError::Io(error))) if error.kind() == std::io::ErrorKind::NotFound => {
             return Ok(None);
         }
-        Err(error) => return Err(ground.error(sent, error)),
+        Err(error) => return Err(workspace.error(sent, error)),
     };
     let mut bytes = Vec::new();
-    // One byte more, to see whether it is too much: the length may change while it is read.
+    // One byte more than allowed, since the length may change while the file is read.
     let read = (&mut file).take(LARGEST as u64 + 1).read_to_end(&mut bytes);
-    read.map_err(|error| ground.error(sent, error))?;
+    read.map_err(|error| workspace.error(sent, error))?;
     if bytes.len() > LARGEST {
         return Err(too_large(sent, meta.len()));
     }
-    let kind = sniff::binary(&bytes);
+    let kind = file_type::binary(&bytes);
     match (kind, String::from_utf8(bytes)) {
         (None, Ok(text)) => Ok(Some(text)),
         (Some(kind), _) => Err(no_text(sent, kind, meta.len())),
@@ -174,7 +183,7 @@ fn text(ground: &Ground, sent: &str, place: &SandboxPath) -> Result<Option<Strin
     }
 }
 
-/// The error about a text that is too long to be written.
+/// The error about a file that is too large.
 pub(super) fn too_large(sent: &str, size: u64) -> ToolError {
     ToolError::File {
         path: sent.to_owned(),

@@ -1,25 +1,25 @@
-//! The tool `edit`: text in a file that is replaced by other text.
+//! The tool `edit`: replaces text in a file.
 
 use std::sync::Arc;
 
 use super::arguments::Arguments;
-use super::change::{self, Change, LARGEST, Planned};
+use super::change::{self, Change, LARGEST, PlannedChange};
+use super::closest_match;
 use super::error::ToolError;
-use super::ground::Ground;
-use super::near;
-use super::prepared::{Plan, Prepared};
+use super::prepared::{Action, PreparedCall};
 use super::spec::{Effect, Kind, ToolSpec, flag, object, text};
+use super::workspace::Workspace;
 
 pub(super) const NAME: &str = "edit";
 
-/// How many lines with matches are named when there are too many.
+/// The maximum number of matching lines that an error names.
 const MOST_NAMED: usize = 10;
 
 pub(super) fn spec() -> ToolSpec {
     ToolSpec {
         name: NAME,
-        description: "Replaces text in a file. The old text has to be in the file exactly as given, white space \
-            and all, and only once unless `all` is set: give enough of the lines around it. Line numbers that read \
+        description: "Replaces text in a file. The old text has to be in the file exactly as given, including \
+            white space, and only once unless `all` is set: include enough of the lines around it. Line numbers that read \
             shows are not part of the text.",
         schema: object(
             [
@@ -35,9 +35,12 @@ pub(super) fn spec() -> ToolSpec {
     }
 }
 
-pub(super) fn prepare(ground: &Arc<Ground>, arguments: &Arguments<'_>) -> Result<Prepared, ToolError> {
+pub(super) fn prepare(
+    workspace: &Arc<Workspace>,
+    arguments: &Arguments<'_>,
+) -> Result<PreparedCall, ToolError> {
     let (sent, old, new) = (arguments.some_text("path")?, arguments.text("old")?, arguments.text("new")?);
-    let extent = if arguments.flag("all")? { Extent::All } else { Extent::Once };
+    let extent = if arguments.flag("all")? { ReplaceScope::All } else { ReplaceScope::Once };
     if old.is_empty() {
         return Err(arguments.wrong(
             "old",
@@ -48,33 +51,34 @@ pub(super) fn prepare(ground: &Arc<Ground>, arguments: &Arguments<'_>) -> Result
     if old == new {
         return Err(arguments.wrong("new", "a text other than `old`", None));
     }
-    let (at, text) = change::current(ground, sent)?;
+    let (at, text) = change::current(workspace, sent)?;
     let Some(text) = text else {
-        return Err(ground.error(sent, std::io::Error::from_raw_os_error(libc::ENOENT)));
+        return Err(workspace.error(sent, std::io::Error::from_raw_os_error(libc::ENOENT)));
     };
-    let shown = ground.shown(&at.shown);
+    let shown = workspace.shown(&at.shown);
     let replaced =
-        replace(&text, old, new, extent).map_err(|error| error.told(arguments, &shown, &text, old))?;
+        replace(&text, old, new, extent).map_err(|error| error.tool_error(arguments, &shown, &text, old))?;
     if replaced.text.len() > LARGEST {
         return Err(change::too_large(sent, replaced.text.len() as u64));
     }
-    let told = match replaced.count {
+    let summary = match replaced.count {
         1 => format!("{shown} was changed at line {}.", replaced.line),
         count => format!("{shown} was changed in {count} places, first at line {}.", replaced.line),
     };
     let change = Change { path: at.shown.clone(), old: Some(text), new: replaced.text };
-    let plan = Plan::Change(Planned { change, real: at.real, told });
-    Ok(Prepared::new(ground, Kind::Edit, format!("Edit {shown}"), plan).at(at.shown, Some(replaced.line)))
+    let plan = Action::Change(PlannedChange { change, real: at.real, summary });
+    Ok(PreparedCall::new(workspace, Kind::Edit, format!("Edit {shown}"), plan)
+        .at(at.shown, Some(replaced.line)))
 }
 
 /// How often a text is replaced.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Extent {
+enum ReplaceScope {
     Once,
     All,
 }
 
-/// A text after a replacement.
+/// The result of a replacement.
 struct Replaced {
     text: String,
     count: usize,
@@ -82,27 +86,27 @@ struct Replaced {
     line: u64,
 }
 
-/// Why nothing was replaced.
+/// Why a replacement failed.
 #[derive(Debug)]
-enum Failure {
-    /// The old text is not there.
+enum ReplaceError {
+    /// The old text is not in the file.
     Missing,
-    /// It is there more than once.
+    /// The old text occurs more than once.
     Several,
 }
 
-fn replace(text: &str, old: &str, new: &str, extent: Extent) -> Result<Replaced, Failure> {
-    // A model never sees how lines end; a file keeps it.
+fn replace(text: &str, old: &str, new: &str, extent: ReplaceScope) -> Result<Replaced, ReplaceError> {
+    // Models do not see the line endings, so those of the file are kept.
     let new_lines = if ends_in_crlf(text) { windows(new) } else { new.to_owned() };
     match replace_exactly(text, old, &new_lines, extent) {
-        Err(Failure::Missing) if text.contains("\r\n") && old.contains('\n') && !old.contains('\r') => {
+        Err(ReplaceError::Missing) if text.contains("\r\n") && old.contains('\n') && !old.contains('\r') => {
             replace_exactly(text, &windows(old), &windows(new), extent)
         }
         replaced => replaced,
     }
 }
 
-/// Says whether every line of a text ends in CRLF, and there is one.
+/// Whether all lines of a text end in CRLF.
 fn ends_in_crlf(text: &str) -> bool {
     let bytes = text.as_bytes();
     let mut ends = memchr::memchr_iter(b'\n', bytes).peekable();
@@ -113,24 +117,26 @@ fn windows(text: &str) -> String {
     text.replace("\r\n", "\n").replace('\n', "\r\n")
 }
 
-fn replace_exactly(text: &str, old: &str, new: &str, extent: Extent) -> Result<Replaced, Failure> {
-    let first = text.find(old).ok_or(Failure::Missing)?;
+fn replace_exactly(text: &str, old: &str, new: &str, extent: ReplaceScope) -> Result<Replaced, ReplaceError> {
+    let first = text.find(old).ok_or(ReplaceError::Missing)?;
     let line = line_of(text, first);
-    if extent == Extent::All {
+    if extent == ReplaceScope::All {
         return Ok(Replaced { text: text.replace(old, new), count: text.matches(old).count(), line });
     }
-    // The next one may begin inside the first.
+    // The next match may overlap the first.
     let step = old.chars().next().map_or(1, char::len_utf8);
     if text[first + step..].contains(old) {
-        return Err(Failure::Several);
+        return Err(ReplaceError::Several);
     }
     Ok(Replaced { text: text.replacen(old, new, 1), count: 1, line })
 }
 
-impl Failure {
-    fn told(&self, arguments: &Arguments<'_>, shown: &str, text: &str, old: &str) -> ToolError {
+impl ReplaceError {
+    fn tool_error(&self, arguments: &Arguments<'_>, shown: &str, text: &str, old: &str) -> ToolError {
         let (expected, hint) = match self {
-            Self::Missing => (format!("text that is in {shown}; it was not found"), near::miss(text, old)),
+            Self::Missing => {
+                (format!("text that is in {shown}; it was not found"), closest_match::miss(text, old))
+            }
             Self::Several => {
                 let lines: Vec<_> = text.match_indices(old).map(|(at, _)| line_of(text, at)).collect();
                 let named: Vec<_> = lines.iter().take(MOST_NAMED).map(u64::to_string).collect();
@@ -139,7 +145,7 @@ impl Failure {
                     "the matches begin at lines {}{more}; give more of the text around the one you mean, or set `all`",
                     named.join(", ")
                 );
-                // Matches that overlap are counted as one, and yet there are two.
+                // Overlapping matches are counted as one line but are at least two.
                 let count = lines.len().max(2);
                 (format!("text that is in {shown} once; it occurs {count} times"), hint)
             }
@@ -154,24 +160,24 @@ fn line_of(text: &str, at: usize) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{Extent, Failure, replace};
+    use super::{ReplaceError, ReplaceScope, replace};
 
     #[test]
     fn text_is_replaced_once_or_everywhere() {
-        let once = |text, old| replace(text, old, "X", Extent::Once);
+        let once = |text, old| replace(text, old, "X", ReplaceScope::Once);
         assert_eq!(once("a b c", "b").unwrap().text, "a X c");
-        assert!(matches!(once("a b c", "d"), Err(Failure::Missing)));
-        assert!(matches!(once("a b a", "a"), Err(Failure::Several)));
-        assert!(matches!(once("aaa", "aa"), Err(Failure::Several)));
-        assert!(matches!(once("ééé", "éé"), Err(Failure::Several)));
-        let all = replace("a\nb\na", "a", "X", Extent::All).unwrap();
+        assert!(matches!(once("a b c", "d"), Err(ReplaceError::Missing)));
+        assert!(matches!(once("a b a", "a"), Err(ReplaceError::Several)));
+        assert!(matches!(once("aaa", "aa"), Err(ReplaceError::Several)));
+        assert!(matches!(once("ééé", "éé"), Err(ReplaceError::Several)));
+        let all = replace("a\nb\na", "a", "X", ReplaceScope::All).unwrap();
         assert_eq!((all.text.as_str(), all.count, all.line), ("X\nb\nX", 2, 1));
     }
 
     #[test]
-    fn line_ends_stay_what_they_are() {
-        let replaced = replace("a\r\nb\r\nc\r\n", "a\nb\n", "x\ny\nz\n", Extent::Once).unwrap();
+    fn line_endings_are_kept() {
+        let replaced = replace("a\r\nb\r\nc\r\n", "a\nb\n", "x\ny\nz\n", ReplaceScope::Once).unwrap();
         assert_eq!(replaced.text, "x\r\ny\r\nz\r\nc\r\n");
-        assert_eq!(replace("a\nb\n", "a\nb", "x", Extent::Once).unwrap().text, "x\n");
+        assert_eq!(replace("a\nb\n", "a\nb", "x", ReplaceScope::Once).unwrap().text, "x\n");
     }
 }

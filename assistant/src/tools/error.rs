@@ -1,11 +1,11 @@
-//! Why a call of a tool came to nothing, in words that let a model try again.
+//! The errors of tool calls, with hints that help a model to try again.
 
 use std::io;
 use std::time::Duration;
 
 use rethread::sandbox::{FileError, PathError};
 
-/// Why a call of a tool came to nothing.
+/// Why a tool call failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ToolError {
     /// No tool has this name.
@@ -13,16 +13,16 @@ pub enum ToolError {
     Unknown {
         /// The name.
         name: String,
-        /// Those that there are.
+        /// The names of the tools.
         known: String,
     },
-    /// The session does not allow it.
+    /// The settings of the session do not allow the tool.
     #[error("the mode or the tool settings of this session do not allow {name}")]
-    Off {
+    NotAllowed {
         /// The name of the tool.
         name: String,
     },
-    /// An argument is not what it has to be.
+    /// An argument is invalid.
     #[error("argument `{argument}` of {tool} is {got}, expected {expected}")]
     Argument {
         /// The tool.
@@ -33,80 +33,82 @@ pub enum ToolError {
         got: String,
         /// What was expected.
         expected: String,
-        /// What may help.
+        /// A hint.
         hint: Option<String>,
     },
     /// The tool has no such argument.
     #[error("{tool} has no argument `{argument}`")]
-    Superfluous {
+    UnknownArgument {
         /// The tool.
         tool: &'static str,
         /// The argument, shortened.
         argument: String,
-        /// Those that it has.
+        /// The arguments of the tool.
         known: String,
     },
-    /// Something is the matter with a file.
+    /// A file cannot be used.
     #[error("{path}: {why}")]
     File {
         /// The path as it was sent.
         path: String,
-        /// What is the matter.
+        /// The reason.
         why: String,
-        /// What may help.
+        /// A hint.
         hint: String,
-        /// What the system says.
+        /// The error of the system.
         #[source]
         source: Option<io::Error>,
     },
-    /// A file is not what it was when the change of it was planned.
+    /// A file has changed since its change was prepared.
     #[error("{path} was not changed: {why}")]
     Changed {
         /// The file.
         path: String,
-        /// What is different.
+        /// What has changed.
         why: String,
     },
     /// A command did not start.
     #[error("the command did not start")]
     NotStarted(#[source] io::Error),
-    /// The file system does not answer.
+    /// The file system did not respond in time.
     #[error("the file system did not respond within {} s", .0.as_secs())]
-    Hangs(Duration),
-    /// The work ended before its time: the program is about to end.
+    Unresponsive(Duration),
+    /// The call was aborted because the program ends.
     #[error("the tool call was aborted")]
     GivenUp,
 }
 
 impl ToolError {
-    /// What may help.
+    /// A hint for the model.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Unknown { known, .. } => Some(format!("the tools are {known}")),
-            Self::Off { .. } => {
-                Some("go on without it, or ask the user to change the mode or the tool settings".to_owned())
-            }
+            Self::NotAllowed { .. } => Some(
+                "continue without it, or ask the user to change the mode or the tool settings".to_owned(),
+            ),
             Self::Argument { hint, .. } => hint.clone(),
-            Self::Superfluous { tool, known, .. } => Some(format!("the arguments of {tool} are {known}")),
+            Self::UnknownArgument { tool, known, .. } => Some(format!("the arguments of {tool} are {known}")),
             Self::File { hint, .. } => Some(hint.clone()),
             Self::Changed { .. } => Some("read the file, then make the change again".to_owned()),
             Self::NotStarted(error) => Some(error.to_string()),
-            Self::Hangs(_) => Some("try another path, or ask the user to check the file system".to_owned()),
+            Self::Unresponsive(_) => {
+                Some("try another path, or ask the user to check the file system".to_owned())
+            }
             Self::GivenUp => None,
         }
     }
 
-    /// Error and hint as one text, for a model.
+    /// The error and its hint as one text for the model.
     #[must_use]
-    pub fn told(&self) -> String {
+    pub fn text_for_model(&self) -> String {
         match self.hint() {
             Some(hint) => format!("error: {self}\nhint: {hint}"),
             None => format!("error: {self}"),
         }
     }
 
-    /// The same error about a file, for one that is `path` to whoever asked.
+    /// Converts a file error; `path` is the path as it was sent.
     pub(super) fn of_file(path: &str, error: FileError, roots: &str) -> Self {
         let (why, hint, source) = match error {
             FileError::Path(PathError::Outside | PathError::Linked) => (

@@ -1,52 +1,52 @@
-//! Text that fits: the beginning of a text, the part of a line around a match, the two ends of a flood, a path on one
-//! line.
+//! Shortens text: the beginning of a text, the part of a line around a match, the head and tail of long output. Also
+//! paths on one line and counts with their nouns.
 
 use std::collections::VecDeque;
 use std::path::Path;
 
 use super::visible::visible_line;
 
-/// How much text a list of paths may have.
+/// The maximum length of a list of paths, in bytes.
 pub(super) const MOST_LISTED: usize = 64 * 1024;
 
-/// The beginning of a text within this many bytes, with a mark if that is not all.
+/// The beginning of a text, at most this many bytes, with `…` if it is cut.
 pub(super) fn shortened(text: &str, most: usize) -> String {
     if text.len() <= most { text.to_owned() } else { format!("{}…", &text[..floor(text, most)]) }
 }
 
-/// The part of a line of at most so many bytes that has the byte `at`, with marks where something is left out.
+/// The part of a line around the byte `at`, at most this many bytes, with `…` where it is cut.
 pub(super) fn around(line: &str, at: usize, most: usize) -> String {
     if line.len() <= most {
         return line.to_owned();
     }
-    // Some of what is before it, too.
+    // A quarter of the part is before the match.
     let start = floor(line, at.saturating_sub(most / 4).min(line.len() - most));
     let end = floor(line, start + most);
     let (before, behind) = (if start > 0 { "…" } else { "" }, if end < line.len() { "…" } else { "" });
     format!("{before}{}{behind}", &line[start..end])
 }
 
-/// A path on one line: a line feed in a name would look like the end of it.
+/// A path on one line, with line feeds escaped.
 pub(super) fn name(path: &Path) -> String {
     visible_line(&path.display().to_string())
 }
 
-/// A number of things in words: `1 line`, `2 lines`.
+/// A number with its noun: `1 line`, `2 lines`.
 pub(super) fn counted(number: usize, one: &str, several: &str) -> String {
     if number == 1 { format!("1 {one}") } else { format!("{number} {several}") }
 }
 
-/// Bytes as text. What is none becomes a mark, and so does the zero byte, which many a store does not take.
+/// Bytes as text. Invalid UTF-8 and zero bytes become replacement characters.
 pub(super) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).replace('\0', "\u{2400}")
 }
 
-/// Bytes that may end amid a character, without what there is of it.
+/// The bytes without an incomplete character at their end.
 pub(super) fn whole(bytes: &[u8]) -> &[u8] {
     match std::str::from_utf8(bytes) {
         Err(error) if error.error_len().is_none() => &bytes[..error.valid_up_to()],
         Ok(_) | Err(_) => {
-            // What is no text earlier on does not change where the last character begins.
+            // Earlier invalid bytes do not change where the last character begins.
             let tail = bytes.len().saturating_sub(3);
             let begins = |byte: &u8| *byte >= 0b1100_0000;
             match bytes[tail..].iter().rposition(begins) {
@@ -61,7 +61,7 @@ pub(super) fn whole(bytes: &[u8]) -> &[u8] {
     }
 }
 
-/// The largest character boundary that is not behind `at`.
+/// The largest character boundary that is at most `at`.
 fn floor(text: &str, mut at: usize) -> usize {
     at = at.min(text.len());
     while !text.is_char_boundary(at) {
@@ -70,7 +70,7 @@ fn floor(text: &str, mut at: usize) -> usize {
     at
 }
 
-/// The beginning and the end of something long.
+/// Keeps the head and the tail of a long output.
 #[derive(Debug)]
 pub(super) struct HeadAndTail {
     head: Vec<u8>,
@@ -81,12 +81,12 @@ pub(super) struct HeadAndTail {
 }
 
 impl HeadAndTail {
-    /// Nothing yet; this much of the beginning and of the end will be kept.
+    /// Empty, with the maximum lengths of head and tail.
     pub(super) fn new(most_head: usize, most_tail: usize) -> Self {
         Self { head: Vec::new(), tail: VecDeque::new(), most_head, most_tail, total: 0 }
     }
 
-    /// Takes more, and gives the part of it that belongs to the beginning.
+    /// Adds bytes and returns those that belong to the head.
     pub(super) fn push<'b>(&mut self, bytes: &'b [u8]) -> &'b [u8] {
         self.total += bytes.len() as u64;
         let (head, rest) = bytes.split_at(bytes.len().min(self.most_head - self.head.len()));
@@ -98,24 +98,24 @@ impl HeadAndTail {
         head
     }
 
-    /// Says whether there is more than the beginning.
+    /// Whether there is more than the head.
     pub(super) fn is_over(&self) -> bool {
         self.total > self.head.len() as u64
     }
 
-    /// How many bytes between the beginning and the end are not kept.
+    /// The number of bytes between head and tail that were dropped.
     pub(super) fn left_out(&self) -> u64 {
         self.total - (self.head.len() + self.tail.len()) as u64
     }
 
-    /// The end, as far as it is not the beginning, from its first whole character on.
+    /// The tail, from its first whole character on, without bytes of the head.
     pub(super) fn tail(&self) -> Vec<u8> {
         let inside = |byte: &&u8| **byte & 0b1100_0000 == 0b1000_0000;
         let halves = self.tail.iter().take(3).take_while(inside).count();
         self.tail.iter().skip(halves).copied().collect()
     }
 
-    /// Both as text, with a word about what is left out.
+    /// Head and tail as text, with a note about what was dropped.
     pub(super) fn text(&self) -> String {
         let left_out = self.left_out();
         if left_out == 0 {
@@ -154,14 +154,14 @@ mod tests {
     }
 
     #[test]
-    fn the_end_begins_with_a_whole_character() {
+    fn the_tail_begins_with_a_whole_character() {
         let mut kept = HeadAndTail::new(0, 3);
         kept.push("éé".as_bytes());
         assert_eq!(kept.tail(), "é".as_bytes());
     }
 
     #[test]
-    fn of_a_flood_both_ends_are_kept() {
+    fn head_and_tail_are_kept() {
         let mut kept = HeadAndTail::new(4, 4);
         assert_eq!(kept.push(b"abc"), b"abc");
         assert_eq!(kept.push(b"defgh"), b"d");

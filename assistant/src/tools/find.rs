@@ -1,4 +1,4 @@
-//! The tool `find`: paths by a pattern.
+//! The tool `find`: finds files and directories by a glob pattern.
 
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -10,28 +10,28 @@ use super::arguments::Arguments;
 use super::error::ToolError;
 use super::excerpt;
 use super::glob::Glob;
-use super::ground::{Ground, Target};
-use super::prepared::{Findings, Look, Plan, Prepared};
+use super::prepared::{Action, Findings, PreparedCall, ReadAction};
 use super::spec::{Effect, Kind, ToolSpec, flag, object, text};
 use super::stop::Stop;
-use super::sweep::{Found, Missed, Scope, Unseen, sweep};
+use super::walk::{Skip, SkippedEntries, WalkEntry, WalkScope, walk};
+use super::workspace::{Target, Workspace};
 
 pub(super) const NAME: &str = "find";
 
-/// How many paths are given.
+/// The maximum number of paths.
 const MOST: usize = 1000;
 
 pub(super) fn spec() -> ToolSpec {
     ToolSpec {
         name: NAME,
-        description: "Finds files and directories by a pattern for their paths. A pattern without a slash is for \
-            names at any depth (`*.rs`), one with a slash is for the path below the directory (`src/**/*.rs`). Gives \
-            at most 1000 paths. What the project's ignore files name is left out unless `all` is set.",
+        description: "Finds files and directories by a pattern for their paths. A pattern without a slash matches \
+            names at any depth (`*.rs`), one with a slash the path below the directory (`src/**/*.rs`). Returns at most \
+            1000 paths. Entries that the project's ignore files name are skipped unless `all` is set.",
         schema: object(
             [
                 ("glob", text("The pattern.")),
                 ("path", text("The directory to look in. Default: all roots of the session.")),
-                ("all", flag("Also what ignore files leave out. Default: false.")),
+                ("all", flag("Include what ignore files name. Default: false.")),
             ],
             &["glob"],
         ),
@@ -40,46 +40,49 @@ pub(super) fn spec() -> ToolSpec {
     }
 }
 
-/// What is looked for, and where.
+/// The pattern, the start directories and what to skip.
 #[derive(Debug)]
-struct Hunt {
+struct FindQuery {
     glob: Glob,
     starts: Vec<PathBuf>,
-    unseen: Unseen,
+    skip: Skip,
 }
 
-pub(super) fn prepare(ground: &Arc<Ground>, arguments: &Arguments<'_>) -> Result<Prepared, ToolError> {
+pub(super) fn prepare(
+    workspace: &Arc<Workspace>,
+    arguments: &Arguments<'_>,
+) -> Result<PreparedCall, ToolError> {
     arguments.some_text("glob")?;
     let glob = Glob::read(arguments, "glob")?.expect("it was just there");
-    let unseen = if arguments.flag("all")? { Unseen::Nothing } else { Unseen::Ignored };
+    let skip = if arguments.flag("all")? { Skip::Nothing } else { Skip::Ignored };
     let mut title = format!("Find {}", glob.pattern());
     let starts = match arguments.optional_text("path")?.filter(|path| !path.is_empty()) {
-        None => ground.roots.outermost().into_iter().map(Into::into).collect(),
-        Some(sent) => match ground.target(sent)? {
+        None => workspace.roots.outermost().into_iter().map(Into::into).collect(),
+        Some(sent) => match workspace.target(sent)? {
             Target::Directory(at) => {
-                title = format!("{title} in {}", ground.shown(&at.shown));
+                title = format!("{title} in {}", workspace.shown(&at.shown));
                 vec![at.shown]
             }
             Target::File(_) => return Err(arguments.wrong("path", "a directory", None)),
         },
     };
     let locations = starts.clone();
-    let plan = Plan::Look(Box::new(Hunt { glob, starts, unseen }));
-    let prepared = Prepared::new(ground, Kind::Search, title, plan);
+    let plan = Action::Read(Box::new(FindQuery { glob, starts, skip }));
+    let prepared = PreparedCall::new(workspace, Kind::Search, title, plan);
     Ok(locations.into_iter().fold(prepared, |prepared, path| prepared.at(path, None)))
 }
 
-impl Look for Hunt {
-    fn look(&self, ground: &Ground, stop: &Stop) -> Result<Findings, ToolError> {
+impl ReadAction for FindQuery {
+    fn look(&self, workspace: &Workspace, stop: &Stop) -> Result<Findings, ToolError> {
         let (mut text, mut count, mut more) = (String::new(), 0, false);
         let mut notes = Vec::new();
         for start in &self.starts {
             let glob = self.glob.at(start);
-            let visit = |found: &Found<'_>| {
+            let visit = |found: &WalkEntry<'_>| {
                 let is_directory = found.kind == EntryKind::Directory;
                 if glob.matches(found.path, is_directory) {
                     let slash = if is_directory { "/" } else { "" };
-                    let line = format!("{}{slash}\n", ground.shown(found.path));
+                    let line = format!("{}{slash}\n", workspace.shown(found.path));
                     if count == MOST || text.len() + line.len() > excerpt::MOST_LISTED {
                         more = true;
                         return ControlFlow::Break(());
@@ -89,9 +92,9 @@ impl Look for Hunt {
                 }
                 ControlFlow::Continue(())
             };
-            let missed: Missed = sweep(ground, start, Scope::whole(self.unseen), stop, visit)
-                .map_err(|error| ground.error(&start.display().to_string(), error))?;
-            missed.notes(&mut notes);
+            let skipped: SkippedEntries = walk(workspace, start, WalkScope::whole(self.skip), stop, visit)
+                .map_err(|error| workspace.error(&start.display().to_string(), error))?;
+            skipped.notes(&mut notes);
             if more {
                 break;
             }

@@ -1,4 +1,4 @@
-//! Patterns for paths, as ignore files have them: one without a slash is for names at any depth.
+//! Glob patterns for paths, with the syntax of ignore files: a pattern without a slash matches names at any depth.
 
 use std::path::Path;
 
@@ -11,15 +11,15 @@ use super::error::ToolError;
 #[derive(Clone, Debug)]
 pub(super) struct Glob(String);
 
-/// A pattern at its directory.
-pub(super) struct Rooted(Override);
+/// A pattern bound to a directory.
+pub(super) struct RootedGlob(Override);
 
 impl Glob {
-    /// Reads an argument that is a pattern.
+    /// Decodes an argument that is a pattern.
     pub(super) fn read(arguments: &Arguments<'_>, name: &str) -> Result<Option<Self>, ToolError> {
         let Some(pattern) = arguments.optional_text(name)? else { return Ok(None) };
         let glob = Self(pattern.to_owned());
-        // A pattern that says what not to find would find all else.
+        // A negated pattern would match everything else.
         let built =
             if pattern.is_empty() || pattern.starts_with('!') { None } else { glob.build(Path::new("/")) };
         match built {
@@ -36,9 +36,9 @@ impl Glob {
         &self.0
     }
 
-    /// The same for paths below this directory.
-    pub(super) fn at(&self, directory: &Path) -> Rooted {
-        Rooted(self.build(directory).unwrap_or_else(Override::empty))
+    /// The pattern for paths below this directory.
+    pub(super) fn at(&self, directory: &Path) -> RootedGlob {
+        RootedGlob(self.build(directory).unwrap_or_else(Override::empty))
     }
 
     fn build(&self, directory: &Path) -> Option<Override> {
@@ -46,8 +46,8 @@ impl Glob {
     }
 }
 
-impl Rooted {
-    /// Says whether a path is meant.
+impl RootedGlob {
+    /// Whether the pattern matches a path.
     pub(super) fn matches(&self, path: &Path, is_directory: bool) -> bool {
         self.0.matched(path, is_directory).is_whitelist()
     }

@@ -1,5 +1,5 @@
-//! What the ignore files of a project leave out. They are read through the directories that were opened; ignore
-//! files outside the roots do not count.
+//! The rules of `.gitignore` and `.ignore` files. They are read through directories that are already open; ignore files
+//! outside the roots have no effect.
 
 use std::ffi::OsStr;
 use std::io::Read;
@@ -10,17 +10,17 @@ use ignore::Match;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use rethread::sandbox::open_regular_in;
 
-/// The files that say what to leave out; of two, the later one counts.
+/// The names of ignore files; rules of the later one win.
 const FILES: [&str; 2] = [".gitignore", ".ignore"];
-/// How much of such a file is read.
+/// The maximum number of bytes of an ignore file that are read.
 const LARGEST: u64 = 256 * 1024;
 
-/// What one directory leaves out below it.
+/// The ignore rules of one directory.
 #[derive(Debug)]
 pub(super) struct Rules(Option<Gitignore>);
 
 impl Rules {
-    /// Reads what an open directory with this path says.
+    /// Reads the rules of an open directory with this path.
     pub(super) fn of(directory: &OwnedFd, path: &Path) -> Self {
         let mut builder = GitignoreBuilder::new(path);
         let mut any = false;
@@ -33,7 +33,7 @@ impl Rules {
                 continue;
             }
             for line in String::from_utf8_lossy(&bytes).lines() {
-                // A line that makes no sense leaves nothing out.
+                // An invalid line is skipped.
                 any |= builder.add_line(None, line).is_ok();
             }
         }
@@ -41,7 +41,7 @@ impl Rules {
     }
 }
 
-/// Says whether something is left out, by rules of the innermost directory last.
+/// Whether a path is ignored; rules are ordered from the outermost directory to the innermost.
 pub(super) fn is_ignored<'a>(
     rules: impl DoubleEndedIterator<Item = &'a Rules>,
     path: &Path,

@@ -1,4 +1,4 @@
-//! The tool `list`: what is in a directory.
+//! The tool `list`: lists the entries of a directory.
 
 use std::ops::ControlFlow;
 use std::os::fd::AsFd;
@@ -10,30 +10,30 @@ use rethread::sandbox::{EntryKind, at};
 use super::arguments::Arguments;
 use super::error::ToolError;
 use super::excerpt;
-use super::ground::{Ground, Target};
-use super::prepared::{Findings, Look, Plan, Prepared};
+use super::prepared::{Action, Findings, PreparedCall, ReadAction};
 use super::spec::{Effect, Kind, ToolSpec, flag, number, object, text};
 use super::stop::Stop;
-use super::sweep::{Found, Missed, Scope, Unseen, sweep};
+use super::walk::{Skip, SkippedEntries, WalkEntry, WalkScope, walk};
+use super::workspace::{Target, Workspace};
 
 pub(super) const NAME: &str = "list";
 
-/// How many entries are given.
+/// The maximum number of entries.
 const MOST: usize = 1000;
-/// How many levels can be asked for.
+/// The maximum depth.
 const DEEPEST: u64 = 10;
 
 pub(super) fn spec() -> ToolSpec {
     ToolSpec {
         name: NAME,
-        description: "Lists what is in a directory: directories end in a slash, files come with their size, \
-            symbolic links with their target. Gives at most 1000 entries. What the project's ignore files name is \
-            left out unless `all` is set.",
+        description: "Lists the entries of a directory: directories end in a slash, files are shown with their \
+            size, symbolic links with their target. Returns at most 1000 entries. Entries that the project's ignore \
+            files name are skipped unless `all` is set.",
         schema: object(
             [
                 ("path", text("The directory, absolute or from the working directory. Default: the latter.")),
                 ("depth", number(1, DEEPEST, "How many levels. Default: 1.")),
-                ("all", flag("Also what ignore files leave out. Default: false.")),
+                ("all", flag("Include what ignore files name. Default: false.")),
             ],
             &[],
         ),
@@ -42,18 +42,21 @@ pub(super) fn spec() -> ToolSpec {
     }
 }
 
-/// The directory that is wanted.
+/// The directory, and how deep it is listed.
 #[derive(Debug)]
-struct Listing {
+struct ListQuery {
     sent: String,
-    scope: Scope,
+    scope: WalkScope,
 }
 
-pub(super) fn prepare(ground: &Arc<Ground>, arguments: &Arguments<'_>) -> Result<Prepared, ToolError> {
+pub(super) fn prepare(
+    workspace: &Arc<Workspace>,
+    arguments: &Arguments<'_>,
+) -> Result<PreparedCall, ToolError> {
     let sent = arguments.optional_text("path")?.filter(|path| !path.is_empty()).unwrap_or(".");
     let depth = arguments.number("depth", 1..=DEEPEST)?.unwrap_or(1);
-    let unseen = if arguments.flag("all")? { Unseen::Nothing } else { Unseen::Ignored };
-    let at = match ground.target(sent)? {
+    let skip = if arguments.flag("all")? { Skip::Nothing } else { Skip::Ignored };
+    let at = match workspace.target(sent)? {
         Target::Directory(at) => at,
         Target::File(_) => {
             let hint = "use read for a file".to_owned();
@@ -61,19 +64,19 @@ pub(super) fn prepare(ground: &Arc<Ground>, arguments: &Arguments<'_>) -> Result
             return Err(ToolError::File { path, why, hint, source: None });
         }
     };
-    let scope = Scope { unseen, depth: usize::try_from(depth).unwrap_or(1) };
-    let plan = Plan::Look(Box::new(Listing { sent: sent.to_owned(), scope }));
-    let title = format!("List {}", ground.shown(&at.shown));
-    Ok(Prepared::new(ground, Kind::Read, title, plan).at(at.shown, None))
+    let scope = WalkScope { skip, depth: usize::try_from(depth).unwrap_or(1) };
+    let plan = Action::Read(Box::new(ListQuery { sent: sent.to_owned(), scope }));
+    let title = format!("List {}", workspace.shown(&at.shown));
+    Ok(PreparedCall::new(workspace, Kind::Read, title, plan).at(at.shown, None))
 }
 
-impl Look for Listing {
-    fn look(&self, ground: &Ground, stop: &Stop) -> Result<Findings, ToolError> {
-        let refused = |error| ground.error(&self.sent, error);
+impl ReadAction for ListQuery {
+    fn look(&self, workspace: &Workspace, stop: &Stop) -> Result<Findings, ToolError> {
+        let refused = |error| workspace.error(&self.sent, error);
         let (_, start) =
-            ground.roots.directory_at(&ground.absolute(&self.sent)).map_err(|e| refused(e.into()))?;
+            workspace.roots.directory_at(&workspace.absolute(&self.sent)).map_err(|e| refused(e.into()))?;
         let (mut text, mut count, mut more) = (String::new(), 0, false);
-        let visit = |found: &Found<'_>| {
+        let visit = |found: &WalkEntry<'_>| {
             let line = line(&start.shown, found);
             if count == MOST || text.len() + line.len() > excerpt::MOST_LISTED {
                 more = true;
@@ -83,14 +86,14 @@ impl Look for Listing {
             text.push_str(&line);
             ControlFlow::Continue(())
         };
-        let missed = sweep(ground, &start.real, self.scope, stop, visit).map_err(refused)?;
+        let skipped = walk(workspace, &start.real, self.scope, stop, visit).map_err(refused)?;
         let more =
             more.then(|| format!("these are the first {count} entries; list a directory below for more"));
-        Ok((text + &note(count, more, missed)).into())
+        Ok((text + &note(count, more, skipped)).into())
     }
 }
 
-fn line(start: &Path, found: &Found<'_>) -> String {
+fn line(start: &Path, found: &WalkEntry<'_>) -> String {
     let path = excerpt::name(found.path.strip_prefix(start).unwrap_or(found.path));
     match found.kind {
         EntryKind::Directory => format!("{path}/\n"),
@@ -106,12 +109,12 @@ fn line(start: &Path, found: &Found<'_>) -> String {
     }
 }
 
-fn note(count: usize, more: Option<String>, missed: Missed) -> String {
+fn note(count: usize, more: Option<String>, skipped: SkippedEntries) -> String {
     let mut notes = Vec::new();
     if count == 0 {
         notes.push("no entries".to_owned());
     }
     notes.extend(more);
-    missed.notes(&mut notes);
+    skipped.notes(&mut notes);
     if notes.is_empty() { String::new() } else { format!("({})", notes.join("; ")) }
 }

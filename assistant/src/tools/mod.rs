@@ -1,30 +1,30 @@
-//! The assistant's tools: read, list, find, search, write, edit, run. All of them stay inside the roots of the
-//! session, symbolic links included. A call is prepared first, so that somebody can be asked about what it will
-//! do, and then run. Knows no protocol and no session.
+//! The assistant's built-in tools: read, list, find, search, write, edit, run. The tools for files stay inside the roots
+//! of the session and follow no symbolic link out of them. A call is prepared first, so that the user can be asked about
+//! it, and then run. Knows no protocol and no session.
 
 mod access;
 mod arguments;
 mod change;
+mod closest_match;
 mod edit;
 mod error;
 mod excerpt;
+mod file_type;
 mod find;
 mod glob;
-mod ground;
 mod ignored;
 mod list;
-mod near;
 mod prepared;
 mod read;
+mod read_files;
 mod run;
 mod search;
-mod seen;
 mod shell;
-mod sniff;
 mod spec;
 mod stop;
-mod sweep;
 pub(crate) mod visible;
+mod walk;
+mod workspace;
 mod write;
 
 use std::io::Read;
@@ -37,103 +37,103 @@ pub use self::access::{Access, FileAccess, TerminalAccess};
 use self::arguments::Arguments;
 pub use self::change::Change;
 pub use self::error::ToolError;
-use self::ground::Ground;
-pub use self::prepared::{Command, Ending, Exit, Image, Location, Outcome, Prepared, Sink};
+pub use self::prepared::{CallEnd, CommandLine, Exit, ImageFile, Location, PreparedCall, Sink, ToolOutcome};
 pub use self::shell::{Shell, shell};
 pub use self::spec::{Effect, Kind, ToolSpec};
+use self::workspace::Workspace;
 use rethread::command::GuardianCommand;
 
 /// The tools of one session. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Toolbox(Arc<Ground>);
+pub struct Toolbox(Arc<Workspace>);
 
-/// One tool: what is said of it, and how a call of it is prepared.
-struct Tool {
+/// A tool: its specification and the function that prepares a call.
+struct BuiltinTool {
     name: &'static str,
     spec: fn() -> ToolSpec,
-    prepare: fn(&Arc<Ground>, &Arguments<'_>) -> Result<Prepared, ToolError>,
+    prepare: fn(&Arc<Workspace>, &Arguments<'_>) -> Result<PreparedCall, ToolError>,
 }
 
-const TOOLS: [Tool; 7] = [
-    Tool { name: read::NAME, spec: read::spec, prepare: read::prepare },
-    Tool { name: list::NAME, spec: list::spec, prepare: list::prepare },
-    Tool { name: find::NAME, spec: find::spec, prepare: find::prepare },
-    Tool { name: search::NAME, spec: search::spec, prepare: search::prepare },
-    Tool { name: write::NAME, spec: write::spec, prepare: write::prepare },
-    Tool { name: edit::NAME, spec: edit::spec, prepare: edit::prepare },
-    Tool { name: run::NAME, spec: run::spec, prepare: run::prepare },
+const TOOLS: [BuiltinTool; 7] = [
+    BuiltinTool { name: read::NAME, spec: read::spec, prepare: read::prepare },
+    BuiltinTool { name: list::NAME, spec: list::spec, prepare: list::prepare },
+    BuiltinTool { name: find::NAME, spec: find::spec, prepare: find::prepare },
+    BuiltinTool { name: search::NAME, spec: search::spec, prepare: search::prepare },
+    BuiltinTool { name: write::NAME, spec: write::spec, prepare: write::prepare },
+    BuiltinTool { name: edit::NAME, spec: edit::spec, prepare: edit::prepare },
+    BuiltinTool { name: run::NAME, spec: run::spec, prepare: run::prepare },
 ];
 
 impl Toolbox {
-    /// Tools for these roots: the working directory first, all absolute. Where they really are is looked up
-    /// now; one that is not there is no root.
+    /// Tools for these absolute roots, the working directory first. The roots are resolved now; one that does not exist is
+    /// ignored.
     pub fn new(roots: impl IntoIterator<Item = impl Into<PathBuf>>) -> Self {
-        Self(Arc::new(Ground::new(roots.into_iter().map(Into::into).collect())))
+        Self(Arc::new(Workspace::new(roots.into_iter().map(Into::into).collect())))
     }
 
-    /// The same tools with commands that do not get these variables of our environment.
+    /// The same tools; commands do not get these environment variables.
     #[must_use]
     pub fn without_variables(&self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
-        let mut ground = Ground::clone(&self.0);
-        ground.hidden.extend(names.into_iter().map(Into::into));
-        Self(Arc::new(ground))
+        let mut workspace = Workspace::clone(&self.0);
+        workspace.hidden.extend(names.into_iter().map(Into::into));
+        Self(Arc::new(workspace))
     }
 
-    /// The same tools, none of which reads or writes these files. Commands are bound by permissions only.
+    /// The same tools; none of them reads or writes these files. Commands are limited only by permissions.
     #[must_use]
     pub fn without_files(&self, files: impl IntoIterator<Item = PathBuf>) -> Self {
-        let mut ground = Ground::clone(&self.0);
-        ground.private.extend(files);
-        Self(Arc::new(ground))
+        let mut workspace = Workspace::clone(&self.0);
+        workspace.private.extend(files);
+        Self(Arc::new(workspace))
     }
 
-    /// The same tools with commands below guardians, which end all that a command has started.
+    /// The same tools; commands run under a guardian, which ends all their processes.
     #[must_use]
     pub fn guarded(&self, guardian: Option<GuardianCommand>) -> Self {
-        Self(Arc::new(Ground { guardian, ..Ground::clone(&self.0) }))
+        Self(Arc::new(Workspace { guardian, ..Workspace::clone(&self.0) }))
     }
 
-    /// The roots as they were named: the working directory first.
+    /// The roots as they were configured, the working directory first.
     #[must_use]
     pub fn roots(&self) -> &[PathBuf] {
         &self.0.named
     }
 
-    /// The text of a file, so many bytes of it at most.
+    /// The beginning of a file as text, at most this many bytes.
     pub async fn start_of(&self, path: &Path, most: u64) -> Result<String, ToolError> {
-        let (ground, path) = (self.0.clone(), path.display().to_string());
+        let (workspace, path) = (self.0.clone(), path.display().to_string());
         let work = move || {
             let mut bytes = Vec::new();
-            let read = ground.file(&path)?.file.take(most).read_to_end(&mut bytes);
-            read.map_err(|error| ground.error(&path, error))?;
+            let read = workspace.file(&path)?.file.take(most).read_to_end(&mut bytes);
+            read.map_err(|error| workspace.error(&path, error))?;
             Ok(String::from_utf8_lossy(&bytes).into_owned())
         };
         tokio::task::spawn_blocking(work).await.unwrap_or(Err(ToolError::GivenUp))
     }
 
-    /// The tools that this access leaves.
+    /// The tools that this access allows.
     #[must_use]
     pub fn describe(&self, access: Access) -> Vec<ToolSpec> {
         TOOLS.iter().map(|tool| (tool.spec)()).filter(|spec| access.allows(spec.effect)).collect()
     }
 
-    /// Checks a call, and looks up what it would do. Changes nothing and starts nothing.
+    /// Checks a call and finds out what it will do. Changes nothing and starts nothing.
     pub async fn prepare(
         &self,
         name: &str,
         arguments: &Value,
         access: Access,
-    ) -> Result<Prepared, ToolError> {
+    ) -> Result<PreparedCall, ToolError> {
         let Some(tool) = TOOLS.iter().find(|tool| tool.name == name) else {
             let known: Vec<_> = self.describe(access).iter().map(|spec| spec.name).collect();
             return Err(ToolError::Unknown { name: name.to_owned(), known: known.join(", ") });
         };
         let spec = (tool.spec)();
         if !access.allows(spec.effect) {
-            return Err(ToolError::Off { name: tool.name.to_owned() });
+            return Err(ToolError::NotAllowed { name: tool.name.to_owned() });
         }
-        let (ground, arguments, prepare) = (self.0.clone(), arguments.clone(), tool.prepare);
-        let work = move || prepare(&ground, &Arguments::read(&spec, &arguments)?);
+        let (workspace, arguments, prepare) = (self.0.clone(), arguments.clone(), tool.prepare);
+        let work = move || prepare(&workspace, &Arguments::read(&spec, &arguments)?);
         tokio::task::spawn_blocking(work).await.unwrap_or_else(|_| Err(ToolError::GivenUp))
     }
 }

@@ -1,4 +1,4 @@
-//! A call that was checked: what it will do, in words for a user, and the doing of it.
+//! A prepared tool call: its title, locations and effects for the user, and running it with a time limit and cancellation.
 
 use std::fmt::Debug;
 use std::path::PathBuf;
@@ -7,80 +7,80 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 
-use super::change::{self, Change, Planned};
+use super::change::{self, Change, PlannedChange};
 use super::error::ToolError;
-use super::ground::Ground;
-use super::run::{self, Line};
+use super::run::{self, RunCall};
 use super::spec::Kind;
 use super::stop::Stop;
 use super::visible;
+use super::workspace::Workspace;
 
-/// How many characters of what it does a title has.
+/// The maximum number of characters of a title.
 const LONGEST_TITLE: usize = 100;
-/// How long looking may take.
+/// The time limit for a call that reads.
 const LOOK_TIME: Duration = Duration::from_secs(30);
-/// How long work is waited for that was told to stop: it may hang in the file system.
+/// How long a stopped call is waited for; it may hang in the file system.
 const STOP_TIME: Duration = Duration::from_secs(1);
 
-/// Takes what a command writes, as it comes. A full channel slows the command down, a closed one does not matter.
+/// Receives the output of a command. A full channel slows the command down; a closed one is ignored.
 pub type Sink = mpsc::Sender<Vec<u8>>;
 
-/// A call that was checked and can be run.
+/// A tool call that was checked and can be run.
 #[derive(Debug)]
-pub struct Prepared {
+pub struct PreparedCall {
     kind: Kind,
     title: String,
     locations: Vec<Location>,
-    plan: Plan,
-    ground: Arc<Ground>,
+    plan: Action,
+    workspace: Arc<Workspace>,
 }
 
 /// A place in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Location {
-    /// The file or directory, absolute.
+    /// The absolute path of a file or directory.
     pub path: PathBuf,
-    /// The line, counted from 1.
+    /// The line, from 1.
     pub line: Option<u64>,
 }
 
-/// A command that is to be run.
+/// A command line and its directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Command {
-    /// The line for the shell.
+pub struct CommandLine {
+    /// The text for the shell.
     pub line: String,
-    /// Where it runs, absolute.
+    /// The absolute working directory.
     pub cwd: PathBuf,
 }
 
-/// What came of a call.
+/// The result of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Outcome {
-    /// What the model is told.
+pub struct ToolOutcome {
+    /// The text for the model.
     pub text: String,
-    /// The image that it is given with the text.
-    pub image: Option<Image>,
-    /// The files that were changed.
+    /// The image for the model.
+    pub image: Option<ImageFile>,
+    /// The changes of files.
     pub changes: Vec<Change>,
-    /// How the command ended, if there was one.
+    /// How the command ended, if the call ran one.
     pub exit: Option<Exit>,
-    /// Whether the call came to its own end.
-    pub ending: Ending,
+    /// How the call ended.
+    pub end: CallEnd,
 }
 
 /// An image file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Image {
-    /// Its media type, such as `image/png`.
+pub struct ImageFile {
+    /// The media type, such as `image/png`.
     pub mime: &'static str,
-    /// Its bytes.
+    /// The content of the file.
     pub bytes: Vec<u8>,
 }
 
 /// How a command ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exit {
-    /// Its exit code, if it ended by itself.
+    /// The exit code, if it was not ended by a signal.
     pub code: Option<i32>,
     /// The signal that ended it.
     pub signal: Option<String>,
@@ -88,37 +88,37 @@ pub struct Exit {
 
 /// How a call ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ending {
-    /// By itself.
+pub enum CallEnd {
+    /// It was completed.
     Done,
-    /// Its time was up; the text has what there was.
+    /// It reached its time limit; the text has the partial result.
     TimedOut,
-    /// It was cancelled; the text has what there was.
+    /// It was cancelled; the text has the partial result.
     Cancelled,
 }
 
 /// What a call does.
 #[derive(Debug)]
-pub(super) enum Plan {
-    /// It looks at files.
-    Look(Box<dyn Look>),
-    /// It changes a file.
-    Change(Planned),
-    /// It runs a command.
-    Run(Line),
+pub(super) enum Action {
+    /// Reads files.
+    Read(Box<dyn ReadAction>),
+    /// Changes a file.
+    Change(PlannedChange),
+    /// Runs a command.
+    Run(RunCall),
 }
 
-/// A call that only looks. It runs on a thread that may wait.
-pub(super) trait Look: Debug + Send {
-    /// Looks, until it is done or has to stop, and gives what it saw.
-    fn look(&self, ground: &Ground, stop: &Stop) -> Result<Findings, ToolError>;
+/// A call that only reads. It runs on a thread that may block.
+pub(super) trait ReadAction: Debug + Send {
+    /// Reads until it is done or has to stop, and returns the result.
+    fn look(&self, workspace: &Workspace, stop: &Stop) -> Result<Findings, ToolError>;
 }
 
-/// What a look at files gives.
+/// The result of a call that only reads.
 #[derive(Debug)]
 pub(super) struct Findings {
     pub(super) text: String,
-    pub(super) image: Option<Image>,
+    pub(super) image: Option<ImageFile>,
 }
 
 impl From<String> for Findings {
@@ -127,10 +127,10 @@ impl From<String> for Findings {
     }
 }
 
-impl Prepared {
-    pub(super) fn new(ground: &Arc<Ground>, kind: Kind, title: String, plan: Plan) -> Self {
+impl PreparedCall {
+    pub(super) fn new(workspace: &Arc<Workspace>, kind: Kind, title: String, plan: Action) -> Self {
         let title = visible::label(&title, LONGEST_TITLE);
-        Self { kind, title, locations: Vec::new(), plan, ground: ground.clone() }
+        Self { kind, title, locations: Vec::new(), plan, workspace: workspace.clone() }
     }
 
     pub(super) fn at(mut self, path: PathBuf, line: Option<u64>) -> Self {
@@ -138,79 +138,79 @@ impl Prepared {
         self
     }
 
-    /// What kind of tool it is to users.
+    /// The kind of tool, for users.
     #[must_use]
     pub fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// What it will do, in a few words.
+    /// A short title that says what the call does.
     #[must_use]
     pub fn title(&self) -> &str {
         &self.title
     }
 
-    /// Where it will do it.
+    /// The files that the call uses.
     #[must_use]
     pub fn locations(&self) -> &[Location] {
         &self.locations
     }
 
-    /// The change that it will make, if it changes a file.
+    /// The change of a file, if there is one.
     #[must_use]
     pub fn change(&self) -> Option<&Change> {
         match &self.plan {
-            Plan::Change(planned) => Some(&planned.change),
-            Plan::Look(_) | Plan::Run(_) => None,
+            Action::Change(planned) => Some(&planned.change),
+            Action::Read(_) | Action::Run(_) => None,
         }
     }
 
-    /// Whether it changes a file of a git repository's own: its settings, hooks or objects.
+    /// Whether it changes a file in a `.git` directory, such as settings or hooks.
     #[must_use]
     pub fn is_in_git_directory(&self) -> bool {
         match &self.plan {
-            Plan::Change(planned) => planned.is_in_git_directory(),
-            Plan::Look(_) | Plan::Run(_) => false,
+            Action::Change(planned) => planned.is_in_git_directory(),
+            Action::Read(_) | Action::Run(_) => false,
         }
     }
 
-    /// The command that it will run, if it runs one.
+    /// The command, if the call runs one.
     #[must_use]
-    pub fn command(&self) -> Option<&Command> {
+    pub fn command(&self) -> Option<&CommandLine> {
         match &self.plan {
-            Plan::Run(line) => Some(&line.command),
-            Plan::Look(_) | Plan::Change(_) => None,
+            Action::Run(line) => Some(&line.command),
+            Action::Read(_) | Action::Change(_) => None,
         }
     }
 
-    /// Does it. Ends soon after `cancelled` does; a change that has begun is finished, and told.
+    /// Runs the call. It ends soon after `cancelled` does, but a change that has begun is finished and reported.
     ///
-    /// Dropping this ends what it does, commands and all.
+    /// Dropping the future ends the call and its commands.
     pub async fn run(
         self,
         sink: Sink,
         cancelled: impl Future<Output = ()> + Send,
-    ) -> Result<Outcome, ToolError> {
+    ) -> Result<ToolOutcome, ToolError> {
         match self.plan {
-            Plan::Look(plan) => look(plan, self.ground, cancelled).await,
-            Plan::Change(planned) => change::apply(planned, self.ground, cancelled).await,
-            Plan::Run(line) => run::run(line, self.ground, sink, cancelled).await,
+            Action::Read(plan) => look(plan, self.workspace, cancelled).await,
+            Action::Change(planned) => change::apply(planned, self.workspace, cancelled).await,
+            Action::Run(line) => run::run(line, self.workspace, sink, cancelled).await,
         }
     }
 }
 
-impl Outcome {
+impl ToolOutcome {
     pub(super) fn of_text(text: String) -> Self {
-        Self { text, image: None, changes: Vec::new(), exit: None, ending: Ending::Done }
+        Self { text, image: None, changes: Vec::new(), exit: None, end: CallEnd::Done }
     }
 
-    /// Nothing was done, for it was cancelled.
+    /// The result of a call that was cancelled before it began.
     pub(super) fn cancelled() -> Self {
-        Self { ending: Ending::Cancelled, ..Self::of_text("(cancelled)".to_owned()) }
+        Self { end: CallEnd::Cancelled, ..Self::of_text("(cancelled)".to_owned()) }
     }
 }
 
-/// Tells the work to stop when nobody waits for it any more.
+/// Stops the call when the future that waits for it is dropped.
 struct StopOnDrop(Arc<Stop>);
 
 impl Drop for StopOnDrop {
@@ -220,33 +220,33 @@ impl Drop for StopOnDrop {
 }
 
 async fn look(
-    plan: Box<dyn Look>,
-    ground: Arc<Ground>,
+    plan: Box<dyn ReadAction>,
+    workspace: Arc<Workspace>,
     cancelled: impl Future<Output = ()>,
-) -> Result<Outcome, ToolError> {
+) -> Result<ToolOutcome, ToolError> {
     let stop = Arc::new(Stop::after(LOOK_TIME));
     let on_drop = StopOnDrop(stop.clone());
     let looking = stop.clone();
-    let mut work = tokio::task::spawn_blocking(move || plan.look(&ground, &looking));
+    let mut work = tokio::task::spawn_blocking(move || plan.look(&workspace, &looking));
     let done = tokio::select! {
         done = &mut work => done,
         () = cancelled => {
             stop.cancel();
             match tokio::time::timeout(STOP_TIME, work).await {
                 Ok(done) => done,
-                Err(_) => return Ok(Outcome::cancelled()),
+                Err(_) => return Ok(ToolOutcome::cancelled()),
             }
         }
-        // It hangs where it cannot see that its time is up: in a file system that does not answer.
-        () = tokio::time::sleep(LOOK_TIME + STOP_TIME) => return Err(ToolError::Hangs(LOOK_TIME)),
+        // A file system that does not respond blocks the thread, so the call cannot stop by itself.
+        () = tokio::time::sleep(LOOK_TIME + STOP_TIME) => return Err(ToolError::Unresponsive(LOOK_TIME)),
     };
-    let ending = stop.ending();
+    let end = stop.end();
     drop(on_drop);
     let Findings { text, image } = done.unwrap_or(Err(ToolError::GivenUp))?;
-    let text = match ending {
-        Ending::Done => text,
-        Ending::TimedOut => format!("{text}\n(stopped after {} s; there may be more)", LOOK_TIME.as_secs()),
-        Ending::Cancelled => format!("{text}\n(cancelled; there may be more)"),
+    let text = match end {
+        CallEnd::Done => text,
+        CallEnd::TimedOut => format!("{text}\n(stopped after {} s; there may be more)", LOOK_TIME.as_secs()),
+        CallEnd::Cancelled => format!("{text}\n(cancelled; there may be more)"),
     };
-    Ok(Outcome { image, ending, ..Outcome::of_text(text) })
+    Ok(ToolOutcome { image, end, ..ToolOutcome::of_text(text) })
 }

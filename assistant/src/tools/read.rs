@@ -1,5 +1,4 @@
-//! The tool `read`: some lines of a text file, with their numbers, or an image. Never reads more of a file than it has
-//! to.
+//! The tool `read`: returns numbered lines of a text file, or an image. Does not read more of a file than necessary.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
@@ -9,37 +8,37 @@ use super::arguments::Arguments;
 use super::change::LARGEST;
 use super::error::ToolError;
 use super::excerpt;
-use super::ground::{Ground, Opened};
-use super::prepared::{Findings, Image, Look, Plan, Prepared};
-use super::sniff;
+use super::file_type;
+use super::prepared::{Action, Findings, ImageFile, PreparedCall, ReadAction};
 use super::spec::{Effect, Kind, ToolSpec, number, object, text};
 use super::stop::{Stop, Stoppable};
+use super::workspace::{Opened, Workspace};
 
 pub(super) const NAME: &str = "read";
 
-/// The last line that can be asked for.
+/// The maximum line number.
 const LAST_LINE: u64 = 1_000_000_000;
-/// How many lines are given.
+/// The maximum number of lines.
 const MOST_LINES: u64 = 2000;
-/// How much text is given.
+/// The maximum length of the text, in bytes.
 const MOST_TEXT: usize = 64 * 1024;
-/// How much of a line is given.
+/// The maximum length of a line, in bytes.
 const LONGEST_LINE: usize = 2000;
-/// How far a line is followed to its end.
+/// How many bytes of a line are read to find its end.
 const FOLLOWED_LINE: u64 = 64 * 1024 * 1024;
-/// How large a file may be for its lines to be counted.
+/// The maximum size of a file whose lines are counted.
 const COUNTED: u64 = 16 * 1024 * 1024;
-/// The largest image that is given, in bytes. In base64 it stays below the 5 MB that providers take.
+/// The maximum size of an image, in bytes. In base64 it stays below the 5 MB limit of providers.
 const LARGEST_IMAGE: u64 = 3_700_000;
-/// How much is read at once; the first of it tells what the file is.
+/// The buffer size; the first buffer determines the file type.
 const BUFFER: usize = 64 * 1024;
 
 pub(super) fn spec() -> ToolSpec {
     ToolSpec {
         name: NAME,
-        description: "Reads lines of a text file. Each line comes with its number and a tab before it. Gives at \
-            most 2000 lines and 64 KiB at once and cuts very long lines; go on with `offset` for more. An image file \
-            (PNG, JPEG, GIF, WebP) is given as an image.",
+        description: "Reads lines of a text file. Each line begins with its number and a tab. Returns at most \
+            2000 lines and 64 KiB at once and cuts very long lines; use `offset` for more. An image file (PNG, JPEG, GIF, \
+            WebP) is returned as an image.",
         schema: object(
             [
                 ("path", text("The file, absolute or from the working directory.")),
@@ -53,63 +52,67 @@ pub(super) fn spec() -> ToolSpec {
     }
 }
 
-/// The lines that are wanted.
+/// The file and the range of lines.
 #[derive(Debug)]
-struct Window {
+struct LineWindow {
     sent: String,
     first: u64,
     count: u64,
 }
 
-pub(super) fn prepare(ground: &Arc<Ground>, arguments: &Arguments<'_>) -> Result<Prepared, ToolError> {
+pub(super) fn prepare(
+    workspace: &Arc<Workspace>,
+    arguments: &Arguments<'_>,
+) -> Result<PreparedCall, ToolError> {
     let sent = arguments.some_text("path")?;
     let offset = arguments.number("offset", 1..=LAST_LINE)?;
     let count = arguments.number("limit", 1..=MOST_LINES)?.unwrap_or(MOST_LINES);
-    let opened = ground.file(sent)?;
-    let window = Window { sent: sent.to_owned(), first: offset.unwrap_or(1), count };
-    let title = format!("Read {}", ground.shown(&opened.at.shown));
-    Ok(Prepared::new(ground, Kind::Read, title, Plan::Look(Box::new(window))).at(opened.at.shown, offset))
+    let opened = workspace.file(sent)?;
+    let window = LineWindow { sent: sent.to_owned(), first: offset.unwrap_or(1), count };
+    let title = format!("Read {}", workspace.shown(&opened.at.shown));
+    Ok(PreparedCall::new(workspace, Kind::Read, title, Action::Read(Box::new(window)))
+        .at(opened.at.shown, offset))
 }
 
-impl Look for Window {
-    fn look(&self, ground: &Ground, stop: &Stop) -> Result<Findings, ToolError> {
-        let Opened { file, meta, at } = ground.file(&self.sent)?;
-        // Expected it is shown: what changes in between has not been seen.
+impl ReadAction for LineWindow {
+    fn look(&self, workspace: &Workspace, stop: &Stop) -> Result<Findings, ToolError> {
+        let Opened { file, meta, at } = workspace.file(&self.sent)?;
+        // Recorded before it is shown: a change in between counts as not read.
         if meta.len() <= LARGEST as u64 {
-            ground.seen.note_file(&at.real, &file, stop);
+            workspace.read_files.note_file(&at.real, &file, stop);
         }
         let mut from = BufReader::with_capacity(BUFFER, file);
-        let head = from.fill_buf().map_err(|error| ground.error(&self.sent, error))?;
-        if let Some(mime) = sniff::image(head) {
-            return self.image(ground, from, mime, meta.len(), stop);
+        let head = from.fill_buf().map_err(|error| workspace.error(&self.sent, error))?;
+        if let Some(mime) = file_type::image(head) {
+            return self.image(workspace, from, mime, meta.len(), stop);
         }
-        if let Some(kind) = sniff::binary(head) {
+        if let Some(kind) = file_type::binary(head) {
             return Err(self.no_text(kind, meta.len()));
         }
-        let mut pages = Pages::of(self);
+        let mut pages = LineReader::of(self);
         match pages.turn(&mut from, meta.len(), stop) {
             Ok(()) => {}
             Err(Unreadable::Zero) => return Err(self.no_text("binary data", meta.len())),
-            Err(Unreadable::Io(_)) if stop.now() => pages.end = End::Window,
-            Err(Unreadable::Io(error)) => return Err(ground.error(&self.sent, error)),
+            Err(Unreadable::Io(_)) if stop.now() => pages.end = ReadEnd::Window,
+            Err(Unreadable::Io(error)) => return Err(workspace.error(&self.sent, error)),
         }
-        self.told(pages, meta.len(), stop).map(Findings::from)
+        self.report(pages, meta.len(), stop).map(Findings::from)
     }
 }
 
-impl Window {
+impl LineWindow {
     fn image(
         &self,
-        ground: &Ground,
+        workspace: &Workspace,
         from: impl Read,
         mime: &'static str,
         size: u64,
         stop: &Stop,
     ) -> Result<Findings, ToolError> {
         let mut bytes = Vec::new();
-        // One byte more, to see whether it is too large: the length may change while it is read.
+        // One byte more than allowed, since the length may change while the file is read.
         let read = Stoppable { from, stop }.take(LARGEST_IMAGE + 1).read_to_end(&mut bytes);
-        read.map_err(|error| ground.error(&self.sent, error))?;
+        read.map_err(|error| workspace.error(&self.sent, error))?;
         if bytes.len() as u64 > LARGEST_IMAGE {
             return Err(ToolError::File {
                 path: self.sent.clone(),
@@ -121,10 +124,10 @@ impl Window {
             });
         }
         let text = format!("({} is an image, {mime}, {} bytes)", self.sent, bytes.len());
-        Ok(Findings { text, image: Some(Image { mime, bytes }) })
+        Ok(Findings { text, image: Some(ImageFile { mime, bytes }) })
     }
 
-    fn told(&self, pages: Pages, size: u64, stop: &Stop) -> Result<String, ToolError> {
+    fn report(&self, pages: LineReader, size: u64, stop: &Stop) -> Result<String, ToolError> {
         if pages.taken == 0 {
             return match pages.line {
                 _ if stop.now() => Ok(format!("(line {} was not reached)", self.first)),
@@ -134,11 +137,11 @@ impl Window {
         }
         let last = (self.first + pages.taken).saturating_sub(1);
         let mut notes = match pages.end {
-            End::File if last == pages.line - 1 && self.first == 1 => Vec::new(),
-            End::File => vec![format!("lines {} to {last} of {}", self.first, pages.line - 1)],
-            End::Window => vec![format!("lines {} to {last} of a file of {size} bytes", self.first)],
+            ReadEnd::File if last == pages.line - 1 && self.first == 1 => Vec::new(),
+            ReadEnd::File => vec![format!("lines {} to {last} of {}", self.first, pages.line - 1)],
+            ReadEnd::Window => vec![format!("lines {} to {last} of a file of {size} bytes", self.first)],
         };
-        if pages.full || last < pages.line - 1 || matches!(pages.end, End::Window) {
+        if pages.full || last < pages.line - 1 || matches!(pages.end, ReadEnd::Window) {
             notes.push(format!("go on with offset {}", last + 1));
         }
         if pages.lossy {
@@ -172,7 +175,7 @@ impl Window {
 }
 
 /// Where reading ended.
-enum End {
+enum ReadEnd {
     File,
     Window,
 }
@@ -183,28 +186,28 @@ enum Unreadable {
     Io(std::io::Error),
 }
 
-/// The lines so far.
-struct Pages {
+/// Collects the lines of a range.
+struct LineReader {
     first: u64,
     count: u64,
-    /// The line that is being read.
+    /// The current line number.
     line: u64,
-    /// Its beginning, if it is wanted.
+    /// The beginning of the current line, if it is in the range.
     begun: Vec<u8>,
-    /// How long it is so far.
+    /// The length of the current line so far.
     length: u64,
-    /// How many lines were taken.
+    /// The number of lines in the text.
     taken: u64,
     text: String,
-    /// Says whether there was no room for more lines.
+    /// Whether the text reached its maximum length.
     full: bool,
     lossy: bool,
     windows: bool,
-    end: End,
+    end: ReadEnd,
 }
 
-impl Pages {
-    fn of(window: &Window) -> Self {
+impl LineReader {
+    fn of(window: &LineWindow) -> Self {
         Self {
             first: window.first,
             count: window.count,
@@ -216,11 +219,11 @@ impl Pages {
             full: false,
             lossy: false,
             windows: false,
-            end: End::File,
+            end: ReadEnd::File,
         }
     }
 
-    /// Reads until the window is full, and if the file is small to its end, to count its lines.
+    /// Reads the range of lines, and a small file to its end to count its lines.
     fn turn(&mut self, from: &mut BufReader<File>, size: u64, stop: &Stop) -> Result<(), Unreadable> {
         let rest = from.buffer().to_vec();
         from.consume(rest.len());
@@ -248,7 +251,7 @@ impl Pages {
                 if self.length > 0 {
                     self.finish_line();
                 }
-                self.end = End::Window;
+                self.end = ReadEnd::Window;
                 return Ok(());
             }
         }
@@ -273,7 +276,7 @@ impl Pages {
     fn finish_line(&mut self) {
         if self.is_wanted() {
             let line = self.shown_line();
-            // The first line always has room.
+            // The first line is always included.
             if self.taken > 0 && self.text.len() + line.len() > MOST_TEXT {
                 self.full = true;
             } else {

@@ -1,5 +1,5 @@
-//! The tool `run`: a command line with its output as it comes. All that it has started ends with it, and when it is
-//! cancelled, takes too long or is forgotten.
+//! The tool `run`: runs a command line and streams its output. All its processes are ended when it exits, is cancelled,
+//! reaches its time limit or is dropped.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,24 +11,24 @@ use tokio::time::{sleep, timeout};
 use super::arguments::Arguments;
 use super::error::ToolError;
 use super::excerpt::{self, HeadAndTail};
-use super::ground::{Ground, Target};
-use super::prepared::{Command, Ending, Exit, Outcome, Plan, Prepared, Sink};
+use super::prepared::{Action, CallEnd, CommandLine, Exit, PreparedCall, Sink, ToolOutcome};
 use super::shell::{Shell, shell};
 use super::spec::{Effect, Kind, ToolSpec, number, object, text};
+use super::workspace::{Target, Workspace};
 
 pub(super) const NAME: &str = "run";
 
-/// How long a command may take if nobody says.
+/// The default time limit, in seconds.
 const USUAL_TIME: u64 = 120;
-/// How long can be asked for.
+/// The maximum time limit, in seconds.
 const LONGEST_TIME: u64 = 600;
-/// How much of its beginning and of its end the model is given.
+/// The maximum lengths of head and tail of the output for the model.
 const FOR_MODEL: (usize, usize) = (12 * 1024, 20 * 1024);
-/// How much of them users are shown.
+/// The maximum lengths of head and tail of the output for users.
 const FOR_USERS: (usize, usize) = (512 * 1024, 64 * 1024);
-/// How long users are waited for to take the end of it.
-const LAST_WORDS: Duration = Duration::from_secs(2);
-/// Nobody is there to page or to be asked.
+/// How long the end of the output may wait to be received.
+const TAIL_LIMIT: Duration = Duration::from_secs(2);
+/// The environment that prevents pagers and questions.
 const ENVIRONMENT: [(&str, &str); 4] =
     [("PAGER", "cat"), ("GIT_PAGER", "cat"), ("GIT_TERMINAL_PROMPT", "0"), ("TERM", "dumb")];
 
@@ -37,9 +37,9 @@ macro_rules! description {
         concat!(
             "Runs a command line with ",
             $shell,
-            " (not as a login shell, no startup files of interactive shells) as the user, not in a sandbox. Gives what \
-             it writes (both streams, in order) and its exit code. It has no input, and everything that it starts ends \
-             with it: nothing stays in the background. Of much output the beginning and the end are given."
+            " (not as a login shell, no startup files of interactive shells) as the user, not in a sandbox. Returns \
+             its output (both streams, in order) and its exit code. It has no input, and all processes that it starts \
+             end with it: nothing stays in the background. Of long output, the beginning and the end are returned."
         )
     };
 }
@@ -66,103 +66,106 @@ pub(super) fn spec() -> ToolSpec {
     }
 }
 
-/// A line for the shell.
+/// A call of `run`.
 #[derive(Debug)]
-pub(super) struct Line {
-    /// The line and where it runs.
-    pub(super) command: Command,
+pub(super) struct RunCall {
+    /// The command line and its directory.
+    pub(super) command: CommandLine,
     /// The directory as it was sent.
     sent: String,
     time: Duration,
 }
 
-pub(super) fn prepare(ground: &Arc<Ground>, arguments: &Arguments<'_>) -> Result<Prepared, ToolError> {
+pub(super) fn prepare(
+    workspace: &Arc<Workspace>,
+    arguments: &Arguments<'_>,
+) -> Result<PreparedCall, ToolError> {
     let line = arguments.some_text("command")?;
     if line.contains('\0') {
         return Err(arguments.wrong("command", "a command without NUL bytes", None));
     }
     let sent = arguments.optional_text("cwd")?.filter(|path| !path.is_empty()).unwrap_or(".");
     let time = arguments.number("timeout", 1..=LONGEST_TIME)?.unwrap_or(USUAL_TIME);
-    let cwd = match ground.target(sent)? {
+    let cwd = match workspace.target(sent)? {
         Target::Directory(at) => at.shown,
         Target::File(_) => return Err(arguments.wrong("cwd", "a directory", None)),
     };
     let title = format!("Run {}", line.trim());
-    let command = Command { line: line.to_owned(), cwd: cwd.clone() };
-    let plan = Plan::Run(Line { command, sent: sent.to_owned(), time: Duration::from_secs(time) });
-    Ok(Prepared::new(ground, Kind::Execute, title, plan).at(cwd, None))
+    let command = CommandLine { line: line.to_owned(), cwd: cwd.clone() };
+    let plan = Action::Run(RunCall { command, sent: sent.to_owned(), time: Duration::from_secs(time) });
+    Ok(PreparedCall::new(workspace, Kind::Execute, title, plan).at(cwd, None))
 }
 
-/// Runs the line to its end, whoever brings that about.
+/// Runs the command until it exits, is cancelled or reaches its time limit.
 pub(super) async fn run(
-    line: Line,
-    ground: Arc<Ground>,
+    line: RunCall,
+    workspace: Arc<Workspace>,
     sink: Sink,
     cancelled: impl Future<Output = ()> + Send,
-) -> Result<Outcome, ToolError> {
+) -> Result<ToolOutcome, ToolError> {
     let begun = Instant::now();
-    let mut running = start(&line, ground).await?;
-    let mut told = Told::new(sink);
-    let mut ending = Ending::Done;
+    let mut running = start(&line, workspace).await?;
+    let mut output = CommandOutput::new(sink);
+    let mut end = CallEnd::Done;
     let late = sleep(line.time);
     tokio::pin!(cancelled, late);
     let exit = loop {
         tokio::select! {
-            heard = running.next(), if told.has_room() || ending != Ending::Done => match heard {
-                CommandEvent::Output(bytes) => told.take(bytes),
+            event = running.next(), if output.has_room() || end != CallEnd::Done => match event {
+                CommandEvent::Output(bytes) => output.take(bytes),
                 CommandEvent::Exited(exit) => break exit,
             },
-            () = told.hand_on() => {}
-            () = &mut cancelled, if ending == Ending::Done => {
-                ending = Ending::Cancelled;
+            () = output.hand_on() => {}
+            () = &mut cancelled, if end == CallEnd::Done => {
+                end = CallEnd::Cancelled;
                 running.end();
             }
-            () = &mut late, if ending == Ending::Done => {
-                ending = Ending::TimedOut;
+            () = &mut late, if end == CallEnd::Done => {
+                end = CallEnd::TimedOut;
                 running.end();
             }
         }
     };
     let leftover = running.clear().await;
-    told.finish().await;
-    Ok(outcome(&line, &told, exit, ending, leftover, begun.elapsed()))
+    output.finish().await;
+    Ok(outcome(&line, &output, exit, end, leftover, begun.elapsed()))
 }
 
-async fn start(line: &Line, ground: Arc<Ground>) -> Result<RunningCommand, ToolError> {
+async fn start(line: &RunCall, workspace: Arc<Workspace>) -> Result<RunningCommand, ToolError> {
     let launch = CommandSpec {
         command: shell().path().to_owned(),
         args: vec!["-c".to_owned(), line.command.line.clone()],
         env: ENVIRONMENT.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec(),
-        without: ground.hidden.clone(),
+        without: workspace.hidden.clone(),
         cwd: line.command.cwd.to_string_lossy().into_owned(),
-        guardian: ground.guardian.clone(),
+        guardian: workspace.guardian.clone(),
     };
     let sent = line.sent.clone();
     let opened = tokio::task::spawn_blocking(move || {
-        let path = ground.absolute(&sent);
-        ground.roots.directory(Path::new(&path)).map_err(|error| ground.error(&sent, error))
+        let path = workspace.absolute(&sent);
+        workspace.roots.directory(Path::new(&path)).map_err(|error| workspace.error(&sent, error))
     });
     let directory = opened.await.unwrap_or(Err(ToolError::GivenUp))?;
     RunningCommand::start(&launch, &directory).await.map_err(ToolError::NotStarted)
 }
 
-/// What a command has written, for the model and for users.
-struct Told {
+/// The output of a command, for the model and for users.
+struct CommandOutput {
     model: HeadAndTail,
     users: HeadAndTail,
     sink: Sink,
-    /// What users are to be handed next.
+    /// The bytes that are sent to users next.
     next: Vec<u8>,
 }
 
-impl Told {
+impl CommandOutput {
     fn new(sink: Sink) -> Self {
         let model = HeadAndTail::new(FOR_MODEL.0, FOR_MODEL.1);
         let users = HeadAndTail::new(FOR_USERS.0, FOR_USERS.1);
         Self { model, users, sink, next: Vec::new() }
     }
 
-    /// Says whether what came before was handed on: else the command waits.
+    /// Whether the output so far was sent; otherwise the command waits.
     fn has_room(&self) -> bool {
         self.next.is_empty()
     }
@@ -179,19 +182,19 @@ impl Told {
         }
     }
 
-    /// Hands on what is next as soon as there is room for it; without anything this waits for ever.
+    /// Sends the next bytes when the channel has room; never returns if there are none.
     async fn hand_on(&mut self) {
         if self.next.is_empty() {
             return std::future::pending().await;
         }
         match self.sink.reserve().await {
             Ok(room) => room.send(std::mem::take(&mut self.next)),
-            // Nobody listens.
+            // The receiver is gone.
             Err(_) => self.next.clear(),
         }
     }
 
-    /// Hands on the end.
+    /// Sends the tail.
     async fn finish(&mut self) {
         if self.users.left_out() > 0 {
             let note = format!("\r\n[{} bytes are left out here]\r\n", self.users.left_out());
@@ -200,38 +203,38 @@ impl Told {
         let tail = self.users.tail();
         self.next.extend_from_slice(&tail);
         if !self.next.is_empty() {
-            let _ = timeout(LAST_WORDS, self.hand_on()).await;
+            let _ = timeout(TAIL_LIMIT, self.hand_on()).await;
         }
     }
 }
 
 fn outcome(
-    line: &Line,
-    told: &Told,
+    line: &RunCall,
+    output: &CommandOutput,
     exit: command::CommandExit,
-    ending: Ending,
+    end: CallEnd,
     leftover: Leftover,
     took: Duration,
-) -> Outcome {
+) -> ToolOutcome {
     let exit = Exit { code: exit.code(), signal: exit.signal() };
     let how = match (&exit.code, &exit.signal) {
         (Some(code), _) => format!("exit code {code}"),
         (None, Some(signal)) => format!("ended by {signal}"),
         (None, None) => "ended".to_owned(),
     };
-    let mut notes = match ending {
-        Ending::Done => vec![how],
-        Ending::TimedOut => vec![format!("stopped at its time limit of {} s", line.time.as_secs()), how],
-        Ending::Cancelled => vec!["cancelled".to_owned(), how],
+    let mut notes = match end {
+        CallEnd::Done => vec![how],
+        CallEnd::TimedOut => vec![format!("stopped at its time limit of {} s", line.time.as_secs()), how],
+        CallEnd::Cancelled => vec!["cancelled".to_owned(), how],
     };
     notes.push(format!("{:.1} s", took.as_secs_f64()));
-    if ending == Ending::Done && leftover == Leftover::Processes {
+    if end == CallEnd::Done && leftover == Leftover::Processes {
         notes.push("background processes that it left were ended".to_owned());
     }
-    let mut text = told.model.text();
+    let mut text = output.model.text();
     if !text.is_empty() && !text.ends_with('\n') {
         text.push('\n');
     }
     text.push_str(&format!("({})", notes.join(", ")));
-    Outcome { exit: Some(exit), ending, ..Outcome::of_text(text) }
+    ToolOutcome { exit: Some(exit), end, ..ToolOutcome::of_text(text) }
 }

@@ -1,4 +1,4 @@
-//! The tool `search`: lines of text files by a regular expression.
+//! The tool `search`: finds lines of text files that match a regular expression.
 
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -13,37 +13,37 @@ use super::arguments::Arguments;
 use super::error::ToolError;
 use super::excerpt;
 use super::glob::Glob;
-use super::ground::{Ground, Target};
-use super::prepared::{Findings, Look, Plan, Prepared};
+use super::prepared::{Action, Findings, PreparedCall, ReadAction};
 use super::spec::{Effect, Kind, ToolSpec, flag, number, object, text};
 use super::stop::{Stop, Stoppable};
-use super::sweep::{Found, Missed, Scope, Unseen, sweep};
+use super::walk::{Skip, SkippedEntries, WalkEntry, WalkScope, walk};
+use super::workspace::{Target, Workspace};
 
 pub(super) const NAME: &str = "search";
 
-/// How many lines are given if nobody says.
+/// The default number of matches.
 const USUAL: u64 = 200;
-/// How many can be asked for.
+/// The maximum number of matches.
 const MOST: u64 = 1000;
-/// How much text is given.
+/// The maximum length of the text, in bytes.
 const MOST_TEXT: usize = 64 * 1024;
-/// How much of a line is given.
+/// The maximum length of a line, in bytes.
 const LONGEST_LINE: usize = 400;
-/// How many lines around a match can be asked for.
+/// The maximum number of context lines.
 const MOST_CONTEXT: u64 = 10;
-/// How long a line may be to be searched.
+/// The maximum length of a line that is searched, in bytes.
 const HEAP: usize = 16 * 1024 * 1024;
-/// How much a pattern may be made into.
+/// The maximum size of a compiled pattern, in bytes.
 const PATTERN: usize = 4 * 1024 * 1024;
-/// How much of a pattern a title has.
+/// The maximum number of bytes of the pattern in a title.
 const LONGEST_TITLE: usize = 60;
 
 pub(super) fn spec() -> ToolSpec {
     ToolSpec {
         name: NAME,
         description: "Searches text files for lines that match a regular expression (Rust syntax, line by line). \
-            Each match comes as path:line:text. Gives 200 matches unless `limit` says otherwise, and cuts long \
-            lines. Binary files are passed over, and so is what the project's ignore files name unless `all` is set.",
+            Each match is shown as path:line:text. Returns 200 matches unless `limit` is set, and cuts long lines. \
+            Binary files are skipped, and so are files that the project's ignore files name unless `all` is set.",
         schema: object(
             [
                 ("pattern", text("The regular expression.")),
@@ -53,7 +53,7 @@ pub(super) fn spec() -> ToolSpec {
                 ("ignore_case", flag("Upper and lower case are the same. Default: false.")),
                 ("context", number(0, MOST_CONTEXT, "Lines shown around each match. Default: 0.")),
                 ("limit", number(1, MOST, "How many matches. Default: 200.")),
-                ("all", flag("Also what ignore files leave out. Default: false.")),
+                ("all", flag("Include what ignore files name. Default: false.")),
             ],
             &["pattern"],
         ),
@@ -62,46 +62,49 @@ pub(super) fn spec() -> ToolSpec {
     }
 }
 
-/// What is looked for, and where.
+/// The pattern, the start points and the limits of a search.
 #[derive(Debug)]
-struct Hunt {
+struct SearchQuery {
     matcher: RegexMatcher,
     glob: Option<Glob>,
-    starts: Vec<Start>,
-    unseen: Unseen,
+    starts: Vec<SearchStart>,
+    skip: Skip,
     context: usize,
     limit: u64,
 }
 
-/// Where a search begins.
+/// A start point of a search.
 #[derive(Debug)]
-enum Start {
+enum SearchStart {
     Directory(PathBuf),
-    /// A file, as it was sent.
+    /// A file, by the path that was sent.
     File(String),
 }
 
-pub(super) fn prepare(ground: &Arc<Ground>, arguments: &Arguments<'_>) -> Result<Prepared, ToolError> {
+pub(super) fn prepare(
+    workspace: &Arc<Workspace>,
+    arguments: &Arguments<'_>,
+) -> Result<PreparedCall, ToolError> {
     let pattern = arguments.some_text("pattern")?;
     let matcher = matcher(arguments, pattern)?;
     let glob = Glob::read(arguments, "glob")?;
-    let unseen = if arguments.flag("all")? { Unseen::Nothing } else { Unseen::Ignored };
+    let skip = if arguments.flag("all")? { Skip::Nothing } else { Skip::Ignored };
     let context = arguments.number("context", 0..=MOST_CONTEXT)?.unwrap_or(0);
     let limit = arguments.number("limit", 1..=MOST)?.unwrap_or(USUAL);
     let mut title = format!("Search for {}", excerpt::shortened(pattern, LONGEST_TITLE));
-    let mut locations: Vec<PathBuf> = ground.roots.outermost().into_iter().map(Into::into).collect();
-    let mut starts = locations.iter().cloned().map(Start::Directory).collect();
+    let mut locations: Vec<PathBuf> = workspace.roots.outermost().into_iter().map(Into::into).collect();
+    let mut starts = locations.iter().cloned().map(SearchStart::Directory).collect();
     if let Some(sent) = arguments.optional_text("path")?.filter(|path| !path.is_empty()) {
-        let (start, at) = match ground.target(sent)? {
-            Target::Directory(at) => (Start::Directory(at.shown.clone()), at.shown),
-            Target::File(opened) => (Start::File(sent.to_owned()), opened.at.shown),
+        let (start, at) = match workspace.target(sent)? {
+            Target::Directory(at) => (SearchStart::Directory(at.shown.clone()), at.shown),
+            Target::File(opened) => (SearchStart::File(sent.to_owned()), opened.at.shown),
         };
-        title = format!("{title} in {}", ground.shown(&at));
+        title = format!("{title} in {}", workspace.shown(&at));
         (starts, locations) = (vec![start], vec![at]);
     }
     let context = usize::try_from(context).unwrap_or(0);
-    let plan = Plan::Look(Box::new(Hunt { matcher, glob, starts, unseen, context, limit }));
-    let prepared = Prepared::new(ground, Kind::Search, title, plan);
+    let plan = Action::Read(Box::new(SearchQuery { matcher, glob, starts, skip, context, limit }));
+    let prepared = PreparedCall::new(workspace, Kind::Search, title, plan);
     Ok(locations.into_iter().fold(prepared, |prepared, path| prepared.at(path, None)))
 }
 
@@ -118,9 +121,9 @@ fn matcher(arguments: &Arguments<'_>, pattern: &str) -> Result<RegexMatcher, Too
     })
 }
 
-impl Look for Hunt {
-    fn look(&self, ground: &Ground, stop: &Stop) -> Result<Findings, ToolError> {
-        let mut hits = Hits { hunt: self, path: String::new(), text: String::new(), count: 0, cut: false };
+impl ReadAction for SearchQuery {
+    fn look(&self, workspace: &Workspace, stop: &Stop) -> Result<Findings, ToolError> {
+        let mut hits = Hits { query: self, path: String::new(), text: String::new(), count: 0, cut: false };
         let mut searcher = SearcherBuilder::new()
             .binary_detection(BinaryDetection::quit(0))
             .before_context(self.context)
@@ -129,81 +132,83 @@ impl Look for Hunt {
             .build();
         let (mut notes, mut unsearched) = (Vec::new(), 0);
         for start in &self.starts {
-            let missed = match start {
-                Start::File(sent) => self.search_named(ground, sent, stop, &mut searcher, &mut hits)?,
-                Start::Directory(start) => {
+            let skipped = match start {
+                SearchStart::File(sent) => {
+                    self.search_named(workspace, sent, stop, &mut searcher, &mut hits)?
+                }
+                SearchStart::Directory(start) => {
                     let glob = self.glob.as_ref().map(|glob| glob.at(start));
-                    let visit = |found: &Found<'_>| {
+                    let visit = |found: &WalkEntry<'_>| {
                         let wanted = glob.as_ref().is_none_or(|glob| glob.matches(found.path, false));
                         if found.kind == EntryKind::File && wanted {
-                            hits.path = ground.shown(found.path);
+                            hits.path = workspace.shown(found.path);
                             unsearched += usize::from(
-                                search_found(ground, found, stop, &mut searcher, &mut hits).is_err(),
+                                search_found(workspace, found, stop, &mut searcher, &mut hits).is_err(),
                             );
                         }
                         if hits.cut { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
                     };
-                    sweep(ground, start, Scope::whole(self.unseen), stop, visit)
-                        .map_err(|error| ground.error(&start.display().to_string(), error))?
+                    walk(workspace, start, WalkScope::whole(self.skip), stop, visit)
+                        .map_err(|error| workspace.error(&start.display().to_string(), error))?
                 }
             };
-            missed.notes(&mut notes);
+            skipped.notes(&mut notes);
         }
         if unsearched > 0 && !stop.now() {
             notes.push(format!("{} could not be searched", excerpt::counted(unsearched, "file", "files")));
         }
-        Ok(hits.told(notes).into())
+        Ok(hits.report(notes).into())
     }
 }
 
-impl Hunt {
+impl SearchQuery {
     fn search_named(
         &self,
-        ground: &Ground,
+        workspace: &Workspace,
         sent: &str,
         stop: &Stop,
         searcher: &mut Searcher,
         hits: &mut Hits<'_>,
-    ) -> Result<Missed, ToolError> {
-        let opened = ground.file(sent)?;
-        hits.path = ground.shown(&opened.at.shown);
+    ) -> Result<SkippedEntries, ToolError> {
+        let opened = workspace.file(sent)?;
+        hits.path = workspace.shown(&opened.at.shown);
         match searcher.search_reader(&self.matcher, Stoppable { from: opened.file, stop }, hits) {
-            Err(error) if !stop.now() => Err(ground.error(sent, error)),
-            Ok(()) | Err(_) => Ok(Missed::default()),
+            Err(error) if !stop.now() => Err(workspace.error(sent, error)),
+            Ok(()) | Err(_) => Ok(SkippedEntries::default()),
         }
     }
 }
 
 fn search_found(
-    ground: &Ground,
-    found: &Found<'_>,
+    workspace: &Workspace,
+    found: &WalkEntry<'_>,
     stop: &Stop,
     searcher: &mut Searcher,
     hits: &mut Hits<'_>,
 ) -> Result<(), std::io::Error> {
-    // One that was swapped for something else meanwhile is not opened, and not worth a word.
+    // An entry that was replaced meanwhile is skipped without a note.
     let Ok((file, meta)) = open_regular_in(found.directory, found.name, libc::O_RDONLY) else {
         return Ok(());
     };
-    if ground.is_private(&meta) {
+    if workspace.is_private(&meta) {
         return Err(std::io::ErrorKind::PermissionDenied.into());
     }
-    searcher.search_reader(&hits.hunt.matcher, Stoppable { from: file, stop }, hits)
+    searcher.search_reader(&hits.query.matcher, Stoppable { from: file, stop }, hits)
 }
 
-/// The lines so far.
+/// Collects the matching lines.
 struct Hits<'a> {
-    hunt: &'a Hunt,
-    /// The file that is being searched.
+    query: &'a SearchQuery,
+    /// The current file.
     path: String,
     text: String,
     count: u64,
-    /// Says whether there are more than are given.
+    /// Whether there are more matches than the limit.
     cut: bool,
 }
 
 impl Hits<'_> {
-    fn told(self, mut notes: Vec<String>) -> String {
+    fn report(self, mut notes: Vec<String>) -> String {
         if self.count == 0 {
             notes.insert(0, "nothing matches".to_owned());
         }
@@ -232,12 +237,12 @@ impl Hear for Hits<'_> {
     type Error = std::io::Error;
 
     fn matched(&mut self, _: &Searcher, found: &SinkMatch<'_>) -> Result<bool, Self::Error> {
-        if self.count == self.hunt.limit || self.text.len() > MOST_TEXT {
+        if self.count == self.query.limit || self.text.len() > MOST_TEXT {
             self.cut = true;
             return Ok(false);
         }
         self.count += 1;
-        let at = match self.hunt.matcher.find(found.bytes()) {
+        let at = match self.query.matcher.find(found.bytes()) {
             Ok(Some(at)) => at.start(),
             Ok(None) | Err(_) => 0,
         };

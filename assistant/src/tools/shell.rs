@@ -1,10 +1,10 @@
-//! The shell that commands run in: bash where there is one, since that is what models write for, else `/bin/sh`.
+//! Finds the shell for commands: bash if it is installed, because models write for it, else `/bin/sh`.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::OnceLock;
 
-/// Where bash may be.
+/// The paths where bash may be installed.
 const BASH: [&str; 5] = [
     "/bin/bash",
     "/usr/bin/bash",
@@ -32,7 +32,7 @@ impl Shell {
         }
     }
 
-    /// Its name for people and models.
+    /// The name for users and models.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -42,7 +42,7 @@ impl Shell {
     }
 }
 
-/// The shell that commands run in. Looked up once.
+/// The shell for commands, looked up once.
 #[must_use]
 pub fn shell() -> Shell {
     static FOUND: OnceLock<Shell> = OnceLock::new();

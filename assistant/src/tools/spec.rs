@@ -1,39 +1,39 @@
-//! What is said of a tool to a model and to a user. What it does is in its own file.
+//! The specification of a tool: name, description, JSON schema, kind and effect. Also builders for schemas.
 
 use serde_json::{Map, Value, json};
 
-/// A tool as a model is told of it.
+/// The specification of a tool.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolSpec {
-    /// Its name.
+    /// The unique name.
     pub name: &'static str,
-    /// What it does and how it is used.
+    /// The description for the model.
     pub description: &'static str,
-    /// The JSON Schema of its arguments.
+    /// The JSON schema of the arguments.
     pub schema: Value,
-    /// What kind of tool it is to users.
+    /// The kind of tool, for users.
     pub kind: Kind,
-    /// What it does to the world.
+    /// What the tool may change.
     pub effect: Effect,
 }
 
-/// The kinds of tools that there are here, as the protocol names them.
+/// The kind of a tool, as in the Agent Client Protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// It reads.
+    /// Reads files.
     Read,
-    /// It searches.
+    /// Searches files.
     Search,
-    /// It changes files.
+    /// Changes files.
     Edit,
-    /// It runs a command.
+    /// Runs a command.
     Execute,
 }
 
 impl Kind {
-    /// The protocol's word.
+    /// The name in the protocol.
     #[must_use]
-    pub fn word(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::Read => "read",
             Self::Search => "search",
@@ -43,35 +43,35 @@ impl Kind {
     }
 }
 
-/// What a tool does to the world.
+/// What a tool may change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// It only looks.
+    /// Nothing: it only reads.
     Reads,
-    /// It changes files.
+    /// Changes files.
     Writes,
-    /// It runs a command, which may do anything.
+    /// Anything: it runs a command.
     Executes,
 }
 
-/// The schema of an object with these members; those of them that are named in `required` must be there.
+/// The schema of an object with these members; those in `required` are required.
 pub(super) fn object<const N: usize>(members: [(&str, Value); N], required: &[&str]) -> Value {
     let members: Map<String, Value> =
         members.into_iter().map(|(name, schema)| (name.to_owned(), schema)).collect();
     json!({"type": "object", "properties": members, "required": required, "additionalProperties": false})
 }
 
-/// The schema of a text.
+/// The schema of a string.
 pub(super) fn text(description: &str) -> Value {
     json!({"type": "string", "description": description})
 }
 
-/// The schema of a whole number within these bounds.
+/// The schema of an integer within these bounds.
 pub(super) fn number(lowest: u64, highest: u64, description: &str) -> Value {
     json!({"type": "integer", "minimum": lowest, "maximum": highest, "description": description})
 }
 
-/// The schema of a yes or no.
+/// The schema of a boolean.
 pub(super) fn flag(description: &str) -> Value {
     json!({"type": "boolean", "description": description})
 }

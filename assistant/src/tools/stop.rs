@@ -1,12 +1,12 @@
-//! The end of work that looks at many files: somebody cancels it, or its time is up.
+//! Stops a call that reads many files when it is cancelled or reaches its time limit.
 
 use std::io::{self, Read};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use super::prepared::Ending;
+use super::prepared::CallEnd;
 
-/// Says when to stop. Shared between the work and whoever waits for it.
+/// The cancellation flag and the deadline of a call, shared between the call and its caller.
 #[derive(Debug)]
 pub(super) struct Stop {
     cancelled: AtomicBool,
@@ -15,42 +15,42 @@ pub(super) struct Stop {
 }
 
 impl Stop {
-    /// Work that may take this long.
+    /// A call with this time limit.
     pub(super) fn after(time: Duration) -> Self {
         let (cancelled, timed_out) = (AtomicBool::new(false), AtomicBool::new(false));
         Self { cancelled, timed_out, deadline: Instant::now() + time }
     }
 
-    /// Asks for the end.
+    /// Cancels the call.
     pub(super) fn cancel(&self) {
         self.cancelled.store(true, Ordering::Relaxed);
     }
 
-    /// Says whether the work has to stop now.
+    /// Whether the call has to stop now.
     pub(super) fn now(&self) -> bool {
         if Instant::now() >= self.deadline {
             self.timed_out.store(true, Ordering::Relaxed);
         }
-        self.ending() != Ending::Done
+        self.end() != CallEnd::Done
     }
 
-    /// How the work ended, as far as it was asked to.
-    pub(super) fn ending(&self) -> Ending {
+    /// How the call ended.
+    pub(super) fn end(&self) -> CallEnd {
         if self.cancelled.load(Ordering::Relaxed) {
-            Ending::Cancelled
+            CallEnd::Cancelled
         } else if self.timed_out.load(Ordering::Relaxed) {
-            Ending::TimedOut
+            CallEnd::TimedOut
         } else {
-            Ending::Done
+            CallEnd::Done
         }
     }
 }
 
-/// A reader that fails once its work has to stop.
+/// A reader that fails when its call has to stop.
 pub(super) struct Stoppable<'a, R> {
-    /// What is read.
+    /// The source.
     pub(super) from: R,
-    /// When it stops.
+    /// The flag that stops it.
     pub(super) stop: &'a Stop,
 }
 

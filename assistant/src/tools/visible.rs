@@ -1,12 +1,12 @@
-//! Text for people who decide on it: characters that hide, move or reorder other text are written as escapes. Also
-//! labels, which are one short line and say how much they leave out.
+//! Text for questions to the user: invisible characters, and those that move or reorder text, are written as escapes.
+//! Also labels: one short line that says how much is left out.
 
 use std::borrow::Cow;
 
 use serde_json::Value;
 
-/// The text with every character that does not show as itself written as an escape, such as `\u{1b}`. Line feeds,
-/// tabs and the carriage returns of line ends stay.
+/// The text with invisible characters written as escapes such as `\u{1b}`. Line feeds, tabs and the carriage returns of
+/// line endings stay.
 pub(crate) fn visible(text: &str) -> Cow<'_, str> {
     if !has_hidden(text) {
         return Cow::Borrowed(text);
@@ -23,7 +23,7 @@ pub(crate) fn visible(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// The text on one line, with every character that does not show as itself written as an escape.
+/// The text on one line, with invisible characters written as escapes.
 pub(crate) fn visible_line(text: &str) -> String {
     let hides = |c: char| c.is_control() || is_invisible(c);
     text.chars().map(|c| if hides(c) { c.escape_default().to_string() } else { c.to_string() }).collect()
@@ -40,7 +40,7 @@ pub(crate) fn has_hidden(text: &str) -> bool {
     false
 }
 
-/// The same value with all of its texts made visible.
+/// The same value with [`visible`] applied to all its strings.
 pub(crate) fn visible_json(value: &Value) -> Value {
     match value {
         Value::String(text) => Value::from(visible(text)),
@@ -52,7 +52,7 @@ pub(crate) fn visible_json(value: &Value) -> Value {
     }
 }
 
-/// The beginning of a text on one line of at most so many characters, and how much more there is.
+/// The beginning of a text on one line, at most this many characters, and how much was left out.
 pub(crate) fn label(text: &str, most: usize) -> String {
     let mut lines = text.trim().lines();
     let first = visible(lines.next().unwrap_or_default()).replace('\t', " ");
@@ -66,7 +66,7 @@ pub(crate) fn label(text: &str, most: usize) -> String {
     }
 }
 
-/// Whether a character is not seen as itself, by what comes after it.
+/// Whether [`visible`] escapes a character, given the next one.
 fn is_hidden(c: char, next: Option<char>) -> bool {
     match c {
         '\n' | '\t' => false,
@@ -96,7 +96,7 @@ mod tests {
     use super::{has_hidden, label, visible, visible_json, visible_line};
 
     #[test]
-    fn what_hides_is_shown() {
+    fn invisible_characters_are_escaped() {
         assert_eq!(visible("a\u{1b}[2K\u{202e}b\rc\r\n\td\0"), "a\\u{1b}[2K\\u{202e}b\\rc\r\n\td\\u{0}");
         assert_eq!(visible("plain é 漢字 🙂\n"), "plain é 漢字 🙂\n");
         assert_eq!(visible_line("a\n\tb\u{202e}"), "a\\n\\tb\\u{202e}");

@@ -1,14 +1,14 @@
-//! The built-in assistant as its users meet it: through clients of both versions, on a model server of each dialect
-//! and on none.
+//! Tests of the built-in assistant through clients of both protocol versions, with a model server of each kind and without
+//! a model.
 
 mod accounts;
 mod bad_input;
 mod cancel;
 mod compaction;
 mod conversation;
+mod fixture;
+mod history;
 mod offline;
 mod permission;
-mod remembered;
 mod servers;
 mod settings;
-mod stage;

@@ -1,9 +1,9 @@
-//! MCP servers of every bad habit, on each transport: what is offered, called, cancelled and lost, and that
-//! nothing is left behind. The servers are those of the test kit; real ones are in `mcp_real.rs`.
+//! Tests of MCP servers on each transport: lists, calls, cancellation, misbehaving servers, and that no process is left.
+//! The servers are those of the test kit; `mcp_real.rs` uses real ones.
 
+mod bad_servers;
 mod basics;
-mod ends;
-mod habits;
+mod closing;
+mod fixture;
+mod http;
 mod secrets;
-mod stage;
-mod web;

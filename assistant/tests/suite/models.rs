@@ -1,7 +1,7 @@
-//! Models over each protocol, against the loopback model server: what is said, what is asked, and what fails.
+//! Tests of models over each protocol with the loopback model server: answers, requests, failures, lists.
 
-mod asked;
-mod failed;
-mod listed;
-mod said;
-mod stage;
+mod answers;
+mod failures;
+mod fixture;
+mod model_lists;
+mod requests;

@@ -1,10 +1,10 @@
-//! The assistant's tools from outside: what each of them does, and that none of them leaves the roots.
+//! Tests of the built-in tools through their public API: specifications, arguments, and `file:` URLs.
 #![allow(clippy::unwrap_used, reason = "a test may fail where it stands")]
 
-mod changing;
-mod escaping;
-mod looking;
-mod running;
+mod changes;
+mod commands;
+mod reading;
+mod sandbox;
 
 use std::fs;
 use std::future::pending;
@@ -12,16 +12,16 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rethread_assistant::tools::{
-    Access, Effect, FileAccess, Outcome, Prepared, TerminalAccess, ToolError, Toolbox,
+    Access, Effect, FileAccess, PreparedCall, TerminalAccess, ToolError, ToolOutcome, Toolbox,
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::sync::mpsc;
 
-/// How long anything may take.
+/// The time limit of every step.
 const DEADLINE: Duration = Duration::from_secs(20);
 
-/// A folder with a root `in`, another root `too`, and a secret in `out` beside them.
+/// A directory with the roots `in` and `too`, and a secret in `out` beside them.
 struct Place {
     _folder: TempDir,
     path: PathBuf,
@@ -57,31 +57,31 @@ impl Place {
         fs::read_to_string(self.path(name)).unwrap()
     }
 
-    async fn prepare(&self, tool: &str, arguments: Value) -> Result<Prepared, ToolError> {
+    async fn prepare(&self, tool: &str, arguments: Value) -> Result<PreparedCall, ToolError> {
         let prepared = self.tools.prepare(tool, &arguments, Access::FULL);
         tokio::time::timeout(DEADLINE, prepared).await.expect("it is prepared in time")
     }
 
-    async fn call(&self, tool: &str, arguments: Value) -> Result<Outcome, ToolError> {
+    async fn call(&self, tool: &str, arguments: Value) -> Result<ToolOutcome, ToolError> {
         done(self.prepare(tool, arguments).await?).await
     }
 
-    /// What the model is told, success or not.
-    async fn told(&self, tool: &str, arguments: Value) -> String {
+    /// The text for the model, of a result or an error.
+    async fn output(&self, tool: &str, arguments: Value) -> String {
         match self.call(tool, arguments).await {
             Ok(outcome) => outcome.text,
-            Err(error) => error.told(),
+            Err(error) => error.text_for_model(),
         }
     }
 
-    /// What is outside is as it was.
+    /// Asserts that nothing outside the roots has changed.
     fn is_untouched(&self) -> bool {
         let names = fs::read_dir(self.path("out")).unwrap().count();
         names == 1 && self.text("out/secret.txt") == "secret\n"
     }
 }
 
-async fn done(prepared: Prepared) -> Result<Outcome, ToolError> {
+async fn done(prepared: PreparedCall) -> Result<ToolOutcome, ToolError> {
     let (sink, _) = mpsc::channel(1);
     tokio::time::timeout(DEADLINE, prepared.run(sink, pending())).await.expect("it ends in time")
 }
@@ -109,7 +109,7 @@ async fn the_access_limits_the_tools() {
     }
     let unknown = place.tools.prepare("fly", &json!({}), Access::READ_ONLY).await.unwrap_err();
     assert_eq!(
-        unknown.told(),
+        unknown.text_for_model(),
         "error: there is no tool \"fly\"\nhint: the tools are read, list, find, search"
     );
 }
@@ -126,7 +126,7 @@ async fn every_tool_says_what_it_takes() {
         assert!(
             members.values().all(|member| member["description"].is_string() && member["type"].is_string())
         );
-        let expected = match spec.kind.word() {
+        let expected = match spec.kind.name() {
             "read" | "search" => Effect::Reads,
             "edit" => Effect::Writes,
             _ => Effect::Executes,
@@ -224,15 +224,15 @@ async fn arguments_are_taken_as_models_send_them() {
         ),
         ("list", json!({"path": uri("in/deep"), "all": "true"}), "b.txt (5 bytes)\n"),
     ] {
-        assert_eq!(place.told(tool, arguments.clone()).await, expected, "{tool} {arguments}");
+        assert_eq!(place.output(tool, arguments.clone()).await, expected, "{tool} {arguments}");
     }
-    let told = place.told("run", json!({"command": "pwd", "cwd": uri("in/deep")})).await;
-    assert!(told.starts_with(&place.path("in/deep").display().to_string()), "{told}");
-    // An address of another machine is none of ours, and no way out either.
+    let text = place.output("run", json!({"command": "pwd", "cwd": uri("in/deep")})).await;
+    assert!(text.starts_with(&place.path("in/deep").display().to_string()), "{text}");
+    // A URL of another host, and URLs outside the roots, are rejected.
     for path in ["file://elsewhere/a.txt", "file:///etc/passwd", "file://localhost/etc/passwd"] {
-        let told = place.told("read", json!({"path": path})).await;
-        assert!(told.starts_with("error: "), "{told}");
+        let text = place.output("read", json!({"path": path})).await;
+        assert!(text.starts_with("error: "), "{text}");
     }
-    let outside = place.told("read", json!({"path": uri("out/secret.txt")})).await;
+    let outside = place.output("read", json!({"path": uri("out/secret.txt")})).await;
     assert!(outside.contains("outside") && !outside.contains("secret\n"), "{outside}");
 }

@@ -1,24 +1,23 @@
-//! Cuts a stream between its events, of server-sent ones or of one on each line, in time that grows with its length
-//! and no faster.
+//! Splits a stream into whole events, server-sent events or one JSON object on each line, in linear time.
 
 use bytes::{Bytes, BytesMut};
 use memchr::memmem;
 
-/// What has come and was not passed on.
+/// The bytes that were received but not passed on.
 #[derive(Default)]
-pub(super) struct Events {
+pub(super) struct EventSplitter {
     buffer: BytesMut,
-    /// Whether an event ends with its line, as it does in all streams but those of server-sent events.
+    /// Whether each line is an event; otherwise the stream has server-sent events. Unknown before the first byte.
     by_line: Option<bool>,
 }
 
-/// What stands between server-sent events.
+/// The separators of server-sent events.
 const BLANK_LINES: [&[u8]; 3] = [b"\n\n", b"\n\r\n", b"\r\r"];
-/// How many bytes of what was looked through already may be part of such a mark.
+/// How many bytes that were searched before may be the beginning of a separator.
 const OVERLAP: usize = 2;
 
-impl Events {
-    /// Takes in a piece. Gives the whole events that there are now.
+impl EventSplitter {
+    /// Adds a piece and returns the events that are complete now.
     pub(super) fn push(&mut self, piece: &[u8]) -> Bytes {
         let looked = self.buffer.len().saturating_sub(OVERLAP);
         self.buffer.extend_from_slice(piece);
@@ -36,12 +35,12 @@ impl Events {
         end.map_or_else(Bytes::new, |end| self.buffer.split_to(looked + end).freeze())
     }
 
-    /// How much waits for the end of its event.
+    /// The number of bytes of the incomplete event.
     pub(super) fn waiting(&self) -> usize {
         self.buffer.len()
     }
 
-    /// What is left at the end of the stream.
+    /// Returns the incomplete event at the end of the stream.
     pub(super) fn rest(&mut self) -> Bytes {
         std::mem::take(&mut self.buffer).freeze()
     }
@@ -49,11 +48,11 @@ impl Events {
 
 #[cfg(test)]
 mod tests {
-    use super::Events;
+    use super::EventSplitter;
 
-    /// What is passed on after each piece, and what is left.
+    /// The output after each piece, and the rest.
     fn passed_on(pieces: &[&str]) -> (Vec<String>, String) {
-        let mut events = Events::default();
+        let mut events = EventSplitter::default();
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let ready = pieces.iter().map(|piece| text(&events.push(piece.as_bytes()))).collect();
         (ready, text(&events.rest()))

@@ -1,4 +1,4 @@
-//! The configuration changes while sessions are open: keys come and go, and models with them.
+//! Tests of logins, logouts and changed model lists while sessions are open.
 
 use rethread::edge::Version;
 use rethread_assistant::model::{ModelConfig, ProviderConfig, ProviderKind};
@@ -6,7 +6,7 @@ use rethread_testkit::client::Client;
 use rethread_testkit::model::Planned;
 use serde_json::{Value, json};
 
-use super::stage::Stage;
+use super::fixture::Fixture;
 
 const VERSIONS: [Version; 2] = [Version::V1, Version::V2];
 
@@ -36,32 +36,32 @@ async fn error(client: &Client, session: &str) -> Value {
 #[tokio::test]
 async fn an_open_session_asks_for_the_key_after_a_logout_and_goes_on_after_a_login() {
     for version in VERSIONS {
-        let stage = Stage::with(ProviderKind::OpenAi);
-        let (client, session) = stage.session(version).await;
-        stage.model.plan(Planned::new().text("hi"));
+        let fixture = Fixture::with(ProviderKind::OpenAi);
+        let (client, session) = fixture.session(version).await;
+        fixture.model.plan(Planned::new().text("hi"));
         client.prompt(&session, "hello").await;
         log_out(&client).await;
         let refused = error(&client, &session).await;
         assert_eq!(refused["code"], -32000, "{refused}");
         assert!(refused.to_string().contains("`key` of provider mine"), "{refused}");
-        let cwd = stage.work().display().to_string();
+        let cwd = fixture.work().display().to_string();
         let new = client.refused("session/new", json!({"cwd": cwd, "mcpServers": []})).await;
         assert_eq!(new["code"], -32000, "{new}");
-        assert_eq!(stage.model.asked().len(), 1, "nothing is sent without a key");
+        assert_eq!(fixture.model.asked().len(), 1, "nothing is sent without a key");
         log_in(&client, "mine").await;
-        stage.model.plan(Planned::new().text("again"));
+        fixture.model.plan(Planned::new().text("again"));
         assert_eq!(client.prompt(&session, "hello").await.stop, "end_turn");
     }
 }
 
 #[tokio::test]
-async fn open_sessions_are_told_of_the_models_that_a_login_brings() {
+async fn open_sessions_get_the_models_of_a_login() {
     for version in VERSIONS {
-        let stage = Stage::with(ProviderKind::OpenAi);
-        let (client, session) = stage.session(version).await;
-        let mut other = stage.provider("other", ProviderKind::Anthropic);
+        let fixture = Fixture::with(ProviderKind::OpenAi);
+        let (client, session) = fixture.session(version).await;
+        let mut other = fixture.provider("other", ProviderKind::Anthropic);
         other.models = vec![ModelConfig::new("newcomer")];
-        stage.providers.lock().unwrap().push(other);
+        fixture.providers.lock().unwrap().push(other);
         let mark = client.mark();
         log_in(&client, "other").await;
         client
@@ -71,76 +71,76 @@ async fn open_sessions_are_told_of_the_models_that_a_login_brings() {
             })
             .await;
         client.set_option(&session, "model", "other/newcomer").await;
-        stage.model.plan(Planned::new().text("hi"));
+        fixture.model.plan(Planned::new().text("hi"));
         client.prompt(&session, "hello").await;
-        assert_eq!(stage.model.asked()[0].body["model"], "newcomer");
+        assert_eq!(fixture.model.asked()[0].body["model"], "newcomer");
     }
 }
 
 #[tokio::test]
-async fn a_model_that_is_gone_gives_way_and_the_user_is_told() {
+async fn a_model_that_is_gone_is_replaced_with_a_notice() {
     for version in VERSIONS {
-        let stage = Stage::with(ProviderKind::OpenAi);
+        let fixture = Fixture::with(ProviderKind::OpenAi);
         let second = ModelConfig::new("loopback-2");
-        stage.providers.lock().unwrap()[0].models.push(second);
-        let (client, session) = stage.session(version).await;
+        fixture.providers.lock().unwrap()[0].models.push(second);
+        let (client, session) = fixture.session(version).await;
         client.set_option(&session, "model", "mine/loopback-2").await;
-        stage.providers.lock().unwrap()[0].models.pop();
+        fixture.providers.lock().unwrap()[0].models.pop();
         let mark = client.mark();
         log_in(&client, "mine").await;
         client
-            .wait_since(mark, "the notice", |heard| {
-                heard.to_string().contains("mine/loopback-2 is no longer available")
+            .wait_since(mark, "the notice", |message| {
+                message.to_string().contains("mine/loopback-2 is no longer available")
             })
             .await;
-        stage.model.plan(Planned::new().text("hi"));
+        fixture.model.plan(Planned::new().text("hi"));
         assert_eq!(client.prompt(&session, "hello").await.stop, "end_turn");
-        assert_eq!(stage.model.asked()[0].body["model"], "loopback-1");
+        assert_eq!(fixture.model.asked()[0].body["model"], "loopback-1");
     }
 }
 
 #[tokio::test]
 async fn a_session_can_be_read_without_the_key_and_goes_on_with_it() {
     for version in VERSIONS {
-        let stage = Stage::with(ProviderKind::OpenAi);
-        let (client, session) = stage.session(version).await;
-        stage.model.plan(Planned::new().text("hi"));
+        let fixture = Fixture::with(ProviderKind::OpenAi);
+        let (client, session) = fixture.session(version).await;
+        fixture.model.plan(Planned::new().text("hi"));
         client.prompt(&session, "hello").await;
         client.disconnect().await;
-        let complete = stage.providers.lock().unwrap().clone();
+        let complete = fixture.providers.lock().unwrap().clone();
         {
-            let mut providers = stage.providers.lock().unwrap();
+            let mut providers = fixture.providers.lock().unwrap();
             providers[0].key = None;
             providers[0].base_url = None;
         }
-        let client = stage.client(version).await;
-        let cwd = stage.work().display().to_string();
+        let client = fixture.client(version).await;
+        let cwd = fixture.work().display().to_string();
         client.load_in(&cwd, &session).await;
         assert_eq!(client.view(&session).agent(), ["hi"]);
         let refused = error(&client, &session).await;
         assert_eq!(refused["code"], -32000, "{refused}");
         assert!(refused.to_string().contains("OPENAI_API_KEY"), "{refused}");
-        *stage.providers.lock().unwrap() = complete;
+        *fixture.providers.lock().unwrap() = complete;
         log_in(&client, "mine").await;
-        stage.model.plan(Planned::new().text("back"));
+        fixture.model.plan(Planned::new().text("back"));
         assert_eq!(client.prompt(&session, "again").await.stop, "end_turn");
-        assert!(stage.model.asked()[1].body.to_string().contains("\"hi\""));
+        assert!(fixture.model.asked()[1].body.to_string().contains("\"hi\""));
     }
 }
 
 #[tokio::test]
 async fn a_provider_without_its_key_does_not_block_the_others() {
     for version in VERSIONS {
-        let stage = Stage::with(ProviderKind::OpenAi);
-        // At home, and without a key.
+        let fixture = Fixture::with(ProviderKind::OpenAi);
+        // At the default base URL, without a key.
         let mut lacking = ProviderConfig::new("lacking", ProviderKind::OpenAi);
         lacking.models = vec![ModelConfig::new("nobody")];
-        stage.providers.lock().unwrap().insert(0, lacking);
-        let (client, session) = stage.session(version).await;
-        stage.model.plan(Planned::new().text("hi"));
+        fixture.providers.lock().unwrap().insert(0, lacking);
+        let (client, session) = fixture.session(version).await;
+        fixture.model.plan(Planned::new().text("hi"));
         assert_eq!(client.prompt(&session, "hello").await.stop, "end_turn");
         assert_eq!(
-            stage.model.asked()[0].body["model"],
+            fixture.model.asked()[0].body["model"],
             "loopback-1",
             "the standard is a model that can be asked"
         );
@@ -148,34 +148,34 @@ async fn a_provider_without_its_key_does_not_block_the_others() {
         let refused = error(&client, &session).await;
         assert_eq!(refused["code"], -32000, "{refused}");
         assert!(refused.to_string().contains("provider lacking has no API key"), "{refused}");
-        assert!(refused.to_string().contains(super::stage::CONFIG_FILE), "{refused}");
+        assert!(refused.to_string().contains(super::fixture::CONFIG_FILE), "{refused}");
         client.set_option(&session, "model", "mine/loopback-1").await;
-        stage.model.plan(Planned::new().text("hi"));
+        fixture.model.plan(Planned::new().text("hi"));
         assert_eq!(client.prompt(&session, "hello").await.stop, "end_turn");
-        stage.providers.lock().unwrap().pop();
-        let client = stage.client(version).await;
-        let cwd = stage.work().display().to_string();
+        fixture.providers.lock().unwrap().pop();
+        let client = fixture.client(version).await;
+        let cwd = fixture.work().display().to_string();
         let refused = client.refused("session/new", json!({"cwd": cwd, "mcpServers": []})).await;
         assert_eq!(refused["code"], -32000, "nothing usable is left: {refused}");
     }
 }
 
 #[tokio::test]
-async fn a_model_that_nobody_lists_can_be_chosen() {
+async fn an_unlisted_model_can_be_chosen() {
     for version in VERSIONS {
-        for stage in [Stage::with(ProviderKind::OpenAi), listing()] {
-            let (client, session) = stage.session(version).await;
+        for fixture in [Fixture::with(ProviderKind::OpenAi), listing()] {
+            let (client, session) = fixture.session(version).await;
             let mark = client.mark();
             client.prompt(&session, "/model mine/vendor/unlisted").await;
             told_of(&client, mark, &session, "mine/vendor/unlisted").await;
-            stage.model.plan(Planned::new().text("hi"));
+            fixture.model.plan(Planned::new().text("hi"));
             assert_eq!(client.prompt(&session, "hello").await.stop, "end_turn");
-            assert_eq!(stage.model.asked()[0].body["model"], "vendor/unlisted");
-            // A list that comes later does not take it away.
+            assert_eq!(fixture.model.asked()[0].body["model"], "vendor/unlisted");
+            // A later list does not remove it.
             log_in(&client, "mine").await;
-            stage.model.plan(Planned::new().text("hi"));
+            fixture.model.plan(Planned::new().text("hi"));
             client.prompt(&session, "hello").await;
-            assert_eq!(stage.model.asked()[1].body["model"], "vendor/unlisted");
+            assert_eq!(fixture.model.asked()[1].body["model"], "vendor/unlisted");
             for wrong in ["nobody/model", "mine/", "model"] {
                 let mark = client.mark();
                 client.prompt(&session, &format!("/model {wrong}")).await;
@@ -183,28 +183,28 @@ async fn a_model_that_nobody_lists_can_be_chosen() {
                 assert!(said.contains("There is no provider for the model"), "{wrong}: {said}");
             }
         }
-        let stage = Stage::with(ProviderKind::OpenAi);
-        let (client, session) = stage.session(version).await;
+        let fixture = Fixture::with(ProviderKind::OpenAi);
+        let (client, session) = fixture.session(version).await;
         client.prompt(&session, "/model mine/unlisted").await;
-        stage.model.plan(Planned::new().text("hi"));
+        fixture.model.plan(Planned::new().text("hi"));
         client.prompt(&session, "hello").await;
         client.disconnect().await;
-        let client = stage.client(version).await;
-        client.load_in(&stage.work().display().to_string(), &session).await;
-        stage.model.plan(Planned::new().text("hi"));
+        let client = fixture.client(version).await;
+        client.load_in(&fixture.work().display().to_string(), &session).await;
+        fixture.model.plan(Planned::new().text("hi"));
         client.prompt(&session, "again").await;
-        assert_eq!(stage.model.asked()[1].body["model"], "unlisted", "it is kept over a restart");
+        assert_eq!(fixture.model.asked()[1].body["model"], "unlisted", "it is kept over a restart");
     }
 }
 
-/// A stage whose provider names its models only when it is asked.
-fn listing() -> Stage {
-    let stage = Stage::with(ProviderKind::OpenAi);
-    stage.providers.lock().expect("no test panics here")[0].models.clear();
-    stage
+/// A fixture whose provider has no configured models, only its list.
+fn listing() -> Fixture {
+    let fixture = Fixture::with(ProviderKind::OpenAi);
+    fixture.providers.lock().expect("no test panics here")[0].models.clear();
+    fixture
 }
 
-/// Waits for options in a session that speak of this.
+/// Waits for an options update that contains this text.
 async fn told_of(client: &Client, mark: usize, session: &str, word: &str) {
     let speaks = |update: &Value| {
         update["sessionUpdate"] == "config_option_update" && update.to_string().contains(word)
@@ -213,18 +213,18 @@ async fn told_of(client: &Client, mark: usize, session: &str, word: &str) {
 }
 
 #[tokio::test]
-async fn open_sessions_are_told_of_models_that_a_provider_lists_later() {
+async fn open_sessions_get_models_that_are_listed_later() {
     for version in VERSIONS {
-        let stage = listing();
-        let (client, session) = stage.session(version).await;
-        stage.model.list(&[("loopback-1", None), ("newcomer", None)]);
+        let fixture = listing();
+        let (client, session) = fixture.session(version).await;
+        fixture.model.list(&[("loopback-1", None), ("newcomer", None)]);
         let mark = client.mark();
-        let other = client.new_session_in(&stage.work().display().to_string()).await;
+        let other = client.new_session_in(&fixture.work().display().to_string()).await;
         told_of(&client, mark, &session, "mine/newcomer").await;
         client.set_option(&session, "model", "mine/newcomer").await;
         client.set_option(&other, "model", "mine/newcomer").await;
         let mark = client.mark();
-        stage.model.list(&[("third", None)]);
+        fixture.model.list(&[("third", None)]);
         log_in(&client, "mine").await;
         for session in [&session, &other] {
             told_of(&client, mark, session, "mine/third").await;
@@ -235,18 +235,18 @@ async fn open_sessions_are_told_of_models_that_a_provider_lists_later() {
 #[tokio::test]
 async fn a_provider_that_comes_up_later_is_asked_with_the_next_prompt() {
     for version in VERSIONS {
-        let stage = listing();
-        stage.model.list_nothing();
-        let (client, session) = stage.session(version).await;
+        let fixture = listing();
+        fixture.model.list_nothing();
+        let (client, session) = fixture.session(version).await;
         assert_eq!(client.prompt(&session, "hello").await.stop, "end_turn");
         let said = client.view(&session).agent().concat();
         assert!(said.contains("- mine at http://127.0.0.1") && said.contains("status 503"), "{said}");
         assert!(!said.contains("No model is configured"), "{said}");
-        stage.model.list(&[("late", None)]);
-        stage.model.plan(Planned::new().text("here I am"));
+        fixture.model.list(&[("late", None)]);
+        fixture.model.plan(Planned::new().text("here I am"));
         let mark = client.mark();
         assert_eq!(client.prompt(&session, "hello").await.stop, "end_turn");
-        assert_eq!(stage.model.asked()[0].body["model"], "late");
+        assert_eq!(fixture.model.asked()[0].body["model"], "late");
         told_of(&client, mark, &session, "mine/late").await;
     }
 }
@@ -254,78 +254,78 @@ async fn a_provider_that_comes_up_later_is_asked_with_the_next_prompt() {
 #[tokio::test]
 async fn no_other_provider_is_asked_while_the_one_of_the_chosen_model_is_down() {
     for version in VERSIONS {
-        let stage = listing();
-        let mut cloud = stage.provider("cloud", ProviderKind::Anthropic);
+        let fixture = listing();
+        let mut cloud = fixture.provider("cloud", ProviderKind::Anthropic);
         cloud.models = vec![ModelConfig::new("somebody-else")];
-        stage.providers.lock().unwrap().insert(0, cloud);
-        let (client, session) = stage.session(version).await;
-        let unprompted = client.new_session_in(&stage.work().display().to_string()).await;
+        fixture.providers.lock().unwrap().insert(0, cloud);
+        let (client, session) = fixture.session(version).await;
+        let unprompted = client.new_session_in(&fixture.work().display().to_string()).await;
         for session in [&session, &unprompted] {
             client.set_option(session, "model", "mine/loopback-1").await;
         }
-        stage.model.plan(Planned::new().text("hi"));
+        fixture.model.plan(Planned::new().text("hi"));
         client.prompt(&session, "hello").await;
         client.disconnect().await;
-        stage.model.list_nothing();
-        let client = stage.client(version).await;
+        fixture.model.list_nothing();
+        let client = fixture.client(version).await;
         for session in [&session, &unprompted] {
-            client.load_in(&stage.work().display().to_string(), session).await;
-            stage.model.plan(Planned::new().text("still me"));
+            client.load_in(&fixture.work().display().to_string(), session).await;
+            fixture.model.plan(Planned::new().text("still me"));
             assert_eq!(client.prompt(session, "a secret").await.stop, "end_turn");
-            assert_eq!(stage.model.asked().last().unwrap().body["model"], "loopback-1", "{version:?}");
+            assert_eq!(fixture.model.asked().last().unwrap().body["model"], "loopback-1", "{version:?}");
         }
     }
 }
 
 #[tokio::test]
-async fn a_loaded_session_tells_that_its_model_is_gone() {
+async fn a_loaded_session_reports_that_its_model_is_gone() {
     for version in VERSIONS {
-        let stage = listing();
-        let (client, session) = stage.session(version).await;
+        let fixture = listing();
+        let (client, session) = fixture.session(version).await;
         client.set_option(&session, "model", "mine/loopback-small").await;
-        stage.model.plan(Planned::new().text("hi"));
+        fixture.model.plan(Planned::new().text("hi"));
         client.prompt(&session, "hello").await;
         client.disconnect().await;
-        stage.model.list(&[("loopback-1", None)]);
-        let client = stage.client(version).await;
-        client.load_in(&stage.work().display().to_string(), &session).await;
-        stage.model.plan(Planned::new().text("hi"));
+        fixture.model.list(&[("loopback-1", None)]);
+        let client = fixture.client(version).await;
+        client.load_in(&fixture.work().display().to_string(), &session).await;
+        fixture.model.plan(Planned::new().text("hi"));
         client.prompt(&session, "hello").await;
         client
-            .wait_since(0, "the notice", |heard| {
-                heard.to_string().contains("mine/loopback-small is no longer available")
+            .wait_since(0, "the notice", |message| {
+                message.to_string().contains("mine/loopback-small is no longer available")
             })
             .await;
-        assert_eq!(stage.model.asked()[1].body["model"], "loopback-1");
+        assert_eq!(fixture.model.asked()[1].body["model"], "loopback-1");
     }
 }
 
 #[tokio::test]
-async fn a_model_that_comes_back_is_asked_again_and_the_user_is_told() {
+async fn a_model_that_comes_back_is_used_again_with_a_notice() {
     for version in VERSIONS {
-        let stage = listing();
-        let (client, session) = stage.session(version).await;
+        let fixture = listing();
+        let (client, session) = fixture.session(version).await;
         client.set_option(&session, "model", "mine/loopback-small").await;
-        stage.model.list(&[("loopback-1", None)]);
+        fixture.model.list(&[("loopback-1", None)]);
         log_in(&client, "mine").await;
-        let told = |words: &'static str| move |heard: &Value| heard.to_string().contains(words);
-        client.wait_since(0, "the notice", told("mine/loopback-small is no longer available")).await;
+        let shown = |words: &'static str| move |message: &Value| message.to_string().contains(words);
+        client.wait_since(0, "the notice", shown("mine/loopback-small is no longer available")).await;
         let mark = client.mark();
-        stage.model.list(&[("loopback-1", None), ("loopback-small", None)]);
+        fixture.model.list(&[("loopback-1", None), ("loopback-small", None)]);
         log_in(&client, "mine").await;
-        client.wait_since(mark, "the notice", told("mine/loopback-small is available again")).await;
+        client.wait_since(mark, "the notice", shown("mine/loopback-small is available again")).await;
         assert!(!Value::from(client.server_messages()).to_string().contains("mine/loopback-1 is not there"));
-        stage.model.plan(Planned::new().text("hi"));
+        fixture.model.plan(Planned::new().text("hi"));
         client.prompt(&session, "hello").await;
-        assert_eq!(stage.model.asked()[0].body["model"], "loopback-small");
+        assert_eq!(fixture.model.asked()[0].body["model"], "loopback-small");
     }
 }
 
 #[tokio::test]
-async fn a_logout_forgets_keys_and_no_models() {
+async fn a_logout_removes_keys_but_no_models() {
     for version in VERSIONS {
-        let stage = listing();
-        let (client, session) = stage.session(version).await;
+        let fixture = listing();
+        let (client, session) = fixture.session(version).await;
         let mark = client.mark();
         log_out(&client).await;
         told_of(&client, mark, &session, "mine/loopback-1").await;
@@ -337,14 +337,14 @@ async fn a_logout_forgets_keys_and_no_models() {
 
 #[tokio::test]
 async fn a_provider_that_is_off_is_waited_for_once() {
-    let stage = listing();
-    // Accepts, and says nothing.
+    let fixture = listing();
+    // Accepts connections and never answers.
     let mute = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
-    let mut off = stage.provider("off", ProviderKind::Ollama);
+    let mut off = fixture.provider("off", ProviderKind::Ollama);
     off.base_url = Some(format!("http://{}", mute.local_addr().unwrap()));
-    stage.providers.lock().unwrap().push(off);
-    let (client, _session) = stage.session(Version::V2).await;
+    fixture.providers.lock().unwrap().push(off);
+    let (client, _session) = fixture.session(Version::V2).await;
     let began = std::time::Instant::now();
-    client.new_session_in(&stage.work().display().to_string()).await;
+    client.new_session_in(&fixture.work().display().to_string()).await;
     assert!(began.elapsed() < std::time::Duration::from_millis(1500), "{:?}", began.elapsed());
 }

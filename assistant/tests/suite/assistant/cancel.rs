@@ -1,4 +1,4 @@
-//! A cancel at every point of a turn: it ends at once, nothing is done after it, and the next request is whole.
+//! Tests of cancelling at every point of a turn: it ends at once, nothing runs after it, and the next request is complete.
 
 use std::time::{Duration, Instant};
 
@@ -8,11 +8,11 @@ use rethread_testkit::client::Client;
 use rethread_testkit::model::{Planned, error_body};
 use serde_json::{Value, json};
 
-use super::stage::{KINDS, Stage, answer};
+use super::fixture::{Fixture, KINDS, answer};
 
 const VERSIONS: [Version; 2] = [Version::V1, Version::V2];
 
-/// How many calls and how many results of calls a request has, whatever dialect it is in.
+/// The numbers of calls and of results in a request, for each kind of provider.
 fn calls_and_results(body: &Value) -> (usize, usize) {
     let (mut calls, mut results) = (0, 0);
     let mut look = vec![body];
@@ -35,7 +35,7 @@ fn calls_and_results(body: &Value) -> (usize, usize) {
     (calls, results)
 }
 
-/// Cancels the turn, which ends at once.
+/// Cancels the turn and asserts that it ends at once.
 async fn cancel(client: &Client, session: &str, prompt: &Value) {
     let begun = Instant::now();
     client.cancel(session).await;
@@ -47,11 +47,11 @@ async fn cancel(client: &Client, session: &str, prompt: &Value) {
 async fn while_a_permission_is_open_and_every_call_has_a_result_afterwards() {
     for kind in KINDS {
         for version in VERSIONS {
-            let stage = Stage::with(kind);
-            stage.write("a.txt", "one\n");
-            let (client, session) = stage.session(version).await;
+            let fixture = Fixture::with(kind);
+            fixture.write("a.txt", "one\n");
+            let (client, session) = fixture.session(version).await;
             client.on("session/request_permission", |_| None);
-            stage.model.plan(
+            fixture.model.plan(
                 Planned::new()
                     .call("read", &json!({"path": "a.txt"}))
                     .call("write", &json!({"path": "b.txt", "content": "b"}))
@@ -64,10 +64,10 @@ async fn while_a_permission_is_open_and_every_call_has_a_result_afterwards() {
                 client.reply(&asked["id"], Ok(json!({"outcome": {"outcome": "cancelled"}}))).await;
             }
             assert_eq!(client.finish(&session, &prompt).await.stop, "cancelled");
-            assert!(!stage.work().join("b.txt").exists() && !stage.work().join("c.txt").exists());
-            stage.model.plan(Planned::new().text("fine"));
+            assert!(!fixture.work().join("b.txt").exists() && !fixture.work().join("c.txt").exists());
+            fixture.model.plan(Planned::new().text("fine"));
             assert_eq!(client.prompt(&session, "go on").await.stop, "end_turn");
-            let body = stage.model.asked().last().unwrap().body.clone();
+            let body = fixture.model.asked().last().unwrap().body.clone();
             let (calls, results) = calls_and_results(&body);
             assert!(calls >= 2 && calls == results, "{kind:?}: {calls} calls, {results} results: {body}");
         }
@@ -77,8 +77,8 @@ async fn while_a_permission_is_open_and_every_call_has_a_result_afterwards() {
 #[tokio::test]
 async fn a_cancel_while_a_permission_is_open_is_no_refusal() {
     for version in VERSIONS {
-        let stage = Stage::offline();
-        let (client, session) = stage.session(version).await;
+        let fixture = Fixture::offline();
+        let (client, session) = fixture.session(version).await;
         client.on("session/request_permission", |_| None);
         for round in 0..10 {
             let begun = client.server_messages().len();
@@ -106,13 +106,13 @@ async fn a_cancel_while_a_permission_is_open_is_no_refusal() {
 #[tokio::test]
 async fn while_a_command_runs_and_what_was_to_follow_is_not_done() {
     for version in VERSIONS {
-        let stage = Stage::with(ProviderKind::OpenAi);
-        let (client, session) = stage.session(version).await;
+        let fixture = Fixture::with(ProviderKind::OpenAi);
+        let (client, session) = fixture.session(version).await;
         answer(&client, "allow_always");
-        stage.model.plan(Planned::new().call("write", &json!({"path": "first", "content": "x"})));
-        stage.model.plan(Planned::new().text("done"));
+        fixture.model.plan(Planned::new().call("write", &json!({"path": "first", "content": "x"})));
+        fixture.model.plan(Planned::new().text("done"));
         client.prompt(&session, "write").await;
-        stage.model.plan(
+        fixture.model.plan(
             Planned::new()
                 .call("run", &json!({"command": "echo begun; sleep 100; touch late"}))
                 .call("write", &json!({"path": "second", "content": "x"})),
@@ -121,8 +121,8 @@ async fn while_a_command_runs_and_what_was_to_follow_is_not_done() {
         let prompt = client.begin_prompt(&session, "run").await;
         client.wait_update(mark, &session, "it runs", |update| update["status"] == "in_progress").await;
         cancel(&client, &session, &prompt).await;
-        assert!(stage.work().join("first").exists());
-        assert!(!stage.work().join("second").exists() && !stage.work().join("late").exists());
+        assert!(fixture.work().join("first").exists());
+        assert!(!fixture.work().join("second").exists() && !fixture.work().join("late").exists());
         let late = client.updates_since(mark, &session);
         let names = Value::from(late).to_string();
         assert!(!names.contains("second"), "nothing more is even begun: {names}");
@@ -132,49 +132,51 @@ async fn while_a_command_runs_and_what_was_to_follow_is_not_done() {
 #[tokio::test]
 async fn while_a_retry_waits() {
     for version in VERSIONS {
-        let stage = Stage::with(ProviderKind::Anthropic);
-        let (client, session) = stage.session(version).await;
-        stage.model.plan(Planned::status(429, error_body("slow down")).header("retry-after", "50"));
+        let fixture = Fixture::with(ProviderKind::Anthropic);
+        let (client, session) = fixture.session(version).await;
+        fixture.model.plan(Planned::status(429, error_body("slow down")).header("retry-after", "50"));
         let mark = client.mark();
         let prompt = client.begin_prompt(&session, "speak").await;
-        client.wait_since(mark, "the notice", |heard| heard.to_string().contains("trying again")).await;
+        client.wait_since(mark, "the notice", |message| message.to_string().contains("retrying in")).await;
         cancel(&client, &session, &prompt).await;
-        assert_eq!(stage.model.asked().len(), 1);
-        stage.model.plan(Planned::new().text("now"));
+        assert_eq!(fixture.model.asked().len(), 1);
+        fixture.model.plan(Planned::new().text("now"));
         assert_eq!(client.prompt(&session, "again").await.stop, "end_turn");
     }
 }
 
 #[tokio::test]
-async fn while_a_conversation_is_summed_up() {
+async fn while_a_conversation_is_summarised() {
     for version in VERSIONS {
-        let stage = Stage::with(ProviderKind::OpenAi);
-        let (client, session) = stage.session(version).await;
-        stage.model.plan(Planned::new().text("first answer"));
+        let fixture = Fixture::with(ProviderKind::OpenAi);
+        let (client, session) = fixture.session(version).await;
+        fixture.model.plan(Planned::new().text("first answer"));
         client.prompt(&session, "one").await;
-        stage.model.plan(Planned::status(400, error_body("prompt is too long: 9000 tokens > 8000 maximum")));
-        stage.model.plan(Planned::new().text("SUM").stalls());
+        fixture
+            .model
+            .plan(Planned::status(400, error_body("prompt is too long: 9000 tokens > 8000 maximum")));
+        fixture.model.plan(Planned::new().text("SUM").stalls());
         let prompt = client.begin_prompt(&session, "two").await;
         let deadline = Instant::now() + Duration::from_secs(5);
-        while stage.model.asked().len() < 3 {
-            assert!(Instant::now() < deadline, "it is summed up: {:?}", stage.model.asked().len());
+        while fixture.model.asked().len() < 3 {
+            assert!(Instant::now() < deadline, "it is summed up: {:?}", fixture.model.asked().len());
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         cancel(&client, &session, &prompt).await;
-        stage.model.wait_hang_up().await;
-        stage.model.plan(Planned::new().text("going on"));
+        fixture.model.wait_hang_up().await;
+        fixture.model.plan(Planned::new().text("going on"));
         assert_eq!(client.prompt(&session, "three").await.stop, "end_turn");
-        let last = stage.model.asked().last().unwrap().body.to_string();
+        let last = fixture.model.asked().last().unwrap().body.to_string();
         assert!(last.contains("first answer") && !last.contains("SUM"), "{last}");
     }
 }
 
 #[tokio::test]
 async fn nothing_follows_the_end_of_a_cancelled_turn() {
-    let stage = Stage::with(ProviderKind::OpenAi);
-    let (client, session) = stage.session(Version::V1).await;
+    let fixture = Fixture::with(ProviderKind::OpenAi);
+    let (client, session) = fixture.session(Version::V1).await;
     answer(&client, "allow");
-    stage.model.plan(Planned::new().call("run", &json!({"command": "yes"})));
+    fixture.model.plan(Planned::new().call("run", &json!({"command": "yes"})));
     let prompt = client.begin_prompt(&session, "run").await;
     client.wait_update(0, &session, "it runs", |update| update["status"] == "in_progress").await;
     cancel(&client, &session, &prompt).await;
@@ -185,16 +187,16 @@ async fn nothing_follows_the_end_of_a_cancelled_turn() {
     assert!(late.is_empty(), "{late:?}");
 }
 
-/// A model that stalls in the middle of a call: the call is seen before it is complete, and seen to end with the turn.
+/// A model stalls during a call: the call is shown before it is complete, and ends with the turn.
 #[tokio::test]
-async fn while_a_call_is_being_written_and_no_model_hears_of_it_afterwards() {
-    // The others tell of a call when it is complete.
+async fn while_a_call_is_being_written_which_is_not_sent_to_the_model_later() {
+    // The other providers send only complete calls.
     for kind in [ProviderKind::OpenAi, ProviderKind::OpenAiResponses, ProviderKind::Anthropic] {
         for version in VERSIONS {
-            let stage = Stage::with(kind);
-            let (client, session) = stage.session(version).await;
+            let fixture = Fixture::with(kind);
+            let (client, session) = fixture.session(version).await;
             let call = json!({"path": "b.txt", "content": "b"});
-            stage.model.plan(Planned::new().text("now").call("write", &call).stalls());
+            fixture.model.plan(Planned::new().text("now").call("write", &call).stalls());
             let prompt = client.begin_prompt(&session, "write").await;
             let begun =
                 client.wait_update(0, &session, "the call", |update| update["toolCallId"].is_string()).await;
@@ -209,17 +211,17 @@ async fn while_a_call_is_being_written_and_no_model_hears_of_it_afterwards() {
             let ended = ended.expect("its end");
             let word = if version == Version::V1 { "failed" } else { "cancelled" };
             assert_eq!(ended["status"], word, "{kind:?}: {ended}");
-            assert!(!stage.work().join("b.txt").exists());
-            stage.model.plan(Planned::new().text("fine"));
+            assert!(!fixture.work().join("b.txt").exists());
+            fixture.model.plan(Planned::new().text("fine"));
             assert_eq!(client.prompt(&session, "go on").await.stop, "end_turn");
-            let body = stage.model.asked().last().unwrap().body.clone();
+            let body = fixture.model.asked().last().unwrap().body.clone();
             assert_eq!(calls_and_results(&body), (0, 0), "{kind:?}: {body}");
             assert!(!body.to_string().contains("[write]"), "{kind:?}: {body}");
         }
     }
 }
 
-/// The last status of every tool call that a client was told of.
+/// The last status of every tool call that a client received.
 fn statuses(client: &Client, session: &str) -> std::collections::BTreeMap<String, String> {
     let mut statuses = std::collections::BTreeMap::new();
     for update in client.updates(session) {
@@ -231,13 +233,13 @@ fn statuses(client: &Client, session: &str) -> std::collections::BTreeMap<String
 }
 
 #[tokio::test]
-async fn every_call_that_was_announced_has_an_end_and_no_model_hears_of_one_that_never_began() {
+async fn every_announced_call_ends_and_calls_that_never_began_are_not_sent() {
     for kind in KINDS {
         for version in VERSIONS {
-            let stage = Stage::with(kind);
-            let (client, session) = stage.session(version).await;
+            let fixture = Fixture::with(kind);
+            let (client, session) = fixture.session(version).await;
             client.on("session/request_permission", |_| None);
-            stage.model.plan(
+            fixture.model.plan(
                 Planned::new()
                     .call("write", &json!({"path": "b.txt", "content": "b"}))
                     .call("write", &json!({"path": "never.txt", "content": "c"}))
@@ -250,16 +252,16 @@ async fn every_call_that_was_announced_has_an_end_and_no_model_hears_of_one_that
             let word = if version == Version::V1 { "failed" } else { "cancelled" };
             assert!(statuses.values().all(|status| status == word), "{kind:?} {version:?}: {statuses:?}");
             let go_on = async |client: &Client| {
-                stage.model.plan(Planned::new().text("fine"));
+                fixture.model.plan(Planned::new().text("fine"));
                 assert_eq!(client.prompt(&session, "go on").await.stop, "end_turn");
-                let body = stage.model.asked().last().unwrap().body.clone();
+                let body = fixture.model.asked().last().unwrap().body.clone();
                 assert_eq!(calls_and_results(&body), (1, 1), "{kind:?} {version:?}: {body}");
                 assert!(!body.to_string().contains("never"), "{kind:?} {version:?}: {body}");
             };
             go_on(&client).await;
             client.disconnect().await;
-            let client = stage.client(version).await;
-            client.load_in(&stage.work().display().to_string(), &session).await;
+            let client = fixture.client(version).await;
+            client.load_in(&fixture.work().display().to_string(), &session).await;
             go_on(&client).await;
         }
     }

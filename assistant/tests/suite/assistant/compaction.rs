@@ -1,4 +1,4 @@
-//! Conversations that outgrow their model: summed up, shortened, and never a session that is stuck.
+//! Tests of conversations that are too long for their model: summaries, shortened results, and no session that is stuck.
 
 use rethread::edge::Version;
 use rethread_assistant::model::ProviderKind;
@@ -6,7 +6,7 @@ use rethread_testkit::client::Client;
 use rethread_testkit::model::{Planned, error_body};
 use serde_json::{Value, json};
 
-use super::stage::Stage;
+use super::fixture::Fixture;
 
 const VERSIONS: [Version; 2] = [Version::V1, Version::V2];
 
@@ -14,60 +14,60 @@ fn too_long() -> Planned {
     Planned::status(400, error_body("prompt is too long: 9000 tokens > 8000 maximum"))
 }
 
-/// How the compactions of a session went, as far as its client saw.
+/// The statuses of compactions that the client received.
 fn states(client: &Client, session: &str) -> Vec<Value> {
     let updates = client.updates(session);
     let compactions = updates.iter().filter(|update| update["sessionUpdate"] == "compaction_update");
     compactions.map(|update| update["status"].clone()).collect()
 }
 
-/// A session with a turn behind it, of a model whose window nobody knows.
-async fn begun(stage: &Stage) -> (Client, String) {
-    stage.providers.lock().expect("no test panics here")[0].models[0].context_window = None;
-    let (client, session) = stage.session(Version::V2).await;
-    stage.write("a.txt", &"a word in a long line of a file\n".repeat(200));
-    stage.model.plan(Planned::new().text("Let me look.").call("read", &json!({"path": "a.txt"})));
-    stage.model.plan(Planned::new().text("first answer"));
+/// A session after one turn, with a model whose window is unknown.
+async fn begun(fixture: &Fixture) -> (Client, String) {
+    fixture.providers.lock().expect("no test panics here")[0].models[0].context_window = None;
+    let (client, session) = fixture.session(Version::V2).await;
+    fixture.write("a.txt", &"a word in a long line of a file\n".repeat(200));
+    fixture.model.plan(Planned::new().text("Let me look.").call("read", &json!({"path": "a.txt"})));
+    fixture.model.plan(Planned::new().text("first answer"));
     assert_eq!(client.prompt(&session, "one").await.stop, "end_turn");
     (client, session)
 }
 
 #[tokio::test]
-async fn a_conversation_that_is_too_long_is_summed_up() {
+async fn a_conversation_that_is_too_long_is_summarised() {
     for version in VERSIONS {
-        let stage = Stage::with(ProviderKind::OpenAi);
-        stage.providers.lock().unwrap()[0].models[0].context_window = Some(9_000);
-        let (client, session) = stage.session(version).await;
+        let fixture = Fixture::with(ProviderKind::OpenAi);
+        fixture.providers.lock().unwrap()[0].models[0].context_window = Some(9_000);
+        let (client, session) = fixture.session(version).await;
         for turn in 0..2 {
-            stage.model.plan(Planned::new().text(&format!("answer {turn} {}", "word ".repeat(3000))));
+            fixture.model.plan(Planned::new().text(&format!("answer {turn} {}", "word ".repeat(3000))));
             client.prompt(&session, &format!("question {turn}")).await;
         }
-        stage.model.plan(Planned::new().text("SUMMARY: two questions"));
-        stage.model.plan(Planned::new().text("going on"));
+        fixture.model.plan(Planned::new().text("SUMMARY: two questions"));
+        fixture.model.plan(Planned::new().text("going on"));
         assert_eq!(client.prompt(&session, "the third").await.stop, "end_turn");
-        let asked = stage.model.asked();
+        let asked = fixture.model.asked();
         let last = asked.last().unwrap().body.to_string();
         assert!(last.contains("SUMMARY: two questions") && last.contains("the third"));
         assert!(!last.contains("word word word"), "what was summed up is not sent again");
         client.disconnect().await;
-        let client = stage.client(version).await;
-        client.load_in(&stage.work().display().to_string(), &session).await;
-        stage.model.plan(Planned::new().text("fine"));
+        let client = fixture.client(version).await;
+        client.load_in(&fixture.work().display().to_string(), &session).await;
+        fixture.model.plan(Planned::new().text("fine"));
         client.prompt(&session, "the fourth").await;
-        let (before, after) = (asked[3].messages(), stage.model.asked().last().unwrap().messages());
+        let (before, after) = (asked[3].messages(), fixture.model.asked().last().unwrap().messages());
         assert_eq!(before[..], after[..before.len()], "the summary is kept over a restart");
     }
 }
 
 #[tokio::test]
 async fn a_provider_that_finds_it_too_long_is_asked_with_less() {
-    let stage = Stage::with(ProviderKind::Anthropic);
-    let (client, session) = stage.session(Version::V2).await;
-    stage.model.plan(Planned::new().text("first answer"));
+    let fixture = Fixture::with(ProviderKind::Anthropic);
+    let (client, session) = fixture.session(Version::V2).await;
+    fixture.model.plan(Planned::new().text("first answer"));
     client.prompt(&session, "one").await;
-    stage.model.plan(Planned::status(400, error_body("prompt is too long: 9000 tokens > 8000 maximum")));
-    stage.model.plan(Planned::new().text("SUMMARY"));
-    stage.model.plan(Planned::new().text("second answer"));
+    fixture.model.plan(Planned::status(400, error_body("prompt is too long: 9000 tokens > 8000 maximum")));
+    fixture.model.plan(Planned::new().text("SUMMARY"));
+    fixture.model.plan(Planned::new().text("second answer"));
     assert_eq!(client.prompt(&session, "two").await.stop, "end_turn");
     let updates = client.updates(&session);
     let compaction = |update: &&Value| update["sessionUpdate"] == "compaction_update";
@@ -76,17 +76,17 @@ async fn a_provider_that_finds_it_too_long_is_asked_with_less() {
 }
 
 #[tokio::test]
-async fn a_summary_is_asked_for_in_words_alone() {
-    for kind in super::stage::KINDS {
-        let stage = Stage::with(kind);
-        let (client, session) = begun(&stage).await;
-        let before = stage.model.asked().len();
-        stage.model.plan(too_long());
-        stage.model.plan(Planned::new().text("SUMMARY"));
-        stage.model.plan(Planned::new().text("second answer"));
+async fn a_summary_request_has_only_text() {
+    for kind in super::fixture::KINDS {
+        let fixture = Fixture::with(kind);
+        let (client, session) = begun(&fixture).await;
+        let before = fixture.model.asked().len();
+        fixture.model.plan(too_long());
+        fixture.model.plan(Planned::new().text("SUMMARY"));
+        fixture.model.plan(Planned::new().text("second answer"));
         assert_eq!(client.prompt(&session, "two").await.stop, "end_turn", "{kind:?}");
-        let asked = stage.model.asked()[before + 1].clone();
-        // A provider may want tools on offer where a conversation has calls.
+        let asked = fixture.model.asked()[before + 1].clone();
+        // A provider may require tools in a request that has calls.
         assert_eq!(asked.messages().len(), 1, "{kind:?}: {}", asked.body);
         assert!(asked.body["tools"].is_null(), "{kind:?}");
         let text = asked.body.to_string();
@@ -96,46 +96,46 @@ async fn a_summary_is_asked_for_in_words_alone() {
 
 #[tokio::test]
 async fn where_a_summary_is_not_enough_results_of_the_turn_are_shortened() {
-    let stage = Stage::with(ProviderKind::OpenAi);
-    let (client, session) = begun(&stage).await;
-    stage.model.plan(Planned::new().call("read", &json!({"path": "a.txt"})));
-    stage.model.plan(too_long());
-    stage.model.plan(Planned::new().text("SUMMARY"));
-    stage.model.plan(too_long());
-    stage.model.plan(Planned::new().text("second answer"));
+    let fixture = Fixture::with(ProviderKind::OpenAi);
+    let (client, session) = begun(&fixture).await;
+    fixture.model.plan(Planned::new().call("read", &json!({"path": "a.txt"})));
+    fixture.model.plan(too_long());
+    fixture.model.plan(Planned::new().text("SUMMARY"));
+    fixture.model.plan(too_long());
+    fixture.model.plan(Planned::new().text("second answer"));
     assert_eq!(client.prompt(&session, "two").await.stop, "end_turn");
     assert_eq!(states(&client, &session), ["in_progress", "completed"], "a summary is not summed up again");
-    let last = stage.model.asked().last().unwrap().body.to_string();
+    let last = fixture.model.asked().last().unwrap().body.to_string();
     assert!(last.contains("SUMMARY") && last.contains("left out to make room"), "{last}");
-    // With nothing left to leave out it is an error, and the session goes on.
-    stage.model.plan(too_long());
-    stage.model.plan(Planned::new().text("SHORTER"));
-    stage.model.plan(too_long());
+    // With nothing left to remove, the turn fails and the session continues.
+    fixture.model.plan(too_long());
+    fixture.model.plan(Planned::new().text("SHORTER"));
+    fixture.model.plan(too_long());
     assert_eq!(client.prompt(&session, "three").await.stop, "error");
-    stage.model.plan(Planned::new().text("fourth answer"));
+    fixture.model.plan(Planned::new().text("fourth answer"));
     assert_eq!(client.prompt(&session, "four").await.stop, "end_turn");
-    assert!(stage.model.asked().last().unwrap().body.to_string().contains("SHORTER"));
+    assert!(fixture.model.asked().last().unwrap().body.to_string().contains("SHORTER"));
 }
 
 #[tokio::test]
-async fn what_is_too_long_to_be_summed_up_is_summed_up_in_part_or_left_out() {
-    let stage = Stage::with(ProviderKind::Anthropic);
-    let (client, session) = begun(&stage).await;
-    stage.model.plan(too_long());
-    stage.model.plan(too_long());
-    stage.model.plan(Planned::new().text("SUMMARY of a part"));
-    stage.model.plan(Planned::new().text("second answer"));
+async fn a_conversation_too_long_for_a_summary_is_summarised_in_part_or_left_out() {
+    let fixture = Fixture::with(ProviderKind::Anthropic);
+    let (client, session) = begun(&fixture).await;
+    fixture.model.plan(too_long());
+    fixture.model.plan(too_long());
+    fixture.model.plan(Planned::new().text("SUMMARY of a part"));
+    fixture.model.plan(Planned::new().text("second answer"));
     assert_eq!(client.prompt(&session, "two").await.stop, "end_turn");
-    let asked = stage.model.asked();
+    let asked = fixture.model.asked();
     let (whole, part) = (asked[asked.len() - 3].body.to_string(), asked[asked.len() - 2].body.to_string());
     assert!(part.len() < whole.len() && part.contains("older messages were left out"), "{part}");
     for _ in 0..5 {
-        stage.model.plan(too_long());
+        fixture.model.plan(too_long());
     }
-    stage.model.plan(Planned::new().text("third answer"));
+    fixture.model.plan(Planned::new().text("third answer"));
     assert_eq!(client.prompt(&session, "three").await.stop, "end_turn");
-    let last = stage.model.asked().last().unwrap().body.to_string();
-    assert!(last.contains("too long to be summed up") && last.contains("three"), "{last}");
+    let last = fixture.model.asked().last().unwrap().body.to_string();
+    assert!(last.contains("too long to be summarised") && last.contains("three"), "{last}");
     assert!(!last.contains("second answer"), "{last}");
     assert_eq!(states(&client, &session), ["in_progress", "completed", "in_progress", "completed"]);
 }
@@ -143,14 +143,14 @@ async fn what_is_too_long_to_be_summed_up_is_summed_up_in_part_or_left_out() {
 #[tokio::test]
 async fn a_compaction_that_is_cut_off_has_an_end() {
     for (end, expected) in [("close", "cancelled"), ("cancel", "cancelled"), ("loss", "failed")] {
-        let stage = Stage::with(ProviderKind::OpenAi);
-        let (client, session) = begun(&stage).await;
-        stage.model.plan(too_long());
-        stage.model.plan(Planned::new().text("SUM").stalls());
+        let fixture = Fixture::with(ProviderKind::OpenAi);
+        let (client, session) = begun(&fixture).await;
+        fixture.model.plan(too_long());
+        fixture.model.plan(Planned::new().text("SUM").stalls());
         let prompt = client.begin_prompt(&session, "two").await;
         let begins = |update: &Value| update["sessionUpdate"] == "compaction_update";
         client.wait_update(0, &session, "the compaction", begins).await;
-        stage.model.wait_asked(4).await;
+        fixture.model.wait_asked(4).await;
         match end {
             "close" => drop(client.ask("session/close", json!({"sessionId": session})).await),
             "cancel" => {
@@ -160,51 +160,51 @@ async fn a_compaction_that_is_cut_off_has_an_end() {
             _ => client.disconnect().await,
         }
         client.disconnect().await;
-        let client = stage.client(Version::V2).await;
-        client.load_in(&stage.work().display().to_string(), &session).await;
+        let client = fixture.client(Version::V2).await;
+        client.load_in(&fixture.work().display().to_string(), &session).await;
         assert_eq!(states(&client, &session).last(), Some(&json!(expected)), "{end}");
-        stage.model.plan(Planned::new().text("and on"));
+        fixture.model.plan(Planned::new().text("and on"));
         assert_eq!(client.prompt(&session, "three").await.stop, "end_turn", "{end}");
     }
 }
 
 #[tokio::test]
-async fn a_prompt_that_a_model_cannot_read_at_once_is_told() {
-    let stage = Stage::with(ProviderKind::Ollama);
-    stage.providers.lock().unwrap()[0].models[0].context_window = Some(4_000);
-    let (client, session) = stage.session(Version::V2).await;
-    stage.model.plan(Planned::new().call("list", &json!({})));
-    stage.model.plan(Planned::new().text("hm"));
+async fn a_prompt_too_long_for_the_window_is_reported() {
+    let fixture = Fixture::with(ProviderKind::Ollama);
+    fixture.providers.lock().unwrap()[0].models[0].context_window = Some(4_000);
+    let (client, session) = fixture.session(Version::V2).await;
+    fixture.model.plan(Planned::new().call("list", &json!({})));
+    fixture.model.plan(Planned::new().text("hm"));
     assert_eq!(client.prompt(&session, &"word ".repeat(20_000)).await.stop, "end_turn");
     let updates = client.updates(&session);
     let notices: Vec<_> = updates.iter().filter(|update| update["sessionUpdate"] == "notice").collect();
     assert_eq!(notices.len(), 1, "{notices:?}");
-    assert!(notices[0].to_string().contains("reads 4000 at a time"), "{notices:?}");
+    assert!(notices[0].to_string().contains("context window of the model has 4000"), "{notices:?}");
 }
 
 #[tokio::test]
 async fn a_result_that_is_too_long_gets_the_room_there_is() {
     for version in VERSIONS {
-        let stage = Stage::with(ProviderKind::OpenAi);
-        stage.providers.lock().unwrap()[0].models[0].context_window = Some(24_000);
-        let (client, session) = stage.session(version).await;
+        let fixture = Fixture::with(ProviderKind::OpenAi);
+        fixture.providers.lock().unwrap()[0].models[0].context_window = Some(24_000);
+        let (client, session) = fixture.session(version).await;
         for name in ["a.txt", "b.txt"] {
-            stage.write(
+            fixture.write(
                 name,
                 &format!("first of {name}\n{}last of {name}\n", "a line of a long file\n".repeat(1_990)),
             );
         }
-        stage.write("short.txt", "plum\n");
+        fixture.write("short.txt", "plum\n");
         let read = |name: &str| json!({"path": name});
-        stage.model.plan(
+        fixture.model.plan(
             Planned::new()
                 .call("read", &read("a.txt"))
                 .call("read", &read("b.txt"))
                 .call("read", &read("short.txt")),
         );
-        stage.model.plan(Planned::new().text("seen"));
+        fixture.model.plan(Planned::new().text("seen"));
         assert_eq!(client.prompt(&session, "look").await.stop, "end_turn");
-        let last = stage.model.asked().last().unwrap().body.to_string();
+        let last = fixture.model.asked().last().unwrap().body.to_string();
         // 24,000 tokens are about 96,000 bytes, and a tenth of it is kept free.
         assert!(last.len() > 60_000 && last.len() < 96_000, "{} bytes are sent", last.len());
         for part in ["first of a.txt", "last of a.txt", "first of b.txt", "last of b.txt", "plum"] {
@@ -216,16 +216,16 @@ async fn a_result_that_is_too_long_gets_the_room_there_is() {
 
 #[tokio::test]
 async fn a_provider_that_finds_a_result_too_long_is_given_half_of_it_and_then_less() {
-    let stage = Stage::with(ProviderKind::OpenAi);
-    stage.providers.lock().unwrap()[0].models[0].context_window = None;
-    let (client, session) = stage.session(Version::V2).await;
-    stage.write("a.txt", &"a line of a long file\n".repeat(1_900));
-    stage.model.plan(Planned::new().call("read", &json!({"path": "a.txt"})));
-    stage.model.plan(too_long());
-    stage.model.plan(too_long());
-    stage.model.plan(Planned::new().text("seen"));
+    let fixture = Fixture::with(ProviderKind::OpenAi);
+    fixture.providers.lock().unwrap()[0].models[0].context_window = None;
+    let (client, session) = fixture.session(Version::V2).await;
+    fixture.write("a.txt", &"a line of a long file\n".repeat(1_900));
+    fixture.model.plan(Planned::new().call("read", &json!({"path": "a.txt"})));
+    fixture.model.plan(too_long());
+    fixture.model.plan(too_long());
+    fixture.model.plan(Planned::new().text("seen"));
     assert_eq!(client.prompt(&session, "look").await.stop, "end_turn");
-    let sizes: Vec<_> = stage.model.asked()[1..].iter().map(|asked| asked.body.to_string().len()).collect();
+    let sizes: Vec<_> = fixture.model.asked()[1..].iter().map(|asked| asked.body.to_string().len()).collect();
     let whole = 1_900 * 29;
     assert!(sizes[0] > whole && sizes[1] > whole / 3 && sizes[1] < sizes[0], "{sizes:?}");
     assert!(sizes[2] > whole / 6 && sizes[2] < sizes[1], "{sizes:?}");

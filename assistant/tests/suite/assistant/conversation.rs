@@ -1,15 +1,15 @@
-//! Conversations with tool calls, on each dialect, ended and opened again.
+//! Tests of conversations with tool calls, with each kind of provider, also after a restart.
 
 use rethread::edge::Version;
 use rethread_assistant::model::ProviderKind;
 use rethread_testkit::model::{ModelRequest, Planned};
 use serde_json::{Value, json};
 
-use super::stage::{KINDS, Stage, answer, questions};
+use super::fixture::{Fixture, KINDS, answer, questions};
 
 const VERSIONS: [Version; 2] = [Version::V1, Version::V2];
 
-/// What a request says of the conversation: everything but how it is asked.
+/// The part of a request body that has the conversation.
 fn conversation(asked: &ModelRequest) -> Value {
     let members = [
         "messages",
@@ -27,33 +27,33 @@ fn conversation(asked: &ModelRequest) -> Value {
 async fn a_conversation_with_tools_is_the_same_after_a_restart() {
     for kind in KINDS {
         for version in VERSIONS {
-            let stage = Stage::with(kind);
-            stage.write("a.txt", "the secret word is plum\n");
-            let (client, session) = stage.session(version).await;
-            stage.model.plan(
+            let fixture = Fixture::with(kind);
+            fixture.write("a.txt", "the secret word is plum\n");
+            let (client, session) = fixture.session(version).await;
+            fixture.model.plan(
                 Planned::new()
                     .text("Let me look.")
                     .call("read", &json!({"path": "a.txt"}))
                     .call("search", &json!({"pattern": "plum"})),
             );
-            stage.model.plan(Planned::new().text("It is ").text("plum."));
+            fixture.model.plan(Planned::new().text("It is ").text("plum."));
             assert_eq!(client.prompt(&session, "what is the word?").await.stop, "end_turn", "{kind:?}");
-            let asked = stage.model.asked();
+            let asked = fixture.model.asked();
             assert_eq!(asked.len(), 2, "{kind:?}");
             let results = asked[1].body.to_string();
             assert!(results.matches("the secret word is plum").count() >= 2, "{kind:?}: {results}");
-            stage.model.plan(Planned::new().text("You are welcome."));
+            fixture.model.plan(Planned::new().text("You are welcome."));
             client.prompt(&session, "thanks").await;
             let before = client.view(&session);
             assert_eq!(before.agent(), ["Let me look.", "It is plum.", "You are welcome."]);
             client.disconnect().await;
 
-            let client = stage.client(version).await;
-            client.load_in(&stage.work().display().to_string(), &session).await;
+            let client = fixture.client(version).await;
+            client.load_in(&fixture.work().display().to_string(), &session).await;
             assert_eq!(client.view(&session), before, "{kind:?}: the same view");
-            stage.model.plan(Planned::new().text("Still here."));
+            fixture.model.plan(Planned::new().text("Still here."));
             client.prompt(&session, "are you there?").await;
-            let asked = stage.model.asked();
+            let asked = fixture.model.asked();
             let (live, restored) = (asked[2].messages(), asked[3].messages());
             assert_eq!(live[..], restored[..live.len()], "{kind:?}: the model gets the same history");
             assert!(restored.len() > live.len());
@@ -66,21 +66,21 @@ async fn a_conversation_with_tools_is_the_same_after_a_restart() {
 #[tokio::test]
 async fn a_turn_that_is_cut_off_is_kept_and_goes_on() {
     for version in VERSIONS {
-        let stage = Stage::with(ProviderKind::OpenAi);
-        let (client, session) = stage.session(version).await;
-        stage.model.plan(Planned::new().text("half a sen").stalls());
+        let fixture = Fixture::with(ProviderKind::OpenAi);
+        let (client, session) = fixture.session(version).await;
+        fixture.model.plan(Planned::new().text("half a sen").stalls());
         client.begin_prompt(&session, "speak").await;
         client
             .wait_update(0, &session, "the words", |update| update["content"]["text"] == "half a sen")
             .await;
         client.disconnect().await;
-        stage.model.wait_hang_up().await;
-        let client = stage.client(version).await;
-        client.load_in(&stage.work().display().to_string(), &session).await;
+        fixture.model.wait_hang_up().await;
+        let client = fixture.client(version).await;
+        client.load_in(&fixture.work().display().to_string(), &session).await;
         assert_eq!(client.view(&session).agent(), ["half a sen"]);
-        stage.model.plan(Planned::new().text("tence"));
+        fixture.model.plan(Planned::new().text("tence"));
         assert_eq!(client.prompt(&session, "go on").await.stop, "end_turn");
-        let asked = stage.model.asked();
+        let asked = fixture.model.asked();
         assert!(asked.last().unwrap().body.to_string().contains("half a sen"));
     }
 }
@@ -88,120 +88,125 @@ async fn a_turn_that_is_cut_off_is_kept_and_goes_on() {
 #[tokio::test]
 async fn changes_are_shown_before_they_are_allowed() {
     for version in VERSIONS {
-        let stage = Stage::with(ProviderKind::Anthropic);
-        stage.write("a.txt", "one\n");
-        let (client, session) = stage.session(version).await;
+        let fixture = Fixture::with(ProviderKind::Anthropic);
+        fixture.write("a.txt", "one\n");
+        let (client, session) = fixture.session(version).await;
         answer(&client, "allow");
-        stage.model.plan(Planned::new().call("edit", &json!({"path": "a.txt", "old": "one", "new": "two"})));
-        stage.model.plan(Planned::new().text("done"));
+        fixture
+            .model
+            .plan(Planned::new().call("edit", &json!({"path": "a.txt", "old": "one", "new": "two"})));
+        fixture.model.plan(Planned::new().text("done"));
         assert_eq!(client.prompt(&session, "edit it").await.stop, "end_turn");
-        assert_eq!(stage.read("a.txt"), "two\n");
-        let heard = client.server_messages();
-        let place = |what: &str| heard.iter().position(|message| message.to_string().contains(what)).unwrap();
+        assert_eq!(fixture.read("a.txt"), "two\n");
+        let message = client.server_messages();
+        let place =
+            |what: &str| message.iter().position(|message| message.to_string().contains(what)).unwrap();
         assert!(place("\"diff\"") < place("session/request_permission"));
         assert_eq!(questions(&client), 1);
     }
 }
 
 #[tokio::test]
-async fn what_is_refused_is_not_done_and_the_model_is_told() {
-    let stage = Stage::with(ProviderKind::OpenAi);
-    stage.write("a.txt", "one\n");
-    let (client, session) = stage.session(Version::V2).await;
+async fn a_rejected_call_is_not_run_and_the_model_gets_the_reason() {
+    let fixture = Fixture::with(ProviderKind::OpenAi);
+    fixture.write("a.txt", "one\n");
+    let (client, session) = fixture.session(Version::V2).await;
     answer(&client, "reject");
     client.prompt(&session, "/read a.txt").await;
-    stage.model.plan(Planned::new().call("write", &json!({"path": "a.txt", "content": "gone"})));
-    stage.model.plan(Planned::new().text("as you wish"));
+    fixture.model.plan(Planned::new().call("write", &json!({"path": "a.txt", "content": "gone"})));
+    fixture.model.plan(Planned::new().text("as you wish"));
     client.prompt(&session, "overwrite it").await;
-    assert_eq!(stage.read("a.txt"), "one\n");
-    assert!(stage.model.asked()[1].body.to_string().contains("the user rejected this call"));
+    assert_eq!(fixture.read("a.txt"), "one\n");
+    assert!(fixture.model.asked()[1].body.to_string().contains("the user rejected this call"));
 }
 
 #[tokio::test]
-async fn what_is_allowed_for_good_holds_for_the_session_and_after_a_restart() {
-    let stage = Stage::with(ProviderKind::Gemini);
-    let (client, session) = stage.session(Version::V1).await;
+async fn always_applies_to_the_session_and_after_a_restart() {
+    let fixture = Fixture::with(ProviderKind::Gemini);
+    let (client, session) = fixture.session(Version::V1).await;
     answer(&client, "allow_always");
     for name in ["a", "b"] {
-        stage.model.plan(Planned::new().call("write", &json!({"path": name, "content": name})));
-        stage.model.plan(Planned::new().text("done"));
+        fixture.model.plan(Planned::new().call("write", &json!({"path": name, "content": name})));
+        fixture.model.plan(Planned::new().text("done"));
         client.prompt(&session, "write").await;
-        assert_eq!(stage.read(name), name);
+        assert_eq!(fixture.read(name), name);
     }
     assert_eq!(questions(&client), 1, "asked once");
     client.disconnect().await;
-    let client = stage.client(Version::V1).await;
-    client.load_in(&stage.work().display().to_string(), &session).await;
-    stage.model.plan(Planned::new().call("write", &json!({"path": "c", "content": "c"})));
-    stage.model.plan(Planned::new().text("done"));
+    let client = fixture.client(Version::V1).await;
+    client.load_in(&fixture.work().display().to_string(), &session).await;
+    fixture.model.plan(Planned::new().call("write", &json!({"path": "c", "content": "c"})));
+    fixture.model.plan(Planned::new().text("done"));
     client.prompt(&session, "write").await;
-    assert_eq!(stage.read("c"), "c");
+    assert_eq!(fixture.read("c"), "c");
     assert_eq!(questions(&client), 0, "not asked again");
 }
 
 #[tokio::test]
 async fn a_cancel_stops_the_request() {
     for version in VERSIONS {
-        let stage = Stage::with(ProviderKind::OpenAi);
-        let (client, session) = stage.session(version).await;
-        stage.model.plan(Planned::new().text("a").stalls());
+        let fixture = Fixture::with(ProviderKind::OpenAi);
+        let (client, session) = fixture.session(version).await;
+        fixture.model.plan(Planned::new().text("a").stalls());
         let prompt = client.begin_prompt(&session, "speak").await;
         client.wait_update(0, &session, "the words", |update| update["content"]["text"] == "a").await;
         client.cancel(&session).await;
         assert_eq!(client.finish(&session, &prompt).await.stop, "cancelled");
-        stage.model.wait_hang_up().await;
-        stage.model.plan(Planned::new().text("b"));
+        fixture.model.wait_hang_up().await;
+        fixture.model.plan(Planned::new().text("b"));
         assert_eq!(client.prompt(&session, "again").await.stop, "end_turn");
     }
 }
 
 #[tokio::test]
-async fn what_a_turn_used_is_told_at_its_end_even_if_nobody_knows_the_window() {
+async fn usage_is_reported_at_the_end_of_a_turn_without_a_window() {
     for (version, window) in
         VERSIONS.into_iter().flat_map(|version| [(version, None), (version, Some(9_000))])
     {
-        let stage = Stage::with(ProviderKind::OpenAi);
-        stage.providers.lock().unwrap()[0].models[0].context_window = window;
-        stage.write("a.txt", "plum\n");
-        let (client, session) = stage.session(version).await;
-        stage.model.plan(Planned::new().call("read", &json!({"path": "a.txt"})).usage(1000, 0, 20));
-        stage.model.plan(Planned::new().text("It is plum.").usage(1100, 1000, 10));
+        let fixture = Fixture::with(ProviderKind::OpenAi);
+        fixture.providers.lock().unwrap()[0].models[0].context_window = window;
+        fixture.write("a.txt", "plum\n");
+        let (client, session) = fixture.session(version).await;
+        fixture.model.plan(Planned::new().call("read", &json!({"path": "a.txt"})).usage(1000, 0, 20));
+        fixture.model.plan(Planned::new().text("It is plum.").usage(1100, 1000, 10));
         let mark = client.mark();
         client.prompt(&session, "what is it?").await;
         let used = json!({"totalTokens": 2130, "inputTokens": 2100, "outputTokens": 30,
             "cachedReadTokens": 1000, "cachedWriteTokens": 0});
-        let tells =
-            |heard: &Value| heard["result"]["usage"] == used || heard["params"]["update"]["usage"] == used;
+        let tells = |message: &Value| {
+            message["result"]["usage"] == used || message["params"]["update"]["usage"] == used
+        };
         client.wait_since(mark, "the usage", tells).await;
         let updates = client.updates(&session);
-        let told: Vec<_> =
+        let shown: Vec<_> =
             updates.iter().filter(|update| update["sessionUpdate"] == "usage_update").collect();
-        assert_eq!(told.iter().map(|update| update["size"].as_u64()).next_back().flatten(), window);
-        assert!(told.is_empty() || told.last().unwrap()["used"] == 1110, "{told:?}");
-        stage.model.plan(Planned::new().text("Yes.").usage(5, 0, 1));
+        assert_eq!(shown.iter().map(|update| update["size"].as_u64()).next_back().flatten(), window);
+        assert!(shown.is_empty() || shown.last().unwrap()["used"] == 1110, "{shown:?}");
+        fixture.model.plan(Planned::new().text("Yes.").usage(5, 0, 1));
         let mark = client.mark();
         client.prompt(&session, "sure?").await;
-        let tells = |heard: &Value| heard.to_string().contains("\"totalTokens\":6");
+        let tells = |message: &Value| message.to_string().contains("\"totalTokens\":6");
         client.wait_since(mark, "the usage of this turn alone", tells).await;
     }
 }
 
 #[tokio::test]
 async fn ollama_is_asked_for_the_window_that_it_loaded_a_model_with() {
-    let stage = Stage::with(ProviderKind::Ollama);
-    stage.providers.lock().unwrap()[0].models.clear();
-    stage.model.list(&[("llama", Some(4_096))]);
-    let (client, session) = stage.session(Version::V2).await;
-    stage.model.plan(Planned::new().text("hi"));
+    let fixture = Fixture::with(ProviderKind::Ollama);
+    fixture.providers.lock().unwrap()[0].models.clear();
+    fixture.model.list(&[("llama", Some(4_096))]);
+    let (client, session) = fixture.session(Version::V2).await;
+    fixture.model.plan(Planned::new().text("hi"));
     client.prompt(&session, "hello").await;
     let updates = client.updates(&session);
-    let told = updates.iter().find(|update| update["sessionUpdate"] == "usage_update").expect("it is told");
-    assert_eq!((told["used"].as_u64(), told["size"].as_u64()), (Some(1010), Some(4_096)));
-    // From now on there is room to be made in it.
-    stage.model.plan(Planned::new().text(&"word ".repeat(4_000)));
+    let shown =
+        updates.iter().find(|update| update["sessionUpdate"] == "usage_update").expect("usage is reported");
+    assert_eq!((shown["used"].as_u64(), shown["size"].as_u64()), (Some(1010), Some(4_096)));
+    // From here on the conversation has to be compacted.
+    fixture.model.plan(Planned::new().text(&"word ".repeat(4_000)));
     client.prompt(&session, "speak").await;
-    stage.model.plan(Planned::new().text("SUMMARY"));
-    stage.model.plan(Planned::new().text("on"));
+    fixture.model.plan(Planned::new().text("SUMMARY"));
+    fixture.model.plan(Planned::new().text("on"));
     client.prompt(&session, "go on").await;
-    assert!(stage.model.asked().last().unwrap().body.to_string().contains("SUMMARY"));
+    assert!(fixture.model.asked().last().unwrap().body.to_string().contains("SUMMARY"));
 }

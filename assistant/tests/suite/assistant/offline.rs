@@ -1,17 +1,17 @@
-//! With no model: commands by hand, and an honest answer to everything else.
+//! Tests without a model: slash commands, and the answer to other prompts.
 
 use rethread::edge::Version;
 use serde_json::{Value, json};
 
-use super::stage::{CONFIG_FILE, Stage, answer, questions};
+use super::fixture::{CONFIG_FILE, Fixture, answer, questions};
 
 const VERSIONS: [Version; 2] = [Version::V1, Version::V2];
 
 #[tokio::test]
-async fn words_get_an_honest_answer() {
+async fn a_prompt_without_a_model_is_answered() {
     for version in VERSIONS {
-        let stage = Stage::offline();
-        let (client, session) = stage.session(version).await;
+        let fixture = Fixture::offline();
+        let (client, session) = fixture.session(version).await;
         assert_eq!(client.prompt(&session, "hello").await.stop, "end_turn");
         let said = client.view(&session).agent().concat();
         assert!(said.contains("No model is configured") && said.contains("OPENAI_API_KEY"), "{said}");
@@ -22,13 +22,13 @@ async fn words_get_an_honest_answer() {
 #[tokio::test]
 async fn commands_are_announced() {
     for version in VERSIONS {
-        let stage = Stage::offline();
-        let (client, _) = stage.session(version).await;
-        // In the answer, or after it where that has no place for them.
-        let told =
+        let fixture = Fixture::offline();
+        let (client, _) = fixture.session(version).await;
+        // In the response, or after it in the version whose response has no commands.
+        let shown =
             client.wait("the commands", |message| message.to_string().contains("availableCommands")).await;
-        let (told, update) = (&told["result"], &told["params"]["update"]);
-        let list = if told.is_null() { update } else { told }["availableCommands"].as_array().cloned();
+        let (shown, update) = (&shown["result"], &shown["params"]["update"]);
+        let list = if shown.is_null() { update } else { shown }["availableCommands"].as_array().cloned();
         let names: Vec<_> = list.unwrap_or_default().iter().map(|command| command["name"].clone()).collect();
         for name in [
             "help", "read", "find", "grep", "edit", "run", "tools", "call", "plan", "think", "stream", "mode",
@@ -41,9 +41,9 @@ async fn commands_are_announced() {
 #[tokio::test]
 async fn every_command_does_what_it_says() {
     for version in VERSIONS {
-        let stage = Stage::offline();
-        stage.write("a.txt", "apples\npears\n");
-        let (client, session) = stage.session(version).await;
+        let fixture = Fixture::offline();
+        fixture.write("a.txt", "apples\npears\n");
+        let (client, session) = fixture.session(version).await;
         answer(&client, "allow");
         for command in [
             "/help",
@@ -62,7 +62,7 @@ async fn every_command_does_what_it_says() {
         ] {
             assert_eq!(client.prompt(&session, command).await.stop, "end_turn", "{command}");
         }
-        assert_eq!(stage.read("a.txt"), "apples\nplums\n");
+        assert_eq!(fixture.read("a.txt"), "apples\nplums\n");
         let all: Vec<Value> = client.updates(&session);
         let text = Value::from(all).to_string();
         for expected in ["pears", "echo hi", "plums", "\"hm\"", "one", "two"] {
@@ -72,16 +72,16 @@ async fn every_command_does_what_it_says() {
         let items = client.view(&session);
         assert!(items.agent().contains(&"word 1 word 2 word 3 word 4 word 5".to_owned()));
         client.disconnect().await;
-        let client = stage.client(version).await;
-        client.load_in(&stage.work().display().to_string(), &session).await;
+        let client = fixture.client(version).await;
+        client.load_in(&fixture.work().display().to_string(), &session).await;
         assert_eq!(client.view(&session), items, "the same after a restart");
     }
 }
 
 #[tokio::test]
 async fn nothing_follows_the_answer_to_a_command() {
-    let stage = Stage::offline();
-    let (client, session) = stage.session(Version::V1).await;
+    let fixture = Fixture::offline();
+    let (client, session) = fixture.session(Version::V1).await;
     answer(&client, "allow");
     for at in 0..10 {
         client.prompt(&session, &format!("/run echo {at}")).await;
@@ -95,12 +95,12 @@ async fn nothing_follows_the_answer_to_a_command() {
 
 #[tokio::test]
 async fn nothing_leaves_the_roots() {
-    let stage = Stage::offline();
-    let outside = stage.outside().join("secret.txt");
+    let fixture = Fixture::offline();
+    let outside = fixture.outside().join("secret.txt");
     std::fs::write(&outside, "topsecret").unwrap();
-    std::os::unix::fs::symlink(&outside, stage.work().join("link")).unwrap();
-    std::os::unix::fs::symlink(stage.outside(), stage.work().join("dir")).unwrap();
-    let (client, session) = stage.session(Version::V2).await;
+    std::os::unix::fs::symlink(&outside, fixture.work().join("link")).unwrap();
+    std::os::unix::fs::symlink(fixture.outside(), fixture.work().join("dir")).unwrap();
+    let (client, session) = fixture.session(Version::V2).await;
     answer(&client, "allow");
     let outside = outside.display().to_string();
     for path in ["../secret.txt", outside.as_str(), "link", "dir/secret.txt", "/proc/self/root/etc/passwd"] {
@@ -112,14 +112,14 @@ async fn nothing_leaves_the_roots() {
     client.prompt(&session, "/grep topsecret dir").await;
     let said = Value::from(client.updates(&session)).to_string();
     assert!(!said.contains(":topsecret") && !said.contains("\\ttopsecret"), "{said}");
-    assert_eq!(std::fs::read_to_string(stage.outside().join("secret.txt")).unwrap(), "topsecret");
+    assert_eq!(std::fs::read_to_string(fixture.outside().join("secret.txt")).unwrap(), "topsecret");
 }
 
 #[tokio::test]
-async fn the_agent_changes_its_mode_and_everybody_hears_it() {
+async fn a_mode_change_of_the_agent_reaches_all_clients() {
     for version in VERSIONS {
-        let stage = Stage::offline();
-        let (client, session) = stage.session(version).await;
+        let fixture = Fixture::offline();
+        let (client, session) = fixture.session(version).await;
         let mark = client.mark();
         client.prompt(&session, "/mode architect").await;
         let updates = client.updates_since(mark, &session);

@@ -1,4 +1,4 @@
-//! What a request for permission shows: all of what is allowed, and what "always" covers.
+//! Tests of permission requests: they show everything that is allowed, and what "always" covers.
 
 use rethread::edge::Version;
 use rethread_assistant::model::ProviderKind;
@@ -7,14 +7,14 @@ use rethread_testkit::mcp::program;
 use rethread_testkit::model::Planned;
 use serde_json::{Value, json};
 
-use super::stage::{Stage, answer, questions};
+use super::fixture::{Fixture, answer, questions};
 
 const VERSIONS: [Version; 2] = [Version::V1, Version::V2];
 
-/// The parameters of the newest request for permission.
+/// The parameters of the newest permission request.
 fn question(client: &Client) -> Value {
-    let heard = client.server_messages();
-    let asked = heard.iter().rfind(|message| message["method"] == "session/request_permission");
+    let message = client.server_messages();
+    let asked = message.iter().rfind(|message| message["method"] == "session/request_permission");
     asked.expect("the user was asked")["params"].clone()
 }
 
@@ -34,7 +34,7 @@ fn content(question: &Value) -> String {
     items.iter().filter_map(|item| item["content"]["text"].as_str()).collect::<Vec<_>>().join("\n")
 }
 
-/// Every place where this version shows the whole.
+/// All texts in which this version shows the complete details.
 fn whole(question: &Value, version: Version) -> Vec<String> {
     let mut places = vec![content(question), call(question)["rawInput"].to_string()];
     if version == Version::V2 {
@@ -48,7 +48,7 @@ fn names(question: &Value) -> Vec<&str> {
     options.iter().filter_map(|option| option["name"].as_str()).collect()
 }
 
-/// Nothing in it can hide or reorder what is shown.
+/// Asserts that a text has no characters that hide or reorder text.
 fn assert_visible(value: &Value) {
     match value {
         Value::String(text) => {
@@ -73,11 +73,11 @@ async fn all_of_a_command_is_shown() {
     let hidden = format!("rm -rf ~/everything # {}", "x".repeat(300));
     let command = format!("echo safe\n\n\n\u{1b}[2K\u{202e}\u{200b}\r{hidden}");
     for version in VERSIONS {
-        let stage = Stage::with(ProviderKind::OpenAi);
-        let (client, session) = stage.session(version).await;
+        let fixture = Fixture::with(ProviderKind::OpenAi);
+        let (client, session) = fixture.session(version).await;
         answer(&client, "reject");
-        stage.model.plan(Planned::new().call("run", &json!({"command": command})));
-        stage.model.plan(Planned::new().text("fine"));
+        fixture.model.plan(Planned::new().call("run", &json!({"command": command})));
+        fixture.model.plan(Planned::new().text("fine"));
         client.prompt(&session, "run it").await;
         let question = question(&client);
         for place in whole(&question, version) {
@@ -89,7 +89,7 @@ async fn all_of_a_command_is_shown() {
         assert_visible(&question);
         assert_short(&question);
         assert!(title(&question).contains("echo safe") && title(&question).contains("more"), "{question}");
-        // The announced call has the same title and is as honest.
+        // The announced call has the same title and content.
         let announced = client.updates(&session);
         let named = announced.iter().filter_map(|update| update["title"].as_str());
         assert!(named.clone().all(|title| !title.contains(['\n', '\u{1b}', '\u{202e}'])));
@@ -100,13 +100,15 @@ async fn all_of_a_command_is_shown() {
 #[tokio::test]
 async fn all_of_a_change_is_shown() {
     for version in VERSIONS {
-        let stage = Stage::with(ProviderKind::OpenAi);
-        stage.write("a.txt", "one\ntwo\n");
-        let (client, session) = stage.session(version).await;
+        let fixture = Fixture::with(ProviderKind::OpenAi);
+        fixture.write("a.txt", "one\ntwo\n");
+        let (client, session) = fixture.session(version).await;
         answer(&client, "reject");
         let new = "2\n\u{202e}evil\n";
-        stage.model.plan(Planned::new().call("edit", &json!({"path": "a.txt", "old": "two\n", "new": new})));
-        stage.model.plan(Planned::new().text("fine"));
+        fixture
+            .model
+            .plan(Planned::new().call("edit", &json!({"path": "a.txt", "old": "two\n", "new": new})));
+        fixture.model.plan(Planned::new().text("fine"));
         client.prompt(&session, "edit it").await;
         let question = question(&client);
         let diffs = call(&question)["content"].as_array().unwrap();
@@ -114,7 +116,7 @@ async fn all_of_a_change_is_shown() {
         assert!(diff.contains("a.txt") && diff.contains("u{202e}evil"), "{version:?}: {diff}");
         assert_visible(&question);
         assert_short(&question);
-        let path = stage.work().join("a.txt").display().to_string();
+        let path = fixture.work().join("a.txt").display().to_string();
         if version == Version::V2 {
             let description = question["description"].as_str().unwrap();
             assert!(description.contains(&path) && description.contains("+\\u{202e}evil"), "{description}");
@@ -129,14 +131,14 @@ async fn all_of_a_change_is_shown() {
 #[tokio::test]
 async fn all_arguments_of_a_servers_tool_are_shown() {
     for version in VERSIONS {
-        let stage = Stage::with(ProviderKind::OpenAi);
-        let client = stage.client(version).await;
+        let fixture = Fixture::with(ProviderKind::OpenAi);
+        let client = fixture.client(version).await;
         let mut server = json!({"name": "t", "command": program::path().display().to_string(),
             "args": [], "env": []});
         if version == Version::V2 {
             server["type"] = json!("stdio");
         }
-        let params = json!({"cwd": stage.work().display().to_string(), "mcpServers": [server]});
+        let params = json!({"cwd": fixture.work().display().to_string(), "mcpServers": [server]});
         let session = client.ask("session/new", params).await["sessionId"].as_str().unwrap().to_owned();
         answer(&client, "reject");
         client.prompt(&session, "/call t.env {\"text\": \"first\\nsecond\\u001b[2K\"}").await;
@@ -153,19 +155,19 @@ async fn all_arguments_of_a_servers_tool_are_shown() {
 #[tokio::test]
 async fn always_says_what_it_covers() {
     for version in VERSIONS {
-        let stage = Stage::offline();
-        std::fs::create_dir(stage.work().join("other")).unwrap();
-        let (client, session) = stage.session(version).await;
+        let fixture = Fixture::offline();
+        std::fs::create_dir(fixture.work().join("other")).unwrap();
+        let (client, session) = fixture.session(version).await;
         answer(&client, "reject");
         for cwd in [".", "other"] {
             let arguments = json!({"command": "touch here", "cwd": cwd});
             client.prompt(&session, &format!("/call run {arguments}")).await;
             let question = question(&client);
             assert!(names(&question)[1].contains("exactly this command"), "{question}");
-            let told =
+            let shown =
                 if version == Version::V2 { question["description"].to_string() } else { content(&question) };
-            let place = stage.work().join(cwd).canonicalize().unwrap().display().to_string();
-            assert!(told.contains(&place), "{told}");
+            let place = fixture.work().join(cwd).canonicalize().unwrap().display().to_string();
+            assert!(shown.contains(&place), "{shown}");
             assert_short(&question);
         }
         client.prompt(&session, "/call write {\"path\": \"new\", \"content\": \"x\"}").await;
@@ -177,15 +179,15 @@ async fn always_says_what_it_covers() {
 #[tokio::test]
 async fn always_writing_does_not_cover_the_repository_itself() {
     for (version, tool) in [(Version::V1, "write"), (Version::V2, "write"), (Version::V2, "edit")] {
-        let stage = Stage::offline();
+        let fixture = Fixture::offline();
         for folder in [".git/hooks", "sub"] {
-            std::fs::create_dir_all(stage.work().join(folder)).unwrap();
+            std::fs::create_dir_all(fixture.work().join(folder)).unwrap();
         }
-        std::os::unix::fs::symlink(stage.work().join(".git"), stage.work().join("link")).unwrap();
+        std::os::unix::fs::symlink(fixture.work().join(".git"), fixture.work().join("link")).unwrap();
         for file in ["a", ".git/config", "sub/.git"] {
-            stage.write(file, "old\n");
+            fixture.write(file, "old\n");
         }
-        let (client, session) = stage.session(version).await;
+        let (client, session) = fixture.session(version).await;
         let call = |path: &str| match tool {
             "edit" => format!("/call edit {}", json!({"path": path, "old": "old", "new": "new"})),
             _ => format!("/call write {}", json!({"path": path, "content": "new\n"})),
@@ -195,7 +197,7 @@ async fn always_writing_does_not_cover_the_repository_itself() {
         }
         answer(&client, "allow_always");
         client.prompt(&session, &call("a")).await;
-        assert_eq!((stage.read("a").as_str(), questions(&client)), ("new\n", 1));
+        assert_eq!((fixture.read("a").as_str(), questions(&client)), ("new\n", 1));
         answer(&client, "reject");
         for (count, path) in [".git/config", "link/config", "sub/.git"].into_iter().enumerate() {
             client.prompt(&session, &call(path)).await;
@@ -205,6 +207,9 @@ async fn always_writing_does_not_cover_the_repository_itself() {
                 asked["options"].as_array().unwrap().iter().map(|o| o["kind"].clone()).collect();
             assert_eq!(kinds, ["allow_once", "reject_once"], "nothing is allowed for good there");
         }
-        assert_eq!((stage.read(".git/config").as_str(), stage.read("sub/.git").as_str()), ("old\n", "old\n"));
+        assert_eq!(
+            (fixture.read(".git/config").as_str(), fixture.read("sub/.git").as_str()),
+            ("old\n", "old\n")
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! MCP servers in a session of the assistant: what they are given, their prompts and resources, and their end.
+//! Tests of MCP servers in a session of the assistant: environment, connecting, prompts, resources, closing.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -12,14 +12,14 @@ use rethread_testkit::model::Planned;
 use rethread_testkit::processes::assert_gone_by;
 use serde_json::{Value, json};
 
-use super::stage::{Stage, answer};
+use super::fixture::{Fixture, answer};
 
 const VERSIONS: [Version; 2] = [Version::V1, Version::V2];
 
-/// The test server as clients of this version name it. It notes its process ids in a file of the stage.
-fn server(stage: &Stage, version: Version, name: &str, habits: &[Habit]) -> Value {
+/// The configuration of the test server in this protocol version. It writes its process ids to a file of the fixture.
+fn server(fixture: &Fixture, version: Version, name: &str, habits: &[Habit]) -> Value {
     let words: Vec<_> = habits.iter().map(|habit| habit.word()).collect();
-    let pids = json!({"name": program::PIDS, "value": pids(stage).display().to_string()});
+    let pids = json!({"name": program::PIDS, "value": pids(fixture).display().to_string()});
     let mut server = json!({"name": name, "command": program::path().display().to_string(), "args": words,
         "env": [pids]});
     if version == Version::V2 {
@@ -28,28 +28,28 @@ fn server(stage: &Stage, version: Version, name: &str, habits: &[Habit]) -> Valu
     server
 }
 
-fn pids(stage: &Stage) -> PathBuf {
-    stage.outside().join("pids")
+fn pids(fixture: &Fixture) -> PathBuf {
+    fixture.outside().join("pids")
 }
 
 /// The processes of all servers so far.
-fn started(stage: &Stage) -> Vec<i32> {
-    let noted = std::fs::read_to_string(pids(stage)).unwrap_or_default();
+fn started(fixture: &Fixture) -> Vec<i32> {
+    let noted = std::fs::read_to_string(pids(fixture)).unwrap_or_default();
     noted.lines().filter_map(|line| line.parse().ok()).collect()
 }
 
-async fn wait_started(stage: &Stage, count: usize) -> Vec<i32> {
+async fn wait_started(fixture: &Fixture, count: usize) -> Vec<i32> {
     let deadline = Instant::now() + Duration::from_secs(10);
-    while started(stage).len() < count {
+    while started(fixture).len() < count {
         assert!(Instant::now() < deadline, "{count} servers were started");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    started(stage)
+    started(fixture)
 }
 
-async fn session(stage: &Stage, client: &Client, habits: &[Habit]) -> String {
-    let server = server(stage, client.version, "t", habits);
-    let params = json!({"cwd": stage.work().display().to_string(), "mcpServers": [server]});
+async fn session(fixture: &Fixture, client: &Client, habits: &[Habit]) -> String {
+    let server = server(fixture, client.version, "t", habits);
+    let params = json!({"cwd": fixture.work().display().to_string(), "mcpServers": [server]});
     client.ask("session/new", params).await["sessionId"].as_str().expect("a session has an id").to_owned()
 }
 
@@ -63,13 +63,13 @@ fn soon() -> Instant {
 
 #[tokio::test]
 async fn servers_and_commands_are_not_given_the_keys_of_models() {
-    // Any variable that is set stands for a key.
+    // Any variable that is set serves as a key.
     const VARIABLE: &str = "CARGO_MANIFEST_DIR";
     let kept = std::env::var(VARIABLE).unwrap();
-    let stage = Stage::with(ProviderKind::OpenAi);
-    stage.providers.lock().unwrap()[0].key_env = Some(VARIABLE.to_owned());
-    let client = stage.client(Version::V2).await;
-    let session = session(&stage, &client, &[]).await;
+    let fixture = Fixture::with(ProviderKind::OpenAi);
+    fixture.providers.lock().unwrap()[0].key_env = Some(VARIABLE.to_owned());
+    let client = fixture.client(Version::V2).await;
+    let session = session(&fixture, &client, &[]).await;
     answer(&client, "allow");
     client.prompt(&session, &format!("/call t.env {{\"text\": \"{VARIABLE}\"}}")).await;
     client.prompt(&session, &format!("/run echo \"got ${VARIABLE}\"")).await;
@@ -78,10 +78,10 @@ async fn servers_and_commands_are_not_given_the_keys_of_models() {
     let results: Vec<_> = results.map(|update| update["rawOutput"]["text"].clone()).collect();
     assert_eq!(results.len(), 2, "{said:?}");
     assert!(!Value::from(results.clone()).to_string().contains(&kept), "{results:?}");
-    // What the user gives the server by name is the server's.
-    let mut server = server(&stage, Version::V2, "u", &[]);
+    // A variable that the configuration names is passed to the server.
+    let mut server = server(&fixture, Version::V2, "u", &[]);
     server["env"] = json!([{"name": VARIABLE, "value": "given"}]);
-    let params = json!({"cwd": stage.work().display().to_string(), "mcpServers": [server]});
+    let params = json!({"cwd": fixture.work().display().to_string(), "mcpServers": [server]});
     let made = client.ask("session/new", params).await["sessionId"].as_str().unwrap().to_owned();
     client.prompt(&made, &format!("/call u.env {{\"text\": \"{VARIABLE}\"}}")).await;
     assert!(all(&client, &made).contains("given"));
@@ -90,19 +90,19 @@ async fn servers_and_commands_are_not_given_the_keys_of_models() {
 #[tokio::test]
 async fn a_prompt_of_a_server_takes_arguments_with_spaces_and_is_remembered() {
     for kind in [ProviderKind::OpenAi, ProviderKind::Anthropic] {
-        let stage = Stage::with(kind);
-        let client = stage.client(Version::V2).await;
-        let session = session(&stage, &client, &[]).await;
-        stage.model.plan(Planned::new().text("Hello, both!"));
+        let fixture = Fixture::with(kind);
+        let client = fixture.client(Version::V2).await;
+        let session = session(&fixture, &client, &[]).await;
+        fixture.model.plan(Planned::new().text("Hello, both!"));
         client.prompt(&session, "/t.greet who=\"Ann and Bob\"").await;
-        stage.model.plan(Planned::new().text("Again."));
+        fixture.model.plan(Planned::new().text("Again."));
         client.prompt(&session, "again").await;
         client.disconnect().await;
-        let client = stage.client(Version::V2).await;
-        client.load_in(&stage.work().display().to_string(), &session).await;
-        stage.model.plan(Planned::new().text("And again."));
+        let client = fixture.client(Version::V2).await;
+        client.load_in(&fixture.work().display().to_string(), &session).await;
+        fixture.model.plan(Planned::new().text("And again."));
         client.prompt(&session, "once more").await;
-        for (at, asked) in stage.model.asked().iter().enumerate() {
+        for (at, asked) in fixture.model.asked().iter().enumerate() {
             let body = asked.body.to_string();
             assert_eq!(body.matches("Greet Ann and Bob.").count(), 1, "request {at}: {body}");
             assert!(!body.contains("/t.greet"), "request {at}: {body}");
@@ -113,9 +113,9 @@ async fn a_prompt_of_a_server_takes_arguments_with_spaces_and_is_remembered() {
 #[tokio::test]
 async fn a_prompt_of_a_server_is_shown_where_there_is_no_model() {
     for version in VERSIONS {
-        let stage = Stage::offline();
-        let client = stage.client(version).await;
-        let session = session(&stage, &client, &[]).await;
+        let fixture = Fixture::offline();
+        let client = fixture.client(version).await;
+        let session = session(&fixture, &client, &[]).await;
         assert_eq!(client.prompt(&session, "/t.greet who=\"Ann and Bob\"").await.stop, "end_turn");
         let said = all(&client, &session);
         assert!(said.contains("Greet Ann and Bob.") && !said.contains("No model is configured"), "{said}");
@@ -124,13 +124,13 @@ async fn a_prompt_of_a_server_is_shown_where_there_is_no_model() {
 
 #[tokio::test]
 async fn a_resource_that_was_shown_is_known_to_the_model() {
-    let stage = Stage::with(ProviderKind::OpenAi);
-    let client = stage.client(Version::V2).await;
-    let session = session(&stage, &client, &[]).await;
+    let fixture = Fixture::with(ProviderKind::OpenAi);
+    let client = fixture.client(Version::V2).await;
+    let session = session(&fixture, &client, &[]).await;
     client.prompt(&session, "/resource t test://one").await;
-    stage.model.plan(Planned::new().text("I see."));
+    fixture.model.plan(Planned::new().text("I see."));
     client.prompt(&session, "what does it say?").await;
-    let body = &stage.model.asked()[0].body;
+    let body = &fixture.model.asked()[0].body;
     let shown = body["messages"].as_array().unwrap().iter().find(|message| message["role"] == "assistant");
     assert!(shown.unwrap().to_string().contains("[test://one]\\nfirst"), "{body}");
 }
@@ -138,9 +138,9 @@ async fn a_resource_that_was_shown_is_known_to_the_model() {
 #[tokio::test]
 async fn a_call_that_hangs_is_cancelled_and_the_server_stays() {
     for version in VERSIONS {
-        let stage = Stage::offline();
-        let client = stage.client(version).await;
-        let session = session(&stage, &client, &[]).await;
+        let fixture = Fixture::offline();
+        let client = fixture.client(version).await;
+        let session = session(&fixture, &client, &[]).await;
         answer(&client, "allow");
         let prompt = client.begin_prompt(&session, "/call t.hang").await;
         client.wait_update(0, &session, "the call", |update| update["status"] == "in_progress").await;
@@ -154,14 +154,14 @@ async fn a_call_that_hangs_is_cancelled_and_the_server_stays() {
 #[tokio::test]
 async fn no_server_is_left_when_a_session_is_closed_in_a_turn() {
     for version in VERSIONS {
-        let stage = Stage::offline();
-        let client = stage.client(version).await;
-        let session = session(&stage, &client, &[Habit::HasChild]).await;
+        let fixture = Fixture::offline();
+        let client = fixture.client(version).await;
+        let session = session(&fixture, &client, &[Habit::HasChild]).await;
         answer(&client, "allow");
         client.begin_prompt(&session, "/call t.hang").await;
         client.wait_update(0, &session, "the call", |update| update["status"] == "in_progress").await;
         client.close(&session).await.unwrap();
-        let pids = started(&stage);
+        let pids = started(&fixture);
         assert_eq!(pids.len(), 2);
         assert_gone_by(soon(), &pids, "the server").await;
     }
@@ -170,124 +170,124 @@ async fn no_server_is_left_when_a_session_is_closed_in_a_turn() {
 #[tokio::test]
 async fn no_server_is_left_when_the_client_goes_while_one_connects() {
     for version in VERSIONS {
-        let stage = Stage::offline();
-        let client = stage.client(version).await;
+        let fixture = Fixture::offline();
+        let client = fixture.client(version).await;
         let servers = [
-            server(&stage, version, "good", &[Habit::HasChild]),
-            server(&stage, version, "silent", &[Habit::IsSilent]),
+            server(&fixture, version, "good", &[Habit::HasChild]),
+            server(&fixture, version, "silent", &[Habit::IsSilent]),
         ];
-        let params = json!({"cwd": stage.work().display().to_string(), "mcpServers": servers});
+        let params = json!({"cwd": fixture.work().display().to_string(), "mcpServers": servers});
         client.begin("session/new", params).await;
-        let pids = wait_started(&stage, 3).await;
+        let pids = wait_started(&fixture, 3).await;
         client.disconnect().await;
         assert_gone_by(soon(), &pids, "the servers").await;
     }
 }
 
-/// Waits for a notice with these words.
-async fn told(client: &Client, mark: usize, words: &str) {
-    client.wait_since(mark, words, |heard| heard.to_string().contains(words)).await;
+/// Waits for a notice that contains this text.
+async fn wait_for_notice(client: &Client, mark: usize, words: &str) {
+    client.wait_since(mark, words, |message| message.to_string().contains(words)).await;
 }
 
 #[tokio::test]
 async fn a_server_that_hangs_delays_neither_the_session_nor_a_prompt_for_long() {
     for version in VERSIONS {
-        let mut stage = Stage::with(ProviderKind::OpenAi);
+        let mut fixture = Fixture::with(ProviderKind::OpenAi);
         // Longer than any wait of the client.
-        stage.limits.connect = Duration::from_secs(600);
-        stage.limits.first_prompt = Duration::from_millis(100);
-        let client = stage.client(version).await;
-        let session = session(&stage, &client, &[Habit::IsSilent, Habit::HasChild]).await;
-        let pids = wait_started(&stage, 2).await;
+        fixture.limits.connect = Duration::from_secs(600);
+        fixture.limits.first_prompt = Duration::from_millis(100);
+        let client = fixture.client(version).await;
+        let session = session(&fixture, &client, &[Habit::IsSilent, Habit::HasChild]).await;
+        let pids = wait_started(&fixture, 2).await;
         for _ in 0..2 {
-            stage.model.plan(Planned::new().text("hi"));
+            fixture.model.plan(Planned::new().text("hi"));
             assert_eq!(client.prompt(&session, "hello").await.stop, "end_turn");
         }
-        let heard = Value::from(client.server_messages()).to_string();
-        let notice = "MCP server t is still connecting; going on without it";
-        assert_eq!(heard.matches(notice).count(), 1, "{heard}");
+        let messages = Value::from(client.server_messages()).to_string();
+        let notice = "MCP server t is still connecting; continuing without it";
+        assert_eq!(messages.matches(notice).count(), 1, "{messages}");
         client.close(&session).await.unwrap();
         assert_gone_by(soon(), &pids, "the server").await;
     }
 }
 
 #[tokio::test]
-async fn a_server_that_never_answers_is_given_up_and_told_behind_the_session() {
+async fn a_server_that_never_answers_is_reported_after_the_session_is_open() {
     for version in VERSIONS {
-        let mut stage = Stage::offline();
-        stage.limits.connect = Duration::from_millis(300);
-        let client = stage.client(version).await;
-        let session = session(&stage, &client, &[Habit::IsSilent]).await;
-        told(&client, 0, "MCP server t is not available: it did not answer in time").await;
+        let mut fixture = Fixture::offline();
+        fixture.limits.connect = Duration::from_millis(300);
+        let client = fixture.client(version).await;
+        let session = session(&fixture, &client, &[Habit::IsSilent]).await;
+        wait_for_notice(&client, 0, "MCP server t is not available: it did not answer in time").await;
         client.prompt(&session, "/call t.echo").await;
         let said = Value::from(outputs(&client, &session)).to_string();
         assert!(said.contains("MCP server t is no longer available: it did not answer in time"), "{said}");
-        assert_gone_by(soon(), &started(&stage), "the server").await;
+        assert_gone_by(soon(), &started(&fixture), "the server").await;
     }
 }
 
 #[tokio::test]
-async fn a_server_that_comes_late_is_told_and_used() {
+async fn a_server_that_connects_late_is_reported_and_used() {
     for version in VERSIONS {
-        let mut stage = Stage::with(ProviderKind::OpenAi);
-        stage.limits.first_prompt = Duration::ZERO;
-        let client = stage.client(version).await;
-        let gate = stage.outside().join("gate");
+        let mut fixture = Fixture::with(ProviderKind::OpenAi);
+        fixture.limits.first_prompt = Duration::ZERO;
+        let client = fixture.client(version).await;
+        let gate = fixture.outside().join("gate");
         let wait = format!(
             "while [ ! -e {} ]; do sleep 0.05; done; exec {}",
             gate.display(),
             program::path().display()
         );
-        let mut late = server(&stage, version, "late", &[]);
+        let mut late = server(&fixture, version, "late", &[]);
         late["command"] = json!("/bin/sh");
         late["args"] = json!(["-c", wait]);
-        let params = json!({"cwd": stage.work().display().to_string(), "mcpServers": [late]});
+        let params = json!({"cwd": fixture.work().display().to_string(), "mcpServers": [late]});
         let session = client.ask("session/new", params).await["sessionId"].as_str().unwrap().to_owned();
         client.prompt(&session, "/call late.echo {\"text\": \"too early\"}").await;
         let said = Value::from(outputs(&client, &session)).to_string();
         assert!(said.contains("MCP server late is still connecting"), "{said}");
         std::fs::write(&gate, "").unwrap();
-        told(&client, 0, "MCP server late is connected now").await;
-        stage.model.plan(Planned::new().text("ok"));
+        wait_for_notice(&client, 0, "MCP server late is connected now").await;
+        fixture.model.plan(Planned::new().text("ok"));
         client.prompt(&session, "which tools?").await;
-        assert!(stage.model.asked()[0].body.to_string().contains("late_echo"));
-        told(&client, 0, "late.greet").await;
+        assert!(fixture.model.asked()[0].body.to_string().contains("late_echo"));
+        wait_for_notice(&client, 0, "late.greet").await;
     }
 }
 
 #[tokio::test]
 async fn a_cancel_ends_the_wait_for_a_server() {
     for version in VERSIONS {
-        let mut stage = Stage::with(ProviderKind::OpenAi);
-        stage.limits.connect = Duration::from_secs(600);
-        stage.limits.first_prompt = Duration::from_secs(600);
-        let client = stage.client(version).await;
-        let session = session(&stage, &client, &[Habit::IsSilent]).await;
-        // What needs no server does not wait.
+        let mut fixture = Fixture::with(ProviderKind::OpenAi);
+        fixture.limits.connect = Duration::from_secs(600);
+        fixture.limits.first_prompt = Duration::from_secs(600);
+        let client = fixture.client(version).await;
+        let session = session(&fixture, &client, &[Habit::IsSilent]).await;
+        // A command that needs no server does not wait.
         client.prompt(&session, "/think of it").await;
         let prompt = client.begin_prompt(&session, "hello").await;
-        wait_started(&stage, 1).await;
+        wait_started(&fixture, 1).await;
         client.cancel(&session).await;
         assert_eq!(client.finish(&session, &prompt).await.stop, "cancelled");
-        assert!(stage.model.asked().is_empty());
+        assert!(fixture.model.asked().is_empty());
     }
 }
 
 #[tokio::test]
 async fn a_model_is_offered_no_more_tools_than_it_takes() {
-    let stage = Stage::with(ProviderKind::OpenAi);
-    let client = stage.client(Version::V2).await;
-    let many = |name: &str| server(&stage, Version::V2, name, &[Habit::ListsWithoutEnd]);
-    let few = server(&stage, Version::V2, "few", &[]);
+    let fixture = Fixture::with(ProviderKind::OpenAi);
+    let client = fixture.client(Version::V2).await;
+    let many = |name: &str| server(&fixture, Version::V2, name, &[Habit::ListsWithoutEnd]);
+    let few = server(&fixture, Version::V2, "few", &[]);
     let servers = [many("many"), many("more"), few];
-    let params = json!({"cwd": stage.work().display().to_string(), "mcpServers": servers});
+    let params = json!({"cwd": fixture.work().display().to_string(), "mcpServers": servers});
     let session = client.ask("session/new", params).await["sessionId"].as_str().unwrap().to_owned();
     for _ in 0..2 {
-        stage.model.plan(Planned::new().text("ok"));
+        fixture.model.plan(Planned::new().text("ok"));
         client.prompt(&session, "which tools?").await;
     }
     let offered = |at: usize| {
-        let body = stage.model.asked()[at].body.clone();
+        let body = fixture.model.asked()[at].body.clone();
         body["tools"].as_array().unwrap().clone()
     };
     assert_eq!(offered(0).len(), 128);
@@ -295,16 +295,16 @@ async fn a_model_is_offered_no_more_tools_than_it_takes() {
     assert!(names.contains("\"run\"") && names.contains("\"few_echo\""), "{names}");
     let of = |server: &str| names.matches(&format!("\"{server}_tool_")).count();
     assert!(of("many").abs_diff(of("more")) <= 1, "each server has its share: {names}");
-    let heard = Value::from(client.server_messages()).to_string();
-    let notice = "loopback-1 is not offered 25 tools of MCP servers";
-    assert_eq!(heard.matches(notice).count(), 1, "{heard}");
+    let messages = Value::from(client.server_messages()).to_string();
+    let notice = "25 tools of MCP servers are not offered to loopback-1";
+    assert_eq!(messages.matches(notice).count(), 1, "{messages}");
     // The user can call any of them.
     answer(&client, "allow");
     client.prompt(&session, "/call many.tool_63").await;
     assert_eq!(outputs(&client, &session).len(), 1);
-    stage.providers.lock().unwrap()[0].models[0].max_tools = Some(500);
+    fixture.providers.lock().unwrap()[0].models[0].max_tools = Some(500);
     client.ask("auth/login", json!({"methodId": "mine"})).await;
-    stage.model.plan(Planned::new().text("ok"));
+    fixture.model.plan(Planned::new().text("ok"));
     client.prompt(&session, "and now?").await;
     assert_eq!(offered(2).len(), 64 + 64 + 17 + 8);
 }
@@ -312,16 +312,16 @@ async fn a_model_is_offered_no_more_tools_than_it_takes() {
 #[tokio::test]
 async fn a_session_that_was_left_alone_has_its_servers_again() {
     for version in VERSIONS {
-        let stage = Stage::offline();
+        let fixture = Fixture::offline();
         let idle_limit = Duration::from_millis(300);
-        let client = stage.client_with(version, Config { idle_limit, ..Config::default() }).await;
-        let session = session(&stage, &client, &[]).await;
+        let client = fixture.client_with(version, Config { idle_limit, ..Config::default() }).await;
+        let session = session(&fixture, &client, &[]).await;
         client.prompt(&session, "/call t.echo {\"text\": \"one\"}").await;
-        let first = started(&stage);
+        let first = started(&fixture);
         assert_gone_by(soon(), &first, "the server of a session that nobody uses").await;
         client.prompt(&session, "/call t.echo {\"text\": \"the second\"}").await;
         let said = all(&client, &session);
-        assert_eq!(started(&stage).len(), 2, "{said}");
+        assert_eq!(started(&fixture).len(), 2, "{said}");
         let done = |update: &&Value| update["status"] == "completed";
         assert_eq!(client.updates(&session).iter().filter(done).count(), 2, "{said}");
     }
@@ -329,16 +329,16 @@ async fn a_session_that_was_left_alone_has_its_servers_again() {
 
 #[tokio::test]
 async fn a_server_that_offers_more_is_followed() {
-    let stage = Stage::with(ProviderKind::OpenAi);
-    let client = stage.client(Version::V1).await;
-    let session = session(&stage, &client, &[]).await;
+    let fixture = Fixture::with(ProviderKind::OpenAi);
+    let client = fixture.client(Version::V1).await;
+    let session = session(&fixture, &client, &[]).await;
     answer(&client, "allow");
     client.prompt(&session, "/call t.grow").await;
     let deadline = Instant::now() + Duration::from_secs(5);
     loop {
-        stage.model.plan(Planned::new().text("ok"));
+        fixture.model.plan(Planned::new().text("ok"));
         client.prompt(&session, "which tools?").await;
-        if stage.model.asked().last().unwrap().body.to_string().contains("grown_0") {
+        if fixture.model.asked().last().unwrap().body.to_string().contains("grown_0") {
             break;
         }
         assert!(Instant::now() < deadline, "the new tool is offered");
@@ -352,10 +352,10 @@ async fn an_old_server_is_used_in_version_one_and_refused_in_version_two() {
     let server = WebServer::start(Kind::Sse, &[], Some(("x-who", KEY))).await;
     let headers = json!([{"name": "X-Who", "value": KEY}]);
     let old = json!({"type": "sse", "name": "old", "url": server.url(), "headers": headers});
-    let stage = Stage::offline();
-    let params = json!({"cwd": stage.work().display().to_string(), "mcpServers": [old]});
+    let fixture = Fixture::offline();
+    let params = json!({"cwd": fixture.work().display().to_string(), "mcpServers": [old]});
 
-    let client = stage.client(Version::V1).await;
+    let client = fixture.client(Version::V1).await;
     answer(&client, "allow");
     let made = client.ask("session/new", params.clone()).await["sessionId"].as_str().unwrap().to_owned();
     client.prompt(&made, "/tools").await;
@@ -370,10 +370,13 @@ async fn an_old_server_is_used_in_version_one_and_refused_in_version_two() {
     let outputs: Vec<_> =
         client.updates(&made).iter().map(|update| update["rawOutput"].to_string()).collect();
     let outputs = outputs.concat();
-    assert!(outputs.contains("by events") && outputs.contains("refused: who is [secret]?"), "{outputs}");
+    assert!(
+        outputs.contains("by events") && outputs.contains("returned an error: who is [secret]?"),
+        "{outputs}"
+    );
     client.close(&made).await.unwrap();
 
-    let client = stage.client(Version::V2).await;
+    let client = fixture.client(Version::V2).await;
     let asked = client.begin("session/new", params).await;
     let refused = client.answer(&asked).await.unwrap_err();
     assert_eq!(refused["code"], -32602);
@@ -396,16 +399,16 @@ fn outputs(client: &Client, session: &str) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn why_a_tool_of_a_server_cannot_be_called_is_said() {
-    let stage = Stage::offline();
-    // A program that can be taken away, so that the server does not come back.
-    let link = stage.outside().join("server");
+async fn the_error_says_why_a_tool_of_a_server_cannot_be_called() {
+    let fixture = Fixture::offline();
+    // A copy of the program that can be deleted, so that the server cannot restart.
+    let link = fixture.outside().join("server");
     std::os::unix::fs::symlink(program::path(), &link).unwrap();
-    let client = stage.client(Version::V2).await;
+    let client = fixture.client(Version::V2).await;
     answer(&client, "allow");
     let server =
         json!({"type": "stdio", "name": "t", "command": link.display().to_string(), "args": [], "env": []});
-    let params = json!({"cwd": stage.work().display().to_string(), "mcpServers": [server]});
+    let params = json!({"cwd": fixture.work().display().to_string(), "mcpServers": [server]});
     let session = client.ask("session/new", params).await["sessionId"].as_str().unwrap().to_owned();
     client.prompt(&session, "/mode ask").await;
     client.prompt(&session, "/call t.grow").await;
@@ -426,33 +429,36 @@ async fn why_a_tool_of_a_server_cannot_be_called_is_said() {
 }
 
 #[tokio::test]
-async fn of_two_tools_with_one_name_the_first_is_there() {
-    let stage = Stage::offline();
-    let client = stage.client(Version::V2).await;
+async fn the_first_of_two_tools_with_one_name_is_used() {
+    let fixture = Fixture::offline();
+    let client = fixture.client(Version::V2).await;
     answer(&client, "allow");
-    let session = session(&stage, &client, &[Habit::Repeats]).await;
+    let session = session(&fixture, &client, &[Habit::Repeats]).await;
     client.prompt(&session, "/call t.echo-2 {\"text\": \"tool\"}").await;
     assert_eq!(outputs(&client, &session), [json!({"text": "second tool"})]);
-    let heard = Value::from(client.server_messages()).to_string();
-    assert!(heard.contains("MCP server t: it lists more than one tool of the same name: echo"), "{heard}");
+    let messages = Value::from(client.server_messages()).to_string();
+    assert!(
+        messages.contains("MCP server t: it lists more than one tool of the same name: echo"),
+        "{messages}"
+    );
 }
 
 #[tokio::test]
-async fn data_beside_a_picture_is_passed_on() {
-    let stage = Stage::offline();
-    let client = stage.client(Version::V2).await;
+async fn structured_data_with_an_image_is_passed_on() {
+    let fixture = Fixture::offline();
+    let client = fixture.client(Version::V2).await;
     answer(&client, "allow");
-    let session = session(&stage, &client, &[]).await;
+    let session = session(&fixture, &client, &[]).await;
     client.prompt(&session, "/call t.image").await;
     let expected = json!({"text": "[an image, image/png]\n{\"width\":1}"});
     assert_eq!(outputs(&client, &session), [expected]);
 }
 
 #[tokio::test]
-async fn a_server_that_changes_all_the_time_is_not_written_down_each_time() {
-    let stage = Stage::offline();
-    let client = stage.client(Version::V2).await;
-    let session = session(&stage, &client, &[Habit::ChangesAllTheTime]).await;
+async fn unchanged_commands_are_not_sent_again() {
+    let fixture = Fixture::offline();
+    let client = fixture.client(Version::V2).await;
+    let session = session(&fixture, &client, &[Habit::ChangesAllTheTime]).await;
     tokio::time::sleep(Duration::from_secs(2)).await;
     client.prompt(&session, "/tools").await;
     let tools = client.view(&session).agent().concat();
@@ -461,26 +467,27 @@ async fn a_server_that_changes_all_the_time_is_not_written_down_each_time() {
         "it is followed, with pauses: {tools}"
     );
     let updates = client.updates(&session);
-    let told = updates.iter().filter(|update| update["sessionUpdate"] == "available_commands_update").count();
-    assert!(told <= 1, "its commands are the same all the time, and told {told} times");
+    let count =
+        updates.iter().filter(|update| update["sessionUpdate"] == "available_commands_update").count();
+    assert!(count <= 1, "unchanged commands were sent {count} times");
 }
 
 #[tokio::test]
 async fn no_server_is_left_when_a_session_is_closed_while_one_connects() {
     for version in VERSIONS {
-        let stage = Stage::offline();
-        let (client, session) = stage.session(version).await;
+        let fixture = Fixture::offline();
+        let (client, session) = fixture.session(version).await;
         client.prompt(&session, "/think of it").await;
         client.close(&session).await.unwrap();
-        // It is there at once, and the agent opens it behind.
+        // The session is available at once; the agent opens it in the background.
         let servers = [
-            server(&stage, version, "good", &[Habit::HasChild]),
-            server(&stage, version, "silent", &[Habit::IsSilent]),
+            server(&fixture, version, "good", &[Habit::HasChild]),
+            server(&fixture, version, "silent", &[Habit::IsSilent]),
         ];
-        let cwd = stage.work().display().to_string();
+        let cwd = fixture.work().display().to_string();
         let params = json!({"sessionId": session, "cwd": cwd, "mcpServers": servers});
         client.ask("session/resume", params).await;
-        let pids = wait_started(&stage, 3).await;
+        let pids = wait_started(&fixture, 3).await;
         client.close(&session).await.unwrap();
         assert_gone_by(soon(), &pids, "the servers").await;
     }
@@ -488,15 +495,15 @@ async fn no_server_is_left_when_a_session_is_closed_while_one_connects() {
 
 #[tokio::test]
 async fn an_image_of_a_server_reaches_the_model() {
-    for kind in super::stage::KINDS {
-        let stage = Stage::with(kind);
-        let client = stage.client(Version::V2).await;
-        let session = session(&stage, &client, &[]).await;
+    for kind in super::fixture::KINDS {
+        let fixture = Fixture::with(kind);
+        let client = fixture.client(Version::V2).await;
+        let session = session(&fixture, &client, &[]).await;
         answer(&client, "allow");
-        stage.model.plan(Planned::new().call("t.image", &json!({})));
-        stage.model.plan(Planned::new().text("Seen."));
+        fixture.model.plan(Planned::new().call("t.image", &json!({})));
+        fixture.model.plan(Planned::new().text("Seen."));
         assert_eq!(client.prompt(&session, "look").await.stop, "end_turn");
-        let body = stage.model.asked().last().unwrap().body.to_string();
+        let body = fixture.model.asked().last().unwrap().body.to_string();
         assert_eq!(body.matches("iVBORw0KGgo=").count(), 1, "{kind:?}: {body}");
     }
 }

@@ -1,10 +1,10 @@
-//! What holds on every transport.
+//! Tests that run on every transport: lists, calls, errors, prompts, resources, cancellation.
 
-use rethread_assistant::mcp::{CallError, Content, Message, ServerConfig, Servers};
+use rethread_assistant::mcp::{CallError, Content, PromptMessage, ServerConfig, Servers};
 use rethread_testkit::mcp::{Habit, Kind, WebServer};
 use serde_json::json;
 
-use super::stage::{call, connected, echo, said, stdio, web};
+use super::fixture::{call, connected, echo, said, stdio, web};
 
 #[tokio::test]
 async fn over_stdio() {
@@ -33,7 +33,7 @@ async fn everything(config: ServerConfig) {
     let servers = connected(vec![config]).await;
     tools_are_listed(&servers);
     tools_are_called(&servers).await;
-    errors_are_told(&servers).await;
+    errors_are_reported(&servers).await;
     prompts_and_resources(&servers).await;
     questions_are_answered(&servers).await;
     changes_are_followed(&servers).await;
@@ -67,11 +67,11 @@ async fn tools_are_called(servers: &Servers) {
     assert_eq!(failed.content, [Content::Text("it failed".into())]);
 }
 
-async fn errors_are_told(servers: &Servers) {
+async fn errors_are_reported(servers: &Servers) {
     let refused = call(servers, "s.refuse", json!({"text": "not so"})).await.expect_err("it must fail");
-    assert_eq!(refused.to_string(), "MCP server s refused: not so (-32602)");
+    assert_eq!(refused.to_string(), "MCP server s returned an error: not so (-32602)");
     let nonsense = call(servers, "s.nonsense", json!({})).await.expect_err("it must fail");
-    assert_eq!(nonsense.to_string(), "MCP server s gave an invalid answer to tools/call: 7");
+    assert_eq!(nonsense.to_string(), "MCP server s sent an invalid answer to tools/call: 7");
     let unknown = call(servers, "s.nothing", json!({})).await.expect_err("it must fail");
     assert_eq!(unknown.to_string(), "no MCP server has a tool s.nothing");
     let arguments = call(servers, "s.echo", json!([1])).await.expect_err("it must fail");
@@ -84,7 +84,10 @@ async fn prompts_and_resources(servers: &Servers) {
     assert!(prompt.arguments[0].is_required && prompt.arguments[0].name == "who");
     let who = json!({"who": "Ada"}).as_object().expect("it is one").clone();
     let messages = servers.get_prompt("s", "greet", who, std::future::pending()).await.expect("it works");
-    assert_eq!(messages, [Message { role: "user".into(), content: Content::Text("Greet Ada.".into()) }]);
+    assert_eq!(
+        messages,
+        [PromptMessage { role: "user".into(), content: Content::Text("Greet Ada.".into()) }]
+    );
     let resource = servers.resources().remove(0);
     assert_eq!((resource.uri.as_str(), resource.title.as_str()), ("test://one", "one"));
     let contents = servers.read_resource("s", &resource.uri, std::future::pending()).await.expect("it works");
@@ -92,7 +95,7 @@ async fn prompts_and_resources(servers: &Servers) {
     assert_eq!(contents, [Content::TextResource { uri, mime_type, text: "first".into() }]);
     let missing =
         servers.read_resource("s", "test://two", std::future::pending()).await.expect_err("it must fail");
-    assert_eq!(missing.to_string(), "MCP server s refused: no such resource (-32002)");
+    assert_eq!(missing.to_string(), "MCP server s returned an error: no such resource (-32002)");
 }
 
 async fn questions_are_answered(servers: &Servers) {
@@ -110,7 +113,7 @@ async fn changes_are_followed(servers: &Servers) {
     changes.borrow_and_update();
     assert_eq!(said(servers, "s.grow", json!({})).await, "grown");
     let changed = tokio::time::timeout(rethread_testkit::DEADLINE, changes.changed()).await;
-    changed.expect("it is told in time").expect("the servers are there");
+    changed.expect("the change is reported in time").expect("the servers are there");
     assert!(servers.tools().iter().any(|tool| tool.shown_name == "s.grown_0"));
 }
 
@@ -118,6 +121,10 @@ async fn a_call_is_cancelled(servers: &Servers) {
     let soon = tokio::time::sleep(std::time::Duration::from_millis(50));
     let cancelled = servers.call("s.hang", json!({}), soon).await.expect_err("it must fail");
     assert_eq!(cancelled, CallError::Cancelled { server: "s".into() });
-    let told = said(servers, "s.cancelled", json!({})).await;
-    assert_eq!(told.matches(|c: char| c.is_ascii_digit()).count().min(1), 1, "the request is named: {told}");
+    let messages = said(servers, "s.cancelled", json!({})).await;
+    assert_eq!(
+        messages.matches(|c: char| c.is_ascii_digit()).count().min(1),
+        1,
+        "the request is named: {messages}"
+    );
 }

@@ -1,12 +1,12 @@
-//! Values of `env` and headers are in no text that comes out of here.
+//! Tests that values of `env` and headers appear in no output.
 
-use rethread_assistant::mcp::{Failure, ServerConfig};
+use rethread_assistant::mcp::{ServerConfig, ServerFailure};
 use rethread_core::Json;
 use rethread_testkit::mcp::program::TELLS;
 use rethread_testkit::mcp::{Habit, Kind, WebServer};
 use serde_json::json;
 
-use super::stage::{call, connected, failure, limits, said, stdio, web};
+use super::fixture::{call, connected, failure, limits, said, stdio, web};
 
 const KEY: &str = "opensesame-4711";
 
@@ -16,9 +16,9 @@ fn assert_clean(text: &str) {
 }
 
 #[tokio::test]
-async fn the_last_words_of_a_server_have_none() {
+async fn the_last_output_of_a_server_has_no_secrets() {
     let env = [("API_KEY", KEY), (TELLS, "API_KEY")];
-    let failed: Failure = failure(stdio("s", &[Habit::CrashesAtStart], &env), limits()).await;
+    let failed: ServerFailure = failure(stdio("s", &[Habit::CrashesAtStart], &env), limits()).await;
     assert_clean(&failed.cause);
     let servers = connected(vec![stdio("s", &[], &env)]).await;
     assert_clean(&call(&servers, "s.crash", json!({})).await.unwrap_err().to_string());
@@ -41,7 +41,7 @@ async fn results_have_no_keys() {
 }
 
 #[tokio::test]
-async fn headers_are_sent_and_not_told() {
+async fn headers_are_sent_and_not_shown() {
     for kind in [Kind::Streamable, Kind::Sse] {
         let server = WebServer::start(kind, &[], Some(("x-api-key", KEY))).await;
         let servers = connected(vec![web("s", kind, &server, &[("X-Api-Key", KEY)])]).await;
@@ -58,7 +58,7 @@ async fn headers_are_sent_and_not_told() {
 }
 
 #[tokio::test]
-async fn a_key_in_the_address_is_not_told() {
+async fn a_key_in_the_url_is_not_shown() {
     let url = format!("http://127.0.0.1:9/mcp?key={KEY}");
     for config in [
         ServerConfig::Http { name: "s".into(), url: url.clone(), headers: Vec::new() },
