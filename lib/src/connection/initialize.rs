@@ -74,7 +74,7 @@ impl Connection {
                 before.map(|before| before.user)
             }
             Err(error) => {
-                // What was context before stays in force.
+                // What was agreed before stays in force.
                 self.phase = before.map_or(Phase::Fresh, Phase::Ready);
                 request.answer(Err(error));
                 Some(user)

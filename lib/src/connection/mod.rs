@@ -117,19 +117,19 @@ impl Attachments {
 enum Phase {
     /// Nothing was said.
     Fresh,
-    /// `initialize` waits for the agent; what was context before stays until it is answered.
+    /// `initialize` waits for the agent; what was agreed before stays until it is answered.
     Initializing { user: HostUser, before: Option<Box<ReadyClient>> },
     /// It was answered.
     Ready(Box<ReadyClient>),
 }
 
-/// A client that was ready_client, as one user of its agent host.
+/// A client whose `initialize` was answered, as one user of its agent host.
 struct ReadyClient {
     context: ClientContext,
     user: HostUser,
 }
 
-/// What `initialize` context on.
+/// What `initialize` agreed on.
 #[derive(Clone)]
 struct ClientContext {
     client: Arc<ClientProfile>,
@@ -138,7 +138,7 @@ struct ClientContext {
     /// What is known of the agent: at first perhaps only from the last time.
     profile: Arc<Mutex<Arc<AgentProfile>>>,
     registry: Arc<Registry>,
-    /// Whether anything was asked since: then it cannot be context anew.
+    /// Whether anything was asked since: then `initialize` cannot be repeated.
     used: bool,
 }
 
@@ -274,18 +274,14 @@ impl Connection {
         }
     }
 
-    /// Hears a line. There is a slot with every line that wants an answer.
+    /// Handles one line. A line that needs an answer comes with a slot.
     async fn handle_line(&mut self, line: Line, slot: Option<AnswerSlot>) {
         let bytes = match line {
             Line::Text(bytes) => own_meta::strip_line(bytes, own_meta::CLIENT_KEYS),
             Line::TooLong => {
                 let longest = self.deps.host_config.longest_line;
                 let error = RpcError::new(code::PARSE, "the line is too long").with("longest", longest);
-                return self.refuse(
-                    Id::null(),
-                    error.hint("send large content as a resource translator"),
-                    slot,
-                );
+                return self.refuse(Id::null(), error.hint("send large content as a resource link"), slot);
             }
         };
         match (parse(&bytes), slot) {
