@@ -353,8 +353,7 @@ impl AgentHost {
         let own = locked(&self.shared.spoken).version.unwrap_or(self.shared.client.version);
         let offers = match self.shared.config.protocol {
             AgentProtocol::Only(version) => vec![version],
-            AgentProtocol::Auto if own == Version::V1 => vec![Version::V1, Version::V2],
-            AgentProtocol::Auto => vec![Version::V2, Version::V1],
+            AgentProtocol::Auto => own.then_the_other().to_vec(),
         };
         let mut last = RpcError::internal("no protocol version to offer");
         for offer in offers {

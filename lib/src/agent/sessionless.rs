@@ -1,5 +1,5 @@
-//! Which client gets a message of an agent that belongs to no session: a notification goes to all clients of the
-//! process, a request to one of them.
+//! The clients of one agent process. A message of the agent that belongs to no session goes to all of them if it is a
+//! notification and to one of them if it is a request. A login or logout by one client is reported to the others.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -8,7 +8,7 @@ use bytes::Bytes;
 use tokio::sync::mpsc;
 
 use super::peer::{AgentPeer, SessionlessMessage};
-use crate::client_id::ClientId;
+use crate::client_id::{ClientId, ClientTag};
 use crate::lock::locked;
 
 /// The clients of one agent, the newest last.
@@ -19,9 +19,35 @@ pub struct ProcessClients {
 
 #[derive(Default)]
 struct ClientState {
-    clients: Vec<(ClientId, mpsc::Sender<SessionlessMessage>)>,
+    clients: Vec<(ClientId, mpsc::Sender<ProcessMessage>)>,
     /// The clients whose requests the agent is working on, by our request numbers.
     calls: HashMap<u64, ClientId>,
+}
+
+/// What a client is sent because it uses an agent process.
+pub enum ProcessMessage {
+    /// A message of the agent that belongs to no session.
+    FromAgent(SessionlessMessage),
+    /// Another client has logged the agent in or out.
+    LoginChanged(LoginChange),
+}
+
+/// A login or logout, which affects all clients of the process.
+#[derive(Clone, Debug)]
+pub struct LoginChange {
+    /// The client that did it.
+    pub by: ClientTag,
+    /// What it did.
+    pub login: LoginState,
+}
+
+/// Whether an agent was logged in or out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LoginState {
+    /// Logged in.
+    In,
+    /// Logged out.
+    Out,
 }
 
 /// What a message without a session expects.
@@ -39,7 +65,7 @@ pub struct NoTaker;
 
 impl ProcessClients {
     /// Adds a client, which counts as the newest.
-    pub fn add(&self, client: ClientId, messages: mpsc::Sender<SessionlessMessage>) {
+    pub fn add(&self, client: ClientId, messages: mpsc::Sender<ProcessMessage>) {
         let mut state = locked(&self.state);
         state.clients.retain(|(known, _)| *known != client);
         state.clients.push((client, messages));
@@ -60,14 +86,26 @@ impl ProcessClients {
     /// Hands a message to whoever should have it. Never waits.
     pub fn deliver(&self, line: &Bytes, peer: &AgentPeer, expects: Expects) -> Result<(), NoTaker> {
         let takers = locked(&self.state).takers(expects);
-        let message = || SessionlessMessage { line: line.clone(), peer: peer.clone() };
+        let message =
+            || ProcessMessage::FromAgent(SessionlessMessage { line: line.clone(), peer: peer.clone() });
         let taken = takers.iter().filter(|taker| taker.try_send(message()).is_ok()).count();
         if taken > 0 { Ok(()) } else { Err(NoTaker) }
+    }
+
+    /// Reports a login or logout to all clients but the one that did it. Never waits.
+    pub fn report_login(&self, change: &LoginChange) {
+        for (client, messages) in &locked(&self.state).clients {
+            if *client != change.by.id
+                && messages.try_send(ProcessMessage::LoginChanged(change.clone())).is_err()
+            {
+                tracing::warn!("skipped a report of a login for a client that does not read");
+            }
+        }
     }
 }
 
 impl ClientState {
-    fn takers(&self, expects: Expects) -> Vec<mpsc::Sender<SessionlessMessage>> {
+    fn takers(&self, expects: Expects) -> Vec<mpsc::Sender<ProcessMessage>> {
         match expects {
             Expects::Nothing => self.clients.iter().map(|(_, messages)| messages.clone()).collect(),
             Expects::Answer(about) => self.answerer(about).into_iter().collect(),
@@ -75,7 +113,7 @@ impl ClientState {
     }
 
     /// The client whose request the message is about, else the newest one that has a request open, else the newest.
-    fn answerer(&self, about: Option<u64>) -> Option<mpsc::Sender<SessionlessMessage>> {
+    fn answerer(&self, about: Option<u64>) -> Option<mpsc::Sender<ProcessMessage>> {
         let named = about.and_then(|request| self.calls.get(&request));
         let has_call = |client: &ClientId| self.calls.values().any(|caller| caller == client);
         let newest_caller = self.clients.iter().rev().find(|(client, _)| has_call(client));
@@ -103,7 +141,7 @@ mod tests {
     /// Adds clients, each with room for one message, and says which of them a request reaches.
     fn reached(
         clients: &ProcessClients,
-        lines: &mut [mpsc::Receiver<SessionlessMessage>],
+        lines: &mut [mpsc::Receiver<ProcessMessage>],
         expects: Expects,
     ) -> Vec<usize> {
         let (peer, _wire) = AgentPeer::for_tests();

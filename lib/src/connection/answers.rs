@@ -1,34 +1,12 @@
-//! Encodes the results of session requests (new, load, list, status) in the client's version.
+//! Encodes the results of list and status requests, and the report of a login.
 
 use rethread_core::{Fields, Json};
 use serde_json::json;
 
+use crate::agent::sessionless::{LoginChange, LoginState};
 use crate::clock;
-use crate::edge::Version;
-use crate::edge::capabilities::ClientProfile;
-use crate::edge::v1::options::Options;
+use crate::edge::dialect::{ClientDialect, StateUpdates};
 use crate::store::{Archived, ListPage, SessionRow};
-
-/// What new, load and resume tell of options and commands; both are given as updates.
-pub(super) fn opened(client: &ClientProfile, options: Option<&Json>, commands: Option<&Json>) -> Fields {
-    let member = |update: Option<&Json>, name: &str| update.and_then(|body| body.fields().take(name));
-    let list = member(options, "configOptions").unwrap_or_else(|| json!([]).into());
-    let mut answer = Fields::new();
-    match client.version {
-        Version::V1 => {
-            let options = Options::from_v2(&list);
-            if !options.is_empty() {
-                options.to_v1(client.booleans()).write_to(&mut answer);
-            }
-        }
-        Version::V2 => {
-            answer.set("configOptions", list);
-            let commands = member(commands, "availableCommands").unwrap_or_else(|| json!([]).into());
-            answer.set("availableCommands", commands);
-        }
-    }
-    answer
-}
 
 /// As much of one page of a list as fits into `room` bytes. A session that does not fit by itself is left out.
 pub(super) fn list(mut page: ListPage, room: usize) -> Json {
@@ -71,11 +49,11 @@ fn info(row: &SessionRow) -> Fields {
     info
 }
 
-/// Whether a session is open, and in version 2 what it is doing.
-pub(super) fn status(version: Version, state: Option<&Json>, open: SomewhereOpen) -> Json {
+/// Whether a session is open, and what it is doing for a client that gets states.
+pub(super) fn status(dialect: ClientDialect, state: Option<&Json>, open: SomewhereOpen) -> Json {
     let mut answer = Fields::new();
     answer.set("status", Json::of(if open == SomewhereOpen::Yes { "open" } else { "saved" }));
-    if let (Version::V2, Some(state), SomewhereOpen::Yes) = (version, state, open) {
+    if let (StateUpdates::Sent, Some(state), SomewhereOpen::Yes) = (dialect.states, state, open) {
         let mut state = state.fields();
         state.take("sessionUpdate");
         answer.set("state", state.json());
@@ -88,4 +66,34 @@ pub(super) fn status(version: Version, state: Option<&Json>, open: SomewhereOpen
 pub(super) enum SomewhereOpen {
     Yes,
     No,
+}
+
+/// The notification that reports a login or logout by another client.
+pub(super) const LOGIN_CHANGED: &str = "_rethread/login_changed";
+
+/// The parameters of [`LOGIN_CHANGED`].
+pub(super) fn login_changed(change: &LoginChange, methods: Json) -> Json {
+    let mut params: Fields =
+        [("loggedIn", Json::of(&(change.login == LoginState::In)))].into_iter().collect();
+    params.set("authMethods", methods);
+    params.set("_meta", json!({"rethread": {"client": change.by.json().value()}}).into());
+    params.json()
+}
+
+/// The notice about a login or logout for the other clients of the agent's sessions.
+pub(super) fn login_notice(change: &LoginChange) -> Json {
+    let who = change.by.display_name();
+    let (title, description) = match change.login {
+        LoginState::In => {
+            (format!("{who} has logged in"), "All sessions of this agent process use that login.")
+        }
+        LoginState::Out => {
+            (format!("{who} has logged out"), "The agent may require a new login before the next prompt.")
+        }
+    };
+    json!({
+        "sessionUpdate": "notice", "severity": "warning", "title": title, "description": description,
+        "_meta": {"rethread": {"client": change.by.json().value()}},
+    })
+    .into()
 }

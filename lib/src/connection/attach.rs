@@ -6,11 +6,11 @@ use rethread_core::{Json, Seq, Session, SessionId};
 use serde_json::json;
 use tokio::sync::{Notify, oneshot};
 
-use super::{Attachments, ClientContext, answers};
-use crate::edge::Version;
+use super::{Attachments, ClientContext};
 use crate::edge::agent_translator::outgoing;
 use crate::edge::client_request::{ReplayFrom, Setup};
 use crate::edge::dialect::CommandsIn;
+use crate::edge::opened::opened;
 use crate::edge::view::{TerminalOwner, View, title_update};
 use crate::live::Cursor;
 use crate::live_session::{Attached, Client, Handle, Message, RunningTurn, store_error};
@@ -64,7 +64,7 @@ impl Attacher {
         let mut view = self.view();
         view.set_mode(session.options.as_ref());
         let client = &self.context.client;
-        let mut answer = answers::opened(client, session.options.as_ref(), session.commands.as_ref());
+        let mut answer = opened(client, session.options.as_ref(), session.commands.as_ref());
         answer.set("sessionId", Json::of(&handle.id));
         // Version 1 has no place for them in its answer.
         let commands = session.commands.as_ref().filter(|commands| names_some(commands));
@@ -94,8 +94,7 @@ impl Attacher {
             view.in_turn_of_others();
         }
         let then = then(&self.context, &attached, &view, &replay);
-        let answer =
-            answers::opened(&self.context.client, attached.options.as_ref(), attached.commands.as_ref());
+        let answer = opened(&self.context.client, attached.options.as_ref(), attached.commands.as_ref());
         let past = attached.head;
         let (live, view) = (handle.live, Some(view));
         let attachment = Attachment { session, live, cursor, past, view, then };
@@ -196,10 +195,7 @@ pub(super) fn check(context: &ClientContext, setup: &Setup) -> Result<(), RpcErr
 }
 
 fn terminals(context: &ClientContext) -> TerminalOwner {
-    match (context.client.version, context.profile().version) {
-        (Version::V1, Version::V1) => TerminalOwner::Client,
-        (Version::V1, Version::V2) | (Version::V2, _) => TerminalOwner::Agent,
-    }
+    TerminalOwner::of(context.client.version, context.profile().version)
 }
 
 /// Says whether there are any commands; that there are none goes without saying.

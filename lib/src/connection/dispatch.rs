@@ -3,10 +3,12 @@
 use rethread_core::{Json, SessionId};
 use serde_json::value::RawValue;
 
+use super::answers;
 use super::initialize::ProfileCache;
 use super::sent_requests::SentRequest;
 use super::{ClientContext, Connection, Phase};
 use crate::agent::peer::SessionlessMessage;
+use crate::agent::sessionless::{LoginChange, LoginState, ProcessMessage};
 use crate::edge::agent_translator::outgoing::check_content;
 use crate::edge::client_request::{ClientRequest, SessionRequest, is_ours};
 use crate::edge::params::Params;
@@ -14,9 +16,6 @@ use crate::ids;
 use crate::live_session::{Handle, Message, SessionEnded};
 use crate::outbox::{OpenRequest, Origin, Outbound, Relayed, Sender, Worker};
 use crate::wire::{Id, RpcError, code, parse};
-
-/// The requests that log a user in or out, in either version.
-const AUTH: [&str; 4] = ["authenticate", "logout", "auth/login", "auth/logout"];
 
 impl Connection {
     pub(super) async fn request(&mut self, request: OpenRequest, method: &str, params: Option<&RawValue>) {
@@ -209,8 +208,27 @@ impl Connection {
         }
     }
 
+    pub(super) fn process_message(&mut self, message: &ProcessMessage) {
+        match message {
+            ProcessMessage::FromAgent(message) => self.aside(message),
+            ProcessMessage::LoginChanged(change) => self.login_changed(change),
+        }
+    }
+
+    /// Another client has logged the agent in or out: this one gets the current ways to log in.
+    fn login_changed(&self, change: &LoginChange) {
+        let Phase::Ready(ready) = &self.phase else { return };
+        let context = &ready.context;
+        let methods = context.profile().login_methods(context.client.version);
+        let method = answers::LOGIN_CHANGED.to_owned();
+        let params = answers::login_changed(change, methods);
+        if self.outbox.offer(Outbound::Notify { method, params }).is_err() {
+            tracing::warn!("skipped a report of a login for a client that does not read");
+        }
+    }
+
     /// What the agent says apart from any session goes to the client as it is.
-    pub(super) fn aside(&mut self, aside: &SessionlessMessage) {
+    fn aside(&mut self, aside: &SessionlessMessage) {
         if !matches!(self.phase, Phase::Ready(_)) {
             // A client that has not been answered yet cannot be asked, and the agent may wait for this.
             return aside.peer.refuse(&aside.line);
@@ -285,11 +303,24 @@ impl Connection {
                 Err(error) => Err(error),
             };
             // After a login or a logout an agent may offer other ways to log in.
-            if outcome.is_ok() && AUTH.contains(&method.as_str()) {
+            if let (Ok(_), Some(login)) = (&outcome, login_of(&method)) {
                 memory.forget().await;
+                let change = LoginChange { by: context.tag.clone(), login };
+                context.host.clients().report_login(&change);
+                let notice = answers::login_notice(&change);
+                context.registry.host_changed(&context.host, change.by.id, &notice).await;
             }
             request.answer(outcome);
         });
+    }
+}
+
+/// What a request does to the login, in either version.
+fn login_of(method: &str) -> Option<LoginState> {
+    match method {
+        "authenticate" | "auth/login" => Some(LoginState::In),
+        "logout" | "auth/logout" => Some(LoginState::Out),
+        _ => None,
     }
 }
 

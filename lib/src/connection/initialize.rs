@@ -34,7 +34,7 @@ impl Connection {
             Err(error) => return request.answer(Err(error)),
         };
         let user = self.deps.agents.host(&self.deps.agent, &client, &self.deps.host_config);
-        user.clients().add(self.client, self.asides.clone());
+        user.clients().add(self.client, self.from_process.clone());
         let host = user.shared().clone();
         let before = match std::mem::replace(&mut self.phase, Phase::Fresh) {
             Phase::Ready(ready_client) => Some(ready_client),

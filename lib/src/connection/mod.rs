@@ -22,8 +22,8 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::JoinSet;
 
 use crate::agent::host::{AgentSource, HostConfig};
-use crate::agent::peer::SessionlessMessage;
 use crate::agent::pool::{AgentPool, HostUser, SharedHost};
+use crate::agent::sessionless::ProcessMessage;
 use crate::client_id::{ClientId, ClientTag};
 use crate::edge::capabilities::{AgentProfile, ClientProfile};
 use crate::edge::own_meta;
@@ -75,7 +75,7 @@ pub(crate) struct Connection {
     /// The sessions that this client follows.
     attached: Attachments,
     ready: mpsc::Sender<Ready>,
-    asides: mpsc::Sender<SessionlessMessage>,
+    from_process: mpsc::Sender<ProcessMessage>,
 }
 
 /// The sessions that a client follows; nothing is added once its connection has ended.
@@ -170,7 +170,7 @@ impl Connection {
         let (asked, bell) = (SentRequests::default(), Arc::new(Notify::new()));
         let (outbox, outgoing) = queue(bell.clone());
         let (ready, initialized) = mpsc::channel(1);
-        let (asides, sessionless) = mpsc::channel(256);
+        let (from_process, process) = mpsc::channel(256);
         let (source, sink) = io::split(transport, deps.host_config.longest_line);
         let pump = Pump {
             sink,
@@ -193,7 +193,7 @@ impl Connection {
             in_flight: InFlight::default(),
             attached: Attachments::new(),
             ready,
-            asides,
+            from_process,
         };
         let hung = Arc::new(Notify::new());
         let mut writing = tokio::spawn({
@@ -211,7 +211,7 @@ impl Connection {
             }
         };
         let intake = Intake::new(source, connection.outbox.clone());
-        connection.read(intake, initialized, sessionless, stop).await;
+        connection.read(intake, initialized, process, stop).await;
         // What was to be said is said, to a client that still listens.
         if tokio::time::timeout(Duration::from_secs(1), &mut writing).await.is_err() {
             writing.abort();
@@ -222,7 +222,7 @@ impl Connection {
         mut self,
         mut intake: Intake,
         mut initialized: mpsc::Receiver<Ready>,
-        mut asides: mpsc::Receiver<SessionlessMessage>,
+        mut process: mpsc::Receiver<ProcessMessage>,
         stop: impl Future<Output = ()>,
     ) {
         tokio::pin!(stop);
@@ -234,7 +234,7 @@ impl Connection {
                     None => break,
                 },
                 Some(ready) = initialized.recv() => self.initialized(ready).await,
-                Some(aside) = asides.recv() => self.aside(&aside),
+                Some(message) = process.recv() => self.process_message(&message),
             }
         }
         drop(intake);

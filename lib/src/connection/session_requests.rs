@@ -225,7 +225,7 @@ impl Connection {
             }
             None => None,
         };
-        request.answer(Ok(answers::status(context.client.version, state.as_ref(), open)));
+        request.answer(Ok(answers::status(context.client.version.client_dialect(), state.as_ref(), open)));
     }
 
     pub(super) async fn set_title(

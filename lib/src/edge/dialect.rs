@@ -133,6 +133,15 @@ impl Version {
         }
     }
 
+    /// This version and then the other one: the order in which an agent is offered them.
+    #[must_use]
+    pub fn then_the_other(self) -> [Self; 2] {
+        match self {
+            Self::V1 => [Self::V1, Self::V2],
+            Self::V2 => [Self::V2, Self::V1],
+        }
+    }
+
     /// The name that an agent of this version has for a method about logins.
     #[must_use]
     pub fn login_method(self, method: &str) -> &str {

@@ -68,6 +68,17 @@ pub enum TerminalOwner {
     Agent,
 }
 
+impl TerminalOwner {
+    /// The owner for a client and an agent of these versions: only version 1 has terminals of the client.
+    #[must_use]
+    pub fn of(client: Version, agent: Version) -> Self {
+        match (client, agent) {
+            (Version::V1, Version::V1) => Self::Client,
+            (Version::V1, Version::V2) | (Version::V2, _) => Self::Agent,
+        }
+    }
+}
+
 /// The optional features that a v1 client supports.
 #[derive(Clone, Copy)]
 struct ClientSupport {

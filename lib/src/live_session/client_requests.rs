@@ -56,6 +56,7 @@ impl LiveSession {
                 let _ = reply.send(self.broken_error().map_or_else(|| Ok(self.state()), Err));
             }
             Message::End { reason, by, done } => self.end(reason, by, done).await,
+            Message::HostChanged { host, by, notice } => self.host_changed(&host, by, &notice),
             Message::AgentUp(up) => self.agent_up(up).await,
         }
     }
@@ -293,6 +294,7 @@ pub(super) fn waiting_client(message: &Message) -> Option<ClientId> {
         | Message::Service(_)
         | Message::Status(_)
         | Message::End { .. }
+        | Message::HostChanged { .. }
         | Message::AgentUp(_) => None,
     }
 }
@@ -316,6 +318,7 @@ pub(super) fn reply_of(message: Message) -> Option<Reply> {
         | Message::Service(_)
         | Message::Status(_)
         | Message::End { .. }
+        | Message::HostChanged { .. }
         | Message::AgentUp(_) => None,
     }
 }

@@ -7,6 +7,7 @@ use serde_json::json;
 use tokio::sync::oneshot;
 
 use super::{LiveSession, PendingAnswer, WhenUnattended};
+use crate::agent::pool::SharedHost;
 use crate::client_id::{ClientId, ClientTag};
 use crate::outbox::{Ephemeral, Outbound, Reply};
 use crate::wire::RpcError;
@@ -91,8 +92,19 @@ impl LiveSession {
             "_meta": {"rethread": {"client": by.json().value()}},
         })
         .into();
-        let notice = || Outbound::Ephemeral(self.id.clone(), Ephemeral::Notice(notice.clone()));
-        self.clients.attached.offer_others(Some(by.id), notice);
+        self.notify_others(by.id, &notice);
+    }
+
+    /// A client has changed an agent process. Its other clients are shown the notice, if the session uses that process.
+    pub(super) fn host_changed(&self, host: &SharedHost, by: ClientId, notice: &Json) {
+        if self.agent.host.is_same(host) {
+            self.notify_others(by, notice);
+        }
+    }
+
+    fn notify_others(&self, by: ClientId, notice: &Json) {
+        let message = || Outbound::Ephemeral(self.id.clone(), Ephemeral::Notice(notice.clone()));
+        self.clients.attached.offer_others(Some(by), message);
     }
 }
 

@@ -12,7 +12,7 @@ use super::{AgentSlot, Attached, Client, local};
 use crate::agent::Restore;
 use crate::agent::host::LiveAgent;
 use crate::agent::peer::{AgentLine, FromAgent};
-use crate::agent::pool::HostUser;
+use crate::agent::pool::{HostUser, SharedHost};
 use crate::agent::process::GuardianCommand;
 use crate::client_id::{ClientId, ClientTag};
 use crate::edge::client_request::{OptionName, Setup};
@@ -151,6 +151,15 @@ pub(crate) enum Message {
         by: Option<ClientTag>,
         /// Told when it is done.
         done: oneshot::Sender<Seq>,
+    },
+    /// A client has changed the agent process for everybody, if this is the process of the session.
+    HostChanged {
+        /// The process.
+        host: SharedHost,
+        /// The client.
+        by: ClientId,
+        /// What the other clients are shown.
+        notice: Json,
     },
     /// The agent is up, or is not to be had.
     AgentUp(Result<LiveAgent, RpcError>),

@@ -66,6 +66,7 @@ fn weight(message: &Message) -> usize {
         | Message::Close(_)
         | Message::Status(_)
         | Message::End { .. }
+        | Message::HostChanged { .. }
         | Message::AgentUp(_) => 0,
     }
 }

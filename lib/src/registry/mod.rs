@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 use crate::agent::host::LiveAgent;
 use crate::agent::peer::{AgentLine, FromAgent};
 use crate::agent::pool::SharedHost;
-use crate::client_id::ClientTag;
+use crate::client_id::{ClientId, ClientTag};
 use crate::clock;
 use crate::edge::agent_translator::{AgentTranslator, outgoing};
 use crate::edge::client_request::Setup;
@@ -167,6 +167,16 @@ impl Registry {
         let mut ending: JoinSet<_> =
             handles.into_iter().map(|handle| end(handle, reason.to_owned(), None)).collect();
         while ending.join_next().await.is_some() {}
+    }
+
+    /// Shows a notice to the clients of all sessions that use this agent process, but not to the client that changed it.
+    pub(crate) async fn host_changed(&self, host: &SharedHost, by: ClientId, notice: &Json) {
+        let handles: Vec<_> = locked(&self.live).values().cloned().collect();
+        for handle in handles {
+            let message = Message::HostChanged { host: host.clone(), by, notice: notice.clone() };
+            // A session that has ended has nobody to show it to.
+            let _ = handle.send(message).await;
+        }
     }
 
     fn start(&self, begin: SessionStart) -> Handle {

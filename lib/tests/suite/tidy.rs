@@ -282,3 +282,55 @@ fn paths_in_the_documents_exist() {
         assert!(checked > 0 || document == "README.md", "{document} names no path at all");
     }
 }
+
+/// The part of a source file before its tests.
+fn without_tests(text: &str) -> &str {
+    text.split("#[cfg(test)]").next().unwrap_or_default()
+}
+
+#[test]
+fn versions_are_told_apart_only_in_the_edge() {
+    let found = sources("lib/src");
+    assert!(found.len() > 50, "the sources were found");
+    let outside = found.iter().filter(|path| !path.display().to_string().contains("/src/edge/"));
+    let matching: Vec<_> = outside
+        .filter(|path| {
+            let text = fs::read_to_string(path).unwrap();
+            ["Version::V1", "Version::V2"].iter().any(|version| without_tests(&text).contains(version))
+        })
+        .collect();
+    assert!(matching.is_empty(), "these name a version, put it into `edge::dialect`: {matching:#?}");
+}
+
+/// The number of fields of each struct in a source file.
+fn field_counts(text: &str) -> Vec<(String, usize)> {
+    let mut counts: Vec<(String, usize)> = Vec::new();
+    let mut inside = false;
+    for line in without_tests(text).lines() {
+        if inside {
+            let item = line.trim_start().trim_start_matches("pub").trim_start_matches("(super)");
+            let name = item.trim_start_matches("(crate)").trim_start().split(':').next().unwrap_or_default();
+            let is_field = line.starts_with("    ") && line.contains(": ") && !name.contains(['/', ' ', '#']);
+            if let (true, Some(last)) = (is_field, counts.last_mut()) {
+                last.1 += 1;
+            }
+            inside = line != "}";
+        } else if line.contains("struct ") && line.ends_with('{') {
+            counts.extend(declared_type(line).map(|name| (name.to_owned(), 0)));
+            inside = true;
+        }
+    }
+    counts
+}
+
+#[test]
+fn the_live_session_and_its_parts_stay_small() {
+    let mut counts = Vec::new();
+    for path in sources("lib/src/live_session") {
+        counts.extend(field_counts(&fs::read_to_string(&path).unwrap()));
+    }
+    let of = |name: &str| counts.iter().find(|(known, _)| known == name).map(|(_, count)| *count);
+    assert_eq!((of("LiveSession"), of("AgentSide")), (Some(12), Some(10)), "fields are counted");
+    let large: Vec<_> = counts.iter().filter(|(_, count)| *count > 12).collect();
+    assert!(large.is_empty(), "more than 12 fields: {large:?}");
+}

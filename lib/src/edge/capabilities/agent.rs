@@ -74,6 +74,18 @@ impl AgentProfile {
         }
     }
 
+    /// Encodes the ways to log in for a client that speaks `version`.
+    #[must_use]
+    pub fn login_methods(&self, version: Version) -> Json {
+        match version {
+            Version::V1 => {
+                let methods: Vec<_> = self.auth_methods.iter().cloned().map(v1::auth::to_v1).collect();
+                Json::of(&methods)
+            }
+            Version::V2 => Json::of(&self.auth_methods),
+        }
+    }
+
     /// Encodes the `initialize` answer for a client that speaks `version`.
     #[must_use]
     pub fn answer(&self, version: Version) -> Json {
@@ -122,11 +134,10 @@ impl AgentProfile {
             capabilities.set("auth", auth_for_v1(auth, self.version));
         }
         self.forward(&mut capabilities, &["providers", "_meta"]);
-        let methods: Vec<_> = self.auth_methods.iter().cloned().map(v1::auth::to_v1).collect();
         let mut answer: Fields = [
             ("protocolVersion", json!(1).into()),
             ("agentCapabilities", capabilities.json()),
-            ("authMethods", Json::of(&methods)),
+            ("authMethods", self.login_methods(Version::V1)),
         ]
         .into_iter()
         .collect();
@@ -160,7 +171,7 @@ impl AgentProfile {
             ("protocolVersion", json!(2).into()),
             ("info", self.info.clone().unwrap_or_else(|| unknown.into())),
             ("capabilities", capabilities.json()),
-            ("authMethods", Json::of(&self.auth_methods)),
+            ("authMethods", self.login_methods(Version::V2)),
         ]
         .into_iter()
         .collect()

@@ -28,6 +28,10 @@ impl Shared {
     async fn of(pairing: Pairing, other: Version) -> Self {
         let world = World::of(pairing).set(|config| config.when_unattended = WhenUnattended::Keep);
         let one = world.ready().await;
+        Self::with(world, one, other).await
+    }
+
+    async fn with(world: World, one: Client, other: Version) -> Self {
         let session = one.new_session().await;
         let two = world.ready_as(other).await;
         two.load(&session).await;

@@ -1,8 +1,9 @@
 //! A client that follows with other MCP servers or directories than the session has.
 
 use rethread::edge::Version;
-use rethread_testkit::client::CWD;
-use rethread_testkit::{Pairing, pairings};
+use rethread_testkit::agent::{AgentConfig, Login};
+use rethread_testkit::client::{CWD, Client};
+use rethread_testkit::{Pairing, World, pairings};
 use serde_json::{Value, json};
 
 use super::{Shared, VERSIONS};
@@ -50,4 +51,37 @@ async fn other_servers_are_applied_when_nobody_else_follows(pairing: Pairing) {
     }
 }
 
-pairings!(other_servers_are_applied_when_nobody_else_follows);
+/// What a client is told of a login or logout by another one: the notification, and the notice in the session.
+async fn told_of_login(shared: &Shared, client: &Client, mark: usize, login: &str) -> Value {
+    let notice = |update: &Value| {
+        let text = format!("{} {}", update["title"], update["content"]);
+        text.contains(&format!("test has logged {login}"))
+    };
+    client.wait_update(mark, &shared.session, "who logged in or out", notice).await;
+    client.wait_method("_rethread/login_changed").await["params"].clone()
+}
+
+async fn a_login_or_logout_by_one_is_shown_to_the_others(pairing: Pairing) {
+    let world = World::with_config(pairing, |config| AgentConfig { login: Login::Needed, ..config });
+    let one = world.ready().await;
+    let methods = match pairing.client {
+        Version::V1 => ["authenticate", "logout"],
+        Version::V2 => ["auth/login", "auth/logout"],
+    };
+    one.ask(methods[0], json!({"methodId": "key"})).await;
+    let shared = Shared::with(world, one, pairing.client).await;
+    let two = &shared.two;
+    for (method, login) in methods.into_iter().zip(["in", "out"]) {
+        let (mark, own) = (two.mark(), shared.one.mark());
+        shared.one.ask(method, json!({"methodId": "key"})).await;
+        let params = told_of_login(&shared, two, mark, login).await;
+        assert_eq!(params["authMethods"].as_array().map(Vec::len), Some(1), "{params}");
+        assert_eq!(params["_meta"]["rethread"]["client"]["name"], "test");
+        assert!(shared.one.updates_since(own, &shared.session).is_empty(), "not to the client that did it");
+    }
+}
+
+pairings!(
+    other_servers_are_applied_when_nobody_else_follows,
+    a_login_or_logout_by_one_is_shown_to_the_others
+);
