@@ -17,7 +17,7 @@ use rethread::author::InProcess;
 use rethread::edge::Version;
 use rethread::secret::Secrets;
 use rethread::server::{Config, NativeSessions, Server};
-use rethread::store::sqlite::SqliteStore;
+use rethread::store::embedded::EmbeddedStore;
 use rethread::transport::stdio;
 use rethread_assistant::mcp::Limits;
 use rethread_assistant::model::ProviderLimits;
@@ -134,7 +134,7 @@ fn serve(args: AcpArgs) -> Result<(), Failure> {
         // SAFETY: no thread has been started so far.
         unsafe { environment::take(&config::key_variables(&paths.config())) };
     }
-    let store = SqliteStore::open(&paths.store())?;
+    let store = EmbeddedStore::open(&paths.store())?;
     let secrets = Secrets::default();
     log::start(paths.logs()?.join("rethread.log"), args.log_level, secrets.clone());
     let agent = agent(args.command, &paths)?;

@@ -64,6 +64,7 @@ impl From<StoreError> for Failure {
             StoreError::Newer { .. } => {
                 "use the newer rethread that wrote the database, or another RETHREAD_HOME"
             }
+            StoreError::InUse { .. } => "end that process, then start again",
             StoreError::Unknown(_)
             | StoreError::Exists(_)
             | StoreError::LiveElsewhere { .. }

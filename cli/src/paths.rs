@@ -4,7 +4,7 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use rethread::store::sqlite::SqlitePaths;
+use rethread::store::embedded::EmbeddedPaths;
 
 /// The folders in use.
 pub(crate) struct Paths {
@@ -32,8 +32,8 @@ impl Paths {
     }
 
     /// The database and the lock files.
-    pub(crate) fn store(&self) -> SqlitePaths {
-        SqlitePaths { database: self.data.join("rethread.db"), locks: self.state.join("locks") }
+    pub(crate) fn store(&self) -> EmbeddedPaths {
+        EmbeddedPaths { database: self.data.join("rethread.db"), locks: self.state.join("locks") }
     }
 
     /// The configuration file.

@@ -61,6 +61,11 @@ pub fn encode_segment(items: &[Folded]) -> Vec<u8> {
     bytes
 }
 
+/// Writes an entry in the compact form of segments, behind whatever is in `bytes`.
+pub fn write_compact(entry: &Entry, bytes: &mut Vec<u8>) {
+    items::put_entry(bytes, entry);
+}
+
 /// Reads a folded part of a journal.
 pub fn decode_segment(bytes: &[u8]) -> Result<Vec<Folded>, StoredError> {
     SegmentItems::of(bytes)?.map(|item| item?.folded()).collect()
@@ -123,6 +128,12 @@ impl<'a> Stored<'a> {
     #[must_use]
     pub fn single(seq: Seq, bytes: &'a [u8]) -> Self {
         Self { first: seq, last: seq, form: StoredForm::Single(bytes) }
+    }
+
+    /// A single entry, as [`write_compact`] wrote it.
+    #[must_use]
+    pub fn compact(seq: Seq, bytes: &'a [u8]) -> Self {
+        Self { first: seq, last: seq, form: StoredForm::Compact(bytes) }
     }
 
     /// An item that is at hand.

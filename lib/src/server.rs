@@ -14,7 +14,6 @@ use crate::live_session::SessionDeps;
 use crate::registry::Registry;
 use crate::secret::Secrets;
 use crate::store::Store;
-use crate::store::journal::Journal;
 use crate::transport::messages::ClientTransport;
 use crate::transport::stdio;
 
@@ -80,10 +79,9 @@ impl Server {
     /// A server over this store with this agent.
     #[must_use]
     pub fn new(store: Arc<dyn Store>, agent: Arc<dyn AgentSource>, config: Config) -> Self {
-        let journal = Journal::start(store);
-        let registry = Arc::new(Registry::new(session_deps(&journal, &config)));
+        let registry = Arc::new(Registry::new(session_deps(&store, &config)));
         let deps = ConnectionDeps {
-            journal,
+            store,
             agent,
             agents: AgentPool::default(),
             host_config: host_config(&config),
@@ -132,9 +130,9 @@ fn host_config(config: &Config) -> HostConfig {
     }
 }
 
-fn session_deps(journal: &Journal, config: &Config) -> SessionDeps {
+fn session_deps(store: &Arc<dyn Store>, config: &Config) -> SessionDeps {
     SessionDeps {
-        journal: journal.clone(),
+        store: store.clone(),
         secrets: config.secrets.clone(),
         cancel_patience: config.cancel_patience,
         option_patience: config.option_patience,

@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use rethread::store::{Append, StoreError};
+use rethread::store::{Append, StoreError, StoreFuture};
 
 use crate::watched::{Watched, Watchman};
 
@@ -18,7 +18,7 @@ pub struct Faults {
 }
 
 impl Faults {
-    /// Makes the next `count` appends fail; a call with several appends counts them all.
+    /// Makes the next `count` appends fail.
     pub fn fail_appends(&self, count: usize) {
         self.appends.store(count, Ordering::SeqCst);
     }
@@ -30,10 +30,9 @@ impl Faults {
 }
 
 impl Watchman for Faults {
-    /// One fault fails the whole call, like a failed transaction.
-    fn appending(&self, appends: &[Append]) -> Result<(), fn() -> StoreError> {
-        let faults = appends.iter().filter(|_| spend(&self.appends)).count();
-        if faults == 0 { Ok(()) } else { Err(|| full("appending")) }
+    fn appending(&self, _append: &Append) -> StoreFuture<'_, ()> {
+        let outcome = if spend(&self.appends) { Err(full("appending")) } else { Ok(()) };
+        Box::pin(std::future::ready(outcome))
     }
 
     fn reading(&self) -> Result<(), StoreError> {

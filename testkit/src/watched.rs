@@ -4,20 +4,20 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use rethread::store::{
-    Append, Archived, ItemVisitor, Lease, ListPage, ListQuery, NewSession, ReadProgress, SessionRow, Store,
-    StoreError, Stub,
+    Append, Archived, Changes, FoldUpTo, Lease, ListPage, ListQuery, NewSession, Page, Revision, SessionRow,
+    Store, StoreError, StoreFuture, Stub,
 };
 use rethread_core::{Millis, Seq, SessionId};
 
 /// Observes the calls to a store.
 pub trait Watchman: Default + Send + Sync + 'static {
-    /// Called before appends that are written together. If it returns an error, none is written.
+    /// Called before an append, which waits for it. If it returns an error, nothing is written.
     ///
     /// # Errors
     ///
-    /// Makes the error of each append.
-    fn appending(&self, _appends: &[Append]) -> Result<(), fn() -> StoreError> {
-        Ok(())
+    /// The error that the writer gets.
+    fn appending(&self, _append: &Append) -> StoreFuture<'_, ()> {
+        Box::pin(std::future::ready(Ok(())))
     }
 
     /// Called before a read of a journal.
@@ -32,8 +32,9 @@ pub trait Watchman: Default + Send + Sync + 'static {
 
 /// A store with an observer, to which it dereferences.
 pub struct Watched<W> {
-    watchman: W,
+    // Dropped before the observer, which may keep what the store needs.
     store: Arc<dyn Store>,
+    watchman: W,
 }
 
 impl<W: Watchman> Watched<W> {
@@ -53,69 +54,69 @@ impl<W> Deref for Watched<W> {
 }
 
 impl<W: Watchman> Store for Watched<W> {
-    fn create(&self, new: NewSession) -> Result<Lease, StoreError> {
+    fn create(&self, new: NewSession) -> StoreFuture<'_, Lease> {
         self.store.create(new)
     }
 
-    fn claim(&self, session: &SessionId) -> Result<Lease, StoreError> {
+    fn claim(&self, session: &SessionId) -> StoreFuture<'_, Lease> {
         self.store.claim(session)
     }
 
-    fn release(&self, lease: &Lease) -> Result<(), StoreError> {
+    fn release(&self, lease: &Lease) -> StoreFuture<'_, ()> {
         self.store.release(lease)
     }
 
-    fn append(&self, appends: &[Append]) -> Vec<Result<(), StoreError>> {
-        match self.watchman.appending(appends) {
-            Ok(()) => self.store.append(appends),
-            Err(error) => appends.iter().map(|_| Err(error())).collect(),
+    fn append(&self, append: Append) -> StoreFuture<'_, ()> {
+        Box::pin(async move {
+            self.watchman.appending(&append).await?;
+            self.store.append(append).await
+        })
+    }
+
+    fn read(&self, session: &SessionId, from: Seq, budget: usize) -> StoreFuture<'_, Page> {
+        match self.watchman.reading() {
+            Ok(()) => self.store.read(session, from, budget),
+            Err(error) => Box::pin(std::future::ready(Err(error))),
         }
     }
 
-    fn walk(
-        &self,
-        session: &SessionId,
-        from: Seq,
-        budget: usize,
-        visit: ItemVisitor<'_>,
-    ) -> Result<ReadProgress, StoreError> {
-        self.watchman.reading()?;
-        self.store.walk(session, from, budget, visit)
+    fn fold(&self, lease: &Lease, fold: FoldUpTo) -> StoreFuture<'_, ()> {
+        self.store.fold(lease, fold)
     }
 
-    fn fold(&self, lease: &Lease, upto: Seq) -> Result<(), StoreError> {
-        self.store.fold(lease, upto)
-    }
-
-    fn find(&self, session: &SessionId) -> Result<Option<SessionRow>, StoreError> {
+    fn find(&self, session: &SessionId) -> StoreFuture<'_, Option<SessionRow>> {
         self.store.find(session)
     }
 
-    fn list(&self, query: &ListQuery) -> Result<ListPage, StoreError> {
+    fn list(&self, query: &ListQuery) -> StoreFuture<'_, ListPage> {
         self.store.list(query)
     }
 
-    fn set_title(&self, session: &SessionId, title: &str) -> Result<(), StoreError> {
+    fn changes(&self, since: Revision) -> StoreFuture<'_, Changes> {
+        self.store.changes(since)
+    }
+
+    fn set_title(&self, session: &SessionId, title: &str) -> StoreFuture<'_, ()> {
         self.store.set_title(session, title)
     }
 
-    fn set_archived(&self, session: &SessionId, archived: Archived, at: Millis) -> Result<(), StoreError> {
+    fn set_archived(&self, session: &SessionId, archived: Archived, at: Millis) -> StoreFuture<'_, ()> {
         self.store.set_archived(session, archived, at)
     }
 
-    fn delete(&self, session: &SessionId, at: Millis) -> Result<(), StoreError> {
+    fn delete(&self, session: &SessionId, at: Millis) -> StoreFuture<'_, ()> {
         self.store.delete(session, at)
     }
 
-    fn add_stubs(&self, agent: &str, stubs: &[Stub]) -> Result<(), StoreError> {
+    fn add_stubs(&self, agent: &str, stubs: &[Stub]) -> StoreFuture<'_, ()> {
         self.store.add_stubs(agent, stubs)
     }
 
-    fn profile(&self, key: &str) -> Result<Option<Vec<u8>>, StoreError> {
+    fn profile(&self, key: &str) -> StoreFuture<'_, Option<Vec<u8>>> {
         self.store.profile(key)
     }
 
-    fn remember_profile(&self, key: &str, profile: &[u8], at: Millis) -> Result<(), StoreError> {
+    fn remember_profile(&self, key: &str, profile: &[u8], at: Millis) -> StoreFuture<'_, ()> {
         self.store.remember_profile(key, profile, at)
     }
 }

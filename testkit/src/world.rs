@@ -1,18 +1,19 @@
 //! A complete test environment: a store, an agent and a server.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use rethread::edge::Version;
 use rethread::server::{Config, Server};
-use rethread::store::Store;
+use rethread::store::embedded::{EmbeddedPaths, EmbeddedStore};
 use rethread::store::memory::MemoryStore;
-use rethread::store::sqlite::{SqlitePaths, SqliteStore};
+use rethread::store::{FoldUpTo, Store};
 use rethread_core::SessionId;
 use tempfile::TempDir;
 
 use crate::Pairing;
 use crate::agent::{AgentConfig, ScriptedAgent};
 use crate::client::Client;
+use crate::watched::{Watched, Watchman};
 
 /// The environment of a scenario.
 pub struct World {
@@ -27,8 +28,17 @@ pub struct World {
     config: Config,
 }
 
+/// Keeps the folder of a store as long as the store.
+#[derive(Default)]
+struct KeptFolder(OnceLock<TempDir>);
+
+impl Watchman for KeptFolder {}
+
+/// The environment variable that has all scenarios run on the embedded store.
+const ON_EMBEDDED: &str = "RETHREAD_TEST_EMBEDDED";
+
 impl World {
-    /// A memory store and an agent that supports everything.
+    /// A store and an agent that supports everything.
     #[must_use]
     pub fn of(pairing: Pairing) -> Self {
         Self::with(pairing.client, ScriptedAgent::of(pairing))
@@ -42,20 +52,28 @@ impl World {
         world
     }
 
-    /// A SQLite store in a temporary folder, and an agent that supports everything.
+    /// An embedded store in a temporary folder, and an agent that supports everything.
     #[must_use]
-    pub fn on_disk(pairing: Pairing) -> (Self, TempDir) {
-        let folder = tempfile::tempdir().expect("there is room for a folder");
-        let (database, locks) = (folder.path().join("rethread.db"), folder.path().join("locks"));
-        let store = SqliteStore::open(&SqlitePaths { database, locks }).expect("a new database opens");
-        let agent = ScriptedAgent::of(pairing);
-        (Self::over(pairing.client, agent, Arc::new(store), Config::default()), folder)
+    pub fn on_disk(pairing: Pairing) -> Self {
+        Self::embedded(pairing.client, ScriptedAgent::of(pairing))
     }
 
-    /// A memory store and this agent.
+    fn embedded(client: Version, agent: ScriptedAgent) -> Self {
+        let folder = tempfile::tempdir().expect("there is room for a folder");
+        let (database, locks) = (folder.path().join("rethread.db"), folder.path().join("locks"));
+        let store = EmbeddedStore::open(&EmbeddedPaths { database, locks }).expect("a new store opens");
+        let store = Watched::<KeptFolder>::new(Arc::new(store));
+        store.0.set(folder).expect("it has no folder yet");
+        Self::over(client, agent, Arc::new(store), Config::default())
+    }
+
+    /// A store and this agent. The store is in memory, unless `RETHREAD_TEST_EMBEDDED` is set.
     #[must_use]
     pub fn with(client: Version, agent: ScriptedAgent) -> Self {
-        Self::over(client, agent, Arc::new(MemoryStore::new()), Config::default())
+        match std::env::var_os(ON_EMBEDDED) {
+            Some(_) => Self::embedded(client, agent),
+            None => Self::over(client, agent, Arc::new(MemoryStore::new()), Config::default()),
+        }
     }
 
     /// This store, this agent and this configuration.
@@ -89,17 +107,18 @@ impl World {
     /// A client that loads the session in the next process, after a fold of all of it.
     pub async fn replayed(&self, client: &Client, session: &str) -> Client {
         let again = self.restarted(client).await;
-        again.fold(session);
+        again.fold(session).await;
         let next = again.ready().await;
         next.load(session).await;
         next
     }
 
     /// Folds all of a session that is not open.
-    pub fn fold(&self, session: &str) {
-        let lease = self.store.claim(&SessionId(session.to_owned())).expect("the session is there");
-        self.store.fold(&lease, lease.head).expect("what is over can be folded");
-        self.store.release(&lease).expect("the session was claimed");
+    pub async fn fold(&self, session: &str) {
+        let lease = self.store.claim(&SessionId(session.to_owned())).await.expect("the session is there");
+        let all = FoldUpTo { upto: lease.head, snapshot: None };
+        self.store.fold(&lease, all).await.expect("what is over can be folded");
+        self.store.release(&lease).await.expect("the session was claimed");
     }
 
     /// A connected client that has sent nothing.

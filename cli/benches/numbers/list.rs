@@ -3,9 +3,8 @@
 use std::path::Path;
 use std::time::Instant;
 
-use rethread::store::sqlite::{SqlitePaths, SqliteStore};
-use rethread::store::{Listed, NewSession, RowFacts, Store};
-use rethread_core::TitleSource;
+use rethread::store::embedded::{EmbeddedPaths, EmbeddedStore};
+use rethread::store::{Store, Stub};
 use serde_json::json;
 
 use crate::Row;
@@ -50,25 +49,16 @@ pub(crate) fn measure() -> Vec<Row> {
 }
 
 fn fill(home: &Path, count: usize) {
-    let paths = SqlitePaths { database: home.join("rethread.db"), locks: home.join("state").join("locks") };
-    let store = SqliteStore::open(&paths).expect("a new store opens");
-    for number in 0..count {
-        let facts = RowFacts {
-            title: Some((format!("session {number}"), TitleSource::Prompt)),
-            listed: Some(Listed),
-            ..RowFacts::default()
-        };
-        let new = NewSession {
-            id: format!("session-{number:08}").as_str().into(),
-            // Few enough folders that one of them fills a page even in the small store.
-            cwd: format!("/work/{}", number % 16),
-            agent: "bench".to_owned(),
-            parent: None,
-            entries: Vec::new(),
-            facts,
-            snapshot: None,
-            at: number as u64,
-        };
-        store.create(new).expect("there is room");
-    }
+    let paths = EmbeddedPaths { database: home.join("rethread.db"), locks: home.join("state").join("locks") };
+    let store = EmbeddedStore::open(&paths).expect("a new store opens");
+    let stub = |number: usize| Stub {
+        id: format!("session-{number:08}").as_str().into(),
+        // Few enough folders that one of them fills a page even in the small store.
+        cwd: format!("/work/{}", number % 16),
+        title: Some(format!("session {number}")),
+        updated_at: number as u64,
+    };
+    let stubs: Vec<_> = (0..count).map(stub).collect();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime starts");
+    runtime.block_on(store.add_stubs("bench", &stubs)).expect("there is room");
 }

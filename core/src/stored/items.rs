@@ -94,7 +94,7 @@ pub(super) fn entry(bytes: &[u8]) -> Result<Entry, StoredError> {
     if rest.0.is_empty() { Ok(entry) } else { Err(StoredError::Broken("an item is too long")) }
 }
 
-fn put_entry(bytes: &mut Vec<u8>, entry: &Entry) {
+pub(super) fn put_entry(bytes: &mut Vec<u8>, entry: &Entry) {
     match entry {
         Entry::Updated { update, known } => {
             bytes.push(if *known { tag::UPDATED_KNOWN } else { tag::UPDATED_NEW });

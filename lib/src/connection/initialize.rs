@@ -16,7 +16,7 @@ use crate::clock;
 use crate::edge::capabilities::{AgentProfile, ClientProfile};
 use crate::edge::params::Params;
 use crate::outbox::OpenRequest;
-use crate::store::journal::Journal;
+use crate::store::Store;
 use crate::wire::{RpcError, code};
 
 /// How long an agent that is not known as it is now may take to introduce itself, if something is known of it.
@@ -141,7 +141,7 @@ fn fingerprint(text: &str) -> String {
 
 /// What agents said of themselves when they were last started.
 pub(super) struct ProfileCache {
-    journal: Journal,
+    store: Arc<dyn Store>,
     /// The program as it is now, and how it is introduced to the client.
     key: Option<String>,
     /// The command alone.
@@ -154,7 +154,7 @@ impl ProfileCache {
         let protocol = deps.host_config.protocol;
         let key = deps.agent.key().map(|key| fingerprint(&format!("{key} {protocol:?} {offers}")));
         let command = deps.agent.command_key().map(|command| fingerprint(&format!("command {command}")));
-        Self { journal: deps.journal.clone(), key, command }
+        Self { store: deps.store.clone(), key, command }
     }
 
     /// What the agent that is there now says of itself. If it cannot be started, or takes too long, what the same
@@ -176,7 +176,7 @@ impl ProfileCache {
 
     async fn recall_key(&self, key: Option<String>) -> Option<Arc<AgentProfile>> {
         let key = key?;
-        let bytes = self.journal.call(move |store| store.profile(&key)).await.ok()??;
+        let bytes = self.store.profile(&key).await.ok()??;
         let answer = Json::parse(String::from_utf8(bytes).ok()?).ok()?;
         AgentProfile::read(&answer).ok().map(Arc::new)
     }
@@ -202,6 +202,6 @@ impl ProfileCache {
 
     async fn write(&self, key: String, profile: Vec<u8>) {
         // What is not remembered costs the next client some time, nothing else.
-        let _ = self.journal.call(move |store| store.remember_profile(&key, &profile, clock::now())).await;
+        let _ = self.store.remember_profile(&key, &profile, clock::now()).await;
     }
 }

@@ -30,7 +30,7 @@ use crate::edge::own_meta;
 use crate::live_session::{Handle, Message as SessionMessage};
 use crate::outbox::{AnswerSlot, InFlight, OpenRequest, Outbox, Reply, RequestNotTaken, queue};
 use crate::registry::Registry;
-use crate::store::journal::Journal;
+use crate::store::Store;
 use crate::transport::messages::ClientTransport;
 use crate::wire::{Id, IdKind, Line, Malformed, Out, RpcError, RpcMessage, code, parse};
 use intake::Intake;
@@ -42,7 +42,7 @@ const LAST_ANSWERS: Duration = Duration::from_millis(300);
 
 /// What all connections of a server share.
 pub(crate) struct ConnectionDeps {
-    pub(crate) journal: Journal,
+    pub(crate) store: Arc<dyn Store>,
     /// Where agents come from.
     pub(crate) agent: Arc<dyn AgentSource>,
     /// The agent processes.
@@ -176,7 +176,7 @@ impl Connection {
             sink,
             outbox: outgoing,
             bell: bell.clone(),
-            journal: deps.journal.clone(),
+            store: deps.store.clone(),
             asked: asked.clone(),
             out: Out::default(),
             subscriptions: Vec::new(),

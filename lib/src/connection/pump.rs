@@ -14,8 +14,7 @@ use super::subscription::Subscription;
 use crate::edge::dialect::StateUpdates;
 use crate::edge::view::View;
 use crate::outbox::{Attachment, Ephemeral, Outbound, Outgoing, Sender};
-use crate::store::StoreError;
-use crate::store::journal::Journal;
+use crate::store::{Store, StoreError};
 use crate::wire::{Id, Out};
 
 /// The writing half.
@@ -23,7 +22,7 @@ pub(super) struct Pump {
     pub(super) sink: ClientSink,
     pub(super) outbox: Outgoing,
     pub(super) bell: Arc<Notify>,
-    pub(super) journal: Journal,
+    pub(super) store: Arc<dyn Store>,
     pub(super) asked: SentRequests,
     pub(super) out: Out,
     pub(super) subscriptions: Vec<Subscription>,
@@ -180,7 +179,7 @@ impl Pump {
         for at in 0..self.subscriptions.len() {
             let upto = self.upto(&self.subscriptions[at]);
             let subscription = &mut self.subscriptions[at];
-            match subscription.advance(upto, &self.journal, &mut self.out, &self.asked).await {
+            match subscription.advance(upto, &self.store, &mut self.out, &self.asked).await {
                 Ok(read) => moved |= read,
                 Err(error) => {
                     // A journal that cannot be read on is not shown with a hole in it.

@@ -1,13 +1,14 @@
-//! Encodes a part of a replay while the store reads it, one item at a time, so that a long history needs little memory.
+//! Reads and encodes a part of a replay, so that a long history needs little memory.
 
-use std::ops::ControlFlow;
+use std::sync::Arc;
 
-use rethread_core::stored::ItemSort;
+use rethread_core::stored::{ItemSort, Stored};
 use rethread_core::{Json, Seq, SessionId};
 
+use super::subscription::not_made;
 use crate::edge::replay_fast_path::FastPath;
 use crate::edge::view::{ClientMessage, EntryPosition, Timing, View};
-use crate::store::{Store, StoreError};
+use crate::store::{Page, Store, StoreError};
 use crate::wire::Out;
 
 /// About how many stored bytes make a piece. While one is written, the next is made.
@@ -41,32 +42,53 @@ pub(super) struct Lines {
 }
 
 impl Replay {
-    /// Reads and shows the next piece.
-    pub(super) fn piece(mut self, store: &dyn Store) -> Result<Piece, StoreError> {
-        let mut lines = self.lines;
+    /// Reads and encodes the next piece. Encoding runs on a thread that may block.
+    pub(super) async fn piece(self, store: Arc<dyn Store>) -> Result<Piece, StoreError> {
+        let page = store.read(&self.session, self.from, PIECE).await?;
+        let encoded = tokio::task::spawn_blocking(move || self.encode(&page)).await;
+        encoded.unwrap_or_else(|stopped| Err(not_made(stopped)))
+    }
+
+    fn encode(mut self, page: &Page) -> Result<Piece, StoreError> {
+        let mut lines = std::mem::take(&mut self.lines);
         lines.reserve(PIECE + PIECE / 2);
         let mut shown = Vec::new();
-        let reached = store.walk(&self.session, self.from, PIECE, &mut |item| {
+        let mut reached = page.next;
+        for item in page.items() {
+            let item = item?;
             if item.first > self.upto {
-                return Ok(ControlFlow::Break(()));
+                reached = item.first;
+                break;
             }
-            match item.sort() {
-                // Of these nothing is ever shown afterwards.
-                ItemSort::Bookkeeping => {}
-                ItemSort::TurnEnded => self.view.turn_ended(),
-                ItemSort::Any => {
-                    let say = &mut |update: &[&str]| lines.update_of(&self.name, update);
-                    let fast_path = item.raw_item().map(|raw_item| self.view.show_from_text(raw_item, say));
-                    if fast_path != Some(FastPath::Taken) {
-                        let place = EntryPosition { seq: item.first, timing: Timing::Replay };
-                        self.view.show(&*item.entry()?, place, &mut shown);
-                        shown.drain(..).for_each(|shown| write(shown, &self.name, &mut lines));
-                    }
+            self.encode_item(item, page, &mut shown, &mut lines)?;
+        }
+        Ok(Piece { view: self.view, lines: Lines { lines, reached } })
+    }
+
+    fn encode_item(
+        &mut self,
+        item: Stored<'_>,
+        page: &Page,
+        shown: &mut Vec<ClientMessage>,
+        lines: &mut Out,
+    ) -> Result<(), StoreError> {
+        match item.sort() {
+            // Of these nothing is ever shown afterwards.
+            ItemSort::Bookkeeping => {}
+            ItemSort::TurnEnded => self.view.turn_ended(),
+            ItemSort::Any => {
+                let say = &mut |update: &[&str]| lines.update_of(&self.name, update);
+                let fast_path = item.raw_item().map(|raw_item| self.view.show_from_text(raw_item, say));
+                if fast_path != Some(FastPath::Taken) {
+                    let first = item.first;
+                    let entry = item.entry().map_err(|cause| page.damaged(first, cause))?;
+                    let place = EntryPosition { seq: first, timing: Timing::Replay };
+                    self.view.show(&entry, place, shown);
+                    shown.drain(..).for_each(|shown| write(shown, &self.name, lines));
                 }
             }
-            Ok(ControlFlow::Continue(()))
-        })?;
-        Ok(Piece { view: self.view, lines: Lines { lines, reached: reached.next } })
+        }
+        Ok(())
     }
 }
 

@@ -133,7 +133,7 @@ impl Connection {
             client_request::ArchivedParam::Only => ArchivedFilter::Only,
         };
         let query = ListQuery { cwd, archived, after: cursor.clone(), limit: PAGE };
-        let page = context.registry.journal().call(move |store| store.list(&query)).await;
+        let page = context.registry.store().list(&query).await;
         let room = self.deps.host_config.longest_line.saturating_sub(LIST_FRAME + request.id().text().len());
         request.answer(match page {
             Ok(page) => Ok(answers::list(page, room)),
@@ -169,9 +169,7 @@ impl Connection {
     pub(super) async fn delete(&mut self, context: ClientContext, request: OpenRequest, session: SessionId) {
         let after = self.end_session(&context, &session, "the session was deleted").await;
         let row = context.registry.row(&session).await.ok();
-        let gone = session.clone();
-        let at = clock::now();
-        let outcome = context.registry.journal().call(move |store| store.delete(&gone, at)).await;
+        let outcome = context.registry.store().delete(&session, clock::now()).await;
         if let Some(row) = row {
             delete_natively(&context, row);
         }
@@ -251,8 +249,7 @@ impl Connection {
         if let Err(error) = context.registry.row(&session).await {
             return request.answer(Err(error));
         }
-        let (named, text) = (session, stored.clone());
-        let outcome = context.registry.journal().call(move |store| store.set_title(&named, &text)).await;
+        let outcome = context.registry.store().set_title(&session, &stored).await;
         request.answer(outcome.map(|()| json!({"title": stored}).into()).map_err(|e| store_error(&e)));
     }
 
@@ -305,8 +302,6 @@ async fn set_archived(
     session: &SessionId,
     archived: Archived,
 ) -> Result<Json, RpcError> {
-    let (named, at) = (session.clone(), clock::now());
-    let outcome =
-        context.registry.journal().call(move |store| store.set_archived(&named, archived, at)).await;
+    let outcome = context.registry.store().set_archived(session, archived, clock::now()).await;
     outcome.map(|()| json!({}).into()).map_err(|e| store_error(&e))
 }

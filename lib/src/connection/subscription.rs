@@ -15,8 +15,7 @@ use crate::edge::v1::side_updates::with_notices;
 use crate::edge::view::{ClientMessage, EntryPosition, Timing, View};
 use crate::live::Tailing;
 use crate::outbox::{Attachment, Outbound};
-use crate::store::StoreError;
-use crate::store::journal::{Journal, finished};
+use crate::store::{Store, StoreError};
 use crate::wire::Out;
 
 /// How much is encoded before it is written.
@@ -75,7 +74,7 @@ impl Subscription {
     pub(super) async fn advance(
         &mut self,
         upto: Seq,
-        journal: &Journal,
+        store: &Arc<dyn Store>,
         out: &mut Out,
         asked: &SentRequests,
     ) -> Result<bool, StoreError> {
@@ -103,29 +102,32 @@ impl Subscription {
                 Ok(true)
             }
             Tailing::Behind if next <= upto.min(self.attachment.past) => {
-                self.replay(upto, journal, out, asked).await
+                self.replay(upto, store, out, asked).await
             }
-            Tailing::Behind => self.read_store(upto, journal, out, asked).await,
+            Tailing::Behind => self.read_store(upto, store, out, asked).await,
         }
     }
 
     async fn read_store(
         &mut self,
         upto: Seq,
-        journal: &Journal,
+        store: &Arc<dyn Store>,
         out: &mut Out,
         asked: &SentRequests,
     ) -> Result<bool, StoreError> {
         let next = self.attachment.cursor.next();
-        let page = journal.read(self.attachment.session.clone(), next, READ).await?;
+        let page = store.read(&self.attachment.session, next, READ).await?;
         let mut reached = page.next;
-        for item in &page.items {
+        for item in page.items() {
+            let item = item?;
             // Entries since the replay began follow the messages after the replay.
             if self.at_border(item.first) || item.first > upto {
                 reached = item.first;
                 break;
             }
-            self.show(item.first, &item.entry, out, asked);
+            let first = item.first;
+            let entry = item.entry().map_err(|cause| page.damaged(first, cause))?;
+            self.show(first, &entry, out, asked);
         }
         self.attachment.cursor.advance(reached);
         self.settle_at(reached, upto, out, asked);
@@ -136,12 +138,12 @@ impl Subscription {
     async fn replay(
         &mut self,
         upto: Seq,
-        journal: &Journal,
+        store: &Arc<dyn Store>,
         out: &mut Out,
         asked: &SentRequests,
     ) -> Result<bool, StoreError> {
         if matches!(self.ahead, NextPiece::Nothing) {
-            self.begin_piece(self.attachment.cursor.next(), upto, journal, Out::default());
+            self.begin_piece(self.attachment.cursor.next(), upto, store, Out::default());
         }
         self.finish_piece().await;
         let NextPiece::Made(made) = std::mem::replace(&mut self.ahead, NextPiece::Nothing) else {
@@ -153,23 +155,23 @@ impl Subscription {
         self.attachment.cursor.advance(reached);
         self.settle_at(reached, upto, out, asked);
         if reached <= upto.min(self.attachment.past) {
-            self.begin_piece(reached, upto, journal, spare);
+            self.begin_piece(reached, upto, store, spare);
         }
         Ok(true)
     }
 
     /// Whatever has its place before the end of the history was handed over before, so the piece may go up to there.
-    fn begin_piece(&mut self, from: Seq, upto: Seq, journal: &Journal, lines: Out) {
+    fn begin_piece(&mut self, from: Seq, upto: Seq, store: &Arc<dyn Store>, lines: Out) {
         let Some(view) = self.attachment.view.take() else { return };
         let (session, name) = (self.attachment.session.clone(), self.name.clone());
         let replay = Replay { session, name, from, upto: upto.min(self.attachment.past), view, lines };
-        self.ahead = NextPiece::Begun(journal.begin(|store| replay.piece(store)));
+        self.ahead = NextPiece::Begun(tokio::spawn(replay.piece(store.clone())));
     }
 
     /// Waits for the piece that is being made: until then nothing can be shown otherwise, or asked of the view.
     pub(super) async fn finish_piece(&mut self) {
         if let NextPiece::Begun(made) = &mut self.ahead {
-            let made = finished(made).await;
+            let made = made.await.unwrap_or_else(|stopped| Err(not_made(stopped)));
             self.ahead = NextPiece::Made(made.map(|piece| {
                 self.attachment.view = Some(piece.view);
                 piece.lines
@@ -315,4 +317,9 @@ impl Subscription {
         let left = self.until.is_some_and(|until| next > until);
         !self.after_replay_pending() && (before_next || left || self.attachment.live.is_over(next))
     }
+}
+
+/// The error for a piece that was not made, because its task panicked or the runtime stops.
+pub(super) fn not_made(stopped: tokio::task::JoinError) -> StoreError {
+    StoreError::Io { context: "encoding a replay".to_owned(), source: stopped.into() }
 }

@@ -148,7 +148,7 @@ impl LiveSession {
         if !self.session.cancel_is_awaited() {
             self.timers.cancel = None;
         }
-        self.folding.turn_ended(seq);
+        self.folding.turn_ended(seq, Instant::now());
         self.fetch_outputs();
         for reply in self.clients.requests.turn_ended(turn) {
             reply.send(seq, end_of_turn(stop, Some(state)));

@@ -2,7 +2,6 @@
 //! whether its own replay is complete.
 
 use std::collections::HashSet;
-use std::ops::ControlFlow;
 
 use rethread_core::stored::{ItemSort, Stored, StoredError};
 use rethread_core::{Binding, Entry, Json, Seq, Subject, TextPart, Update, readable_update};
@@ -12,7 +11,7 @@ use crate::agent::host::LiveAgent;
 use crate::edge::agent_translator::id_hash;
 use crate::history::ConversationHistory;
 use crate::seed::{self, Transcript};
-use crate::store::{Store, StoreError};
+use crate::store::StoreError;
 
 /// How much of the journal is read at once.
 const PAGE: usize = 1024 * 1024;
@@ -92,26 +91,24 @@ impl LiveSession {
     }
 
     /// Reads the whole journal, item by item, and gives what was gathered of it.
-    async fn gather<G: Send + 'static>(
+    async fn gather<G>(
         &self,
         mut gathered: G,
-        add: impl Fn(&mut G, Stored<'_>) -> Result<(), StoredError> + Send + 'static,
+        add: impl Fn(&mut G, Stored<'_>) -> Result<(), StoredError>,
     ) -> Result<G, StoreError> {
-        let session = self.id.clone();
-        let gather = move |store: &dyn Store| {
-            let mut from = Seq(0);
-            loop {
-                let reached = store.walk(&session, from, PAGE, &mut |item| {
-                    add(&mut gathered, item)?;
-                    Ok(ControlFlow::Continue(()))
-                })?;
-                if reached.end {
-                    return Ok(gathered);
-                }
-                from = reached.next;
+        let mut from = Seq(0);
+        loop {
+            let page = self.deps.store.read(&self.id, from, PAGE).await?;
+            for item in page.items() {
+                let item = item?;
+                let first = item.first;
+                add(&mut gathered, item).map_err(|cause| page.damaged(first, cause))?;
             }
-        };
-        self.deps.journal.call(gather).await
+            if page.end {
+                return Ok(gathered);
+            }
+            from = page.next;
+        }
     }
 }
 

@@ -20,8 +20,7 @@ use crate::edge::v1::BooleanOptions;
 use crate::live::{Cursor, Live};
 use crate::outbox::Reply;
 use crate::secret::Secrets;
-use crate::store::Lease;
-use crate::store::journal::Journal;
+use crate::store::{Lease, Store};
 use crate::wire::{Id, RpcError};
 
 /// How many batches of an agent may wait: enough to read on while the store writes.
@@ -180,7 +179,7 @@ pub enum WhenUnattended {
 #[derive(Clone)]
 pub(crate) struct SessionDeps {
     /// Where it is written.
-    pub(crate) journal: Journal,
+    pub(crate) store: Arc<dyn Store>,
     /// What is struck out of notices and errors of the agent.
     pub(crate) secrets: Secrets,
     /// How long an agent may ignore a cancel.

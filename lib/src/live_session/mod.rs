@@ -14,7 +14,6 @@ mod client_requests;
 mod clients;
 mod detach;
 mod effects;
-mod facts;
 mod folding;
 mod from_agent;
 mod journal_scan;
@@ -36,7 +35,7 @@ mod version_found;
 use std::sync::Arc;
 
 use rethread_core::{
-    AskId, Entry, HeldPrompts, Input, Json, MessageId, Refusal, Seq, Session, SessionId, TurnNo, stored,
+    AskId, Entry, HeldPrompts, Input, Json, MessageId, Refusal, Seq, Session, SessionId, TurnNo,
 };
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
@@ -46,7 +45,7 @@ use crate::clock;
 use crate::live::Live;
 use crate::local_services::LocalServices;
 use crate::outbox::Reply;
-use crate::store::{Append, Durability, Lease};
+use crate::store::{Append, Durability, Lease, facts};
 use crate::wire::RpcError;
 use clients::Clients;
 use folding::Folding;
@@ -59,7 +58,6 @@ use timers::{DueTimer, Timers};
 pub(crate) use agent_slot::{AgentSlot, Bound, Replaying};
 pub(crate) use attach::{Attached, RunningTurn};
 pub(crate) use clients::Client;
-pub(crate) use facts::facts;
 pub use message::WhenUnattended;
 pub(crate) use message::{AgentLines, Handle, Message, SessionDeps, SessionEnded, SessionStart};
 pub(crate) use opening::QUIET;
@@ -116,6 +114,7 @@ impl LiveSession {
         let live = Arc::new(Live::new(begin.lease.head));
         let (finish, finished) = watch::channel(false);
         let handle = Handle { id: begin.id.clone(), live: live.clone(), inbox: own.clone(), finished };
+        let folded = begin.lease.folded;
         let ended_turn = if begin.session.turn.is_none() { begin.session.turns } else { TurnNo(0) };
         let session = Self {
             id: begin.id,
@@ -134,7 +133,7 @@ impl LiveSession {
                 local: LocalServices::new(deps.guardian.clone()),
             },
             timers: Timers::until_idle(Instant::now() + deps.idle_limit),
-            folding: Folding::default(),
+            folding: Folding::since(folded),
             condition: Condition::default(),
             deps,
         };
@@ -234,7 +233,7 @@ impl LiveSession {
     async fn write(&mut self, mut entries: Vec<Arc<Entry>>) {
         // What follows from entries may be more entries: an agent that does not take a prompt, say.
         while !entries.is_empty() && self.condition.broken.is_none() {
-            match self.deps.journal.append(self.appended(&entries)).await {
+            match self.deps.store.append(self.appended(&entries)).await {
                 Ok(()) => entries = self.publish(&entries),
                 Err(error) => return self.store_failed(error).await,
             }
@@ -267,7 +266,6 @@ impl LiveSession {
             expected: self.lease.head,
             entries: entries.to_vec(),
             facts: facts::facts(entries.iter().map(|entry| &**entry)),
-            snapshot: ended.then(|| stored::encode_session(&self.session)),
             // FULL, not NORMAL: a finished turn must survive a power cut.
             durability: if ended { Durability::Power } else { Durability::Process },
             at: facts::touched(entries).then(clock::now),
@@ -317,9 +315,8 @@ impl LiveSession {
         self.release_slot();
         self.clients.attached.clear();
         self.close_inbox();
-        self.folding.settled().await;
-        let lease = self.lease.clone();
-        let released = self.deps.journal.call(move |store| store.release(&lease)).await;
+        self.fold_rest().await;
+        let released = self.deps.store.release(&self.lease).await;
         if let Err(error) = released {
             tracing::error!(session = %self.id, "releasing failed: {}", crate::wire::with_causes(&error));
         }

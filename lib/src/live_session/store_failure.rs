@@ -53,9 +53,7 @@ impl LiveSession {
     }
 
     async fn end_turn_anew(&mut self, reason: String) -> Result<Vec<Arc<Entry>>, StoreError> {
-        let id = self.id.clone();
-        let read = self.deps.journal.call(move |store| read_state(store, &id));
-        let (session, head) = read.await?;
+        let (session, head) = read_state(self.deps.store.as_ref(), &self.id).await?;
         self.session = session;
         self.lease.head = head;
         let mut entries = Vec::new();
@@ -66,7 +64,7 @@ impl LiveSession {
             self.apply(decided, &mut entries);
         }
         if !entries.is_empty() {
-            self.deps.journal.append(self.appended(&entries)).await?;
+            self.deps.store.append(self.appended(&entries)).await?;
         }
         Ok(entries)
     }
@@ -84,8 +82,7 @@ impl LiveSession {
     }
 
     async fn why_lost(&self, error: &StoreError) -> RpcError {
-        let id = self.id.clone();
-        let row = self.deps.journal.call(move |store| store.find(&id)).await.ok().flatten();
+        let row = self.deps.store.find(&self.id).await.ok().flatten();
         let taken = |how: &str| {
             RpcError::new(code::NOT_FOUND, format!("session {} was {how} by another process", self.id))
                 .with("sessionId", self.id.as_str())
@@ -137,6 +134,7 @@ pub(crate) fn store_error(error: &StoreError) -> RpcError {
             RpcError::field("cursor", &serde_json::Value::Null, "a cursor from an earlier page")
                 .hint("start again without a cursor")
         }
+        StoreError::InUse { .. } => rpc_error.hint("end that process, then try again"),
         StoreError::Newer { .. } => rpc_error.hint("use the newer rethread that wrote the database"),
         StoreError::Exists(_)
         | StoreError::StaleEpoch { .. }

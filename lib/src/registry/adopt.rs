@@ -21,8 +21,9 @@ use crate::edge::client_request::Setup;
 use crate::edge::dialect::ReplayRequest;
 use crate::edge::params::MAX_PATH_BYTES;
 use crate::live_session::{
-    AgentLines, AgentSlot, Bound, Handle, QUIET, Replaying, SessionStart, facts, store_error,
+    AgentLines, AgentSlot, Bound, Handle, QUIET, Replaying, SessionStart, store_error,
 };
+use crate::store::facts::facts;
 use crate::store::{Listed, NewSession, Stub};
 use crate::wire::RpcError;
 
@@ -105,7 +106,7 @@ impl Registry {
             snapshot: Some(stored::encode_session(&session)),
             at: clock::now(),
         };
-        let lease = self.journal().call(move |store| store.create(new)).await.map_err(|e| store_error(&e))?;
+        let lease = self.store().create(new).await.map_err(|e| store_error(&e))?;
         let slot =
             AgentSlot::Bound(Box::new(Bound { agent, translator, native, replaying: Replaying::Maybe }));
         let (id, host) = (id.clone(), host.user());
@@ -130,7 +131,7 @@ impl Registry {
             let stubs: Vec<_> = page.get("sessions").and_then(Json::items).unwrap_or_default();
             let stubs: Vec<_> = stubs.iter().filter_map(stub).collect();
             let agent_name = name.clone();
-            let added = self.journal().call(move |store| store.add_stubs(&agent_name, &stubs)).await;
+            let added = self.store().add_stubs(&agent_name, &stubs).await;
             if let Err(error) = added {
                 tracing::warn!(
                     "the agent's own sessions could not be stored: {}",

@@ -13,8 +13,9 @@ use crate::agent::pool::SharedHost;
 use crate::clock;
 use crate::edge::client_request::Setup;
 use crate::ids;
-use crate::live_session::{AgentLines, AgentSlot, Handle, SessionStart, facts, store_error};
-use crate::store::state::state_of;
+use crate::live_session::{AgentLines, AgentSlot, Handle, SessionStart, store_error};
+use crate::store::facts::facts;
+use crate::store::state::state_and_turn_end;
 use crate::store::{Deleted, Listed, NewSession, SessionRow, Store, StoreError};
 use crate::wire::RpcError;
 
@@ -31,8 +32,7 @@ impl Registry {
         at: Option<&str>,
         setup: Setup,
     ) -> Result<(Handle, Session), RpcError> {
-        let named = parent.clone();
-        let read = self.journal().call(move |store| read_parent(store, &named)).await;
+        let read = read_parent(self.store(), parent).await;
         let Parent { row, turn_end, now } = read.map_err(|e| store_error(&e))?;
         if row.head == Seq(0) {
             return Err(RpcError::unknown_session(parent.as_str())
@@ -61,7 +61,7 @@ impl Registry {
             snapshot: Some(stored::encode_session(&session)),
             at: clock::now(),
         };
-        let lease = self.journal().call(move |store| store.create(new)).await.map_err(|e| store_error(&e))?;
+        let lease = self.store().create(new).await.map_err(|e| store_error(&e))?;
         let lines = AgentLines::new();
         let (host, slot) = (host.user(), AgentSlot::Empty);
         let begin = SessionStart { id, session: session.clone(), lease, setup, host, fork_of, slot, lines };
@@ -85,9 +85,10 @@ impl Registry {
     ) -> Result<Option<Folded>, StoreError> {
         let mut from = Seq(0);
         loop {
-            let mut page = self.journal().read(session.clone(), from, PAGE).await?;
-            if let Some(at) = page.items.iter().position(|item| is_of_message(&item.entry, message)) {
-                return Ok(Some(page.items.swap_remove(at)));
+            let page = self.store().read(session, from, PAGE).await?;
+            let found = page.decode()?.into_iter().find(|item| is_of_message(&item.entry, message));
+            if found.is_some() {
+                return Ok(found);
             }
             if page.end {
                 return Ok(None);
@@ -100,9 +101,9 @@ impl Registry {
         let mut session = Session::default();
         let mut from = Seq(0);
         loop {
-            let read = self.journal().read(parent.clone(), from, PAGE).await;
-            let page = read.map_err(|e| store_error(&e))?;
-            if at_seq(&mut session, &page.items, upto) || page.end {
+            let page = self.store().read(parent, from, PAGE).await.map_err(|e| store_error(&e))?;
+            let items = page.decode().map_err(|e| store_error(&e))?;
+            if at_seq(&mut session, &items, upto) || page.end {
                 session.head = upto;
                 return Ok(session);
             }
@@ -127,11 +128,10 @@ struct Parent {
     now: Session,
 }
 
-fn read_parent(store: &dyn Store, id: &SessionId) -> Result<Parent, StoreError> {
-    let row = store.find(id)?.filter(|row| row.deleted == Deleted::No);
+async fn read_parent(store: &dyn Store, id: &SessionId) -> Result<Parent, StoreError> {
+    let row = store.find(id).await?.filter(|row| row.deleted == Deleted::No);
     let row = row.ok_or_else(|| StoreError::Unknown(id.clone()))?;
-    let turn_end = row.snapshot.as_deref().and_then(|bytes| stored::decode_session(bytes).ok());
-    let mut now = state_of(store, &row)?;
+    let (mut now, turn_end) = state_and_turn_end(store, &row).await?;
     // A title that was set while nobody had the session open is in the row only.
     now.title = row.title.clone().or(now.title);
     Ok(Parent { row, turn_end, now })

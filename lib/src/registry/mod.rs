@@ -20,12 +20,12 @@ use crate::clock;
 use crate::edge::agent_translator::{AgentTranslator, outgoing};
 use crate::edge::client_request::Setup;
 use crate::ids;
+use crate::live_session::store_error;
 use crate::live_session::{
     AgentLines, AgentSlot, Bound, Handle, LiveSession, Message, Replaying, SessionDeps, SessionStart,
 };
-use crate::live_session::{facts, store_error};
 use crate::lock::locked;
-use crate::store::journal::Journal;
+use crate::store::facts::facts;
 use crate::store::state::read_state;
 use crate::store::{Deleted, Lease, NewSession, SessionRow, Store, StoreError};
 use crate::wire::RpcError;
@@ -44,8 +44,8 @@ impl Registry {
         Self { live: Arc::default(), turns: Turns::default(), deps }
     }
 
-    pub(crate) fn journal(&self) -> &Journal {
-        &self.deps.journal
+    pub(crate) fn store(&self) -> &dyn Store {
+        self.deps.store.as_ref()
     }
 
     /// The session, if it is live in this process.
@@ -67,8 +67,7 @@ impl Registry {
 
     /// The row of a session that exists for clients.
     pub(crate) async fn row(&self, id: &SessionId) -> Result<SessionRow, RpcError> {
-        let wanted = id.clone();
-        let row = self.journal().call(move |store| store.find(&wanted)).await.map_err(|e| store_error(&e))?;
+        let row = self.store().find(id).await.map_err(|e| store_error(&e))?;
         row.filter(|row| row.deleted == Deleted::No).ok_or_else(|| RpcError::unknown_session(id.as_str()))
     }
 
@@ -92,8 +91,7 @@ impl Registry {
 
     /// Opens a session that is not live. Call it with the turn to open the session.
     async fn open_stored(&self, id: &SessionId, host: &SharedHost) -> Result<Option<Handle>, RpcError> {
-        let wanted = id.clone();
-        let claimed = self.journal().call(move |store| claim(store, &wanted)).await;
+        let claimed = claim(self.store(), id).await;
         let (lease, session) = match claimed.map_err(|error| store_error(&error))? {
             Claimed::Session(lease, session) => (lease, *session),
             Claimed::Deleted => return Err(RpcError::unknown_session(id.as_str())),
@@ -147,7 +145,7 @@ impl Registry {
             snapshot: Some(stored::encode_session(&session)),
             at: clock::now(),
         };
-        let lease = self.journal().call(move |store| store.create(new)).await.map_err(|e| store_error(&e))?;
+        let lease = self.store().create(new).await.map_err(|e| store_error(&e))?;
         lines.early = rest;
         let slot = AgentSlot::Bound(Box::new(Bound { agent, translator, native, replaying: Replaying::No }));
         let host = host.user();
@@ -183,11 +181,11 @@ impl Registry {
         let lease = begin.lease.clone();
         let (handle, run, finished) = LiveSession::prepare(begin, self.deps.clone());
         locked(&self.live).insert(handle.id.clone(), handle.clone());
-        let (live, id, journal) = (self.live.clone(), handle.id.clone(), self.journal().clone());
+        let (live, id, store) = (self.live.clone(), handle.id.clone(), self.deps.store.clone());
         tokio::spawn(async move {
             if tokio::spawn(run).await.is_err() {
                 // It panicked: the next opener must not find it owned.
-                let _ = journal.call(move |store| store.release(&lease)).await;
+                let _ = store.release(&lease).await;
             }
             locked(&live).remove(&id);
             let _ = finished.send(true);
@@ -213,16 +211,23 @@ enum Claimed {
 }
 
 /// Takes a session that exists for clients, and reads its state.
-fn claim(store: &dyn Store, id: &SessionId) -> Result<Claimed, StoreError> {
-    let Some(row) = store.find(id)? else { return Ok(Claimed::Nothing) };
+async fn claim(store: &dyn Store, id: &SessionId) -> Result<Claimed, StoreError> {
+    let Some(row) = store.find(id).await? else { return Ok(Claimed::Nothing) };
     if row.deleted == Deleted::Yes {
         return Ok(Claimed::Deleted);
     }
     if row.head == Seq(0) {
         return Ok(Claimed::Nothing);
     }
-    let lease = store.claim(id)?;
-    let (mut session, head) = read_state(store, id)?;
+    let lease = store.claim(id).await?;
+    let (mut session, head) = match read_state(store, id).await {
+        Ok(read) => read,
+        Err(error) => {
+            // A session that cannot be read belongs to nobody.
+            store.release(&lease).await?;
+            return Err(error);
+        }
+    };
     // A title that was set from outside is the row's; the journal need not know of it.
     session.title = row.title.or(session.title);
     Ok(Claimed::Session(Lease { head, ..lease }, Box::new(session)))

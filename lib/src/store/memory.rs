@@ -3,19 +3,18 @@
 
 use std::collections::HashMap;
 use std::convert::Infallible;
-use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rethread_core::stored::{Stored, StoredError};
 use rethread_core::{Entry, Folded, Millis, Seq, SessionId, TitleSource, fold, stored};
 
 use super::cursor::ListCursor;
 use super::lineage::{Layer, lineage};
-use super::page::{self, PageBuilder};
+use super::page::{Page, PageBuilder};
 use super::process::ProcessIdentity;
 use super::{
-    Append, Archived, ArchivedFilter, Deleted, ItemVisitor, Lease, ListPage, ListQuery, Listed, NativeId,
-    NewSession, OwnedHere, Owner, ReadProgress, RowFacts, SessionRow, Store, StoreError, Stub,
+    Append, Archived, ArchivedFilter, ChangedSession, Changes, Deleted, FoldUpTo, Lease, ListPage, ListQuery,
+    Listed, NativeId, NewSession, OwnedHere, Owner, Revision, RowFacts, SessionRow, Store, StoreError,
+    StoreFuture, Stub,
 };
 use crate::clock;
 
@@ -29,10 +28,14 @@ pub struct MemoryStore {
 struct MemoryState {
     sessions: HashMap<SessionId, StoredSession>,
     profiles: HashMap<String, Vec<u8>>,
+    revision: u64,
 }
 
 struct StoredSession {
     row: SessionRow,
+    revision: u64,
+    /// The epoch that the owner claimed.
+    owned_epoch: u64,
     listed: Option<Listed>,
     epoch: u64,
     items: Vec<SizedItem>,
@@ -60,121 +63,68 @@ impl MemoryStore {
     }
 }
 
+/// A result that is there at once.
+fn ready<'a, T: Send + 'a>(result: Result<T, StoreError>) -> StoreFuture<'a, T> {
+    Box::pin(std::future::ready(result))
+}
+
 impl Store for MemoryStore {
-    fn create(&self, new: NewSession) -> Result<Lease, StoreError> {
-        let mut state = self.state();
-        if state.sessions.get(&new.id).is_some_and(|stored| !stored.is_stub()) {
-            return Err(StoreError::Exists(new.id));
-        }
-        if let Some((parent, fork)) = &new.parent {
-            state.existing(parent)?.reaches(*fork)?;
-        }
-        let at = if new.parent.is_some() { new.at.max(state.later_than_others(&new.id)) } else { new.at };
-        let mut stored = StoredSession::new(&new);
-        stored.write(&new.entries, &new.facts, new.snapshot.as_ref(), at);
-        let lease = stored.lease();
-        state.drop_stub(&new.facts);
-        state.sessions.insert(new.id, stored);
-        Ok(lease)
+    fn create(&self, new: NewSession) -> StoreFuture<'_, Lease> {
+        ready(self.state().create(new))
     }
 
-    fn claim(&self, session: &SessionId) -> Result<Lease, StoreError> {
-        let mut state = self.state();
-        let stored = state.existing(session)?;
-        if let Some(owner) = stored.row.owner.clone() {
-            return Err(StoreError::LiveElsewhere { session: session.clone(), owner });
-        }
-        stored.epoch += 1;
-        stored.row.owner = Some(this_process());
-        Ok(stored.lease())
+    fn claim(&self, session: &SessionId) -> StoreFuture<'_, Lease> {
+        ready(self.state().claim(session))
     }
 
-    fn release(&self, lease: &Lease) -> Result<(), StoreError> {
-        if let Some(stored) = self.state().sessions.get_mut(&lease.session)
-            && stored.epoch == lease.epoch
-        {
-            stored.row.owner = None;
-        }
-        Ok(())
+    fn release(&self, lease: &Lease) -> StoreFuture<'_, ()> {
+        self.state().release(lease);
+        ready(Ok(()))
     }
 
-    fn append(&self, appends: &[Append]) -> Vec<Result<(), StoreError>> {
-        let mut state = self.state();
-        appends.iter().map(|append| state.append(append)).collect()
+    fn append(&self, append: Append) -> StoreFuture<'_, ()> {
+        ready(self.state().append(&append))
     }
 
-    fn walk(
-        &self,
-        session: &SessionId,
-        from: Seq,
-        budget: usize,
-        visit: ItemVisitor<'_>,
-    ) -> Result<ReadProgress, StoreError> {
-        let mut state = self.state();
-        let head = state.existing(session)?.row.head;
-        let mut page = PageBuilder::new(budget, visit);
-        for layer in state.layers(session, head) {
-            if let ControlFlow::Break(next) = state.fill(&layer, from, &mut page)? {
-                return Ok(page::cut(next));
+    fn read(&self, session: &SessionId, from: Seq, budget: usize) -> StoreFuture<'_, Page> {
+        ready(self.state().read(session, from, budget))
+    }
+
+    fn fold(&self, lease: &Lease, fold: FoldUpTo) -> StoreFuture<'_, ()> {
+        ready(self.state().fold(lease, fold))
+    }
+
+    fn find(&self, session: &SessionId) -> StoreFuture<'_, Option<SessionRow>> {
+        ready(Ok(self.state().sessions.get(session).map(|stored| stored.row.clone())))
+    }
+
+    fn list(&self, query: &ListQuery) -> StoreFuture<'_, ListPage> {
+        ready(self.state().list(query))
+    }
+
+    fn changes(&self, since: Revision) -> StoreFuture<'_, Changes> {
+        ready(Ok(self.state().changes(since)))
+    }
+
+    fn set_title(&self, session: &SessionId, title: &str) -> StoreFuture<'_, ()> {
+        let title = Some((title.to_owned(), TitleSource::User));
+        ready(self.state().change(session, |stored| stored.row.title = title))
+    }
+
+    fn set_archived(&self, session: &SessionId, archived: Archived, _at: Millis) -> StoreFuture<'_, ()> {
+        ready(self.state().change(session, |stored| {
+            stored.row.archived = archived;
+            if archived == Archived::Yes {
+                stored.epoch += 1;
             }
-        }
-        Ok(page::end(from.max(head.next())))
+        }))
     }
 
-    fn fold(&self, lease: &Lease, upto: Seq) -> Result<(), StoreError> {
-        let mut state = self.state();
-        state.session(&lease.session)?.check_epoch(lease.epoch)?;
-        let cuts = state.forks_of(&lease.session);
-        state.session(&lease.session)?.fold(upto, &cuts);
-        Ok(())
+    fn delete(&self, session: &SessionId, _at: Millis) -> StoreFuture<'_, ()> {
+        ready(self.state().delete(session))
     }
 
-    fn find(&self, session: &SessionId) -> Result<Option<SessionRow>, StoreError> {
-        Ok(self.state().sessions.get(session).map(|stored| stored.row.clone()))
-    }
-
-    fn list(&self, query: &ListQuery) -> Result<ListPage, StoreError> {
-        let after = query.after.as_deref().map(ListCursor::decode).transpose()?;
-        let state = self.state();
-        let mut rows: Vec<_> = state
-            .sessions
-            .values()
-            .filter(|stored| stored.matches(query))
-            .map(StoredSession::listing)
-            .collect();
-        rows.sort_by_cached_key(|row| std::cmp::Reverse(ListCursor::after(row)));
-        if let Some(after) = after {
-            rows.retain(|row| ListCursor::after(row) < after);
-        }
-        Ok(ListPage::of(rows, query.limit))
-    }
-
-    fn set_title(&self, session: &SessionId, title: &str) -> Result<(), StoreError> {
-        self.state().existing(session)?.row.title = Some((title.to_owned(), TitleSource::User));
-        Ok(())
-    }
-
-    fn set_archived(&self, session: &SessionId, archived: Archived, _at: Millis) -> Result<(), StoreError> {
-        let mut state = self.state();
-        let stored = state.existing(session)?;
-        stored.row.archived = archived;
-        if archived == Archived::Yes {
-            stored.revoke_lease();
-        }
-        Ok(())
-    }
-
-    fn delete(&self, session: &SessionId, _at: Millis) -> Result<(), StoreError> {
-        let mut state = self.state();
-        let stored = state.session(session)?;
-        if stored.row.deleted == Deleted::No {
-            stored.row.deleted = Deleted::Yes;
-            stored.revoke_lease();
-        }
-        Ok(())
-    }
-
-    fn add_stubs(&self, agent: &str, stubs: &[Stub]) -> Result<(), StoreError> {
+    fn add_stubs(&self, agent: &str, stubs: &[Stub]) -> StoreFuture<'_, ()> {
         let mut state = self.state();
         for stub in stubs {
             let native = NativeId { agent: agent.to_owned(), id: stub.id.0.clone() };
@@ -182,16 +132,144 @@ impl Store for MemoryStore {
                 state.add_stub(agent, stub);
             }
         }
-        Ok(())
+        ready(Ok(()))
     }
 
-    fn profile(&self, key: &str) -> Result<Option<Vec<u8>>, StoreError> {
-        Ok(self.state().profiles.get(key).cloned())
+    fn profile(&self, key: &str) -> StoreFuture<'_, Option<Vec<u8>>> {
+        ready(Ok(self.state().profiles.get(key).cloned()))
     }
 
-    fn remember_profile(&self, key: &str, profile: &[u8], _at: Millis) -> Result<(), StoreError> {
+    fn remember_profile(&self, key: &str, profile: &[u8], _at: Millis) -> StoreFuture<'_, ()> {
         self.state().profiles.insert(key.to_owned(), profile.to_vec());
+        ready(Ok(()))
+    }
+}
+
+impl MemoryState {
+    fn create(&mut self, new: NewSession) -> Result<Lease, StoreError> {
+        if self.sessions.get(&new.id).is_some_and(|stored| !stored.is_stub()) {
+            return Err(StoreError::Exists(new.id));
+        }
+        if let Some((parent, fork)) = &new.parent {
+            self.existing(parent)?.reaches(*fork)?;
+        }
+        let at = if new.parent.is_some() { new.at.max(self.later_than_others(&new.id)) } else { new.at };
+        let mut stored = StoredSession::new(&new);
+        stored.write(&new.entries, &new.facts, at);
+        stored.row.snapshot.clone_from(&new.snapshot);
+        let lease = stored.lease();
+        self.drop_stub(&new.facts);
+        stored.revision = self.next_revision();
+        self.sessions.insert(new.id, stored);
+        Ok(lease)
+    }
+
+    fn claim(&mut self, session: &SessionId) -> Result<Lease, StoreError> {
+        let revision = self.next_revision();
+        let stored = self.existing(session)?;
+        if let Some(owner) = stored.row.owner.clone() {
+            return Err(StoreError::LiveElsewhere { session: session.clone(), owner });
+        }
+        stored.epoch += 1;
+        stored.owned_epoch = stored.epoch;
+        stored.revision = revision;
+        stored.row.owner = Some(this_process());
+        Ok(stored.lease())
+    }
+
+    fn release(&mut self, lease: &Lease) {
+        let revision = self.next_revision();
+        if let Some(stored) = self.sessions.get_mut(&lease.session)
+            && stored.owned_epoch == lease.epoch
+        {
+            stored.row.owner = None;
+            stored.revision = revision;
+        }
+        self.free_deleted();
+    }
+
+    fn read(&mut self, session: &SessionId, from: Seq, budget: usize) -> Result<Page, StoreError> {
+        let head = self.existing(session)?.row.head;
+        let mut page = PageBuilder::new(session, budget);
+        for layer in self.layers(session, head) {
+            if let Some(next) = self.fill(&layer, from, &mut page) {
+                return Ok(page.cut(next));
+            }
+        }
+        Ok(page.end(from.max(head.next())))
+    }
+
+    fn fold(&mut self, lease: &Lease, fold: FoldUpTo) -> Result<(), StoreError> {
+        self.session(&lease.session)?.check_epoch(lease.epoch)?;
+        let cuts = self.forks_of(&lease.session);
+        let stored = self.session(&lease.session)?;
+        stored.fold(fold.upto, &cuts);
+        if let Some(snapshot) = fold.snapshot {
+            stored.row.snapshot = Some(snapshot.state);
+        }
         Ok(())
+    }
+
+    fn list(&self, query: &ListQuery) -> Result<ListPage, StoreError> {
+        let after = query.after.as_deref().map(ListCursor::decode).transpose()?;
+        let listed = self.sessions.values().filter(|stored| stored.matches(query));
+        let mut rows: Vec<_> = listed.map(StoredSession::listing).collect();
+        rows.sort_by_cached_key(|row| std::cmp::Reverse(ListCursor::after(row)));
+        if let Some(after) = after {
+            rows.retain(|row| ListCursor::after(row) < after);
+        }
+        Ok(ListPage::of(rows, query.limit))
+    }
+
+    fn changes(&self, since: Revision) -> Changes {
+        let mut changed: Vec<_> = self.sessions.values().filter(|stored| stored.revision > since.0).collect();
+        changed.sort_by_key(|stored| stored.revision);
+        let sessions = changed.into_iter().map(StoredSession::changed).collect();
+        Changes { sessions, revision: Revision(self.revision) }
+    }
+
+    fn change(
+        &mut self,
+        session: &SessionId,
+        change: impl FnOnce(&mut StoredSession),
+    ) -> Result<(), StoreError> {
+        let revision = self.next_revision();
+        let stored = self.existing(session)?;
+        change(stored);
+        stored.revision = revision;
+        Ok(())
+    }
+
+    fn delete(&mut self, session: &SessionId) -> Result<(), StoreError> {
+        let revision = self.next_revision();
+        let stored = self.session(session)?;
+        if stored.row.deleted == Deleted::No {
+            stored.row.deleted = Deleted::Yes;
+            stored.epoch += 1;
+            stored.revision = revision;
+        }
+        self.free_deleted();
+        Ok(())
+    }
+
+    /// Drops the text of deleted sessions that nobody owns, as far as no fork needs it.
+    fn free_deleted(&mut self) {
+        let gone = |stored: &&StoredSession| stored.row.deleted == Deleted::Yes && stored.row.owner.is_none();
+        let deleted: Vec<_> =
+            self.sessions.values().filter(gone).map(|stored| stored.row.id.clone()).collect();
+        for id in deleted {
+            let needed = self.forks_of(&id).into_iter().max().unwrap_or(Seq(0));
+            if let Some(stored) = self.sessions.get_mut(&id) {
+                stored.items.retain(|sized| sized.item.first <= needed);
+                stored.row.snapshot = None;
+                stored.row.title = None;
+            }
+        }
+    }
+
+    fn next_revision(&mut self) -> u64 {
+        self.revision += 1;
+        self.revision
     }
 }
 
@@ -211,7 +289,7 @@ impl MemoryState {
     }
 
     fn append(&mut self, append: &Append) -> Result<(), StoreError> {
-        let others = self.later_than_others(&append.session);
+        let (others, revision) = (self.later_than_others(&append.session), self.next_revision());
         let stored = self.session(&append.session)?;
         stored.check_epoch(append.epoch)?;
         if stored.row.head != append.expected {
@@ -219,7 +297,8 @@ impl MemoryState {
         }
         let before = stored.row.updated_at;
         let at = append.at.map_or(before, |at| at.max(before).max(others));
-        stored.write(&append.entries, &append.facts, append.snapshot.as_ref(), at);
+        stored.write(&append.entries, &append.facts, at);
+        stored.revision = revision;
         self.drop_stub(&append.facts);
         Ok(())
     }
@@ -232,31 +311,25 @@ impl MemoryState {
         layers
     }
 
-    fn fill(
-        &self,
-        layer: &Layer<SessionId>,
-        from: Seq,
-        page: &mut PageBuilder<'_>,
-    ) -> Result<ControlFlow<Seq>, StoreError> {
+    /// Adds the items of a layer. Returns where to continue if they do not all fit.
+    fn fill(&self, layer: &Layer<SessionId>, from: Seq, page: &mut PageBuilder) -> Option<Seq> {
         let from = from.max(layer.after.next());
-        let Some(stored) = self.sessions.get(&layer.key) else { return Ok(ControlFlow::Continue(())) };
+        let stored = self.sessions.get(&layer.key)?;
         let start = stored.items.partition_point(|sized| sized.item.first < from);
+        let mut last = None;
         for sized in &stored.items[start..] {
-            if sized.item.first > layer.upto {
+            let first = sized.item.first;
+            if first > layer.upto {
                 break;
             }
-            let at = sized.item.first;
-            let damaged = |cause: StoredError| StoreError::Damaged {
-                session: layer.key.clone(),
-                at,
-                source: cause.into(),
-            };
-            let taken = page.take(Stored::at_hand(&sized.item), sized.size).map_err(damaged)?;
-            if taken.is_break() {
-                return Ok(taken);
+            // Items with the same sequence number must be on one page, since the next page cannot distinguish them.
+            if last != Some(first) && !page.has_room(sized.size) {
+                return Some(first);
             }
+            page.add_item(sized.item.clone(), sized.size);
+            last = Some(first);
         }
-        Ok(ControlFlow::Continue(()))
+        None
     }
 
     /// The sequence numbers at which other sessions were forked from this one.
@@ -329,7 +402,16 @@ impl StoredSession {
             owner: Some(this_process()),
             parent: new.parent.clone(),
         };
-        Self { row, listed: None, epoch: 1, items: Vec::new(), folded: head, natives: Vec::new() }
+        Self {
+            row,
+            revision: 0,
+            owned_epoch: 1,
+            listed: None,
+            epoch: 1,
+            items: Vec::new(),
+            folded: head,
+            natives: Vec::new(),
+        }
     }
 
     /// Returns whether the row only comes from an agent's list.
@@ -338,7 +420,7 @@ impl StoredSession {
     }
 
     fn lease(&self) -> Lease {
-        Lease { session: self.row.id.clone(), epoch: self.epoch, head: self.row.head }
+        Lease { session: self.row.id.clone(), epoch: self.epoch, head: self.row.head, folded: self.folded }
     }
 
     fn check_epoch(&self, held: u64) -> Result<(), StoreError> {
@@ -356,7 +438,7 @@ impl StoredSession {
         StoreError::MovedOn { session: self.row.id.clone(), expected, found: self.row.head }
     }
 
-    fn write(&mut self, entries: &[Arc<Entry>], facts: &RowFacts, snapshot: Option<&Vec<u8>>, at: Millis) {
+    fn write(&mut self, entries: &[Arc<Entry>], facts: &RowFacts, at: Millis) {
         for entry in entries {
             self.row.head = self.row.head.next();
             let item = Folded { first: self.row.head, last: self.row.head, entry: entry.as_ref().clone() };
@@ -364,9 +446,6 @@ impl StoredSession {
         }
         self.row.updated_at = at;
         self.apply_facts(facts);
-        if let Some(snapshot) = snapshot {
-            self.row.snapshot = Some(snapshot.clone());
-        }
     }
 
     fn apply_facts(&mut self, facts: &RowFacts) {
@@ -385,11 +464,6 @@ impl StoredSession {
             }
         }
         self.listed = self.listed.or(facts.listed);
-    }
-
-    fn revoke_lease(&mut self) {
-        self.epoch += 1;
-        self.row.owner = None;
     }
 
     /// Folds the unfolded entries without merging across the forks in `cuts`.
@@ -417,6 +491,15 @@ impl StoredSession {
                 ArchivedFilter::Include => true,
                 ArchivedFilter::Only => self.row.archived == Archived::Yes,
             }
+    }
+
+    fn changed(&self) -> ChangedSession {
+        ChangedSession {
+            id: self.row.id.clone(),
+            epoch: self.epoch,
+            archived: self.row.archived,
+            deleted: self.row.deleted,
+        }
     }
 
     fn listing(&self) -> SessionRow {

@@ -1,94 +1,82 @@
-//! The interface of a session store: journals, rows, leases and lists. `memory` and `sqlite` implement it; `journal`
-//! makes it usable from async code.
+//! The interface of a session store: journals, rows, leases and lists. `memory` and `embedded` implement it.
 
-use std::ops::ControlFlow;
+use std::pin::Pin;
 use std::sync::Arc;
 
-use rethread_core::stored::{Stored, StoredError};
-use rethread_core::{Entry, Folded, Millis, Seq, SessionId, TitleSource};
+use rethread_core::{Entry, Millis, Seq, SessionId, TitleSource};
 
 mod cursor;
-pub mod journal;
+pub mod embedded;
+pub mod facts;
 mod lineage;
 pub mod memory;
 mod page;
 mod process;
-pub mod sqlite;
 pub(crate) mod state;
 
-/// A store of sessions. All methods block; [`journal::Journal`] calls them on other threads.
+pub use page::Page;
+
+/// The result of a store's method, when it is there.
+pub type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
+
+/// A store of sessions. The methods never block the thread that awaits them for longer than one small write.
 pub trait Store: Send + Sync + 'static {
-    /// Creates a session that this process owns, with its first entries. An id is never reused, not even after a
-    /// delete. For a fork, the parent must not be deleted and must contain the fork point, else
-    /// [`StoreError::MovedOn`].
-    fn create(&self, new: NewSession) -> Result<Lease, StoreError>;
+    /// Creates a session that this process owns, with its first entries, so that it survives a power failure. An id is
+    /// never reused, not even after a delete. For a fork, the parent must not be deleted and must contain the fork point,
+    /// else [`StoreError::MovedOn`].
+    fn create(&self, new: NewSession) -> StoreFuture<'_, Lease>;
 
     /// Takes ownership of the session. Refused while a live process owns it, this one included; ownership of a dead process
     /// ends at once. Every claim increments the epoch.
-    fn claim(&self, session: &SessionId) -> Result<Lease, StoreError>;
+    fn claim(&self, session: &SessionId) -> StoreFuture<'_, Lease>;
 
     /// Releases ownership if this lease is still valid.
-    fn release(&self, lease: &Lease) -> Result<(), StoreError>;
+    fn release(&self, lease: &Lease) -> StoreFuture<'_, ()>;
 
-    /// Appends to several sessions in one transaction. Each append has its own result: a refused append changes
-    /// nothing, an I/O error fails all of them.
-    fn append(&self, appends: &[Append]) -> Vec<Result<(), StoreError>>;
+    /// Appends entries with the durability that they request. A refused or failed append changes nothing. An owner may
+    /// have only one append under way for each session.
+    fn append(&self, append: Append) -> StoreFuture<'_, ()>;
 
-    /// Reads from `from` (inclusive) through ancestors, segments and tail, about `budget` bytes, and at least one item
-    /// if there is one. `visit` is called with each item in order; if it breaks, the item counts as not read. If this
-    /// fails, the caller must discard what it was given.
-    fn walk(
-        &self,
-        session: &SessionId,
-        from: Seq,
-        budget: usize,
-        visit: ItemVisitor<'_>,
-    ) -> Result<ReadProgress, StoreError>;
+    /// Reads from `from` (inclusive) through ancestors, segments and unfolded entries, about `budget` bytes, and at least
+    /// one item if there is one. Needs no ownership.
+    fn read(&self, session: &SessionId, from: Seq, budget: usize) -> StoreFuture<'_, Page>;
 
-    /// Reads like [`Store::walk`] and collects the items.
-    fn read(&self, session: &SessionId, from: Seq, budget: usize) -> Result<Page, StoreError> {
-        let mut items = Vec::new();
-        let ReadProgress { next, end } = self.walk(session, from, budget, &mut |item| {
-            items.push(item.folded()?);
-            Ok(ControlFlow::Continue(()))
-        })?;
-        Ok(Page { items, next, end })
-    }
-
-    /// Folds the entries up to `upto` (inclusive) into segments. The caller ensures that no turn is open below `upto`
-    /// and that no client reads inside. Nothing is merged across a fork point.
-    fn fold(&self, lease: &Lease, upto: Seq) -> Result<(), StoreError>;
+    /// Folds entries into segments. The caller ensures that no turn is open below `fold.upto` and that no client reads
+    /// inside. Nothing is merged across a fork point.
+    fn fold(&self, lease: &Lease, fold: FoldUpTo) -> StoreFuture<'_, ()>;
 
     /// Returns the row of a session, also if it is deleted. For a deleted session, claims, reads and changes return
-    /// [`StoreError::Unknown`], and appends of its former owner return [`StoreError::StaleEpoch`].
-    fn find(&self, session: &SessionId) -> Result<Option<SessionRow>, StoreError>;
+    /// [`StoreError::Unknown`], and appends of its former owner return [`StoreError::StaleEpoch`] as soon as that owner
+    /// can know of it.
+    fn find(&self, session: &SessionId) -> StoreFuture<'_, Option<SessionRow>>;
 
     /// Returns one page of sessions, newest first.
-    fn list(&self, query: &ListQuery) -> Result<ListPage, StoreError>;
+    fn list(&self, query: &ListQuery) -> StoreFuture<'_, ListPage>;
+
+    /// Returns the sessions whose rows have changed since an earlier call; [`Revision::default`] means all.
+    fn changes(&self, since: Revision) -> StoreFuture<'_, Changes>;
 
     /// Sets the title as the user's choice, without a journal entry.
-    fn set_title(&self, session: &SessionId, title: &str) -> Result<(), StoreError>;
+    fn set_title(&self, session: &SessionId, title: &str) -> StoreFuture<'_, ()>;
 
-    /// Archives or restores a session. Archiving increments the epoch, which ends the owner's lease.
-    fn set_archived(&self, session: &SessionId, archived: Archived, at: Millis) -> Result<(), StoreError>;
+    /// Archives or restores a session. Archiving increments the epoch, which ends the owner's lease. The owner stays
+    /// registered until it releases the session.
+    fn set_archived(&self, session: &SessionId, archived: Archived, at: Millis) -> StoreFuture<'_, ()>;
 
-    /// Marks a session as deleted and increments the epoch.
-    fn delete(&self, session: &SessionId, at: Millis) -> Result<(), StoreError>;
+    /// Marks a session as deleted, increments the epoch, and frees its text as far as no fork needs it: at once, or when
+    /// its owner releases it.
+    fn delete(&self, session: &SessionId, at: Millis) -> StoreFuture<'_, ()>;
 
     /// Stores the sessions that an agent lists. Adds a row for each that is not known by any id, and updates rows that
     /// came from such a list. Creating a session with the same id replaces the row.
-    fn add_stubs(&self, agent: &str, stubs: &[Stub]) -> Result<(), StoreError>;
+    fn add_stubs(&self, agent: &str, stubs: &[Stub]) -> StoreFuture<'_, ()>;
 
     /// Returns the data stored under this agent key.
-    fn profile(&self, key: &str) -> Result<Option<Vec<u8>>, StoreError>;
+    fn profile(&self, key: &str) -> StoreFuture<'_, Option<Vec<u8>>>;
 
     /// Stores data under this agent key.
-    fn remember_profile(&self, key: &str, profile: &[u8], at: Millis) -> Result<(), StoreError>;
+    fn remember_profile(&self, key: &str, profile: &[u8], at: Millis) -> StoreFuture<'_, ()>;
 }
-
-/// A callback that is given the items of a journal in order and decides whether to continue. It returns an error if it
-/// cannot decode an item.
-pub type ItemVisitor<'a> = &'a mut dyn FnMut(Stored<'_>) -> Result<ControlFlow<()>, StoredError>;
 
 /// A session to create.
 #[derive(Clone, Debug)]
@@ -120,6 +108,8 @@ pub struct Lease {
     pub epoch: u64,
     /// The last stored sequence number at the time of the claim.
     pub head: Seq,
+    /// The last folded sequence number at the time of the claim.
+    pub folded: Seq,
 }
 
 /// Entries to append to one session.
@@ -135,8 +125,6 @@ pub struct Append {
     pub entries: Vec<Arc<Entry>>,
     /// Changes to the session's row.
     pub facts: RowFacts,
-    /// The encoded state after the entries, if it is to be stored.
-    pub snapshot: Option<Vec<u8>>,
     /// What the append must survive.
     pub durability: Durability,
     /// The time of a change that makes the session the newest in lists; `None` keeps its position. If the clock was set
@@ -192,24 +180,48 @@ pub enum Durability {
     Power,
 }
 
-/// How far a read got.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ReadProgress {
-    /// The sequence number to continue at.
-    pub next: Seq,
-    /// Whether the journal has no more entries for now.
-    pub end: bool,
+/// What to fold.
+#[derive(Clone, Debug)]
+pub struct FoldUpTo {
+    /// The last entry to fold.
+    pub upto: Seq,
+    /// A state to store, not earlier than `upto`.
+    pub snapshot: Option<Snapshot>,
 }
 
-/// A part of a journal.
+/// The state of a session between two turns.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    /// The last entry that it includes.
+    pub head: Seq,
+    /// The encoded state.
+    pub state: Vec<u8>,
+}
+
+/// A point in the history of all rows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Revision(pub u64);
+
+/// What has changed in the rows of sessions.
 #[derive(Clone, Debug, Default)]
-pub struct Page {
-    /// The items in order of their first sequence number.
-    pub items: Vec<Folded>,
-    /// The sequence number to continue at.
-    pub next: Seq,
-    /// Whether the journal has no more entries for now.
-    pub end: bool,
+pub struct Changes {
+    /// The sessions that have changed, in the order of their last change.
+    pub sessions: Vec<ChangedSession>,
+    /// Where to continue.
+    pub revision: Revision,
+}
+
+/// A session whose row has changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChangedSession {
+    /// The id of the session.
+    pub id: SessionId,
+    /// The current epoch: a lease of an earlier one is no longer valid.
+    pub epoch: u64,
+    /// Whether the session is archived.
+    pub archived: Archived,
+    /// Whether the session is deleted.
+    pub deleted: Deleted,
 }
 
 /// The row of a session.
@@ -229,7 +241,7 @@ pub struct SessionRow {
     pub natives: Vec<String>,
     /// The time of the last change.
     pub updated_at: Millis,
-    /// The last sequence number.
+    /// The last sequence number; in lists that of the last folded entry.
     pub head: Seq,
     /// The encoded state at a sequence number not greater than `head`.
     pub snapshot: Option<Vec<u8>>,
@@ -367,6 +379,12 @@ pub enum StoreError {
     /// The cursor was not made by this store.
     #[error("the list cursor is not valid")]
     BadCursor,
+    /// Another process of an earlier version uses the database, which has to be migrated.
+    #[error("process {} on {} uses the database with an earlier version of rethread", owner.pid, owner.host)]
+    InUse {
+        /// That process.
+        owner: Owner,
+    },
     /// The database was written by a newer version of the program.
     #[error("the database has version {found}, but this program supports only versions up to {known}")]
     Newer {

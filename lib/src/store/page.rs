@@ -1,50 +1,153 @@
-//! Builds a page of items and decides where it ends. Independent of where the items come from.
+//! A part of a journal that was read from a store, in its stored form. Items are decoded when they are visited.
 
-use std::ops::ControlFlow;
+use std::ops::Range;
 
-use rethread_core::Seq;
-use rethread_core::stored::{Stored, StoredError};
+use rethread_core::stored::{SegmentItems, Stored, StoredError};
+use rethread_core::{Folded, Seq, SessionId};
 
-use super::{ItemVisitor, ReadProgress};
+use super::StoreError;
 
-/// The visitor of the items, and the bytes that are left.
-pub(super) struct PageBuilder<'a> {
-    visit: ItemVisitor<'a>,
-    room: usize,
-    last: Option<Seq>,
+/// A part of a journal.
+#[derive(Debug)]
+pub struct Page {
+    session: SessionId,
+    parts: Vec<PagePart>,
+    /// The sequence number to continue at.
+    pub next: Seq,
+    /// Whether the journal has no more entries for now.
+    pub end: bool,
 }
 
-impl<'a> PageBuilder<'a> {
+/// A run of items from one place.
+#[derive(Debug)]
+enum PagePart {
+    /// A decompressed segment, of which the items that begin in this range count.
+    Segment { plain: Vec<u8>, range: Range<Seq> },
+    /// Entries in compact form, each with its place in `bytes`.
+    Entries { bytes: Vec<u8>, entries: Vec<(Seq, Range<usize>)> },
+    /// Decoded items.
+    Items(Vec<Folded>),
+}
+
+impl Page {
+    /// Visits the items in the order of their first sequence number.
+    pub fn items(&self) -> impl Iterator<Item = Result<Stored<'_>, StoreError>> {
+        self.parts.iter().flat_map(|part| self.part_items(part))
+    }
+
+    /// Decodes all items.
+    pub fn decode(&self) -> Result<Vec<Folded>, StoreError> {
+        self.items()
+            .map(|item| {
+                let item = item?;
+                let first = item.first;
+                item.folded().map_err(|cause| self.damaged(first, cause))
+            })
+            .collect()
+    }
+
+    /// The error for an item that cannot be decoded.
+    #[must_use]
+    pub fn damaged(&self, at: Seq, cause: StoredError) -> StoreError {
+        StoreError::Damaged { session: self.session.clone(), at, source: cause.into() }
+    }
+
+    fn part_items<'a>(
+        &'a self,
+        part: &'a PagePart,
+    ) -> Box<dyn Iterator<Item = Result<Stored<'a>, StoreError>> + 'a> {
+        match part {
+            PagePart::Segment { plain, range } => match SegmentItems::of(plain) {
+                Ok(items) => Box::new(
+                    items
+                        .map(|item| item.map_err(|cause| self.damaged(range.start, cause)))
+                        .filter(|item| item.as_ref().map_or(true, |item| range.contains(&item.first))),
+                ),
+                Err(cause) => Box::new(std::iter::once(Err(self.damaged(range.start, cause)))),
+            },
+            PagePart::Entries { bytes, entries } => {
+                Box::new(entries.iter().map(|(seq, place)| Ok(Stored::compact(*seq, &bytes[place.clone()]))))
+            }
+            PagePart::Items(items) => Box::new(items.iter().map(|item| Ok(Stored::at_hand(item)))),
+        }
+    }
+}
+
+/// Collects the parts of a page up to a budget.
+pub(super) struct PageBuilder {
+    session: SessionId,
+    parts: Vec<PagePart>,
+    /// Whether there is any item: segments may have none in their range.
+    content: PageContent,
+    room: usize,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum PageContent {
+    None,
+    Some,
+}
+
+impl PageBuilder {
     /// Makes an empty page of about `budget` bytes.
-    pub(super) fn new(budget: usize, visit: ItemVisitor<'a>) -> Self {
-        Self { visit, room: budget, last: None }
+    pub(super) fn new(session: &SessionId, budget: usize) -> Self {
+        Self { session: session.clone(), parts: Vec::new(), content: PageContent::None, room: budget }
     }
 
     /// Returns whether something of this size fits. An empty page accepts any size.
     pub(super) fn has_room(&self, size: usize) -> bool {
-        self.last.is_none() || size <= self.room
+        self.is_empty() || size <= self.room
     }
 
-    /// Adds an item of about this size, or breaks with the sequence number to continue at.
-    pub(super) fn take(&mut self, item: Stored<'_>, size: usize) -> Result<ControlFlow<Seq>, StoredError> {
-        let first = item.first;
-        // Items with the same sequence number must be on one page, since the next page cannot distinguish them.
-        let together = self.last.is_none_or(|last| last == first);
-        if (size > self.room && !together) || (self.visit)(item)?.is_break() {
-            return Ok(ControlFlow::Break(first));
+    /// Returns whether there is no item.
+    pub(super) fn is_empty(&self) -> bool {
+        self.content == PageContent::None
+    }
+
+    /// Adds the items of a segment that begin in this range.
+    pub(super) fn add_segment(&mut self, plain: Vec<u8>, range: Range<Seq>) {
+        self.room = self.room.saturating_sub(plain.len());
+        // What cannot be decoded is found when the items are visited.
+        let counts = |item: Result<Stored<'_>, _>| item.map_or(true, |item| range.contains(&item.first));
+        if SegmentItems::of(&plain).map_or(true, |mut items| items.any(counts)) {
+            self.content = PageContent::Some;
         }
-        self.room = self.room.saturating_sub(size);
-        self.last = Some(first);
-        Ok(ControlFlow::Continue(()))
+        self.parts.push(PagePart::Segment { plain, range });
     }
-}
 
-/// Ends a page because its budget is used up.
-pub(super) fn cut(next: Seq) -> ReadProgress {
-    ReadProgress { next, end: false }
-}
+    /// Adds one entry in compact form.
+    pub(super) fn add_entry(&mut self, seq: Seq, entry: &[u8]) {
+        if !matches!(self.parts.last(), Some(PagePart::Entries { .. })) {
+            self.parts.push(PagePart::Entries { bytes: Vec::new(), entries: Vec::new() });
+        }
+        if let Some(PagePart::Entries { bytes, entries }) = self.parts.last_mut() {
+            let start = bytes.len();
+            bytes.extend_from_slice(entry);
+            entries.push((seq, start..bytes.len()));
+        }
+        self.content = PageContent::Some;
+        self.room = self.room.saturating_sub(entry.len());
+    }
 
-/// Ends a page at the end of the journal.
-pub(super) fn end(next: Seq) -> ReadProgress {
-    ReadProgress { next, end: true }
+    /// Adds one decoded item of about this size.
+    pub(super) fn add_item(&mut self, item: Folded, size: usize) {
+        match self.parts.last_mut() {
+            Some(PagePart::Items(items)) => items.push(item),
+            Some(PagePart::Segment { .. } | PagePart::Entries { .. }) | None => {
+                self.parts.push(PagePart::Items(vec![item]));
+            }
+        }
+        self.content = PageContent::Some;
+        self.room = self.room.saturating_sub(size);
+    }
+
+    /// Ends the page before this entry, because its budget is used up.
+    pub(super) fn cut(self, next: Seq) -> Page {
+        Page { session: self.session, parts: self.parts, next, end: false }
+    }
+
+    /// Ends the page at the end of the journal.
+    pub(super) fn end(self, next: Seq) -> Page {
+        Page { session: self.session, parts: self.parts, next, end: true }
+    }
 }

@@ -87,7 +87,7 @@ async fn a_refused_turn_is_not_in_the_transcript(pairing: Pairing) {
         first.prompt(&session, "say the forbidden too; stop refusal").await;
         let world = world.restarted(&first).await;
         if fold {
-            world.fold(&session);
+            world.fold(&session).await;
         }
         let client = world.ready().await;
         client.load(&session).await;
@@ -314,8 +314,10 @@ async fn a_session_that_is_taken_in_has_its_turns(pairing: Pairing) {
     let shown = client.view(&native);
     assert_eq!((shown.user().len(), shown.agent()), (2, vec!["one".to_owned(), "two".to_owned()]));
     assert!(shown.to_string().contains("(failed)"), "no call runs on: {shown}");
-    let page = elsewhere.store.read(&SessionId(native.clone()), Seq(0), usize::MAX).expect("it can be read");
-    let turns: Vec<_> = page.items.iter().filter_map(|item| turn_line(&item.entry)).collect();
+    let page =
+        elsewhere.store.read(&SessionId(native.clone()), Seq(0), usize::MAX).await.expect("it can be read");
+    let turns: Vec<_> =
+        page.decode().expect("it can be decoded").iter().filter_map(|item| turn_line(&item.entry)).collect();
     assert_eq!(turns, ["1: say one; toolopen", "1 ended", "2: say two", "2 ended"]);
 
     let said = client.updates(&native);

@@ -29,10 +29,11 @@ async fn past(world: &World, text: &str) -> String {
 }
 
 /// Says whether a second process of the agent has the session.
-fn bound_anew(world: &World, session: &str) -> bool {
-    let page = world.store.read(&SessionId(session.to_owned()), Seq(0), usize::MAX).expect("it can be read");
+async fn bound_anew(world: &World, session: &str) -> bool {
+    let page =
+        world.store.read(&SessionId(session.to_owned()), Seq(0), usize::MAX).await.expect("it can be read");
     let anew = |entry: &Entry| matches!(entry, Entry::AgentBound { generation: 2.., .. });
-    page.items.iter().any(|item| anew(&item.entry))
+    page.decode().expect("it can be decoded").iter().any(|item| anew(&item.entry))
 }
 
 async fn answer_to_prompt(client: &Client, session: &str, text: &str) -> Value {
@@ -142,7 +143,7 @@ async fn a_notice_that_is_there_before_the_answer_to_a_load_goes_with_it(pairing
         "params": {"sessionId": session, "cwd": CWD, "mcpServers": []}});
     writer.write_all(format!("{load}\n").as_bytes()).await.expect("the server reads");
     let bound = async {
-        while !bound_anew(&world, &session) {
+        while !bound_anew(&world, &session).await {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
@@ -172,10 +173,11 @@ async fn secrets_are_struck_out_of_notices(pairing: Pairing) {
     client.prompt(&session, "notice the token hunter2-hunter2 is bad").await;
     let updates = json!(client.updates(&session)).to_string();
     assert!(updates.contains("the token [secret] is bad"), "{updates}");
-    let page = world.store.read(&SessionId(session), Seq(0), usize::MAX).expect("it can be read");
+    let page = world.store.read(&SessionId(session), Seq(0), usize::MAX).await.expect("it can be read");
     let notice =
         |entry: &Entry| matches!(entry, Entry::Updated { update, .. } if update.kind == UpdateKind::Notice);
-    let notices: Vec<_> = page.items.iter().filter(|item| notice(&item.entry)).collect();
+    let notices: Vec<_> =
+        page.decode().expect("it can be decoded").into_iter().filter(|item| notice(&item.entry)).collect();
     assert!(!notices.is_empty() && !format!("{notices:?}").contains("hunter2"), "{notices:?}");
 }
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use rethread::store::memory::MemoryStore;
 use rethread::store::{
-    Append, Archived, ArchivedFilter, Deleted, Durability, Lease, ListQuery, NewSession, OwnedHere, RowFacts,
-    Store, StoreError, Stub,
+    Append, Archived, ArchivedFilter, Deleted, Durability, Lease, ListQuery, NewSession, OwnedHere, Revision,
+    RowFacts, StoreError, Stub,
 };
 use rethread_core::{Seq, SessionId, TitleSource};
 use tempfile::TempDir;
@@ -14,29 +14,30 @@ use tempfile::TempDir;
 mod laws;
 
 use crate::store::{
-    append, append_of, append_one, entry, fork_of, listed_session, new_session, open, read_all, show,
+    Blocking, append, append_of, append_one, entry, fork_of, listed_session, new_session, open, read_all,
+    show,
 };
 
 /// A store and what must outlive it.
 struct Fixture {
-    store: Arc<dyn Store>,
+    store: Blocking,
     _dir: Option<TempDir>,
 }
 
 fn memory() -> Fixture {
-    Fixture { store: Arc::new(MemoryStore::new()), _dir: None }
+    Fixture { store: Blocking::new(Arc::new(MemoryStore::new())), _dir: None }
 }
 
-fn sqlite() -> Fixture {
+fn embedded() -> Fixture {
     let dir = tempfile::tempdir().unwrap();
-    Fixture { store: Arc::new(open(dir.path())), _dir: Some(dir) }
+    Fixture { store: open(dir.path()), _dir: Some(dir) }
 }
 
 macro_rules! contract {
-    ($($clause:ident)*) => { contract!(@ memory: $($clause)*); contract!(@ sqlite: $($clause)*); };
+    ($($clause:ident)*) => { contract!(@ memory: $($clause)*); contract!(@ embedded: $($clause)*); };
     (@ $backend:ident: $($clause:ident)*) => {
         mod $backend {
-            $(#[test] fn $clause() { super::$clause(super::$backend().store.as_ref()); })*
+            $(#[test] fn $clause() { super::$clause(&super::$backend().store); })*
         }
     };
 }
@@ -78,6 +79,7 @@ contract! {
     a_title_from_outside_is_the_users
     archiving_stops_the_writer
     deleting_stops_the_writer_and_hides
+    changes_are_told_since_the_last_question
     a_deleted_session_is_gone_for_everyone_but_find
     unknown_sessions_are_unknown_everywhere
     profiles_are_remembered
@@ -91,7 +93,7 @@ fn texts(texts: &str) -> Vec<Arc<rethread_core::Entry>> {
     texts.split_whitespace().map(entry).collect()
 }
 
-fn a_new_session_can_be_found_and_read(store: &dyn Store) {
+fn a_new_session_can_be_found_and_read(store: &Blocking) {
     let facts = RowFacts { roots: Some(vec!["/r".to_owned()]), ..RowFacts::default() };
     let new = NewSession { entries: texts("a b"), facts, snapshot: Some(vec![7]), ..new_session("s") };
     let lease = store.create(new).unwrap();
@@ -105,14 +107,14 @@ fn a_new_session_can_be_found_and_read(store: &dyn Store) {
     assert_eq!(show(&read_all(store, "s", 1000)), ["1 a", "2 b"]);
 }
 
-fn an_id_is_given_once(store: &dyn Store) {
+fn an_id_is_given_once(store: &Blocking) {
     store.create(new_session("s")).unwrap();
     assert!(matches!(store.create(new_session("s")), Err(StoreError::Exists(_))));
     store.delete(&id("s"), 5).unwrap();
     assert!(matches!(store.create(new_session("s")), Err(StoreError::Exists(_))));
 }
 
-fn entries_are_numbered_without_a_gap(store: &dyn Store) {
+fn entries_are_numbered_without_a_gap(store: &Blocking) {
     let mut lease = store.create(new_session("s")).unwrap();
     append(store, &mut lease, texts("a")).unwrap();
     append(store, &mut lease, Vec::new()).unwrap();
@@ -120,7 +122,7 @@ fn entries_are_numbered_without_a_gap(store: &dyn Store) {
     assert_eq!(show(&read_all(store, "s", 1000)), ["1 a", "2 b", "3 c"]);
 }
 
-fn an_append_at_the_wrong_place_is_refused(store: &dyn Store) {
+fn an_append_at_the_wrong_place_is_refused(store: &Blocking) {
     let mut lease = store.create(new_session("s")).unwrap();
     append(store, &mut lease, texts("a b")).unwrap();
     lease.head = Seq(1);
@@ -132,18 +134,18 @@ fn an_append_at_the_wrong_place_is_refused(store: &dyn Store) {
 }
 
 /// Takes the session of a lease anew.
-fn claim_again(store: &dyn Store, lease: &Lease) -> Lease {
+fn claim_again(store: &Blocking, lease: &Lease) -> Lease {
     store.release(lease).unwrap();
     store.claim(&lease.session).unwrap()
 }
 
 /// Makes a session that nobody has open.
-fn create_closed(store: &dyn Store, session: &str) {
+fn create_closed(store: &Blocking, session: &str) {
     let lease = store.create(new_session(session)).unwrap();
     store.release(&lease).unwrap();
 }
 
-fn an_append_with_an_old_epoch_is_refused(store: &dyn Store) {
+fn an_append_with_an_old_epoch_is_refused(store: &Blocking) {
     let mut old = store.create(new_session("s")).unwrap();
     let mut new = claim_again(store, &old);
     let refused = append(store, &mut old, texts("old")).unwrap_err();
@@ -152,22 +154,22 @@ fn an_append_with_an_old_epoch_is_refused(store: &dyn Store) {
     assert_eq!(show(&read_all(store, "s", 1000)), ["1 new"]);
 }
 
-fn one_refused_append_does_not_hinder_the_others(store: &dyn Store) {
+fn one_refused_append_does_not_hinder_the_others(store: &Blocking) {
     let a = store.create(new_session("a")).unwrap();
     let b = store.create(new_session("b")).unwrap();
     let strange = Append { session: id("none"), ..append_of(&a, texts("x")) };
     let late = Append { expected: Seq(9), ..append_of(&a, texts("x")) };
     let second = Append { expected: Seq(1), ..append_of(&a, texts("a2")) };
-    let outcomes =
-        store.append(&[append_of(&a, texts("a1")), strange, late, append_of(&b, texts("b1")), second]);
-    assert!(outcomes[0].is_ok() && outcomes[3].is_ok() && outcomes[4].is_ok());
-    assert!(matches!(outcomes[1], Err(StoreError::Unknown(_))));
-    assert!(matches!(outcomes[2], Err(StoreError::MovedOn { .. })));
+    store.append(append_of(&a, texts("a1"))).unwrap();
+    assert!(matches!(store.append(strange), Err(StoreError::Unknown(_))));
+    assert!(matches!(store.append(late), Err(StoreError::MovedOn { .. })));
+    store.append(append_of(&b, texts("b1"))).unwrap();
+    store.append(second).unwrap();
     assert_eq!(show(&read_all(store, "a", 1000)), ["1 a1", "2 a2"]);
     assert_eq!(show(&read_all(store, "b", 1000)), ["1 b1"]);
 }
 
-fn an_append_changes_the_row(store: &dyn Store) {
+fn an_append_changes_the_row(store: &Blocking) {
     let lease = store.create(new_session("s")).unwrap();
     let facts = RowFacts {
         title: Some(("t".to_owned(), TitleSource::Prompt)),
@@ -175,27 +177,22 @@ fn an_append_changes_the_row(store: &dyn Store) {
         native: Some(native("n1")),
         listed: None,
     };
-    let changed = Append {
-        facts,
-        snapshot: Some(vec![1, 2]),
-        at: Some(77),
-        durability: Durability::Power,
-        ..append_of(&lease, texts("a"))
-    };
+    let changed =
+        Append { facts, at: Some(77), durability: Durability::Power, ..append_of(&lease, texts("a")) };
     append_one(store, changed).unwrap();
     let row = store.find(&id("s")).unwrap().unwrap();
     assert_eq!(row.title, Some(("t".to_owned(), TitleSource::Prompt)));
     assert_eq!((row.roots, row.natives), (vec!["/x".to_owned(), "/y".to_owned()], vec!["n1".to_owned()]));
-    assert_eq!((row.snapshot, row.updated_at, row.head), (Some(vec![1, 2]), 77, Seq(1)));
+    assert_eq!((row.updated_at, row.head), (77, Seq(1)));
 }
 
-fn learn(store: &dyn Store, session: &str, facts: RowFacts) {
+fn learn(store: &Blocking, session: &str, facts: RowFacts) {
     let lease = store.claim(&id(session)).unwrap();
     append_one(store, Append { facts, ..append_of(&lease, Vec::new()) }).unwrap();
     store.release(&lease).unwrap();
 }
 
-fn a_title_yields_to_a_stronger_one(store: &dyn Store) {
+fn a_title_yields_to_a_stronger_one(store: &Blocking) {
     create_closed(store, "s");
     let steps = [
         ("p", TitleSource::Prompt, "p"),
@@ -213,7 +210,7 @@ fn a_title_yields_to_a_stronger_one(store: &dyn Store) {
     }
 }
 
-fn an_id_of_the_agent_is_kept_once_in_a_row(store: &dyn Store) {
+fn an_id_of_the_agent_is_kept_once_in_a_row(store: &Blocking) {
     create_closed(store, "s");
     for native in ["x", "x", "1", "1", "x"] {
         learn(store, "s", RowFacts { native: Some(self::native(native)), ..RowFacts::default() });
@@ -222,7 +219,7 @@ fn an_id_of_the_agent_is_kept_once_in_a_row(store: &dyn Store) {
 }
 
 /// An agent may list a session while it is made, before or after we know whose it is.
-fn what_an_agent_lists_is_not_listed_twice(store: &dyn Store) {
+fn what_an_agent_lists_is_not_listed_twice(store: &Blocking) {
     let native = self::native("x");
     let stub = Stub { id: id("x"), cwd: "/work".to_owned(), title: None, updated_at: 1 };
     let listed = || store.find(&id("x")).unwrap().is_some();
@@ -235,7 +232,7 @@ fn what_an_agent_lists_is_not_listed_twice(store: &dyn Store) {
     assert!(!listed());
 }
 
-fn a_claim_never_succeeds_against_a_live_lease(store: &dyn Store) {
+fn a_claim_never_succeeds_against_a_live_lease(store: &Blocking) {
     let mut first = store.create(new_session("s")).unwrap();
     append(store, &mut first, texts("a")).unwrap();
     let refused = store.claim(&id("s")).unwrap_err();
@@ -245,7 +242,7 @@ fn a_claim_never_succeeds_against_a_live_lease(store: &dyn Store) {
     assert_eq!(store.claim(&id("s")).unwrap().head, Seq(2));
 }
 
-fn a_claim_ends_the_lease_before_it(store: &dyn Store) {
+fn a_claim_ends_the_lease_before_it(store: &Blocking) {
     let mut first = store.create(new_session("s")).unwrap();
     append(store, &mut first, texts("a")).unwrap();
     let second = claim_again(store, &first);
@@ -253,7 +250,7 @@ fn a_claim_ends_the_lease_before_it(store: &dyn Store) {
     assert!(matches!(append(store, &mut first, texts("b")), Err(StoreError::StaleEpoch { .. })));
 }
 
-fn a_release_leaves_no_owner(store: &dyn Store) {
+fn a_release_leaves_no_owner(store: &Blocking) {
     let lease = store.create(new_session("s")).unwrap();
     store.release(&lease).unwrap();
     assert_eq!(store.find(&id("s")).unwrap().unwrap().owner, None);
@@ -261,14 +258,14 @@ fn a_release_leaves_no_owner(store: &dyn Store) {
     assert!(store.find(&id("s")).unwrap().unwrap().owner.is_some());
 }
 
-fn an_old_lease_releases_nothing(store: &dyn Store) {
+fn an_old_lease_releases_nothing(store: &Blocking) {
     let old = store.create(new_session("s")).unwrap();
     claim_again(store, &old);
     store.release(&old).unwrap();
     assert!(store.find(&id("s")).unwrap().unwrap().owner.is_some());
 }
 
-fn pages_are_about_as_large_as_asked(store: &dyn Store) {
+fn pages_are_about_as_large_as_asked(store: &Blocking) {
     let mut lease = store.create(new_session("s")).unwrap();
     let long = "x".repeat(1000);
     append(store, &mut lease, (0..20).map(|_| entry(&long)).collect()).unwrap();
@@ -281,7 +278,7 @@ fn pages_are_about_as_large_as_asked(store: &dyn Store) {
     }
 }
 
-fn reading_goes_on_where_the_end_was(store: &dyn Store) {
+fn reading_goes_on_where_the_end_was(store: &Blocking) {
     let mut lease = store.create(new_session("s")).unwrap();
     let nothing = store.read(&id("s"), Seq(0), 1000).unwrap();
     assert_eq!((nothing.items.len(), nothing.next, nothing.end), (0, Seq(1), true));
@@ -294,7 +291,7 @@ fn reading_goes_on_where_the_end_was(store: &dyn Store) {
     assert!(store.read(&id("s"), page.next, 1000).unwrap().items.is_empty());
 }
 
-fn reading_in_the_middle_begins_there(store: &dyn Store) {
+fn reading_in_the_middle_begins_there(store: &Blocking) {
     let mut lease = store.create(new_session("s")).unwrap();
     append(store, &mut lease, texts("a b c d e")).unwrap();
     store.fold(&lease, Seq(3)).unwrap();
@@ -305,7 +302,7 @@ fn reading_in_the_middle_begins_there(store: &dyn Store) {
     }
 }
 
-fn a_fold_changes_no_text(store: &dyn Store) {
+fn a_fold_changes_no_text(store: &Blocking) {
     let mut lease = store.create(new_session("s")).unwrap();
     append(store, &mut lease, texts("a b c")).unwrap();
     store.fold(&lease, Seq(2)).unwrap();
@@ -317,14 +314,14 @@ fn a_fold_changes_no_text(store: &dyn Store) {
     assert_eq!(show(&read_all(store, "s", 1000)), ["1 a", "2 b", "3 c", "4 d", "5 e"]);
 }
 
-fn a_fold_needs_the_lease(store: &dyn Store) {
+fn a_fold_needs_the_lease(store: &Blocking) {
     let mut old = store.create(new_session("s")).unwrap();
     append(store, &mut old, texts("a")).unwrap();
     claim_again(store, &old);
     assert!(matches!(store.fold(&old, Seq(1)), Err(StoreError::StaleEpoch { .. })));
 }
 
-fn a_fold_can_be_repeated(store: &dyn Store) {
+fn a_fold_can_be_repeated(store: &Blocking) {
     let mut lease = store.create(new_session("s")).unwrap();
     store.fold(&lease, Seq(0)).unwrap();
     append(store, &mut lease, texts("a b")).unwrap();
@@ -334,7 +331,7 @@ fn a_fold_can_be_repeated(store: &dyn Store) {
     assert_eq!(show(&read_all(store, "s", 1000)), ["1 a", "2 b"]);
 }
 
-fn a_fork_sees_what_was_and_not_what_comes(store: &dyn Store) {
+fn a_fork_sees_what_was_and_not_what_comes(store: &Blocking) {
     let mut parent = store.create(new_session("p")).unwrap();
     append(store, &mut parent, texts("a b c")).unwrap();
     let mut child = store.create(fork_of("f", "p", 2)).unwrap();
@@ -349,7 +346,7 @@ fn a_fork_sees_what_was_and_not_what_comes(store: &dyn Store) {
     assert_eq!(store.find(&id("f")).unwrap().unwrap().parent, Some((id("p"), Seq(2))));
 }
 
-fn a_fork_of_a_fork_sees_both(store: &dyn Store) {
+fn a_fork_of_a_fork_sees_both(store: &Blocking) {
     let mut a = store.create(new_session("a")).unwrap();
     append(store, &mut a, texts("a1 a2 a3")).unwrap();
     let mut b = store.create(fork_of("b", "a", 2)).unwrap();
@@ -362,7 +359,7 @@ fn a_fork_of_a_fork_sees_both(store: &dyn Store) {
     }
 }
 
-fn a_fork_before_its_parents_fork_skips_the_parent(store: &dyn Store) {
+fn a_fork_before_its_parents_fork_skips_the_parent(store: &Blocking) {
     let mut a = store.create(new_session("a")).unwrap();
     append(store, &mut a, texts("a1 a2 a3")).unwrap();
     let mut b = store.create(fork_of("b", "a", 3)).unwrap();
@@ -376,7 +373,7 @@ fn a_fork_before_its_parents_fork_skips_the_parent(store: &dyn Store) {
     assert!(read_all(store, "e", 1).is_empty());
 }
 
-fn a_fork_that_its_parent_does_not_reach_is_refused(store: &dyn Store) {
+fn a_fork_that_its_parent_does_not_reach_is_refused(store: &Blocking) {
     store.create(new_session("p")).unwrap();
     let refused = store.create(fork_of("f", "p", 1)).unwrap_err();
     assert!(matches!(refused, StoreError::MovedOn { .. }), "{refused}");
@@ -384,7 +381,7 @@ fn a_fork_that_its_parent_does_not_reach_is_refused(store: &dyn Store) {
     assert_eq!(store.find(&id("f")).unwrap(), None);
 }
 
-fn a_fork_keeps_the_text_of_a_deleted_parent(store: &dyn Store) {
+fn a_fork_keeps_the_text_of_a_deleted_parent(store: &Blocking) {
     let mut parent = store.create(new_session("p")).unwrap();
     append(store, &mut parent, texts("a b")).unwrap();
     store.create(fork_of("f", "p", 2)).unwrap();
@@ -392,7 +389,7 @@ fn a_fork_keeps_the_text_of_a_deleted_parent(store: &dyn Store) {
     assert_eq!(show(&read_all(store, "f", 1000)), ["1 a", "2 b"]);
 }
 
-fn ids(store: &dyn Store, query: &ListQuery) -> Vec<String> {
+fn ids(store: &Blocking, query: &ListQuery) -> Vec<String> {
     let page = store.list(query).unwrap();
     page.rows.into_iter().map(|row| row.id.0).collect()
 }
@@ -401,7 +398,7 @@ fn some(limit: usize) -> ListQuery {
     ListQuery { limit, ..ListQuery::default() }
 }
 
-fn lists_are_newest_first(store: &dyn Store) {
+fn lists_are_newest_first(store: &Blocking) {
     for (name, at) in [("a", 5), ("b", 7), ("c", 7), ("d", 1)] {
         let lease = store.create(listed_session(name, "/w", at)).unwrap();
         store.release(&lease).unwrap();
@@ -411,10 +408,10 @@ fn lists_are_newest_first(store: &dyn Store) {
     append_one(store, Append { at: Some(8), ..append_of(&lease, texts("x")) }).unwrap();
     assert_eq!(ids(store, &some(10)), ["d", "c", "b", "a"]);
     let row = &store.list(&some(1)).unwrap().rows[0];
-    assert_eq!((row.owner.clone(), row.snapshot.clone(), row.head), (None, None, Seq(1)));
+    assert_eq!((row.owner.clone(), row.snapshot.clone()), (None, None));
 }
 
-fn lists_come_in_pages(store: &dyn Store) {
+fn lists_come_in_pages(store: &Blocking) {
     for at in 0..25_u64 {
         store.create(listed_session(&format!("s{at:02}"), "/w", at / 4)).unwrap();
     }
@@ -435,7 +432,7 @@ fn lists_come_in_pages(store: &dyn Store) {
     assert_eq!(store.list(&some(25)).unwrap().next, None);
 }
 
-fn lists_can_be_of_one_directory(store: &dyn Store) {
+fn lists_can_be_of_one_directory(store: &Blocking) {
     for (name, cwd, at) in [("a", "/w", 1), ("b", "/v", 2), ("c", "/w", 3), ("d", "/w/x", 4)] {
         store.create(listed_session(name, cwd, at)).unwrap();
     }
@@ -445,7 +442,7 @@ fn lists_can_be_of_one_directory(store: &dyn Store) {
     assert_eq!(ids(store, &ListQuery { after: first.next, ..in_w }), ["a"]);
 }
 
-fn lists_of_a_directory_do_not_mind_a_slash_at_its_end(store: &dyn Store) {
+fn lists_of_a_directory_do_not_mind_a_slash_at_its_end(store: &Blocking) {
     for (name, cwd, at) in [("a", "/w", 1), ("b", "/w/", 2), ("c", "/w", 3), ("d", "/w/x/", 4), ("e", "/", 5)]
     {
         store.create(listed_session(name, cwd, at)).unwrap();
@@ -461,7 +458,7 @@ fn lists_of_a_directory_do_not_mind_a_slash_at_its_end(store: &dyn Store) {
     }
 }
 
-fn a_clock_that_goes_back_does_not_turn_a_list_around(store: &dyn Store) {
+fn a_clock_that_goes_back_does_not_turn_a_list_around(store: &Blocking) {
     for (name, at) in [("a", 1000), ("b", 2000), ("c", 3000)] {
         let lease = store.create(listed_session(name, "/w", at)).unwrap();
         store.release(&lease).unwrap();
@@ -488,7 +485,7 @@ fn a_clock_that_goes_back_does_not_turn_a_list_around(store: &dyn Store) {
     assert_eq!(store.find(&id("a")).unwrap().unwrap().updated_at, 5000, "a clock that is right again");
 }
 
-fn lists_treat_archived_sessions_as_asked(store: &dyn Store) {
+fn lists_treat_archived_sessions_as_asked(store: &Blocking) {
     for (name, at) in [("a", 1), ("b", 2), ("c", 3), ("d", 4)] {
         store.create(listed_session(name, "/w", at)).unwrap();
     }
@@ -507,7 +504,7 @@ fn lists_treat_archived_sessions_as_asked(store: &dyn Store) {
     assert_eq!(ids(store, &some(10)), ["d", "c", "a"]);
 }
 
-fn sessions_without_content_are_not_listed(store: &dyn Store) {
+fn sessions_without_content_are_not_listed(store: &Blocking) {
     create_closed(store, "s");
     assert!(ids(store, &some(10)).is_empty());
     learn(store, "s", RowFacts { listed: Some(rethread::store::Listed), ..RowFacts::default() });
@@ -516,7 +513,7 @@ fn sessions_without_content_are_not_listed(store: &dyn Store) {
     assert_eq!(ids(store, &some(10)), ["s"]);
 }
 
-fn a_strange_cursor_is_refused(store: &dyn Store) {
+fn a_strange_cursor_is_refused(store: &Blocking) {
     for cursor in ["", "x", "AQ", "not a cursor", "AQAAAAAAAAAH", "AgAAAAAAAAAHcw", "AQAAAAAAAAAHcw=="] {
         let query = ListQuery { after: Some(cursor.to_owned()), ..some(1) };
         assert!(matches!(store.list(&query), Err(StoreError::BadCursor)), "{cursor}");
@@ -525,7 +522,7 @@ fn a_strange_cursor_is_refused(store: &dyn Store) {
     assert!(store.list(&fine).is_ok());
 }
 
-fn a_title_from_outside_is_the_users(store: &dyn Store) {
+fn a_title_from_outside_is_the_users(store: &Blocking) {
     let lease = store.create(listed_session("s", "/w", 1)).unwrap();
     store.release(&lease).unwrap();
     store.set_title(&id("s"), "mine").unwrap();
@@ -537,19 +534,45 @@ fn a_title_from_outside_is_the_users(store: &dyn Store) {
     append(store, &mut lease, texts("a")).unwrap();
 }
 
-fn archiving_stops_the_writer(store: &dyn Store) {
+fn archiving_stops_the_writer(store: &Blocking) {
     let mut lease = store.create(new_session("s")).unwrap();
     store.set_archived(&id("s"), Archived::Yes, 5).unwrap();
     assert!(matches!(append(store, &mut lease, texts("a")), Err(StoreError::StaleEpoch { .. })));
     let row = store.find(&id("s")).unwrap().unwrap();
-    assert_eq!((row.archived, row.owner), (Archived::Yes, None));
+    assert_eq!((row.archived, row.owner.is_some()), (Archived::Yes, true), "until it is released");
+    assert!(matches!(store.claim(&id("s")), Err(StoreError::LiveElsewhere { .. })));
+    store.release(&lease).unwrap();
     let mut lease = store.claim(&id("s")).unwrap();
     store.set_archived(&id("s"), Archived::No, 6).unwrap();
     append(store, &mut lease, texts("a")).unwrap();
     assert_eq!(store.find(&id("s")).unwrap().unwrap().archived, Archived::No);
 }
 
-fn deleting_stops_the_writer_and_hides(store: &dyn Store) {
+fn changes_are_told_since_the_last_question(store: &Blocking) {
+    let mut since = Revision::default();
+    let mut changed = || {
+        let changes = store.changes(since).unwrap();
+        assert!(changes.revision >= since);
+        since = changes.revision;
+        changes.sessions.into_iter().map(|session| session.id.0).collect::<Vec<_>>()
+    };
+    assert!(changed().is_empty());
+    let mut a = store.create(new_session("a")).unwrap();
+    store.create(new_session("b")).unwrap();
+    assert_eq!(changed(), ["a", "b"]);
+    assert!(changed().is_empty());
+    append(store, &mut a, texts("x")).unwrap();
+    assert_eq!(changed(), ["a"], "it is the newest now");
+    store.set_title(&id("b"), "t").unwrap();
+    store.set_archived(&id("a"), Archived::Yes, 5).unwrap();
+    assert_eq!(changed(), ["b", "a"]);
+    store.delete(&id("b"), 6).unwrap();
+    let last = store.changes(since).unwrap();
+    assert_eq!(last.sessions.len(), 1);
+    assert_eq!((last.sessions[0].deleted, last.sessions[0].epoch), (Deleted::Yes, 2));
+}
+
+fn deleting_stops_the_writer_and_hides(store: &Blocking) {
     let mut lease = store.create(listed_session("s", "/w", 1)).unwrap();
     store.delete(&id("s"), 5).unwrap();
     store.delete(&id("s"), 6).unwrap();
@@ -560,7 +583,7 @@ fn deleting_stops_the_writer_and_hides(store: &dyn Store) {
     }
 }
 
-fn a_deleted_session_is_gone_for_everyone_but_find(store: &dyn Store) {
+fn a_deleted_session_is_gone_for_everyone_but_find(store: &Blocking) {
     store.create(new_session("s")).unwrap();
     store.delete(&id("s"), 5).unwrap();
     assert_eq!(store.find(&id("s")).unwrap().unwrap().deleted, Deleted::Yes);
@@ -571,9 +594,9 @@ fn a_deleted_session_is_gone_for_everyone_but_find(store: &dyn Store) {
     assert!(matches!(store.create(fork_of("f", "s", 0)), Err(StoreError::Unknown(_))));
 }
 
-fn unknown_sessions_are_unknown_everywhere(store: &dyn Store) {
+fn unknown_sessions_are_unknown_everywhere(store: &Blocking) {
     let none = id("none");
-    let lease = rethread::store::Lease { session: none.clone(), epoch: 1, head: Seq(0) };
+    let lease = rethread::store::Lease { session: none.clone(), epoch: 1, head: Seq(0), folded: Seq(0) };
     assert_eq!(store.find(&none).unwrap(), None);
     assert!(matches!(store.claim(&none), Err(StoreError::Unknown(_))));
     assert!(matches!(store.read(&none, Seq(0), 1), Err(StoreError::Unknown(_))));
@@ -585,7 +608,7 @@ fn unknown_sessions_are_unknown_everywhere(store: &dyn Store) {
     store.release(&lease).unwrap();
 }
 
-fn profiles_are_remembered(store: &dyn Store) {
+fn profiles_are_remembered(store: &Blocking) {
     assert_eq!(store.profile("k").unwrap(), None);
     store.remember_profile("k", &[1], 1).unwrap();
     store.remember_profile("l", &[9], 1).unwrap();

@@ -67,8 +67,13 @@ async fn closing_leaves_the_session_to_the_others(pairing: Pairing) {
         assert!(refused.await["message"].is_string());
         // The last one closes.
         assert_eq!(shared.two.close(&shared.session).await, Ok(json!({})));
-        let row =
-            shared.world.store.find(&SessionId(shared.session.clone())).expect("a store").expect("a row");
+        let row = shared
+            .world
+            .store
+            .find(&SessionId(shared.session.clone()))
+            .await
+            .expect("a store")
+            .expect("a row");
         assert_eq!(row.owner, None);
     }
 }
@@ -133,9 +138,9 @@ async fn a_kept_session_finishes_its_turn_and_is_closed_when_idle(pairing: Pairi
     world.agent.open_gate("gate");
     world.agent.wait_gone().await;
     let id = SessionId(session.clone());
-    let owner = || world.store.find(&id).expect("a store").expect("a row").owner;
+    let owner = async || world.store.find(&id).await.expect("a store").expect("a row").owner;
     let released = async {
-        while owner().is_some() {
+        while owner().await.is_some() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
@@ -163,7 +168,7 @@ async fn the_last_client_ends_the_session(pairing: Pairing) {
         assert!(world.agent.running() > 0, "somebody follows");
         two.disconnect().await;
         world.agent.wait_gone().await;
-        let row = world.store.find(&SessionId(session)).expect("a store").expect("a row");
+        let row = world.store.find(&SessionId(session)).await.expect("a store").expect("a row");
         assert_eq!(row.owner, None);
     }
 }

@@ -199,9 +199,9 @@ async fn both_versions_load_what_the_other_made(pairing: Pairing) {
     }
 }
 
-/// The same on SQLite, where a finished turn is folded into whole messages.
+/// The same on the embedded store, where a finished turn is folded into whole messages.
 async fn r3_02_r3_10_r3_15_hold_on_disk(pairing: Pairing) {
-    let (world, _folder) = World::on_disk(pairing);
+    let world = World::on_disk(pairing);
     let (session, before) = past(&world, &["noid; say one; chunks 9", TALK[0], TALK[1]]).await;
     let client = world.again().ready().await;
     let opened = load(&client, &session).await;

@@ -73,7 +73,7 @@ async fn r8_13_compactions_are_told_in_words_to_others(pairing: Pairing) {
     client.prompt(&session, "say before; compact; say after").await;
     let next = {
         let again = world.restarted(&client).await;
-        again.fold(&session);
+        again.fold(&session).await;
         let next = again.connect();
         next.initialize_bare().await;
         next.load(&session).await;

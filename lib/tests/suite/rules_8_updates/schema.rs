@@ -91,7 +91,7 @@ async fn r8_03_unknown_updates_are_kept_to_the_byte(pairing: Pairing) {
     let session = client.new_session().await;
     client.prompt(&session, &format!("raw {ODD}\nsay after")).await;
     let again = world.restarted(&client).await;
-    again.fold(&session);
+    again.fold(&session).await;
     let (next, replay) = listening(&again);
     next.initialize().await;
     next.load(&session).await;

@@ -30,7 +30,7 @@ pub(super) async fn assert_replays(world: &World, client: &Client, session: &str
         assert_eq!(view, *expected, "{folded}, v{}:\n{view}\nexpected:\n{expected}", version.number());
         next.disconnect().await;
         world.agent.wait_gone().await;
-        again.fold(session);
+        again.fold(session).await;
     }
 }
 

@@ -4,17 +4,112 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use rethread::store::sqlite::{SqlitePaths, SqliteStore};
-use rethread::store::{Append, Durability, Lease, Listed, NewSession, Page, RowFacts, Store, StoreError};
-use rethread_core::{Entry, Folded, Seq, SessionId, TurnNo, Update, UpdateKind};
+use rethread::store::{Archived, Changes, FoldUpTo, ListPage, ListQuery, Revision, SessionRow, Stub};
+
+use rethread::store::embedded::{EmbeddedPaths, EmbeddedStore};
+use rethread::store::{Append, Durability, Lease, Listed, NewSession, RowFacts, Store, StoreError};
+use rethread_core::{Entry, Folded, Millis, Seq, SessionId, TurnNo, Update, UpdateKind};
+use tokio::runtime::Runtime;
 
 /// Where the tests put a database below their directory.
-pub(crate) fn paths(dir: &Path) -> SqlitePaths {
-    SqlitePaths { database: dir.join("data/rethread.db"), locks: dir.join("state/locks") }
+pub(crate) fn paths(dir: &Path) -> EmbeddedPaths {
+    EmbeddedPaths { database: dir.join("data/rethread.db"), locks: dir.join("state/locks") }
 }
 
-pub(crate) fn open(dir: &Path) -> SqliteStore {
-    SqliteStore::open(&paths(dir)).unwrap()
+pub(crate) fn open(dir: &Path) -> Blocking {
+    Blocking::new(Arc::new(EmbeddedStore::open(&paths(dir)).unwrap()))
+}
+
+/// A page with its items.
+#[derive(Debug)]
+pub(crate) struct DecodedPage {
+    pub(crate) items: Vec<Folded>,
+    pub(crate) next: Seq,
+    pub(crate) end: bool,
+}
+
+/// A store whose methods wait for their result.
+pub(crate) struct Blocking {
+    // Dropped before the runtime that it may use.
+    store: Arc<dyn Store>,
+    runtime: Runtime,
+}
+
+impl Blocking {
+    pub(crate) fn new(store: Arc<dyn Store>) -> Self {
+        Self { store, runtime: tokio::runtime::Builder::new_current_thread().build().unwrap() }
+    }
+
+    pub(crate) fn create(&self, new: NewSession) -> Result<Lease, StoreError> {
+        self.runtime.block_on(self.store.create(new))
+    }
+
+    pub(crate) fn claim(&self, session: &SessionId) -> Result<Lease, StoreError> {
+        self.runtime.block_on(self.store.claim(session))
+    }
+
+    pub(crate) fn release(&self, lease: &Lease) -> Result<(), StoreError> {
+        self.runtime.block_on(self.store.release(lease))
+    }
+
+    pub(crate) fn append(&self, append: Append) -> Result<(), StoreError> {
+        self.runtime.block_on(self.store.append(append))
+    }
+
+    pub(crate) fn read(
+        &self,
+        session: &SessionId,
+        from: Seq,
+        budget: usize,
+    ) -> Result<DecodedPage, StoreError> {
+        let page = self.runtime.block_on(self.store.read(session, from, budget))?;
+        Ok(DecodedPage { items: page.decode()?, next: page.next, end: page.end })
+    }
+
+    pub(crate) fn fold(&self, lease: &Lease, upto: Seq) -> Result<(), StoreError> {
+        self.runtime.block_on(self.store.fold(lease, FoldUpTo { upto, snapshot: None }))
+    }
+
+    pub(crate) fn find(&self, session: &SessionId) -> Result<Option<SessionRow>, StoreError> {
+        self.runtime.block_on(self.store.find(session))
+    }
+
+    pub(crate) fn list(&self, query: &ListQuery) -> Result<ListPage, StoreError> {
+        self.runtime.block_on(self.store.list(query))
+    }
+
+    pub(crate) fn changes(&self, since: Revision) -> Result<Changes, StoreError> {
+        self.runtime.block_on(self.store.changes(since))
+    }
+
+    pub(crate) fn set_title(&self, session: &SessionId, title: &str) -> Result<(), StoreError> {
+        self.runtime.block_on(self.store.set_title(session, title))
+    }
+
+    pub(crate) fn set_archived(
+        &self,
+        session: &SessionId,
+        archived: Archived,
+        at: Millis,
+    ) -> Result<(), StoreError> {
+        self.runtime.block_on(self.store.set_archived(session, archived, at))
+    }
+
+    pub(crate) fn delete(&self, session: &SessionId, at: Millis) -> Result<(), StoreError> {
+        self.runtime.block_on(self.store.delete(session, at))
+    }
+
+    pub(crate) fn add_stubs(&self, agent: &str, stubs: &[Stub]) -> Result<(), StoreError> {
+        self.runtime.block_on(self.store.add_stubs(agent, stubs))
+    }
+
+    pub(crate) fn profile(&self, key: &str) -> Result<Option<Vec<u8>>, StoreError> {
+        self.runtime.block_on(self.store.profile(key))
+    }
+
+    pub(crate) fn remember_profile(&self, key: &str, profile: &[u8], at: Millis) -> Result<(), StoreError> {
+        self.runtime.block_on(self.store.remember_profile(key, profile, at))
+    }
 }
 
 /// A session with nothing in it.
@@ -66,7 +161,6 @@ pub(crate) fn append_of(lease: &Lease, entries: Vec<Arc<Entry>>) -> Append {
         expected: lease.head,
         entries,
         facts: RowFacts::default(),
-        snapshot: None,
         durability: Durability::Process,
         at: Some(2),
     }
@@ -74,7 +168,7 @@ pub(crate) fn append_of(lease: &Lease, entries: Vec<Arc<Entry>>) -> Append {
 
 /// Appends and moves the lease's head along.
 pub(crate) fn append(
-    store: &dyn Store,
+    store: &Blocking,
     lease: &mut Lease,
     entries: Vec<Arc<Entry>>,
 ) -> Result<(), StoreError> {
@@ -84,18 +178,16 @@ pub(crate) fn append(
     Ok(())
 }
 
-pub(crate) fn append_one(store: &dyn Store, append: Append) -> Result<(), StoreError> {
-    let mut outcomes = store.append(&[append]);
-    assert_eq!(outcomes.len(), 1);
-    outcomes.remove(0)
+pub(crate) fn append_one(store: &Blocking, append: Append) -> Result<(), StoreError> {
+    store.append(append)
 }
 
 /// Reads all pages and checks that they fit together.
-pub(crate) fn read_all(store: &dyn Store, session: &str, budget: usize) -> Vec<Folded> {
+pub(crate) fn read_all(store: &Blocking, session: &str, budget: usize) -> Vec<Folded> {
     let session = SessionId::from(session);
     let (mut items, mut from) = (Vec::new(), Seq(0));
     loop {
-        let Page { items: more, next, end } = store.read(&session, from, budget).unwrap();
+        let DecodedPage { items: more, next, end } = store.read(&session, from, budget).unwrap();
         assert!(end || !more.is_empty(), "a page that is not the last has something");
         items.extend(more);
         if end {

@@ -4,10 +4,10 @@
 use std::sync::Arc;
 
 use proptest::prelude::*;
-use rethread::store::{Lease, Store};
+use rethread::store::Lease;
 use rethread_core::{Entry, Folded, Seq};
 
-use crate::store::{append, chunk, entry, fork_of, new_session, read_all};
+use crate::store::{Blocking, append, chunk, entry, fork_of, new_session, read_all};
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -43,7 +43,7 @@ proptest! {
 
     #[test]
     fn memory_reads_what_the_model_says(steps in prop::collection::vec(steps(), 1..25)) {
-        check(super::memory().store.as_ref(), steps);
+        check(&super::memory().store, steps);
     }
 }
 
@@ -52,11 +52,11 @@ proptest! {
 
     #[test]
     fn sqlite_reads_what_the_model_says(steps in prop::collection::vec(steps(), 1..25)) {
-        check(super::sqlite().store.as_ref(), steps);
+        check(&super::embedded().store, steps);
     }
 }
 
-fn check(store: &dyn Store, steps: Vec<Step>) {
+fn check(store: &Blocking, steps: Vec<Step>) {
     let mut run = Run { store, model: vec![Told::new(None)], leases: vec![] };
     run.leases.push(store.create(new_session("s0")).unwrap());
     for step in steps {
@@ -90,7 +90,7 @@ impl Told {
 }
 
 struct Run<'a> {
-    store: &'a dyn Store,
+    store: &'a Blocking,
     model: Vec<Told>,
     leases: Vec<Lease>,
 }

@@ -1,31 +1,38 @@
-//! Operations on session rows: create, claim, release, set title, archive, delete.
+//! Operations on session rows: create, claim, give up, set title, archive, delete.
 
 use rethread_core::{Millis, Seq, SessionId, TitleSource};
 use rusqlite::{Transaction, params};
 
 use super::append::{add_entries, apply_facts, keep_snapshot, touch};
+use super::chain::{FileName, from_hex, hex};
 use super::fault::SqliteFault;
 use super::integers::{seq_to_sql, to_sql};
+use super::journal_file::FileId;
 use super::owner::ThisProcess;
 use super::row::{existing_head, live_owner, session_head, title_number};
 use super::stubs;
 use super::{Archived, Deleted, Lease, NewSession, StoreError};
-use crate::clock;
+use crate::{clock, ids};
 
-const FIRST_EPOCH: u64 = 1;
+pub(super) const FIRST_EPOCH: u64 = 1;
 
-/// Creates a session that this process owns.
+/// Creates a session that this process owns. `parent_head` is the last entry of the session that it is forked from.
 pub(super) fn create(
     tx: &Transaction<'_>,
     this_process: &ThisProcess,
     new: &NewSession,
-) -> Result<Lease, SqliteFault> {
+    name: &FileName,
+    parent_head: Option<Seq>,
+) -> Result<(i64, Lease), SqliteFault> {
     stubs::remove_stub(tx, new.id.as_str())?;
     if tx.prepare_cached("SELECT 1 FROM session WHERE uid = ?1")?.exists([new.id.as_str()])? {
         return Err(StoreError::Exists(new.id.clone()).into());
     }
-    let parent = new.parent.as_ref().map(|(id, fork)| fork_point(tx, id, *fork)).transpose()?;
-    let key = insert(tx, this_process, new, parent)?;
+    let parent = match &new.parent {
+        Some((id, fork)) => Some(fork_point(tx, id, *fork, parent_head.unwrap_or(Seq(0)))?),
+        None => None,
+    };
+    let key = insert(tx, this_process, new, name, parent)?;
     let fork = parent.map_or(Seq(0), |(_, fork)| fork);
     let head = add_entries(tx, key, fork, &new.entries)?;
     tx.prepare_cached("UPDATE session SET head_seq = ?2 WHERE key = ?1")?.execute([key, seq_to_sql(head)])?;
@@ -34,32 +41,38 @@ pub(super) fn create(
     if new.parent.is_some() {
         touch(tx, key, new.at)?;
     }
-    Ok(Lease { session: new.id.clone(), epoch: FIRST_EPOCH, head })
+    Ok((key, Lease { session: new.id.clone(), epoch: FIRST_EPOCH, head, folded: head }))
 }
 
-/// Claims a session, unless a live process owns it, this one included.
+/// Claims a session, unless a live process owns it, this one included. Returns its key, the new epoch, and the id of its
+/// journal files.
 pub(super) fn claim(
     tx: &Transaction<'_>,
     this_process: &ThisProcess,
     session: &SessionId,
-) -> Result<Lease, SqliteFault> {
+) -> Result<(i64, u64, FileId), SqliteFault> {
     let session_head = existing_head(tx, session)?;
-    if let Some(owner) = live_owner(tx, this_process, session_head.key)? {
+    let key = session_head.key;
+    if let Some(owner) = live_owner(tx, this_process, key)? {
         return Err(StoreError::LiveElsewhere { session: session.clone(), owner }.into());
     }
     let epoch = session_head.epoch + 1;
+    let known: Option<String> = tx
+        .prepare_cached("SELECT journal FROM session WHERE key = ?1")?
+        .query_row([key], |row| row.get(0))?;
+    let journal = known.as_deref().and_then(from_hex).unwrap_or_else(|| *ids::unique().as_bytes());
     tx.execute(
-        "UPDATE session SET owner = ?2, owned_since = ?3, epoch = ?4 WHERE key = ?1",
-        params![session_head.key, this_process.id(), to_sql(clock::now()), to_sql(epoch)],
+        "UPDATE session SET owner = ?2, owned_since = ?3, epoch = ?4, journal = ?5 WHERE key = ?1",
+        params![key, this_process.id(), to_sql(clock::now()), to_sql(epoch), hex(&journal)],
     )?;
-    Ok(Lease { session: session.clone(), epoch, head: session_head.head })
+    Ok((key, epoch, journal))
 }
 
-/// Releases a session; does nothing if the lease is no longer valid.
-pub(super) fn release(tx: &Transaction<'_>, lease: &Lease) -> Result<(), SqliteFault> {
+/// Leaves a session to nobody.
+pub(super) fn give_up(tx: &Transaction<'_>, this_process: &ThisProcess, key: i64) -> Result<(), SqliteFault> {
     tx.execute(
-        "UPDATE session SET owner = NULL, owned_since = NULL WHERE uid = ?1 AND epoch = ?2",
-        params![lease.session.as_str(), to_sql(lease.epoch)],
+        "UPDATE session SET owner = NULL, owned_since = NULL WHERE key = ?1 AND owner = ?2",
+        params![key, this_process.id()],
     )?;
     Ok(())
 }
@@ -92,32 +105,41 @@ pub(super) fn set_archived(
     }
 }
 
-/// Marks a session as deleted; its entries stay for forks that need them.
-pub(super) fn delete(tx: &Transaction<'_>, session: &SessionId, at: Millis) -> Result<(), SqliteFault> {
+/// Marks a session as deleted, and removes what its row says of the conversation. Returns its key, if it was not deleted.
+pub(super) fn delete(
+    tx: &Transaction<'_>,
+    session: &SessionId,
+    at: Millis,
+) -> Result<Option<i64>, SqliteFault> {
     let session_head = session_head(tx, session)?;
     match session_head.deleted {
-        Deleted::Yes => Ok(()),
+        Deleted::Yes => Ok(None),
         Deleted::No => {
-            tx.execute("UPDATE session SET deleted_at = ?2 WHERE key = ?1", [session_head.key, to_sql(at)])?;
-            revoke_lease(tx, session_head.key)
+            tx.execute(
+                "UPDATE session SET deleted_at = ?2, title = NULL, title_by = NULL WHERE key = ?1",
+                [session_head.key, to_sql(at)],
+            )?;
+            revoke_lease(tx, session_head.key)?;
+            Ok(Some(session_head.key))
         }
     }
 }
 
-/// Ends the lease of the current owner.
+/// Ends the lease of the current owner, which stays registered until it releases the session.
 fn revoke_lease(tx: &Transaction<'_>, key: i64) -> Result<(), SqliteFault> {
-    tx.execute(
-        "UPDATE session SET epoch = epoch + 1, owner = NULL, owned_since = NULL WHERE key = ?1",
-        [key],
-    )?;
+    tx.execute("UPDATE session SET epoch = epoch + 1 WHERE key = ?1", [key])?;
     Ok(())
 }
 
-fn fork_point(tx: &Transaction<'_>, parent: &SessionId, fork: Seq) -> Result<(i64, Seq), SqliteFault> {
+fn fork_point(
+    tx: &Transaction<'_>,
+    parent: &SessionId,
+    fork: Seq,
+    head: Seq,
+) -> Result<(i64, Seq), SqliteFault> {
     let session_head = existing_head(tx, parent)?;
-    if fork > session_head.head {
-        let moved = StoreError::MovedOn { session: parent.clone(), expected: fork, found: session_head.head };
-        return Err(moved.into());
+    if fork > head {
+        return Err(StoreError::MovedOn { session: parent.clone(), expected: fork, found: head }.into());
     }
     Ok((session_head.key, fork))
 }
@@ -126,12 +148,14 @@ fn insert(
     tx: &Transaction<'_>,
     this_process: &ThisProcess,
     new: &NewSession,
+    name: &FileName,
     parent: Option<(i64, Seq)>,
 ) -> Result<i64, SqliteFault> {
     let fork = parent.map(|(_, fork)| seq_to_sql(fork));
     tx.prepare_cached(
-        "INSERT INTO session (uid, cwd, agent, updated_at, head_seq, epoch, owner, owned_since, parent, fork_seq)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+        "INSERT INTO session (uid, cwd, agent, updated_at, head_seq, epoch, owner, owned_since, parent, fork_seq,
+                              journal)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
     )?
     .execute(params![
         new.id.as_str(),
@@ -144,6 +168,7 @@ fn insert(
         to_sql(clock::now()),
         parent.map(|(key, _)| key),
         fork,
+        hex(&name.journal),
     ])?;
     Ok(tx.last_insert_rowid())
 }

@@ -1,9 +1,8 @@
 //! The stored form of a segment: compressed, with its length and a checksum, so that damage is detected. Which items
 //! share a segment is decided in `fold`.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 
-use rethread_core::stored;
 use zstd::bulk::Decompressor;
 
 /// Fast compression, since folding runs while sessions are in use.
@@ -30,9 +29,6 @@ pub(super) enum SegmentError {
     /// The compressed data is invalid.
     #[error("a segment cannot be decompressed")]
     Compression(#[source] std::io::Error),
-    /// The items cannot be decoded.
-    #[error("the items of a segment cannot be read")]
-    Items(#[source] stored::StoredError),
 }
 
 /// Compresses encoded items.
@@ -58,18 +54,6 @@ pub(super) fn unpack(length: i64, expected: i64, bytes: &[u8]) -> Result<Vec<u8>
 thread_local! {
     /// Reused, because making one costs more than decompressing a typical turn.
     static DECOMPRESSOR: RefCell<Option<Decompressor<'static>>> = const { RefCell::new(None) };
-    /// A reusable buffer, because allocating fresh memory costs as much as decompressing.
-    static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
-}
-
-/// A larger buffer is not kept.
-const MAX_SPARE_BYTES: usize = 256 * 1024;
-
-/// Returns a buffer for reuse.
-pub(super) fn recycle(plain: Vec<u8>) {
-    if plain.capacity() <= MAX_SPARE_BYTES {
-        SPARE.set(plain);
-    }
 }
 
 fn decompressed(bytes: &[u8], length: usize) -> std::io::Result<Vec<u8>> {
@@ -78,9 +62,7 @@ fn decompressed(bytes: &[u8], length: usize) -> std::io::Result<Vec<u8>> {
             Some(decompressor) => decompressor,
             None => kept.insert(Decompressor::new()?),
         };
-        let mut plain = SPARE.take();
-        plain.clear();
-        plain.reserve(length);
+        let mut plain = Vec::with_capacity(length);
         decompressor.decompress_to_buffer(bytes, &mut plain)?;
         Ok(plain)
     })

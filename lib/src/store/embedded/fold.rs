@@ -1,49 +1,59 @@
-//! Folds the finished part of a tail into segments, one window at a time. Reading, folding and compressing happen
-//! outside the write transaction, so that appends wait only while rows are replaced.
+//! Folds the finished part of the journal files into segments, one window at a time. Reading, folding and compressing
+//! happen outside the write transaction, so that other writers wait only while rows are replaced.
 //!
 //! Small neighbouring segments of similar size are joined, so that a long session of short turns has few segments and
 //! no byte is compressed more than a few times. Joining does not change the items.
 
+use rethread_core::stored::Stored;
 use rethread_core::{Folded, Seq, stored};
-use rusqlite::{OptionalExtension as _, Transaction, params};
+use rusqlite::Transaction;
 
+use super::append::{WINDOW_BYTES, add_segment, keep_snapshot};
+use super::chain::{Chain, ChainFault, FileName, Visit, deregister, files_of};
 use super::fault::{SqliteFault, failed};
 use super::integers::{seq_from_sql, seq_to_sql};
-use super::read::damaged;
-use super::readers::Readers;
+use super::open_store::OpenStore;
+use super::read::{ReadFault, damaged};
 use super::row::session_head;
 use super::segment::{Packed, pack, unpack};
-use super::writer::SqliteWriter;
-use super::{Lease, StoreError};
-
-/// The approximate size of the entries that one segment is made of, since readers decompress a whole segment.
-const WINDOW_BYTES: usize = 2 * 1024 * 1024;
+use super::{Durability, FoldUpTo, Lease, StoreError};
 
 /// The approximate size of joined segments, since a replay waits for one at a time.
 const JOINED_BYTES: usize = 128 * 1024;
 
 const WHAT: &str = "folding in";
 
-/// Folds all unfolded entries up to `upto`.
+/// Folds all unfolded entries up to `fold.upto`, and stops using the files in `covered`, which have no later entries.
 pub(super) fn fold(
-    writer: &SqliteWriter,
-    readers: &Readers,
+    store: &OpenStore,
     lease: &Lease,
-    upto: Seq,
+    fold: &FoldUpTo,
+    covered: &[FileName],
 ) -> Result<(), StoreError> {
-    while let Some(window) = readers.read(WHAT, |tx| next_window(tx, lease, upto))? {
+    while let Some(window) =
+        store.read_with_files(WHAT, &lease.session, |tx| next_window(tx, store, lease, fold.upto))?
+    {
         let folded = rethread_core::fold(&window.items);
         debug_assert!(folded.is_sorted_by_key(|item| item.first), "a fold keeps the order");
         let mut segment = Segment { plain: stored::encode_segment(&folded), first: window.first, joined: 0 };
-        readers.read(WHAT, |tx| segment.join_preceding(tx, window.key))?;
-        let packed = pack(&segment.plain).map_err(|cause| failed(WHAT, writer.database(), cause))?;
-        // If a fork was made meanwhile inside the window, the window is chosen again.
-        writer.write(WHAT, |tx| replace_rows(tx, lease, &window, &segment, &packed))?;
+        store.readers.read(WHAT, |tx| segment.join_preceding(tx, window.key))?;
+        let packed = pack(&segment.plain).map_err(|cause| failed(WHAT, store.writer.database(), cause))?;
+        // If a fork was made meanwhile inside the window, the window is chosen again. The files must not go before the
+        // segments are safe.
+        store.write(WHAT, Durability::Power, |tx| replace_rows(tx, lease, &window, &segment, &packed))?;
     }
+    store.write(WHAT, Durability::Power, |tx| {
+        let session_head = session_head(tx, &lease.session)?;
+        session_head.check_epoch(&lease.session, lease.epoch)?;
+        let state = fold.snapshot.as_ref().map(|snapshot| snapshot.state.as_slice());
+        keep_snapshot(tx, session_head.key, state)?;
+        Ok(deregister(tx, session_head.key, covered)?)
+    })?;
+    store.folder().remove(covered);
     Ok(())
 }
 
-/// Consecutive entries of a tail.
+/// Consecutive entries of the journal files.
 struct FoldWindow {
     key: i64,
     first: Seq,
@@ -87,19 +97,47 @@ impl Segment {
     }
 }
 
-fn next_window(tx: &Transaction<'_>, lease: &Lease, upto: Seq) -> Result<Option<FoldWindow>, SqliteFault> {
+fn next_window(
+    tx: &Transaction<'_>,
+    store: &OpenStore,
+    lease: &Lease,
+    upto: Seq,
+) -> Result<Option<FoldWindow>, ReadFault> {
     let session_head = session_head(tx, &lease.session)?;
     session_head.check_epoch(&lease.session, lease.epoch)?;
-    let Some(first) = first_of_tail(tx, session_head.key)?.filter(|first| *first <= upto) else {
+    let (key, first) = (session_head.key, session_head.head.next());
+    if first > upto {
         return Ok(None);
-    };
-    let upto = upto.min(first_fork_point(tx, session_head.key, first)?.unwrap_or(upto));
-    let items = tail_items(tx, session_head.key, upto)?;
-    let last = items.last().map_or(first, |item| item.last);
-    Ok(Some(FoldWindow { key: session_head.key, first, last, items }))
+    }
+    let upto = upto.min(first_fork_point(tx, key, first)?.unwrap_or(upto));
+    let chain = Chain::open(store.folder(), &files_of(tx, key)?)?;
+    let (mut items, mut bytes, mut bad) = (Vec::new(), 0, None);
+    let visited = chain.visit(first, upto, |record| {
+        if !items.is_empty() && bytes + record.entry.len() > WINDOW_BYTES {
+            return Visit::Stop;
+        }
+        bytes += record.entry.len();
+        match Stored::compact(record.seq, record.entry).folded() {
+            Ok(item) => items.push(item),
+            Err(cause) => bad = Some((record.seq, cause)),
+        }
+        if bad.is_some() { Visit::Stop } else { Visit::Next }
+    });
+    if let Some((seq, cause)) = bad {
+        return Err(damaged(tx, key, seq, cause).into());
+    }
+    match visited {
+        // What comes before the damage stays where it is.
+        Err(ChainFault::Damaged { at, cause }) => Err(damaged(tx, key, at, cause).into()),
+        Err(fault) => Err(fault.into()),
+        Ok(_) => match items.last() {
+            Some(last) => Ok(Some(FoldWindow { key, first, last: last.last, items })),
+            None => Err(damaged(tx, key, first, "entries are missing").into()),
+        },
+    }
 }
 
-/// Replaces the tail rows and joined segments by the new segment.
+/// Adds the new segment, and replaces the joined ones.
 fn replace_rows(
     tx: &Transaction<'_>,
     lease: &Lease,
@@ -107,32 +145,23 @@ fn replace_rows(
     segment: &Segment,
     packed: &Packed,
 ) -> Result<(), SqliteFault> {
-    session_head(tx, &lease.session)?.check_epoch(&lease.session, lease.epoch)?;
+    let session_head = session_head(tx, &lease.session)?;
+    session_head.check_epoch(&lease.session, lease.epoch)?;
     let &FoldWindow { key, first, last, .. } = window;
     if first_fork_point(tx, key, first)?.is_some_and(|cut| cut < last) {
         return Ok(());
     }
-    let range = [key, seq_to_sql(first), seq_to_sql(last)];
-    let gone =
-        tx.prepare_cached("DELETE FROM tail WHERE session = ?1 AND seq BETWEEN ?2 AND ?3")?.execute(range)?;
-    if gone != window.items.len() {
-        return Err(damaged(tx, key, first, "the tail changed under a fold"));
+    if session_head.head.next() != first {
+        return Err(damaged(tx, key, first, "the segments changed under a fold"));
     }
     let joined = [key, seq_to_sql(segment.first), seq_to_sql(first)];
     let sql = "DELETE FROM segment WHERE session = ?1 AND last_seq >= ?2 AND last_seq < ?3";
     if tx.prepare_cached(sql)?.execute(joined)? != segment.joined {
         return Err(damaged(tx, key, first, "the segments changed under a fold"));
     }
-    tx.prepare_cached(
-        "INSERT INTO segment (session, first_seq, last_seq, length, checksum, items) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
-    )?
-    .execute(params![key, seq_to_sql(segment.first), seq_to_sql(last), packed.length, packed.checksum, packed.bytes])?;
+    add_segment(tx, key, segment.first, last, packed)?;
+    tx.prepare_cached("UPDATE session SET head_seq = ?2 WHERE key = ?1")?.execute([key, seq_to_sql(last)])?;
     Ok(())
-}
-
-fn first_of_tail(tx: &Transaction<'_>, key: i64) -> Result<Option<Seq>, SqliteFault> {
-    let sql = "SELECT seq FROM tail WHERE session = ?1 ORDER BY seq LIMIT 1";
-    Ok(tx.prepare_cached(sql)?.query_row([key], |row| row.get(0).map(seq_from_sql)).optional()?)
 }
 
 /// The first fork point at or after `first`. Nothing is merged across it, since a fork sees its parent's entries
@@ -146,23 +175,4 @@ fn first_fork_point(tx: &Transaction<'_>, key: i64, first: Seq) -> Result<Option
                SELECT min(cut) FROM fork WHERE cut >= ?2";
     let cut: Option<i64> = tx.prepare_cached(sql)?.query_row([key, seq_to_sql(first)], |row| row.get(0))?;
     Ok(cut.map(seq_from_sql))
-}
-
-/// Reads the tail from its beginning up to `upto`, at most about one window.
-fn tail_items(tx: &Transaction<'_>, key: i64, upto: Seq) -> Result<Vec<Folded>, SqliteFault> {
-    let sql = "SELECT seq, entry FROM tail WHERE session = ?1 AND seq <= ?2 ORDER BY seq";
-    let mut statement = tx.prepare_cached(sql)?;
-    let mut rows = statement.query([key, seq_to_sql(upto)])?;
-    let (mut items, mut bytes) = (Vec::new(), 0);
-    while let Some(row) = rows.next()? {
-        let seq = seq_from_sql(row.get(0)?);
-        let stored = row.get_ref(1)?.as_blob().map_err(|cause| damaged(tx, key, seq, cause))?;
-        if !items.is_empty() && bytes + stored.len() > WINDOW_BYTES {
-            break;
-        }
-        bytes += stored.len();
-        let entry = stored::decode_entry(stored).map_err(|cause| damaged(tx, key, seq, cause))?;
-        items.push(Folded { first: seq, last: seq, entry });
-    }
-    Ok(items)
 }

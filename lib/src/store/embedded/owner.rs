@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use rusqlite::{OptionalExtension as _, Transaction, params};
 
-use super::StoreError;
 use super::fault::{SqliteFault, io_failed};
-use super::integers::to_sql;
+use super::integers::{from_sql, to_sql};
 use super::locks::{self, HeldLock, Holder};
 use super::writer::SqliteWriter;
+use super::{OwnedHere, Owner, StoreError};
 use crate::clock;
 use crate::ids;
 use crate::store::process::{ProcessIdentity, runs};
@@ -76,24 +76,7 @@ impl ThisProcess {
         if other.id == self.id {
             return Ok(Liveness::ThisProcess);
         }
-        let same_boot = self.process.shares_boot_with(&other.process);
-        let same_host = self.process.host == other.process.host;
-        if !same_boot && !same_host {
-            return Ok(Liveness::Alive);
-        }
-        // The process id alone is not enough: it may belong to another namespace.
-        let seems_gone = same_boot && same_host && !runs(other.process.pid);
-        let timeout = if seems_gone { LOCK_TIMEOUT } else { Duration::ZERO };
-        let asked = locks::query_with_retry(&self.locks, &other.id, timeout)
-            .map_err(io_failed("checking a lock in", &self.locks))?;
-        Ok(match asked {
-            Holder::Alive => Liveness::Alive,
-            Holder::Gone => Liveness::Gone,
-            // The lock file was deleted by someone. The process id decides, if it is from this boot.
-            Holder::NoFile if !same_boot => Liveness::Gone,
-            Holder::NoFile if !same_host || runs(other.process.pid) => Liveness::Alive,
-            Holder::NoFile => Liveness::Gone,
-        })
+        Ok(liveness(&self.process, &self.locks, other)?)
     }
 
     fn insert_row(&self, tx: &Transaction<'_>) -> Result<(), SqliteFault> {
@@ -115,6 +98,42 @@ impl ThisProcess {
         }
         Ok(())
     }
+}
+
+/// Returns whether an owner other than this store lives.
+fn liveness(this: &ProcessIdentity, locks: &Path, other: &OwnerRow) -> Result<Liveness, StoreError> {
+    let same_boot = this.shares_boot_with(&other.process);
+    let same_host = this.host == other.process.host;
+    if !same_boot && !same_host {
+        return Ok(Liveness::Alive);
+    }
+    // The process id alone is not enough: it may belong to another namespace.
+    let seems_gone = same_boot && same_host && !runs(other.process.pid);
+    let timeout = if seems_gone { LOCK_TIMEOUT } else { Duration::ZERO };
+    let asked =
+        locks::query_with_retry(locks, &other.id, timeout).map_err(io_failed("checking a lock in", locks))?;
+    Ok(match asked {
+        Holder::Alive => Liveness::Alive,
+        Holder::Gone => Liveness::Gone,
+        // The lock file was deleted by someone. The process id decides, if it is from this boot.
+        Holder::NoFile if !same_boot => Liveness::Gone,
+        Holder::NoFile if !same_host || runs(other.process.pid) => Liveness::Alive,
+        Holder::NoFile => Liveness::Gone,
+    })
+}
+
+/// A registered owner that lives, for a store that is not registered itself.
+pub(super) fn any_alive(tx: &Transaction<'_>, locks: &Path) -> Result<Option<Owner>, SqliteFault> {
+    let mut statement = tx.prepare("SELECT id, pid, host, boot, started_at FROM owner")?;
+    let others = statement.query_map([], |row| Ok((read_owner_row(row)?, row.get::<_, i64>(4)?)))?;
+    for other in others {
+        let (other, since) = other?;
+        if liveness(&ProcessIdentity::this(), locks, &other)? != Liveness::Gone {
+            let ProcessIdentity { pid, host, .. } = other.process;
+            return Ok(Some(Owner { pid, host, since: from_sql(since), ours: OwnedHere::No }));
+        }
+    }
+    Ok(None)
 }
 
 /// Finds the owner with this id, if it is still registered.

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use rethread_core::Entry;
 
-use crate::store::{Listed, NativeId, RowFacts};
+use super::{Listed, NativeId, RowFacts};
 
 /// What entries change in the session's row.
-pub(crate) fn facts<'a>(entries: impl Iterator<Item = &'a Entry>) -> RowFacts {
+#[must_use]
+pub fn facts<'a>(entries: impl Iterator<Item = &'a Entry>) -> RowFacts {
     let mut facts = RowFacts::default();
     for entry in entries {
         match entry {
@@ -37,7 +38,8 @@ pub(crate) fn facts<'a>(entries: impl Iterator<Item = &'a Entry>) -> RowFacts {
 }
 
 /// Opening a session to look at it does not make it the newest.
-pub(super) fn touched(entries: &[Arc<Entry>]) -> bool {
+#[must_use]
+pub fn touched(entries: &[Arc<Entry>]) -> bool {
     entries.iter().any(|entry| {
         matches!(**entry, Entry::PromptInserted { .. } | Entry::TurnEnded { .. } | Entry::TitleSet { .. })
     })

@@ -1,20 +1,26 @@
-//! Migrates a database to the latest version. Each step is an SQL file that is never edited once released.
+//! Migrates a database to the latest version. Each step is an SQL file that is never edited once released. A database of
+//! version 3 or earlier has unfolded entries in the table `tail`: they become segments.
 
 use std::fs;
 use std::path::Path;
 
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 
-use super::StoreError;
+use super::chain::from_hex;
 use super::connection;
 use super::fault::{SqliteFault, failed, io_failed};
 use super::files::{create, with_suffix};
+use super::journal_file::FileId;
+use super::{EmbeddedPaths, StoreError, owner};
+
+mod tail;
 
 /// The steps, each with the version that it results in.
-const STEPS: [(i64, &str); 3] = [
+const STEPS: [(i64, &str); 4] = [
     (1, include_str!("migrations/0001_sessions.sql")),
     (2, include_str!("migrations/0002_profiles.sql")),
     (3, include_str!("migrations/0003_natives.sql")),
+    (4, include_str!("migrations/0004_journal_files.sql")),
 ];
 
 const LATEST_VERSION: i64 = STEPS[STEPS.len() - 1].0;
@@ -22,21 +28,40 @@ const LATEST_VERSION: i64 = STEPS[STEPS.len() - 1].0;
 /// Identifies the file as a Rethread database.
 const APPLICATION_ID: i64 = 0x5274_6864;
 
-/// Runs the missing steps. An existing database is backed up first.
-pub(super) fn migrate(connection: &Connection, database: &Path) -> Result<(), StoreError> {
+/// The first version without the table `tail`.
+const WITHOUT_TAIL: i64 = 4;
+
+/// Runs the missing steps. An existing database is backed up first, and must not be in use by another process, which
+/// would be an earlier version of the program.
+pub(super) fn migrate(connection: &Connection, paths: &EmbeddedPaths) -> Result<(), StoreError> {
+    let database = &paths.database;
     if version(connection).map_err(|fault| fault.at("opening", database))? == LATEST_VERSION {
         return Ok(());
     }
     let what = "migrating";
+    let full = connection.execute_batch("PRAGMA synchronous = FULL");
+    full.map_err(|cause| failed(what, database, cause))?;
     let begun = Transaction::new_unchecked(connection, TransactionBehavior::Immediate);
     let tx = begun.map_err(|cause| failed(what, database, cause))?;
     // Checked again: another process may have migrated while this one waited for the lock.
     let found = version(&tx).map_err(|fault| fault.at(what, database))?;
     if found > 0 && found < LATEST_VERSION {
+        if let Some(owner) = owner::any_alive(&tx, &paths.locks).map_err(|fault| fault.at(what, database))? {
+            return Err(StoreError::InUse { owner });
+        }
         back_up(database, found)?;
     }
-    let done = run(&tx, found).and_then(|()| tx.commit());
-    done.map_err(|cause| failed(what, database, cause))
+    let done = run(&tx, found).and_then(|()| Ok(tx.commit()?));
+    done.map_err(|fault| fault.at(what, database))?;
+    let normal = connection.execute_batch("PRAGMA synchronous = NORMAL");
+    normal.map_err(|cause| failed(what, database, cause))
+}
+
+/// The id of the store, which its journal files name.
+pub(super) fn store_id(connection: &Connection) -> Result<FileId, SqliteFault> {
+    let id: String = connection.query_row("SELECT id FROM store", [], |row| row.get(0))?;
+    let bad = || StoreError::Io { context: path_of(connection), source: "the store has no valid id".into() };
+    Ok(from_hex(&id).ok_or_else(bad)?)
 }
 
 /// Reads the version of the database: 0 for a new one. Refuses a file of another program or of a newer version.
@@ -54,14 +79,17 @@ fn version(connection: &Connection) -> Result<i64, SqliteFault> {
     Ok(found)
 }
 
-fn run(tx: &Transaction<'_>, found: i64) -> rusqlite::Result<()> {
+fn run(tx: &Transaction<'_>, found: i64) -> Result<(), SqliteFault> {
     for (leads_to, sql) in STEPS {
         if leads_to > found {
+            if leads_to == WITHOUT_TAIL {
+                tail::to_segments(tx)?;
+            }
             tx.execute_batch(sql)?;
         }
     }
     tx.pragma_update(None, "application_id", APPLICATION_ID)?;
-    tx.pragma_update(None, "user_version", LATEST_VERSION)
+    Ok(tx.pragma_update(None, "user_version", LATEST_VERSION)?)
 }
 
 /// Copies the database while the write lock is held, so that the copy is consistent.

@@ -6,15 +6,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 
-use super::checkpoint::Growth;
 use super::connection;
 use super::fault::SqliteFault;
+use super::upkeep::UpkeepRequests;
 use super::{Durability, StoreError};
 
 /// The connection; it is opened again after a disk error.
 pub(super) struct SqliteWriter {
     database: PathBuf,
-    growth: Arc<Growth>,
+    requests: Arc<UpkeepRequests>,
     open: Mutex<Option<OpenConnection>>,
 }
 
@@ -25,10 +25,14 @@ struct OpenConnection {
 
 impl SqliteWriter {
     /// Makes a writer that reports the size of its log.
-    pub(super) fn new(database: &Path, first: Connection, growth: Arc<Growth>) -> Result<Self, StoreError> {
-        let open = OpenConnection::new(first, &growth)
+    pub(super) fn new(
+        database: &Path,
+        first: Connection,
+        requests: Arc<UpkeepRequests>,
+    ) -> Result<Self, StoreError> {
+        let open = OpenConnection::new(first, &requests)
             .map_err(|cause| SqliteFault::from(cause).at("opening", database))?;
-        Ok(Self { database: database.to_owned(), growth, open: Mutex::new(Some(open)) })
+        Ok(Self { database: database.to_owned(), requests, open: Mutex::new(Some(open)) })
     }
 
     /// Runs `work` in a transaction and commits it if it succeeds.
@@ -67,7 +71,7 @@ impl SqliteWriter {
     ) -> Result<R, SqliteFault> {
         let open = match open {
             Some(open) => open,
-            None => open.insert(OpenConnection::new(connection::writer(&self.database)?, &self.growth)?),
+            None => open.insert(OpenConnection::new(connection::writer(&self.database)?, &self.requests)?),
         };
         open.set_durability(durability)?;
         let tx = Transaction::new_unchecked(&open.connection, TransactionBehavior::Immediate)?;
@@ -83,10 +87,10 @@ impl SqliteWriter {
 }
 
 impl OpenConnection {
-    fn new(mut connection: Connection, growth: &Arc<Growth>) -> rusqlite::Result<Self> {
-        let growth = Arc::clone(growth);
+    fn new(mut connection: Connection, requests: &Arc<UpkeepRequests>) -> rusqlite::Result<Self> {
+        let requests = Arc::clone(requests);
         connection.wal_hook(Some(move |_: &mut rusqlite::hooks::Wal, pages| {
-            growth.log_size(pages);
+            requests.log_size(pages);
             Ok(())
         }))?;
         Ok(Self { connection, durability: Durability::Process })

@@ -1,10 +1,8 @@
 //! Errors inside the SQLite store, before the operation and the file are added to them.
 
 use std::error::Error;
-use std::fmt;
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
 
 use super::StoreError;
 
@@ -47,26 +45,4 @@ pub(super) fn failed(what: &str, file: &Path, cause: impl Into<Box<dyn Error + S
 /// The same for [`io::Error`], for use with `map_err`.
 pub(super) fn io_failed<'a>(what: &'a str, file: &'a Path) -> impl FnOnce(io::Error) -> StoreError + 'a {
     move |cause| failed(what, file, cause)
-}
-
-/// An error that is reported to several callers.
-#[derive(Clone, Debug)]
-pub(super) struct SharedError(Arc<dyn Error + Send + Sync>);
-
-impl SharedError {
-    pub(super) fn new(cause: impl Error + Send + Sync + 'static) -> Self {
-        Self(Arc::new(cause))
-    }
-}
-
-impl fmt::Display for SharedError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-impl Error for SharedError {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        self.0.source()
-    }
 }

@@ -1,4 +1,4 @@
-//! Reads the rows of sessions.
+//! Reads the rows of sessions: what they say by themselves, without journal files.
 
 use rethread_core::{Seq, SessionId, TitleSource, clean_title};
 use rusqlite::{OptionalExtension as _, Row, Transaction};
@@ -12,7 +12,7 @@ use super::{Archived, Deleted, OwnedHere, Owner, SessionRow, StoreError};
 pub(super) const COLUMNS: &str = "uid, cwd, roots, title, title_by, agent, natives, updated_at, head_seq, archived, \
      deleted_at IS NOT NULL, (SELECT p.uid FROM session AS p WHERE p.key = session.parent), fork_seq";
 
-/// What must be checked before a session is changed.
+/// What must be checked before a session is changed. The head is that of the segments.
 pub(super) struct SessionHead {
     pub(super) key: i64,
     pub(super) epoch: u64,
@@ -46,12 +46,23 @@ pub(super) fn existing_head(tx: &Transaction<'_>, session: &SessionId) -> Result
     }
 }
 
-/// Reads a complete row with its snapshot and live owner.
+/// Returns whether a session is in lists.
+pub(super) fn is_listed(tx: &Transaction<'_>, key: i64) -> Result<bool, SqliteFault> {
+    Ok(tx.prepare_cached("SELECT listed FROM session WHERE key = ?1")?.query_row([key], |row| row.get(0))?)
+}
+
+/// Returns whether a session is deleted.
+pub(super) fn deleted_of(tx: &Transaction<'_>, key: i64) -> Result<Deleted, SqliteFault> {
+    let sql = "SELECT deleted_at IS NOT NULL FROM session WHERE key = ?1";
+    Ok(tx.prepare_cached(sql)?.query_row([key], |row| deleted(row, 0))?)
+}
+
+/// Reads a row with its snapshot and live owner, and its key. The head is that of the segments.
 pub(super) fn find(
     tx: &Transaction<'_>,
     this_process: &ThisProcess,
     session: &SessionId,
-) -> Result<Option<SessionRow>, SqliteFault> {
+) -> Result<Option<(SessionRow, i64)>, SqliteFault> {
     let sql = format!("SELECT {COLUMNS}, key FROM session WHERE uid = ?1");
     let read = |row: &Row<'_>| Ok((read_row(row)?, row.get::<_, i64>(13)?));
     let found = tx.prepare_cached(&sql)?.query_row([session.as_str()], read).optional()?;
@@ -59,7 +70,7 @@ pub(super) fn find(
     let mut row = row.parse()?;
     row.snapshot = snapshot(tx, key)?;
     row.owner = live_owner(tx, this_process, key)?;
-    Ok(Some(row))
+    Ok(Some((row, key)))
 }
 
 /// Returns the process that owns a session, if it lives.

@@ -34,7 +34,9 @@ pub(super) fn check_version(database: &Path) -> Result<(), StoreError> {
 /// Opens a connection that writes. It never checkpoints by itself, since that would delay an append.
 pub(super) fn writer(database: &Path) -> rusqlite::Result<Connection> {
     let connection = open(database)?;
-    connection.execute_batch("PRAGMA wal_autocheckpoint = 0; PRAGMA synchronous = NORMAL;")?;
+    connection.execute_batch(
+        "PRAGMA wal_autocheckpoint = 0; PRAGMA synchronous = NORMAL; PRAGMA secure_delete = ON;",
+    )?;
     Ok(connection)
 }
 

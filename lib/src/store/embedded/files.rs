@@ -1,4 +1,4 @@
-//! Creates the files of the SQLite store with access for their owner only.
+//! Creates the files of the embedded store with access for their owner only.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io;
@@ -6,15 +6,15 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt 
 use std::path::{Path, PathBuf};
 
 use super::fault::io_failed;
-use super::{SqlitePaths, StoreError};
+use super::{EmbeddedPaths, StoreError};
 
 const PRIVATE_DIR: u32 = 0o700;
-const PRIVATE_FILE: u32 = 0o600;
+pub(super) const PRIVATE_FILE: u32 = 0o600;
 const GROUP_AND_OTHERS: u32 = 0o077;
 
 /// Creates missing directories and the database file, and removes access of other users from existing files. Existing
 /// directories stay as they are, since they may be shared.
-pub(super) fn prepare(paths: &SqlitePaths) -> Result<(), StoreError> {
+pub(super) fn prepare(paths: &EmbeddedPaths) -> Result<(), StoreError> {
     if let Some(dir) = paths.database.parent() {
         make_dir(dir)?;
     }
@@ -24,7 +24,7 @@ pub(super) fn prepare(paths: &SqlitePaths) -> Result<(), StoreError> {
     for file in [database.clone(), with_suffix(database, "-wal"), with_suffix(database, "-shm")] {
         restrict_to_owner(&file).map_err(io_failed("protecting", &file))?;
     }
-    Ok(())
+    make_dir(&paths.journals())
 }
 
 /// Appends a suffix to the file name.

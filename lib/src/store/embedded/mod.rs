@@ -1,0 +1,246 @@
+//! The embedded store: a journal file for each live session, and a SQLite database for rows and folded entries. Several
+//! processes share it. Appends write to the journal file at once; everything else runs on threads that may block.
+//!
+//! `open_store` has the parts of an open store. Ownership is in `ownership`, appending and folding in `writing`, deleting and
+//! cleaning in `removal`. `journal_file`, `chain` and `journals` are about the files, the other modules about the database.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rethread_core::{Millis, Seq, SessionId};
+use rusqlite::Connection;
+use tokio::sync::Semaphore;
+
+use self::chain::JournalFolder;
+use self::journals::OwnedJournals;
+use self::open_store::OpenStore;
+use self::owner::ThisProcess;
+use self::readers::Readers;
+use self::rows::PendingRows;
+use self::upkeep::{Upkeep, UpkeepRequests};
+use self::writer::SqliteWriter;
+use self::writing::AppendStep;
+use super::cursor::ListCursor;
+use super::{
+    Append, Archived, ArchivedFilter, ChangedSession, Changes, Deleted, Durability, FoldUpTo, Lease,
+    ListPage, ListQuery, NativeId, NewSession, OwnedHere, Owner, Page, Revision, RowFacts, SessionRow, Store,
+    StoreError, StoreFuture, Stub,
+};
+
+mod append;
+mod chain;
+mod connection;
+mod fault;
+mod files;
+mod fold;
+mod free;
+mod integers;
+mod journal_file;
+mod journals;
+mod list;
+mod locks;
+mod migrate;
+mod open_store;
+mod owner;
+mod ownership;
+mod profile;
+mod read;
+mod readers;
+mod removal;
+mod row;
+mod rows;
+mod segment;
+mod session;
+mod stubs;
+mod upkeep;
+mod writer;
+mod writing;
+
+/// The number of calls that run at the same time. Each uses a thread, and a store has fewer connections than that.
+const MAX_CONCURRENT_CALLS: usize = 8;
+
+/// The file locations of an embedded store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EmbeddedPaths {
+    /// The database file. SQLite keeps two more files beside it, and the journal files are in the folder `live` beside it.
+    pub database: PathBuf,
+    /// The directory of the lock files. All processes that share the database must use the same one.
+    pub locks: PathBuf,
+}
+
+impl EmbeddedPaths {
+    /// The folder of the journal files.
+    #[must_use]
+    pub fn journals(&self) -> PathBuf {
+        self.database.with_file_name("live")
+    }
+}
+
+/// An open embedded store. Each store is a separate owner, even within one process. Its methods must be called inside a
+/// tokio runtime.
+pub struct EmbeddedStore {
+    store: Arc<OpenStore>,
+    _upkeep: Upkeep,
+    calls: Arc<Semaphore>,
+    /// One fold at a time, so that folds do not occupy all cores.
+    folds: Arc<Semaphore>,
+}
+
+impl EmbeddedStore {
+    /// Opens the store, creates or migrates it if necessary, and registers it as an owner. Blocks.
+    pub fn open(paths: &EmbeddedPaths) -> Result<Self, StoreError> {
+        let database = &paths.database;
+        connection::check_version(database)?;
+        let first = prepare_and_connect(paths)?;
+        connection::check_file(&first, database)?;
+        migrate::migrate(&first, paths)?;
+        let store = migrate::store_id(&first).map_err(|fault| fault.at("opening", database))?;
+        let folder = Arc::new(JournalFolder::new(paths.journals(), store));
+        let requests = Arc::new(UpkeepRequests::default());
+        let writer = SqliteWriter::new(database, first, requests.clone())?;
+        let this_process = ThisProcess::register(&writer, &paths.locks)?;
+        let store = Arc::new(OpenStore {
+            readers: Readers::new(database),
+            writer,
+            journals: OwnedJournals::new(folder),
+            rows: PendingRows::default(),
+            requests,
+            this_process,
+        });
+        let upkeep = Upkeep::start(&store)?;
+        let calls = Arc::new(Semaphore::new(MAX_CONCURRENT_CALLS));
+        Ok(Self { store, _upkeep: upkeep, calls, folds: Arc::new(Semaphore::new(1)) })
+    }
+
+    /// Runs a call on a thread that may block.
+    fn call<R: Send + 'static>(
+        &self,
+        work: impl FnOnce(&OpenStore) -> Result<R, StoreError> + Send + 'static,
+    ) -> StoreFuture<'_, R> {
+        Box::pin(blocking(self.store.clone(), self.calls.clone(), work))
+    }
+}
+
+async fn blocking<R: Send + 'static>(
+    store: Arc<OpenStore>,
+    permits: Arc<Semaphore>,
+    work: impl FnOnce(&OpenStore) -> Result<R, StoreError> + Send + 'static,
+) -> Result<R, StoreError> {
+    let permit = permits.acquire_owned().await.map_err(|closed| stopped(closed.into()))?;
+    let call = tokio::task::spawn_blocking(move || {
+        let _permit = permit;
+        work(&store)
+    });
+    call.await.unwrap_or_else(|error| Err(stopped(error.into())))
+}
+
+fn stopped(source: Box<dyn std::error::Error + Send + Sync>) -> StoreError {
+    StoreError::Io { context: "a call of the store".to_owned(), source }
+}
+
+/// Creates the files and opens the first connection, one store of this process at a time: creating the file must not
+/// release the locks of another store's connection.
+fn prepare_and_connect(paths: &EmbeddedPaths) -> Result<Connection, StoreError> {
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    files::prepare(paths)?;
+    connection::writer(&paths.database).map_err(|cause| fault::failed("opening", &paths.database, cause))
+}
+
+impl Store for EmbeddedStore {
+    fn create(&self, new: NewSession) -> StoreFuture<'_, Lease> {
+        self.call(move |store| store.create(&new))
+    }
+
+    fn claim(&self, session: &SessionId) -> StoreFuture<'_, Lease> {
+        let session = session.clone();
+        self.call(move |store| store.claim(&session))
+    }
+
+    fn release(&self, lease: &Lease) -> StoreFuture<'_, ()> {
+        let lease = lease.clone();
+        self.call(move |store| store.release(&lease))
+    }
+
+    fn append(&self, append: Append) -> StoreFuture<'_, ()> {
+        Box::pin(async move {
+            if self.store.row_comes_first(&append) {
+                return self.call(move |store| store.append_with_row(&append)).await;
+            }
+            match self.store.append_now(&append)? {
+                AppendStep::Done => Ok(()),
+                AppendStep::Block => self.call(move |store| store.finish_append(&append)).await,
+            }
+        })
+    }
+
+    fn read(&self, session: &SessionId, from: Seq, budget: usize) -> StoreFuture<'_, Page> {
+        let session = session.clone();
+        self.call(move |store| store.read(&session, from, budget))
+    }
+
+    fn fold(&self, lease: &Lease, fold: FoldUpTo) -> StoreFuture<'_, ()> {
+        let lease = lease.clone();
+        let call = move |store: &OpenStore| store.fold(&lease, &fold);
+        Box::pin(blocking(self.store.clone(), self.folds.clone(), call))
+    }
+
+    fn find(&self, session: &SessionId) -> StoreFuture<'_, Option<SessionRow>> {
+        let session = session.clone();
+        self.call(move |store| store.find(&session))
+    }
+
+    fn list(&self, query: &ListQuery) -> StoreFuture<'_, ListPage> {
+        let query = query.clone();
+        self.call(move |store| {
+            let after = query.after.as_deref().map(ListCursor::decode).transpose()?;
+            store.read_rows("listing", |tx| list::list(tx, &query, after.as_ref()))
+        })
+    }
+
+    fn changes(&self, since: Revision) -> StoreFuture<'_, Changes> {
+        self.call(move |store| store.changes(since))
+    }
+
+    fn set_title(&self, session: &SessionId, title: &str) -> StoreFuture<'_, ()> {
+        let (session, title) = (session.clone(), title.to_owned());
+        self.call(move |store| {
+            store.write("renaming a session in", Durability::Process, |tx| {
+                session::set_title(tx, &session, &title)
+            })
+        })
+    }
+
+    fn set_archived(&self, session: &SessionId, archived: Archived, at: Millis) -> StoreFuture<'_, ()> {
+        let session = session.clone();
+        self.call(move |store| store.set_archived(&session, archived, at))
+    }
+
+    fn delete(&self, session: &SessionId, at: Millis) -> StoreFuture<'_, ()> {
+        let session = session.clone();
+        self.call(move |store| store.delete(&session, at))
+    }
+
+    fn add_stubs(&self, agent: &str, stubs: &[Stub]) -> StoreFuture<'_, ()> {
+        let (agent, stubs) = (agent.to_owned(), stubs.to_vec());
+        self.call(move |store| {
+            store.write("listing an agent's sessions in", Durability::Process, |tx| {
+                stubs::add(tx, &agent, &stubs)
+            })
+        })
+    }
+
+    fn profile(&self, key: &str) -> StoreFuture<'_, Option<Vec<u8>>> {
+        let key = key.to_owned();
+        self.call(move |store| store.readers.read("reading", |tx| profile::find(tx, &key)))
+    }
+
+    fn remember_profile(&self, key: &str, profile: &[u8], at: Millis) -> StoreFuture<'_, ()> {
+        let (key, profile) = (key.to_owned(), profile.to_vec());
+        self.call(move |store| {
+            store.write("saving an agent profile in", Durability::Process, |tx| {
+                profile::remember(tx, &key, &profile, at)
+            })
+        })
+    }
+}

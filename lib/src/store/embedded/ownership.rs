@@ -1,0 +1,214 @@
+//! Creates, claims and releases sessions: the row, the lease and the journal file that goes with it.
+
+use std::fs::File;
+
+use rethread_core::stored::Stored;
+use rethread_core::{Entry, Seq, SessionId};
+use rusqlite::Transaction;
+
+use super::chain::{Chain, FileName, Visit, deregister, files_of, register};
+use super::fault::io_failed;
+use super::open_store::OpenStore;
+use super::journals::{lock, make};
+use super::read::ReadFault;
+use super::row::{self, existing_head};
+use super::rows::RowChange;
+use super::session;
+use super::{Deleted, Durability, Lease, NewSession, StoreError};
+use super::{free, rows};
+use crate::ids;
+use crate::store::facts::facts;
+
+const FIRST_FILE: u64 = 1;
+
+/// What the files of a session hold when it is claimed.
+struct Leftovers {
+    /// The last entry.
+    head: Seq,
+    /// The last folded entry.
+    folded: Seq,
+    /// The files with entries, each with its last one.
+    files: Vec<(FileName, Seq)>,
+    /// The files without entries.
+    empty: Vec<FileName>,
+    /// What the entries say of the row, which may not have been written.
+    change: RowChange,
+}
+
+impl OpenStore {
+    /// Creates a session that this process owns.
+    pub(super) fn create(&self, new: &NewSession) -> Result<Lease, StoreError> {
+        let parent_head = match &new.parent {
+            Some((parent, fork)) => Some(self.secure_fork_point(parent, *fork)?),
+            None => None,
+        };
+        let name = FileName {
+            journal: *ids::unique().as_bytes(),
+            epoch: session::FIRST_EPOCH,
+            number: FIRST_FILE,
+        };
+        make(self.folder(), &name)?;
+        let created = self.write("creating a session in", Durability::Power, |tx| {
+            let (key, lease) = session::create(tx, &self.this_process, new, &name, parent_head)?;
+            register(tx, key, &name)?;
+            Ok((key, lease))
+        });
+        let (key, lease) = created.inspect_err(|_| self.folder().remove(&[name]))?;
+        self.journals.add(&lease, key, name, Vec::new(), new.facts.listed.is_some());
+        Ok(lease)
+    }
+
+    /// Has a fork point survive a power failure, since the fork does. Returns the last entry of the parent.
+    fn secure_fork_point(&self, parent: &SessionId, fork: Seq) -> Result<Seq, StoreError> {
+        let head = self.head_of(parent)?;
+        let unsynced = self.journals.get(parent).is_none_or(|journal| lock(&journal).synced() < fork);
+        if unsynced && fork <= head {
+            self.read_with_files("reading", parent, |tx| {
+                let session_head = existing_head(tx, parent)?;
+                if fork > session_head.head {
+                    self.sync_files(tx, session_head.key)?;
+                }
+                Ok(())
+            })?;
+        }
+        Ok(head)
+    }
+
+    fn sync_files(&self, tx: &Transaction<'_>, key: i64) -> Result<(), ReadFault> {
+        for name in files_of(tx, key)? {
+            let path = self.folder().path_of(&name);
+            let synced = File::open(&path).and_then(|file| file.sync_data());
+            match synced {
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                    return Err(super::chain::ChainFault::Vanished(path).into());
+                }
+                synced => synced.map_err(io_failed("syncing", &path))?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Claims a session, unless a live process owns it, this one included.
+    pub(super) fn claim(&self, session: &SessionId) -> Result<Lease, StoreError> {
+        let mut made = None;
+        let claimed = self.write("claiming a session in", Durability::Power, |tx| {
+            let (key, epoch, journal) = session::claim(tx, &self.this_process, session)?;
+            let name = FileName { journal, epoch, number: FIRST_FILE };
+            make(self.folder(), &name)?;
+            made = Some(name);
+            register(tx, key, &name)?;
+            Ok((key, epoch, name))
+        });
+        let (key, epoch, name) = match (claimed, made) {
+            (Ok(claimed), _) => claimed,
+            (Err(error), made) => {
+                self.folder().remove(made.as_slice());
+                return Err(error);
+            }
+        };
+        match self.take_over(session, key, name) {
+            Ok((leftovers, listed)) => {
+                let lease = Lease { session: session.clone(), epoch, head: leftovers.head, folded: leftovers.folded };
+                self.journals.add(&lease, key, name, leftovers.files, listed);
+                Ok(lease)
+            }
+            Err(error) => {
+                // A session that cannot be read belongs to nobody.
+                let released = self.write("releasing a session in", Durability::Process, |tx| {
+                    session::give_up(tx, &self.this_process, key)?;
+                    Ok(deregister(tx, key, &[name])?)
+                });
+                if released.is_ok() {
+                    self.folder().remove(&[name]);
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Reads what earlier owners have left in files, and completes the row.
+    fn take_over(
+        &self,
+        session: &SessionId,
+        key: i64,
+        own: FileName,
+    ) -> Result<(Leftovers, bool), StoreError> {
+        let leftovers =
+            self.read_with_files("reading", session, |tx| self.leftovers(tx, session, key, own))?;
+        // What follows will be synced: what it follows must be, too.
+        for (name, _) in &leftovers.files {
+            let path = self.folder().path_of(name);
+            File::open(&path).and_then(|file| file.sync_data()).map_err(io_failed("syncing", &path))?;
+        }
+        self.write("claiming a session in", Durability::Process, |tx| {
+            deregister(tx, key, &leftovers.empty)?;
+            rows::write_one(tx, key, &leftovers.change)?;
+            Ok(())
+        })?;
+        self.folder().remove(&leftovers.empty);
+        let listed = self.readers.read("reading", |tx| row::is_listed(tx, key))?;
+        Ok((leftovers, listed))
+    }
+
+    fn leftovers(
+        &self,
+        tx: &Transaction<'_>,
+        session: &SessionId,
+        key: i64,
+        own: FileName,
+    ) -> Result<Leftovers, ReadFault> {
+        let names: Vec<_> = files_of(tx, key)?.into_iter().filter(|name| *name != own).collect();
+        let folded = existing_head(tx, session)?.head;
+        let chain = Chain::open(self.folder(), &names)?;
+        let with_entries = chain.names();
+        let (mut head, mut entries): (Seq, Vec<Entry>) = (folded, Vec::new());
+        let end = chain.visit(folded.next(), Seq(u64::MAX), |record| {
+            head = record.seq;
+            // One that cannot be decoded is an error for whoever reads it.
+            entries.extend(Stored::compact(record.seq, record.entry).entry().map(std::borrow::Cow::into_owned));
+            Visit::Next
+        })?;
+        if let Some(skipped) = end.map(|end| end.skipped).filter(|skipped| *skipped > 0) {
+            tracing::warn!(%session, "skipped {skipped} bytes after entry {head} that were never synced");
+        }
+        let empty = names.into_iter().filter(|name| !with_entries.contains(name)).collect();
+        let change = RowChange { facts: facts(entries.iter()), at: None };
+        let files = with_entries.into_iter().map(|name| (name, head)).collect();
+        Ok(Leftovers { head, folded, files, empty, change })
+    }
+
+    /// Releases a session; does nothing if the lease is not the one in force.
+    pub(super) fn release(&self, lease: &Lease) -> Result<(), StoreError> {
+        let Some(journal) = self.journals.get(&lease.session) else { return Ok(()) };
+        let (key, empty) = {
+            let journal = lock(&journal);
+            if journal.epoch != lease.epoch {
+                return Ok(());
+            }
+            (journal.key, journal.empty_files())
+        };
+        let mut unused = self.write("releasing a session in", Durability::Process, |tx| {
+            session::give_up(tx, &self.this_process, key)?;
+            deregister(tx, key, &empty)?;
+            Ok(empty.clone())
+        })?;
+        self.journals.remove(lease);
+        if row_is_deleted(self, key)? {
+            unused.extend(self.free(&lease.session, key)?);
+        }
+        self.folder().remove(&unused);
+        Ok(())
+    }
+
+    /// Frees the text of a deleted session that nobody owns.
+    pub(super) fn free(&self, session: &SessionId, key: i64) -> Result<Vec<FileName>, StoreError> {
+        self.fold_for_forks(session, key)?;
+        let unused = self.write("freeing a session in", Durability::Power, |tx| free::free(tx, key))?;
+        self.requests.truncate_log();
+        Ok(unused)
+    }
+}
+
+fn row_is_deleted(store: &OpenStore, key: i64) -> Result<bool, StoreError> {
+    store.readers.read("reading", |tx| Ok(row::deleted_of(tx, key)? == Deleted::Yes))
+}

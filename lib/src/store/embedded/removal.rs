@@ -1,0 +1,163 @@
+//! Deletes and archives sessions, and cleans up after owners that have ended: folds their journal files, frees what was
+//! deleted while they owned it, and removes files that are not in use.
+
+use std::fs;
+use std::time::{Duration, SystemTime};
+
+use rethread_core::{Millis, SessionId};
+
+use super::chain::{FileName, JournalFolder};
+use super::fault::io_failed;
+use super::open_store::OpenStore;
+use super::integers::{from_sql, to_sql};
+use super::journals::lock;
+use super::row::live_owner;
+use super::session;
+use super::{Archived, ChangedSession, Changes, Deleted, Durability, Revision, StoreError};
+
+/// A file that is not in use is removed when it is so old that nobody can be about to use it.
+const UNUSED_FOR: Duration = Duration::from_secs(60);
+
+impl OpenStore {
+    pub(super) fn set_archived(
+        &self,
+        session: &SessionId,
+        archived: Archived,
+        at: Millis,
+    ) -> Result<(), StoreError> {
+        self.write("archiving in", Durability::Process, |tx| {
+            session::set_archived(tx, session, archived, at)
+        })?;
+        self.note_epoch(session)
+    }
+
+    /// Deletes a session. Its text is freed at once, or when its owner releases it.
+    pub(super) fn delete(&self, session: &SessionId, at: Millis) -> Result<(), StoreError> {
+        let deleted = self.write("deleting in", Durability::Power, |tx| {
+            let Some(key) = session::delete(tx, session, at)? else { return Ok(None) };
+            let owned = live_owner(tx, &self.this_process, key)?.is_some();
+            if !owned {
+                tx.execute("UPDATE session SET owner = NULL, owned_since = NULL WHERE key = ?1", [key])?;
+            }
+            Ok(Some((key, owned)))
+        })?;
+        match deleted {
+            Some((key, false)) => {
+                let unused = self.free(session, key)?;
+                self.folder().remove(&unused);
+                Ok(())
+            }
+            Some((_, true)) => self.note_epoch(session),
+            None => Ok(()),
+        }
+    }
+
+    /// The rows that have changed. Leases whose epoch is over are noted.
+    pub(super) fn changes(&self, since: Revision) -> Result<Changes, StoreError> {
+        let changes = self.read_rows("reading", |tx| {
+            let sql = "SELECT uid, epoch, archived, deleted_at IS NOT NULL, revision FROM session
+                       WHERE revision > ?1 ORDER BY revision";
+            let mut statement = tx.prepare_cached(sql)?;
+            let mut rows = statement.query([to_sql(since.0)])?;
+            let mut changes = Changes { sessions: Vec::new(), revision: since };
+            while let Some(row) = rows.next()? {
+                changes.sessions.push(ChangedSession {
+                    id: SessionId(row.get(0)?),
+                    epoch: from_sql(row.get(1)?),
+                    archived: if row.get(2)? { Archived::Yes } else { Archived::No },
+                    deleted: if row.get(3)? { Deleted::Yes } else { Deleted::No },
+                });
+                changes.revision = Revision(from_sql(row.get(4)?));
+            }
+            Ok(changes)
+        })?;
+        for changed in &changes.sessions {
+            self.note(&changed.id, changed.epoch);
+        }
+        Ok(changes)
+    }
+
+    /// Notes the epoch of a session that this store may own.
+    fn note_epoch(&self, session: &SessionId) -> Result<(), StoreError> {
+        let epoch = self.readers.read("reading", |tx| Ok(super::row::session_head(tx, session)?.epoch))?;
+        self.note(session, epoch);
+        Ok(())
+    }
+
+    fn note(&self, session: &SessionId, epoch: u64) {
+        if let Some(journal) = self.journals.get(session) {
+            let mut journal = lock(&journal);
+            if epoch > journal.epoch {
+                journal.replaced_by = Some(epoch);
+            }
+        }
+    }
+
+    /// Folds the files of owners that have ended, one session at a time, and removes files that are not in use.
+    pub(super) fn clean(&self) -> Result<(), StoreError> {
+        for (session, key, deleted) in self.unowned_with_files()? {
+            let done = match deleted {
+                Deleted::Yes => self.free(&session, key).map(|unused| self.folder().remove(&unused)),
+                Deleted::No => self.fold_unowned(&session, key, None),
+            };
+            match done {
+                // Somebody has opened it meanwhile.
+                Ok(()) | Err(StoreError::StaleEpoch { .. }) => {}
+                // It stays as it is for whoever reads it.
+                Err(error) => tracing::warn!(%session, "{}", crate::wire::with_causes(&error)),
+            }
+        }
+        self.remove_unused_files()
+    }
+
+    /// The sessions with files that nobody owns.
+    fn unowned_with_files(&self) -> Result<Vec<(SessionId, i64, Deleted)>, StoreError> {
+        let all = self.readers.read("reading", |tx| {
+            let sql = "SELECT uid, key, deleted_at IS NOT NULL FROM session
+                       WHERE key IN (SELECT session FROM journal_file)";
+            let mut statement = tx.prepare_cached(sql)?;
+            let rows = statement.query_map([], |row| {
+                let deleted = if row.get(2)? { Deleted::Yes } else { Deleted::No };
+                Ok((SessionId(row.get(0)?), row.get(1)?, deleted))
+            })?;
+            Ok(rows.collect::<Result<Vec<_>, _>>()?)
+        })?;
+        let mut unowned = Vec::new();
+        for (session, key, deleted) in all {
+            let owner = self.readers.read("reading", |tx| live_owner(tx, &self.this_process, key))?;
+            if owner.is_none() {
+                unowned.push((session, key, deleted));
+            }
+        }
+        Ok(unowned)
+    }
+
+    /// Removes files that a crash has left: no row names them.
+    fn remove_unused_files(&self) -> Result<(), StoreError> {
+        let folder = self.folder().path();
+        let failed = || io_failed("listing", folder);
+        for entry in fs::read_dir(folder).map_err(failed())? {
+            let entry = entry.map_err(failed())?;
+            let Some(name) = entry.file_name().to_str().and_then(JournalFolder::parse_name) else { continue };
+            let changed = entry.metadata().and_then(|metadata| metadata.modified()).map_err(failed())?;
+            let old = SystemTime::now().duration_since(changed).is_ok_and(|age| age > UNUSED_FOR);
+            if old && !self.is_registered(&name)? {
+                self.folder().remove(&[name]);
+            }
+        }
+        Ok(())
+    }
+
+    fn is_registered(&self, name: &FileName) -> Result<bool, StoreError> {
+        self.readers.read("reading", |tx| {
+            let sql = "SELECT 1 FROM journal_file JOIN session ON session.key = journal_file.session
+                       WHERE session.journal = ?1 AND journal_file.epoch = ?2 AND number = ?3";
+            let named = rusqlite::params![
+                super::chain::hex(&name.journal),
+                to_sql(name.epoch),
+                to_sql(name.number)
+            ];
+            Ok(tx.prepare_cached(sql)?.exists(named)?)
+        })
+    }
+}
