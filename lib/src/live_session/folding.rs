@@ -97,7 +97,7 @@ impl LiveSession {
 mod tests {
     use std::sync::Arc;
 
-    use tokio::sync::Notify;
+    use rethread_core::SessionId;
 
     use super::*;
     use crate::live::Cursor;
@@ -107,7 +107,7 @@ mod tests {
         let live = Live::new(Seq(9));
         let mut folding = Folding::default();
         assert_eq!(folding.foldable(&live), Foldable::Nothing);
-        let cursor = Cursor::new(Seq(5), Arc::new(Notify::new()));
+        let cursor = Cursor::new(SessionId("s".to_owned()), Seq(5), Arc::default());
         live.attach(&cursor);
         folding.turn_ended(Seq(7));
         assert_eq!(folding.foldable(&live), Foldable::Later, "it has not read 5 to 7");
