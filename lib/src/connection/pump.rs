@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::io::ClientSink;
 use super::sent_requests::{SentRequest, SentRequests};
-use super::subscription::{DeferredMessage, Progress, Subscription};
+use super::subscription::{Advance, DeferredMessage, Subscription};
 use crate::edge::dialect::StateUpdates;
 use crate::edge::view::View;
 use crate::live::{Bell, Cursor};
@@ -220,8 +220,8 @@ impl Pump {
             let Some(subscription) = self.subscriptions.get_mut(cursor.session()) else { continue };
             match subscription.advance(&self.journal, &mut self.out, &self.asked).await {
                 Ok(_) if subscription.is_done() => self.leave(cursor.session()),
-                Ok(Progress::More) => self.active.push(cursor),
-                Ok(Progress::UpToDate) => subscription.deactivate(),
+                Ok(Advance::More) => self.active.push(cursor),
+                Ok(Advance::UpToDate) => subscription.deactivate(),
                 // A journal that cannot be read on is not shown with a hole in it.
                 Err(error) => self.fail(cursor.session(), &error),
             }

@@ -52,7 +52,7 @@ pub(super) struct DeferredMessage {
 
 /// Whether a session has more to show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Progress {
+pub(super) enum Advance {
     /// It is to be looked at again without being rung.
     More,
     /// It has nothing until it rings.
@@ -115,13 +115,13 @@ impl Subscription {
         journal: &Journal,
         out: &mut Out,
         asked: &SentRequests,
-    ) -> Result<Progress, StoreError> {
+    ) -> Result<Advance, StoreError> {
         let upto = self.upto();
         let moved = self.show_next(upto, journal, out, asked).await?;
         let next = self.attachment.cursor.next();
         // A message that waits behind `upto` is due.
         let more = next <= self.safe_upto || next > upto && !self.waiting.is_empty() || self.at_border(next);
-        Ok(if moved && more { Progress::More } else { Progress::UpToDate })
+        Ok(if moved && more { Advance::More } else { Advance::UpToDate })
     }
 
     /// Says whether anything was done.
