@@ -158,7 +158,8 @@ fn serve(args: AcpArgs) -> Result<(), Failure> {
         guardian: Some(guardian()?),
         ..Config::default()
     };
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    // One thread: a chunk goes from the agent to the client without a thread switch. Long work runs on blocking threads.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let server = Server::new(Arc::new(store), agent, config);
         let wire = stdio::open()?;

@@ -1,12 +1,13 @@
 //! The newest entries of a live session, shared with its clients, and the notification of new ones. A client has a position,
-//! not a queue; one that falls behind reads the store.
+//! not a queue; one that falls behind reads the store. The bell of a client names the sessions that have something new for it,
+//! so that it looks at no others.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use rethread_core::{Entry, Seq};
+use rethread_core::{Entry, Seq, SessionId};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -35,18 +36,54 @@ struct Tail {
     ended: bool,
 }
 
+/// Wakes the writing half of a client.
+#[derive(Default)]
+pub(crate) struct Bell {
+    notify: Notify,
+    /// The cursors whose sessions have something new, each at most once.
+    rung: Mutex<Vec<Weak<Cursor>>>,
+}
+
+impl Bell {
+    /// Wakes the client, which looks at its queue of messages.
+    pub(crate) fn ring(&self) {
+        self.notify.notify_one();
+    }
+
+    /// Waits until somebody has rung since the last wait.
+    pub(crate) async fn rung(&self) {
+        self.notify.notified().await;
+    }
+
+    /// Takes the cursors whose sessions have rung since the last call. What a session publishes from now on rings again.
+    pub(crate) fn take_rung(&self) -> Vec<Arc<Cursor>> {
+        let rung = std::mem::take(&mut *locked(&self.rung));
+        let silenced = |cursor: &Arc<Cursor>| cursor.rung.store(false, Ordering::SeqCst);
+        rung.iter().filter_map(Weak::upgrade).inspect(silenced).collect()
+    }
+}
+
 /// Where one peer is.
 pub(crate) struct Cursor {
+    session: SessionId,
     /// The sequence number it will read next.
     next: AtomicU64,
-    bell: Arc<Notify>,
+    /// Whether it is among those that the bell has named.
+    rung: AtomicBool,
+    bell: Arc<Bell>,
 }
 
 impl Cursor {
-    /// A cursor before `next` that rings this bell.
+    /// A cursor in a session, before `next`, that rings this bell.
     #[must_use]
-    pub(crate) fn new(next: Seq, bell: Arc<Notify>) -> Arc<Self> {
-        Arc::new(Self { next: AtomicU64::new(next.0), bell })
+    pub(crate) fn new(session: SessionId, next: Seq, bell: Arc<Bell>) -> Arc<Self> {
+        Arc::new(Self { session, next: AtomicU64::new(next.0), rung: AtomicBool::new(false), bell })
+    }
+
+    /// The session that it reads.
+    #[must_use]
+    pub(crate) fn session(&self) -> &SessionId {
+        &self.session
     }
 
     /// What it reads next.
@@ -58,6 +95,14 @@ impl Cursor {
     /// Everything before `next` has been shown.
     pub(crate) fn advance(&self, next: Seq) {
         self.next.store(next.0, Ordering::Release);
+    }
+
+    /// Rings its bell, unless that was done and nobody has looked since.
+    fn ring(self: &Arc<Self>) {
+        if !self.rung.swap(true, Ordering::SeqCst) {
+            locked(&self.bell.rung).push(Arc::downgrade(self));
+            self.bell.ring();
+        }
     }
 }
 
@@ -98,7 +143,7 @@ impl Live {
     pub(crate) fn ring(&self) {
         locked(&self.peers).retain(|peer| match peer.upgrade() {
             Some(peer) => {
-                peer.bell.notify_one();
+                peer.ring();
                 true
             }
             None => false,
@@ -195,4 +240,32 @@ fn weight(entry: &Entry) -> usize {
         | Entry::TitleSet { .. } => 128,
     };
     text + 192
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn named(bell: &Bell) -> Vec<String> {
+        bell.take_rung().iter().map(|cursor| cursor.session().to_string()).collect()
+    }
+
+    #[test]
+    fn a_bell_names_each_session_with_something_new_once() {
+        let bell = Arc::<Bell>::default();
+        let [(one, _one_cursor), (two, _two_cursor), (_quiet, _quiet_cursor)] =
+            ["one", "two", "quiet"].map(|id| {
+                let live = Live::new(Seq(0));
+                let cursor = Cursor::new(SessionId(id.to_owned()), Seq(1), bell.clone());
+                live.attach(&cursor);
+                (live, cursor)
+            });
+        assert!(named(&bell).is_empty());
+        two.ring();
+        one.ring();
+        two.ring();
+        assert_eq!(named(&bell), ["two", "one"]);
+        one.ring();
+        assert_eq!(named(&bell), ["one"], "a session that was looked at rings again");
+    }
 }

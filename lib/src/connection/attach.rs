@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use rethread_core::{Json, Seq, Session, SessionId};
 use serde_json::json;
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::oneshot;
 
 use super::{Attachments, ClientContext};
 use crate::edge::agent_translator::outgoing;
@@ -12,7 +12,7 @@ use crate::edge::client_request::{ReplayFrom, Setup};
 use crate::edge::dialect::CommandsIn;
 use crate::edge::opened::opened;
 use crate::edge::view::{TerminalOwner, View, title_update};
-use crate::live::Cursor;
+use crate::live::{Bell, Cursor};
 use crate::live_session::{Attached, Client, Handle, Message, RunningTurn, store_error};
 use crate::outbox::{AfterReplay, Attachment, OpenRequest, Outbound, Outbox};
 use crate::wire::RpcError;
@@ -24,7 +24,7 @@ const ATTEMPTS: usize = 3;
 pub(super) struct Attacher {
     pub(super) context: ClientContext,
     pub(super) outbox: Outbox,
-    pub(super) bell: Arc<Notify>,
+    pub(super) bell: Arc<Bell>,
     pub(super) attached: Attachments,
 }
 
@@ -59,7 +59,7 @@ impl Attacher {
         session: Session,
         setup: Setup,
     ) -> Result<Opened, RpcError> {
-        let cursor = Cursor::new(session.head.next(), self.bell.clone());
+        let cursor = Cursor::new(handle.id.clone(), session.head.next(), self.bell.clone());
         self.attach(&handle, &cursor, setup).await.ok_or_else(ended)??;
         let mut view = self.view();
         view.set_mode(session.options.as_ref());
@@ -148,7 +148,7 @@ impl Attacher {
         for _ in 0..ATTEMPTS {
             let handle = self.context.registry.open(session, &self.context.host).await?;
             // Before everything, so that nothing is folded away under it.
-            let cursor = Cursor::new(Seq(0), self.bell.clone());
+            let cursor = Cursor::new(session.clone(), Seq(0), self.bell.clone());
             if let Some(attached) = self.attach(&handle, &cursor, setup.clone()).await {
                 return Ok((handle, cursor, attached?));
             }

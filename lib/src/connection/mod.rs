@@ -13,7 +13,7 @@ mod sent_requests;
 mod session_requests;
 mod subscription;
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -27,6 +27,7 @@ use crate::agent::sessionless::ProcessMessage;
 use crate::client_id::{ClientId, ClientTag};
 use crate::edge::capabilities::{AgentProfile, ClientProfile};
 use crate::edge::own_meta;
+use crate::live::Bell;
 use crate::live_session::{Handle, Message as SessionMessage};
 use crate::outbox::{AnswerSlot, InFlight, OpenRequest, Outbox, Reply, RequestNotTaken, queue};
 use crate::registry::Registry;
@@ -69,7 +70,7 @@ pub(crate) struct Connection {
     client: ClientId,
     phase: Phase,
     outbox: Outbox,
-    bell: Arc<Notify>,
+    bell: Arc<Bell>,
     asked: SentRequests,
     in_flight: InFlight,
     /// The sessions that this client follows.
@@ -167,7 +168,7 @@ impl Connection {
         transport: ClientTransport,
         stop: impl Future<Output = ()>,
     ) {
-        let (asked, bell) = (SentRequests::default(), Arc::new(Notify::new()));
+        let (asked, bell) = (SentRequests::default(), Arc::<Bell>::default());
         let (outbox, outgoing) = queue(bell.clone());
         let (ready, initialized) = mpsc::channel(1);
         let (from_process, process) = mpsc::channel(256);
@@ -179,8 +180,9 @@ impl Connection {
             store: deps.store.clone(),
             asked: asked.clone(),
             out: Out::default(),
-            subscriptions: Vec::new(),
-            waiting: VecDeque::new(),
+            subscriptions: HashMap::new(),
+            active: Vec::new(),
+            unplaced: VecDeque::new(),
         };
         let phase = Phase::Fresh;
         let connection = Self {

@@ -1,18 +1,20 @@
 //! The writing half of a connection: sends the entries of subscribed sessions and queued messages in the right order. Only the
-//! pump waits for a client that does not read. One subscribed session is in `subscription`.
+//! pump waits for a client that does not read. It works in rounds, and looks only at the active sessions: those that rang the
+//! bell, or that something in the queue concerns, until they have nothing more. One subscribed session is in `subscription`.
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use rethread_core::{Json, Seq, SessionId};
 use serde_json::json;
-use tokio::sync::Notify;
 
 use super::io::ClientSink;
 use super::sent_requests::{SentRequest, SentRequests};
-use super::subscription::Subscription;
+use super::subscription::{Advance, DeferredMessage, Subscription};
 use crate::edge::dialect::StateUpdates;
 use crate::edge::view::View;
+use crate::live::{Bell, Cursor};
 use crate::outbox::{Attachment, Ephemeral, Outbound, Outgoing, Sender};
 use crate::store::{Store, StoreError};
 use crate::wire::{Id, Out};
@@ -21,19 +23,15 @@ use crate::wire::{Id, Out};
 pub(super) struct Pump {
     pub(super) sink: ClientSink,
     pub(super) outbox: Outgoing,
-    pub(super) bell: Arc<Notify>,
+    pub(super) bell: Arc<Bell>,
     pub(super) store: Arc<dyn Store>,
     pub(super) asked: SentRequests,
     pub(super) out: Out,
-    pub(super) subscriptions: Vec<Subscription>,
-    pub(super) waiting: VecDeque<DeferredMessage>,
-}
-
-/// Something that waits for its place.
-pub(super) struct DeferredMessage {
-    session: SessionId,
-    behind: Seq,
-    message: Outbound,
+    pub(super) subscriptions: HashMap<SessionId, Subscription>,
+    /// The cursors of the active subscriptions, in the order in which they became active.
+    pub(super) active: Vec<Arc<Cursor>>,
+    /// Messages with a place in a session, until the queue has been taken: the session may follow in it.
+    pub(super) unplaced: VecDeque<(SessionId, DeferredMessage)>,
 }
 
 /// Why the writing stopped.
@@ -49,26 +47,43 @@ impl Pump {
     /// Writes until the client hangs up or nobody has anything more to say.
     pub(super) async fn run(mut self) -> Stopped {
         loop {
-            for subscription in &mut self.subscriptions {
-                subscription.finish_piece().await;
-                subscription.safe_upto = subscription.attachment.live.head();
-            }
+            self.begin_round().await;
             let open = self.take_outbox();
             self.say_due();
-            let moved = self.advance().await;
-            if !self.out.is_empty() {
-                if self.sink.write(&mut self.out).await.is_err() {
-                    return Stopped::Hung;
-                }
-                continue;
+            self.advance().await;
+            if !self.out.is_empty() && self.sink.write(&mut self.out).await.is_err() {
+                return Stopped::Hung;
             }
-            if moved {
+            if !self.active.is_empty() {
                 continue;
             }
             if !open {
                 return Stopped::Done;
             }
-            self.bell.notified().await;
+            self.bell.rung().await;
+        }
+    }
+
+    /// Looks how far each active session may be shown. Before the queue is taken: what has a place up to there is in it.
+    async fn begin_round(&mut self) {
+        for cursor in self.bell.take_rung() {
+            self.activate(&cursor);
+        }
+        for cursor in &self.active {
+            if let Some(subscription) = self.subscriptions.get_mut(cursor.session()) {
+                subscription.finish_piece().await;
+                subscription.safe_upto = subscription.attachment.live.head();
+            }
+        }
+    }
+
+    /// Has a subscription looked at in this round, unless the cursor is not its own.
+    fn activate(&mut self, cursor: &Arc<Cursor>) {
+        if let Some(subscription) = self.subscriptions.get_mut(cursor.session())
+            && Arc::ptr_eq(&subscription.attachment.cursor, cursor)
+            && subscription.activate()
+        {
+            self.active.push(cursor.clone());
         }
     }
 
@@ -76,7 +91,22 @@ impl Pump {
     fn take_outbox(&mut self) -> bool {
         let Some(messages) = self.outbox.take() else { return false };
         messages.into_iter().for_each(|message| self.take(message));
+        self.place();
         true
+    }
+
+    /// Has messages wait for their places; those of sessions that the client does not follow are due.
+    fn place(&mut self) {
+        while let Some((session, message)) = self.unplaced.pop_front() {
+            match self.subscriptions.get_mut(&session) {
+                Some(subscription) => {
+                    subscription.waiting.push(message);
+                    let cursor = subscription.attachment.cursor.clone();
+                    self.activate(&cursor);
+                }
+                None => self.take(message.message),
+            }
+        }
     }
 
     fn take(&mut self, message: Outbound) {
@@ -86,7 +116,7 @@ impl Pump {
                 Err(error) => self.out.error(id.id(), &error),
             },
             Outbound::Behind(session, behind, message) => {
-                self.waiting.push_back(DeferredMessage { session, behind, message: *message });
+                self.unplaced.push_back((session, DeferredMessage { behind, message: *message }));
             }
             Outbound::Refusal { id, error, slot } => {
                 self.out.error(&id, &error);
@@ -121,11 +151,7 @@ impl Pump {
     }
 
     fn ephemeral(&mut self, session: &SessionId, ephemeral: &Ephemeral) {
-        let Some(subscription) =
-            self.subscriptions.iter().find(|subscription| subscription.session() == session)
-        else {
-            return;
-        };
+        let Some(subscription) = self.subscriptions.get(session) else { return };
         let states = subscription.attachment.view.as_ref().map(|view| view.version().client_dialect().states);
         match ephemeral {
             Ephemeral::Notice(notice) => subscription.notice(notice, &mut self.out),
@@ -138,20 +164,18 @@ impl Pump {
     }
 
     fn leave_after(&mut self, session: SessionId, seq: Seq) {
-        let Some(subscription) = self.subscription(&session) else { return };
+        let Some(subscription) = self.subscriptions.get_mut(&session) else { return };
+        let cursor = subscription.attachment.cursor.clone();
         match subscription.next.is_empty() {
             true => subscription.leave_after(seq),
             false => subscription.next.push_back(Outbound::Leave(session, seq)),
         }
-    }
-
-    fn subscription(&mut self, session: &SessionId) -> Option<&mut Subscription> {
-        self.subscriptions.iter_mut().find(|subscription| subscription.session() == session)
+        self.activate(&cursor);
     }
 
     /// Tells the view of a session something; if another attachment to the session waits, it is for that one.
     fn with_view(&mut self, session: &SessionId, message: Outbound, tell: impl FnOnce(&mut View)) {
-        let Some(subscription) = self.subscription(session) else { return };
+        let Some(subscription) = self.subscriptions.get_mut(session) else { return };
         if !subscription.next.is_empty() {
             subscription.next.push_back(message);
         } else if let Some(view) = subscription.attachment.view.as_mut() {
@@ -161,69 +185,54 @@ impl Pump {
 
     /// A client that asks for a session again has it replayed again, once it has been shown what it asked for before.
     fn attach(&mut self, attachment: Box<Attachment>) {
-        match self.subscription(&attachment.session) {
-            Some(subscription) => subscription.next.push_back(Outbound::Attach(attachment)),
-            None => self.subscriptions.push(Subscription::new(*attachment)),
-        }
+        let cursor = match self.subscriptions.entry(attachment.session.clone()) {
+            Entry::Occupied(mut followed) => {
+                followed.get_mut().next.push_back(Outbound::Attach(attachment));
+                followed.get().attachment.cursor.clone()
+            }
+            Entry::Vacant(place) => place.insert(Subscription::new(*attachment)).attachment.cursor.clone(),
+        };
+        self.activate(&cursor);
     }
 
     /// Follows a session no longer. Whoever waits for an answer gets one when this drops the request.
-    fn leave(&mut self, at: usize) {
-        let subscription = self.subscriptions.remove(at);
+    fn leave(&mut self, session: &SessionId) {
+        let Some(subscription) = self.subscriptions.remove(session) else { return };
         subscription.next.into_iter().for_each(|message| self.take(message));
+        let waiting = subscription.waiting.into_iter().map(|message| (session.clone(), message));
+        self.unplaced.extend(waiting);
+        self.place();
     }
 
-    /// Shows each session's next entries. Says whether any cursor moved.
-    async fn advance(&mut self) -> bool {
-        let mut moved = false;
-        for at in 0..self.subscriptions.len() {
-            let upto = self.upto(&self.subscriptions[at]);
-            let subscription = &mut self.subscriptions[at];
-            match subscription.advance(upto, &self.store, &mut self.out, &self.asked).await {
-                Ok(read) => moved |= read,
-                Err(error) => {
-                    // A journal that cannot be read on is not shown with a hole in it.
-                    self.fail(at, &error);
-                    return true;
-                }
+    /// Says what has reached its place. Before anything is shown: the views are not in use.
+    fn say_due(&mut self) {
+        for at in 0..self.active.len() {
+            let followed = self.subscriptions.get_mut(self.active[at].session());
+            let due = followed.map(Subscription::take_due).unwrap_or_default();
+            due.into_iter().for_each(|message| self.take(message));
+        }
+    }
+
+    /// Shows the next entries of each active session. Those that have more stay active.
+    async fn advance(&mut self) {
+        for cursor in std::mem::take(&mut self.active) {
+            let Some(subscription) = self.subscriptions.get_mut(cursor.session()) else { continue };
+            match subscription.advance(&self.store, &mut self.out, &self.asked).await {
+                Ok(_) if subscription.is_done() => self.leave(cursor.session()),
+                Ok(Advance::More) => self.active.push(cursor),
+                Ok(Advance::UpToDate) => subscription.deactivate(),
+                // A journal that cannot be read on is not shown with a hole in it.
+                Err(error) => self.fail(cursor.session(), &error),
             }
         }
-        while let Some(done) = self.subscriptions.iter().position(Subscription::is_done) {
-            self.leave(done);
-            moved = true;
-        }
-        moved
     }
 
-    fn fail(&mut self, at: usize, error: &StoreError) {
-        if let Some((request, _)) = self.subscriptions[at].attachment.then.answer.take() {
+    fn fail(&mut self, session: &SessionId, error: &StoreError) {
+        let followed = self.subscriptions.get_mut(session);
+        if let Some((request, _)) = followed.and_then(|followed| followed.attachment.then.answer.take()) {
             request.answer(Err(crate::live_session::store_error(error)));
         }
-        self.leave(at);
-    }
-
-    /// The last entry that may be shown: the next thing that waits has its place behind it.
-    fn upto(&self, subscription: &Subscription) -> Seq {
-        let here = self.waiting.iter().filter(|waiting| waiting.session == *subscription.session());
-        here.map(|waiting| waiting.behind).fold(subscription.safe_upto, Seq::min)
-    }
-
-    fn say_due(&mut self) {
-        if self.waiting.is_empty() {
-            return;
-        }
-        let positions: HashMap<_, _> = self
-            .subscriptions
-            .iter()
-            .map(|subscription| (subscription.session().clone(), subscription.attachment.cursor.next()))
-            .collect();
-        for waiting in std::mem::take(&mut self.waiting) {
-            let due = positions.get(&waiting.session).is_none_or(|next| *next > waiting.behind);
-            match due {
-                true => self.take(waiting.message),
-                false => self.waiting.push_back(waiting),
-            }
-        }
+        self.leave(session);
     }
 }
 

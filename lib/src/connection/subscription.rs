@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use rethread_core::{Entry, Json, Seq, SessionId, UpdateKind};
+use rethread_core::{Entry, Json, Seq, UpdateKind};
 
 use tokio::task::JoinHandle;
 
@@ -32,11 +32,30 @@ pub(super) struct Subscription {
     pub(super) next: VecDeque<Outbound>,
     /// The last entry of which it is certain that whatever has a place before it was handed over.
     pub(super) safe_upto: Seq,
+    /// Messages that wait for their places.
+    pub(super) waiting: Vec<DeferredMessage>,
+    /// Whether the pump looks at it in the next round.
+    active: bool,
     settled: bool,
     /// The last entry that is shown, for a client that leaves the session.
     until: Option<Seq>,
     /// What is made of history before it is needed.
     ahead: NextPiece,
+}
+
+/// Something that waits for its place behind an entry.
+pub(super) struct DeferredMessage {
+    pub(super) behind: Seq,
+    pub(super) message: Outbound,
+}
+
+/// Whether a session has more to show.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Advance {
+    /// It is to be looked at again without being rung.
+    More,
+    /// It has nothing until it rings.
+    UpToDate,
 }
 
 /// The next piece of a replay.
@@ -59,19 +78,53 @@ impl Subscription {
             name,
             next: VecDeque::new(),
             safe_upto,
+            waiting: Vec::new(),
+            active: false,
             settled: true,
             until: None,
             ahead: NextPiece::Nothing,
         }
     }
 
-    /// The session.
-    pub(super) fn session(&self) -> &SessionId {
-        &self.attachment.session
+    /// Marks it as active. Says whether it was not.
+    pub(super) fn activate(&mut self) -> bool {
+        !std::mem::replace(&mut self.active, true)
     }
 
-    /// Shows the next entries, none after `upto`. Says whether anything was done.
+    /// It has nothing until it rings.
+    pub(super) fn deactivate(&mut self) {
+        self.active = false;
+    }
+
+    /// Takes the messages that have reached their places.
+    pub(super) fn take_due(&mut self) -> Vec<Outbound> {
+        let next = self.attachment.cursor.next();
+        let due = self.waiting.extract_if(.., |waiting| waiting.behind < next);
+        due.map(|waiting| waiting.message).collect()
+    }
+
+    /// The last entry that may be shown: the next message that waits has its place behind it.
+    fn upto(&self) -> Seq {
+        self.waiting.iter().map(|waiting| waiting.behind).fold(self.safe_upto, Seq::min)
+    }
+
+    /// Shows the next entries, as far as nothing has a place before them.
     pub(super) async fn advance(
+        &mut self,
+        store: &Arc<dyn Store>,
+        out: &mut Out,
+        asked: &SentRequests,
+    ) -> Result<Advance, StoreError> {
+        let upto = self.upto();
+        let moved = self.show_next(upto, store, out, asked).await?;
+        let next = self.attachment.cursor.next();
+        // A message that waits behind `upto` is due.
+        let more = next <= self.safe_upto || next > upto && !self.waiting.is_empty() || self.at_border(next);
+        Ok(if moved && more { Advance::More } else { Advance::UpToDate })
+    }
+
+    /// Says whether anything was done.
+    async fn show_next(
         &mut self,
         upto: Seq,
         store: &Arc<dyn Store>,

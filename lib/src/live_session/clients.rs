@@ -145,7 +145,6 @@ mod tests {
     use std::sync::Arc;
 
     use serde_json::{Value, json};
-    use tokio::sync::Notify;
 
     use super::*;
     use crate::edge::params::Params;
@@ -160,7 +159,7 @@ mod tests {
         let params = json!({"protocolVersion": 1, "clientCapabilities": capabilities}).to_string();
         let raw = serde_json::from_str::<&serde_json::value::RawValue>(&params).expect("JSON");
         let profile = ClientProfile::read(&Params::read(Some(raw)).expect("an object")).expect("a client");
-        let (outbox, outgoing) = queue(Arc::new(Notify::new()));
+        let (outbox, outgoing) = queue(Arc::default());
         let tag = ClientTag { id: ClientId::next(), name: None };
         clients.attach(Client { tag: tag.clone(), profile: Arc::new(profile), outbox });
         TestClient { id: tag.id, _outgoing: outgoing }

@@ -137,7 +137,7 @@ impl LiveSession {
 mod tests {
     use std::sync::Arc;
 
-    use tokio::sync::Notify;
+    use rethread_core::SessionId;
 
     use super::*;
     use crate::live::Cursor;
@@ -148,7 +148,7 @@ mod tests {
         let mut folding = Folding::default();
         let now = Instant::now();
         assert_eq!(folding.foldable(&live, now), Foldable::Nothing);
-        let cursor = Cursor::new(Seq(5), Arc::new(Notify::new()));
+        let cursor = Cursor::new(SessionId("s".to_owned()), Seq(5), Arc::default());
         live.attach(&cursor);
         folding.turn_ended(Seq(7), now);
         assert_eq!(folding.foldable(&live, now), Foldable::Later(now + QUIET), "it is not quiet");

@@ -53,7 +53,7 @@ use parts::{AgentSide, ClientSide, Condition, Mailbox, Services};
 use postponed::Postponed;
 use relays::Relays;
 use requests::Requests;
-use timers::{DueTimer, Timers};
+use timers::{Alarm, DueTimer, Timers};
 
 pub(crate) use agent_slot::{AgentSlot, Bound, Replaying};
 pub(crate) use attach::{Attached, RunningTurn};
@@ -146,12 +146,13 @@ impl LiveSession {
         if !early.is_empty() {
             self.on_agent_message(FromAgent::Lines(early)).await;
         }
+        let mut alarm = Alarm::at(self.timers.next().0);
         while !self.condition.ended {
-            let (at, due) = self.timers.next();
+            alarm.no_later_than(self.timers.next().0);
             tokio::select! {
                 Some(message) = self.mailbox.inbox.recv() => self.on_client_message(message).await,
                 Some(lines) = self.agent.lines.recv() => self.on_agent_message(lines).await,
-                () = tokio::time::sleep_until(at) => self.timer_due(due).await,
+                () = alarm.rings() => self.alarm_rang().await,
             }
             if self.session.turn.is_some() {
                 self.stay_awake();
@@ -161,7 +162,8 @@ impl LiveSession {
         }
     }
 
-    async fn timer_due(&mut self, due: DueTimer) {
+    async fn alarm_rang(&mut self) {
+        let Some(due) = self.timers.due(Instant::now()) else { return };
         self.timers.passed(due);
         match due {
             DueTimer::Cancel => self.cancel_ignored(),

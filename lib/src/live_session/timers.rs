@@ -1,6 +1,9 @@
-//! The deadlines of a live session by name. Knows when one is due, not what follows from it.
+//! The deadlines of a live session by name, and the one alarm that waits for the next of them. Knows when a deadline is due, not
+//! what follows from it.
 
-use tokio::time::Instant;
+use std::pin::Pin;
+
+use tokio::time::{Instant, Sleep, sleep_until};
 
 /// The deadlines of a session.
 pub(super) struct Timers {
@@ -44,6 +47,12 @@ impl Timers {
         set.fold((self.idle, DueTimer::Idle), |next, other| if other.0 < next.0 { other } else { next })
     }
 
+    /// What is due by now.
+    pub(super) fn due(&self, now: Instant) -> Option<DueTimer> {
+        let (at, due) = self.next();
+        (at <= now).then_some(due)
+    }
+
     /// A deadline has passed: it is due once.
     pub(super) fn passed(&mut self, due: DueTimer) {
         match due {
@@ -54,6 +63,30 @@ impl Timers {
             // Whoever looks whether the session is idle says when to look again.
             DueTimer::Idle => {}
         }
+    }
+}
+
+/// Waits for deadlines. It is set again only for an earlier one: a deadline that moves away with each message costs nothing, and
+/// the alarm rings once in vain.
+pub(super) struct Alarm {
+    sleep: Pin<Box<Sleep>>,
+}
+
+impl Alarm {
+    pub(super) fn at(deadline: Instant) -> Self {
+        Self { sleep: Box::pin(sleep_until(deadline)) }
+    }
+
+    /// Rings at this deadline or before. An alarm that has rung is set for the deadline.
+    pub(super) fn no_later_than(&mut self, deadline: Instant) {
+        if deadline < self.sleep.deadline() || self.sleep.is_elapsed() {
+            self.sleep.as_mut().reset(deadline);
+        }
+    }
+
+    /// Waits until it rings. Dropping the future changes nothing.
+    pub(super) async fn rings(&mut self) {
+        self.sleep.as_mut().await;
     }
 }
 
@@ -79,5 +112,21 @@ mod tests {
         assert_eq!(timers.next(), (after(60), DueTimer::Idle));
         timers.passed(DueTimer::Idle);
         assert_eq!(timers.next(), (after(60), DueTimer::Idle), "it stays until it is moved");
+        assert_eq!(timers.due(after(59)), None);
+        assert_eq!(timers.due(after(60)), Some(DueTimer::Idle));
+    }
+
+    #[tokio::test]
+    async fn an_alarm_is_set_again_for_an_earlier_deadline_and_after_it_rang() {
+        let start = Instant::now();
+        let after = |milliseconds: u64| start + Duration::from_millis(milliseconds);
+        let mut alarm = Alarm::at(after(60_000));
+        alarm.no_later_than(after(90_000));
+        assert_eq!(alarm.sleep.deadline(), after(60_000), "a later deadline does not touch it");
+        for deadline in [after(10), after(20)] {
+            alarm.no_later_than(deadline);
+            alarm.rings().await;
+            assert!(deadline <= Instant::now() && Instant::now() < after(60_000));
+        }
     }
 }

@@ -4,9 +4,10 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::Outbound;
+use crate::live::Bell;
 use crate::wire::{Id, RpcError};
 
 /// How much may wait for a client that does not read before what nobody has asked for is turned away. Entries do not
@@ -40,7 +41,7 @@ struct Sending(Arc<Queue>);
 
 struct Queue {
     state: Mutex<State>,
-    bell: Arc<Notify>,
+    bell: Arc<Bell>,
     slots: Arc<Semaphore>,
 }
 
@@ -54,7 +55,7 @@ struct State {
 }
 
 /// Creates a queue that notifies its receiver.
-pub(crate) fn queue(bell: Arc<Notify>) -> (Outbox, Outgoing) {
+pub(crate) fn queue(bell: Arc<Bell>) -> (Outbox, Outgoing) {
     let queue = Arc::new(Queue { state: Mutex::default(), bell, slots: Arc::new(Semaphore::new(SLOTS)) });
     (Outbox(Arc::new(Sending(queue.clone()))), Outgoing(queue))
 }
@@ -68,7 +69,7 @@ impl Outbox {
         }
         state.messages.push_back(message);
         drop(state);
-        self.0.0.bell.notify_one();
+        self.0.0.bell.ring();
         Ok(())
     }
 
@@ -81,7 +82,7 @@ impl Outbox {
         }
         state.messages.push_back(message);
         drop(state);
-        self.0.0.bell.notify_one();
+        self.0.0.bell.ring();
     }
 
     /// Answers a line that was not taken as a request.
@@ -126,7 +127,7 @@ impl Queue {
 impl Drop for Sending {
     fn drop(&mut self) {
         self.0.state().finished = true;
-        self.0.bell.notify_one();
+        self.0.bell.ring();
     }
 }
 

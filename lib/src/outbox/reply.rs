@@ -53,7 +53,7 @@ impl Reply {
     /// A reply of this client to its request 1, which goes nowhere.
     #[cfg(test)]
     pub(crate) fn for_tests(client: ClientId, version: Version) -> Self {
-        let bell = std::sync::Arc::new(tokio::sync::Notify::new());
+        let bell = std::sync::Arc::<crate::live::Bell>::default();
         let (outbox, _outgoing) = super::queue(bell);
         let slot = outbox.free_slot().expect("room for one");
         let taken = super::InFlight::default().take(Id::number(1), slot, &outbox);

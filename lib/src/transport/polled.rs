@@ -69,9 +69,16 @@ impl AsyncRead for PolledFd {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         loop {
             let mut ready = ready!(self.fd.poll_read_ready(cx))?;
+            let before = buf.filled().len();
             match ready.try_io(|fd| read(fd, buf)) {
                 Ok(Err(error)) if error.kind() == io::ErrorKind::Interrupted => {}
-                Ok(result) => return Poll::Ready(result),
+                Ok(result) => {
+                    // A short read has emptied the pipe: the next event says when to read again.
+                    if buf.filled().len() > before && buf.remaining() > 0 {
+                        ready.clear_ready();
+                    }
+                    return Poll::Ready(result);
+                }
                 Err(_would_block) => {}
             }
         }
