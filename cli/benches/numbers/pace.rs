@@ -11,7 +11,7 @@ use crate::meter::{processor_time, processor_time_since};
 use crate::table::{Bound, Row};
 use crate::{conductor, disk};
 
-const ROUNDS: usize = 3;
+const ROUNDS: usize = 5;
 /// The pauses in milliseconds, with the number of chunks of a round and the bound for the added time.
 const PACES: [(u64, usize, Bound); 2] = [(2, 1_000, Bound::AtMost(0.5, "")), (10, 250, Bound::Information)];
 

@@ -20,6 +20,7 @@ const SYNCED: [u8; 400] = [b'x'; 400];
 
 const IN_RAM: &str = "prompt round trip p50, store on a RAM disk, against the conductor";
 const ON_DISK: &str = "prompt round trip p50, store on disk, against the conductor plus one `fdatasync`";
+const SHARE: &str = "prompt round trip p50, store on disk: share of one `fdatasync`";
 const COST: &str = "processor time per turn of one chunk, store on disk, against the conductor";
 
 /// All ratios.
@@ -78,7 +79,7 @@ impl Figures {
         vec![
             in_ram,
             Row::ratio(ON_DISK, &self.on_disk, "us", Bound::AtMost(1.0, "")),
-            Row::new("share of one `fdatasync` in it", sync, share.median, Bound::Information),
+            Row::new(SHARE, sync, share.median, Bound::Information),
             Row::ratio(COST, &self.cost, "us", Bound::AtMost(0.6, "")),
         ]
     }

@@ -82,11 +82,12 @@ impl Bound {
         }
     }
 
-    /// A value relative to the bound.
-    fn share(self, value: f64) -> f64 {
+    /// Describes by how much a value misses the bound.
+    fn miss(self, value: f64) -> String {
         match self {
-            Self::AtMost(limit, _) | Self::AtLeast(limit, _) => value / limit,
-            Self::Information => 1.0,
+            Self::AtMost(limit, _) => format!("{} times the bound", number(value / limit)),
+            Self::AtLeast(limit, _) => format!("{} of the bound", number(value / limit)),
+            Self::Information => String::new(),
         }
     }
 }
@@ -130,7 +131,7 @@ pub(crate) fn summary(rows: &[Row]) -> String {
 
 fn missed_by(row: &Row) -> Option<String> {
     let Verdict::Missed(value) = row.verdict else { return None };
-    let value_text = format!("{} {}", number(value), row.bound.unit());
-    let share = number(row.bound.share(value));
-    Some(format!("{}: {} instead of {} ({share} of the bound)", row.what, value_text.trim_end(), row.bound))
+    let figure = format!("{} {}", number(value), row.bound.unit());
+    let (figure, bound, miss) = (figure.trim_end(), row.bound, row.bound.miss(value));
+    Some(format!("{}: {figure} instead of {bound} ({miss})", row.what))
 }
