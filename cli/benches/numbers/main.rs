@@ -1,84 +1,80 @@
-//! The benchmarks of Rethread: ratios against a baseline in the same run, printed as one table. Wall time varies on
-//! shared machines, so processor time counts more. `cargo bench` runs it; an argument selects rows.
+//! The benchmarks of Rethread, printed as one table. Most figures are ratios to a base that is measured in the same run,
+//! because shared machines vary; processor time varies less than wall time. `cargo bench` runs all of them, an argument
+//! selects some by name; `docs/performance.md` describes them. A missed bound is exit code 3.
 
 mod agent;
 mod client;
 mod conductor;
+mod disk;
+mod figure;
+mod hop;
 mod idle;
 mod list;
+mod many;
 mod memory;
 mod meter;
+mod pace;
+mod round_trip;
 mod start;
 mod stream;
+mod table;
 mod turns;
+mod written;
 
+use std::path::Path;
 use std::process::ExitCode;
 
-/// One line of the table.
-pub(crate) struct Row {
-    what: String,
-    figure: String,
-    bound: &'static str,
-    verdict: Verdict,
-}
+use crate::table::{Row, summary};
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Verdict {
-    Holds,
-    Missed,
-    /// The baseline is not available.
-    Skipped,
-}
+/// The exit code for missed bounds, which differs from that of a failed run.
+const MISSED: u8 = 3;
 
-impl Row {
-    /// A figure with a bound.
-    pub(crate) fn new(
-        what: impl Into<String>,
-        figure: impl Into<String>,
-        bound: &'static str,
-        holds: bool,
-    ) -> Self {
-        let verdict = if holds { Verdict::Holds } else { Verdict::Missed };
-        Self { what: what.into(), figure: figure.into(), bound, verdict }
-    }
+type Measure = fn() -> Vec<Row>;
 
-    /// A figure that cannot be measured here.
-    pub(crate) fn skipped(what: impl Into<String>, bound: &'static str) -> Self {
-        Self { what: what.into(), figure: String::new(), bound, verdict: Verdict::Skipped }
-    }
-}
+/// All measurements by name.
+const MEASUREMENTS: [(&str, Measure); 10] = [
+    ("pace", pace::measure),
+    ("pace-written", written::measure),
+    ("many", many::measure),
+    ("stream", stream::measure),
+    ("round-trip", round_trip::measure),
+    ("memory", memory::measure),
+    ("turns", turns::measure),
+    ("start", start::measure),
+    ("list", list::measure),
+    ("idle", idle::measure),
+];
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).filter(|arg| arg != "--bench").collect();
-    if args.first().is_some_and(|arg| arg == agent::FLAG) {
-        agent::run();
-        return ExitCode::SUCCESS;
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    match args[..] {
+        [agent::FLAG] => agent::run(0),
+        [agent::FLAG, listed] => agent::run(listed.parse().expect("a number of sessions")),
+        [hop::FLAG, journal] => hop::run(Path::new(journal)),
+        _ => return measure(&args),
     }
-    let wanted = |name: &str| args.is_empty() || args.iter().any(|arg| name.contains(arg.as_str()));
+    ExitCode::SUCCESS
+}
+
+/// Measures what is selected, or everything.
+fn measure(selected: &[&str]) -> ExitCode {
+    if let Some(unknown) =
+        selected.iter().find(|part| !MEASUREMENTS.iter().any(|(name, _)| name.contains(**part)))
+    {
+        eprintln!("error: no measurement is called {unknown}");
+        eprintln!("hint: there are {}", MEASUREMENTS.map(|(name, _)| name).join(", "));
+        return ExitCode::FAILURE;
+    }
     let mut rows = Vec::new();
-    if wanted("stream") {
-        rows.extend(stream::measure());
-    }
-    if wanted("conductor") {
-        rows.extend(conductor::measure());
-    }
-    if wanted("memory") {
-        rows.extend(memory::measure());
-    }
-    if wanted("list") {
-        rows.extend(list::measure());
-    }
-    if wanted("start") {
-        rows.extend(start::measure());
-    }
-    if wanted("turns") {
-        rows.extend(turns::measure());
-    }
-    if wanted("idle") {
-        rows.extend(idle::measure());
+    for (name, measure) in MEASUREMENTS {
+        if selected.is_empty() || selected.iter().any(|part| name.contains(part)) {
+            eprintln!("measuring {name}");
+            rows.extend(measure());
+        }
     }
     print(&rows);
-    if rows.iter().any(|row| row.verdict == Verdict::Missed) { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+    if rows.iter().any(Row::is_missed) { ExitCode::from(MISSED) } else { ExitCode::SUCCESS }
 }
 
 #[expect(clippy::print_stdout, reason = "the table is what the bench is for")]
@@ -86,11 +82,8 @@ fn print(rows: &[Row]) {
     println!("| what | figure | bound | |");
     println!("|---|---|---|---|");
     for row in rows {
-        let verdict = match row.verdict {
-            Verdict::Holds => "holds",
-            Verdict::Missed => "MISSED",
-            Verdict::Skipped => "skipped",
-        };
-        println!("| {} | {} | {} | {verdict} |", row.what, row.figure, row.bound);
+        println!("{row}");
     }
+    println!("\nThe stores on disk were in {}.", disk::place().display());
+    println!("{}", summary(rows));
 }

@@ -264,6 +264,7 @@ fn paths_in_the_documents_exist() {
         "docs/agents.md",
         "docs/durability.md",
         "docs/models.md",
+        "docs/performance.md",
         "docs/protocol.md",
         "docs/tools.md",
     ];
