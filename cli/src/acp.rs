@@ -127,8 +127,12 @@ fn exec_agent(command: &[OsString]) -> Failure {
     Failure::agent_not_started(program, &error)
 }
 
+/// More open files than anybody needs; some programs take long with a limit that is higher.
+const MAX_OPEN_FILES: libc::rlim_t = 65_536;
+
 fn serve(args: AcpArgs) -> Result<(), Failure> {
     share_heap_arenas();
+    raise_file_limit();
     let paths = Paths::from_environment()?;
     if args.command.is_empty() {
         // SAFETY: no thread has been started so far.
@@ -166,6 +170,21 @@ fn serve(args: AcpArgs) -> Result<(), Failure> {
         server.serve_until(wire, asked_to_stop()).await;
         Ok(())
     })
+}
+
+/// Allows as many open files as the system does: each live session has one, and each agent several. If it cannot be
+/// changed, the store closes files that are not in use.
+fn raise_file_limit() {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the struct is valid for both calls.
+    unsafe {
+        let known = libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) == 0;
+        let wanted = limit.rlim_max.min(MAX_OPEN_FILES);
+        if known && limit.rlim_cur < wanted {
+            limit.rlim_cur = wanted;
+            libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit);
+        }
+    }
 }
 
 /// Limits glibc to two heap arenas. By default it makes an arena for each new thread, up to eight per core, and memory

@@ -92,7 +92,7 @@ impl<W: Watchman> Store for Watched<W> {
         self.store.list(query)
     }
 
-    fn changes(&self, since: Revision) -> StoreFuture<'_, Changes> {
+    fn changes(&self, since: Option<Revision>) -> StoreFuture<'_, Changes> {
         self.store.changes(since)
     }
 

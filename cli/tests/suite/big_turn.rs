@@ -99,7 +99,7 @@ fn assert_whole(view: &View) {
 async fn folded(home: &Home) {
     let database = rusqlite::Connection::open(home.path().join("rethread.db")).expect("a database");
     let count = |sql: &str| database.query_row(sql, [], |row| row.get::<_, i64>(0)).expect("a number");
-    let deadline = Instant::now() + DEADLINE;
+    let deadline = Instant::now() + 4 * DEADLINE;
     while count("SELECT coalesce(max(head_seq), 0) FROM session") < 100 {
         assert!(Instant::now() < deadline, "the turn is not folded");
         tokio::time::sleep(Duration::from_millis(10)).await;

@@ -8,6 +8,7 @@ use rethread::transport::Wire;
 use rethread_testkit::barrage::{self, Plan, Until};
 use rethread_testkit::client::Client;
 use rethread_testkit::program::Home;
+use rethread_testkit::DEADLINE;
 use serde_json::{Value, json};
 
 const BOTH: [Version; 2] = [Version::V1, Version::V2];
@@ -82,6 +83,17 @@ async fn listing_works_while_another_process_has_the_session() {
     }
 }
 
+/// Waits until the owner of a session has noticed that it is archived or deleted. It looks once a second.
+async fn let_go(client: &Client, session: &str) {
+    let deadline = Instant::now() + DEADLINE;
+    let params = json!({"sessionId": session});
+    while client.request("session/status", params.clone()).await.is_ok_and(|status| status["status"] == "open") {
+        assert!(Instant::now() < deadline, "the owner does not notice");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    tokio::time::sleep(Duration::from_millis(1_500)).await;
+}
+
 #[tokio::test]
 async fn a_session_that_another_process_deletes_takes_no_more_prompts() {
     for version in BOTH {
@@ -91,6 +103,7 @@ async fn a_session_that_another_process_deletes_takes_no_more_prompts() {
         first.client.prompt(&session, "say one").await;
         let second = home.ready(version, Version::V1).await;
         second.client.ask("session/delete", json!({"sessionId": session})).await;
+        let_go(&second.client, &session).await;
 
         let error = refused_prompt(&first.client, &session).await;
         assert_eq!(error["code"], -32002, "{error}");
@@ -113,6 +126,7 @@ async fn a_session_that_another_process_archives_takes_no_more_prompts_until_it_
         first.client.prompt(&session, "say one").await;
         let second = home.ready(version, Version::V1).await;
         second.client.ask("session/archive", json!({"sessionId": session})).await;
+        let_go(&second.client, &session).await;
 
         let error = refused_prompt(&first.client, &session).await;
         assert!(error["message"].as_str().is_some_and(|text| text.contains(&session)), "{error}");

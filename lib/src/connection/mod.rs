@@ -168,6 +168,7 @@ impl Connection {
         transport: ClientTransport,
         stop: impl Future<Output = ()>,
     ) {
+        deps.registry.watch();
         let (asked, bell) = (SentRequests::default(), Arc::<Bell>::default());
         let (outbox, outgoing) = queue(bell.clone());
         let (ready, initialized) = mpsc::channel(1);

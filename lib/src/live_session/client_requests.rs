@@ -57,6 +57,7 @@ impl LiveSession {
             }
             Message::End { reason, by, done } => self.end(reason, by, done).await,
             Message::HostChanged { host, by, notice } => self.host_changed(&host, by, &notice),
+            Message::EpochSeen(epoch) => self.epoch_seen(epoch).await,
             Message::AgentUp(up) => self.agent_up(up).await,
         }
     }
@@ -295,6 +296,7 @@ pub(super) fn waiting_client(message: &Message) -> Option<ClientId> {
         | Message::Status(_)
         | Message::End { .. }
         | Message::HostChanged { .. }
+        | Message::EpochSeen(_)
         | Message::AgentUp(_) => None,
     }
 }
@@ -319,6 +321,7 @@ pub(super) fn reply_of(message: Message) -> Option<Reply> {
         | Message::Status(_)
         | Message::End { .. }
         | Message::HostChanged { .. }
+        | Message::EpochSeen(_)
         | Message::AgentUp(_) => None,
     }
 }

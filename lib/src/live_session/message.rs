@@ -160,6 +160,8 @@ pub(crate) enum Message {
         /// What the other clients are shown.
         notice: Json,
     },
+    /// The store has this epoch for the session: a lease of an earlier one is over.
+    EpochSeen(u64),
     /// The agent is up, or is not to be had.
     AgentUp(Result<LiveAgent, RpcError>),
 }

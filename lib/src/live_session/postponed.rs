@@ -67,6 +67,7 @@ fn weight(message: &Message) -> usize {
         | Message::Status(_)
         | Message::End { .. }
         | Message::HostChanged { .. }
+        | Message::EpochSeen(_)
         | Message::AgentUp(_) => 0,
     }
 }

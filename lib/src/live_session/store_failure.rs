@@ -53,9 +53,9 @@ impl LiveSession {
     }
 
     async fn end_turn_anew(&mut self, reason: String) -> Result<Vec<Arc<Entry>>, StoreError> {
-        let (session, head) = read_state(self.deps.store.as_ref(), &self.id).await?;
+        let (session, row) = read_state(self.deps.store.as_ref(), &self.id).await?;
         self.session = session;
-        self.lease.head = head;
+        self.lease.head = row.head;
         let mut entries = Vec::new();
         if let Ok(decided) = rethread_core::decide(
             &self.session,
@@ -67,6 +67,14 @@ impl LiveSession {
             self.deps.store.append(self.appended(&entries)).await?;
         }
         Ok(entries)
+    }
+
+    /// The store has this epoch for the session.
+    pub(super) async fn epoch_seen(&mut self, found: u64) {
+        let held = self.lease.epoch;
+        if found > held && !self.condition.ended {
+            self.lose_session(StoreError::StaleEpoch { session: self.id.clone(), held, found }).await;
+        }
     }
 
     /// Another process has the session now, or nobody has: this one stops.

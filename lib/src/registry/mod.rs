@@ -1,12 +1,13 @@
 //! The live sessions of a server: finds one, opens it from the store, or creates it. Opening is atomic per id (`turns`).
-//! `adopt` stores sessions that only the agent has, `fork` branches off.
+//! `adopt` stores sessions that only the agent has, `fork` branches off, `watch` notices what other processes do.
 
 mod adopt;
 mod fork;
 mod turns;
+mod watch;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use rethread_core::{AgentKind, Binding, Entry, Input, Json, Seq, Session, SessionId, stored};
 use tokio::sync::oneshot;
@@ -37,11 +38,13 @@ pub(crate) struct Registry {
     /// Who is opening which session.
     turns: Turns,
     deps: SessionDeps,
+    /// Set when the store is watched.
+    watching: OnceLock<()>,
 }
 
 impl Registry {
     pub(crate) fn new(deps: SessionDeps) -> Self {
-        Self { live: Arc::default(), turns: Turns::default(), deps }
+        Self { live: Arc::default(), turns: Turns::default(), deps, watching: OnceLock::new() }
     }
 
     pub(crate) fn store(&self) -> &dyn Store {
@@ -220,17 +223,18 @@ async fn claim(store: &dyn Store, id: &SessionId) -> Result<Claimed, StoreError>
         return Ok(Claimed::Nothing);
     }
     let lease = store.claim(id).await?;
-    let (mut session, head) = match read_state(store, id).await {
-        Ok(read) => read,
+    match read_state(store, id).await {
+        Ok((mut session, row)) => {
+            // A title that was set from outside is the row's; the journal need not know of it.
+            session.title = row.title.or(session.title);
+            Ok(Claimed::Session(Lease { head: row.head, ..lease }, Box::new(session)))
+        }
         Err(error) => {
             // A session that cannot be read belongs to nobody.
             store.release(&lease).await?;
-            return Err(error);
+            Err(error)
         }
-    };
-    // A title that was set from outside is the row's; the journal need not know of it.
-    session.title = row.title.or(session.title);
-    Ok(Claimed::Session(Lease { head, ..lease }, Box::new(session)))
+    }
 }
 
 async fn answer_to(lines: &mut AgentLines, request: u64) -> Result<(Json, Vec<AgentLine>), RpcError> {

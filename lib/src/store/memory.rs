@@ -102,7 +102,7 @@ impl Store for MemoryStore {
         ready(self.state().list(query))
     }
 
-    fn changes(&self, since: Revision) -> StoreFuture<'_, Changes> {
+    fn changes(&self, since: Option<Revision>) -> StoreFuture<'_, Changes> {
         ready(Ok(self.state().changes(since)))
     }
 
@@ -221,7 +221,8 @@ impl MemoryState {
         Ok(ListPage::of(rows, query.limit))
     }
 
-    fn changes(&self, since: Revision) -> Changes {
+    fn changes(&self, since: Option<Revision>) -> Changes {
+        let since = since.unwrap_or(Revision(self.revision));
         let mut changed: Vec<_> = self.sessions.values().filter(|stored| stored.revision > since.0).collect();
         changed.sort_by_key(|stored| stored.revision);
         let sessions = changed.into_iter().map(StoredSession::changed).collect();

@@ -53,8 +53,9 @@ pub trait Store: Send + Sync + 'static {
     /// Returns one page of sessions, newest first.
     fn list(&self, query: &ListQuery) -> StoreFuture<'_, ListPage>;
 
-    /// Returns the sessions whose rows have changed since an earlier call; [`Revision::default`] means all.
-    fn changes(&self, since: Revision) -> StoreFuture<'_, Changes>;
+    /// Returns the sessions whose rows have changed since an earlier call; without one only the current revision. An owner
+    /// calls this from time to time: a lease whose epoch is over is noticed here.
+    fn changes(&self, since: Option<Revision>) -> StoreFuture<'_, Changes>;
 
     /// Sets the title as the user's choice, without a journal entry.
     fn set_title(&self, session: &SessionId, title: &str) -> StoreFuture<'_, ()>;

@@ -7,10 +7,13 @@ use super::{SessionRow, Store, StoreError};
 /// How much of a journal is read at once.
 const PAGE: usize = 1024 * 1024;
 
-/// The state of a session as the store has it, and its last sequence number.
-pub(crate) async fn read_state(store: &dyn Store, id: &SessionId) -> Result<(Session, Seq), StoreError> {
+/// The state of a session as the store has it, and its row.
+pub(crate) async fn read_state(
+    store: &dyn Store,
+    id: &SessionId,
+) -> Result<(Session, SessionRow), StoreError> {
     let row = store.find(id).await?.ok_or_else(|| StoreError::Unknown(id.clone()))?;
-    Ok((state_of(store, &row).await?, row.head))
+    Ok((state_of(store, &row).await?, row))
 }
 
 /// The state of a session at the head of its row: the snapshot, and what came after it.

@@ -551,8 +551,9 @@ fn archiving_stops_the_writer(store: &Blocking) {
 fn changes_are_told_since_the_last_question(store: &Blocking) {
     let mut since = Revision::default();
     let mut changed = || {
-        let changes = store.changes(since).unwrap();
+        let changes = store.changes(Some(since)).unwrap();
         assert!(changes.revision >= since);
+        assert_eq!(store.changes(None).unwrap().revision, changes.revision);
         since = changes.revision;
         changes.sessions.into_iter().map(|session| session.id.0).collect::<Vec<_>>()
     };
@@ -567,7 +568,7 @@ fn changes_are_told_since_the_last_question(store: &Blocking) {
     store.set_archived(&id("a"), Archived::Yes, 5).unwrap();
     assert_eq!(changed(), ["b", "a"]);
     store.delete(&id("b"), 6).unwrap();
-    let last = store.changes(since).unwrap();
+    let last = store.changes(Some(since)).unwrap();
     assert_eq!(last.sessions.len(), 1);
     assert_eq!((last.sessions[0].deleted, last.sessions[0].epoch), (Deleted::Yes, 2));
 }

@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
-use super::fault::io_failed;
+use super::fault::{failed, io_failed};
 use super::{EmbeddedPaths, StoreError};
 
 const PRIVATE_DIR: u32 = 0o700;
@@ -25,6 +25,45 @@ pub(super) fn prepare(paths: &EmbeddedPaths) -> Result<(), StoreError> {
         restrict_to_owner(&file).map_err(io_failed("protecting", &file))?;
     }
     make_dir(&paths.journals())
+}
+
+/// Refuses a folder on a network file system: locks and memory that processes share do not work there.
+pub(super) fn check_file_system(paths: &EmbeddedPaths) -> Result<(), StoreError> {
+    let folder = paths.database.parent().unwrap_or(Path::new("/"));
+    match network_file_system(folder) {
+        Some(name) => Err(failed(
+            "opening the store in",
+            folder,
+            format!("it is on a network file system ({name}); set RETHREAD_HOME to a folder on a local disk"),
+        )),
+        None => Ok(()),
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn network_file_system(folder: &Path) -> Option<&'static str> {
+    const NETWORK: [(i64, &str); 6] = [
+        (0x6969, "NFS"),
+        (0xFF53_4D42, "CIFS"),
+        (0xFE53_4D42, "SMB"),
+        (0x517B, "SMB"),
+        (0x5346_414F, "AFS"),
+        (0x00C3_6400, "Ceph"),
+    ];
+    let path = std::ffi::CString::new(folder.as_os_str().as_encoded_bytes()).ok()?;
+    // SAFETY: all zeroes is a valid `statfs`.
+    let mut found: libc::statfs = unsafe { std::mem::zeroed() };
+    // SAFETY: the path ends with a zero, and the struct is valid for the call.
+    if unsafe { libc::statfs(path.as_ptr(), &mut found) } != 0 {
+        return None;
+    }
+    let kind = i64::try_from(found.f_type).ok()? & 0xFFFF_FFFF;
+    NETWORK.iter().find(|(number, _)| *number == kind).map(|(_, name)| *name)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn network_file_system(_folder: &Path) -> Option<&'static str> {
+    None
 }
 
 /// Appends a suffix to the file name.

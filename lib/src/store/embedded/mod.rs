@@ -28,6 +28,7 @@ use super::{
 };
 
 mod append;
+mod backups;
 mod chain;
 mod connection;
 mod fault;
@@ -144,6 +145,7 @@ fn prepare_and_connect(paths: &EmbeddedPaths) -> Result<Connection, StoreError> 
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     files::prepare(paths)?;
+    files::check_file_system(paths)?;
     connection::writer(&paths.database).map_err(|cause| fault::failed("opening", &paths.database, cause))
 }
 
@@ -198,7 +200,7 @@ impl Store for EmbeddedStore {
         })
     }
 
-    fn changes(&self, since: Revision) -> StoreFuture<'_, Changes> {
+    fn changes(&self, since: Option<Revision>) -> StoreFuture<'_, Changes> {
         self.call(move |store| store.changes(since))
     }
 

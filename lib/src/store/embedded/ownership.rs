@@ -15,7 +15,7 @@ use super::row::{self, existing_head};
 use super::rows::RowChange;
 use super::session;
 use super::{Deleted, Durability, Lease, NewSession, StoreError};
-use super::{free, rows};
+use super::{backups, free, rows};
 use crate::ids;
 use crate::store::facts::facts;
 
@@ -205,6 +205,7 @@ impl OpenStore {
         self.fold_for_forks(session, key)?;
         let unused = self.write("freeing a session in", Durability::Power, |tx| free::free(tx, key))?;
         self.requests.truncate_log();
+        backups::erase(self.writer.database(), session.as_str())?;
         Ok(unused)
     }
 }

@@ -53,8 +53,12 @@ impl OpenStore {
     }
 
     /// The rows that have changed. Leases whose epoch is over are noted.
-    pub(super) fn changes(&self, since: Revision) -> Result<Changes, StoreError> {
+    pub(super) fn changes(&self, since: Option<Revision>) -> Result<Changes, StoreError> {
         let changes = self.read_rows("reading", |tx| {
+            let Some(since) = since else {
+                let last = tx.query_row("SELECT coalesce(max(revision), 0) FROM session", [], |row| row.get(0));
+                return Ok(Changes { sessions: Vec::new(), revision: Revision(from_sql(last?)) });
+            };
             let sql = "SELECT uid, epoch, archived, deleted_at IS NOT NULL, revision FROM session
                        WHERE revision > ?1 ORDER BY revision";
             let mut statement = tx.prepare_cached(sql)?;

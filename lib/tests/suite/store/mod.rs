@@ -78,7 +78,7 @@ impl Blocking {
         self.runtime.block_on(self.store.list(query))
     }
 
-    pub(crate) fn changes(&self, since: Revision) -> Result<Changes, StoreError> {
+    pub(crate) fn changes(&self, since: Option<Revision>) -> Result<Changes, StoreError> {
         self.runtime.block_on(self.store.changes(since))
     }
 

@@ -5,7 +5,7 @@ use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rethread::store::{Append, Archived, Durability, Lease, Revision, StoreError};
+use rethread::store::{Append, Archived, Durability, Lease, StoreError};
 use rethread_core::{Entry, Seq, Stop, TurnNo};
 use tempfile::{TempDir, tempdir};
 
@@ -255,9 +255,9 @@ fn a_session_deleted_by_another_process_is_freed_by_its_owner() {
     let (owner, other) = (open(dir.path()), open(dir.path()));
     let mut lease = owner.create(new_session("s")).unwrap();
     append(&owner, &mut lease, vec![entry("MARK")]).unwrap();
-    let since = owner.changes(Revision::default()).unwrap().revision;
+    let since = owner.changes(None).unwrap().revision;
     other.delete(&id("s"), 5).unwrap();
-    let changes = owner.changes(since).unwrap();
+    let changes = owner.changes(Some(since)).unwrap();
     assert_eq!(changes.sessions.iter().map(|changed| &changed.id).collect::<Vec<_>>(), [&id("s")]);
     assert!(matches!(append(&owner, &mut lease, vec![entry("b")]), Err(StoreError::StaleEpoch { .. })));
     assert!(!files_with(dir.path(), b"MARK").is_empty());
