@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 use rethread::edge::Version;
 use rethread::transport::Wire;
+use rethread_testkit::DEADLINE;
 use rethread_testkit::barrage::{self, Plan, Until};
 use rethread_testkit::client::Client;
 use rethread_testkit::program::Home;
-use rethread_testkit::DEADLINE;
 use serde_json::{Value, json};
 
 const BOTH: [Version; 2] = [Version::V1, Version::V2];
@@ -87,7 +87,11 @@ async fn listing_works_while_another_process_has_the_session() {
 async fn let_go(client: &Client, session: &str) {
     let deadline = Instant::now() + DEADLINE;
     let params = json!({"sessionId": session});
-    while client.request("session/status", params.clone()).await.is_ok_and(|status| status["status"] == "open") {
+    while client
+        .request("session/status", params.clone())
+        .await
+        .is_ok_and(|status| status["status"] == "open")
+    {
         assert!(Instant::now() < deadline, "the owner does not notice");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }

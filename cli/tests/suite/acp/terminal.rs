@@ -38,9 +38,11 @@ impl OnTerminal {
         let mut command = command.into_std();
         let end = || theirs.try_clone().expect("a descriptor is free");
         command.stdin(end()).stdout(end()).stderr(end());
-        // SAFETY: both calls are async-signal-safe and nothing is allocated.
+        // SAFETY: all calls are async-signal-safe and nothing is allocated.
         unsafe {
             command.pre_exec(|| {
+                // Tests that run in the background may have inherited a signal that is ignored; a terminal has none.
+                libc::signal(libc::SIGINT, libc::SIG_DFL);
                 if libc::setsid() < 0 || libc::ioctl(0, libc::TIOCSCTTY as _, 0) < 0 {
                     return Err(std::io::Error::last_os_error());
                 }

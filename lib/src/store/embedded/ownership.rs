@@ -8,8 +8,8 @@ use rusqlite::Transaction;
 
 use super::chain::{Chain, FileName, Visit, deregister, files_of, register};
 use super::fault::io_failed;
-use super::open_store::OpenStore;
 use super::journals::{lock, make};
+use super::open_store::OpenStore;
 use super::read::ReadFault;
 use super::row::{self, existing_head};
 use super::rows::RowChange;
@@ -42,11 +42,8 @@ impl OpenStore {
             Some((parent, fork)) => Some(self.secure_fork_point(parent, *fork)?),
             None => None,
         };
-        let name = FileName {
-            journal: *ids::unique().as_bytes(),
-            epoch: session::FIRST_EPOCH,
-            number: FIRST_FILE,
-        };
+        let name =
+            FileName { journal: *ids::unique().as_bytes(), epoch: session::FIRST_EPOCH, number: FIRST_FILE };
         make(self.folder(), &name)?;
         let created = self.write("creating a session in", Durability::Power, |tx| {
             let (key, lease) = session::create(tx, &self.this_process, new, &name, parent_head)?;
@@ -108,7 +105,8 @@ impl OpenStore {
         };
         match self.take_over(session, key, name) {
             Ok((leftovers, listed)) => {
-                let lease = Lease { session: session.clone(), epoch, head: leftovers.head, folded: leftovers.folded };
+                let lease =
+                    Lease { session: session.clone(), epoch, head: leftovers.head, folded: leftovers.folded };
                 self.journals.add(&lease, key, name, leftovers.files, listed);
                 Ok(lease)
             }
@@ -165,7 +163,8 @@ impl OpenStore {
         let end = chain.visit(folded.next(), Seq(u64::MAX), |record| {
             head = record.seq;
             // One that cannot be decoded is an error for whoever reads it.
-            entries.extend(Stored::compact(record.seq, record.entry).entry().map(std::borrow::Cow::into_owned));
+            entries
+                .extend(Stored::compact(record.seq, record.entry).entry().map(std::borrow::Cow::into_owned));
             Visit::Next
         })?;
         if let Some(skipped) = end.map(|end| end.skipped).filter(|skipped| *skipped > 0) {

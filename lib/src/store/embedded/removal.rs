@@ -8,9 +8,9 @@ use rethread_core::{Millis, SessionId};
 
 use super::chain::{FileName, JournalFolder};
 use super::fault::io_failed;
-use super::open_store::OpenStore;
 use super::integers::{from_sql, to_sql};
 use super::journals::lock;
+use super::open_store::OpenStore;
 use super::row::live_owner;
 use super::session;
 use super::{Archived, ChangedSession, Changes, Deleted, Durability, Revision, StoreError};
@@ -56,7 +56,8 @@ impl OpenStore {
     pub(super) fn changes(&self, since: Option<Revision>) -> Result<Changes, StoreError> {
         let changes = self.read_rows("reading", |tx| {
             let Some(since) = since else {
-                let last = tx.query_row("SELECT coalesce(max(revision), 0) FROM session", [], |row| row.get(0));
+                let last =
+                    tx.query_row("SELECT coalesce(max(revision), 0) FROM session", [], |row| row.get(0));
                 return Ok(Changes { sessions: Vec::new(), revision: Revision(from_sql(last?)) });
             };
             let sql = "SELECT uid, epoch, archived, deleted_at IS NOT NULL, revision FROM session
@@ -156,11 +157,8 @@ impl OpenStore {
         self.readers.read("reading", |tx| {
             let sql = "SELECT 1 FROM journal_file JOIN session ON session.key = journal_file.session
                        WHERE session.journal = ?1 AND journal_file.epoch = ?2 AND number = ?3";
-            let named = rusqlite::params![
-                super::chain::hex(&name.journal),
-                to_sql(name.epoch),
-                to_sql(name.number)
-            ];
+            let named =
+                rusqlite::params![super::chain::hex(&name.journal), to_sql(name.epoch), to_sql(name.number)];
             Ok(tx.prepare_cached(sql)?.exists(named)?)
         })
     }
