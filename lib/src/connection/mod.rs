@@ -168,7 +168,6 @@ impl Connection {
         transport: ClientTransport,
         stop: impl Future<Output = ()>,
     ) {
-        deps.registry.watch();
         let (asked, bell) = (SentRequests::default(), Arc::<Bell>::default());
         let (outbox, outgoing) = queue(bell.clone());
         let (ready, initialized) = mpsc::channel(1);

@@ -181,6 +181,7 @@ impl Registry {
     }
 
     fn start(&self, begin: SessionStart) -> Handle {
+        self.watch();
         let lease = begin.lease.clone();
         let (handle, run, finished) = LiveSession::prepare(begin, self.deps.clone());
         locked(&self.live).insert(handle.id.clone(), handle.clone());

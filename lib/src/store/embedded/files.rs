@@ -57,7 +57,8 @@ fn network_file_system(folder: &Path) -> Option<&'static str> {
     if unsafe { libc::statfs(path.as_ptr(), &mut found) } != 0 {
         return None;
     }
-    let kind = i64::try_from(found.f_type).ok()? & 0xFFFF_FFFF;
+    #[allow(clippy::unnecessary_cast, reason = "the type differs between systems")]
+    let kind = found.f_type as i64 & 0xFFFF_FFFF;
     NETWORK.iter().find(|(number, _)| *number == kind).map(|(_, name)| *name)
 }
 
