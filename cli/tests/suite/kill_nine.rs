@@ -118,11 +118,11 @@ async fn kills_with_forks(client: Version) {
             // A client that forks has seen the parent.
             of_fork.items.splice(0..0, inherited);
             let label = moments.label(kill);
-            let forked = scene.reopened(&fork, &of_fork, &label, kill).await;
+            let mut forked = scene.reopened(&fork, &of_fork, &label, kill).await;
             let user = forked.client.view(&fork).user();
             let foreign = user.iter().any(|text| text.contains(&number_of(kill)));
             assert!(!foreign, "{label}: the fork has a later prompt of its parent: {user:?}");
-            drop(forked);
+            forked.kill().await;
             running = scene.reopened(&session, &shown, &label, kill).await;
             // The next one is a fork of a fork, now and then.
             if kill % KILLS_PER_SESSION == 3 {
