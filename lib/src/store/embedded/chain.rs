@@ -134,9 +134,8 @@ pub(super) fn files_of(tx: &Transaction<'_>, key: i64) -> Result<Vec<FileName>, 
 
 /// Registers a file.
 pub(super) fn register(tx: &Transaction<'_>, key: i64, name: &FileName) -> Result<(), rusqlite::Error> {
-    tx.prepare_cached("INSERT INTO journal_file (session, epoch, number) VALUES (?1, ?2, ?3)")?.execute(
-        params![key, to_sql(name.epoch), to_sql(name.number)],
-    )?;
+    tx.prepare_cached("INSERT INTO journal_file (session, epoch, number) VALUES (?1, ?2, ?3)")?
+        .execute(params![key, to_sql(name.epoch), to_sql(name.number)])?;
     Ok(())
 }
 
@@ -193,7 +192,9 @@ impl<'a> Chain<'a> {
             match Link::open(folder, name, &path) {
                 Ok(Some(link)) => links.push(link?),
                 Ok(None) => {}
-                Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(ChainFault::Vanished(path)),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    return Err(ChainFault::Vanished(path));
+                }
                 Err(error) => return Err(ChainFault::Io(path, error)),
             }
         }
@@ -220,14 +221,20 @@ impl<'a> Chain<'a> {
             if next.is_some_and(|next| next <= from) {
                 continue;
             }
-            let read = link.visit(self.folder, from, last, &mut visit).map_err(|fault| fault.at(&link.path))?;
+            let read =
+                link.visit(self.folder, from, last, &mut visit).map_err(|fault| fault.at(&link.path))?;
             let reached = match read {
                 LinkEnd::Stopped => return Ok(None),
                 LinkEnd::Passed => continue,
                 LinkEnd::Reached(reached) => reached,
             };
-            let expected = reached.last.map_or(link.first.unwrap_or(from), Seq::next);
-            if next.is_some_and(|next| next > expected) {
+            // A file without a good header has no entries: the file before it must reach the next one.
+            let expected = match (reached.last, link.first) {
+                (Some(last), _) => last.next(),
+                (None, Some(first)) => first,
+                (None, None) => end.last.map_or(from, Seq::next),
+            };
+            if link.first.is_some() && next.is_some_and(|next| next > expected) {
                 return Err(link.damaged(expected, reached.offset, "entries are missing"));
             }
             end.last = reached.last.or(end.last);
@@ -291,7 +298,9 @@ impl Link {
         let first = header.map(|header| header.first);
         let link = Self { name: *name, path: path.to_owned(), file, length, first };
         Ok(Some(match foreign {
-            Some(header) => Err(link.damaged(header.first, 0, "the file belongs to another session or store")),
+            Some(header) => {
+                Err(link.damaged(header.first, 0, "the file belongs to another session or store"))
+            }
             None => Ok(link),
         }))
     }

@@ -19,7 +19,9 @@ pub(super) fn free(tx: &Transaction<'_>, key: i64) -> Result<Vec<FileName>, Sqli
     let mut here = Some(key);
     while let Some(key) = here {
         let (deleted, owned, parent): (bool, bool, Option<i64>) = tx
-            .prepare_cached("SELECT deleted_at IS NOT NULL, owner IS NOT NULL, parent FROM session WHERE key = ?1")?
+            .prepare_cached(
+                "SELECT deleted_at IS NOT NULL, owner IS NOT NULL, parent FROM session WHERE key = ?1",
+            )?
             .query_row([key], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
         if !deleted || owned {
             break;

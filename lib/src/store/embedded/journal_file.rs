@@ -64,7 +64,9 @@ impl FileHeader {
 
     fn decode(bytes: &[u8; HEADER_BYTES]) -> Option<Self> {
         let (content, sum) = bytes.split_at(HEADER_BYTES - 4);
-        if crc32fast::hash(content) != u32::from_le_bytes(sum.try_into().ok()?) || !content.starts_with(&MAGIC) {
+        if crc32fast::hash(content) != u32::from_le_bytes(sum.try_into().ok()?)
+            || !content.starts_with(&MAGIC)
+        {
             return None;
         }
         Some(Self {
@@ -305,7 +307,8 @@ mod tests {
     fn every_torn_end_and_every_flipped_bit_is_found() {
         let bytes = records(&["first", "second", "third"]);
         let whole = read(&bytes).0;
-        let ends: Vec<_> = (0..=3).map(|count| records(&["first", "second", "third"][..count]).len()).collect();
+        let ends: Vec<_> =
+            (0..=3).map(|count| records(&["first", "second", "third"][..count]).len()).collect();
         for length in HEADER_BYTES..bytes.len() {
             let (titles, bad) = read(&bytes[..length]);
             assert_eq!(titles, whole[..titles.len()], "cut at {length}");

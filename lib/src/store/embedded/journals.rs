@@ -462,16 +462,24 @@ pub(super) fn lock(journal: &Mutex<OwnedJournal>) -> MutexGuard<'_, OwnedJournal
     journal.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Makes an empty file, and syncs its folder.
-pub(super) fn make(folder: &JournalFolder, name: &FileName) -> Result<(), StoreError> {
-    let path = folder.path_of(name);
-    let made = OpenOptions::new().write(true).create_new(true).mode(PRIVATE_FILE).open(&path);
-    made.map_err(io_failed("creating", &path))?;
+/// Makes an empty file with this name or the next free number, and syncs its folder. An attempt that was cut short may have
+/// left a file. If the file cannot be registered, it must stay: a commit that failed may still be found in the log after
+/// a crash.
+pub(super) fn make(folder: &JournalFolder, mut name: FileName) -> Result<FileName, StoreError> {
+    loop {
+        let path = folder.path_of(&name);
+        match OpenOptions::new().write(true).create_new(true).mode(PRIVATE_FILE).open(&path) {
+            Ok(_) => break,
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => name.number += 1,
+            Err(error) => return Err(failed("creating", &path, error)),
+        }
+    }
     let synced = File::open(folder.path()).and_then(|folder| folder.sync_all());
     synced.map_err(|error| {
-        folder.remove(&[*name]);
+        folder.remove(&[name]);
         failed("syncing", folder.path(), error)
-    })
+    })?;
+    Ok(name)
 }
 
 fn open(path: &std::path::Path) -> io::Result<File> {

@@ -8,9 +8,9 @@ use rethread_core::{Millis, SessionId};
 
 use super::chain::{FileName, JournalFolder};
 use super::fault::io_failed;
-use super::open_store::OpenStore;
 use super::integers::{from_sql, to_sql};
 use super::journals::lock;
+use super::open_store::OpenStore;
 use super::row::live_owner;
 use super::session;
 use super::{Archived, ChangedSession, Changes, Deleted, Durability, Revision, StoreError};
@@ -152,11 +152,8 @@ impl OpenStore {
         self.readers.read("reading", |tx| {
             let sql = "SELECT 1 FROM journal_file JOIN session ON session.key = journal_file.session
                        WHERE session.journal = ?1 AND journal_file.epoch = ?2 AND number = ?3";
-            let named = rusqlite::params![
-                super::chain::hex(&name.journal),
-                to_sql(name.epoch),
-                to_sql(name.number)
-            ];
+            let named =
+                rusqlite::params![super::chain::hex(&name.journal), to_sql(name.epoch), to_sql(name.number)];
             Ok(tx.prepare_cached(sql)?.exists(named)?)
         })
     }

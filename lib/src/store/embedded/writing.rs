@@ -5,8 +5,8 @@ use rethread_core::{Seq, SessionId};
 use super::chain::{FileName, files_of, register};
 use super::fold;
 use super::free;
-use super::open_store::OpenStore;
 use super::journals::{AppendOutcome, OwnedJournal, SyncFault, lock, make};
+use super::open_store::OpenStore;
 use super::row;
 use super::rows::{RowChange, write_one};
 use super::{Append, Durability, FoldUpTo, Lease, StoreError};
@@ -118,15 +118,14 @@ impl OpenStore {
             let journal = lock(&journal);
             (journal.key, journal.next_name())
         };
-        self.make_and_register(key, &name)?;
+        let name = self.make_and_register(key, name)?;
         self.journals.replace_file(session, name)
     }
 
-    fn make_and_register(&self, key: i64, name: &FileName) -> Result<(), StoreError> {
-        make(self.folder(), name)?;
-        let registered =
-            self.write("adding a journal file in", Durability::Power, |tx| Ok(register(tx, key, name)?));
-        registered.inspect_err(|_| self.folder().remove(&[*name]))
+    fn make_and_register(&self, key: i64, name: FileName) -> Result<FileName, StoreError> {
+        let name = make(self.folder(), name)?;
+        self.write("adding a journal file in", Durability::Power, |tx| Ok(register(tx, key, &name)?))?;
+        Ok(name)
     }
 
     /// Folds finished turns. Later entries go to another file from the next turn on, so that the files which are folded
@@ -164,7 +163,7 @@ impl OpenStore {
             let journal = lock(journal);
             (journal.key, journal.next_name())
         };
-        self.make_and_register(key, &name)?;
+        let name = self.make_and_register(key, name)?;
         lock(journal).set_next(name);
         Ok(())
     }
