@@ -55,6 +55,8 @@ pub(super) struct OwnedJournal {
     earlier: Vec<(FileName, Seq)>,
     condition: FileCondition,
     turn: TurnState,
+    /// The length of the current file, and the turn, before the last append.
+    before: (u64, TurnState),
     last_use: u64,
 }
 
@@ -127,6 +129,7 @@ impl OwnedJournals {
             earlier,
             condition: FileCondition::Good,
             turn: TurnState::Closed,
+            before: (0, TurnState::Closed),
             last_use: 0,
         };
         self.owned().insert(lease.session.clone(), Arc::new(Mutex::new(journal)));
@@ -181,6 +184,7 @@ impl OwnedJournals {
             seq = seq.next();
             write_record(seq, entry, buffer);
         }
+        journal.before = (journal.current.length, journal.turn);
         self.write(&mut journal, buffer)?;
         self.folder.mark(&journal.current.name, first, journal.current.length - buffer.len() as u64);
         journal.head = seq;
@@ -189,6 +193,22 @@ impl OwnedJournals {
             *buffer = Vec::new();
         }
         Ok(AppendOutcome::Written)
+    }
+
+    /// Takes back the last append, because it could not be synced.
+    pub(super) fn undo(&self, append: &Append) {
+        let Some(journal) = self.get(&append.session) else { return };
+        let mut journal = lock(&journal);
+        if append.entries.is_empty() || journal.head.0 != append.expected.0 + append.entries.len() as u64 {
+            return;
+        }
+        (journal.current.length, journal.turn) = journal.before;
+        journal.head = append.expected;
+        let (length, file) = (journal.current.length, self.opened(&mut journal));
+        // If the records stay in the file, the next file begins with their numbers and counts.
+        if file.and_then(|file| file.set_len(length)).is_err() {
+            journal.condition = FileCondition::Unreliable;
+        }
     }
 
     /// Refuses an append of a lease that is not in force.

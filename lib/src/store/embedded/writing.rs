@@ -38,13 +38,13 @@ impl OpenStore {
     pub(super) fn append_now(&self, append: &Append) -> Result<AppendStep, StoreError> {
         match BUFFER.with_borrow_mut(|buffer| self.journals.append(append, buffer))? {
             AppendOutcome::NeedsNewFile => Ok(AppendStep::Block),
-            AppendOutcome::Written => {
-                self.note_row(append);
-                match append.durability {
-                    Durability::Process => Ok(AppendStep::Done),
-                    Durability::Power => Ok(AppendStep::Block),
+            AppendOutcome::Written => match append.durability {
+                Durability::Process => {
+                    self.note_row(append);
+                    Ok(AppendStep::Done)
                 }
-            }
+                Durability::Power => Ok(AppendStep::Block),
+            },
         }
     }
 
@@ -80,7 +80,12 @@ impl OpenStore {
         }
         match append.durability {
             Durability::Process => Ok(()),
-            Durability::Power => self.sync(&append.session),
+            Durability::Power => {
+                // A failed append changes nothing.
+                self.sync(&append.session).inspect_err(|_| self.journals.undo(append))?;
+                self.note_row(append);
+                Ok(())
+            }
         }
     }
 
