@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use rethread::edge::Version;
 use rethread::store::embedded::{EmbeddedPaths, EmbeddedStore};
@@ -264,7 +264,7 @@ fn user_version(file: &Path) -> i64 {
     version.expect("it can be read")
 }
 
-fn count(file: &PathBuf, table: &str) -> i64 {
+fn count(file: &Path, table: &str) -> i64 {
     let count = database(file).query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get(0));
     count.expect("it can be read")
 }
