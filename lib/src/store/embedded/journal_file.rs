@@ -284,10 +284,9 @@ mod tests {
         loop {
             match reader.next().unwrap() {
                 NextRecord::Record(record) => {
-                    match Stored::compact(record.seq, record.entry).entry().unwrap().into_owned() {
-                        Entry::TitleSet { title, .. } => titles.push(title),
-                        other => panic!("another entry: {other:?}"),
-                    }
+                    let entry = Stored::compact(record.seq, record.entry).entry().unwrap().into_owned();
+                    let Entry::TitleSet { title, .. } = entry else { panic!("another entry: {entry:?}") };
+                    titles.push(title);
                 }
                 NextRecord::End => return (titles, None),
                 NextRecord::Bad { offset } => return (titles, Some(offset)),
