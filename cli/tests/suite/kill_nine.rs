@@ -1,75 +1,251 @@
-//! Promise 1 of docs/durability.md: what a client has been shown survives `kill -9`, at any instant. The real
-//! program streams, is killed at a random moment, and the next one shows at least what was shown before.
+//! Promise 1 of docs/durability.md: what a client has been shown survives `kill -9`, at any instant, and nothing is there
+//! twice. The real program is killed at random moments: in turns, in folds, with forks, and beside other processes.
+//! `RETHREAD_KILLS` sets how many kills there are in all.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rethread::edge::Version;
+use rethread_testkit::client::CWD;
 use rethread_testkit::kept;
 use rethread_testkit::program::{Home, Program};
 use rethread_testkit::view::View;
+use serde_json::json;
 
-/// How often each test kills; there are two.
-const KILLS: usize = 60;
+/// Sets the number of kills of all tests together.
+const KILLS: &str = "RETHREAD_KILLS";
+const DEFAULT_KILLS: usize = 136;
+/// The number of tests, each of which has both versions of agents.
+const TESTS: usize = 8;
 /// Sets the random numbers, to have the same moments again.
 const SEED: &str = "RETHREAD_TEST_SEED";
-/// What the agent is told to do: several kinds of things, for about a quarter of a second.
+/// What the agent does in a turn: several kinds of things, for about a quarter of a second.
 const SCRIPT: &str = "think hm; chunks 60; tool call_1; slow 25; plan a,b; usage 5/10; slow 15; say done";
+/// A session is replaced after so many kills, so that a load stays short.
+const KILLS_PER_SESSION: usize = 6;
+/// Half of the entries of a long turn, which has more than are kept unfolded.
+const LONG_TURN_PAIRS: usize = 1100;
+const BOTH: [Version; 2] = [Version::V1, Version::V2];
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_v1_client_was_shown_survives() {
-    kill_many(Version::V1).await;
+/// One test for each version of the client.
+macro_rules! for_both_clients {
+    ($($scene:ident: $one:ident, $two:ident;)*) => {$(
+        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+        async fn $one() {
+            $scene(Version::V1).await;
+        }
+
+        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+        async fn $two() {
+            $scene(Version::V2).await;
+        }
+    )*};
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_v2_client_was_shown_survives() {
-    kill_many(Version::V2).await;
+for_both_clients! {
+    kills_in_turns: what_a_v1_client_was_shown_survives, what_a_v2_client_was_shown_survives;
+    kills_in_folds: folds_for_a_v1_client_lose_nothing, folds_for_a_v2_client_lose_nothing;
+    kills_with_forks: forks_of_a_v1_client_survive, forks_of_a_v2_client_survive;
+    kills_beside_others: a_v1_client_beside_another_loses_nothing, a_v2_client_beside_another_loses_nothing;
 }
 
-async fn kill_many(client: Version) {
+/// One turn after the other is cut short.
+async fn kills_in_turns(client: Version) {
     let mut moments = Moments::new(client.number());
     let (mut cut_short, mut in_a_message) = (0, 0);
-    for agent in [Version::V1, Version::V2] {
-        let home = Home::new(env!("CARGO_BIN_EXE_rethread"));
-        let program = home.ready(client, agent).await;
-        let session = program.client.new_session().await;
-        let mut running = program;
-        for kill in 0..KILLS / 2 {
-            let seed = format!("kill {kill}, {SEED}={}", moments.seed);
-            let (shown, over) = shown_until_killed(&mut running, &session, &mut moments).await;
-            cut_short += usize::from(!over);
+    for agent in BOTH {
+        let scene = Scene::new(client, agent);
+        let mut running = scene.start().await;
+        let session = running.client.new_session().await;
+        for kill in 0..kills() {
+            running.client.begin_prompt(&session, &numbered(kill, SCRIPT)).await;
+            tokio::time::sleep(moments.in_a_turn()).await;
+            let shown = killed(&mut running, &session).await;
+            cut_short += usize::from(shown.agent().last().is_none_or(|text| text != "done"));
             in_a_message += usize::from(shown.agent().last().is_some_and(|text| text.starts_with("c1")));
-            // The other version must show it too.
-            let reader = if kill % 3 == 2 { other(client) } else { client };
-            let mut next = home.ready(reader, agent).await;
-            next.client.load(&session).await;
-            let loaded = next.client.view(&session);
-            if let Err(missing) = kept::check(&shown, &loaded) {
-                panic!("{seed}: {missing}\nshown:\n{shown}\nloaded:\n{loaded}");
-            }
-            running = if reader == client {
-                next
-            } else {
-                next.kill().await;
-                let again = home.ready(client, agent).await;
-                again.client.load(&session).await;
-                again
-            };
+            running = scene.reopened(&session, &shown, &moments.label(kill), kill).await;
         }
-        let turn = running.client.prompt(&session, "say still here").await;
-        assert_eq!(turn.stop, "end_turn");
+        assert_eq!(running.client.prompt(&session, "say still here").await.stop, "end_turn");
     }
-    assert!(cut_short > KILLS / 2, "only {cut_short} of {KILLS} turns were cut short");
-    assert!(in_a_message > KILLS / 10, "only {in_a_message} of {KILLS} kills came while text was shown");
+    let all = 2 * kills();
+    assert!(cut_short > all / 2, "only {cut_short} of {all} turns were cut short");
+    assert!(in_a_message > all / 10, "only {in_a_message} of {all} kills came while text was shown");
 }
 
-/// Prompts, kills after a while, and gives everything that the client was shown, and whether it was the whole turn.
-async fn shown_until_killed(program: &mut Program, session: &str, moments: &mut Moments) -> (View, bool) {
-    program.client.begin_prompt(session, SCRIPT).await;
-    tokio::time::sleep(moments.next()).await;
+/// Many short turns, and turns with more entries than are kept unfolded: a fold is under way at many of the moments.
+async fn kills_in_folds(client: Version) {
+    let mut moments = Moments::new(10 + client.number());
+    for agent in BOTH {
+        let scene = Scene::new(client, agent);
+        let mut running = scene.start().await;
+        let (mut session, mut turns) = (running.client.new_session().await, 0);
+        for kill in 0..kills() {
+            if kill % KILLS_PER_SESSION == KILLS_PER_SESSION - 1 {
+                session = running.client.new_session().await;
+            }
+            if kill % 3 == 2 {
+                let pairs = "say a; think b; ".repeat(LONG_TURN_PAIRS);
+                running.client.begin_prompt(&session, &numbered(kill, &pairs)).await;
+                tokio::time::sleep(moments.up_to(Duration::from_millis(800))).await;
+            } else {
+                let prompting = short_turns(&running, &session, kill, || turns += 1);
+                let _ = tokio::time::timeout(moments.up_to(Duration::from_millis(900)), prompting).await;
+            }
+            let shown = killed(&mut running, &session).await;
+            running = scene.reopened(&session, &shown, &moments.label(kill), kill).await;
+        }
+        assert!(turns > 32, "only {turns} short turns: too few for a fold");
+    }
+}
+
+/// A session is forked, and both are prompted.
+async fn kills_with_forks(client: Version) {
+    let mut moments = Moments::new(20 + client.number());
+    for agent in BOTH {
+        let scene = Scene::new(client, agent);
+        let mut running = scene.start().await;
+        let mut session = running.client.new_session().await;
+        running.client.prompt(&session, &numbered(1000, "say before all forks")).await;
+        for kill in 0..kills() {
+            let params = json!({"sessionId": session, "cwd": CWD, "mcpServers": []});
+            let made = running.client.ask("session/fork", params).await;
+            let fork = made["sessionId"].as_str().expect("a fork has an id").to_owned();
+            let inherited = running.client.view(&session).items;
+            running.client.begin_prompt(&fork, &numbered(2000 + kill, SCRIPT)).await;
+            running.client.begin_prompt(&session, &numbered(kill, SCRIPT)).await;
+            tokio::time::sleep(moments.in_a_turn()).await;
+            running.kill().await;
+            let [shown, mut of_fork] = [&session, &fork].map(|session| kept::shown(&running.client, session));
+            // A client that forks has seen the parent.
+            of_fork.items.splice(0..0, inherited);
+            let label = moments.label(kill);
+            let mut forked = scene.reopened(&fork, &of_fork, &label, kill).await;
+            let user = forked.client.view(&fork).user();
+            let foreign = user.iter().any(|text| text.contains(&number_of(kill)));
+            assert!(!foreign, "{label}: the fork has a later prompt of its parent: {user:?}");
+            forked.kill().await;
+            running = scene.reopened(&session, &shown, &label, kill).await;
+            // The next one is a fork of a fork, now and then.
+            if kill % KILLS_PER_SESSION == 3 {
+                running.client.close(&session).await.expect("it closes");
+                running.client.load(&fork).await;
+                session = fork;
+            }
+        }
+    }
+}
+
+/// Two programs on one store, killed one at a time while the other works, and both at once.
+async fn kills_beside_others(client: Version) {
+    let mut moments = Moments::new(30 + client.number());
+    for agent in BOTH {
+        let scene = Scene::new(client, agent);
+        let mut running = [scene.start().await, scene.start().await];
+        let mut sessions = Vec::new();
+        for program in &running {
+            sessions.push(program.client.new_session().await);
+        }
+        let mut kill = 0;
+        while kill < kills() {
+            let label = moments.label(kill);
+            let mut requests = Vec::new();
+            for (program, session) in running.iter().zip(&sessions) {
+                requests.push(program.client.begin_prompt(session, &numbered(kill, SCRIPT)).await);
+            }
+            tokio::time::sleep(moments.in_a_turn()).await;
+            let victim = kill % 2;
+            let shown = killed(&mut running[victim], &sessions[victim]).await;
+            if kill % 4 == 3 {
+                // Each of the next two opens what the other one had.
+                let other = 1 - victim;
+                let shown_too = killed(&mut running[other], &sessions[other]).await;
+                running[other] = scene.reopened(&sessions[victim], &shown, &label, kill).await;
+                running[victim] = scene.reopened(&sessions[other], &shown_too, &label, kill).await;
+                sessions.swap(0, 1);
+                kill += 2;
+            } else {
+                running[victim] = scene.reopened(&sessions[victim], &shown, &label, kill).await;
+                let survivor = 1 - victim;
+                let turn = running[survivor].client.finish(&sessions[survivor], &requests[survivor]).await;
+                assert_eq!(turn.stop, "end_turn", "{label}");
+                kill += 1;
+            }
+        }
+    }
+}
+
+/// A data folder, and the versions of client and agent.
+struct Scene {
+    home: Home,
+    client: Version,
+    agent: Version,
+}
+
+impl Scene {
+    fn new(client: Version, agent: Version) -> Self {
+        Self { home: Home::new(env!("CARGO_BIN_EXE_rethread")), client, agent }
+    }
+
+    async fn start(&self) -> Program {
+        self.home.ready(self.client, self.agent).await
+    }
+
+    /// Starts the next program with the session, which must have what was shown, once. A client of the other version
+    /// must be shown it too.
+    async fn reopened(&self, session: &str, shown: &View, label: &str, kill: usize) -> Program {
+        let same = kill % 3 != 2;
+        let reader = if same { self.client } else { other(self.client) };
+        let mut next = self.home.ready(reader, self.agent).await;
+        next.client.load(session).await;
+        let loaded = next.client.view(session);
+        if let Err(missing) = kept::check(shown, &loaded).and_then(|()| nothing_is_doubled(&loaded)) {
+            panic!("{label}: {missing}\nshown:\n{shown}\nloaded:\n{loaded}");
+        }
+        if same {
+            return next;
+        }
+        next.kill().await;
+        let again = self.start().await;
+        again.client.load(session).await;
+        again
+    }
+}
+
+async fn killed(program: &mut Program, session: &str) -> View {
     program.kill().await;
-    let shown = kept::shown(&program.client, session);
-    let over = shown.agent().last().is_some_and(|text| text == "done");
-    (shown, over)
+    kept::shown(&program.client, session)
+}
+
+/// Prompts again and again, and calls back after each turn.
+async fn short_turns(program: &Program, session: &str, kill: usize, mut ended: impl FnMut()) {
+    for turn in 0.. {
+        let text = numbered(10_000 * (kill + 1) + turn, "say short");
+        assert_eq!(program.client.prompt(session, &text).await.stop, "end_turn");
+        ended();
+    }
+}
+
+/// A prompt that occurs only once.
+fn numbered(number: usize, script: &str) -> String {
+    format!("think {}; {script}", number_of(number))
+}
+
+fn number_of(number: usize) -> String {
+    format!("<{number}>")
+}
+
+/// Every prompt is there once, and so is every chunk of a text.
+fn nothing_is_doubled(view: &View) -> Result<(), String> {
+    let user = view.user();
+    if let Some(twice) = user.iter().enumerate().find(|(at, text)| user[..*at].contains(text)) {
+        return Err(format!("the prompt {:?} is there twice", twice.1));
+    }
+    for text in view.agent().iter().filter(|text| text.starts_with("c1")) {
+        let counted = text.split_whitespace().enumerate().all(|(at, word)| word == format!("c{}", at + 1));
+        if !counted {
+            return Err(format!("the chunks are not in order: {text}"));
+        }
+    }
+    Ok(())
 }
 
 fn other(version: Version) -> Version {
@@ -79,7 +255,13 @@ fn other(version: Version) -> Version {
     }
 }
 
-/// Random moments inside a turn: half of them in its first tenth, where most happens at once.
+/// The kills of one test with one agent.
+fn kills() -> usize {
+    let all = std::env::var(KILLS).ok().and_then(|kills| kills.parse().ok()).unwrap_or(DEFAULT_KILLS);
+    all.div_ceil(2 * TESTS)
+}
+
+/// Random moments.
 struct Moments {
     seed: u64,
     state: u64,
@@ -94,11 +276,25 @@ impl Moments {
         Self { seed, state: (seed + salt).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1 }
     }
 
-    fn next(&mut self) -> Duration {
+    /// A moment inside the turn of [`SCRIPT`]: half of them in its first tenth, where most happens at once.
+    fn in_a_turn(&mut self) -> Duration {
+        let longest = if self.random().is_multiple_of(2) { 25 } else { 250 };
+        self.up_to(Duration::from_millis(longest))
+    }
+
+    fn up_to(&mut self, longest: Duration) -> Duration {
+        let micros = u64::try_from(longest.as_micros()).unwrap_or(u64::MAX);
+        Duration::from_micros((self.random() >> 8) % micros)
+    }
+
+    fn random(&mut self) -> u64 {
         self.state ^= self.state << 13;
         self.state ^= self.state >> 7;
         self.state ^= self.state << 17;
-        let longest = if self.state.is_multiple_of(2) { 25_000 } else { 250_000 };
-        Duration::from_micros((self.state >> 8) % longest)
+        self.state
+    }
+
+    fn label(&self, kill: usize) -> String {
+        format!("kill {kill}, {SEED}={}", self.seed)
     }
 }

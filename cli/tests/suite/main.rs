@@ -10,6 +10,7 @@ mod durability;
 mod example_agent;
 mod hosted_terminals;
 mod kill_nine;
+mod migration;
 mod owners;
 mod processes;
 mod trees;

@@ -228,8 +228,13 @@ impl<'a> Chain<'a> {
                 LinkEnd::Passed => continue,
                 LinkEnd::Reached(reached) => reached,
             };
-            let expected = reached.last.map_or(link.first.unwrap_or(from), Seq::next);
-            if next.is_some_and(|next| next > expected) {
+            // A file without a good header has no entries: the file before it must reach the next one.
+            let expected = match (reached.last, link.first) {
+                (Some(last), _) => last.next(),
+                (None, Some(first)) => first,
+                (None, None) => end.last.map_or(from, Seq::next),
+            };
+            if link.first.is_some() && next.is_some_and(|next| next > expected) {
                 return Err(link.damaged(expected, reached.offset, "entries are missing"));
             }
             end.last = reached.last.or(end.last);

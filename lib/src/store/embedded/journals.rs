@@ -55,6 +55,8 @@ pub(super) struct OwnedJournal {
     earlier: Vec<(FileName, Seq)>,
     condition: FileCondition,
     turn: TurnState,
+    /// The length of the current file, and the turn, before the last append.
+    before: (u64, TurnState),
     last_use: u64,
 }
 
@@ -127,6 +129,7 @@ impl OwnedJournals {
             earlier,
             condition: FileCondition::Good,
             turn: TurnState::Closed,
+            before: (0, TurnState::Closed),
             last_use: 0,
         };
         self.owned().insert(lease.session.clone(), Arc::new(Mutex::new(journal)));
@@ -181,6 +184,7 @@ impl OwnedJournals {
             seq = seq.next();
             write_record(seq, entry, buffer);
         }
+        journal.before = (journal.current.length, journal.turn);
         self.write(&mut journal, buffer)?;
         self.folder.mark(&journal.current.name, first, journal.current.length - buffer.len() as u64);
         journal.head = seq;
@@ -189,6 +193,22 @@ impl OwnedJournals {
             *buffer = Vec::new();
         }
         Ok(AppendOutcome::Written)
+    }
+
+    /// Takes back the last append, because it could not be synced.
+    pub(super) fn undo(&self, append: &Append) {
+        let Some(journal) = self.get(&append.session) else { return };
+        let mut journal = lock(&journal);
+        if append.entries.is_empty() || journal.head.0 != append.expected.0 + append.entries.len() as u64 {
+            return;
+        }
+        (journal.current.length, journal.turn) = journal.before;
+        journal.head = append.expected;
+        let (length, file) = (journal.current.length, self.opened(&mut journal));
+        // If the records stay in the file, the next file begins with their numbers and counts.
+        if file.and_then(|file| file.set_len(length)).is_err() {
+            journal.condition = FileCondition::Unreliable;
+        }
     }
 
     /// Refuses an append of a lease that is not in force.
@@ -462,16 +482,24 @@ pub(super) fn lock(journal: &Mutex<OwnedJournal>) -> MutexGuard<'_, OwnedJournal
     journal.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Makes an empty file, and syncs its folder.
-pub(super) fn make(folder: &JournalFolder, name: &FileName) -> Result<(), StoreError> {
-    let path = folder.path_of(name);
-    let made = OpenOptions::new().write(true).create_new(true).mode(PRIVATE_FILE).open(&path);
-    made.map_err(io_failed("creating", &path))?;
+/// Makes an empty file with this name or the next free number, and syncs its folder. An attempt that was cut short may have
+/// left a file. If the file cannot be registered, it must stay: a commit that failed may still be found in the log after
+/// a crash.
+pub(super) fn make(folder: &JournalFolder, mut name: FileName) -> Result<FileName, StoreError> {
+    loop {
+        let path = folder.path_of(&name);
+        match OpenOptions::new().write(true).create_new(true).mode(PRIVATE_FILE).open(&path) {
+            Ok(_) => break,
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => name.number += 1,
+            Err(error) => return Err(failed("creating", &path, error)),
+        }
+    }
     let synced = File::open(folder.path()).and_then(|folder| folder.sync_all());
     synced.map_err(|error| {
-        folder.remove(&[*name]);
+        folder.remove(&[name]);
         failed("syncing", folder.path(), error)
-    })
+    })?;
+    Ok(name)
 }
 
 fn open(path: &std::path::Path) -> io::Result<File> {

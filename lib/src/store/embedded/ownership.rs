@@ -44,13 +44,12 @@ impl OpenStore {
         };
         let name =
             FileName { journal: *ids::unique().as_bytes(), epoch: session::FIRST_EPOCH, number: FIRST_FILE };
-        make(self.folder(), &name)?;
-        let created = self.write("creating a session in", Durability::Power, |tx| {
+        let name = make(self.folder(), name)?;
+        let (key, lease) = self.write("creating a session in", Durability::Power, |tx| {
             let (key, lease) = session::create(tx, &self.this_process, new, &name, parent_head)?;
             register(tx, key, &name)?;
             Ok((key, lease))
-        });
-        let (key, lease) = created.inspect_err(|_| self.folder().remove(&[name]))?;
+        })?;
         self.journals.add(&lease, key, name, Vec::new(), new.facts.listed.is_some());
         Ok(lease)
     }
@@ -87,22 +86,12 @@ impl OpenStore {
 
     /// Claims a session, unless a live process owns it, this one included.
     pub(super) fn claim(&self, session: &SessionId) -> Result<Lease, StoreError> {
-        let mut made = None;
-        let claimed = self.write("claiming a session in", Durability::Power, |tx| {
+        let (key, epoch, name) = self.write("claiming a session in", Durability::Power, |tx| {
             let (key, epoch, journal) = session::claim(tx, &self.this_process, session)?;
-            let name = FileName { journal, epoch, number: FIRST_FILE };
-            make(self.folder(), &name)?;
-            made = Some(name);
+            let name = make(self.folder(), FileName { journal, epoch, number: FIRST_FILE })?;
             register(tx, key, &name)?;
             Ok((key, epoch, name))
-        });
-        let (key, epoch, name) = match (claimed, made) {
-            (Ok(claimed), _) => claimed,
-            (Err(error), made) => {
-                self.folder().remove(made.as_slice());
-                return Err(error);
-            }
-        };
+        })?;
         match self.take_over(session, key, name) {
             Ok((leftovers, listed)) => {
                 let lease =
@@ -112,7 +101,7 @@ impl OpenStore {
             }
             Err(error) => {
                 // A session that cannot be read belongs to nobody.
-                let released = self.write("releasing a session in", Durability::Process, |tx| {
+                let released = self.write("releasing a session in", Durability::Power, |tx| {
                     session::give_up(tx, &self.this_process, key)?;
                     Ok(deregister(tx, key, &[name])?)
                 });
@@ -138,7 +127,7 @@ impl OpenStore {
             let path = self.folder().path_of(name);
             File::open(&path).and_then(|file| file.sync_data()).map_err(io_failed("syncing", &path))?;
         }
-        self.write("claiming a session in", Durability::Process, |tx| {
+        self.write("claiming a session in", removal_durability(&leftovers.empty), |tx| {
             deregister(tx, key, &leftovers.empty)?;
             rows::write_one(tx, key, &leftovers.change)?;
             Ok(())
@@ -186,7 +175,7 @@ impl OpenStore {
             }
             (journal.key, journal.empty_files())
         };
-        let mut unused = self.write("releasing a session in", Durability::Process, |tx| {
+        let mut unused = self.write("releasing a session in", removal_durability(&empty), |tx| {
             session::give_up(tx, &self.this_process, key)?;
             deregister(tx, key, &empty)?;
             Ok(empty.clone())
@@ -207,6 +196,11 @@ impl OpenStore {
         backups::erase(self.writer.database(), session.as_str())?;
         Ok(unused)
     }
+}
+
+/// A file must not be gone as long as a row names it.
+fn removal_durability(files: &[FileName]) -> Durability {
+    if files.is_empty() { Durability::Process } else { Durability::Power }
 }
 
 fn row_is_deleted(store: &OpenStore, key: i64) -> Result<bool, StoreError> {

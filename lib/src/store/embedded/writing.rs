@@ -38,13 +38,13 @@ impl OpenStore {
     pub(super) fn append_now(&self, append: &Append) -> Result<AppendStep, StoreError> {
         match BUFFER.with_borrow_mut(|buffer| self.journals.append(append, buffer))? {
             AppendOutcome::NeedsNewFile => Ok(AppendStep::Block),
-            AppendOutcome::Written => {
-                self.note_row(append);
-                match append.durability {
-                    Durability::Process => Ok(AppendStep::Done),
-                    Durability::Power => Ok(AppendStep::Block),
+            AppendOutcome::Written => match append.durability {
+                Durability::Process => {
+                    self.note_row(append);
+                    Ok(AppendStep::Done)
                 }
-            }
+                Durability::Power => Ok(AppendStep::Block),
+            },
         }
     }
 
@@ -80,7 +80,12 @@ impl OpenStore {
         }
         match append.durability {
             Durability::Process => Ok(()),
-            Durability::Power => self.sync(&append.session),
+            Durability::Power => {
+                // A failed append changes nothing.
+                self.sync(&append.session).inspect_err(|_| self.journals.undo(append))?;
+                self.note_row(append);
+                Ok(())
+            }
         }
     }
 
@@ -118,15 +123,14 @@ impl OpenStore {
             let journal = lock(&journal);
             (journal.key, journal.next_name())
         };
-        self.make_and_register(key, &name)?;
+        let name = self.make_and_register(key, name)?;
         self.journals.replace_file(session, name)
     }
 
-    fn make_and_register(&self, key: i64, name: &FileName) -> Result<(), StoreError> {
-        make(self.folder(), name)?;
-        let registered =
-            self.write("adding a journal file in", Durability::Power, |tx| Ok(register(tx, key, name)?));
-        registered.inspect_err(|_| self.folder().remove(&[*name]))
+    fn make_and_register(&self, key: i64, name: FileName) -> Result<FileName, StoreError> {
+        let name = make(self.folder(), name)?;
+        self.write("adding a journal file in", Durability::Power, |tx| Ok(register(tx, key, &name)?))?;
+        Ok(name)
     }
 
     /// Folds finished turns. Later entries go to another file from the next turn on, so that the files which are folded
@@ -164,7 +168,7 @@ impl OpenStore {
             let journal = lock(journal);
             (journal.key, journal.next_name())
         };
-        self.make_and_register(key, &name)?;
+        let name = self.make_and_register(key, name)?;
         lock(journal).set_next(name);
         Ok(())
     }

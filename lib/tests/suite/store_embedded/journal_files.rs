@@ -84,6 +84,38 @@ fn an_end_that_was_never_synced_is_skipped() {
 }
 
 #[test]
+fn a_file_that_a_claim_left_when_it_was_killed_is_in_nobodys_way() {
+    let (dir, file) = left(None);
+    let next = file.to_str().unwrap().replace(".1.1.log", ".2.1.log");
+    fs::File::create_new(&next).unwrap();
+    let store = open(dir.path());
+    let mut lease = store.claim(&id("s")).unwrap();
+    assert_eq!(lease.epoch, 2);
+    append(&store, &mut lease, vec![entry("d")]).unwrap();
+    assert_eq!(show(&read_all(&store, "s", 1000)), ["1 a", "2 b", "3 c", "4 d"]);
+    assert_eq!(fs::metadata(next).unwrap().len(), 0);
+}
+
+#[test]
+fn a_file_with_a_torn_header_between_others_is_skipped() {
+    let (dir, _) = left(None);
+    let store = open(dir.path());
+    let mut lease = store.claim(&id("s")).unwrap();
+    append(&store, &mut lease, vec![entry("lost")]).unwrap();
+    drop(store);
+    let torn = journal_files(dir.path()).remove(1);
+    fs::OpenOptions::new().write(true).open(&torn).unwrap().set_len(10).unwrap();
+    let store = open(dir.path());
+    let mut lease = store.claim(&id("s")).unwrap();
+    append_synced(&store, &mut lease, vec![entry("d")]);
+    assert_eq!(show(&read_all(&store, "s", 1000)), ["1 a", "2 b", "3 c", "4 d"]);
+    drop(store);
+    let store = open(dir.path());
+    assert_eq!(store.claim(&id("s")).unwrap().head, Seq(4));
+    assert_eq!(show(&read_all(&store, "s", 1000)), ["1 a", "2 b", "3 c", "4 d"]);
+}
+
+#[test]
 fn damage_before_the_end_of_a_turn_is_found_and_named() {
     let (dir, file) = left(Some(turn_end()));
     let before = fs::read(&file).unwrap();
