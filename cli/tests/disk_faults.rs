@@ -31,4 +31,5 @@ async fn nothing_is_shown_that_a_failing_disk_does_not_have() {
     }
     let checked = faults::check().await;
     println!("faults: {checked:?}");
+    assert!(checked.with_faults >= 100, "too few runs with a fault: {checked:?}");
 }

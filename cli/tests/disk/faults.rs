@@ -4,9 +4,10 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use rethread::edge::Version;
-use rethread_testkit::client::{Client, From};
+use rethread_testkit::client::{CWD, Client, From};
 use rethread_testkit::kept;
 use rethread_testkit::program::{Home, Program};
+use serde_json::json;
 
 use super::shim::{Fault, Shim};
 
@@ -72,20 +73,58 @@ impl FaultyRun {
         let mut program = Program::start(command, self.version);
         program.client.set_deadline(PATIENCE);
         program.client.initialize().await;
+        let other = program.client.new_session().await;
+        assert_eq!(program.client.prompt(&other, "say kept").await.stop, "end_turn");
+        program.client.close(&other).await.expect("it closes");
         let session = program.client.new_session().await;
         assert_eq!(program.client.prompt(&session, "say before").await.stop, "end_turn");
 
         self.shim.fail(fault, error, first, calls);
         checked.failed_requests += self.prompt_all(&program.client, &session).await;
+        let created = self.open_sessions(&program.client, &other).await;
         let failed = self.shim.stop();
         checked.failed_calls += failed;
         checked.with_faults += usize::from(failed > 0);
         checked.runs += 1;
 
         self.assert_works_again(&program.client, &session).await;
+        self.assert_opens_again(&program.client, &other).await;
         program.kill().await;
         self.check_answers(&program.client);
-        self.check_kept(&program.client, &session).await;
+        let next = self.check_kept(&program.client, &session).await;
+        for session in created {
+            next.client.load(&session).await;
+        }
+        next.client.load(&other).await;
+        assert_eq!(next.client.view(&other).agent(), ["kept"], "{}", self.label);
+    }
+
+    /// Creates sessions and opens a closed one. Returns the new ones that were answered.
+    async fn open_sessions(&self, client: &Client, closed: &str) -> Vec<String> {
+        let mut created = Vec::new();
+        for _ in 0..3 {
+            let made = client.request("session/new", json!({"cwd": CWD, "mcpServers": []})).await;
+            created.extend(made.ok().and_then(|made| made["sessionId"].as_str().map(str::to_owned)));
+            let (method, params) = client.load_params(closed);
+            if client.request(method, params).await.is_ok() {
+                // It may fail as well.
+                let _ = client.close(closed).await;
+            }
+        }
+        created
+    }
+
+    /// Opens a session until that works.
+    async fn assert_opens_again(&self, client: &Client, session: &str) {
+        let (method, params) = client.load_params(session);
+        let trying = async {
+            while let Err(error) = client.request(method, params.clone()).await {
+                assert_eq!(error["code"], INTERNAL, "{}: {error}", self.label);
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        };
+        let opened = tokio::time::timeout(PATIENCE, trying).await;
+        assert!(opened.is_ok(), "{}: {session} does not open again", self.label);
     }
 
     /// Prompts again and again. Returns how many prompts failed.
@@ -145,7 +184,7 @@ impl FaultyRun {
     }
 
     /// The next program has all that was shown.
-    async fn check_kept(&self, client: &Client, session: &str) {
+    async fn check_kept(&self, client: &Client, session: &str) -> Program {
         let shown = kept::shown(client, session);
         let next = self.home.ready(self.version, Version::V2).await;
         next.client.load(session).await;
@@ -166,5 +205,6 @@ impl FaultyRun {
         assert!(!twice(loaded.texts("thought")), "{}: doubled in\n{loaded}", self.label);
         let last = loaded.agent().last().cloned().unwrap_or_default();
         assert_eq!(last, "after the faults", "{}", self.label);
+        next
     }
 }

@@ -38,6 +38,7 @@ struct Span {
     ended: usize,
 }
 
+/// A file, or a directory, which has no bytes.
 #[derive(Default)]
 struct StoredFile {
     changes: Vec<(usize, Change)>,
@@ -90,6 +91,11 @@ impl Disk {
                 self.files.push(StoredFile::default());
                 self.link(call.ended, path, self.files.len() - 1, names);
             }
+            Effect::MakeDir(path) => {
+                self.files.push(StoredFile::default());
+                self.syncs.entry(path.clone()).or_default();
+                self.link(call.ended, path, self.files.len() - 1, names);
+            }
             Effect::Write { file, offset, bytes } => {
                 let change = Change::Write { offset: *offset, bytes: bytes.clone() };
                 self.file(file, names).changes.push((call.ended, change));
@@ -97,17 +103,23 @@ impl Disk {
             Effect::Truncate { file, length } => {
                 self.file(file, names).changes.push((call.ended, Change::Truncate(*length)));
             }
-            Effect::Sync(path) => match names.get(path) {
-                Some(file) => self.files[*file].syncs.push(span),
-                None => self.syncs.entry(path.clone()).or_default().push(span),
-            },
+            Effect::Sync(path) => {
+                let file = names.get(path);
+                if let Some(file) = file {
+                    self.files[*file].syncs.push(span);
+                }
+                // A directory; the folder of all was made before the run.
+                if file.is_none() || self.syncs.contains_key(path) {
+                    self.syncs.entry(path.clone()).or_default().push(span);
+                }
+            }
             Effect::Remove(path) => self.unlink(call.ended, path, names),
             Effect::Rename { from, to } => {
                 let file = names[from];
                 self.unlink(call.ended, from, names);
                 self.link(call.ended, to, file, names);
             }
-            Effect::Create(_) | Effect::MakeDir(_) | Effect::Answer(_) => {}
+            Effect::Create(_) | Effect::Answer(_) => {}
         }
     }
 
@@ -131,7 +143,14 @@ impl Disk {
     /// The files after a power failure at this point, one of the many that are possible.
     pub(crate) fn after_power_cut(&self, point: usize, rule: NameRule, random: &mut Random) -> DiskState {
         let mut state = DiskState::default();
-        for (path, file) in self.names(point, rule, random) {
+        let names = self.names(point, rule, random);
+        let is_dir = |path: &Path| self.syncs.contains_key(path);
+        let made = |path: &PathBuf| {
+            let mut above = path.ancestors().skip(1).take_while(|dir| self.was_made(dir));
+            above.all(|dir| names.contains_key(dir))
+        };
+        for (path, file) in names.iter().filter(|(path, _)| !is_dir(path) && made(path)) {
+            let (path, file) = (path.clone(), *file);
             let (bytes, whole) = self.files[file].after_power_cut(point, random);
             if !whole {
                 state.with_holes.push(path.clone());
@@ -139,6 +158,15 @@ impl Disk {
             state.files.insert(path, bytes);
         }
         state
+    }
+
+    /// Whether a directory was made in the run.
+    fn was_made(&self, directory: &Path) -> bool {
+        let of = |change: &LinkChange| match &change.what {
+            NameChange::Link { path, .. } => path == directory,
+            NameChange::Unlink(_) => false,
+        };
+        self.syncs.contains_key(directory) && self.links.iter().any(of)
     }
 
     /// The names that are there. Changes of one directory reach the disk in order.
@@ -286,6 +314,26 @@ mod tests {
         assert_eq!(found.into_iter().collect::<Vec<_>>(), expected);
         let before = disk.after_power_cut(2, NameRule::FileSynced, &mut Random(1));
         assert_eq!(before.files[&file], b"");
+    }
+
+    #[test]
+    fn a_file_is_gone_with_a_directory_that_was_not_synced() {
+        let (folder, below) = (PathBuf::from("/home"), PathBuf::from("/home/live"));
+        let file = below.join("a");
+        let mut effects = vec![
+            Effect::Sync(folder.clone()),
+            Effect::MakeDir(below.clone()),
+            Effect::Create(file.clone()),
+            Effect::Sync(below),
+        ];
+        let times = |effects: &[Effect]| {
+            let disk = Disk::new(&calls(effects.to_vec()));
+            let state = |seed| disk.after_power_cut(9, NameRule::DirectorySynced, &mut Random(seed));
+            (0..100).filter(|seed| state(*seed).files.contains_key(&file)).count()
+        };
+        assert!((1..100).contains(&times(&effects)));
+        effects.push(Effect::Sync(folder));
+        assert_eq!(times(&effects), 100);
     }
 
     #[test]

@@ -93,9 +93,22 @@ fn make_file(path: &Path) -> io::Result<()> {
     }
 }
 
+/// Creates a directory so that it survives a power failure, as the files in it do.
 fn make_dir(dir: &Path) -> Result<(), StoreError> {
-    let made = DirBuilder::new().recursive(true).mode(PRIVATE_DIR).create(dir);
-    made.map_err(io_failed("creating the directory", dir))
+    if dir.is_dir() {
+        return Ok(());
+    }
+    let parent = dir.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    make_dir(parent)?;
+    match DirBuilder::new().mode(PRIVATE_DIR).create(dir) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && dir.is_dir() => {}
+        made => made.map_err(io_failed("creating the directory", dir))?,
+    }
+    // A directory that this user may not read cannot be synced.
+    match File::open(parent) {
+        Ok(parent) => parent.sync_all().map_err(io_failed("syncing the directory of", dir)),
+        Err(_) => Ok(()),
+    }
 }
 
 fn restrict_to_owner(file: &Path) -> io::Result<()> {
