@@ -1,8 +1,8 @@
-//! Folds a stretch of a journal into whole messages and tool calls, so that a finished turn is small.
-//! Leaves the JSON of the updates to `merge` and says nothing of rows, segments or cursors.
+//! Folds a part of a journal into whole messages and tool calls, so that a finished turn is small. The JSON of updates is
+//! merged in `merge`.
 //!
-//! Nothing is merged or dropped across the end of a turn: whoever reads a folded journal up to such an end, as a
-//! fork does, finds what was true there.
+//! Nothing is merged or dropped across the end of a turn, so that a fork, which reads its parent's journal up to such an end,
+//! finds the state of that moment.
 
 mod gathered;
 mod settled;
@@ -55,11 +55,11 @@ pub fn fold(entries: &[Folded]) -> Vec<Folded> {
 /// What is one thing: its kind as a whole, and its id.
 type Key<'a> = (UpdateKind, &'a str);
 
-/// The walk over one stretch.
+/// Folds the entries of one turn.
 struct Walk<'a> {
-    /// Things of earlier stretches.
+    /// Objects of earlier turns.
     seen: HashSet<Key<'a>>,
-    /// Where in `things` a thing of this stretch is.
+    /// Where in `things` an object of this turn is.
     index: HashMap<Key<'a>, usize>,
     things: Vec<Thing<'a>>,
     plans: HashMap<&'a str, Plan<'a>>,

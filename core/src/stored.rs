@@ -1,11 +1,11 @@
 //! The stored form of entries, apart from the model: a version byte, then JSON for single entries and states, and
-//! the compact form of `items` for folded stretches. Compression and rows are the store's business.
+//! the compact form of `items` for folded parts. Compression and rows are up to the store.
 //!
 //! | version | old reader, new data | new reader, old data | old writer, new data |
 //! |---|---|---|---|
 //! | 1, JSON | - | - | - |
 //! | 1, `kind` in `AgentBound` | skips it, and trusts `_meta.rethread` of every agent as it always did | takes an agent without it for external: its `_meta.rethread` is not handed on | writes it without, see before |
-//! | 2, folded stretches only | refuses the stretch as newer | reads both | adds stretches of version 1 beside those of 2 |
+//! | 2, folded parts only | refuses the part as newer | reads both | adds parts of version 1 beside those of 2 |
 //!
 //! A version is added when an entry changes its meaning or loses a member. A new kind of entry needs one too:
 //! a reader that does not know it must refuse the journal rather than fold it wrongly.
@@ -19,7 +19,7 @@ use crate::{Entry, Folded, Seq, Session, UpdateKind};
 /// The version in which entries and states are written.
 pub const VERSION: u8 = 1;
 
-/// The version in which folded stretches are written.
+/// The version in which folded parts are written.
 pub const SEGMENT_VERSION: u8 = 2;
 
 /// Stored bytes that this program cannot read.
@@ -83,7 +83,7 @@ pub struct Stored<'a> {
 
 #[derive(Clone, Debug)]
 enum StoredForm<'a> {
-    /// In a stretch of the second version.
+    /// In a folded part of the second version.
     Compact(&'a [u8]),
     /// On its own.
     Single(&'a [u8]),

@@ -1,4 +1,4 @@
-//! The items of a turn as they come, folded from time to time, so that a long stream takes little memory.
+//! Collects the items of a turn and folds them now and then, so that a long stream needs little memory.
 
 use super::{Folded, fold};
 

@@ -1,5 +1,5 @@
-//! Sifts a stretch: which entries stay as they are, because nothing later in the stretch settles or replaces them.
-//! Updates that speak of a thing are not its business.
+//! Decides which entries of a turn a fold keeps: those that no later entry of the same turn settles or replaces. Updates of
+//! messages, tool calls and other objects are folded in `thing`.
 
 use std::collections::HashMap;
 
@@ -7,11 +7,11 @@ use super::Folded;
 use crate::kind::FoldRule;
 use crate::{Entry, Update, UpdateKind};
 
-/// What stays of a stretch, by position.
+/// Which entries are kept, by position.
 pub(super) struct Sifted(Vec<bool>);
 
 impl Sifted {
-    /// Sifts a stretch.
+    /// Decides for the entries of one turn.
     pub(super) fn of(stretch: &[Folded]) -> Self {
         let mut sieve = Sieve { kept: vec![false; stretch.len()], ..Sieve::default() };
         for (at, item) in stretch.iter().enumerate() {

@@ -1,4 +1,5 @@
-//! What a stretch says of one thing, in as few items as can say it. Knows places; `merge` knows the JSON.
+//! Folds the updates of one object (a message, a tool call, a plan) in a turn into as few items as possible. Handles their
+//! order; the JSON is merged in `merge`.
 
 use super::Folded;
 use crate::kind::FoldRule;
