@@ -1,5 +1,5 @@
-//! Merges what is said of one thing, one update after the other, into what is true of it: patches by member,
-//! content by appending. Pure JSON; knows neither places in a journal nor what came before.
+//! Merges consecutive updates of one object into its current form: patches by member, content by appending. Works on JSON
+//! only; the order of entries is handled in `fold`.
 
 mod grown;
 
