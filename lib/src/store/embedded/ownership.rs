@@ -160,7 +160,7 @@ impl OpenStore {
             tracing::warn!(%session, "skipped {skipped} bytes after entry {head} that were never synced");
         }
         let empty = names.into_iter().filter(|name| !with_entries.contains(name)).collect();
-        let change = RowChange { facts: facts(entries.iter()), at: None };
+        let change = RowChange::new(facts(entries.iter()), None);
         let files = with_entries.into_iter().map(|name| (name, head)).collect();
         Ok(Leftovers { head, folded, files, empty, change })
     }

@@ -2,6 +2,7 @@
 //! with the next transaction of this store or a moment later. What a crash leaves out is found again in the journal.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rethread_core::Millis;
@@ -15,11 +16,17 @@ use super::{Append, RowFacts};
 pub(super) struct RowChange {
     pub(super) facts: RowFacts,
     pub(super) at: Option<Millis>,
+    /// The place among the pending changes: that of the last change with a time.
+    order: u64,
 }
 
 impl RowChange {
     pub(super) fn of(append: &Append) -> Self {
-        Self { facts: append.facts.clone(), at: append.at }
+        Self::new(append.facts.clone(), append.at)
+    }
+
+    pub(super) fn new(facts: RowFacts, at: Option<Millis>) -> Self {
+        Self { facts, at, order: 0 }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -37,18 +44,25 @@ impl RowChange {
         self.facts.roots = roots.or(self.facts.roots.take());
         self.facts.native = native.or(self.facts.native.take());
         self.facts.listed = listed.or(self.facts.listed);
+        if later.at.is_some() {
+            self.order = later.order;
+        }
         self.at = self.at.max(later.at);
     }
 }
 
 /// The changes that are not written yet, by row.
 #[derive(Default)]
-pub(super) struct PendingRows(Mutex<HashMap<i64, RowChange>>);
+pub(super) struct PendingRows {
+    changes: Mutex<HashMap<i64, RowChange>>,
+    added: AtomicU64,
+}
 
 impl PendingRows {
     /// Adds the changes of one append. Returns whether nothing waited before.
-    pub(super) fn add(&self, key: i64, change: RowChange) -> bool {
+    pub(super) fn add(&self, key: i64, mut change: RowChange) -> bool {
         let mut pending = self.lock();
+        change.order = self.added.fetch_add(1, Ordering::Relaxed);
         let first = pending.is_empty();
         pending.entry(key).or_default().then(change);
         first
@@ -74,12 +88,14 @@ impl PendingRows {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<i64, RowChange>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.changes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Writes changes of rows.
+/// Writes changes of rows, the oldest first: lists are in the order of writing.
 pub(super) fn write(tx: &Transaction<'_>, changes: &HashMap<i64, RowChange>) -> Result<(), rusqlite::Error> {
+    let mut changes: Vec<_> = changes.iter().collect();
+    changes.sort_unstable_by_key(|(_, change)| change.order);
     for (key, change) in changes {
         write_one(tx, *key, change)?;
     }
