@@ -1,9 +1,10 @@
 //! Lists sessions, newest first, by key instead of offset: every page costs the same.
 
-use rusqlite::{Transaction, params};
+use rethread_core::Millis;
+use rusqlite::{Connection, Transaction, params};
 
 use super::fault::SqliteFault;
-use super::integers::to_sql;
+use super::integers::{from_sql, to_sql};
 use super::row::{COLUMNS, read_row};
 use super::{ArchivedFilter, ListPage, ListQuery, SessionRow};
 use crate::store::cursor::ListCursor;
@@ -63,6 +64,16 @@ fn sql(cwd: Option<&str>) -> String {
          WHERE {cwd} archived = ?1 AND listed = 1 AND deleted_at IS NULL AND (updated_at, uid) < (?2, ?3)
          ORDER BY updated_at DESC, uid DESC LIMIT ?4"
     )
+}
+
+/// The latest time of all listed sessions.
+pub(super) fn newest(connection: &Connection) -> rusqlite::Result<Millis> {
+    let sql = "SELECT max(
+            coalesce((SELECT updated_at FROM session WHERE archived = 0 AND listed = 1 AND deleted_at IS NULL
+                ORDER BY updated_at DESC LIMIT 1), 0),
+            coalesce((SELECT updated_at FROM session WHERE archived = 1 AND listed = 1 AND deleted_at IS NULL
+                ORDER BY updated_at DESC LIMIT 1), 0))";
+    connection.query_row(sql, [], |row| row.get(0).map(from_sql))
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use self::journals::OwnedJournals;
 use self::open_store::OpenStore;
 use self::owner::ThisProcess;
 use self::readers::Readers;
-use self::rows::PendingRows;
+use self::rows::{ListTimes, PendingRows};
 use self::upkeep::{Upkeep, UpkeepRequests};
 use self::writer::SqliteWriter;
 use self::writing::AppendStep;
@@ -96,6 +96,8 @@ impl EmbeddedStore {
         connection::check_file(&first, database)?;
         migrate::migrate(&first, paths)?;
         let store = migrate::store_id(&first).map_err(|fault| fault.at("opening", database))?;
+        let times = ListTimes::default();
+        times.saw(list::newest(&first).map_err(|cause| fault::failed("opening", database, cause))?);
         let folder = Arc::new(JournalFolder::new(paths.journals(), store));
         let requests = Arc::new(UpkeepRequests::default());
         let writer = SqliteWriter::new(database, first, requests.clone())?;
@@ -105,6 +107,7 @@ impl EmbeddedStore {
             writer,
             journals: OwnedJournals::new(folder),
             rows: PendingRows::default(),
+            times,
             requests,
             this_process,
         });
@@ -226,6 +229,7 @@ impl Store for EmbeddedStore {
     fn add_stubs(&self, agent: &str, stubs: &[Stub]) -> StoreFuture<'_, ()> {
         let (agent, stubs) = (agent.to_owned(), stubs.to_vec());
         self.call(move |store| {
+            stubs.iter().for_each(|stub| store.times.saw(stub.updated_at));
             store.write("listing an agent's sessions in", Durability::Process, |tx| {
                 stubs::add(tx, &agent, &stubs)
             })

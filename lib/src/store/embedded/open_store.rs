@@ -13,7 +13,7 @@ use super::owner::ThisProcess;
 use super::read::{self, ReadFault};
 use super::readers::Readers;
 use super::row;
-use super::rows::{self, PendingRows};
+use super::rows::{self, ListTimes, PendingRows};
 use super::upkeep::UpkeepRequests;
 use super::writer::SqliteWriter;
 use super::{Durability, Page, SessionRow, StoreError};
@@ -28,6 +28,7 @@ pub(super) struct OpenStore {
     pub(super) writer: SqliteWriter,
     pub(super) journals: OwnedJournals,
     pub(super) rows: PendingRows,
+    pub(super) times: ListTimes,
     pub(super) requests: Arc<UpkeepRequests>,
     pub(super) this_process: ThisProcess,
 }

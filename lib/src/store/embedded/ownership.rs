@@ -50,6 +50,10 @@ impl OpenStore {
             register(tx, key, &name)?;
             Ok((key, lease))
         })?;
+        match new.parent {
+            Some(_) => _ = self.times.next(new.at),
+            None => self.times.saw(new.at),
+        }
         self.journals.add(&lease, key, name, Vec::new(), new.facts.listed.is_some());
         Ok(lease)
     }
@@ -160,7 +164,7 @@ impl OpenStore {
             tracing::warn!(%session, "skipped {skipped} bytes after entry {head} that were never synced");
         }
         let empty = names.into_iter().filter(|name| !with_entries.contains(name)).collect();
-        let change = RowChange::new(facts(entries.iter()), None);
+        let change = RowChange::in_place(facts(entries.iter()));
         let files = with_entries.into_iter().map(|name| (name, head)).collect();
         Ok(Leftovers { head, folded, files, empty, change })
     }

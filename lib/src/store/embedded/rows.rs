@@ -8,25 +8,45 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use rethread_core::Millis;
 use rusqlite::Transaction;
 
-use super::append::{apply_facts, touch};
+use super::append::apply_facts;
+use super::integers::to_sql;
 use super::{Append, RowFacts};
 
 /// The changes of one row.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RowChange {
     pub(super) facts: RowFacts,
-    pub(super) at: Option<Millis>,
-    /// The place among the pending changes: that of the last change with a time.
-    order: u64,
+    /// The place in lists, from [`ListTimes::next`].
+    at: Option<Millis>,
+}
+
+/// The times that give sessions their place in lists. They grow with each change, even if the clock was set back, and are
+/// taken when the change is made: rows are written later, and another process may have written meanwhile.
+#[derive(Default)]
+pub(super) struct ListTimes(AtomicU64);
+
+impl ListTimes {
+    /// Notes a time in use.
+    pub(super) fn saw(&self, at: Millis) {
+        self.0.fetch_max(at, Ordering::Relaxed);
+    }
+
+    /// A time that is later than all others that were seen.
+    pub(super) fn next(&self, at: Millis) -> Millis {
+        let next = |last: u64| at.max(last + 1);
+        let last = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |last| Some(next(last)));
+        last.map_or(at, next)
+    }
 }
 
 impl RowChange {
-    pub(super) fn of(append: &Append) -> Self {
-        Self::new(append.facts.clone(), append.at)
+    pub(super) fn of(append: &Append, times: &ListTimes) -> Self {
+        Self { facts: append.facts.clone(), at: append.at.map(|at| times.next(at)) }
     }
 
-    pub(super) fn new(facts: RowFacts, at: Option<Millis>) -> Self {
-        Self { facts, at, order: 0 }
+    /// Changes that leave a session at its place.
+    pub(super) fn in_place(facts: RowFacts) -> Self {
+        Self { facts, at: None }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -44,25 +64,18 @@ impl RowChange {
         self.facts.roots = roots.or(self.facts.roots.take());
         self.facts.native = native.or(self.facts.native.take());
         self.facts.listed = listed.or(self.facts.listed);
-        if later.at.is_some() {
-            self.order = later.order;
-        }
         self.at = self.at.max(later.at);
     }
 }
 
 /// The changes that are not written yet, by row.
 #[derive(Default)]
-pub(super) struct PendingRows {
-    changes: Mutex<HashMap<i64, RowChange>>,
-    added: AtomicU64,
-}
+pub(super) struct PendingRows(Mutex<HashMap<i64, RowChange>>);
 
 impl PendingRows {
     /// Adds the changes of one append. Returns whether nothing waited before.
-    pub(super) fn add(&self, key: i64, mut change: RowChange) -> bool {
+    pub(super) fn add(&self, key: i64, change: RowChange) -> bool {
         let mut pending = self.lock();
-        change.order = self.added.fetch_add(1, Ordering::Relaxed);
         let first = pending.is_empty();
         pending.entry(key).or_default().then(change);
         first
@@ -88,14 +101,12 @@ impl PendingRows {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<i64, RowChange>> {
-        self.changes.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Writes changes of rows, the oldest first: lists are in the order of writing.
+/// Writes changes of rows.
 pub(super) fn write(tx: &Transaction<'_>, changes: &HashMap<i64, RowChange>) -> Result<(), rusqlite::Error> {
-    let mut changes: Vec<_> = changes.iter().collect();
-    changes.sort_unstable_by_key(|(_, change)| change.order);
     for (key, change) in changes {
         write_one(tx, *key, change)?;
     }
@@ -105,7 +116,8 @@ pub(super) fn write(tx: &Transaction<'_>, changes: &HashMap<i64, RowChange>) -> 
 /// Writes the changes of one row.
 pub(super) fn write_one(tx: &Transaction<'_>, key: i64, change: &RowChange) -> Result<(), rusqlite::Error> {
     if let Some(at) = change.at {
-        touch(tx, key, at)?;
+        tx.prepare_cached("UPDATE session SET updated_at = max(updated_at, ?2) WHERE key = ?1")?
+            .execute([key, to_sql(at)])?;
     }
     apply_facts(tx, key, &change.facts)
 }

@@ -58,7 +58,7 @@ impl OpenStore {
             journal.check(append)?;
             journal.key
         };
-        let change = RowChange::of(append);
+        let change = RowChange::of(append, &self.times);
         self.write("updating a row in", Durability::Process, |tx| Ok(write_one(tx, key, &change)?))?;
         lock(&journal).listed |= append.facts.listed.is_some();
         let mut entries = append.clone();
@@ -102,7 +102,7 @@ impl OpenStore {
     }
 
     fn note_row(&self, append: &Append) {
-        let change = RowChange::of(append);
+        let change = RowChange::of(append, &self.times);
         if change.is_empty() {
             return;
         }
