@@ -131,12 +131,14 @@ impl OpenStore {
             let path = self.folder().path_of(name);
             File::open(&path).and_then(|file| file.sync_data()).map_err(io_failed("syncing", &path))?;
         }
-        self.write("claiming a session in", removal_durability(&leftovers.empty), |tx| {
-            deregister(tx, key, &leftovers.empty)?;
-            rows::write_one(tx, key, &leftovers.change)?;
-            Ok(())
-        })?;
-        self.folder().remove(&leftovers.empty);
+        if !leftovers.empty.is_empty() || !leftovers.change.is_empty() {
+            self.write("claiming a session in", removal_durability(&leftovers.empty), |tx| {
+                deregister(tx, key, &leftovers.empty)?;
+                rows::write_one(tx, key, &leftovers.change)?;
+                Ok(())
+            })?;
+            self.folder().remove(&leftovers.empty);
+        }
         let listed = self.readers.read("reading", |tx| row::is_listed(tx, key))?;
         Ok((leftovers, listed))
     }
