@@ -108,6 +108,7 @@ impl EmbeddedStore {
             journals: OwnedJournals::new(folder),
             rows: PendingRows::default(),
             times,
+            writing: Mutex::default(),
             requests,
             this_process,
         });

@@ -1,7 +1,7 @@
 //! The parts of an open embedded store, and how they are used together: read transactions with journal files, and write
 //! transactions that also write what is pending. All of it blocks; `mod.rs` calls it from async code.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use rethread_core::{Seq, SessionId};
 use rusqlite::Transaction;
@@ -17,6 +17,7 @@ use super::rows::{self, ListTimes, PendingRows};
 use super::upkeep::UpkeepRequests;
 use super::writer::SqliteWriter;
 use super::{Durability, Page, SessionRow, StoreError};
+use crate::lock::locked;
 
 /// How often a read is repeated because files were folded while it ran.
 const READ_ATTEMPTS: usize = 5;
@@ -29,6 +30,8 @@ pub(super) struct OpenStore {
     pub(super) journals: OwnedJournals,
     pub(super) rows: PendingRows,
     pub(super) times: ListTimes,
+    /// Held while pending changes are written, so that a reader can wait for them.
+    pub(super) writing: Mutex<()>,
     pub(super) requests: Arc<UpkeepRequests>,
     pub(super) this_process: ThisProcess,
 }
@@ -55,6 +58,7 @@ impl OpenStore {
         durability: Durability,
         work: impl FnOnce(&Transaction<'_>) -> Result<R, SqliteFault>,
     ) -> Result<R, StoreError> {
+        let _writing = locked(&self.writing);
         let pending = self.rows.take();
         let outcome = self.writer.write_as(durability, |tx| {
             rows::write(tx, &pending)?;
@@ -68,7 +72,12 @@ impl OpenStore {
 
     /// Writes the pending changes of rows, if there are any.
     pub(super) fn write_pending(&self) -> Result<(), StoreError> {
-        if self.rows.is_empty() {
+        // What another thread has taken to write it is waited for.
+        let nothing = {
+            let _written = locked(&self.writing);
+            self.rows.is_empty()
+        };
+        if nothing {
             return Ok(());
         }
         self.write("updating rows in", Durability::Process, |_| Ok(()))

@@ -13,7 +13,7 @@ use super::open_store::OpenStore;
 use super::read::ReadFault;
 use super::row::{self, existing_head};
 use super::rows::RowChange;
-use super::session;
+use super::session::{self, ClaimedSession, LastOwner};
 use super::{Deleted, Durability, Lease, NewSession, StoreError};
 use super::{backups, free, rows};
 use crate::ids;
@@ -90,13 +90,15 @@ impl OpenStore {
 
     /// Claims a session, unless a live process owns it, this one included.
     pub(super) fn claim(&self, session: &SessionId) -> Result<Lease, StoreError> {
-        let (key, epoch, name) = self.write("claiming a session in", Durability::Power, |tx| {
-            let (key, epoch, journal) = session::claim(tx, &self.this_process, session)?;
-            let name = make(self.folder(), FileName { journal, epoch, number: FIRST_FILE })?;
-            register(tx, key, &name)?;
-            Ok((key, epoch, name))
+        let (claimed, name) = self.write("claiming a session in", Durability::Power, |tx| {
+            let claimed = session::claim(tx, &self.this_process, session)?;
+            let first = FileName { journal: claimed.journal, epoch: claimed.epoch, number: FIRST_FILE };
+            let name = make(self.folder(), first)?;
+            register(tx, claimed.key, &name)?;
+            Ok((claimed, name))
         })?;
-        match self.take_over(session, key, name) {
+        let ClaimedSession { key, epoch, last_owner, .. } = claimed;
+        match self.take_over(session, key, name, last_owner) {
             Ok((leftovers, listed)) => {
                 let lease =
                     Lease { session: session.clone(), epoch, head: leftovers.head, folded: leftovers.folded };
@@ -123,9 +125,14 @@ impl OpenStore {
         session: &SessionId,
         key: i64,
         own: FileName,
+        last_owner: LastOwner,
     ) -> Result<(Leftovers, bool), StoreError> {
-        let leftovers =
+        let mut leftovers =
             self.read_with_files("reading", session, |tx| self.leftovers(tx, session, key, own))?;
+        if last_owner == LastOwner::Released {
+            // The row is complete, and may have been changed from outside since.
+            leftovers.change = RowChange::default();
+        }
         // What follows will be synced: what it follows must be, too.
         for (name, _) in &leftovers.files {
             let path = self.folder().path_of(name);

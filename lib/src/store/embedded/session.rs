@@ -44,28 +44,46 @@ pub(super) fn create(
     Ok((key, Lease { session: new.id.clone(), epoch: FIRST_EPOCH, head, folded: head }))
 }
 
-/// Claims a session, unless a live process owns it, this one included. Returns its key, the new epoch, and the id of its
-/// journal files.
+/// A session that was claimed.
+pub(super) struct ClaimedSession {
+    pub(super) key: i64,
+    pub(super) epoch: u64,
+    /// The id of its journal files.
+    pub(super) journal: FileId,
+    pub(super) last_owner: LastOwner,
+}
+
+/// How the last owner of a session left it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum LastOwner {
+    /// It released the session, and has written everything.
+    Released,
+    /// It ended without that: changes of the row may be missing.
+    Crashed,
+}
+
+/// Claims a session, unless a live process owns it, this one included.
 pub(super) fn claim(
     tx: &Transaction<'_>,
     this_process: &ThisProcess,
     session: &SessionId,
-) -> Result<(i64, u64, FileId), SqliteFault> {
+) -> Result<ClaimedSession, SqliteFault> {
     let session_head = existing_head(tx, session)?;
     let key = session_head.key;
     if let Some(owner) = live_owner(tx, this_process, key)? {
         return Err(StoreError::LiveElsewhere { session: session.clone(), owner }.into());
     }
     let epoch = session_head.epoch + 1;
-    let known: Option<String> = tx
-        .prepare_cached("SELECT journal FROM session WHERE key = ?1")?
-        .query_row([key], |row| row.get(0))?;
+    let sql = "SELECT journal, owner IS NOT NULL FROM session WHERE key = ?1";
+    let (known, owned): (Option<String>, bool) =
+        tx.prepare_cached(sql)?.query_row([key], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let last_owner = if owned { LastOwner::Crashed } else { LastOwner::Released };
     let journal = known.as_deref().and_then(from_hex).unwrap_or_else(|| *ids::unique().as_bytes());
     tx.execute(
         "UPDATE session SET owner = ?2, owned_since = ?3, epoch = ?4, journal = ?5 WHERE key = ?1",
         params![key, this_process.id(), to_sql(clock::now()), to_sql(epoch), hex(&journal)],
     )?;
-    Ok((key, epoch, journal))
+    Ok(ClaimedSession { key, epoch, journal, last_owner })
 }
 
 /// Leaves a session to nobody.
