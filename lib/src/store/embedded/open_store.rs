@@ -38,9 +38,7 @@ pub(super) struct OpenStore {
 
 impl Drop for OpenStore {
     fn drop(&mut self) {
-        if let Err(error) = self.write_pending() {
-            tracing::warn!("{}", crate::wire::with_causes(&error));
-        }
+        self.try_write_pending();
         // If this fails, the lock file still shows that this process has ended.
         let _ = self.this_process.unregister(&self.writer);
     }
@@ -83,6 +81,13 @@ impl OpenStore {
         self.write("updating rows in", Durability::Process, |_| Ok(()))
     }
 
+    /// Writes the pending changes of rows, if that is possible now. Otherwise they stay pending.
+    fn try_write_pending(&self) {
+        if let Err(error) = self.write_pending() {
+            tracing::warn!("{}", crate::wire::with_causes(&error));
+        }
+    }
+
     /// Runs `work` in a read transaction that includes what is pending. Without room on the disk the rows are read as they
     /// are.
     pub(super) fn read_rows<R>(
@@ -90,9 +95,7 @@ impl OpenStore {
         what: &str,
         work: impl FnOnce(&Transaction<'_>) -> Result<R, SqliteFault>,
     ) -> Result<R, StoreError> {
-        if let Err(error) = self.write_pending() {
-            tracing::warn!("{}", crate::wire::with_causes(&error));
-        }
+        self.try_write_pending();
         self.readers.read(what, work)
     }
 
@@ -134,9 +137,7 @@ impl OpenStore {
     }
 
     pub(super) fn find(&self, session: &SessionId) -> Result<Option<SessionRow>, StoreError> {
-        if let Err(error) = self.write_pending() {
-            tracing::warn!("{}", crate::wire::with_causes(&error));
-        }
+        self.try_write_pending();
         self.read_with_files("reading", session, |tx| {
             let Some((mut row, key)) = row::find(tx, &self.this_process, session)? else { return Ok(None) };
             row.head = match self.journals.head(session) {

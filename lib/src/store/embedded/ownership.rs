@@ -21,8 +21,8 @@ use crate::store::facts::facts;
 
 const FIRST_FILE: u64 = 1;
 
-/// What the files of a session hold when it is claimed.
-struct Leftovers {
+/// What the files of a session hold when its owner has left it.
+pub(super) struct Leftovers {
     /// The last entry.
     head: Seq,
     /// The last folded entry.
@@ -31,8 +31,8 @@ struct Leftovers {
     files: Vec<(FileName, Seq)>,
     /// The files without entries.
     empty: Vec<FileName>,
-    /// What the entries say of the row, which may not have been written.
-    change: RowChange,
+    /// What the entries say of the row and a crash may have left out.
+    pub(super) change: RowChange,
 }
 
 impl OpenStore {
@@ -127,12 +127,9 @@ impl OpenStore {
         own: FileName,
         last_owner: LastOwner,
     ) -> Result<(Leftovers, bool), StoreError> {
-        let mut leftovers =
-            self.read_with_files("reading", session, |tx| self.leftovers(tx, session, key, own))?;
-        if last_owner == LastOwner::Released {
-            // The row is complete, and may have been changed from outside since.
-            leftovers.change = RowChange::default();
-        }
+        let leftovers = self.read_with_files("reading", session, |tx| {
+            self.leftovers(tx, session, key, Some(own), last_owner)
+        })?;
         // What follows will be synced: what it follows must be, too.
         for (name, _) in &leftovers.files {
             let path = self.folder().path_of(name);
@@ -150,23 +147,28 @@ impl OpenStore {
         Ok((leftovers, listed))
     }
 
-    fn leftovers(
+    /// Reads what earlier owners have left in files. `own` is the file of the next owner.
+    pub(super) fn leftovers(
         &self,
         tx: &Transaction<'_>,
         session: &SessionId,
         key: i64,
-        own: FileName,
+        own: Option<FileName>,
+        last_owner: LastOwner,
     ) -> Result<Leftovers, ReadFault> {
-        let names: Vec<_> = files_of(tx, key)?.into_iter().filter(|name| *name != own).collect();
+        let names: Vec<_> = files_of(tx, key)?.into_iter().filter(|name| Some(*name) != own).collect();
         let folded = existing_head(tx, session)?.head;
         let chain = Chain::open(self.folder(), &names)?;
         let with_entries = chain.names();
         let (mut head, mut entries): (Seq, Vec<Entry>) = (folded, Vec::new());
         let end = chain.visit(folded.next(), Seq(u64::MAX), |record| {
             head = record.seq;
-            // One that cannot be decoded is an error for whoever reads it.
-            entries
-                .extend(Stored::compact(record.seq, record.entry).entry().map(std::borrow::Cow::into_owned));
+            // A row that was completed may have been changed from outside since.
+            if last_owner == LastOwner::Crashed {
+                // One that cannot be decoded is an error for whoever reads it.
+                let entry = Stored::compact(record.seq, record.entry).entry();
+                entries.extend(entry.map(std::borrow::Cow::into_owned));
+            }
             Visit::Next
         })?;
         if let Some(skipped) = end.map(|end| end.skipped).filter(|skipped| *skipped > 0) {

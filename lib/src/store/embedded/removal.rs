@@ -11,9 +11,9 @@ use super::fault::io_failed;
 use super::integers::{from_sql, to_sql};
 use super::journals::lock;
 use super::open_store::OpenStore;
-use super::row::live_owner;
-use super::session;
+use super::row::{live_owner, session_head};
 use super::{Archived, ChangedSession, Changes, Deleted, Durability, Revision, StoreError};
+use super::{rows, session};
 
 /// A file that is not in use is removed when it is so old that nobody can be about to use it.
 const UNUSED_FOR: Duration = Duration::from_secs(60);
@@ -37,7 +37,7 @@ impl OpenStore {
             let Some(key) = session::delete(tx, session, at)? else { return Ok(None) };
             let owned = live_owner(tx, &self.this_process, key)?.is_some();
             if !owned {
-                tx.execute("UPDATE session SET owner = NULL, owned_since = NULL WHERE key = ?1", [key])?;
+                session::forget_owner(tx, key)?;
             }
             Ok(Some((key, owned)))
         })?;
@@ -84,7 +84,7 @@ impl OpenStore {
 
     /// Notes the epoch of a session that this store may own.
     fn note_epoch(&self, session: &SessionId) -> Result<(), StoreError> {
-        let epoch = self.readers.read("reading", |tx| Ok(super::row::session_head(tx, session)?.epoch))?;
+        let epoch = self.readers.read("reading", |tx| Ok(session_head(tx, session)?.epoch))?;
         self.note(session, epoch);
         Ok(())
     }
@@ -103,7 +103,7 @@ impl OpenStore {
         for (session, key, deleted) in self.unowned_with_files()? {
             let done = match deleted {
                 Deleted::Yes => self.free(&session, key).map(|unused| self.folder().remove(&unused)),
-                Deleted::No => self.fold_unowned(&session, key, None),
+                Deleted::No => self.settle_unowned(&session, key),
             };
             match done {
                 // Somebody has opened it meanwhile.
@@ -113,6 +113,21 @@ impl OpenStore {
             }
         }
         self.remove_unused_files()
+    }
+
+    /// Completes the row of a session that its owner has left, and folds its files. Refused if somebody claims it meanwhile.
+    fn settle_unowned(&self, session: &SessionId, key: i64) -> Result<(), StoreError> {
+        let (epoch, leftovers) = self.read_with_files("reading", session, |tx| {
+            let last_owner = session::last_owner(tx, key)?;
+            let epoch = session_head(tx, session)?.epoch;
+            Ok((epoch, self.leftovers(tx, session, key, None, last_owner)?))
+        })?;
+        self.write("updating a row in", Durability::Process, |tx| {
+            session_head(tx, session)?.check_epoch(session, epoch)?;
+            rows::write_one(tx, key, &leftovers.change)?;
+            session::forget_owner(tx, key)
+        })?;
+        self.fold_unowned(session, key, None)
     }
 
     /// The sessions with files that nobody owns.
@@ -161,5 +176,63 @@ impl OpenStore {
                 rusqlite::params![super::chain::hex(&name.journal), to_sql(name.epoch), to_sql(name.number)];
             Ok(tx.prepare_cached(sql)?.exists(named)?)
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use rethread_core::{Entry, TitleSource};
+
+    use super::super::{EmbeddedPaths, EmbeddedStore};
+    use super::*;
+    use crate::store::{Append, NewSession, RowFacts, Store as _};
+
+    /// A session whose journal has a title that its row does not have, as after a crash.
+    async fn crashed(paths: &EmbeddedPaths) {
+        let store = EmbeddedStore::open(paths).unwrap();
+        let new = NewSession {
+            id: "s".into(),
+            cwd: "/w".to_owned(),
+            agent: "agent".to_owned(),
+            parent: None,
+            entries: Vec::new(),
+            facts: RowFacts::default(),
+            snapshot: None,
+            at: 1,
+        };
+        let lease = store.create(new).await.unwrap();
+        let title = Entry::TitleSet { title: "found".to_owned(), by: TitleSource::Agent };
+        let append = Append {
+            session: lease.session.clone(),
+            epoch: lease.epoch,
+            expected: lease.head,
+            entries: vec![Arc::new(title)],
+            facts: RowFacts::default(),
+            durability: Durability::Process,
+            at: None,
+        };
+        store.append(append).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn cleaning_completes_the_row_and_folds_the_files() {
+        let dir = tempfile::tempdir().unwrap();
+        let paths =
+            EmbeddedPaths { database: dir.path().join("rethread.db"), locks: dir.path().join("locks") };
+        crashed(&paths).await;
+        let store = EmbeddedStore::open(&paths).unwrap();
+        let row = store.find(&"s".into()).await.unwrap().unwrap();
+        assert_eq!(row.title, None);
+        store.store.clean().unwrap();
+        let row = store.find(&"s".into()).await.unwrap().unwrap();
+        assert_eq!(row.title.map(|(title, _)| title).as_deref(), Some("found"));
+        assert_eq!(fs::read_dir(paths.journals()).unwrap().count(), 0);
+        // A title from outside is not replaced by an older one of the journal.
+        store.set_title(&"s".into(), "chosen").await.unwrap();
+        store.claim(&"s".into()).await.unwrap();
+        let row = store.find(&"s".into()).await.unwrap().unwrap();
+        assert_eq!(row.title.map(|(title, _)| title).as_deref(), Some("chosen"));
     }
 }

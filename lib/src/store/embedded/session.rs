@@ -74,16 +74,28 @@ pub(super) fn claim(
         return Err(StoreError::LiveElsewhere { session: session.clone(), owner }.into());
     }
     let epoch = session_head.epoch + 1;
-    let sql = "SELECT journal, owner IS NOT NULL FROM session WHERE key = ?1";
-    let (known, owned): (Option<String>, bool) =
-        tx.prepare_cached(sql)?.query_row([key], |row| Ok((row.get(0)?, row.get(1)?)))?;
-    let last_owner = if owned { LastOwner::Crashed } else { LastOwner::Released };
+    let last_owner = last_owner(tx, key)?;
+    let sql = "SELECT journal FROM session WHERE key = ?1";
+    let known: Option<String> = tx.prepare_cached(sql)?.query_row([key], |row| row.get(0))?;
     let journal = known.as_deref().and_then(from_hex).unwrap_or_else(|| *ids::unique().as_bytes());
     tx.execute(
         "UPDATE session SET owner = ?2, owned_since = ?3, epoch = ?4, journal = ?5 WHERE key = ?1",
         params![key, this_process.id(), to_sql(clock::now()), to_sql(epoch), hex(&journal)],
     )?;
     Ok(ClaimedSession { key, epoch, journal, last_owner })
+}
+
+/// How the last owner of a session that nobody owns left it.
+pub(super) fn last_owner(tx: &Transaction<'_>, key: i64) -> Result<LastOwner, SqliteFault> {
+    let sql = "SELECT owner IS NOT NULL FROM session WHERE key = ?1";
+    let named: bool = tx.prepare_cached(sql)?.query_row([key], |row| row.get(0))?;
+    Ok(if named { LastOwner::Crashed } else { LastOwner::Released })
+}
+
+/// Removes the name of an owner that has ended.
+pub(super) fn forget_owner(tx: &Transaction<'_>, key: i64) -> Result<(), SqliteFault> {
+    tx.execute("UPDATE session SET owner = NULL, owned_since = NULL WHERE key = ?1", [key])?;
+    Ok(())
 }
 
 /// Leaves a session to nobody.

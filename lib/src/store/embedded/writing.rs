@@ -119,15 +119,16 @@ impl OpenStore {
         let Some(journal) = self.journals.get(session) else {
             return Err(StoreError::Unknown(session.clone()));
         };
-        let (key, name) = {
-            let journal = lock(&journal);
-            (journal.key, journal.next_name())
-        };
-        let name = self.make_and_register(key, name)?;
+        let name = self.make_file(&journal)?;
         self.journals.replace_file(session, name)
     }
 
-    fn make_and_register(&self, key: i64, name: FileName) -> Result<FileName, StoreError> {
+    /// Makes and registers another file for a journal.
+    fn make_file(&self, journal: &std::sync::Mutex<OwnedJournal>) -> Result<FileName, StoreError> {
+        let (key, name) = {
+            let journal = lock(journal);
+            (journal.key, journal.next_name())
+        };
         let name = make(self.folder(), name)?;
         self.write("adding a journal file in", Durability::Power, |tx| Ok(register(tx, key, &name)?))?;
         Ok(name)
@@ -145,7 +146,8 @@ impl OpenStore {
             journal.has_next() || journal.is_empty()
         };
         if !prepared {
-            self.prepare_file(&journal)?;
+            let next = self.make_file(&journal)?;
+            lock(&journal).set_next(next);
         }
         // A state that is stored for good must not be ahead of the journal.
         let ahead = fold.snapshot.as_ref().is_some_and(|snapshot| snapshot.head > lock(&journal).synced());
@@ -160,16 +162,6 @@ impl OpenStore {
         };
         fold::fold(self, lease, &fold, &covered)?;
         lock(&journal).forget_files(&covered);
-        Ok(())
-    }
-
-    fn prepare_file(&self, journal: &std::sync::Mutex<OwnedJournal>) -> Result<(), StoreError> {
-        let (key, name) = {
-            let journal = lock(journal);
-            (journal.key, journal.next_name())
-        };
-        let name = self.make_and_register(key, name)?;
-        lock(journal).set_next(name);
         Ok(())
     }
 
