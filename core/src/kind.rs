@@ -81,7 +81,7 @@ pub struct Meaning {
     /// How it is folded.
     pub(crate) fold: FoldRule,
     /// Where the content is that chunks append to.
-    pub(crate) content: Option<ContentPlace>,
+    pub content: Option<ContentPlace>,
 }
 
 /// What an update is about.
@@ -191,17 +191,18 @@ pub(crate) enum FoldRule {
 
 /// Where the content is that chunks append to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ContentPlace {
+pub struct ContentPlace {
     /// The member of an upsert.
-    pub(crate) whole: &'static str,
+    pub whole: &'static str,
     /// The member of a chunk.
-    pub(crate) chunk: &'static str,
-    pub(crate) style: ContentStyle,
+    pub chunk: &'static str,
+    /// What the content is made of.
+    pub style: ContentStyle,
 }
 
 /// What content is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ContentStyle {
+pub enum ContentStyle {
     /// Content blocks; neighbouring plain texts are one text.
     Blocks,
     /// Items that stay apart.

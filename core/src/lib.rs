@@ -33,7 +33,8 @@ pub use id::{AskId, MessageId, QuestionId, Seq, SessionId, TurnNo};
 pub use input::{HeldPrompts, Input, Refusal};
 pub use json::{Fields, Json, JsonError};
 pub use kind::{
-    ConversationRole, HistoryRule, IdPlace, Meaning, ReplayRule, Subject, UpdateForm, UpdateKind,
+    ContentPlace, ContentStyle, ConversationRole, HistoryRule, IdPlace, Meaning, ReplayRule, Subject,
+    UpdateForm, UpdateKind,
 };
 pub use known::KnownThings;
 pub use readable::{Passage, Speaker, TextPart, readable, readable_update};

@@ -5,6 +5,7 @@
 
 pub mod agent;
 pub mod author;
+pub mod client;
 pub mod client_id;
 pub mod clock;
 pub mod command;

@@ -32,6 +32,12 @@ pub enum TextPart {
 }
 
 impl TextPart {
+    /// Reads a content block or an item of a tool call; nothing if it has no type.
+    #[must_use]
+    pub fn read(block: &Json) -> Option<Self> {
+        part(block)
+    }
+
     /// The part as plain text.
     #[must_use]
     pub fn text(&self) -> Cow<'_, str> {

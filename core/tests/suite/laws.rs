@@ -3,8 +3,8 @@
 
 use crate::common::act::{TAGS, acts, wild_acts};
 use crate::common::journal::{Manner, journal};
-use crate::common::view::View;
-use crate::common::view_v1::ViewV1;
+use crate::common::view::view_of;
+use crate::common::view_v1::view_v1_of;
 use proptest::prelude::*;
 use rethread_core::{AgentKind, Entry, Folded, Json, Seq, Session, Update, UpdateKind, fold, stored};
 
@@ -168,17 +168,17 @@ proptest! {
     fn folding_changes_nothing_that_a_client_sees(acts in acts(), sizes in sizes(), again in sizes()) {
         let items = journal(&acts, Manner::Free);
         let folded = fold_windows(&items, &sizes);
-        prop_assert_eq!(View::of(&folded), View::of(&items));
-        prop_assert_eq!(View::of(&fold(&items)), View::of(&items));
-        prop_assert_eq!(View::of(&fold_windows(&folded, &again)), View::of(&items));
+        prop_assert_eq!(view_of(&folded), view_of(&items));
+        prop_assert_eq!(view_of(&fold(&items)), view_of(&items));
+        prop_assert_eq!(view_of(&fold_windows(&folded, &again)), view_of(&items));
     }
 
     #[test]
     fn folding_changes_nothing_that_a_client_of_the_first_version_sees(acts in acts(), sizes in sizes()) {
         let items = journal(&acts, Manner::Streaming);
         let folded = fold_windows(&items, &sizes);
-        prop_assert_eq!(ViewV1::of(&folded), ViewV1::of(&items));
-        prop_assert_eq!(ViewV1::of(&fold(&folded)), ViewV1::of(&items));
+        prop_assert_eq!(view_v1_of(&folded), view_v1_of(&items));
+        prop_assert_eq!(view_v1_of(&fold(&folded)), view_v1_of(&items));
     }
 
     #[test]
@@ -202,7 +202,7 @@ proptest! {
                 prop_assert!(folded.iter().all(|item| item.last <= end || item.first > end));
                 let (fork, parent) = (up_to(folded, end), up_to(&items, end));
                 prop_assert_eq!(state(&fork), state(&parent));
-                prop_assert_eq!(View::of(&fork), View::of(&parent));
+                prop_assert_eq!(view_of(&fork), view_of(&parent));
             }
         }
     }
@@ -211,10 +211,10 @@ proptest! {
     fn bodies_that_make_no_sense_do_no_harm(acts in wild_acts(), sizes in sizes()) {
         let items = journal(&acts, Manner::Free);
         let folded = fold_windows(&items, &sizes);
-        prop_assert_eq!(View::of(&folded), View::of(&items));
+        prop_assert_eq!(view_of(&folded), view_of(&items));
         prop_assert_eq!(state(&folded), state(&items));
         let folded = fold(&items);
-        prop_assert_eq!(View::of(&folded), View::of(&items));
+        prop_assert_eq!(view_of(&folded), view_of(&items));
         prop_assert_eq!(&fold(&folded), &folded);
     }
 }

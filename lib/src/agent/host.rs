@@ -121,6 +121,8 @@ pub enum AgentProtocol {
     /// The client's own first, then the other.
     #[default]
     Auto,
+    /// This one first, then the other.
+    First(Version),
     /// Only this one.
     Only(Version),
 }
@@ -162,9 +164,13 @@ impl LiveAgent {
     /// Ends the agent and all its children, politely first. Returns when they are gone.
     pub async fn end(&self) {
         let _ = self.stop.send(Order::End);
-        let mut ended = self.ended.clone();
-        // The sender goes only after it has sent `true`.
-        let _ = ended.wait_for(|ended| *ended).await;
+        self.ended().await;
+    }
+
+    /// Waits until the agent has ended, for whatever reason.
+    pub async fn ended(&self) {
+        // The sender is dropped only after it has sent `true`.
+        let _ = self.ended.clone().wait_for(|ended| *ended).await;
     }
 
     fn has_ended(&self) -> bool {
@@ -353,6 +359,7 @@ impl AgentHost {
         let own = locked(&self.shared.spoken).version.unwrap_or(self.shared.client.version);
         let offers = match self.shared.config.protocol {
             AgentProtocol::Only(version) => vec![version],
+            AgentProtocol::First(version) => version.then_the_other().to_vec(),
             AgentProtocol::Auto => own.then_the_other().to_vec(),
         };
         let mut last = RpcError::internal("no protocol version to offer");
@@ -420,7 +427,7 @@ fn accepted(answer: &Json, protocol: AgentProtocol) -> Result<AgentProfile, RpcE
             format!("the agent speaks protocol version {}", profile.version.number()),
         )
         .hint("drop --agent-protocol, or name the version that the agent speaks")),
-        AgentProtocol::Only(_) | AgentProtocol::Auto => Ok(profile),
+        AgentProtocol::Only(_) | AgentProtocol::First(_) | AgentProtocol::Auto => Ok(profile),
     }
 }
 

@@ -65,6 +65,8 @@ pub struct AgentDialect {
     pub cancels_parts: CancelParts,
     /// How it is asked to replay a session of its own.
     pub replay: ReplayRequest,
+    /// What becomes of its open questions when the turn is cancelled.
+    pub open_questions: OpenQuestions,
 }
 
 /// Whether an agent expects files and terminals of its client.
@@ -92,6 +94,15 @@ pub enum ReplayRequest {
     Load,
     /// `session/resume` with `replayFrom`.
     Resume,
+}
+
+/// What becomes of the open questions of an agent when its client cancels the turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OpenQuestions {
+    /// The client answers each of them as cancelled.
+    AnsweredByClient,
+    /// The agent withdraws them.
+    WithdrawnByAgent,
 }
 
 impl Version {
@@ -123,12 +134,14 @@ impl Version {
                 client_services: ClientServices::Expected,
                 cancels_parts: CancelParts::Never,
                 replay: ReplayRequest::Load,
+                open_questions: OpenQuestions::AnsweredByClient,
             },
             Self::V2 => AgentDialect {
                 prompts: PromptStyle::Acknowledged,
                 client_services: ClientServices::NotExpected,
                 cancels_parts: CancelParts::ByRequest,
                 replay: ReplayRequest::Resume,
+                open_questions: OpenQuestions::WithdrawnByAgent,
             },
         }
     }

@@ -24,6 +24,9 @@ pub enum Version {
 }
 
 impl Version {
+    /// The newest version.
+    pub const NEWEST: Self = Self::V2;
+
     /// The number in `protocolVersion` on the wire.
     #[must_use]
     pub fn number(self) -> u64 {

@@ -5,6 +5,7 @@ mod agent_hosts;
 mod author;
 mod capabilities;
 mod choices;
+mod client;
 mod edge_v1;
 mod ladder;
 mod library_agent;

@@ -1,64 +1,69 @@
 //! What a client of the first protocol version sees: streamed text that is never taken back, tool calls that are
 //! created and then patched, plans. It has no metadata of messages, no terminals of the agent and no compactions.
 
-use rethread_core::{Entry, Folded, Update, UpdateKind};
-use serde_json::Value;
+use rethread::client::SessionEvent;
+use rethread::client::view::SessionView;
+use rethread_core::{Entry, Folded, Subject, Update, UpdateForm, UpdateKind};
+use serde_json::{Value, json};
 
-use super::view::{Bit, Key, Thing, name, thing, with_block};
+use super::view::updated;
 
-/// All that is on the screen, in order of appearance.
-#[derive(Debug, Default, PartialEq)]
-pub struct ViewV1(pub Vec<(Key, Thing)>);
-
-impl ViewV1 {
-    /// What is seen after these items.
-    pub fn of(items: &[Folded]) -> Self {
-        let mut view = Self::default();
-        for item in items {
-            match &item.entry {
-                Entry::PromptInserted { message, content, .. } => {
-                    view.message(("user_message", message.to_string()), &content.value());
-                }
-                Entry::Updated { update, known } => view.updated(update, *known),
-                _ => {}
+/// What is seen after these items.
+pub fn view_v1_of(items: &[Folded]) -> SessionView {
+    let mut view = SessionView::default();
+    for item in items {
+        match &item.entry {
+            Entry::PromptInserted { message, content, .. } => {
+                show_message(&mut view, UpdateKind::UserMessage, message.as_str(), content.value());
             }
-        }
-        view
-    }
-
-    fn updated(&mut self, update: &Update, known: bool) {
-        let body = update.body.value();
-        match update.kind.whole() {
-            kind @ (UpdateKind::UserMessage | UpdateKind::AgentMessage | UpdateKind::AgentThought) => {
-                let key = (name(kind), update.id.clone());
-                if update.kind == kind { self.message(key, &body["content"]) } else { self.chunk(key, &body) }
-            }
-            UpdateKind::ToolCallUpdate => {
-                let call = thing(&mut self.0, ("tool_call", update.id.clone()));
-                if !known {
-                    *call = Thing::default();
-                }
-                call.update(update, &body);
-            }
-            UpdateKind::PlanUpdate => {
-                thing(&mut self.0, ("plan", update.id.clone())).content = vec![Bit::Value(body)];
-            }
-            // The edge shows an empty plan instead.
-            UpdateKind::PlanRemoved => self.0.retain(|(key, _)| *key != ("plan", update.id.clone())),
+            Entry::Updated { update, known } => show(&mut view, update, *known),
             _ => {}
         }
     }
+    view
+}
 
-    /// A whole message is streamed if nothing of it was.
-    fn message(&mut self, key: Key, content: &Value) {
-        let message = thing(&mut self.0, key);
-        if message.content.is_empty() {
-            message.content = content.as_array().into_iter().flatten().fold(Vec::new(), with_block);
+fn show(view: &mut SessionView, update: &Update, known: bool) {
+    let body = update.body.value();
+    match update.kind.whole() {
+        kind @ (UpdateKind::UserMessage | UpdateKind::AgentMessage | UpdateKind::AgentThought) => {
+            if update.kind.meaning().form == UpdateForm::Chunk {
+                let chunk = json!({"messageId": update.id, "content": body["content"]});
+                view.apply(&updated(update.kind.meaning().tag, chunk));
+            } else {
+                show_message(view, kind, &update.id, body["content"].clone());
+            }
         }
+        UpdateKind::ToolCallUpdate => {
+            if !known {
+                clear_call(view, &update.id);
+            }
+            view.apply(&SessionEvent::Updated(update.clone()));
+        }
+        // The edge shows an empty plan instead of a removed one.
+        UpdateKind::PlanUpdate | UpdateKind::PlanRemoved => {
+            view.apply(&SessionEvent::Updated(update.clone()));
+        }
+        _ => {}
     }
+}
 
-    fn chunk(&mut self, key: Key, body: &Value) {
-        let message = thing(&mut self.0, key);
-        message.content = with_block(std::mem::take(&mut message.content), &body["content"]);
+/// A whole message is streamed if nothing of it was.
+fn show_message(view: &mut SessionView, kind: UpdateKind, id: &str, content: Value) {
+    let is_shown = view.item(kind.subject(), id).is_some_and(|item| !item.content.is_empty());
+    let mut body = json!({"messageId": id});
+    if !is_shown && content.is_array() {
+        body["content"] = content;
     }
+    view.apply(&updated(kind.meaning().tag, body));
+}
+
+/// A call that is announced again starts anew, in its old place.
+fn clear_call(view: &mut SessionView, id: &str) {
+    let Some(call) = view.item(Subject::ToolCall, id) else { return };
+    let mut body = json!({"toolCallId": id, "content": null, "_meta": null});
+    for name in call.members.keys() {
+        body[name] = Value::Null;
+    }
+    view.apply(&updated("tool_call_update", body));
 }

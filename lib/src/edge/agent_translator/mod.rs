@@ -134,6 +134,12 @@ impl AgentTranslator {
         self.version.agent_dialect()
     }
 
+    /// The options of the session.
+    #[must_use]
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
     /// Records that a turn begins: the next chunk without an id starts a new message.
     pub fn turn_started(&mut self) {
         self.open_message = None;

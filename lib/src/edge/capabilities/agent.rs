@@ -32,8 +32,20 @@ pub struct AgentProfile {
 }
 
 const CONTENT: [&str; 3] = ["image", "audio", "embeddedContext"];
-const NATIVE: [&str; 9] =
-    ["load", "resume", "list", "close", "delete", "fork", "additionalDirectories", "systemPrompt", "history"];
+const NATIVE: [&str; 12] = [
+    "load",
+    "resume",
+    "list",
+    "close",
+    "delete",
+    "fork",
+    "archive",
+    "status",
+    "title",
+    "additionalDirectories",
+    "systemPrompt",
+    "history",
+];
 
 impl AgentProfile {
     /// Decodes the answer to `initialize`.
