@@ -20,11 +20,11 @@ struct OpenTurn<T> {
     /// The message id from the acknowledgement.
     message: Option<String>,
     /// Whether the agent reported that it works after the acknowledgement.
-    progress: Progress,
+    progress: TurnProgress,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Progress {
+enum TurnProgress {
     None,
     Running,
 }
@@ -38,7 +38,7 @@ impl<T> Default for OpenTurns<T> {
 impl<T> OpenTurns<T> {
     /// Records a prompt that was sent.
     pub(super) fn sent(&mut self, request: u64, waiting: T) {
-        self.prompts.push(OpenTurn { request, waiting, message: None, progress: Progress::None });
+        self.prompts.push(OpenTurn { request, waiting, message: None, progress: TurnProgress::None });
     }
 
     /// Records the acknowledgement of a prompt.
@@ -72,7 +72,7 @@ impl<T> OpenTurns<T> {
             }
             SessionEvent::StateChanged { activity: Activity::Running, .. } => {
                 let acknowledged = self.prompts.iter_mut().filter(|turn| turn.message.is_some());
-                acknowledged.for_each(|turn| turn.progress = Progress::Running);
+                acknowledged.for_each(|turn| turn.progress = TurnProgress::Running);
                 Vec::new()
             }
             SessionEvent::StateChanged { activity: Activity::Idle, stop, .. } => {
@@ -90,7 +90,7 @@ impl<T> OpenTurns<T> {
         let echoed = std::mem::take(&mut self.echoed);
         let is_over = |turn: &OpenTurn<T>| {
             let message = turn.message.as_ref();
-            message.is_some_and(|id| turn.progress == Progress::Running || echoed.contains(id))
+            message.is_some_and(|id| turn.progress == TurnProgress::Running || echoed.contains(id))
         };
         let (over, open) = std::mem::take(&mut self.prompts).into_iter().partition(is_over);
         self.prompts = open;

@@ -21,18 +21,18 @@ use crate::wire::RpcError;
 pub struct ClientSession {
     id: SessionId,
     answer: Json,
-    handle: Arc<SessionHandle>,
+    handle: Arc<SharedSession>,
 }
 
 /// What all clones of a session share.
-pub(super) struct SessionHandle {
+pub(super) struct SharedSession {
     pub(super) link: SessionLink,
     pub(super) route: mpsc::Sender<FromAgent>,
     profile: Arc<AgentProfile>,
     pub(super) id: Option<SessionId>,
 }
 
-impl SessionHandle {
+impl SharedSession {
     pub(super) fn new(
         link: SessionLink,
         route: mpsc::Sender<FromAgent>,
@@ -43,7 +43,7 @@ impl SessionHandle {
     }
 }
 
-impl Drop for SessionHandle {
+impl Drop for SharedSession {
     fn drop(&mut self) {
         if let Some(id) = &self.id {
             self.link.peer.remove_route(&id.0);
@@ -52,7 +52,7 @@ impl Drop for SessionHandle {
 }
 
 impl ClientSession {
-    pub(super) fn opened(handle: SessionHandle, answer: Json) -> Result<Self, ClientError> {
+    pub(super) fn opened(handle: SharedSession, answer: Json) -> Result<Self, ClientError> {
         let Some(id) = handle.id.clone() else {
             let error = RpcError::internal("the agent gave its session no id");
             return Err(ClientError::Refused(error));
@@ -141,12 +141,14 @@ impl ClientSession {
         self.set_by_category("model", model).await
     }
 
-    /// Closes the session at the agent; its history stays.
+    /// Closes the session at the agent; its history stays. No more events of it are received.
     pub async fn close(&self) -> Result<(), ClientError> {
         if !self.handle.profile.has("close") {
             return Err(ClientError::NotOffered("session/close".to_owned()));
         }
-        self.request("session/close", json!({})).await.map(drop)
+        self.request("session/close", json!({})).await?;
+        self.handle.link.peer.remove_route(&self.id.0);
+        Ok(())
     }
 
     /// Sends any request about this session; `sessionId` is added to the parameters.

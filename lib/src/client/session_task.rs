@@ -107,7 +107,7 @@ impl SessionLink {
 }
 
 /// The task of a session.
-pub(super) struct SessionTask<H> {
+pub(super) struct ClientSessionTask<H> {
     id: Option<SessionId>,
     peer: AgentPeer,
     /// Without a sender of local events, so that the task ends with the last handle.
@@ -120,14 +120,14 @@ pub(super) struct SessionTask<H> {
 
 impl SessionLink {
     /// The task of this session; `id` is not known before a new session is opened.
-    pub(super) fn task<H>(&self, id: Option<SessionId>, handler: Arc<H>) -> SessionTask<H> {
+    pub(super) fn task<H>(&self, id: Option<SessionId>, handler: Arc<H>) -> ClientSessionTask<H> {
         let local_sender = self.local.downgrade();
         let (peer, state) = (self.peer.clone(), self.state.clone());
-        SessionTask { id, peer, state, local_sender, handler, early: Vec::new() }
+        ClientSessionTask { id, peer, state, local_sender, handler, early: Vec::new() }
     }
 }
 
-impl<H: ClientHandler> SessionTask<H> {
+impl<H: ClientHandler> ClientSessionTask<H> {
     /// Runs until the agent ends or all handles are dropped.
     pub(super) async fn run(
         mut self,

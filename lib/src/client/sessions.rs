@@ -8,7 +8,7 @@ use super::AcpClient;
 use super::decoder::SessionDecoder;
 use super::error::ClientError;
 use super::handler::ClientHandler;
-use super::session::{ClientSession, SessionHandle};
+use super::session::{ClientSession, SharedSession};
 use super::session_task::{SessionCall, SessionLink};
 use crate::edge::agent_translator::outgoing::{check_servers, check_system_prompt, open_params};
 use crate::edge::client_request::{ArchivedParam, ReplayFrom, Setup};
@@ -173,7 +173,7 @@ impl<H: ClientHandler> AcpClient<H> {
             self.peer().route(&id.0, &route)?;
         }
         tokio::spawn(link.task(known.cloned(), self.handler.clone()).run(local, lines));
-        let mut handle = SessionHandle::new(link, route, self.agent.profile.clone(), known.cloned());
+        let mut handle = SharedSession::new(link, route, self.agent.profile.clone(), known.cloned());
         let (answer, answered) = oneshot::channel();
         {
             let mut state = locked(&handle.link.state);

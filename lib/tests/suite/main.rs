@@ -6,6 +6,7 @@ mod author;
 mod capabilities;
 mod choices;
 mod client;
+mod client_view;
 mod edge_v1;
 mod ladder;
 mod library_agent;

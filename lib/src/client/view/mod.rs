@@ -5,8 +5,6 @@
 mod item;
 mod read;
 mod standing;
-#[cfg(test)]
-mod tests;
 
 use std::collections::HashMap;
 

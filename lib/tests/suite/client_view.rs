@@ -1,12 +1,11 @@
-//! Tests of the view, on updates of both versions.
+//! The view of the client, without a connection: events of both versions in, changes and items out.
 
 use expect_test::{Expect, expect};
-use rethread_core::{Subject, TextPart};
+use rethread::client::view::{FileLocation, SessionCost, SessionView, TerminalExit, TokenUsage, ViewChange};
+use rethread::client::{Decoded, SessionDecoder, SessionEvent};
+use rethread::edge::Version;
+use rethread_core::{Activity, Json, QuestionId, QuestionKind, Stop, Subject, TextPart, Update, UpdateKind};
 use serde_json::{Value, json};
-
-use super::*;
-use crate::client::{Decoded, SessionDecoder};
-use crate::edge::Version;
 
 /// The changes of each update of an agent, and then the items.
 fn check(version: Version, updates: &[Value], expected: &Expect) -> SessionView {
@@ -217,7 +216,7 @@ fn sub_agents_have_views_of_their_own() {
     let body = chunk("agent_message_chunk", "m", "hi").into();
     let mut view = SessionView::default();
     view.apply(&SessionEvent::Updated(Update::read(announced.into())));
-    let said = Update { kind: rethread_core::UpdateKind::Other, id: "kid".to_owned(), body };
+    let said = Update { kind: UpdateKind::Other, id: "kid".to_owned(), body };
     let change = view.apply(&SessionEvent::Updated(said));
     assert_eq!(
         change,
