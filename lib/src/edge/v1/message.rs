@@ -1,11 +1,15 @@
 //! Converts the chunks of messages and thoughts. Which chunks a client needs is decided in `sent_messages`.
 
+use memchr::memmem;
 use rethread_core::{Fields, Json};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::content;
 use super::meta::present;
+
+/// How a content block with a text begins, after another member.
+const TEXT_CONTENT: &[u8] = br#"","content":{"type":"text","text":""#;
 
 #[derive(Deserialize)]
 struct Chunk<'a> {
@@ -16,7 +20,19 @@ struct Chunk<'a> {
 /// Returns whether a canonical chunk is also a valid v1 chunk.
 #[must_use]
 pub fn is_v1_chunk(chunk: &Json) -> bool {
+    if is_plain_text(chunk.text()) {
+        return true;
+    }
     serde_json::from_str::<Chunk<'_>>(chunk.text()).is_ok_and(|chunk| content::is_shared(chunk.content.get()))
+}
+
+/// Recognizes, without a parse, a chunk whose last member is a content block with nothing but a text. Chunks that are
+/// decoded by `agent_translator` look like this.
+fn is_plain_text(chunk: &str) -> bool {
+    let Some(at) = memmem::find(chunk.as_bytes(), TEXT_CONTENT) else { return false };
+    // Two braces end the block and the chunk, so that the block is a member of the chunk itself.
+    let text = chunk[at + TEXT_CONTENT.len()..].strip_suffix("\"}}");
+    text.is_some_and(|text| !text.contains('"') && !text.ends_with('\\'))
 }
 
 /// Converts a chunk to v1; most chunks stay unchanged.
@@ -72,6 +88,23 @@ mod tests {
         );
         assert!(is_v1_chunk(&chunk));
         assert_eq!(chunk_to_v1(&chunk), chunk);
+    }
+
+    #[test]
+    fn only_a_text_as_the_last_member_is_recognized_without_a_parse() {
+        let chunk = |rest: &str| format!(r#"{{"messageId":"m",{rest}"#);
+        let text = |text: &str| chunk(&format!(r#""content":{{"type":"text","text":"{text}"#));
+        assert!(is_plain_text(&text(r#"x"}}"#)));
+        assert!(is_plain_text(&text(r#"a\nb"}}"#)));
+        for other in [
+            text(r#"x"},"a":"b"}"#),
+            text(r#"x","annotations":{"a":"b"}}}"#),
+            chunk(r#""_meta":{"a":"b","content":{"type":"text","text":"x"}}}"#),
+            chunk(r#""content":{"type":"image","data":"x"}}"#),
+        ] {
+            json(&other);
+            assert!(!is_plain_text(&other), "{other}");
+        }
     }
 
     #[test]
