@@ -1,6 +1,5 @@
 //! Converts the chunks of messages and thoughts. Which chunks a client needs is decided in `sent_messages`.
 
-use memchr::memmem;
 use rethread_core::{Fields, Json};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -8,8 +7,8 @@ use serde_json::value::RawValue;
 use super::content;
 use super::meta::present;
 
-/// How a content block with a text begins, after another member.
-const TEXT_CONTENT: &[u8] = br#"","content":{"type":"text","text":""#;
+/// How a content block with a text begins.
+const TEXT_CONTENT: &str = r#","content":{"type":"text","text":""#;
 
 #[derive(Deserialize)]
 struct Chunk<'a> {
@@ -26,13 +25,14 @@ pub fn is_v1_chunk(chunk: &Json) -> bool {
     serde_json::from_str::<Chunk<'_>>(chunk.text()).is_ok_and(|chunk| content::is_shared(chunk.content.get()))
 }
 
-/// Recognizes, without a parse, a chunk whose last member is a content block with nothing but a text. Chunks that are
-/// decoded by `agent_translator` look like this.
+/// Recognizes, without a parse, a chunk that has only an id and a text, as `agent_translator` writes it.
 fn is_plain_text(chunk: &str) -> bool {
-    let Some(at) = memmem::find(chunk.as_bytes(), TEXT_CONTENT) else { return false };
-    // Two braces end the block and the chunk, so that the block is a member of the chunk itself.
-    let text = chunk[at + TEXT_CONTENT.len()..].strip_suffix("\"}}");
-    text.is_some_and(|text| !text.contains('"') && !text.ends_with('\\'))
+    let text = || {
+        let (_, rest) = chunk.strip_prefix("{\"sessionUpdate\":\"")?.split_once('"')?;
+        let (_, rest) = rest.strip_prefix(",\"messageId\":\"")?.split_once('"')?;
+        rest.strip_prefix(TEXT_CONTENT)?.strip_suffix("\"}}")
+    };
+    text().is_some_and(|text| !text.contains('"'))
 }
 
 /// Converts a chunk to v1; most chunks stay unchanged.
@@ -91,8 +91,8 @@ mod tests {
     }
 
     #[test]
-    fn only_a_text_as_the_last_member_is_recognized_without_a_parse() {
-        let chunk = |rest: &str| format!(r#"{{"messageId":"m",{rest}"#);
+    fn a_text_alone_is_recognized_without_a_parse() {
+        let chunk = |rest: &str| format!(r#"{{"sessionUpdate":"agent_message_chunk","messageId":"m",{rest}"#);
         let text = |text: &str| chunk(&format!(r#""content":{{"type":"text","text":"{text}"#));
         assert!(is_plain_text(&text(r#"x"}}"#)));
         assert!(is_plain_text(&text(r#"a\nb"}}"#)));

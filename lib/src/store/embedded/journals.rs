@@ -2,7 +2,6 @@
 //! write by the caller. A file is written by one owner only; after a failed sync or a failed write that cannot be undone,
 //! what is not synced is copied to a new file.
 
-use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
@@ -26,7 +25,7 @@ const DEFAULT_OPEN_FILES: usize = 256;
 /// The journals that this store owns.
 pub(super) struct OwnedJournals {
     folder: Arc<JournalFolder>,
-    owned: Mutex<HashMap<SessionId, Arc<Mutex<OwnedJournal>>>>,
+    owned: Mutex<foldhash::HashMap<SessionId, Arc<Mutex<OwnedJournal>>>>,
     open_files: AtomicUsize,
     max_open_files: usize,
     uses: AtomicU64,
@@ -357,7 +356,7 @@ impl OwnedJournals {
         }
     }
 
-    fn owned(&self) -> MutexGuard<'_, HashMap<SessionId, Arc<Mutex<OwnedJournal>>>> {
+    fn owned(&self) -> MutexGuard<'_, foldhash::HashMap<SessionId, Arc<Mutex<OwnedJournal>>>> {
         self.owned.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
