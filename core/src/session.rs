@@ -211,6 +211,12 @@ impl Session {
         self.prompts.iter().find(|prompt| prompt.message == *message)
     }
 
+    /// Returns whether nothing is under way: no turn, and no prompt that waits.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.activity == Activity::Idle && self.turn.is_none() && self.prompts.is_empty()
+    }
+
     /// Says whether the agent has something left to do that it was asked to stop.
     #[must_use]
     pub fn cancel_is_awaited(&self) -> bool {

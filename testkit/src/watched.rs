@@ -88,6 +88,10 @@ impl<W: Watchman> Store for Watched<W> {
         self.store.find(session)
     }
 
+    fn find_by_part(&self, part: &str, limit: usize) -> StoreFuture<'_, Vec<SessionRow>> {
+        self.store.find_by_part(part, limit)
+    }
+
     fn list(&self, query: &ListQuery) -> StoreFuture<'_, ListPage> {
         self.store.list(query)
     }

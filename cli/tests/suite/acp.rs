@@ -173,7 +173,7 @@ async fn sessions_of_an_agent_that_was_broken_or_uninstalled_can_be_read() {
 async fn a_home_that_cannot_be_used_is_told_in_two_lines() {
     let home = home();
     fs::write(home.path(), "not a folder").expect("a file in the way");
-    assert_fails(home.acp(&shell("cat")), "home").await;
+    assert_fails(home.acp(&shell("cat")), 5, "home").await;
 }
 
 #[tokio::test]
@@ -195,7 +195,7 @@ async fn a_read_only_home_is_told_in_two_lines() {
         }
         command.uid(NOBODY).gid(NOBODY);
     }
-    assert_fails(command, "closed").await;
+    assert_fails(command, 5, "closed").await;
 }
 
 #[tokio::test]
@@ -205,7 +205,7 @@ async fn a_newer_database_is_told_in_two_lines_and_left_alone() {
     let database = home.path().join("rethread.db");
     let open = || rusqlite::Connection::open(&database).expect("a database");
     open().pragma_update(None, "user_version", 999).expect("it is ours");
-    let errors = assert_fails(home.acp(&shell("cat")), "999").await;
+    let errors = assert_fails(home.acp(&shell("cat")), 5, "999").await;
     assert!(errors.contains("newer"), "{errors}");
     let version: i64 = open().query_row("PRAGMA user_version", [], |row| row.get(0)).expect("a version");
     assert_eq!(version, 999);
@@ -385,12 +385,12 @@ async fn used(home: &Home) -> Program {
 }
 
 /// Says that a command fails at once with one line for the error, one for the hint, and nothing else.
-async fn assert_fails(mut command: Command, names: &str) -> String {
+async fn assert_fails(mut command: Command, code: i32, names: &str) -> String {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let running = tokio::time::timeout(rethread_testkit::DEADLINE, command.output());
     let Output { status, stdout, stderr } = running.await.expect("it ends at once").expect("it runs");
     let errors = String::from_utf8_lossy(&stderr).into_owned();
-    assert_eq!(status.code(), Some(1), "{errors}");
+    assert_eq!(status.code(), Some(code), "{errors}");
     assert_eq!(String::from_utf8_lossy(&stdout), "");
     let lines: Vec<_> = errors.lines().collect();
     assert_eq!(lines.len(), 2, "{errors}");

@@ -4,6 +4,7 @@
 mod acp;
 mod assistant_program;
 mod big_turn;
+mod commands;
 #[cfg(target_os = "linux")]
 mod daemons;
 mod durability;
@@ -13,4 +14,5 @@ mod kill_nine;
 mod migration;
 mod owners;
 mod processes;
+mod pseudo_terminal;
 mod trees;

@@ -34,7 +34,7 @@ struct PeerState {
     out: Mutex<Option<mpsc::Sender<Vec<u8>>>>,
     next: AtomicU64,
     pending: Mutex<HashMap<u64, Pending>>,
-    routes: Mutex<HashMap<String, mpsc::Sender<FromAgent>>>,
+    routes: Mutex<foldhash::HashMap<String, mpsc::Sender<FromAgent>>>,
     /// What the agent has printed since its last message.
     printed: Mutex<StderrTail>,
 }

@@ -13,7 +13,7 @@ mod sent_requests;
 mod session_requests;
 mod subscription;
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -180,7 +180,7 @@ impl Connection {
             store: deps.store.clone(),
             asked: asked.clone(),
             out: Out::default(),
-            subscriptions: HashMap::new(),
+            subscriptions: foldhash::HashMap::default(),
             active: Vec::new(),
             unplaced: VecDeque::new(),
         };

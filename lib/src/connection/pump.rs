@@ -2,8 +2,8 @@
 //! pump waits for a client that does not read. It works in rounds, and looks only at the active sessions: those that rang the
 //! bell, or that something in the queue concerns, until they have nothing more. One subscribed session is in `subscription`.
 
+use std::collections::VecDeque;
 use std::collections::hash_map::Entry;
-use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use rethread_core::{Json, Seq, SessionId};
@@ -27,7 +27,7 @@ pub(super) struct Pump {
     pub(super) store: Arc<dyn Store>,
     pub(super) asked: SentRequests,
     pub(super) out: Out,
-    pub(super) subscriptions: HashMap<SessionId, Subscription>,
+    pub(super) subscriptions: foldhash::HashMap<SessionId, Subscription>,
     /// The cursors of the active subscriptions, in the order in which they became active.
     pub(super) active: Vec<Arc<Cursor>>,
     /// Messages with a place in a session, until the queue has been taken: the session may follow in it.

@@ -132,7 +132,7 @@ impl Connection {
             client_request::ArchivedParam::Include => ArchivedFilter::Include,
             client_request::ArchivedParam::Only => ArchivedFilter::Only,
         };
-        let query = ListQuery { cwd, archived, after: cursor.clone(), limit: PAGE };
+        let query = ListQuery { cwd, archived, after: cursor.clone(), limit: PAGE, ..ListQuery::default() };
         let page = context.registry.store().list(&query).await;
         let room = self.deps.host_config.longest_line.saturating_sub(LIST_FRAME + request.id().text().len());
         request.answer(match page {

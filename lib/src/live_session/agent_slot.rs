@@ -69,7 +69,7 @@ impl LiveSession {
             // Opening reads the journal too: clients that are being replayed go first.
             live.caught_up(HEAD_START).await;
             // A session that has ended needs no agent.
-            let _ = own.send(Message::AgentUp(up)).await;
+            let _ = own.send(Box::new(Message::AgentUp(up))).await;
         });
     }
 

@@ -125,8 +125,8 @@ impl LiveSession {
             return;
         }
         if let Some(setup) = self.clients.attached.take_wanted() {
-            self.apply_setup(setup).await;
-            self.need_agent().await;
+            Box::pin(self.apply_setup(setup)).await;
+            Box::pin(self.need_agent()).await;
         }
     }
 

@@ -59,8 +59,8 @@ impl LiveSession {
             && let Some(stage) = self.choosing().map(|choosing| choosing.stage)
         {
             match stage {
-                Stage::Kept => self.choose_kept().await,
-                Stage::Wanted => self.choose_wanted().await,
+                Stage::Kept => Box::pin(self.choose_kept()).await,
+                Stage::Wanted => Box::pin(self.choose_wanted()).await,
             }
         }
     }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
 use super::clients::Verdict;
-use super::{AgentSlot, LiveSession, Message, NotWritten, PendingAnswer};
+use super::{AgentSlot, ForkState, LiveSession, Message, NotWritten, PendingAnswer};
 use crate::client_id::{ClientId, ClientTag};
 use crate::clock;
 use crate::edge::agent_translator::outgoing::cancelled_answer;
@@ -55,6 +55,9 @@ impl LiveSession {
             Message::Status(reply) => {
                 let _ = reply.send(self.broken_error().map_or_else(|| Ok(self.state()), Err));
             }
+            Message::ForkState(reply) => {
+                let _ = reply.send(self.fork_state());
+            }
             Message::End { reason, by, done } => self.end(reason, by, done).await,
             Message::HostChanged { host, by, notice } => self.host_changed(&host, by, &notice),
             Message::EpochSeen(epoch) => self.epoch_seen(epoch).await,
@@ -86,6 +89,12 @@ impl LiveSession {
                 }
             }
         }
+    }
+
+    fn fork_state(&self) -> Option<Box<ForkState>> {
+        let at_turn_end = self.agent.at_turn_end.clone()?;
+        let usable = self.condition.broken.is_none() && self.session.is_idle();
+        usable.then(|| Box::new(ForkState { session: self.session.clone(), at_turn_end }))
     }
 
     async fn cancel(&mut self) {
@@ -233,7 +242,7 @@ impl LiveSession {
             return;
         }
         if self.clients.attached.is_empty() {
-            return self.end_session("the session was closed".to_owned()).await;
+            return Box::pin(self.end_session("the session was closed".to_owned())).await;
         }
         for reply in self.clients.requests.take_closing() {
             reply.leave(self.lease.head);
@@ -294,6 +303,7 @@ pub(super) fn waiting_client(message: &Message) -> Option<ClientId> {
         | Message::Relayed(..)
         | Message::Service(_)
         | Message::Status(_)
+        | Message::ForkState(_)
         | Message::End { .. }
         | Message::HostChanged { .. }
         | Message::EpochSeen(_)
@@ -319,6 +329,7 @@ pub(super) fn reply_of(message: Message) -> Option<Reply> {
         | Message::Relayed(..)
         | Message::Service(_)
         | Message::Status(_)
+        | Message::ForkState(_)
         | Message::End { .. }
         | Message::HostChanged { .. }
         | Message::EpochSeen(_)

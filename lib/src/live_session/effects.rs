@@ -149,6 +149,9 @@ impl LiveSession {
             self.timers.cancel = None;
         }
         self.folding.turn_ended(seq, Instant::now());
+        if self.agent.at_turn_end.as_ref() != self.session.natives.last() {
+            self.agent.at_turn_end = self.session.natives.last().cloned();
+        }
         self.fetch_outputs();
         for reply in self.clients.requests.turn_ended(turn) {
             reply.send(seq, end_of_turn(stop, Some(state)));

@@ -16,8 +16,8 @@ impl LiveSession {
         match from {
             FromAgent::Lines(lines) => self.on_lines(lines).await,
             FromAgent::Gone(reason) => {
-                self.release_held_back().await;
-                self.agent_gone(reason).await;
+                Box::pin(self.release_held_back()).await;
+                Box::pin(self.agent_gone(reason)).await;
             }
         }
     }
@@ -34,7 +34,7 @@ impl LiveSession {
                     match self.agent.waiting.remove(&request) {
                         Some(PendingAnswer::Open) => {
                             self.step(std::mem::take(&mut inputs)).await;
-                            self.open_answered(outcome).await;
+                            Box::pin(self.open_answered(outcome)).await;
                         }
                         Some(waiting) => {
                             said = self.check_answer(&waiting, &outcome, &mut inputs).await;
@@ -42,7 +42,7 @@ impl LiveSession {
                             self.answered(waiting, outcome, &mut inputs);
                             said = self.held_back();
                         }
-                        None => self.answered_late(request).await,
+                        None => Box::pin(self.answered_late(request)).await,
                     }
                 }
             }

@@ -41,9 +41,8 @@ impl LiveSession {
                 tokio::spawn(async move {
                     let done = work.await;
                     // A session that has ended needs nothing any more; a terminal ends with the message.
-                    let _ = own
-                        .send(Message::Service(ServiceEvent::ServiceResult { generation, request, done }))
-                        .await;
+                    let result = ServiceEvent::ServiceResult { generation, request, done };
+                    let _ = own.send(Box::new(Message::Service(result))).await;
                 });
             }
         }
@@ -112,11 +111,11 @@ fn as_inputs(updates: Vec<Update>) -> Vec<Input> {
 async fn watch_over(
     terminal: String,
     mut moments: watch::Receiver<TerminalState>,
-    own: mpsc::Sender<Message>,
+    own: mpsc::Sender<Box<Message>>,
 ) {
     while moments.changed().await.is_ok() {
         let over = *moments.borrow_and_update() == TerminalState::Exited;
-        if own.send(Message::Service(ServiceEvent::Moved(terminal.clone()))).await.is_err() {
+        if own.send(Box::new(Message::Service(ServiceEvent::Moved(terminal.clone())))).await.is_err() {
             return;
         }
         if over {

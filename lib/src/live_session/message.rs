@@ -33,7 +33,7 @@ pub(crate) struct Handle {
     pub(crate) id: SessionId,
     /// What its peers share.
     pub(crate) live: Arc<Live>,
-    pub(super) inbox: mpsc::Sender<Message>,
+    pub(super) inbox: mpsc::Sender<Box<Message>>,
     /// Becomes true when the session has given up its lease and its task is over.
     pub(super) finished: watch::Receiver<bool>,
 }
@@ -41,7 +41,14 @@ pub(crate) struct Handle {
 impl Handle {
     /// Says something to the session. An error means that it has ended.
     pub(crate) async fn send(&self, message: Message) -> Result<(), SessionEnded> {
-        self.inbox.send(message).await.map_err(|unsent| SessionEnded(reply_of(unsent.0)))
+        self.inbox.send(Box::new(message)).await.map_err(|unsent| SessionEnded(reply_of(*unsent.0)))
+    }
+
+    /// Returns the state to fork from, if the session is idle and a turn has ended since it was opened.
+    pub(crate) async fn fork_state(&self) -> Option<Box<ForkState>> {
+        let (reply, state) = oneshot::channel();
+        self.send(Message::ForkState(reply)).await.ok()?;
+        state.await.ok().flatten()
     }
 
     /// Says whether the session takes no more messages.
@@ -142,6 +149,8 @@ pub(crate) enum Message {
     NotFollowed,
     /// Asks for the current state, or why it is not known.
     Status(oneshot::Sender<Result<Json, RpcError>>),
+    /// Asks for the state to fork from, if that is the current one.
+    ForkState(oneshot::Sender<Option<Box<ForkState>>>),
     /// Ends the session: the process ends, or the session is deleted or archived.
     End {
         /// Why, in words for a person.
@@ -164,6 +173,14 @@ pub(crate) enum Message {
     EpochSeen(u64),
     /// The agent is up, or is not to be had.
     AgentUp(Result<LiveAgent, RpcError>),
+}
+
+/// The state of an idle session whose last turn ended since it was opened here.
+pub(crate) struct ForkState {
+    /// The current state.
+    pub(crate) session: Session,
+    /// The agent's own session at the end of the last turn.
+    pub(crate) at_turn_end: Native,
 }
 
 /// What happens to a session when its last client leaves.

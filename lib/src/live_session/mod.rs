@@ -59,7 +59,7 @@ pub(crate) use agent_slot::{AgentSlot, Bound, Replaying};
 pub(crate) use attach::{Attached, RunningTurn};
 pub(crate) use clients::Client;
 pub use message::WhenUnattended;
-pub(crate) use message::{AgentLines, Handle, Message, SessionDeps, SessionEnded, SessionStart};
+pub(crate) use message::{AgentLines, ForkState, Handle, Message, SessionDeps, SessionEnded, SessionStart};
 pub(crate) use opening::QUIET;
 pub(crate) use store_failure::store_error;
 
@@ -116,7 +116,7 @@ impl LiveSession {
         let handle = Handle { id: begin.id.clone(), live: live.clone(), inbox: own.clone(), finished };
         let folded = begin.lease.folded;
         let ended_turn = if begin.session.turn.is_none() { begin.session.turns } else { TurnNo(0) };
-        let session = Self {
+        let session = Box::new(Self {
             id: begin.id,
             session: begin.session,
             lease: begin.lease,
@@ -136,12 +136,13 @@ impl LiveSession {
             folding: Folding::since(folded),
             condition: Condition::default(),
             deps,
-        };
+        });
         (handle, session.run(), finish)
     }
 
-    async fn run(mut self) {
-        self.settle_past().await;
+    /// The task. What happens seldom is boxed, so that an idle session needs little memory.
+    async fn run(mut self: Box<Self>) {
+        Box::pin(self.settle_past()).await;
         let early = std::mem::take(&mut self.agent.early);
         if !early.is_empty() {
             self.on_agent_message(FromAgent::Lines(early)).await;
@@ -150,9 +151,9 @@ impl LiveSession {
         while !self.condition.ended {
             alarm.no_later_than(self.timers.next().0);
             tokio::select! {
-                Some(message) = self.mailbox.inbox.recv() => self.on_client_message(message).await,
+                Some(message) = self.mailbox.inbox.recv() => Box::pin(self.on_client_message(*message)).await,
                 Some(lines) = self.agent.lines.recv() => self.on_agent_message(lines).await,
-                () = alarm.rings() => self.alarm_rang().await,
+                () = alarm.rings() => Box::pin(self.alarm_rang()).await,
             }
             if self.session.turn.is_some() {
                 self.stay_awake();
@@ -237,7 +238,7 @@ impl LiveSession {
         while !entries.is_empty() && self.condition.broken.is_none() {
             match self.deps.store.append(self.appended(&entries)).await {
                 Ok(()) => entries = self.publish(&entries),
-                Err(error) => return self.store_failed(error).await,
+                Err(error) => return Box::pin(self.store_failed(error)).await,
             }
         }
     }
@@ -303,9 +304,9 @@ impl LiveSession {
     fn close_inbox(&mut self) {
         self.mailbox.inbox.close();
         while let Ok(message) = self.mailbox.inbox.try_recv() {
-            if let Message::Close(reply) = message {
+            if let Message::Close(reply) = *message {
                 self.clients.requests.add_close(reply);
-            } else if let Some(reply) = client_requests::reply_of(message) {
+            } else if let Some(reply) = client_requests::reply_of(*message) {
                 reply.refuse(RpcError::not_attached(self.id.as_str()));
             }
         }

@@ -35,6 +35,8 @@ pub(super) struct AgentSide {
     pub(super) setup: Setup,
     /// The agent's session that this one was forked from, until the agent has been asked.
     pub(super) fork_of: Option<Native>,
+    /// The agent's own session at the end of the last turn, if a turn has ended since this session was opened here.
+    pub(super) at_turn_end: Option<Native>,
     /// The transcript for an agent that does not know it, until a prompt has carried it.
     pub(super) seed: Option<String>,
     /// What the answers to our requests are for.
@@ -61,6 +63,7 @@ impl AgentSide {
             early,
             setup,
             fork_of,
+            at_turn_end: None,
             seed: None,
             waiting: HashMap::new(),
             questions: HashMap::new(),
@@ -108,8 +111,8 @@ pub(super) struct Services {
 
 /// The messages to a session, its own among them.
 pub(super) struct Mailbox {
-    pub(super) inbox: mpsc::Receiver<Message>,
-    pub(super) own: mpsc::Sender<Message>,
+    pub(super) inbox: mpsc::Receiver<Box<Message>>,
+    pub(super) own: mpsc::Sender<Box<Message>>,
 }
 
 /// Whether a session can work.

@@ -3,9 +3,7 @@
 use std::sync::Arc;
 
 use rethread_core::session::Native;
-use rethread_core::{
-    Activity, Entry, Folded, HeldPrompts, Input, Seq, Session, SessionId, Update, UpdateKind, stored,
-};
+use rethread_core::{Entry, Folded, HeldPrompts, Input, Seq, Session, SessionId, Update, UpdateKind, stored};
 use serde_json::json;
 
 use super::Registry;
@@ -16,7 +14,7 @@ use crate::ids;
 use crate::live_session::{AgentLines, AgentSlot, Handle, SessionStart, store_error};
 use crate::store::facts::facts;
 use crate::store::state::state_and_turn_end;
-use crate::store::{Deleted, Listed, NewSession, SessionRow, Store, StoreError};
+use crate::store::{Deleted, Listed, NewSession, SessionRow, StoreError};
 use crate::wire::RpcError;
 
 /// How much of a journal is read at once.
@@ -32,17 +30,20 @@ impl Registry {
         at: Option<&str>,
         setup: Setup,
     ) -> Result<(Handle, Session), RpcError> {
-        let read = read_parent(self.store(), parent).await;
-        let Parent { row, turn_end, now } = read.map_err(|e| store_error(&e))?;
+        let read = self.fork_parent(parent, at).await;
+        let Parent { row, turn_end, now, native } = read.map_err(|e| store_error(&e))?;
         if row.head == Seq(0) {
             return Err(RpcError::unknown_session(parent.as_str())
                 .hint("only the agent has this session so far; load it, then fork it"));
         }
-        let fork_of = turn_end.as_ref().filter(|_| at.is_none()).and_then(|end| own_session(end, &now));
+        // The agent can fork its own session only if that ends where the parent ends. A session that the agent began
+        // after the last turn does not contain the transcript yet.
+        let fork_of =
+            native.filter(|native| at.is_none() && now.is_idle() && now.natives.last() == Some(native));
         let mut session = match (at, turn_end) {
             (Some(message), _) => self.state_at_message(parent, message).await?,
             // What is under way belongs to the parent alone.
-            (None, Some(end)) if row.owner.is_some() && !is_idle(&now) => end,
+            (None, Some(end)) if row.owner.is_some() && !now.is_idle() => *end,
             (None, Some(_) | None) => now.clone(),
         };
         let seq = session.head;
@@ -66,6 +67,27 @@ impl Registry {
         let (host, slot) = (host.user(), AgentSlot::Empty);
         let begin = SessionStart { id, session: session.clone(), lease, setup, host, fork_of, slot, lines };
         Ok((self.start(begin), session))
+    }
+
+    /// The parent of a fork: its state from the live session if that is idle, else from the store.
+    async fn fork_parent(&self, id: &SessionId, at: Option<&str>) -> Result<Parent, StoreError> {
+        let row = self.store().find(id).await?.filter(|row| row.deleted == Deleted::No);
+        let row = row.ok_or_else(|| StoreError::Unknown(id.clone()))?;
+        let live = match self.find(id).filter(|_| at.is_none()) {
+            Some(handle) => handle.fork_state().await,
+            None => None,
+        };
+        let (mut now, turn_end, native) = match live {
+            Some(live) => (live.session, None, Some(live.at_turn_end)),
+            None => {
+                let (now, end) = state_and_turn_end(self.store(), &row).await?;
+                let native = end.as_ref().and_then(|end| end.natives.last().cloned());
+                (now, end.map(Box::new), native)
+            }
+        };
+        // A title that was set while nobody had the session open is in the row only.
+        now.title = row.title.clone().or(now.title);
+        Ok(Parent { row, turn_end, now, native })
     }
 
     async fn state_at_message(&self, parent: &SessionId, message: &str) -> Result<Session, RpcError> {
@@ -122,30 +144,12 @@ fn is_of_message(entry: &Entry, message: &str) -> bool {
 /// The session that a fork is made of.
 struct Parent {
     row: SessionRow,
-    /// Its state at the end of its last turn, or when it was made.
-    turn_end: Option<Session>,
+    /// Its state at the end of its last turn, or when it was made, if that is not its state now.
+    turn_end: Option<Box<Session>>,
     /// Its state now, with the title of its row.
     now: Session,
-}
-
-async fn read_parent(store: &dyn Store, id: &SessionId) -> Result<Parent, StoreError> {
-    let row = store.find(id).await?.filter(|row| row.deleted == Deleted::No);
-    let row = row.ok_or_else(|| StoreError::Unknown(id.clone()))?;
-    let (mut now, turn_end) = state_and_turn_end(store, &row).await?;
-    // A title that was set while nobody had the session open is in the row only.
-    now.title = row.title.clone().or(now.title);
-    Ok(Parent { row, turn_end, now })
-}
-
-fn is_idle(session: &Session) -> bool {
-    session.activity == Activity::Idle && session.turn.is_none() && session.prompts.is_empty()
-}
-
-/// The agent's own session that it can fork: only if that is the very end of the parent. A session that the agent
-/// began after the last turn has not been given the transcript yet.
-fn own_session(turn_end: &Session, now: &Session) -> Option<Native> {
-    let native = now.natives.last().filter(|native| turn_end.natives.last() == Some(*native));
-    native.filter(|_| is_idle(now)).cloned()
+    /// The agent's own session at the end of the last turn.
+    native: Option<Native>,
 }
 
 /// The fork's own beginning: an end to whatever was under way at that point, where it works, and the settings that

@@ -98,6 +98,10 @@ impl Store for MemoryStore {
         ready(Ok(self.state().sessions.get(session).map(|stored| stored.row.clone())))
     }
 
+    fn find_by_part(&self, part: &str, limit: usize) -> StoreFuture<'_, Vec<SessionRow>> {
+        ready(Ok(self.state().find_by_part(part, limit)))
+    }
+
     fn list(&self, query: &ListQuery) -> StoreFuture<'_, ListPage> {
         ready(self.state().list(query))
     }
@@ -208,6 +212,18 @@ impl MemoryState {
             stored.row.snapshot = Some(snapshot.state);
         }
         Ok(())
+    }
+
+    fn find_by_part(&self, part: &str, limit: usize) -> Vec<SessionRow> {
+        let matches = |row: &SessionRow| {
+            let id = row.id.as_str();
+            row.deleted == Deleted::No && (id.starts_with(part) || id.ends_with(part))
+        };
+        let found = self.sessions.values().filter(|stored| matches(&stored.row));
+        let mut rows: Vec<_> = found.map(StoredSession::listing).collect();
+        rows.sort_by_cached_key(|row| std::cmp::Reverse(ListCursor::after(row)));
+        rows.truncate(limit);
+        rows
     }
 
     fn list(&self, query: &ListQuery) -> Result<ListPage, StoreError> {
@@ -487,11 +503,19 @@ impl StoredSession {
         self.listed.is_some()
             && self.row.deleted == Deleted::No
             && query.spellings().is_none_or(|spellings| spellings.contains(&self.row.cwd))
+            && query.agent.as_deref().is_none_or(|agent| self.was_served_by(agent))
             && match query.archived {
                 ArchivedFilter::Exclude => self.row.archived == Archived::No,
                 ArchivedFilter::Include => true,
                 ArchivedFilter::Only => self.row.archived == Archived::Yes,
             }
+    }
+
+    fn was_served_by(&self, agent: &str) -> bool {
+        let wanted = agent.to_ascii_lowercase();
+        let mut names =
+            std::iter::once(&self.row.agent).chain(self.natives.iter().map(|native| &native.agent));
+        names.any(|name| name.to_ascii_lowercase().contains(&wanted))
     }
 
     fn changed(&self) -> ChangedSession {

@@ -15,6 +15,7 @@ mod process;
 pub(crate) mod state;
 
 pub use page::Page;
+pub use state::read_state;
 
 /// The result of a store's method, when it is there.
 pub type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
@@ -49,6 +50,10 @@ pub trait Store: Send + Sync + 'static {
     /// [`StoreError::Unknown`], and appends of its former owner return [`StoreError::StaleEpoch`] as soon as that owner
     /// can know of it.
     fn find(&self, session: &SessionId) -> StoreFuture<'_, Option<SessionRow>>;
+
+    /// Returns the rows of sessions whose id begins or ends with this text, newest first and at most `limit` of them.
+    /// Deleted sessions are left out, those without content are not. The rows are as in lists.
+    fn find_by_part(&self, part: &str, limit: usize) -> StoreFuture<'_, Vec<SessionRow>>;
 
     /// Returns one page of sessions, newest first.
     fn list(&self, query: &ListQuery) -> StoreFuture<'_, ListPage>;
@@ -301,6 +306,9 @@ pub enum OwnedHere {
 pub struct ListQuery {
     /// Only sessions with exactly this working directory; a trailing slash makes no difference.
     pub cwd: Option<String>,
+    /// Only sessions that were created with, or served by, an agent whose name contains this text. ASCII letters match
+    /// in both cases.
+    pub agent: Option<String>,
     /// Whether archived sessions are listed.
     pub archived: ArchivedFilter,
     /// The cursor of the previous page.

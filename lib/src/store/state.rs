@@ -8,11 +8,8 @@ use super::{Page, SessionRow, Store, StoreError};
 /// How much of a journal is read at once.
 const PAGE: usize = 1024 * 1024;
 
-/// The state of a session as the store has it, and its row.
-pub(crate) async fn read_state(
-    store: &dyn Store,
-    id: &SessionId,
-) -> Result<(Session, SessionRow), StoreError> {
+/// The state of a session as the store has it, and its row. Needs no ownership: the session may be live in another process.
+pub async fn read_state(store: &dyn Store, id: &SessionId) -> Result<(Session, SessionRow), StoreError> {
     let row = store.find(id).await?.ok_or_else(|| StoreError::Unknown(id.clone()))?;
     Ok((state_of(store, &row).await?, row))
 }

@@ -2,10 +2,12 @@
 
 mod envelope;
 mod error;
+mod line_template;
 mod lines;
 mod out;
 
 pub use envelope::{Id, IdKind, Malformed, RpcMessage, parse};
 pub use error::{RpcError, code, with_causes};
+pub use line_template::LineTemplate;
 pub use lines::{Line, LineReader};
 pub use out::Out;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use rethread::store::memory::MemoryStore;
 use rethread::store::{
-    Append, Archived, ArchivedFilter, Deleted, Durability, Lease, ListQuery, NewSession, OwnedHere, Revision,
-    RowFacts, StoreError, Stub,
+    Append, Archived, ArchivedFilter, Deleted, Durability, Lease, ListQuery, Listed, NewSession, OwnedHere,
+    Revision, RowFacts, StoreError, Stub,
 };
 use rethread_core::{Seq, SessionId, TitleSource};
 use tempfile::TempDir;
@@ -68,12 +68,14 @@ contract! {
     a_fork_before_its_parents_fork_skips_the_parent
     a_fork_that_its_parent_does_not_reach_is_refused
     a_fork_keeps_the_text_of_a_deleted_parent
+    sessions_are_found_by_a_part_of_their_id
     lists_are_newest_first
     lists_come_in_pages
     lists_can_be_of_one_directory
     lists_of_a_directory_do_not_mind_a_slash_at_its_end
     a_clock_that_goes_back_does_not_turn_a_list_around
     lists_treat_archived_sessions_as_asked
+    lists_can_be_of_one_agent
     sessions_without_content_are_not_listed
     a_strange_cursor_is_refused
     a_title_from_outside_is_the_users
@@ -398,6 +400,23 @@ fn some(limit: usize) -> ListQuery {
     ListQuery { limit, ..ListQuery::default() }
 }
 
+fn sessions_are_found_by_a_part_of_their_id(store: &Blocking) {
+    for (id, at) in [("ab-1", 1), ("ab-2", 3), ("xx-é1", 2), ("ba", 4)] {
+        store.create(listed_session(id, "/w", at)).unwrap();
+    }
+    store.create(new_session("empty-1")).unwrap();
+    assert_eq!(store.find_by_part("ab", 9), ["ab-2", "ab-1"]);
+    assert_eq!(store.find_by_part("ab", 1), ["ab-2"]);
+    assert_eq!(store.find_by_part("1", 9), ["xx-é1", "empty-1", "ab-1"]);
+    assert_eq!(store.find_by_part("é1", 9), ["xx-é1"]);
+    for none in ["-", "ab-1 ", "%", "AB", "xx-é1 and more"] {
+        assert_eq!(store.find_by_part(none, 9), Vec::<String>::new(), "{none}");
+    }
+    store.set_archived(&id("ab-1"), Archived::Yes, 5).unwrap();
+    store.delete(&id("ab-2"), 5).unwrap();
+    assert_eq!(store.find_by_part("ab", 9), ["ab-1"]);
+}
+
 fn lists_are_newest_first(store: &Blocking) {
     for (name, at) in [("a", 5), ("b", 7), ("c", 7), ("d", 1)] {
         let lease = store.create(listed_session(name, "/w", at)).unwrap();
@@ -502,6 +521,21 @@ fn lists_treat_archived_sessions_as_asked(store: &Blocking) {
     }
     store.set_archived(&id("d"), Archived::No, 10).unwrap();
     assert_eq!(ids(store, &some(10)), ["d", "c", "a"]);
+}
+
+fn lists_can_be_of_one_agent(store: &Blocking) {
+    for (name, agent, at) in [("a", "Codex", 1), ("b", "claude", 2), ("c", "codex-acp", 3)] {
+        store.create(NewSession { agent: agent.to_owned(), ..listed_session(name, "/w", at) }).unwrap();
+    }
+    let facts = RowFacts { native: Some(native("n")), listed: Some(Listed), ..RowFacts::default() };
+    store.create(NewSession { facts, agent: "claude".to_owned(), at: 4, ..new_session("d") }).unwrap();
+    let of = |agent: &str| ListQuery { agent: Some(agent.to_owned()), ..some(10) };
+    assert_eq!(ids(store, &of("codex")), ["c", "a"]);
+    assert_eq!(ids(store, &of("AGENT")), ["d"], "one that took the session over");
+    assert_eq!(ids(store, &of("%")), Vec::<String>::new());
+    assert_eq!(ids(store, &ListQuery { cwd: Some("/w".to_owned()), limit: 1, ..of("claude") }), ["d"]);
+    let first = store.list(&ListQuery { limit: 1, ..of("codex") }).unwrap();
+    assert_eq!(ids(store, &ListQuery { after: first.next, ..of("codex") }), ["a"]);
 }
 
 fn sessions_without_content_are_not_listed(store: &Blocking) {

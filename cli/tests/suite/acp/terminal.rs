@@ -1,136 +1,18 @@
 //! `rethread acp -- AGENT ARGS` on a real terminal: the agent's own command runs there, and its signals and its exit
 //! status are those of the whole.
 
-use std::ffi::CStr;
-use std::fs::{self, File};
-use std::io::{Read, Write};
-use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
-use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::{Path, PathBuf};
-use std::process::{Child, ExitStatus};
-use std::sync::Mutex;
-use std::time::{Duration, Instant};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::ExitStatusExt;
 
 use rethread::edge::Version;
-use rethread_testkit::DEADLINE;
 use rethread_testkit::processes::signal;
 use rethread_testkit::program::Home;
 use serde_json::{Value, json};
 use tokio::process::Command;
 
 use super::{BOTH, home, shell, text};
-
-/// The keys that a terminal turns into an interrupt and an end of input.
-const CTRL_C: &str = "\x03";
-const CTRL_D: &str = "\x04";
-
-/// A command whose controlling terminal is ours, killed when this is dropped.
-struct OnTerminal {
-    child: Child,
-    keyboard: File,
-    said: String,
-}
-
-impl OnTerminal {
-    fn start(command: Command) -> Self {
-        let (ours, theirs) = terminal();
-        let mut command = command.into_std();
-        let end = || theirs.try_clone().expect("a descriptor is free");
-        command.stdin(end()).stdout(end()).stderr(end());
-        // SAFETY: all calls are async-signal-safe and nothing is allocated.
-        unsafe {
-            command.pre_exec(|| {
-                // Tests that run in the background may have inherited a signal that is ignored; a terminal has none.
-                libc::signal(libc::SIGINT, libc::SIG_DFL);
-                if libc::setsid() < 0 || libc::ioctl(0, libc::TIOCSCTTY as _, 0) < 0 {
-                    return Err(std::io::Error::last_os_error());
-                }
-                Ok(())
-            });
-        }
-        let child = command.spawn().expect("it starts");
-        Self { child, keyboard: ours.into(), said: String::new() }
-    }
-
-    fn types(&mut self, keys: &str) {
-        self.keyboard.write_all(keys.as_bytes()).expect("the terminal takes it");
-    }
-
-    /// Waits until this is on the screen.
-    fn shows(&mut self, words: &str) {
-        let until = Instant::now() + 4 * DEADLINE;
-        while !self.said.contains(words) {
-            assert!(self.reads_on(until), "no {words:?} on the screen: {}", self.said);
-        }
-    }
-
-    /// Waits for the end, and gives all that was on the screen.
-    fn ends(mut self) -> (ExitStatus, String) {
-        let until = Instant::now() + 4 * DEADLINE;
-        while self.reads_on(until) {}
-        let status = loop {
-            if let Some(status) = self.child.try_wait().expect("it is our child") {
-                break status;
-            }
-            assert!(Instant::now() < until, "it does not end: {}", self.said);
-            std::thread::sleep(Duration::from_millis(5));
-        };
-        (status, std::mem::take(&mut self.said))
-    }
-
-    /// Reads what is there by then. Nothing more comes when everybody at the other end is gone.
-    fn reads_on(&mut self, until: Instant) -> bool {
-        let left = until.saturating_duration_since(Instant::now());
-        let mut ready = libc::pollfd { fd: self.keyboard.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-        let wait = libc::c_int::try_from(left.as_millis()).unwrap_or(libc::c_int::MAX);
-        // SAFETY: one descriptor that is open, and the place for what is found.
-        if unsafe { libc::poll(&raw mut ready, 1, wait) } <= 0 {
-            return false;
-        }
-        let mut bytes = [0; 4096];
-        match self.keyboard.read(&mut bytes) {
-            Ok(0) | Err(_) => false,
-            Ok(read) => {
-                self.said.push_str(&String::from_utf8_lossy(&bytes[..read]));
-                true
-            }
-        }
-    }
-}
-
-impl Drop for OnTerminal {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// A terminal: our end and that of the programs on it.
-fn terminal() -> (OwnedFd, OwnedFd) {
-    // Not `openpty`: its descriptors would be inherited by the programs that other tests start at the same moment.
-    let open = |path: &Path| {
-        let file = File::options().read(true).write(true).custom_flags(libc::O_NOCTTY).open(path);
-        file.expect("a terminal can be opened")
-    };
-    let ours = open(Path::new("/dev/ptmx"));
-    // SAFETY: plain calls on a descriptor that is open.
-    let made = unsafe { libc::grantpt(ours.as_raw_fd()) == 0 && libc::unlockpt(ours.as_raw_fd()) == 0 };
-    assert!(made, "{}", std::io::Error::last_os_error());
-    let theirs = open(&other_end(&ours));
-    (ours.into(), theirs.into())
-}
-
-/// The path of the end of a terminal that programs run on.
-fn other_end(ours: &File) -> PathBuf {
-    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-    let _guard = ONE_AT_A_TIME.lock().expect("nobody panics with it");
-    // SAFETY: the text stays until the next call, which waits for the lock.
-    let name = unsafe { libc::ptsname(ours.as_raw_fd()) };
-    assert!(!name.is_null(), "{}", std::io::Error::last_os_error());
-    // SAFETY: as above, and it ends with a zero byte.
-    PathBuf::from(unsafe { CStr::from_ptr(name) }.to_str().expect("a path of plain letters"))
-}
+use crate::pseudo_terminal::{CTRL_C, CTRL_D, OnTerminal};
 
 /// `acp` with these words behind it.
 fn acp(home: &Home, words: &[&str]) -> Command {
@@ -172,7 +54,7 @@ fn a_signal_to_rethread_is_the_agents() {
     let home = home();
     let mut agent = OnTerminal::start(acp(&home, &["--", "sh", "-c", "echo ready; exec sleep 60"]));
     agent.shows("ready");
-    signal(i32::try_from(agent.child.id()).expect("a process id is small"), libc::SIGTERM);
+    signal(i32::try_from(agent.id()).expect("a process id is small"), libc::SIGTERM);
     assert_eq!(agent.ends().0.signal(), Some(libc::SIGTERM));
 }
 

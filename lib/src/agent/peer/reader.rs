@@ -14,7 +14,7 @@ use super::{AgentLine, AgentPeer, FromAgent, PeerRules, Pending};
 use crate::agent::sessionless::{Expects, ProcessClients};
 use crate::edge::own_meta;
 use crate::lock::locked;
-use crate::wire::{Id, Line, LineReader, RpcError};
+use crate::wire::{Id, Line, LineReader, LineTemplate, RpcError};
 
 /// How many bytes of lines are kept for sessions whose id is not known yet.
 const MAX_EARLY_BYTES: usize = 1024 * 1024;
@@ -115,6 +115,8 @@ pub(super) struct PeerReader {
     early_bytes: usize,
     batches: Vec<(mpsc::Sender<FromAgent>, Vec<AgentLine>)>,
     last: LastLine,
+    /// The last notification with a text, and its session.
+    last_text: Option<(LineTemplate, String)>,
 }
 
 /// What the previous line was.
@@ -134,6 +136,7 @@ impl PeerReader {
             early_bytes: 0,
             batches: Vec::new(),
             last: LastLine::Message,
+            last_text: None,
         }
     }
 
@@ -183,6 +186,18 @@ impl PeerReader {
     }
 
     fn read_line(&mut self, bytes: Bytes) {
+        if let Some((template, session)) =
+            self.last_text.take_if(|(line, _)| line.content_of(&bytes).is_some())
+        {
+            self.message_came();
+            self.deliver_line(&session, bytes, None, AnswerExpected::Nothing);
+            self.last_text = Some((template, session));
+            return;
+        }
+        self.parse_line(bytes);
+    }
+
+    fn parse_line(&mut self, bytes: Bytes) {
         let bytes = self.without_own_meta(bytes);
         let Some(head) = MessageHead::read(&bytes) else {
             // Shells and banners write to the same stream; such a line is never passed on.
@@ -207,12 +222,16 @@ impl PeerReader {
                 self.collect(route, AgentLine::Message(bytes.clone()));
             }
         }
+        let is_update = head.method.as_deref() == Some("session/update");
         let child = head.params.as_ref().and_then(HeadParams::child);
         let asks = if head.id.is_some() { AnswerExpected::Something } else { AnswerExpected::Nothing };
         let about = head.params.as_ref().and_then(|params| Id::read(params.about?)?.as_number());
         match head.params.and_then(|params| params.session) {
             Some(session) => {
                 let session = session.into_owned();
+                if asks == AnswerExpected::Nothing && child.is_none() && is_update {
+                    self.last_text = LineTemplate::of(&bytes).map(|template| (template, session.clone()));
+                }
                 self.deliver_line(&session, bytes, child, asks);
             }
             // Sub-agents are announced by their parent, so a message without a session concerns the connection.

@@ -5,7 +5,7 @@ use rethread_core::{
 };
 use serde_json::value::RawValue;
 
-use super::text_run::{TextLine, TextRun};
+use super::text_run::{TextChunk, TextRun};
 use super::{AgentEvent, AgentTranslator, OptionReport};
 use crate::edge::v1::options::Source;
 use crate::edge::{Version, v1};
@@ -21,30 +21,38 @@ impl AgentTranslator {
         let mut events = Vec::new();
         let mut run: Option<TextRun> = None;
         for line in lines {
-            if let Some(text) = TextLine::read(line)
-                && let Some(kind) = text.kind()
-                && !self.subagents.contains_key(text.session())
-            {
-                match &mut run {
-                    Some(run) if run.accepts(kind, text.message()) => run.add(text.text()),
-                    other => {
-                        events.extend(other.take().map(TextRun::finish));
-                        *other = Some(self.start_run(kind, &text));
-                    }
-                }
+            let Some((chunk, text)) = self.text_chunk(line) else {
+                events.extend(run.take().map(TextRun::finish));
+                self.decode_line(line, at, &mut events);
                 continue;
+            };
+            match &mut run {
+                Some(run) if run.accepts(&chunk) => run.add(text),
+                other => {
+                    events.extend(other.take().map(TextRun::finish));
+                    *other = Some(self.start_run(&chunk, text));
+                }
             }
-            events.extend(run.take().map(TextRun::finish));
-            self.decode_line(line, at, &mut events);
+            self.last_chunk = Some(chunk);
         }
         events.extend(run.map(TextRun::finish));
         events
     }
 
-    fn start_run(&mut self, kind: UpdateKind, text: &TextLine<'_>) -> TextRun {
-        let id = self.message_id(kind, text.message());
-        let known = self.seen.note(kind, &id);
-        TextRun::start(kind, text.message(), &id, known, text.text())
+    /// Recognizes a plain-text chunk of this session: as the same as the last one but for its text, or by parsing it.
+    fn text_chunk<'a>(&mut self, line: &'a [u8]) -> Option<(TextChunk, &'a str)> {
+        let text = self.last_chunk.as_ref().and_then(|last| last.template.content_of(line));
+        if let Some(known) = text.and_then(|text| Some((self.last_chunk.take()?, text))) {
+            return Some(known);
+        }
+        let (chunk, text) = TextChunk::read(line)?;
+        (!self.subagents.contains_key(&chunk.session)).then_some((chunk, text))
+    }
+
+    fn start_run(&mut self, chunk: &TextChunk, text: &str) -> TextRun {
+        let id = self.message_id(chunk.kind, chunk.message.as_deref());
+        let known = self.seen.note(chunk.kind, &id);
+        TextRun::start(chunk, id, known, text)
     }
 
     fn decode_line(&mut self, line: &[u8], at: Millis, events: &mut Vec<AgentEvent>) {

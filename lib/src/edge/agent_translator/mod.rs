@@ -22,6 +22,7 @@ use super::dialect::AgentDialect;
 use super::v1::options::{Options, Sources};
 use crate::wire::Id;
 use echoes::UnrepeatedPrompt;
+use text_run::TextChunk;
 use version_check::VersionCheck;
 
 pub use version_check::VersionFinding;
@@ -77,6 +78,8 @@ pub struct AgentTranslator {
     echoed_ids: HashSet<String>,
     /// The objects that this agent process has mentioned.
     seen: KnownThings,
+    /// The last plain-text chunk.
+    last_chunk: Option<TextChunk>,
     /// The sessions of sub-agents, each with its message in progress.
     subagents: HashMap<String, Option<OpenMessage>>,
     /// Whether the agent has proved which version it speaks.
@@ -115,6 +118,7 @@ impl AgentTranslator {
             possible_echoes: Vec::new(),
             echoed_ids: HashSet::new(),
             seen: KnownThings::default(),
+            last_chunk: None,
             subagents: HashMap::new(),
             version_check: VersionCheck::default(),
             unrepeated_prompt: UnrepeatedPrompt::default(),

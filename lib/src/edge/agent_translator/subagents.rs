@@ -15,6 +15,8 @@ impl AgentTranslator {
             && let Some(child) = update.text("sessionId")
         {
             self.subagents.entry(child).or_default();
+            // It may be a chunk of this sub-agent.
+            self.last_chunk = None;
         }
     }
 

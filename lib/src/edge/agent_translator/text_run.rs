@@ -8,6 +8,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::AgentEvent;
+use crate::wire::LineTemplate;
 
 /// A longer run is split, so that the size of an entry is bounded.
 const MAX_RUN_BYTES: usize = 256 * 1024;
@@ -16,7 +17,7 @@ const MAX_RUN_BYTES: usize = 256 * 1024;
 /// general path, which preserves it.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct TextLine<'a> {
+struct TextLine<'a> {
     #[serde(rename = "jsonrpc")]
     _jsonrpc: &'a str,
     method: &'a str,
@@ -53,39 +54,33 @@ struct TextContent<'a> {
     text: &'a RawValue,
 }
 
-impl<'a> TextLine<'a> {
-    /// Parses the line if it has exactly this shape.
-    pub(super) fn read(line: &'a [u8]) -> Option<Self> {
-        let line: Self = serde_json::from_slice(line).ok()?;
-        let plain = line.method == "session/update"
-            && line.params.update.content.kind == "text"
-            && line.params.update.content.text.get().starts_with('"');
-        plain.then_some(line)
-    }
-
-    /// The kind of chunk, if it is an agent message or a thought.
-    pub(super) fn kind(&self) -> Option<UpdateKind> {
-        match self.params.update.tag {
-            "agent_message_chunk" => Some(UpdateKind::AgentMessageChunk),
-            "agent_thought_chunk" => Some(UpdateKind::AgentThoughtChunk),
-            _ => None,
-        }
-    }
-
+/// The members of a plain-text chunk apart from its text.
+pub(super) struct TextChunk {
+    /// The kind of message.
+    pub(super) kind: UpdateKind,
     /// The session id in the line.
-    pub(super) fn session(&self) -> &str {
-        &self.params.session
-    }
+    pub(super) session: String,
+    /// The agent's own message id, if it sent one.
+    pub(super) message: Option<String>,
+    /// Recognizes lines that differ only in the text.
+    pub(super) template: LineTemplate,
+}
 
-    /// The message id, if the agent sent one.
-    pub(super) fn message(&self) -> Option<&'a str> {
-        self.params.update.message
-    }
-
-    /// The text without its quotes, still JSON-escaped.
-    pub(super) fn text(&self) -> &'a str {
-        let quoted = self.params.update.content.text.get();
-        &quoted[1..quoted.len() - 1]
+impl TextChunk {
+    /// Parses a line if it is a chunk of a message or a thought of the agent. Also returns the text without its quotes,
+    /// still JSON-escaped.
+    pub(super) fn read(line: &[u8]) -> Option<(Self, &str)> {
+        let parsed: TextLine<'_> = serde_json::from_slice(line).ok()?;
+        let TextParams { session, update } = parsed.params;
+        let kind = match update.tag {
+            "agent_message_chunk" => UpdateKind::AgentMessageChunk,
+            "agent_thought_chunk" => UpdateKind::AgentThoughtChunk,
+            _ => return None,
+        };
+        let plain = parsed.method == "session/update" && update.content.kind == "text";
+        let text = update.content.text.get().strip_prefix('"')?.strip_suffix('"')?;
+        let (session, message) = (session.into_owned(), update.message.map(str::to_owned));
+        plain.then_some((Self { kind, session, message, template: LineTemplate::of(line)? }, text))
     }
 }
 
@@ -101,20 +96,20 @@ pub(super) struct TextRun {
 
 impl TextRun {
     /// Starts a run with one JSON-escaped text.
-    pub(super) fn start(kind: UpdateKind, native: Option<&str>, id: &str, known: bool, text: &str) -> Self {
+    pub(super) fn start(chunk: &TextChunk, id: String, known: bool, text: &str) -> Self {
         let mut body = String::with_capacity(256 + text.len());
         body.push_str("{\"sessionUpdate\":\"");
-        body.push_str(kind.meaning().tag);
+        body.push_str(chunk.kind.meaning().tag);
         body.push_str("\",\"messageId\":");
-        body.push_str(Json::of(id).text());
+        body.push_str(Json::of(&id).text());
         body.push_str(",\"content\":{\"type\":\"text\",\"text\":\"");
         body.push_str(text);
-        Self { kind, native: native.map(str::to_owned), id: id.to_owned(), known, body }
+        Self { kind: chunk.kind, native: chunk.message.clone(), id, known, body }
     }
 
     /// Returns whether a chunk of this message can be appended.
-    pub(super) fn accepts(&self, kind: UpdateKind, native: Option<&str>) -> bool {
-        self.kind == kind && self.native.as_deref() == native && self.body.len() < MAX_RUN_BYTES
+    pub(super) fn accepts(&self, chunk: &TextChunk) -> bool {
+        self.kind == chunk.kind && self.native == chunk.message && self.body.len() < MAX_RUN_BYTES
     }
 
     /// Appends a JSON-escaped text.

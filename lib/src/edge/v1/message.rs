@@ -7,6 +7,9 @@ use serde_json::value::RawValue;
 use super::content;
 use super::meta::present;
 
+/// How a content block with a text begins.
+const TEXT_CONTENT: &str = r#","content":{"type":"text","text":""#;
+
 #[derive(Deserialize)]
 struct Chunk<'a> {
     #[serde(borrow)]
@@ -16,7 +19,20 @@ struct Chunk<'a> {
 /// Returns whether a canonical chunk is also a valid v1 chunk.
 #[must_use]
 pub fn is_v1_chunk(chunk: &Json) -> bool {
+    if is_plain_text(chunk.text()) {
+        return true;
+    }
     serde_json::from_str::<Chunk<'_>>(chunk.text()).is_ok_and(|chunk| content::is_shared(chunk.content.get()))
+}
+
+/// Recognizes, without a parse, a chunk that has only an id and a text, as `agent_translator` writes it.
+fn is_plain_text(chunk: &str) -> bool {
+    let text = || {
+        let (_, rest) = chunk.strip_prefix("{\"sessionUpdate\":\"")?.split_once('"')?;
+        let (_, rest) = rest.strip_prefix(",\"messageId\":\"")?.split_once('"')?;
+        rest.strip_prefix(TEXT_CONTENT)?.strip_suffix("\"}}")
+    };
+    text().is_some_and(|text| !text.contains('"'))
 }
 
 /// Converts a chunk to v1; most chunks stay unchanged.
@@ -72,6 +88,23 @@ mod tests {
         );
         assert!(is_v1_chunk(&chunk));
         assert_eq!(chunk_to_v1(&chunk), chunk);
+    }
+
+    #[test]
+    fn a_text_alone_is_recognized_without_a_parse() {
+        let chunk = |rest: &str| format!(r#"{{"sessionUpdate":"agent_message_chunk","messageId":"m",{rest}"#);
+        let text = |text: &str| chunk(&format!(r#""content":{{"type":"text","text":"{text}"#));
+        assert!(is_plain_text(&text(r#"x"}}"#)));
+        assert!(is_plain_text(&text(r#"a\nb"}}"#)));
+        for other in [
+            text(r#"x"},"a":"b"}"#),
+            text(r#"x","annotations":{"a":"b"}}}"#),
+            chunk(r#""_meta":{"a":"b","content":{"type":"text","text":"x"}}}"#),
+            chunk(r#""content":{"type":"image","data":"x"}}"#),
+        ] {
+            json(&other);
+            assert!(!is_plain_text(&other), "{other}");
+        }
     }
 
     #[test]

@@ -18,7 +18,7 @@ use super::journal_file::{
 use crate::lock::locked;
 
 /// The distance in bytes between the known places in a file.
-const MARK_BYTES: u64 = 256 * 1024;
+pub(super) const MARK_BYTES: u64 = 256 * 1024;
 
 /// How many files have known places.
 const MAX_MARKED_FILES: usize = 64;

@@ -2,7 +2,6 @@
 //! write by the caller. A file is written by one owner only; after a failed sync or a failed write that cannot be undone,
 //! what is not synced is copied to a new file.
 
-use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
@@ -11,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rethread_core::{Entry, Seq, SessionId};
 
-use super::chain::{Chain, ChainFault, FileName, JournalFolder, Visit};
+use super::chain::{Chain, ChainFault, FileName, JournalFolder, MARK_BYTES, Visit};
 use super::fault::{failed, io_failed};
 use super::files::PRIVATE_FILE;
 use super::journal_file::{copy_record, write_record};
@@ -26,7 +25,7 @@ const DEFAULT_OPEN_FILES: usize = 256;
 /// The journals that this store owns.
 pub(super) struct OwnedJournals {
     folder: Arc<JournalFolder>,
-    owned: Mutex<HashMap<SessionId, Arc<Mutex<OwnedJournal>>>>,
+    owned: Mutex<foldhash::HashMap<SessionId, Arc<Mutex<OwnedJournal>>>>,
     open_files: AtomicUsize,
     max_open_files: usize,
     uses: AtomicU64,
@@ -73,6 +72,8 @@ struct JournalFile {
     /// Closed if too many are open.
     file: Option<Arc<File>>,
     length: u64,
+    /// The last known place of a record.
+    marked: u64,
 }
 
 /// Whether the current file can be written.
@@ -186,13 +187,22 @@ impl OwnedJournals {
         }
         journal.before = (journal.current.length, journal.turn);
         self.write(&mut journal, buffer)?;
-        self.folder.mark(&journal.current.name, first, journal.current.length - buffer.len() as u64);
+        self.mark(&mut journal.current, first, buffer.len() as u64);
         journal.head = seq;
         journal.note_turn(&append.entries);
         if buffer.capacity() > MAX_KEPT_BUFFER {
             *buffer = Vec::new();
         }
         Ok(AppendOutcome::Written)
+    }
+
+    /// Remembers where the last append begins in its file, if the last known place is far from it.
+    fn mark(&self, file: &mut JournalFile, first: Seq, appended: u64) {
+        let begins = file.length - appended;
+        if begins >= file.marked + MARK_BYTES {
+            self.folder.mark(&file.name, first, begins);
+            file.marked = begins;
+        }
     }
 
     /// Takes back the last append, because it could not be synced.
@@ -217,15 +227,16 @@ impl OwnedJournals {
     }
 
     fn write(&self, journal: &mut OwnedJournal, bytes: &[u8]) -> Result<(), StoreError> {
-        let path = self.folder.path_of(&journal.current.name);
-        let file = self.opened(journal).map_err(io_failed("opening", &path))?;
+        // The path is made only for an error.
+        let path = |journal: &OwnedJournal| self.folder.path_of(&journal.current.name);
+        let file = self.opened(journal).map_err(|error| failed("opening", &path(journal), error))?;
         let at = journal.current.length;
         if let Err(error) = file.write_all_at(bytes, at) {
             // A part may have been written: it must not be followed by anything.
             if file.set_len(at).is_err() {
                 journal.condition = FileCondition::Unreliable;
             }
-            return Err(failed("writing", &path, error));
+            return Err(failed("writing", &path(journal), error));
         }
         journal.current.length = at + bytes.len() as u64;
         Ok(())
@@ -272,7 +283,7 @@ impl OwnedJournals {
         let synced = journal.synced;
         let old = journal.current.name;
         journal.earlier.push((old, synced));
-        journal.current = JournalFile { name, file: None, length: bytes.len() as u64 };
+        journal.current = JournalFile { name, file: None, length: bytes.len() as u64, marked: 0 };
         journal.synced = journal.head;
         journal.next = None;
         journal.condition = FileCondition::Good;
@@ -345,7 +356,7 @@ impl OwnedJournals {
         }
     }
 
-    fn owned(&self) -> MutexGuard<'_, HashMap<SessionId, Arc<Mutex<OwnedJournal>>>> {
+    fn owned(&self) -> MutexGuard<'_, foldhash::HashMap<SessionId, Arc<Mutex<OwnedJournal>>>> {
         self.owned.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -455,7 +466,7 @@ impl OwnedJournal {
 
 impl JournalFile {
     fn empty(name: FileName) -> Self {
-        Self { name, file: None, length: 0 }
+        Self { name, file: None, length: 0, marked: 0 }
     }
 }
 

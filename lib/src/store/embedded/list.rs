@@ -1,7 +1,7 @@
 //! Lists sessions, newest first, by key instead of offset: every page costs the same.
 
 use rethread_core::Millis;
-use rusqlite::{Connection, Transaction, params};
+use rusqlite::{Connection, ToSql, Transaction, named_params, params};
 
 use super::fault::SqliteFault;
 use super::integers::{from_sql, to_sql};
@@ -28,7 +28,7 @@ pub(super) fn list(
     let mut found = Vec::new();
     for archived in archived {
         for cwd in &directories {
-            found.extend(rows(tx, cwd.as_deref(), query.limit, after, *archived)?);
+            found.extend(rows(tx, query, cwd.as_deref(), after, *archived)?);
         }
     }
     found.sort_by_cached_key(|row| std::cmp::Reverse(ListCursor::after(row)));
@@ -38,18 +38,20 @@ pub(super) fn list(
 /// Reads one row more than the page has, to know whether there is a next page.
 fn rows(
     tx: &Transaction<'_>,
+    query: &ListQuery,
     cwd: Option<&str>,
-    limit: usize,
     after: Option<&ListCursor>,
     archived: i64,
 ) -> Result<Vec<SessionRow>, SqliteFault> {
     let (time, uid) = after.map_or((i64::MAX, ""), |cursor| (to_sql(cursor.updated_at), cursor.uid.as_str()));
-    let limit = i64::try_from(limit.max(1).saturating_add(1)).unwrap_or(i64::MAX);
-    let mut statement = tx.prepare_cached(&sql(cwd))?;
-    let mut found = match cwd {
-        None => statement.query(params![archived, time, uid, limit])?,
-        Some(cwd) => statement.query(params![archived, time, uid, limit, cwd])?,
-    };
+    let limit = i64::try_from(query.limit.max(1).saturating_add(1)).unwrap_or(i64::MAX);
+    let agent = query.agent.as_deref();
+    let mut statement = tx.prepare_cached(&sql(cwd, agent))?;
+    let named = named_params! {":archived": archived, ":time": time, ":uid": uid, ":limit": limit};
+    let filters = [(":cwd", cwd), (":agent", agent)];
+    let filters = filters.iter().filter_map(|(name, value)| Some((*name, value.as_ref()? as &dyn ToSql)));
+    let parameters: Vec<(&str, &dyn ToSql)> = named.iter().copied().chain(filters).collect();
+    let mut found = statement.query(parameters.as_slice())?;
     let mut rows = Vec::new();
     while let Some(row) = found.next()? {
         rows.push(read_row(row)?.parse()?);
@@ -57,13 +59,41 @@ fn rows(
     Ok(rows)
 }
 
-fn sql(cwd: Option<&str>) -> String {
-    let cwd = if cwd.is_some() { "cwd = ?5 AND" } else { "" };
+fn sql(cwd: Option<&str>, agent: Option<&str>) -> String {
+    let cwd = if cwd.is_some() { "cwd = :cwd AND" } else { "" };
+    let named = |column: &str| format!("instr(lower({column}), lower(:agent)) > 0");
+    let agent = agent.map_or_else(String::new, |_| {
+        format!(
+            "({} OR key IN (SELECT session FROM native WHERE {})) AND",
+            named("session.agent"),
+            named("native.agent")
+        )
+    });
     format!(
         "SELECT {COLUMNS} FROM session
-         WHERE {cwd} archived = ?1 AND listed = 1 AND deleted_at IS NULL AND (updated_at, uid) < (?2, ?3)
-         ORDER BY updated_at DESC, uid DESC LIMIT ?4"
+         WHERE {cwd} {agent} archived = :archived AND listed = 1 AND deleted_at IS NULL AND (updated_at, uid) < (:time, :uid)
+         ORDER BY updated_at DESC, uid DESC LIMIT :limit"
     )
+}
+
+/// Reads the rows of sessions whose id begins or ends with this text. Visits all rows: no index has the ends of ids.
+pub(super) fn find_by_part(
+    tx: &Transaction<'_>,
+    part: &str,
+    limit: usize,
+) -> Result<Vec<SessionRow>, SqliteFault> {
+    let sql = format!(
+        "SELECT {COLUMNS} FROM session
+         WHERE deleted_at IS NULL AND (substr(uid, 1, length(?1)) = ?1 OR substr(uid, -length(?1)) = ?1)
+         ORDER BY updated_at DESC, uid DESC LIMIT ?2"
+    );
+    let mut statement = tx.prepare_cached(&sql)?;
+    let mut found = statement.query(params![part, i64::try_from(limit).unwrap_or(i64::MAX)])?;
+    let mut rows = Vec::new();
+    while let Some(row) = found.next()? {
+        rows.push(read_row(row)?.parse()?);
+    }
+    Ok(rows)
 }
 
 /// The latest time of all listed sessions.
@@ -86,7 +116,7 @@ mod tests {
     #[test]
     fn a_page_is_one_index_scan() {
         for (cwd, index) in [(None, "session_by_age"), (Some("/w"), "session_by_cwd")] {
-            let plan = plan(&sql(cwd));
+            let plan = plan(&sql(cwd, None));
             assert!(plan.contains(&format!("SEARCH session USING INDEX {index} ")), "{plan}");
             assert!(plan.contains("(updated_at,uid)<(?,?)"), "{plan}");
             assert!(!plan.contains("TEMP B-TREE") && !plan.contains("SCAN"), "{plan}");

@@ -196,6 +196,11 @@ impl Store for EmbeddedStore {
         self.call(move |store| store.find(&session))
     }
 
+    fn find_by_part(&self, part: &str, limit: usize) -> StoreFuture<'_, Vec<SessionRow>> {
+        let part = part.to_owned();
+        self.call(move |store| store.read_rows("reading", |tx| list::find_by_part(tx, &part, limit)))
+    }
+
     fn list(&self, query: &ListQuery) -> StoreFuture<'_, ListPage> {
         let query = query.clone();
         self.call(move |store| {

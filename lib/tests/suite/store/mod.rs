@@ -103,6 +103,11 @@ impl Blocking {
         self.runtime.block_on(self.store.add_stubs(agent, stubs))
     }
 
+    pub(crate) fn find_by_part(&self, part: &str, limit: usize) -> Vec<String> {
+        let rows = self.runtime.block_on(self.store.find_by_part(part, limit)).expect("ids can be compared");
+        rows.into_iter().map(|row| row.id.0).collect()
+    }
+
     pub(crate) fn profile(&self, key: &str) -> Result<Option<Vec<u8>>, StoreError> {
         self.runtime.block_on(self.store.profile(key))
     }

@@ -1,0 +1,45 @@
+//! `rethread archive` and `rethread unarchive`: hide a session from lists, or show it again.
+
+use clap::Args;
+use rethread::clock;
+use rethread::store::{Archived, SessionRow};
+use serde_json::json;
+
+use crate::changes::{JsonOption, name_of, report, unowned};
+use crate::failure::Failure;
+use crate::resolve::SessionArg;
+use crate::stored_sessions::with_store;
+
+/// Options of `archive` and `unarchive`.
+#[derive(Debug, Args)]
+pub(crate) struct ArchiveArgs {
+    #[command(flatten)]
+    session: SessionArg,
+    #[command(flatten)]
+    json: JsonOption,
+}
+
+/// Archives a session.
+pub(crate) fn archive(args: &ArchiveArgs) -> Result<(), Failure> {
+    let row = set(args, Archived::Yes)?;
+    report(
+        args.json.form(),
+        &format!("Archived {}.", name_of(&row)),
+        &json!({"id": row.id, "archived": true}),
+    )
+}
+
+/// Restores an archived session.
+pub(crate) fn unarchive(args: &ArchiveArgs) -> Result<(), Failure> {
+    let row = set(args, Archived::No)?;
+    let sentence = format!("Restored {} from the archive.", name_of(&row));
+    report(args.json.form(), &sentence, &json!({"id": row.id, "archived": false}))
+}
+
+fn set(args: &ArchiveArgs, archived: Archived) -> Result<SessionRow, Failure> {
+    with_store(async |store| {
+        let row = unowned(&args.session, store.as_ref()).await?;
+        store.set_archived(&row.id, archived, clock::now()).await?;
+        Ok(row)
+    })
+}

@@ -1,0 +1,37 @@
+//! `rethread delete`: deletes a session and frees its text.
+
+use clap::Args;
+use rethread::clock;
+use serde_json::json;
+
+use crate::changes::{JsonOption, name_of, report, unowned};
+use crate::failure::Failure;
+use crate::picker::confirm;
+use crate::resolve::SessionArg;
+use crate::stored_sessions::with_store;
+
+/// Options of `delete`.
+#[derive(Debug, Args)]
+pub(crate) struct DeleteArgs {
+    #[command(flatten)]
+    session: SessionArg,
+    /// Do not ask.
+    #[arg(long, short)]
+    yes: bool,
+    #[command(flatten)]
+    json: JsonOption,
+}
+
+/// Deletes a session.
+pub(crate) fn run(args: &DeleteArgs) -> Result<(), Failure> {
+    let row = with_store(async |store| {
+        let row = unowned(&args.session, store.as_ref()).await?;
+        if !args.yes {
+            confirm(&format!("Delete {} for good?", name_of(&row)))?;
+        }
+        store.delete(&row.id, clock::now()).await?;
+        Ok(row)
+    })?;
+    let sentence = format!("Deleted {}.", name_of(&row));
+    report(args.json.form(), &sentence, &json!({"id": row.id, "deleted": true}))
+}

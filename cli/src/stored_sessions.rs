@@ -1,0 +1,24 @@
+//! Opens the store for a command, without an agent or a server. Other processes may use it at the same time.
+
+use std::sync::Arc;
+
+use rethread::store::Store;
+use rethread::store::embedded::EmbeddedStore;
+use rethread::store::memory::MemoryStore;
+
+use crate::failure::{ExitCode, Failure};
+use crate::paths::Paths;
+
+/// Runs the work of a command with the store. If there is none yet, the work gets an empty one, and no file is created.
+pub(crate) fn with_store<T>(
+    work: impl AsyncFnOnce(Arc<dyn Store>) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    let paths = Paths::from_environment()?.store();
+    let exists = paths.database.try_exists().map_err(|error| {
+        Failure::new(ExitCode::Store, format!("opening {} failed: {error}", paths.database.display()))
+    })?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let store: Arc<dyn Store> =
+        if exists { Arc::new(EmbeddedStore::open(&paths)?) } else { Arc::new(MemoryStore::new()) };
+    runtime.block_on(work(store))
+}

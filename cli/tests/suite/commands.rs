@@ -1,0 +1,101 @@
+//! The commands for people: their text and their JSON on a small store, their exit codes, and what they say to bad input.
+
+mod bad_input;
+mod changing;
+mod listing;
+mod picker;
+mod stored;
+
+use std::path::PathBuf;
+use std::process::{Output, Stdio};
+
+use expect_test::Expect;
+use rethread_testkit::program::Home;
+
+use stored::Stored;
+
+/// A store, and the directory that the commands run in.
+struct Shell {
+    home: Home,
+}
+
+/// What a command said.
+#[derive(Debug)]
+struct Said {
+    code: Option<i32>,
+    stdout: String,
+    stderr: String,
+}
+
+impl Shell {
+    fn new() -> Self {
+        let home = Home::new(env!("CARGO_BIN_EXE_rethread"));
+        std::fs::create_dir(home.beside().join("project")).expect("a folder");
+        Self { home }
+    }
+
+    /// The directory that the commands run in.
+    fn here(&self) -> PathBuf {
+        self.home.beside().join("project").canonicalize().expect("it exists")
+    }
+
+    /// The store, open until this is dropped.
+    fn store(&self) -> Stored {
+        Stored::open(&self.home.path())
+    }
+
+    fn command(&self, args: &[&str]) -> tokio::process::Command {
+        let mut command = self.home.command(args);
+        command.current_dir(self.here()).env("PWD", self.here()).stdin(Stdio::null());
+        for name in ["NO_COLOR", "PAGER", "LESS", "COLUMNS"] {
+            command.env_remove(name);
+        }
+        command
+    }
+
+    /// Runs a command without a terminal.
+    fn run(&self, args: &[&str]) -> Said {
+        let Output { status, stdout, stderr } = self.command(args).into_std().output().expect("it runs");
+        let text = |bytes: Vec<u8>| self.normalized(&String::from_utf8(bytes).expect("its output is UTF-8"));
+        Said { code: status.code(), stdout: text(stdout), stderr: text(stderr) }
+    }
+
+    /// Runs a command that succeeds and compares its output.
+    fn check(&self, args: &[&str], expected: &Expect) {
+        let said = self.run(args);
+        assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""), "{args:?}: {}", said.stdout);
+        expected.assert_eq(&said.stdout);
+    }
+
+    /// Runs a command that fails with this code and prints nothing to stdout, and compares what it says.
+    fn check_failure(&self, args: &[&str], code: i32, expected: &Expect) {
+        let said = self.run(args);
+        assert_eq!((said.code, said.stdout.as_str()), (Some(code), ""), "{args:?}: {}", said.stderr);
+        expected.assert_eq(&said.stderr);
+    }
+
+    /// Replaces what differs from run to run: the directory, times, process ids and the host.
+    fn normalized(&self, text: &str) -> String {
+        let text = text.replace(&self.here().display().to_string(), "/project");
+        let text = text.replace(&self.home.beside().display().to_string(), "/tmp");
+        without_times(&text)
+    }
+}
+
+/// Replaces times in RFC 3339 with milliseconds.
+fn without_times(text: &str) -> String {
+    const PATTERN: &[u8] = b"dddd-dd-ddTdd:dd:dd.dddZ";
+    let fits = |window: &[u8]| {
+        window.iter().zip(PATTERN).all(|(byte, pattern)| match pattern {
+            b'd' => byte.is_ascii_digit(),
+            other => byte == other,
+        })
+    };
+    let (mut normal, mut rest) = (String::new(), text);
+    while let Some(at) = rest.as_bytes().windows(PATTERN.len()).position(fits) {
+        normal += &rest[..at];
+        normal += "TIME";
+        rest = &rest[at + PATTERN.len()..];
+    }
+    normal + rest
+}
