@@ -1,5 +1,6 @@
 //! The `rethread` command: parses the command line and runs the command.
 
+mod agents;
 mod changes;
 mod commands;
 mod config;
@@ -10,6 +11,7 @@ mod output;
 mod paths;
 mod picker;
 mod resolve;
+mod server_parts;
 mod stored_sessions;
 mod summary;
 mod time_span;

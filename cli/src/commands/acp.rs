@@ -2,33 +2,21 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, IsTerminal};
-use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
 use std::process;
-use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use rethread::agent::Restore;
-use rethread::agent::host::{AgentProtocol, AgentSource, CommandSource};
-use rethread::agent::process::{AgentCommand, GuardianCommand};
-use rethread::author::InProcess;
+use rethread::agent::host::AgentProtocol;
 use rethread::edge::Version;
-use rethread::secret::Secrets;
-use rethread::server::{Config, NativeSessions, Server};
-use rethread::store::embedded::EmbeddedStore;
+use rethread::server::{Config, NativeSessions};
 use rethread::transport::stdio;
-use rethread_assistant::mcp::Limits;
-use rethread_assistant::model::ProviderLimits;
-use rethread_assistant::{Assistant, AssistantConfig};
-use tokio::signal::unix::{SignalKind, signal};
 
-use crate::config;
-use crate::environment;
+use crate::agents::AgentChoice;
 use crate::failure::Failure;
-use crate::log::{self, LogLevel};
-use crate::paths::Paths;
+use crate::log::LogLevel;
+use crate::server_parts::{ServerParts, asked_to_stop};
 
 /// Options of `acp`.
 #[derive(Debug, Args)]
@@ -127,21 +115,7 @@ fn exec_agent(command: &[OsString]) -> Failure {
     Failure::agent_not_started(program, &error)
 }
 
-/// More open files than anybody needs; some programs take long with a limit that is higher.
-const MAX_OPEN_FILES: libc::rlim_t = 65_536;
-
 fn serve(args: AcpArgs) -> Result<(), Failure> {
-    share_heap_arenas();
-    raise_file_limit();
-    let paths = Paths::from_environment()?;
-    if args.command.is_empty() {
-        // SAFETY: no thread has been started so far.
-        unsafe { environment::take(&config::key_variables(&paths.config())) };
-    }
-    let store = EmbeddedStore::open(&paths.store())?;
-    let secrets = Secrets::default();
-    log::start(paths.logs()?.join("rethread.log"), args.log_level, secrets.clone());
-    let agent = agent(args.command, &paths)?;
     let config = Config {
         agent_protocol: match args.agent_protocol {
             Protocol::Auto => AgentProtocol::Auto,
@@ -158,105 +132,15 @@ fn serve(args: AcpArgs) -> Result<(), Failure> {
         },
         idle_limit: Duration::from_secs(args.idle_minutes.max(1) * 60),
         native_sessions: if args.own_sessions_only { NativeSessions::Hidden } else { NativeSessions::Listed },
-        secrets,
-        guardian: Some(guardian()?),
         ..Config::default()
     };
+    let parts = ServerParts::prepare(AgentChoice::of_command(args.command), config, args.log_level)?;
     // One thread: a chunk goes from the agent to the client without a thread switch. Long work runs on blocking threads.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let server = Server::new(Arc::new(store), agent, config);
+        let server = parts.server();
         let wire = stdio::open()?;
         server.serve_until(wire, asked_to_stop()).await;
         Ok(())
     })
-}
-
-/// Allows as many open files as the system does: each live session has one, and each agent several. If it cannot be
-/// changed, the store closes files that are not in use.
-fn raise_file_limit() {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: the struct is valid for both calls.
-    unsafe {
-        let known = libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) == 0;
-        let wanted = limit.rlim_max.min(MAX_OPEN_FILES);
-        if known && limit.rlim_cur < wanted {
-            limit.rlim_cur = wanted;
-            libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit);
-        }
-    }
-}
-
-/// Limits glibc to two heap arenas. By default it makes an arena for each new thread, up to eight per core, and memory
-/// freed in one is not reused by the others, so that the process would grow with its threads.
-fn share_heap_arenas() {
-    #[cfg(all(target_os = "linux", target_env = "gnu"))]
-    // SAFETY: sets a number; no thread has been started so far.
-    unsafe {
-        libc::mallopt(libc::M_ARENA_MAX, 2);
-    }
-}
-
-/// Makes the agent for a command, or the assistant.
-fn agent(command: Vec<OsString>, paths: &Paths) -> Result<Arc<dyn AgentSource>, Failure> {
-    if command.is_empty() {
-        let file = paths.config();
-        let assistant = Assistant::new(AssistantConfig {
-            config_file: Some(file.clone()),
-            providers: Box::new(move || config::providers(&file)),
-            provider_limits: ProviderLimits::default(),
-            mcp: Limits::default(),
-            guardian: Some(guardian()?),
-        });
-        return Ok(Arc::new(InProcess::new(assistant)));
-    }
-    let key = agent_key(&command);
-    Ok(Arc::new(CommandSource { command: agent_command(command, paths.logs()?.join("agent.log"))?, key }))
-}
-
-/// Identifies the agent by its program file (with size and time) and arguments: a new version is another agent.
-fn agent_key(command: &[OsString]) -> Option<String> {
-    let program = find_program(Path::new(command.first()?))?;
-    let file = std::fs::metadata(&program).ok()?;
-    let identity = (file.dev(), file.ino(), file.len(), file.mtime(), file.mtime_nsec());
-    Some(format!("{} {identity:?} {:?}", program.display(), &command[1..]))
-}
-
-/// Finds a program in the search path.
-fn find_program(program: &Path) -> Option<PathBuf> {
-    if program.components().count() > 1 {
-        return std::fs::canonicalize(program).ok();
-    }
-    let folders = std::env::var_os("PATH")?;
-    std::env::split_paths(&folders).map(|folder| folder.join(program)).find(|path| path.is_file())
-}
-
-fn agent_command(command: Vec<OsString>, log: PathBuf) -> Result<AgentCommand, Failure> {
-    let mut words = command.into_iter();
-    Ok(AgentCommand {
-        program: words.next().unwrap_or_default(),
-        args: words.collect(),
-        guardian: guardian()?,
-        stderr_log: Some(log),
-    })
-}
-
-fn guardian() -> std::io::Result<GuardianCommand> {
-    Ok(GuardianCommand { program: std::env::current_exe()?, args: vec!["__guard".into()] })
-}
-
-async fn asked_to_stop() {
-    let wait = |kind| async move {
-        match signal(kind) {
-            Ok(mut signal) => {
-                signal.recv().await;
-            }
-            Err(_) => std::future::pending().await,
-        }
-    };
-    tokio::select! {
-        () = wait(SignalKind::terminate()) => {}
-        () = wait(SignalKind::interrupt()) => {}
-        () = wait(SignalKind::hangup()) => {}
-    }
 }

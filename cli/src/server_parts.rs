@@ -1,0 +1,96 @@
+//! Prepares the process for a server with the embedded store and one agent, as `acp` and `chat` run it.
+
+use std::sync::Arc;
+
+use rethread::agent::host::AgentSource;
+use rethread::secret::Secrets;
+use rethread::server::{Config, Server};
+use rethread::store::Store;
+use rethread::store::embedded::EmbeddedStore;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::agents::{AgentChoice, guardian};
+use crate::config;
+use crate::environment;
+use crate::failure::Failure;
+use crate::log::{self, LogLevel};
+use crate::paths::Paths;
+
+/// More open files than anybody needs; some programs take long with a limit that is higher.
+const MAX_OPEN_FILES: libc::rlim_t = 65_536;
+
+/// All that a server is made of.
+pub(crate) struct ServerParts {
+    /// The store.
+    pub(crate) store: Arc<dyn Store>,
+    /// The agent.
+    agent: Arc<dyn AgentSource>,
+    config: Config,
+}
+
+impl ServerParts {
+    /// Prepares the process, opens the store and starts the log. No thread may have been started before.
+    pub(crate) fn prepare(agent: AgentChoice, config: Config, log_level: LogLevel) -> Result<Self, Failure> {
+        share_heap_arenas();
+        raise_file_limit();
+        let paths = Paths::from_environment()?;
+        match &agent {
+            // SAFETY: no thread has been started so far.
+            AgentChoice::Assistant => unsafe { environment::take(&config::key_variables(&paths.config())) },
+            // The agent may need the keys.
+            AgentChoice::Command(_) => {}
+        }
+        let store = Arc::new(EmbeddedStore::open(&paths.store())?);
+        let secrets = Secrets::default();
+        log::start(paths.logs()?.join("rethread.log"), log_level, secrets.clone());
+        let agent = agent.source(&paths)?;
+        Ok(Self { store, agent, config: Config { secrets, guardian: Some(guardian()?), ..config } })
+    }
+
+    /// Makes the server. Must be called in a runtime.
+    pub(crate) fn server(&self) -> Server {
+        Server::new(self.store.clone(), self.agent.clone(), self.config.clone())
+    }
+}
+
+/// Waits for a signal that asks the process to end.
+pub(crate) async fn asked_to_stop() {
+    let wait = |kind| async move {
+        match signal(kind) {
+            Ok(mut signal) => {
+                signal.recv().await;
+            }
+            Err(_) => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        () = wait(SignalKind::terminate()) => {}
+        () = wait(SignalKind::interrupt()) => {}
+        () = wait(SignalKind::hangup()) => {}
+    }
+}
+
+/// Allows as many open files as the system does: each live session has one, and each agent several. If it cannot be
+/// changed, the store closes files that are not in use.
+fn raise_file_limit() {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the struct is valid for both calls.
+    unsafe {
+        let known = libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) == 0;
+        let wanted = limit.rlim_max.min(MAX_OPEN_FILES);
+        if known && limit.rlim_cur < wanted {
+            limit.rlim_cur = wanted;
+            libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit);
+        }
+    }
+}
+
+/// Limits glibc to two heap arenas. By default it makes an arena for each new thread, up to eight per core, and memory
+/// freed in one is not reused by the others, so that the process would grow with its threads.
+fn share_heap_arenas() {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    // SAFETY: sets a number; no thread has been started so far.
+    unsafe {
+        libc::mallopt(libc::M_ARENA_MAX, 2);
+    }
+}
