@@ -5,6 +5,7 @@ use std::io::{self, IsTerminal};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::process;
 use std::sync::Arc;
 use std::time::Duration;
@@ -138,9 +139,11 @@ fn serve(args: AcpArgs) -> Result<(), Failure> {
         // SAFETY: no thread has been started so far.
         unsafe { environment::take(&config::key_variables(&paths.config())) };
     }
-    let store = EmbeddedStore::open(&paths.store())?;
+    EmbeddedStore::create_files(&paths.store())?;
     let secrets = Secrets::default();
     log::start(paths.logs()?.join("rethread.log"), args.log_level, secrets.clone());
+    // Answering `initialize` does not need the store.
+    let (store, opened) = EmbeddedStore::open_in_background(&paths.store())?;
     let agent = agent(args.command, &paths)?;
     let config = Config {
         agent_protocol: match args.agent_protocol {
@@ -167,7 +170,16 @@ fn serve(args: AcpArgs) -> Result<(), Failure> {
     runtime.block_on(async {
         let server = Server::new(Arc::new(store), agent, config);
         let wire = stdio::open()?;
-        server.serve_until(wire, asked_to_stop()).await;
+        let mut opened = pin!(opened.wait());
+        let mut serving = pin!(server.serve_until(wire, asked_to_stop()));
+        tokio::select! {
+            biased;
+            outcome = &mut opened => {
+                outcome?;
+                serving.await;
+            }
+            () = &mut serving => opened.await?,
+        }
         Ok(())
     })
 }

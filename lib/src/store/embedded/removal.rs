@@ -225,7 +225,7 @@ mod tests {
         let store = EmbeddedStore::open(&paths).unwrap();
         let row = store.find(&"s".into()).await.unwrap().unwrap();
         assert_eq!(row.title, None);
-        store.store.clean().unwrap();
+        store.opening.wait().unwrap().clean().unwrap();
         let row = store.find(&"s".into()).await.unwrap().unwrap();
         assert_eq!(row.title.map(|(title, _)| title).as_deref(), Some("found"));
         assert_eq!(fs::read_dir(paths.journals()).unwrap().count(), 0);
