@@ -118,6 +118,7 @@ pub(super) fn open(paths: &EmbeddedPaths) -> Result<RunningStore, StoreError> {
         rows: PendingRows::default(),
         times,
         writing: Mutex::default(),
+        making: Mutex::default(),
         requests,
         this_process,
     });
