@@ -17,7 +17,7 @@ use self::writing::AppendStep;
 use super::cursor::ListCursor;
 use super::{
     Append, Archived, ArchivedFilter, ChangedSession, Changes, Deleted, Durability, FoldUpTo, Lease,
-    ListPage, ListQuery, NativeId, NewSession, OwnedHere, Owner, Page, Revision, RowFacts,
+    ListPage, ListQuery, NativeId, NewSession, OwnedHere, Owner, Page, PageVisitor, Revision, RowFacts,
     SessionRow, Store, StoreError, StoreFuture, Stub,
 };
 
@@ -162,6 +162,17 @@ impl Store for EmbeddedStore {
     fn read(&self, session: &SessionId, from: Seq, budget: usize) -> StoreFuture<'_, Page> {
         let session = session.clone();
         self.call(move |store| store.read(&session, from, budget))
+    }
+
+    fn read_to(
+        &self,
+        session: &SessionId,
+        from: Seq,
+        budget: usize,
+        visit: PageVisitor,
+    ) -> StoreFuture<'_, ()> {
+        let session = session.clone();
+        self.call(move |store| store.read(&session, from, budget).map(visit))
     }
 
     fn fold(&self, lease: &Lease, fold: FoldUpTo) -> StoreFuture<'_, ()> {
