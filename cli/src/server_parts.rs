@@ -6,7 +6,7 @@ use rethread::agent::host::AgentSource;
 use rethread::secret::Secrets;
 use rethread::server::{Config, Server};
 use rethread::store::Store;
-use rethread::store::embedded::EmbeddedStore;
+use rethread::store::embedded::{EmbeddedStore, OpenOutcome};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::agents::{AgentChoice, guardian};
@@ -29,8 +29,13 @@ pub(crate) struct ServerParts {
 }
 
 impl ServerParts {
-    /// Prepares the process, opens the store and starts the log. No thread may have been started before.
-    pub(crate) fn prepare(agent: AgentChoice, config: Config, log_level: LogLevel) -> Result<Self, Failure> {
+    /// Prepares the process, starts the log and begins to open the store: answering `initialize` does not need it. No thread
+    /// may have been started before. The second value tells when the store is open, or why it cannot be opened.
+    pub(crate) fn prepare(
+        agent: AgentChoice,
+        config: Config,
+        log_level: LogLevel,
+    ) -> Result<(Self, OpenOutcome), Failure> {
         share_heap_arenas();
         raise_file_limit();
         let paths = Paths::from_environment()?;
@@ -40,11 +45,13 @@ impl ServerParts {
             // The agent may need the keys.
             AgentChoice::Command(_) => {}
         }
-        let store = Arc::new(EmbeddedStore::open(&paths.store())?);
+        EmbeddedStore::create_files(&paths.store())?;
         let secrets = Secrets::default();
         log::start(paths.logs()?.join("rethread.log"), log_level, secrets.clone());
+        let (store, opened) = EmbeddedStore::open_in_background(&paths.store())?;
         let agent = agent.source(&paths)?;
-        Ok(Self { store, agent, config: Config { secrets, guardian: Some(guardian()?), ..config } })
+        let config = Config { secrets, guardian: Some(guardian()?), ..config };
+        Ok((Self { store: Arc::new(store), agent, config }, opened))
     }
 
     /// Makes the server. Must be called in a runtime.

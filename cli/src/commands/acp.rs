@@ -3,6 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::io::{self, IsTerminal};
 use std::os::unix::process::CommandExt;
+use std::pin::pin;
 use std::process;
 use std::time::Duration;
 
@@ -134,13 +135,23 @@ fn serve(args: AcpArgs) -> Result<(), Failure> {
         native_sessions: if args.own_sessions_only { NativeSessions::Hidden } else { NativeSessions::Listed },
         ..Config::default()
     };
-    let parts = ServerParts::prepare(AgentChoice::of_command(args.command), config, args.log_level)?;
+    let (parts, opened) =
+        ServerParts::prepare(AgentChoice::of_command(args.command), config, args.log_level)?;
     // One thread: a chunk goes from the agent to the client without a thread switch. Long work runs on blocking threads.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let server = parts.server();
         let wire = stdio::open()?;
-        server.serve_until(wire, asked_to_stop()).await;
+        let mut opened = pin!(opened.wait());
+        let mut serving = pin!(server.serve_until(wire, asked_to_stop()));
+        tokio::select! {
+            biased;
+            outcome = &mut opened => {
+                outcome?;
+                serving.await;
+            }
+            () = &mut serving => opened.await?,
+        }
         Ok(())
     })
 }

@@ -341,10 +341,13 @@ impl AgentHost {
 
     async fn start(self, done: watch::Sender<Option<Result<(), RpcError>>>) {
         let pause = locked(&self.shared.crashes).pause();
-        let needed = tokio::select! {
-            () = tokio::time::sleep(pause) => !*self.shared.unneeded.borrow(),
-            () = self.unneeded() => false,
-        };
+        // Even a sleep of no length waits for the next tick of the timer.
+        let needed = pause.is_zero()
+            || tokio::select! {
+                () = tokio::time::sleep(pause) => true,
+                () = self.unneeded() => false,
+            };
+        let needed = needed && !*self.shared.unneeded.borrow();
         let outcome = if needed { self.try_start().await } else { Err(given_up()) };
         let (slot, result) = match outcome {
             Ok(live) => (HostSlot::Live(live), Ok(())),

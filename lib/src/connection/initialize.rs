@@ -8,7 +8,9 @@ use std::time::Duration;
 use rethread_core::Json;
 use serde_json::value::RawValue;
 
-use super::{ClientContext, Connection, ConnectionDeps, NativeSessions, Phase, Ready, ReadyClient};
+use super::{
+    AgentStart, ClientContext, Connection, ConnectionDeps, NativeSessions, Phase, Ready, ReadyClient,
+};
 use crate::agent::host::{AgentHost, LiveAgent};
 use crate::agent::pool::{HostUser, SharedHost};
 use crate::client_id::ClientTag;
@@ -21,6 +23,9 @@ use crate::wire::{RpcError, code};
 
 /// How long an agent that is not known as it is now may take to introduce itself, if something is known of it.
 const MEETING_LIMIT: Duration = Duration::from_secs(10);
+/// How long the start of a known agent waits for the first requests of the client. A request that needs the agent starts
+/// it at once; one that is answered from the store does not have to share the processor with the start.
+const START_DELAY: Duration = Duration::from_millis(50);
 
 impl Connection {
     pub(super) fn initialize(&mut self, request: OpenRequest, params: Option<&RawValue>) {
@@ -44,14 +49,14 @@ impl Connection {
         let (ready, deps) = (self.ready.clone(), self.deps.clone());
         tokio::spawn(async move {
             let memory = ProfileCache::new(&deps, &client);
-            let outcome = match memory.recall().await {
+            let (outcome, agent_start) = match memory.recall().await {
                 Some(profile) => {
                     host.recall(&profile);
-                    Ok(profile)
+                    (Ok(profile), AgentStart::Soon)
                 }
-                None => memory.meet(&host).await,
+                None => (memory.meet(&host).await, AgentStart::Now),
             };
-            let _ = ready.send(Ready { request, client, outcome }).await;
+            let _ = ready.send(Ready { request, client, outcome, agent_start }).await;
         });
     }
 
@@ -63,12 +68,12 @@ impl Connection {
                 return;
             }
         };
-        let Ready { request, client, outcome } = ready;
+        let Ready { request, client, outcome, agent_start } = ready;
         let unneeded = match outcome {
             Ok(profile) => {
                 let answer = profile.answer(client.version);
                 let context = self.agree(client, user.shared().clone(), profile);
-                self.meet_agent(&context);
+                self.meet_agent(&context, agent_start);
                 self.phase = Phase::Ready(Box::new(ReadyClient { context, user }));
                 request.answer(Ok(answer));
                 before.map(|before| before.user)
@@ -107,10 +112,14 @@ impl Connection {
     }
 
     /// When the agent is up: what it says of itself now is remembered, and what it lists is learnt.
-    fn meet_agent(&self, context: &ClientContext) {
+    fn meet_agent(&self, context: &ClientContext, agent_start: AgentStart) {
         let (context, deps) = (context.clone(), self.deps.clone());
         let mut corrected = context.host.corrected();
         tokio::spawn(async move {
+            match agent_start {
+                AgentStart::Now => {}
+                AgentStart::Soon => tokio::time::sleep(START_DELAY).await,
+            }
             // The next request that needs the agent gets the error.
             let Ok(live) = context.host.live().await else { return };
             let memory = ProfileCache::new(&deps, &context.client);

@@ -159,6 +159,16 @@ struct Ready {
     request: OpenRequest,
     client: ClientProfile,
     outcome: Result<Arc<AgentProfile>, RpcError>,
+    agent_start: AgentStart,
+}
+
+/// When the agent is started if no request needs it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum AgentStart {
+    /// At once.
+    Now,
+    /// After the first requests of the client.
+    Soon,
 }
 
 impl Connection {

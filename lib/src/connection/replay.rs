@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use rethread_core::stored::{ItemSort, Stored};
 use rethread_core::{Json, Seq, SessionId};
+use tokio::sync::oneshot;
 
 use super::subscription::not_made;
 use crate::edge::replay_fast_path::FastPath;
@@ -11,7 +12,9 @@ use crate::edge::view::{ClientMessage, EntryPosition, Timing, View};
 use crate::store::{Page, Store, StoreError};
 use crate::wire::Out;
 
-/// About how many stored bytes make a piece. While one is written, the next is made.
+/// About how many stored bytes make the first piece: small, so that the client has something to read soon.
+const FIRST_PIECE: usize = 64 * 1024;
+/// About how many stored bytes make each later piece. While one is written, the next is made.
 const PIECE: usize = 128 * 1024;
 
 /// What is to be made into lines.
@@ -25,6 +28,25 @@ pub(super) struct Replay {
     pub(super) view: View,
     /// Empty, with the room of lines that have been sent.
     pub(super) lines: Out,
+    pub(super) position: PiecePosition,
+}
+
+/// Which piece of a replay is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PiecePosition {
+    /// The first one; the client has nothing to read yet.
+    First,
+    /// One that follows others.
+    Later,
+}
+
+impl PiecePosition {
+    fn stored_bytes(self) -> usize {
+        match self {
+            Self::First => FIRST_PIECE,
+            Self::Later => PIECE,
+        }
+    }
 }
 
 /// A piece of a replay.
@@ -42,16 +64,19 @@ pub(super) struct Lines {
 }
 
 impl Replay {
-    /// Reads and encodes the next piece. Encoding runs on a thread that may block.
+    /// Reads and encodes the next piece, on a thread that may block.
     pub(super) async fn piece(self, store: Arc<dyn Store>) -> Result<Piece, StoreError> {
-        let page = store.read(&self.session, self.from, PIECE).await?;
-        let encoded = tokio::task::spawn_blocking(move || self.encode(&page)).await;
-        encoded.unwrap_or_else(|stopped| Err(not_made(stopped)))
+        let (session, from, budget) = (self.session.clone(), self.from, self.position.stored_bytes());
+        let (done, piece) = oneshot::channel();
+        let encode = move |page: Page| _ = done.send(self.encode(&page));
+        store.read_to(&session, from, budget, Box::new(encode)).await?;
+        piece.await.unwrap_or_else(|stopped| Err(not_made(stopped)))
     }
 
     fn encode(mut self, page: &Page) -> Result<Piece, StoreError> {
         let mut lines = std::mem::take(&mut self.lines);
-        lines.reserve(PIECE + PIECE / 2);
+        let stored = self.position.stored_bytes();
+        lines.reserve(stored + stored / 2);
         let mut shown = Vec::new();
         let mut reached = page.next;
         for item in page.items() {

@@ -9,7 +9,7 @@ use rethread_core::{Entry, Json, Seq, UpdateKind};
 use tokio::task::JoinHandle;
 
 use super::pump::cancel;
-use super::replay::{Lines, Piece, Replay};
+use super::replay::{Lines, Piece, PiecePosition, Replay};
 use super::sent_requests::{SentRequest, SentRequests};
 use crate::edge::v1::side_updates::with_notices;
 use crate::edge::view::{ClientMessage, EntryPosition, Timing, View};
@@ -19,9 +19,9 @@ use crate::store::{Store, StoreError};
 use crate::wire::Out;
 
 /// How much is encoded before it is written.
-const WRITE: usize = 256 * 1024;
+const WRITE: usize = 128 * 1024;
 /// How much is read from the store at once, of what was written since the replay began.
-const READ: usize = 256 * 1024;
+const READ: usize = 128 * 1024;
 
 /// A session that the client follows.
 pub(super) struct Subscription {
@@ -196,7 +196,8 @@ impl Subscription {
         asked: &SentRequests,
     ) -> Result<bool, StoreError> {
         if matches!(self.ahead, NextPiece::Nothing) {
-            self.begin_piece(self.attachment.cursor.next(), upto, store, Out::default());
+            let next = self.attachment.cursor.next();
+            self.begin_piece(next, upto, store, Out::default(), PiecePosition::First);
         }
         self.finish_piece().await;
         let NextPiece::Made(made) = std::mem::replace(&mut self.ahead, NextPiece::Nothing) else {
@@ -208,16 +209,24 @@ impl Subscription {
         self.attachment.cursor.advance(reached);
         self.settle_at(reached, upto, out, asked);
         if reached <= upto.min(self.attachment.past) {
-            self.begin_piece(reached, upto, store, spare);
+            self.begin_piece(reached, upto, store, spare, PiecePosition::Later);
         }
         Ok(true)
     }
 
     /// Whatever has its place before the end of the history was handed over before, so the piece may go up to there.
-    fn begin_piece(&mut self, from: Seq, upto: Seq, store: &Arc<dyn Store>, lines: Out) {
+    fn begin_piece(
+        &mut self,
+        from: Seq,
+        upto: Seq,
+        store: &Arc<dyn Store>,
+        lines: Out,
+        position: PiecePosition,
+    ) {
         let Some(view) = self.attachment.view.take() else { return };
         let (session, name) = (self.attachment.session.clone(), self.name.clone());
-        let replay = Replay { session, name, from, upto: upto.min(self.attachment.past), view, lines };
+        let upto = upto.min(self.attachment.past);
+        let replay = Replay { session, name, from, upto, view, lines, position };
         self.ahead = NextPiece::Begun(tokio::spawn(replay.piece(store.clone())));
     }
 
@@ -373,6 +382,6 @@ impl Subscription {
 }
 
 /// The error for a piece that was not made, because its task panicked or the runtime stops.
-pub(super) fn not_made(stopped: tokio::task::JoinError) -> StoreError {
+pub(super) fn not_made(stopped: impl std::error::Error + Send + Sync + 'static) -> StoreError {
     StoreError::Io { context: "encoding a replay".to_owned(), source: stopped.into() }
 }

@@ -49,12 +49,25 @@ fn prompt(message: &str, content: &str, write: WriteParts<'_>) -> Option<()> {
 }
 
 fn prompt_chunks(message: &str, content: &str, write: WriteParts<'_>) -> Option<()> {
-    let blocks: Vec<&RawValue> = serde_json::from_str(content).ok().filter(|_| needs_no_escape(message))?;
-    for block in blocks {
-        let begin = "{\"sessionUpdate\":\"user_message_chunk\",\"messageId\":\"";
-        write(&[begin, message, "\",\"content\":", block.get(), "}"]);
+    if !needs_no_escape(message) {
+        return None;
     }
+    let begin = "{\"sessionUpdate\":\"user_message_chunk\",\"messageId\":\"";
+    let mut chunk = |block: &str| write(&[begin, message, "\",\"content\":", block, "}"]);
+    if let Some(block) = only_block(content) {
+        chunk(block);
+        return Some(());
+    }
+    let blocks: Vec<&RawValue> = serde_json::from_str(content).ok()?;
+    blocks.into_iter().for_each(|block| chunk(block.get()));
     Some(())
+}
+
+/// The block of a prompt that is an array with one object, if that can be seen without a parser: no other brace is in it.
+fn only_block(content: &str) -> Option<&str> {
+    let block = content.strip_prefix('[')?.strip_suffix(']')?.trim_ascii();
+    let members = block.strip_prefix('{')?.strip_suffix('}')?;
+    memchr::memchr2(b'{', b'}', members.as_bytes()).is_none().then_some(block)
 }
 
 /// A v2 client is sent an update exactly as stored, unless a replay leaves it out or it is of a sub-agent.
@@ -141,6 +154,12 @@ mod tests {
                 "m2",
                 r#"[{"type":"text","text":"a\nb"},{"type":"image","data":"","mimeType":"image/png"}]"#,
             ),
+            prompted("m2", r#"[{"type":"text","text":"a"},{"type":"text","text":"b"}]"#),
+            prompted("m2", r#"[{"type":"text","text":"plain, é"}]"#),
+            prompted("m2", r#"[{"type":"text","text":"a","annotations":{"audience":"b"}}]"#),
+            prompted("m2", r#"[ { "text": "a {brace}", "type": "text" } ]"#),
+            prompted("m2", r#"[{"text":"a, ] b \"c\"","type":"text"}]"#),
+            prompted("m2", r#"[{"type":"text","text":""}]"#),
             prompted("m3", "[]"),
             prompted("m4", "null"),
             prompted("m \"5\" \\ é\u{1}", r#"[{"type":"text","text":"hi"}]"#),

@@ -16,7 +16,7 @@ use crate::clock;
 use crate::edge::agent_translator::AgentTranslator;
 use crate::wire::RpcError;
 
-/// How long an agent that is up waits for clients that are still being shown the history.
+/// How long the start of an agent waits for clients that are still being shown the history.
 const HEAD_START: Duration = Duration::from_millis(100);
 
 /// Where the agent is.
@@ -65,9 +65,9 @@ impl LiveSession {
         let (host, own, live) =
             (self.agent.host.shared().clone(), self.mailbox.own.clone(), self.live.clone());
         tokio::spawn(async move {
-            let up = host.live().await;
-            // Opening reads the journal too: clients that are being replayed go first.
+            // A start takes processor time, and opening reads the journal too: clients that are being replayed go first.
             live.caught_up(HEAD_START).await;
+            let up = host.live().await;
             // A session that has ended needs no agent.
             let _ = own.send(Box::new(Message::AgentUp(up))).await;
         });

@@ -24,7 +24,7 @@ use crate::store::{Lease, Store};
 use crate::wire::{Id, RpcError};
 
 /// How many batches of an agent may wait: enough to read on while the store writes.
-const BATCHES: usize = 4;
+const BATCHES: usize = 2;
 
 /// The way to a live session.
 #[derive(Clone)]

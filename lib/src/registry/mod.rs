@@ -216,14 +216,18 @@ enum Claimed {
 
 /// Takes a session that exists for clients, and reads its state.
 async fn claim(store: &dyn Store, id: &SessionId) -> Result<Claimed, StoreError> {
-    let Some(row) = store.find(id).await? else { return Ok(Claimed::Nothing) };
-    if row.deleted == Deleted::Yes {
-        return Ok(Claimed::Deleted);
-    }
-    if row.head == Seq(0) {
+    let lease = match store.claim(id).await {
+        Ok(lease) => lease,
+        Err(StoreError::Unknown(_)) => {
+            let deleted = store.find(id).await?.is_some_and(|row| row.deleted == Deleted::Yes);
+            return Ok(if deleted { Claimed::Deleted } else { Claimed::Nothing });
+        }
+        Err(error) => return Err(error),
+    };
+    if lease.head == Seq(0) {
+        store.release(&lease).await?;
         return Ok(Claimed::Nothing);
     }
-    let lease = store.claim(id).await?;
     match read_state(store, id).await {
         Ok((mut session, row)) => {
             // A title that was set from outside is the row's; the journal need not know of it.

@@ -20,6 +20,9 @@ pub use state::read_state;
 /// The result of a store's method, when it is there.
 pub type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
 
+/// A callback for a page that was read. It runs on a thread that may block.
+pub type PageVisitor = Box<dyn FnOnce(Page) + Send>;
+
 /// A store of sessions. The methods never block the thread that awaits them for longer than one small write.
 pub trait Store: Send + Sync + 'static {
     /// Creates a session that this process owns, with its first entries, so that it survives a power failure. An id is
@@ -41,6 +44,26 @@ pub trait Store: Send + Sync + 'static {
     /// Reads from `from` (inclusive) through ancestors, segments and unfolded entries, about `budget` bytes, and at least
     /// one item if there is one. Needs no ownership.
     fn read(&self, session: &SessionId, from: Seq, budget: usize) -> StoreFuture<'_, Page>;
+
+    /// Reads as [`Store::read`] does and passes the page to `visit`. A store that reads on a thread that may block calls it
+    /// there, so that reading and using a page needs one change of threads.
+    fn read_to(
+        &self,
+        session: &SessionId,
+        from: Seq,
+        budget: usize,
+        visit: PageVisitor,
+    ) -> StoreFuture<'_, ()> {
+        let page = self.read(session, from, budget);
+        Box::pin(async move {
+            let page = page.await?;
+            let visited = tokio::task::spawn_blocking(move || visit(page)).await;
+            visited.map_err(|stopped| StoreError::Io {
+                context: "using a page".to_owned(),
+                source: stopped.into(),
+            })
+        })
+    }
 
     /// Folds entries into segments. The caller ensures that no turn is open below `fold.upto` and that no client reads
     /// inside. Nothing is merged across a fork point.

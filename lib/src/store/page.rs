@@ -1,5 +1,6 @@
 //! A part of a journal that was read from a store, in its stored form. Items are decoded when they are visited.
 
+use std::cell::Cell;
 use std::ops::Range;
 
 use rethread_core::stored::{SegmentItems, Stored, StoredError};
@@ -71,6 +72,38 @@ impl Page {
             PagePart::Items(items) => Box::new(items.iter().map(|item| Ok(Stored::at_hand(item)))),
         }
     }
+}
+
+impl Drop for Page {
+    fn drop(&mut self) {
+        for part in self.parts.drain(..) {
+            if let PagePart::Segment { plain, .. } = part {
+                keep_buffer(plain);
+            }
+        }
+    }
+}
+
+thread_local! {
+    /// The buffer of a page that this thread has used: the system need not provide new memory for the next one.
+    static SPARE_BUFFER: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
+/// A larger buffer is not kept.
+const MAX_KEPT_BUFFER: usize = 256 * 1024;
+
+/// An empty buffer with room for this many bytes.
+pub(super) fn buffer(room: usize) -> Vec<u8> {
+    let mut buffer = SPARE_BUFFER.take();
+    buffer.reserve_exact(room);
+    buffer
+}
+
+fn keep_buffer(mut buffer: Vec<u8>) {
+    let spare = SPARE_BUFFER.take();
+    let better = buffer.capacity() > spare.capacity() && buffer.capacity() <= MAX_KEPT_BUFFER;
+    buffer.clear();
+    SPARE_BUFFER.set(if better { buffer } else { spare });
 }
 
 /// Collects the parts of a page up to a budget.

@@ -4,7 +4,7 @@ use bytes::{Buf, Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 /// The read size while the peer sends a lot.
-const BUSY_READ: usize = 256 * 1024;
+const BUSY_READ: usize = 128 * 1024;
 const IDLE_READ: usize = 8 * 1024;
 
 /// A line without its newline.

@@ -85,8 +85,12 @@ impl Out {
     /// Encodes a `session/update` whose update is given in parts; `session` is already JSON text.
     pub fn update_of(&mut self, session: &str, update: &[&str]) {
         let begin = "{\"jsonrpc\":\"2.0\",\"method\":\"session/update\",\"params\":{\"sessionId\":";
-        [begin, session, ",\"update\":"].iter().chain(update).for_each(|part| self.part(part));
-        self.bytes.extend_from_slice(b"}}\n");
+        let start = self.bytes.len();
+        for part in [begin, session, ",\"update\":"].iter().chain(update) {
+            self.bytes.extend_from_slice(part.as_bytes());
+        }
+        self.bytes.extend_from_slice(b"}}");
+        self.end_line(start);
     }
 
     /// Encodes a successful response.
@@ -101,16 +105,35 @@ impl Out {
     }
 
     fn parts(&mut self, parts: &[&str]) {
-        parts.iter().for_each(|part| self.part(part));
-        self.bytes.push(b'\n');
+        let start = self.bytes.len();
+        parts.iter().for_each(|part| self.bytes.extend_from_slice(part.as_bytes()));
+        self.end_line(start);
     }
 
-    fn part(&mut self, part: &str) {
+    /// Ends the line that begins at `start`.
+    fn end_line(&mut self, start: usize) {
         // Text from a wire never contains newlines, but a stored value may have been pretty-printed by its author.
-        if memchr::memchr2(b'\n', b'\r', part.as_bytes()).is_some() {
-            self.bytes.extend(part.bytes().filter(|byte| !matches!(byte, b'\n' | b'\r')));
-        } else {
-            self.bytes.extend_from_slice(part.as_bytes());
+        if let Some(found) = memchr::memchr2(b'\n', b'\r', &self.bytes[start..]) {
+            let rest = self.bytes.split_off(start + found);
+            self.bytes.extend(rest.into_iter().filter(|byte| !matches!(byte, b'\n' | b'\r')));
         }
+        self.bytes.push(b'\n');
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn line_breaks_inside_a_message_are_left_out() {
+        let mut out = Out::default();
+        out.update_of("\"s\"", &["{\n  \"a\":", "1,\r\n\"b\":\"c\"\n}"]);
+        out.update("\"s\"", &Json::parse("{\"a\": 1}".to_owned()).expect("it is JSON"));
+        let lines = String::from_utf8(out.take()).expect("it is text");
+        let begin = r#"{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":"#;
+        let [first, second] =
+            [r#"{  "a":1,"b":"c"}}}"#, r#"{"a": 1}}}"#].map(|rest| format!("{begin}{rest}\n"));
+        assert_eq!(lines, first + &second);
     }
 }

@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rethread::store::embedded::{EmbeddedPaths, EmbeddedStore};
-use rethread::store::{ListQuery, NewSession, OwnedHere, StoreError};
+use rethread::store::{ListQuery, NewSession, OwnedHere, Store as _, StoreError};
 use rethread_core::{Seq, SessionId};
 use rusqlite::Connection;
 use tempfile::tempdir;
@@ -52,6 +52,33 @@ fn what_was_written_is_there_after_opening_again() {
     let store = open(dir.path());
     assert_eq!(show(&read_all(&store, "s", 1000)), ["1 a", "2 b"]);
     assert_eq!(store.claim(&id("s")).unwrap().epoch, 2);
+}
+
+#[test]
+fn calls_wait_for_a_store_that_is_opened_in_the_background() {
+    let dir = tempdir().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let (store, opened) = EmbeddedStore::open_in_background(&paths(dir.path())).unwrap();
+    runtime.block_on(async {
+        assert_eq!(store.create(new_session("s")).await.unwrap().head, Seq(0));
+        opened.wait().await.unwrap();
+    });
+    drop((store, runtime));
+    assert!(open(dir.path()).find(&id("s")).unwrap().is_some());
+}
+
+#[test]
+fn a_store_that_cannot_be_opened_in_the_background_tells_why_and_refuses_calls() {
+    let dir = tempdir().unwrap();
+    drop(open(dir.path()));
+    database(dir.path()).pragma_update(None, "user_version", 1_000).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let (store, opened) = EmbeddedStore::open_in_background(&paths(dir.path())).unwrap();
+    runtime.block_on(async {
+        assert!(matches!(opened.wait().await, Err(StoreError::Newer { found: 1_000, .. })));
+        assert!(matches!(store.find(&id("s")).await, Err(StoreError::Io { .. })));
+        assert!(matches!(store.create(new_session("s")).await, Err(StoreError::Io { .. })));
+    });
 }
 
 #[test]

@@ -201,7 +201,7 @@ fn keep_end(bytes: &mut Vec<u8>) {
 }
 
 /// The content of a chunk that has an id and nothing else besides.
-fn plain_content<'a>(kind: UpdateKind, place: ContentPlace, body: &'a Members) -> Option<&'a Value> {
+fn plain_content(kind: UpdateKind, place: ContentPlace, body: &Members) -> Option<&Value> {
     let id = kind.meaning().id.name()?;
     let is_expected = |(name, value): (&String, &Value)| {
         ["sessionUpdate", place.chunk, id].contains(&name.as_str()) || (name == "_meta" && value.is_null())

@@ -2,6 +2,7 @@
 //! its new text is sent, and replaced content is sent under a new message id.
 
 use std::borrow::Cow;
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 
 use rethread_core::{Fields, Json, Update, UpdateForm, UpdateKind};
@@ -48,10 +49,11 @@ impl SentMessages {
     ) -> Option<()> {
         let tag = whole_tag(kind)?;
         let sent = self.0.entry(kind).or_default();
-        let text = plain_body(tag, id, body).filter(|_| !sent.contains_key(id))?;
+        let text = plain_body(tag, id, body)?;
+        let Entry::Vacant(sent) = sent.entry(id.to_owned()) else { return None };
         let mut content = Digest::default();
         content.bytes(unescaped(text)?.as_bytes());
-        sent.insert(id.to_owned(), SentMessage { revision: 0, content });
+        sent.insert(SentMessage { revision: 0, content });
         let (begin, middle) = ("{\"sessionUpdate\":\"", "\",\"content\":{\"type\":\"text\",\"text\":\"");
         write(&[begin, tag, "_chunk\",\"messageId\":\"", id, middle, text, "\"}}"]);
         Some(())
@@ -82,7 +84,9 @@ fn unescaped(text: &str) -> Option<Cow<'_, str>> {
 
 /// Returns whether a text is the same inside a JSON string.
 pub(in crate::edge) fn needs_no_escape(text: &str) -> bool {
-    !text.bytes().any(|byte| byte < b' ' || matches!(byte, b'"' | b'\\'))
+    // Whole blocks at once, so that the compiler can use vector instructions.
+    let special = |byte: &u8| *byte < b' ' || *byte == b'"' || *byte == b'\\';
+    !text.as_bytes().chunks(BLOCK).any(|block| block.iter().fold(false, |any, byte| any | special(byte)))
 }
 
 impl SentMessage {
@@ -202,6 +206,9 @@ impl Digest {
 }
 
 const WORD: usize = size_of::<u64>();
+
+/// How many bytes are searched at once for what a JSON string escapes.
+const BLOCK: usize = 64;
 
 /// A fast hash. It only has to detect accidental differences.
 fn mix(hash: u64, word: u64) -> u64 {

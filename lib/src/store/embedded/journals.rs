@@ -13,11 +13,14 @@ use rethread_core::{Entry, Seq, SessionId};
 use super::chain::{Chain, ChainFault, FileName, JournalFolder, MARK_BYTES, Visit};
 use super::fault::{failed, io_failed};
 use super::files::PRIVATE_FILE;
-use super::journal_file::{copy_record, write_record};
+use super::journal_file::{FileId, copy_record, write_record};
 use super::{Append, Lease, StoreError};
 
 /// A larger buffer is not kept between appends.
 const MAX_KEPT_BUFFER: usize = 64 * 1024;
+
+/// The number of the first file of an epoch.
+pub(super) const FIRST_FILE: u64 = 1;
 
 /// The number of files that are kept open if the system does not say how many it allows.
 const DEFAULT_OPEN_FILES: usize = 256;
@@ -46,7 +49,7 @@ pub(super) struct OwnedJournal {
     pub(super) listed: bool,
     /// The epoch that has replaced that of the lease.
     pub(super) replaced_by: Option<u64>,
-    /// The file that is written.
+    /// The file that is written, if it is not missing.
     current: JournalFile,
     /// The file that follows at the beginning of the next turn: registered, and empty.
     next: Option<FileName>,
@@ -80,8 +83,22 @@ struct JournalFile {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FileCondition {
     Good,
+    /// No file of this owner has been made.
+    Missing,
     /// A sync failed, or a part of a record could not be cut off: what is not synced must go to a new file.
     Unreliable,
+}
+
+/// The file of a journal that begins to be owned.
+pub(super) enum FirstFile {
+    /// It is made and registered.
+    Made(FileName),
+    /// It is made later.
+    Missing {
+        /// The id of the session's files.
+        journal: FileId,
+        epoch: u64,
+    },
 }
 
 /// What has to be done for an append besides the write.
@@ -89,7 +106,7 @@ enum FileCondition {
 pub(super) enum AppendOutcome {
     /// Nothing.
     Written,
-    /// The current file cannot be written: call [`OwnedJournals::replace_file`] and append again.
+    /// There is no file that can be written: call [`OwnedJournals::replace_file`] and append again.
     NeedsNewFile,
 }
 
@@ -108,15 +125,22 @@ impl OwnedJournals {
         &self.folder
     }
 
-    /// Adds a journal with an empty file. `earlier` are the files of former owners.
+    /// Adds a journal with an empty file or none. `earlier` are the files of former owners.
     pub(super) fn add(
         &self,
         lease: &Lease,
         key: i64,
-        name: FileName,
+        file: FirstFile,
         earlier: Vec<(FileName, Seq)>,
         listed: bool,
     ) {
+        let (name, condition) = match file {
+            FirstFile::Made(name) => (name, FileCondition::Good),
+            // The next number is that of the first file.
+            FirstFile::Missing { journal, epoch } => {
+                (FileName { journal, epoch, number: FIRST_FILE - 1 }, FileCondition::Missing)
+            }
+        };
         let journal = OwnedJournal {
             session: lease.session.clone(),
             key,
@@ -128,7 +152,7 @@ impl OwnedJournals {
             current: JournalFile::empty(name),
             next: None,
             earlier,
-            condition: FileCondition::Good,
+            condition,
             turn: TurnState::Closed,
             before: (0, TurnState::Closed),
             last_use: 0,
@@ -171,7 +195,7 @@ impl OwnedJournals {
         if append.entries.is_empty() {
             return Ok(AppendOutcome::Written);
         }
-        if journal.condition == FileCondition::Unreliable {
+        if journal.needs_file() {
             return Ok(AppendOutcome::NeedsNewFile);
         }
         self.switch_file(&mut journal);
@@ -277,12 +301,15 @@ impl OwnedJournals {
         let path = self.folder.path_of(&name);
         let bytes = self.unsynced(&journal, &name)?;
         let file = open(&path).map_err(io_failed("opening", &path))?;
-        file.write_all_at(&bytes, 0).map_err(io_failed("writing", &path))?;
-        file.sync_data().map_err(io_failed("syncing", &path))?;
+        if !bytes.is_empty() {
+            file.write_all_at(&bytes, 0).map_err(io_failed("writing", &path))?;
+            file.sync_data().map_err(io_failed("syncing", &path))?;
+        }
         self.close_file(&mut journal);
-        let synced = journal.synced;
-        let old = journal.current.name;
-        journal.earlier.push((old, synced));
+        let old = (journal.current.name, journal.synced);
+        if journal.condition != FileCondition::Missing {
+            journal.earlier.push(old);
+        }
         journal.current = JournalFile { name, file: None, length: bytes.len() as u64, marked: 0 };
         journal.synced = journal.head;
         journal.next = None;
@@ -417,6 +444,19 @@ impl OwnedJournal {
         }
     }
 
+    /// Whether a file must be made before anything can be written.
+    pub(super) fn needs_file(&self) -> bool {
+        match self.condition {
+            FileCondition::Good => false,
+            FileCondition::Missing | FileCondition::Unreliable => true,
+        }
+    }
+
+    /// Whether no file has been made so far.
+    pub(super) fn has_no_file(&self) -> bool {
+        self.condition == FileCondition::Missing
+    }
+
     /// Whether entries between two turns are not synced.
     pub(super) fn needs_sync_between_turns(&self) -> bool {
         self.turn == TurnState::Closed && self.synced < self.head
@@ -459,7 +499,7 @@ impl OwnedJournal {
 
     /// The files without an entry.
     pub(super) fn empty_files(&self) -> Vec<FileName> {
-        let current = (self.current.length == 0).then_some(self.current.name);
+        let current = (self.current.length == 0 && !self.has_no_file()).then_some(self.current.name);
         current.into_iter().chain(self.next).collect()
     }
 }

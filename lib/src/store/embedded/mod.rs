@@ -1,30 +1,24 @@
 //! The embedded store: a journal file for each live session, and a SQLite database for rows and folded entries. Several
 //! processes share it. Appends write to the journal file at once; everything else runs on threads that may block.
 //!
-//! `open_store` has the parts of an open store. Ownership is in `ownership`, appending and folding in `writing`, deleting and
+//! `opening` opens a store, `open_store` has the parts of an open one. Ownership is in `ownership`, appending and folding in `writing`, deleting and
 //! cleaning in `removal`. `journal_file`, `chain` and `journals` are about the files, the other modules about the database.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use rethread_core::{Millis, Seq, SessionId};
-use rusqlite::Connection;
 use tokio::sync::Semaphore;
 
-use self::chain::JournalFolder;
-use self::journals::OwnedJournals;
 use self::open_store::OpenStore;
-use self::owner::ThisProcess;
-use self::readers::Readers;
-use self::rows::{ListTimes, PendingRows};
-use self::upkeep::{Upkeep, UpkeepRequests};
-use self::writer::SqliteWriter;
+pub use self::opening::OpenOutcome;
+use self::opening::StoreOpening;
 use self::writing::AppendStep;
 use super::cursor::ListCursor;
 use super::{
     Append, Archived, ArchivedFilter, ChangedSession, Changes, Deleted, Durability, FoldUpTo, Lease,
-    ListPage, ListQuery, NativeId, NewSession, OwnedHere, Owner, Page, Revision, RowFacts, SessionRow, Store,
-    StoreError, StoreFuture, Stub,
+    ListPage, ListQuery, NativeId, NewSession, OwnedHere, Owner, Page, PageVisitor, Revision, RowFacts,
+    SessionRow, Store, StoreError, StoreFuture, Stub,
 };
 
 mod append;
@@ -42,6 +36,7 @@ mod list;
 mod locks;
 mod migrate;
 mod open_store;
+mod opening;
 mod owner;
 mod ownership;
 mod profile;
@@ -77,11 +72,10 @@ impl EmbeddedPaths {
     }
 }
 
-/// An open embedded store. Each store is a separate owner, even within one process. Its methods must be called inside a
-/// tokio runtime.
+/// An embedded store. Each store is a separate owner, even within one process. Its methods must be called inside a tokio
+/// runtime.
 pub struct EmbeddedStore {
-    store: Arc<OpenStore>,
-    _upkeep: Upkeep,
+    opening: Arc<StoreOpening>,
     calls: Arc<Semaphore>,
     /// One fold at a time, so that folds do not occupy all cores.
     folds: Arc<Semaphore>,
@@ -90,31 +84,24 @@ pub struct EmbeddedStore {
 impl EmbeddedStore {
     /// Opens the store, creates or migrates it if necessary, and registers it as an owner. Blocks.
     pub fn open(paths: &EmbeddedPaths) -> Result<Self, StoreError> {
-        let database = &paths.database;
-        connection::check_version(database)?;
-        let first = prepare_and_connect(paths)?;
-        connection::check_file(&first, database)?;
-        migrate::migrate(&first, paths)?;
-        let store = migrate::store_id(&first).map_err(|fault| fault.at("opening", database))?;
-        let times = ListTimes::default();
-        times.saw(list::newest(&first).map_err(|cause| fault::failed("opening", database, cause))?);
-        let folder = Arc::new(JournalFolder::new(paths.journals(), store));
-        let requests = Arc::new(UpkeepRequests::default());
-        let writer = SqliteWriter::new(database, first, requests.clone())?;
-        let this_process = ThisProcess::register(&writer, &paths.locks)?;
-        let store = Arc::new(OpenStore {
-            readers: Readers::new(database),
-            writer,
-            journals: OwnedJournals::new(folder),
-            rows: PendingRows::default(),
-            times,
-            writing: Mutex::default(),
-            requests,
-            this_process,
-        });
-        let upkeep = Upkeep::start(&store)?;
+        Ok(Self::over(StoreOpening::done(opening::open(paths)?)))
+    }
+
+    /// Creates the folders and the database file if they are missing. [`EmbeddedStore::open`] does that too.
+    pub fn create_files(paths: &EmbeddedPaths) -> Result<(), StoreError> {
+        opening::create_files(paths)
+    }
+
+    /// Opens the store on another thread. Calls wait until it is open, and fail if it cannot be opened; the cause is in the
+    /// second value.
+    pub fn open_in_background(paths: &EmbeddedPaths) -> Result<(Self, OpenOutcome), StoreError> {
+        let (opening, opened) = StoreOpening::start(paths)?;
+        Ok((Self::over(opening), opened))
+    }
+
+    fn over(opening: StoreOpening) -> Self {
         let calls = Arc::new(Semaphore::new(MAX_CONCURRENT_CALLS));
-        Ok(Self { store, _upkeep: upkeep, calls, folds: Arc::new(Semaphore::new(1)) })
+        Self { opening: Arc::new(opening), calls, folds: Arc::new(Semaphore::new(1)) }
     }
 
     /// Runs a call on a thread that may block.
@@ -122,35 +109,25 @@ impl EmbeddedStore {
         &self,
         work: impl FnOnce(&OpenStore) -> Result<R, StoreError> + Send + 'static,
     ) -> StoreFuture<'_, R> {
-        Box::pin(blocking(self.store.clone(), self.calls.clone(), work))
+        Box::pin(blocking(self.opening.clone(), self.calls.clone(), work))
     }
 }
 
 async fn blocking<R: Send + 'static>(
-    store: Arc<OpenStore>,
+    opening: Arc<StoreOpening>,
     permits: Arc<Semaphore>,
     work: impl FnOnce(&OpenStore) -> Result<R, StoreError> + Send + 'static,
 ) -> Result<R, StoreError> {
     let permit = permits.acquire_owned().await.map_err(|closed| stopped(closed.into()))?;
     let call = tokio::task::spawn_blocking(move || {
         let _permit = permit;
-        work(&store)
+        work(opening.wait()?)
     });
     call.await.unwrap_or_else(|error| Err(stopped(error.into())))
 }
 
 fn stopped(source: Box<dyn std::error::Error + Send + Sync>) -> StoreError {
     StoreError::Io { context: "a call of the store".to_owned(), source }
-}
-
-/// Creates the files and opens the first connection, one store of this process at a time: creating the file must not
-/// release the locks of another store's connection.
-fn prepare_and_connect(paths: &EmbeddedPaths) -> Result<Connection, StoreError> {
-    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-    files::prepare(paths)?;
-    files::check_file_system(paths)?;
-    connection::writer(&paths.database).map_err(|cause| fault::failed("opening", &paths.database, cause))
 }
 
 impl Store for EmbeddedStore {
@@ -170,10 +147,12 @@ impl Store for EmbeddedStore {
 
     fn append(&self, append: Append) -> StoreFuture<'_, ()> {
         Box::pin(async move {
-            if self.store.row_comes_first(&append) {
+            // Whoever owns a session has waited for the store.
+            let Some(store) = self.opening.now() else { return Err(StoreError::Unknown(append.session)) };
+            if store.row_comes_first(&append) {
                 return self.call(move |store| store.append_with_row(&append)).await;
             }
-            match self.store.append_now(&append)? {
+            match store.append_now(&append)? {
                 AppendStep::Done => Ok(()),
                 AppendStep::Block => self.call(move |store| store.finish_append(&append)).await,
             }
@@ -185,10 +164,21 @@ impl Store for EmbeddedStore {
         self.call(move |store| store.read(&session, from, budget))
     }
 
+    fn read_to(
+        &self,
+        session: &SessionId,
+        from: Seq,
+        budget: usize,
+        visit: PageVisitor,
+    ) -> StoreFuture<'_, ()> {
+        let session = session.clone();
+        self.call(move |store| store.read(&session, from, budget).map(visit))
+    }
+
     fn fold(&self, lease: &Lease, fold: FoldUpTo) -> StoreFuture<'_, ()> {
         let lease = lease.clone();
         let call = move |store: &OpenStore| store.fold(&lease, &fold);
-        Box::pin(blocking(self.store.clone(), self.folds.clone(), call))
+        Box::pin(blocking(self.opening.clone(), self.folds.clone(), call))
     }
 
     fn find(&self, session: &SessionId) -> StoreFuture<'_, Option<SessionRow>> {

@@ -32,6 +32,8 @@ pub(super) struct OpenStore {
     pub(super) times: ListTimes,
     /// Held while pending changes are written, so that a reader can wait for them.
     pub(super) writing: Mutex<()>,
+    /// Held while the file that a journal is written to is made, and while a journal is released.
+    pub(super) making: Mutex<()>,
     pub(super) requests: Arc<UpkeepRequests>,
     pub(super) this_process: ThisProcess,
 }

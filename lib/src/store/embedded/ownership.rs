@@ -8,7 +8,7 @@ use rusqlite::Transaction;
 
 use super::chain::{Chain, FileName, Visit, deregister, files_of, register};
 use super::fault::io_failed;
-use super::journals::{lock, make};
+use super::journals::{FIRST_FILE, FirstFile, lock, make};
 use super::open_store::OpenStore;
 use super::read::ReadFault;
 use super::row::{self, existing_head};
@@ -17,9 +17,8 @@ use super::session::{self, ClaimedSession, LastOwner};
 use super::{Deleted, Durability, Lease, NewSession, StoreError};
 use super::{backups, free, rows};
 use crate::ids;
+use crate::lock::locked;
 use crate::store::facts::facts;
-
-const FIRST_FILE: u64 = 1;
 
 /// What the files of a session hold when its owner has left it.
 pub(super) struct Leftovers {
@@ -54,7 +53,8 @@ impl OpenStore {
             Some(_) => _ = self.times.next(new.at),
             None => self.times.saw(new.at),
         }
-        self.journals.add(&lease, key, name, Vec::new(), new.facts.listed.is_some());
+        let file = FirstFile::Made(name);
+        self.journals.add(&lease, key, file, Vec::new(), new.facts.listed.is_some());
         Ok(lease)
     }
 
@@ -88,47 +88,42 @@ impl OpenStore {
         Ok(())
     }
 
-    /// Claims a session, unless a live process owns it, this one included.
+    /// Claims a session, unless a live process owns it, this one included. The claim itself is not synced: nothing follows
+    /// from it before the first file of its epoch is registered, which is. That file is made soon, or by the first append
+    /// if that comes sooner, so that a client can be shown the session without waiting for the disk.
     pub(super) fn claim(&self, session: &SessionId) -> Result<Lease, StoreError> {
-        let (claimed, name) = self.write("claiming a session in", Durability::Power, |tx| {
-            let claimed = session::claim(tx, &self.this_process, session)?;
-            let first = FileName { journal: claimed.journal, epoch: claimed.epoch, number: FIRST_FILE };
-            let name = make(self.folder(), first)?;
-            register(tx, claimed.key, &name)?;
-            Ok((claimed, name))
+        let claimed = self.write("claiming a session in", Durability::Process, |tx| {
+            session::claim(tx, &self.this_process, session)
         })?;
-        let ClaimedSession { key, epoch, last_owner, .. } = claimed;
-        match self.take_over(session, key, name, last_owner) {
+        let ClaimedSession { key, epoch, journal, last_owner } = claimed;
+        match self.take_over(session, key, last_owner) {
             Ok((leftovers, listed)) => {
                 let lease =
                     Lease { session: session.clone(), epoch, head: leftovers.head, folded: leftovers.folded };
-                self.journals.add(&lease, key, name, leftovers.files, listed);
+                let file = FirstFile::Missing { journal, epoch };
+                self.journals.add(&lease, key, file, leftovers.files, listed);
+                self.requests.file_missing();
                 Ok(lease)
             }
             Err(error) => {
-                // A session that cannot be read belongs to nobody.
-                let released = self.write("releasing a session in", Durability::Power, |tx| {
-                    session::give_up(tx, &self.this_process, key)?;
-                    Ok(deregister(tx, key, &[name])?)
+                // A session that cannot be read belongs to nobody. If this fails too, the error is the same.
+                let _ = self.write("releasing a session in", Durability::Process, |tx| {
+                    session::give_up(tx, &self.this_process, key)
                 });
-                if released.is_ok() {
-                    self.folder().remove(&[name]);
-                }
                 Err(error)
             }
         }
     }
 
-    /// Reads what earlier owners have left in files, and completes the row.
+    /// Reads what earlier owners have left in files, and completes the row. Returns also whether the session is in lists.
     fn take_over(
         &self,
         session: &SessionId,
         key: i64,
-        own: FileName,
         last_owner: LastOwner,
     ) -> Result<(Leftovers, bool), StoreError> {
-        let leftovers = self.read_with_files("reading", session, |tx| {
-            self.leftovers(tx, session, key, Some(own), last_owner)
+        let (leftovers, mut listed) = self.read_with_files("reading", session, |tx| {
+            Ok((self.leftovers(tx, session, key, last_owner)?, row::is_listed(tx, key)?))
         })?;
         // What follows will be synced: what it follows must be, too.
         for (name, _) in &leftovers.files {
@@ -136,27 +131,25 @@ impl OpenStore {
             File::open(&path).and_then(|file| file.sync_data()).map_err(io_failed("syncing", &path))?;
         }
         if !leftovers.empty.is_empty() || !leftovers.change.is_empty() {
-            self.write("claiming a session in", removal_durability(&leftovers.empty), |tx| {
+            listed = self.write("claiming a session in", removal_durability(&leftovers.empty), |tx| {
                 deregister(tx, key, &leftovers.empty)?;
                 rows::write_one(tx, key, &leftovers.change)?;
-                Ok(())
+                row::is_listed(tx, key)
             })?;
             self.folder().remove(&leftovers.empty);
         }
-        let listed = self.readers.read("reading", |tx| row::is_listed(tx, key))?;
         Ok((leftovers, listed))
     }
 
-    /// Reads what earlier owners have left in files. `own` is the file of the next owner.
+    /// Reads what earlier owners have left in files.
     pub(super) fn leftovers(
         &self,
         tx: &Transaction<'_>,
         session: &SessionId,
         key: i64,
-        own: Option<FileName>,
         last_owner: LastOwner,
     ) -> Result<Leftovers, ReadFault> {
-        let names: Vec<_> = files_of(tx, key)?.into_iter().filter(|name| Some(*name) != own).collect();
+        let names = files_of(tx, key)?;
         let folded = existing_head(tx, session)?.head;
         let chain = Chain::open(self.folder(), &names)?;
         let with_entries = chain.names();
@@ -182,6 +175,8 @@ impl OpenStore {
 
     /// Releases a session; does nothing if the lease is not the one in force.
     pub(super) fn release(&self, lease: &Lease) -> Result<(), StoreError> {
+        // No file is made for a journal that is being released.
+        let making = locked(&self.making);
         let Some(journal) = self.journals.get(&lease.session) else { return Ok(()) };
         let (key, empty) = {
             let journal = lock(&journal);
@@ -196,6 +191,7 @@ impl OpenStore {
             Ok(empty.clone())
         })?;
         self.journals.remove(lease);
+        drop(making);
         if row_is_deleted(self, key)? {
             unused.extend(self.free(&lease.session, key)?);
         }

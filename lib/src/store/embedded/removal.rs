@@ -120,7 +120,7 @@ impl OpenStore {
         let (epoch, leftovers) = self.read_with_files("reading", session, |tx| {
             let last_owner = session::last_owner(tx, key)?;
             let epoch = session_head(tx, session)?.epoch;
-            Ok((epoch, self.leftovers(tx, session, key, None, last_owner)?))
+            Ok((epoch, self.leftovers(tx, session, key, last_owner)?))
         })?;
         self.write("updating a row in", Durability::Process, |tx| {
             session_head(tx, session)?.check_epoch(session, epoch)?;
@@ -225,7 +225,7 @@ mod tests {
         let store = EmbeddedStore::open(&paths).unwrap();
         let row = store.find(&"s".into()).await.unwrap().unwrap();
         assert_eq!(row.title, None);
-        store.store.clean().unwrap();
+        store.opening.wait().unwrap().clean().unwrap();
         let row = store.find(&"s".into()).await.unwrap().unwrap();
         assert_eq!(row.title.map(|(title, _)| title).as_deref(), Some("found"));
         assert_eq!(fs::read_dir(paths.journals()).unwrap().count(), 0);

@@ -80,21 +80,38 @@ pub(super) fn live_owner(
     key: i64,
 ) -> Result<Option<Owner>, SqliteFault> {
     let mut statement = tx.prepare_cached("SELECT owner, owned_since FROM session WHERE key = ?1")?;
-    let (id, since) = statement
-        .query_row([key], |row| Ok((row.get::<_, Option<String>>(0)?, row.get::<_, Option<i64>>(1)?)))?;
-    let Some(id) = id else { return Ok(None) };
-    let Some(other) = owner::find(tx, &id)? else { return Ok(None) };
-    let ours = match this_process.liveness_of(&other)? {
-        Liveness::ThisProcess => OwnedHere::Yes,
-        Liveness::Alive => OwnedHere::No,
-        Liveness::Gone => return Ok(None),
-    };
-    Ok(Some(Owner {
-        pid: other.process.pid,
-        host: other.process.host,
-        since: from_sql(since.unwrap_or(0)),
-        ours,
-    }))
+    let named = statement.query_row([key], |row| NamedOwner::read(row, 0))?;
+    named.map_or(Ok(None), |named| named.if_live(tx, this_process))
+}
+
+/// The owner that a row names; it may have ended.
+pub(super) struct NamedOwner {
+    id: String,
+    since: Option<i64>,
+}
+
+impl NamedOwner {
+    /// Reads the columns `owner` and `owned_since`.
+    pub(super) fn read(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Self>> {
+        let (id, since) = (row.get::<_, Option<String>>(column)?, row.get(column + 1)?);
+        Ok(id.map(|id| Self { id, since }))
+    }
+
+    /// The process, if it lives.
+    pub(super) fn if_live(
+        &self,
+        tx: &Transaction<'_>,
+        this_process: &ThisProcess,
+    ) -> Result<Option<Owner>, SqliteFault> {
+        let Some(other) = owner::find(tx, &self.id)? else { return Ok(None) };
+        let ours = match this_process.liveness_of(&other)? {
+            Liveness::ThisProcess => OwnedHere::Yes,
+            Liveness::Alive => OwnedHere::No,
+            Liveness::Gone => return Ok(None),
+        };
+        let since = from_sql(self.since.unwrap_or(0));
+        Ok(Some(Owner { pid: other.process.pid, host: other.process.host, since, ours }))
+    }
 }
 
 /// A row whose JSON columns are not parsed yet.

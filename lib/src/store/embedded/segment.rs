@@ -5,6 +5,8 @@ use std::cell::RefCell;
 
 use zstd::bulk::Decompressor;
 
+use crate::store::page;
+
 /// Fast compression, since folding runs while sessions are in use.
 const COMPRESSION_LEVEL: i32 = 1;
 
@@ -48,7 +50,9 @@ pub(super) fn unpack(length: i64, expected: i64, bytes: &[u8]) -> Result<Vec<u8>
     if zstd::zstd_safe::get_frame_content_size(bytes).ok().flatten() != Some(length as u64) {
         return Err(SegmentError::Length);
     }
-    decompressed(bytes, length).map_err(SegmentError::Compression)
+    let plain = decompressed(bytes, length).map_err(SegmentError::Compression)?;
+    // The buffer may have more room than that.
+    if plain.len() == length { Ok(plain) } else { Err(SegmentError::Length) }
 }
 
 thread_local! {
@@ -62,7 +66,7 @@ fn decompressed(bytes: &[u8], length: usize) -> std::io::Result<Vec<u8>> {
             Some(decompressor) => decompressor,
             None => kept.insert(Decompressor::new()?),
         };
-        let mut plain = Vec::with_capacity(length);
+        let mut plain = page::buffer(length);
         decompressor.decompress_to_buffer(bytes, &mut plain)?;
         Ok(plain)
     })

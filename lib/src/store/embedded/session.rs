@@ -1,15 +1,15 @@
 //! Operations on session rows: create, claim, give up, set title, archive, delete.
 
 use rethread_core::{Millis, Seq, SessionId, TitleSource};
-use rusqlite::{Transaction, params};
+use rusqlite::{OptionalExtension as _, Row, Transaction, params};
 
 use super::append::{add_entries, apply_facts, keep_snapshot, touch};
 use super::chain::{FileName, from_hex, hex};
 use super::fault::SqliteFault;
-use super::integers::{seq_to_sql, to_sql};
+use super::integers::{from_sql, seq_to_sql, to_sql};
 use super::journal_file::FileId;
 use super::owner::ThisProcess;
-use super::row::{existing_head, live_owner, session_head, title_number};
+use super::row::{NamedOwner, existing_head, session_head, title_number};
 use super::stubs;
 use super::{Archived, Deleted, Lease, NewSession, StoreError};
 use crate::{clock, ids};
@@ -68,15 +68,23 @@ pub(super) fn claim(
     this_process: &ThisProcess,
     session: &SessionId,
 ) -> Result<ClaimedSession, SqliteFault> {
-    let session_head = existing_head(tx, session)?;
-    let key = session_head.key;
-    if let Some(owner) = live_owner(tx, this_process, key)? {
+    let sql =
+        "SELECT key, epoch, journal, owner, owned_since FROM session WHERE uid = ?1 AND deleted_at IS NULL";
+    let read = |row: &Row<'_>| {
+        let named = NamedOwner::read(row, 3)?;
+        Ok((row.get::<_, i64>(0)?, from_sql(row.get(1)?), row.get::<_, Option<String>>(2)?, named))
+    };
+    let found = tx.prepare_cached(sql)?.query_row([session.as_str()], read).optional()?;
+    let Some((key, last_epoch, known, named)) = found else {
+        return Err(StoreError::Unknown(session.clone()).into());
+    };
+    if let Some(named) = &named
+        && let Some(owner) = named.if_live(tx, this_process)?
+    {
         return Err(StoreError::LiveElsewhere { session: session.clone(), owner }.into());
     }
-    let epoch = session_head.epoch + 1;
-    let last_owner = last_owner(tx, key)?;
-    let sql = "SELECT journal FROM session WHERE key = ?1";
-    let known: Option<String> = tx.prepare_cached(sql)?.query_row([key], |row| row.get(0))?;
+    let epoch = last_epoch + 1;
+    let last_owner = if named.is_some() { LastOwner::Crashed } else { LastOwner::Released };
     let journal = known.as_deref().and_then(from_hex).unwrap_or_else(|| *ids::unique().as_bytes());
     tx.execute(
         "UPDATE session SET owner = ?2, owned_since = ?3, epoch = ?4, journal = ?5 WHERE key = ?1",

@@ -1,5 +1,5 @@
-//! The upkeep thread of a store: moves the write-ahead log into the database file, writes the pending changes of rows, and
-//! folds the journal files of sessions whose owner has ended. No append waits for any of it.
+//! The upkeep thread of a store: moves the write-ahead log into the database file, writes the pending changes of rows, makes
+//! the files of claimed sessions, and folds the journal files of sessions whose owner has ended.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
@@ -27,6 +27,9 @@ const TRUNCATE_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// How long changes of rows are collected.
 const ROWS_DELAY: Duration = Duration::from_millis(100);
+
+/// How long after a claim its file is made, unless an append needs it sooner: first the session is read and shown.
+const FILES_DELAY: Duration = Duration::from_millis(50);
 
 /// The pause before something that failed is tried again.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
@@ -81,6 +84,7 @@ struct RequestState {
     checkpoint: Option<Instant>,
     truncate: Option<Instant>,
     rows: Option<Instant>,
+    files: Option<Instant>,
     cleaning: Option<Instant>,
 }
 
@@ -91,6 +95,7 @@ enum Task {
     Checkpoint,
     Truncate,
     Rows,
+    Files,
     Cleaning,
 }
 
@@ -102,6 +107,7 @@ impl Default for UpkeepRequests {
             checkpoint: None,
             truncate: None,
             rows: None,
+            files: None,
             cleaning: Some(Instant::now() + FIRST_CLEANING),
         };
         Self { state: Mutex::new(state), changed: Condvar::new() }
@@ -131,6 +137,12 @@ impl UpkeepRequests {
     /// Changes of rows are pending.
     pub(super) fn rows_changed(&self) {
         self.lock().rows.get_or_insert_with(|| Instant::now() + ROWS_DELAY);
+        self.changed.notify_one();
+    }
+
+    /// A journal has no file yet.
+    pub(super) fn file_missing(&self) {
+        self.lock().files.get_or_insert_with(|| Instant::now() + FILES_DELAY);
         self.changed.notify_one();
     }
 
@@ -168,6 +180,7 @@ impl UpkeepRequests {
             Task::Checkpoint => &mut state.checkpoint,
             Task::Truncate => &mut state.truncate,
             Task::Rows => &mut state.rows,
+            Task::Files => &mut state.files,
             Task::Cleaning => &mut state.cleaning,
         };
         place.get_or_insert_with(|| Instant::now() + delay);
@@ -181,6 +194,7 @@ impl UpkeepRequests {
 impl RequestState {
     fn take_due(&mut self, now: Instant) -> Option<Task> {
         let places = [
+            (&mut self.files, Task::Files),
             (&mut self.rows, Task::Rows),
             (&mut self.truncate, Task::Truncate),
             (&mut self.checkpoint, Task::Checkpoint),
@@ -196,7 +210,7 @@ impl RequestState {
     }
 
     fn earliest(&self) -> Option<Instant> {
-        [self.rows, self.truncate, self.checkpoint, self.cleaning].into_iter().flatten().min()
+        [self.files, self.rows, self.truncate, self.checkpoint, self.cleaning].into_iter().flatten().min()
     }
 }
 
@@ -216,6 +230,7 @@ impl UpkeepThread {
                 Task::Checkpoint => self.checkpoint("PRAGMA wal_checkpoint(PASSIVE)"),
                 Task::Truncate => self.checkpoint("PRAGMA wal_checkpoint(TRUNCATE)"),
                 Task::Rows => self.write_rows(),
+                Task::Files => self.make_files(),
                 Task::Cleaning => self.clean(),
             };
             // A failure loses nothing: the log and the journals have everything.
@@ -245,6 +260,15 @@ impl UpkeepThread {
 
     fn write_rows(&self) -> bool {
         self.store.upgrade().is_none_or(|store| store.write_pending().is_ok())
+    }
+
+    fn make_files(&self) -> bool {
+        let Some(store) = self.store.upgrade() else { return true };
+        // The next append tries again, and its caller gets the error.
+        if let Err(error) = store.make_missing_files() {
+            tracing::warn!("{}", crate::wire::with_causes(&error));
+        }
+        true
     }
 
     fn clean(&self) -> bool {

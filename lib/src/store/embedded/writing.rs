@@ -10,6 +10,7 @@ use super::open_store::OpenStore;
 use super::row;
 use super::rows::{RowChange, write_one};
 use super::{Append, Durability, FoldUpTo, Lease, StoreError};
+use crate::lock::locked;
 
 thread_local! {
     /// Where records are encoded, so that an append need not allocate.
@@ -114,11 +115,31 @@ impl OpenStore {
         }
     }
 
-    /// Has the journal written to a new file.
+    /// Makes the files of journals that have none.
+    pub(super) fn make_missing_files(&self) -> Result<(), StoreError> {
+        for journal in self.journals.all() {
+            let missing = {
+                let journal = lock(&journal);
+                journal.has_no_file().then(|| journal.session.clone())
+            };
+            match missing.map(|session| self.change_file(&session)) {
+                // It was released meanwhile.
+                None | Some(Ok(()) | Err(StoreError::Unknown(_))) => {}
+                Some(Err(error)) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Has the journal written to a new file, unless another thread has done that meanwhile.
     fn change_file(&self, session: &SessionId) -> Result<(), StoreError> {
+        let _making = locked(&self.making);
         let Some(journal) = self.journals.get(session) else {
             return Err(StoreError::Unknown(session.clone()));
         };
+        if !lock(&journal).needs_file() {
+            return Ok(());
+        }
         let name = self.make_file(&journal)?;
         self.journals.replace_file(session, name)
     }

@@ -4,6 +4,8 @@ use std::fs;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use rethread::store::{Append, Archived, Durability, Lease, StoreError};
 use rethread_core::{Entry, Seq, Stop, TurnNo};
@@ -65,6 +67,54 @@ fn flip_bit(file: &Path, at: u64) {
 
 /// The message id of the entry b, which no other bytes of the file look like.
 const B: &str = "\u{1}b";
+
+/// How many journal files there are, empty ones included.
+fn all_files(dir: &Path) -> usize {
+    fs::read_dir(paths(dir).journals()).unwrap().count()
+}
+
+fn registered_files(dir: &Path) -> i64 {
+    database(dir).query_row("SELECT count(*) FROM journal_file", [], |row| row.get(0)).unwrap()
+}
+
+#[test]
+fn the_file_of_a_claimed_session_is_made_soon_or_with_the_first_append() {
+    let dir = tempdir().unwrap();
+    let store = open(dir.path());
+    for name in ["s", "t"] {
+        let lease = store.create(new_session(name)).unwrap();
+        store.release(&lease).unwrap();
+    }
+    assert_eq!((all_files(dir.path()), registered_files(dir.path())), (0, 0), "empty files are removed");
+    let mut lease = store.claim(&id("s")).unwrap();
+    append(&store, &mut lease, vec![entry("a")]).unwrap();
+    assert_eq!((all_files(dir.path()), registered_files(dir.path())), (1, 1), "the append made it");
+    assert_eq!(show(&read_all(&store, "s", 1000)), ["1 a"]);
+    let lease = store.claim(&id("t")).unwrap();
+    let began = Instant::now();
+    while (all_files(dir.path()), registered_files(dir.path())) != (2, 2) {
+        assert!(began.elapsed() < Duration::from_secs(10), "no file was made");
+        thread::sleep(Duration::from_millis(5));
+    }
+    store.release(&lease).unwrap();
+    assert_eq!((all_files(dir.path()), registered_files(dir.path())), (1, 1));
+}
+
+#[test]
+fn a_session_that_is_claimed_and_released_again_and_again_leaves_no_files() {
+    let dir = tempdir().unwrap();
+    let store = open(dir.path());
+    let lease = store.create(new_session("s")).unwrap();
+    store.release(&lease).unwrap();
+    for wait in [0, 10, 40, 50, 50, 60, 0] {
+        let lease = store.claim(&id("s")).unwrap();
+        thread::sleep(Duration::from_millis(wait));
+        store.release(&lease).unwrap();
+        assert_eq!((all_files(dir.path()), registered_files(dir.path())), (0, 0), "after {wait} ms");
+    }
+    thread::sleep(Duration::from_millis(100));
+    assert_eq!((all_files(dir.path()), registered_files(dir.path())), (0, 0));
+}
 
 #[test]
 fn an_end_that_was_never_synced_is_skipped() {
