@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::io::ClientSink;
 use super::sent_requests::{SentRequest, SentRequests};
-use super::subscription::{Advance, DeferredMessage, Subscription};
+use super::subscription::{Advance, DeferredMessage, Subscription, WRITE};
 use crate::edge::dialect::StateUpdates;
 use crate::edge::view::View;
 use crate::live::{Bell, Cursor};
@@ -51,10 +51,15 @@ impl Pump {
             let open = self.take_outbox();
             self.say_due();
             self.advance().await;
+            // What the next round has for the client, such as the answer behind the last entry, goes with it.
+            let more = !self.active.is_empty();
+            if more && self.out.len() < WRITE {
+                continue;
+            }
             if !self.out.is_empty() && self.sink.write(&mut self.out).await.is_err() {
                 return Stopped::Hung;
             }
-            if !self.active.is_empty() {
+            if more {
                 continue;
             }
             if !open {
