@@ -51,7 +51,7 @@ impl ServerParts {
         let (store, opened) = EmbeddedStore::open_in_background(&paths.store())?;
         let agent = agent.source(&paths)?;
         let config = Config { secrets, guardian: Some(guardian()?), ..config };
-        Ok((Self { store: Arc::new(store), agent, config }, opened))
+        Ok((Self { store: Arc::new(store.sync_in_place()), agent, config }, opened))
     }
 
     /// Makes the server. Must be called in a runtime.

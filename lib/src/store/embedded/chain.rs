@@ -339,7 +339,8 @@ impl Link {
 
 /// The hexadecimal form of an id.
 pub(super) fn hex(id: &FileId) -> String {
-    id.iter().map(|byte| format!("{byte:02x}")).collect()
+    let digit = |value: u8| char::from_digit(u32::from(value), 16).expect("four bits are one digit");
+    id.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
 }
 
 /// Reads the hexadecimal form of an id.

@@ -7,6 +7,7 @@ use std::io;
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use rethread_core::{Entry, Seq, SessionId};
 
@@ -18,6 +19,9 @@ use super::{Append, Lease, StoreError};
 
 /// A larger buffer is not kept between appends.
 const MAX_KEPT_BUFFER: usize = 64 * 1024;
+
+/// A sync that takes longer is not quick.
+const QUICK_SYNC_MICROS: u64 = 5_000;
 
 /// The number of the first file of an epoch.
 pub(super) const FIRST_FILE: u64 = 1;
@@ -32,6 +36,8 @@ pub(super) struct OwnedJournals {
     open_files: AtomicUsize,
     max_open_files: usize,
     uses: AtomicU64,
+    /// How long the last sync took.
+    sync_micros: AtomicU64,
 }
 
 /// One journal.
@@ -118,6 +124,8 @@ impl OwnedJournals {
             open_files: AtomicUsize::new(0),
             max_open_files: max_open_files(),
             uses: AtomicU64::new(0),
+            // A disk is slow until it has been seen to be quick.
+            sync_micros: AtomicU64::new(u64::MAX),
         }
     }
 
@@ -180,6 +188,16 @@ impl OwnedJournals {
     /// All journals.
     pub(super) fn all(&self) -> Vec<Arc<Mutex<OwnedJournal>>> {
         self.owned().values().cloned().collect()
+    }
+
+    /// Whether this store owns one journal.
+    pub(super) fn is_only_one(&self) -> bool {
+        self.owned().len() == 1
+    }
+
+    /// Whether the last sync was quick.
+    pub(super) fn syncs_quickly(&self) -> bool {
+        self.sync_micros.load(Ordering::Relaxed) <= QUICK_SYNC_MICROS
     }
 
     /// The last entry of a journal that this store owns.
@@ -271,15 +289,20 @@ impl OwnedJournals {
         let Some(journal) = self.get(session) else {
             return Err(SyncFault::Refused(StoreError::Unknown(session.clone())));
         };
-        let (file, head, path) = {
+        let (file, head, name) = {
             let mut journal = lock(&journal);
-            let path = self.folder.path_of(&journal.current.name);
             if journal.current.length == 0 {
                 return Ok(());
             }
-            (self.opened(&mut journal).map_err(io_failed("opening", &path)), journal.head, path)
+            (self.opened(&mut journal), journal.head, journal.current.name)
         };
-        let synced = file.map_err(SyncFault::Refused)?.sync_data();
+        // The path is made only for an error.
+        let path = || self.folder.path_of(&name);
+        let file = file.map_err(|error| SyncFault::Refused(failed("opening", &path(), error)))?;
+        let began = Instant::now();
+        let synced = file.sync_data();
+        let micros = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);
+        self.sync_micros.store(micros, Ordering::Relaxed);
         let mut journal = lock(&journal);
         match synced {
             Ok(()) => {
@@ -289,7 +312,7 @@ impl OwnedJournals {
             Err(error) => {
                 // The kernel may have dropped what it could not write: the file is not synced again.
                 journal.condition = FileCondition::Unreliable;
-                Err(SyncFault::Unreliable(failed("syncing", &path, error)))
+                Err(SyncFault::Unreliable(failed("syncing", &path(), error)))
             }
         }
     }

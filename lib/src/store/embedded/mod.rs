@@ -8,8 +8,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use rethread_core::{Millis, Seq, SessionId};
-use tokio::sync::Semaphore;
 
+use self::call_threads::CallThreads;
 use self::open_store::OpenStore;
 pub use self::opening::OpenOutcome;
 use self::opening::StoreOpening;
@@ -23,6 +23,7 @@ use super::{
 
 mod append;
 mod backups;
+mod call_threads;
 mod chain;
 mod connection;
 mod fault;
@@ -75,10 +76,20 @@ impl EmbeddedPaths {
 /// An embedded store. Each store is a separate owner, even within one process. Its methods must be called inside a tokio
 /// runtime.
 pub struct EmbeddedStore {
-    opening: Arc<StoreOpening>,
-    calls: Arc<Semaphore>,
+    // In drop order: the threads use the store.
+    calls: CallThreads,
     /// One fold at a time, so that folds do not occupy all cores.
-    folds: Arc<Semaphore>,
+    folds: CallThreads,
+    opening: Arc<StoreOpening>,
+    sync_place: SyncPlace,
+}
+
+/// Where the end of a turn is synced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum SyncPlace {
+    Thread,
+    /// On the thread that appends, while that holds up nobody else.
+    Caller,
 }
 
 impl EmbeddedStore {
@@ -100,8 +111,22 @@ impl EmbeddedStore {
     }
 
     fn over(opening: StoreOpening) -> Self {
-        let calls = Arc::new(Semaphore::new(MAX_CONCURRENT_CALLS));
-        Self { opening: Arc::new(opening), calls, folds: Arc::new(Semaphore::new(1)) }
+        let (calls, folds) = (CallThreads::up_to(MAX_CONCURRENT_CALLS), CallThreads::up_to(1));
+        Self { calls, folds, opening: Arc::new(opening), sync_place: SyncPlace::Thread }
+    }
+
+    /// Has the end of a turn synced on the thread that appends it, as long as only one session is open and syncs are
+    /// quick. For a process with one client: a change of threads costs more than a usual sync.
+    #[must_use]
+    pub fn sync_in_place(self) -> Self {
+        Self { sync_place: SyncPlace::Caller, ..self }
+    }
+
+    fn syncs_in_place(&self, store: &OpenStore) -> bool {
+        match self.sync_place {
+            SyncPlace::Thread => false,
+            SyncPlace::Caller => store.journals.is_only_one() && store.journals.syncs_quickly(),
+        }
     }
 
     /// Runs a call on a thread that may block.
@@ -109,25 +134,9 @@ impl EmbeddedStore {
         &self,
         work: impl FnOnce(&OpenStore) -> Result<R, StoreError> + Send + 'static,
     ) -> StoreFuture<'_, R> {
-        Box::pin(blocking(self.opening.clone(), self.calls.clone(), work))
+        let opening = self.opening.clone();
+        Box::pin(self.calls.run(move || work(opening.wait()?)))
     }
-}
-
-async fn blocking<R: Send + 'static>(
-    opening: Arc<StoreOpening>,
-    permits: Arc<Semaphore>,
-    work: impl FnOnce(&OpenStore) -> Result<R, StoreError> + Send + 'static,
-) -> Result<R, StoreError> {
-    let permit = permits.acquire_owned().await.map_err(|closed| stopped(closed.into()))?;
-    let call = tokio::task::spawn_blocking(move || {
-        let _permit = permit;
-        work(opening.wait()?)
-    });
-    call.await.unwrap_or_else(|error| Err(stopped(error.into())))
-}
-
-fn stopped(source: Box<dyn std::error::Error + Send + Sync>) -> StoreError {
-    StoreError::Io { context: "a call of the store".to_owned(), source }
 }
 
 impl Store for EmbeddedStore {
@@ -154,7 +163,10 @@ impl Store for EmbeddedStore {
             }
             match store.append_now(&append)? {
                 AppendStep::Done => Ok(()),
-                AppendStep::Block => self.call(move |store| store.finish_append(&append)).await,
+                AppendStep::Sync if self.syncs_in_place(store) => store.sync_append(&append),
+                step @ (AppendStep::Sync | AppendStep::Write) => {
+                    self.call(move |store| store.finish_append(&append, step)).await
+                }
             }
         })
     }
@@ -176,9 +188,8 @@ impl Store for EmbeddedStore {
     }
 
     fn fold(&self, lease: &Lease, fold: FoldUpTo) -> StoreFuture<'_, ()> {
-        let lease = lease.clone();
-        let call = move |store: &OpenStore| store.fold(&lease, &fold);
-        Box::pin(blocking(self.opening.clone(), self.folds.clone(), call))
+        let (lease, opening) = (lease.clone(), self.opening.clone());
+        Box::pin(self.folds.run(move || opening.wait()?.fold(&lease, &fold)))
     }
 
     fn find(&self, session: &SessionId) -> StoreFuture<'_, Option<SessionRow>> {

@@ -22,8 +22,10 @@ thread_local! {
 pub(super) enum AppendStep {
     /// Nothing.
     Done,
-    /// The rest needs a thread that may block.
-    Block,
+    /// The entries have to be synced.
+    Sync,
+    /// The entries could not be written: there is no file for them.
+    Write,
 }
 
 impl OpenStore {
@@ -38,13 +40,13 @@ impl OpenStore {
     /// Does what can be done at once.
     pub(super) fn append_now(&self, append: &Append) -> Result<AppendStep, StoreError> {
         match BUFFER.with_borrow_mut(|buffer| self.journals.append(append, buffer))? {
-            AppendOutcome::NeedsNewFile => Ok(AppendStep::Block),
+            AppendOutcome::NeedsNewFile => Ok(AppendStep::Write),
             AppendOutcome::Written => match append.durability {
                 Durability::Process => {
                     self.note_row(append);
                     Ok(AppendStep::Done)
                 }
-                Durability::Power => Ok(AppendStep::Block),
+                Durability::Power => Ok(AppendStep::Sync),
             },
         }
     }
@@ -65,29 +67,34 @@ impl OpenStore {
         let mut entries = append.clone();
         entries.facts = super::RowFacts::default();
         entries.at = None;
-        match self.append_now(&entries)? {
-            AppendStep::Done => Ok(()),
-            AppendStep::Block => self.finish_append(&entries),
-        }
+        let step = self.append_now(&entries)?;
+        self.finish_append(&entries, step)
     }
 
     /// Finishes an append that could not be done at once.
-    pub(super) fn finish_append(&self, append: &Append) -> Result<(), StoreError> {
-        if self.journals.head(&append.session) == Some(append.expected) && !append.entries.is_empty() {
-            self.change_file(&append.session)?;
-            if self.append_now(append)? == AppendStep::Done {
-                return Ok(());
+    pub(super) fn finish_append(&self, append: &Append, step: AppendStep) -> Result<(), StoreError> {
+        match step {
+            AppendStep::Done => Ok(()),
+            AppendStep::Sync => self.sync_append(append),
+            AppendStep::Write => {
+                self.change_file(&append.session)?;
+                match self.append_now(append)? {
+                    AppendStep::Done => Ok(()),
+                    AppendStep::Sync => self.sync_append(append),
+                    AppendStep::Write => Err(StoreError::Io {
+                        context: format!("writing to session {}", append.session),
+                        source: "its new journal file became unusable at once".into(),
+                    }),
+                }
             }
         }
-        match append.durability {
-            Durability::Process => Ok(()),
-            Durability::Power => {
-                // A failed append changes nothing.
-                self.sync(&append.session).inspect_err(|_| self.journals.undo(append))?;
-                self.note_row(append);
-                Ok(())
-            }
-        }
+    }
+
+    /// Syncs entries that are written. A failed append changes nothing.
+    pub(super) fn sync_append(&self, append: &Append) -> Result<(), StoreError> {
+        self.sync(&append.session).inspect_err(|_| self.journals.undo(append))?;
+        self.note_row(append);
+        Ok(())
     }
 
     /// Syncs. After a failure the entries go to a new file that is synced.

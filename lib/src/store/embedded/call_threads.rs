@@ -1,0 +1,215 @@
+//! The threads that run calls of the store which may block. A thread is started when a call finds none free, up to a limit,
+//! and ends when it has had nothing to do for a while.
+//!
+//! Not `spawn_blocking`: with tokio's feature `test-util`, which a dependency switches on, a call there wakes the runtime
+//! twice, and every turn ends with such a call.
+
+use std::collections::VecDeque;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+use super::StoreError;
+use crate::lock::locked;
+
+/// How long a thread waits for the next call.
+const KEPT: Duration = Duration::from_secs(10);
+
+type Call = Box<dyn FnOnce() + Send>;
+
+/// A set of threads. Dropping it waits for the calls that were begun.
+pub(super) struct CallThreads {
+    shared: Arc<SharedQueue>,
+    limit: usize,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+#[derive(Default)]
+struct SharedQueue {
+    state: Mutex<QueueState>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct QueueState {
+    calls: VecDeque<Call>,
+    /// The threads that wait for a call.
+    free: usize,
+    /// All threads.
+    running: usize,
+    closed: bool,
+}
+
+impl CallThreads {
+    /// No threads yet, and later at most this many.
+    pub(super) fn up_to(limit: usize) -> Self {
+        Self { shared: Arc::default(), limit, threads: Mutex::default() }
+    }
+
+    /// Runs a call on one of the threads. It runs to its end even if the future is dropped.
+    pub(super) async fn run<R: Send + 'static>(
+        &self,
+        call: impl FnOnce() -> Result<R, StoreError> + Send + 'static,
+    ) -> Result<R, StoreError> {
+        let (report, outcome) = oneshot::channel();
+        self.add(Box::new(move || {
+            // Whoever asked may have gone.
+            let _ = report.send(call());
+        }))?;
+        outcome.await.unwrap_or_else(|_panicked| Err(failed("the call did not end".into())))
+    }
+
+    fn add(&self, call: Call) -> Result<(), StoreError> {
+        let mut state = locked(&self.shared.state);
+        state.calls.push_back(call);
+        // A free thread that was woken for an earlier call has not taken it yet.
+        if state.calls.len() <= state.free {
+            drop(state);
+            self.shared.changed.notify_one();
+        } else if state.running < self.limit {
+            state.running += 1;
+            drop(state);
+            self.start()?;
+        }
+        Ok(())
+    }
+
+    fn start(&self) -> Result<(), StoreError> {
+        let shared = self.shared.clone();
+        match thread::Builder::new().name("store call".to_owned()).spawn(move || shared.work()) {
+            Ok(thread) => {
+                let mut threads = locked(&self.threads);
+                threads.retain(|thread| !thread.is_finished());
+                threads.push(thread);
+                Ok(())
+            }
+            Err(error) => self.shared.not_started(error),
+        }
+    }
+}
+
+impl Drop for CallThreads {
+    fn drop(&mut self) {
+        let waiting = {
+            let mut state = locked(&self.shared.state);
+            state.closed = true;
+            std::mem::take(&mut state.calls)
+        };
+        drop(waiting);
+        self.shared.changed.notify_all();
+        for thread in std::mem::take(&mut *locked(&self.threads)) {
+            // A call that panicked has been reported to whoever waited for it.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl SharedQueue {
+    fn work(&self) {
+        while let Some(call) = self.next() {
+            // A panic ends this call, not the thread.
+            let _ = catch_unwind(AssertUnwindSafe(call));
+        }
+    }
+
+    /// Waits for a call; nothing if the thread is no longer needed.
+    fn next(&self) -> Option<Call> {
+        let mut state = locked(&self.state);
+        loop {
+            if let Some(call) = state.calls.pop_front() {
+                return Some(call);
+            }
+            if state.closed {
+                state.running -= 1;
+                return None;
+            }
+            state.free += 1;
+            let waited = self.changed.wait_timeout(state, KEPT);
+            let (woken, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+            state = woken;
+            state.free -= 1;
+            if timeout.timed_out() && state.calls.is_empty() {
+                state.running -= 1;
+                return None;
+            }
+        }
+    }
+
+    /// The calls wait for other threads; if there are none, they fail.
+    fn not_started(&self, error: io::Error) -> Result<(), StoreError> {
+        let mut state = locked(&self.state);
+        state.running -= 1;
+        if state.running > 0 {
+            return Ok(());
+        }
+        let calls = std::mem::take(&mut state.calls);
+        drop(state);
+        drop(calls);
+        Err(failed(error.into()))
+    }
+}
+
+fn failed(source: Box<dyn std::error::Error + Send + Sync>) -> StoreError {
+    StoreError::Io { context: "a call of the store".to_owned(), source }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Barrier;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn as_many_calls_run_at_once_as_the_limit_allows() {
+        let threads = CallThreads::up_to(3);
+        // Nobody passes unless three calls run at the same time.
+        let together = Arc::new(Barrier::new(3));
+        let (now, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let calls = (0..9).map(|number| {
+            let (together, now, most) = (together.clone(), now.clone(), most.clone());
+            threads.run(move || {
+                most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                together.wait();
+                now.fetch_sub(1, Ordering::SeqCst);
+                Ok(number)
+            })
+        });
+        let numbers: Result<Vec<usize>, _> = futures::future::join_all(calls).await.into_iter().collect();
+        assert_eq!(numbers.unwrap(), (0..9).collect::<Vec<_>>());
+        assert_eq!(most.load(Ordering::SeqCst), 3);
+    }
+
+    #[tokio::test]
+    async fn a_panic_fails_its_call_and_no_other() {
+        let threads = CallThreads::up_to(1);
+        let panicked: Result<(), _> = threads.run(|| panic!("as the test wants it")).await;
+        assert!(panicked.is_err());
+        assert_eq!(threads.run(|| Ok(7)).await.unwrap(), 7);
+    }
+
+    #[tokio::test]
+    async fn dropping_waits_for_a_call_that_was_begun() {
+        let threads = CallThreads::up_to(1);
+        let (begun, ended) = (Arc::new(Barrier::new(2)), Arc::new(AtomicUsize::new(0)));
+        let (begin, end) = (begun.clone(), ended.clone());
+        let call = async {
+            let call = threads.run(move || {
+                begin.wait();
+                thread::sleep(Duration::from_millis(50));
+                end.store(1, Ordering::SeqCst);
+                Ok(())
+            });
+            tokio::time::timeout(Duration::from_millis(1), call).await
+        };
+        // The call is begun by the first poll of its future.
+        let (_, outcome) = tokio::join!(tokio::task::spawn_blocking(move || begun.wait()), call);
+        assert!(outcome.is_err(), "nobody waits for it any more");
+        drop(threads);
+        assert_eq!(ended.load(Ordering::SeqCst), 1);
+    }
+}
