@@ -6,6 +6,8 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 /// The read size while the peer sends a lot.
 const BUSY_READ: usize = 128 * 1024;
 const IDLE_READ: usize = 8 * 1024;
+/// The room for a read that is worth the call.
+const LEAST_READ: usize = 2 * 1024;
 
 /// A line without its newline.
 #[derive(Debug, PartialEq, Eq)]
@@ -38,7 +40,11 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
     pub async fn batch(&mut self) -> std::io::Result<Option<Vec<Line>>> {
         let mut lines = Vec::new();
         loop {
-            self.buffer.reserve(self.want);
+            // The rest of a buffer whose lines are still in use is used up first: a new one for each line costs more.
+            let least = if self.want == BUSY_READ { BUSY_READ } else { LEAST_READ };
+            if self.buffer.capacity() - self.buffer.len() < least {
+                self.buffer.reserve(self.want);
+            }
             let read = self.stream.read_buf(&mut self.buffer).await?;
             if read == 0 {
                 return Ok(self.last_line());
