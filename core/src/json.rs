@@ -1,6 +1,8 @@
 //! JSON kept as the text it came in, so that what nobody here understands travels on untouched.
 //! Holds no meaning of any field.
 
+mod members;
+
 use std::collections::HashMap;
 use std::fmt;
 
@@ -8,6 +10,8 @@ use serde::de::{DeserializeOwned, MapAccess, Visitor};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
+
+pub use members::RawMembers;
 
 /// One JSON value as text.
 #[derive(Clone, Serialize, Deserialize)]
@@ -59,6 +63,18 @@ impl Json {
     #[must_use]
     pub fn fields(&self) -> Fields {
         serde_json::from_str(self.0.get()).unwrap_or_default()
+    }
+
+    /// The members of the value without copies, or none if it is not an object.
+    #[must_use]
+    pub fn members(&self) -> RawMembers<'_> {
+        RawMembers::of(self.raw())
+    }
+
+    /// The items of the value without copies, or `None` if it is not an array.
+    #[must_use]
+    pub fn raw_items(&self) -> Option<Vec<&RawValue>> {
+        serde_json::from_str(self.0.get()).ok()
     }
 
     /// The items of the value, or `None` if it is not an array.

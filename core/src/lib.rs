@@ -31,7 +31,7 @@ pub use entry::{
 pub use fold::{Folded, Gathered, fold};
 pub use id::{AskId, MessageId, QuestionId, Seq, SessionId, TurnNo};
 pub use input::{HeldPrompts, Input, Refusal};
-pub use json::{Fields, Json, JsonError};
+pub use json::{Fields, Json, JsonError, RawMembers};
 pub use kind::{
     ContentPlace, ContentStyle, ConversationRole, HistoryRule, IdPlace, Meaning, ReplayRule, Subject,
     UpdateForm, UpdateKind,

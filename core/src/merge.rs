@@ -3,13 +3,9 @@
 
 mod grown;
 
-use std::fmt;
-
-use serde::de::{MapAccess, Visitor};
-use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-use crate::{Fields, Json, Update, UpdateForm, UpdateKind};
+use crate::{Fields, Json, RawMembers, Update, UpdateForm, UpdateKind};
 use grown::{Bit, Grown};
 
 /// What is known of a thing before the first update at hand.
@@ -53,7 +49,7 @@ impl<'a> Chunk<'a> {
         let (place, id_field) = (kind.meaning().content?, kind.meaning().id.name()?);
         let members: RawMembers<'a> = serde_json::from_str(body.text()).ok()?;
         let (mut id, mut content) = (None, None);
-        for (name, value) in members.0 {
+        for (name, value) in members.iter() {
             let old = match name {
                 "sessionUpdate" => None,
                 "_meta" if value.get() == "null" => None,
@@ -199,32 +195,5 @@ pub(crate) fn patched_meta(old: &Json, new: &Json) -> Json {
             merged.json()
         }
         _ => new.clone(),
-    }
-}
-
-/// The members of an object, borrowed, repeated names and all. Names with escapes in them are refused.
-struct RawMembers<'a>(Vec<(&'a str, &'a RawValue)>);
-
-impl<'de: 'a, 'a> Deserialize<'de> for RawMembers<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Object;
-
-        impl<'de> Visitor<'de> for Object {
-            type Value = RawMembers<'de>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a JSON object")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-                let mut members = Vec::with_capacity(4);
-                while let Some(member) = map.next_entry()? {
-                    members.push(member);
-                }
-                Ok(RawMembers(members))
-            }
-        }
-
-        deserializer.deserialize_map(Object)
     }
 }

@@ -3,7 +3,7 @@
 use std::iter::Peekable;
 use std::str::Chars;
 
-use crate::Json;
+use crate::{Json, RawMembers};
 
 /// The most characters that a title has.
 pub const LONGEST_TITLE: usize = 500;
@@ -40,8 +40,8 @@ pub fn clean_title(text: &str) -> String {
 #[must_use]
 pub fn prompt_title(content: &Json) -> Option<String> {
     const LONGEST: usize = 80;
-    let blocks = content.items()?;
-    let text = blocks.iter().find_map(|block| block.fields().text("text"))?;
+    let blocks = content.raw_items()?;
+    let text = blocks.into_iter().find_map(|block| RawMembers::of(block).text("text"))?;
     let words = text.lines().map(clean_title).find(|line| !line.is_empty())?;
     if words.chars().count() <= LONGEST {
         return Some(words);

@@ -8,6 +8,7 @@ mod turn;
 
 pub(crate) use turn::{settle_and_end, started};
 
+use serde::Serialize;
 use serde_json::json;
 
 use crate::session::OpenQuestion;
@@ -188,11 +189,29 @@ fn state_changed(activity: Activity) -> Entry {
 }
 
 fn plain_state(activity: Activity) -> Json {
-    let state = match activity {
-        Activity::Idle => "idle",
-        Activity::Running => "running",
-        Activity::RequiresAction => "requires_action",
-        Activity::Other => "unknown",
-    };
-    json!({"sessionUpdate": "state_update", "state": state}).into()
+    Json::of(&StateUpdate::of(activity))
+}
+
+/// A state as shown to clients. Members that an agent adds follow these.
+#[derive(Serialize)]
+struct StateUpdate<'a> {
+    #[serde(rename = "sessionUpdate")]
+    kind: &'static str,
+    state: &'static str,
+    #[serde(rename = "stopReason", skip_serializing_if = "Option::is_none")]
+    stop_reason: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<&'a Json>,
+}
+
+impl StateUpdate<'_> {
+    fn of(activity: Activity) -> Self {
+        let state = match activity {
+            Activity::Idle => "idle",
+            Activity::Running => "running",
+            Activity::RequiresAction => "requires_action",
+            Activity::Other => "unknown",
+        };
+        Self { kind: "state_update", state, stop_reason: None, error: None }
+    }
 }

@@ -5,7 +5,7 @@
 
 use serde_json::json;
 
-use super::{plain_state, state_changed, style};
+use super::{StateUpdate, plain_state, state_changed, style};
 use crate::session::{OpenPrompt, Phase};
 use crate::{
     Activity, Dropped, Entry, HeldPrompts, Json, MessageId, Millis, PromptStyle, Refusal, Session, Stop,
@@ -273,20 +273,25 @@ pub(super) fn dropped(prompt: &OpenPrompt, why: Dropped) -> Entry {
 }
 
 pub(super) fn ended(turn: TurnNo, stop: Stop, extra: Option<Json>, at: Millis) -> Entry {
-    let mut state = state_changed_body(&stop);
-    for (name, value) in extra.map(|extra| extra.fields()).unwrap_or_default().iter() {
-        state.set(name, value.clone());
-    }
-    Entry::TurnEnded { turn, stop, at, state: state.json() }
+    let plain = StateUpdate {
+        stop_reason: Some(&stop.reason),
+        error: stop.error.as_ref(),
+        ..StateUpdate::of(Activity::Idle)
+    };
+    let plain = Json::of(&plain);
+    let state = match extra {
+        Some(extra) => with_members(&plain, &extra),
+        None => plain,
+    };
+    Entry::TurnEnded { turn, stop, at, state }
 }
 
-fn state_changed_body(stop: &Stop) -> crate::Fields {
-    let mut state = plain_state(Activity::Idle).fields();
-    state.set("stopReason", Json::of(&stop.reason));
-    if let Some(error) = &stop.error {
-        state.set("error", error.clone());
+fn with_members(object: &Json, extra: &Json) -> Json {
+    let mut fields = object.fields();
+    for (name, value) in extra.fields().iter() {
+        fields.set(name, value.clone());
     }
-    state
+    fields.json()
 }
 
 /// What the agent said to run in the background, if it says such things.

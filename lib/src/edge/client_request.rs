@@ -186,13 +186,13 @@ fn session_call(version: Version, method: &str, params: &Params) -> Result<Optio
 }
 
 fn prompt(params: &Params) -> Result<SessionRequest, RpcError> {
-    let blocks = params.items("prompt")?;
+    let content = params.get("prompt").ok_or_else(|| params.wrong("prompt", "an array"))?;
+    let blocks = content.raw_items().ok_or_else(|| params.wrong("prompt", "an array"))?;
     if blocks.is_empty() {
         return Err(params.wrong("prompt", "at least one content block").hint("a prompt must not be empty"));
     }
     prompt_blocks::check(&blocks)?;
-    let content = Json::of(&blocks);
-    Ok(SessionRequest::Prompt { content, meta: params.meta() })
+    Ok(SessionRequest::Prompt { content: content.clone(), meta: params.meta() })
 }
 
 fn by_category(

@@ -1,21 +1,24 @@
 //! Checks that each content block of a prompt has the members that its type requires. Whether the agent accepts the
 //! type is checked elsewhere.
 
-use rethread_core::{Fields, Json};
+use std::borrow::Cow;
+
+use rethread_core::{Json, RawMembers};
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 use crate::wire::RpcError;
 
 /// Refuses a block that lacks a required member; the error names the block and the member. Unknown types pass: the
 /// agent decides about them.
-pub(super) fn check(blocks: &[Json]) -> Result<(), RpcError> {
+pub(super) fn check(blocks: &[&RawValue]) -> Result<(), RpcError> {
     blocks.iter().enumerate().try_for_each(|(at, block)| check_block(&format!("prompt[{at}]"), block))
 }
 
-fn check_block(place: &str, block: &Json) -> Result<(), RpcError> {
+fn check_block(place: &str, block: &RawValue) -> Result<(), RpcError> {
     let fields = object(place, block, "a content block")?;
     let kind = text(place, &fields, "type")?;
-    let required: &[&str] = match kind.as_str() {
+    let required: &[&str] = match &*kind {
         "text" => &["text"],
         "image" | "audio" => &["data", "mimeType"],
         "resource_link" => &["name", "uri"],
@@ -25,7 +28,7 @@ fn check_block(place: &str, block: &Json) -> Result<(), RpcError> {
     required.iter().try_for_each(|name| text(place, &fields, name).map(drop))
 }
 
-fn check_resource(place: &str, resource: Option<&Json>) -> Result<(), RpcError> {
+fn check_resource(place: &str, resource: Option<&RawValue>) -> Result<(), RpcError> {
     let Some(resource) = resource else { return Err(missing(place, "an object")) };
     let fields = object(place, resource, "an object")?;
     text(place, &fields, "uri")?;
@@ -33,19 +36,25 @@ fn check_resource(place: &str, resource: Option<&Json>) -> Result<(), RpcError> 
     text(place, &fields, content).map(drop)
 }
 
-fn object(place: &str, value: &Json, expected: &str) -> Result<Fields, RpcError> {
-    if value.text().starts_with('{') {
-        return Ok(value.fields());
+fn object<'a>(place: &str, value: &'a RawValue, expected: &str) -> Result<RawMembers<'a>, RpcError> {
+    if value.get().starts_with('{') {
+        return Ok(RawMembers::of(value));
     }
-    Err(RpcError::field(place, &value.value(), expected).hint("a content block is an object with a \"type\""))
+    Err(RpcError::field(place, &tree(value), expected).hint("a content block is an object with a \"type\""))
 }
 
-fn text(place: &str, fields: &Fields, name: &str) -> Result<String, RpcError> {
-    let field = format!("{place}.{name}");
-    match fields.get(name) {
-        None => Err(missing(&field, "a string")),
-        Some(value) => value.as_string().ok_or_else(|| RpcError::field(&field, &value.value(), "a string")),
-    }
+fn text<'a>(place: &str, members: &RawMembers<'a>, name: &str) -> Result<Cow<'a, str>, RpcError> {
+    members.text(name).ok_or_else(|| {
+        let field = format!("{place}.{name}");
+        match members.get(name) {
+            None => missing(&field, "a string"),
+            Some(value) => RpcError::field(&field, &tree(value), "a string"),
+        }
+    })
+}
+
+fn tree(value: &RawValue) -> Value {
+    Json::from(value.to_owned()).value()
 }
 
 fn missing(field: &str, expected: &str) -> RpcError {

@@ -200,6 +200,17 @@ impl LiveSession {
     }
 }
 
+/// The members of an answer to a version 1 prompt.
+#[derive(serde::Serialize)]
+struct PromptAnswerBody<'a> {
+    #[serde(rename = "stopReason")]
+    reason: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    usage: Option<&'a serde_json::value::RawValue>,
+    #[serde(rename = "_meta", skip_serializing_if = "Option::is_none")]
+    meta: Option<Json>,
+}
+
 /// The answer to a version 1 prompt. Its stop reasons are a closed list; what is not in it is said beside.
 fn end_of_turn(stop: &Stop, state: Option<&Json>) -> Result<Json, RpcError> {
     if stop.reason == "error" {
@@ -208,17 +219,14 @@ fn end_of_turn(stop: &Stop, state: Option<&Json>) -> Result<Json, RpcError> {
     }
     let known = ["end_turn", "max_tokens", "max_turn_requests", "refusal", "cancelled"];
     let reason = known.iter().find(|known| **known == stop.reason).unwrap_or(&"end_turn");
-    let mut answer: rethread_core::Fields = [("stopReason", Json::of(reason))].into_iter().collect();
-    let state = state.map(Json::fields).unwrap_or_default();
-    for member in ["usage", "_meta"] {
-        if let Some(value) = state.get(member) {
-            answer.set(member, value.clone());
-        }
-    }
-    if *reason != stop.reason {
-        let mut meta = answer.get("_meta").map(Json::fields).unwrap_or_default();
+    let state = state.map(Json::members).unwrap_or_default();
+    let meta = if *reason == stop.reason {
+        state.get("_meta").map(|meta| Json::from(meta.to_owned()))
+    } else {
+        let mut meta =
+            state.get("_meta").map(|meta| Json::from(meta.to_owned()).fields()).unwrap_or_default();
         meta.set("rethread", json!({"stopReason": stop.reason}).into());
-        answer.set("_meta", meta.json());
-    }
-    Ok(answer.json())
+        Some(meta.json())
+    };
+    Ok(Json::of(&PromptAnswerBody { reason, usage: state.get("usage"), meta }))
 }

@@ -54,8 +54,10 @@ impl<'a> MessageHead<'a> {
     fn number(&self) -> Option<u64> {
         // Some agents send the number back as a string. None of our ids is a string, so the meaning is clear.
         let id = self.id?;
-        let text = serde_json::from_str::<String>(id.get()).ok();
-        text.map_or_else(|| Id::read(id)?.as_number(), |text| text.parse().ok())
+        match id.get().starts_with('"') {
+            true => serde_json::from_str::<Cow<str>>(id.get()).ok()?.parse().ok(),
+            false => Id::read(id)?.as_number(),
+        }
     }
 
     /// Returns whether an answer has no request id, such as an error for an unreadable request.

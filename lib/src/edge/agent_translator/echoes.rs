@@ -1,7 +1,8 @@
 //! Detects text that an agent only repeats: a v1 agent may send the prompt back as a user message, and may use the
 //! transcript that it was given as its session title.
 
-use rethread_core::{Fields, Json};
+use rethread_core::{Fields, Json, RawMembers};
+use serde_json::value::RawValue;
 
 use super::AgentTranslator;
 
@@ -13,7 +14,7 @@ impl AgentTranslator {
     /// Returns whether a user message chunk only repeats the prompt or the next part of it.
     pub(super) fn is_prompt_echo(&mut self, update: &Fields) -> bool {
         let UnrepeatedPrompt(prompt) = &mut self.unrepeated_prompt;
-        let said = update.get("content").map(text_of).unwrap_or_default();
+        let said = update.get("content").map(|content| text_of(content.raw())).unwrap_or_default();
         if said.is_empty() || prompt.is_empty() {
             return false;
         }
@@ -40,14 +41,14 @@ impl AgentTranslator {
     }
 
     pub(super) fn expect_echo_of(&mut self, content: &Json) {
-        let blocks = content.items().unwrap_or_default();
-        self.unrepeated_prompt = UnrepeatedPrompt(blocks.iter().map(text_of).collect());
+        let blocks = content.raw_items().unwrap_or_default();
+        self.unrepeated_prompt = UnrepeatedPrompt(blocks.into_iter().map(text_of).collect());
     }
 }
 
 /// The text of a content block without white space, since agents join and trim blocks.
-fn text_of(block: &Json) -> String {
-    block.fields().text("text").unwrap_or_default().split_whitespace().collect()
+fn text_of(block: &RawValue) -> String {
+    RawMembers::of(block).text("text").unwrap_or_default().split_whitespace().collect()
 }
 
 /// Keeps only letters and digits, since agents drop punctuation when they derive a title.

@@ -1,7 +1,7 @@
 //! Encodes requests to an agent (open, prompt, set option, answers), checks them against its capabilities, and decodes
 //! its answers to them.
 
-use rethread_core::{Fields, Json, QuestionKind, Stop, Update, UpdateKind};
+use rethread_core::{Fields, Json, QuestionKind, RawMembers, Stop, Update, UpdateKind};
 use serde_json::{Value, json};
 
 use super::{AgentTranslator, OptionReport};
@@ -79,14 +79,14 @@ pub fn check_servers(profile: &AgentProfile, servers: &[Fields]) -> Result<(), R
 
 /// Refuses content that the agent does not accept.
 pub fn check_content(profile: &AgentProfile, content: &Json) -> Result<(), RpcError> {
-    for (at, block) in content.items().unwrap_or_default().iter().enumerate() {
-        let kind = block.fields().text("type").unwrap_or_default();
+    for (at, block) in content.raw_items().unwrap_or_default().into_iter().enumerate() {
+        let kind = RawMembers::of(block).text("type").unwrap_or_default();
         if !profile.takes(&kind) {
             let mut expected = vec!["text", "resource_link"];
             expected.extend(["image", "audio", "resource"].iter().filter(|kind| profile.takes(kind)));
             let field = format!("prompt[{at}].type");
             let expected = format!("one of {}", expected.join(", "));
-            return Err(RpcError::field(&field, &Value::String(kind), &expected)
+            return Err(RpcError::field(&field, &Value::String(kind.into_owned()), &expected)
                 .hint("the agent does not accept this kind of content"));
         }
     }
