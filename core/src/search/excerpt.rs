@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use super::query::{TextQuery, TextTerm};
-use super::words::{Word, words};
+use super::words::{TextWord, words};
 
 /// A part of a text around its matches.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -37,14 +37,14 @@ impl TextQuery {
     /// Returns whether a text has all terms.
     #[must_use]
     pub fn matches(&self, text: &str) -> bool {
-        let found: Vec<Word> = words(text).collect();
+        let found: Vec<TextWord> = words(text).collect();
         self.terms().iter().all(|term| (0..found.len()).any(|at| term.begins(&found[at..])))
     }
 
     /// Cuts a part of about `max` bytes out of a text, where most of the terms are.
     #[must_use]
     pub fn excerpt(&self, text: &str, max: usize) -> Excerpt {
-        let found: Vec<Word> = words(text).collect();
+        let found: Vec<TextWord> = words(text).collect();
         let matches = all_matches(self.terms(), &found);
         let window = window(text, &best_place(&matches, max), max);
         let inside = |range: &Range<usize>| range.start >= window.start && range.end <= window.end;
@@ -58,7 +58,7 @@ struct FoundTerm {
     range: Range<usize>,
 }
 
-fn all_matches(terms: &[TextTerm], found: &[Word]) -> Vec<FoundTerm> {
+fn all_matches(terms: &[TextTerm], found: &[TextWord]) -> Vec<FoundTerm> {
     let mut matches = Vec::new();
     for at in 0..found.len() {
         for (term, wanted) in terms.iter().enumerate() {

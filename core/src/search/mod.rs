@@ -8,4 +8,4 @@ mod words;
 
 pub use excerpt::{Excerpt, ExcerptPart, PartKind};
 pub use query::{MAX_QUERY_BYTES, MAX_QUERY_WORDS, QueryError, TermEnd, TextQuery, TextTerm};
-pub use words::{Word, index_text, words};
+pub use words::{TextWord, index_text, words};

@@ -1,7 +1,7 @@
 //! The query language: words that must all occur, "phrases", and prefix*. Nothing else has a meaning: other characters
 //! separate words, as they do in the text. Independent of any database.
 
-use super::words::{Word, is_cjk, words};
+use super::words::{TextWord, is_cjk, words};
 
 /// The most bytes of a query.
 pub const MAX_QUERY_BYTES: usize = 4096;
@@ -72,7 +72,7 @@ impl TextQuery {
 
 impl TextTerm {
     fn of(piece: &QueryPiece<'_>) -> Option<Self> {
-        let mut found: Vec<Word> = words(piece.text).collect();
+        let mut found: Vec<TextWord> = words(piece.text).collect();
         // Text has the last character of a CJK run as a word only where a run ends; a query may end in the midst of one.
         let last = found.last()?;
         let mut end = piece.end;
@@ -87,7 +87,7 @@ impl TextTerm {
     }
 
     /// Returns whether this term is at the beginning of these words.
-    pub(super) fn begins(&self, text: &[Word]) -> bool {
+    pub(super) fn begins(&self, text: &[TextWord]) -> bool {
         let Some((last, before)) = self.words.split_last() else { return false };
         let Some(text) = text.get(..self.words.len()) else { return false };
         let equal = before.iter().zip(text).all(|(word, found)| *word == found.form);
@@ -100,7 +100,7 @@ impl TextTerm {
 }
 
 /// Returns whether the last word is the end of a run whose last pair comes before it.
-fn end_of_run(found: &[Word]) -> bool {
+fn end_of_run(found: &[TextWord]) -> bool {
     let [.., before, last] = found else { return false };
     before.range.end == last.range.end
 }

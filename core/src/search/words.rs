@@ -10,7 +10,7 @@ const MAX_WORD_CHARS: usize = 100;
 
 /// A word of a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Word {
+pub struct TextWord {
     /// Where it is in the text, in bytes.
     pub range: Range<usize>,
     /// The form in which words are compared.
@@ -19,11 +19,11 @@ pub struct Word {
 
 /// Visits the words of a text. Of a run of CJK characters each character gives one word: itself and the next one, or itself
 /// alone at the end of the run.
-pub fn words(text: &str) -> impl Iterator<Item = Word> + '_ {
+pub fn words(text: &str) -> impl Iterator<Item = TextWord> + '_ {
     let mut scanner = Scanner { text, at: 0 };
     std::iter::from_fn(move || {
         let mut form = String::new();
-        scanner.next(&mut form).map(|range| Word { range, form })
+        scanner.next(&mut form).map(|range| TextWord { range, form })
     })
 }
 

@@ -3,8 +3,8 @@
 
 use rethread_core::{Entry, Folded, Millis, Passage, Seq, Speaker, TurnNo, readable};
 
-/// The most bytes of the text of a row.
-const PART_BYTES: usize = 64 * 1024;
+/// The most bytes of the text of a row. Words and phrases are found within a part; erasing a part takes one transaction.
+const PART_BYTES: usize = 32 * 1024;
 
 /// The text of a turn that is kept in memory until the turn ends.
 const MAX_WAITING_BYTES: usize = 8 * 1024 * 1024;

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use rusqlite::{Transaction, params};
+use rusqlite::Transaction;
 
 use super::IndexFault;
 use super::index_file::{IfMissing, IndexFile};
@@ -16,8 +16,9 @@ use crate::store::{Durability, StoreError};
 /// How long a transaction may take.
 const AT_MOST: Duration = Duration::from_millis(30);
 
-/// The rows of the first transaction.
-const FIRST_BATCH: usize = 8;
+/// The text of the first transaction in bytes, and the least: a transaction has at least one row.
+const FIRST_BATCH: usize = 4 * 1024;
+const LEAST_BATCH: usize = 256;
 
 /// Up to this many rows are always erased one by one.
 const FEW_ROWS: i64 = 1000;
@@ -130,15 +131,17 @@ impl IndexFile {
         for key in keys {
             // From now on nobody adds what was read before.
             self.write(|tx| Ok(mark_erased(tx, *key)?))?;
-            let mut rows = FIRST_BATCH;
+            let mut bytes = FIRST_BATCH;
             loop {
                 let began = Instant::now();
-                let erased = self.write(|tx| Ok(erase_rows(tx, *key, rows, &mut separators)?))?;
-                if erased < rows {
+                if !self.write(|tx| Ok(erase_rows(tx, *key, bytes, &mut separators)?))? {
                     break;
                 }
-                rows = if began.elapsed() < AT_MOST / 2 { rows * 2 } else { rows };
-                rows = if began.elapsed() > AT_MOST { (rows / 2).max(1) } else { rows };
+                bytes = match began.elapsed() {
+                    took if took < AT_MOST / 3 => bytes * 2,
+                    took if took > AT_MOST => (bytes / 2).max(LEAST_BATCH),
+                    _ => bytes,
+                };
             }
             self.write(|tx| {
                 let sql = "UPDATE indexed SET tokens = '' WHERE journal = ?1";
@@ -173,24 +176,28 @@ fn mark_erased(tx: &Transaction<'_>, key: i64) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// Erases some rows of a journal. Returns how many there were.
+/// Erases rows of a journal with about this much text, at least one. Returns whether there may be more.
 fn erase_rows(
     tx: &Transaction<'_>,
     key: i64,
-    limit: usize,
+    bytes: usize,
     separators: &mut Separators,
-) -> rusqlite::Result<usize> {
+) -> rusqlite::Result<bool> {
     let sql = "SELECT tokens FROM indexed WHERE journal = ?1";
     let tokens: String = tx.prepare_cached(sql)?.query_row([key], |row| row.get(0))?;
-    let sql = "SELECT id, length, text FROM message WHERE journal = ?1 LIMIT ?2";
-    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    let mut statement = tx.prepare_cached(sql)?;
-    let rows = statement
-        .query_map(params![key, limit], |row| Ok((row.get::<_, i64>(0)?, message_row::text(row, 1)?)))?;
-    let rows = rows.collect::<Result<Vec<_>, _>>()?;
-    for (id, text) in &rows {
+    let mut statement = tx.prepare_cached("SELECT id, length, text FROM message WHERE journal = ?1")?;
+    let mut rows = statement.query([key])?;
+    let (mut some, mut size) = (Vec::new(), 0);
+    while size < bytes
+        && let Some(row) = rows.next()?
+    {
+        let text = message_row::text(row, 1)?;
+        size += text.len();
+        some.push((row.get::<_, i64>(0)?, text));
+    }
+    for (id, text) in &some {
         message_row::remove(tx, *id, &tokens, text)?;
         separators.note(text);
     }
-    Ok(rows.len())
+    Ok(size >= bytes)
 }
