@@ -12,6 +12,7 @@ mod paths;
 mod picker;
 mod resolve;
 mod server_parts;
+mod shell_word;
 mod stored_sessions;
 mod summary;
 mod time_span;

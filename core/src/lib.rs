@@ -16,6 +16,7 @@ mod known;
 mod merge;
 mod readable;
 mod screen;
+pub mod search;
 pub mod session;
 pub mod stored;
 mod title;

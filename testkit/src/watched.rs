@@ -4,8 +4,8 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use rethread::store::{
-    Append, Archived, Changes, FoldUpTo, Lease, ListPage, ListQuery, NewSession, Page, Revision, SessionRow,
-    Store, StoreError, StoreFuture, Stub,
+    Append, Archived, Changes, FoldUpTo, Lease, ListPage, ListQuery, NewSession, Page, ProgressCallback,
+    PruneTurn, Revision, SearchPage, SearchQuery, SessionRow, Store, StoreError, StoreFuture, Stub,
 };
 use rethread_core::{Millis, Seq, SessionId};
 
@@ -100,6 +100,18 @@ impl<W: Watchman> Store for Watched<W> {
         self.store.changes(since)
     }
 
+    fn search(&self, query: &SearchQuery) -> StoreFuture<'_, SearchPage> {
+        self.store.search(query)
+    }
+
+    fn update_index(&self, progress: ProgressCallback) -> StoreFuture<'_, ()> {
+        self.store.update_index(progress)
+    }
+
+    fn rebuild_index(&self, progress: ProgressCallback) -> StoreFuture<'_, ()> {
+        self.store.rebuild_index(progress)
+    }
+
     fn set_title(&self, session: &SessionId, title: &str) -> StoreFuture<'_, ()> {
         self.store.set_title(session, title)
     }
@@ -110,6 +122,23 @@ impl<W: Watchman> Store for Watched<W> {
 
     fn delete(&self, session: &SessionId, at: Millis) -> StoreFuture<'_, ()> {
         self.store.delete(session, at)
+    }
+
+    fn delete_unowned(
+        &self,
+        sessions: &[SessionId],
+        at: Millis,
+        progress: ProgressCallback,
+    ) -> StoreFuture<'_, Vec<SessionId>> {
+        self.store.delete_unowned(sessions, at, progress)
+    }
+
+    fn size(&self, session: &SessionId) -> StoreFuture<'_, u64> {
+        self.store.size(session)
+    }
+
+    fn begin_pruning(&self, at: Millis, since: Millis) -> StoreFuture<'_, PruneTurn> {
+        self.store.begin_pruning(at, since)
     }
 
     fn add_stubs(&self, agent: &str, stubs: &[Stub]) -> StoreFuture<'_, ()> {

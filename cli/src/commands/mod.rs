@@ -7,6 +7,7 @@ mod demo;
 mod guard;
 mod list;
 mod rename;
+mod search;
 
 use clap::Subcommand;
 
@@ -19,6 +20,8 @@ pub(crate) enum Command {
     Acp(acp::AcpArgs),
     /// Lists the sessions of this directory, newest first.
     List(list::ListArgs),
+    /// Finds messages by their words, newest first.
+    Search(search::SearchArgs),
     /// Gives a session a title, which agents never replace.
     Rename(rename::RenameArgs),
     /// Hides a session from lists.
@@ -43,6 +46,7 @@ impl Command {
         match self {
             Self::Acp(args) => acp::run(args),
             Self::List(args) => list::run(&args),
+            Self::Search(args) => search::run(&args),
             Self::Rename(args) => rename::run(&args),
             Self::Archive(args) => archive::archive(&args),
             Self::Unarchive(args) => archive::unarchive(&args),

@@ -1,9 +1,12 @@
-//! Printing for people and programs: escaping hostile text, widths, tables, ages, colours, JSON, the pager.
+//! Printing for people and programs: escaping hostile text, widths, tables, passages, ages, colours, JSON,
+//! progress bars, the pager.
 
 pub(crate) mod age;
 pub(crate) mod escape;
 pub(crate) mod ids;
 pub(crate) mod json;
+pub(crate) mod passage;
+pub(crate) mod progress;
 pub(crate) mod stream;
 pub(crate) mod table;
 pub(crate) mod target;

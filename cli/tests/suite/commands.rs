@@ -4,6 +4,7 @@ mod bad_input;
 mod changing;
 mod listing;
 mod picker;
+mod searching;
 mod stored;
 
 use std::path::PathBuf;
@@ -74,12 +75,32 @@ impl Shell {
         expected.assert_eq(&said.stderr);
     }
 
+    /// The files of the store that contain this text.
+    fn files_with(&self, text: &str) -> Vec<String> {
+        let (mut folders, mut found) = (vec![self.home.path()], Vec::new());
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(folder).expect("a folder") {
+                let path = entry.expect("an entry").path();
+                if path.is_dir() {
+                    folders.push(path);
+                } else if contains(&std::fs::read(&path).expect("a file"), text.as_bytes()) {
+                    found.push(path.display().to_string());
+                }
+            }
+        }
+        found
+    }
+
     /// Replaces what differs from run to run: the directory, times, process ids and the host.
     fn normalized(&self, text: &str) -> String {
         let text = text.replace(&self.here().display().to_string(), "/project");
         let text = text.replace(&self.home.beside().display().to_string(), "/tmp");
         without_times(&text)
     }
+}
+
+fn contains(bytes: &[u8], part: &[u8]) -> bool {
+    bytes.windows(part.len()).any(|window| window == part)
 }
 
 /// Replaces times in RFC 3339 with milliseconds.

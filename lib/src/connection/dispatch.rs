@@ -58,6 +58,7 @@ impl Connection {
             ClientRequest::List { cwd, cursor, archived } => {
                 self.list(context, request, cwd, cursor, archived).await
             }
+            ClientRequest::Search(params) => self.search(&context, request, params),
             ClientRequest::Session { session, call } => {
                 self.session_call(context, request, SessionId(session), call).await;
             }

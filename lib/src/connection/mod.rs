@@ -9,6 +9,7 @@ mod intake;
 mod io;
 mod pump;
 mod replay;
+mod search;
 mod sent_requests;
 mod session_requests;
 mod subscription;

@@ -6,6 +6,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::params::{Params, absolute};
+use super::search_request::{SEARCH, SearchParams};
 use super::{Version, prompt_blocks, v1};
 use crate::wire::RpcError;
 
@@ -41,6 +42,8 @@ pub enum ClientRequest {
         /// Whether archived sessions are listed.
         archived: ArchivedParam,
     },
+    /// `_rethread/search`.
+    Search(SearchParams),
     /// A request about one session.
     Session {
         /// The id of the session.
@@ -159,6 +162,7 @@ impl ClientRequest {
             }
             (_, "session/fork") => fork(&read, version),
             (_, "session/list") => list(&read),
+            (_, SEARCH) => Ok(Self::Search(SearchParams::read(&read)?)),
             _ => match session_call(version, method, &read)? {
                 Some(call) => Ok(Self::Session { session: read.text("sessionId")?, call }),
                 None => relay(version, method, params),
@@ -327,7 +331,7 @@ fn replay_from(params: &Params) -> Result<ReplayFrom, RpcError> {
 /// Returns whether Rethread serves a method itself. All other methods are forwarded to the agent.
 #[must_use]
 pub fn is_ours(method: &str) -> bool {
-    let ours = ["session/", "tool_call/", "terminal/", "fs/", "$/"];
+    let ours = ["session/", "tool_call/", "terminal/", "fs/", "$/", "_rethread/"];
     ours.iter().any(|prefix| method.starts_with(prefix))
 }
 

@@ -10,6 +10,7 @@ pub mod own_meta;
 pub mod params;
 mod prompt_blocks;
 pub mod replay_fast_path;
+pub mod search_request;
 mod tool_calls;
 pub mod v1;
 pub mod view;

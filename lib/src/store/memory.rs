@@ -1,6 +1,8 @@
 //! A store in memory, for tests and for sessions that need not outlive the process. It follows the same contract as the
 //! other stores, but has only one owner.
 
+mod search;
+
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,8 +15,8 @@ use super::page::{Page, PageBuilder};
 use super::process::ProcessIdentity;
 use super::{
     Append, Archived, ArchivedFilter, ChangedSession, Changes, Deleted, FoldUpTo, Lease, ListPage, ListQuery,
-    Listed, NativeId, NewSession, OwnedHere, Owner, Revision, RowFacts, SessionRow, Store, StoreError,
-    StoreFuture, Stub,
+    Listed, NativeId, NewSession, OwnedHere, Owner, ProgressCallback, PruneTurn, Revision, RowFacts,
+    SearchPage, SearchQuery, SessionRow, Store, StoreError, StoreFuture, Stub,
 };
 use crate::clock;
 
@@ -29,6 +31,7 @@ struct MemoryState {
     sessions: HashMap<SessionId, StoredSession>,
     profiles: HashMap<String, Vec<u8>>,
     revision: u64,
+    pruned_at: Millis,
 }
 
 struct StoredSession {
@@ -110,6 +113,18 @@ impl Store for MemoryStore {
         ready(Ok(self.state().changes(since)))
     }
 
+    fn search(&self, query: &SearchQuery) -> StoreFuture<'_, SearchPage> {
+        ready(self.state().search(query))
+    }
+
+    fn update_index(&self, _progress: ProgressCallback) -> StoreFuture<'_, ()> {
+        ready(Ok(()))
+    }
+
+    fn rebuild_index(&self, _progress: ProgressCallback) -> StoreFuture<'_, ()> {
+        ready(Ok(()))
+    }
+
     fn set_title(&self, session: &SessionId, title: &str) -> StoreFuture<'_, ()> {
         let title = Some((title.to_owned(), TitleSource::User));
         ready(self.state().change(session, |stored| stored.row.title = title))
@@ -126,6 +141,28 @@ impl Store for MemoryStore {
 
     fn delete(&self, session: &SessionId, _at: Millis) -> StoreFuture<'_, ()> {
         ready(self.state().delete(session))
+    }
+
+    fn delete_unowned(
+        &self,
+        sessions: &[SessionId],
+        _at: Millis,
+        _progress: ProgressCallback,
+    ) -> StoreFuture<'_, Vec<SessionId>> {
+        ready(self.state().delete_unowned(sessions))
+    }
+
+    fn size(&self, session: &SessionId) -> StoreFuture<'_, u64> {
+        ready(self.state().existing(session).map(|stored| stored.size()))
+    }
+
+    fn begin_pruning(&self, at: Millis, since: Millis) -> StoreFuture<'_, PruneTurn> {
+        let mut state = self.state();
+        if state.pruned_at >= since {
+            return ready(Ok(PruneTurn::Done));
+        }
+        state.pruned_at = at;
+        ready(Ok(PruneTurn::Ours))
     }
 
     fn add_stubs(&self, agent: &str, stubs: &[Stub]) -> StoreFuture<'_, ()> {
@@ -267,6 +304,18 @@ impl MemoryState {
         }
         self.free_deleted();
         Ok(())
+    }
+
+    fn delete_unowned(&mut self, sessions: &[SessionId]) -> Result<Vec<SessionId>, StoreError> {
+        let mut deleted = Vec::new();
+        for session in sessions {
+            let row = &self.session(session)?.row;
+            if row.owner.is_none() && row.deleted == Deleted::No {
+                self.delete(session)?;
+                deleted.push(session.clone());
+            }
+        }
+        Ok(deleted)
     }
 
     /// Drops the text of deleted sessions that nobody owns, as far as no fork needs it.
@@ -509,6 +558,10 @@ impl StoredSession {
                 ArchivedFilter::Include => true,
                 ArchivedFilter::Only => self.row.archived == Archived::Yes,
             }
+    }
+
+    fn size(&self) -> u64 {
+        self.items.iter().map(|sized| sized.size as u64).sum()
     }
 
     fn was_served_by(&self, agent: &str) -> bool {

@@ -12,9 +12,12 @@ mod lineage;
 pub mod memory;
 mod page;
 mod process;
+mod search;
 pub(crate) mod state;
+mod texts;
 
 pub use page::Page;
+pub use search::{IndexProgress, MAX_HITS, ProgressCallback, SearchHit, SearchPage, SearchQuery};
 pub use state::read_state;
 
 /// The result of a store's method, when it is there.
@@ -85,6 +88,16 @@ pub trait Store: Send + Sync + 'static {
     /// calls this from time to time: a lease whose epoch is over is noticed here.
     fn changes(&self, since: Option<Revision>) -> StoreFuture<'_, Changes>;
 
+    /// Returns one page of the messages that a query finds, newest first. All turns that have ended are found, in whatever
+    /// process they ended: what is not indexed yet is indexed first, which takes long on the first search.
+    fn search(&self, query: &SearchQuery) -> StoreFuture<'_, SearchPage>;
+
+    /// Indexes what is not indexed yet, and reports the progress.
+    fn update_index(&self, progress: ProgressCallback) -> StoreFuture<'_, ()>;
+
+    /// Drops the index and makes it anew from the journals. Sessions are not touched.
+    fn rebuild_index(&self, progress: ProgressCallback) -> StoreFuture<'_, ()>;
+
     /// Sets the title as the user's choice, without a journal entry.
     fn set_title(&self, session: &SessionId, title: &str) -> StoreFuture<'_, ()>;
 
@@ -96,6 +109,22 @@ pub trait Store: Send + Sync + 'static {
     /// its owner releases it.
     fn delete(&self, session: &SessionId, at: Millis) -> StoreFuture<'_, ()>;
 
+    /// Deletes sessions as [`Store::delete`] does, except those that a process has open. Returns those that were deleted.
+    /// Cheaper than one by one. The progress counts sessions.
+    fn delete_unowned(
+        &self,
+        sessions: &[SessionId],
+        at: Millis,
+        progress: ProgressCallback,
+    ) -> StoreFuture<'_, Vec<SessionId>>;
+
+    /// Returns the number of bytes that the session's own text takes in the store.
+    fn size(&self, session: &SessionId) -> StoreFuture<'_, u64>;
+
+    /// Notes that old sessions are pruned now, unless that was done at `since` or later. Returns whether it was noted: of
+    /// several processes, one gets the turn.
+    fn begin_pruning(&self, at: Millis, since: Millis) -> StoreFuture<'_, PruneTurn>;
+
     /// Stores the sessions that an agent lists. Adds a row for each that is not known by any id, and updates rows that
     /// came from such a list. Creating a session with the same id replaces the row.
     fn add_stubs(&self, agent: &str, stubs: &[Stub]) -> StoreFuture<'_, ()>;
@@ -105,6 +134,15 @@ pub trait Store: Send + Sync + 'static {
 
     /// Stores data under this agent key.
     fn remember_profile(&self, key: &str, profile: &[u8], at: Millis) -> StoreFuture<'_, ()>;
+}
+
+/// Whether it is this process's turn to prune old sessions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PruneTurn {
+    /// It is.
+    Ours,
+    /// It was done already, or another process does it.
+    Done,
 }
 
 /// A session to create.

@@ -12,7 +12,9 @@ use rethread_core::{Seq, SessionId, TitleSource};
 use tempfile::TempDir;
 
 mod laws;
+pub(crate) mod searching;
 
+use self::searching::*;
 use crate::store::{
     Blocking, append, append_of, append_one, entry, fork_of, listed_session, new_session, open, read_all,
     show,
@@ -85,6 +87,18 @@ contract! {
     a_deleted_session_is_gone_for_everyone_but_find
     unknown_sessions_are_unknown_everywhere
     profiles_are_remembered
+    messages_and_tool_calls_are_found
+    letters_are_compared_without_case_and_diacritics
+    hits_are_newest_first_by_their_own_time
+    hits_come_in_pages
+    searches_can_be_of_one_directory_or_agent
+    a_turn_is_found_when_it_has_ended
+    shared_text_is_found_once
+    archived_sessions_are_found_and_deleted_ones_are_not
+    long_messages_are_one_hit
+    an_index_that_was_made_anew_finds_the_same
+    sessions_that_are_open_are_not_deleted_with_others
+    one_of_several_prunes
 }
 
 fn id(text: &str) -> SessionId {

@@ -16,6 +16,7 @@ use tempfile::tempdir;
 
 mod journal_files;
 mod processes;
+mod search_index;
 
 use crate::store::{append, entry, new_session, open, paths, read_all, show};
 

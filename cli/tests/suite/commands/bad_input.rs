@@ -142,9 +142,9 @@ fn a_store_of_a_newer_version_is_refused() {
         &["list"],
         5,
         &expect![[r#"
-        error: the database has version 999, but this program supports only versions up to 4
-        hint: use the newer rethread that wrote the database, or another RETHREAD_HOME
-    "#]],
+            error: the database has version 999, but this program supports only versions up to 5
+            hint: use the newer rethread that wrote the database, or another RETHREAD_HOME
+        "#]],
     );
     assert_eq!(shell.run(&["archive", "s1"]).code, Some(5));
 }

@@ -85,7 +85,7 @@ pub(super) fn create(path: &Path) -> io::Result<File> {
 
 /// Creates a file if it is missing. An existing one must not be opened: closing it would release the locks that SQLite
 /// holds on it for this process.
-fn make_file(path: &Path) -> io::Result<()> {
+pub(super) fn make_file(path: &Path) -> io::Result<()> {
     let made = OpenOptions::new().write(true).create_new(true).mode(PRIVATE_FILE).open(path);
     match made {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),

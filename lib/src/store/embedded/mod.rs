@@ -2,7 +2,8 @@
 //! processes share it. Appends write to the journal file at once; everything else runs on threads that may block.
 //!
 //! `opening` opens a store, `open_store` has the parts of an open one. Ownership is in `ownership`, appending and folding in `writing`, deleting and
-//! cleaning in `removal`. `journal_file`, `chain` and `journals` are about the files, the other modules about the database.
+//! cleaning in `removal`, searching in `search`. `journal_file`, `chain` and `journals` are about the files, the other modules
+//! about the database.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,8 +18,8 @@ use self::writing::AppendStep;
 use super::cursor::ListCursor;
 use super::{
     Append, Archived, ArchivedFilter, ChangedSession, Changes, Deleted, Durability, FoldUpTo, Lease,
-    ListPage, ListQuery, NativeId, NewSession, OwnedHere, Owner, Page, PageVisitor, Revision, RowFacts,
-    SessionRow, Store, StoreError, StoreFuture, Stub,
+    ListPage, ListQuery, NativeId, NewSession, OwnedHere, Owner, Page, PageVisitor, ProgressCallback,
+    PruneTurn, Revision, RowFacts, SearchPage, SearchQuery, SessionRow, Store, StoreError, StoreFuture, Stub,
 };
 
 mod append;
@@ -46,6 +47,7 @@ mod readers;
 mod removal;
 mod row;
 mod rows;
+mod search;
 mod segment;
 mod session;
 mod stubs;
@@ -80,6 +82,8 @@ pub struct EmbeddedStore {
     calls: CallThreads,
     /// One fold at a time, so that folds do not occupy all cores.
     folds: CallThreads,
+    /// One search at a time, since the first one takes long and other calls must not wait for it.
+    searches: CallThreads,
     opening: Arc<StoreOpening>,
     sync_place: SyncPlace,
 }
@@ -111,8 +115,9 @@ impl EmbeddedStore {
     }
 
     fn over(opening: StoreOpening) -> Self {
-        let (calls, folds) = (CallThreads::up_to(MAX_CONCURRENT_CALLS), CallThreads::up_to(1));
-        Self { calls, folds, opening: Arc::new(opening), sync_place: SyncPlace::Thread }
+        let [folds, searches] = [CallThreads::up_to(1), CallThreads::up_to(1)];
+        let calls = CallThreads::up_to(MAX_CONCURRENT_CALLS);
+        Self { calls, folds, searches, opening: Arc::new(opening), sync_place: SyncPlace::Thread }
     }
 
     /// Has the end of a turn synced on the thread that appends it, as long as only one session is open and syncs are
@@ -127,6 +132,15 @@ impl EmbeddedStore {
             SyncPlace::Thread => false,
             SyncPlace::Caller => store.journals.is_only_one() && store.journals.syncs_quickly(),
         }
+    }
+
+    /// Runs a call that uses the search index and may take long.
+    fn index_call<R: Send + 'static>(
+        &self,
+        work: impl FnOnce(&OpenStore) -> Result<R, StoreError> + Send + 'static,
+    ) -> StoreFuture<'_, R> {
+        let opening = self.opening.clone();
+        Box::pin(self.searches.run(move || work(opening.wait()?)))
     }
 
     /// Runs a call on a thread that may block.
@@ -214,6 +228,19 @@ impl Store for EmbeddedStore {
         self.call(move |store| store.changes(since))
     }
 
+    fn search(&self, query: &SearchQuery) -> StoreFuture<'_, SearchPage> {
+        let query = query.clone();
+        self.index_call(move |store| store.search(&query))
+    }
+
+    fn update_index(&self, progress: ProgressCallback) -> StoreFuture<'_, ()> {
+        self.index_call(move |store| store.update_index(progress))
+    }
+
+    fn rebuild_index(&self, progress: ProgressCallback) -> StoreFuture<'_, ()> {
+        self.index_call(move |store| store.rebuild_index(progress))
+    }
+
     fn set_title(&self, session: &SessionId, title: &str) -> StoreFuture<'_, ()> {
         let (session, title) = (session.clone(), title.to_owned());
         self.call(move |store| {
@@ -231,6 +258,27 @@ impl Store for EmbeddedStore {
     fn delete(&self, session: &SessionId, at: Millis) -> StoreFuture<'_, ()> {
         let session = session.clone();
         self.call(move |store| store.delete(&session, at))
+    }
+
+    fn delete_unowned(
+        &self,
+        sessions: &[SessionId],
+        at: Millis,
+        progress: ProgressCallback,
+    ) -> StoreFuture<'_, Vec<SessionId>> {
+        let sessions = sessions.to_vec();
+        self.call(move |store| store.delete_unowned(&sessions, at, progress))
+    }
+
+    fn size(&self, session: &SessionId) -> StoreFuture<'_, u64> {
+        let session = session.clone();
+        self.call(move |store| store.size(&session))
+    }
+
+    fn begin_pruning(&self, at: Millis, since: Millis) -> StoreFuture<'_, PruneTurn> {
+        self.call(move |store| {
+            store.write("pruning", Durability::Process, |tx| session::begin_pruning(tx, at, since))
+        })
     }
 
     fn add_stubs(&self, agent: &str, stubs: &[Stub]) -> StoreFuture<'_, ()> {

@@ -14,6 +14,7 @@ use super::read::{self, ReadFault};
 use super::readers::Readers;
 use super::row;
 use super::rows::{self, ListTimes, PendingRows};
+use super::search::SearchIndex;
 use super::upkeep::UpkeepRequests;
 use super::writer::SqliteWriter;
 use super::{Durability, Page, SessionRow, StoreError};
@@ -30,6 +31,7 @@ pub(super) struct OpenStore {
     pub(super) journals: OwnedJournals,
     pub(super) rows: PendingRows,
     pub(super) times: ListTimes,
+    pub(super) search: SearchIndex,
     /// Held while pending changes are written, so that a reader can wait for them.
     pub(super) writing: Mutex<()>,
     /// Held while the file that a journal is written to is made, and while a journal is released.
@@ -84,7 +86,7 @@ impl OpenStore {
     }
 
     /// Writes the pending changes of rows, if that is possible now. Otherwise they stay pending.
-    fn try_write_pending(&self) {
+    pub(super) fn try_write_pending(&self) {
         if let Err(error) = self.write_pending() {
             tracing::warn!("{}", crate::wire::with_causes(&error));
         }

@@ -14,6 +14,7 @@ use super::open_store::OpenStore;
 use super::owner::ThisProcess;
 use super::readers::Readers;
 use super::rows::{ListTimes, PendingRows};
+use super::search::SearchIndex;
 use super::upkeep::{Upkeep, UpkeepRequests};
 use super::writer::SqliteWriter;
 use super::{EmbeddedPaths, StoreError, connection, fault, files, list, migrate};
@@ -117,6 +118,7 @@ pub(super) fn open(paths: &EmbeddedPaths) -> Result<RunningStore, StoreError> {
         journals: OwnedJournals::new(folder),
         rows: PendingRows::default(),
         times,
+        search: SearchIndex::new(database),
         writing: Mutex::default(),
         making: Mutex::default(),
         requests,

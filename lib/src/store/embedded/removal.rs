@@ -6,14 +6,15 @@ use std::time::{Duration, SystemTime};
 
 use rethread_core::{Millis, SessionId};
 
-use super::chain::{FileName, JournalFolder};
+use super::chain::{FileName, JournalFolder, files_of};
 use super::fault::io_failed;
-use super::integers::{from_sql, to_sql};
+use super::integers::{from_sql, seq_to_sql, to_sql};
 use super::journals::lock;
 use super::open_store::OpenStore;
-use super::row::{live_owner, session_head};
-use super::{Archived, ChangedSession, Changes, Deleted, Durability, Revision, StoreError};
-use super::{rows, session};
+use super::row::{existing_head, live_owner, session_head};
+use super::{Archived, ChangedSession, Changes, Deleted, Durability, ProgressCallback, Revision, StoreError};
+use super::{free, rows, session};
+use crate::store::IndexProgress;
 
 /// A file that is not in use is removed when it is so old that nobody can be about to use it.
 const UNUSED_FOR: Duration = Duration::from_secs(60);
@@ -45,11 +46,54 @@ impl OpenStore {
             Some((key, false)) => {
                 let unused = self.free(session, key)?;
                 self.folder().remove(&unused);
-                Ok(())
             }
-            Some((_, true)) => self.note_epoch(session),
-            None => Ok(()),
+            Some((_, true)) => self.note_epoch(session)?,
+            None => return Ok(()),
         }
+        self.erase_deleted()
+    }
+
+    /// Deletes those of these sessions that nobody owns, and returns them.
+    pub(super) fn delete_unowned(
+        &self,
+        sessions: &[SessionId],
+        at: Millis,
+        mut progress: ProgressCallback,
+    ) -> Result<Vec<SessionId>, StoreError> {
+        let mut gone = Vec::new();
+        for (done, session) in (1..).zip(sessions) {
+            let deleted = self.write("deleting in", Durability::Power, |tx| {
+                let key = session_head(tx, session)?.key;
+                if live_owner(tx, &self.this_process, key)?.is_some() {
+                    return Ok(None);
+                }
+                session::forget_owner(tx, key)?;
+                session::delete(tx, session, at)
+            })?;
+            if let Some(key) = deleted {
+                let unused = self.free(session, key)?;
+                self.folder().remove(&unused);
+                gone.push(session.clone());
+            }
+            progress(IndexProgress { done, total: sessions.len() });
+        }
+        self.erase_deleted()?;
+        Ok(gone)
+    }
+
+    /// The bytes that are freed if a session is deleted: what forks need of it does not count.
+    pub(super) fn size(&self, session: &SessionId) -> Result<u64, StoreError> {
+        let (bytes, files) = self.readers.read("reading", |tx| {
+            let key = existing_head(tx, session)?.key;
+            let needed = seq_to_sql(free::needed_by_forks(tx, key)?);
+            let sql = "SELECT coalesce((SELECT sum(length(items)) FROM segment
+                                        WHERE session = ?1 AND last_seq > ?2), 0)
+                            + coalesce((SELECT length(state) FROM snapshot WHERE session = ?1), 0)";
+            let bytes: i64 = tx.prepare_cached(sql)?.query_row([key, needed], |row| row.get(0))?;
+            Ok((from_sql(bytes), files_of(tx, key)?))
+        })?;
+        let length = |name| fs::metadata(self.folder().path_of(name)).map_or(0, |file| file.len());
+        Ok(bytes + files.iter().map(length).sum::<u64>())
     }
 
     /// The rows that have changed. Leases whose epoch is over are noted.
@@ -112,6 +156,8 @@ impl OpenStore {
                 Err(error) => tracing::warn!(%session, "{}", crate::wire::with_causes(&error)),
             }
         }
+        // A process may have ended before it had done that.
+        self.erase_deleted()?;
         self.remove_unused_files()
     }
 

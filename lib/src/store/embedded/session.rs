@@ -10,8 +10,9 @@ use super::integers::{from_sql, seq_to_sql, to_sql};
 use super::journal_file::FileId;
 use super::owner::ThisProcess;
 use super::row::{NamedOwner, existing_head, session_head, title_number};
+use super::search::note_deleted;
 use super::stubs;
-use super::{Archived, Deleted, Lease, NewSession, StoreError};
+use super::{Archived, Deleted, Lease, NewSession, PruneTurn, StoreError};
 use crate::{clock, ids};
 
 pub(super) const FIRST_EPOCH: u64 = 1;
@@ -158,9 +159,21 @@ pub(super) fn delete(
                 [session_head.key, to_sql(at)],
             )?;
             revoke_lease(tx, session_head.key)?;
+            note_deleted(tx, session_head.key)?;
             Ok(Some(session_head.key))
         }
     }
+}
+
+/// Notes that old sessions are pruned, unless that was done at `since` or later.
+pub(super) fn begin_pruning(
+    tx: &Transaction<'_>,
+    at: Millis,
+    since: Millis,
+) -> Result<PruneTurn, SqliteFault> {
+    let sql = "UPDATE store SET pruned_at = ?1 WHERE pruned_at < ?2";
+    let noted = tx.execute(sql, [to_sql(at), to_sql(since)])? > 0;
+    Ok(if noted { PruneTurn::Ours } else { PruneTurn::Done })
 }
 
 /// Ends the lease of the current owner, which stays registered until it releases the session.

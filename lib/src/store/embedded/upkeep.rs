@@ -1,5 +1,6 @@
 //! The upkeep thread of a store: moves the write-ahead log into the database file, writes the pending changes of rows, makes
-//! the files of claimed sessions, and folds the journal files of sessions whose owner has ended.
+//! the files of claimed sessions, indexes turns that have ended, and folds the journal files of sessions whose owner has
+//! ended.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
@@ -22,6 +23,9 @@ const RETRY_PAGES: i32 = 256;
 /// The log size in pages from which the log file is truncated: 16 MiB.
 const TRUNCATE_PAGES: i64 = 4 * 1024;
 
+/// Moves the log into the database file and empties it.
+const TRUNCATE: &str = "PRAGMA wal_checkpoint(TRUNCATE)";
+
 /// How long truncating may delay writers.
 const TRUNCATE_TIMEOUT: Duration = Duration::from_millis(200);
 
@@ -30,6 +34,9 @@ const ROWS_DELAY: Duration = Duration::from_millis(100);
 
 /// How long after a claim its file is made, unless an append needs it sooner: first the session is read and shown.
 const FILES_DELAY: Duration = Duration::from_millis(50);
+
+/// How long turns are collected before they are indexed: a search does not wait for that.
+const INDEX_DELAY: Duration = Duration::from_secs(2);
 
 /// The pause before something that failed is tried again.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
@@ -85,6 +92,7 @@ struct RequestState {
     truncate: Option<Instant>,
     rows: Option<Instant>,
     files: Option<Instant>,
+    index: Option<Instant>,
     cleaning: Option<Instant>,
 }
 
@@ -96,6 +104,7 @@ enum Task {
     Truncate,
     Rows,
     Files,
+    Index,
     Cleaning,
 }
 
@@ -108,6 +117,7 @@ impl Default for UpkeepRequests {
             truncate: None,
             rows: None,
             files: None,
+            index: None,
             cleaning: Some(Instant::now() + FIRST_CLEANING),
         };
         Self { state: Mutex::new(state), changed: Condvar::new() }
@@ -146,6 +156,17 @@ impl UpkeepRequests {
         self.changed.notify_one();
     }
 
+    /// A turn has ended and is to be indexed.
+    pub(super) fn turn_ended(&self) {
+        self.lock().index.get_or_insert_with(|| Instant::now() + INDEX_DELAY);
+        self.changed.notify_one();
+    }
+
+    /// Takes back the request to remove what was deleted from the log.
+    fn take_truncation(&self) -> bool {
+        self.lock().truncate.take().is_some()
+    }
+
     fn stop(&self) {
         self.lock().stop = true;
         self.changed.notify_one();
@@ -181,6 +202,7 @@ impl UpkeepRequests {
             Task::Truncate => &mut state.truncate,
             Task::Rows => &mut state.rows,
             Task::Files => &mut state.files,
+            Task::Index => &mut state.index,
             Task::Cleaning => &mut state.cleaning,
         };
         place.get_or_insert_with(|| Instant::now() + delay);
@@ -198,6 +220,7 @@ impl RequestState {
             (&mut self.rows, Task::Rows),
             (&mut self.truncate, Task::Truncate),
             (&mut self.checkpoint, Task::Checkpoint),
+            (&mut self.index, Task::Index),
             (&mut self.cleaning, Task::Cleaning),
         ];
         for (place, task) in places {
@@ -210,7 +233,8 @@ impl RequestState {
     }
 
     fn earliest(&self) -> Option<Instant> {
-        [self.files, self.rows, self.truncate, self.checkpoint, self.cleaning].into_iter().flatten().min()
+        let times = [self.files, self.rows, self.truncate, self.checkpoint, self.index, self.cleaning];
+        times.into_iter().flatten().min()
     }
 }
 
@@ -226,11 +250,12 @@ impl UpkeepThread {
         loop {
             let task = self.requests.next();
             let done = match task {
-                Task::Stop => return,
+                Task::Stop => return self.stop(),
                 Task::Checkpoint => self.checkpoint("PRAGMA wal_checkpoint(PASSIVE)"),
-                Task::Truncate => self.checkpoint("PRAGMA wal_checkpoint(TRUNCATE)"),
+                Task::Truncate => self.truncate(),
                 Task::Rows => self.write_rows(),
                 Task::Files => self.make_files(),
+                Task::Index => self.index(),
                 Task::Cleaning => self.clean(),
             };
             // A failure loses nothing: the log and the journals have everything.
@@ -239,6 +264,18 @@ impl UpkeepThread {
                 self.requests.later(task, RETRY_DELAY);
             }
         }
+    }
+
+    /// What was deleted is removed from the log even if the process ends right after that.
+    fn stop(&mut self) {
+        if self.requests.take_truncation() {
+            self.checkpoint(TRUNCATE);
+        }
+    }
+
+    fn truncate(&mut self) -> bool {
+        let index = self.store.upgrade().is_none_or(|store| store.truncate_index_log());
+        self.checkpoint(TRUNCATE) && index
     }
 
     fn checkpoint(&mut self, pragma: &str) -> bool {
@@ -267,6 +304,18 @@ impl UpkeepThread {
         // The next append tries again, and its caller gets the error.
         if let Err(error) = store.make_missing_files() {
             tracing::warn!("{}", crate::wire::with_causes(&error));
+        }
+        true
+    }
+
+    /// Indexes a part at a time, so that nothing else waits long.
+    fn index(&self) -> bool {
+        let Some(store) = self.store.upgrade() else { return true };
+        match store.index_ended_turns() {
+            Ok(true) => self.requests.later(Task::Index, Duration::ZERO),
+            Ok(false) => {}
+            // The next search tries again.
+            Err(error) => tracing::warn!("{}", crate::wire::with_causes(&error)),
         }
         true
     }

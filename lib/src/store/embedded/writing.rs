@@ -1,6 +1,6 @@
 //! Appends entries, syncs them, and folds them. What a fold no longer needs is removed.
 
-use rethread_core::{Seq, SessionId};
+use rethread_core::{Entry, Seq, SessionId};
 
 use super::chain::{FileName, files_of, register};
 use super::fold;
@@ -110,6 +110,7 @@ impl OpenStore {
     }
 
     fn note_row(&self, append: &Append) {
+        self.note_turn_end(append);
         let change = RowChange::of(append, &self.times);
         if change.is_empty() {
             return;
@@ -118,6 +119,17 @@ impl OpenStore {
             let key = lock(&journal).key;
             if self.rows.add(key, change) {
                 self.requests.rows_changed();
+            }
+        }
+    }
+
+    /// Has a turn that has ended indexed, some time later.
+    fn note_turn_end(&self, append: &Append) {
+        let ended = append.entries.iter().any(|entry| matches!(**entry, Entry::TurnEnded { .. }));
+        if ended && let Some(journal) = self.journals.get(&append.session) {
+            let key = lock(&journal).key;
+            if self.search.note_turn_end(key) {
+                self.requests.turn_ended();
             }
         }
     }

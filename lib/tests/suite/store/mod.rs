@@ -4,7 +4,10 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use rethread::store::{Archived, Changes, FoldUpTo, ListPage, ListQuery, Revision, SessionRow, Stub};
+use rethread::store::{
+    Archived, Changes, FoldUpTo, ListPage, ListQuery, ProgressCallback, PruneTurn, Revision, SearchPage,
+    SearchQuery, SessionRow, Stub,
+};
 
 use rethread::store::embedded::{EmbeddedPaths, EmbeddedStore};
 use rethread::store::{Append, Durability, Lease, Listed, NewSession, RowFacts, Store, StoreError};
@@ -106,6 +109,34 @@ impl Blocking {
     pub(crate) fn find_by_part(&self, part: &str, limit: usize) -> Vec<String> {
         let rows = self.runtime.block_on(self.store.find_by_part(part, limit)).expect("ids can be compared");
         rows.into_iter().map(|row| row.id.0).collect()
+    }
+
+    pub(crate) fn search(&self, query: &SearchQuery) -> Result<SearchPage, StoreError> {
+        self.runtime.block_on(self.store.search(query))
+    }
+
+    pub(crate) fn rebuild_index(&self) -> Result<(), StoreError> {
+        self.runtime.block_on(self.store.rebuild_index(Box::new(|_| {})))
+    }
+
+    pub(crate) fn update_index(&self, progress: ProgressCallback) -> Result<(), StoreError> {
+        self.runtime.block_on(self.store.update_index(progress))
+    }
+
+    pub(crate) fn delete_unowned(
+        &self,
+        sessions: &[SessionId],
+        at: Millis,
+    ) -> Result<Vec<SessionId>, StoreError> {
+        self.runtime.block_on(self.store.delete_unowned(sessions, at, Box::new(|_| {})))
+    }
+
+    pub(crate) fn size(&self, session: &SessionId) -> Result<u64, StoreError> {
+        self.runtime.block_on(self.store.size(session))
+    }
+
+    pub(crate) fn begin_pruning(&self, at: Millis, since: Millis) -> Result<PruneTurn, StoreError> {
+        self.runtime.block_on(self.store.begin_pruning(at, since))
     }
 
     pub(crate) fn profile(&self, key: &str) -> Result<Option<Vec<u8>>, StoreError> {

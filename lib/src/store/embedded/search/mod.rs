@@ -1,0 +1,179 @@
+//! The search index of an embedded store. It is a database of its own beside the store's: whatever happens to it, sessions
+//! are not affected, and it can be dropped and made anew from the journals. Several processes share it.
+//!
+//! `index_file` opens it. `journal_facts` says what the store has of a journal, `fill` adds what is missing, `erase` removes
+//! what was deleted, `find` searches. A turn is indexed some time after it has ended, and at the latest by the next search
+//! of any process.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use rusqlite::ErrorCode;
+
+use self::index_file::{IfMissing, IndexFile};
+use super::fault::{SqliteFault, failed};
+use super::open_store::OpenStore;
+use super::{Durability, ProgressCallback, SearchPage, SearchQuery, StoreError};
+use crate::lock::locked;
+use crate::store::IndexProgress;
+
+mod erase;
+mod fill;
+mod find;
+mod index_file;
+mod journal_facts;
+mod message_row;
+mod separators;
+
+pub(super) use erase::note_deleted;
+
+/// The index as an open store has it.
+pub(super) struct SearchIndex {
+    database: PathBuf,
+    open: Mutex<Option<IndexFile>>,
+    /// Held while sessions are indexed, so that two searches do not do the same work.
+    filling: Mutex<()>,
+    /// The keys of sessions in which a turn has ended and that are to be indexed.
+    ended: Mutex<BTreeSet<i64>>,
+}
+
+/// Why the index cannot be used.
+#[derive(Debug)]
+pub(super) enum IndexFault {
+    /// It is damaged or has another format: it has to be made anew.
+    Damaged(rusqlite::Error),
+    /// It cannot be read or written now.
+    Failed(rusqlite::Error),
+    /// The store or its files returned an error.
+    Store(StoreError),
+}
+
+impl From<rusqlite::Error> for IndexFault {
+    fn from(error: rusqlite::Error) -> Self {
+        match (&error, error.sqlite_error_code()) {
+            (_, Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase))
+            | (rusqlite::Error::FromSqlConversionFailure(..) | rusqlite::Error::InvalidColumnType(..), _) => {
+                Self::Damaged(error)
+            }
+            _ => Self::Failed(error),
+        }
+    }
+}
+
+impl From<StoreError> for IndexFault {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl SearchIndex {
+    pub(super) fn new(database: &Path) -> Self {
+        let (open, filling, ended) = (Mutex::default(), Mutex::default(), Mutex::default());
+        Self { database: database.to_owned(), open, filling, ended }
+    }
+
+    /// Notes that a turn has ended. Returns whether nothing waited before.
+    pub(super) fn note_turn_end(&self, key: i64) -> bool {
+        let mut ended = locked(&self.ended);
+        let first = ended.is_empty();
+        ended.insert(key);
+        first
+    }
+
+    /// Closes the connection, which takes memory.
+    fn close(&self) {
+        *locked(&self.open) = None;
+    }
+
+    /// Runs `work` with the index of this generation. Nothing if it is missing and not to be created.
+    fn with<R>(
+        &self,
+        generation: i64,
+        if_missing: IfMissing,
+        work: impl FnOnce(&IndexFile) -> Result<R, IndexFault>,
+    ) -> Result<Option<R>, IndexFault> {
+        let mut open = locked(&self.open);
+        if open.as_ref().is_none_or(|index| index.generation != generation) {
+            *open = IndexFile::open(&self.database, generation, if_missing)?;
+        }
+        let Some(index) = open.as_ref() else { return Ok(None) };
+        let done = work(index);
+        if matches!(done, Err(IndexFault::Damaged(_) | IndexFault::Failed(_))) {
+            *open = None;
+        }
+        done.map(Some)
+    }
+}
+
+impl OpenStore {
+    /// Searches, after everything that is missing in the index was added. A damaged index is made anew.
+    pub(super) fn search(&self, query: &SearchQuery) -> Result<SearchPage, StoreError> {
+        self.with_sound_index(|| {
+            self.fill_index(&mut |_| {})?;
+            self.find_messages(query)
+        })
+    }
+
+    pub(super) fn update_index(&self, mut progress: ProgressCallback) -> Result<(), StoreError> {
+        self.with_sound_index(|| self.fill_index(&mut progress))
+    }
+
+    pub(super) fn rebuild_index(&self, progress: ProgressCallback) -> Result<(), StoreError> {
+        self.drop_index()?;
+        self.update_index(progress)
+    }
+
+    /// Indexes the sessions in which a turn has ended, a bounded part. Returns whether there is more to do.
+    pub(super) fn index_ended_turns(&self) -> Result<bool, StoreError> {
+        let next = locked(&self.search.ended).pop_first();
+        let Some(key) = next else {
+            self.search.close();
+            return Ok(false);
+        };
+        // It is found by the next search in any case.
+        let more = self.fill_some(key).map_err(|fault| self.index_error(fault))?;
+        if more {
+            locked(&self.search.ended).insert(key);
+        }
+        Ok(true)
+    }
+
+    /// Runs `work`, and once more with a new index if the index turns out to be damaged.
+    fn with_sound_index<R>(&self, mut work: impl FnMut() -> Result<R, IndexFault>) -> Result<R, StoreError> {
+        let mut done = work();
+        if let Err(IndexFault::Damaged(error)) = &done {
+            tracing::warn!("the search index is made anew: {error}");
+            self.drop_index()?;
+            done = work();
+        }
+        done.map_err(|fault| self.index_error(fault))
+    }
+
+    /// Removes the index. The next search makes a new one, in a file with another name: other processes may have this one
+    /// open.
+    pub(super) fn drop_index(&self) -> Result<(), StoreError> {
+        let generation = self.write("dropping the search index of", Durability::Process, |tx| {
+            tx.execute("UPDATE store SET search_generation = search_generation + 1", [])?;
+            Ok(index_file::generation(tx)?)
+        })?;
+        self.search.close();
+        index_file::remove_older(&self.search.database, generation)
+    }
+
+    fn index_generation(&self) -> Result<i64, StoreError> {
+        self.readers.read("reading", |tx| Ok(index_file::generation(tx).map_err(SqliteFault::from)?))
+    }
+
+    fn index_error(&self, fault: IndexFault) -> StoreError {
+        match fault {
+            IndexFault::Store(error) => error,
+            IndexFault::Damaged(error) | IndexFault::Failed(error) => {
+                failed("using the search index of", &self.search.database, error)
+            }
+        }
+    }
+}
+
+/// A place for progress reports.
+type ProgressSink<'a> = &'a mut dyn FnMut(IndexProgress);
