@@ -5,6 +5,7 @@ mod changes;
 mod commands;
 mod config;
 mod environment;
+mod export_file;
 mod failure;
 mod log;
 mod output;
@@ -15,6 +16,7 @@ mod server_parts;
 mod stored_sessions;
 mod summary;
 mod time_span;
+mod transcript_json;
 
 use std::process::exit;
 

@@ -4,9 +4,12 @@ mod acp;
 mod archive;
 mod delete;
 mod demo;
+mod export;
 mod guard;
+mod import;
 mod list;
 mod rename;
+mod show;
 
 use clap::Subcommand;
 
@@ -19,6 +22,12 @@ pub(crate) enum Command {
     Acp(acp::AcpArgs),
     /// Lists the sessions of this directory, newest first.
     List(list::ListArgs),
+    /// Shows the transcript of a session.
+    Show(show::ShowArgs),
+    /// Writes sessions to a file: JSON lines to import again, Markdown, or a web page.
+    Export(export::ExportArgs),
+    /// Stores the sessions of a file that `rethread export` wrote.
+    Import(import::ImportArgs),
     /// Gives a session a title, which agents never replace.
     Rename(rename::RenameArgs),
     /// Hides a session from lists.
@@ -43,6 +52,9 @@ impl Command {
         match self {
             Self::Acp(args) => acp::run(args),
             Self::List(args) => list::run(&args),
+            Self::Show(args) => show::run(&args),
+            Self::Export(args) => export::run(&args),
+            Self::Import(args) => import::run(&args),
             Self::Rename(args) => rename::run(&args),
             Self::Archive(args) => archive::archive(&args),
             Self::Unarchive(args) => archive::unarchive(&args),

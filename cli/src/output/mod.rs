@@ -4,6 +4,8 @@ pub(crate) mod age;
 pub(crate) mod escape;
 pub(crate) mod ids;
 pub(crate) mod json;
+pub(crate) mod markdown_style;
+pub(crate) mod progress;
 pub(crate) mod stream;
 pub(crate) mod table;
 pub(crate) mod target;

@@ -2,8 +2,11 @@
 
 mod bad_input;
 mod changing;
+mod exporting;
 mod listing;
 mod picker;
+mod rich;
+mod showing;
 mod stored;
 
 use std::path::PathBuf;
