@@ -10,6 +10,7 @@ mod import;
 mod list;
 mod rename;
 mod show;
+mod stats;
 
 use clap::Subcommand;
 
@@ -28,6 +29,8 @@ pub(crate) enum Command {
     Export(export::ExportArgs),
     /// Stores the sessions of a file that `rethread export` wrote.
     Import(import::ImportArgs),
+    /// Sums up turns, tokens and cost by agent, model and day.
+    Stats(stats::StatsArgs),
     /// Gives a session a title, which agents never replace.
     Rename(rename::RenameArgs),
     /// Hides a session from lists.
@@ -55,6 +58,7 @@ impl Command {
             Self::Show(args) => show::run(&args),
             Self::Export(args) => export::run(&args),
             Self::Import(args) => import::run(&args),
+            Self::Stats(args) => stats::run(&args),
             Self::Rename(args) => rename::run(&args),
             Self::Archive(args) => archive::archive(&args),
             Self::Unarchive(args) => archive::unarchive(&args),

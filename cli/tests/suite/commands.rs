@@ -4,9 +4,11 @@ mod bad_input;
 mod changing;
 mod exporting;
 mod listing;
+mod long_transcripts;
 mod picker;
 mod rich;
 mod showing;
+mod statistics;
 mod stored;
 
 use std::path::PathBuf;
