@@ -5,6 +5,7 @@ mod changes;
 mod commands;
 mod config;
 mod environment;
+mod export_file;
 mod failure;
 mod log;
 mod output;
@@ -16,6 +17,8 @@ mod shell_word;
 mod stored_sessions;
 mod summary;
 mod time_span;
+mod transcript_json;
+mod usage_sums;
 
 use std::process::exit;
 

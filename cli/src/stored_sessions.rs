@@ -17,8 +17,24 @@ pub(crate) fn with_store<T>(
     let exists = paths.database.try_exists().map_err(|error| {
         Failure::new(ExitCode::Store, format!("opening {} failed: {error}", paths.database.display()))
     })?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let store: Arc<dyn Store> =
         if exists { Arc::new(EmbeddedStore::open(&paths)?) } else { Arc::new(MemoryStore::new()) };
+    run(store, work)
+}
+
+/// Runs the work of a command that adds sessions. If there is no store yet, it is created.
+pub(crate) fn with_new_store<T>(
+    work: impl AsyncFnOnce(Arc<dyn Store>) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    let paths = Paths::from_environment()?.store();
+    EmbeddedStore::create_files(&paths)?;
+    run(Arc::new(EmbeddedStore::open(&paths)?), work)
+}
+
+fn run<T>(
+    store: Arc<dyn Store>,
+    work: impl AsyncFnOnce(Arc<dyn Store>) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(work(store))
 }

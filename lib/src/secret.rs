@@ -1,6 +1,7 @@
 //! A secret value (API keys, environments and headers of MCP servers) that is never printed. `scrub` removes such
-//! values from texts; `session_secrets` collects those of all sessions of a server.
+//! values from texts; `session_secrets` collects those of all sessions of a server; `detect` finds what looks like one.
 
+mod detect;
 pub mod scrub;
 mod session_secrets;
 
@@ -8,6 +9,7 @@ use std::fmt;
 
 use serde::{Deserialize, Deserializer};
 
+pub use detect::SecretFinder;
 pub use session_secrets::Secrets;
 
 /// The replacement for a secret in a text.

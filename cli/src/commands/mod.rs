@@ -4,10 +4,14 @@ mod acp;
 mod archive;
 mod delete;
 mod demo;
+mod export;
 mod guard;
+mod import;
 mod list;
 mod rename;
 mod search;
+mod show;
+mod stats;
 
 use clap::Subcommand;
 
@@ -22,6 +26,14 @@ pub(crate) enum Command {
     List(list::ListArgs),
     /// Finds messages by their words, newest first.
     Search(search::SearchArgs),
+    /// Shows the transcript of a session.
+    Show(show::ShowArgs),
+    /// Writes sessions to a file: JSON lines to import again, Markdown, or a web page.
+    Export(export::ExportArgs),
+    /// Stores the sessions of a file that `rethread export` wrote.
+    Import(import::ImportArgs),
+    /// Sums up turns, tokens and cost by agent, model and day.
+    Stats(stats::StatsArgs),
     /// Gives a session a title, which agents never replace.
     Rename(rename::RenameArgs),
     /// Hides a session from lists.
@@ -47,6 +59,10 @@ impl Command {
             Self::Acp(args) => acp::run(args),
             Self::List(args) => list::run(&args),
             Self::Search(args) => search::run(&args),
+            Self::Show(args) => show::run(&args),
+            Self::Export(args) => export::run(&args),
+            Self::Import(args) => import::run(&args),
+            Self::Stats(args) => stats::run(&args),
             Self::Rename(args) => rename::run(&args),
             Self::Archive(args) => archive::archive(&args),
             Self::Unarchive(args) => archive::unarchive(&args),

@@ -2,9 +2,14 @@
 
 mod bad_input;
 mod changing;
+mod exporting;
 mod listing;
+mod long_transcripts;
 mod picker;
+mod rich;
 mod searching;
+mod showing;
+mod statistics;
 mod stored;
 
 use std::path::PathBuf;

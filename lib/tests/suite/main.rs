@@ -34,3 +34,4 @@ mod store_contract;
 mod store_embedded;
 mod tidy;
 mod transports;
+mod web_page;

@@ -4,13 +4,14 @@
 use std::borrow::Cow;
 
 use rethread_core::{Speaker, Subject, TextPart};
+use serde::Serialize;
 use serde_json::Value;
 
 use super::item::{ItemContent, ViewItem};
 use super::json;
 
 /// A place in a file that a tool call is about.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct FileLocation {
     /// The path.
     pub path: String,
@@ -19,7 +20,7 @@ pub struct FileLocation {
 }
 
 /// One step of a plan.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct PlanStep {
     /// What is to be done.
     pub content: String,

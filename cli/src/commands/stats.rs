@@ -1,0 +1,211 @@
+//! `rethread stats`: turns, tokens and cost by agent, model and day.
+//!
+//! All journals are read. What is needed is in them since the first version, agents report it in different ways, and of
+//! most entries only the kind is looked at, so that thousands of sessions take seconds; keeping sums in the rows of
+//! sessions would be a second truth that forks and imports have to keep right.
+
+use clap::Args;
+use rethread::clock;
+use rethread::store::{ArchivedFilter, IndexProgress, ListQuery, SessionRow, Store, StoreError};
+use rethread::transcript::{SessionOutline, day_and_minute};
+use rethread_core::Millis;
+
+use crate::failure::Failure;
+use crate::output::json::json_document;
+use crate::output::progress::progress_bar;
+use crate::output::stream::{OutputStream, print};
+use crate::output::table::{Cell, Column, Cut, table};
+use crate::output::target::{OutputTarget, Paint};
+use crate::resolve::current_directories;
+use crate::stored_sessions::with_store;
+use crate::time_span::PointInTime;
+use crate::usage_sums::{Sums, UsageSum};
+
+/// The number of rows that are read at once.
+const PAGE: usize = 500;
+
+/// The number of days and models that are shown as text.
+const MAX_ROWS: usize = 31;
+
+/// The width of the longest bar.
+const BAR_WIDTH: usize = 24;
+
+/// Options of `stats`.
+#[derive(Debug, Args)]
+pub(crate) struct StatsArgs {
+    /// Count the sessions of all directories.
+    #[arg(long)]
+    all: bool,
+    /// Count only turns since then: a time span such as `12h` or `30d`, or a date such as `2026-01-31`.
+    #[arg(long, value_name = "TIME")]
+    since: Option<PointInTime>,
+    /// Count only turns of agents whose name contains this text.
+    #[arg(long, value_name = "NAME")]
+    agent: Option<String>,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Sums up the usage of sessions.
+pub(crate) fn run(args: &StatsArgs) -> Result<(), Failure> {
+    let since = args.since.map(|since| since.at(clock::now()));
+    let sums = with_store(async |store| {
+        let rows = rows(args, store.as_ref(), since.unwrap_or(0)).await?;
+        sum_up(args, store.as_ref(), &rows, since.unwrap_or(0)).await
+    })?;
+    for id in &sums.damaged {
+        eprintln!(
+            "warning: session {} is damaged; a part of it is not counted",
+            crate::output::escape::visible(id)
+        );
+    }
+    if args.json {
+        return print(&json_document(&sums.json(since)));
+    }
+    let mut output = OutputStream::paged();
+    output.print(&text(args, &sums, since))?;
+    output.finish()
+}
+
+/// The sessions that have changed since then.
+async fn rows(args: &StatsArgs, store: &dyn Store, since: Millis) -> Result<Vec<SessionRow>, Failure> {
+    let directories =
+        if args.all { vec![None] } else { current_directories()?.into_iter().map(Some).collect() };
+    let mut found = Vec::new();
+    for cwd in directories {
+        let archived = ArchivedFilter::Include;
+        let mut query = ListQuery { cwd, agent: args.agent.clone(), archived, after: None, limit: PAGE };
+        loop {
+            let page = store.list(&query).await?;
+            let older = page.rows.iter().position(|row| row.updated_at < since);
+            let wanted = older.unwrap_or(page.rows.len());
+            found.extend(page.rows.into_iter().take(wanted));
+            query.after = page.next;
+            if older.is_some() || query.after.is_none() {
+                break;
+            }
+        }
+    }
+    Ok(found)
+}
+
+async fn sum_up(
+    args: &StatsArgs,
+    store: &dyn Store,
+    rows: &[SessionRow],
+    since: Millis,
+) -> Result<Sums, Failure> {
+    let mut sums = Sums::default();
+    let (mut progress, total) = (progress_bar("Reading"), rows.len());
+    let wanted = args.agent.as_ref().map(|agent| agent.to_lowercase());
+    for (done, row) in rows.iter().enumerate() {
+        progress(IndexProgress { done, total });
+        let outline = match SessionOutline::read(store, row).await {
+            Ok(outline) => outline,
+            // It was deleted meanwhile.
+            Err(StoreError::Unknown(_)) => continue,
+            Err(other) => return Err(other.into()),
+        };
+        sums.add(row, &outline, |turn| {
+            let agent = turn.agent.as_deref().unwrap_or(&row.agent).to_lowercase();
+            turn.started_at >= since && wanted.as_ref().is_none_or(|wanted| agent.contains(wanted))
+        });
+    }
+    Ok(sums)
+}
+
+fn text(args: &StatsArgs, sums: &Sums, since: Option<Millis>) -> String {
+    if sums.total.turns == 0 {
+        let place = if args.all { "" } else { " in this directory; --all counts those of all directories" };
+        return format!("No turns{place}.\n");
+    }
+    let target = OutputTarget::stdout();
+    let mut text = format!("{}\n", target.paint(Paint::Bold, &headline(sums, since)));
+    for (name, rows) in [("agent", sums.by_agent()), ("model", sums.by_model()), ("day", sums.by_day())] {
+        let skipped = rows.len().saturating_sub(MAX_ROWS);
+        // The last days, and the agents and models with the most turns.
+        let shown = if name == "day" { &rows[skipped..] } else { &rows[..rows.len() - skipped] };
+        text += "\n";
+        text += &usage_table(target, name, shown);
+        if skipped > 0 {
+            text += &target.paint(Paint::Dim, &format!("and {skipped} more\n"));
+        }
+    }
+    text + &note(target, sums)
+}
+
+fn headline(sums: &Sums, since: Option<Millis>) -> String {
+    let count = |number: u64, one: &str| {
+        if number == 1 { format!("1 {one}") } else { format!("{} {one}s", grouped(number)) }
+    };
+    let mut words = vec![count(sums.sessions, "session"), count(sums.total.turns, "turn")];
+    words.extend(sums.total.tokens.map(|tokens| format!("{} tokens", grouped(tokens.total))));
+    words.extend(Some(sums.total.cost.text()).filter(|cost| !cost.is_empty()));
+    let since = since.map(|since| format!(" since {} UTC", day_and_minute(since))).unwrap_or_default();
+    words.join(", ") + &since
+}
+
+fn usage_table(target: OutputTarget, name: &'static str, rows: &[(String, UsageSum)]) -> String {
+    let columns = [
+        Column { header: name, cut: Cut::End(12) },
+        Column { header: "turns", cut: Cut::Number },
+        Column { header: "input", cut: Cut::Number },
+        Column { header: "output", cut: Cut::Number },
+        Column { header: "cached", cut: Cut::Number },
+        Column { header: "cost", cut: Cut::Number },
+        Column { header: "", cut: Cut::End(4) },
+    ];
+    let most = rows.iter().map(|(_, sum)| sum.turns).max().unwrap_or(0);
+    let row = |(name, sum): &(String, UsageSum)| {
+        let tokens = |count: fn(&rethread::transcript::TurnTokens) -> u64| {
+            sum.tokens.as_ref().map_or_else(|| "-".to_owned(), |tokens| grouped(count(tokens)))
+        };
+        let cost = sum.cost.text();
+        vec![
+            Cell::new(name),
+            Cell::new(&grouped(sum.turns)),
+            Cell::new(&tokens(|tokens| tokens.input)),
+            Cell::new(&tokens(|tokens| tokens.output)),
+            Cell::new(&tokens(|tokens| tokens.cached_read)),
+            Cell::new(if cost.is_empty() { "-" } else { &cost }),
+            Cell::painted(&bar(target, sum.turns, most), Paint::Cyan),
+        ]
+    };
+    table(target, &columns, &rows.iter().map(row).collect::<Vec<_>>())
+}
+
+/// A bar for a number of turns; nothing without a terminal.
+fn bar(target: OutputTarget, turns: u64, most: u64) -> String {
+    const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
+    match target {
+        OutputTarget::Plain => String::new(),
+        OutputTarget::Terminal { .. } => {
+            let eighths = (turns as f64 / most.max(1) as f64 * (BAR_WIDTH * 8) as f64).round() as usize;
+            let eighths = eighths.max(usize::from(turns > 0));
+            "█".repeat(eighths / 8) + EIGHTHS[eighths % 8]
+        }
+    }
+}
+
+/// What is missing in the sums.
+fn note(target: OutputTarget, sums: &Sums) -> String {
+    let (without, turns) = (sums.total.turns_without_tokens, sums.total.turns);
+    let words = match without {
+        0 => return String::new(),
+        all if all == turns => "No tokens were reported.".to_owned(),
+        some => format!(
+            "Of {} turns, {} have no token counts: their agents report none.",
+            grouped(turns),
+            grouped(some)
+        ),
+    };
+    format!("\n{}\n", target.paint(Paint::Dim, &words))
+}
+
+/// A number with its digits in groups of three.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let groups = digits.as_bytes().rchunks(3).rev().map(|group| String::from_utf8_lossy(group).into_owned());
+    groups.collect::<Vec<_>>().join(",")
+}

@@ -1,0 +1,92 @@
+//! One form for the same session, however far the store has folded it: each turn is folded as a whole. A turn that is very
+//! long is folded in parts, so that memory stays bounded.
+
+use rethread_core::{Entry, Folded, Seq, fold};
+
+use super::untrusted::untrusted;
+
+/// About how many bytes of a turn are folded at once.
+const MAX_TURN_BYTES: usize = 32 * 1024 * 1024;
+
+/// Folds entries turn by turn, and removes marks of trust.
+#[derive(Default)]
+pub(super) struct CanonicalFold {
+    items: Vec<Folded>,
+    bytes: usize,
+    part: TurnPart,
+}
+
+/// Whether a part of the turn was passed on already.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum TurnPart {
+    #[default]
+    First,
+    Later,
+}
+
+impl CanonicalFold {
+    /// Adds an entry. Returns the entries of the turn that it ends, or nothing.
+    pub(super) fn push(&mut self, entry: Entry) -> Vec<Entry> {
+        let entry = untrusted(entry);
+        let ends = matches!(entry, Entry::TurnEnded { .. });
+        self.bytes += size(&entry);
+        let seq = Seq(self.items.len() as u64 + 1);
+        self.items.push(Folded { first: seq, last: seq, entry });
+        if ends {
+            self.part = TurnPart::First;
+            self.take()
+        } else if self.bytes > MAX_TURN_BYTES {
+            self.part = TurnPart::Later;
+            self.take()
+        } else {
+            Vec::new()
+        }
+    }
+
+    /// Returns the entries after the last turn.
+    pub(super) fn take(&mut self) -> Vec<Entry> {
+        self.bytes = 0;
+        let folded = fold(&self.items);
+        self.items.clear();
+        folded.into_iter().map(|item| item.entry).collect()
+    }
+
+    /// Returns whether no entry waits for the end of its turn.
+    pub(super) fn is_empty(&self) -> bool {
+        self.items.is_empty()
+    }
+
+    /// Drops the entries since the last turn, which come again.
+    pub(super) fn restart_turn(&mut self) {
+        if self.part == TurnPart::First {
+            self.items.clear();
+            self.bytes = 0;
+        }
+    }
+}
+
+/// About how many bytes an entry has.
+pub(super) fn size(entry: &Entry) -> usize {
+    const SMALL: usize = 128;
+    SMALL
+        + match entry {
+            Entry::Updated { update, .. } => update.body.text().len(),
+            Entry::PromptInserted { content, .. } | Entry::PromptHeld { content, .. } => content.text().len(),
+            Entry::QuestionAsked { body, .. } => body.text().len(),
+            Entry::Opened { .. }
+            | Entry::RootsSet { .. }
+            | Entry::AgentBound { .. }
+            | Entry::AgentLost { .. }
+            | Entry::PromptSent { .. }
+            | Entry::PromptDropped { .. }
+            | Entry::TurnStarted { .. }
+            | Entry::StateChanged { .. }
+            | Entry::TurnEnded { .. }
+            | Entry::QuestionAnswered { .. }
+            | Entry::QuestionWithdrawn { .. }
+            | Entry::OptionAsked { .. }
+            | Entry::OptionSettled { .. }
+            | Entry::CancelAsked { .. }
+            | Entry::TitleSet { .. } => 0,
+        }
+}

@@ -1,0 +1,103 @@
+//! Writes a session as lines.
+
+use rethread_core::Entry;
+use serde::Serialize;
+use serde_json::json;
+
+use super::canonical::CanonicalFold;
+use super::header::SessionFileHeader;
+use super::redaction::{redacted_entry, redacted_header};
+use crate::secret::SecretFinder;
+use crate::store::{SessionRow, Store, StoreError};
+use crate::transcript::{JournalDamage, JournalScan, ScanStep};
+use crate::visible::is_hostile;
+
+/// Whether what looks like a secret is replaced.
+pub enum ExportRedaction<'a> {
+    /// Nothing is replaced.
+    Off,
+    /// It is replaced and counted.
+    On(&'a mut SecretFinder),
+}
+
+/// Writes a session line by line, each with a line end. Of a fork all is written, also what it has from its parent. Needs no
+/// ownership. Returns where the journal is damaged: then the last line is missing.
+pub async fn export_session<E: From<StoreError>>(
+    store: &dyn Store,
+    row: &SessionRow,
+    redaction: ExportRedaction<'_>,
+    mut write: impl FnMut(&str) -> Result<(), E>,
+) -> Result<Option<JournalDamage>, E> {
+    let mut lines = LineWriter { redaction, entries: 0 };
+    write(&lines.header(SessionFileHeader::of(row)))?;
+    let mut scan = JournalScan::new(store, &row.id);
+    let mut turns = CanonicalFold::default();
+    loop {
+        let page = match scan.step().await? {
+            ScanStep::Page(page) => page,
+            ScanStep::Restarted => {
+                turns.restart_turn();
+                continue;
+            }
+            ScanStep::End => break,
+        };
+        for item in scan.decoded(&page)? {
+            for entry in turns.push(item.entry) {
+                write(&lines.entry(entry))?;
+            }
+        }
+    }
+    for entry in turns.take() {
+        write(&lines.entry(entry))?;
+    }
+    if scan.damage().is_none() {
+        write(&lines.end())?;
+    }
+    Ok(scan.damage().cloned())
+}
+
+/// Writes the lines of one session.
+pub(super) struct LineWriter<'a> {
+    pub(super) redaction: ExportRedaction<'a>,
+    pub(super) entries: u64,
+}
+
+impl LineWriter<'_> {
+    pub(super) fn header(&mut self, header: SessionFileHeader) -> String {
+        match &mut self.redaction {
+            ExportRedaction::Off => line(&header),
+            ExportRedaction::On(finder) => line(&redacted_header(header, finder)),
+        }
+    }
+
+    pub(super) fn entry(&mut self, entry: Entry) -> String {
+        self.entries += 1;
+        match &mut self.redaction {
+            ExportRedaction::Off => line(&entry),
+            ExportRedaction::On(finder) => line(&redacted_entry(entry, finder)),
+        }
+    }
+
+    pub(super) fn end(&self) -> String {
+        line(&json!({"end": {"entries": self.entries}}))
+    }
+}
+
+/// Writes a value as a line. Characters that control a terminal are escaped.
+fn line(value: &impl Serialize) -> String {
+    let json = serde_json::to_string(value).expect("entries always serialise");
+    let mut line = String::with_capacity(json.len() + 1);
+    for c in json.chars() {
+        match c {
+            // JSON of an agent may have line ends between its members; inside strings they are escaped.
+            '\n' | '\r' | '\t' => line.push(' '),
+            hostile if is_hostile(hostile) => {
+                let mut units = [0; 2];
+                hostile.encode_utf16(&mut units).iter().for_each(|unit| line += &format!("\\u{unit:04x}"));
+            }
+            other => line.push(other),
+        }
+    }
+    line.push('\n');
+    line
+}
