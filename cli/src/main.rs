@@ -7,6 +7,7 @@ mod config;
 mod environment;
 mod failure;
 mod log;
+mod markdown;
 mod output;
 mod paths;
 mod picker;
