@@ -2,6 +2,7 @@
 
 mod agents;
 mod changes;
+mod chat;
 mod commands;
 mod config;
 mod environment;

@@ -90,7 +90,8 @@ async fn newest_here(store: &dyn Store) -> Result<SessionRow, Failure> {
     existing(store, &newest.id).await?.ok_or_else(none)
 }
 
-async fn choose(store: &dyn Store) -> Result<SessionRow, Failure> {
+/// Lets the user choose a session from a list.
+pub(crate) async fn choose(store: &dyn Store) -> Result<SessionRow, Failure> {
     let missing = |message: &str| {
         Failure::new(ExitCode::Usage, message)
             .hint("name one by its id or as @last; `rethread list` shows the sessions")

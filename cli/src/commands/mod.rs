@@ -2,6 +2,7 @@
 
 mod acp;
 mod archive;
+mod chat;
 mod delete;
 mod demo;
 mod guard;
@@ -17,6 +18,8 @@ use crate::failure::Failure;
 pub(crate) enum Command {
     /// Serves an ACP client on stdin and stdout: the given agent, or the built-in assistant.
     Acp(acp::AcpArgs),
+    /// Talks to an agent in the terminal, or sends it one prompt.
+    Chat(chat::ChatArgs),
     /// Lists the sessions of this directory, newest first.
     List(list::ListArgs),
     /// Gives a session a title, which agents never replace.
@@ -42,6 +45,7 @@ impl Command {
     pub(crate) fn run(self) -> Result<(), Failure> {
         match self {
             Self::Acp(args) => acp::run(args),
+            Self::Chat(args) => chat::run(args),
             Self::List(args) => list::run(&args),
             Self::Rename(args) => rename::run(&args),
             Self::Archive(args) => archive::archive(&args),

@@ -40,6 +40,10 @@ impl InlineReader {
         }
     }
 
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "the caller has taken the blocks apart: only inline tags count"
+    )]
     fn start(&mut self, tag: Tag<'_>) {
         match tag {
             Tag::Emphasis => self.open(TextStyle { italic: true, ..TextStyle::PLAIN }, "*"),
@@ -53,11 +57,14 @@ impl InlineReader {
                 self.links.push((dest_url.into_string(), self.pieces.len()));
                 self.push("[image: ", TextStyle::DIM);
             }
-            // The caller has taken the blocks apart. What looks like another block inside is shown as text.
             _ => {}
         }
     }
 
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "the caller has taken the blocks apart: only inline tags count"
+    )]
     fn end(&mut self, tag: TagEnd) {
         match tag {
             TagEnd::Emphasis => self.close("*"),

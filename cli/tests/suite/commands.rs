@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod changing;
+mod chat;
 mod listing;
 mod picker;
 mod stored;
