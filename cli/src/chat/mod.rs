@@ -28,6 +28,6 @@ mod turn;
 
 pub(crate) use connection::{ChatEvent, Conversation};
 pub(crate) use keys::QuietKeyboard;
-pub(crate) use opening::SessionChoice;
+pub(crate) use opening::ChatSession;
 pub(crate) use permission::PermissionPolicy;
 pub(crate) use talk::{OpeningScreen, SaidAnything, TalkSetup, TerminalChat};

@@ -19,7 +19,7 @@ const PAGE_BYTES: usize = 1024 * 1024;
 
 /// The session of a chat.
 #[derive(Clone, Debug)]
-pub(crate) enum SessionChoice {
+pub(crate) enum ChatSession {
     /// A new one in this directory.
     New {
         /// The working directory.
@@ -29,7 +29,7 @@ pub(crate) enum SessionChoice {
     Existing(Box<SessionRow>),
 }
 
-impl SessionChoice {
+impl ChatSession {
     /// Refuses a session that another process has open.
     pub(crate) fn check(&self) -> Result<(), Failure> {
         let Self::Existing(row) = self else { return Ok(()) };
@@ -45,7 +45,7 @@ impl SessionChoice {
     }
 }
 
-impl SessionChoice {
+impl ChatSession {
     /// Where the part of the history begins that is shown.
     pub(crate) async fn shown_from(&self, store: &dyn Store) -> Result<ReplayFrom, Failure> {
         match self {
@@ -60,7 +60,7 @@ impl Conversation {
     /// what is replayed.
     pub(crate) async fn open(
         server: Server,
-        choice: &SessionChoice,
+        choice: &ChatSession,
         replay: &ReplayFrom,
         mut each: impl FnMut(&mut SessionView, ChatEvent),
     ) -> Result<Self, Failure> {
@@ -83,17 +83,17 @@ impl Conversation {
 impl Connected {
     async fn open(
         &mut self,
-        choice: &SessionChoice,
+        choice: &ChatSession,
         replay: &ReplayFrom,
         each: impl FnMut(ChatEvent),
     ) -> Result<ClientSession, Failure> {
         let Self { client, events, .. } = self;
         let session = match choice {
-            SessionChoice::New { cwd } => {
+            ChatSession::New { cwd } => {
                 let setup = Setup { cwd: cwd.clone(), ..Setup::default() };
                 with_events(events, client.new_session(&setup), each).await
             }
-            SessionChoice::Existing(row) => {
+            ChatSession::Existing(row) => {
                 let setup = setup_of(row);
                 with_events(events, client.attach(&row.id, &setup, replay), each).await
             }

@@ -15,7 +15,7 @@ use crate::changes::JsonOption;
 use crate::changes::ReportForm;
 use crate::chat::agent::AgentArg;
 use crate::chat::{
-    Conversation, OpeningScreen, PermissionPolicy, QuietKeyboard, SaidAnything, SessionChoice, TalkSetup,
+    ChatSession, Conversation, OpeningScreen, PermissionPolicy, QuietKeyboard, SaidAnything, TalkSetup,
     TerminalChat, plain,
 };
 use crate::failure::{ExitCode, Failure};
@@ -84,7 +84,7 @@ pub(crate) fn run(args: ChatArgs) -> Result<(), Failure> {
 /// Sends one prompt without a terminal.
 async fn send(
     parts: &ServerParts,
-    choice: &SessionChoice,
+    choice: &ChatSession,
     prompt: &str,
     form: ReportForm,
     policy: PermissionPolicy,
@@ -99,19 +99,19 @@ async fn send(
 /// Talks on the terminal.
 async fn talk(
     parts: &ServerParts,
-    choice: &SessionChoice,
+    choice: &ChatSession,
     first: Option<String>,
     agent: AgentArg,
 ) -> Result<(), Failure> {
     let _quiet = QuietKeyboard::begin();
     let mut opening = OpeningScreen::new();
     let (said, cwd) = match choice {
-        SessionChoice::New { cwd } => (SaidAnything::No, PathBuf::from(cwd)),
-        SessionChoice::Existing(row) => (SaidAnything::Yes, PathBuf::from(&row.cwd)),
+        ChatSession::New { cwd } => (SaidAnything::No, PathBuf::from(cwd)),
+        ChatSession::Existing(row) => (SaidAnything::Yes, PathBuf::from(&row.cwd)),
     };
     let store = parts.store.clone();
     let from = choice.shown_from(store.as_ref()).await?;
-    if let (SessionChoice::Existing(row), ReplayFrom::Message(_)) = (choice, &from) {
+    if let (ChatSession::Existing(row), ReplayFrom::Message(_)) = (choice, &from) {
         opening.earlier_turns(&row.id)?;
     }
     let each = |view: &mut SessionView, event| opening.event(view, event);
@@ -125,11 +125,11 @@ fn session_and_agent(
     resume: Option<String>,
     last: bool,
     agent: AgentArg,
-) -> Result<(SessionChoice, crate::agents::AgentChoice), Failure> {
+) -> Result<(ChatSession, crate::agents::AgentChoice), Failure> {
     let named = if last { Some("@last".to_owned()) } else { resume };
     let Some(named) = named else {
         let cwd = std::env::current_dir()?.display().to_string();
-        return Ok((SessionChoice::New { cwd }, agent.for_new()?));
+        return Ok((ChatSession::New { cwd }, agent.for_new()?));
     };
     with_store(async |store| {
         let row = match named.as_str() {
@@ -137,7 +137,7 @@ fn session_and_agent(
             named => resolve::resolve(store.as_ref(), named).await?,
         };
         let agent = agent.for_session(store.as_ref(), &row).await?;
-        Ok((SessionChoice::Existing(Box::new(row)), agent))
+        Ok((ChatSession::Existing(Box::new(row)), agent))
     })
 }
 
