@@ -3,6 +3,7 @@
 mod bad_input;
 mod changing;
 mod chat;
+mod demo;
 mod listing;
 mod picker;
 mod stored;
