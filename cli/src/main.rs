@@ -2,12 +2,14 @@
 
 mod agents;
 mod changes;
+mod chat;
 mod commands;
 mod config;
 mod environment;
 mod export_file;
 mod failure;
 mod log;
+mod markdown;
 mod output;
 mod paths;
 mod picker;

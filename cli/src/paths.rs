@@ -41,6 +41,12 @@ impl Paths {
         self.config.join("config.toml")
     }
 
+    /// The file with the prompts that were typed in chats; its folder is created if it is missing.
+    pub(crate) fn chat_history(&self) -> io::Result<PathBuf> {
+        make_private(&self.state)?;
+        Ok(self.state.join("chat_history"))
+    }
+
     /// The folder for logs, created if it is missing.
     pub(crate) fn logs(&self) -> io::Result<PathBuf> {
         let logs = self.state.join("logs");

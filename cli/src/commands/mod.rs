@@ -2,6 +2,7 @@
 
 mod acp;
 mod archive;
+mod chat;
 mod delete;
 mod demo;
 mod export;
@@ -22,6 +23,8 @@ use crate::failure::Failure;
 pub(crate) enum Command {
     /// Serves an ACP client on stdin and stdout: the given agent, or the built-in assistant.
     Acp(acp::AcpArgs),
+    /// Talks to an agent in the terminal, or sends it one prompt.
+    Chat(chat::ChatArgs),
     /// Lists the sessions of this directory, newest first.
     List(list::ListArgs),
     /// Finds messages by their words, newest first.
@@ -57,6 +60,7 @@ impl Command {
     pub(crate) fn run(self) -> Result<(), Failure> {
         match self {
             Self::Acp(args) => acp::run(args),
+            Self::Chat(args) => chat::run(args),
             Self::List(args) => list::run(&args),
             Self::Search(args) => search::run(&args),
             Self::Show(args) => show::run(&args),

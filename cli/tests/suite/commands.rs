@@ -2,6 +2,8 @@
 
 mod bad_input;
 mod changing;
+mod chat;
+mod demo;
 mod exporting;
 mod listing;
 mod long_transcripts;

@@ -24,8 +24,13 @@ pub(crate) struct OnTerminal {
     child: Child,
     keyboard: File,
     said: String,
+    /// How much of what it wrote was searched for questions about the cursor.
+    searched: usize,
     screen: vt100::Parser,
 }
+
+/// What a program writes to learn where the cursor is.
+const CURSOR_QUESTION: &str = "\x1b[6n";
 
 impl OnTerminal {
     pub(crate) fn start(command: Command) -> Self {
@@ -53,7 +58,7 @@ impl OnTerminal {
         let child = command.spawn().expect("it starts");
         let size = |length| NonZeroU16::new(length).expect("a terminal has a size");
         let screen = vt100::Parser::new(size(rows), size(columns), 1000);
-        Self { child, keyboard: ours.into(), said: String::new(), screen }
+        Self { child, keyboard: ours.into(), said: String::new(), searched: 0, screen }
     }
 
     /// The process id.
@@ -125,8 +130,32 @@ impl OnTerminal {
             Ok(read) => {
                 self.said.push_str(&String::from_utf8_lossy(&bytes[..read]));
                 self.screen.process(&bytes[..read]);
+                self.tell_cursor();
                 true
             }
+        }
+    }
+}
+
+impl OnTerminal {
+    /// Changes the size of the terminal, and tells the program.
+    pub(crate) fn resize(&mut self, rows: u16, columns: u16) {
+        set_size(&self.keyboard, rows, columns);
+        let size = |length| NonZeroU16::new(length).expect("a terminal has a size");
+        self.screen.screen_mut().set_size(size(rows), size(columns));
+    }
+
+    /// All that it has written.
+    pub(crate) fn written(&self) -> &str {
+        &self.said
+    }
+
+    /// Answers questions about the cursor, as terminals do.
+    fn tell_cursor(&mut self) {
+        while let Some(at) = self.said[self.searched..].find(CURSOR_QUESTION) {
+            self.searched += at + CURSOR_QUESTION.len();
+            let (row, column) = self.screen.screen().cursor_position();
+            self.types(&format!("\x1b[{};{}R", row + 1, column + 1));
         }
     }
 }
@@ -153,7 +182,7 @@ fn terminal() -> (OwnedFd, OwnedFd) {
     (ours.into(), theirs.into())
 }
 
-fn set_size(terminal: &OwnedFd, rows: u16, columns: u16) {
+fn set_size(terminal: &impl AsRawFd, rows: u16, columns: u16) {
     let size = libc::winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
     // SAFETY: the descriptor is open and the struct is valid for the call.
     let set = unsafe { libc::ioctl(terminal.as_raw_fd(), libc::TIOCSWINSZ, &raw const size) };

@@ -1,0 +1,33 @@
+//! `rethread chat`: a conversation with an agent in a terminal, or one prompt without a terminal. The agent runs behind a
+//! server in this process, so that everything is stored; this is a client of that server like any other.
+
+pub(crate) mod agent;
+mod attachments;
+mod completion;
+mod connection;
+mod diff;
+mod export;
+mod folded;
+mod form;
+mod input;
+mod json_lines;
+mod keys;
+mod message_text;
+mod notes;
+mod opening;
+mod permission;
+pub(crate) mod plain;
+mod question;
+mod run_command;
+mod screen;
+mod slash;
+mod talk;
+mod tool_call;
+mod transcript;
+mod turn;
+
+pub(crate) use connection::{ChatEvent, Conversation};
+pub(crate) use keys::QuietKeyboard;
+pub(crate) use opening::ChatSession;
+pub(crate) use permission::PermissionPolicy;
+pub(crate) use talk::{OpeningScreen, SaidAnything, TalkSetup, TerminalChat};

@@ -1,0 +1,312 @@
+//! A chat on a terminal: prompts and turns, one after the other, until the user leaves.
+
+use std::path::PathBuf;
+use std::pin::pin;
+use std::sync::Arc;
+
+use rethread::client::AskedQuestion;
+use rethread::client::view::SessionView;
+use rethread::store::Store;
+use rethread_core::{Json, SessionId};
+
+use super::agent::AgentArg;
+use super::attachments::{Embedding, content};
+use super::completion::Completions;
+use super::connection::{ChatEvent, Conversation};
+use super::input::{Entered, InputHandle, InputLine};
+use super::screen::Screen;
+use super::slash::{COMMANDS, ChatCommand, Typed, typed};
+use super::transcript::{Moment, Transcript};
+use super::turn::{AfterTurn, ChatScreen, TurnOnScreen, asked_to_end};
+use crate::failure::Failure;
+use crate::markdown::style::TextStyle;
+use crate::output::escape::visible;
+use crate::output::ids::short_ids;
+use crate::output::target::Color;
+
+/// A chat on a terminal.
+pub(crate) struct TerminalChat {
+    pub(super) chat: Conversation,
+    pub(super) store: Arc<dyn Store>,
+    pub(super) shown: ChatScreen,
+    pub(super) input: InputLine,
+    pub(super) cwd: PathBuf,
+    agent: AgentArg,
+    /// Questions that came outside of a turn.
+    pub(super) questions: Vec<AskedQuestion>,
+    /// Text that is to be printed above the input line.
+    background: String,
+    said: SaidAnything,
+}
+
+/// Whether there is something to come back to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SaidAnything {
+    /// Something was said, now or before.
+    Yes,
+    /// Nothing was said.
+    No,
+}
+
+/// What a chat is started with.
+pub(crate) struct TalkSetup {
+    /// The open session.
+    pub(crate) chat: Conversation,
+    /// The store.
+    pub(crate) store: Arc<dyn Store>,
+    /// What was shown while it was opened.
+    pub(crate) opening: OpeningScreen,
+    /// The file with the history of prompts.
+    pub(crate) history: PathBuf,
+    /// The agent as the command line names it.
+    pub(crate) agent: AgentArg,
+    /// Whether the session has turns.
+    pub(crate) said: SaidAnything,
+    /// The working directory of the session.
+    pub(crate) cwd: PathBuf,
+}
+
+/// Shows the end of a session's history while it is opened.
+pub(crate) struct OpeningScreen {
+    shown: ChatScreen,
+    questions: Vec<AskedQuestion>,
+}
+
+impl OpeningScreen {
+    /// Looks at the terminal.
+    pub(crate) fn new() -> Self {
+        let screen = Screen::new();
+        let transcript = Transcript::new(screen.columns(), screen.color(), Moment::Replay);
+        Self { shown: ChatScreen { screen, transcript }, questions: Vec::new() }
+    }
+
+    /// Says how to see the turns that are not shown.
+    pub(crate) fn earlier_turns(&mut self, session: &SessionId) -> Result<(), Failure> {
+        let short = short_ids(&[session.as_str()])[0];
+        let line = format!("… earlier turns: rethread show {}", visible(short));
+        let line = TextStyle::DIM.paint(self.shown.screen.color(), &line);
+        Ok(self.shown.screen.commit(&format!("{line}\n\n"))?)
+    }
+
+    /// Shows what happens while the session is opened.
+    pub(crate) fn event(&mut self, view: &mut SessionView, event: ChatEvent) {
+        match event {
+            ChatEvent::Happened(_, event) => {
+                if let Some(change) = view.apply(&event) {
+                    let text = self.shown.transcript.change(view, &change);
+                    // A terminal that is gone ends the chat with the next prompt.
+                    let _ = self.shown.screen.commit(&text);
+                }
+            }
+            ChatEvent::Asked(question) => self.questions.push(question),
+            ChatEvent::Ended(_) => {}
+        }
+    }
+}
+
+impl TerminalChat {
+    /// Prepares the chat; the history has been shown.
+    pub(crate) fn new(setup: TalkSetup) -> Result<Self, Failure> {
+        let TalkSetup { chat, store, opening, history, agent, said, cwd } = setup;
+        let OpeningScreen { mut shown, questions } = opening;
+        let rest = shown.transcript.end_turn(&chat.view);
+        shown.screen.commit(&rest)?;
+        shown.transcript.begin_live();
+        let header = header(&chat, shown.screen.color());
+        shown.screen.commit(&if said == SaidAnything::Yes {
+            format!("\n{header}\n")
+        } else {
+            format!("{header}\n")
+        })?;
+        let input = InputLine::new(&history, shown.screen.color())?;
+        let background = String::new();
+        let mut talk = Self { chat, store, shown, input, cwd, agent, questions, background, said };
+        talk.chat.view.forget_items();
+        Ok(talk)
+    }
+
+    /// Talks until the user leaves; the first prompt may be given.
+    pub(crate) async fn run(mut self, first: Option<String>) -> Result<(), Failure> {
+        let outcome = self.talk(first).await;
+        let (said, color) = (self.said, self.shown.screen.color());
+        let id = self.chat.session.id().clone();
+        let words = self.agent.words();
+        self.chat.close().await;
+        outcome?;
+        if said == SaidAnything::Yes {
+            let short = short_ids(&[id.as_str()])[0];
+            let line =
+                format!("Come back with: rethread chat --resume {}{}", visible(short), visible(&words));
+            self.shown.screen.commit(&format!("{}\n", TextStyle::DIM.paint(color, &line)))?;
+        }
+        Ok(())
+    }
+
+    async fn talk(&mut self, first: Option<String>) -> Result<(), Failure> {
+        if let Some(first) = first {
+            let lines = super::notes::prompt_lines(&first, self.shown.screen.color());
+            self.shown.screen.commit(&lines)?;
+            if self.entered(first).await? == AfterTurn::Leave {
+                return Ok(());
+            }
+        }
+        let mut interrupts = 0;
+        loop {
+            if !self.questions.is_empty() {
+                let questions = std::mem::take(&mut self.questions);
+                let turn = TurnOnScreen::new(&mut self.chat, &mut self.shown, questions);
+                if turn.answer_questions().await? == AfterTurn::Leave {
+                    return Ok(());
+                }
+            }
+            match self.read().await? {
+                Some(Entered::Text(text)) => {
+                    interrupts = 0;
+                    if self.entered(text).await? == AfterTurn::Leave {
+                        return Ok(());
+                    }
+                }
+                Some(Entered::Interrupted) => {
+                    interrupts += 1;
+                    if interrupts > 1 {
+                        return Ok(());
+                    }
+                    self.note("Ctrl-C again leaves, and so does Ctrl-D")?;
+                }
+                Some(Entered::Broken) => {}
+                Some(Entered::EndOfInput) | None => return Ok(()),
+            }
+        }
+    }
+
+    /// Lets the user type. What happens meanwhile is printed above the line; a question takes the line away. Nothing if
+    /// the process has to end.
+    async fn read(&mut self) -> Result<Option<Entered>, Failure> {
+        let handle = self.input.handle();
+        handle.completer.set(self.completions());
+        self.shown.screen.resized()?;
+        self.shown.transcript.resize(self.shown.screen.columns());
+        let Self { chat, shown, input, questions, background, .. } = self;
+        let mut reading = pin!(input.read());
+        let mut ends = pin!(asked_to_end());
+        let mut ending = false;
+        loop {
+            tokio::select! {
+                biased;
+                entered = &mut reading => return Ok(Some(entered?).filter(|_| !ending)),
+                () = &mut ends, if !ending => {
+                    ending = true;
+                    handle.break_off();
+                }
+                Some(event) = chat.events.recv() => {
+                    happened(chat, shown, questions, event, background)?;
+                    print_above(&handle, background);
+                    if !questions.is_empty() {
+                        handle.break_off();
+                    }
+                }
+            }
+        }
+    }
+
+    /// Carries out what the user typed.
+    async fn entered(&mut self, text: String) -> Result<AfterTurn, Failure> {
+        match typed(&text, &self.chat.view.commands()) {
+            Typed::Nothing => Ok(AfterTurn::GoOn),
+            Typed::Mistake(mistake) => {
+                self.note(&mistake)?;
+                Ok(AfterTurn::GoOn)
+            }
+            Typed::Command(ChatCommand::Quit) => Ok(AfterTurn::Leave),
+            Typed::Command(command) => {
+                if let Err(failure) = self.command(command).await {
+                    self.shown.screen.commit(&format!("{failure}\n\n"))?;
+                }
+                Ok(AfterTurn::GoOn)
+            }
+            Typed::Prompt(text) => self.prompt(&text).await,
+        }
+    }
+
+    async fn prompt(&mut self, text: &str) -> Result<AfterTurn, Failure> {
+        self.said = SaidAnything::Yes;
+        let embedding = match self.chat.client.profile().takes("resource") {
+            true => Embedding::Accepted,
+            false => Embedding::LinksOnly,
+        };
+        let content = content(text, &self.cwd, embedding).into();
+        self.shown.screen.commit("\n")?;
+        let questions = std::mem::take(&mut self.questions);
+        TurnOnScreen::new(&mut self.chat, &mut self.shown, questions).prompt(&content).await
+    }
+
+    /// Prints a short remark of the chat itself.
+    pub(super) fn note(&mut self, text: &str) -> Result<(), Failure> {
+        let line = TextStyle::DIM.paint(self.shown.screen.color(), &visible(text));
+        Ok(self.shown.screen.commit(&format!("{line}\n\n"))?)
+    }
+
+    fn completions(&self) -> Completions {
+        let own = COMMANDS.map(|(name, what)| (name.to_owned(), what.to_owned()));
+        let of_agent =
+            self.chat.view.commands().into_iter().map(|command| {
+                (visible(&command.name).into_owned(), visible(&command.description).into_owned())
+            });
+        let mut commands: Vec<(String, String)> = own.into_iter().collect();
+        commands.extend(of_agent.filter(|(name, _)| COMMANDS.iter().all(|(own, _)| own != name)));
+        let values = |command: &str, category: &str| {
+            let choices = self.chat.view.option_of(category).map(|option| option.choices).unwrap_or_default();
+            let command = command.to_owned();
+            choices.into_iter().map(move |choice| {
+                (command.clone(), visible(&choice.value).into_owned(), visible(&choice.name).into_owned())
+            })
+        };
+        let values = values("mode", "mode").chain(values("model", "model")).collect();
+        Completions { commands, values, cwd: self.cwd.clone() }
+    }
+}
+
+/// One line that says who is there, and how to get help.
+fn header(chat: &Conversation, color: Color) -> String {
+    let info = chat.client.profile().info.as_ref().map(Json::fields).unwrap_or_default();
+    let name = info.text("title").or_else(|| info.text("name")).unwrap_or_else(|| "agent".to_owned());
+    let value = |category: &str| chat.view.option_of(category).map(|option| option.value_text());
+    let parts = [Some(name), info.text("version"), value("mode"), value("model")];
+    let about: Vec<String> = parts.into_iter().flatten().map(|part| visible(&part).into_owned()).collect();
+    let help = TextStyle::DIM.paint(color, " · /help shows the commands, Ctrl-D leaves");
+    format!("{}{help}\n", TextStyle::BOLD.paint(color, &about.join(" · ")))
+}
+
+/// Handles what happens while the user types.
+fn happened(
+    chat: &mut Conversation,
+    shown: &mut ChatScreen,
+    questions: &mut Vec<AskedQuestion>,
+    event: ChatEvent,
+    background: &mut String,
+) -> Result<(), Failure> {
+    match event {
+        ChatEvent::Happened(session, event) => {
+            if let Some(change) = chat.apply(&session, &event) {
+                background.push_str(&shown.transcript.change(&chat.view, &change));
+            }
+            let view = &chat.view;
+            questions.retain(|question| view.questions().iter().any(|open| open.id == question.id));
+            Ok(())
+        }
+        ChatEvent::Asked(question) => {
+            questions.push(question);
+            Ok(())
+        }
+        ChatEvent::Ended(reason) => Err(Failure::plain(&reason)),
+    }
+}
+
+fn print_above(handle: &InputHandle, background: &mut String) {
+    if !background.is_empty()
+        && let Err(text) = handle.print(std::mem::take(background))
+    {
+        // Printed with what comes next.
+        *background = text;
+    }
+}

@@ -1,0 +1,160 @@
+//! `rethread chat`: talks to an agent, in a terminal or with one prompt.
+
+use std::ffi::OsString;
+use std::io::{IsTerminal as _, Read as _, stdin, stdout};
+use std::path::PathBuf;
+
+use clap::Args;
+use rethread::client::view::SessionView;
+use rethread::edge::client_request::ReplayFrom;
+use rethread::server::Config;
+use rethread_core::Json;
+use serde_json::json;
+
+use crate::changes::JsonOption;
+use crate::changes::ReportForm;
+use crate::chat::agent::AgentArg;
+use crate::chat::{
+    ChatSession, Conversation, OpeningScreen, PermissionPolicy, QuietKeyboard, SaidAnything, TalkSetup,
+    TerminalChat, plain,
+};
+use crate::failure::{ExitCode, Failure};
+use crate::log::LogLevel;
+use crate::paths::Paths;
+use crate::resolve;
+use crate::server_parts::ServerParts;
+use crate::stored_sessions::with_store;
+
+/// Options of `chat`.
+#[derive(Debug, Args)]
+pub(crate) struct ChatArgs {
+    /// The first prompt. Without a terminal and without this, it is read from standard input.
+    prompt: Option<String>,
+    /// Continue this session: its id, a unique beginning or end of it, or `@last`. Without an id, a terminal shows a list
+    /// to choose from.
+    #[arg(long, value_name = "ID", num_args = 0..=1, default_missing_value = "", conflicts_with = "last")]
+    resume: Option<String>,
+    /// Continue the newest session of this directory.
+    #[arg(long)]
+    last: bool,
+    /// The agent by its name; `rethread` is the built-in assistant.
+    #[arg(long, value_name = "NAME", conflicts_with = "command")]
+    agent: Option<String>,
+    /// Without a terminal: allow once whatever the agent asks for.
+    #[arg(long, conflicts_with = "no")]
+    yes: bool,
+    /// Without a terminal: reject whatever the agent asks for. Without either option that is an error, too.
+    #[arg(long)]
+    no: bool,
+    #[command(flatten)]
+    json: JsonOption,
+    /// The agent's program and arguments. Without an agent, a new session is one of the built-in assistant, and a session
+    /// that exists continues with the agent that served it last.
+    #[arg(last = true, value_name = "AGENT")]
+    command: Vec<OsString>,
+}
+
+/// Runs a chat.
+pub(crate) fn run(args: ChatArgs) -> Result<(), Failure> {
+    let form = args.json.form();
+    let on_terminal = stdin().is_terminal() && stdout().is_terminal() && form == ReportForm::Text;
+    let policy = match (args.yes, args.no) {
+        (true, _) => PermissionPolicy::Allow,
+        (false, true) => PermissionPolicy::Reject,
+        (false, false) => PermissionPolicy::RejectAndFail,
+    };
+    let prompt = if on_terminal { args.prompt } else { Some(prompt_without_terminal(args.prompt)?) };
+    let agent = AgentArg::of(args.agent, args.command);
+    let (choice, agent_choice) = session_and_agent(args.resume, args.last, agent.clone())?;
+    choice.check()?;
+    let (parts, opened) = ServerParts::prepare(agent_choice, Config::default(), LogLevel::Info)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let outcome = runtime.block_on(async {
+        opened.wait().await?;
+        match prompt {
+            Some(prompt) if !on_terminal => send(&parts, &choice, &prompt, form, policy).await,
+            prompt => talk(&parts, &choice, prompt, agent).await,
+        }
+    });
+    // A thread may wait for keys.
+    runtime.shutdown_background();
+    outcome
+}
+
+/// Sends one prompt without a terminal.
+async fn send(
+    parts: &ServerParts,
+    choice: &ChatSession,
+    prompt: &str,
+    form: ReportForm,
+    policy: PermissionPolicy,
+) -> Result<(), Failure> {
+    let mut chat = Conversation::open(parts.server(), choice, &ReplayFrom::Nothing, |_, _| {}).await?;
+    let content: Json = json!([{"type": "text", "text": prompt}]).into();
+    let outcome = plain::run(&mut chat, &content, form, policy).await;
+    chat.close().await;
+    outcome
+}
+
+/// Talks on the terminal.
+async fn talk(
+    parts: &ServerParts,
+    choice: &ChatSession,
+    first: Option<String>,
+    agent: AgentArg,
+) -> Result<(), Failure> {
+    let _quiet = QuietKeyboard::begin();
+    let mut opening = OpeningScreen::new();
+    let (said, cwd) = match choice {
+        ChatSession::New { cwd } => (SaidAnything::No, PathBuf::from(cwd)),
+        ChatSession::Existing(row) => (SaidAnything::Yes, PathBuf::from(&row.cwd)),
+    };
+    let store = parts.store.clone();
+    let from = choice.shown_from(store.as_ref()).await?;
+    if let (ChatSession::Existing(row), ReplayFrom::Message(_)) = (choice, &from) {
+        opening.earlier_turns(&row.id)?;
+    }
+    let each = |view: &mut SessionView, event| opening.event(view, event);
+    let chat = Conversation::open(parts.server(), choice, &from, each).await?;
+    let history = Paths::from_environment()?.chat_history()?;
+    let setup = TalkSetup { chat, store, opening, history, agent, said, cwd };
+    TerminalChat::new(setup)?.run(first).await
+}
+
+fn session_and_agent(
+    resume: Option<String>,
+    last: bool,
+    agent: AgentArg,
+) -> Result<(ChatSession, crate::agents::AgentChoice), Failure> {
+    let named = if last { Some("@last".to_owned()) } else { resume };
+    let Some(named) = named else {
+        let cwd = std::env::current_dir()?.display().to_string();
+        return Ok((ChatSession::New { cwd }, agent.for_new()?));
+    };
+    with_store(async |store| {
+        let row = match named.as_str() {
+            "" => resolve::choose(store.as_ref()).await?,
+            named => resolve::resolve(store.as_ref(), named).await?,
+        };
+        let agent = agent.for_session(store.as_ref(), &row).await?;
+        Ok((ChatSession::Existing(Box::new(row)), agent))
+    })
+}
+
+/// The prompt of the command line, or all of standard input.
+fn prompt_without_terminal(prompt: Option<String>) -> Result<String, Failure> {
+    let text = match prompt {
+        Some(prompt) => prompt,
+        None if stdin().is_terminal() => String::new(),
+        None => {
+            let mut bytes = Vec::new();
+            stdin().lock().read_to_end(&mut bytes)?;
+            String::from_utf8_lossy(&bytes).into_owned()
+        }
+    };
+    if text.trim().is_empty() {
+        return Err(Failure::new(ExitCode::Usage, "there is no prompt")
+            .hint("give it as an argument or on standard input"));
+    }
+    Ok(text)
+}

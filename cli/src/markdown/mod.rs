@@ -1,0 +1,118 @@
+//! Markdown for terminals. [`MarkdownStream`] takes text as it comes and returns what is finished: a paragraph, a list
+//! item, a line of code. What was returned is never changed. Pure: text in, text out.
+
+mod blocks;
+mod code;
+mod containers;
+mod inline;
+mod marks;
+mod painter;
+pub(crate) mod style;
+mod table;
+#[cfg(test)]
+mod tests;
+mod wrap;
+
+use blocks::BlockReader;
+use painter::BlockPainter;
+use style::TextStyle;
+
+use crate::output::escape::visible_lines;
+use crate::output::target::{Color, OutputTarget};
+
+pub(crate) use wrap::wrap;
+
+/// A line without an end is taken apart at this length, so that memory is bounded.
+const MAX_LINE_BYTES: usize = 64 * 1024;
+
+/// The columns that a tab goes to.
+const TAB: usize = 4;
+
+/// Text is not wider than this, also on wider terminals: longer lines are hard to read.
+const MAX_TEXT_WIDTH: usize = 120;
+
+/// Renders a whole document. What is not a terminal gets the Markdown itself. Control characters are escaped.
+pub(crate) fn render(text: &str, target: OutputTarget) -> String {
+    match target {
+        OutputTarget::Plain => {
+            let mut text = visible_lines(text).into_owned();
+            if !text.is_empty() && !text.ends_with('\n') {
+                text.push('\n');
+            }
+            text
+        }
+        OutputTarget::Terminal { width, color } => {
+            let mut stream = MarkdownStream::new(width, color, TextStyle::PLAIN);
+            stream.push(text) + &stream.finish()
+        }
+    }
+}
+
+/// Renders a document that comes in pieces.
+pub(crate) struct MarkdownStream {
+    /// The line that has no end yet, as it came.
+    line: String,
+    blocks: BlockReader,
+    painter: BlockPainter,
+}
+
+impl MarkdownStream {
+    /// Starts a document for a terminal of this width. All text has the base style.
+    pub(crate) fn new(width: usize, color: Color, base: TextStyle) -> Self {
+        let painter = BlockPainter::new(width.min(MAX_TEXT_WIDTH), color, base);
+        Self { line: String::new(), blocks: BlockReader::default(), painter }
+    }
+
+    /// Takes more text, and returns the lines that are finished.
+    pub(crate) fn push(&mut self, text: &str) -> String {
+        for part in text.split_inclusive('\n') {
+            self.line.push_str(part);
+            if part.ends_with('\n') || self.line.len() > MAX_LINE_BYTES {
+                self.end_line();
+            }
+        }
+        self.painter.take()
+    }
+
+    /// Ends the document, and returns the rest. The stream can be used for another document.
+    pub(crate) fn finish(&mut self) -> String {
+        if !self.line.is_empty() {
+            self.end_line();
+        }
+        self.blocks.finish(&mut self.painter);
+        self.painter.end_document();
+        self.painter.take()
+    }
+
+    /// Uses another width for what is to come.
+    pub(crate) fn resize(&mut self, width: usize) {
+        self.painter.resize(width.min(MAX_TEXT_WIDTH));
+    }
+
+    /// The text that is not finished, on one line: its end is what came last.
+    pub(crate) fn open_text(&self) -> String {
+        let text = format!("{} {}", self.blocks.open_text(), self.line);
+        let start = text.char_indices().rev().nth(MAX_TEXT_WIDTH).map_or(0, |(at, _)| at);
+        crate::output::escape::visible(&text[start..].replace(['\n', '\r', '\t'], " ")).trim().to_owned()
+    }
+
+    fn end_line(&mut self) {
+        let line = std::mem::take(&mut self.line);
+        let line = line.strip_suffix('\n').unwrap_or(&line);
+        let line = line.strip_suffix('\r').unwrap_or(line);
+        self.blocks.line(&without_tabs(&visible_lines(line)), &mut self.painter);
+    }
+}
+
+/// Replaces tabs by spaces up to the next tab stop.
+fn without_tabs(line: &str) -> String {
+    let mut expanded = String::with_capacity(line.len());
+    for (at, part) in line.split('\t').enumerate() {
+        if at > 0 {
+            let columns = crate::output::width::width(&expanded);
+            expanded.push_str(&" ".repeat(TAB - columns % TAB));
+        }
+        expanded.push_str(part);
+    }
+    expanded
+}

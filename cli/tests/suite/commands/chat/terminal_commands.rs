@@ -1,0 +1,96 @@
+//! The slash commands of a chat on a terminal, completion, files, and input of several lines.
+
+use super::super::Shell;
+use super::{on_terminal, talk};
+use crate::pseudo_terminal::{CTRL_D, OnTerminal};
+
+const TAB: &str = "\t";
+
+/// A chat with the built-in assistant, which has no model.
+fn assistant(shell: &Shell) -> OnTerminal {
+    let mut chat = on_terminal(shell, &["chat"], 30, 90);
+    chat.screen_with("Ctrl-D leaves\n\n›");
+    chat
+}
+
+#[test]
+fn help_lists_the_commands_of_the_chat_and_of_the_agent() {
+    let shell = Shell::new();
+    let mut chat = assistant(&shell);
+    chat.types("/help\r");
+    let screen = chat.screen_with("twice leaves");
+    assert!(screen.contains("/fork") && screen.contains("Commands of the agent:"), "{screen}");
+    chat.types("/forc\r");
+    chat.screen_with("did you mean /fork?");
+}
+
+#[test]
+fn modes_and_options_are_set() {
+    let shell = Shell::new();
+    let mut chat = assistant(&shell);
+    chat.types("/mode ask\r");
+    chat.screen_with("is now ask");
+    chat.types("/mode nonsense\r");
+    chat.screen_with("error: ");
+    chat.types("/options\r");
+    chat.screen_with("of code, ask, architect");
+    chat.types("/options project_instructions no\r");
+    chat.screen_with("is now false");
+    chat.types("/mode\r");
+    chat.screen_with("architect");
+    chat.types("architect\r");
+    chat.screen_with("is now architect");
+}
+
+#[test]
+fn a_title_a_fork_an_export_and_another_session() {
+    let shell = Shell::new();
+    let mut chat = assistant(&shell);
+    chat.types("/think the first thought\r");
+    chat.screen_with("\n\nthe first thought\n");
+    chat.types("/title My title\r");
+    chat.screen_with("the title is now My title");
+    chat.types("/export out.md\r");
+    chat.screen_with("written to ");
+    let exported = std::fs::read_to_string(shell.here().join("out.md")).unwrap();
+    assert!(exported.starts_with("# My title\n") && exported.contains("the first thought"), "{exported}");
+    chat.types("/fork\r");
+    chat.screen_with("this is a fork now");
+    chat.types("/think in the fork\r");
+    chat.screen_with("\n\nin the fork\n");
+    chat.types("/sessions\r");
+    chat.screen_with("Which session?");
+    chat.types("My title\r");
+    chat.screen_with("› /think the first thought");
+    chat.types(CTRL_D);
+    assert!(chat.ends().0.success());
+    let list: serde_json::Value = serde_json::from_str(&shell.run(&["list", "--json"]).stdout).unwrap();
+    assert_eq!(list["sessions"].as_array().map(Vec::len), Some(2), "{list}");
+}
+
+#[test]
+fn commands_and_files_are_completed_and_files_are_sent() {
+    let shell = Shell::new();
+    std::fs::create_dir(shell.here().join("src")).unwrap();
+    std::fs::write(shell.here().join("src/library.rs"), "fn main() {}\n").unwrap();
+    let mut chat = talk(&shell, &[]);
+    chat.types("/ex");
+    chat.types(TAB);
+    chat.screen_with("› /export");
+    chat.types("\x15");
+    chat.types("say see @libr");
+    chat.types(TAB);
+    chat.screen_with("@src/library.rs");
+    chat.types("\r");
+    chat.screen_with("got a resource");
+}
+
+#[test]
+fn a_prompt_may_have_several_lines() {
+    let shell = Shell::new();
+    let mut chat = talk(&shell, &[]);
+    chat.types("say one\\\r");
+    chat.types("say two\x1b\r");
+    chat.types("say three\r");
+    chat.screen_with("one\n\ntwo\n\nthree\n");
+}
