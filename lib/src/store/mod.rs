@@ -8,6 +8,7 @@ use rethread_core::{Entry, Millis, Seq, SessionId, TitleSource};
 mod cursor;
 pub mod embedded;
 pub mod facts;
+pub mod fork;
 mod lineage;
 pub mod memory;
 mod page;
