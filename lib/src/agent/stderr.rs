@@ -292,7 +292,7 @@ mod tests {
     #[tokio::test]
     async fn everything_is_read_before_the_tail_is_returned() {
         let (read, mut write) = io::pipe().unwrap();
-        let mut stderr = AgentStderr::read(read, None).unwrap();
+        let mut stderr = AgentStderr::read(read, None, Secrets::default()).unwrap();
         write.write_all(b"one\ntwo\n").unwrap();
         drop(write);
         assert_eq!(stderr.settled_tail(Duration::from_secs(10)).await, "one\ntwo");
