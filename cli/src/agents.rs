@@ -123,7 +123,7 @@ impl AgentChoice {
                     mcp: Limits::default(),
                     guardian: Some(guardian()?),
                 });
-                Ok(Arc::new(InProcess::new(assistant)))
+                Ok(Arc::new(InProcess::new(assistant).named(ASSISTANT)))
             }
             Self::Command(invocation) => {
                 let key = invocation.key();

@@ -1,7 +1,7 @@
 //! The examples at the end of each command's help.
 
 /// Examples by command: what each does, and the command line.
-const EXAMPLES: [(&str, &[(&str, &str)]); 13] = [
+const EXAMPLES: [(&str, &[(&str, &str)]); 15] = [
     (
         "acp",
         &[
@@ -35,6 +35,14 @@ const EXAMPLES: [(&str, &[(&str, &str)]); 13] = [
             ("after one of its messages", "rethread fork 7f3a91c2 --at 01a1ec08-a005-777e-a2e8-fdec612fbf24"),
         ],
     ),
+    (
+        "move",
+        &[
+            ("to this directory", "rethread move 7f3a91c2 ."),
+            ("the newest of this directory to another one", "rethread move @last ../other"),
+        ],
+    ),
+    ("release", &[("so that it can be loaded elsewhere", "rethread release 7f3a91c2")]),
     ("agents", &[("also those that can be installed", "rethread agents --all")]),
     ("models", &[("without asking any provider", "rethread models --offline")]),
     (

@@ -13,6 +13,8 @@ mod guard;
 mod list;
 mod man;
 mod models;
+mod release;
+mod relocate;
 mod rename;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
@@ -58,6 +60,10 @@ pub(crate) enum Command {
     Delete(delete::DeleteArgs),
     /// Makes a session that goes on from another one.
     Fork(fork::ForkArgs),
+    /// Gives a session another working directory.
+    Move(relocate::MoveArgs),
+    /// Asks the process that has a session open to let it go.
+    Release(release::ReleaseArgs),
     /// Lists the agents that can be used by name.
     Agents(agents::AgentsArgs),
     /// Lists the models of the built-in assistant.
@@ -89,6 +95,8 @@ impl Command {
             Self::Unarchive(args) => archive::unarchive(&args),
             Self::Delete(args) => delete::run(&args),
             Self::Fork(args) => fork::run(&args),
+            Self::Move(args) => relocate::run(&args),
+            Self::Release(args) => release::run(&args),
             Self::Agents(args) => agents::run(&args),
             Self::Models(args) => models::run(&args),
             Self::Config(args) => config::run(&args),

@@ -7,7 +7,9 @@ mod completions;
 mod configuration;
 mod forking;
 mod listing;
+mod moving;
 mod picker;
+mod releasing;
 mod stored;
 
 use std::os::unix::fs::PermissionsExt;

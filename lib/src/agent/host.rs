@@ -264,6 +264,12 @@ impl AgentHost {
         self.shared.source.name()
     }
 
+    /// The name under which the agent is configured, if it has one.
+    #[must_use]
+    pub fn configured_name(&self) -> Option<String> {
+        self.shared.source.configured_name()
+    }
+
     /// The name that an agent has for itself, or what it is called here: the same agent under another command
     /// line is still the same.
     #[must_use]

@@ -8,7 +8,7 @@ use rethread_core::{Entry, Folded, HeldPrompts, Input, Seq, Session, SessionId, 
 
 use super::facts::facts;
 use super::state::state_and_turn_end;
-use super::{Deleted, Lease, Listed, NewSession, SessionRow, Store, StoreError};
+use super::{AgentName, Deleted, Lease, Listed, NewSession, SessionRow, Store, StoreError};
 use crate::{clock, ids};
 
 /// How much of a journal is read at once.
@@ -116,6 +116,7 @@ impl ForkParent {
         let mut facts = facts(entries.iter());
         facts.title = facts.title.or_else(|| session.title.clone());
         facts.listed = (session.turns.0 > 0).then_some(Listed);
+        facts.agent_name = Some(AgentName(row.agent_name));
         let new = NewSession {
             id: ids::session_id(),
             cwd,
@@ -195,7 +196,7 @@ fn first_entries(
     let at = clock::now();
     let settled = rethread_core::decide(session, Input::AgentExited { reason, held: HeldPrompts::Drop, at })
         .unwrap_or_default();
-    let opened = Entry::Opened { cwd, roots, agent: session.made_with.clone(), at };
+    let opened = Entry::Opened { cwd, roots, agent: session.made_with.clone(), at, moved_from: None };
     let entries: Vec<_> = settled.into_iter().chain([opened]).chain(changed_since(session, now)).collect();
     for entry in &entries {
         session.apply(entry);

@@ -17,8 +17,8 @@ use self::writing::AppendStep;
 use super::cursor::ListCursor;
 use super::{
     Append, Archived, ArchivedFilter, ChangedSession, Changes, Deleted, Durability, FoldUpTo, Lease,
-    ListPage, ListQuery, NativeId, NewSession, OwnedHere, Owner, Page, PageVisitor, Revision, RowFacts,
-    SessionRow, Store, StoreError, StoreFuture, Stub,
+    ListPage, ListQuery, NativeId, NewSession, OwnedHere, Owner, Page, PageVisitor, ReleaseAnswer, Revision,
+    RowFacts, SessionRow, Store, StoreError, StoreFuture, Stub,
 };
 
 mod append;
@@ -220,6 +220,16 @@ impl Store for EmbeddedStore {
     fn delete(&self, session: &SessionId, at: Millis) -> StoreFuture<'_, ()> {
         let session = session.clone();
         self.call(move |store| store.delete(&session, at))
+    }
+
+    fn ask_release(&self, session: &SessionId, at: Millis) -> StoreFuture<'_, ReleaseAnswer> {
+        let session = session.clone();
+        self.call(move |store| store.ask_release(&session, at))
+    }
+
+    fn decline_release(&self, session: &SessionId) -> StoreFuture<'_, ()> {
+        let session = session.clone();
+        self.call(move |store| store.decline_release(&session))
     }
 
     fn add_stubs(&self, agent: &str, stubs: &[Stub]) -> StoreFuture<'_, ()> {

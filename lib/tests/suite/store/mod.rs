@@ -4,7 +4,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use rethread::store::{Archived, Changes, FoldUpTo, ListPage, ListQuery, Revision, SessionRow, Stub};
+use rethread::store::{
+    Archived, Changes, FoldUpTo, ListPage, ListQuery, ReleaseAnswer, Revision, SessionRow, Stub,
+};
 
 use rethread::store::embedded::{EmbeddedPaths, EmbeddedStore};
 use rethread::store::{Append, Durability, Lease, Listed, NewSession, RowFacts, Store, StoreError};
@@ -93,6 +95,14 @@ impl Blocking {
         at: Millis,
     ) -> Result<(), StoreError> {
         self.runtime.block_on(self.store.set_archived(session, archived, at))
+    }
+
+    pub(crate) fn ask_release(&self, session: &SessionId, at: Millis) -> Result<ReleaseAnswer, StoreError> {
+        self.runtime.block_on(self.store.ask_release(session, at))
+    }
+
+    pub(crate) fn decline_release(&self, session: &SessionId) -> Result<(), StoreError> {
+        self.runtime.block_on(self.store.decline_release(session))
     }
 
     pub(crate) fn delete(&self, session: &SessionId, at: Millis) -> Result<(), StoreError> {
