@@ -2,13 +2,15 @@
 //! decodes the choices into settings.
 
 use rethread::author::{Choices, ConfigOption, OptionValue};
+use serde::Deserialize;
 
 use crate::model::{Effort, Model};
 use crate::tools::{Access, FileAccess, TerminalAccess};
 
 /// The mode of a session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Mode {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
     /// Changes files and runs commands, and asks first.
     Code,
     /// Answers questions; only reads.
@@ -21,7 +23,8 @@ impl Mode {
     const ALL: [Self; 3] = [Self::Code, Self::Ask, Self::Architect];
 
     /// The id of the option value.
-    pub(crate) fn id(self) -> &'static str {
+    #[must_use]
+    pub fn id(self) -> &'static str {
         match self {
             Self::Code => "code",
             Self::Ask => "ask",
@@ -56,9 +59,11 @@ const TOOLS: [(&str, FileAccess, TerminalAccess); 4] = [
     ("read-only", FileAccess::ReadOnly, TerminalAccess::Disabled),
 ];
 
-/// The options of a session, given the models and the choices.
-pub(crate) fn options(models: &[Model], chosen: &Choices) -> Vec<ConfigOption> {
-    let modes = Mode::ALL.into_iter().map(Mode::value).collect();
+/// The options of a session, given the models, the choices and the mode that new sessions have.
+pub(crate) fn options(models: &[Model], chosen: &Choices, default_mode: Option<Mode>) -> Vec<ConfigOption> {
+    // The first value is the default.
+    let others = Mode::ALL.into_iter().filter(|mode| Some(*mode) != default_mode);
+    let modes = default_mode.into_iter().chain(others).map(Mode::value).collect();
     let mut options =
         vec![ConfigOption::select("mode", "Mode", modes).in_category("mode").described("What it may do")];
     if let Some(model) = model(models, chosen) {

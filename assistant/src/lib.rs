@@ -38,7 +38,8 @@ use model_events::ModelTurn;
 use providers::Providers;
 use session::SessionDeps;
 
-pub use config::AssistantConfig;
+pub use choice::Mode;
+pub use config::{AssistantConfig, AssistantDefaults};
 pub use session::Session;
 
 /// The built-in agent.
@@ -152,7 +153,7 @@ impl Agent for Assistant {
     }
 
     fn options(&self, chosen: &Choices) -> Vec<ConfigOption> {
-        choice::options(&self.providers().offer(chosen), chosen)
+        choice::options(&self.providers().offer(chosen), chosen, self.config.defaults.mode)
     }
 
     /// Accepts also a model that is not listed.
@@ -169,6 +170,7 @@ impl Agent for Assistant {
             keys: providers.key_names(),
             private: self.config.config_file.iter().cloned().collect(),
             guardian: self.config.guardian.clone(),
+            servers: self.config.defaults.servers.clone(),
         };
         let chosen = setup.chosen.clone();
         chosen.get("model").into_iter().for_each(|id| providers.models.keep(id));

@@ -20,6 +20,8 @@ pub(crate) struct Providers {
     forgotten: BTreeSet<String>,
     /// The configuration file, for messages.
     file: Option<PathBuf>,
+    /// The full id of the model that new sessions have.
+    default_model: Option<String>,
 }
 
 impl Providers {
@@ -33,7 +35,9 @@ impl Providers {
             Ok(models) => (models.with_limits(config.provider_limits.clone()), None),
             Err(why) => (Models::default(), Some(why)),
         };
-        Self { models, wrong, forgotten: BTreeSet::new(), file }
+        let default_model = config.defaults.model.clone();
+        default_model.iter().for_each(|id| models.keep(id));
+        Self { models, wrong, forgotten: BTreeSet::new(), file, default_model }
     }
 
     /// The same providers with the model lists of an earlier configuration.
@@ -46,8 +50,9 @@ impl Providers {
         let had_one = self.models.providers().filter(|provider| provider.key().is_some());
         let mut forgotten = self.forgotten.clone();
         forgotten.extend(had_one.map(|provider| provider.name.clone()));
-        let (wrong, file) = (self.wrong.clone(), self.file.clone());
-        Self { models: self.models.without_keys(), wrong, forgotten, file }
+        let (wrong, file, default_model) =
+            (self.wrong.clone(), self.file.clone(), self.default_model.clone());
+        Self { models: self.models.without_keys(), wrong, forgotten, file, default_model }
     }
 
     /// The login methods: one for each provider that has a key.
@@ -67,11 +72,18 @@ impl Providers {
         names.into_iter().collect()
     }
 
-    /// The models to choose from. Those with a key come first, since the first one is the default.
+    /// The models to choose from. Those with a key come first, and of those the configured default, since the first one
+    /// is the default. The models of a provider stay together.
     pub(crate) fn offer(&self, chosen: &Choices) -> Vec<Model> {
-        let mut models = self.models.offer(chosen.get("model"));
+        let default = self.default_model.as_deref();
+        let mut models = self.models.offer(chosen.get("model").or(default));
         let lacking: BTreeSet<_> = self.lacking().map(|provider| provider.name.as_str()).collect();
-        models.sort_by_key(|model| lacking.contains(model.provider.as_str()));
+        let default_provider = default.and_then(|id| id.split_once('/')).map(|(provider, _)| provider);
+        models.sort_by_key(|model| {
+            let of_default = Some(model.provider.as_str()) == default_provider;
+            let is_default = Some(model.id.as_str()) == default;
+            (lacking.contains(model.provider.as_str()), !of_default, !is_default)
+        });
         models
     }
 

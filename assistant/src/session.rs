@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::command;
-use crate::mcp::{self, Servers, SessionEnvironment};
+use crate::mcp::{self, ServerConfig, Servers, SessionEnvironment};
 use crate::tools::Toolbox;
 
 /// The state of an open session.
@@ -46,18 +46,23 @@ pub(crate) struct SessionDeps {
     pub(crate) private: Vec<PathBuf>,
     /// The guardian of commands and servers.
     pub(crate) guardian: Option<GuardianCommand>,
+    /// The MCP servers of every session.
+    pub(crate) servers: Vec<ServerConfig>,
 }
 
 impl Session {
     /// Opens a session and starts to connect its servers without waiting. Notices report the outcome.
     pub(crate) async fn open(setup: SessionSetup, deps: SessionDeps) -> Result<Self, RpcError> {
-        let SessionDeps { limits, keys, private, guardian } = deps;
+        let SessionDeps { limits, keys, private, guardian, servers: own_servers } = deps;
         let SessionSetup { cwd, roots, servers, system_prompt, emitter, .. } = setup;
         let roots: Vec<_> = std::iter::once(cwd).chain(roots).collect();
         // Commands and servers must not read the API keys.
         let toolbox = Toolbox::new(roots.clone()).without_variables(keys.clone()).without_files(private);
         let toolbox = toolbox.guarded(guardian.clone());
-        let (configs, wrong) = mcp::from_acp(&json!(servers).into());
+        let (mut configs, wrong) = mcp::from_acp(&json!(servers).into());
+        let is_missing = |server: &ServerConfig| configs.iter().all(|config| config.name() != server.name());
+        let missing: Vec<_> = own_servers.into_iter().filter(is_missing).collect();
+        configs.extend(missing);
         for error in wrong {
             emitter.notice("warning", &error.to_string(), None).await;
         }

@@ -1,4 +1,4 @@
-//! The `rethread` command: parses the command line and runs the command.
+//! The `rethread` command: runs the command line and reports its failure.
 
 mod agents;
 mod changes;
@@ -24,20 +24,10 @@ mod usage_sums;
 
 use std::process::exit;
 
-use clap::Parser;
-
-use commands::Command;
-
-/// Keeps, resumes and serves the sessions of AI coding agents.
-#[derive(Debug, Parser)]
-#[command(name = "rethread", version, arg_required_else_help = true)]
-struct Cli {
-    #[command(subcommand)]
-    command: Command,
-}
+use commands::Cli;
 
 fn main() {
-    if let Err(failure) = Cli::parse().command.run() {
+    if let Err(failure) = Cli::run() {
         failure.report();
         exit(failure.exit_code().number());
     }

@@ -7,6 +7,7 @@ use rethread::secret::Secrets;
 use rethread::server::{Config, Server};
 use rethread::store::Store;
 use rethread::store::embedded::{EmbeddedStore, OpenOutcome};
+use rethread_assistant::mcp::ServerConfig;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::agents::{AgentChoice, guardian};
@@ -47,6 +48,7 @@ impl ServerParts {
         }
         EmbeddedStore::create_files(&paths.store())?;
         let secrets = Secrets::default();
+        add_secrets(&secrets, &agent, &paths);
         log::start(paths.logs()?.join("rethread.log"), log_level, secrets.clone());
         let (store, opened) = EmbeddedStore::open_in_background(&paths.store())?;
         let agent = agent.source(&paths)?;
@@ -57,6 +59,23 @@ impl ServerParts {
     /// Makes the server. Must be called in a runtime.
     pub(crate) fn server(&self) -> Server {
         Server::new(self.store.clone(), self.agent.clone(), self.config.clone())
+    }
+}
+
+/// Adds what the configuration gives to the agent: its environment, and that of the assistant's MCP servers.
+fn add_secrets(secrets: &Secrets, agent: &AgentChoice, paths: &Paths) {
+    match agent {
+        AgentChoice::Command(invocation) => secrets.add_variables(&invocation.env),
+        AgentChoice::Assistant => {
+            for server in config::assistant_defaults(&paths.config()).servers {
+                match &server {
+                    ServerConfig::Stdio { env, .. } => secrets.add_variables(env),
+                    ServerConfig::Http { headers, .. } | ServerConfig::Sse { headers, .. } => {
+                        secrets.add_variables(headers);
+                    }
+                }
+            }
+        }
     }
 }
 

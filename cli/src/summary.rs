@@ -94,7 +94,8 @@ pub(crate) struct OwnerProcess {
 }
 
 impl OwnerProcess {
-    fn of(owner: &Owner) -> Self {
+    /// The process of an owner.
+    pub(crate) fn of(owner: &Owner) -> Self {
         Self {
             pid: owner.pid,
             host: owner.host.clone(),

@@ -64,7 +64,7 @@ impl JournalBuilder {
             last: at,
             turn_started_at: at,
         };
-        builder.write(Entry::Opened { cwd, roots, agent, at });
+        builder.write(Entry::Opened { cwd, roots, agent, at, moved_from: None });
         if let Some((title, by)) = title {
             builder.write(Entry::TitleSet { title, by });
         }

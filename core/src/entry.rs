@@ -10,9 +10,9 @@ pub type Millis = u64;
 /// One fact of a session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Entry {
-    /// The session exists.
+    /// The session exists, as a new one, as a fork, or in another directory. The agent's side of it begins anew.
     Opened {
-        /// Its working directory, for ever.
+        /// Its working directory from here on.
         cwd: String,
         /// Its additional roots.
         roots: Vec<String>,
@@ -20,6 +20,9 @@ pub enum Entry {
         agent: String,
         /// When.
         at: Millis,
+        /// Its working directory before, if it was moved.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        moved_from: Option<String>,
     },
     /// A client said anew which roots and servers the session has.
     RootsSet {

@@ -15,10 +15,13 @@ use crate::{
 pub struct Session {
     /// The last entry that was applied.
     pub head: Seq,
-    /// The working directory, for ever.
+    /// The working directory.
     pub cwd: String,
     /// The additional roots.
     pub roots: Vec<String>,
+    /// The working directory before, if it was moved and no agent has opened it since.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub moved_from: Option<String>,
     /// The agent it was made with.
     pub made_with: String,
     /// The title and who gave it; an empty one was taken away.
@@ -161,7 +164,10 @@ impl Session {
     pub fn apply(&mut self, entry: &Entry) {
         self.head = self.head.next();
         match entry {
-            Entry::Opened { cwd, roots, agent, .. } => self.opened(cwd, roots, agent),
+            Entry::Opened { cwd, roots, agent, moved_from, .. } => {
+                self.opened(cwd, roots, agent);
+                self.moved_from.clone_from(moved_from);
+            }
             Entry::RootsSet { roots, .. } => self.roots.clone_from(roots),
             Entry::AgentBound { generation, agent, native, binding, style, kind } => {
                 let (generation, binding, style, kind) = (*generation, *binding, *style, *kind);
@@ -237,7 +243,8 @@ impl Session {
         cwd.clone_into(&mut self.cwd);
         self.roots = roots.to_vec();
         agent.clone_into(&mut self.made_with);
-        // A fork begins in the midst of another session: the agent's side of that one is not its own.
+        // A fork begins in the midst of another session: the agent's side of that one is not its own. That of a session
+        // that was moved belongs to the old directory.
         self.natives.clear();
         self.agent_lost();
     }
@@ -246,6 +253,7 @@ impl Session {
         let native = Native { agent: agent.to_owned(), id: bound.native.clone() };
         self.generations = bound.generation;
         self.agent = Some(bound);
+        self.moved_from = None;
         if self.natives.last() != Some(&native) {
             self.natives.push(native);
         }

@@ -5,6 +5,7 @@
 //! |---|---|---|---|
 //! | 1, JSON | - | - | - |
 //! | 1, `kind` in `AgentBound` | skips it, and trusts `_meta.rethread` of every agent as it always did | takes an agent without it for external: its `_meta.rethread` is not handed on | writes it without, see before |
+//! | 1, `moved_from` in `Opened` | skips it: the session has its new directory and no agent session, as in a fork | takes an entry without it for a new session or a fork | never moves a session; keeps the entries as they are |
 //! | 2, folded parts only | refuses the part as newer | reads both | adds parts of version 1 beside those of 2 |
 //!
 //! A version is added when an entry changes its meaning or loses a member. A new kind of entry needs one too:

@@ -33,12 +33,13 @@ pub struct Program {
 }
 
 /// The environment variables that set up model providers.
-const PROVIDERS: [&str; 7] = [
+const PROVIDERS: [&str; 8] = [
     "OPENAI_API_KEY",
     "OPENAI_BASE_URL",
     "ANTHROPIC_API_KEY",
     "ANTHROPIC_BASE_URL",
     "GEMINI_API_KEY",
+    "GOOGLE_API_KEY",
     "GOOGLE_GEMINI_BASE_URL",
     "OLLAMA_HOST",
 ];

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use rethread::store::{
     Append, Archived, Changes, FoldUpTo, Lease, ListPage, ListQuery, NewSession, Page, ProgressCallback,
-    PruneTurn, Revision, SearchPage, SearchQuery, SessionRow, Store, StoreError, StoreFuture, Stub,
+    PruneTurn, ReleaseAnswer, Revision, SearchPage, SearchQuery, SessionRow, Store, StoreError, StoreFuture,
+    Stub,
 };
 use rethread_core::{Millis, Seq, SessionId};
 
@@ -114,6 +115,14 @@ impl<W: Watchman> Store for Watched<W> {
 
     fn set_title(&self, session: &SessionId, title: &str) -> StoreFuture<'_, ()> {
         self.store.set_title(session, title)
+    }
+
+    fn ask_release(&self, session: &SessionId, at: Millis) -> StoreFuture<'_, ReleaseAnswer> {
+        self.store.ask_release(session, at)
+    }
+
+    fn decline_release(&self, session: &SessionId) -> StoreFuture<'_, ()> {
+        self.store.decline_release(session)
     }
 
     fn set_archived(&self, session: &SessionId, archived: Archived, at: Millis) -> StoreFuture<'_, ()> {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use rethread::agent::stderr::AgentStderr;
 use rethread::command::{Group, GuardianCommand, ProgramArgs};
-use rethread::secret::Secret;
+use rethread::secret::{Secret, Secrets};
 use tokio::net::unix::pipe::{Receiver, Sender};
 use tokio::time::Instant;
 
@@ -69,7 +69,8 @@ impl Process {
         .await?;
         // Closes this process's copies of the child's ends, so that the end of its output is noticed.
         drop((stdin, stdout, stderr));
-        let process = Self { group: Some(group), stderr: AgentStderr::read(our_stderr, None)? };
+        let process =
+            Self { group: Some(group), stderr: AgentStderr::read(our_stderr, None, Secrets::default())? };
         Ok(StartedProcess {
             process,
             stdin: Sender::from_owned_fd(our_stdin.into())?,

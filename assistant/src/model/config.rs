@@ -32,6 +32,18 @@ impl ProviderKind {
     pub const ALL: [Self; 5] =
         [Self::OpenAi, Self::OpenAiResponses, Self::Anthropic, Self::Gemini, Self::Ollama];
 
+    /// The name in the configuration.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::OpenAi => "openai",
+            Self::OpenAiResponses => "openai-responses",
+            Self::Anthropic => "anthropic",
+            Self::Gemini => "gemini",
+            Self::Ollama => "ollama",
+        }
+    }
+
     /// The environment variable that usually holds the key.
     #[must_use]
     pub fn usual_key_env(self) -> Option<&'static str> {
@@ -399,6 +411,9 @@ mod tests {
         assert_eq!(read.kind, ProviderKind::OpenAiResponses);
         assert_eq!(read.models[0].efforts.as_deref(), Some([Effort::Off, Effort::XHigh].as_slice()));
         assert!(!format!("{read:?}").contains("sk-1234"));
+        for kind in ProviderKind::ALL {
+            assert_eq!(serde_json::from_value::<ProviderKind>(kind.name().into()).unwrap(), kind);
+        }
         let misspelt = serde_json::json!({"name": "work", "kind": "openai", "baseurl": "x"});
         assert!(serde_json::from_value::<ProviderConfig>(misspelt).is_err());
     }

@@ -7,9 +7,10 @@ use rethread::store::{SessionRow, Store, read_state};
 use crate::agents::AgentChoice;
 use crate::failure::{ExitCode, Failure};
 use crate::output::ids::short_ids;
+use crate::shell_word::shell_word;
 
-/// The name of the built-in assistant.
-pub(crate) const ASSISTANT: &str = "rethread";
+/// The name that the built-in assistant has for itself.
+const OWN_NAME: &str = "rethread";
 
 /// What the command line says of the agent.
 #[derive(Clone, Debug)]
@@ -35,9 +36,9 @@ impl AgentArg {
     /// The agent for a new session.
     pub(crate) fn for_new(self) -> Result<AgentChoice, Failure> {
         match self {
-            Self::Unsaid => Ok(AgentChoice::Assistant),
-            Self::Named(name) => named(&name),
-            Self::Command(words) => Ok(AgentChoice::of_command(words)),
+            Self::Unsaid => AgentChoice::default_agent(),
+            Self::Named(name) => AgentChoice::named(&name),
+            Self::Command(words) => Ok(AgentChoice::command(words)),
         }
     }
 
@@ -49,10 +50,13 @@ impl AgentArg {
     ) -> Result<AgentChoice, Failure> {
         match self {
             Self::Unsaid => {
+                if let Some(name) = &row.agent_name {
+                    return AgentChoice::named(name);
+                }
                 let (session, _) = read_state(store, &row.id).await?;
                 let last =
                     session.natives.last().map_or_else(|| row.agent.clone(), |last| last.agent.clone());
-                named(&last).map_err(|_| unknown_agent(row, &last))
+                by_own_name(&last).map_err(|_| unknown_agent(row, &last))
             }
             Self::Named(_) | Self::Command(_) => self.for_new(),
         }
@@ -62,17 +66,19 @@ impl AgentArg {
     pub(crate) fn words(&self) -> String {
         match self {
             Self::Unsaid => String::new(),
-            Self::Named(name) => format!(" --agent {name}"),
+            Self::Named(name) => format!(" --agent {}", shell_word(name)),
             Self::Command(words) => {
-                let words: Vec<String> = words.iter().map(|word| quoted(&word.to_string_lossy())).collect();
+                let words: Vec<String> =
+                    words.iter().map(|word| shell_word(&word.to_string_lossy()).into_owned()).collect();
                 format!(" -- {}", words.join(" "))
             }
         }
     }
 }
 
-fn named(name: &str) -> Result<AgentChoice, Failure> {
-    if name == ASSISTANT { Ok(AgentChoice::Assistant) } else { AgentChoice::named(name) }
+/// The agent that has this name for itself.
+fn by_own_name(name: &str) -> Result<AgentChoice, Failure> {
+    if name == OWN_NAME { Ok(AgentChoice::Assistant) } else { AgentChoice::named(name) }
 }
 
 fn unknown_agent(row: &SessionRow, agent: &str) -> Failure {
@@ -80,13 +86,4 @@ fn unknown_agent(row: &SessionRow, agent: &str) -> Failure {
     Failure::new(ExitCode::Usage, format!("session {id} is one of {agent}, whose command is not known")).hint(
         format!("give the command: `rethread chat --resume {id} -- AGENT`; another agent continues it, too"),
     )
-}
-
-/// A word as a shell reads it.
-fn quoted(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=@%+,".contains(c);
-    if !word.is_empty() && word.chars().all(plain) {
-        return word.to_owned();
-    }
-    format!("'{}'", word.replace('\'', r"'\''"))
 }

@@ -1,4 +1,4 @@
-//! `rethread acp [-- <agent>]`: the command that an editor runs in place of an agent.
+//! `rethread acp [NAME | -- <agent>]`: the command that an editor runs in place of an agent.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, IsTerminal};
@@ -14,8 +14,9 @@ use rethread::edge::Version;
 use rethread::server::{Config, NativeSessions};
 use rethread::transport::stdio;
 
-use crate::agents::AgentChoice;
-use crate::failure::Failure;
+use crate::agents::{AgentChoice, AgentInvocation};
+use crate::config::nearest;
+use crate::failure::{ExitCode, Failure};
 use crate::log::LogLevel;
 use crate::server_parts::{ServerParts, asked_to_stop};
 
@@ -48,10 +49,17 @@ pub(crate) struct AcpArgs {
     serve: bool,
     /// Run the agent's command in place of rethread, on the same stdin and stdout. This is what happens on a terminal,
     /// so that a client can run an agent's login there.
-    #[arg(long, requires = "command")]
+    #[arg(long)]
     run_agent: bool,
-    /// The agent's program and arguments; the built-in assistant if there are none.
-    #[arg(last = true)]
+    /// The name of an agent (see `rethread agents`). Without a name and a command it is `default_agent` of the
+    /// configuration, or else the built-in assistant.
+    #[arg(value_name = "NAME")]
+    agent: Option<String>,
+    /// More arguments for the agent with that name.
+    #[arg(value_name = "ARGUMENT", allow_hyphen_values = true, requires = "agent")]
+    arguments: Vec<OsString>,
+    /// The agent's program and arguments.
+    #[arg(last = true, value_name = "COMMAND", conflicts_with = "agent")]
     command: Vec<OsString>,
 }
 
@@ -80,14 +88,38 @@ enum RestoreBy {
 }
 
 impl AcpArgs {
+    /// The agent that is named.
+    fn choice(&self) -> Result<AgentChoice, Failure> {
+        match &self.agent {
+            Some(name) => {
+                check_arguments(name, &self.arguments)?;
+                AgentChoice::named(name)?.with_arguments(self.arguments.clone())
+            }
+            None => AgentChoice::of_command(self.command.clone()),
+        }
+    }
+
     /// On a terminal there is no client, so the agent's command is run instead, unless a flag says otherwise. The
     /// built-in assistant has no command to run.
-    fn mode(&self) -> Mode {
-        if self.run_agent {
-            return Mode::RunAgent;
-        }
+    fn mode(&self, agent: &AgentChoice) -> Result<Mode, Failure> {
         let on_terminal = io::stdin().is_terminal() && io::stdout().is_terminal();
-        if on_terminal && !self.serve && !self.command.is_empty() { Mode::RunAgent } else { Mode::Serve }
+        match agent {
+            _ if self.serve => Ok(Mode::Serve),
+            AgentChoice::Command(_) if self.run_agent || on_terminal && self.names_one() => {
+                Ok(Mode::RunAgent)
+            }
+            AgentChoice::Assistant if self.run_agent => {
+                Err(Failure::new(ExitCode::Usage, "--run-agent needs an agent")
+                    .hint("name one, or give its command after `--`"))
+            }
+            AgentChoice::Command(_) | AgentChoice::Assistant if on_terminal => Ok(Mode::Explain),
+            AgentChoice::Command(_) | AgentChoice::Assistant => Ok(Mode::Serve),
+        }
+    }
+
+    /// Whether an agent is named on the command line.
+    fn names_one(&self) -> bool {
+        self.agent.is_some() || !self.command.is_empty()
     }
 }
 
@@ -97,26 +129,64 @@ enum Mode {
     Serve,
     /// Runs the agent's own command on the user's terminal.
     RunAgent,
+    /// Says what the command is for.
+    Explain,
 }
 
 /// Serves the client on stdin and stdout until it disconnects, or runs the agent's command.
 pub(crate) fn run(args: AcpArgs) -> Result<(), Failure> {
-    match args.mode() {
-        Mode::Serve => serve(args),
-        Mode::RunAgent => Err(exec_agent(&args.command)),
+    let agent = args.choice()?;
+    match (args.mode(&agent)?, agent) {
+        (Mode::Serve, agent) => serve(args, agent),
+        (Mode::RunAgent, AgentChoice::Command(invocation)) => Err(exec_agent(&invocation)),
+        (Mode::Explain, _) | (Mode::RunAgent, AgentChoice::Assistant) => Err(explanation()),
     }
+}
+
+/// An option that looks like one of ours would go to the agent, which cannot be meant.
+fn check_arguments(name: &str, arguments: &[OsString]) -> Result<(), Failure> {
+    let definition = AcpArgs::augment_args(clap::Command::new("acp"));
+    let own: Vec<&str> = definition.get_arguments().filter_map(clap::Arg::get_long).collect();
+    let meant = |word: &OsString| {
+        let word = word.to_str()?;
+        let option = word.strip_prefix("--")?.split('=').next()?;
+        Some((word.to_owned(), nearest(option, &own)?))
+    };
+    match arguments.iter().find_map(meant) {
+        Some((word, option)) => {
+            let hint = format!(
+                "for rethread, write --{option} before {name}; for the agent: rethread acp -- {name} {word}"
+            );
+            Err(Failure::new(ExitCode::Usage, format!("{word} after {name} would go to the agent"))
+                .hint(hint))
+        }
+        None => Ok(()),
+    }
+}
+
+/// What `rethread acp` says on a terminal, where nobody speaks the protocol.
+fn explanation() -> Failure {
+    Failure::new(ExitCode::Usage, "`rethread acp` is for editors: it speaks the Agent Client Protocol on stdin and stdout")
+        .hint(
+            "in your editor, set the agent's command to `rethread` with the arguments `acp` and the agent's name\n\
+             \u{20}     `rethread agents` lists the agents; README.md shows the settings of an editor\n\
+             \u{20}     `rethread chat` talks to an agent on this terminal, `rethread demo` shows what rethread does\n\
+             \u{20}     `rethread acp --serve` speaks the protocol here anyway",
+        )
 }
 
 /// Replaces this process by the agent's command, which then owns the terminal, signals and exit status. Returns only on
 /// failure.
-fn exec_agent(command: &[OsString]) -> Failure {
+fn exec_agent(agent: &AgentInvocation) -> Failure {
+    let words = &agent.words;
     let (program, args) =
-        command.split_first().map_or((OsStr::new(""), command), |(first, rest)| (first.as_os_str(), rest));
-    let error = process::Command::new(program).args(args).exec();
+        words.split_first().map_or((OsStr::new(""), &words[..]), |(first, rest)| (first.as_os_str(), rest));
+    let env = agent.env.iter().map(|(name, value)| (name, value.reveal()));
+    let error = process::Command::new(program).args(args).envs(env).exec();
     Failure::agent_not_started(program, &error)
 }
 
-fn serve(args: AcpArgs) -> Result<(), Failure> {
+fn serve(args: AcpArgs, agent: AgentChoice) -> Result<(), Failure> {
     let config = Config {
         agent_protocol: match args.agent_protocol {
             Protocol::Auto => AgentProtocol::Auto,
@@ -135,8 +205,7 @@ fn serve(args: AcpArgs) -> Result<(), Failure> {
         native_sessions: if args.own_sessions_only { NativeSessions::Hidden } else { NativeSessions::Listed },
         ..Config::default()
     };
-    let (parts, opened) =
-        ServerParts::prepare(AgentChoice::of_command(args.command), config, args.log_level)?;
+    let (parts, opened) = ServerParts::prepare(agent, config, args.log_level)?;
     // One thread: a chunk goes from the agent to the client without a thread switch. Long work runs on blocking threads.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {

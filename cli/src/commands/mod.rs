@@ -1,27 +1,58 @@
-//! The commands, each in a file of its own.
+//! The command line. Each command is in a file of its own; `examples` has the examples of their help.
 
 mod acp;
+mod agents;
 mod archive;
 mod chat;
+mod completions;
+mod config;
 mod delete;
 mod demo;
+mod examples;
 mod export;
+mod fork;
 mod guard;
 mod import;
 mod list;
+mod man;
+mod models;
+mod release;
+mod relocate;
 mod rename;
 mod search;
 mod show;
 mod stats;
 
-use clap::Subcommand;
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::failure::Failure;
+
+/// Keeps, resumes and serves the sessions of AI coding agents.
+#[derive(Debug, Parser)]
+#[command(name = "rethread", version, arg_required_else_help = true)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+impl Cli {
+    /// The definition of the whole command line, with examples.
+    pub(crate) fn definition() -> clap::Command {
+        examples::added_to(Self::command())
+    }
+
+    /// Parses the command line of this process and runs the command. A wrong one ends the process.
+    pub(crate) fn run() -> Result<(), Failure> {
+        let matches = Self::definition().get_matches();
+        let cli = Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+        cli.command.run()
+    }
+}
 
 /// A command with its options.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Serves an ACP client on stdin and stdout: the given agent, or the built-in assistant.
+    /// Serves an ACP client on stdin and stdout: with the given agent, or with the built-in assistant.
     Acp(acp::AcpArgs),
     /// Talks to an agent in the terminal, or sends it one prompt.
     Chat(chat::ChatArgs),
@@ -45,6 +76,22 @@ pub(crate) enum Command {
     Unarchive(archive::ArchiveArgs),
     /// Deletes a session and frees its text.
     Delete(delete::DeleteArgs),
+    /// Makes a session that goes on from another one.
+    Fork(fork::ForkArgs),
+    /// Gives a session another working directory.
+    Move(relocate::MoveArgs),
+    /// Asks the process that has a session open to let it go.
+    Release(release::ReleaseArgs),
+    /// Lists the agents that can be used by name.
+    Agents(agents::AgentsArgs),
+    /// Lists the models of the built-in assistant.
+    Models(models::ModelsArgs),
+    /// Shows, edits or checks the configuration.
+    Config(config::ConfigArgs),
+    /// Prints the completions for a shell.
+    Completions(completions::CompletionsArgs),
+    /// Prints or writes the manual pages.
+    Man(man::ManArgs),
     /// Shows what rethread does: kills it in the middle of an answer and restores everything that was shown.
     Demo,
     /// The agent of the demonstration.
@@ -71,6 +118,14 @@ impl Command {
             Self::Archive(args) => archive::archive(&args),
             Self::Unarchive(args) => archive::unarchive(&args),
             Self::Delete(args) => delete::run(&args),
+            Self::Fork(args) => fork::run(&args),
+            Self::Move(args) => relocate::run(&args),
+            Self::Release(args) => release::run(&args),
+            Self::Agents(args) => agents::run(&args),
+            Self::Models(args) => models::run(&args),
+            Self::Config(args) => config::run(&args),
+            Self::Completions(args) => completions::run(&args),
+            Self::Man(args) => man::run(&args),
             Self::Demo => demo::run(),
             Self::DemoAgent => demo::run_agent(),
             Self::Guard(args) => guard::run(args),

@@ -7,8 +7,8 @@ use rethread::transcript::{JournalDamage, JournalScan, ScanStep, SessionOutline,
 use rethread_core::{Entry, Seq};
 
 use crate::failure::{ExitCode, Failure};
+use crate::markdown::DocumentPrinter;
 use crate::output::json::json_line;
-use crate::output::markdown_style::styled;
 use crate::output::stream::OutputStream;
 use crate::output::target::OutputTarget;
 use crate::resolve::SessionArg;
@@ -81,20 +81,22 @@ async fn show_text(
     row: &SessionRow,
 ) -> Result<Option<JournalDamage>, Failure> {
     let outline = outline(args, store, row).await?;
-    let target = OutputTarget::stdout();
+    let mut document = DocumentPrinter::new(OutputTarget::stdout());
     let mut output = OutputStream::paged();
-    output.print(&styled(target, &markdown::head(&outline)))?;
+    output.print(&document.push(&markdown::head(&outline)))?;
     if row.head == Seq(0) {
-        output.print("\nOnly the agent has this session so far. Load it in a client to store it here.\n")?;
+        let only = "\nOnly the agent has this session so far. Load it in a client to store it here.\n";
+        output.print(&document.push(only))?;
     }
     let damage = each_turn(store, &row.id, |turn| {
         if args.turn.is_some() && turn.number != args.turn {
             return Ok(());
         }
-        output.print(&styled(target, &markdown::turn(&turn, args.tools.detail())))
+        output.print(&document.push(&markdown::turn(&turn, args.tools.detail())))
     })
     .await?;
-    output.print(&styled(target, &markdown::foot(damage.as_ref())))?;
+    output.print(&document.push(&markdown::foot(damage.as_ref())))?;
+    output.print(&document.finish())?;
     output.finish()?;
     Ok(damage)
 }

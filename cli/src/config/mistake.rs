@@ -1,12 +1,46 @@
 //! Errors in the configuration file, with file, line, key and a suggestion. Never shows values, which may be keys.
 
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use strsim::damerau_levenshtein;
 
 /// The number of wrong letters up to which a word is suggested.
 const MAX_EDIT_DISTANCE: usize = 2;
+
+/// The keys that are often written at the top although they belong below a heading.
+const HEADINGS: [(&str, &[&str]); 3] = [
+    ("[[provider]]", &["name", "kind", "base_url", "key", "key_env"]),
+    ("[agents.NAME]", &["command", "env", "args"]),
+    ("[assistant]", &["model", "mode", "mcp_servers"]),
+];
+
+/// What is wrong with the file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Mistake {
+    /// The file.
+    pub(crate) file: PathBuf,
+    /// The line, if it is known.
+    pub(crate) line: Option<usize>,
+    /// What is wrong, without the place.
+    pub(crate) what: String,
+}
+
+impl Mistake {
+    /// A mistake that concerns the whole file.
+    pub(crate) fn of_file(file: &Path, what: String) -> Self {
+        Self { file: file.to_owned(), line: None, what }
+    }
+}
+
+impl fmt::Display for Mistake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            Some(line) => write!(f, "{}, line {line}: {}", self.file.display(), self.what),
+            None => f.write_str(&self.what),
+        }
+    }
+}
 
 /// A position in the configuration file.
 pub(super) struct FilePosition<'a> {
@@ -14,13 +48,6 @@ pub(super) struct FilePosition<'a> {
     pub(super) text: &'a str,
     /// The byte offset.
     pub(super) at: usize,
-}
-
-impl fmt::Display for FilePosition<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let before = self.text.get(..self.at).unwrap_or_default();
-        write!(f, "{}, line {}", self.file.display(), before.matches('\n').count() + 1)
-    }
 }
 
 impl<'a> FilePosition<'a> {
@@ -37,6 +64,12 @@ impl<'a> FilePosition<'a> {
         self
     }
 
+    /// A mistake at this position.
+    pub(super) fn mistake(&self, what: String) -> Mistake {
+        let before = self.text.get(..self.at).unwrap_or_default();
+        Mistake { file: self.file.to_owned(), line: Some(before.matches('\n').count() + 1), what }
+    }
+
     /// The key that this line sets.
     fn key(&self) -> Option<&'a str> {
         let start = self.text.get(..self.at)?.rfind('\n').map_or(0, |end| end + 1);
@@ -45,26 +78,25 @@ impl<'a> FilePosition<'a> {
 }
 
 fn key_of(line: &str) -> Option<&str> {
-    line.split_once('=').map(|(key, _)| key.trim()).filter(|key| !key.is_empty() && !key.starts_with('#'))
+    let key = line.split_once('=').map(|(key, _)| key.trim())?;
+    // Anything else before the sign may be part of a value.
+    let is_key = |c: char| c.is_ascii_alphanumeric() || "_-.\"'".contains(c);
+    (!key.is_empty() && key.chars().all(is_key)).then_some(key)
 }
 
 /// Explains an error of the parser.
-pub(super) fn explain(position: &FilePosition<'_>, error: &toml::de::Error) -> String {
+pub(super) fn explain(position: &FilePosition<'_>, error: &toml::de::Error) -> Mistake {
     let message = error.message().lines().next().unwrap_or_default();
     let why = if let Some((word, expected)) = unknown(message, "unknown field `") {
         unknown_key(word, &expected)
     } else if let Some((word, expected)) = unknown(message, "unknown variant `") {
-        let guess = guess(word, &expected).map_or_else(
-            || format!("expected one of {}", listed(&expected)),
-            |meant| format!("did you mean `{meant}`?"),
-        );
-        format!("{}unknown value `{word}`: {guess}", of_key(position))
+        unknown_value(position, word, &expected)
     } else if let Some(field) = message.strip_prefix("missing field ") {
         format!("missing key {field}")
     } else {
         format!("{}{}", of_key(position), without_value(message))
     };
-    format!("{position}: {why}")
+    position.mistake(why)
 }
 
 fn of_key(position: &FilePosition<'_>) -> String {
@@ -77,16 +109,35 @@ fn unknown<'a>(message: &'a str, prefix: &str) -> Option<(&'a str, Vec<&'a str>)
     Some((word, rest.split('`').skip(1).step_by(2).collect()))
 }
 
+fn unknown_value(position: &FilePosition<'_>, word: &str, expected: &[&str]) -> String {
+    let meant = nearest(word, expected);
+    // A value that resembles none of the known ones may be a key in the wrong place.
+    match meant {
+        Some(meant) => format!("{}unknown value `{word}`: did you mean `{meant}`?", of_key(position)),
+        None => format!("{}unknown value: expected one of {}", of_key(position), listed(expected)),
+    }
+}
+
 fn unknown_key(word: &str, expected: &[&str]) -> String {
-    let is_top_level = expected == ["provider"];
-    let hint = match guess(word, expected) {
-        Some(_) if is_top_level => "did you mean `[[provider]]`?".to_owned(),
+    let is_top_level = expected.contains(&"default_agent");
+    let hint = match nearest(word, expected) {
+        Some("provider") if is_top_level => "did you mean `[[provider]]`?".to_owned(),
+        Some("agents") if is_top_level => "did you mean `[agents.NAME]`?".to_owned(),
+        Some("assistant") if is_top_level => "did you mean `[assistant]`?".to_owned(),
         Some(meant) => format!("did you mean `{meant}`?"),
         None if is_top_level && word == "models" => "did you mean `[[provider.models]]`?".to_owned(),
-        None if is_top_level => "the keys of a provider go below a line `[[provider]]`".to_owned(),
+        None if is_top_level => misplaced(word).unwrap_or_else(|| {
+            "expected `default_agent`, `[agents.NAME]`, `[assistant]` or `[[provider]]`".to_owned()
+        }),
         None => format!("expected one of {}", listed(expected)),
     };
     format!("unknown key `{word}`: {hint}")
+}
+
+/// Where a key belongs that is written at the top.
+fn misplaced(word: &str) -> Option<String> {
+    let place = |(heading, keys): &(&str, &[&str])| keys.contains(&word).then(|| (*heading).to_owned());
+    HEADINGS.iter().find_map(place).map(|heading| format!("it goes below a line `{heading}`"))
 }
 
 fn listed(words: &[&str]) -> String {
@@ -94,14 +145,14 @@ fn listed(words: &[&str]) -> String {
 }
 
 /// The closest expected word, if it is close enough or one is a prefix of the other.
-fn guess<'a>(word: &str, expected: &[&'a str]) -> Option<&'a str> {
+pub(crate) fn nearest<'a>(word: &str, expected: &[&'a str]) -> Option<&'a str> {
     let plain = |word: &str| word.to_ascii_lowercase().replace('-', "_");
     let word = plain(word);
     let distance = |known: &&&str| damerau_levenshtein(&word, &plain(known));
-    let nearest = expected.iter().min_by_key(distance).filter(|known| distance(known) <= MAX_EDIT_DISTANCE);
+    let near = expected.iter().min_by_key(distance).filter(|known| distance(known) <= MAX_EDIT_DISTANCE);
     let longer =
         |known: &&&str| word.len() > 2 && (plain(known).contains(&word) || word.contains(&plain(known)));
-    nearest.or_else(|| expected.iter().find(longer)).copied()
+    near.or_else(|| expected.iter().find(longer)).copied()
 }
 
 /// Removes the written value from a message like `invalid type: string "…", expected u64`.

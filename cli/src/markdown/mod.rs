@@ -48,6 +48,31 @@ pub(crate) fn render(text: &str, target: OutputTarget) -> String {
     }
 }
 
+/// Prints a document that comes in pieces, and whose control characters are escaped: styled on a terminal, elsewhere as it is.
+pub(crate) struct DocumentPrinter(Option<MarkdownStream>);
+
+impl DocumentPrinter {
+    /// Starts a document.
+    pub(crate) fn new(target: OutputTarget) -> Self {
+        match target {
+            OutputTarget::Plain => Self(None),
+            OutputTarget::Terminal { width, color } => {
+                Self(Some(MarkdownStream::new(width, color, TextStyle::PLAIN)))
+            }
+        }
+    }
+
+    /// Takes more text, and returns what is finished.
+    pub(crate) fn push(&mut self, text: &str) -> String {
+        self.0.as_mut().map_or_else(|| text.to_owned(), |stream| stream.push(text))
+    }
+
+    /// Ends the document, and returns the rest.
+    pub(crate) fn finish(&mut self) -> String {
+        self.0.as_mut().map(MarkdownStream::finish).unwrap_or_default()
+    }
+}
+
 /// Renders a document that comes in pieces.
 pub(crate) struct MarkdownStream {
     /// The line that has no end yet, as it came.

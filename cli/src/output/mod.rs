@@ -5,7 +5,6 @@ pub(crate) mod age;
 pub(crate) mod escape;
 pub(crate) mod ids;
 pub(crate) mod json;
-pub(crate) mod markdown_style;
 pub(crate) mod passage;
 pub(crate) mod progress;
 pub(crate) mod stream;

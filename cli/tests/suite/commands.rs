@@ -1,19 +1,26 @@
 //! The commands for people: their text and their JSON on a small store, their exit codes, and what they say to bad input.
 
+mod agents;
 mod bad_input;
 mod changing;
 mod chat;
+mod completions;
+mod configuration;
 mod demo;
 mod exporting;
+mod forking;
 mod listing;
 mod long_transcripts;
+mod moving;
 mod picker;
+mod releasing;
 mod rich;
 mod searching;
 mod showing;
 mod statistics;
 mod stored;
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Output, Stdio};
 
@@ -45,6 +52,14 @@ impl Shell {
     /// The directory that the commands run in.
     fn here(&self) -> PathBuf {
         self.home.beside().join("project").canonicalize().expect("it exists")
+    }
+
+    /// Writes `config.toml`, readable only by the user.
+    fn configure(&self, text: &str) {
+        std::fs::create_dir_all(self.home.path()).expect("a folder");
+        let file = self.home.path().join("config.toml");
+        std::fs::write(&file, text).expect("a file");
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).expect("our own file");
     }
 
     /// The store, open until this is dropped.

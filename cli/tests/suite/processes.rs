@@ -327,6 +327,7 @@ fn command_in(dir: &Path) -> AgentCommand {
     AgentCommand {
         program: "sh".into(),
         args: vec![script, dir.into()],
+        env: Vec::new(),
         guardian: GuardianCommand { program: binary(), args: vec!["__guard".into()] },
         stderr_log: Some(dir.join("stderr.log")),
     }

@@ -6,7 +6,9 @@ use crate::common::journal::{Manner, journal};
 use crate::common::view::view_of;
 use crate::common::view_v1::view_v1_of;
 use proptest::prelude::*;
-use rethread_core::{AgentKind, Entry, Folded, Json, Seq, Session, Update, UpdateKind, fold, stored};
+use rethread_core::{
+    AgentKind, Binding, Entry, Folded, Json, PromptStyle, Seq, Session, Update, UpdateKind, fold, stored,
+};
 
 fn config() -> ProptestConfig {
     ProptestConfig {
@@ -267,4 +269,44 @@ fn an_agent_that_was_bound_before_its_kind_was_recorded_is_external() {
     let Entry::AgentBound { kind, .. } = &mut within else { unreachable!() };
     *kind = AgentKind::InProcess;
     assert_eq!(stored::decode_entry(&stored::encode_entry(&within)).expect("it reads"), within);
+}
+
+#[test]
+fn a_session_that_was_opened_before_sessions_could_be_moved_is_not_moved() {
+    let old = br#"{"Opened":{"cwd":"/w","roots":[],"agent":"a","at":1}}"#;
+    let entry = stored::decode_entry(&[&[stored::VERSION][..], &old[..]].concat()).expect("it reads");
+    let Entry::Opened { moved_from, .. } = &entry else { panic!("{entry:?}") };
+    assert_eq!(*moved_from, None);
+    assert_eq!(stored::encode_entry(&entry)[1..], old[..], "and is written as it was");
+    let mut moved = entry.clone();
+    let Entry::Opened { moved_from, .. } = &mut moved else { unreachable!() };
+    *moved_from = Some("/before".to_owned());
+    assert_eq!(stored::decode_entry(&stored::encode_entry(&moved)).expect("it reads"), moved);
+}
+
+#[test]
+fn a_moved_session_has_its_new_directory_and_no_agent_of_its_own() {
+    let opened = |cwd: &str, moved_from: Option<&str>| Entry::Opened {
+        cwd: cwd.to_owned(),
+        roots: vec!["/r".to_owned()],
+        agent: "a".to_owned(),
+        at: 1,
+        moved_from: moved_from.map(str::to_owned),
+    };
+    let bound = |native: &str| Entry::AgentBound {
+        generation: 1,
+        agent: "a".to_owned(),
+        native: native.to_owned(),
+        binding: Binding::Fresh,
+        style: PromptStyle::OneAtATime,
+        kind: AgentKind::External,
+    };
+    let mut session = Session::default();
+    [opened("/old", None), bound("n"), opened("/new", Some("/old"))].iter().for_each(|e| session.apply(e));
+    assert_eq!((session.cwd.as_str(), session.moved_from.as_deref()), ("/new", Some("/old")));
+    assert!(session.natives.is_empty() && session.agent.is_none());
+    let read = stored::decode_session(&stored::encode_session(&session)).expect("it reads");
+    assert_eq!(read, session);
+    session.apply(&bound("m"));
+    assert_eq!((session.natives.len(), session.moved_from), (1, None), "the agent knows the new directory");
 }

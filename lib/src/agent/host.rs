@@ -53,6 +53,12 @@ pub trait AgentSource: Send + Sync + 'static {
         None
     }
 
+    /// The name under which it is configured; nothing if it is only a command. Whoever opens the session later can
+    /// start the same agent by it.
+    fn configured_name(&self) -> Option<String> {
+        None
+    }
+
     /// Where it runs. Only an agent that is part of this program is [`AgentKind::InProcess`]: what it keeps in
     /// `_meta.rethread` is trusted.
     fn kind(&self) -> AgentKind {
@@ -73,6 +79,8 @@ pub struct Started {
 
 /// An agent that is a command.
 pub struct CommandSource {
+    /// The name under which it is configured, if any.
+    pub configured_name: Option<String>,
     /// The command.
     pub command: AgentCommand,
     /// Names the program file, its version and its arguments.
@@ -111,7 +119,12 @@ impl AgentSource for CommandSource {
 
     fn process_key(&self) -> Option<String> {
         // The key has the file's identity in it: after an update of the program, new clients get the new one.
-        Some(format!("{:?} {:?} {:?}", self.command.program, self.command.args, self.key))
+        let env: Vec<_> = self.command.env.iter().map(|(name, value)| (name, value.reveal())).collect();
+        Some(format!("{:?} {:?} {:?} {env:?}", self.command.program, self.command.args, self.key))
+    }
+
+    fn configured_name(&self) -> Option<String> {
+        self.configured_name.clone()
     }
 }
 
@@ -249,6 +262,12 @@ impl AgentHost {
     #[must_use]
     pub fn name(&self) -> String {
         self.shared.source.name()
+    }
+
+    /// The name under which the agent is configured, if it has one.
+    #[must_use]
+    pub fn configured_name(&self) -> Option<String> {
+        self.shared.source.configured_name()
     }
 
     /// The name that an agent has for itself, or what it is called here: the same agent under another command

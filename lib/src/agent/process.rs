@@ -17,7 +17,7 @@ use tokio::process::{Child, Command};
 use super::guardian::END;
 use super::status::{AgentEnd, StatusLine};
 use super::stderr::{AgentStderr, StderrLog};
-use crate::secret::Secrets;
+use crate::secret::{Secret, Secrets};
 use crate::transport::Wire;
 
 /// The pipe size for the agent's output, so that it rarely waits for us; the system may allow less.
@@ -35,6 +35,8 @@ pub struct AgentCommand {
     pub program: OsString,
     /// The arguments.
     pub args: Vec<OsString>,
+    /// Environment variables of this agent alone, added to those of this process.
+    pub env: Vec<(String, Secret)>,
     /// The command that runs [`guardian::run`](super::guardian::run).
     pub guardian: GuardianCommand,
     /// The file that its stderr is appended to.
@@ -181,6 +183,8 @@ pub async fn spawn(command: &AgentCommand) -> Result<SpawnedAgent, SpawnError> {
         .as_ref()
         .map(|path| StderrLog::open(path).map_err(|source| SpawnError::Log { path: path.clone(), source }));
     let log = log.transpose()?;
+    let own_secrets = Secrets::default();
+    own_secrets.add_variables(&command.env);
     let (stdin, our_stdin) = io::pipe()?;
     let (our_stdout, stdout) = io::pipe()?;
     let (our_stderr, stderr) = io::pipe()?;
@@ -195,7 +199,7 @@ pub async fn spawn(command: &AgentCommand) -> Result<SpawnedAgent, SpawnError> {
         child,
         control: File::from(OwnedFd::from(our_tie)),
         status: StatusPipe { pipe: receiver(our_status)?, unread: Vec::new() },
-        stderr: AgentStderr::read(our_stderr, log)?,
+        stderr: AgentStderr::read(our_stderr, log, own_secrets)?,
         pid: 0,
         report: None,
     };
@@ -327,6 +331,7 @@ fn start_guardian(command: &AgentCommand, pipes: GuardianPipes) -> io::Result<Ch
     guardian
         .arg(&command.program)
         .args(&command.args)
+        .envs(command.env.iter().map(|(name, value)| (name, value.reveal())))
         .stdin(Stdio::from(pipes.stdin))
         .stdout(Stdio::from(pipes.stdout))
         .stderr(Stdio::from(pipes.stderr));

@@ -24,17 +24,18 @@ const LOG_BYTES: u64 = 4 * 1024 * 1024;
 #[derive(Debug)]
 pub struct AgentStderr {
     tail: Arc<Mutex<StderrTail>>,
-    secrets: Arc<OnceLock<Secrets>>,
+    secrets: Arc<StderrSecrets>,
     /// Never receives anything; closes when everything has been read.
     open: mpsc::Receiver<()>,
 }
 
 impl AgentStderr {
-    /// Starts reading. A plain thread, because the log may be on a slow disk and no task should wait for it.
-    pub fn read(from: PipeReader, log: Option<StderrLog>) -> io::Result<AgentStderr> {
+    /// Starts reading, without the secrets of this agent. A plain thread, because the log may be on a slow disk and no task
+    /// should wait for it.
+    pub fn read(from: PipeReader, log: Option<StderrLog>, own: Secrets) -> io::Result<AgentStderr> {
         let tail = Arc::new(Mutex::new(StderrTail::default()));
         let (closing, open) = mpsc::channel(1);
-        let secrets = Arc::<OnceLock<Secrets>>::default();
+        let secrets = Arc::new(StderrSecrets { own, of_host: OnceLock::new() });
         let mut sink = StderrSink {
             log,
             tail: Arc::clone(&tail),
@@ -50,7 +51,7 @@ impl AgentStderr {
 
     /// Removes these secrets from the log and the tail from now on. Must be called once.
     pub(crate) fn redact_with(&self, secrets: &Secrets) {
-        let _ = self.secrets.set(secrets.clone());
+        let _ = self.secrets.of_host.set(secrets.clone());
     }
 
     /// Returns the last lines after everything has been read or the limit has passed: a remaining process may keep
@@ -59,7 +60,27 @@ impl AgentStderr {
         let _ = tokio::time::timeout(limit, self.open.recv()).await;
         let text = self.tail.lock().unwrap_or_else(PoisonError::into_inner).text();
         // A secret may have been added after it was printed.
-        self.secrets.get().map_or(text.clone(), |secrets| secrets.redact(&text))
+        self.secrets.redact(&text)
+    }
+}
+
+/// The secrets that are removed: those of the agent from its first word on, those of the host once they are known.
+#[derive(Debug)]
+struct StderrSecrets {
+    own: Secrets,
+    of_host: OnceLock<Secrets>,
+}
+
+impl StderrSecrets {
+    fn redact(&self, text: &str) -> String {
+        let text = self.own.redact(text);
+        self.of_host.get().map_or_else(|| text.clone(), |secrets| secrets.redact(&text))
+    }
+
+    /// The length of the longest one; nothing if there cannot be any.
+    fn longest(&self) -> Option<usize> {
+        let own = Some(self.own.longest()).filter(|length| *length > 0);
+        own.max(self.of_host.get().map(Secrets::longest))
     }
 }
 
@@ -125,34 +146,33 @@ impl StderrTail {
 struct StderrSink {
     log: Option<StderrLog>,
     tail: Arc<Mutex<StderrTail>>,
-    secrets: Arc<OnceLock<Secrets>>,
+    secrets: Arc<StderrSecrets>,
     /// An incomplete line, held back so that no secret is split.
     unfinished: Vec<u8>,
 }
 
 impl StderrSink {
     fn take(&mut self, bytes: &[u8]) {
-        let Some(secrets) = self.secrets.get().cloned() else { return self.write_rest(bytes) };
+        let Some(longest) = self.secrets.longest() else { return self.write_rest(bytes) };
         self.unfinished.extend_from_slice(bytes);
         let whole = match self.unfinished.iter().rposition(|byte| *byte == b'\n') {
             Some(end) => end + 1,
             // An endless line is not kept, except for as much as may be part of a secret.
             None if self.unfinished.len() > MAX_LINE_BYTES => {
-                self.unfinished = redacted(&secrets, std::mem::take(&mut self.unfinished));
-                self.unfinished.len().saturating_sub(secrets.longest())
+                self.unfinished = redacted(&self.secrets, std::mem::take(&mut self.unfinished));
+                self.unfinished.len().saturating_sub(longest)
             }
             None => 0,
         };
         let said: Vec<u8> = self.unfinished.drain(..whole).collect();
-        self.write(&redacted(&secrets, said));
+        self.write(&redacted(&self.secrets, said));
     }
 
     /// Writes what was held back, then these bytes.
     fn write_rest(&mut self, bytes: &[u8]) {
         let mut said = std::mem::take(&mut self.unfinished);
         said.extend_from_slice(bytes);
-        let said = self.secrets.get().map_or_else(|| said.clone(), |secrets| redacted(secrets, said.clone()));
-        self.write(&said);
+        self.write(&redacted(&self.secrets, said));
     }
 
     /// A log that fails is closed: an agent must never block on its stderr because of it.
@@ -165,7 +185,7 @@ impl StderrSink {
 }
 
 /// Removes secrets; returns the bytes unchanged if there are none.
-fn redacted(secrets: &Secrets, bytes: Vec<u8>) -> Vec<u8> {
+fn redacted(secrets: &StderrSecrets, bytes: Vec<u8>) -> Vec<u8> {
     let text = String::from_utf8_lossy(&bytes);
     let redacted = secrets.redact(&text);
     if redacted == text { bytes } else { redacted.into_bytes() }
@@ -244,7 +264,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("agent.log");
         let (read, mut write) = io::pipe().unwrap();
-        let mut stderr = AgentStderr::read(read, Some(StderrLog::open(&path).unwrap())).unwrap();
+        let mut stderr =
+            AgentStderr::read(read, Some(StderrLog::open(&path).unwrap()), Secrets::default()).unwrap();
         let secrets = Secrets::default();
         stderr.redact_with(&secrets);
         let server = serde_json::json!({"env": [{"name": "TOKEN", "value": "hunter2-hunter2"}]});
@@ -271,7 +292,7 @@ mod tests {
     #[tokio::test]
     async fn everything_is_read_before_the_tail_is_returned() {
         let (read, mut write) = io::pipe().unwrap();
-        let mut stderr = AgentStderr::read(read, None).unwrap();
+        let mut stderr = AgentStderr::read(read, None, Secrets::default()).unwrap();
         write.write_all(b"one\ntwo\n").unwrap();
         drop(write);
         assert_eq!(stderr.settled_tail(Duration::from_secs(10)).await, "one\ntwo");

@@ -175,12 +175,19 @@ impl Stop {
 pub struct InProcess<A> {
     agent: Arc<A>,
     account: Arc<Account>,
+    configured_name: Option<String>,
 }
 
 impl<A: Agent> InProcess<A> {
     /// Wraps an agent without starting it.
     pub fn new(agent: A) -> Self {
-        Self { agent: Arc::new(agent), account: Arc::default() }
+        Self { agent: Arc::new(agent), account: Arc::default(), configured_name: None }
+    }
+
+    /// Sets the name under which the agent is configured.
+    #[must_use]
+    pub fn named(self, name: &str) -> Self {
+        Self { configured_name: Some(name.to_owned()), ..self }
     }
 }
 
@@ -193,6 +200,10 @@ impl<A: Agent> AgentSource for InProcess<A> {
 
     fn name(&self) -> String {
         self.agent.about().name
+    }
+
+    fn configured_name(&self) -> Option<String> {
+        self.configured_name.clone()
     }
 
     fn kind(&self) -> AgentKind {

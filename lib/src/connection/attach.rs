@@ -15,6 +15,7 @@ use crate::edge::view::{TerminalOwner, View, title_update};
 use crate::live::{Bell, Cursor};
 use crate::live_session::{Attached, Client, Handle, Message, RunningTurn, store_error};
 use crate::outbox::{AfterReplay, Attachment, OpenRequest, Outbound, Outbox};
+use crate::store::fork::find_message;
 use crate::wire::RpcError;
 
 /// How often a session that keeps ending is opened anew.
@@ -116,7 +117,7 @@ impl Attacher {
     }
 
     async fn message_place(&self, session: &SessionId, message: &str) -> Result<Seq, RpcError> {
-        let found = self.context.registry.find_message(session, message).await;
+        let found = find_message(self.context.registry.store(), session, message).await;
         found.map_err(|error| store_error(&error))?.map(|item| item.first).ok_or_else(|| {
             let expected = "the id of a message of this session";
             RpcError::field("replayFrom.messageId", &json!(message), expected)

@@ -61,6 +61,7 @@ impl LiveSession {
             Message::End { reason, by, done } => self.end(reason, by, done).await,
             Message::HostChanged { host, by, notice } => self.host_changed(&host, by, &notice),
             Message::EpochSeen(epoch) => self.epoch_seen(epoch).await,
+            Message::ReleaseAsked => self.release_asked().await,
             Message::AgentUp(up) => self.agent_up(up).await,
         }
     }
@@ -307,6 +308,7 @@ pub(super) fn waiting_client(message: &Message) -> Option<ClientId> {
         | Message::End { .. }
         | Message::HostChanged { .. }
         | Message::EpochSeen(_)
+        | Message::ReleaseAsked
         | Message::AgentUp(_) => None,
     }
 }
@@ -333,6 +335,7 @@ pub(super) fn reply_of(message: Message) -> Option<Reply> {
         | Message::End { .. }
         | Message::HostChanged { .. }
         | Message::EpochSeen(_)
+        | Message::ReleaseAsked
         | Message::AgentUp(_) => None,
     }
 }

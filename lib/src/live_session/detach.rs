@@ -95,6 +95,25 @@ impl LiveSession {
         self.notify_others(by.id, &notice);
     }
 
+    /// Another process asks for the session. It gets it if nothing is under way and nobody is waited for.
+    pub(super) async fn release_asked(&mut self) {
+        let busy = !self.session.is_idle() || !self.session.questions.is_empty();
+        if busy || self.condition.ended || self.condition.broken.is_some() {
+            if let Err(error) = self.deps.store.decline_release(&self.id).await {
+                tracing::warn!(session = %self.id, "{}", crate::wire::with_causes(&error));
+            }
+            return;
+        }
+        let notice: Json = json!({
+            "sessionUpdate": "notice", "severity": "warning", "title": "Session released",
+            "description": "Another process asked for this session. Load it again to continue it here.",
+        })
+        .into();
+        let message = || Outbound::Ephemeral(self.id.clone(), Ephemeral::Notice(notice.clone()));
+        self.clients.attached.offer_others(None, message);
+        self.end_session("the session was released for another process".to_owned()).await;
+    }
+
     /// A client has changed an agent process. Its other clients are shown the notice, if the session uses that process.
     pub(super) fn host_changed(&self, host: &SharedHost, by: ClientId, notice: &Json) {
         if self.agent.host.is_same(host) {

@@ -93,6 +93,7 @@ impl LiveSession {
     /// What an agent of this name had to do with the session before.
     pub(super) fn acquaintance(&self, name: &str) -> Acquaintance {
         match self.session.natives.last() {
+            None if self.session.moved_from.is_some() => Acquaintance::Elsewhere,
             None => Acquaintance::OfNone,
             Some(last) if last.agent != name => Acquaintance::OfAnother,
             Some(_) if self.deps.restore == Restore::Reseed => Acquaintance::NotAsked,

@@ -171,6 +171,8 @@ pub(crate) enum Message {
     },
     /// The store has this epoch for the session: a lease of an earlier one is over.
     EpochSeen(u64),
+    /// Another process asks for the session to be released.
+    ReleaseAsked,
     /// The agent is up, or is not to be had.
     AgentUp(Result<LiveAgent, RpcError>),
 }

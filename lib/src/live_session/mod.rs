@@ -45,7 +45,7 @@ use crate::clock;
 use crate::live::Live;
 use crate::local_services::LocalServices;
 use crate::outbox::Reply;
-use crate::store::{Append, Durability, Lease, facts};
+use crate::store::{AgentName, Append, Durability, Lease, facts};
 use crate::wire::RpcError;
 use clients::Clients;
 use folding::Folding;
@@ -263,12 +263,17 @@ impl LiveSession {
 
     fn appended(&self, entries: &[Arc<Entry>]) -> Append {
         let ended = entries.iter().any(|entry| matches!(**entry, Entry::TurnEnded { .. }));
+        let mut facts = facts::facts(entries.iter().map(|entry| &**entry));
+        if facts.native.is_some() {
+            // An agent was bound: that of the host.
+            facts.agent_name = Some(AgentName(self.agent.host.configured_name()));
+        }
         Append {
             session: self.id.clone(),
             epoch: self.lease.epoch,
             expected: self.lease.head,
             entries: entries.to_vec(),
-            facts: facts::facts(entries.iter().map(|entry| &**entry)),
+            facts,
             // FULL, not NORMAL: a finished turn must survive a power cut.
             durability: if ended { Durability::Power } else { Durability::Process },
             at: facts::touched(entries).then(clock::now),

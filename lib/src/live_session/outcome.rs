@@ -17,6 +17,8 @@ pub(super) enum Acquaintance {
     OfAnother,
     /// No agent has had it: it is a new fork.
     OfNone,
+    /// No agent has had it in the directory that it was moved to.
+    Elsewhere,
 }
 
 /// The notice about how the agent restored the session. A restore by the agent itself is reported only
@@ -68,7 +70,7 @@ fn restored(before: Acquaintance, agent: &str) -> (&'static str, &'static str, S
         Acquaintance::Asked | Acquaintance::NotAsked => {
             ("info", "Session restored", format!("{agent} restored its own context of this session."))
         }
-        Acquaintance::OfAnother => {
+        Acquaintance::OfAnother | Acquaintance::Elsewhere => {
             ("info", "Session restored", format!("{agent} was given the whole conversation."))
         }
         Acquaintance::OfNone => {
@@ -94,6 +96,11 @@ fn from_transcript(before: Acquaintance, agent: &str) -> (&'static str, &'static
             format!("{gets}, since it has not worked on this session before."),
         ),
         Acquaintance::OfNone => ("info", "This fork starts from the transcript", format!("{gets}.")),
+        Acquaintance::Elsewhere => (
+            "info",
+            "This session was moved and continues from its transcript",
+            format!("{gets}: agents keep their sessions by directory."),
+        ),
     }
 }
 

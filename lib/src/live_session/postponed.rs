@@ -68,6 +68,7 @@ fn weight(message: &Message) -> usize {
         | Message::End { .. }
         | Message::HostChanged { .. }
         | Message::EpochSeen(_)
+        | Message::ReleaseAsked
         | Message::ForkState(_)
         | Message::AgentUp(_) => 0,
     }

@@ -24,7 +24,7 @@ use crate::live_session::{
     AgentLines, AgentSlot, Bound, Handle, QUIET, Replaying, SessionStart, store_error,
 };
 use crate::store::facts::facts;
-use crate::store::{Listed, NewSession, Stub};
+use crate::store::{AgentName, Listed, NewSession, Stub};
 use crate::wire::RpcError;
 
 /// How many pages of an agent's own list are read.
@@ -96,6 +96,7 @@ impl Registry {
         let (session, entries) = finish_bound(journal, bound);
         let mut facts = facts(entries.iter());
         facts.listed = Some(Listed);
+        facts.agent_name = Some(AgentName(host.configured_name()));
         let new = NewSession {
             id: id.clone(),
             cwd: setup.cwd.clone(),

@@ -28,7 +28,7 @@ use crate::live_session::{
 use crate::lock::locked;
 use crate::store::facts::facts;
 use crate::store::state::read_state;
-use crate::store::{Deleted, Lease, NewSession, SessionRow, Store, StoreError};
+use crate::store::{AgentName, Deleted, Lease, NewSession, RowFacts, SessionRow, Store, StoreError};
 use crate::wire::RpcError;
 use turns::Turns;
 
@@ -138,12 +138,13 @@ impl Registry {
         let mut translator = AgentTranslator::new(agent.profile.version, 1, std::collections::HashSet::new());
         let (session, entries) = first_entries(&name, host.kind(), &setup, &native, &mut translator, &answer);
         let id = ids::session_id();
+        let agent_name = Some(AgentName(host.configured_name()));
         let new = NewSession {
             id: id.clone(),
             cwd: setup.cwd.clone(),
             agent: name,
             parent: None,
-            facts: facts(entries.iter()),
+            facts: RowFacts { agent_name, ..facts(entries.iter()) },
             entries: entries.into_iter().map(Arc::new).collect(),
             snapshot: Some(stored::encode_session(&session)),
             at: clock::now(),
@@ -275,8 +276,8 @@ fn first_entries(
 ) -> (Session, Vec<Entry>) {
     let mut session = Session::default();
     let at = clock::now();
-    let opened =
-        Entry::Opened { cwd: setup.cwd.clone(), roots: setup.roots.clone(), agent: agent.to_owned(), at };
+    let (cwd, roots) = (setup.cwd.clone(), setup.roots.clone());
+    let opened = Entry::Opened { cwd, roots, agent: agent.to_owned(), at, moved_from: None };
     session.apply(&opened);
     let mut entries = vec![opened];
     let bound = Input::AgentBound {

@@ -1,4 +1,5 @@
-//! Watches the store for sessions that another process has archived or deleted while they are live here, and ends them.
+//! Watches the store for sessions that another process has archived or deleted while they are live here, and ends them; and
+//! for requests of other processes to release one.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, Weak};
@@ -33,7 +34,7 @@ async fn watch(live: Weak<LiveSessions>, store: Arc<dyn Store>) {
         // A store that fails is asked again. While no session is live nothing can be lost.
         let wanted = since.is_none() || !locked(&live).is_empty();
         if wanted && let Ok(changes) = store.changes(since).await {
-            end_lost(&live, &changes).await;
+            pass_on(&live, &changes).await;
             since = Some(changes.revision);
         }
         drop(live);
@@ -41,12 +42,15 @@ async fn watch(live: Weak<LiveSessions>, store: Arc<dyn Store>) {
     }
 }
 
-async fn end_lost(live: &LiveSessions, changes: &Changes) {
+async fn pass_on(live: &LiveSessions, changes: &Changes) {
     for changed in &changes.sessions {
         let handle = locked(live).get(&changed.id).cloned();
         if let Some(handle) = handle {
             // One that has ended meanwhile is not lost.
             let _ = handle.send(Message::EpochSeen(changed.epoch)).await;
+            if changed.release_asked_at.is_some() {
+                let _ = handle.send(Message::ReleaseAsked).await;
+            }
         }
     }
 }

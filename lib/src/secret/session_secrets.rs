@@ -35,6 +35,14 @@ impl Secrets {
         }
     }
 
+    /// Adds environment variables of an agent.
+    pub fn add_variables<'a>(&self, variables: impl IntoIterator<Item = &'a (String, Secret)>) {
+        let mut scrub = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        for (name, value) in variables {
+            scrub.add(name, value);
+        }
+    }
+
     /// Replaces all secrets in a text.
     #[must_use]
     pub fn redact(&self, text: &str) -> String {

@@ -220,7 +220,7 @@ impl<'a> SectionWriter<'a> {
         let ended = Input::AgentExited { reason, held: HeldPrompts::Drop, at };
         let mut entries = rethread_core::decide(&self.session, ended).unwrap_or_default();
         let super::SessionFileHeader { cwd, roots, agent, .. } = self.section.header.clone();
-        entries.push(Entry::Opened { cwd, roots, agent, at });
+        entries.push(Entry::Opened { cwd, roots, agent, at, moved_from: None });
         entries
     }
 
@@ -264,6 +264,7 @@ impl<'a> SectionWriter<'a> {
             roots: Some(header.roots),
             native,
             listed: self.section.prompted.then_some(Listed),
+            ..RowFacts::default()
         };
         let (id, cwd, agent) = (self.id.clone(), header.cwd, header.agent);
         NewSession { id, cwd, agent, parent: None, entries, facts, snapshot, at }

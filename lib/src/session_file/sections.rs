@@ -180,7 +180,13 @@ impl SectionReader {
 pub(super) fn opening(header: &SessionFileHeader, first: &Entry) -> Option<Entry> {
     let SessionFileHeader { cwd, roots, agent, .. } = header.clone();
     let at = header.changed(crate::clock::now());
-    (!matches!(first, Entry::Opened { .. })).then_some(Entry::Opened { cwd, roots, agent, at })
+    (!matches!(first, Entry::Opened { .. })).then_some(Entry::Opened {
+        cwd,
+        roots,
+        agent,
+        at,
+        moved_from: None,
+    })
 }
 
 /// What a session comes to: two sessions with the same digest have the same lines.

@@ -1,4 +1,4 @@
-//! The changes that entries make to the session's row in the store: title, roots, agent ids, listing.
+//! The changes that entries make to the session's row in the store: title, directory, roots, agent ids, listing.
 
 use std::sync::Arc;
 
@@ -13,7 +13,11 @@ pub fn facts<'a>(entries: impl Iterator<Item = &'a Entry>) -> RowFacts {
     for entry in entries {
         match entry {
             Entry::TitleSet { title, by } => facts.title = Some((title.clone(), *by)),
-            Entry::Opened { roots, .. } | Entry::RootsSet { roots, .. } => facts.roots = Some(roots.clone()),
+            Entry::Opened { cwd, roots, .. } => {
+                facts.cwd = Some(cwd.clone());
+                facts.roots = Some(roots.clone());
+            }
+            Entry::RootsSet { roots, .. } => facts.roots = Some(roots.clone()),
             Entry::AgentBound { agent, native, .. } => {
                 facts.native = Some(NativeId { agent: agent.clone(), id: native.clone() });
             }

@@ -15,8 +15,8 @@ use super::page::{Page, PageBuilder};
 use super::process::ProcessIdentity;
 use super::{
     Append, Archived, ArchivedFilter, ChangedSession, Changes, Deleted, FoldUpTo, Lease, ListPage, ListQuery,
-    Listed, NativeId, NewSession, OwnedHere, Owner, ProgressCallback, PruneTurn, Revision, RowFacts,
-    SearchPage, SearchQuery, SessionRow, Store, StoreError, StoreFuture, Stub,
+    Listed, NativeId, NewSession, OwnedHere, Owner, ProgressCallback, PruneTurn, ReleaseAnswer, Revision,
+    RowFacts, SearchPage, SearchQuery, SessionRow, Store, StoreError, StoreFuture, Stub,
 };
 use crate::clock;
 
@@ -165,6 +165,21 @@ impl Store for MemoryStore {
         ready(Ok(PruneTurn::Ours))
     }
 
+    fn ask_release(&self, session: &SessionId, at: Millis) -> StoreFuture<'_, ReleaseAnswer> {
+        let mut answer = ReleaseAnswer::NotOwned;
+        let asked = self.state().change(session, |stored| {
+            if let Some(owner) = stored.row.owner.clone() {
+                stored.row.release_asked_at = Some(at);
+                answer = ReleaseAnswer::Asked(owner);
+            }
+        });
+        ready(asked.map(|()| answer))
+    }
+
+    fn decline_release(&self, session: &SessionId) -> StoreFuture<'_, ()> {
+        ready(self.state().change(session, |stored| stored.row.release_asked_at = None))
+    }
+
     fn add_stubs(&self, agent: &str, stubs: &[Stub]) -> StoreFuture<'_, ()> {
         let mut state = self.state();
         for stub in stubs {
@@ -215,6 +230,7 @@ impl MemoryState {
         stored.owned_epoch = stored.epoch;
         stored.revision = revision;
         stored.row.owner = Some(this_process());
+        stored.row.release_asked_at = None;
         Ok(stored.lease())
     }
 
@@ -224,6 +240,7 @@ impl MemoryState {
             && stored.owned_epoch == lease.epoch
         {
             stored.row.owner = None;
+            stored.row.release_asked_at = None;
             stored.revision = revision;
         }
         self.free_deleted();
@@ -467,6 +484,8 @@ impl StoredSession {
             deleted: Deleted::No,
             owner: Some(this_process()),
             parent: new.parent.clone(),
+            agent_name: None,
+            release_asked_at: None,
         };
         Self {
             row,
@@ -523,6 +542,12 @@ impl StoredSession {
         if let Some(roots) = &facts.roots {
             self.row.roots.clone_from(roots);
         }
+        if let Some(cwd) = &facts.cwd {
+            self.row.cwd.clone_from(cwd);
+        }
+        if let Some(agent) = &facts.agent_name {
+            self.row.agent_name.clone_from(&agent.0);
+        }
         if let Some(native) = &facts.native {
             self.natives.push(native.clone());
             if self.row.natives.last() != Some(&native.id) {
@@ -577,6 +602,7 @@ impl StoredSession {
             epoch: self.epoch,
             archived: self.row.archived,
             deleted: self.row.deleted,
+            release_asked_at: self.row.release_asked_at,
         }
     }
 

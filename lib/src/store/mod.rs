@@ -8,10 +8,12 @@ use rethread_core::{Entry, Millis, Seq, SessionId, TitleSource};
 mod cursor;
 pub mod embedded;
 pub mod facts;
+pub mod fork;
 mod lineage;
 pub mod memory;
 mod page;
 mod process;
+pub mod relocate;
 mod search;
 pub(crate) mod state;
 mod texts;
@@ -125,6 +127,13 @@ pub trait Store: Send + Sync + 'static {
     /// several processes, one gets the turn.
     fn begin_pruning(&self, at: Millis, since: Millis) -> StoreFuture<'_, PruneTurn>;
 
+    /// Asks the owner of a session to release it, which it learns from [`Store::changes`]. What an owner that has ended
+    /// left behind is settled. The request stays until the owner releases the session or it is declined.
+    fn ask_release(&self, session: &SessionId, at: Millis) -> StoreFuture<'_, ReleaseAnswer>;
+
+    /// Declines or withdraws a request to release a session.
+    fn decline_release(&self, session: &SessionId) -> StoreFuture<'_, ()>;
+
     /// Stores the sessions that an agent lists. Adds a row for each that is not known by any id, and updates rows that
     /// came from such a list. Creating a session with the same id replaces the row.
     fn add_stubs(&self, agent: &str, stubs: &[Stub]) -> StoreFuture<'_, ()>;
@@ -210,7 +219,15 @@ pub struct RowFacts {
     pub native: Option<NativeId>,
     /// Makes the session visible in lists.
     pub listed: Option<Listed>,
+    /// Another working directory.
+    pub cwd: Option<String>,
+    /// Another agent that serves the session.
+    pub agent_name: Option<AgentName>,
 }
+
+/// The configured name of an agent; nothing if it is only a command.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AgentName(pub Option<String>);
 
 /// The id that an agent uses for a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -289,6 +306,19 @@ pub struct ChangedSession {
     pub archived: Archived,
     /// Whether the session is deleted.
     pub deleted: Deleted,
+    /// When its owner was asked to release it, if that request is open.
+    pub release_asked_at: Option<Millis>,
+}
+
+/// What follows from a request to release a session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ReleaseAnswer {
+    /// Nobody owns it.
+    NotOwned,
+    /// Its owner had ended without releasing it. What it left is settled.
+    OwnerGone,
+    /// Its owner was asked.
+    Asked(Owner),
 }
 
 /// The row of a session.
@@ -320,6 +350,10 @@ pub struct SessionRow {
     pub owner: Option<Owner>,
     /// For a fork: the parent and the sequence number at which it was forked.
     pub parent: Option<(SessionId, Seq)>,
+    /// The configured name of the agent that served it last, if it has one.
+    pub agent_name: Option<String>,
+    /// When its owner was asked to release it, if that request is open.
+    pub release_asked_at: Option<Millis>,
 }
 
 /// Whether a session is archived.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use rethread::agent::Restore;
 use rethread::server::{Config, NativeSessions};
+use rethread::store::relocate::relocate;
 use rethread_core::{Entry, Seq, SessionId, readable};
 use rethread_testkit::agent::{AgentConfig, AgentImpl, Forks, Quirk, Restores, ScriptedAgent};
 use rethread_testkit::client::Client;
@@ -433,7 +434,77 @@ async fn an_agent_that_does_not_start_any_more_hides_no_session(pairing: Pairing
     assert_eq!(client.view(&session).agent(), ["kept", "again"]);
 }
 
-pairings!(an_agent_that_does_not_start_any_more_hides_no_session,);
+/// A session that was moved: whatever the agent could restore, it belongs to the old directory.
+async fn a_moved_session_goes_on_from_the_transcript_in_its_new_directory(pairing: Pairing) {
+    let world = World::of(pairing);
+    let first = world.ready().await;
+    let session = first.new_session().await;
+    first.prompt(&session, "say the secret is blue").await;
+    let id = SessionId(session.clone());
+    let live = relocate(world.store.as_ref(), &id, "/elsewhere").await;
+    assert!(
+        live.is_err_and(|error| error.to_string().contains("is open in process")),
+        "not while it is live"
+    );
+    let world = world.restarted(&first).await;
+    assert_eq!(relocate(world.store.as_ref(), &id, "/elsewhere").await.expect("nobody has it"), CWD);
+    let row = world.store.find(&id).await.expect("the store works").expect("it is there");
+    assert_eq!((row.cwd.as_str(), row.owner.is_none()), ("/elsewhere", true));
+
+    let client = world.ready().await;
+    let refused = client.load_refused(&session).await;
+    assert!(refused.to_string().contains("belongs to /elsewhere"), "{refused}");
+    client.load_in("/elsewhere", &session).await;
+    client.prompt(&session, "say going on").await;
+    assert_eq!(client.view(&session).agent(), ["the secret is blue", "going on"]);
+    assert!(given(&world.agent).contains("the secret is blue"), "the agent was given the conversation");
+    let opened =
+        ["session/new", "session/resume", "session/load"].map(|method| world.agent.received_params(method));
+    let last = opened.iter().flatten().filter(|params| params["cwd"] == "/elsewhere").count();
+    assert_eq!(last, 1, "the agent works in the new directory: {opened:?}");
+    let noticed = client.updates(&session).iter().any(|update| {
+        let text = update.to_string();
+        text.contains("moved and continues from its transcript")
+            || text.contains("given the whole conversation")
+    });
+    assert!(noticed, "it is said");
+
+    // From then on the agent restores it there by itself.
+    let world = world.restarted(&client).await;
+    let client = world.ready().await;
+    client.load_in("/elsewhere", &session).await;
+    client.prompt(&session, "say more").await;
+    assert_eq!(client.view(&session).agent(), ["the secret is blue", "going on", "more"]);
+    assert_eq!(transcript(&last_prompt(&world.agent)), None);
+}
+
+async fn a_move_to_where_it_is_and_one_of_a_broken_off_turn(pairing: Pairing) {
+    let world = World::of(pairing);
+    let first = world.ready().await;
+    let session = first.new_session().await;
+    first.prompt(&session, "say one").await;
+    let world = world.restarted(&first).await;
+    let id = SessionId(session.clone());
+    let head = || async { world.store.find(&id).await.expect("the store works").expect("it is there").head };
+    let before = head().await;
+    relocate(world.store.as_ref(), &id, CWD).await.expect("nobody has it");
+    assert_eq!(head().await, before, "nothing is written");
+    for directory in ["/a", "/b", CWD] {
+        relocate(world.store.as_ref(), &id, directory).await.expect("nobody has it");
+    }
+    world.fold(&session).await;
+    let client = world.ready().await;
+    client.load(&session).await;
+    client.prompt(&session, "say two").await;
+    assert_eq!(client.view(&session).agent(), ["one", "two"]);
+    assert!(relocate(world.store.as_ref(), &SessionId("nothing".to_owned()), "/a").await.is_err());
+}
+
+pairings!(
+    an_agent_that_does_not_start_any_more_hides_no_session,
+    a_moved_session_goes_on_from_the_transcript_in_its_new_directory,
+    a_move_to_where_it_is_and_one_of_a_broken_off_turn,
+);
 
 pairings!(
     an_agent_that_can_restore_is_not_given_the_transcript,

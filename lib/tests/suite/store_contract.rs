@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use rethread::store::memory::MemoryStore;
 use rethread::store::{
-    Append, Archived, ArchivedFilter, Deleted, Durability, Lease, ListQuery, Listed, NewSession, OwnedHere,
-    Revision, RowFacts, StoreError, Stub,
+    AgentName, Append, Archived, ArchivedFilter, Deleted, Durability, Lease, ListQuery, Listed, NewSession,
+    OwnedHere, ReleaseAnswer, Revision, RowFacts, StoreError, Stub,
 };
 use rethread_core::{Seq, SessionId, TitleSource};
 use tempfile::TempDir;
@@ -58,6 +58,7 @@ contract! {
     a_claim_never_succeeds_against_a_live_lease
     a_claim_ends_the_lease_before_it
     a_release_leaves_no_owner
+    a_release_can_be_asked_for
     an_old_lease_releases_nothing
     pages_are_about_as_large_as_asked
     reading_goes_on_where_the_end_was
@@ -192,6 +193,8 @@ fn an_append_changes_the_row(store: &Blocking) {
         roots: Some(vec!["/x".to_owned(), "/y".to_owned()]),
         native: Some(native("n1")),
         listed: None,
+        cwd: Some("/moved".to_owned()),
+        agent_name: Some(AgentName(Some("codex".to_owned()))),
     };
     let changed =
         Append { facts, at: Some(77), durability: Durability::Power, ..append_of(&lease, texts("a")) };
@@ -200,6 +203,43 @@ fn an_append_changes_the_row(store: &Blocking) {
     assert_eq!(row.title, Some(("t".to_owned(), TitleSource::Prompt)));
     assert_eq!((row.roots, row.natives), (vec!["/x".to_owned(), "/y".to_owned()], vec!["n1".to_owned()]));
     assert_eq!((row.updated_at, row.head), (77, Seq(1)));
+    assert_eq!((row.cwd.as_str(), row.agent_name.as_deref()), ("/moved", Some("codex")));
+    store.release(&lease).unwrap();
+    learn(store, "s", RowFacts { listed: Some(Listed), ..RowFacts::default() });
+    assert_eq!(store.find(&id("s")).unwrap().unwrap().agent_name.as_deref(), Some("codex"), "it stays");
+    let of = |cwd: &str| ids(store, &ListQuery { cwd: Some(cwd.to_owned()), ..some(10) });
+    assert_eq!((of("/w"), of("/moved")), (Vec::<String>::new(), vec!["s".to_owned()]));
+    learn(store, "s", RowFacts { agent_name: Some(AgentName(None)), ..RowFacts::default() });
+    assert_eq!(store.find(&id("s")).unwrap().unwrap().agent_name, None);
+}
+
+fn a_release_can_be_asked_for(store: &Blocking) {
+    let asked = |at: Option<u64>| {
+        assert_eq!(store.find(&id("s")).unwrap().unwrap().release_asked_at, at);
+    };
+    assert!(matches!(store.ask_release(&id("s"), 5), Err(StoreError::Unknown(_))));
+    let lease = store.create(new_session("s")).unwrap();
+    let since = store.changes(None).unwrap().revision;
+    let answer = store.ask_release(&id("s"), 5).unwrap();
+    assert!(matches!(answer, ReleaseAnswer::Asked(owner) if owner.pid == std::process::id()));
+    asked(Some(5));
+    let changes = store.changes(Some(since)).unwrap();
+    let told: Vec<_> = changes.sessions.iter().map(|s| (s.id.0.as_str(), s.release_asked_at)).collect();
+    assert_eq!(told, [("s", Some(5))]);
+    store.decline_release(&id("s")).unwrap();
+    asked(None);
+    store.ask_release(&id("s"), 6).unwrap();
+    let later = store.changes(Some(changes.revision)).unwrap();
+    assert_eq!(later.sessions.len(), 1, "asked again, told again");
+    store.release(&lease).unwrap();
+    asked(None);
+    assert_eq!(store.ask_release(&id("s"), 7).unwrap(), ReleaseAnswer::NotOwned);
+    asked(None);
+    let lease = store.claim(&id("s")).unwrap();
+    store.ask_release(&id("s"), 8).unwrap();
+    store.release(&lease).unwrap();
+    store.claim(&id("s")).unwrap();
+    asked(None);
 }
 
 fn learn(store: &Blocking, session: &str, facts: RowFacts) {

@@ -11,7 +11,7 @@ use rethread::store::Store;
 use rethread::store::memory::MemoryStore;
 use rethread_assistant::mcp::Limits;
 use rethread_assistant::model::{ModelConfig, ProviderConfig, ProviderKind, ProviderLimits, Secret};
-use rethread_assistant::{Assistant, AssistantConfig};
+use rethread_assistant::{Assistant, AssistantConfig, AssistantDefaults};
 use rethread_testkit::client::Client;
 use rethread_testkit::model::ModelServer;
 use serde_json::json;
@@ -37,6 +37,7 @@ pub(crate) struct Fixture {
     pub(crate) providers: Providers,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) limits: Limits,
+    pub(crate) defaults: AssistantDefaults,
     folder: TempDir,
 }
 
@@ -48,7 +49,8 @@ impl Fixture {
         let store = Arc::new(MemoryStore::new());
         let patient = Duration::from_secs(10);
         let limits = Limits { connect: patient, first_prompt: patient, ..Limits::default() };
-        Self { model: ModelServer::start(), providers: Providers::default(), store, limits, folder }
+        let (providers, defaults) = (Providers::default(), AssistantDefaults::default());
+        Self { model: ModelServer::start(), providers, store, limits, defaults, folder }
     }
 
     /// A fixture with one model, `mine/loopback-1`, of a provider of this kind.
@@ -100,6 +102,7 @@ impl Fixture {
         let assistant = Assistant::new(AssistantConfig {
             providers: Box::new(move || Ok(providers.lock().map_err(|_| "poisoned")?.clone())),
             config_file: Some(CONFIG_FILE.into()),
+            defaults: self.defaults.clone(),
             provider_limits,
             mcp: self.limits,
             guardian: None,

@@ -1,8 +1,11 @@
 //! Tests of modes, models and options: their effects, and that they are stored.
 
 use rethread::edge::Version;
+use rethread_assistant::mcp::ServerConfig;
 use rethread_assistant::model::{Effort, ModelConfig, ProviderKind};
+use rethread_assistant::{AssistantDefaults, Mode};
 use rethread_testkit::client::Client;
+use rethread_testkit::mcp::program;
 use rethread_testkit::model::{ModelRequest, Planned};
 use serde_json::{Value, json};
 
@@ -364,5 +367,62 @@ async fn a_question_is_withdrawn_when_a_setting_forbids_its_call() {
         // No client answers.
         assert_eq!(client.finish(&session, &prompt).await.stop, "end_turn", "{version:?}");
         assert!(!fixture.work().join("a").exists());
+    }
+}
+
+/// The current values of the options `mode` and `model`.
+fn current(answer: &Value) -> Vec<&Value> {
+    let options = answer["configOptions"].as_array().expect("there are options");
+    let of = |id: &str| options.iter().find(|option| option["configId"] == id).map(|o| &o["currentValue"]);
+    ["mode", "model"].into_iter().filter_map(of).collect()
+}
+
+#[tokio::test]
+async fn new_sessions_begin_with_the_configured_defaults() {
+    let mut fixture = Fixture::with(ProviderKind::OpenAi);
+    let mut other = fixture.provider("other", ProviderKind::OpenAi);
+    other.models = vec![ModelConfig::new("a"), ModelConfig::new("b")];
+    fixture.providers.lock().unwrap().push(other);
+    let tools = ServerConfig::Stdio {
+        name: "t".to_owned(),
+        command: program::path().display().to_string(),
+        args: Vec::new(),
+        env: Vec::new(),
+    };
+    fixture.defaults = AssistantDefaults {
+        model: Some("other/b".to_owned()),
+        mode: Some(Mode::Ask),
+        servers: vec![tools.clone()],
+    };
+    let client = fixture.client(Version::V2).await;
+    let params = json!({"cwd": fixture.work().display().to_string(), "mcpServers": []});
+    let made = client.ask("session/new", params).await;
+    assert_eq!(current(&made), ["ask", "other/b"]);
+    let session = made["sessionId"].as_str().unwrap();
+    client.prompt(session, "/tools").await;
+    let said = Value::from(client.updates(session)).to_string();
+    assert!(said.contains("t.echo"), "the server of the configuration is connected: {said}");
+    // What the user chooses lasts, also if the defaults change.
+    client.set_option(session, "mode", "code").await;
+    client.prompt(session, "/tools").await;
+    client.ask("session/close", json!({"sessionId": session})).await;
+    fixture.defaults = AssistantDefaults { mode: Some(Mode::Architect), ..AssistantDefaults::default() };
+    let again = fixture.client(Version::V2).await;
+    let params = json!({"cwd": fixture.work().display().to_string(), "mcpServers": []});
+    assert_eq!(current(&again.ask("session/new", params.clone()).await), ["architect", "mine/loopback-1"]);
+    let mut load = params;
+    load["sessionId"] = json!(session);
+    let loaded = again.ask("session/resume", load).await;
+    assert_eq!(current(&loaded), ["code", "other/b"]);
+}
+
+#[tokio::test]
+async fn a_default_model_without_a_key_or_a_provider_does_not_stand_in_the_way() {
+    let mut fixture = Fixture::with(ProviderKind::OpenAi);
+    for model in ["nobody/x", "no-slash", ""] {
+        fixture.defaults.model = Some(model.to_owned());
+        let client = fixture.client(Version::V2).await;
+        let params = json!({"cwd": fixture.work().display().to_string(), "mcpServers": []});
+        assert_eq!(current(&client.ask("session/new", params).await), ["code", "mine/loopback-1"], "{model}");
     }
 }

@@ -149,7 +149,13 @@ fn cancelled_turn() -> Vec<Entry> {
 }
 
 pub(super) fn opened(cwd: &str, agent: &str) -> Entry {
-    Entry::Opened { cwd: cwd.to_owned(), roots: Vec::new(), agent: agent.to_owned(), at: NOON }
+    Entry::Opened {
+        cwd: cwd.to_owned(),
+        roots: Vec::new(),
+        agent: agent.to_owned(),
+        at: NOON,
+        moved_from: None,
+    }
 }
 
 pub(super) fn bound(generation: u32, agent: &str, native: &str, binding: Binding) -> Entry {

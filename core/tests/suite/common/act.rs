@@ -32,6 +32,8 @@ pub enum Act {
     Roots,
     Bind,
     Lose,
+    /// The session is moved to another directory.
+    Move,
 }
 
 /// Acts of a realistic session.
@@ -73,6 +75,7 @@ fn control() -> impl Strategy<Value = Act> {
         Act::Roots,
         Act::Bind,
         Act::Lose,
+        Act::Move,
     ])
 }
 

@@ -89,6 +89,7 @@ impl Scribe {
             Act::Roots => self.roots(),
             Act::Bind => self.bind(),
             Act::Lose => self.lose(),
+            Act::Move => self.relocate(),
         }
     }
 
@@ -103,7 +104,7 @@ impl Scribe {
 
     fn opened(&mut self) {
         let (cwd, agent) = ("/work".to_owned(), "agent".to_owned());
-        self.write(Entry::Opened { cwd, roots: vec!["/more".to_owned()], agent, at: 1 });
+        self.write(Entry::Opened { cwd, roots: vec!["/more".to_owned()], agent, at: 1, moved_from: None });
     }
 
     fn prompt(&mut self) {
@@ -275,6 +276,16 @@ impl Scribe {
 
     fn lose(&mut self) {
         self.write(Entry::AgentLost { generation: self.generation, reason: "exit status 1".to_owned() });
+    }
+
+    /// Only a session in which nothing is under way is moved.
+    fn relocate(&mut self) {
+        if self.turn.is_none() && self.waiting.is_empty() && self.questions.is_empty() && self.asks.is_empty()
+        {
+            let (cwd, agent) = (self.mint("/moved"), "agent".to_owned());
+            let moved_from = Some("/work".to_owned());
+            self.write(Entry::Opened { cwd, roots: Vec::new(), agent, at: 2, moved_from });
+        }
     }
 }
 

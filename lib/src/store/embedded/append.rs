@@ -81,7 +81,7 @@ pub(super) fn apply_facts(tx: &Transaction<'_>, key: i64, facts: &RowFacts) -> R
     if *facts == RowFacts::default() {
         return Ok(());
     }
-    let RowFacts { title, roots, native, listed } = facts;
+    let RowFacts { title, roots, native, listed, cwd, agent_name } = facts;
     let (title, by) = title.as_ref().map(|(title, by)| (title, title_number(*by))).unzip();
     let roots = roots.as_ref().map(|roots| serde_json::json!(roots).to_string());
     tx.prepare_cached(
@@ -90,10 +90,22 @@ pub(super) fn apply_facts(tx: &Transaction<'_>, key: i64, facts: &RowFacts) -> R
              title_by = iif(?3 <= coalesce(title_by, 9), ?3, title_by),
              roots = coalesce(?4, roots),
              natives = iif(?5 IS NULL OR natives ->> '$[#-1]' IS ?5, natives, json_insert(natives, '$[#]', ?5)),
-             listed = max(listed, ?6)
+             listed = max(listed, ?6),
+             cwd = coalesce(?7, cwd),
+             agent_name = iif(?8, ?9, agent_name)
          WHERE key = ?1 AND deleted_at IS NULL",
     )?
-    .execute(params![key, title, by, roots, native.as_ref().map(|native| &native.id), listed.is_some()])?;
+    .execute(params![
+        key,
+        title,
+        by,
+        roots,
+        native.as_ref().map(|native| &native.id),
+        listed.is_some(),
+        cwd,
+        agent_name.is_some(),
+        agent_name.as_ref().and_then(|name| name.0.as_ref()),
+    ])?;
     match native {
         Some(native) => stubs::remember(tx, key, native),
         None => Ok(()),

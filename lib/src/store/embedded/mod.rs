@@ -19,7 +19,8 @@ use super::cursor::ListCursor;
 use super::{
     Append, Archived, ArchivedFilter, ChangedSession, Changes, Deleted, Durability, FoldUpTo, Lease,
     ListPage, ListQuery, NativeId, NewSession, OwnedHere, Owner, Page, PageVisitor, ProgressCallback,
-    PruneTurn, Revision, RowFacts, SearchPage, SearchQuery, SessionRow, Store, StoreError, StoreFuture, Stub,
+    PruneTurn, ReleaseAnswer, Revision, RowFacts, SearchPage, SearchQuery, SessionRow, Store, StoreError,
+    StoreFuture, Stub,
 };
 
 mod append;
@@ -279,6 +280,16 @@ impl Store for EmbeddedStore {
         self.call(move |store| {
             store.write("pruning", Durability::Process, |tx| session::begin_pruning(tx, at, since))
         })
+    }
+
+    fn ask_release(&self, session: &SessionId, at: Millis) -> StoreFuture<'_, ReleaseAnswer> {
+        let session = session.clone();
+        self.call(move |store| store.ask_release(&session, at))
+    }
+
+    fn decline_release(&self, session: &SessionId) -> StoreFuture<'_, ()> {
+        let session = session.clone();
+        self.call(move |store| store.decline_release(&session))
     }
 
     fn add_stubs(&self, agent: &str, stubs: &[Stub]) -> StoreFuture<'_, ()> {

@@ -12,7 +12,11 @@ use super::integers::{from_sql, seq_to_sql, to_sql};
 use super::journals::lock;
 use super::open_store::OpenStore;
 use super::row::{existing_head, live_owner, session_head};
-use super::{Archived, ChangedSession, Changes, Deleted, Durability, ProgressCallback, Revision, StoreError};
+use super::session::LastOwner;
+use super::{
+    Archived, ChangedSession, Changes, Deleted, Durability, ProgressCallback, ReleaseAnswer, Revision,
+    StoreError,
+};
 use super::{free, rows, session};
 use crate::store::IndexProgress;
 
@@ -96,6 +100,34 @@ impl OpenStore {
         Ok(bytes + files.iter().map(length).sum::<u64>())
     }
 
+    /// Asks the owner of a session to release it; settles what one that has ended has left.
+    pub(super) fn ask_release(&self, session: &SessionId, at: Millis) -> Result<ReleaseAnswer, StoreError> {
+        let (key, owner, last_owner) = self.write("releasing a session in", Durability::Process, |tx| {
+            let key = existing_head(tx, session)?.key;
+            let owner = live_owner(tx, &self.this_process, key)?;
+            if owner.is_some() {
+                session::set_release_asked(tx, key, Some(at))?;
+            }
+            Ok((key, owner, session::last_owner(tx, key)?))
+        })?;
+        match (owner, last_owner) {
+            (Some(owner), _) => Ok(ReleaseAnswer::Asked(owner)),
+            (None, LastOwner::Released) => Ok(ReleaseAnswer::NotOwned),
+            (None, LastOwner::Crashed) => {
+                self.settle_unowned(session, key)?;
+                Ok(ReleaseAnswer::OwnerGone)
+            }
+        }
+    }
+
+    /// Removes the request to release a session.
+    pub(super) fn decline_release(&self, session: &SessionId) -> Result<(), StoreError> {
+        self.write("declining a release in", Durability::Process, |tx| {
+            let key = existing_head(tx, session)?.key;
+            session::set_release_asked(tx, key, None)
+        })
+    }
+
     /// The rows that have changed. Leases whose epoch is over are noted.
     pub(super) fn changes(&self, since: Option<Revision>) -> Result<Changes, StoreError> {
         let changes = self.read_rows("reading", |tx| {
@@ -104,7 +136,8 @@ impl OpenStore {
                     tx.query_row("SELECT coalesce(max(revision), 0) FROM session", [], |row| row.get(0));
                 return Ok(Changes { sessions: Vec::new(), revision: Revision(from_sql(last?)) });
             };
-            let sql = "SELECT uid, epoch, archived, deleted_at IS NOT NULL, revision FROM session
+            let sql =
+                "SELECT uid, epoch, archived, deleted_at IS NOT NULL, revision, release_asked_at FROM session
                        WHERE revision > ?1 ORDER BY revision";
             let mut statement = tx.prepare_cached(sql)?;
             let mut rows = statement.query([to_sql(since.0)])?;
@@ -115,6 +148,7 @@ impl OpenStore {
                     epoch: from_sql(row.get(1)?),
                     archived: if row.get(2)? { Archived::Yes } else { Archived::No },
                     deleted: if row.get(3)? { Deleted::Yes } else { Deleted::No },
+                    release_asked_at: row.get::<_, Option<i64>>(5)?.map(from_sql),
                 });
                 changes.revision = Revision(from_sql(row.get(4)?));
             }

@@ -10,7 +10,8 @@ use super::{Archived, Deleted, OwnedHere, Owner, SessionRow, StoreError};
 
 /// The columns that [`read_row`] reads, in order.
 pub(super) const COLUMNS: &str = "uid, cwd, roots, title, title_by, agent, natives, updated_at, head_seq, archived, \
-     deleted_at IS NOT NULL, (SELECT p.uid FROM session AS p WHERE p.key = session.parent), fork_seq";
+     deleted_at IS NOT NULL, (SELECT p.uid FROM session AS p WHERE p.key = session.parent), fork_seq, agent_name, \
+     release_asked_at";
 
 /// What must be checked before a session is changed. The head is that of the segments.
 pub(super) struct SessionHead {
@@ -64,7 +65,7 @@ pub(super) fn find(
     session: &SessionId,
 ) -> Result<Option<(SessionRow, i64)>, SqliteFault> {
     let sql = format!("SELECT {COLUMNS}, key FROM session WHERE uid = ?1");
-    let read = |row: &Row<'_>| Ok((read_row(row)?, row.get::<_, i64>(13)?));
+    let read = |row: &Row<'_>| Ok((read_row(row)?, row.get::<_, i64>(15)?));
     let found = tx.prepare_cached(&sql)?.query_row([session.as_str()], read).optional()?;
     let Some((row, key)) = found else { return Ok(None) };
     let mut row = row.parse()?;
@@ -163,6 +164,8 @@ pub(super) fn read_row(row: &Row<'_>) -> rusqlite::Result<RawRow> {
             deleted: deleted(row, 10)?,
             owner: None,
             parent: parent.map(SessionId).zip(fork.map(seq_from_sql)),
+            agent_name: row.get(13)?,
+            release_asked_at: row.get::<_, Option<i64>>(14)?.map(from_sql),
         },
     })
 }

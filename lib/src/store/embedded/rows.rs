@@ -55,7 +55,7 @@ impl RowChange {
 
     /// Adds later changes.
     fn then(&mut self, later: Self) {
-        let RowFacts { title, roots, native, listed } = later.facts;
+        let RowFacts { title, roots, native, listed, cwd, agent_name } = later.facts;
         if let Some((title, by)) = title
             && self.facts.title.as_ref().is_none_or(|(_, old)| by <= *old)
         {
@@ -64,6 +64,8 @@ impl RowChange {
         self.facts.roots = roots.or(self.facts.roots.take());
         self.facts.native = native.or(self.facts.native.take());
         self.facts.listed = listed.or(self.facts.listed);
+        self.facts.cwd = cwd.or(self.facts.cwd.take());
+        self.facts.agent_name = agent_name.or(self.facts.agent_name.take());
         self.at = self.at.max(later.at);
     }
 }

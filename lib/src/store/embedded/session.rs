@@ -88,7 +88,8 @@ pub(super) fn claim(
     let last_owner = if named.is_some() { LastOwner::Crashed } else { LastOwner::Released };
     let journal = known.as_deref().and_then(from_hex).unwrap_or_else(|| *ids::unique().as_bytes());
     tx.execute(
-        "UPDATE session SET owner = ?2, owned_since = ?3, epoch = ?4, journal = ?5 WHERE key = ?1",
+        "UPDATE session SET owner = ?2, owned_since = ?3, epoch = ?4, journal = ?5, release_asked_at = NULL
+         WHERE key = ?1",
         params![key, this_process.id(), to_sql(clock::now()), to_sql(epoch), hex(&journal)],
     )?;
     Ok(ClaimedSession { key, epoch, journal, last_owner })
@@ -103,16 +104,27 @@ pub(super) fn last_owner(tx: &Transaction<'_>, key: i64) -> Result<LastOwner, Sq
 
 /// Removes the name of an owner that has ended.
 pub(super) fn forget_owner(tx: &Transaction<'_>, key: i64) -> Result<(), SqliteFault> {
-    tx.execute("UPDATE session SET owner = NULL, owned_since = NULL WHERE key = ?1", [key])?;
+    let sql = "UPDATE session SET owner = NULL, owned_since = NULL, release_asked_at = NULL WHERE key = ?1";
+    tx.execute(sql, [key])?;
     Ok(())
 }
 
 /// Leaves a session to nobody.
 pub(super) fn give_up(tx: &Transaction<'_>, this_process: &ThisProcess, key: i64) -> Result<(), SqliteFault> {
     tx.execute(
-        "UPDATE session SET owner = NULL, owned_since = NULL WHERE key = ?1 AND owner = ?2",
+        "UPDATE session SET owner = NULL, owned_since = NULL, release_asked_at = NULL WHERE key = ?1 AND owner = ?2",
         params![key, this_process.id()],
     )?;
+    Ok(())
+}
+
+/// Sets or removes the request to release a session.
+pub(super) fn set_release_asked(
+    tx: &Transaction<'_>,
+    key: i64,
+    at: Option<Millis>,
+) -> Result<(), SqliteFault> {
+    tx.execute("UPDATE session SET release_asked_at = ?2 WHERE key = ?1", params![key, at.map(to_sql)])?;
     Ok(())
 }
 

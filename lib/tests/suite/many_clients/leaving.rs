@@ -1,11 +1,12 @@
 //! How clients leave a session that others follow: by hanging up, by closing, by ending it for all.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rethread::edge::Version;
 use rethread::server::WhenUnattended;
+use rethread::store::SessionRow;
 use rethread_core::SessionId;
-use rethread_testkit::{Pairing, World, pairings};
+use rethread_testkit::{DEADLINE, Pairing, World, pairings};
 use serde_json::{Value, json};
 
 use super::{PERMISSION, Shared, VERSIONS, idle};
@@ -173,7 +174,37 @@ async fn the_last_client_ends_the_session(pairing: Pairing) {
     }
 }
 
+/// Another process asks for the session: it declines in a turn, and lets all clients go between turns.
+async fn a_release_that_is_asked_for_ends_it_for_all_between_turns(pairing: Pairing) {
+    let shared = Shared::of(pairing, pairing.client).await;
+    let (store, id) = (&shared.world.store, SessionId(shared.session.clone()));
+    let settled = async |is: fn(&SessionRow) -> bool| {
+        let until = Instant::now() + DEADLINE;
+        while !is(&store.find(&id).await.expect("a store").expect("a row")) {
+            assert!(Instant::now() < until, "the owner does not answer");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    let prompt = shared.begun("wait gate; say z").await;
+    store.ask_release(&id, 5).await.expect("a store");
+    settled(|row| row.release_asked_at.is_none() && row.owner.is_some()).await;
+    shared.world.agent.open_gate("gate");
+    assert_eq!(shared.one.finish(&shared.session, &prompt).await.stop, "end_turn", "the turn was left alone");
+
+    store.ask_release(&id, 6).await.expect("a store");
+    settled(|row| row.owner.is_none()).await;
+    for client in [&shared.one, &shared.two] {
+        client.wait("a notice", |message| message.to_string().contains("Session released")).await;
+        let prompt = json!({"sessionId": shared.session, "prompt": [{"type": "text", "text": "say lost"}]});
+        client.refused("session/prompt", prompt).await;
+    }
+    shared.two.load(&shared.session).await;
+    assert_eq!(shared.two.prompt(&shared.session, "say on").await.stop, "end_turn");
+    assert_eq!(shared.two.view(&shared.session).agent().last().map(String::as_str), Some("on"));
+}
+
 pairings!(
+    a_release_that_is_asked_for_ends_it_for_all_between_turns,
     one_leaves_in_mid_turn_and_the_other_sees_the_end,
     a_prompt_that_waits_runs_although_its_client_left,
     closing_leaves_the_session_to_the_others,

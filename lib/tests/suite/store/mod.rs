@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use rethread::store::{
-    Archived, Changes, FoldUpTo, ListPage, ListQuery, ProgressCallback, PruneTurn, Revision, SearchPage,
-    SearchQuery, SessionRow, Stub,
+    Archived, Changes, FoldUpTo, ListPage, ListQuery, ProgressCallback, PruneTurn, ReleaseAnswer, Revision,
+    SearchPage, SearchQuery, SessionRow, Stub,
 };
 
 use rethread::store::embedded::{EmbeddedPaths, EmbeddedStore};
@@ -96,6 +96,14 @@ impl Blocking {
         at: Millis,
     ) -> Result<(), StoreError> {
         self.runtime.block_on(self.store.set_archived(session, archived, at))
+    }
+
+    pub(crate) fn ask_release(&self, session: &SessionId, at: Millis) -> Result<ReleaseAnswer, StoreError> {
+        self.runtime.block_on(self.store.ask_release(session, at))
+    }
+
+    pub(crate) fn decline_release(&self, session: &SessionId) -> Result<(), StoreError> {
+        self.runtime.block_on(self.store.decline_release(session))
     }
 
     pub(crate) fn delete(&self, session: &SessionId, at: Millis) -> Result<(), StoreError> {
