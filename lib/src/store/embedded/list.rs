@@ -124,8 +124,10 @@ mod tests {
     }
 
     fn plan(sql: &str) -> String {
-        let connection = Connection::open_in_memory().unwrap();
-        connection.execute_batch(include_str!("migrations/0001_sessions.sql")).unwrap();
+        let mut connection = Connection::open_in_memory().unwrap();
+        let tx = connection.transaction().unwrap();
+        crate::store::embedded::migrate::run(&tx, 0).unwrap();
+        tx.commit().unwrap();
         let mut statement = connection.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
         let lines = statement.raw_query().mapped(|row| row.get::<_, String>(3));
         lines.map(|line| line.unwrap() + "\n").collect()

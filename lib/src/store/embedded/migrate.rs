@@ -81,7 +81,8 @@ fn version(connection: &Connection) -> Result<i64, SqliteFault> {
     Ok(found)
 }
 
-fn run(tx: &Transaction<'_>, found: i64) -> Result<(), SqliteFault> {
+/// Runs the steps after version `found`.
+pub(super) fn run(tx: &Transaction<'_>, found: i64) -> Result<(), SqliteFault> {
     for (leads_to, sql) in STEPS {
         if leads_to > found {
             if leads_to == WITHOUT_TAIL {

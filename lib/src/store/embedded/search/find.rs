@@ -119,10 +119,10 @@ impl OpenStore {
 fn shown_session(connection: &Connection, key: i64) -> Result<Option<ShownSession>, SqliteFault> {
     let sql = format!(
         "SELECT {COLUMNS}, (SELECT agent FROM native
-                            WHERE native.session = session.key AND native.id = natives ->> '$[#-1]')
+                            WHERE native.session = session.key AND native.id = natives ->> '$[#-1]') AS served
          FROM session WHERE key = ?1"
     );
-    let read = |row: &Row<'_>| Ok((read_row(row)?, row.get::<_, Option<String>>(13)?));
+    let read = |row: &Row<'_>| Ok((read_row(row)?, row.get::<_, Option<String>>("served")?));
     let found = connection.prepare_cached(&sql)?.query_row([key], read).optional()?;
     let Some((row, served)) = found else { return Ok(None) };
     let row = row.parse()?;
