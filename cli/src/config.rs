@@ -3,6 +3,7 @@
 mod mistake;
 
 use std::io::ErrorKind;
+use std::num::NonZeroU32;
 use std::path::Path;
 
 use rethread_assistant::model::{ProviderConfig, ProviderKind, Secret};
@@ -20,6 +21,17 @@ struct File {
     /// The model providers.
     #[serde(default)]
     provider: Vec<Spanned<ProviderConfig>>,
+    /// The store.
+    #[serde(default)]
+    store: StoreSection,
+}
+
+/// The section `[store]`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct StoreSection {
+    /// After how many days without a change sessions are deleted.
+    keep_days: Option<NonZeroU32>,
 }
 
 /// Providers that an environment variable alone sets up, with their names.
@@ -54,19 +66,34 @@ fn is_same(written: &ProviderConfig, found: &ProviderConfig) -> bool {
     written.name == found.name || alike && position(written) == position(found)
 }
 
+/// After how many days without a change sessions are deleted; nothing if they are kept.
+pub(crate) fn keep_days(file: &Path) -> Result<Option<NonZeroU32>, String> {
+    Ok(parse_file(file, &text_of(file)?)?.store.keep_days)
+}
+
 /// Reads the providers of the file; none if it does not exist.
 fn read(file: &Path) -> Result<Vec<ProviderConfig>, String> {
+    parse(file, &text_of(file)?)
+}
+
+/// The text of the file; empty if it does not exist.
+fn text_of(file: &Path) -> Result<String, String> {
     match std::fs::read_to_string(file) {
-        Ok(text) => parse(file, &text),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
+        Ok(text) => Ok(text),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(String::new()),
         Err(error) => Err(format!("{} cannot be read: {error}", file.display())),
     }
 }
 
+fn parse_file(file: &Path, text: &str) -> Result<File, String> {
+    toml::from_str(text).map_err(|error| {
+        explain(&FilePosition { file, text, at: error.span().map_or(0, |span| span.start) }, &error)
+    })
+}
+
 fn parse(file: &Path, text: &str) -> Result<Vec<ProviderConfig>, String> {
     let position = |at| FilePosition { file, text, at };
-    let read: File = toml::from_str(text)
-        .map_err(|error| explain(&position(error.span().map_or(0, |span| span.start)), &error))?;
+    let read = parse_file(file, text)?;
     let mut providers: Vec<ProviderConfig> = Vec::new();
     for provider in read.provider {
         let at = provider.span().start;
@@ -135,6 +162,25 @@ mod tests {
         let providers = written(text).unwrap();
         assert_eq!(providers[0].name, "mine");
         assert_eq!(providers[0].models[0].context_window, Some(1000));
+    }
+
+    #[test]
+    fn old_sessions_are_kept_unless_a_number_of_days_is_set() {
+        let days = |text: &str| {
+            let read = parse_file(Path::new("/home/me/config.toml"), text)?;
+            Ok::<_, String>(read.store.keep_days.map(NonZeroU32::get))
+        };
+        assert_eq!((days(""), days("[store]\nkeep_days = 90\n")), (Ok(None), Ok(Some(90))));
+        for (text, expected) in [
+            (
+                "[store]\nkeep_days = 0\n",
+                "line 2: key `keep_days`: invalid value integer, expected a nonzero u32",
+            ),
+            ("[store]\nkeep = 1\n", "line 2: unknown key `keep`: did you mean `keep_days`?"),
+            ("[stor]\nkeep_days = 1\n", "line 1: unknown key `stor`: did you mean `[store]`?"),
+        ] {
+            assert_eq!(days(text), Err(format!("/home/me/config.toml, {expected}")), "{text}");
+        }
     }
 
     /// An environment with OpenAI's variables and one more.
@@ -232,7 +278,7 @@ mod tests {
         assert!(blocks.len() >= 2, "{blocks:?}");
         for (position, block) in blocks {
             let providers = written(&block).unwrap_or_else(|why| panic!("{position}: {why}"));
-            assert!(!providers.is_empty(), "{position}");
+            assert!(!providers.is_empty() || !block.contains("[[provider]]"), "{position}");
             Models::new(providers).unwrap_or_else(|why| panic!("{position}: {why}"));
         }
     }

@@ -10,6 +10,7 @@ mod log;
 mod output;
 mod paths;
 mod picker;
+mod pruning;
 mod resolve;
 mod server_parts;
 mod shell_word;

@@ -148,7 +148,10 @@ fn serve(args: AcpArgs) -> Result<(), Failure> {
             biased;
             outcome = &mut opened => {
                 outcome?;
-                serving.await;
+                tokio::select! {
+                    () = &mut serving => {}
+                    () = parts.prune_daily() => {}
+                }
             }
             () = &mut serving => opened.await?,
         }

@@ -6,6 +6,7 @@ mod delete;
 mod demo;
 mod guard;
 mod list;
+mod prune;
 mod rename;
 mod search;
 
@@ -30,6 +31,8 @@ pub(crate) enum Command {
     Unarchive(archive::ArchiveArgs),
     /// Deletes a session and frees its text.
     Delete(delete::DeleteArgs),
+    /// Deletes sessions that have not changed for long.
+    Prune(prune::PruneArgs),
     /// Shows what rethread does: kills it in the middle of an answer and restores everything that was shown.
     Demo,
     /// The agent of the demonstration.
@@ -51,6 +54,7 @@ impl Command {
             Self::Archive(args) => archive::archive(&args),
             Self::Unarchive(args) => archive::unarchive(&args),
             Self::Delete(args) => delete::run(&args),
+            Self::Prune(args) => prune::run(&args),
             Self::Demo => demo::run(),
             Self::DemoAgent => demo::run_agent(),
             Self::Guard(args) => guard::run(args),

@@ -78,9 +78,10 @@ fn unknown<'a>(message: &'a str, prefix: &str) -> Option<(&'a str, Vec<&'a str>)
 }
 
 fn unknown_key(word: &str, expected: &[&str]) -> String {
-    let is_top_level = expected == ["provider"];
+    let is_top_level = expected.contains(&"provider");
     let hint = match guess(word, expected) {
-        Some(_) if is_top_level => "did you mean `[[provider]]`?".to_owned(),
+        Some("provider") if is_top_level => "did you mean `[[provider]]`?".to_owned(),
+        Some(meant) if is_top_level => format!("did you mean `[{meant}]`?"),
         Some(meant) => format!("did you mean `{meant}`?"),
         None if is_top_level && word == "models" => "did you mean `[[provider.models]]`?".to_owned(),
         None if is_top_level => "the keys of a provider go below a line `[[provider]]`".to_owned(),

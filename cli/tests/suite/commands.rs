@@ -4,6 +4,7 @@ mod bad_input;
 mod changing;
 mod listing;
 mod picker;
+mod pruning;
 mod searching;
 mod stored;
 
