@@ -35,8 +35,9 @@ const ROWS_DELAY: Duration = Duration::from_millis(100);
 /// How long after a claim its file is made, unless an append needs it sooner: first the session is read and shown.
 const FILES_DELAY: Duration = Duration::from_millis(50);
 
-/// How long turns are collected before they are indexed: a search does not wait for that.
+/// Turns are indexed when none has ended for a while, but not much later than they ended: a search does not wait for that.
 const INDEX_DELAY: Duration = Duration::from_secs(2);
+const INDEX_LATEST: Duration = Duration::from_secs(30);
 
 /// The pause before something that failed is tried again.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
@@ -93,6 +94,8 @@ struct RequestState {
     rows: Option<Instant>,
     files: Option<Instant>,
     index: Option<Instant>,
+    /// When the turns that wait to be indexed must be, at the latest.
+    index_latest: Option<Instant>,
     cleaning: Option<Instant>,
 }
 
@@ -118,6 +121,7 @@ impl Default for UpkeepRequests {
             rows: None,
             files: None,
             index: None,
+            index_latest: None,
             cleaning: Some(Instant::now() + FIRST_CLEANING),
         };
         Self { state: Mutex::new(state), changed: Condvar::new() }
@@ -158,8 +162,13 @@ impl UpkeepRequests {
 
     /// A turn has ended and is to be indexed.
     pub(super) fn turn_ended(&self) {
-        self.lock().index.get_or_insert_with(|| Instant::now() + INDEX_DELAY);
-        self.changed.notify_one();
+        let mut state = self.lock();
+        let now = Instant::now();
+        let latest = *state.index_latest.get_or_insert(now + INDEX_LATEST);
+        // A thread that waits for an earlier time wakes up then and finds that it is not due.
+        if state.index.replace(latest.min(now + INDEX_DELAY)).is_none() {
+            self.changed.notify_one();
+        }
     }
 
     /// Takes back the request to remove what was deleted from the log.
@@ -226,6 +235,9 @@ impl RequestState {
         for (place, task) in places {
             if place.is_some_and(|at| at <= now) {
                 *place = None;
+                if task == Task::Index {
+                    self.index_latest = None;
+                }
                 return Some(task);
             }
         }

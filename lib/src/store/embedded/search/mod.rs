@@ -73,12 +73,9 @@ impl SearchIndex {
         Self { database: database.to_owned(), open, filling, ended }
     }
 
-    /// Notes that a turn has ended. Returns whether nothing waited before.
-    pub(super) fn note_turn_end(&self, key: i64) -> bool {
-        let mut ended = locked(&self.ended);
-        let first = ended.is_empty();
-        ended.insert(key);
-        first
+    /// Notes that a turn has ended.
+    pub(super) fn note_turn_end(&self, key: i64) {
+        locked(&self.ended).insert(key);
     }
 
     /// Closes the connection, which takes memory.
