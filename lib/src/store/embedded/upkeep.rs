@@ -96,6 +96,7 @@ struct RequestState {
     index: Option<Instant>,
     /// When the turns that wait to be indexed must be, at the latest.
     index_latest: Option<Instant>,
+    erasing: Option<Instant>,
     cleaning: Option<Instant>,
 }
 
@@ -108,6 +109,7 @@ enum Task {
     Rows,
     Files,
     Index,
+    Erasing,
     Cleaning,
 }
 
@@ -122,6 +124,7 @@ impl Default for UpkeepRequests {
             files: None,
             index: None,
             index_latest: None,
+            erasing: None,
             cleaning: Some(Instant::now() + FIRST_CLEANING),
         };
         Self { state: Mutex::new(state), changed: Condvar::new() }
@@ -171,6 +174,12 @@ impl UpkeepRequests {
         }
     }
 
+    /// Something was deleted and is to be erased from the search index.
+    pub(super) fn text_deleted(&self) {
+        self.lock().erasing = Some(Instant::now());
+        self.changed.notify_one();
+    }
+
     /// Takes back the request to remove what was deleted from the log.
     fn take_truncation(&self) -> bool {
         self.lock().truncate.take().is_some()
@@ -212,6 +221,7 @@ impl UpkeepRequests {
             Task::Rows => &mut state.rows,
             Task::Files => &mut state.files,
             Task::Index => &mut state.index,
+            Task::Erasing => &mut state.erasing,
             Task::Cleaning => &mut state.cleaning,
         };
         place.get_or_insert_with(|| Instant::now() + delay);
@@ -229,6 +239,7 @@ impl RequestState {
             (&mut self.rows, Task::Rows),
             (&mut self.truncate, Task::Truncate),
             (&mut self.checkpoint, Task::Checkpoint),
+            (&mut self.erasing, Task::Erasing),
             (&mut self.index, Task::Index),
             (&mut self.cleaning, Task::Cleaning),
         ];
@@ -245,8 +256,9 @@ impl RequestState {
     }
 
     fn earliest(&self) -> Option<Instant> {
-        let times = [self.files, self.rows, self.truncate, self.checkpoint, self.index, self.cleaning];
-        times.into_iter().flatten().min()
+        let soon = [self.files, self.rows, self.truncate, self.checkpoint];
+        let later = [self.erasing, self.index, self.cleaning];
+        soon.into_iter().chain(later).flatten().min()
     }
 }
 
@@ -268,6 +280,7 @@ impl UpkeepThread {
                 Task::Rows => self.write_rows(),
                 Task::Files => self.make_files(),
                 Task::Index => self.index(),
+                Task::Erasing => self.erase(),
                 Task::Cleaning => self.clean(),
             };
             // A failure loses nothing: the log and the journals have everything.
@@ -327,6 +340,18 @@ impl UpkeepThread {
             Ok(true) => self.requests.later(Task::Index, Duration::ZERO),
             Ok(false) => {}
             // The next search tries again.
+            Err(error) => tracing::warn!("{}", crate::wire::with_causes(&error)),
+        }
+        true
+    }
+
+    /// Erases a part at a time.
+    fn erase(&self) -> bool {
+        let Some(store) = self.store.upgrade() else { return true };
+        match store.erase_some() {
+            Ok(true) => self.requests.later(Task::Erasing, Duration::ZERO),
+            Ok(false) => {}
+            // The next cleaning tries again.
             Err(error) => tracing::warn!("{}", crate::wire::with_causes(&error)),
         }
         true
