@@ -8,6 +8,7 @@ mod providers;
 mod shown;
 
 use std::io::ErrorKind;
+use std::num::NonZeroU32;
 use std::path::Path;
 
 use rethread_assistant::AssistantDefaults;
@@ -33,6 +34,11 @@ pub(crate) fn read(file: &Path) -> Result<ConfigFile, Mistake> {
 /// Reads the providers of the file, then those that are only in the environment.
 pub(crate) fn providers(file: &Path) -> Result<Vec<ProviderConfig>, String> {
     Ok(with_environment(read(file).map_err(|mistake| mistake.to_string())?.providers))
+}
+
+/// Reads after how many days without a change sessions are deleted; nothing if they are kept.
+pub(crate) fn keep_days(file: &Path) -> Result<Option<NonZeroU32>, Mistake> {
+    Ok(read(file)?.keep_days)
 }
 
 /// Reads what new sessions of the assistant begin with. An invalid file is reported when its providers are read.

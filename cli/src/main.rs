@@ -13,6 +13,7 @@ mod markdown;
 mod output;
 mod paths;
 mod picker;
+mod pruning;
 mod resolve;
 mod server_parts;
 mod shell_word;

@@ -1,5 +1,6 @@
 //! Prepares the process for a server with the embedded store and one agent, as `acp` and `chat` run it.
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use rethread::agent::host::AgentSource;
@@ -16,6 +17,7 @@ use crate::environment;
 use crate::failure::Failure;
 use crate::log::{self, LogLevel};
 use crate::paths::Paths;
+use crate::pruning::prune_daily;
 
 /// More open files than anybody needs; some programs take long with a limit that is higher.
 const MAX_OPEN_FILES: libc::rlim_t = 65_536;
@@ -27,6 +29,8 @@ pub(crate) struct ServerParts {
     /// The agent.
     agent: Arc<dyn AgentSource>,
     config: Config,
+    /// After how many days without a change sessions are deleted.
+    keep_days: Option<NonZeroU32>,
 }
 
 impl ServerParts {
@@ -53,7 +57,20 @@ impl ServerParts {
         let (store, opened) = EmbeddedStore::open_in_background(&paths.store())?;
         let agent = agent.source(&paths)?;
         let config = Config { secrets, guardian: Some(guardian()?), ..config };
-        Ok((Self { store: Arc::new(store.sync_in_place()), agent, config }, opened))
+        // A wrong file is an error where more of it is needed.
+        let keep_days = config::keep_days(&paths.config()).unwrap_or_else(|why| {
+            tracing::warn!("old sessions are kept: {why}");
+            None
+        });
+        Ok((Self { store: Arc::new(store.sync_in_place()), agent, config, keep_days }, opened))
+    }
+
+    /// Deletes old sessions once a day, if the configuration says so. Never ends.
+    pub(crate) async fn prune_daily(&self) {
+        match self.keep_days {
+            Some(days) => prune_daily(self.store.clone(), days).await,
+            None => std::future::pending().await,
+        }
     }
 
     /// Makes the server. Must be called in a runtime.

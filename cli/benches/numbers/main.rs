@@ -15,6 +15,7 @@ mod memory;
 mod meter;
 mod pace;
 mod round_trip;
+mod search;
 mod start;
 mod stream;
 mod table;
@@ -32,7 +33,7 @@ const MISSED: u8 = 3;
 type Measure = fn() -> Vec<Row>;
 
 /// All measurements by name.
-const MEASUREMENTS: [(&str, Measure); 10] = [
+const MEASUREMENTS: [(&str, Measure); 11] = [
     ("pace", pace::measure),
     ("pace-written", written::measure),
     ("many", many::measure),
@@ -42,6 +43,7 @@ const MEASUREMENTS: [(&str, Measure); 10] = [
     ("turns", turns::measure),
     ("start", start::measure),
     ("list", list::measure),
+    ("search", search::measure),
     ("idle", idle::measure),
 ];
 

@@ -217,7 +217,10 @@ fn serve(args: AcpArgs, agent: AgentChoice) -> Result<(), Failure> {
             biased;
             outcome = &mut opened => {
                 outcome?;
-                serving.await;
+                tokio::select! {
+                    () = &mut serving => {}
+                    () = parts.prune_daily() => {}
+                }
             }
             () = &mut serving => opened.await?,
         }

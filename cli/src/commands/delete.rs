@@ -5,7 +5,7 @@ use rethread::clock;
 use serde_json::json;
 
 use crate::changes::{JsonOption, name_of, report, unowned};
-use crate::failure::Failure;
+use crate::failure::{ExitCode, Failure};
 use crate::picker::confirm;
 use crate::resolve::SessionArg;
 use crate::stored_sessions::with_store;
@@ -29,7 +29,12 @@ pub(crate) fn run(args: &DeleteArgs) -> Result<(), Failure> {
         if !args.yes {
             confirm(&format!("Delete {} for good?", name_of(&row)))?;
         }
-        store.delete(&row.id, clock::now()).await?;
+        let deleted =
+            store.delete_unowned(std::slice::from_ref(&row.id), clock::now(), Box::new(|_| {})).await?;
+        if deleted.is_empty() {
+            let message = format!("session {} was opened or deleted by another process", row.id);
+            return Err(Failure::new(ExitCode::Refused, message).hint("try again"));
+        }
         Ok(row)
     })?;
     let sentence = format!("Deleted {}.", name_of(&row));

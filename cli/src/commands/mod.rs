@@ -16,6 +16,7 @@ mod import;
 mod list;
 mod man;
 mod models;
+mod prune;
 mod release;
 mod relocate;
 mod rename;
@@ -76,6 +77,8 @@ pub(crate) enum Command {
     Unarchive(archive::ArchiveArgs),
     /// Deletes a session and frees its text.
     Delete(delete::DeleteArgs),
+    /// Deletes sessions that have not changed for long.
+    Prune(prune::PruneArgs),
     /// Makes a session that goes on from another one.
     Fork(fork::ForkArgs),
     /// Gives a session another working directory.
@@ -118,6 +121,7 @@ impl Command {
             Self::Archive(args) => archive::archive(&args),
             Self::Unarchive(args) => archive::unarchive(&args),
             Self::Delete(args) => delete::run(&args),
+            Self::Prune(args) => prune::run(&args),
             Self::Fork(args) => fork::run(&args),
             Self::Move(args) => relocate::run(&args),
             Self::Release(args) => release::run(&args),

@@ -1,6 +1,7 @@
 //! The shape of `config.toml`, and reading it. Values that TOML allows and we do not are mistakes with their line.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 use std::path::Path;
 
 use rethread::secret::Secret;
@@ -26,6 +27,8 @@ pub(crate) struct ConfigFile {
     pub(crate) assistant: AssistantDefaults,
     /// The model providers.
     pub(crate) providers: Vec<ProviderConfig>,
+    /// After how many days without a change sessions are deleted; nothing if they are kept.
+    pub(crate) keep_days: Option<NonZeroU32>,
 }
 
 /// An agent with a name.
@@ -49,6 +52,15 @@ struct Written {
     assistant: WrittenAssistant,
     #[serde(default)]
     provider: Vec<Spanned<ProviderConfig>>,
+    #[serde(default)]
+    store: WrittenStore,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenStore {
+    #[serde(default)]
+    keep_days: Option<NonZeroU32>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -118,6 +130,7 @@ impl ConfigFile {
             agents: agents(source, written.agents)?,
             assistant: assistant(source, written.assistant)?,
             providers: providers(source, written.provider)?,
+            keep_days: written.store.keep_days,
         })
     }
 }

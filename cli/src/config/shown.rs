@@ -30,6 +30,7 @@ pub(crate) fn as_json(config: &ConfigFile, providers: &[ProviderConfig]) -> Valu
             "mode": config.assistant.mode.map(|mode| mode.id()),
             "mcp_servers": servers,
         },
+        "store": {"keep_days": config.keep_days},
         "provider": providers.iter().map(provider).collect::<Vec<_>>(),
     })
 }

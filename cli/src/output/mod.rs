@@ -1,4 +1,4 @@
-//! Printing for people and programs: escaping hostile text, widths, tables, passages, ages, colours, JSON,
+//! Printing for people and programs: escaping hostile text, widths, tables, passages, ages, sizes, colours, JSON,
 //! progress bars, the pager.
 
 pub(crate) mod age;
@@ -7,6 +7,7 @@ pub(crate) mod ids;
 pub(crate) mod json;
 pub(crate) mod passage;
 pub(crate) mod progress;
+pub(crate) mod size;
 pub(crate) mod stream;
 pub(crate) mod table;
 pub(crate) mod target;

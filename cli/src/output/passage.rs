@@ -75,7 +75,7 @@ fn rest_behind_space(line: &mut Vec<ShownCharacter>) -> Vec<ShownCharacter> {
 }
 
 fn shorten(line: &mut Vec<ShownCharacter>, columns: usize) {
-    while line_width(line) + 1 > columns {
+    while line_width(line) + 1 > columns || line.last().is_some_and(|last| last.text == " ") {
         line.pop();
     }
     line.push(ShownCharacter { text: "…".to_owned(), kind: PartKind::Plain });

@@ -8,7 +8,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use rethread::store::{IndexProgress, ProgressCallback};
 
 /// How long work may take before a bar appears.
-const APPEARS_AFTER: Duration = Duration::from_millis(400);
+const APPEARS_AFTER: Duration = Duration::from_millis(200);
 
 /// How often the bar is drawn in a second.
 const DRAWS_PER_SECOND: u8 = 10;

@@ -222,9 +222,14 @@ fn is_of_store(what: &Effect, state: &Path) -> bool {
         | Effect::Remove(path)
         | Effect::Write { file: path, .. }
         | Effect::Truncate { file: path, .. }
-        | Effect::Rename { to: path, .. } => !path.starts_with(state) && !path.ends_with("rethread.db-shm"),
+        | Effect::Rename { to: path, .. } => !path.starts_with(state) && !is_shared_memory(path),
         Effect::Answer(_) => false,
     }
+}
+
+/// SQLite makes this file anew after a power cut.
+fn is_shared_memory(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| name.to_string_lossy().ends_with("-shm"))
 }
 
 fn child_of(pid: i32) -> i32 {

@@ -13,6 +13,7 @@ mod listing;
 mod long_transcripts;
 mod moving;
 mod picker;
+mod pruning;
 mod releasing;
 mod rich;
 mod searching;

@@ -108,11 +108,11 @@ pub trait Store: Send + Sync + 'static {
     fn set_archived(&self, session: &SessionId, archived: Archived, at: Millis) -> StoreFuture<'_, ()>;
 
     /// Marks a session as deleted, increments the epoch, and frees its text as far as no fork needs it: at once, or when
-    /// its owner releases it.
+    /// its owner releases it. It is not found by searches any more; its words are erased soon.
     fn delete(&self, session: &SessionId, at: Millis) -> StoreFuture<'_, ()>;
 
-    /// Deletes sessions as [`Store::delete`] does, except those that a process has open. Returns those that were deleted.
-    /// Cheaper than one by one. The progress counts sessions.
+    /// Deletes sessions as [`Store::delete`] does, except those that a process has open. Returns those that were deleted,
+    /// when their text is in no file any more. Cheaper than one by one. The progress counts sessions.
     fn delete_unowned(
         &self,
         sessions: &[SessionId],

@@ -1,10 +1,13 @@
 //! `rethread search`.
 
 use expect_test::expect;
+use rethread::store::{SearchQuery, Store as _};
+use rethread_core::search::TextQuery;
 use serde_json::json;
 
 use super::Shell;
-use super::stored::{Made, answer, prompt};
+use super::stored::{Made, answer, prompt, turns};
+use crate::pseudo_terminal::OnTerminal;
 
 const MINUTE: u64 = 60_000;
 const DAY: u64 = 24 * 60 * MINUTE;
@@ -220,4 +223,50 @@ fn the_text_of_a_deleted_session_is_not_found_and_in_no_file() {
     assert!(!shell.files_with("hedgehog").is_empty());
     assert_eq!(shell.run(&["search", "zebrafish"]).stdout, "No message was found.\n");
     assert!(shell.run(&["search", "hedgehog"]).stdout.contains("hedgehog"));
+}
+
+#[test]
+fn deleted_text_is_in_no_file_while_another_process_uses_the_store() {
+    let shell = Shell::new();
+    let store = shell.store();
+    for id in ["s-11112222", "s-33334444"] {
+        let updates = vec![prompt("p1", &format!("the zebrafish of {id}")), answer("a1", "ZEBRAFISH")];
+        store.add(&Made { id, cwd: "/w", agent: "codex", ago: 100 * DAY, updates });
+    }
+    let query = SearchQuery::new(TextQuery::parse("zebrafish").expect("a query"), 10);
+    assert_eq!(store.wait(store.store.search(&query)).expect("a page").hits.len(), 4);
+    for command in [&["delete", "s-11112222", "--yes"][..], &["prune", "--older-than", "90d", "--yes"]] {
+        let said = shell.run(command);
+        assert_eq!(said.code, Some(0), "{}", said.stderr);
+    }
+    for word in ["zebrafish", "ZEBRAFISH", "ebrafish"] {
+        assert_eq!(shell.files_with(word), Vec::<String>::new(), "{word}");
+    }
+    assert_eq!(store.wait(store.store.search(&query)).expect("a page").hits, []);
+}
+
+#[test]
+fn the_first_search_shows_its_progress_on_a_terminal() {
+    let shell = Shell::new();
+    let store = shell.store();
+    for number in 0..40 {
+        let updates = turns("Hello", 120);
+        store.add(&Made { id: &format!("s-{number}"), cwd: "/w", agent: "codex", ago: 0, updates });
+    }
+    drop(store);
+    let mut command = shell.command(&["search", "hello", "--limit", "1"]);
+    command.env("TERM", "xterm-256color").env("PAGER", "cat");
+    let mut searching = OnTerminal::start(command);
+    let screen = searching.screen_with("Indexing");
+    assert!(screen.contains("/40 sessions"), "{screen}");
+    searching.screen_without("Indexing");
+    let (status, said) = searching.ends();
+    assert!(status.success() && said.contains("\u{1b}[1mHello\u{1b}[0m"), "{said:?}");
+    let mut again = OnTerminal::start({
+        let mut command = shell.command(&["search", "hello", "--limit", "1"]);
+        command.env("TERM", "xterm-256color").env("PAGER", "cat");
+        command
+    });
+    assert!(!again.screen_with("There are more").contains("Indexing"));
+    assert!(again.ends().0.success());
 }

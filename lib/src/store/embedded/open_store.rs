@@ -43,6 +43,7 @@ pub(super) struct OpenStore {
 impl Drop for OpenStore {
     fn drop(&mut self) {
         self.try_write_pending();
+        self.erase_last();
         // If this fails, the lock file still shows that this process has ended.
         let _ = self.this_process.unregister(&self.writer);
     }

@@ -12,6 +12,7 @@ use super::integers::{from_sql, seq_to_sql, to_sql};
 use super::journals::lock;
 use super::open_store::OpenStore;
 use super::row::{existing_head, live_owner, session_head};
+use super::search::ErasureLimit;
 use super::session::LastOwner;
 use super::{
     Archived, ChangedSession, Changes, Deleted, Durability, ProgressCallback, ReleaseAnswer, Revision,
@@ -54,10 +55,13 @@ impl OpenStore {
             Some((_, true)) => self.note_epoch(session)?,
             None => return Ok(()),
         }
-        self.erase_deleted()
+        // It is not found any more; erasing its words may take a while.
+        self.search.note_deletion();
+        self.requests.text_deleted();
+        Ok(())
     }
 
-    /// Deletes those of these sessions that nobody owns, and returns them.
+    /// Deletes those of these sessions that nobody owns, and returns them. Their words are erased before it returns.
     pub(super) fn delete_unowned(
         &self,
         sessions: &[SessionId],
@@ -81,7 +85,7 @@ impl OpenStore {
             }
             progress(IndexProgress { done, total: sessions.len() });
         }
-        self.erase_deleted()?;
+        self.erase_deleted(ErasureLimit::None)?;
         Ok(gone)
     }
 
@@ -191,7 +195,7 @@ impl OpenStore {
             }
         }
         // A process may have ended before it had done that.
-        self.erase_deleted()?;
+        self.requests.text_deleted();
         self.remove_unused_files()
     }
 

@@ -35,8 +35,9 @@ const ROWS_DELAY: Duration = Duration::from_millis(100);
 /// How long after a claim its file is made, unless an append needs it sooner: first the session is read and shown.
 const FILES_DELAY: Duration = Duration::from_millis(50);
 
-/// How long turns are collected before they are indexed: a search does not wait for that.
+/// Turns are indexed when none has ended for a while, but not much later than they ended: a search does not wait for that.
 const INDEX_DELAY: Duration = Duration::from_secs(2);
+const INDEX_LATEST: Duration = Duration::from_secs(30);
 
 /// The pause before something that failed is tried again.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
@@ -93,6 +94,9 @@ struct RequestState {
     rows: Option<Instant>,
     files: Option<Instant>,
     index: Option<Instant>,
+    /// When the turns that wait to be indexed must be, at the latest.
+    index_latest: Option<Instant>,
+    erasing: Option<Instant>,
     cleaning: Option<Instant>,
 }
 
@@ -105,6 +109,7 @@ enum Task {
     Rows,
     Files,
     Index,
+    Erasing,
     Cleaning,
 }
 
@@ -118,6 +123,8 @@ impl Default for UpkeepRequests {
             rows: None,
             files: None,
             index: None,
+            index_latest: None,
+            erasing: None,
             cleaning: Some(Instant::now() + FIRST_CLEANING),
         };
         Self { state: Mutex::new(state), changed: Condvar::new() }
@@ -158,7 +165,18 @@ impl UpkeepRequests {
 
     /// A turn has ended and is to be indexed.
     pub(super) fn turn_ended(&self) {
-        self.lock().index.get_or_insert_with(|| Instant::now() + INDEX_DELAY);
+        let mut state = self.lock();
+        let now = Instant::now();
+        let latest = *state.index_latest.get_or_insert(now + INDEX_LATEST);
+        // A thread that waits for an earlier time wakes up then and finds that it is not due.
+        if state.index.replace(latest.min(now + INDEX_DELAY)).is_none() {
+            self.changed.notify_one();
+        }
+    }
+
+    /// Something was deleted and is to be erased from the search index.
+    pub(super) fn text_deleted(&self) {
+        self.lock().erasing = Some(Instant::now());
         self.changed.notify_one();
     }
 
@@ -203,6 +221,7 @@ impl UpkeepRequests {
             Task::Rows => &mut state.rows,
             Task::Files => &mut state.files,
             Task::Index => &mut state.index,
+            Task::Erasing => &mut state.erasing,
             Task::Cleaning => &mut state.cleaning,
         };
         place.get_or_insert_with(|| Instant::now() + delay);
@@ -220,12 +239,16 @@ impl RequestState {
             (&mut self.rows, Task::Rows),
             (&mut self.truncate, Task::Truncate),
             (&mut self.checkpoint, Task::Checkpoint),
+            (&mut self.erasing, Task::Erasing),
             (&mut self.index, Task::Index),
             (&mut self.cleaning, Task::Cleaning),
         ];
         for (place, task) in places {
             if place.is_some_and(|at| at <= now) {
                 *place = None;
+                if task == Task::Index {
+                    self.index_latest = None;
+                }
                 return Some(task);
             }
         }
@@ -233,8 +256,9 @@ impl RequestState {
     }
 
     fn earliest(&self) -> Option<Instant> {
-        let times = [self.files, self.rows, self.truncate, self.checkpoint, self.index, self.cleaning];
-        times.into_iter().flatten().min()
+        let soon = [self.files, self.rows, self.truncate, self.checkpoint];
+        let later = [self.erasing, self.index, self.cleaning];
+        soon.into_iter().chain(later).flatten().min()
     }
 }
 
@@ -256,6 +280,7 @@ impl UpkeepThread {
                 Task::Rows => self.write_rows(),
                 Task::Files => self.make_files(),
                 Task::Index => self.index(),
+                Task::Erasing => self.erase(),
                 Task::Cleaning => self.clean(),
             };
             // A failure loses nothing: the log and the journals have everything.
@@ -315,6 +340,18 @@ impl UpkeepThread {
             Ok(true) => self.requests.later(Task::Index, Duration::ZERO),
             Ok(false) => {}
             // The next search tries again.
+            Err(error) => tracing::warn!("{}", crate::wire::with_causes(&error)),
+        }
+        true
+    }
+
+    /// Erases a part at a time.
+    fn erase(&self) -> bool {
+        let Some(store) = self.store.upgrade() else { return true };
+        match store.erase_some() {
+            Ok(true) => self.requests.later(Task::Erasing, Duration::ZERO),
+            Ok(false) => {}
+            // The next cleaning tries again.
             Err(error) => tracing::warn!("{}", crate::wire::with_causes(&error)),
         }
         true

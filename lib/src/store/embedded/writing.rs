@@ -128,9 +128,8 @@ impl OpenStore {
         let ended = append.entries.iter().any(|entry| matches!(**entry, Entry::TurnEnded { .. }));
         if ended && let Some(journal) = self.journals.get(&append.session) {
             let key = lock(&journal).key;
-            if self.search.note_turn_end(key) {
-                self.requests.turn_ended();
-            }
+            self.search.note_turn_end(key);
+            self.requests.turn_ended();
         }
     }
 

@@ -306,9 +306,13 @@ fn deleted_text_is_in_no_file() {
         };
         assert!(!files_with(dir.path(), &text).is_empty());
         store.release(&lease).unwrap();
+        // The index has the words in lower case.
+        store.update_index(Box::new(|_| {})).unwrap();
+        assert!(!files_with(dir.path(), b"textmark").is_empty());
         store.delete(&id(&name), 5).unwrap();
         wait_gone(dir.path(), &text);
         wait_gone(dir.path(), b"TEXTMARK");
+        wait_gone(dir.path(), b"textmark");
         wait_gone(dir.path(), b"TITLEMARK");
         assert!(matches!(store.read(&id(&name), Seq(0), 1000), Err(StoreError::Unknown(_))));
     }

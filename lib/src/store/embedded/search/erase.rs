@@ -26,60 +26,96 @@ const FEW_ROWS: i64 = 1000;
 /// Erasing a row takes about as long as adding this many.
 const ERASING_COST: i64 = 20;
 
-/// What to do with the index.
+/// How long erasing may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Erasure {
-    /// The rows were erased.
+pub(in crate::store::embedded) enum ErasureLimit {
+    /// Until all is erased.
+    None,
+    /// Until this time, and then a little.
+    Until(Instant),
+}
+
+/// How far erasing got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::store::embedded) enum Erasure {
+    /// All is erased.
     Done,
+    /// There is more.
+    Part,
     /// Making a new index is faster.
     DropInstead,
 }
 
+impl ErasureLimit {
+    fn is_reached(self) -> bool {
+        match self {
+            Self::None => false,
+            Self::Until(time) => Instant::now() >= time,
+        }
+    }
+}
+
 impl OpenStore {
-    /// Erases what was deleted. An index from which that is not possible is dropped.
-    pub(in crate::store::embedded) fn erase_deleted(&self) -> Result<(), StoreError> {
+    /// Erases what was deleted. An index from which that is not possible is dropped. Returns whether there is more to erase.
+    pub(in crate::store::embedded) fn erase_deleted(&self, limit: ErasureLimit) -> Result<bool, StoreError> {
         let pending = self.readers.read("reading", |tx| pending(tx))?;
         if pending.is_empty() {
-            return Ok(());
+            return Ok(false);
         }
         let erased = self.index_generation().map_err(IndexFault::from).and_then(|generation| {
-            self.search.with(generation, IfMissing::Skip, |index| self.erase_unshown(index, &pending))
+            self.search.with(generation, IfMissing::Skip, |index| self.erase_unshown(index, &pending, limit))
         });
         match erased {
             // Without an index there is nothing to look at again.
-            Ok(None) => self.forget_pending(&pending),
-            Ok(Some(Erasure::Done)) => {
-                // At once, since the process may end soon; later if somebody reads just now.
-                if !self.truncate_index_log() {
-                    self.requests.truncate_log();
-                }
-                let gone = |key: &i64| Ok(self.facts_of(*key)?.is_none().then_some(*key));
-                let gone = pending.iter().map(gone).collect::<Result<Vec<_>, StoreError>>()?;
-                self.forget_pending(&gone.into_iter().flatten().collect::<Vec<_>>())
+            Ok(None) => self.forget_pending(&pending)?,
+            Ok(Some(Erasure::Part)) => return Ok(true),
+            Ok(Some(Erasure::Done)) => self.finish_erasing(&pending)?,
+            Ok(Some(Erasure::DropInstead)) => {
+                self.drop_index()?;
+                self.forget_pending(&pending)?;
             }
-            Ok(Some(Erasure::DropInstead)) => self.drop_index().and_then(|()| self.forget_pending(&pending)),
             Err(fault) => {
                 let error = self.index_error(fault);
                 tracing::warn!("the search index is dropped: {}", crate::wire::with_causes(&error));
-                self.drop_index().and_then(|()| self.forget_pending(&pending))
+                self.drop_index()?;
+                self.forget_pending(&pending)?;
             }
         }
+        Ok(false)
     }
 
-    fn erase_unshown(&self, index: &IndexFile, keys: &[i64]) -> Result<Erasure, IndexFault> {
+    /// What is shown for another session now stays pending until it is indexed again.
+    fn finish_erasing(&self, pending: &[i64]) -> Result<(), StoreError> {
+        // At once, since the process may end soon; later if somebody reads just now.
+        if !self.truncate_index_log() {
+            self.requests.truncate_log();
+        }
+        let mut gone = Vec::new();
+        for key in pending {
+            if self.facts_of(*key)?.is_none() {
+                gone.push(*key);
+            }
+        }
+        self.forget_pending(&gone)
+    }
+
+    fn erase_unshown(
+        &self,
+        index: &IndexFile,
+        keys: &[i64],
+        limit: ErasureLimit,
+    ) -> Result<Erasure, IndexFault> {
         let mut unshown = Vec::new();
         for key in keys {
             let facts = self.facts_of(*key)?;
-            let known = index.indexed(*key)?;
-            if facts.is_none() || !known.fits(facts.as_ref()) {
+            if facts.is_none() || !index.indexed(*key)?.fits(facts.as_ref()) {
                 unshown.push(*key);
             }
         }
         if index.is_cheaper_to_drop(&unshown)? {
             return Ok(Erasure::DropInstead);
         }
-        index.erase(&unshown)?;
-        Ok(Erasure::Done)
+        index.erase(&unshown, limit)
     }
 
     /// Empties the log of the index, if there is one. Returns whether that was possible.
@@ -126,29 +162,47 @@ fn pending(tx: &Transaction<'_>) -> Result<Vec<i64>, SqliteFault> {
 
 impl IndexFile {
     /// Erases journals.
-    pub(super) fn erase(&self, keys: &[i64]) -> Result<(), IndexFault> {
+    pub(super) fn erase(&self, keys: &[i64], limit: ErasureLimit) -> Result<Erasure, IndexFault> {
         let mut separators = Separators::default();
+        let mut erasure = Erasure::Done;
         for key in keys {
-            // From now on nobody adds what was read before.
-            self.write(|tx| Ok(mark_erased(tx, *key)?))?;
-            let mut bytes = FIRST_BATCH;
-            loop {
-                let began = Instant::now();
-                if !self.write(|tx| Ok(erase_rows(tx, *key, bytes, &mut separators)?))? {
-                    break;
-                }
-                bytes = match began.elapsed() {
-                    took if took < AT_MOST / 3 => bytes * 2,
-                    took if took > AT_MOST => (bytes / 2).max(LEAST_BATCH),
-                    _ => bytes,
-                };
+            erasure = self.erase_journal(*key, limit, &mut separators)?;
+            if erasure != Erasure::Done {
+                break;
             }
-            self.write(|tx| {
-                let sql = "UPDATE indexed SET tokens = '' WHERE journal = ?1";
-                Ok(tx.prepare_cached(sql)?.execute([key]).map(drop)?)
-            })?;
         }
-        self.write(|tx| Ok(separators.replace(tx)?))
+        self.write(|tx| Ok(separators.replace(tx)?))?;
+        Ok(erasure)
+    }
+
+    fn erase_journal(
+        &self,
+        key: i64,
+        limit: ErasureLimit,
+        separators: &mut Separators,
+    ) -> Result<Erasure, IndexFault> {
+        // From now on nobody adds what was read before.
+        self.write(|tx| Ok(mark_erased(tx, key)?))?;
+        let mut bytes = FIRST_BATCH;
+        loop {
+            let began = Instant::now();
+            if !self.write(|tx| Ok(erase_rows(tx, key, bytes, separators)?))? {
+                break;
+            }
+            if limit.is_reached() {
+                return Ok(Erasure::Part);
+            }
+            bytes = match began.elapsed() {
+                took if took < AT_MOST / 3 => bytes * 2,
+                took if took > AT_MOST => (bytes / 2).max(LEAST_BATCH),
+                _ => bytes,
+            };
+        }
+        self.write(|tx| {
+            let sql = "UPDATE indexed SET tokens = '' WHERE journal = ?1";
+            Ok(tx.prepare_cached(sql)?.execute([key]).map(drop)?)
+        })?;
+        Ok(Erasure::Done)
     }
 
     fn is_cheaper_to_drop(&self, keys: &[i64]) -> Result<bool, IndexFault> {

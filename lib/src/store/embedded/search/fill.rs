@@ -8,6 +8,7 @@ use std::ops::ControlFlow;
 use rethread_core::{Seq, TurnNo, fold};
 use rusqlite::{OptionalExtension as _, Transaction, params};
 
+use super::erase::ErasureLimit;
 use super::index_file::{IfMissing, IndexFile};
 use super::journal_facts::{JournalFacts, JournalLiveness, ShownAs};
 use super::{IndexFault, ProgressSink, message_row};
@@ -151,7 +152,7 @@ impl Filler<'_> {
         let mut known = self.in_index(|index| index.indexed(key))?;
         let facts = self.store.facts_of(key)?;
         if !known.fits(facts.as_ref()) {
-            self.in_index(|index| index.erase(&[key]))?;
+            self.in_index(|index| index.erase(&[key], ErasureLimit::None))?;
             known = self.in_index(|index| index.indexed(key))?;
         }
         match facts {
@@ -176,7 +177,9 @@ impl Filler<'_> {
             from = page.next;
             let upto = Seq(from.0 - 1).min(cut);
             reader.read(&fold(&items), upto);
-            let stop = page.end || after_page(&page).is_break();
+            // A turn that is not complete has to be read again, so that what stops must have got on.
+            let got_on = reader.done().seq > known.upto.seq;
+            let stop = page.end || (got_on && after_page(&page).is_break());
             if page.end && facts.liveness == JournalLiveness::AtRest {
                 reader.end(upto);
             }
@@ -206,7 +209,6 @@ impl Filler<'_> {
         state: Option<String>,
     ) -> Result<(), IndexFault> {
         let mut rows = reader.take();
-        let last = |rest: &Vec<TextRow>| rest.is_empty();
         loop {
             let size = rows.iter().scan(0, |sum, row| {
                 *sum += row.text.len();
@@ -214,7 +216,7 @@ impl Filler<'_> {
             });
             let count = size.take_while(|sum| *sum <= BATCH_BYTES).count().clamp(1, BATCH_ROWS);
             let rest = rows.split_off(count.min(rows.len()));
-            let complete = last(&rest);
+            let complete = rest.is_empty();
             self.bytes += rows.iter().map(|row| row.text.len()).sum::<usize>();
             self.rows += rows.len();
             // Only with the last rows is it true that everything up to there is indexed.

@@ -8,6 +8,8 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use rusqlite::ErrorCode;
 
@@ -26,7 +28,12 @@ mod journal_facts;
 mod message_row;
 mod separators;
 
-pub(super) use erase::note_deleted;
+pub(super) use erase::{ErasureLimit, note_deleted};
+
+/// How long erasing may keep the upkeep thread from other work, and a process from ending. What is left is erased by the
+/// next process.
+const ERASING_STEP: Duration = Duration::from_millis(300);
+const LAST_ERASING: Duration = Duration::from_secs(2);
 
 /// The index as an open store has it.
 pub(super) struct SearchIndex {
@@ -36,6 +43,8 @@ pub(super) struct SearchIndex {
     filling: Mutex<()>,
     /// The keys of sessions in which a turn has ended and that are to be indexed.
     ended: Mutex<BTreeSet<i64>>,
+    /// Whether this process has deleted something that may not be erased yet.
+    deleted: AtomicBool,
 }
 
 /// Why the index cannot be used.
@@ -70,15 +79,17 @@ impl From<StoreError> for IndexFault {
 impl SearchIndex {
     pub(super) fn new(database: &Path) -> Self {
         let (open, filling, ended) = (Mutex::default(), Mutex::default(), Mutex::default());
-        Self { database: database.to_owned(), open, filling, ended }
+        Self { database: database.to_owned(), open, filling, ended, deleted: AtomicBool::new(false) }
     }
 
-    /// Notes that a turn has ended. Returns whether nothing waited before.
-    pub(super) fn note_turn_end(&self, key: i64) -> bool {
-        let mut ended = locked(&self.ended);
-        let first = ended.is_empty();
-        ended.insert(key);
-        first
+    /// Notes that a turn has ended.
+    pub(super) fn note_turn_end(&self, key: i64) {
+        locked(&self.ended).insert(key);
+    }
+
+    /// Notes that something was deleted that is to be erased.
+    pub(super) fn note_deletion(&self) {
+        self.deleted.store(true, Ordering::Release);
     }
 
     /// Closes the connection, which takes memory.
@@ -137,6 +148,24 @@ impl OpenStore {
             locked(&self.search.ended).insert(key);
         }
         Ok(true)
+    }
+
+    /// Erases some of what was deleted. Returns whether there is more.
+    pub(super) fn erase_some(&self) -> Result<bool, StoreError> {
+        let more = self.erase_deleted(ErasureLimit::Until(Instant::now() + ERASING_STEP))?;
+        if !more {
+            self.search.deleted.store(false, Ordering::Release);
+        }
+        Ok(more)
+    }
+
+    /// Erases what was deleted and is not erased yet, before the process ends.
+    pub(super) fn erase_last(&self) {
+        if self.search.deleted.load(Ordering::Acquire)
+            && let Err(error) = self.erase_deleted(ErasureLimit::Until(Instant::now() + LAST_ERASING))
+        {
+            tracing::warn!("{}", crate::wire::with_causes(&error));
+        }
     }
 
     /// Runs `work`, and once more with a new index if the index turns out to be damaged.
