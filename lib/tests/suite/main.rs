@@ -27,6 +27,7 @@ mod rules_7_state;
 mod rules_8_updates;
 mod scripts;
 mod sdk_pairings;
+mod session_files;
 mod stdio;
 mod store;
 mod store_contract;
