@@ -98,19 +98,23 @@ impl PendingFile {
     fn finish(mut self) -> Result<(), Failure> {
         let written = self.file.flush().and_then(|()| self.file.get_ref().sync_all());
         written.map_err(|error| unwritten(&self.path, &error))?;
-        match self.overwrite {
+        let named = match self.overwrite {
             Overwrite::Allowed => fs::rename(&self.partial, &self.path),
-            // A link, unlike a rename, never replaces a file that has just come into being.
-            Overwrite::Refused => {
-                fs::hard_link(&self.partial, &self.path).or_else(|error| match error.kind() {
-                    io::ErrorKind::AlreadyExists => Err(error),
-                    _ => fs::rename(&self.partial, &self.path),
-                })
-            }
-        }
-        .map_err(|error| match error.kind() {
-            io::ErrorKind::AlreadyExists => exists(&self.path),
-            _ => unwritten(&self.path, &error),
+            Overwrite::Refused => self.link(),
+        };
+        named.map_err(|error| {
+            let is_there = error.kind() == io::ErrorKind::AlreadyExists;
+            if is_there { exists(&self.path) } else { unwritten(&self.path, &error) }
+        })
+    }
+
+    /// Gives the file its name. A link, unlike a rename, never replaces a file that has just come into being, but some file
+    /// systems have none.
+    fn link(&self) -> io::Result<()> {
+        let linked = fs::hard_link(&self.partial, &self.path);
+        linked.or_else(|error| {
+            let is_there = error.kind() == io::ErrorKind::AlreadyExists;
+            if is_there { Err(error) } else { fs::rename(&self.partial, &self.path) }
         })
     }
 }
@@ -143,9 +147,9 @@ fn exists(path: &Path) -> Failure {
 }
 
 fn unwritten(path: &Path, error: &io::Error) -> Failure {
-    match error.kind() {
-        io::ErrorKind::BrokenPipe => Failure::output_closed(),
-        _ => Failure::plain(&format!("writing {} failed: {error}", path.display()))
-            .hint("check the folder and the space on its disk"),
+    if error.kind() == io::ErrorKind::BrokenPipe {
+        return Failure::output_closed();
     }
+    Failure::plain(&format!("writing {} failed: {error}", path.display()))
+        .hint("check the folder and the space on its disk")
 }

@@ -61,10 +61,8 @@ pub(crate) fn run(args: &ImportArgs) -> Result<(), Failure> {
 /// Opens a file that can be read twice.
 fn open(path: &Path) -> Result<File, Failure> {
     let failed = |error: &io::Error| {
-        let code = match error.kind() {
-            io::ErrorKind::NotFound => ExitCode::NotFound,
-            _ => ExitCode::Error,
-        };
+        let is_missing = error.kind() == io::ErrorKind::NotFound;
+        let code = if is_missing { ExitCode::NotFound } else { ExitCode::Error };
         Failure::new(code, format!("{} cannot be read: {error}", path.display()))
     };
     let opened = if path.as_os_str() == "-" { spooled(&mut io::stdin().lock()) } else { reopened(path) };

@@ -58,10 +58,10 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
 }
 
 fn unwritten(error: io::Error) -> Failure {
-    match error.kind() {
-        io::ErrorKind::BrokenPipe => Failure::output_closed(),
-        _ => Failure::plain(&format!("writing the output failed: {error}")),
+    if error.kind() == io::ErrorKind::BrokenPipe {
+        return Failure::output_closed();
     }
+    Failure::plain(&format!("writing the output failed: {error}"))
 }
 
 /// A pager that shows what is written to it. Waits for it on drop.

@@ -1,19 +1,20 @@
 //! One form for the same session, however far the store has folded it: each turn is folded as a whole. A turn that is very
-//! long is folded in parts, so that memory stays bounded.
+//! long is folded in parts, so that memory stays bounded. What must not travel is removed.
 
-use rethread_core::{Entry, Folded, Seq, fold};
+use rethread_core::{Entry, Folded, KnownThings, Seq, UpdateKind, fold};
 
 use super::untrusted::untrusted;
 
 /// About how many bytes of a turn are folded at once.
 const MAX_TURN_BYTES: usize = 32 * 1024 * 1024;
 
-/// Folds entries turn by turn, and removes marks of trust.
+/// Folds entries turn by turn, and removes what must not travel.
 #[derive(Default)]
 pub(super) struct CanonicalFold {
     items: Vec<Folded>,
     bytes: usize,
     part: TurnPart,
+    known: KnownThings,
 }
 
 /// Whether a part of the turn was passed on already.
@@ -27,7 +28,7 @@ enum TurnPart {
 impl CanonicalFold {
     /// Adds an entry. Returns the entries of the turn that it ends, or nothing.
     pub(super) fn push(&mut self, entry: Entry) -> Vec<Entry> {
-        let entry = untrusted(entry);
+        let Some(entry) = untrusted(entry) else { return Vec::new() };
         let ends = matches!(entry, Entry::TurnEnded { .. });
         self.bytes += size(&entry);
         let seq = Seq(self.items.len() as u64 + 1);
@@ -46,6 +47,7 @@ impl CanonicalFold {
     /// Returns the entries after the last turn.
     pub(super) fn take(&mut self) -> Vec<Entry> {
         self.bytes = 0;
+        self.items.iter_mut().for_each(|item| note(&mut self.known, &mut item.entry));
         let folded = fold(&self.items);
         self.items.clear();
         folded.into_iter().map(|item| item.entry).collect()
@@ -62,6 +64,34 @@ impl CanonicalFold {
             self.items.clear();
             self.bytes = 0;
         }
+    }
+}
+
+/// Records whether the thing that an update speaks of was there before. A file may say otherwise.
+fn note(things: &mut KnownThings, entry: &mut Entry) {
+    match entry {
+        Entry::Updated { update, known } if !update.id.is_empty() => *known = things.note_update(update),
+        Entry::PromptInserted { message, .. } => {
+            things.note(UpdateKind::UserMessage, message.as_str());
+        }
+        Entry::Updated { .. }
+        | Entry::Opened { .. }
+        | Entry::RootsSet { .. }
+        | Entry::AgentBound { .. }
+        | Entry::AgentLost { .. }
+        | Entry::PromptHeld { .. }
+        | Entry::PromptSent { .. }
+        | Entry::PromptDropped { .. }
+        | Entry::TurnStarted { .. }
+        | Entry::StateChanged { .. }
+        | Entry::TurnEnded { .. }
+        | Entry::QuestionAsked { .. }
+        | Entry::QuestionAnswered { .. }
+        | Entry::QuestionWithdrawn { .. }
+        | Entry::OptionAsked { .. }
+        | Entry::OptionSettled { .. }
+        | Entry::CancelAsked { .. }
+        | Entry::TitleSet { .. } => {}
     }
 }
 

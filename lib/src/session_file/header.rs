@@ -30,9 +30,6 @@ pub struct SessionFileHeader {
     pub title_by: Option<TitleSource>,
     /// The working directory.
     pub cwd: String,
-    /// The additional roots.
-    #[serde(default)]
-    pub roots: Vec<String>,
     /// The agent it was created with.
     pub agent: String,
     /// When it was changed last, in RFC 3339.
@@ -51,7 +48,6 @@ impl SessionFileHeader {
             title: title.map(|title| clean_title(&title)),
             title_by,
             cwd: row.cwd.clone(),
-            roots: row.roots.clone(),
             agent: row.agent.clone(),
             updated_at: clock::rfc3339(row.updated_at),
         }
@@ -64,19 +60,22 @@ impl SessionFileHeader {
 
     /// Checks a header that was read, and cleans its title and its time.
     pub(super) fn checked(mut self) -> Result<Self, String> {
-        let id = self.id.as_str();
-        if id.is_empty() || id.len() > MAX_ID_BYTES || id.contains(['\0', '\n', '\r']) {
-            return Err("the id of the session is empty, too long or not one line".to_owned());
-        }
-        for path in self.roots.iter().chain([&self.cwd]) {
-            check_path(path)?;
-        }
+        check_id(self.id.as_str())?;
+        check_path(&self.cwd)?;
         let changed = clock::from_rfc3339(&self.updated_at).unwrap_or(0);
         self.updated_at = clock::rfc3339(changed);
         self.title = self.title.map(|title| clean_title(&title)).filter(|_| self.title_by.is_some());
         self.title_by = self.title_by.filter(|_| self.title.is_some());
         Ok(self)
     }
+}
+
+/// Refuses an id that no store or agent could use.
+pub(super) fn check_id(id: &str) -> Result<(), String> {
+    if id.is_empty() || id.len() > MAX_ID_BYTES || id.contains(['\0', '\n', '\r']) {
+        return Err("an id is empty, too long or not one line".to_owned());
+    }
+    Ok(())
 }
 
 /// Refuses a path that no client could use.

@@ -219,8 +219,8 @@ impl<'a> SectionWriter<'a> {
         let (reason, at) = (format!("copied from {}", self.section.header.id), clock::now());
         let ended = Input::AgentExited { reason, held: HeldPrompts::Drop, at };
         let mut entries = rethread_core::decide(&self.session, ended).unwrap_or_default();
-        let super::SessionFileHeader { cwd, roots, agent, .. } = self.section.header.clone();
-        entries.push(Entry::Opened { cwd, roots, agent, at, moved_from: None });
+        let super::SessionFileHeader { cwd, agent, .. } = self.section.header.clone();
+        entries.push(Entry::Opened { cwd, roots: Vec::new(), agent, at, moved_from: None });
         entries
     }
 
@@ -261,7 +261,7 @@ impl<'a> SectionWriter<'a> {
         let at = header.changed(clock::now());
         let facts = RowFacts {
             title: header.title.zip(header.title_by),
-            roots: Some(header.roots),
+            roots: None,
             native,
             listed: self.section.prompted.then_some(Listed),
             ..RowFacts::default()

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::header::{FORMAT, SessionFileHeader, VERSION};
-use super::untrusted::admitted;
+use super::untrusted::check_entry;
 
 /// The longest line that is read.
 const MAX_LINE_BYTES: u64 = 64 * 1024 * 1024;
@@ -116,7 +116,10 @@ fn parse(bytes: &[u8]) -> FileLine {
         Ok(LineShape { format: Some(format), version, .. }) => header(text, &format, version),
         Ok(LineShape { end: Some(end), .. }) => FileLine::End(end.entries),
         Ok(LineShape { .. }) => match serde_json::from_str::<Entry>(text) {
-            Ok(entry) => admitted(entry).map_or_else(FileLine::Broken, |entry| FileLine::Entry(entry.into())),
+            Ok(entry) => match check_entry(&entry) {
+                Ok(()) => FileLine::Entry(entry.into()),
+                Err(reason) => FileLine::Broken(reason),
+            },
             Err(error) => FileLine::Broken(format!("it is no entry of a session: {error}")),
         },
         Err(error) => FileLine::Broken(format!("it is not the expected JSON: {error}")),

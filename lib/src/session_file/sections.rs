@@ -178,11 +178,11 @@ impl SectionReader {
 
 /// The entry that opens a session whose first entry is missing.
 pub(super) fn opening(header: &SessionFileHeader, first: &Entry) -> Option<Entry> {
-    let SessionFileHeader { cwd, roots, agent, .. } = header.clone();
+    let SessionFileHeader { cwd, agent, .. } = header.clone();
     let at = header.changed(crate::clock::now());
     (!matches!(first, Entry::Opened { .. })).then_some(Entry::Opened {
         cwd,
-        roots,
+        roots: Vec::new(),
         agent,
         at,
         moved_from: None,

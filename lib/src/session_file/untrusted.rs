@@ -1,9 +1,9 @@
 //! Entries that leave or enter the store by a file: without the data that only this program may write, and without numbers
 //! that would overflow when they are counted on.
 
-use rethread_core::{AgentKind, Dropped, Entry, Json, Millis, Stop, Update, UpdateKind};
+use rethread_core::{AgentKind, Entry, Json, Millis, Stop, Update, UpdateKind};
 
-use super::header::check_path;
+use super::header::{check_id, check_path};
 use crate::edge::own_meta::strip;
 
 /// Larger numbers of turns and agents do not occur.
@@ -13,66 +13,74 @@ const MAX_GENERATION: u32 = 1 << 30;
 /// The end of the year 9999.
 const MAX_TIME: Millis = 253_402_300_799_999;
 
-/// Removes marks of trust: `_meta.rethread`, and that an agent ran in this process.
+/// The options that travel, by their category. Others, such as modes, decide what an agent may do without asking.
+const HARMLESS_OPTIONS: [&str; 2] = ["model", "thought_level"];
+
+/// Removes what another user or machine must not decide: `_meta.rethread`, that an agent ran in this process, modes,
+/// additional roots, and prompts, questions and changes of options that wait. Nothing is left of some entries.
 #[must_use]
-pub(super) fn untrusted(entry: Entry) -> Entry {
-    match entry {
+pub(super) fn untrusted(entry: Entry) -> Option<Entry> {
+    Some(match entry {
+        Entry::Opened { cwd, roots: _, agent, at } => Entry::Opened { cwd, roots: Vec::new(), agent, at },
         Entry::AgentBound { generation, agent, native, binding, style, kind: _ } => {
             Entry::AgentBound { generation, agent, native, binding, style, kind: AgentKind::External }
         }
-        Entry::PromptHeld { message, content } => Entry::PromptHeld { message, content: strip(&content) },
         Entry::PromptInserted { message, turn, content, at } => {
             Entry::PromptInserted { message, turn, content: strip(&content), at }
         }
-        Entry::PromptDropped { message, why } => Entry::PromptDropped { message, why: untrusted_reason(why) },
         Entry::TurnStarted { turn, at, state } => Entry::TurnStarted { turn, at, state: strip(&state) },
         Entry::StateChanged { activity, state } => Entry::StateChanged { activity, state: strip(&state) },
         Entry::TurnEnded { turn, stop, at, state } => {
             let stop = Stop { error: stop.error.map(|error| strip(&error)), ..stop };
             Entry::TurnEnded { turn, stop, at, state: strip(&state) }
         }
-        Entry::Updated { update, known } => {
-            let body = strip(&update.body);
-            Entry::Updated { update: Update { body, ..update }, known }
-        }
-        Entry::QuestionAsked { question, kind, body } => {
-            Entry::QuestionAsked { question, kind, body: strip(&body) }
-        }
-        Entry::QuestionAnswered { question, answer } => {
-            Entry::QuestionAnswered { question, answer: strip(&answer) }
-        }
-        Entry::OptionAsked { ask, option, value } => Entry::OptionAsked { ask, option, value: strip(&value) },
-        Entry::OptionSettled { ask, error } => {
-            Entry::OptionSettled { ask, error: error.map(|error| strip(&error)) }
-        }
-        same @ (Entry::Opened { .. }
-        | Entry::RootsSet { .. }
-        | Entry::AgentLost { .. }
+        Entry::Updated { update, known } => Entry::Updated { update: untrusted_update(update), known },
+        same @ (Entry::AgentLost { .. } | Entry::CancelAsked { .. } | Entry::TitleSet { .. }) => same,
+        Entry::RootsSet { .. }
+        | Entry::PromptHeld { .. }
         | Entry::PromptSent { .. }
+        | Entry::PromptDropped { .. }
+        | Entry::QuestionAsked { .. }
+        | Entry::QuestionAnswered { .. }
         | Entry::QuestionWithdrawn { .. }
-        | Entry::CancelAsked { .. }
-        | Entry::TitleSet { .. }) => same,
-    }
+        | Entry::OptionAsked { .. }
+        | Entry::OptionSettled { .. } => return None,
+    })
 }
 
-fn untrusted_reason(why: Dropped) -> Dropped {
-    match why {
-        Dropped::Cancelled => Dropped::Cancelled,
-        Dropped::Refused(error) => Dropped::Refused(strip(&error)),
-    }
+fn untrusted_update(update: Update) -> Update {
+    let body = strip(&update.body);
+    let is_options = update.kind == UpdateKind::ConfigOptionUpdate;
+    Update { body: if is_options { harmless_options(&body) } else { body }, ..update }
 }
 
-/// Checks an entry of a file, and removes marks of trust.
-pub(super) fn admitted(entry: Entry) -> Result<Entry, String> {
-    match &entry {
-        Entry::Opened { cwd, roots, at, .. } => {
+/// The options without those that decide what an agent may do.
+fn harmless_options(body: &Json) -> Json {
+    let mut fields = body.fields();
+    let Some(options) = fields.get("configOptions").and_then(Json::items) else { return body.clone() };
+    let is_harmless = |option: &&Json| {
+        option.fields().text("category").is_some_and(|category| HARMLESS_OPTIONS.contains(&category.as_str()))
+    };
+    let kept: Vec<_> = options.iter().filter(is_harmless).collect();
+    if kept.len() == options.len() {
+        return body.clone();
+    }
+    fields.set("configOptions", Json::of(&kept));
+    fields.json()
+}
+
+/// Checks an entry of a file.
+pub(super) fn check_entry(entry: &Entry) -> Result<(), String> {
+    match entry {
+        Entry::Opened { cwd, at, .. } => {
             check_time(*at)?;
-            roots.iter().chain([cwd]).try_for_each(|path| check_path(path))?;
+            check_path(cwd)?;
         }
-        Entry::RootsSet { roots, .. } => roots.iter().try_for_each(|path| check_path(path))?,
-        Entry::AgentBound { generation, .. } | Entry::AgentLost { generation, .. } => {
-            check(*generation <= MAX_GENERATION, "the number of an agent is too large")?;
+        Entry::AgentBound { generation, native, .. } => {
+            check_generation(*generation)?;
+            check_id(native)?;
         }
+        Entry::AgentLost { generation, .. } => check_generation(*generation)?,
         Entry::PromptInserted { turn, at, .. }
         | Entry::TurnStarted { turn, at, .. }
         | Entry::TurnEnded { turn, at, .. } => {
@@ -80,7 +88,8 @@ pub(super) fn admitted(entry: Entry) -> Result<Entry, String> {
             check_time(*at)?;
         }
         Entry::Updated { update, .. } => check_update(update)?,
-        Entry::PromptHeld { .. }
+        Entry::RootsSet { .. }
+        | Entry::PromptHeld { .. }
         | Entry::PromptSent { .. }
         | Entry::PromptDropped { .. }
         | Entry::StateChanged { .. }
@@ -92,7 +101,7 @@ pub(super) fn admitted(entry: Entry) -> Result<Entry, String> {
         | Entry::CancelAsked { .. }
         | Entry::TitleSet { .. } => {}
     }
-    Ok(untrusted(entry))
+    Ok(())
 }
 
 /// The kind and the id of an update must be those of its body. What a sub-agent says has the id of its session.
@@ -100,6 +109,10 @@ fn check_update(update: &Update) -> Result<(), String> {
     let Update { kind, id, .. } = Update::read(Json::clone(&update.body));
     let of_subagent = update.kind == UpdateKind::Other && !update.id.is_empty();
     check(of_subagent || (kind, &id) == (update.kind, &update.id), "an update is not what it says")
+}
+
+fn check_generation(generation: u32) -> Result<(), String> {
+    check(generation <= MAX_GENERATION, "the number of an agent is too large")
 }
 
 fn check_time(at: Millis) -> Result<(), String> {

@@ -607,7 +607,7 @@ impl StoredSession {
     }
 
     fn listing(&self) -> SessionRow {
-        SessionRow { snapshot: None, owner: None, ..self.row.clone() }
+        SessionRow { head: self.folded, snapshot: None, owner: None, ..self.row.clone() }
     }
 }
 

@@ -12,6 +12,9 @@ const PAGE: usize = 1024 * 1024;
 /// How many sessions are looked at to find the folded end of one.
 const CANDIDATES: usize = 16;
 
+/// How many sessions a session may descend from for folds of them to be noticed.
+const MAX_ANCESTORS: usize = 16;
+
 /// Where a journal cannot be read on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JournalDamage {
@@ -40,8 +43,8 @@ pub struct JournalScan<'a> {
     next: Seq,
     /// The first entry after the last turn that has ended.
     turn_start: Seq,
-    /// The last folded entry before the last page was read, as far as it matters.
-    folded: Seq,
+    /// How far the session and those that it was forked from are folded. Not needed for a session of one page.
+    folded: Option<Vec<Option<Seq>>>,
     state: ScanState,
     damage: Option<JournalDamage>,
 }
@@ -57,7 +60,7 @@ impl<'a> JournalScan<'a> {
     #[must_use]
     pub fn new(store: &'a dyn Store, session: &'a SessionId) -> Self {
         let state = ScanState::Reading;
-        Self { store, session, next: Seq(0), turn_start: Seq(0), folded: Seq(0), state, damage: None }
+        Self { store, session, next: Seq(0), turn_start: Seq(0), folded: None, state, damage: None }
     }
 
     /// Reads on. The items of a page must be passed through [`JournalScan::readable`].
@@ -65,10 +68,7 @@ impl<'a> JournalScan<'a> {
         if self.state == ScanState::Ended {
             return Ok(ScanStep::End);
         }
-        let folded = self.folded_head().await?;
-        let before = std::mem::replace(&mut self.folded, folded);
-        // One item may now stand for entries on both sides of the position.
-        if self.turn_start < self.next && before < self.next && self.next <= self.folded {
+        if self.turn_start < self.next && self.was_folded().await? {
             self.next = self.turn_start;
             return Ok(ScanStep::Restarted);
         }
@@ -122,13 +122,19 @@ impl<'a> JournalScan<'a> {
         self.damage.as_ref()
     }
 
-    /// The last folded entry. Folds never merge across the end of a turn, so that the position between two turns is safe.
-    async fn folded_head(&self) -> Result<Seq, StoreError> {
-        if self.turn_start == self.next {
-            return Ok(self.folded);
+    /// Returns whether entries were folded since the last call, or whether that is not known, because it is the first one.
+    /// Then one item may stand for entries on both sides of the position. Folds never merge across the end of a turn.
+    async fn was_folded(&mut self) -> Result<bool, StoreError> {
+        let mut folded = Vec::new();
+        let mut next = Some(self.session.clone());
+        while let Some(id) = next.take().filter(|_| folded.len() < MAX_ANCESTORS) {
+            let rows = self.store.find_by_part(id.as_str(), CANDIDATES).await?;
+            let row = rows.into_iter().find(|row| row.id == id);
+            folded.push(row.as_ref().map(|row| row.head));
+            next = row.and_then(|row| row.parent).map(|(parent, _)| parent);
         }
-        let rows = self.store.find_by_part(self.session.as_str(), CANDIDATES).await?;
-        let row = rows.iter().find(|row| row.id == *self.session);
-        Ok(row.map_or(self.folded, |row| row.head))
+        let changed = self.folded.as_ref() != Some(&folded);
+        self.folded = Some(folded);
+        Ok(changed)
     }
 }

@@ -28,6 +28,7 @@ mod rules_8_updates;
 mod scripts;
 mod sdk_pairings;
 mod searches;
+mod session_files;
 mod stdio;
 mod store;
 mod store_contract;

@@ -146,6 +146,41 @@ fn marks_of_trust_do_not_travel() {
 }
 
 #[test]
+fn modes_roots_and_waiting_prompts_do_not_travel() {
+    let options = |mode: &str| {
+        let option = |id: &str, category: &str, value: &str| {
+            json!({"configId": id, "name": id, "category": category, "type": "select", "currentValue": value,
+                "options": []})
+        };
+        json!({"sessionUpdate": "config_option_update", "configOptions": [option("mode", "mode", mode),
+            option("model", "model", "opus"), {"configId": "approval", "name": "Approval", "currentValue": mode}]})
+    };
+    let shell = Shell::new();
+    let head = r#"{"format":"rethread-session","version":1,"id":"s","title":null,"titleBy":null,"cwd":"/w","agent":"a","updatedAt":"2026-01-01T00:00:00.000Z"}"#;
+    let entries = [
+        json!({"Opened": {"cwd": "/w", "roots": ["/"], "agent": "a", "at": 0}}),
+        json!({"RootsSet": {"roots": ["/"], "servers": []}}),
+        json!({"Updated": {"update": {"kind": "config_option_update", "body": options("bypass")}, "known": false}}),
+        json!({"TurnStarted": {"turn": 1, "at": 1, "state": {}}}),
+        json!({"PromptInserted": {"message": "p", "turn": 1, "content": [{"type": "text", "text": "hi"}], "at": 1}}),
+        json!({"TurnEnded": {"turn": 1, "stop": {"reason": "end_turn"}, "at": 2, "state": {}}}),
+        json!({"PromptHeld": {"message": "evil", "content": [{"type": "text", "text": "rm -rf"}]}}),
+        json!({"OptionAsked": {"ask": "x", "option": "mode", "value": "bypass"}}),
+        json!({"QuestionAsked": {"question": "q", "kind": "permission", "body": {}}}),
+    ];
+    let lines = entries.iter().map(|entry| format!("\n{entry}")).collect::<String>();
+    let said = shell.import(&format!("{head}{lines}"), &[]);
+    assert_eq!(said.code, Some(0), "{}", said.stderr);
+    let (entries, row) = shell.stored("s");
+    let mut session = Session::default();
+    entries.iter().for_each(|entry| session.apply(entry));
+    assert!(session.roots.is_empty() && row.roots.is_empty());
+    assert!(session.is_idle() && session.questions.is_empty() && session.asks.is_empty());
+    let options = session.options.expect("the model stays").to_string();
+    assert!(options.contains("opus") && !options.contains("bypass"), "{options}");
+}
+
+#[test]
 fn a_fork_is_exported_whole() {
     let shell = with_rich();
     let here = shell.here().display().to_string();
@@ -378,7 +413,7 @@ fn the_file_begins_with_its_format() {
     let shell = with_rich();
     let text = shell.run(&["export", RICH]).stdout;
     expect![[r#"
-        {"format":"rethread-session","version":1,"id":"019a-rich0001","title":"Fix the parser","titleBy":"agent","cwd":"/project","roots":[],"agent":"Claude Code","updatedAt":"TIME"}
+        {"format":"rethread-session","version":1,"id":"019a-rich0001","title":"Fix the parser","titleBy":"agent","cwd":"/project","agent":"Claude Code","updatedAt":"TIME"}
         {"Opened":{"cwd":"/project","roots":[],"agent":"Claude Code","at":1794744000000}}
         {"AgentBound":{"generation":1,"agent":"Claude Code","native":"native-1","binding":"fresh","style":"one_at_a_time"}}
     "#]]

@@ -111,9 +111,10 @@ impl HtmlWriter {
     }
 
     fn end(&mut self, tag: TagEnd) {
-        match tag {
-            TagEnd::Link | TagEnd::Image => self.end_link(),
-            _ => self.close(),
+        if matches!(tag, TagEnd::Link | TagEnd::Image) {
+            self.end_link();
+        } else {
+            self.close();
         }
     }
 
