@@ -57,6 +57,7 @@ impl OpenPermission {
         let mut text =
             format!("{}\n", heading.paint(color, &format!("? {}", visible(&title(&self.question)))));
         text += &subject_lines(&body, view, columns, color);
+        text.push('\n');
         for (key, choice) in &self.keys {
             let key = TextStyle { bold: true, ..TextStyle::colored(TextColor::Cyan) }
                 .paint(color, &key.to_string());

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rethread::client::AskedQuestion;
 use rethread::client::view::SessionView;
@@ -22,7 +23,12 @@ use crate::failure::Failure;
 use crate::markdown::style::TextStyle;
 use crate::output::escape::visible;
 use crate::output::ids::short_ids;
-use crate::output::target::Color;
+use crate::output::width::cut_end;
+
+/// How long the input line may take to go when the process has to end.
+const LAST_WORDS: Duration = Duration::from_millis(300);
+
+const HELP: &str = "/help shows the commands, Ctrl-D leaves";
 
 /// A chat on a terminal.
 pub(crate) struct TerminalChat {
@@ -112,7 +118,7 @@ impl TerminalChat {
         let rest = shown.transcript.end_turn(&chat.view);
         shown.screen.commit(&rest)?;
         shown.transcript.begin_live();
-        let header = header(&chat, shown.screen.color());
+        let header = header(&chat, &shown.screen);
         shown.screen.commit(&if said == SaidAnything::Yes {
             format!("\n{header}\n")
         } else {
@@ -189,14 +195,15 @@ impl TerminalChat {
         let Self { chat, shown, input, questions, background, .. } = self;
         let mut reading = pin!(input.read());
         let mut ends = pin!(asked_to_end());
-        let mut ending = false;
         loop {
             tokio::select! {
                 biased;
-                entered = &mut reading => return Ok(Some(entered?).filter(|_| !ending)),
-                () = &mut ends, if !ending => {
-                    ending = true;
+                entered = &mut reading => return Ok(Some(entered?)),
+                () = &mut ends => {
                     handle.break_off();
+                    // An input line whose terminal is gone does not notice it.
+                    let _ = tokio::time::timeout(LAST_WORDS, &mut reading).await;
+                    return Ok(None);
                 }
                 Some(event) = chat.events.recv() => {
                     happened(chat, shown, questions, event, background)?;
@@ -266,15 +273,18 @@ impl TerminalChat {
     }
 }
 
-/// One line that says who is there, and how to get help.
-fn header(chat: &Conversation, color: Color) -> String {
+/// Says who is there, and how to get help.
+fn header(chat: &Conversation, screen: &Screen) -> String {
     let info = chat.client.profile().info.as_ref().map(Json::fields).unwrap_or_default();
     let name = info.text("title").or_else(|| info.text("name")).unwrap_or_else(|| "agent".to_owned());
+    let version = info.text("version").map_or_else(String::new, |version| format!(" {version}"));
     let value = |category: &str| chat.view.option_of(category).map(|option| option.value_text());
-    let parts = [Some(name), info.text("version"), value("mode"), value("model")];
-    let about: Vec<String> = parts.into_iter().flatten().map(|part| visible(&part).into_owned()).collect();
-    let help = TextStyle::DIM.paint(color, " · /help shows the commands, Ctrl-D leaves");
-    format!("{}{help}\n", TextStyle::BOLD.paint(color, &about.join(" · ")))
+    let parts = [Some(name + &version), value("mode"), value("model")];
+    let about = parts.into_iter().flatten().collect::<Vec<_>>().join(" · ");
+    let about = visible(&about);
+    let about = TextStyle::BOLD.paint(screen.color(), &cut_end(&about, screen.columns()));
+    let help = TextStyle::DIM.paint(screen.color(), &cut_end(HELP, screen.columns()));
+    format!("{about}\n{help}\n")
 }
 
 /// Handles what happens while the user types.
@@ -288,7 +298,12 @@ fn happened(
     match event {
         ChatEvent::Happened(session, event) => {
             if let Some(change) = chat.apply(&session, &event) {
-                background.push_str(&shown.transcript.change(&chat.view, &change));
+                let text = shown.transcript.change(&chat.view, &change);
+                background.push_str(&text);
+                if !text.is_empty() {
+                    background.push('\n');
+                    shown.transcript.set_apart();
+                }
             }
             let view = &chat.view;
             questions.retain(|question| view.questions().iter().any(|open| open.id == question.id));

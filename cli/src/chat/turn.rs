@@ -14,7 +14,7 @@ use super::form::{FormAnswer, fill_in};
 use super::keys::{Keyboard, forget_typed};
 use super::notes::{seconds, turn_end_lines};
 use super::question::OpenPermission;
-use super::screen::Screen;
+use super::screen::{LiveLines, Screen};
 use super::transcript::Transcript;
 use crate::failure::Failure;
 use crate::markdown::style::TextStyle;
@@ -96,7 +96,7 @@ impl<'a> TurnOnScreen<'a> {
     pub(crate) async fn answer_questions(mut self) -> Result<AfterTurn, Failure> {
         self.goal = TurnGoal::Answers;
         self.until(std::future::pending::<()>()).await?;
-        self.shown.screen.set_status(None)?;
+        self.shown.screen.set_live(LiveLines::default())?;
         Ok(if self.cancels > 1 { AfterTurn::Leave } else { AfterTurn::GoOn })
     }
 
@@ -139,7 +139,7 @@ impl<'a> TurnOnScreen<'a> {
     async fn cancel(&mut self) -> Result<(), Failure> {
         // An agent that has ended needs no cancel.
         let _ = self.chat.session.cancel().await;
-        Ok(self.shown.screen.set_status(Some("cancelling · Ctrl-C again leaves".to_owned()))?)
+        Ok(self.shown.screen.set_live(LiveLines::status("cancelling · Ctrl-C again leaves"))?)
     }
 
     async fn event(&mut self, event: ChatEvent) -> Result<(), Failure> {
@@ -192,7 +192,7 @@ impl<'a> TurnOnScreen<'a> {
         let text = self.shown.transcript.lines(&lines);
         forget_typed();
         self.shown.screen.commit(&text)?;
-        self.shown.screen.set_status(Some(asking.status()))?;
+        self.shown.screen.set_live(LiveLines::status(asking.status()))?;
         self.keyboard = Some(Keyboard::open()?);
         self.asking = Some(asking);
         Ok(())
@@ -211,7 +211,7 @@ impl<'a> TurnOnScreen<'a> {
     fn close_question(&mut self, said: &str) -> Result<Option<OpenPermission>, Failure> {
         self.keyboard = None;
         let line = TextStyle::DIM.paint(self.shown.screen.color(), &format!("  → {said}"));
-        self.shown.screen.set_status(None)?;
+        self.shown.screen.set_live(LiveLines::default())?;
         self.shown.screen.commit(&format!("{line}\n"))?;
         Ok(self.asking.take())
     }
@@ -222,7 +222,7 @@ impl<'a> TurnOnScreen<'a> {
         let message = visible_lines(body["message"].as_str().unwrap_or_default()).into_owned();
         let text = self.shown.transcript.lines(&format!("? {message}\n"));
         forget_typed();
-        self.shown.screen.set_status(None)?;
+        self.shown.screen.set_live(LiveLines::default())?;
         self.shown.screen.commit(&text)?;
         let mut form = tokio::task::spawn_blocking(move || fill_in(&body));
         let mut kept = VecDeque::new();
@@ -254,10 +254,9 @@ impl<'a> TurnOnScreen<'a> {
         self.spinner = (self.spinner + 1) % SPINNER.len();
         let activity = self.shown.transcript.activity(&self.chat.view);
         let time = seconds(self.started.elapsed());
-        let mark = SPINNER[self.spinner];
-        let room = self.shown.screen.columns().saturating_sub(time.len() + 8);
-        let activity = crate::output::width::cut_start(&activity, room);
-        Ok(self.shown.screen.set_status(Some(format!("{mark} {time} · {activity}")))?)
+        let status = Some(format!("{} {time} · {activity}", SPINNER[self.spinner]));
+        let text = self.shown.transcript.open_lines();
+        Ok(self.shown.screen.set_live(LiveLines { text, status })?)
     }
 
     fn resize(&mut self) -> Result<(), Failure> {
@@ -268,7 +267,7 @@ impl<'a> TurnOnScreen<'a> {
 
     fn end(self, outcome: Option<Result<Stop, ClientError>>) -> Result<AfterTurn, Failure> {
         let color = self.shown.screen.color();
-        self.shown.screen.set_status(None)?;
+        self.shown.screen.set_live(LiveLines::default())?;
         let has_lines = self.shown.transcript.has_lines();
         let rest = self.shown.transcript.end_turn(&self.chat.view);
         self.shown.screen.commit(&rest)?;

@@ -33,7 +33,7 @@ fn talk(shell: &Shell, words: &[&str]) -> OnTerminal {
 
 fn talk_sized(shell: &Shell, words: &[&str], rows: u16, columns: u16) -> OnTerminal {
     let mut chat = on_terminal(shell, &with_agent(words, &agent()), rows, columns);
-    chat.screen_with("Ctrl-D leaves\n\n›");
+    chat.screen_with("/help shows");
     chat
 }
 

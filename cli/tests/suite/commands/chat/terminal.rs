@@ -3,6 +3,7 @@
 use std::os::unix::fs::PermissionsExt as _;
 
 use expect_test::expect;
+use rethread_testkit::processes::signal;
 
 use super::super::Shell;
 use super::{agent, on_terminal, run, talk, talk_sized, with_agent};
@@ -163,7 +164,7 @@ fn a_session_is_chosen_from_a_list() {
     chat.screen_with("Which session?");
     chat.types("alpha\r");
     chat.screen_with("› say alpha\n\nalpha");
-    chat.screen_with("Ctrl-D leaves");
+    chat.screen_with("/help shows");
     chat.types(CTRL_D);
     assert!(chat.ends().0.success());
 }
@@ -209,4 +210,17 @@ fn nothing_is_left_of_a_chat_without_a_word() {
     let (status, said) = chat.ends();
     assert!(status.success() && !said.contains("Come back"), "{said}");
     assert_eq!(shell.run(&["list", "--all"]).stdout, "No sessions.\n");
+}
+
+#[test]
+fn a_signal_ends_a_chat_at_its_prompt_and_in_a_turn() {
+    for (prompt, words) in [("", "›"), ("hang\r", "working")] {
+        let shell = Shell::new();
+        let mut chat = talk(&shell, &[]);
+        chat.types(prompt);
+        chat.screen_with(words);
+        signal(i32::try_from(chat.id()).unwrap(), libc::SIGHUP);
+        assert!(chat.ends().0.success());
+        assert!(!shell.run(&["list", "--all"]).stdout.contains("running"), "it has let the session go");
+    }
 }

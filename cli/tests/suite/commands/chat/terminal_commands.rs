@@ -9,7 +9,7 @@ const TAB: &str = "\t";
 /// A chat with the built-in assistant, which has no model.
 fn assistant(shell: &Shell) -> OnTerminal {
     let mut chat = on_terminal(shell, &["chat"], 30, 90);
-    chat.screen_with("Ctrl-D leaves\n\n›");
+    chat.screen_with("/help shows");
     chat
 }
 
