@@ -6,18 +6,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rethread::client::AskedQuestion;
-use rethread::client::view::SessionView;
 use rethread::store::Store;
-use rethread_core::{Json, SessionId};
+use rethread_core::Json;
 
 use super::agent::AgentArg;
 use super::attachments::{Embedding, content};
 use super::completion::Completions;
 use super::connection::{ChatEvent, Conversation};
 use super::input::{Entered, InputHandle, InputLine};
+use super::opening_screen::OpeningScreen;
 use super::screen::Screen;
 use super::slash::{COMMANDS, ChatCommand, Typed, typed};
-use super::transcript::{Moment, Transcript};
 use super::turn::{AfterTurn, ChatScreen, TurnOnScreen, asked_to_end};
 use crate::failure::Failure;
 use crate::markdown::style::TextStyle;
@@ -70,44 +69,6 @@ pub(crate) struct TalkSetup {
     pub(crate) said: SaidAnything,
     /// The working directory of the session.
     pub(crate) cwd: PathBuf,
-}
-
-/// Shows the end of a session's history while it is opened.
-pub(crate) struct OpeningScreen {
-    shown: ChatScreen,
-    questions: Vec<AskedQuestion>,
-}
-
-impl OpeningScreen {
-    /// Looks at the terminal.
-    pub(crate) fn new() -> Self {
-        let screen = Screen::new();
-        let transcript = Transcript::new(screen.columns(), screen.color(), Moment::Replay);
-        Self { shown: ChatScreen { screen, transcript }, questions: Vec::new() }
-    }
-
-    /// Says how to see the turns that are not shown.
-    pub(crate) fn earlier_turns(&mut self, session: &SessionId) -> Result<(), Failure> {
-        let short = short_ids(&[session.as_str()])[0];
-        let line = format!("… earlier turns: rethread show {}", visible(short));
-        let line = TextStyle::DIM.paint(self.shown.screen.color(), &line);
-        Ok(self.shown.screen.commit(&format!("{line}\n\n"))?)
-    }
-
-    /// Shows what happens while the session is opened.
-    pub(crate) fn event(&mut self, view: &mut SessionView, event: ChatEvent) {
-        match event {
-            ChatEvent::Happened(_, event) => {
-                if let Some(change) = view.apply(&event) {
-                    let text = self.shown.transcript.change(view, &change);
-                    // A terminal that is gone ends the chat with the next prompt.
-                    let _ = self.shown.screen.commit(&text);
-                }
-            }
-            ChatEvent::Asked(question) => self.questions.push(question),
-            ChatEvent::Ended(_) => {}
-        }
-    }
 }
 
 impl TerminalChat {

@@ -274,7 +274,10 @@ impl<'a> TurnOnScreen<'a> {
         let gap = if has_lines || !rest.is_empty() { "\n" } else { "" };
         let lines = match &outcome {
             None => return Ok(AfterTurn::Leave),
-            Some(Ok(stop)) => turn_end_lines(stop, &self.chat.view, self.started.elapsed(), color),
+            Some(Ok(stop)) => {
+                let stop = self.stop_reason(stop);
+                turn_end_lines(&stop, &self.chat.view, self.started.elapsed(), color)
+            }
             Some(Err(error)) => {
                 let failure = super::connection::failure(error.clone());
                 format!("{failure}\n")
@@ -283,6 +286,17 @@ impl<'a> TurnOnScreen<'a> {
         self.shown.screen.commit(&format!("{gap}{lines}\n"))?;
         self.chat.view.forget_items();
         Ok(AfterTurn::GoOn)
+    }
+}
+
+impl TurnOnScreen<'_> {
+    /// Why the turn ended. Some agents say nothing.
+    fn stop_reason(&self, stop: &Stop) -> Stop {
+        match stop.reason.as_str() {
+            "" if self.cancels > 0 => Stop::plain("cancelled"),
+            "" => Stop::plain("end_turn"),
+            _ => stop.clone(),
+        }
     }
 }
 

@@ -88,9 +88,8 @@ fn what_was_typed_before_a_question_does_not_answer_it() {
 fn ctrl_c_cancels_the_turn_and_twice_leaves() {
     let shell = Shell::new();
     let mut chat = talk(&shell, &[]);
-    chat.types("say before; hang\r");
-    chat.screen_with("before");
-    chat.screen_with("working");
+    chat.types("say before; tool; hang\r");
+    chat.screen_with("● Edit a file");
     chat.types(CTRL_C);
     chat.screen_with("Cancelled.");
     chat.types("say after\r");
@@ -223,4 +222,13 @@ fn a_signal_ends_a_chat_at_its_prompt_and_in_a_turn() {
         assert!(chat.ends().0.success());
         assert!(!shell.run(&["list", "--all"]).stdout.contains("running"), "it has let the session go");
     }
+}
+
+#[test]
+fn ctrl_c_leaves_while_the_agent_starts() {
+    let shell = Shell::new();
+    let mut chat = on_terminal(&shell, &["chat", "--", "sleep", "60"], 24, 80);
+    chat.screen_with("starting the agent");
+    chat.types(CTRL_C);
+    assert_eq!(chat.ends().0.code(), Some(130));
 }

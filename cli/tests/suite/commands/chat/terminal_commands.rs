@@ -94,3 +94,19 @@ fn a_prompt_may_have_several_lines() {
     chat.types("say three\r");
     chat.screen_with("one\n\ntwo\n\nthree\n");
 }
+
+#[test]
+fn an_agent_that_requires_a_login_offers_its_methods() {
+    let shell = Shell::new();
+    std::fs::create_dir_all(shell.home.path()).unwrap();
+    let config = "[[provider]]\nname = \"mine\"\nkind = \"anthropic\"\n";
+    std::fs::write(shell.home.path().join("config.toml"), config).unwrap();
+    let mut chat = on_terminal(&shell, &["chat"], 24, 100);
+    chat.screen_with("Log in with:");
+    chat.screen_with("ANTHROPIC_API_KEY");
+    chat.types("\r");
+    let (status, said) = chat.ends();
+    assert!(status.code() == Some(1) && said.contains("error: "), "{said}");
+    let plain = shell.run(&["chat", "hello"]);
+    assert!(plain.code == Some(1) && plain.stderr.contains("hint: "), "{plain:?}");
+}
