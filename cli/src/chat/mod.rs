@@ -26,6 +26,8 @@ mod slash;
 mod talk;
 mod tool_call;
 mod transcript;
+#[cfg(test)]
+mod transcript_tests;
 mod turn;
 
 pub(crate) use connection::{ChatEvent, Conversation};
