@@ -162,15 +162,23 @@ fn prompts_are_shown_only_in_a_history() {
         json!({"sessionUpdate": "user_message", "messageId": "u", "content": [{"type": "text", "text": "two\nlines"}]}),
         chunk("agent_message", "m", "answer"),
     ];
-    check(Moment::Replay, &updates, &expect![[r#"
+    check(
+        Moment::Replay,
+        &updates,
+        &expect![[r#"
         › two
           lines
 
         answer
-    "#]]);
-    check(Moment::Live, &updates, &expect![[r#"
+    "#]],
+    );
+    check(
+        Moment::Live,
+        &updates,
+        &expect![[r#"
         answer
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
