@@ -8,6 +8,7 @@ use std::time::Duration;
 use rethread::client::AskedQuestion;
 use rethread::store::Store;
 use rethread_core::Json;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::agent::AgentArg;
 use super::attachments::{Embedding, content};
@@ -42,6 +43,8 @@ pub(crate) struct TerminalChat {
     /// Text that is to be printed above the input line.
     background: String,
     said: SaidAnything,
+    /// Ctrl-C outside of the input line.
+    interrupts: Signal,
 }
 
 /// Whether there is something to come back to.
@@ -87,7 +90,9 @@ impl TerminalChat {
         })?;
         let input = InputLine::new(&history, shown.screen.color())?;
         let background = String::new();
-        let mut talk = Self { chat, store, shown, input, cwd, agent, questions, background, said };
+        let interrupts = signal(SignalKind::interrupt())?;
+        let mut talk =
+            Self { chat, store, shown, input, cwd, agent, questions, background, said, interrupts };
         talk.chat.view.forget_items();
         Ok(talk)
     }
@@ -121,7 +126,8 @@ impl TerminalChat {
         loop {
             if !self.questions.is_empty() {
                 let questions = std::mem::take(&mut self.questions);
-                let turn = TurnOnScreen::new(&mut self.chat, &mut self.shown, questions);
+                let turn =
+                    TurnOnScreen::new(&mut self.chat, &mut self.shown, questions, &mut self.interrupts);
                 if turn.answer_questions().await? == AfterTurn::Leave {
                     return Ok(());
                 }
@@ -153,13 +159,18 @@ impl TerminalChat {
         handle.completer.set(self.completions());
         self.shown.screen.resized()?;
         self.shown.transcript.resize(self.shown.screen.columns());
-        let Self { chat, shown, input, questions, background, .. } = self;
+        let Self { chat, shown, input, questions, background, interrupts, .. } = self;
         let mut reading = pin!(input.read());
         let mut ends = pin!(asked_to_end());
         loop {
             tokio::select! {
                 biased;
                 entered = &mut reading => return Ok(Some(entered?)),
+                // Pressed before the line was there.
+                Some(()) = interrupts.recv() => {
+                    handle.break_off();
+                    return reading.await.map(|_| Some(Entered::Interrupted)).map_err(Failure::from);
+                }
                 () = &mut ends => {
                     handle.break_off();
                     // An input line whose terminal is gone does not notice it.
@@ -205,7 +216,8 @@ impl TerminalChat {
         let content = content(text, &self.cwd, embedding).into();
         self.shown.screen.commit("\n")?;
         let questions = std::mem::take(&mut self.questions);
-        TurnOnScreen::new(&mut self.chat, &mut self.shown, questions).prompt(&content).await
+        let turn = TurnOnScreen::new(&mut self.chat, &mut self.shown, questions, &mut self.interrupts);
+        turn.prompt(&content).await
     }
 
     /// Prints a short remark of the chat itself.

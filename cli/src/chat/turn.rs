@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use rethread::client::{AskedQuestion, ClientError};
 use rethread_core::{Json, QuestionKind, Stop};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::connection::{ChatEvent, Conversation};
 use super::form::{FormAnswer, fill_in};
@@ -63,6 +63,7 @@ pub(crate) struct TurnOnScreen<'a> {
     waiting: VecDeque<AskedQuestion>,
     asking: Option<OpenPermission>,
     keyboard: Option<Keyboard>,
+    interrupts: &'a mut Signal,
 }
 
 impl<'a> TurnOnScreen<'a> {
@@ -71,6 +72,7 @@ impl<'a> TurnOnScreen<'a> {
         chat: &'a mut Conversation,
         shown: &'a mut ChatScreen,
         questions: Vec<AskedQuestion>,
+        interrupts: &'a mut Signal,
     ) -> Self {
         Self {
             chat,
@@ -82,6 +84,7 @@ impl<'a> TurnOnScreen<'a> {
             waiting: questions.into(),
             asking: None,
             keyboard: None,
+            interrupts,
         }
     }
 
@@ -105,7 +108,6 @@ impl<'a> TurnOnScreen<'a> {
     async fn until<T>(&mut self, call: impl Future<Output = T>) -> Result<Option<T>, Failure> {
         let mut call = pin!(call);
         let mut ticks = tokio::time::interval(TICK);
-        let mut interrupts = signal(SignalKind::interrupt())?;
         let mut sizes = signal(SignalKind::window_change())?;
         let mut ends = pin!(asked_to_end());
         self.ask_next().await?;
@@ -116,7 +118,7 @@ impl<'a> TurnOnScreen<'a> {
             }
             tokio::select! {
                 biased;
-                Some(()) = interrupts.recv() => {
+                Some(()) = self.interrupts.recv() => {
                     self.cancels += 1;
                     if self.cancels > 1 { return Ok(None); }
                     self.cancel().await?;

@@ -12,6 +12,9 @@ use rethread_testkit::program::example;
 use super::{Said, Shell};
 use crate::pseudo_terminal::OnTerminal;
 
+/// The input line when it is empty.
+const PROMPT: &str = "\n›";
+
 /// The words of a chat with the scripted agent.
 fn with_agent<'a>(words: &[&'a str], agent: &'a str) -> Vec<&'a str> {
     [&["chat"], words, &["--", agent]].concat()
