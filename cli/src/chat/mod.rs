@@ -12,9 +12,11 @@ mod form;
 mod input;
 mod json_lines;
 mod keys;
+mod login;
 mod message_text;
 mod notes;
 mod opening;
+mod opening_screen;
 mod permission;
 pub(crate) mod plain;
 mod question;
@@ -24,10 +26,14 @@ mod slash;
 mod talk;
 mod tool_call;
 mod transcript;
+#[cfg(test)]
+mod transcript_tests;
 mod turn;
 
 pub(crate) use connection::{ChatEvent, Conversation};
 pub(crate) use keys::QuietKeyboard;
+pub(crate) use login::LoginPolicy;
 pub(crate) use opening::ChatSession;
+pub(crate) use opening_screen::OpeningScreen;
 pub(crate) use permission::PermissionPolicy;
-pub(crate) use talk::{OpeningScreen, SaidAnything, TalkSetup, TerminalChat};
+pub(crate) use talk::{SaidAnything, TalkSetup, TerminalChat};

@@ -29,12 +29,12 @@ fn step_line(step: &PlanStep, color: Color) -> String {
 
 /// A notice with its details.
 pub(crate) fn notice_lines(notice: &SessionNotice, columns: usize, color: Color) -> String {
-    let mark_color = match notice.severity.as_str() {
-        "error" => TextColor::Red,
-        "warning" => TextColor::Yellow,
-        _ => TextColor::Cyan,
+    let (mark, mark_color) = match notice.severity.as_str() {
+        "error" => ("!", TextColor::Red),
+        "warning" => ("!", TextColor::Yellow),
+        _ => ("·", TextColor::Cyan),
     };
-    let title = TextStyle::colored(mark_color).paint(color, &format!("! {}", visible(&notice.title)));
+    let title = TextStyle::colored(mark_color).paint(color, &format!("{mark} {}", visible(&notice.title)));
     let details = notice.description.as_deref().unwrap_or_default().trim();
     format!("{title}\n{}", indented(details, columns, TextStyle::DIM, color))
 }

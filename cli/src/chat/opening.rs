@@ -1,13 +1,14 @@
 //! Opens the session of a chat: a new one, or one that exists, with the end of its history.
 
-use rethread::client::ClientSession;
 use rethread::client::view::SessionView;
+use rethread::client::{ClientError, ClientSession};
 use rethread::edge::client_request::{ReplayFrom, Setup};
 use rethread::server::Server;
 use rethread::store::{SessionRow, Store};
 use rethread_core::{Entry, Seq, SessionId};
 
 use super::connection::{ChatEvent, Connected, Conversation, failure, with_events};
+use super::login::LoginPolicy;
 use crate::failure::{ExitCode, Failure};
 
 /// How many turns of the history are shown.
@@ -62,11 +63,12 @@ impl Conversation {
         server: Server,
         choice: &ChatSession,
         replay: &ReplayFrom,
+        login: LoginPolicy,
         mut each: impl FnMut(&mut SessionView, ChatEvent),
     ) -> Result<Self, Failure> {
         let mut connected = Connected::to(server).await?;
         let mut view = SessionView::default();
-        let opened = connected.open(choice, replay, |event| each(&mut view, event)).await;
+        let opened = connected.log_in_and_open(choice, replay, login, |event| each(&mut view, event)).await;
         match opened {
             Ok(session) => {
                 let Connected { client, events, source } = connected;
@@ -81,14 +83,30 @@ impl Conversation {
 }
 
 impl Connected {
+    async fn log_in_and_open(
+        &mut self,
+        choice: &ChatSession,
+        replay: &ReplayFrom,
+        login: LoginPolicy,
+        mut each: impl FnMut(ChatEvent),
+    ) -> Result<ClientSession, Failure> {
+        match self.open(choice, replay, &mut each).await {
+            Err(error) if error.requires_login() && login == LoginPolicy::Ask => {
+                self.log_in(error).await?;
+                self.open(choice, replay, &mut each).await.map_err(failure)
+            }
+            opened => opened.map_err(failure),
+        }
+    }
+
     async fn open(
         &mut self,
         choice: &ChatSession,
         replay: &ReplayFrom,
         each: impl FnMut(ChatEvent),
-    ) -> Result<ClientSession, Failure> {
+    ) -> Result<ClientSession, ClientError> {
         let Self { client, events, .. } = self;
-        let session = match choice {
+        match choice {
             ChatSession::New { cwd } => {
                 let setup = Setup { cwd: cwd.clone(), ..Setup::default() };
                 with_events(events, client.new_session(&setup), each).await
@@ -97,8 +115,7 @@ impl Connected {
                 let setup = setup_of(row);
                 with_events(events, client.attach(&row.id, &setup, replay), each).await
             }
-        };
-        session.map_err(failure)
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 use rethread::client::AskedQuestion;
 use rethread::client::view::{PermissionChoice, ViewQuestion};
 use rethread_core::QuestionKind;
+use serde_json::Value;
 
 /// How permissions are answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,8 +63,7 @@ pub(crate) fn choices(question: &AskedQuestion) -> Vec<PermissionChoice> {
 }
 
 /// What a question is about, in one line.
-pub(crate) fn title(question: &AskedQuestion) -> String {
-    let body = question.body.value();
+pub(crate) fn title_of(body: &Value) -> String {
     let texts =
         [&body["title"], &body["subject"]["toolCall"]["title"], &body["toolCall"]["title"], &body["message"]];
     texts.iter().find_map(|text| text.as_str()).unwrap_or("a question").to_owned()

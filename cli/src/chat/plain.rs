@@ -10,7 +10,7 @@ use serde_json::json;
 use super::connection::{ChatEvent, Conversation, failure};
 use super::json_lines::{end_line, event_line, question_line};
 use super::message_text::{MessageText, NewText};
-use super::permission::{Answered, PermissionPolicy, title};
+use super::permission::{Answered, PermissionPolicy, title_of};
 use crate::changes::ReportForm;
 use crate::failure::{ExitCode, Failure};
 use crate::output::escape::visible_lines;
@@ -155,7 +155,8 @@ impl AnswerPrinter {
         question: AskedQuestion,
         policy: PermissionPolicy,
     ) -> Result<Option<Failure>, Failure> {
-        let (kind, body, about) = (question.kind, question.body.value(), title(&question));
+        let (kind, body) = (question.kind, question.body.value());
+        let about = title_of(&body);
         let answered = policy.answer(question).await;
         if self.form == ReportForm::Json {
             print(&json_line(&question_line(kind, &body, &answered)))?;

@@ -1,8 +1,9 @@
-//! The terminal while a turn runs: finished text goes up into the scrollback, and one line below it says what is going on.
-//! Only that line is ever drawn again.
+//! The terminal while a turn runs: finished text goes up into the scrollback, and a few lines below it show what is not
+//! finished and what is going on. Only those lines are ever drawn again.
 
 use std::io::{self, Write as _, stdout};
 
+use crate::markdown::style::TextStyle;
 use crate::output::target::{Color, OutputTarget};
 use crate::output::width::{cut_end, width};
 
@@ -10,16 +11,32 @@ use crate::output::width::{cut_end, width};
 pub(crate) struct Screen {
     columns: usize,
     color: Color,
-    /// The width of the status line that is shown.
-    shown: Option<usize>,
-    status: Option<String>,
+    live: LiveLines,
+    /// The widths of the live lines that are on the terminal.
+    shown: Vec<usize>,
+}
+
+/// The lines below the finished text. They have been escaped.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct LiveLines {
+    /// The end of the text that is not finished.
+    pub(crate) text: Vec<String>,
+    /// What is going on.
+    pub(crate) status: Option<String>,
+}
+
+impl LiveLines {
+    /// Only a status.
+    pub(crate) fn status(status: impl Into<String>) -> Self {
+        Self { text: Vec::new(), status: Some(status.into()) }
+    }
 }
 
 impl Screen {
     /// The terminal of stdout.
     pub(crate) fn new() -> Self {
         let (columns, color) = size_and_color();
-        Self { columns, color, shown: None, status: None }
+        Self { columns, color, live: LiveLines::default(), shown: Vec::new() }
     }
 
     /// The number of columns.
@@ -43,35 +60,42 @@ impl Screen {
         if text.is_empty() { Ok(()) } else { self.draw(text) }
     }
 
-    /// Shows a text in the status line, which has been escaped; nothing removes the line.
-    pub(crate) fn set_status(&mut self, status: Option<String>) -> io::Result<()> {
-        if self.status == status {
+    /// Shows other live lines; none removes them.
+    pub(crate) fn set_live(&mut self, live: LiveLines) -> io::Result<()> {
+        if self.live == live {
             return Ok(());
         }
-        self.status = status;
+        self.live = live;
         self.draw("")
     }
 
     fn draw(&mut self, committed: &str) -> io::Result<()> {
         let mut text = self.erasure();
         text.push_str(committed);
-        if let Some(status) = &self.status {
-            // The last column stays free: some terminals wrap there.
-            let line = cut_end(status, self.columns.saturating_sub(1));
-            self.shown = Some(width(&line));
-            text.push_str(&crate::markdown::style::TextStyle::DIM.paint(self.color, &line));
+        // The last column stays free: some terminals wrap there.
+        let room = self.columns.saturating_sub(1);
+        let lines = self.live.text.iter().map(|line| (line, TextStyle::PLAIN));
+        let lines = lines.chain(self.live.status.iter().map(|status| (status, TextStyle::DIM)));
+        for (at, (line, style)) in lines.enumerate() {
+            let line = cut_end(line, room);
+            text.push_str(if at > 0 { "\n" } else { "" });
+            text.push_str(&style.paint(self.color, &line));
+            self.shown.push(width(&line));
         }
         let mut out = stdout().lock();
         out.write_all(text.as_bytes())?;
         out.flush()
     }
 
-    /// Removes the status line. A terminal that got narrower has broken it into several.
+    /// Removes the live lines. A terminal that got narrower has broken them into more lines.
     fn erasure(&mut self) -> String {
-        let Some(shown) = self.shown.take() else { return String::new() };
-        let above = shown.saturating_sub(1) / self.columns.max(1);
-        let up = if above > 0 { format!("\u{1b}[{above}A") } else { String::new() };
-        format!("\r{up}\u{1b}[J")
+        let shown = std::mem::take(&mut self.shown);
+        let rows: usize = shown.iter().map(|width| width.saturating_sub(1) / self.columns.max(1) + 1).sum();
+        match rows {
+            0 => String::new(),
+            1 => "\r\u{1b}[J".to_owned(),
+            rows => format!("\r\u{1b}[{}A\u{1b}[J", rows - 1),
+        }
     }
 }
 

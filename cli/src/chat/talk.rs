@@ -3,26 +3,32 @@
 use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rethread::client::AskedQuestion;
-use rethread::client::view::SessionView;
 use rethread::store::Store;
-use rethread_core::{Json, SessionId};
+use rethread_core::Json;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::agent::AgentArg;
 use super::attachments::{Embedding, content};
 use super::completion::Completions;
 use super::connection::{ChatEvent, Conversation};
 use super::input::{Entered, InputHandle, InputLine};
+use super::opening_screen::OpeningScreen;
 use super::screen::Screen;
 use super::slash::{COMMANDS, ChatCommand, Typed, typed};
-use super::transcript::{Moment, Transcript};
 use super::turn::{AfterTurn, ChatScreen, TurnOnScreen, asked_to_end};
 use crate::failure::Failure;
 use crate::markdown::style::TextStyle;
 use crate::output::escape::visible;
 use crate::output::ids::short_ids;
-use crate::output::target::Color;
+use crate::output::width::cut_end;
+
+/// How long the input line may take to go when the process has to end.
+const LAST_WORDS: Duration = Duration::from_millis(300);
+
+const HELP: &str = "/help shows the commands, Ctrl-D leaves";
 
 /// A chat on a terminal.
 pub(crate) struct TerminalChat {
@@ -37,6 +43,8 @@ pub(crate) struct TerminalChat {
     /// Text that is to be printed above the input line.
     background: String,
     said: SaidAnything,
+    /// Ctrl-C outside of the input line.
+    interrupts: Signal,
 }
 
 /// Whether there is something to come back to.
@@ -66,44 +74,6 @@ pub(crate) struct TalkSetup {
     pub(crate) cwd: PathBuf,
 }
 
-/// Shows the end of a session's history while it is opened.
-pub(crate) struct OpeningScreen {
-    shown: ChatScreen,
-    questions: Vec<AskedQuestion>,
-}
-
-impl OpeningScreen {
-    /// Looks at the terminal.
-    pub(crate) fn new() -> Self {
-        let screen = Screen::new();
-        let transcript = Transcript::new(screen.columns(), screen.color(), Moment::Replay);
-        Self { shown: ChatScreen { screen, transcript }, questions: Vec::new() }
-    }
-
-    /// Says how to see the turns that are not shown.
-    pub(crate) fn earlier_turns(&mut self, session: &SessionId) -> Result<(), Failure> {
-        let short = short_ids(&[session.as_str()])[0];
-        let line = format!("… earlier turns: rethread show {}", visible(short));
-        let line = TextStyle::DIM.paint(self.shown.screen.color(), &line);
-        Ok(self.shown.screen.commit(&format!("{line}\n\n"))?)
-    }
-
-    /// Shows what happens while the session is opened.
-    pub(crate) fn event(&mut self, view: &mut SessionView, event: ChatEvent) {
-        match event {
-            ChatEvent::Happened(_, event) => {
-                if let Some(change) = view.apply(&event) {
-                    let text = self.shown.transcript.change(view, &change);
-                    // A terminal that is gone ends the chat with the next prompt.
-                    let _ = self.shown.screen.commit(&text);
-                }
-            }
-            ChatEvent::Asked(question) => self.questions.push(question),
-            ChatEvent::Ended(_) => {}
-        }
-    }
-}
-
 impl TerminalChat {
     /// Prepares the chat; the history has been shown.
     pub(crate) fn new(setup: TalkSetup) -> Result<Self, Failure> {
@@ -112,7 +82,7 @@ impl TerminalChat {
         let rest = shown.transcript.end_turn(&chat.view);
         shown.screen.commit(&rest)?;
         shown.transcript.begin_live();
-        let header = header(&chat, shown.screen.color());
+        let header = header(&chat, &shown.screen);
         shown.screen.commit(&if said == SaidAnything::Yes {
             format!("\n{header}\n")
         } else {
@@ -120,7 +90,9 @@ impl TerminalChat {
         })?;
         let input = InputLine::new(&history, shown.screen.color())?;
         let background = String::new();
-        let mut talk = Self { chat, store, shown, input, cwd, agent, questions, background, said };
+        let interrupts = signal(SignalKind::interrupt())?;
+        let mut talk =
+            Self { chat, store, shown, input, cwd, agent, questions, background, said, interrupts };
         talk.chat.view.forget_items();
         Ok(talk)
     }
@@ -154,7 +126,8 @@ impl TerminalChat {
         loop {
             if !self.questions.is_empty() {
                 let questions = std::mem::take(&mut self.questions);
-                let turn = TurnOnScreen::new(&mut self.chat, &mut self.shown, questions);
+                let turn =
+                    TurnOnScreen::new(&mut self.chat, &mut self.shown, questions, &mut self.interrupts);
                 if turn.answer_questions().await? == AfterTurn::Leave {
                     return Ok(());
                 }
@@ -186,17 +159,23 @@ impl TerminalChat {
         handle.completer.set(self.completions());
         self.shown.screen.resized()?;
         self.shown.transcript.resize(self.shown.screen.columns());
-        let Self { chat, shown, input, questions, background, .. } = self;
+        let Self { chat, shown, input, questions, background, interrupts, .. } = self;
         let mut reading = pin!(input.read());
         let mut ends = pin!(asked_to_end());
-        let mut ending = false;
         loop {
             tokio::select! {
                 biased;
-                entered = &mut reading => return Ok(Some(entered?).filter(|_| !ending)),
-                () = &mut ends, if !ending => {
-                    ending = true;
+                entered = &mut reading => return Ok(Some(entered?)),
+                // Pressed before the line was there.
+                Some(()) = interrupts.recv() => {
                     handle.break_off();
+                    return reading.await.map(|_| Some(Entered::Interrupted)).map_err(Failure::from);
+                }
+                () = &mut ends => {
+                    handle.break_off();
+                    // An input line whose terminal is gone does not notice it.
+                    let _ = tokio::time::timeout(LAST_WORDS, &mut reading).await;
+                    return Ok(None);
                 }
                 Some(event) = chat.events.recv() => {
                     happened(chat, shown, questions, event, background)?;
@@ -237,7 +216,8 @@ impl TerminalChat {
         let content = content(text, &self.cwd, embedding).into();
         self.shown.screen.commit("\n")?;
         let questions = std::mem::take(&mut self.questions);
-        TurnOnScreen::new(&mut self.chat, &mut self.shown, questions).prompt(&content).await
+        let turn = TurnOnScreen::new(&mut self.chat, &mut self.shown, questions, &mut self.interrupts);
+        turn.prompt(&content).await
     }
 
     /// Prints a short remark of the chat itself.
@@ -266,15 +246,18 @@ impl TerminalChat {
     }
 }
 
-/// One line that says who is there, and how to get help.
-fn header(chat: &Conversation, color: Color) -> String {
+/// Says who is there, and how to get help.
+fn header(chat: &Conversation, screen: &Screen) -> String {
     let info = chat.client.profile().info.as_ref().map(Json::fields).unwrap_or_default();
     let name = info.text("title").or_else(|| info.text("name")).unwrap_or_else(|| "agent".to_owned());
+    let version = info.text("version").map_or_else(String::new, |version| format!(" {version}"));
     let value = |category: &str| chat.view.option_of(category).map(|option| option.value_text());
-    let parts = [Some(name), info.text("version"), value("mode"), value("model")];
-    let about: Vec<String> = parts.into_iter().flatten().map(|part| visible(&part).into_owned()).collect();
-    let help = TextStyle::DIM.paint(color, " · /help shows the commands, Ctrl-D leaves");
-    format!("{}{help}\n", TextStyle::BOLD.paint(color, &about.join(" · ")))
+    let parts = [Some(name + &version), value("mode"), value("model")];
+    let about = parts.into_iter().flatten().collect::<Vec<_>>().join(" · ");
+    let about = visible(&about);
+    let about = TextStyle::BOLD.paint(screen.color(), &cut_end(&about, screen.columns()));
+    let help = TextStyle::DIM.paint(screen.color(), &cut_end(HELP, screen.columns()));
+    format!("{about}\n{help}\n")
 }
 
 /// Handles what happens while the user types.
@@ -288,7 +271,12 @@ fn happened(
     match event {
         ChatEvent::Happened(session, event) => {
             if let Some(change) = chat.apply(&session, &event) {
-                background.push_str(&shown.transcript.change(&chat.view, &change));
+                let text = shown.transcript.change(&chat.view, &change);
+                background.push_str(&text);
+                if !text.is_empty() {
+                    background.push('\n');
+                    shown.transcript.set_apart();
+                }
             }
             let view = &chat.view;
             questions.retain(|question| view.questions().iter().any(|open| open.id == question.id));

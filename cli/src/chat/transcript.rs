@@ -9,9 +9,12 @@ use rethread_core::Subject;
 use super::message_text::{MessageText, NewText};
 use super::notes::{notice_lines, plan_lines, prompt_lines};
 use super::tool_call::{CallFormat, ChangesSeen, call_lines, call_title, is_final};
-use crate::markdown::MarkdownStream;
-use crate::markdown::style::TextStyle;
+use crate::markdown::style::{StyledText, TextStyle};
+use crate::markdown::{MarkdownStream, wrap};
 use crate::output::target::Color;
+
+/// How many lines of a text are shown that is not finished.
+const OPEN_LINES: usize = 6;
 
 /// Whether what is shown happens now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,6 +121,12 @@ impl Transcript {
         ended + &self.group(LineGroup::Other, text)
     }
 
+    /// The caller has printed an empty line.
+    pub(crate) fn set_apart(&mut self) {
+        self.last = None;
+        self.gap = Gap::None;
+    }
+
     /// Whether something was shown since the turn began.
     pub(crate) fn has_lines(&self) -> bool {
         self.last.is_some()
@@ -140,14 +149,28 @@ impl Transcript {
         text
     }
 
+    /// The end of the text that is not finished, in lines.
+    pub(crate) fn open_lines(&self) -> Vec<String> {
+        let text = self.stream.as_ref().map(MarkdownStream::open_text).unwrap_or_default();
+        if text.trim().is_empty() {
+            return Vec::new();
+        }
+        let lines = wrap(
+            &[StyledText::new(text.replace('\n', " "), TextStyle::PLAIN)],
+            self.columns.saturating_sub(1),
+        );
+        let from = lines.len().saturating_sub(OPEN_LINES);
+        let line = |line: &Vec<StyledText>| line.iter().map(|piece| piece.text.as_str()).collect::<String>();
+        let gap = (self.gap == Gap::Due).then(String::new);
+        gap.into_iter().chain(lines[from..].iter().map(line)).collect()
+    }
+
     /// What is going on, in one line.
     pub(crate) fn activity(&self, view: &SessionView) -> String {
-        let open = self.stream.as_ref().map(MarkdownStream::open_text).filter(|text| !text.is_empty());
-        let running = || {
-            let calls = view.items().iter().rev();
-            calls.filter(|item| item.subject == Subject::ToolCall && !is_final(item)).map(call_title).next()
-        };
-        open.or_else(running).unwrap_or_else(|| "working".to_owned())
+        let calls = view.items().iter().rev();
+        let running =
+            calls.filter(|item| item.subject == Subject::ToolCall && !is_final(item)).map(call_title).next();
+        running.unwrap_or_else(|| "working".to_owned())
     }
 
     fn item(&mut self, view: &SessionView, item: &ViewItem) -> String {

@@ -7,14 +7,14 @@ use std::time::{Duration, Instant};
 
 use rethread::client::{AskedQuestion, ClientError};
 use rethread_core::{Json, QuestionKind, Stop};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::connection::{ChatEvent, Conversation};
 use super::form::{FormAnswer, fill_in};
 use super::keys::{Keyboard, forget_typed};
 use super::notes::{seconds, turn_end_lines};
 use super::question::OpenPermission;
-use super::screen::Screen;
+use super::screen::{LiveLines, Screen};
 use super::transcript::Transcript;
 use crate::failure::Failure;
 use crate::markdown::style::TextStyle;
@@ -63,6 +63,7 @@ pub(crate) struct TurnOnScreen<'a> {
     waiting: VecDeque<AskedQuestion>,
     asking: Option<OpenPermission>,
     keyboard: Option<Keyboard>,
+    interrupts: &'a mut Signal,
 }
 
 impl<'a> TurnOnScreen<'a> {
@@ -71,6 +72,7 @@ impl<'a> TurnOnScreen<'a> {
         chat: &'a mut Conversation,
         shown: &'a mut ChatScreen,
         questions: Vec<AskedQuestion>,
+        interrupts: &'a mut Signal,
     ) -> Self {
         Self {
             chat,
@@ -82,6 +84,7 @@ impl<'a> TurnOnScreen<'a> {
             waiting: questions.into(),
             asking: None,
             keyboard: None,
+            interrupts,
         }
     }
 
@@ -96,7 +99,7 @@ impl<'a> TurnOnScreen<'a> {
     pub(crate) async fn answer_questions(mut self) -> Result<AfterTurn, Failure> {
         self.goal = TurnGoal::Answers;
         self.until(std::future::pending::<()>()).await?;
-        self.shown.screen.set_status(None)?;
+        self.shown.screen.set_live(LiveLines::default())?;
         Ok(if self.cancels > 1 { AfterTurn::Leave } else { AfterTurn::GoOn })
     }
 
@@ -105,7 +108,6 @@ impl<'a> TurnOnScreen<'a> {
     async fn until<T>(&mut self, call: impl Future<Output = T>) -> Result<Option<T>, Failure> {
         let mut call = pin!(call);
         let mut ticks = tokio::time::interval(TICK);
-        let mut interrupts = signal(SignalKind::interrupt())?;
         let mut sizes = signal(SignalKind::window_change())?;
         let mut ends = pin!(asked_to_end());
         self.ask_next().await?;
@@ -116,7 +118,7 @@ impl<'a> TurnOnScreen<'a> {
             }
             tokio::select! {
                 biased;
-                Some(()) = interrupts.recv() => {
+                Some(()) = self.interrupts.recv() => {
                     self.cancels += 1;
                     if self.cancels > 1 { return Ok(None); }
                     self.cancel().await?;
@@ -139,7 +141,7 @@ impl<'a> TurnOnScreen<'a> {
     async fn cancel(&mut self) -> Result<(), Failure> {
         // An agent that has ended needs no cancel.
         let _ = self.chat.session.cancel().await;
-        Ok(self.shown.screen.set_status(Some("cancelling · Ctrl-C again leaves".to_owned()))?)
+        Ok(self.shown.screen.set_live(LiveLines::status("cancelling · Ctrl-C again leaves"))?)
     }
 
     async fn event(&mut self, event: ChatEvent) -> Result<(), Failure> {
@@ -192,7 +194,7 @@ impl<'a> TurnOnScreen<'a> {
         let text = self.shown.transcript.lines(&lines);
         forget_typed();
         self.shown.screen.commit(&text)?;
-        self.shown.screen.set_status(Some(asking.status()))?;
+        self.shown.screen.set_live(LiveLines::status(asking.status()))?;
         self.keyboard = Some(Keyboard::open()?);
         self.asking = Some(asking);
         Ok(())
@@ -211,7 +213,7 @@ impl<'a> TurnOnScreen<'a> {
     fn close_question(&mut self, said: &str) -> Result<Option<OpenPermission>, Failure> {
         self.keyboard = None;
         let line = TextStyle::DIM.paint(self.shown.screen.color(), &format!("  → {said}"));
-        self.shown.screen.set_status(None)?;
+        self.shown.screen.set_live(LiveLines::default())?;
         self.shown.screen.commit(&format!("{line}\n"))?;
         Ok(self.asking.take())
     }
@@ -222,7 +224,7 @@ impl<'a> TurnOnScreen<'a> {
         let message = visible_lines(body["message"].as_str().unwrap_or_default()).into_owned();
         let text = self.shown.transcript.lines(&format!("? {message}\n"));
         forget_typed();
-        self.shown.screen.set_status(None)?;
+        self.shown.screen.set_live(LiveLines::default())?;
         self.shown.screen.commit(&text)?;
         let mut form = tokio::task::spawn_blocking(move || fill_in(&body));
         let mut kept = VecDeque::new();
@@ -254,10 +256,9 @@ impl<'a> TurnOnScreen<'a> {
         self.spinner = (self.spinner + 1) % SPINNER.len();
         let activity = self.shown.transcript.activity(&self.chat.view);
         let time = seconds(self.started.elapsed());
-        let mark = SPINNER[self.spinner];
-        let room = self.shown.screen.columns().saturating_sub(time.len() + 8);
-        let activity = crate::output::width::cut_start(&activity, room);
-        Ok(self.shown.screen.set_status(Some(format!("{mark} {time} · {activity}")))?)
+        let status = Some(format!("{} {time} · {activity}", SPINNER[self.spinner]));
+        let text = self.shown.transcript.open_lines();
+        Ok(self.shown.screen.set_live(LiveLines { text, status })?)
     }
 
     fn resize(&mut self) -> Result<(), Failure> {
@@ -268,14 +269,17 @@ impl<'a> TurnOnScreen<'a> {
 
     fn end(self, outcome: Option<Result<Stop, ClientError>>) -> Result<AfterTurn, Failure> {
         let color = self.shown.screen.color();
-        self.shown.screen.set_status(None)?;
+        self.shown.screen.set_live(LiveLines::default())?;
         let has_lines = self.shown.transcript.has_lines();
         let rest = self.shown.transcript.end_turn(&self.chat.view);
         self.shown.screen.commit(&rest)?;
         let gap = if has_lines || !rest.is_empty() { "\n" } else { "" };
         let lines = match &outcome {
             None => return Ok(AfterTurn::Leave),
-            Some(Ok(stop)) => turn_end_lines(stop, &self.chat.view, self.started.elapsed(), color),
+            Some(Ok(stop)) => {
+                let stop = self.stop_reason(stop);
+                turn_end_lines(&stop, &self.chat.view, self.started.elapsed(), color)
+            }
             Some(Err(error)) => {
                 let failure = super::connection::failure(error.clone());
                 format!("{failure}\n")
@@ -284,6 +288,17 @@ impl<'a> TurnOnScreen<'a> {
         self.shown.screen.commit(&format!("{gap}{lines}\n"))?;
         self.chat.view.forget_items();
         Ok(AfterTurn::GoOn)
+    }
+}
+
+impl TurnOnScreen<'_> {
+    /// Why the turn ended. Some agents say nothing.
+    fn stop_reason(&self, stop: &Stop) -> Stop {
+        match stop.reason.as_str() {
+            "" if self.cancels > 0 => Stop::plain("cancelled"),
+            "" => Stop::plain("end_turn"),
+            _ => stop.clone(),
+        }
     }
 }
 

@@ -5,7 +5,6 @@ use std::io::{IsTerminal as _, Read as _, stdin, stdout};
 use std::path::PathBuf;
 
 use clap::Args;
-use rethread::client::view::SessionView;
 use rethread::edge::client_request::ReplayFrom;
 use rethread::server::Config;
 use rethread_core::Json;
@@ -15,8 +14,8 @@ use crate::changes::JsonOption;
 use crate::changes::ReportForm;
 use crate::chat::agent::AgentArg;
 use crate::chat::{
-    ChatSession, Conversation, OpeningScreen, PermissionPolicy, QuietKeyboard, SaidAnything, TalkSetup,
-    TerminalChat, plain,
+    ChatSession, Conversation, LoginPolicy, OpeningScreen, PermissionPolicy, QuietKeyboard, SaidAnything,
+    TalkSetup, TerminalChat, plain,
 };
 use crate::failure::{ExitCode, Failure};
 use crate::log::LogLevel;
@@ -89,7 +88,9 @@ async fn send(
     form: ReportForm,
     policy: PermissionPolicy,
 ) -> Result<(), Failure> {
-    let mut chat = Conversation::open(parts.server(), choice, &ReplayFrom::Nothing, |_, _| {}).await?;
+    let mut chat =
+        Conversation::open(parts.server(), choice, &ReplayFrom::Nothing, LoginPolicy::Fail, |_, _| {})
+            .await?;
     let content: Json = json!([{"type": "text", "text": prompt}]).into();
     let outcome = plain::run(&mut chat, &content, form, policy).await;
     chat.close().await;
@@ -104,18 +105,13 @@ async fn talk(
     agent: AgentArg,
 ) -> Result<(), Failure> {
     let _quiet = QuietKeyboard::begin();
-    let mut opening = OpeningScreen::new();
     let (said, cwd) = match choice {
         ChatSession::New { cwd } => (SaidAnything::No, PathBuf::from(cwd)),
         ChatSession::Existing(row) => (SaidAnything::Yes, PathBuf::from(&row.cwd)),
     };
     let store = parts.store.clone();
     let from = choice.shown_from(store.as_ref()).await?;
-    if let (ChatSession::Existing(row), ReplayFrom::Message(_)) = (choice, &from) {
-        opening.earlier_turns(&row.id)?;
-    }
-    let each = |view: &mut SessionView, event| opening.event(view, event);
-    let chat = Conversation::open(parts.server(), choice, &from, each).await?;
+    let (chat, opening) = OpeningScreen::new().open(parts.server(), choice, &from).await?;
     let history = Paths::from_environment()?.chat_history()?;
     let setup = TalkSetup { chat, store, opening, history, agent, said, cwd };
     TerminalChat::new(setup)?.run(first).await

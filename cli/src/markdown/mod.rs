@@ -20,10 +20,14 @@ use style::TextStyle;
 use crate::output::escape::visible_lines;
 use crate::output::target::{Color, OutputTarget};
 
+pub(crate) use code::CodePainter;
 pub(crate) use wrap::wrap;
 
 /// A line without an end is taken apart at this length, so that memory is bounded.
 const MAX_LINE_BYTES: usize = 64 * 1024;
+
+/// More of a text that is not finished need not be shown.
+const MAX_OPEN_CHARACTERS: usize = 2000;
 
 /// The columns that a tab goes to.
 const TAB: usize = 4;
@@ -114,11 +118,12 @@ impl MarkdownStream {
         self.painter.resize(width.min(MAX_TEXT_WIDTH));
     }
 
-    /// The text that is not finished, on one line: its end is what came last.
+    /// The text that is not finished, as it was written; at most its end.
     pub(crate) fn open_text(&self) -> String {
-        let text = format!("{} {}", self.blocks.open_text(), self.line);
-        let start = text.char_indices().rev().nth(MAX_TEXT_WIDTH).map_or(0, |(at, _)| at);
-        crate::output::escape::visible(&text[start..].replace(['\n', '\r', '\t'], " ")).trim().to_owned()
+        let open = self.blocks.open_text();
+        let gap = if open.is_empty() || self.line.is_empty() { "" } else { "\n" };
+        let text = format!("{}{gap}{}", end_of(open), end_of(&self.line));
+        visible_lines(&text.replace('\r', "")).into_owned()
     }
 
     fn end_line(&mut self) {
@@ -127,6 +132,12 @@ impl MarkdownStream {
         let line = line.strip_suffix('\r').unwrap_or(line);
         self.blocks.line(&without_tabs(&visible_lines(line)), &mut self.painter);
     }
+}
+
+/// The end of a text.
+fn end_of(text: &str) -> &str {
+    let start = text.char_indices().rev().nth(MAX_OPEN_CHARACTERS).map_or(0, |(at, _)| at);
+    &text[start..]
 }
 
 /// Replaces tabs by spaces up to the next tab stop.

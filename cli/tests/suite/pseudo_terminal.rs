@@ -87,6 +87,16 @@ impl OnTerminal {
         self.screen()
     }
 
+    /// Waits until the screen has these words and ends with a prompt.
+    pub(crate) fn prompt_after(&mut self, words: &str, prompt: &str) -> String {
+        let until = Instant::now() + 4 * DEADLINE;
+        let is_ready = |screen: &str| screen.contains(words) && screen.trim_end().ends_with(prompt);
+        while !is_ready(&self.screen()) {
+            assert!(self.reads_on(until), "no prompt after {words:?} on the screen:\n{}", self.screen());
+        }
+        self.screen()
+    }
+
     /// Waits until the screen no longer has this.
     pub(crate) fn screen_without(&mut self, words: &str) {
         let until = Instant::now() + 4 * DEADLINE;

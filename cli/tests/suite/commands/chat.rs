@@ -12,6 +12,9 @@ use rethread_testkit::program::example;
 use super::{Said, Shell};
 use crate::pseudo_terminal::OnTerminal;
 
+/// The input line when it is empty.
+const PROMPT: &str = "\n›";
+
 /// The words of a chat with the scripted agent.
 fn with_agent<'a>(words: &[&'a str], agent: &'a str) -> Vec<&'a str> {
     [&["chat"], words, &["--", agent]].concat()
@@ -33,7 +36,7 @@ fn talk(shell: &Shell, words: &[&str]) -> OnTerminal {
 
 fn talk_sized(shell: &Shell, words: &[&str], rows: u16, columns: u16) -> OnTerminal {
     let mut chat = on_terminal(shell, &with_agent(words, &agent()), rows, columns);
-    chat.screen_with("Ctrl-D leaves\n\n›");
+    chat.screen_with("/help shows");
     chat
 }
 

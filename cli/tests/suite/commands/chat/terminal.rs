@@ -3,9 +3,10 @@
 use std::os::unix::fs::PermissionsExt as _;
 
 use expect_test::expect;
+use rethread_testkit::processes::signal;
 
 use super::super::Shell;
-use super::{agent, on_terminal, run, talk, talk_sized, with_agent};
+use super::{PROMPT, agent, on_terminal, run, talk, talk_sized, with_agent};
 use crate::pseudo_terminal::{CTRL_C, CTRL_D};
 
 /// The end of a screen after these words.
@@ -18,7 +19,7 @@ fn a_turn_is_shown_in_order() {
     let shell = Shell::new();
     let mut chat = talk_sized(&shell, &[], 40, 60);
     chat.types("say **Hello** `you`; think hm; tool; plan a,b; usage 1200/4000; say # End\r");
-    let screen = chat.screen_with("tokens");
+    let screen = chat.prompt_after("tokens", PROMPT);
     let took = after(&screen, "(30%) · ").lines().next().unwrap().to_owned();
     let turn = after(&screen, "# End\n").replace(&took, "TIME");
     expect![[r#"
@@ -64,11 +65,11 @@ fn a_permission_is_answered_by_one_key() {
     chat.types("\r\x1b[Ax");
     chat.types("y");
     chat.screen_with("→ Yes");
-    chat.screen_with("permission: selected yes");
+    chat.prompt_after("permission: selected yes", PROMPT);
     chat.types("permit\r");
     chat.screen_with("press y, n");
     chat.types("\x1b");
-    chat.screen_with("permission: selected no");
+    chat.prompt_after("permission: selected no", PROMPT);
 }
 
 #[test]
@@ -80,22 +81,21 @@ fn what_was_typed_before_a_question_does_not_answer_it() {
     chat.types("y");
     chat.screen_with("press y, n");
     chat.types("n");
-    chat.screen_with("permission: selected no");
+    chat.prompt_after("permission: selected no", PROMPT);
 }
 
 #[test]
 fn ctrl_c_cancels_the_turn_and_twice_leaves() {
     let shell = Shell::new();
     let mut chat = talk(&shell, &[]);
-    chat.types("say before; hang\r");
-    chat.screen_with("before");
-    chat.screen_with("working");
+    chat.types("say before; tool; hang\r");
+    chat.screen_with("● Edit a file");
     chat.types(CTRL_C);
-    chat.screen_with("Cancelled.");
+    chat.prompt_after("Cancelled.", PROMPT);
     chat.types("say after\r");
-    chat.screen_with("\n\nafter\n");
+    chat.prompt_after("\n\nafter\n", PROMPT);
     chat.types(CTRL_C);
-    chat.screen_with("Ctrl-C again leaves");
+    chat.prompt_after("Ctrl-C again leaves", PROMPT);
     chat.types(CTRL_C);
     let (status, said) = chat.ends();
     assert!(status.success() && said.contains("Come back with"), "{said}");
@@ -122,7 +122,7 @@ fn ctrl_c_cancels_a_question() {
     chat.screen_with("press y, n");
     chat.types(CTRL_C);
     chat.screen_with("no longer asked");
-    chat.screen_with("Cancelled.");
+    chat.prompt_after("Cancelled.", PROMPT);
 }
 
 #[test]
@@ -132,7 +132,7 @@ fn a_form_is_filled_in() {
     chat.types("elicit\r");
     chat.screen_with("Your name?");
     chat.types("Ann\r");
-    chat.screen_with(r#"elicited: {"action":"accept","content":{"name":"Ann"}}"#);
+    chat.prompt_after(r#"elicited: {"action":"accept","content":{"name":"Ann"}}"#, PROMPT);
     chat.types("elicit\r");
     chat.screen_with("? name");
     chat.types("\x1b");
@@ -151,7 +151,7 @@ fn the_end_of_a_session_is_shown_when_it_is_resumed() {
     assert!(screen.contains("› say third words\n\nthird words"), "{screen}");
     assert!(!screen.contains("first words") && screen.contains("… earlier turns: rethread show"), "{screen}");
     chat.types("say fourth\r");
-    chat.screen_with("\n\nfourth\n");
+    chat.prompt_after("\n\nfourth\n", PROMPT);
 }
 
 #[test]
@@ -163,7 +163,7 @@ fn a_session_is_chosen_from_a_list() {
     chat.screen_with("Which session?");
     chat.types("alpha\r");
     chat.screen_with("› say alpha\n\nalpha");
-    chat.screen_with("Ctrl-D leaves");
+    chat.screen_with("/help shows");
     chat.types(CTRL_D);
     assert!(chat.ends().0.success());
 }
@@ -178,7 +178,7 @@ fn a_resize_counts_for_what_comes() {
     assert!(chat.screen().contains(&format!("\n{}\n", words.trim())), "{}", chat.screen());
     chat.resize(24, 30);
     chat.types(CTRL_C);
-    chat.screen_with("Cancelled.");
+    chat.prompt_after("Cancelled.", PROMPT);
     chat.types(&format!("say {words}\r"));
     chat.screen_with("aaaa\naaaa aaaa aaaa aaaa aaaa aaaa\n");
 }
@@ -198,7 +198,7 @@ fn the_first_prompt_may_be_on_the_command_line() {
     let mut chat = on_terminal(&shell, &with_agent(&["say hello"], &agent()), 24, 80);
     chat.screen_with("› say hello\n\nhello\n");
     chat.types("say more\r");
-    chat.screen_with("\n\nmore\n");
+    chat.prompt_after("\n\nmore\n", PROMPT);
 }
 
 #[test]
@@ -209,4 +209,26 @@ fn nothing_is_left_of_a_chat_without_a_word() {
     let (status, said) = chat.ends();
     assert!(status.success() && !said.contains("Come back"), "{said}");
     assert_eq!(shell.run(&["list", "--all"]).stdout, "No sessions.\n");
+}
+
+#[test]
+fn a_signal_ends_a_chat_at_its_prompt_and_in_a_turn() {
+    for (prompt, words) in [("", "›"), ("hang\r", "working")] {
+        let shell = Shell::new();
+        let mut chat = talk(&shell, &[]);
+        chat.types(prompt);
+        chat.screen_with(words);
+        signal(i32::try_from(chat.id()).unwrap(), libc::SIGHUP);
+        assert!(chat.ends().0.success());
+        assert!(!shell.run(&["list", "--all"]).stdout.contains("running"), "it has let the session go");
+    }
+}
+
+#[test]
+fn ctrl_c_leaves_while_the_agent_starts() {
+    let shell = Shell::new();
+    let mut chat = on_terminal(&shell, &["chat", "--", "sleep", "60"], 24, 80);
+    chat.screen_with("starting the agent");
+    chat.types(CTRL_C);
+    assert_eq!(chat.ends().0.code(), Some(130));
 }
