@@ -4,6 +4,7 @@ mod agents;
 mod changes;
 mod commands;
 mod config;
+mod doctor;
 mod environment;
 mod failure;
 mod log;

@@ -41,9 +41,14 @@ impl Paths {
         self.config.join("config.toml")
     }
 
+    /// The folder for logs, which may not exist.
+    pub(crate) fn log_folder(&self) -> PathBuf {
+        self.state.join("logs")
+    }
+
     /// The folder for logs, created if it is missing.
     pub(crate) fn logs(&self) -> io::Result<PathBuf> {
-        let logs = self.state.join("logs");
+        let logs = self.log_folder();
         make_private(&logs)?;
         Ok(logs)
     }

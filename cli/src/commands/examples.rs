@@ -1,7 +1,7 @@
 //! The examples at the end of each command's help.
 
 /// Examples by command: what each does, and the command line.
-const EXAMPLES: [(&str, &[(&str, &str)]); 15] = [
+const EXAMPLES: [(&str, &[(&str, &str)]); 16] = [
     (
         "acp",
         &[
@@ -50,6 +50,14 @@ const EXAMPLES: [(&str, &[(&str, &str)]); 15] = [
         &[
             ("open it in your editor", "rethread config edit"),
             ("all that is in effect, without secrets", "rethread config show"),
+        ],
+    ),
+    (
+        "doctor",
+        &[
+            ("look at everything, and repair what is safe", "rethread doctor --repair"),
+            ("look at an agent, too", "rethread doctor codex"),
+            ("read the whole store", "rethread doctor --full"),
         ],
     ),
     (

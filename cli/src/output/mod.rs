@@ -1,9 +1,10 @@
-//! Printing for people and programs: escaping hostile text, widths, tables, ages, colours, JSON, the pager.
+//! Printing for people and programs: escaping hostile text, widths, tables, ages, sizes, colours, JSON, the pager.
 
 pub(crate) mod age;
 pub(crate) mod escape;
 pub(crate) mod ids;
 pub(crate) mod json;
+pub(crate) mod size;
 pub(crate) mod stream;
 pub(crate) mod table;
 pub(crate) mod target;

@@ -5,6 +5,7 @@ mod bad_input;
 mod changing;
 mod completions;
 mod configuration;
+mod doctor;
 mod forking;
 mod listing;
 mod moving;
