@@ -13,12 +13,15 @@ use rethread::agent::host::AgentProtocol;
 use rethread::edge::Version;
 use rethread::server::{Config, NativeSessions};
 use rethread::transport::stdio;
+use strsim::damerau_levenshtein;
 
 use crate::agents::{AgentChoice, AgentInvocation};
-use crate::config::nearest;
 use crate::failure::{ExitCode, Failure};
 use crate::log::LogLevel;
 use crate::server_parts::{ServerParts, asked_to_stop};
+
+/// From this length on, a word that is almost one of our options is taken for it.
+const LONG_OPTION: usize = 7;
 
 /// Options of `acp`.
 #[derive(Debug, Args)]
@@ -150,7 +153,10 @@ fn check_arguments(name: &str, arguments: &[OsString]) -> Result<(), Failure> {
     let meant = |word: &OsString| {
         let word = word.to_str()?;
         let option = word.strip_prefix("--")?.split('=').next()?;
-        Some((word.to_owned(), nearest(option, &own)?))
+        let alike = |own: &&&str| {
+            **own == option || own.len() >= LONG_OPTION && damerau_levenshtein(own, option) <= 2
+        };
+        Some((word.to_owned(), *own.iter().find(alike)?))
     };
     match arguments.iter().find_map(meant) {
         Some((word, option)) => {

@@ -181,6 +181,11 @@ fn options_behind_a_name_that_cannot_be_for_the_agent_get_a_hint() {
         hint: for rethread, write --restore before x; for the agent: rethread acp -- x --restor
     "#]],
     );
+    // What only resembles one is the agent's.
+    let program = programs(&shell, &[("says", "echo \"$*\"")]).join("says").display().to_string();
+    shell.configure(&format!("[agents.says]\ncommand = [{program:?}]\n[agents.x]\ncommand = [\"sh\"]\n"));
+    let said = shell.run(&["acp", "--run-agent", "says", "--setup", "--agent", "--log"]);
+    assert_eq!((said.code, said.stdout.as_str()), (Some(0), "--setup --agent --log\n"));
     shell.check_failure(
         &["acp", "x", "login", "--serve"],
         2,
@@ -287,5 +292,38 @@ fn on_a_terminal_without_an_agent_it_explains_itself() {
             assert!(said.contains(part), "{said}");
         }
         assert!(said.lines().count() <= 6, "{said}");
+    }
+}
+
+#[tokio::test]
+async fn a_session_remembers_the_name_of_its_agent_and_never_its_command() {
+    let shell = Shell::new();
+    let agent: Vec<String> =
+        shell.home.scripted(Version::V1).iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    shell.configure(&format!(
+        "[agents.mine]\ncommand = {agent:?}\nenv = {{ TOKEN = \"sk-very-secret-1\" }}\n"
+    ));
+    let name = || {
+        let database = rusqlite::Connection::open(shell.home.path().join("rethread.db")).expect("a database");
+        let sql = "SELECT agent_name FROM session";
+        database.query_row(sql, [], |row| row.get::<_, Option<String>>(0)).expect("a row")
+    };
+    let mut named = Program::start(shell.home.command(&["acp", "mine"]), Version::V1);
+    named.client.initialize().await;
+    let session = named.client.new_session().await;
+    named.client.prompt(&session, "say one").await;
+    assert_eq!(name().as_deref(), Some("mine"));
+    named.client.disconnect().await;
+    named.exited().await;
+    let mut plain = shell.home.ready(Version::V1, Version::V1).await;
+    plain.client.load(&session).await;
+    plain.client.prompt(&session, "say two").await;
+    plain.client.disconnect().await;
+    plain.exited().await;
+    assert_eq!(name(), None, "a command has no name");
+    for (path, bytes) in super::doctor::contents(&shell.home.path()) {
+        let secret = b"sk-very-secret-1";
+        let config = path.ends_with("config.toml");
+        assert!(config || !bytes.windows(secret.len()).any(|window| window == secret), "{}", path.display());
     }
 }

@@ -64,7 +64,7 @@ fn messages(document: &Value, level: &str) -> Vec<String> {
 }
 
 /// All files below a folder with their contents.
-fn contents(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+pub(super) fn contents(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut files = BTreeMap::new();
     let mut folders = vec![folder.to_owned()];
     while let Some(folder) = folders.pop() {
