@@ -172,13 +172,14 @@ fn check_arguments(name: &str, arguments: &[OsString]) -> Result<(), Failure> {
 
 /// What `rethread acp` says on a terminal, where nobody speaks the protocol.
 fn explanation() -> Failure {
-    Failure::new(ExitCode::Usage, "`rethread acp` is for editors: it speaks the Agent Client Protocol on stdin and stdout")
-        .hint(
-            "in your editor, set the agent's command to `rethread` with the arguments `acp` and the agent's name\n\
-             \u{20}     `rethread agents` lists the agents; README.md shows the settings of an editor\n\
-             \u{20}     `rethread chat` talks to an agent on this terminal, `rethread demo` shows what rethread does\n\
-             \u{20}     `rethread acp --serve` speaks the protocol here anyway",
-        )
+    let message = "`rethread acp` is for editors, which speak the Agent Client Protocol";
+    Failure::new(ExitCode::Usage, message).hint(
+        "have your editor run `rethread acp NAME` in place of the agent's command\n\
+         \u{20}     `rethread agents` lists the names\n\
+         \u{20}     `rethread chat` talks to an agent here, on this terminal\n\
+         \u{20}     `rethread demo` shows what rethread does\n\
+         \u{20}     `rethread acp --serve` speaks the protocol here anyway",
+    )
 }
 
 /// Replaces this process by the agent's command, which then owns the terminal, signals and exit status. Returns only on

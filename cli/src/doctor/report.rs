@@ -2,8 +2,8 @@
 
 use super::{Area, Finding, Level};
 use crate::output::escape::visible;
+use crate::output::paragraph::paragraph;
 use crate::output::target::{OutputTarget, Paint};
-use crate::output::width::width;
 
 /// The width of the column for levels.
 const LEVELS: usize = 9;
@@ -36,30 +36,13 @@ fn lines(target: OutputTarget, finding: &Finding) -> String {
     };
     let space = " ".repeat(LEVELS.saturating_sub(word.len()));
     let indent = 2 + LEVELS;
-    let message = wrapped(target, &visible(&finding.message), indent);
+    let message = paragraph(target, &visible(&finding.message), indent);
     let mut text = format!("  {}{space}{message}\n", target.paint(paint, word));
     if let Some(hint) = &finding.hint {
-        let hint = wrapped(target, &format!("hint: {}", visible(hint)), indent);
+        let hint = paragraph(target, &format!("hint: {}", visible(hint)), indent);
         text += &format!("{}{hint}\n", " ".repeat(indent));
     }
     text
-}
-
-/// Breaks a text between words, so that its lines fit behind an indentation. Words that are too long stay whole.
-fn wrapped(target: OutputTarget, text: &str, indent: usize) -> String {
-    let room = target.width().saturating_sub(indent).max(20);
-    let (mut lines, mut line) = (Vec::new(), String::new());
-    for word in text.split(' ') {
-        if !line.is_empty() && width(&line) + 1 + width(word) > room {
-            lines.push(std::mem::take(&mut line));
-        }
-        if !line.is_empty() {
-            line.push(' ');
-        }
-        line += word;
-    }
-    lines.push(line);
-    lines.join(&format!("\n{}", " ".repeat(indent)))
 }
 
 fn summary(target: OutputTarget, findings: &[Finding]) -> String {

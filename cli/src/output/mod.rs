@@ -4,6 +4,7 @@ pub(crate) mod age;
 pub(crate) mod escape;
 pub(crate) mod ids;
 pub(crate) mod json;
+pub(crate) mod paragraph;
 pub(crate) mod size;
 pub(crate) mod stream;
 pub(crate) mod table;

@@ -51,19 +51,21 @@ fn configured_agents_and_those_that_are_installed_are_listed() {
         Not installed: claude, opencode, qwen, kimi, copilot, pi, vibe, fast-agent; --all shows how to install them.
     "#]].assert_eq(&said.stdout);
     expect![[r#"
-        name                 from           command           found at
-        gemini               configuration  /nowhere/gemini   not found
-        mine                 configuration  mine --acp        /tmp/bin/mine
-        assistant            built in
-        codex       default  well known     codex-acp         /tmp/bin/codex-acp
-        claude               well known     claude-agent-acp  not installed: npm install -g @agentclientprotocol/claude-agent-acp
-        opencode             well known     opencode acp      not installed: npm install -g opencode-ai
-        qwen                 well known     qwen --acp        not installed: npm install -g @qwen-code/qwen-code
-        kimi                 well known     kimi acp          not installed: npm install -g @moonshot-ai/kimi-code
-        copilot              well known     copilot --acp     not installed: npm install -g @github/copilot
-        pi                   well known     pi-acp            not installed: npm install -g pi-acp @earendil-works/pi-coding-agent
-        vibe                 well known     vibe-acp          not installed: uv tool install mistral-vibe
-        fast-agent           well known     fast-agent acp    not installed: uv tool install fast-agent-acp
+        name                from           command          found at
+        gemini              configuration  /nowhere/gemini  not found
+        mine                configuration  mine --acp       /tmp/bin/mine
+        assistant           built in
+        codex      default  well known     codex-acp        /tmp/bin/codex-acp
+
+        Not installed:
+          claude      npm install -g @agentclientprotocol/claude-agent-acp
+          opencode    npm install -g opencode-ai
+          qwen        npm install -g @qwen-code/qwen-code
+          kimi        npm install -g @moonshot-ai/kimi-code
+          copilot     npm install -g @github/copilot
+          pi          npm install -g pi-acp @earendil-works/pi-coding-agent
+          vibe        uv tool install mistral-vibe
+          fast-agent  uv tool install fast-agent-acp
     "#]].assert_eq(&run_with_path(&shell, &["agents", "--all"], &path).stdout);
     expect![[r#"
         {
@@ -291,7 +293,7 @@ fn on_a_terminal_without_an_agent_it_explains_itself() {
         for part in ["for editors", "rethread agents", "rethread chat", "--serve"] {
             assert!(said.contains(part), "{said}");
         }
-        assert!(said.lines().count() <= 6, "{said}");
+        assert!(said.lines().count() <= 7, "{said}");
     }
 }
 
