@@ -153,6 +153,9 @@ fn problem(problem: &StoreProblem) -> Finding {
         StoreProblem::JournalDamaged { session, at, cause } => {
             broken(format!("session {session} is damaged at entry {at}: {cause}")).hint(KEEP_READABLE_PART)
         }
+        StoreProblem::MoreDamaged(sessions) => {
+            broken(format!("{} more are damaged", count(*sessions, "session")))
+        }
         StoreProblem::JournalMissing { session, path } => {
             broken(format!("session {session} lacks the file {}", path.display()))
                 .hint("restore the file from a backup; what was folded before can still be read")

@@ -66,7 +66,8 @@ fn configured_agents_and_those_that_are_installed_are_listed() {
           pi          npm install -g pi-acp @earendil-works/pi-coding-agent
           vibe        uv tool install mistral-vibe
           fast-agent  uv tool install fast-agent-acp
-    "#]].assert_eq(&run_with_path(&shell, &["agents", "--all"], &path).stdout);
+    "#]]
+    .assert_eq(&run_with_path(&shell, &["agents", "--all"], &path).stdout);
     expect![[r#"
         {
           "agents": [

@@ -6,6 +6,7 @@ mod database;
 mod folder;
 mod journals;
 
+use std::collections::HashSet;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -20,6 +21,9 @@ const TIME_LIMIT: Duration = Duration::from_secs(3);
 
 /// How many bytes of segments, and of journal files, a bounded inspection reads.
 const BYTE_LIMIT: u64 = 128 * 1024 * 1024;
+
+/// How many damaged sessions are named.
+const MAX_DAMAGED: u64 = 20;
 
 /// How much of a store is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -154,6 +158,8 @@ pub enum StoreProblem {
         /// The file, the place and the cause.
         cause: String,
     },
+    /// This many more sessions are damaged.
+    MoreDamaged(u64),
     /// A journal file is missing.
     JournalMissing {
         /// The session.
@@ -201,6 +207,27 @@ pub enum Leftover {
         /// All of them together, in bytes.
         bytes: u64,
     },
+}
+
+/// The damaged sessions, each of which is named once, and not more than a few of them.
+#[derive(Default)]
+struct DamagedSessions(HashSet<SessionId>);
+
+impl DamagedSessions {
+    /// Returns whether this damage is to be reported.
+    fn is_news(&mut self, session: &SessionId) -> bool {
+        self.0.insert(session.clone()) && self.count() <= MAX_DAMAGED
+    }
+
+    /// What is said of the others.
+    fn others(&self) -> Option<StoreProblem> {
+        let others = self.count().saturating_sub(MAX_DAMAGED);
+        (others > 0).then_some(StoreProblem::MoreDamaged(others))
+    }
+
+    fn count(&self) -> u64 {
+        self.0.len() as u64
+    }
 }
 
 /// The limit of one part of an inspection.
@@ -271,6 +298,18 @@ mod tests {
         let mut full = Budget::of(InspectionDepth::Full);
         full.spend(BYTE_LIMIT * 10);
         assert!(!full.is_spent());
+    }
+
+    #[test]
+    fn a_session_is_named_once_and_not_all_of_them() {
+        let mut damaged = DamagedSessions::default();
+        let named = |no: u64, damaged: &mut DamagedSessions| damaged.is_news(&SessionId(format!("s-{no}")));
+        assert!(named(0, &mut damaged) && !named(0, &mut damaged));
+        assert_eq!(
+            (0..MAX_DAMAGED + 5).filter(|no| named(*no, &mut damaged)).count() as u64,
+            MAX_DAMAGED - 1
+        );
+        assert_eq!(damaged.others(), Some(StoreProblem::MoreDamaged(5)));
     }
 
     #[test]

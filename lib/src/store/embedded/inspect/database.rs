@@ -13,7 +13,9 @@ use super::super::migrate::{LATEST_VERSION, version};
 use super::super::owner::{Liveness, OwnerRow, liveness};
 use super::super::segment::unpack;
 use super::super::{EmbeddedPaths, StoreError};
-use super::{Budget, InspectedOwner, Inspection, InspectionDepth, Leftover, OwnerState, StoreProblem};
+use super::{
+    Budget, DamagedSessions, InspectedOwner, Inspection, InspectionDepth, Leftover, OwnerState, StoreProblem,
+};
 use crate::store::process::ProcessIdentity;
 use crate::wire::with_causes;
 
@@ -87,9 +89,12 @@ pub(super) fn inspect(
     let read = count_sessions(connection, inspection)
         .and_then(|()| find_owners(connection, paths, inspection))
         .and_then(|()| check_segments(connection, depth, inspection));
-    if let Err(fault) = read {
-        let cause = with_causes(&fault.at("reading", &paths.database));
-        inspection.problems.push(StoreProblem::DatabaseDamaged(cause));
+    match read {
+        Ok(damaged) => inspection.problems.extend(damaged.others()),
+        Err(fault) => {
+            let cause = with_causes(&fault.at("reading", &paths.database));
+            inspection.problems.push(StoreProblem::DatabaseDamaged(cause));
+        }
     }
 }
 
@@ -171,8 +176,8 @@ fn check_segments(
     connection: &Connection,
     depth: InspectionDepth,
     inspection: &mut Inspection,
-) -> Result<(), SqliteFault> {
-    let mut budget = Budget::of(depth);
+) -> Result<DamagedSessions, SqliteFault> {
+    let (mut budget, mut damaged) = (Budget::of(depth), DamagedSessions::default());
     let total: i64 = connection.query_row("SELECT count(*) FROM segment", [], |row| row.get(0))?;
     inspection.coverage.segments.1 = from_sql(total);
     let sql = "SELECT session.uid, segment.first_seq, segment.length, segment.checksum, segment.items
@@ -181,7 +186,7 @@ fn check_segments(
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
         if budget.is_spent() {
-            return Ok(());
+            break;
         }
         let items = row.get_ref(4)?.as_blob().unwrap_or_default();
         budget.spend(items.len() as u64);
@@ -191,8 +196,10 @@ fn check_segments(
             plain.and_then(|plain| stored::decode_segment(&plain).map_err(|error| with_causes(&error)));
         if let Err(cause) = read {
             let (session, at) = (SessionId(row.get(0)?), seq_from_sql(row.get(1)?));
-            inspection.problems.push(StoreProblem::SegmentDamaged { session, at, cause });
+            if damaged.is_news(&session) {
+                inspection.problems.push(StoreProblem::SegmentDamaged { session, at, cause });
+            }
         }
     }
-    Ok(())
+    Ok(damaged)
 }

@@ -11,7 +11,7 @@ use super::super::fault::SqliteFault;
 use super::super::integers::seq_from_sql;
 use super::super::migrate::store_id;
 use super::folder::{entries, is_old};
-use super::{Budget, Inspection, InspectionDepth, Leftover, OwnerState, StoreProblem};
+use super::{Budget, DamagedSessions, Inspection, InspectionDepth, Leftover, OwnerState, StoreProblem};
 use crate::wire::with_causes;
 
 /// How often a session is read again because its files were folded meanwhile.
@@ -48,7 +48,7 @@ fn inspect_files(
     let alive: HashSet<String> = alive.map(|owner| owner.id.clone()).collect();
     let sessions = sessions_with_files(&connection.transaction()?, &alive)?;
     inspection.coverage.journals.1 = sessions.len() as u64;
-    let (mut budget, mut unfolded) = (Budget::of(depth), 0);
+    let (mut budget, mut unfolded, mut damaged) = (Budget::of(depth), 0, DamagedSessions::default());
     for session in &sessions {
         if budget.is_spent() {
             break;
@@ -57,8 +57,9 @@ fn inspect_files(
         let read = read_session(connection, &folder, session)?;
         budget.spend(read.bytes);
         unfolded += u64::from(read.entries > 0 && !session.live);
-        inspection.problems.extend(read.problem);
+        inspection.problems.extend(read.problem.filter(|_| damaged.is_news(&session.id)));
     }
+    inspection.problems.extend(damaged.others());
     if unfolded > 0 {
         inspection.problems.push(StoreProblem::Left(Leftover::Unfolded(unfolded)));
     }
