@@ -110,8 +110,18 @@ impl AgentChoice {
         }
     }
 
-    /// Makes the source of the agent.
+    /// Makes the source of the agent, which logs its stderr.
     pub(crate) fn source(self, paths: &Paths) -> Result<Arc<dyn AgentSource>, Failure> {
+        let log = paths.logs()?.join("agent.log");
+        self.source_with_log(paths, Some(log))
+    }
+
+    /// Makes the source of the agent, with a log or none.
+    pub(crate) fn source_with_log(
+        self,
+        paths: &Paths,
+        log: Option<PathBuf>,
+    ) -> Result<Arc<dyn AgentSource>, Failure> {
         match self {
             Self::Assistant => {
                 let file = paths.config();
@@ -128,7 +138,7 @@ impl AgentChoice {
             Self::Command(invocation) => {
                 let key = invocation.key();
                 let name = invocation.name.clone();
-                let command = invocation.command(paths.logs()?.join("agent.log"))?;
+                let command = invocation.command(log)?;
                 Ok(Arc::new(CommandSource { configured_name: name, command, key }))
             }
         }
@@ -147,14 +157,14 @@ impl AgentInvocation {
         Some(format!("{} {identity:?} {:?}{name}", program.display(), &self.words[1..]))
     }
 
-    fn command(self, log: PathBuf) -> Result<AgentCommand, Failure> {
+    fn command(self, log: Option<PathBuf>) -> Result<AgentCommand, Failure> {
         let mut words = self.words.into_iter();
         Ok(AgentCommand {
             program: words.next().unwrap_or_default(),
             args: words.collect(),
             env: self.env,
             guardian: guardian()?,
-            stderr_log: Some(log),
+            stderr_log: log,
         })
     }
 }

@@ -95,6 +95,11 @@ impl Failure {
         self.code
     }
 
+    /// The message, without the hint.
+    pub(crate) fn message(&self) -> &str {
+        &self.message
+    }
+
     /// Prints the message and the hint to stderr, if there is a message.
     pub(crate) fn report(&self) {
         if !self.message.is_empty() {

@@ -5,6 +5,7 @@ mod changes;
 mod chat;
 mod commands;
 mod config;
+mod doctor;
 mod environment;
 mod export_file;
 mod failure;

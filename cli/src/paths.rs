@@ -47,9 +47,14 @@ impl Paths {
         Ok(self.state.join("chat_history"))
     }
 
+    /// The folder for logs, which may not exist.
+    pub(crate) fn log_folder(&self) -> PathBuf {
+        self.state.join("logs")
+    }
+
     /// The folder for logs, created if it is missing.
     pub(crate) fn logs(&self) -> io::Result<PathBuf> {
-        let logs = self.state.join("logs");
+        let logs = self.log_folder();
         make_private(&logs)?;
         Ok(logs)
     }

@@ -13,12 +13,15 @@ use rethread::agent::host::AgentProtocol;
 use rethread::edge::Version;
 use rethread::server::{Config, NativeSessions};
 use rethread::transport::stdio;
+use strsim::damerau_levenshtein;
 
 use crate::agents::{AgentChoice, AgentInvocation};
-use crate::config::nearest;
 use crate::failure::{ExitCode, Failure};
 use crate::log::LogLevel;
 use crate::server_parts::{ServerParts, asked_to_stop};
+
+/// From this length on, a word that is almost one of our options is taken for it.
+const LONG_OPTION: usize = 7;
 
 /// Options of `acp`.
 #[derive(Debug, Args)]
@@ -150,7 +153,10 @@ fn check_arguments(name: &str, arguments: &[OsString]) -> Result<(), Failure> {
     let meant = |word: &OsString| {
         let word = word.to_str()?;
         let option = word.strip_prefix("--")?.split('=').next()?;
-        Some((word.to_owned(), nearest(option, &own)?))
+        let alike = |own: &&&str| {
+            **own == option || own.len() >= LONG_OPTION && damerau_levenshtein(own, option) <= 2
+        };
+        Some((word.to_owned(), *own.iter().find(alike)?))
     };
     match arguments.iter().find_map(meant) {
         Some((word, option)) => {
@@ -166,13 +172,14 @@ fn check_arguments(name: &str, arguments: &[OsString]) -> Result<(), Failure> {
 
 /// What `rethread acp` says on a terminal, where nobody speaks the protocol.
 fn explanation() -> Failure {
-    Failure::new(ExitCode::Usage, "`rethread acp` is for editors: it speaks the Agent Client Protocol on stdin and stdout")
-        .hint(
-            "in your editor, set the agent's command to `rethread` with the arguments `acp` and the agent's name\n\
-             \u{20}     `rethread agents` lists the agents; README.md shows the settings of an editor\n\
-             \u{20}     `rethread chat` talks to an agent on this terminal, `rethread demo` shows what rethread does\n\
-             \u{20}     `rethread acp --serve` speaks the protocol here anyway",
-        )
+    let message = "`rethread acp` is for editors, which speak the Agent Client Protocol";
+    Failure::new(ExitCode::Usage, message).hint(
+        "have your editor run `rethread acp NAME` in place of the agent's command\n\
+         \u{20}     `rethread agents` lists the names\n\
+         \u{20}     `rethread chat` talks to an agent here, on this terminal\n\
+         \u{20}     `rethread demo` shows what rethread does\n\
+         \u{20}     `rethread acp --serve` speaks the protocol here anyway",
+    )
 }
 
 /// Replaces this process by the agent's command, which then owns the terminal, signals and exit status. Returns only on

@@ -10,9 +10,11 @@ use crate::agents::search_path::find_program;
 use crate::config::{self, ASSISTANT, ConfigFile, without_keys};
 use crate::failure::Failure;
 use crate::output::json::json_document;
+use crate::output::paragraph::paragraph;
 use crate::output::stream::print;
 use crate::output::table::{Cell, Column, Cut, table};
 use crate::output::target::{OutputTarget, Paint};
+use crate::output::width::padded;
 use crate::paths::Paths;
 
 /// Options of `agents`.
@@ -68,14 +70,16 @@ pub(crate) enum AgentOrigin {
 
 /// Lists the agents.
 pub(crate) fn run(args: &AgentsArgs) -> Result<(), Failure> {
-    let mut list = find_agents(&config::read(&Paths::from_environment()?.config())?);
-    let missing: Vec<String> = missing_names(&list);
-    list.agents.retain(|agent| args.all || agent.installed || agent.source != AgentOrigin::Known);
+    let list = find_agents(&config::read(&Paths::from_environment()?.config())?);
+    let (agents, missing): (Vec<_>, Vec<_>) =
+        list.agents.into_iter().partition(|agent| agent.installed || agent.source != AgentOrigin::Known);
     if args.json {
-        return print(&json_document(&list));
+        let missing = missing.into_iter().filter(|_| args.all);
+        return print(&json_document(&AgentList { agents: agents.into_iter().chain(missing).collect() }));
     }
-    let missing = if args.all { Vec::new() } else { missing };
-    print(&text(&list, &missing))
+    let target = OutputTarget::stdout();
+    let missing = if args.all { installing(target, &missing) } else { missing_names(target, &missing) };
+    print(&(text(target, &agents) + &missing))
 }
 
 /// The agents of the configuration, the well-known ones and the assistant.
@@ -124,13 +128,28 @@ fn assistant(default: &str) -> ListedAgent {
     }
 }
 
-fn missing_names(list: &AgentList) -> Vec<String> {
-    let missing = list.agents.iter().filter(|agent| !agent.installed && agent.source == AgentOrigin::Known);
-    missing.map(|agent| agent.name.clone()).collect()
+/// The names of agents that are not installed, in a sentence.
+fn missing_names(target: OutputTarget, missing: &[ListedAgent]) -> String {
+    let names: Vec<&str> = missing.iter().map(|agent| agent.name.as_str()).collect();
+    if names.is_empty() {
+        return String::new();
+    }
+    let sentence = format!("Not installed: {}; --all shows how to install them.", names.join(", "));
+    target.paint(Paint::Dim, &paragraph(target, &sentence, 0)) + "\n"
 }
 
-fn text(list: &AgentList, missing: &[String]) -> String {
-    let target = OutputTarget::stdout();
+/// How to install agents, one line each.
+fn installing(target: OutputTarget, missing: &[ListedAgent]) -> String {
+    let longest = missing.iter().map(|agent| agent.name.len()).max().unwrap_or(0);
+    let line = |agent: &ListedAgent| {
+        let name = target.paint(Paint::Cyan, &padded(&agent.name, longest));
+        format!("  {name}  {}\n", agent.install.as_deref().unwrap_or_default())
+    };
+    let lines: String = missing.iter().map(line).collect();
+    if lines.is_empty() { lines } else { format!("\nNot installed:\n{lines}") }
+}
+
+fn text(target: OutputTarget, agents: &[ListedAgent]) -> String {
     let columns = [
         Column { header: "name", cut: Cut::Nothing },
         Column { header: "", cut: Cut::Nothing },
@@ -138,12 +157,8 @@ fn text(list: &AgentList, missing: &[String]) -> String {
         Column { header: "command", cut: Cut::End(16) },
         Column { header: "found at", cut: Cut::Start(16) },
     ];
-    let rows: Vec<Vec<Cell>> = list.agents.iter().map(row).collect();
-    let missing = match missing {
-        [] => String::new(),
-        names => format!("Not installed: {}; --all shows how to install them.\n", names.join(", ")),
-    };
-    table(target, &columns, &rows) + &target.paint(Paint::Dim, &missing)
+    let rows: Vec<Vec<Cell>> = agents.iter().map(row).collect();
+    table(target, &columns, &rows)
 }
 
 fn row(agent: &ListedAgent) -> Vec<Cell> {
@@ -152,11 +167,10 @@ fn row(agent: &ListedAgent) -> Vec<Cell> {
         AgentOrigin::Known => "well known",
         AgentOrigin::BuiltIn => "built in",
     };
-    let place = match (&agent.program, &agent.install) {
-        (Some(program), _) => Cell::painted(&program.display().to_string(), Paint::Dim),
-        (None, Some(install)) => Cell::painted(&format!("not installed: {install}"), Paint::Yellow),
-        (None, None) if agent.installed => Cell::new(""),
-        (None, None) => Cell::painted("not found", Paint::Red),
+    let place = match &agent.program {
+        Some(program) => Cell::painted(&program.display().to_string(), Paint::Dim),
+        None if agent.installed => Cell::new(""),
+        None => Cell::painted("not found", Paint::Red),
     };
     vec![
         Cell::painted(&agent.name, Paint::Cyan),

@@ -1,13 +1,14 @@
 //! The command line. Each command is in a file of its own; `examples` has the examples of their help.
 
 mod acp;
-mod agents;
+pub(crate) mod agents;
 mod archive;
 mod chat;
 mod completions;
 mod config;
 mod delete;
 mod demo;
+mod doctor;
 mod examples;
 mod export;
 mod fork;
@@ -15,7 +16,7 @@ mod guard;
 mod import;
 mod list;
 mod man;
-mod models;
+pub(crate) mod models;
 mod prune;
 mod release;
 mod relocate;
@@ -91,6 +92,8 @@ pub(crate) enum Command {
     Models(models::ModelsArgs),
     /// Shows, edits or checks the configuration.
     Config(config::ConfigArgs),
+    /// Looks for what is wrong with the store, the configuration, the agents and the system.
+    Doctor(doctor::DoctorArgs),
     /// Prints the completions for a shell.
     Completions(completions::CompletionsArgs),
     /// Prints or writes the manual pages.
@@ -128,6 +131,7 @@ impl Command {
             Self::Agents(args) => agents::run(&args),
             Self::Models(args) => models::run(&args),
             Self::Config(args) => config::run(&args),
+            Self::Doctor(args) => doctor::run(&args),
             Self::Completions(args) => completions::run(&args),
             Self::Man(args) => man::run(&args),
             Self::Demo => demo::run(),

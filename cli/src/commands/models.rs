@@ -10,6 +10,7 @@ use crate::config::{self, without_password};
 use crate::failure::Failure;
 use crate::output::escape::visible;
 use crate::output::json::json_document;
+use crate::output::paragraph::paragraph;
 use crate::output::stream::print;
 use crate::output::table::{Cell, Column, Cut, table};
 use crate::output::target::{OutputTarget, Paint};
@@ -144,14 +145,15 @@ fn listed(model: &Model, default: Option<&str>) -> ListedModel {
 }
 
 fn text(list: &ModelList, file: &str) -> String {
+    let target = OutputTarget::stdout();
     if list.providers.is_empty() {
-        return format!(
+        let text = format!(
             "No model provider is configured. Set OPENAI_API_KEY, ANTHROPIC_API_KEY, GEMINI_API_KEY or OLLAMA_HOST, or add \
-             a [[provider]] to {}.\n",
+             a [[provider]] to {}.",
             visible(file)
         );
+        return paragraph(target, &text, 0) + "\n";
     }
-    let target = OutputTarget::stdout();
     let parts = list.providers.iter().map(|provider| provider_text(target, provider));
     parts.collect::<Vec<_>>().join("\n")
 }

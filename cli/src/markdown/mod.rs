@@ -35,23 +35,6 @@ const TAB: usize = 4;
 /// Text is not wider than this, also on wider terminals: longer lines are hard to read.
 const MAX_TEXT_WIDTH: usize = 120;
 
-/// Renders a whole document. What is not a terminal gets the Markdown itself. Control characters are escaped.
-pub(crate) fn render(text: &str, target: OutputTarget) -> String {
-    match target {
-        OutputTarget::Plain => {
-            let mut text = visible_lines(text).into_owned();
-            if !text.is_empty() && !text.ends_with('\n') {
-                text.push('\n');
-            }
-            text
-        }
-        OutputTarget::Terminal { width, color } => {
-            let mut stream = MarkdownStream::new(width, color, TextStyle::PLAIN);
-            stream.push(text) + &stream.finish()
-        }
-    }
-}
-
 /// Prints a document that comes in pieces, and whose control characters are escaped: styled on a terminal, elsewhere as it is.
 pub(crate) struct DocumentPrinter(Option<MarkdownStream>);
 

@@ -5,6 +5,7 @@ pub(crate) mod age;
 pub(crate) mod escape;
 pub(crate) mod ids;
 pub(crate) mod json;
+pub(crate) mod paragraph;
 pub(crate) mod passage;
 pub(crate) mod progress;
 pub(crate) mod size;

@@ -22,7 +22,7 @@ pub(crate) fn progress_bar(label: &'static str) -> ProgressCallback {
     let mut bar: Option<ShownBar> = None;
     Box::new(move |progress| {
         if bar.is_none() && began.elapsed() > APPEARS_AFTER && progress.done < progress.total {
-            bar = Some(ShownBar::new(label));
+            bar = Some(ShownBar::new(label, progress));
         }
         if let Some(bar) = &bar {
             bar.show(progress);
@@ -34,8 +34,11 @@ pub(crate) fn progress_bar(label: &'static str) -> ProgressCallback {
 struct ShownBar(ProgressBar);
 
 impl ShownBar {
-    fn new(label: &'static str) -> Self {
-        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(DRAWS_PER_SECOND));
+    /// Shows the progress from the first drawing on.
+    fn new(label: &'static str, progress: IndexProgress) -> Self {
+        let target = ProgressDrawTarget::stderr_with_hz(DRAWS_PER_SECOND);
+        let bar = ProgressBar::with_draw_target(Some(progress.total as u64), target);
+        let bar = bar.with_position(progress.done as u64);
         let template = "{prefix} {wide_bar} {pos}/{len} sessions";
         if let Ok(style) = ProgressStyle::with_template(template) {
             bar.set_style(style.progress_chars("━╸ "));

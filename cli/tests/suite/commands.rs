@@ -7,6 +7,7 @@ mod chat;
 mod completions;
 mod configuration;
 mod demo;
+mod doctor;
 mod exporting;
 mod forking;
 mod listing;

@@ -103,6 +103,12 @@ impl<H: ClientHandler> AcpClient<H> {
         self.agent.profile.version
     }
 
+    /// The end of what the agent printed to stdout that is no message, and that only confuses its clients.
+    #[must_use]
+    pub fn printed(&self) -> String {
+        self.peer().printed()
+    }
+
     /// The handler.
     #[must_use]
     pub fn handler(&self) -> &H {

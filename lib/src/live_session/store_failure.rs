@@ -135,7 +135,7 @@ pub(crate) fn store_error(error: &StoreError) -> RpcError {
             RpcError::new(code::LIVE_ELSEWHERE, error.to_string())
                 .with("sessionId", session.as_str())
                 .with("owner", owner)
-                .hint("close the session there, or end that process; then load it again")
+                .hint(format!("close it there, or run `rethread release {session}`; then load it again"))
         }
         StoreError::Unknown(session) => RpcError::unknown_session(session.as_str()),
         StoreError::BadCursor => {

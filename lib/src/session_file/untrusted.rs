@@ -21,7 +21,9 @@ const HARMLESS_OPTIONS: [&str; 2] = ["model", "thought_level"];
 #[must_use]
 pub(super) fn untrusted(entry: Entry) -> Option<Entry> {
     Some(match entry {
-        Entry::Opened { cwd, roots: _, agent, at } => Entry::Opened { cwd, roots: Vec::new(), agent, at },
+        Entry::Opened { cwd, roots: _, agent, at, moved_from } => {
+            Entry::Opened { cwd, roots: Vec::new(), agent, at, moved_from }
+        }
         Entry::AgentBound { generation, agent, native, binding, style, kind: _ } => {
             Entry::AgentBound { generation, agent, native, binding, style, kind: AgentKind::External }
         }

@@ -49,7 +49,13 @@ fn new_session(id: &str, entries: Vec<Entry>) -> NewSession {
 }
 
 fn opened() -> Entry {
-    Entry::Opened { cwd: "/w".to_owned(), roots: Vec::new(), agent: "agent".to_owned(), at: 1 }
+    Entry::Opened {
+        cwd: "/w".to_owned(),
+        roots: Vec::new(),
+        agent: "agent".to_owned(),
+        at: 1,
+        moved_from: None,
+    }
 }
 
 async fn exported(store: &dyn Store, id: &SessionId) -> String {

@@ -71,7 +71,7 @@ fn a_mistake_is_told_with_its_line_and_key_and_what_was_meant() {
         ("[[providers]]\nname = \"m\"", "line 4: unknown key `providers`: did you mean `[[provider]]`?"),
         (
             "[server]\nport = 1",
-            "line 4: unknown key `server`: expected `default_agent`, `[agents.NAME]`, `[assistant]` or `[[provider]]`",
+            "line 4: unknown key `server`: expected `default_agent`, `[agents.NAME]`, `[assistant]`, `[store]` or `[[provider]]`",
         ),
         (
             "[[provider.models]]\nid = \"m\"\nefforts = [\"hihg\"]",

@@ -51,20 +51,23 @@ fn configured_agents_and_those_that_are_installed_are_listed() {
         Not installed: claude, opencode, qwen, kimi, copilot, pi, vibe, fast-agent; --all shows how to install them.
     "#]].assert_eq(&said.stdout);
     expect![[r#"
-        name                 from           command           found at
-        gemini               configuration  /nowhere/gemini   not found
-        mine                 configuration  mine --acp        /tmp/bin/mine
-        assistant            built in
-        codex       default  well known     codex-acp         /tmp/bin/codex-acp
-        claude               well known     claude-agent-acp  not installed: npm install -g @agentclientprotocol/claude-agent-acp
-        opencode             well known     opencode acp      not installed: npm install -g opencode-ai
-        qwen                 well known     qwen --acp        not installed: npm install -g @qwen-code/qwen-code
-        kimi                 well known     kimi acp          not installed: npm install -g @moonshot-ai/kimi-code
-        copilot              well known     copilot --acp     not installed: npm install -g @github/copilot
-        pi                   well known     pi-acp            not installed: npm install -g pi-acp @earendil-works/pi-coding-agent
-        vibe                 well known     vibe-acp          not installed: uv tool install mistral-vibe
-        fast-agent           well known     fast-agent acp    not installed: uv tool install fast-agent-acp
-    "#]].assert_eq(&run_with_path(&shell, &["agents", "--all"], &path).stdout);
+        name                from           command          found at
+        gemini              configuration  /nowhere/gemini  not found
+        mine                configuration  mine --acp       /tmp/bin/mine
+        assistant           built in
+        codex      default  well known     codex-acp        /tmp/bin/codex-acp
+
+        Not installed:
+          claude      npm install -g @agentclientprotocol/claude-agent-acp
+          opencode    npm install -g opencode-ai
+          qwen        npm install -g @qwen-code/qwen-code
+          kimi        npm install -g @moonshot-ai/kimi-code
+          copilot     npm install -g @github/copilot
+          pi          npm install -g pi-acp @earendil-works/pi-coding-agent
+          vibe        uv tool install mistral-vibe
+          fast-agent  uv tool install fast-agent-acp
+    "#]]
+    .assert_eq(&run_with_path(&shell, &["agents", "--all"], &path).stdout);
     expect![[r#"
         {
           "agents": [
@@ -181,6 +184,11 @@ fn options_behind_a_name_that_cannot_be_for_the_agent_get_a_hint() {
         hint: for rethread, write --restore before x; for the agent: rethread acp -- x --restor
     "#]],
     );
+    // What only resembles one is the agent's.
+    let program = programs(&shell, &[("says", "echo \"$*\"")]).join("says").display().to_string();
+    shell.configure(&format!("[agents.says]\ncommand = [{program:?}]\n[agents.x]\ncommand = [\"sh\"]\n"));
+    let said = shell.run(&["acp", "--run-agent", "says", "--setup", "--agent", "--log"]);
+    assert_eq!((said.code, said.stdout.as_str()), (Some(0), "--setup --agent --log\n"));
     shell.check_failure(
         &["acp", "x", "login", "--serve"],
         2,
@@ -286,6 +294,39 @@ fn on_a_terminal_without_an_agent_it_explains_itself() {
         for part in ["for editors", "rethread agents", "rethread chat", "--serve"] {
             assert!(said.contains(part), "{said}");
         }
-        assert!(said.lines().count() <= 6, "{said}");
+        assert!(said.lines().count() <= 7, "{said}");
+    }
+}
+
+#[tokio::test]
+async fn a_session_remembers_the_name_of_its_agent_and_never_its_command() {
+    let shell = Shell::new();
+    let agent: Vec<String> =
+        shell.home.scripted(Version::V1).iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    shell.configure(&format!(
+        "[agents.mine]\ncommand = {agent:?}\nenv = {{ TOKEN = \"sk-very-secret-1\" }}\n"
+    ));
+    let name = || {
+        let database = rusqlite::Connection::open(shell.home.path().join("rethread.db")).expect("a database");
+        let sql = "SELECT agent_name FROM session";
+        database.query_row(sql, [], |row| row.get::<_, Option<String>>(0)).expect("a row")
+    };
+    let mut named = Program::start(shell.home.command(&["acp", "mine"]), Version::V1);
+    named.client.initialize().await;
+    let session = named.client.new_session().await;
+    named.client.prompt(&session, "say one").await;
+    assert_eq!(name().as_deref(), Some("mine"));
+    named.client.disconnect().await;
+    named.exited().await;
+    let mut plain = shell.home.ready(Version::V1, Version::V1).await;
+    plain.client.load(&session).await;
+    plain.client.prompt(&session, "say two").await;
+    plain.client.disconnect().await;
+    plain.exited().await;
+    assert_eq!(name(), None, "a command has no name");
+    for (path, bytes) in super::doctor::contents(&shell.home.path()) {
+        let secret = b"sk-very-secret-1";
+        let config = path.ends_with("config.toml");
+        assert!(config || !bytes.windows(secret.len()).any(|window| window == secret), "{}", path.display());
     }
 }

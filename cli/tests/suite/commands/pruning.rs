@@ -37,9 +37,9 @@ fn without_sizes(text: &str) -> String {
     let line = |line: &str| {
         let mut words: Vec<_> = line.split_whitespace().map(str::to_owned).collect();
         while let Some(unit) =
-            words.iter().position(|word| matches!(word.trim_end_matches([')', '.']), "B" | "kB"))
+            words.iter().position(|word| matches!(word.trim_end_matches([')', '.']), "bytes" | "kB"))
         {
-            let end = words.remove(unit).replace("kB", "B").replace('B', "");
+            let end = words.remove(unit).replace("kB", "").replace("bytes", "");
             let open = if words[unit - 1].starts_with('(') { "(" } else { "" };
             words[unit - 1] = format!("{open}SIZE{end}");
         }

@@ -299,7 +299,7 @@ fn a_terminal_shows_headings_and_diffs_in_colour() {
     };
     let said = on_terminal("");
     for line in [
-        "\u{1b}[1m# Fix the parser\u{1b}[0m",
+        "\u{1b}[1;4;34mFix the parser\u{1b}[0m",
         "\u{1b}[31m-let x = 1;\u{1b}[0m",
         "\u{1b}[32m+let x = 2;\u{1b}[0m",
     ] {

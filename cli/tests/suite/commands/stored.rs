@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rethread::clock;
 use rethread::store::embedded::{EmbeddedPaths, EmbeddedStore};
 use rethread::store::facts::facts;
-use rethread::store::{Lease, NewSession, Store as _};
+use rethread::store::{Append, Durability, Lease, NewSession, RowFacts, Store as _};
 use rethread_core::{
     AgentKind, Binding, Entry, JournalBuilder, Json, Millis, Origin, PromptStyle, Session, Update, stored,
 };
@@ -45,6 +45,36 @@ impl Stored {
     /// Makes a session that nobody owns.
     pub(super) fn add(&self, made: &Made<'_>) {
         let lease = self.add_owned(made);
+        self.wait(self.store.release(&lease)).expect("it can be released");
+    }
+
+    /// Makes a session whose last turns are in a journal file, as a process leaves it that was killed.
+    pub(super) fn add_with_tail(&self, made: &Made<'_>, tail: &[Value]) {
+        let mut lease = self.add_owned(made);
+        let origin = Origin {
+            cwd: made.cwd.to_owned(),
+            roots: Vec::new(),
+            agent: made.agent.to_owned(),
+            title: None,
+            at: 1,
+        };
+        let mut journal = JournalBuilder::new(origin);
+        tail.iter().for_each(|update| journal.add(Update::read(Json::from(update.clone())), Some(2)));
+        // Without the entry that opens a session.
+        let entries: Vec<_> = journal.finish().1.into_iter().skip(1).map(Arc::new).collect();
+        for entry in entries {
+            let append = Append {
+                session: lease.session.clone(),
+                epoch: lease.epoch,
+                expected: lease.head,
+                facts: RowFacts::default(),
+                entries: vec![entry],
+                durability: Durability::Power,
+                at: None,
+            };
+            self.wait(self.store.append(append)).expect("it can be written");
+            lease.head = lease.head.next();
+        }
         self.wait(self.store.release(&lease)).expect("it can be released");
     }
 

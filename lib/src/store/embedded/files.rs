@@ -40,8 +40,9 @@ pub(super) fn check_file_system(paths: &EmbeddedPaths) -> Result<(), StoreError>
     }
 }
 
+/// The name of the network file system that a folder is on, if it is on one.
 #[cfg(target_os = "linux")]
-fn network_file_system(folder: &Path) -> Option<&'static str> {
+pub(super) fn network_file_system(folder: &Path) -> Option<&'static str> {
     const NETWORK: [(i64, &str); 6] = [
         (0x6969, "NFS"),
         (0xFF53_4D42, "CIFS"),
@@ -63,7 +64,7 @@ fn network_file_system(folder: &Path) -> Option<&'static str> {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn network_file_system(_folder: &Path) -> Option<&'static str> {
+pub(super) fn network_file_system(_folder: &Path) -> Option<&'static str> {
     None
 }
 

@@ -25,7 +25,8 @@ const STEPS: [(i64, &str); 6] = [
     (6, include_str!("migrations/0006_release.sql")),
 ];
 
-const LATEST_VERSION: i64 = STEPS[STEPS.len() - 1].0;
+/// The latest version of a database.
+pub(super) const LATEST_VERSION: i64 = STEPS[STEPS.len() - 1].0;
 
 /// Identifies the file as a Rethread database.
 const APPLICATION_ID: i64 = 0x5274_6864;
@@ -67,7 +68,7 @@ pub(super) fn store_id(connection: &Connection) -> Result<FileId, SqliteFault> {
 }
 
 /// Reads the version of the database: 0 for a new one. Refuses a file of another program or of a newer version.
-fn version(connection: &Connection) -> Result<i64, SqliteFault> {
+pub(super) fn version(connection: &Connection) -> Result<i64, SqliteFault> {
     let found: i64 = connection.query_row("PRAGMA user_version", [], |row| row.get(0))?;
     let application: i64 = connection.query_row("PRAGMA application_id", [], |row| row.get(0))?;
     let tables: i64 = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;

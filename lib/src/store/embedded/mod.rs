@@ -32,6 +32,7 @@ mod fault;
 mod files;
 mod fold;
 mod free;
+pub mod inspect;
 mod integers;
 mod journal_file;
 mod journals;
@@ -113,6 +114,17 @@ impl EmbeddedStore {
     pub fn open_in_background(paths: &EmbeddedPaths) -> Result<(Self, OpenOutcome), StoreError> {
         let (opening, opened) = StoreOpening::start(paths)?;
         Ok((Self::over(opening), opened))
+    }
+
+    /// Settles at once what processes that have ended left behind: folds their journal files, frees what was deleted, and
+    /// removes files that are not in use. The store does that by itself from time to time. Safe beside other processes.
+    pub async fn clean_up(&self, paths: &EmbeddedPaths) -> Result<(), StoreError> {
+        let paths = paths.clone();
+        self.call(move |store| {
+            store.clean()?;
+            inspect::remove_parts(&paths)
+        })
+        .await
     }
 
     fn over(opening: StoreOpening) -> Self {

@@ -101,7 +101,11 @@ impl ThisProcess {
 }
 
 /// Returns whether an owner other than this store lives.
-fn liveness(this: &ProcessIdentity, locks: &Path, other: &OwnerRow) -> Result<Liveness, StoreError> {
+pub(super) fn liveness(
+    this: &ProcessIdentity,
+    locks: &Path,
+    other: &OwnerRow,
+) -> Result<Liveness, StoreError> {
     let same_boot = this.shares_boot_with(&other.process);
     let same_host = this.host == other.process.host;
     if !same_boot && !same_host {

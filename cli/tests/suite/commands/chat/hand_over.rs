@@ -78,6 +78,6 @@ fn the_assistant_and_an_agent_hand_over_to_each_other() {
     let shell = Shell::new();
     assert_eq!(shell.run(&["chat", "/think about it"]).code, Some(0));
     assert_eq!(run(&shell, &["--last", "say taken over"]).stdout, "taken over\n");
-    let back = shell.run(&["chat", "--last", "--agent", "rethread", "/help"]);
+    let back = shell.run(&["chat", "--last", "--agent", "assistant", "/help"]);
     assert!(back.code == Some(0) && back.stdout.contains("/read"), "{back:?}");
 }
