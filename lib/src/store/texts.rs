@@ -7,7 +7,7 @@ use rethread_core::{Entry, Folded, Millis, Passage, Seq, Speaker, TurnNo, readab
 const PART_BYTES: usize = 32 * 1024;
 
 /// The text of a turn that is kept in memory until the turn ends.
-const MAX_WAITING_BYTES: usize = 8 * 1024 * 1024;
+const MAX_WAITING_BYTES: usize = 2 * 1024 * 1024;
 
 /// A part of a conversation that can be found.
 #[derive(Clone, Debug, PartialEq, Eq)]

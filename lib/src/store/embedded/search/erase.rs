@@ -58,7 +58,7 @@ impl ErasureLimit {
 impl OpenStore {
     /// Erases what was deleted. An index from which that is not possible is dropped. Returns whether there is more to erase.
     pub(in crate::store::embedded) fn erase_deleted(&self, limit: ErasureLimit) -> Result<bool, StoreError> {
-        let pending = self.readers.read("reading", |tx| pending(tx))?;
+        let pending = self.readers.read("reading", pending)?;
         if pending.is_empty() {
             return Ok(false);
         }

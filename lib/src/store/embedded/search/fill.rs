@@ -20,7 +20,7 @@ use crate::store::texts::{ReadUpTo, TextReader, TextRow};
 use crate::store::{IndexProgress, Page, StoreError};
 
 /// How much of a journal is read at once.
-const PAGE_BYTES: usize = 1024 * 1024;
+const PAGE_BYTES: usize = 512 * 1024;
 
 /// The limits of a transaction, so that it holds the lock for a few milliseconds.
 const BATCH_BYTES: usize = 128 * 1024;
@@ -172,7 +172,7 @@ impl Filler<'_> {
         let mut from = known.upto.seq.max(facts.after).next();
         while from <= cut {
             let Some(page) = self.page(facts, from)? else { break };
-            let mut items = page.decode().or_else(|error| skip_damage(&error).map(|()| Vec::new()))?;
+            let mut items = page.decode().or_else(|error| skip_damage(error).map(|()| Vec::new()))?;
             items.retain(|item| item.first <= cut);
             from = page.next;
             let upto = Seq(from.0 - 1).min(cut);
@@ -197,7 +197,7 @@ impl Filler<'_> {
     fn page(&self, facts: &JournalFacts, from: Seq) -> Result<Option<Page>, IndexFault> {
         match self.store.read(&facts.reader, from, PAGE_BYTES) {
             Ok(page) => Ok(Some(page)),
-            Err(error) => skip_damage(&error).map(|()| None).map_err(|_| error.into()),
+            Err(error) => skip_damage(error).map(|()| None),
         }
     }
 
@@ -252,19 +252,13 @@ impl Filler<'_> {
     }
 }
 
-/// What is damaged or deleted is not indexed; other errors end the search.
-fn skip_damage(error: &StoreError) -> Result<(), IndexFault> {
-    match error {
-        StoreError::Damaged { session, .. } => {
-            tracing::warn!(%session, "indexed only in part: {}", crate::wire::with_causes(error));
-            Ok(())
-        }
-        StoreError::Unknown(_) => Ok(()),
-        other => Err(IndexFault::Store(StoreError::Io {
-            context: "reading a journal".to_owned(),
-            source: crate::wire::with_causes(other).into(),
-        })),
+/// What is damaged or was deleted meanwhile is not indexed; other errors end the search.
+fn skip_damage(error: StoreError) -> Result<(), IndexFault> {
+    if let StoreError::Damaged { session, .. } = &error {
+        tracing::warn!(%session, "indexed only in part: {}", crate::wire::with_causes(&error));
+        return Ok(());
     }
+    if matches!(error, StoreError::Unknown(_)) { Ok(()) } else { Err(error.into()) }
 }
 
 fn write_part(tx: &Transaction<'_>, part: &JournalPart) -> Result<(), IndexFault> {

@@ -1,6 +1,7 @@
 //! Searches the index: makes a query for FTS5 out of a parsed query, and reads the hits, newest first.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 use rethread_core::search::{Excerpt, TermEnd, TextQuery, TextTerm};
 use rethread_core::{Seq, Speaker, TurnNo};
@@ -108,11 +109,11 @@ impl OpenStore {
         known: &'a mut HashMap<i64, Option<ShownSession>>,
         key: i64,
     ) -> Result<Option<&'a ShownSession>, StoreError> {
-        if !known.contains_key(&key) {
-            let found = self.readers.read("reading", |tx| Ok(shown_session(tx, key)?))?;
-            known.insert(key, found);
+        Ok(match known.entry(key) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(place) => place.insert(self.readers.read("reading", |tx| shown_session(tx, key))?),
         }
-        Ok(known.get(&key).and_then(Option::as_ref))
+        .as_ref())
     }
 }
 

@@ -191,7 +191,7 @@ impl OpenStore {
     }
 
     fn index_generation(&self) -> Result<i64, StoreError> {
-        self.readers.read("reading", |tx| Ok(index_file::generation(tx).map_err(SqliteFault::from)?))
+        self.readers.read("reading", |tx| index_file::generation(tx).map_err(SqliteFault::from))
     }
 
     fn index_error(&self, fault: IndexFault) -> StoreError {
