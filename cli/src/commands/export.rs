@@ -39,7 +39,7 @@ pub(crate) struct ExportArgs {
     #[arg(long, overrides_with = "no_redact")]
     redact: bool,
     /// Replace nothing.
-    #[arg(long)]
+    #[arg(long, overrides_with = "redact")]
     no_redact: bool,
     #[command(flatten)]
     json: JsonOption,

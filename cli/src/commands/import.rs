@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use rethread::session_file::{
-    BrokenLine, FileContent, FileSection, ImportError, ImportMode, ImportOutcome, SessionFileError,
-    import_section, read_sections,
+    BrokenLine, FileContent, FileSection, ImportError, ImportMode, ImportOutcome, ImportedSession,
+    SessionFileError, import_section, read_sections,
 };
 use rethread::store::Store;
 use rethread::wire::with_causes;
@@ -37,7 +37,7 @@ pub(crate) struct ImportArgs {
 /// What became of the sessions of a file.
 #[derive(Default)]
 struct ImportReport {
-    sessions: Vec<(FileSection, rethread::session_file::ImportedSession)>,
+    sessions: Vec<(FileSection, ImportedSession)>,
 }
 
 /// Imports a file.
@@ -140,7 +140,7 @@ impl ImportReport {
     }
 
     fn json(&self, content: &FileContent) -> Value {
-        let session = |(section, session): &(FileSection, rethread::session_file::ImportedSession)| {
+        let session = |(section, session): &(FileSection, ImportedSession)| {
             let (outcome, reason) = match &session.outcome {
                 ImportOutcome::Stored => ("stored", None),
                 ImportOutcome::Unchanged => ("unchanged", None),

@@ -7,15 +7,17 @@
 use clap::Args;
 use rethread::clock;
 use rethread::store::{ArchivedFilter, IndexProgress, ListQuery, SessionRow, Store, StoreError};
-use rethread::transcript::{SessionOutline, day_and_minute};
+use rethread::transcript::{SessionOutline, TurnTokens, day_and_minute};
 use rethread_core::Millis;
 
 use crate::failure::Failure;
+use crate::output::escape::visible;
 use crate::output::json::json_document;
 use crate::output::progress::progress_bar;
 use crate::output::stream::{OutputStream, print};
 use crate::output::table::{Cell, Column, Cut, table};
 use crate::output::target::{OutputTarget, Paint};
+use crate::output::width::width;
 use crate::resolve::current_directories;
 use crate::stored_sessions::with_store;
 use crate::time_span::PointInTime;
@@ -55,10 +57,7 @@ pub(crate) fn run(args: &StatsArgs) -> Result<(), Failure> {
         sum_up(args, store.as_ref(), &rows, since.unwrap_or(0)).await
     })?;
     for id in &sums.damaged {
-        eprintln!(
-            "warning: session {} is damaged; a part of it is not counted",
-            crate::output::escape::visible(id)
-        );
+        eprintln!("warning: session {} is damaged; a part of it is not counted", visible(id));
     }
     if args.json {
         return print(&json_document(&sums.json(since)));
@@ -156,36 +155,51 @@ fn usage_table(target: OutputTarget, name: &'static str, rows: &[(String, UsageS
         Column { header: "cost", cut: Cut::Number },
         Column { header: "", cut: Cut::End(4) },
     ];
+    let texts: Vec<_> = rows.iter().map(|(name, sum)| texts(name, sum)).collect();
     let most = rows.iter().map(|(_, sum)| sum.turns).max().unwrap_or(0);
-    let row = |(name, sum): &(String, UsageSum)| {
-        let tokens = |count: fn(&rethread::transcript::TurnTokens) -> u64| {
-            sum.tokens.as_ref().map_or_else(|| "-".to_owned(), |tokens| grouped(count(tokens)))
-        };
-        let cost = sum.cost.text();
-        vec![
-            Cell::new(name),
-            Cell::new(&grouped(sum.turns)),
-            Cell::new(&tokens(|tokens| tokens.input)),
-            Cell::new(&tokens(|tokens| tokens.output)),
-            Cell::new(&tokens(|tokens| tokens.cached_read)),
-            Cell::new(if cost.is_empty() { "-" } else { &cost }),
-            Cell::painted(&bar(target, sum.turns, most), Paint::Cyan),
-        ]
-    };
-    table(target, &columns, &rows.iter().map(row).collect::<Vec<_>>())
+    let room = bar_room(target, &columns, &texts);
+    let cells = texts.iter().zip(rows).map(|(texts, (_, sum))| {
+        let bar = Cell::painted(&bar(sum.turns, most, room), Paint::Cyan);
+        texts.iter().map(|text| Cell::new(text)).chain([bar]).collect()
+    });
+    table(target, &columns, &cells.collect::<Vec<_>>())
 }
 
-/// A bar for a number of turns; nothing without a terminal.
-fn bar(target: OutputTarget, turns: u64, most: u64) -> String {
-    const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
+/// The cells of a row before the bar.
+fn texts(name: &str, sum: &UsageSum) -> [String; 6] {
+    let tokens = |count: fn(&TurnTokens) -> u64| {
+        sum.tokens.as_ref().map_or_else(|| "-".to_owned(), |tokens| grouped(count(tokens)))
+    };
+    let cost = sum.cost.text();
+    [
+        visible(name).into_owned(),
+        grouped(sum.turns),
+        tokens(|tokens| tokens.input),
+        tokens(|tokens| tokens.output),
+        tokens(|tokens| tokens.cached_read),
+        if cost.is_empty() { "-".to_owned() } else { cost },
+    ]
+}
+
+/// The columns that are left for bars. Without a terminal there are none.
+fn bar_room(target: OutputTarget, columns: &[Column], rows: &[[String; 6]]) -> usize {
+    const LEAST: usize = 6;
     match target {
-        OutputTarget::Plain => String::new(),
-        OutputTarget::Terminal { .. } => {
-            let eighths = (turns as f64 / most.max(1) as f64 * (BAR_WIDTH * 8) as f64).round() as usize;
-            let eighths = eighths.max(usize::from(turns > 0));
-            "█".repeat(eighths / 8) + EIGHTHS[eighths % 8]
+        OutputTarget::Plain => 0,
+        OutputTarget::Terminal { width: total, .. } => {
+            let widest = |at: usize| rows.iter().map(|row| width(&row[at])).max().unwrap_or(0);
+            let used: usize = (0..6).map(|at| widest(at).max(columns[at].header.len()) + 2).sum();
+            Some(total.saturating_sub(used)).filter(|room| *room >= LEAST).unwrap_or(0).min(BAR_WIDTH)
         }
     }
+}
+
+/// A bar for a number of turns.
+fn bar(turns: u64, most: u64, room: usize) -> String {
+    const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
+    let eighths = (turns as f64 / most.max(1) as f64 * (room * 8) as f64).round() as usize;
+    let eighths = eighths.max(usize::from(turns > 0 && room > 0));
+    "█".repeat(eighths / 8) + EIGHTHS[eighths % 8]
 }
 
 /// What is missing in the sums.

@@ -304,9 +304,9 @@ mod tests {
 
     #[test]
     fn long_hostile_texts_take_linear_time() {
-        let text = "password=".repeat(20_000) + &"a:".repeat(100_000) + &"-".repeat(100_000);
+        let text = "password=".repeat(4_000) + &"a:".repeat(20_000) + &"-".repeat(20_000);
         let start = std::time::Instant::now();
         redacted(&text);
-        assert!(start.elapsed().as_secs() < 20);
+        assert!(start.elapsed().as_secs() < 20, "quadratic time takes minutes");
     }
 }

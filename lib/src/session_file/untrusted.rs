@@ -86,7 +86,7 @@ pub(super) fn check_entry(entry: &Entry) -> Result<(), String> {
         Entry::PromptInserted { turn, at, .. }
         | Entry::TurnStarted { turn, at, .. }
         | Entry::TurnEnded { turn, at, .. } => {
-            check(turn.0 <= MAX_TURN, "the number of a turn is too large")?;
+            at_most(turn.0, MAX_TURN, "the number of a turn is too large")?;
             check_time(*at)?;
         }
         Entry::Updated { update, .. } => check_update(update)?,
@@ -110,17 +110,20 @@ pub(super) fn check_entry(entry: &Entry) -> Result<(), String> {
 fn check_update(update: &Update) -> Result<(), String> {
     let Update { kind, id, .. } = Update::read(Json::clone(&update.body));
     let of_subagent = update.kind == UpdateKind::Other && !update.id.is_empty();
-    check(of_subagent || (kind, &id) == (update.kind, &update.id), "an update is not what it says")
+    if of_subagent || (kind, &id) == (update.kind, &update.id) {
+        return Ok(());
+    }
+    Err("an update is not what it says".to_owned())
 }
 
 fn check_generation(generation: u32) -> Result<(), String> {
-    check(generation <= MAX_GENERATION, "the number of an agent is too large")
+    at_most(generation, MAX_GENERATION, "the number of an agent is too large")
 }
 
 fn check_time(at: Millis) -> Result<(), String> {
-    check(at <= MAX_TIME, "a time is after the year 9999")
+    at_most(at, MAX_TIME, "a time is after the year 9999")
 }
 
-fn check(holds: bool, otherwise: &str) -> Result<(), String> {
-    if holds { Ok(()) } else { Err(otherwise.to_owned()) }
+fn at_most<T: PartialOrd>(number: T, most: T, otherwise: &str) -> Result<(), String> {
+    if number <= most { Ok(()) } else { Err(otherwise.to_owned()) }
 }

@@ -36,7 +36,7 @@ pub enum TranscriptEvent {
 }
 
 impl TranscriptEvent {
-    /// Reads an entry; nothing if it is no such event. The first entry of a session is no fork.
+    /// Reads an entry; nothing if it is no such event. The first entry of a session reads as a fork.
     pub(super) fn read(entry: &Entry) -> Option<Self> {
         match entry {
             Entry::AgentBound { agent, native, binding, .. } => {

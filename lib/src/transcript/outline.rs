@@ -53,14 +53,6 @@ pub struct AgentPeriod {
     pub from_turn: u64,
 }
 
-impl AgentPeriod {
-    /// How it got the conversation, for people.
-    #[must_use]
-    pub fn binding_words(&self) -> &'static str {
-        binding_words(self.binding)
-    }
-}
-
 /// A turn without its conversation.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TurnOutline {
@@ -271,4 +263,31 @@ fn chosen_model(options: &Json) -> Option<String> {
     let model =
         list.iter().map(Json::fields).find(|option| option.text("category").as_deref() == Some("model"))?;
     model.text("currentValue")
+}
+
+/// The periods of an agent with one session of its own, for people.
+pub(super) struct AgentSummary<'a> {
+    /// The first of them.
+    pub(super) first: &'a AgentPeriod,
+    /// How it got the conversation.
+    pub(super) words: String,
+}
+
+/// The agents of a session, without repeating those that had it several times in a row.
+pub(super) fn agent_summaries(periods: &[AgentPeriod]) -> Vec<AgentSummary<'_>> {
+    let same = |one: &AgentPeriod, next: &AgentPeriod| {
+        (&one.agent, &one.native_id) == (&next.agent, &next.native_id)
+    };
+    periods.chunk_by(same).filter_map(agent_summary).collect()
+}
+
+fn agent_summary(run: &[AgentPeriod]) -> Option<AgentSummary<'_>> {
+    let (first, later) = run.split_first()?;
+    let words = binding_words(first.binding);
+    let words = match later.len() {
+        0 => words.to_owned(),
+        1 => format!("{words}, restored once"),
+        times => format!("{words}, restored {times} times"),
+    };
+    Some(AgentSummary { first, words })
 }

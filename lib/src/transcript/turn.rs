@@ -102,13 +102,7 @@ enum JournalPosition {
 impl TurnFold {
     /// Adds an entry. Returns the turn that it ends, or a part of one that is very long.
     pub fn push(&mut self, entry: &Entry) -> Option<TranscriptTurn> {
-        let first =
-            std::mem::replace(&mut self.position, JournalPosition::Within) == JournalPosition::Beginning;
-        if let Some(event) =
-            TranscriptEvent::read(entry).filter(|event| !first || *event != TranscriptEvent::Forked)
-        {
-            self.events.push((self.view.items().len(), event));
-        }
+        self.note_event(entry);
         match entry {
             Entry::TurnStarted { turn, at, .. } => self.begin(*turn, *at),
             Entry::PromptInserted { message, turn, content, at } => self.prompt(message, *turn, content, *at),
@@ -158,6 +152,24 @@ impl TurnFold {
         if self.part == PartNumber::First {
             self.take(None);
             (self.cost, self.position) = self.at_turn_end.clone();
+        }
+    }
+
+    /// Notes what happens besides the conversation. The first entry of a session is no fork, and an agent that ends between
+    /// two turns disturbs nobody.
+    fn note_event(&mut self, entry: &Entry) {
+        let position = std::mem::replace(&mut self.position, JournalPosition::Within);
+        let Some(event) = TranscriptEvent::read(entry) else { return };
+        let is_noise = match &event {
+            TranscriptEvent::Forked => position == JournalPosition::Beginning,
+            TranscriptEvent::AgentLost { .. } => self.number.is_none(),
+            TranscriptEvent::AgentBound { .. }
+            | TranscriptEvent::PromptDropped
+            | TranscriptEvent::CancelAsked
+            | TranscriptEvent::QuestionOpen { .. } => false,
+        };
+        if !is_noise {
+            self.events.push((self.view.items().len(), event));
         }
     }
 

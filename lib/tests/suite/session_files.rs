@@ -3,6 +3,7 @@
 use std::io::Cursor;
 use std::sync::Arc;
 
+use rethread::server::Config;
 use rethread::session_file::{
     ExportRedaction, ImportMode, ImportOutcome, export_session, import_section, read_sections,
 };
@@ -10,6 +11,7 @@ use rethread::store::memory::MemoryStore;
 use rethread::store::{Append, Durability, FoldUpTo, NewSession, RowFacts, Store, StoreError};
 use rethread::transcript::{JournalScan, ScanStep, SessionOutline, TurnFold, each_turn};
 use rethread_core::{Entry, Json, MessageId, Seq, SessionId, Stop, TurnNo, Update};
+use rethread_testkit::{Pairing, World, pairings};
 use serde_json::{Value, json};
 
 fn updated(body: Value) -> Entry {
@@ -181,3 +183,58 @@ async fn a_turn_that_is_folded_while_it_is_read_is_read_whole() {
     let text = turns.iter().map(|turn| serde_json::to_string(turn).expect("JSON")).collect::<String>();
     assert_eq!(text.matches("word").count(), 40 * 20_000);
 }
+
+/// A store with what was exported of a session, and the id that it has there.
+async fn moved(world: &World, session: &str, mode: ImportMode) -> (Arc<dyn Store>, String) {
+    let text = exported(world.store.as_ref(), &session.into()).await;
+    let store = MemoryStore::new();
+    let content = read_sections(Cursor::new(&text)).expect("it can be read");
+    let section = &content.sections[0];
+    assert!(section.complete && content.skipped == 0);
+    let offset = usize::try_from(section.offset()).expect("a file in memory");
+    let imported = import_section(&store, section, mode, Cursor::new(&text[offset..])).await;
+    (Arc::new(store), imported.expect("it can be stored").id.0)
+}
+
+async fn an_imported_session_is_restored_by_its_agent(pairing: Pairing) {
+    let world = World::of(pairing);
+    let first = world.ready().await;
+    let session = first.new_session().await;
+    first.prompt(&session, "think hard; say one; tool call_1; plan a,b; usage 5/100").await;
+    let live = first.view(&session);
+    first.disconnect().await;
+    world.agent.wait_gone().await;
+    let (store, id) = moved(&world, &session, ImportMode::Same).await;
+    assert_eq!(id, session);
+    let there = World::over(world.client, world.agent.clone(), store, Config::default());
+    let client = there.ready().await;
+    client.load(&session).await;
+    assert_eq!(client.view(&session), live);
+    client.prompt(&session, "say two").await;
+    assert_eq!(client.view(&session).agent(), ["one", "two"]);
+    assert_eq!(there.agent.received_params("session/new").len(), 1, "no second session at the agent");
+}
+
+async fn a_copy_goes_on_from_the_transcript(pairing: Pairing) {
+    let world = World::of(pairing);
+    let first = world.ready().await;
+    let session = first.new_session().await;
+    first.prompt(&session, "say the secret is blue").await;
+    first.disconnect().await;
+    world.agent.wait_gone().await;
+    let (store, id) = moved(&world, &session, ImportMode::Copy).await;
+    assert_ne!(id, session);
+    let there = World::over(world.client, world.agent.clone(), store, Config::default());
+    let client = there.ready().await;
+    client.load(&id).await;
+    client.prompt(&id, "say two").await;
+    assert_eq!(client.view(&id).agent(), ["the secret is blue", "two"]);
+    assert_eq!(there.agent.received_params("session/new").len(), 2, "it has a session of its own");
+    let prompt = there.agent.received_params("session/prompt").pop().expect("a prompt").to_string();
+    assert!(prompt.contains("The conversation so far"), "{prompt}");
+}
+
+pairings!(wire:
+    an_imported_session_is_restored_by_its_agent,
+    a_copy_goes_on_from_the_transcript,
+);

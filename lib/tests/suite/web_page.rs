@@ -2,8 +2,11 @@
 //! characters and deep nesting.
 
 use expect_test::{Expect, expect};
-use rethread::transcript::{TranscriptTurn, TurnFold, html, markdown};
-use rethread_core::{Entry, Json, MessageId, Stop, TurnNo, Update};
+use rethread::store::Archived;
+use rethread::transcript::{
+    AgentPeriod, JournalDamage, SessionOutline, TranscriptTurn, TurnFold, TurnOutline, html, markdown,
+};
+use rethread_core::{Binding, Entry, Json, MessageId, Seq, Stop, TurnNo, Update};
 use serde_json::{Value, json};
 
 fn turn_of(updates: Vec<Value>) -> TranscriptTurn {
@@ -146,6 +149,39 @@ fn titles_statuses_paths_and_outputs_are_text() {
     ]));
     assert!(!page.contains("<script") && !page.contains('\u{1b}') && !page.contains("\"\">"), "{page}");
     assert!(page.matches("&lt;script").count() >= 15, "{page}");
+}
+
+#[test]
+fn the_head_of_the_page_is_text_and_allows_nothing_from_elsewhere() {
+    let evil = "\"><script>alert(1)</script><!--\u{1b}\u{202e}";
+    let turn = |number| TurnOutline { number, prompt: evil.to_owned(), ..TurnOutline::default() };
+    let binding = Binding::Reseeded;
+    let page = html::head(&SessionOutline {
+        id: evil.into(),
+        title: Some(evil.to_owned()),
+        cwd: evil.to_owned(),
+        agent: evil.to_owned(),
+        created_at: Some(0),
+        updated_at: 0,
+        archived: Archived::Yes,
+        parent: Some(evil.into()),
+        agents: vec![AgentPeriod {
+            agent: evil.to_owned(),
+            native_id: evil.to_owned(),
+            binding,
+            from_turn: 1,
+        }],
+        turns: vec![turn(1), turn(2)],
+        context: None,
+        damage: None,
+    });
+    let page = page + &html::foot(Some(&JournalDamage { at: Seq(1), message: evil.to_owned() }));
+    assert!(!page.contains("<script") && !page.contains("<!--") && !page.contains('\u{1b}'), "{page}");
+    assert_eq!(page.matches("&lt;script&gt;").count(), 10, "{page}");
+    assert!(page.contains("content=\"default-src 'none'; style-src 'sha256-"), "{page}");
+    for absent in ["http://", "https://", "url(", "@import", " src=", "<link", "style="] {
+        assert!(!page.contains(absent), "{absent}");
+    }
 }
 
 #[test]

@@ -18,98 +18,98 @@ fn the_transcript_is_markdown() {
     with_rich().check(
         &["show", "@last"],
         &expect![[r#"
-        # Fix the parser
+            # Fix the parser
 
-        - Session: `019a-rich0001`
-        - Directory: `/project`
-        - Agent: Claude Code, own id `native-1`, from turn 1 (started a new session)
-        - Agent: Codex, own id `native-2`, from turn 3 (continued from the transcript)
-        - Created: 2026-11-15 12:00 UTC
-        - Changed: 2026-11-15 12:10 UTC
-        - Turns: 3
-        - Usage: 12,500 tokens (12,000 in, 500 out, 9,000 cached); context 12,000 of 200,000; cost 0.25 USD
+            - Session: `019a-rich0001`
+            - Directory: `/project`
+            - Agent: Claude Code, own id `native-1`, from turn 1 (started a new session)
+            - Agent: Codex, own id `native-2`, from turn 3 (continued from the transcript)
+            - Created: 2026-11-15 12:00 UTC
+            - Changed: 2026-11-15 12:10 UTC
+            - Turns: 3
+            - Usage: 12,500 tokens (12,000 in, 500 out, 9,000 cached); context 12,000 of 200,000 tokens; cost 0.25 USD
 
-        ## Turn 1 · 2026-11-15 12:00 UTC · 1 min 5 s
+            ## Turn 1 · 2026-11-15 12:00 UTC · 1 min 5 s
 
-        ### User
+            ### User
 
-        Fix the parser in `src/parser.rs`, please.
+            Fix the parser in `src/parser.rs`, please.
 
-        ### Agent
+            ### Agent
 
-        > The parser drops the last token.
-        > I should look.
-        > Then mend it.
-        > … 1 more line
+            > The parser drops the last token.
+            > I should look.
+            > Then mend it.
+            > … 1 more line
 
-        **Plan**
+            **Plan**
 
-        - [x] Read the parser
-        - [~] Mend it
-        - [ ] Test it
+            - [x] Read the parser
+            - [~] Mend it
+            - [ ] Test it
 
-        ✓ **Edit src/parser.rs** · edit · completed · `/w/src/parser.rs:12`
+            ✓ **Edit src/parser.rs** · edit · completed · `/w/src/parser.rs:12`
 
-        ```diff
-        --- a/src/parser.rs
-        +++ b/src/parser.rs
-        @@ -1,2 +1,2 @@
-        -let x = 1;
-        +let x = 2;
-         context
-        ```
+            ```diff
+            --- a/src/parser.rs
+            +++ b/src/parser.rs
+            @@ -1,2 +1,2 @@
+            -let x = 1;
+            +let x = 2;
+             context
+            ```
 
-        ✗ **Run the tests** · execute · failed
+            ✗ **Run the tests** · execute · failed
 
-        ```
-        $ cargo test
-        test result: ok
-        line two
-        [exit status 1]
-        ```
+            ```
+            $ cargo test
+            test result: ok
+            line two
+            [exit status 1]
+            ```
 
-        Done. The **parser** keeps the last token now:
+            Done. The **parser** keeps the last token now:
 
-        ```rust
-        let x = 2;
-        ```
+            ```rust
+            let x = 2;
+            ```
 
-        ## Turn 2 · 2026-11-15 12:02 UTC · 5 s
+            ## Turn 2 · 2026-11-15 12:02 UTC · 5 s
 
-        ### User
+            ### User
 
-        And the printer?
+            And the printer?
 
-        ### Agent
+            ### Agent
 
-        Look:
+            Look:
 
-        ```rust
-        fn print(
-        ```
+            ```rust
+            fn print(
+            ```
 
-        *The agent ended: it was ended by SIGKILL.*
+            *The agent ended: it was ended by SIGKILL.*
 
-        *The turn failed: the agent exited.*
+            *The turn failed: the agent exited.*
 
-        ## Turn 3 · 2026-11-15 12:05 UTC · 4 s
+            ## Turn 3 · 2026-11-15 12:05 UTC · 4 s
 
-        *Codex continued from the transcript.*
+            *Codex continued from the transcript.*
 
-        ### User
+            ### User
 
-        日本語 שלום مرحبا 👩‍🚀 \u{1b}[31mred\u{202e}
+            日本語 שלום مرحبا 👩‍🚀 \u{1b}[31mred\u{202e}
 
-        ### Agent
+            ### Agent
 
-        **Sub-agent: Search the docs** · completed
+            **Sub-agent: Search the docs** · completed
 
-        > Found *nothing*.
+            > Found *nothing*.
 
-        I was about to
+            I was about to
 
-        *The turn was cancelled.*
-    "#]],
+            *The turn was cancelled.*
+        "#]],
     );
 }
 
@@ -119,37 +119,37 @@ fn tool_calls_can_be_left_out_or_shown_in_full() {
     shell.check(
         &["show", RICH, "--turn", "1", "--tools", "none"],
         &expect![[r#"
-        # Fix the parser
+            # Fix the parser
 
-        - Session: `019a-rich0001`
-        - Directory: `/project`
-        - Agent: Claude Code, own id `native-1`, from turn 1 (started a new session)
-        - Agent: Codex, own id `native-2`, from turn 3 (continued from the transcript)
-        - Created: 2026-11-15 12:00 UTC
-        - Changed: 2026-11-15 12:10 UTC
-        - Turns: 3
-        - Usage: 12,500 tokens (12,000 in, 500 out, 9,000 cached); context 12,000 of 200,000; cost 0.25 USD
+            - Session: `019a-rich0001`
+            - Directory: `/project`
+            - Agent: Claude Code, own id `native-1`, from turn 1 (started a new session)
+            - Agent: Codex, own id `native-2`, from turn 3 (continued from the transcript)
+            - Created: 2026-11-15 12:00 UTC
+            - Changed: 2026-11-15 12:10 UTC
+            - Turns: 3
+            - Usage: 12,500 tokens (12,000 in, 500 out, 9,000 cached); context 12,000 of 200,000 tokens; cost 0.25 USD
 
-        ## Turn 1 · 2026-11-15 12:00 UTC · 1 min 5 s
+            ## Turn 1 · 2026-11-15 12:00 UTC · 1 min 5 s
 
-        ### User
+            ### User
 
-        Fix the parser in `src/parser.rs`, please.
+            Fix the parser in `src/parser.rs`, please.
 
-        ### Agent
+            ### Agent
 
-        **Plan**
+            **Plan**
 
-        - [x] Read the parser
-        - [~] Mend it
-        - [ ] Test it
+            - [x] Read the parser
+            - [~] Mend it
+            - [ ] Test it
 
-        Done. The **parser** keeps the last token now:
+            Done. The **parser** keeps the last token now:
 
-        ```rust
-        let x = 2;
-        ```
-    "#]],
+            ```rust
+            let x = 2;
+            ```
+        "#]],
     );
     let full = shell.run(&["show", RICH, "--turn", "1", "--tools", "full"]).stdout;
     assert!(full.contains("> And test it.") && full.contains("+let x = 2;"), "{full}");

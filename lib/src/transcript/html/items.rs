@@ -2,8 +2,8 @@
 
 use super::diff::diff;
 use super::escape::{escaped, image, link};
+use super::event;
 use super::message::markdown;
-use super::{event, is_blank};
 use crate::client::view::{FileLocation, PlanStep};
 use crate::transcript::content::ContentPart;
 use crate::transcript::item::{PlanItem, SubagentItem, TerminalItem, ToolItem, TranscriptItem};
@@ -32,7 +32,7 @@ pub(super) fn item(item: &TranscriptItem) -> String {
         TranscriptItem::Subagent(shown) => return subagent(shown),
         TranscriptItem::Event(happened) => return event(happened),
     };
-    if is_blank(item, &text) {
+    if text.trim().is_empty() {
         return String::new();
     }
     format!("<article class=\"{class}\">\n<h3>{name}</h3>\n{text}</article>\n")

@@ -7,9 +7,8 @@ mod items;
 mod message;
 
 use super::event::TranscriptEvent;
-use super::item::TranscriptItem;
-use super::markdown::{capitalized, is_shown, lasted, token_words, usage_words};
-use super::outline::{SessionOutline, TurnOutline};
+use super::markdown::{capitalized, is_blank, is_shown, lasted, token_words, usage_words};
+use super::outline::{AgentSummary, SessionOutline, TurnOutline, agent_summaries};
 use super::scan::JournalDamage;
 use super::times::day_and_minute;
 use super::turn::{TranscriptTurn, TurnEnding};
@@ -43,6 +42,9 @@ pub fn head(outline: &SessionOutline) -> String {
 /// Writes a turn.
 #[must_use]
 pub fn turn(turn: &TranscriptTurn) -> String {
+    if is_blank(turn) {
+        return String::new();
+    }
     let mut text = String::from("<section class=\"turn\"");
     match turn.number.filter(|_| !turn.continued) {
         Some(number) => text += &format!(" id=\"turn-{number}\">\n<h2>Turn {number}{}</h2>\n", when(turn)),
@@ -72,10 +74,9 @@ fn facts(outline: &SessionOutline) -> String {
     if outline.agents.is_empty() {
         facts.push(("Agent", escaped(&outline.agent).into_owned()));
     }
-    facts.extend(outline.agents.iter().map(|period| {
-        let (agent, id) = (escaped(&period.agent), code(&period.native_id));
-        let how = period.binding_words();
-        ("Agent", format!("<b>{agent}</b>, own id {id}, from turn {} ({how})", period.from_turn))
+    facts.extend(agent_summaries(&outline.agents).iter().map(|AgentSummary { first, words }| {
+        let (agent, id) = (escaped(&first.agent), code(&first.native_id));
+        ("Agent", format!("<b>{agent}</b>, own id {id}, from turn {} ({words})", first.from_turn))
     }));
     let time = |at| format!("{} UTC", day_and_minute(at));
     facts.extend(outline.created_at.map(|at| ("Created", time(at))));
@@ -136,11 +137,6 @@ fn event(event: &TranscriptEvent) -> String {
         | TranscriptEvent::QuestionOpen { .. } => "event",
     };
     format!("<p class=\"{class}\">{}.</p>\n", escaped(&capitalized(&event.sentence())))
-}
-
-/// Says whether an item has nothing to show.
-fn is_blank(item: &TranscriptItem, text: &str) -> bool {
-    !matches!(item, TranscriptItem::Event(_)) && text.trim().is_empty()
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use rethread_core::Millis;
 
 use super::event::TranscriptEvent;
 use super::item::TranscriptItem;
-use super::outline::SessionOutline;
+use super::outline::{AgentSummary, SessionOutline, agent_summaries};
 use super::scan::JournalDamage;
 use super::times::{day_and_minute, span};
 use super::turn::{TranscriptTurn, TurnEnding};
@@ -46,6 +46,9 @@ pub fn head(outline: &SessionOutline) -> String {
 /// Writes a turn.
 #[must_use]
 pub fn turn(turn: &TranscriptTurn, detail: ToolDetail) -> String {
+    if is_blank(turn) {
+        return String::new();
+    }
     let mut text = if turn.continued { String::new() } else { heading(turn) };
     let mut writer = ItemWriter::new(detail);
     for item in turn.items.iter().filter(|item| is_shown(item)) {
@@ -72,10 +75,9 @@ fn facts(outline: &SessionOutline) -> Vec<(&'static str, String)> {
     if outline.agents.is_empty() {
         facts.push(("Agent", plain(&outline.agent)));
     }
-    facts.extend(outline.agents.iter().map(|period| {
-        let how = period.binding_words();
-        let (agent, id) = (plain(&period.agent), code_span(&period.native_id));
-        ("Agent", format!("{agent}, own id {id}, from turn {} ({how})", period.from_turn))
+    facts.extend(agent_summaries(&outline.agents).iter().map(|AgentSummary { first, words }| {
+        let (agent, id) = (plain(&first.agent), code_span(&first.native_id));
+        ("Agent", format!("{agent}, own id {id}, from turn {} ({words})", first.from_turn))
     }));
     facts.extend(outline.created_at.map(|at| ("Created", format!("{} UTC", day_and_minute(at)))));
     facts.push(("Changed", format!("{} UTC", day_and_minute(outline.updated_at))));
@@ -91,7 +93,7 @@ fn facts(outline: &SessionOutline) -> Vec<(&'static str, String)> {
 pub(super) fn usage_words(outline: &SessionOutline) -> Option<String> {
     let tokens = outline.tokens().map(|tokens| token_words(&tokens));
     let context =
-        outline.context.map(|(used, size)| format!("context {} of {}", grouped(used), grouped(size)));
+        outline.context.map(|(used, size)| format!("context {} of {} tokens", grouped(used), grouped(size)));
     let cost = outline.cost();
     let cost = (!cost.is_empty()).then(|| format!("cost {}", cost.text()));
     let words: Vec<_> = [tokens, context, cost].into_iter().flatten().collect();
@@ -127,10 +129,16 @@ fn heading(turn: &TranscriptTurn) -> String {
     )
 }
 
-/// How long a turn took; nothing if it has not ended or took no time.
+/// How long a turn took; nothing if it has not ended or took less than a second.
 pub(super) fn lasted(turn: &TranscriptTurn) -> Option<String> {
     let (start, end): (Millis, Millis) = (turn.started_at?, turn.end.as_ref()?.at);
-    (end > start).then(|| span(end - start))
+    let length = end.saturating_sub(start);
+    (length >= 1000).then(|| span(length))
+}
+
+/// Returns whether nothing is to be said of what came after the last turn.
+pub(super) fn is_blank(turn: &TranscriptTurn) -> bool {
+    turn.number.is_none() && !turn.items.iter().any(is_shown)
 }
 
 /// Events that the head or the end of the turn tell already are left out.
