@@ -73,6 +73,17 @@ fn a_permission_is_answered_by_one_key() {
 }
 
 #[test]
+fn permissions_need_no_key_if_the_command_line_answers_them() {
+    let shell = Shell::new();
+    for (option, answer) in [("--yes", "permission: selected yes"), ("--no", "permission: selected no")] {
+        let mut chat = talk(&shell, &[option]);
+        chat.types("permit\r");
+        let screen = chat.prompt_after(answer, PROMPT);
+        assert!(screen.contains("? Run it?"), "it is shown: {screen}");
+    }
+}
+
+#[test]
 fn what_was_typed_before_a_question_does_not_answer_it() {
     let shell = Shell::new();
     let mut chat = talk(&shell, &[]);
