@@ -276,7 +276,7 @@ impl<'a> TurnOnScreen<'a> {
         let activity = self.shown.transcript.activity(&self.chat.view);
         let time = seconds(self.started.elapsed());
         let status = Some(format!("{} {time} · {activity}", SPINNER[self.spinner]));
-        let text = self.shown.transcript.open_lines();
+        let text = self.shown.transcript.open_lines(self.shown.screen.live_rows());
         Ok(self.shown.screen.set_live(LiveLines { text, status })?)
     }
 

@@ -243,3 +243,14 @@ fn ctrl_c_leaves_while_the_agent_starts() {
     chat.types(CTRL_C);
     assert_eq!(chat.ends().0.code(), Some(130));
 }
+
+#[test]
+fn a_terminal_with_few_rows_shows_everything_once() {
+    let shell = Shell::new();
+    let mut chat = talk_sized(&shell, &[], 5, 30);
+    chat.types("slow 120; say end\r");
+    chat.prompt_after("end", PROMPT);
+    let written = chat.scrollback();
+    assert_eq!(written.matches("c120").count(), 1, "{written}");
+    assert_eq!(written.matches("c1 c2 c3").count(), 1, "{written}");
+}
