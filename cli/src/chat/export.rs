@@ -1,5 +1,8 @@
 //! The conversation of a session as Markdown, for `/export`.
 
+use std::fs::OpenOptions;
+use std::io::{ErrorKind, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use rethread::client::SessionEvent;
@@ -7,7 +10,7 @@ use rethread::client::view::{SessionView, ViewItem};
 use rethread::store::Store;
 use rethread_core::{Entry, Seq, SessionId, Subject};
 
-use crate::failure::Failure;
+use crate::failure::{ExitCode, Failure};
 use crate::output::ids::short_ids;
 
 /// How many bytes of the journal are read at a time.
@@ -26,9 +29,21 @@ pub(crate) async fn export(
     let title = row.and_then(|row| row.title).map(|(title, _)| title).filter(|title| !title.is_empty());
     let title = title.unwrap_or_else(|| format!("Session {short}"));
     let path = cwd.join(file.map_or_else(|| format!("rethread-{short}.md"), str::to_owned));
-    std::fs::write(&path, markdown(&view, &title))
-        .map_err(|error| Failure::plain(&format!("writing {} failed: {error}", path.display())))?;
+    write_new(&path, &markdown(&view, &title))?;
     Ok(path)
+}
+
+/// Writes a file that does not exist. Conversations are private.
+fn write_new(path: &Path, text: &str) -> Result<(), Failure> {
+    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+    let written = file.and_then(|mut file| file.write_all(text.as_bytes()));
+    written.map_err(|error| {
+        if error.kind() == ErrorKind::AlreadyExists {
+            return Failure::new(ExitCode::Refused, format!("{} exists", path.display()))
+                .hint("name another file: /export FILE");
+        }
+        Failure::plain(&format!("writing {} failed: {error}", path.display()))
+    })
 }
 
 async fn read_view(store: &dyn Store, session: &SessionId) -> Result<SessionView, Failure> {

@@ -34,9 +34,13 @@ pub(crate) fn notice_lines(notice: &SessionNotice, columns: usize, color: Color)
         "warning" => ("!", TextColor::Yellow),
         _ => ("·", TextColor::Cyan),
     };
-    let title = TextStyle::colored(mark_color).paint(color, &format!("{mark} {}", visible(&notice.title)));
+    let style = TextStyle::colored(mark_color);
+    let title = indented(&visible(&notice.title), columns, style, color);
+    let title = title
+        .strip_prefix("  ")
+        .map_or_else(String::new, |rest| format!("{} {rest}", style.paint(color, mark)));
     let details = notice.description.as_deref().unwrap_or_default().trim();
-    format!("{title}\n{}", indented(details, columns, TextStyle::DIM, color))
+    title + &indented(details, columns, TextStyle::DIM, color)
 }
 
 /// A text in lines that are set in by two columns.

@@ -14,6 +14,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::connection::{ChatEvent, Conversation};
 use super::login::LoginPolicy;
 use super::opening::ChatSession;
+use super::permission::PermissionPolicy;
 use super::screen::{LiveLines, Screen};
 use super::transcript::{Moment, Transcript};
 use super::turn::{ChatScreen, asked_to_end};
@@ -34,11 +35,11 @@ pub(crate) struct OpeningScreen {
 }
 
 impl OpeningScreen {
-    /// Looks at the terminal.
-    pub(crate) fn new() -> Self {
+    /// Looks at the terminal. Permissions may be answered without asking.
+    pub(crate) fn new(unasked: Option<PermissionPolicy>) -> Self {
         let screen = Screen::new();
         let transcript = Transcript::new(screen.columns(), screen.color(), Moment::Replay);
-        Self { shown: ChatScreen { screen, transcript }, questions: Vec::new() }
+        Self { shown: ChatScreen { screen, transcript, unasked }, questions: Vec::new() }
     }
 
     /// Opens the session and shows what is replayed.

@@ -38,6 +38,11 @@ impl OpenPermission {
         found.map(|(_, choice)| choice)
     }
 
+    /// The answers that it offers.
+    pub(crate) fn choices(&self) -> Vec<PermissionChoice> {
+        self.keys.iter().map(|(_, choice)| choice.clone()).collect()
+    }
+
     /// What the status line says while it waits.
     pub(crate) fn status(&self) -> String {
         let keys: Vec<String> = self.keys.iter().map(|(key, _)| key.to_string()).collect();

@@ -123,6 +123,9 @@ impl TerminalChat {
 
     async fn set_title(&mut self, title: &str) -> Result<(), Failure> {
         let title = clean_title(title);
+        if title.is_empty() {
+            return Err(Failure::new(ExitCode::Usage, "the title has no visible characters"));
+        }
         let id = self.chat.session.id().clone();
         let setting = self.chat.client.set_title(&id, &title);
         let view = &mut self.chat.view;

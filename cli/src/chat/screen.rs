@@ -7,6 +7,9 @@ use crate::markdown::style::TextStyle;
 use crate::output::target::{Color, OutputTarget};
 use crate::output::width::{cut_end, width};
 
+/// The most lines of unfinished text.
+const MAX_LIVE_ROWS: usize = 6;
+
 /// The terminal that a chat is shown on.
 pub(crate) struct Screen {
     columns: usize,
@@ -42,6 +45,12 @@ impl Screen {
     /// The number of columns.
     pub(crate) fn columns(&self) -> usize {
         self.columns
+    }
+
+    /// How many lines of unfinished text can be shown: the cursor must be able to go back above them.
+    pub(crate) fn live_rows(&self) -> usize {
+        let rows = crossterm::terminal::size().map_or(MAX_LIVE_ROWS, |(_, rows)| usize::from(rows));
+        rows.saturating_sub(4).min(MAX_LIVE_ROWS)
     }
 
     /// Whether colours are used.

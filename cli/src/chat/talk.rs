@@ -20,9 +20,11 @@ use super::screen::Screen;
 use super::slash::{COMMANDS, ChatCommand, Typed, typed};
 use super::turn::{AfterTurn, ChatScreen, TurnOnScreen, asked_to_end};
 use crate::failure::Failure;
+use crate::markdown::load_grammars;
 use crate::markdown::style::TextStyle;
 use crate::output::escape::visible;
 use crate::output::ids::short_ids;
+use crate::output::target::Color;
 use crate::output::width::cut_end;
 
 /// How long the input line may take to go when the process has to end.
@@ -99,6 +101,10 @@ impl TerminalChat {
 
     /// Talks until the user leaves; the first prompt may be given.
     pub(crate) async fn run(mut self, first: Option<String>) -> Result<(), Failure> {
+        if self.shown.screen.color() == Color::On {
+            // Meanwhile the user types. Nobody waits for it.
+            drop(tokio::task::spawn_blocking(load_grammars));
+        }
         let outcome = self.talk(first).await;
         let (said, color) = (self.said, self.shown.screen.color());
         let id = self.chat.session.id().clone();

@@ -13,9 +13,6 @@ use crate::markdown::style::{StyledText, TextStyle};
 use crate::markdown::{MarkdownStream, wrap};
 use crate::output::target::Color;
 
-/// How many lines of a text are shown that is not finished.
-const OPEN_LINES: usize = 6;
-
 /// Whether what is shown happens now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Moment {
@@ -149,8 +146,8 @@ impl Transcript {
         text
     }
 
-    /// The end of the text that is not finished, in lines.
-    pub(crate) fn open_lines(&self) -> Vec<String> {
+    /// The end of the text that is not finished, in at most so many lines and an empty one.
+    pub(crate) fn open_lines(&self, max: usize) -> Vec<String> {
         let text = self.stream.as_ref().map(MarkdownStream::open_text).unwrap_or_default();
         if text.trim().is_empty() {
             return Vec::new();
@@ -159,7 +156,7 @@ impl Transcript {
             &[StyledText::new(text.replace('\n', " "), TextStyle::PLAIN)],
             self.columns.saturating_sub(1),
         );
-        let from = lines.len().saturating_sub(OPEN_LINES);
+        let from = lines.len().saturating_sub(max);
         let line = |line: &Vec<StyledText>| line.iter().map(|piece| piece.text.as_str()).collect::<String>();
         let gap = (self.gap == Gap::Due).then(String::new);
         gap.into_iter().chain(lines[from..].iter().map(line)).collect()

@@ -144,14 +144,15 @@ fn notices_have_their_details() {
         Moment::Live,
         &[
             json!({"sessionUpdate": "notice", "severity": "warning", "title": "Not restored", "description": long}),
-            json!({"sessionUpdate": "notice", "severity": "info", "title": "Restored"}),
+            json!({"sessionUpdate": "notice", "severity": "info", "title": format!("Restored: {long}")}),
         ],
         &expect![[r#"
             ! Not restored
               It continues in a new session, and the agent gets the
               kept transcript with the next prompt.
 
-            · Restored
+            · Restored: It continues in a new session, and the agent
+              gets the kept transcript with the next prompt.
         "#]],
     );
 }

@@ -5,6 +5,7 @@ use std::io;
 use std::pin::pin;
 use std::time::{Duration, Instant};
 
+use rethread::client::view::PermissionChoice;
 use rethread::client::{AskedQuestion, ClientError};
 use rethread_core::{Json, QuestionKind, Stop};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -13,6 +14,7 @@ use super::connection::{ChatEvent, Conversation};
 use super::form::{FormAnswer, fill_in};
 use super::keys::{Keyboard, forget_typed};
 use super::notes::{seconds, turn_end_lines};
+use super::permission::PermissionPolicy;
 use super::question::OpenPermission;
 use super::screen::{LiveLines, Screen};
 use super::transcript::Transcript;
@@ -50,6 +52,8 @@ pub(crate) struct ChatScreen {
     pub(crate) screen: Screen,
     /// What is shown.
     pub(crate) transcript: Transcript,
+    /// How permissions are answered without asking the user, if they are.
+    pub(crate) unasked: Option<PermissionPolicy>,
 }
 
 /// A turn that runs.
@@ -178,11 +182,21 @@ impl<'a> TurnOnScreen<'a> {
         while self.asking.is_none() {
             let Some(question) = self.waiting.pop_front() else { return Ok(()) };
             match question.kind {
-                QuestionKind::Permission => self.ask(OpenPermission::new(question))?,
+                QuestionKind::Permission => self.permission(OpenPermission::new(question)).await?,
                 QuestionKind::Elicitation => self.fill_in(question).await?,
             }
         }
         Ok(())
+    }
+
+    /// Shows a permission question, and answers it if the command line says how.
+    async fn permission(&mut self, asking: OpenPermission) -> Result<(), Failure> {
+        let choice = self.shown.unasked.and_then(|policy| policy.choose(&asking.choices()));
+        self.ask(asking)?;
+        match choice {
+            Some(choice) => self.answer(&choice).await,
+            None => Ok(()),
+        }
     }
 
     fn ask(&mut self, asking: OpenPermission) -> Result<(), Failure> {
@@ -203,11 +217,16 @@ impl<'a> TurnOnScreen<'a> {
     async fn key(&mut self, key: char) -> Result<(), Failure> {
         let choice = self.asking.as_ref().and_then(|asking| asking.answer(key)).cloned();
         let Some(choice) = choice else { return Ok(()) };
+        self.answer(&choice).await?;
+        self.ask_next().await
+    }
+
+    async fn answer(&mut self, choice: &PermissionChoice) -> Result<(), Failure> {
         let asking = self.close_question(&visible(&choice.name))?;
         if let Some(asking) = asking {
             asking.question.select(&choice.id).await;
         }
-        self.ask_next().await
+        Ok(())
     }
 
     fn close_question(&mut self, said: &str) -> Result<Option<OpenPermission>, Failure> {
@@ -257,7 +276,7 @@ impl<'a> TurnOnScreen<'a> {
         let activity = self.shown.transcript.activity(&self.chat.view);
         let time = seconds(self.started.elapsed());
         let status = Some(format!("{} {time} · {activity}", SPINNER[self.spinner]));
-        let text = self.shown.transcript.open_lines();
+        let text = self.shown.transcript.open_lines(self.shown.screen.live_rows());
         Ok(self.shown.screen.set_live(LiveLines { text, status })?)
     }
 

@@ -10,8 +10,8 @@ use rethread::server::Config;
 use rethread_core::Json;
 use serde_json::json;
 
-use crate::changes::JsonOption;
-use crate::changes::ReportForm;
+use crate::agents::AgentChoice;
+use crate::changes::{JsonOption, ReportForm};
 use crate::chat::agent::AgentArg;
 use crate::chat::{
     ChatSession, Conversation, LoginPolicy, OpeningScreen, PermissionPolicy, QuietKeyboard, SaidAnything,
@@ -39,10 +39,11 @@ pub(crate) struct ChatArgs {
     /// The agent by its name; `rethread` is the built-in assistant.
     #[arg(long, value_name = "NAME", conflicts_with = "command")]
     agent: Option<String>,
-    /// Without a terminal: allow once whatever the agent asks for.
+    /// Allow once whatever the agent asks for.
     #[arg(long, conflicts_with = "no")]
     yes: bool,
-    /// Without a terminal: reject whatever the agent asks for. Without either option that is an error, too.
+    /// Reject whatever the agent asks for. With neither option a terminal asks, and without a terminal it is rejected and
+    /// an error.
     #[arg(long)]
     no: bool,
     #[command(flatten)]
@@ -64,7 +65,8 @@ pub(crate) fn run(args: ChatArgs) -> Result<(), Failure> {
     };
     let prompt = if on_terminal { args.prompt } else { Some(prompt_without_terminal(args.prompt)?) };
     let agent = AgentArg::of(args.agent, args.command);
-    let (choice, agent_choice) = session_and_agent(args.resume, args.last, agent.clone())?;
+    let named = if args.last { Some("@last".to_owned()) } else { args.resume };
+    let (choice, agent_choice) = session_and_agent(named, agent.clone())?;
     choice.check()?;
     let (parts, opened) = ServerParts::prepare(agent_choice, Config::default(), LogLevel::Info)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -72,7 +74,7 @@ pub(crate) fn run(args: ChatArgs) -> Result<(), Failure> {
         opened.wait().await?;
         match prompt {
             Some(prompt) if !on_terminal => send(&parts, &choice, &prompt, form, policy).await,
-            prompt => talk(&parts, &choice, prompt, agent).await,
+            prompt => talk(&parts, &choice, prompt, agent, policy).await,
         }
     });
     // A thread may wait for keys.
@@ -103,7 +105,9 @@ async fn talk(
     choice: &ChatSession,
     first: Option<String>,
     agent: AgentArg,
+    policy: PermissionPolicy,
 ) -> Result<(), Failure> {
+    let unasked = Some(policy).filter(|policy| *policy != PermissionPolicy::RejectAndFail);
     let _quiet = QuietKeyboard::begin();
     let (said, cwd) = match choice {
         ChatSession::New { cwd } => (SaidAnything::No, PathBuf::from(cwd)),
@@ -111,18 +115,14 @@ async fn talk(
     };
     let store = parts.store.clone();
     let from = choice.shown_from(store.as_ref()).await?;
-    let (chat, opening) = OpeningScreen::new().open(parts.server(), choice, &from).await?;
+    let (chat, opening) = OpeningScreen::new(unasked).open(parts.server(), choice, &from).await?;
     let history = Paths::from_environment()?.chat_history()?;
     let setup = TalkSetup { chat, store, opening, history, agent, said, cwd };
     TerminalChat::new(setup)?.run(first).await
 }
 
-fn session_and_agent(
-    resume: Option<String>,
-    last: bool,
-    agent: AgentArg,
-) -> Result<(ChatSession, crate::agents::AgentChoice), Failure> {
-    let named = if last { Some("@last".to_owned()) } else { resume };
+/// The session that the command line names, or a new one, and its agent.
+fn session_and_agent(named: Option<String>, agent: AgentArg) -> Result<(ChatSession, AgentChoice), Failure> {
     let Some(named) = named else {
         let cwd = std::env::current_dir()?.display().to_string();
         return Ok((ChatSession::New { cwd }, agent.for_new()?));

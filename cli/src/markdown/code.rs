@@ -69,6 +69,11 @@ impl CodePainter {
     }
 }
 
+/// Loads the grammars, so that the first code is not delayed. Takes a tenth of a second.
+pub(crate) fn load_grammars() {
+    grammars();
+}
+
 fn grammars() -> &'static SyntaxSet {
     static GRAMMARS: OnceLock<SyntaxSet> = OnceLock::new();
     GRAMMARS.get_or_init(two_face::syntax::extra_newlines)

@@ -20,7 +20,7 @@ use style::TextStyle;
 use crate::output::escape::visible_lines;
 use crate::output::target::{Color, OutputTarget};
 
-pub(crate) use code::CodePainter;
+pub(crate) use code::{CodePainter, load_grammars};
 pub(crate) use wrap::wrap;
 
 /// A line without an end is taken apart at this length, so that memory is bounded.

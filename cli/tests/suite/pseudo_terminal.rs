@@ -155,6 +155,21 @@ impl OnTerminal {
         self.screen.screen_mut().set_size(size(rows), size(columns));
     }
 
+    /// The text of the screen and of all lines above it.
+    pub(crate) fn scrollback(&mut self) -> String {
+        let screen = self.screen.screen_mut();
+        screen.set_scrollback(usize::MAX);
+        let above = screen.scrollback();
+        let mut lines: Vec<String> = Vec::new();
+        for at in (1..=above).rev() {
+            screen.set_scrollback(at);
+            lines.extend(screen.contents().lines().next().map(str::to_owned));
+        }
+        screen.set_scrollback(0);
+        lines.push(screen.contents());
+        lines.join("\n")
+    }
+
     /// All that it has written.
     pub(crate) fn written(&self) -> &str {
         &self.said

@@ -1,8 +1,7 @@
 //! Prints the demonstration: headings, and text that comes word by word and is wrapped to the terminal.
 
-use std::io::Write;
-
 use crate::failure::Failure;
+use crate::output::stream::print;
 use crate::output::target::{OutputTarget, Paint};
 use crate::output::width::width;
 
@@ -76,13 +75,4 @@ impl DemoPage {
         }
         Ok(())
     }
-}
-
-fn print(text: &str) -> Result<(), Failure> {
-    let mut out = std::io::stdout().lock();
-    let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
-    written.map_err(|error| match error.kind() {
-        std::io::ErrorKind::BrokenPipe => Failure::output_closed(),
-        _ => error.into(),
-    })
 }

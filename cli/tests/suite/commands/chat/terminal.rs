@@ -73,6 +73,17 @@ fn a_permission_is_answered_by_one_key() {
 }
 
 #[test]
+fn permissions_need_no_key_if_the_command_line_answers_them() {
+    let shell = Shell::new();
+    for (option, answer) in [("--yes", "permission: selected yes"), ("--no", "permission: selected no")] {
+        let mut chat = talk(&shell, &[option]);
+        chat.types("permit\r");
+        let screen = chat.prompt_after(answer, PROMPT);
+        assert!(screen.contains("? Run it?"), "it is shown: {screen}");
+    }
+}
+
+#[test]
 fn what_was_typed_before_a_question_does_not_answer_it() {
     let shell = Shell::new();
     let mut chat = talk(&shell, &[]);
@@ -231,4 +242,15 @@ fn ctrl_c_leaves_while_the_agent_starts() {
     chat.screen_with("starting the agent");
     chat.types(CTRL_C);
     assert_eq!(chat.ends().0.code(), Some(130));
+}
+
+#[test]
+fn a_terminal_with_few_rows_shows_everything_once() {
+    let shell = Shell::new();
+    let mut chat = talk_sized(&shell, &[], 5, 30);
+    chat.types("slow 120; say end\r");
+    chat.prompt_after("end", PROMPT);
+    let written = chat.scrollback();
+    assert_eq!(written.matches("c120").count(), 1, "{written}");
+    assert_eq!(written.matches("c1 c2 c3").count(), 1, "{written}");
 }

@@ -54,6 +54,8 @@ fn a_title_a_fork_an_export_and_another_session() {
     chat.prompt_after("written to ", PROMPT);
     let exported = std::fs::read_to_string(shell.here().join("out.md")).unwrap();
     assert!(exported.starts_with("# My title\n") && exported.contains("the first thought"), "{exported}");
+    chat.types("/export out.md\r");
+    chat.prompt_after("out.md exists", PROMPT);
     chat.types("/fork\r");
     chat.prompt_after("this is a fork now", PROMPT);
     chat.types("/think in the fork\r");
