@@ -16,7 +16,7 @@ use super::{EmbeddedPaths, StoreError, owner};
 mod tail;
 
 /// The steps, each with the version that it results in.
-const STEPS: [(i64, &str); 5] = [
+pub(super) const STEPS: [(i64, &str); 5] = [
     (1, include_str!("migrations/0001_sessions.sql")),
     (2, include_str!("migrations/0002_profiles.sql")),
     (3, include_str!("migrations/0003_natives.sql")),
