@@ -110,7 +110,6 @@ pub(super) fn newest(connection: &Connection) -> rusqlite::Result<Millis> {
 mod tests {
     use rusqlite::Connection;
 
-    use super::super::migrate;
     use super::*;
 
     /// Every page is one index scan that starts at the cursor.
@@ -125,8 +124,10 @@ mod tests {
     }
 
     fn plan(sql: &str) -> String {
-        let connection = Connection::open_in_memory().unwrap();
-        migrate::STEPS.iter().for_each(|(_, step)| connection.execute_batch(step).unwrap());
+        let mut connection = Connection::open_in_memory().unwrap();
+        let tx = connection.transaction().unwrap();
+        crate::store::embedded::migrate::run(&tx, 0).unwrap();
+        tx.commit().unwrap();
         let mut statement = connection.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
         let lines = statement.raw_query().mapped(|row| row.get::<_, String>(3));
         lines.map(|line| line.unwrap() + "\n").collect()

@@ -16,7 +16,7 @@ use super::{EmbeddedPaths, StoreError, owner};
 mod tail;
 
 /// The steps, each with the version that it results in.
-pub(super) const STEPS: [(i64, &str); 5] = [
+const STEPS: [(i64, &str); 5] = [
     (1, include_str!("migrations/0001_sessions.sql")),
     (2, include_str!("migrations/0002_profiles.sql")),
     (3, include_str!("migrations/0003_natives.sql")),
@@ -81,7 +81,8 @@ pub(super) fn version(connection: &Connection) -> Result<i64, SqliteFault> {
     Ok(found)
 }
 
-fn run(tx: &Transaction<'_>, found: i64) -> Result<(), SqliteFault> {
+/// Runs the steps after version `found`.
+pub(super) fn run(tx: &Transaction<'_>, found: i64) -> Result<(), SqliteFault> {
     for (leads_to, sql) in STEPS {
         if leads_to > found {
             if leads_to == WITHOUT_TAIL {
