@@ -2,7 +2,7 @@
 
 use rethread::store::Store as _;
 use rethread::store::embedded::inspect::{
-    InspectedOwner, Inspection, InspectionDepth, Leftover, OwnerState, StoreProblem, inspect,
+    InspectedOwner, Inspection, InspectionDepth, OwnerState, StoreLeftover, StoreProblem, inspect,
     supported_version,
 };
 use rethread::store::embedded::{EmbeddedPaths, EmbeddedStore};
@@ -183,23 +183,23 @@ const KEEP_READABLE_PART: &str =
     "what comes before can be read, and forked with `rethread fork --at`; the rest needs a backup";
 
 /// What processes that have ended left behind, in words. The store settles most of it by itself.
-fn leftover(left: &Leftover) -> Finding {
+fn leftover(left: &StoreLeftover) -> Finding {
     let (level, message) = match left {
-        Leftover::StaleOwner { pid, host, sessions } => (
+        StoreLeftover::StaleOwner { pid, host, sessions } => (
             Level::Warning,
             format!(
                 "process {pid} on {host} has ended and is registered with {}",
                 count(*sessions, "session")
             ),
         ),
-        Leftover::Unfolded(sessions) => (
+        StoreLeftover::Unfolded(sessions) => (
             Level::Note,
             format!("{} left by processes that have ended can be folded", count(*sessions, "session")),
         ),
-        Leftover::StaleLocks(locks) => {
+        StoreLeftover::StaleLocks(locks) => {
             (Level::Note, format!("{} of processes that have ended", count(*locks, "lock file")))
         }
-        Leftover::UnusedFiles { count: files, bytes } => {
+        StoreLeftover::UnusedFiles { count: files, bytes } => {
             (Level::Warning, format!("{} with {} not in use", count(*files, "file"), size(*bytes)))
         }
     };

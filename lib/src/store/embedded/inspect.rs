@@ -177,7 +177,7 @@ pub enum StoreProblem {
     /// Something that processes that have ended left behind. [`EmbeddedStore::clean_up`] settles it.
     ///
     /// [`EmbeddedStore::clean_up`]: super::EmbeddedStore::clean_up
-    Left(Leftover),
+    Left(StoreLeftover),
     /// A network file system, where the store is not safe.
     NetworkFileSystem(String),
     /// Other users can read this file or folder.
@@ -186,7 +186,7 @@ pub enum StoreProblem {
 
 /// What processes that have ended left behind.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Leftover {
+pub enum StoreLeftover {
     /// A process has ended and is still registered.
     StaleOwner {
         /// The process id.

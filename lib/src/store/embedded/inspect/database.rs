@@ -14,7 +14,8 @@ use super::super::owner::{Liveness, OwnerRow, liveness};
 use super::super::segment::unpack;
 use super::super::{EmbeddedPaths, StoreError};
 use super::{
-    Budget, DamagedSessions, InspectedOwner, Inspection, InspectionDepth, Leftover, OwnerState, StoreProblem,
+    Budget, DamagedSessions, InspectedOwner, Inspection, InspectionDepth, OwnerState, StoreLeftover,
+    StoreProblem,
 };
 use crate::store::process::ProcessIdentity;
 use crate::wire::with_causes;
@@ -160,7 +161,7 @@ fn find_owners(
         };
         let OwnerRow { id, process: ProcessIdentity { pid, host, .. } } = owner;
         if state == OwnerState::Gone {
-            inspection.problems.push(StoreProblem::Left(Leftover::StaleOwner {
+            inspection.problems.push(StoreProblem::Left(StoreLeftover::StaleOwner {
                 pid,
                 host: host.clone(),
                 sessions,

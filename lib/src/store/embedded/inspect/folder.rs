@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::super::EmbeddedPaths;
 use super::super::files::{network_file_system, with_suffix};
 use super::super::locks::{self, Holder};
-use super::{Inspection, Leftover, StoreProblem};
+use super::{Inspection, StoreLeftover, StoreProblem};
 
 /// How old a file must be to count as left over.
 pub(super) const LEFT_FOR: Duration = Duration::from_secs(60);
@@ -60,7 +60,7 @@ fn copies(folder: &Path, paths: &EmbeddedPaths, inspection: &mut Inspection) {
         }
     }
     if count > 0 {
-        inspection.problems.push(StoreProblem::Left(Leftover::UnusedFiles { count, bytes }));
+        inspection.problems.push(StoreProblem::Left(StoreLeftover::UnusedFiles { count, bytes }));
     }
 }
 
@@ -111,7 +111,7 @@ fn stale_locks(folder: &Path, inspection: &mut Inspection) {
     };
     let count = names.iter().filter(stale).count() as u64;
     if count > 0 {
-        inspection.problems.push(StoreProblem::Left(Leftover::StaleLocks(count)));
+        inspection.problems.push(StoreProblem::Left(StoreLeftover::StaleLocks(count)));
     }
 }
 

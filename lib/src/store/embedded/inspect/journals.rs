@@ -11,7 +11,7 @@ use super::super::fault::SqliteFault;
 use super::super::integers::seq_from_sql;
 use super::super::migrate::store_id;
 use super::folder::{entries, is_old};
-use super::{Budget, DamagedSessions, Inspection, InspectionDepth, Leftover, OwnerState, StoreProblem};
+use super::{Budget, DamagedSessions, Inspection, InspectionDepth, OwnerState, StoreLeftover, StoreProblem};
 use crate::wire::with_causes;
 
 /// How often a session is read again because its files were folded meanwhile.
@@ -61,7 +61,7 @@ fn inspect_files(
     }
     inspection.problems.extend(damaged.others());
     if unfolded > 0 {
-        inspection.problems.push(StoreProblem::Left(Leftover::Unfolded(unfolded)));
+        inspection.problems.push(StoreProblem::Left(StoreLeftover::Unfolded(unfolded)));
     }
     unused_files(&connection.transaction()?, paths, inspection)
 }
@@ -162,7 +162,7 @@ fn unused_files(
         }
     }
     if count > 0 {
-        inspection.problems.push(StoreProblem::Left(Leftover::UnusedFiles { count, bytes }));
+        inspection.problems.push(StoreProblem::Left(StoreLeftover::UnusedFiles { count, bytes }));
     }
     Ok(())
 }
