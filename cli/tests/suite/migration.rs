@@ -17,8 +17,8 @@ use serde_json::{Value, json};
 
 /// The version of the fixture.
 const OLD_VERSION: i64 = 3;
-/// The version that journal files came with.
-const NEW_VERSION: i64 = 4;
+/// The current version.
+const NEW_VERSION: i64 = 6;
 /// Names the program that makes the fixture.
 const OLD_PROGRAM: &str = "RETHREAD_OLD_PROGRAM";
 const BOTH: [Version; 2] = [Version::V1, Version::V2];
