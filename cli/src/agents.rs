@@ -190,8 +190,10 @@ fn unknown_agent(config: &ConfigFile, name: &str) -> Failure {
     let known = KNOWN_AGENTS.iter().map(|agent| agent.name);
     let names: Vec<&str> = config.agents.keys().map(String::as_str).chain(known).chain([ASSISTANT]).collect();
     let hint = match nearest(name, &names) {
-        Some(meant) => format!("did you mean {meant}? `rethread agents` lists the agents"),
-        None => "`rethread agents` lists the agents; a command goes after `--`".to_owned(),
+        Some(meant) => {
+            format!("did you mean {meant}? `rethread agents` lists the agents; a command goes after --")
+        }
+        None => "`rethread agents` lists the agents; a command goes after --".to_owned(),
     };
     Failure::new(ExitCode::NotFound, format!("no agent is called {name}")).hint(hint)
 }

@@ -132,30 +132,30 @@ fn a_name_that_names_nothing_gets_a_hint() {
         (
             "my-agnet",
             expect![[r#"
-            error: no agent is called my-agnet
-            hint: did you mean my-agent? `rethread agents` lists the agents
-        "#]],
+                error: no agent is called my-agnet
+                hint: did you mean my-agent? `rethread agents` lists the agents; a command goes after --
+            "#]],
         ),
         (
             "codxe",
             expect![[r#"
-            error: no agent is called codxe
-            hint: did you mean codex? `rethread agents` lists the agents
-        "#]],
+                error: no agent is called codxe
+                hint: did you mean codex? `rethread agents` lists the agents; a command goes after --
+            "#]],
         ),
         (
             "nothing-like-it",
             expect![[r#"
-            error: no agent is called nothing-like-it
-            hint: `rethread agents` lists the agents; a command goes after `--`
-        "#]],
+                error: no agent is called nothing-like-it
+                hint: `rethread agents` lists the agents; a command goes after --
+            "#]],
         ),
         (
             "\u{1b}[2J",
             expect![[r#"
-            error: no agent is called \u{1b}[2J
-            hint: `rethread agents` lists the agents; a command goes after `--`
-        "#]],
+                error: no agent is called \u{1b}[2J
+                hint: `rethread agents` lists the agents; a command goes after --
+            "#]],
         ),
         (
             "codex",
