@@ -69,8 +69,6 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<(), Failure> {
 }
 
 /// Repairs the store. One that cannot be opened is reported by the inspection that follows.
-///
-/// An index that is made from the sessions, such as one for searching, is rebuilt here too.
 async fn repair(paths: &Paths, findings: &mut Vec<Finding>) -> Vec<String> {
     match doctor::store::repair(&paths.store()).await {
         Ok(repaired) => repaired,

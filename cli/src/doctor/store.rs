@@ -6,10 +6,12 @@ use rethread::store::embedded::inspect::{
     supported_version,
 };
 use rethread::store::embedded::{EmbeddedPaths, EmbeddedStore};
+use rethread::wire::with_causes;
 use serde_json::{Value, json};
 
 use super::{Area, Finding, Level};
 use crate::failure::Failure;
+use crate::output::progress::progress_bar;
 use crate::output::size::size;
 
 /// The remedy of everything that `--repair` does.
@@ -40,9 +42,17 @@ pub(crate) async fn repair(paths: &EmbeddedPaths) -> Result<Vec<String>, Failure
     store.clean_up(paths).await?;
     // Waits for rows that are still to be written.
     store.changes(None).await?;
+    let index = repair_index(&store).await?;
     drop(store);
     let after = repairable(&inspect(paths, InspectionDepth::Bounded));
-    Ok(before.into_iter().filter(|problem| !after.contains(problem)).collect())
+    Ok(before.into_iter().filter(|problem| !after.contains(problem)).chain(index).collect())
+}
+
+/// Adds what is missing in the search index. One that cannot be used is made anew, which is returned.
+async fn repair_index(store: &EmbeddedStore) -> Result<Option<String>, Failure> {
+    let Err(error) = store.update_index(progress_bar("Indexing")).await else { return Ok(None) };
+    store.rebuild_index(progress_bar("Indexing")).await?;
+    Ok(Some(format!("the search index could not be used: {}", with_causes(&error))))
 }
 
 /// The messages of the problems that a repair is about.
