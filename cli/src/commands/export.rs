@@ -110,6 +110,19 @@ pub(crate) fn run(args: &ExportArgs) -> Result<(), Failure> {
     plan.damage.map_or(Ok(()), |damage| Err(unreadable(&damage)))
 }
 
+/// Exports one session to a new file, in the format of its extension or else as Markdown.
+pub(crate) async fn export_to_file(store: &dyn Store, row: &SessionRow, path: &Path) -> Result<(), Failure> {
+    let format = ExportFormat::of_file(path).unwrap_or(ExportFormat::Markdown);
+    let mut plan = ExportPlan {
+        format,
+        overwrite: Overwrite::Refused,
+        finder: (format == ExportFormat::Html).then(SecretFinder::default),
+        damage: None,
+    };
+    plan.export_together(store, std::slice::from_ref(row), Some(path.to_owned())).await?;
+    plan.damage.map_or(Ok(()), |damage| Err(unreadable(&damage)))
+}
+
 /// A session and the file that it was written to.
 type WrittenSession = (SessionRow, PathBuf);
 

@@ -10,7 +10,7 @@ mod delete;
 mod demo;
 mod doctor;
 mod examples;
-mod export;
+pub(crate) mod export;
 mod fork;
 mod guard;
 mod import;

@@ -140,7 +140,11 @@ fn seen(view: &SessionView) -> String {
 fn part_text(part: &TextPart) -> String {
     match part {
         TextPart::Diff { changes, .. } => changes.iter().map(|(_, path)| format!("diff {path}")).collect(),
-        other => other.text().trim_end().to_owned(),
+        TextPart::Text(_)
+        | TextPart::Link(_)
+        | TextPart::Resource { .. }
+        | TextPart::Terminal(_)
+        | TextPart::Opaque(_) => part.text().trim_end().to_owned(),
     }
 }
 
