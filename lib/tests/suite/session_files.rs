@@ -234,7 +234,9 @@ async fn a_copy_goes_on_from_the_transcript(pairing: Pairing) {
     assert!(prompt.contains("The conversation so far"), "{prompt}");
 }
 
+pairings!(an_imported_session_is_restored_by_its_agent);
+
 pairings!(wire:
-    an_imported_session_is_restored_by_its_agent,
+    // An agent of the library is given the whole history.
     a_copy_goes_on_from_the_transcript,
 );
