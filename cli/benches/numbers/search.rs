@@ -50,9 +50,7 @@ pub(crate) fn measure() -> Vec<Row> {
     let mut client = Client::through_rethread(home.path());
     for (what, query, hits) in QUERIES {
         for (place, cwd) in [("all folders", None), ("one folder", Some(folder(7)))] {
-            // The one message is in another folder.
-            let expected = if cwd.is_some() && hits == 1 { 0 } else { HITS.min(hits) };
-            let times = times(&mut client, query, cwd.as_deref(), expected);
+            let times = times(&mut client, query, cwd.as_deref(), hits);
             let what = format!("search among {MESSAGES} messages, {what}, {place}");
             rows.push(Row::spread(what, Spread::of(&times), Bound::AtMost(50.0, "ms")));
         }
@@ -66,6 +64,7 @@ fn folder(number: usize) -> String {
     format!("/folder/{number}")
 }
 
+/// The times of a query that finds about this many messages in all folders.
 fn times(client: &mut Client, query: &str, cwd: Option<&str>, expected: usize) -> Vec<f64> {
     let mut params = json!({"query": query, "limit": HITS});
     if let Some(cwd) = cwd {
@@ -76,7 +75,8 @@ fn times(client: &mut Client, query: &str, cwd: Option<&str>, expected: usize) -
         let answer = client.request("_rethread/search", &params);
         let time = began.elapsed().as_secs_f64() * 1e3;
         let hits = answer["result"]["hits"].as_array().unwrap_or_else(|| panic!("it has hits: {answer}"));
-        assert_eq!(hits.len(), expected, "{params}");
+        let least = if cwd.is_some() { expected / FOLDERS / 2 } else { expected / 2 };
+        assert!(hits.len() >= HITS.min(least), "{params} found {}", hits.len());
         let times: Vec<_> = hits.iter().map(|hit| hit["time"].as_str().unwrap_or_default()).collect();
         assert!(times.is_sorted_by(|a, b| a >= b), "the newest comes first");
         time
@@ -162,22 +162,20 @@ fn text(message: usize, random: &mut Random) -> String {
     if message % 20 == 5 {
         put("apple");
     }
-    // In messages of all sessions, since 7 and 1,000 have no common factor with their number.
-    let scattered = message.wrapping_mul(7_919);
-    if scattered % 10 == 3 {
-        put("tenth");
+    // Independent of the session and its folder.
+    let scattered = message.wrapping_mul(0x9e37_79b9_7f4a_7c15_usize) >> 33;
+    match scattered % 10 {
+        3 => put("tenth"),
+        6 => put(&format!("prefix{:03x}", scattered / 10 % 4096)),
+        _ => {}
     }
-    if scattered % 10 == 6 {
-        put(&format!("prefix{:03x}", message / 10 % 4096));
-    }
-    if scattered / 1000 % 1000 == 42 {
-        put("thousandth");
+    match scattered / 10 % 1000 {
+        42 => put("thousandth"),
+        77 => (words[0], words[1]) = ("green".to_owned(), "apple".to_owned()),
+        _ => {}
     }
     if message == MESSAGES / 2 + 1 {
-        put("single");
-    }
-    if scattered / 1000 % 1000 == 77 {
-        (words[0], words[1]) = ("green".to_owned(), "apple".to_owned());
+        words[2] = "single".to_owned();
     }
     words.join(" ")
 }
