@@ -110,7 +110,7 @@ fn turns_that_fail_have_exit_codes() {
         3,
         &expect![[r#"
             error: no agent is called no-such-agent
-            hint: `rethread agents` lists the agents; a command goes after `--`
+            hint: `rethread agents` lists the agents; a command goes after --
         "#]],
     );
 }
