@@ -11,13 +11,16 @@ use serde_json::json;
 
 use super::io::ClientSink;
 use super::sent_requests::{SentRequest, SentRequests};
-use super::subscription::{Advance, DeferredMessage, Subscription, WRITE};
+use super::subscription::{Advance, DeferredMessage, Subscription};
 use crate::edge::dialect::StateUpdates;
 use crate::edge::view::View;
 use crate::live::{Bell, Cursor};
 use crate::outbox::{Attachment, Ephemeral, Outbound, Outgoing, Sender};
 use crate::store::{Store, StoreError};
 use crate::wire::{Id, Out};
+
+/// Fewer bytes than this wait for the next round, if one follows. A piece of a replay does not.
+const HELD_BACK: usize = 4 * 1024;
 
 /// The writing half.
 pub(super) struct Pump {
@@ -53,7 +56,7 @@ impl Pump {
             self.advance().await;
             // What the next round has for the client, such as the answer behind the last entry, goes with it.
             let more = !self.active.is_empty();
-            if more && self.out.len() < WRITE {
+            if more && self.out.len() < HELD_BACK {
                 continue;
             }
             if !self.out.is_empty() && self.sink.write(&mut self.out).await.is_err() {

@@ -19,7 +19,7 @@ use crate::store::{Store, StoreError};
 use crate::wire::Out;
 
 /// How much is encoded before it is written.
-pub(super) const WRITE: usize = 128 * 1024;
+const WRITE: usize = 128 * 1024;
 /// How much is read from the store at once, of what was written since the replay began.
 const READ: usize = 128 * 1024;
 

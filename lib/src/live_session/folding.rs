@@ -17,7 +17,7 @@ const FOLD_CHECK: Duration = Duration::from_millis(300);
 
 /// After a turn of this many entries, or this many turns, they are folded at once.
 const MANY_ENTRIES: u64 = 2_000;
-const MANY_TURNS: u32 = 32;
+const MANY_TURNS: u32 = 128;
 
 /// How long after the last turn the rest is folded.
 const QUIET: Duration = Duration::from_secs(5);
