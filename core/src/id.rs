@@ -1,4 +1,5 @@
-//! The names of things. An id that a peer chose is kept as it came; the others are minted outside this crate.
+//! The types of ids: sessions, messages, turns, entries, questions, requests. An id that a peer chose is kept as it came; new ids are
+//! made outside this crate.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! What the scenarios of these rules share.
+//! Checks that a connection still answers or refuses a line, and the parameters of `initialize`, for the scenarios of rule 1.
 
 use rethread_testkit::client::Client;
 use serde_json::{Value, json};
