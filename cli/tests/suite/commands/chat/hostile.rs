@@ -28,7 +28,8 @@ fn script() -> String {
 fn nothing_that_controls_a_terminal_is_printed() {
     let shell = Shell::new();
     let mut chat = on_terminal(&shell, &with_agent(&[&script()], &agent()), 60, 200);
-    let screen = chat.screen_with("  why ");
+    // Nothing needs to follow the last line.
+    let screen = chat.screen_with(&format!("  why {SHOWN}")) + "\n";
     for what in ["msg", "  code", "call", "  out", "step", "warn", "  why"] {
         assert!(screen.contains(&format!("{what} {SHOWN}\n")), "{what}: {screen}");
     }
