@@ -12,7 +12,7 @@ use super::{AgentSlot, LiveSession};
 use crate::clock;
 use crate::outbox::{Ephemeral, Outbound};
 use crate::store::state::read_state;
-use crate::store::{Archived, Deleted, StoreError};
+use crate::store::{Archived, Deleted, StoreError, WriteObstacle};
 use crate::wire::{RpcError, code, with_causes};
 
 /// How long a store that fails is left alone.
@@ -130,6 +130,12 @@ pub(crate) fn store_error(error: &StoreError) -> RpcError {
     match error {
         StoreError::Io { .. } => rpc_error
             .hint("free disk space or repair the file, then try again; everything shown so far is saved"),
+        StoreError::Unwritable { obstacle: WriteObstacle::Full, .. } => {
+            rpc_error.hint("free disk space, then try again; everything shown so far is saved")
+        }
+        StoreError::Unwritable { obstacle: WriteObstacle::ReadOnly, .. } => {
+            rpc_error.hint("make the disk writable, then try again; everything shown so far is saved")
+        }
         StoreError::LiveElsewhere { session, owner } => {
             let owner = json!({"pid": owner.pid, "host": owner.host, "since": clock::rfc3339(owner.since)});
             RpcError::new(code::LIVE_ELSEWHERE, error.to_string())

@@ -7,9 +7,9 @@ use rethread_core::search::{Excerpt, TermEnd, TextQuery, TextTerm};
 use rethread_core::{Seq, Speaker, TurnNo};
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
-use super::IndexFault;
 use super::index_file::{IfMissing, IndexFile};
 use super::message_row::{self, AGENT, DIRECTORY, token};
+use super::{IndexFault, SearchIndex};
 use crate::store::embedded::fault::SqliteFault;
 use crate::store::embedded::integers::from_sql;
 use crate::store::embedded::open_store::OpenStore;
@@ -56,10 +56,14 @@ impl FoundMessage {
 }
 
 impl OpenStore {
-    pub(super) fn find_messages(&self, query: &SearchQuery) -> Result<SearchPage, IndexFault> {
+    pub(super) fn find_messages(
+        &self,
+        index: &SearchIndex,
+        query: &SearchQuery,
+    ) -> Result<SearchPage, IndexFault> {
         let before = query.after.as_deref().map(MessagePlace::of_cursor).transpose()?;
         let generation = self.index_generation()?;
-        let found = self.search.with(generation, IfMissing::Create, |index| {
+        let found = index.with(generation, IfMissing::Create, |index| {
             match match_expression(&index.connection, query)? {
                 Some(expression) => self.page(index, query, &expression, before),
                 None => Ok(SearchPage::default()),
