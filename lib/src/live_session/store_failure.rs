@@ -29,15 +29,17 @@ impl LiveSession {
         self.report_error(&rpc_error, None);
         self.stop_agent();
         self.condition.broken = Some(with_causes(&error));
+        self.condition.ahead = true;
         self.retry_store().await;
     }
 
-    /// Reads the state anew after a failure and ends what was open. Stays broken while the store does.
+    /// Reads the state anew after a failure and ends what was open. Stays broken while the store does: then the state is the
+    /// stored one, if it can be read.
     pub(super) async fn retry_store(&mut self) {
         let Some(reason) = self.condition.broken.clone() else { return };
         match self.end_turn_anew(reason).await {
             Ok(entries) => {
-                self.condition.broken = None;
+                (self.condition.broken, self.condition.ahead) = (None, false);
                 let following = self.publish(&entries);
                 // After the end of the turn, which takes away its own deadline.
                 if matches!(self.agent.slot, AgentSlot::Stopping(_)) {
@@ -54,6 +56,7 @@ impl LiveSession {
 
     async fn end_turn_anew(&mut self, reason: String) -> Result<Vec<Arc<Entry>>, StoreError> {
         let (session, row) = read_state(self.deps.store.as_ref(), &self.id).await?;
+        let stored = session.clone();
         self.session = session;
         self.lease.head = row.head;
         let mut entries = Vec::new();
@@ -63,8 +66,11 @@ impl LiveSession {
         ) {
             self.apply(decided, &mut entries);
         }
-        if !entries.is_empty() {
-            self.deps.store.append(self.appended(&entries)).await?;
+        if !entries.is_empty()
+            && let Err(error) = self.deps.store.append(self.appended(&entries)).await
+        {
+            (self.session, self.condition.ahead) = (stored, false);
+            return Err(error);
         }
         Ok(entries)
     }

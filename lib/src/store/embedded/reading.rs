@@ -112,11 +112,14 @@ fn open_alone(database: &Path) -> rusqlite::Result<LoneConnection> {
 
 /// Locks the database, so that SQLite keeps in its own memory what processes usually share.
 fn open_locked(database: &Path) -> rusqlite::Result<Connection> {
-    let connection = connection::reader(database)?;
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(database, flags)?;
     connection.busy_timeout(Duration::ZERO)?;
     // A reader changes no file.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+    // First of all: most other statements would already use what processes share.
     connection.query_row("PRAGMA locking_mode = EXCLUSIVE", [], |_| Ok(()))?;
+    connection.execute_batch("PRAGMA query_only = 1")?;
     probed(connection)
 }
 
