@@ -16,18 +16,18 @@ const LEAST_ROOM: u64 = 64 * 1024;
 /// Why a file could not be written, if that is because of its disk.
 pub(super) fn find(file: &Path, cause: &(dyn Error + 'static)) -> Option<WriteObstacle> {
     if let Some(error) = cause.downcast_ref::<io::Error>() {
-        return match error.kind() {
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Some(WriteObstacle::Full),
-            io::ErrorKind::ReadOnlyFilesystem => Some(WriteObstacle::ReadOnly),
-            _ => None,
-        };
+        let full = matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
+        let read_only = error.kind() == io::ErrorKind::ReadOnlyFilesystem;
+        return full.then_some(WriteObstacle::Full).or(read_only.then_some(WriteObstacle::ReadOnly));
     }
-    match cause.downcast_ref::<rusqlite::Error>()?.sqlite_error_code()? {
-        ErrorCode::DiskFull => Some(WriteObstacle::Full),
-        // SQLite does not tell why it could not write or make a file.
-        ErrorCode::SystemIoFailure | ErrorCode::CannotOpen | ErrorCode::ReadOnly => of_disk(file),
-        _ => None,
+    let code = cause.downcast_ref::<rusqlite::Error>()?.sqlite_error_code()?;
+    if code == ErrorCode::DiskFull {
+        return Some(WriteObstacle::Full);
     }
+    // SQLite does not tell why it could not write or make a file.
+    matches!(code, ErrorCode::SystemIoFailure | ErrorCode::CannotOpen | ErrorCode::ReadOnly)
+        .then(|| of_disk(file))
+        .flatten()
 }
 
 /// What is in the way of writing on the disk of a file.
