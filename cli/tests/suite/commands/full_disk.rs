@@ -328,7 +328,10 @@ async fn of_two_that_opened_a_session_on_a_full_disk_the_first_that_writes_has_i
     };
     let (method, params) = other.client.load_params(SESSION);
     let refused: Value = other.client.refused(method, params).await;
-    assert!(refused["message"].as_str().is_some_and(|message| message.contains("is open in process")));
+    // It depends on whether it has noticed by itself that it lost the session.
+    let message = refused["message"].as_str().unwrap_or_default();
+    let told = ["is open in process", "was taken over by another process"];
+    assert!(told.iter().any(|told| message.contains(told)), "{refused}");
     assert_eq!(owner.client.prompt(SESSION, "say second").await.stop, "end_turn");
     let shown = small.run(&["show", SESSION]).stdout;
     assert!(shown.contains("say second"), "{shown}");
