@@ -3,7 +3,7 @@
 use rethread_core::TextPart;
 
 use super::pieces::{closed, code_span, fenced, first_lines, last_lines, plain, quoted, shortened};
-use super::{ToolDetail, capitalized};
+use super::{ToolDetail, as_sentence};
 use crate::client::view::FileLocation;
 use crate::transcript::content::ContentPart;
 use crate::transcript::item::{PlanItem, SubagentItem, TerminalItem, ToolItem, TranscriptItem};
@@ -48,7 +48,7 @@ impl ItemWriter {
             TranscriptItem::Compaction { status, content } => compaction(status.as_deref(), content),
             TranscriptItem::Subagent(subagent) => self.subagent(subagent),
             TranscriptItem::Event(event) => {
-                return format!("\n*{}.*\n", plain(&capitalized(&event.sentence())));
+                return format!("\n*{}*\n", plain(&as_sentence(&event.sentence())));
             }
         };
         self.spoken(Side::Agent, &text)
