@@ -421,3 +421,21 @@ fn the_file_begins_with_its_format() {
     assert!(text.ends_with(&format!("{{\"end\":{{\"entries\":{}}}}}\n", text.lines().count() - 2)), "{text}");
     assert_eq!(NOON, 1_794_744_000_000);
 }
+
+#[test]
+fn json_is_about_files() {
+    let shell = with_rich();
+    let said = shell.run(&["export", RICH, "--format", "markdown", "--json"]);
+    assert_eq!((said.code, said.stdout.as_str()), (Some(2), ""));
+    expect![[r#"
+        error: --json is about files, but the export goes to stdout
+        hint: name a file with -o; for the session as JSON use `rethread show --json`
+    "#]]
+    .assert_eq(&said.stderr);
+    for stdout in [&["--json"][..], &["-o", "-"]] {
+        let said = shell.run(&[&["export", RICH][..], stdout].concat());
+        assert_eq!((said.code, said.stdout), (Some(0), shell.exported(RICH)), "stdout has the export alone");
+    }
+    let said = shell.run(&["export", RICH, "-o", "out.md", "--json"]);
+    assert!(said.code == Some(0) && said.stdout.contains("\"file\": \"out.md\""), "{}", said.stdout);
+}

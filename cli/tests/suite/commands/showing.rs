@@ -45,7 +45,7 @@ fn the_transcript_is_markdown() {
             **Plan**
 
             - [x] Read the parser
-            - [~] Mend it
+            - [ ] Mend it *(in progress)*
             - [ ] Test it
 
             ✓ **Edit src/parser.rs** · edit · completed · `/w/src/parser.rs:12`
@@ -141,7 +141,7 @@ fn tool_calls_can_be_left_out_or_shown_in_full() {
             **Plan**
 
             - [x] Read the parser
-            - [~] Mend it
+            - [ ] Mend it *(in progress)*
             - [ ] Test it
 
             Done. The **parser** keeps the last token now:

@@ -183,12 +183,12 @@ pub(in crate::transcript) fn exit_words(terminal: &TerminalItem) -> Option<Strin
 fn plan_text(plan: &PlanItem) -> String {
     let mut text = "**Plan**\n\n".to_owned();
     for step in &plan.steps {
-        let mark = match step.status.as_str() {
-            "completed" => 'x',
-            "in_progress" => '~',
-            _ => ' ',
+        let (mark, note) = match step.status.as_str() {
+            "completed" => ('x', ""),
+            "in_progress" => (' ', " *(in progress)*"),
+            _ => (' ', ""),
         };
-        text += &format!("- [{mark}] {}\n", plain(&step.content));
+        text += &format!("- [{mark}] {}{note}\n", plain(&step.content));
     }
     text + &plan.text.as_ref().map(|text| closed(text)).unwrap_or_default()
 }
