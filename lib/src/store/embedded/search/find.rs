@@ -58,7 +58,7 @@ impl FoundMessage {
 }
 
 /// Collects the hits of a page.
-pub(super) struct PageBuilder<'a> {
+pub(super) struct HitCollector<'a> {
     store: &'a OpenStore,
     query: &'a SearchQuery,
     sessions: HashMap<i64, Option<ShownSession>>,
@@ -90,24 +90,24 @@ impl OpenStore {
         // One consistent state: the texts of the words that are found.
         let tx = index.connection.unchecked_transaction()?;
         let (sessions, page, last) = (HashMap::new(), SearchPage::default(), None);
-        let mut builder = PageBuilder { store: self, query, sessions, page, last };
-        let before = match builder.scan_newest(&tx, scope, before)? {
-            ScanEnd::Complete => return Ok(builder.page),
+        let mut collector = HitCollector { store: self, query, sessions, page, last };
+        let before = match collector.scan_newest(&tx, scope, before)? {
+            ScanEnd::Complete => return Ok(collector.page),
             ScanEnd::StoppedAt(place) => place,
         };
         let text = format!("{{text}} : ({})", text_expression(query.text.terms()));
         let expression = [&[text][..], scope].concat().join(" AND ");
-        builder.each_place(&tx, &expression, before, |builder, place| {
+        collector.each_place(&tx, &expression, before, |collector, place| {
             match message(&tx, place, &query.text)? {
-                Some(found) => builder.offer(found),
+                Some(found) => collector.offer(found),
                 None => Ok(ControlFlow::Continue(())),
             }
         })?;
-        Ok(builder.page)
+        Ok(collector.page)
     }
 }
 
-impl PageBuilder<'_> {
+impl HitCollector<'_> {
     /// What is searched for.
     pub(super) fn query(&self) -> &SearchQuery {
         self.query

@@ -9,7 +9,7 @@ use rethread_core::search::{TermEnd, TextQuery, TextTerm};
 use rusqlite::Connection;
 
 use super::IndexFault;
-use super::find::{PageBuilder, message_if, text_expression};
+use super::find::{HitCollector, message_if, text_expression};
 use crate::store::search::{EXCERPT_BYTES, MessagePlace};
 
 /// How many letters a short beginning has. Most longer ones are found quickly by FTS5.
@@ -28,7 +28,7 @@ pub(super) enum ScanEnd {
     StoppedAt(MessagePlace),
 }
 
-impl PageBuilder<'_> {
+impl HitCollector<'_> {
     /// Looks at the newest messages that have everything except the beginnings of words, for a short time.
     pub(super) fn scan_newest(
         &mut self,
@@ -43,7 +43,7 @@ impl PageBuilder<'_> {
             (!whole.is_empty()).then(|| format!("{{text}} : ({})", text_expression(whole.iter().copied())));
         let expression = condition.into_iter().chain(scope.iter().cloned()).collect::<Vec<_>>().join(" AND ");
         let (until, mut seen, mut end) = (Instant::now() + limit, 0_usize, ScanEnd::Complete);
-        self.each_place(connection, &expression, before, |builder, place| {
+        self.each_place(connection, &expression, before, |hits, place| {
             seen += 1;
             if seen.is_multiple_of(STEP) && Instant::now() > until {
                 end = ScanEnd::StoppedAt(MessagePlace(place.0.saturating_add(1)));
@@ -51,7 +51,7 @@ impl PageBuilder<'_> {
             }
             let excerpt = |found: &str| text.matches(found).then(|| text.excerpt(found, EXCERPT_BYTES));
             match message_if(connection, place, excerpt)? {
-                Some(found) => builder.offer(found),
+                Some(found) => hits.offer(found),
                 None => Ok(ControlFlow::Continue(())),
             }
         })?;
