@@ -96,14 +96,18 @@ fn a_healthy_store_is_described_and_not_changed() {
           ok       /tmp/home/rethread.db, SIZE, version 6
           ok       2 sessions, 0 journal files with 0 bytes
           ok       the database, 2 segments and the journal files of 0 sessions were read
+
         Configuration
           ok       /tmp/home/config.toml does not exist; the defaults are used
+
         Agents
           note     no agent is installed; the built-in assistant is there
                    hint: `rethread agents --all` shows how to install one
+
         Models
           note     no model provider is configured for the assistant
                    hint: docs/models.md says how to configure one
+
         System
           ok       rethread VERSION
           ok       logs in /tmp/home/state/logs, 0 bytes
@@ -131,14 +135,18 @@ fn without_a_store_nothing_is_created() {
     expect![[r#"
         Store
           note     /tmp/home/rethread.db does not exist yet
+
         Configuration
           ok       /tmp/home/config.toml does not exist; the defaults are used
+
         Agents
           note     no agent is installed; the built-in assistant is there
                    hint: `rethread agents --all` shows how to install one
+
         Models
           note     no model provider is configured for the assistant
                    hint: docs/models.md says how to configure one
+
         System
           ok       rethread VERSION
           ok       logs in /tmp/home/state/logs, 0 bytes
@@ -226,6 +234,7 @@ fn a_newer_database_is_told() {
           ok       /tmp/home/rethread.db, SIZE, version 999
           broken   the database has version 999, but this program supports only versions up to 6
                    hint: use the newer rethread that wrote it
+
     "#]]
     .assert_eq(&plain(store));
 }
