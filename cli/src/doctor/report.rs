@@ -22,6 +22,7 @@ pub(crate) fn text(target: OutputTarget, findings: &[Finding], repaired: &[Strin
             text += &lines(target, finding);
         }
     }
+    text.push('\n');
     for message in repaired {
         text += &format!("{} {}\n", target.paint(Paint::Green, "Repaired:"), visible(message));
     }
@@ -85,6 +86,7 @@ mod tests {
 
             This agent
               broken   \u{1b}[2J said the agent
+
             Repaired: 1 lock file
             1 thing is broken.
         "#]]

@@ -113,6 +113,7 @@ fn a_healthy_store_is_described_and_not_changed() {
           ok       logs in /tmp/home/state/logs, 0 bytes
           ok       N open files allowed
           ok       N free for the store
+
         Nothing is broken.
     "#]]
     .assert_eq(&plain(&said.stdout));
@@ -152,6 +153,7 @@ fn without_a_store_nothing_is_created() {
           ok       logs in /tmp/home/state/logs, 0 bytes
           ok       N open files allowed
           ok       N free for the store
+
         Nothing is broken.
     "#]]
     .assert_eq(&plain(&said.stdout));
@@ -346,6 +348,7 @@ fn an_agent_is_started_for_a_moment() {
           ok       a lost session is restored by its own resume, else from the stored transcript
           ok       prompts may contain text, links, image, audio, embeddedContext
           ok       MCP servers: stdio, http, sse
+
         Nothing is broken.
     "#]]
     .assert_eq(&said);
@@ -354,6 +357,7 @@ fn an_agent_is_started_for_a_moment() {
     expect![[r#"
           broken   sh does not work: the agent ended before it answered initialize: exit status 3; it said: no key; it printed: noise
                    hint: run its command by hand to see what it says
+
         1 thing is broken.
     "#]].assert_eq(&said);
     let (code, said) = run(&["--start-seconds", "1", "--", "sleep", "60"]);

@@ -1,6 +1,7 @@
 //! `rethread show`.
 
 use expect_test::expect;
+use serde_json::Value;
 
 use super::Shell;
 use super::rich::RICH;
@@ -307,4 +308,20 @@ fn a_terminal_shows_headings_and_diffs_in_colour() {
     }
     assert!(said.contains(r"\u{1b}[31mred\u{202e}"), "text of agents is escaped: {said}");
     assert!(!on_terminal("1").contains('\u{1b}'), "NO_COLOR");
+}
+
+#[test]
+fn one_turn_is_the_same_as_among_all_turns() {
+    let shell = with_rich();
+    let json = |words: &[&str]| -> Vec<Value> {
+        let said = shell.run(&[&["show", RICH, "--json"], words].concat());
+        let document: Value = serde_json::from_str(&said.stdout).unwrap();
+        document["turns"].as_array().unwrap().clone()
+    };
+    let all = json(&[]);
+    assert!(all.len() >= 3, "{all:?}");
+    for number in 1..=3_u64 {
+        let of_turn: Vec<Value> = all.iter().filter(|turn| turn["turn"] == number).cloned().collect();
+        assert_eq!(json(&["--turn", &number.to_string()]), of_turn, "turn {number}");
+    }
 }
