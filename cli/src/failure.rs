@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::{fmt, io};
 
-use rethread::store::StoreError;
+use rethread::store::{StoreError, WriteObstacle};
 use rethread::wire::with_causes;
 
 use crate::output::escape::visible_lines;
@@ -157,6 +157,13 @@ impl From<StoreError> for Failure {
                 (ExitCode::Store, "use the newer rethread that wrote the database, or another RETHREAD_HOME")
             }
             StoreError::InUse { .. } => (ExitCode::Store, "end that process, then start again"),
+            StoreError::Unwritable { obstacle: WriteObstacle::Full, .. } => {
+                (ExitCode::Store, "free space on that disk, then try again; reading works without")
+            }
+            StoreError::Unwritable { obstacle: WriteObstacle::ReadOnly, .. } => (
+                ExitCode::Store,
+                "mount it writable, or set RETHREAD_HOME to a folder on another disk; reading works as it is",
+            ),
             StoreError::BadCursor | StoreError::Io { .. } | StoreError::Damaged { .. } => {
                 (ExitCode::Store, "check the file and its folder, or set RETHREAD_HOME to another folder")
             }

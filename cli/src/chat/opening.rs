@@ -12,7 +12,7 @@ use crate::failure::{ExitCode, Failure};
 /// How many turns of the history are shown.
 const SHOWN_TURNS: usize = 2;
 /// How many entries are read at first to find the last turns.
-const FIRST_STEP: u64 = 2_000;
+const FIRST_STEP: u64 = 200;
 /// How many bytes of a journal are read at a time.
 const PAGE_BYTES: usize = 1024 * 1024;
 

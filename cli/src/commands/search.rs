@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use rethread::clock;
-use rethread::store::{Archived, SearchHit, SearchPage, SearchQuery, Store};
+use rethread::store::{Archived, SearchHit, SearchPage, SearchQuery, Store, StoreError};
 use rethread_core::search::{PartKind, TextQuery};
 use rethread_core::{Millis, TurnNo};
 use serde_json::{Value, json};
@@ -66,7 +66,11 @@ pub(crate) fn run(args: &SearchArgs) -> Result<(), Failure> {
             .hint("words are letters and digits; \"several words\" are a phrase, pars* is a beginning")
     })?;
     let page = with_store(async |store| {
-        store.update_index(progress_bar("Indexing")).await?;
+        match store.update_index(progress_bar("Indexing")).await {
+            // The store can search without writing.
+            Ok(()) | Err(StoreError::Unwritable { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
         search(args, store.as_ref(), text).await
     })?;
     if args.json {

@@ -134,7 +134,7 @@ impl AgentProgram {
 
     /// Asks for a password, which is `open`.
     fn log_in(&self) -> io::Result<i32> {
-        print!("Password: ");
+        io::stdout().write_all(b"Password: ")?;
         io::stdout().flush()?;
         let mut word = String::new();
         io::stdin().read_line(&mut word)?;

@@ -8,10 +8,10 @@ use rethread_core::search::{Excerpt, TermEnd, TextQuery, TextTerm};
 use rethread_core::{Seq, Speaker, TurnNo};
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
-use super::IndexFault;
 use super::index_file::{IfMissing, IndexFile};
 use super::message_row::{self, AGENT, DIRECTORY, token};
 use super::newest_scan::ScanEnd;
+use super::{IndexFault, SearchIndex};
 use crate::store::embedded::fault::SqliteFault;
 use crate::store::embedded::integers::from_sql;
 use crate::store::embedded::open_store::OpenStore;
@@ -67,11 +67,15 @@ pub(super) struct HitCollector<'a> {
 }
 
 impl OpenStore {
-    pub(super) fn find_messages(&self, query: &SearchQuery) -> Result<SearchPage, IndexFault> {
+    pub(super) fn find_messages(
+        &self,
+        index: &SearchIndex,
+        query: &SearchQuery,
+    ) -> Result<SearchPage, IndexFault> {
         let before = query.after.as_deref().map(MessagePlace::of_cursor).transpose()?;
         let before = before.unwrap_or(MessagePlace(i64::MAX));
         let generation = self.index_generation()?;
-        let found = self.search.with(generation, IfMissing::Create, |index| {
+        let found = index.with(generation, IfMissing::Create, |index| {
             match scope_expression(&index.connection, query)? {
                 Some(scope) => self.page(index, query, &scope, before),
                 None => Ok(SearchPage::default()),
@@ -190,7 +194,7 @@ fn message(
     place: MessagePlace,
     query: &TextQuery,
 ) -> rusqlite::Result<Option<FoundMessage>> {
-    Ok(message_if(connection, place, |text| Some(query.excerpt(text, EXCERPT_BYTES)))?)
+    message_if(connection, place, |text| Some(query.excerpt(text, EXCERPT_BYTES)))
 }
 
 /// The message at a place, if its text has an excerpt.

@@ -83,6 +83,13 @@ impl SearchIndex {
         Self { database: database.to_owned(), open, filling, ended, deleted: AtomicBool::new(false) }
     }
 
+    /// A copy in memory.
+    fn copy(database: &Path, generation: i64) -> Result<Self, IndexFault> {
+        let index = Self::new(database);
+        *locked(&index.open) = Some(IndexFile::copy(database, generation)?);
+        Ok(index)
+    }
+
     /// Notes that a turn has ended.
     pub(super) fn note_turn_end(&self, key: i64) {
         locked(&self.ended).insert(key);
@@ -120,15 +127,34 @@ impl SearchIndex {
 
 impl OpenStore {
     /// Searches, after everything that is missing in the index was added. A damaged index is made anew.
+    ///
+    /// Where nothing can be written, a copy of the index in memory is searched.
     pub(super) fn search(&self, query: &SearchQuery) -> Result<SearchPage, StoreError> {
-        self.with_sound_index(|| {
-            self.fill_index(&mut |_| {})?;
-            self.find_messages(query)
-        })
+        let found = self.with_sound_index(|| {
+            self.update(&mut |_| {})?;
+            self.find_messages(&self.search, query)
+        });
+        match found {
+            Err(StoreError::Unwritable { .. }) => {
+                self.search_copy(query).map_err(|fault| self.index_error(fault))
+            }
+            found => found,
+        }
+    }
+
+    fn search_copy(&self, query: &SearchQuery) -> Result<SearchPage, IndexFault> {
+        let copy = SearchIndex::copy(&self.search.database, self.index_generation()?)?;
+        self.fill_index(&copy, &mut |_| {})?;
+        self.find_messages(&copy, query)
+    }
+
+    fn update(&self, progress: ProgressSink<'_>) -> Result<(), IndexFault> {
+        let indexed = self.fill_index(&self.search, progress)?;
+        Ok(self.forget_pending(&indexed)?)
     }
 
     pub(super) fn update_index(&self, mut progress: ProgressCallback) -> Result<(), StoreError> {
-        self.with_sound_index(|| self.fill_index(&mut progress))
+        self.with_sound_index(|| self.update(&mut progress))
     }
 
     pub(super) fn rebuild_index(&self, progress: ProgressCallback) -> Result<(), StoreError> {
