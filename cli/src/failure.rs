@@ -7,6 +7,7 @@ use rethread::store::{StoreError, WriteObstacle};
 use rethread::wire::with_causes;
 
 use crate::output::escape::visible_lines;
+use crate::output::target::{OutputTarget, Paint};
 use crate::paths::NoHome;
 
 /// The exit codes of all commands. `docs/cli.md` lists them.
@@ -103,8 +104,18 @@ impl Failure {
     /// Prints the message and the hint to stderr, if there is a message.
     pub(crate) fn report(&self) {
         if !self.message.is_empty() {
-            eprintln!("{self}");
+            eprintln!("{}", self.painted(OutputTarget::stderr()));
         }
+    }
+
+    /// The message and the hint, with their first words in colour.
+    fn painted(&self, target: OutputTarget) -> String {
+        let text = self.to_string();
+        let text = match text.strip_prefix("error: ") {
+            Some(rest) => format!("{} {rest}", target.paint(Paint::Red, "error:")),
+            None => text,
+        };
+        text.replacen("\nhint: ", &format!("\n{} ", target.paint(Paint::Cyan, "hint:")), 1)
     }
 }
 

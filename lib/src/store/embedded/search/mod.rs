@@ -2,7 +2,7 @@
 //! are not affected, and it can be dropped and made anew from the journals. Several processes share it.
 //!
 //! `index_file` opens it. `journal_facts` says what the store has of a journal, `fill` adds what is missing, `erase` removes
-//! what was deleted, `find` searches. A turn is indexed some time after it has ended, and at the latest by the next search
+//! what was deleted, `find` searches, `newest_scan` does so for the beginnings of words. A turn is indexed some time after it has ended, and at the latest by the next search
 //! of any process.
 
 use std::collections::BTreeSet;
@@ -26,6 +26,7 @@ mod find;
 mod index_file;
 mod journal_facts;
 mod message_row;
+mod newest_scan;
 mod separators;
 
 pub(super) use erase::{ErasureLimit, note_deleted};
