@@ -108,7 +108,7 @@ fn an_agent_that_requires_a_login_offers_its_methods() {
     chat.screen_with("ANTHROPIC_API_KEY");
     chat.types("\r");
     let (status, said) = chat.ends();
-    assert!(status.code() == Some(1) && said.contains("error: "), "{said}");
+    assert!(status.code() == Some(1) && said.contains("error:"), "{said}");
     let plain = shell.run(&["chat", "hello"]);
     assert!(plain.code == Some(1) && plain.stderr.contains("hint: "), "{plain:?}");
 }
