@@ -1,0 +1,144 @@
+//! Session files of other tools: each folder below `tests/fixtures/import/TOOL-VERSION` is a case. Its folder `files` is
+//! imported as the tool's root, and what is stored then is compared with `expected.txt`. A new case is a new folder;
+//! `UPDATE_EXPECT=1` writes what it comes to.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use expect_test::expect_file;
+use rethread::importer::{self, Found, Places, SessionReader, SourceReport, import_source};
+use rethread::store::memory::MemoryStore;
+use rethread::store::{SessionRow, Store};
+use rethread::transcript::{JournalScan, ScanStep};
+use rethread_core::{Entry, Passage, SessionId, UpdateKind, readable};
+
+#[tokio::test]
+async fn every_case_is_read_as_expected() {
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/import");
+    let mut cases = 0;
+    for version in folders(&fixtures) {
+        let name = version.file_name().and_then(|name| name.to_str()).expect("fixtures have plain names");
+        let reader = reader(name.split('-').next().unwrap_or_default());
+        for case in folders(&version) {
+            let seen = import_case(reader, &case).await;
+            expect_file![case.join("expected.txt")].assert_eq(&seen);
+            cases += 1;
+        }
+    }
+    assert!(cases > 0, "there are no fixtures in {}", fixtures.display());
+}
+
+/// The reader of a tool.
+pub(crate) fn reader(tool: &str) -> &'static dyn SessionReader {
+    let found = importer::readers().iter().find(|reader| reader.tool().name == tool);
+    *found.unwrap_or_else(|| panic!("there is no reader for {tool}"))
+}
+
+fn folders(folder: &Path) -> Vec<PathBuf> {
+    let listed = fs::read_dir(folder).expect("the fixtures are there");
+    let mut folders: Vec<_> = listed.map(|item| item.expect("it can be listed").path()).collect();
+    folders.retain(|path| path.is_dir());
+    folders.sort();
+    folders
+}
+
+/// Imports the files of a case into an empty store, and shows what is stored then.
+async fn import_case(reader: &'static dyn SessionReader, case: &Path) -> String {
+    let scratch = tempfile::tempdir().expect("a folder can be made");
+    let places = Places { scratch: scratch.path().to_owned(), ..Places::default() };
+    let files = case.join("files");
+    let mut found = Found::default();
+    reader.find(&files, &places, &mut found);
+    let store = MemoryStore::new();
+    let mut seen = String::new();
+    for refused in &found.unreadable {
+        let _ = writeln!(seen, "unreadable {}: {}", short(&refused.path, &files), refused.reason);
+    }
+    for source in found.sources {
+        let _ = writeln!(seen, "# {} {}", short(&source.path, &files), source.key);
+        match import_source(&store, reader, Arc::new(source)).await {
+            Ok(report) => seen += &shown(&store, &report, &files).await,
+            Err(error) => {
+                let error = error.to_string().replace(&files.display().to_string(), "");
+                let _ = writeln!(seen, "failed: {error}");
+            }
+        }
+    }
+    // Sources are read and never written: what a reader would leave beside them would be seen by git.
+    seen
+}
+
+fn short(path: &Path, root: &Path) -> String {
+    path.strip_prefix(root).unwrap_or(path).display().to_string()
+}
+
+async fn shown(store: &dyn Store, report: &SourceReport, root: &Path) -> String {
+    let mut seen = format!("{:?}\n", report.outcome).to_lowercase();
+    if let Some(id) = &report.session {
+        let row = store.find(id).await.expect("the store works").expect("it is stored");
+        seen += &heading(&row);
+        for entry in entries(store, id).await {
+            seen += &entry_text(&entry);
+        }
+    }
+    for ((version, what), count) in &report.notes.drift {
+        let _ = writeln!(seen, "unknown in {version}: {what} ({count})");
+    }
+    for place in &report.notes.damaged {
+        let _ = writeln!(seen, "damaged {}:{}: {}", short(&place.path, root), place.line, place.reason);
+    }
+    seen
+}
+
+fn heading(row: &SessionRow) -> String {
+    let title = row.title.as_ref().map(|(title, by)| format!("{title} ({by:?})")).unwrap_or_default();
+    format!(
+        "title: {title}\ndirectory: {}\nagent: {}\nids: {}\nchanged: {}\n",
+        row.cwd,
+        row.agent,
+        row.natives.join(", "),
+        rethread::clock::rfc3339(row.updated_at)
+    )
+}
+
+async fn entries(store: &dyn Store, id: &SessionId) -> Vec<Entry> {
+    let mut scan = JournalScan::new(store, id);
+    let mut entries = Vec::new();
+    while let ScanStep::Page(page) = scan.step().await.expect("the store works") {
+        let items = scan.decoded(&page).expect("the journal is whole");
+        entries.extend(items.into_iter().map(|item| item.entry));
+    }
+    entries
+}
+
+fn entry_text(entry: &Entry) -> String {
+    let time = |at: &u64| rethread::clock::rfc3339(*at);
+    match entry {
+        Entry::Opened { at, .. } => format!("opened {}\n", time(at)),
+        Entry::AgentBound { agent, native, .. } => format!("bound to {agent} {native}\n"),
+        Entry::AgentLost { .. } => "agent gone\n".to_owned(),
+        Entry::TurnStarted { turn, at, .. } => format!("\n== turn {} {}\n", turn.0, time(at)),
+        Entry::TurnEnded { stop, at, state, .. } => {
+            let usage = state.fields().take("usage").map(|usage| format!(" {usage}")).unwrap_or_default();
+            let shown = readable(entry).map(|passage| passage_text(&passage)).unwrap_or_default();
+            format!("{shown}== {} {}{usage}\n", stop.reason, time(at))
+        }
+        Entry::Updated { update, .. } => match readable(entry) {
+            Some(passage) => passage_text(&passage),
+            None if update.kind == UpdateKind::ConfigOptionUpdate => {
+                let options = update.body.value()["configOptions"].clone();
+                format!("model: {}\n", options[0]["currentValue"])
+            }
+            None => format!("{}\n", update.body),
+        },
+        other => readable(other).map(|passage| passage_text(&passage)).unwrap_or_default(),
+    }
+}
+
+fn passage_text(passage: &Passage) -> String {
+    let child = if passage.child.is_empty() { String::new() } else { format!("[{}] ", passage.child) };
+    let text = passage.text().replace('\n', "\n    ");
+    format!("{child}{} {}: {text}\n", passage.speaker.name(), passage.id)
+}
