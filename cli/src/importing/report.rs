@@ -139,8 +139,8 @@ impl ToolReport {
         }
         let unknown = self.notes.drift.len();
         if unknown > 0 {
-            let things = plural(unknown as u64, "kind of record or field");
-            eprintln!("note: {things} of {} not known; `rethread doctor` lists them", self.tool.title);
+            let things = plural(unknown as u64, "unknown kind");
+            eprintln!("note: {}: {things} of record or field; `rethread doctor` lists them", self.tool.title);
         }
     }
 
