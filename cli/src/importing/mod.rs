@@ -17,7 +17,7 @@ use crate::output::progress::progress_bar;
 use crate::output::size::size;
 use crate::paths::Paths;
 use crate::picker::confirm;
-use report::ToolReport;
+use report::{ToolReport, plural};
 pub(crate) use report::{failure, json, text};
 pub(crate) use watch::watch;
 
@@ -130,7 +130,7 @@ fn ask(found: &[(ToolImport<'_>, ToolReport, Found)]) -> Result<(), Failure> {
     for (import, report, found) in found.iter().filter(|(_, _, found)| !found.sources.is_empty()) {
         let new: Vec<_> = found.sources.iter().filter(|source| import.is_due(source)).collect();
         let bytes = new.iter().map(|source| source.size).sum();
-        let of = format!("{}: {} sessions", report.title(), found.sources.len());
+        let of = format!("{}: {}", report.title(), plural(found.sources.len() as u64, "session"));
         match new.len() {
             0 => eprintln!("{of}, none new or changed"),
             count => eprintln!("{of}, {count} new or changed ({})", size(bytes)),
@@ -140,8 +140,7 @@ fn ask(found: &[(ToolImport<'_>, ToolReport, Found)]) -> Result<(), Failure> {
     if due == 0 {
         return Ok(());
     }
-    let sessions = if due == 1 { "session" } else { "sessions" };
-    confirm(&format!("Import {due} {sessions}? Their files are only read."))
+    confirm(&format!("Import {}? Their files are only read.", plural(due as u64, "session")))
 }
 
 /// The progress of an import on a terminal.

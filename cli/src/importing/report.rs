@@ -211,6 +211,7 @@ fn id_of(line: &SourceLine, word: &str) -> Option<String> {
     Some(report.session.as_ref()?.to_string())
 }
 
-fn plural(count: u64, noun: &str) -> String {
+/// A number with its noun.
+pub(super) fn plural(count: u64, noun: &str) -> String {
     if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
 }

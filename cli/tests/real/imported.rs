@@ -45,6 +45,9 @@ pub(crate) async fn imported(agent: Agent, other: Option<Agent>) -> String {
         end(&mut program).await;
     }
     let drift = report["drift"].as_array().map_or(0, Vec::len);
+    if drift > 0 {
+        eprintln!("{} writes what its reader does not know: {:#}", agent.name(), report["drift"]);
+    }
     let same = if id == session { "the same id" } else { "a new id" };
     format!(", {same}, {how}, {drift} unknown kinds")
 }

@@ -101,6 +101,35 @@ fn a_second_import_has_only_what_is_new() {
     shell.check(
         &["list", "--all", "--json"],
         &expect![[r#"
+            {
+              "sessions": [
+                {
+                  "id": "33333333-0000-4000-8000-000000000001",
+                  "title": "question 0 of 1",
+                  "agent": "@agentclientprotocol/claude-agent-acp",
+                  "cwd": "/w",
+                  "updatedAt": "TIME",
+                  "turns": 3,
+                  "state": "idle",
+                  "process": null,
+                  "archived": false,
+                  "parent": null
+                },
+                {
+                  "id": "33333333-0000-4000-8000-000000000002",
+                  "title": "question 0 of 2",
+                  "agent": "@agentclientprotocol/claude-agent-acp",
+                  "cwd": "/w",
+                  "updatedAt": "TIME",
+                  "turns": 1,
+                  "state": "idle",
+                  "process": null,
+                  "archived": false,
+                  "parent": null
+                }
+              ],
+              "more": false
+            }
         "#]],
     );
 }
@@ -114,6 +143,50 @@ fn an_import_can_be_read_by_programs() {
     let said = shell.import_from(&["claude", "--json"]);
     assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""));
     expect![[r#"
+        {
+          "tools": [
+            {
+              "tool": "claude",
+              "found": 2,
+              "counts": {
+                "empty": 1,
+                "imported": 1
+              },
+              "turns": 1,
+              "sessions": [
+                {
+                  "path": "/tmp/claude/.claude/projects/-w/33333333-0000-4000-8000-000000000001.jsonl",
+                  "key": "",
+                  "outcome": "imported",
+                  "id": "33333333-0000-4000-8000-000000000001",
+                  "turns": 1
+                },
+                {
+                  "path": "/tmp/claude/.claude/projects/-w/empty.jsonl",
+                  "key": "",
+                  "outcome": "empty",
+                  "id": null
+                }
+              ],
+              "skippedLines": 1,
+              "damaged": [
+                {
+                  "path": "/tmp/claude/.claude/projects/-w/33333333-0000-4000-8000-000000000001.jsonl",
+                  "line": 3,
+                  "reason": "it is not a JSON object: expected ident at line 1 column 2"
+                }
+              ],
+              "drift": [
+                {
+                  "version": "9.9",
+                  "what": "record telepathy",
+                  "count": 1
+                }
+              ],
+              "unreadable": []
+            }
+          ]
+        }
     "#]]
     .assert_eq(&said.stdout);
 }
@@ -125,6 +198,9 @@ fn all_tools_are_imported_after_a_question() {
     let asked = shell.import_from(&["--all"]);
     assert_eq!((asked.code, asked.stdout.as_str()), (Some(2), ""));
     expect![[r#"
+        Claude Code: 1 session, 1 new or changed (1.0 kB)
+        error: there is no terminal to ask on
+        hint: use --yes to go ahead without a question
     "#]]
     .assert_eq(&asked.stderr);
     let said = shell.import_from(&["--all", "--yes"]);
@@ -152,6 +228,8 @@ fn what_cannot_be_imported_from_is_named() {
         &["import", "clod", "/tmp"],
         2,
         &expect![[r#"
+            error: there is no tool clod to import from
+            hint: the tools are claude
         "#]],
     );
     shell.check_failure(
@@ -177,7 +255,8 @@ fn bad_input_is_reported_and_the_rest_goes_on() {
     // A link is not followed, so that a loop is none.
     symlink(&projects, projects.join("loop")).expect("a link");
     symlink(projects.join(format!("{ONE}.jsonl")), projects.join(format!("{TWO}.jsonl"))).expect("a link");
-    let long = format!("{}{{\"type\":\"user\",\"x\":\"{}\"}}\n", session(TWO, 1), "x".repeat(65 * 1024 * 1024));
+    let long =
+        format!("{}{{\"type\":\"user\",\"x\":\"{}\"}}\n", session(TWO, 1), "x".repeat(65 * 1024 * 1024));
     shell.claude_file("33333333-0000-4000-8000-000000000003.jsonl", long);
     shell.claude_file("33333333-0000-4000-8000-000000000004.jsonl", b"\xff\xfe\n\x00\x01\n");
     let closed = projects.join("closed");
@@ -189,10 +268,15 @@ fn bad_input_is_reported_and_the_rest_goes_on() {
     // Who may read everything meets no closed folder.
     assert_eq!(said.code, Some(i32::from(is_closed)), "{}", said.stderr);
     expect![[r#"
+        Claude Code: imported 2 sessions (2 new turns); 1 without a conversation.
     "#]]
     .assert_eq(&said.stdout);
-    let warnings: String = said.stderr.lines().filter(|line| !line.contains("closed")).map(|line| format!("{line}\n")).collect();
+    let warnings: String =
+        said.stderr.lines().filter(|line| !line.contains("closed")).map(|line| format!("{line}\n")).collect();
     expect![[r#"
+        warning: /tmp/claude/.claude/projects/-w/33333333-0000-4000-8000-000000000003.jsonl:3 was skipped: the line is too long
+        warning: /tmp/claude/.claude/projects/-w/33333333-0000-4000-8000-000000000004.jsonl:1 was skipped: it is not UTF-8
+        warning: /tmp/claude/.claude/projects/-w/33333333-0000-4000-8000-000000000004.jsonl:2 was skipped: it is not a JSON object: expected value at line 1 column 1
     "#]]
     .assert_eq(&warnings.replace("error: 1 file or folder could not be read\n", ""));
 }
@@ -218,7 +302,8 @@ fn what_tools_write_is_followed() {
     let mut command = shell.tool_command(&["import", "claude", "--watch", "--json"]);
     let mut watching = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("it runs");
     let mut lines = BufReader::new(watching.stdout.take().expect("a pipe")).lines();
-    let mut next = || -> Value { serde_json::from_str(&lines.next().expect("a line").expect("a line")).expect("JSON") };
+    let mut next =
+        || -> Value { serde_json::from_str(&lines.next().expect("a line").expect("a line")).expect("JSON") };
     assert_eq!(next(), json!({"tool": "claude", "id": ONE, "outcome": "imported", "turns": 1}));
     shell.claude_file(&format!("{ONE}.jsonl"), session(ONE, 3));
     assert_eq!(next(), json!({"tool": "claude", "id": ONE, "outcome": "grown", "turns": 2}));
@@ -237,8 +322,10 @@ fn doctor_lists_what_is_not_known() {
     "#]]
     .assert_eq(&said.stderr);
     let doctor = shell.run(&["doctor"]).stdout;
-    let lines: String = doctor.lines().filter(|line| line.contains("telepathy")).map(|line| format!("{line}\n")).collect();
+    let lines: String =
+        doctor.lines().filter(|line| line.contains("telepathy")).map(|line| format!("{line}\n")).collect();
     expect![[r#"
+          note     imported from claude 9.9: record telepathy is not known (1 time)
     "#]]
     .assert_eq(&lines);
     let json: Value = serde_json::from_str(&shell.run(&["doctor", "--json"]).stdout).expect("JSON");

@@ -107,7 +107,8 @@ fn add_drift(tx: &Transaction<'_>, drift: &[DriftCount], at: Millis) -> Result<(
     Ok(())
 }
 
-fn drift(tx: &Transaction<'_>) -> Result<Vec<DriftCount>, SqliteFault> {
+/// What was not known in sources.
+pub(super) fn drift(tx: &Transaction<'_>) -> Result<Vec<DriftCount>, SqliteFault> {
     let mut statement = tx
         .prepare_cached("SELECT tool, version, what, count FROM import_drift ORDER BY tool, version, what")?;
     let read = |row: &Row<'_>| {
