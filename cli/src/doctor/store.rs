@@ -101,7 +101,8 @@ fn findings(paths: &EmbeddedPaths, inspection: &Inspection) -> Vec<Finding> {
 fn unknown(found: &DriftCount) -> Finding {
     let DriftCount { tool, version, what, count } = found;
     let version = if version.is_empty() { String::new() } else { format!(" {version}") };
-    let message = format!("imported from {tool}{version}: {what} is not known ({})", self::count(*count, "time"));
+    let message =
+        format!("imported from {tool}{version}: {what} is not known ({})", self::count(*count, "time"));
     Finding::new(Area::Store, Level::Note, message)
 }
 
