@@ -16,6 +16,7 @@ use rethread::transcript::{JournalScan, ScanStep};
 use rethread_core::{Entry, Passage, SessionId, UpdateKind, readable};
 
 mod growth;
+mod sources;
 
 #[tokio::test]
 async fn every_case_is_read_as_expected() {
