@@ -3,8 +3,8 @@
 
 use crate::decide::{settle_and_end, started};
 use crate::{
-    ConversationRole, Entry, Folded, Gathered, Json, KnownThings, MessageId, Millis, Seq, Session, Stop,
-    Subject, TitleSource, Update, prompt_title,
+    ConversationRole, Entry, Folded, Gathered, Input, Json, KnownThings, MessageId, Millis, Seq, Session,
+    Stop, Subject, TitleSource, Update, prompt_title,
 };
 
 /// What is known of a session before its first update.
@@ -40,6 +40,8 @@ pub struct JournalBuilder {
     /// The time of the last update that had one.
     last: Millis,
     turn_started_at: Millis,
+    /// What goes with the end of the turn: usage and the like.
+    extra: Option<Json>,
 }
 
 /// The updates of a user message that begins a turn, until something else comes.
@@ -55,20 +57,58 @@ impl JournalBuilder {
     #[must_use]
     pub fn new(origin: Origin) -> Self {
         let Origin { cwd, roots, agent, title, at } = origin;
-        let mut builder = Self {
-            session: Session::default(),
+        let mut builder = Self::resume(Session::default(), at);
+        builder.write(Entry::Opened { cwd, roots, agent, at, moved_from: None });
+        if let Some((title, by)) = title {
+            builder.write(Entry::TitleSet { title, by });
+        }
+        builder
+    }
+
+    /// Goes on with a session that is stored already, between two turns. Its updates so far are given to
+    /// [`JournalBuilder::pass`]; what comes first then is not before `at`.
+    #[must_use]
+    pub fn resume(session: Session, at: Millis) -> Self {
+        Self {
+            session,
             entries: Vec::new(),
             known: KnownThings::default(),
             prompt: None,
             has_conversation: false,
             last: at,
             turn_started_at: at,
-        };
-        builder.write(Entry::Opened { cwd, roots, agent, at, moved_from: None });
-        if let Some((title, by)) = title {
-            builder.write(Entry::TitleSet { title, by });
+            extra: None,
         }
-        builder
+    }
+
+    /// Notes an update that the journal has already.
+    pub fn pass(&mut self, update: &Update) {
+        self.known.note_update(update);
+    }
+
+    /// Adds what follows from an input that is no update: an agent that is bound or gone.
+    pub fn take_in(&mut self, input: Input) {
+        self.insert_prompt();
+        for entry in crate::decide::decide(&self.session, input).unwrap_or_default() {
+            self.write(entry);
+        }
+    }
+
+    /// Sets what goes with the end of the turn, such as its usage, as members of its last state.
+    pub fn set_turn_extra(&mut self, extra: Json) {
+        self.extra = Some(extra);
+    }
+
+    /// The things that were spoken of so far.
+    #[must_use]
+    pub fn known(&self) -> &KnownThings {
+        &self.known
+    }
+
+    /// The state of the session after the entries so far.
+    #[must_use]
+    pub fn session(&self) -> &Session {
+        &self.session
     }
 
     /// Adds the update that comes next, in canonical shape: every message and tool call has an id. An update without a
@@ -123,7 +163,9 @@ impl JournalBuilder {
         if self.session.turn.is_some() {
             // A clock that went back makes no turn that ends before it began.
             let at = at.max(self.turn_started_at);
-            settle_and_end(&self.session, stop, at).into_iter().for_each(|entry| self.write(entry));
+            let extra = self.extra.take();
+            let ended = settle_and_end(&self.session, stop, extra, at);
+            ended.into_iter().for_each(|entry| self.write(entry));
         }
     }
 

@@ -13,6 +13,7 @@ mod connection;
 pub mod edge;
 mod history;
 pub mod ids;
+pub mod importer;
 mod live;
 mod live_session;
 mod local_services;

@@ -12,6 +12,7 @@ mod exporting;
 mod forking;
 #[cfg(target_os = "linux")]
 mod full_disk;
+mod importing;
 mod listing;
 mod long_transcripts;
 mod moving;

@@ -124,9 +124,9 @@ pub(super) fn agent_exited(session: &Session, reason: &str, held: HeldPrompts, a
     entries
 }
 
-/// The end of a turn of the past: nothing in it goes on.
-pub(crate) fn settle_and_end(session: &Session, stop: Stop, at: Millis) -> Vec<Entry> {
-    let end = session.turn.as_ref().map(|turn| ended(turn.no, stop, None, at));
+/// The end of a turn of the past: nothing in it goes on. `extra` has members of the final state.
+pub(crate) fn settle_and_end(session: &Session, stop: Stop, extra: Option<Json>, at: Millis) -> Vec<Entry> {
+    let end = session.turn.as_ref().map(|turn| ended(turn.no, stop, extra, at));
     settle_things(session).chain(end).collect()
 }
 

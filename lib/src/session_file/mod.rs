@@ -16,6 +16,7 @@ mod line_reader;
 mod redaction;
 mod sections;
 mod untrusted;
+pub(crate) mod writer;
 
 pub use export::{ExportRedaction, export_session};
 pub use header::{FORMAT, SessionFileHeader, VERSION};

@@ -8,6 +8,7 @@ mod choices;
 mod client;
 mod client_view;
 mod edge_v1;
+mod importers;
 mod ladder;
 mod library_agent;
 mod local_services;

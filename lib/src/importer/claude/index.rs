@@ -1,0 +1,306 @@
+//! The first reading of a Claude file: one small node for each record of the conversation tree, without its content, and
+//! what the other records say of the session as a whole.
+
+use std::collections::{HashMap, HashSet};
+use std::fs::File;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io;
+use std::path::Path;
+
+use rethread_core::{Millis, RawMembers};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::known;
+use super::subagents::prompt_key;
+use crate::clock;
+use crate::importer::lines::{LineEnd, LinePlace, SourceLine, SourceLines};
+use crate::importer::sink::Sink;
+
+/// The hash of a uuid, a message id or the id of a tool call.
+pub(super) type Key = u64;
+
+/// A record of the tree.
+#[derive(Debug)]
+pub(super) struct Node {
+    pub(super) place: LinePlace,
+    pub(super) key: Key,
+    pub(super) parent: Option<Key>,
+    pub(super) kind: NodeKind,
+    pub(super) at: Option<Millis>,
+    /// Part of a sub-agent's conversation.
+    pub(super) sidechain: bool,
+    /// Written by the tool and not by a person.
+    pub(super) meta: bool,
+    /// Of another member of a team, or of another sort that is never a leaf.
+    pub(super) foreign: bool,
+    /// The id of the API message that an assistant record is a part of.
+    pub(super) message: Option<Key>,
+    /// The tool calls that an assistant record makes.
+    pub(super) calls: Vec<Key>,
+    /// The tool calls whose results a user record has.
+    pub(super) results: Vec<Key>,
+    /// The hash of what a sub-agent's user record says.
+    pub(super) prompt: Option<Key>,
+    /// Replaced by a later record with the same uuid, or taken back.
+    pub(super) gone: bool,
+}
+
+/// The sorts of record that form the tree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NodeKind {
+    User,
+    Assistant,
+    System,
+    Attachment,
+    Progress,
+}
+
+/// A compaction: what follows goes on from a summary and some messages that were kept.
+#[derive(Debug)]
+pub(super) struct Boundary {
+    pub(super) key: Key,
+    /// Where the conversation before it ended.
+    pub(super) before: Option<Key>,
+    pub(super) kept: Kept,
+}
+
+/// The messages that a compaction kept.
+#[derive(Debug, Default)]
+pub(super) enum Kept {
+    #[default]
+    Nothing,
+    /// These, behind the anchor.
+    Messages { anchor: Key, keys: Vec<Key> },
+    /// Those from head to tail, behind the anchor.
+    Segment { head: Key, anchor: Key, tail: Key },
+}
+
+/// What a file has.
+#[derive(Debug, Default)]
+pub(super) struct Index {
+    pub(super) nodes: Vec<Node>,
+    pub(super) by_key: HashMap<Key, usize>,
+    pub(super) boundaries: Vec<Boundary>,
+    pub(super) session: Option<String>,
+    pub(super) cwd: Option<String>,
+    pub(super) custom_title: Option<String>,
+    /// The title in a file of its own.
+    pub(super) sidecar_title: Option<String>,
+    pub(super) generated_title: Option<String>,
+    pub(super) summary: Option<String>,
+    pub(super) first_at: Option<Millis>,
+    pub(super) version: String,
+    /// The sub-agents that results of calls name.
+    pub(super) started: HashMap<Key, String>,
+    retracted: HashSet<Key>,
+}
+
+/// The hash of an id.
+pub(super) fn key(id: &str) -> Key {
+    let mut hasher = DefaultHasher::new();
+    id.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// Reads a file once.
+pub(super) fn index(path: &Path, lines: &mut SourceLines<File>, sink: &mut Sink) -> io::Result<Index> {
+    let mut index = Index::default();
+    while let Some((place, line)) = lines.next_line()? {
+        let (text, end) = match line {
+            SourceLine::Text(text, end) => (text, end),
+            SourceLine::Damaged(reason) => {
+                sink.damaged(path, place.line, reason);
+                continue;
+            }
+        };
+        match serde_json::from_str::<RawMembers<'_>>(text) {
+            Ok(record) => index.record(&record, place, sink),
+            // It is being written: the next import has it.
+            Err(_) if end == LineEnd::Missing => {}
+            Err(error) => sink.damaged(path, place.line, format!("it is not a JSON object: {error}")),
+        }
+    }
+    for node in &mut index.nodes {
+        node.gone |= index.retracted.contains(&node.key);
+    }
+    Ok(index)
+}
+
+impl Index {
+    fn record(&mut self, record: &RawMembers<'_>, place: LinePlace, sink: &mut Sink) {
+        if let Some(version) = record.text("version").filter(|version| !version.is_empty()) {
+            self.version = version.into_owned();
+        }
+        let kind = record.text("type").unwrap_or_default();
+        known::count_unknown(&kind, record, &self.version, sink);
+        let node = match &*kind {
+            "user" => Some(NodeKind::User),
+            "assistant" => Some(NodeKind::Assistant),
+            "system" => Some(NodeKind::System),
+            "attachment" => Some(NodeKind::Attachment),
+            "progress" => Some(NodeKind::Progress),
+            _ => None,
+        };
+        match node {
+            Some(node) => self.node(node, record, place),
+            None => self.fact(&kind, record),
+        }
+    }
+
+    /// Takes in a record that is not part of the tree.
+    fn fact(&mut self, kind: &str, record: &RawMembers<'_>) {
+        let text =
+            |name: &str| record.text(name).map(|text| text.into_owned()).filter(|text| !text.is_empty());
+        let (place, value) = match kind {
+            "custom-title" => (&mut self.custom_title, text("customTitle")),
+            "ai-title" => (&mut self.generated_title, text("aiTitle")),
+            "summary" => (&mut self.summary, text("summary")),
+            "relocated" => (&mut self.cwd, text("relocatedCwd")),
+            _ => return,
+        };
+        if value.is_some() {
+            *place = value;
+        }
+    }
+
+    fn node(&mut self, kind: NodeKind, record: &RawMembers<'_>, place: LinePlace) {
+        let Some(uuid) = record.text("uuid") else { return };
+        let at = record.text("timestamp").and_then(|at| clock::from_rfc3339(&at));
+        self.first_at = self.first_at.or(at);
+        if self.cwd.is_none() {
+            self.cwd = record.text("cwd").map(|cwd| cwd.into_owned());
+        }
+        if self.session.is_none() {
+            self.session = record.text("sessionId").map(|id| id.into_owned());
+        }
+        let key = key(&uuid);
+        let node = Node::new(kind, key, record, place, at);
+        self.take_back(record);
+        self.note_subagent(&node, record);
+        if let Some(boundary) = boundary(key, record) {
+            self.boundaries.push(boundary);
+        }
+        if let Some(earlier) = self.by_key.insert(key, self.nodes.len()) {
+            self.nodes[earlier].gone = true;
+        }
+        self.nodes.push(node);
+    }
+
+    /// Notes the sub-agent that the result of a call names.
+    fn note_subagent(&mut self, node: &Node, record: &RawMembers<'_>) {
+        let result = record.get("toolUseResult").filter(|result| result.get().contains("\"agentId\""));
+        let agent =
+            result.and_then(|result| RawMembers::of(result).text("agentId").map(|id| id.into_owned()));
+        if let Some((call, agent)) = node.results.first().zip(agent) {
+            self.started.insert(*call, agent);
+        }
+    }
+
+    /// Notes the records that this one replaces or takes back.
+    fn take_back(&mut self, record: &RawMembers<'_>) {
+        for name in ["supersedesUuids", "retractedMessageUuids"] {
+            let list = record.get(name).and_then(|list| serde_json::from_str::<Vec<String>>(list.get()).ok());
+            self.retracted.extend(list.unwrap_or_default().iter().map(|uuid| self::key(uuid)));
+        }
+    }
+}
+
+impl Node {
+    fn new(kind: NodeKind, key: Key, record: &RawMembers<'_>, place: LinePlace, at: Option<Millis>) -> Self {
+        let of = |name: &str| record.text(name).map(|id| self::key(&id));
+        let is = |name: &str| record.get(name).is_some_and(|value| value.get() == "true");
+        let message = record.get("message").map(RawMembers::of).unwrap_or_default();
+        let blocks = blocks(message.get("content"));
+        let ids = |kind: &str, id: fn(&BlockHead) -> Option<&String>| {
+            blocks.iter().filter(|block| block.kind == kind).filter_map(id).map(|id| self::key(id)).collect()
+        };
+        let attachment = record.get("attachment").map(RawMembers::of).unwrap_or_default();
+        Self {
+            place,
+            key,
+            parent: of("parentUuid"),
+            kind,
+            at,
+            sidechain: is("isSidechain"),
+            meta: is("isMeta"),
+            foreign: record.text("teamName").is_some()
+                || kind == NodeKind::Progress
+                || attachment.text("type").as_deref() == Some("fork_briefing"),
+            message: message.text("id").map(|id| self::key(&id)),
+            calls: ids("tool_use", |block| block.id.as_ref()),
+            results: ids("tool_result", |block| block.tool_use_id.as_ref()),
+            prompt: match kind {
+                NodeKind::User if is("isSidechain") => prompt_key(record),
+                NodeKind::User
+                | NodeKind::Assistant
+                | NodeKind::System
+                | NodeKind::Attachment
+                | NodeKind::Progress => None,
+            },
+            gone: false,
+        }
+    }
+
+    pub(super) fn is_message(&self) -> bool {
+        matches!(self.kind, NodeKind::User | NodeKind::Assistant)
+    }
+}
+
+/// What tells a content block apart.
+#[derive(Deserialize)]
+struct BlockHead {
+    #[serde(rename = "type", default)]
+    kind: String,
+    #[serde(default)]
+    id: Option<String>,
+    #[serde(default)]
+    tool_use_id: Option<String>,
+}
+
+fn blocks(content: Option<&RawValue>) -> Vec<BlockHead> {
+    let list = content.filter(|content| content.get().starts_with('['));
+    list.and_then(|list| serde_json::from_str(list.get()).ok()).unwrap_or_default()
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct CompactMetadata {
+    preserved_messages: Option<PreservedMessages>,
+    preserved_segment: Option<PreservedSegment>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct PreservedMessages {
+    anchor_uuid: String,
+    uuids: Vec<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct PreservedSegment {
+    head_uuid: String,
+    anchor_uuid: String,
+    tail_uuid: String,
+}
+
+fn boundary(own: Key, record: &RawMembers<'_>) -> Option<Boundary> {
+    record.text("subtype").filter(|subtype| subtype == "compact_boundary")?;
+    let metadata = record.get("compactMetadata");
+    let metadata = metadata.and_then(|found| serde_json::from_str::<CompactMetadata>(found.get()).ok());
+    let kept = match metadata {
+        Some(CompactMetadata { preserved_messages: Some(kept), .. }) => Kept::Messages {
+            anchor: key(&kept.anchor_uuid),
+            keys: kept.uuids.iter().map(|uuid| key(uuid)).collect(),
+        },
+        Some(CompactMetadata { preserved_segment: Some(kept), .. }) => Kept::Segment {
+            head: key(&kept.head_uuid),
+            anchor: key(&kept.anchor_uuid),
+            tail: key(&kept.tail_uuid),
+        },
+        Some(CompactMetadata { preserved_messages: None, preserved_segment: None }) | None => Kept::Nothing,
+    };
+    let before = record.text("logicalParentUuid").map(|uuid| key(&uuid));
+    Some(Boundary { key: own, before, kept })
+}
