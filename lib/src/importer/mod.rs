@@ -10,6 +10,7 @@ mod reader;
 mod recorder;
 mod sink;
 pub mod snapshot;
+pub mod tables;
 pub mod updates;
 
 pub use import::{SourceImportError, SourceOutcome, SourceReport, import_source};
