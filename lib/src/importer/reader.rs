@@ -85,6 +85,8 @@ pub struct SessionSource {
     pub size: u64,
     /// When it was changed last. If this and the size are as they were, the session is not read again.
     pub modified: Millis,
+    /// Other files that belong to it, such as those of sub-agents.
+    pub parts: Vec<PathBuf>,
     /// The copy of the database that is read.
     pub snapshot: Option<Arc<SqliteSnapshot>>,
 }
@@ -95,7 +97,16 @@ impl SessionSource {
     pub fn file(path: &Path, metadata: &std::fs::Metadata) -> Self {
         let modified = metadata.modified().map_or(0, super::files::millis);
         let (size, path) = (metadata.len(), path.to_owned());
-        Self { path, key: String::new(), size, modified, snapshot: None }
+        Self { path, key: String::new(), size, modified, parts: Vec::new(), snapshot: None }
+    }
+
+    /// Adds a file that belongs to it: a change of that is one of the session.
+    pub fn add_part(&mut self, path: PathBuf) {
+        if let Ok(metadata) = path.symlink_metadata() {
+            self.size += metadata.len();
+            self.modified = self.modified.max(metadata.modified().map_or(0, super::files::millis));
+        }
+        self.parts.push(path);
     }
 }
 

@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use expect_test::expect_file;
 use rethread::importer::{self, Found, Places, SessionReader, SourceReport, import_source};
@@ -47,8 +48,9 @@ fn folders(folder: &Path) -> Vec<PathBuf> {
 /// Imports the files of a case into an empty store, and shows what is stored then.
 async fn import_case(reader: &'static dyn SessionReader, case: &Path) -> String {
     let scratch = tempfile::tempdir().expect("a folder can be made");
-    let places = Places { scratch: scratch.path().to_owned(), ..Places::default() };
-    let files = case.join("files");
+    let places = Places { scratch: scratch.path().join("scratch"), ..Places::default() };
+    let files = scratch.path().join("files");
+    copy(&case.join("files"), &files);
     let mut found = Found::default();
     reader.find(&files, &places, &mut found);
     let store = MemoryStore::new();
@@ -66,8 +68,31 @@ async fn import_case(reader: &'static dyn SessionReader, case: &Path) -> String 
             }
         }
     }
-    // Sources are read and never written: what a reader would leave beside them would be seen by git.
     seen
+}
+
+/// Copies the files of a case, as files that were written long ago. A file `NAME.db.sql` becomes the database `NAME.db`.
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).expect("a folder can be made");
+    for item in fs::read_dir(from).expect("the fixture is there") {
+        let path = item.expect("it can be listed").path();
+        let name = path.file_name().and_then(|name| name.to_str()).expect("fixtures have plain names");
+        let target = to.join(name.strip_suffix(".sql").unwrap_or(name));
+        if path.is_dir() {
+            copy(&path, &target);
+            continue;
+        }
+        if name.ends_with(".db.sql") {
+            let database = rusqlite::Connection::open(&target).expect("a database can be made");
+            let script = fs::read_to_string(&path).expect("it can be read");
+            database.execute_batch(&script).expect("the script is right");
+        } else {
+            fs::copy(&path, &target).expect("it can be copied");
+        }
+        let then = std::time::UNIX_EPOCH + Duration::from_secs(1_772_700_000);
+        let file = fs::File::options().write(true).open(&target).expect("it can be opened");
+        file.set_modified(then).expect("the time can be set");
+    }
 }
 
 fn short(path: &Path, root: &Path) -> String {
@@ -99,7 +124,7 @@ fn heading(row: &SessionRow) -> String {
         row.cwd,
         row.agent,
         row.natives.join(", "),
-        rethread::clock::rfc3339(row.updated_at)
+        time(&row.updated_at)
     )
 }
 
@@ -113,8 +138,13 @@ async fn entries(store: &dyn Store, id: &SessionId) -> Vec<Entry> {
     entries
 }
 
+/// A time of a fixture; what is later is the time of the test.
+fn time(at: &u64) -> String {
+    const LATEST: u64 = 1_790_000_000_000;
+    if *at > LATEST { "now".to_owned() } else { rethread::clock::rfc3339(*at) }
+}
+
 fn entry_text(entry: &Entry) -> String {
-    let time = |at: &u64| rethread::clock::rfc3339(*at);
     match entry {
         Entry::Opened { at, .. } => format!("opened {}\n", time(at)),
         Entry::AgentBound { agent, native, .. } => format!("bound to {agent} {native}\n"),

@@ -12,6 +12,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::known;
+use super::subagents::prompt_key;
 use crate::clock;
 use crate::importer::lines::{LineEnd, LinePlace, SourceLine, SourceLines};
 use crate::importer::sink::Sink;
@@ -39,6 +40,8 @@ pub(super) struct Node {
     pub(super) calls: Vec<Key>,
     /// The tool calls whose results a user record has.
     pub(super) results: Vec<Key>,
+    /// The hash of what a sub-agent's user record says.
+    pub(super) prompt: Option<Key>,
     /// Replaced by a later record with the same uuid, or taken back.
     pub(super) gone: bool,
 }
@@ -86,6 +89,8 @@ pub(super) struct Index {
     pub(super) summary: Option<String>,
     pub(super) first_at: Option<Millis>,
     pub(super) version: String,
+    /// The sub-agents that results of calls name.
+    pub(super) started: HashMap<Key, String>,
     retracted: HashSet<Key>,
 }
 
@@ -170,6 +175,7 @@ impl Index {
         let key = key(&uuid);
         let node = Node::new(kind, key, record, place, at);
         self.take_back(record);
+        self.note_subagent(&node, record);
         if let Some(boundary) = boundary(key, record) {
             self.boundaries.push(boundary);
         }
@@ -177,6 +183,16 @@ impl Index {
             self.nodes[earlier].gone = true;
         }
         self.nodes.push(node);
+    }
+
+    /// Notes the sub-agent that the result of a call names.
+    fn note_subagent(&mut self, node: &Node, record: &RawMembers<'_>) {
+        let result = record.get("toolUseResult").filter(|result| result.get().contains("\"agentId\""));
+        let agent =
+            result.and_then(|result| RawMembers::of(result).text("agentId").map(|id| id.into_owned()));
+        if let Some((call, agent)) = node.results.first().zip(agent) {
+            self.started.insert(*call, agent);
+        }
     }
 
     /// Notes the records that this one replaces or takes back.
@@ -212,6 +228,14 @@ impl Node {
             message: message.text("id").map(|id| self::key(&id)),
             calls: ids("tool_use", |block| block.id.as_ref()),
             results: ids("tool_result", |block| block.tool_use_id.as_ref()),
+            prompt: match kind {
+                NodeKind::User if is("isSidechain") => prompt_key(record),
+                NodeKind::User
+                | NodeKind::Assistant
+                | NodeKind::System
+                | NodeKind::Attachment
+                | NodeKind::Progress => None,
+            },
             gone: false,
         }
     }

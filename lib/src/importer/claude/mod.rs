@@ -2,6 +2,7 @@
 //! tree. A file is read twice, so that only a small node of each record is in memory: `index` finds the tree, `order` the
 //! conversation in it, `telling` says what the records mean.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use rethread_core::{TitleSource, clean_title};
@@ -15,11 +16,13 @@ mod index;
 mod known;
 mod order;
 mod prompt;
+mod subagents;
 mod telling;
 mod tools;
 
 use index::Index;
 use order::Speakers;
+use subagents::{Subagents, is_subagent};
 use telling::Telling;
 
 /// What Claude Code prefixes titles of archived sessions with.
@@ -51,15 +54,16 @@ impl SessionReader for ClaudeReader {
 
     fn find(&self, root: &Path, _places: &Places, found: &mut Found) {
         match root.metadata() {
-            Ok(metadata) if metadata.is_file() => found.sources.push(SessionSource::file(root, &metadata)),
+            Ok(metadata) if metadata.is_file() => {
+                let beside = root.parent().map(|folder| subagents_beside(folder)).unwrap_or_default();
+                let source = SessionSource::file(root, &metadata);
+                add(source, &beside, found);
+            }
             Ok(_) => {
                 // The configuration folder may be named instead of the one inside of it.
                 let projects = root.join("projects");
                 let root = if projects.is_dir() { projects } else { root.to_owned() };
-                let listed = files::files_below(&root, found, is_session);
-                found
-                    .sources
-                    .extend(listed.iter().map(|(path, metadata)| SessionSource::file(path, metadata)));
+                find_below(&root, found);
             }
             Err(error) => found.unreadable(root, &error),
         }
@@ -72,22 +76,59 @@ impl SessionReader for ClaudeReader {
         let index = index::index(&source.path, &mut lines, sink).map_err(failed())?;
         sink.begin(facts(&source.path, &index))?;
         let order = order::conversation(&index, Speakers::Main);
-        let mut telling = Telling::new(sink, &index.version);
+        let mut telling = Telling::new(sink, &index, Subagents::of(&index, &source.parts));
         for place in order {
             let node = &index.nodes[place];
             if let Some(record) = telling::record(&mut lines, node).map_err(failed())? {
-                telling.record(node, &record)?;
+                telling.record(node, &record, &mut lines)?;
             }
         }
         telling.finish()
     }
 }
 
-/// A file with a session; those of sub-agents belong to one.
-fn is_session(path: &Path) -> bool {
-    let is_subagent = files::stem(path).starts_with("agent-")
-        || path.components().any(|part| part.as_os_str() == "subagents");
-    files::has_ending(path, ".jsonl") && !is_subagent
+/// Finds the sessions below a folder of projects, with the files of their sub-agents.
+fn find_below(root: &Path, found: &mut Found) {
+    let listed = files::files_below(root, found, |path| files::has_ending(path, ".jsonl"));
+    let (agents, sessions): (Vec<_>, Vec<_>) = listed
+        .into_iter()
+        .filter(|(path, _)| !is_inside_session(path))
+        .partition(|(path, _)| is_subagent(path));
+    let mut beside: BesideSessions = HashMap::new();
+    for (path, _) in agents {
+        if let Some(session) = subagents::session_of(&path) {
+            beside.entry(session).or_default().push(path);
+        }
+    }
+    for (path, metadata) in sessions {
+        add(SessionSource::file(&path, &metadata), &beside, found);
+    }
+}
+
+/// Old files of sub-agents, which are beside those of sessions, by their sessions.
+type BesideSessions = HashMap<String, Vec<PathBuf>>;
+
+fn subagents_beside(folder: &Path) -> BesideSessions {
+    let mut beside = BesideSessions::new();
+    let listed = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    for path in listed.map(|item| item.path()).filter(|path| is_subagent(path)) {
+        if let Some(session) = subagents::session_of(&path) {
+            beside.entry(session).or_default().push(path);
+        }
+    }
+    beside
+}
+
+fn add(mut source: SessionSource, beside: &BesideSessions, found: &mut Found) {
+    let mut parts = subagents::files_of(&source.path, found);
+    parts.extend(beside.get(files::stem(&source.path)).into_iter().flatten().cloned());
+    parts.into_iter().for_each(|part| source.add_part(part));
+    found.sources.push(source);
+}
+
+/// Says whether a file is in the folder of a session, and no session itself.
+fn is_inside_session(path: &Path) -> bool {
+    path.components().any(|part| part.as_os_str() == "subagents" || part.as_os_str() == "workflows")
 }
 
 fn facts(path: &Path, index: &Index) -> SessionFacts {

@@ -4,13 +4,17 @@
 use std::collections::HashSet;
 use std::fs::File;
 use std::io;
+use std::path::Path;
 
 use rethread_core::{Millis, Stop, Update};
 use serde_json::Value;
 
-use super::index::{Node, NodeKind};
+use super::index::{self, Index, Node, NodeKind, key};
+use super::order::{self, Speakers};
 use super::prompt::{UserSays, is_human, user_says};
+use super::subagents::{Subagent, Subagents};
 use super::tools;
+use crate::importer::files;
 use crate::importer::lines::{SourceLine, SourceLines};
 use crate::importer::reader::ReadError;
 use crate::importer::sink::{Sink, SinkClosed, UsedTokens};
@@ -31,7 +35,10 @@ pub(super) fn record(lines: &mut SourceLines<File>, node: &Node) -> io::Result<O
 /// Tells a conversation to a sink.
 pub(super) struct Telling<'a> {
     sink: &'a mut Sink,
-    version: &'a str,
+    index: &'a Index,
+    subagents: Subagents,
+    /// The sub-agent that speaks; empty if none does.
+    child: String,
     turn: ToldTurn,
     /// The tokens of the API message whose records are being read.
     tokens: Option<(String, UsedTokens)>,
@@ -54,19 +61,33 @@ enum ToldTurn {
 }
 
 impl<'a> Telling<'a> {
-    pub(super) fn new(sink: &'a mut Sink, version: &'a str) -> Self {
-        let (plans, changes) = (HashSet::new(), HashSet::new());
-        Self { sink, version, turn: ToldTurn::Over, tokens: None, compaction: None, plans, changes }
+    pub(super) fn new(sink: &'a mut Sink, index: &'a Index, subagents: Subagents) -> Self {
+        Self {
+            sink,
+            index,
+            subagents,
+            child: String::new(),
+            turn: ToldTurn::Over,
+            tokens: None,
+            compaction: None,
+            plans: HashSet::new(),
+            changes: HashSet::new(),
+        }
     }
 
     /// Tells what a record says.
-    pub(super) fn record(&mut self, node: &Node, record: &Value) -> Result<(), ReadError> {
+    pub(super) fn record(
+        &mut self,
+        node: &Node,
+        record: &Value,
+        lines: &mut SourceLines<File>,
+    ) -> Result<(), ReadError> {
         if record["isCompactSummary"] != true && self.compaction.is_some() {
             self.compacted("")?;
         }
         match node.kind {
             NodeKind::User => self.user(node, record)?,
-            NodeKind::Assistant => self.assistant(node, record)?,
+            NodeKind::Assistant => self.assistant(node, record, lines)?,
             NodeKind::System => self.system(node, record)?,
             NodeKind::Attachment => self.attachment(node, record)?,
             NodeKind::Progress => {}
@@ -81,6 +102,7 @@ impl<'a> Telling<'a> {
             self.compacted("")?;
         }
         match &self.turn {
+            _ if !self.child.is_empty() => {}
             ToldTurn::Open => self.sink.unfinished()?,
             ToldTurn::Answered(stop) => self.sink.end_turn(stop.clone(), None)?,
             ToldTurn::Over => {}
@@ -109,13 +131,9 @@ impl<'a> Telling<'a> {
             UserSays::Prompt(blocks) => {
                 self.end_answered()?;
                 self.turn = ToldTurn::Open;
-                self.sink.update(updates::user_message(id, &blocks), at)
+                self.update(updates::user_message(id, &blocks), at)
             }
-            UserSays::Interrupted => {
-                self.used_tokens()?;
-                self.turn = ToldTurn::Over;
-                self.sink.end_turn(Stop::plain("cancelled"), at)
-            }
+            UserSays::Interrupted => self.end_turn(Stop::plain("cancelled"), at),
             UserSays::LocalOutput(output) => {
                 self.turn = ToldTurn::Answered(Stop::plain("end_turn"));
                 self.update(updates::agent_message(id, &[updates::text(&output)]), at)
@@ -136,15 +154,21 @@ impl<'a> Telling<'a> {
         self.update(call.update(), at)
     }
 
-    fn assistant(&mut self, node: &Node, record: &Value) -> Result<(), SinkClosed> {
+    fn assistant(
+        &mut self,
+        node: &Node,
+        record: &Value,
+        lines: &mut SourceLines<File>,
+    ) -> Result<(), ReadError> {
         let message = &record["message"];
         let id = message["id"].as_str().or_else(|| record["uuid"].as_str()).unwrap_or_default();
         if record["isApiErrorMessage"] == true {
-            return self.failed(message, node.at);
+            return Ok(self.failed(message, node.at)?);
         }
         self.model_and_tokens(id, message)?;
         for block in message["content"].as_array().into_iter().flatten() {
             self.block(id, block, node.at)?;
+            self.subagent(block, node.at, lines)?;
         }
         self.turn = match message["stop_reason"].as_str() {
             Some("end_turn" | "stop_sequence") => ToldTurn::Answered(Stop::plain("end_turn")),
@@ -166,7 +190,7 @@ impl<'a> Telling<'a> {
             "tool_use" | "server_tool_use" | "mcp_tool_use" => self.call(block, at),
             other if other.ends_with("_tool_result") => self.server_result(block, at),
             other => {
-                self.sink.drift(self.version, &format!("block {other}"));
+                self.sink.drift(&self.index.version, &format!("block {other}"));
                 Ok(())
             }
         }
@@ -185,6 +209,64 @@ impl<'a> Telling<'a> {
         self.update(tools::begun(id, name, input).status(ToolStatus::InProgress).update(), at)
     }
 
+    /// Tells what the sub-agent did that a call started.
+    fn subagent(
+        &mut self,
+        block: &Value,
+        at: Option<Millis>,
+        lines: &mut SourceLines<File>,
+    ) -> Result<(), ReadError> {
+        let name = block["name"].as_str().unwrap_or_default();
+        if !matches!(name, "Task" | "Agent") || !self.child.is_empty() {
+            return Ok(());
+        }
+        let named = block["id"].as_str().and_then(|id| self.index.started.get(&key(id)));
+        let Some((id, subagent)) = self.subagents.of_call(named, &block["input"]) else { return Ok(()) };
+        let session = format!("agent-{id}");
+        let title = block["input"]["description"].as_str().unwrap_or(name);
+        self.sink.update(updates::subagent(&session, title, "running"), at)?;
+        match subagent {
+            Subagent::File(path) => self.subagent_file(&session, &path)?,
+            Subagent::Branch(places) => self.subagent_records(&session, self.index, &places, lines)?,
+        }
+        Ok(self.sink.update(updates::subagent(&session, title, "idle"), None)?)
+    }
+
+    fn subagent_file(&mut self, session: &str, path: &Path) -> Result<(), ReadError> {
+        let read = files::open(path).and_then(|(file, _)| {
+            let mut lines = SourceLines::new(file);
+            let index = index::index(path, &mut lines, self.sink)?;
+            Ok((lines, index))
+        });
+        let (mut lines, index) = match read {
+            Ok(read) => read,
+            Err(error) => {
+                self.sink.damaged(path, 0, error.to_string());
+                return Ok(());
+            }
+        };
+        let places = order::conversation(&index, Speakers::Subagent);
+        self.subagent_records(session, &index, &places, &mut lines)
+    }
+
+    fn subagent_records(
+        &mut self,
+        session: &str,
+        index: &Index,
+        places: &[usize],
+        lines: &mut SourceLines<File>,
+    ) -> Result<(), ReadError> {
+        let mut inner = Telling::new(self.sink, index, Subagents::default());
+        session.clone_into(&mut inner.child);
+        for node in places.iter().map(|place| &index.nodes[*place]) {
+            // What has changed meanwhile is read by the next import.
+            if let Ok(Some(record)) = record(lines, node) {
+                inner.record(node, &record, lines)?;
+            }
+        }
+        inner.finish()
+    }
+
     /// The result of a tool that ran at the model's provider.
     fn server_result(&mut self, block: &Value, at: Option<Millis>) -> Result<(), SinkClosed> {
         let Some(id) = block["tool_use_id"].as_str() else { return Ok(()) };
@@ -197,9 +279,14 @@ impl<'a> Telling<'a> {
         let words =
             message["content"].as_array().into_iter().flatten().filter_map(|block| block["text"].as_str());
         let words = words.collect::<Vec<_>>().join("\n");
+        self.end_turn(Stop::failed(MODEL_FAILED, &words), at)
+    }
+
+    /// Ends the turn. What ends in a sub-agent is no turn of the session.
+    fn end_turn(&mut self, stop: Stop, at: Option<Millis>) -> Result<(), SinkClosed> {
         self.used_tokens()?;
         self.turn = ToldTurn::Over;
-        self.sink.end_turn(Stop::failed(MODEL_FAILED, &words), at)
+        if self.child.is_empty() { self.sink.end_turn(stop, at) } else { Ok(()) }
     }
 
     fn system(&mut self, node: &Node, record: &Value) -> Result<(), SinkClosed> {
@@ -245,20 +332,24 @@ impl<'a> Telling<'a> {
     }
 
     fn update(&mut self, update: Update, at: Option<Millis>) -> Result<(), SinkClosed> {
+        let update = match self.child.as_str() {
+            "" => update,
+            child => updates::of_subagent(child, update),
+        };
         self.sink.update(update, at)
     }
 
     /// Ends the turn that the agent has answered, before the next one begins.
     fn end_answered(&mut self) -> Result<(), SinkClosed> {
-        self.used_tokens()?;
         match std::mem::replace(&mut self.turn, ToldTurn::Over) {
-            ToldTurn::Answered(stop) => self.sink.end_turn(stop, None),
-            ToldTurn::Open | ToldTurn::Over => Ok(()),
+            ToldTurn::Answered(stop) => self.end_turn(stop, None),
+            ToldTurn::Open | ToldTurn::Over => self.used_tokens(),
         }
     }
 
     fn model_and_tokens(&mut self, id: &str, message: &Value) -> Result<(), SinkClosed> {
-        if let Some(model) = message["model"].as_str().filter(|model| !model.starts_with('<')) {
+        let model = message["model"].as_str().filter(|model| !model.starts_with('<'));
+        if let Some(model) = model.filter(|_| self.child.is_empty()) {
             self.sink.model(model)?;
         }
         if self.tokens.as_ref().is_some_and(|(counted, _)| counted != id) {
