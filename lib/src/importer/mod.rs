@@ -6,6 +6,7 @@ mod claude;
 pub mod files;
 mod import;
 pub mod lines;
+mod opencode;
 mod reader;
 mod recorder;
 mod sink;
@@ -21,5 +22,5 @@ pub use sink::{DamagedPlace, ReadEvent, ReadNotes, SessionFacts, Sink, SinkClose
 /// The readers of all tools, in the order in which they are listed.
 #[must_use]
 pub fn readers() -> &'static [&'static dyn SessionReader] {
-    &[&claude::ClaudeReader]
+    &[&claude::ClaudeReader, &opencode::OpencodeReader]
 }

@@ -1,19 +1,58 @@
 //! What the readers of SQLite databases share: taking a copy of a database that was found, the columns that its tables have
 //! in the version at hand, and values that may be of another type than expected or too long to read.
 
-use std::path::Path;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rethread_core::Millis;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Row};
 
-use super::reader::{Found, Places, ReadError};
+use super::reader::{Found, Places, ReadError, SessionSource};
 use super::sink::Sink;
 use super::snapshot::SqliteSnapshot;
 
 /// The longest value that is read, in bytes.
 pub const MAX_VALUE_BYTES: u64 = 64 * 1024 * 1024;
+
+/// The databases at a place that the user may have named: one file, or those in a folder that are wanted.
+pub fn databases_at(root: &Path, found: &mut Found, wanted: impl Fn(&Path) -> bool) -> Vec<PathBuf> {
+    // What is found is not followed if it is a link; what the user named is.
+    let root = match fs::canonicalize(root) {
+        Ok(target) if root.is_symlink() => target,
+        Ok(_) => root.to_owned(),
+        Err(error) => {
+            found.unreadable(root, &error);
+            return Vec::new();
+        }
+    };
+    if !root.is_dir() {
+        return vec![root];
+    }
+    let listed = match fs::read_dir(&root) {
+        Ok(listed) => listed,
+        Err(error) => {
+            found.unreadable(&root, &error);
+            return Vec::new();
+        }
+    };
+    let mut databases: Vec<_> = listed.filter_map(|item| Some(item.ok()?.path())).collect();
+    databases.retain(|path| wanted(path) && path.symlink_metadata().is_ok_and(|metadata| metadata.is_file()));
+    databases.sort();
+    databases
+}
+
+/// Opens the copy of the database that a session was found in.
+pub fn connect(source: &SessionSource) -> Result<Connection, ReadError> {
+    match &source.snapshot {
+        Some(snapshot) => snapshot.open(),
+        None => {
+            let reason = "was not copied before it was read".to_owned();
+            Err(ReadError::Format { path: source.path.clone(), reason })
+        }
+    }
+}
 
 /// Copies a database and opens the copy. One that is not there is no failure; what else goes wrong is reported.
 pub fn open_copy(
@@ -24,6 +63,13 @@ pub fn open_copy(
     let opened = SqliteSnapshot::take(database, &places.scratch)
         .and_then(|snapshot| snapshot.open().map(|connection| (Arc::new(snapshot), connection)));
     opened.map_err(|error| refuse(database, error, found)).ok()
+}
+
+/// A session that was found in a database, by its id there. The size is whatever grows with it.
+#[must_use]
+pub fn source(snapshot: &Arc<SqliteSnapshot>, key: String, size: u64, modified: Millis) -> SessionSource {
+    let (path, snapshot) = (snapshot.original().to_owned(), Some(snapshot.clone()));
+    SessionSource { path, key, size, modified, snapshot, parts: Vec::new() }
 }
 
 /// Reports a database that cannot be read.
