@@ -4,6 +4,7 @@
 
 mod claude;
 pub mod files;
+mod goose;
 mod import;
 pub mod lines;
 mod opencode;
@@ -22,5 +23,5 @@ pub use sink::{DamagedPlace, ReadEvent, ReadNotes, SessionFacts, Sink, SinkClose
 /// The readers of all tools, in the order in which they are listed.
 #[must_use]
 pub fn readers() -> &'static [&'static dyn SessionReader] {
-    &[&claude::ClaudeReader, &opencode::OpencodeReader]
+    &[&claude::ClaudeReader, &opencode::OpencodeReader, &goose::GooseReader]
 }

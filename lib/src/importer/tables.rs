@@ -169,3 +169,11 @@ pub fn number(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<u64>> {
 pub fn millis(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Millis>> {
     Ok(number(row, column)?.filter(|at| *at > 0))
 }
+
+/// The time that SQLite writes for the current one, or that of RFC 3339, in a column of text.
+pub fn written_time(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Millis>> {
+    Ok(text(row, column)?.and_then(|written| {
+        let written = written.trim().replacen(' ', "T", 1);
+        crate::clock::from_rfc3339(&written).or_else(|| crate::clock::from_rfc3339(&format!("{written}Z")))
+    }))
+}
