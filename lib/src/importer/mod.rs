@@ -5,6 +5,7 @@
 mod claude;
 pub mod files;
 mod goose;
+mod growth;
 mod import;
 pub mod lines;
 mod opencode;
@@ -12,10 +13,11 @@ mod reader;
 mod recorder;
 mod sink;
 pub mod snapshot;
+mod storing;
 pub mod tables;
 pub mod updates;
 
-pub use import::{SourceImportError, SourceOutcome, SourceReport, import_source};
+pub use import::{SourceImportError, SourceOutcome, SourceReport, ToolImport};
 pub use reader::{Found, Places, ReadError, SessionReader, SessionSource, ToolInfo, Unreadable};
 pub use recorder::ReadMark;
 pub use sink::{DamagedPlace, ReadEvent, ReadNotes, SessionFacts, Sink, SinkClosed, UsedTokens};
