@@ -144,6 +144,8 @@ impl<'a> OpencodeTelling<'a> {
             return Ok(());
         }
         self.prompt.0 = parts.words;
+        // The end of the turn before comes first, as it does when nothing follows it yet.
+        self.end_turn()?;
         self.model(&message["model"])?;
         Ok(self.prompted(&node.id, &parts.blocks, node.at)?)
     }
