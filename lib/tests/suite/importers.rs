@@ -17,6 +17,7 @@ use rethread_core::{Entry, Passage, SessionId, UpdateKind, readable};
 
 mod databases;
 mod growth;
+mod sources;
 
 #[tokio::test]
 async fn every_case_is_read_as_expected() {
