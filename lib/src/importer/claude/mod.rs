@@ -74,8 +74,8 @@ impl SessionReader for ClaudeReader {
         let failed = || ReadError::io(&source.path);
         let (file, _) = files::open(&source.path).map_err(failed())?;
         let mut lines = SourceLines::new(file);
-        let index = index::index(&source.path, &mut lines, sink).map_err(failed())?;
-        let index = Index { sidecar_title: sidecar_title(&source.path), ..index };
+        let mut index = index::index(&source.path, &mut lines, sink).map_err(failed())?;
+        index.sidecar_title = sidecar_title(&source.path);
         sink.begin(facts(&source.path, &index))?;
         let order = order::conversation(&index, Speakers::Main);
         let mut telling = Telling::new(sink, &index, Subagents::of(&index, &source.parts));

@@ -147,7 +147,8 @@ impl OpencodeDatabase {
     /// The content of a message; nothing if it is too long.
     pub(super) fn message(&self, id: &str) -> Result<Option<String>, ReadError> {
         let sql = format!("SELECT {} FROM message WHERE message.id = ?1", self.message.bounded("data"));
-        let found = self.connection.query_row(&sql, [id], |row| text(row, 0)).optional();
+        let found = self.connection.prepare_cached(&sql);
+        let found = found.and_then(|mut found| found.query_row([id], |row| text(row, 0)).optional());
         Ok(found.map_err(ReadError::database(&self.path))?.flatten())
     }
 

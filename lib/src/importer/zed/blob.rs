@@ -165,11 +165,7 @@ struct Pass<'a, 'b> {
 }
 
 impl<'a, 'b> Pass<'a, 'b> {
-    fn new(
-        head: &'a mut ZedHead,
-        each: Option<EachMessage<'b>>,
-        failure: &'a mut Option<ReadError>,
-    ) -> Self {
+    fn new(head: &'a mut ZedHead, each: Option<EachMessage<'b>>, failure: &'a mut Option<ReadError>) -> Self {
         let (limit, budget) = (MAX_MESSAGE_BYTES, Rc::new(Cell::new(MAX_MESSAGE_BYTES)));
         Self { head, each, failure, limit, budget }
     }
@@ -343,7 +339,8 @@ mod tests {
 
     /// Reads a thread whose messages may have so many bytes. Returns the number of messages.
     fn read(lengths: &[usize], limit: u64) -> (usize, Result<(), String>) {
-        let message = |length: &usize| format!(r#"{{"User":{{"content":[{{"Text":"{}"}}]}}}}"#, "x".repeat(*length));
+        let message =
+            |length: &usize| format!(r#"{{"User":{{"content":[{{"Text":"{}"}}]}}}}"#, "x".repeat(*length));
         let messages: Vec<_> = lengths.iter().map(message).collect();
         let json = format!(r#"{{"messages":[{}],"version":"0.3.0"}}"#, messages.join(","));
         let compressed = zstd::encode_all(json.as_bytes(), 1).expect("it can be compressed");

@@ -37,7 +37,8 @@ fn result_block(item: &Value) -> Option<Value> {
         let members = value.as_object()?;
         members.iter().find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value.clone())
     };
-    let words = item.as_str().map(str::to_owned).or_else(|| member(item, "text")?.as_str().map(str::to_owned));
+    let words =
+        item.as_str().map(str::to_owned).or_else(|| member(item, "text")?.as_str().map(str::to_owned));
     if let Some(words) = words {
         return Some(text(&words)).filter(|_| !words.is_empty());
     }

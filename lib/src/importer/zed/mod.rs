@@ -89,7 +89,9 @@ struct ZedReading<'a> {
 impl ZedReading<'_> {
     /// Tells a thread; one of a sub-agent is named.
     fn thread(&mut self, row: &ZedRow, blob: &ZedBlob, head: ZedHead, child: &str) -> Result<(), ReadError> {
-        head.unknown.iter().for_each(|field| self.sink.drift(&head.version, &format!("field thread.{field}")));
+        head.unknown
+            .iter()
+            .for_each(|field| self.sink.drift(&head.version, &format!("field thread.{field}")));
         let children = self.database.children(&row.id)?;
         let mut waiting: HashMap<&str, &ZedRow> = children.iter().map(|row| (row.id.as_str(), row)).collect();
         let mut telling = ZedTelling::new(&head, child);

@@ -26,9 +26,11 @@ impl<'a> Merging<'a> {
         let ZedMessage { place, body } = message;
         let results = results(&body);
         if body["role"] == "user" && !results.is_empty() {
-            if let Some(known) = self.waiting.as_mut().and_then(|message| {
-                message.body["Agent"]["tool_results"].as_object_mut()
-            }) {
+            if let Some(known) = self
+                .waiting
+                .as_mut()
+                .and_then(|message| message.body["Agent"]["tool_results"].as_object_mut())
+            {
                 known.extend(results);
             }
             return Ok(());

@@ -37,7 +37,12 @@ enum ZedTurn {
 }
 
 /// Tells of a sub-agent that begins or has ended.
-pub(super) fn announce(sink: &mut Sink, parent: &str, thread: &ZedRow, state: &str) -> Result<(), SinkClosed> {
+pub(super) fn announce(
+    sink: &mut Sink,
+    parent: &str,
+    thread: &ZedRow,
+    state: &str,
+) -> Result<(), SinkClosed> {
     give(sink, parent, updates::subagent(&thread.id, &thread.summary, state))
 }
 
@@ -63,7 +68,11 @@ impl<'a> ZedTelling<'a> {
     }
 
     /// Tells a message. Returns the threads of the sub-agents that it started; they are told before its results.
-    pub(super) fn message(&mut self, sink: &mut Sink, message: &ZedMessage) -> Result<Vec<String>, ReadError> {
+    pub(super) fn message(
+        &mut self,
+        sink: &mut Sink,
+        message: &ZedMessage,
+    ) -> Result<Vec<String>, ReadError> {
         let (kind, body) = variant(&message.body).unwrap_or(("", &Value::Null));
         match kind {
             "User" => self.user(sink, message.place, body)?,
@@ -100,7 +109,9 @@ impl<'a> ZedTelling<'a> {
                 self.used_tokens(sink)?;
                 sink.unfinished()
             }
-            ZedTurn::Open | ZedTurn::Canceled | ZedTurn::Answered | ZedTurn::Over => self.end_turn(sink, updated),
+            ZedTurn::Open | ZedTurn::Canceled | ZedTurn::Answered | ZedTurn::Over => {
+                self.end_turn(sink, updated)
+            }
         }
     }
 
@@ -128,7 +139,8 @@ impl<'a> ZedTelling<'a> {
         if blocks.is_empty() {
             return Ok(());
         }
-        let id = body["id"].as_str().filter(|id| !id.is_empty()).map_or_else(|| place.to_string(), str::to_owned);
+        let id =
+            body["id"].as_str().filter(|id| !id.is_empty()).map_or_else(|| place.to_string(), str::to_owned);
         if self.child.is_empty() {
             self.end_turn(sink, None)?;
             self.turn = ZedTurn::Open;
@@ -158,7 +170,8 @@ impl<'a> ZedTelling<'a> {
                     let result = &body["tool_results"][call];
                     let name = content["name"].as_str().unwrap_or_default();
                     subagents.extend(tools::subagent(name, result).map(str::to_owned));
-                    self.turn = if tools::is_canceled(result) { ZedTurn::Canceled } else { self.after_call() };
+                    self.turn =
+                        if tools::is_canceled(result) { ZedTurn::Canceled } else { self.after_call() };
                 }
                 other => sink.drift(&self.head.version, &format!("block {other}")),
             }

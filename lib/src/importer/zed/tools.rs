@@ -18,7 +18,8 @@ pub(super) fn begun(id: &str, call: &Value) -> RecordedCall {
     let input = input(call);
     let path = ["path", "source_path"].iter().find_map(|name| field(&input, name));
     let kind = kind(name);
-    let what = ["label", "command", "display_description", "path", "source_path", "regex", "glob", "query", "url"];
+    let what =
+        ["label", "command", "display_description", "path", "source_path", "regex", "glob", "query", "url"];
     let what = what.iter().find_map(|name| field(&input, name));
     let title = match what {
         Some(what) if matches!(name, "terminal" | "spawn_agent" | "edit_file") => what.to_owned(),
@@ -80,8 +81,16 @@ fn kind(name: &str) -> &'static str {
     match name {
         "terminal" => "execute",
         "read_file" | "diagnostics" | "open" | "skill" => "read",
-        "edit_file" | "write_file" | "create_file" | "create_directory" | "copy_path" | "apply_code_action"
-        | "rename" | "streaming_edit_file" | "save_file" | "restore_file_from_disk" => "edit",
+        "edit_file"
+        | "write_file"
+        | "create_file"
+        | "create_directory"
+        | "copy_path"
+        | "apply_code_action"
+        | "rename"
+        | "streaming_edit_file"
+        | "save_file"
+        | "restore_file_from_disk" => "edit",
         "delete_path" => "delete",
         "move_path" => "move",
         "find_path" | "grep" | "list_directory" | "find_references" | "go_to_definition" => "search",

@@ -89,8 +89,10 @@ async fn a_database_that_is_in_use_and_locked_is_read_and_left_as_it_is() {
     let tool = data.open();
     tool.pragma_update(None, "journal_mode", "wal").expect("it has a log");
     tool.pragma_update(None, "wal_autocheckpoint", 0).expect("it keeps its log");
-    tool.execute("UPDATE session SET title = 'In the log' WHERE id = 'ses_3'", []).expect("it can be changed");
-    tool.execute_batch("BEGIN EXCLUSIVE; UPDATE session SET title = 'Not committed';").expect("it can be locked");
+    tool.execute("UPDATE session SET title = 'In the log' WHERE id = 'ses_3'", [])
+        .expect("it can be changed");
+    tool.execute_batch("BEGIN EXCLUSIVE; UPDATE session SET title = 'Not committed';")
+        .expect("it can be locked");
     let before = data.bytes();
     assert!(before.keys().any(|path| path.ends_with("opencode.db-wal")), "what is new is in the log");
     let store = MemoryStore::new();
@@ -136,7 +138,8 @@ async fn a_damaged_database_is_reported_and_its_other_sessions_are_read() {
     fs::write(&data.database, bytes).expect("it can be written");
     let store = MemoryStore::new();
     let reports = data.import(&store, data.find(data.folder.path())).await;
-    let outcomes: Vec<_> = reports.iter().map(|report| report.as_ref().map(|report| &report.outcome)).collect();
+    let outcomes: Vec<_> =
+        reports.iter().map(|report| report.as_ref().map(|report| &report.outcome)).collect();
     let failure = outcomes[0].expect_err("the first session is in the damaged part");
     assert!(failure.ends_with("opencode.db cannot be read"), "{failure}");
     assert_eq!(outcomes[1..], [Ok(&SourceOutcome::Imported(1)), Ok(&SourceOutcome::Imported(1))]);
@@ -158,12 +161,14 @@ fn what_is_no_file_or_cannot_be_reached_is_reported() {
     let data = DataFolder::opencode();
     let beside = |name: &str| data.folder.path().join(name);
     // In the folder these are passed over; where the user names them they are reported.
-    std::os::unix::fs::symlink(beside("opencode-loop.db"), beside("opencode-loop.db")).expect("a loop can be made");
+    std::os::unix::fs::symlink(beside("opencode-loop.db"), beside("opencode-loop.db"))
+        .expect("a loop can be made");
     fs::create_dir(beside("opencode-folder.db")).expect("a folder can be made");
     make_pipe(&beside("opencode-pipe.db"));
     let found = data.find(data.folder.path());
     assert_eq!((found.sources.len(), found.unreadable.len()), (3, 0), "{found:?}");
-    let reason = |name: &str| data.find(&beside(name)).unreadable.first().map(|refused| refused.reason.clone());
+    let reason =
+        |name: &str| data.find(&beside(name)).unreadable.first().map(|refused| refused.reason.clone());
     assert!(reason("opencode-loop.db").is_some_and(|reason| reason.contains("symbolic links")));
     assert_eq!(reason("opencode-pipe.db").as_deref(), Some("it is not a regular file"));
     assert_eq!(reason("opencode.db/inside").as_deref(), Some("Not a directory (os error 20)"));
