@@ -91,6 +91,9 @@ enum MessagesOf {
     Thread(String),
 }
 
+/// The facts of a session or thread, the thread that a session belongs to, and the model.
+type NamedFacts = (SessionFacts, Option<String>, Option<String>);
+
 /// A message without its content.
 #[derive(Clone, Debug)]
 pub(super) struct GooseNode {
@@ -249,13 +252,8 @@ impl GooseDatabase {
         self.connection.query_row(sql, [thread], |_| Ok(())).is_ok()
     }
 
-    /// The facts of a session or thread, its thread and its model.
-    fn facts(
-        &self,
-        table: &SourceTable,
-        name: &str,
-        id: &str,
-    ) -> Result<Option<(SessionFacts, Option<String>, Option<String>)>, ReadError> {
+    /// Reads the facts of a session or thread.
+    fn facts(&self, table: &SourceTable, name: &str, id: &str) -> Result<Option<NamedFacts>, ReadError> {
         let columns = table.columns(&[
             "name",
             "description",

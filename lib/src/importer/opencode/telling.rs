@@ -222,13 +222,11 @@ impl<'a> OpencodeTelling<'a> {
         }
         if is_main {
             self.spent(message)?;
-            self.turn = match OpencodeTurn::after(message) {
-                OpencodeTurn::Open if is_rejected => {
-                    let at = message["time"]["completed"].as_u64();
-                    OpencodeTurn::Answered(Stop::plain("end_turn"), at)
-                }
-                turn => turn,
-            };
+            self.turn = OpencodeTurn::after(message);
+            if is_rejected && matches!(self.turn, OpencodeTurn::Open) {
+                let at = message["time"]["completed"].as_u64();
+                self.turn = OpencodeTurn::Answered(Stop::plain("end_turn"), at);
+            }
         }
         Ok(())
     }
@@ -308,12 +306,13 @@ impl<'a> OpencodeTelling<'a> {
         update: Update,
         at: Option<Millis>,
     ) -> Result<(), ReadError> {
-        Ok(match conversation.speaker {
-            ConversationSpeaker::Main => self.sink.update(update, at)?,
+        let update = match conversation.speaker {
+            ConversationSpeaker::Main => update,
             ConversationSpeaker::NewSubagent | ConversationSpeaker::Subagent => {
-                self.sink.update(updates::of_subagent(&conversation.session, update), at)?
+                updates::of_subagent(&conversation.session, update)
             }
-        })
+        };
+        Ok(self.sink.update(update, at)?)
     }
 
     /// Says which model is used: as `provider/model`, which is how opencode names models to clients.

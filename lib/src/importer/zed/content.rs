@@ -26,9 +26,9 @@ pub(super) fn variant(item: &Value) -> Option<(&str, &Value)> {
 
 /// The blocks of a result: one or a list, each a text or an image in one of several shapes.
 pub(super) fn result_blocks(content: &Value) -> Vec<Value> {
-    match content {
-        Value::Array(items) => items.iter().filter_map(result_block).collect(),
-        one => result_block(one).into_iter().collect(),
+    match content.as_array() {
+        Some(items) => items.iter().filter_map(result_block).collect(),
+        None => result_block(content).into_iter().collect(),
     }
 }
 

@@ -53,9 +53,9 @@ impl<'a> Merging<'a> {
 fn newer(body: &Value, results: Map<String, Value>) -> Option<Value> {
     let words = |segment: &Value| segment["text"].as_str().unwrap_or_default().to_owned();
     // The oldest have a text, later ones segments.
-    let segments = match &body["text"] {
-        Value::String(text) => vec![json!({"type": "text", "text": text})],
-        _ => body["segments"].as_array().cloned().unwrap_or_default(),
+    let segments = match body["text"].as_str() {
+        Some(text) => vec![json!({"type": "text", "text": text})],
+        None => body["segments"].as_array().cloned().unwrap_or_default(),
     };
     match body["role"].as_str().unwrap_or_default() {
         "user" if body["is_hidden"] == true => None,
