@@ -168,7 +168,19 @@ fn entry_text(entry: &Entry) -> String {
             }
             None => format!("{}\n", update.body),
         },
-        other => readable(other).map(|passage| passage_text(&passage)).unwrap_or_default(),
+        Entry::RootsSet { .. }
+        | Entry::PromptHeld { .. }
+        | Entry::PromptSent { .. }
+        | Entry::PromptInserted { .. }
+        | Entry::PromptDropped { .. }
+        | Entry::StateChanged { .. }
+        | Entry::QuestionAsked { .. }
+        | Entry::QuestionAnswered { .. }
+        | Entry::QuestionWithdrawn { .. }
+        | Entry::OptionAsked { .. }
+        | Entry::OptionSettled { .. }
+        | Entry::CancelAsked { .. }
+        | Entry::TitleSet { .. } => readable(entry).map(|passage| passage_text(&passage)).unwrap_or_default(),
     }
 }
 

@@ -23,7 +23,7 @@ mod tools;
 
 use index::Index;
 use order::Speakers;
-use subagents::{Subagents, is_subagent};
+use subagents::{SessionSubagents, is_subagent};
 use telling::Telling;
 
 /// What Claude Code prefixes titles of archived sessions with.
@@ -56,7 +56,7 @@ impl SessionReader for ClaudeReader {
     fn find(&self, root: &Path, _places: &Places, found: &mut Found) {
         match root.metadata() {
             Ok(metadata) if metadata.is_file() => {
-                let beside = root.parent().map(|folder| subagents_beside(folder)).unwrap_or_default();
+                let beside = root.parent().map(subagents_beside).unwrap_or_default();
                 let source = SessionSource::file(root, &metadata);
                 add(source, &beside, found);
             }
@@ -78,7 +78,7 @@ impl SessionReader for ClaudeReader {
         index.sidecar_title = sidecar_title(&source.path);
         sink.begin(facts(&source.path, &index))?;
         let order = order::conversation(&index, Speakers::Main);
-        let mut telling = Telling::new(sink, &index, Subagents::of(&index, &source.parts));
+        let mut telling = Telling::new(sink, &index, SessionSubagents::of(&index, &source.parts));
         for place in order {
             let node = &index.nodes[place];
             if let Some(record) = telling::record(&mut lines, node).map_err(failed())? {

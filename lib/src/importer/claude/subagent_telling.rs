@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::index::{self, Index, key};
 use super::order::{self, Speakers};
-use super::subagents::{Subagent, Subagents};
+use super::subagents::{SessionSubagents, Subagent};
 use super::telling::{self, Telling};
 use crate::importer::files;
 use crate::importer::lines::SourceLines;
@@ -63,7 +63,7 @@ impl Telling<'_> {
         places: &[usize],
         lines: &mut SourceLines<File>,
     ) -> Result<(), ReadError> {
-        let mut inner = Telling::new(self.sink, index, Subagents::default());
+        let mut inner = Telling::new(self.sink, index, SessionSubagents::default());
         session.clone_into(&mut inner.child);
         for node in places.iter().map(|place| &index.nodes[*place]) {
             // What has changed meanwhile is read by the next import.

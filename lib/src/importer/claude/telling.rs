@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::index::{Index, Node, NodeKind};
 use super::prompt::{UserSays, is_human, user_says};
-use super::subagents::Subagents;
+use super::subagents::SessionSubagents;
 use super::tools;
 use crate::importer::lines::{SourceLine, SourceLines};
 use crate::importer::reader::ReadError;
@@ -33,7 +33,7 @@ pub(super) fn record(lines: &mut SourceLines<File>, node: &Node) -> io::Result<O
 pub(super) struct Telling<'a> {
     pub(super) sink: &'a mut Sink,
     pub(super) index: &'a Index,
-    pub(super) subagents: Subagents,
+    pub(super) subagents: SessionSubagents,
     /// The sub-agent that speaks; empty if none does.
     pub(super) child: String,
     turn: ToldTurn,
@@ -58,7 +58,7 @@ enum ToldTurn {
 }
 
 impl<'a> Telling<'a> {
-    pub(super) fn new(sink: &'a mut Sink, index: &'a Index, subagents: Subagents) -> Self {
+    pub(super) fn new(sink: &'a mut Sink, index: &'a Index, subagents: SessionSubagents) -> Self {
         Self {
             sink,
             index,
