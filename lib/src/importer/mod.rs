@@ -4,15 +4,19 @@
 
 mod claude;
 pub mod files;
+mod goose;
 mod growth;
 mod import;
 pub mod lines;
+mod opencode;
 mod reader;
 mod recorder;
 mod sink;
 pub mod snapshot;
 mod storing;
+pub mod tables;
 pub mod updates;
+mod zed;
 
 pub use import::{SourceImportError, SourceOutcome, SourceReport, ToolImport};
 pub use reader::{Found, Places, ReadError, SessionReader, SessionSource, ToolInfo, Unreadable};
@@ -22,5 +26,5 @@ pub use sink::{DamagedPlace, ReadEvent, ReadNotes, SessionFacts, Sink, SinkClose
 /// The readers of all tools, in the order in which they are listed.
 #[must_use]
 pub fn readers() -> &'static [&'static dyn SessionReader] {
-    &[&claude::ClaudeReader]
+    &[&claude::ClaudeReader, &opencode::OpencodeReader, &goose::GooseReader, &zed::ZedReader]
 }

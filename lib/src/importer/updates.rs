@@ -23,6 +23,25 @@ pub fn link(uri: &str, name: &str) -> Value {
     json!({"type": "resource_link", "uri": uri, "name": name})
 }
 
+/// The content of a file: text as it is, other content in base64.
+#[must_use]
+pub fn resource(uri: &str, mime: &str, content: ResourceContent<'_>) -> Value {
+    let (name, content) = match content {
+        ResourceContent::Text(text) => ("text", text),
+        ResourceContent::Base64(data) => ("blob", data),
+    };
+    json!({"type": "resource", "resource": {"uri": uri, "mimeType": mime, name: content}})
+}
+
+/// The content of a resource block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ResourceContent<'a> {
+    /// Text.
+    Text(&'a str),
+    /// Bytes in base64.
+    Base64(&'a str),
+}
+
 /// A whole message of the user, which begins a turn.
 #[must_use]
 pub fn user_message(id: &str, blocks: &[Value]) -> Update {
@@ -110,6 +129,13 @@ pub fn compaction(id: &str, summary: &str) -> Update {
     let body = json!({"sessionUpdate": "compaction_update", "compactionId": id, "status": "completed",
         "summary": summary});
     Update::read(body.into())
+}
+
+/// What the session has cost so far, and how many tokens its context has. How many it may have is not known.
+#[must_use]
+pub fn spent(used: u64, dollars: f64) -> Update {
+    let cost = json!({"amount": dollars, "currency": "USD"});
+    Update::read(json!({"sessionUpdate": "usage_update", "used": used, "size": 0, "cost": cost}).into())
 }
 
 /// A sub-agent with a session of its own begins, or has ended (`state` is `running`, `idle` or another).
@@ -226,6 +252,35 @@ pub fn shown(block: &Value) -> Json {
 pub fn changed_file(path: &str, old: Option<&str>, new: &str) -> Json {
     let item = json!({"type": "diff", "path": path, "oldText": old, "newText": new});
     diff::from_v1(Json::from(item).fields())
+}
+
+/// A file that a unified diff changes, as an item of a tool call. What is before the first hunk is replaced.
+#[must_use]
+pub fn patched_file(path: &str, operation: FileOperation, diff: &str) -> Json {
+    let hunks = if diff.starts_with("@@") { Some(0) } else { diff.find("\n@@").map(|place| place + 1) };
+    let hunks = hunks.map_or("", |place| &diff[place..]);
+    let is_odd = path.contains(|c: char| c.is_control() || matches!(c, '"' | '\\'));
+    let quoted = if is_odd { format!("{path:?}") } else { path.to_owned() };
+    let (word, mode, old, new) = match operation {
+        FileOperation::Add => ("add", "new file mode 100644\n", "/dev/null", quoted.as_str()),
+        FileOperation::Modify => ("modify", "", quoted.as_str(), quoted.as_str()),
+        FileOperation::Delete => ("delete", "deleted file mode 100644\n", quoted.as_str(), "/dev/null"),
+    };
+    let text = format!("diff --git {quoted} {quoted}\n{mode}--- {old}\n+++ {new}\n{hunks}");
+    json!({"type": "diff", "changes": [{"operation": word, "path": path, "fileType": "text"}],
+        "patch": {"format": "git_patch", "text": text}})
+    .into()
+}
+
+/// What is done to a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileOperation {
+    /// It is new.
+    Add,
+    /// It is changed.
+    Modify,
+    /// It is removed.
+    Delete,
 }
 
 fn message(tag: &str, id: &str, blocks: &[Value]) -> Update {

@@ -15,6 +15,7 @@ use rethread::store::{SessionRow, Store};
 use rethread::transcript::{JournalScan, ScanStep};
 use rethread_core::{Entry, Passage, SessionId, UpdateKind, readable};
 
+mod databases;
 mod growth;
 mod sources;
 
@@ -67,12 +68,12 @@ async fn import_case(reader: &'static dyn SessionReader, case: &Path) -> String 
         match import.source(source).await {
             Ok(report) => seen += &shown(&store, &report, &files).await,
             Err(error) => {
-                let error = error.to_string().replace(&files.display().to_string(), "");
                 let _ = writeln!(seen, "failed: {error}");
             }
         }
     }
-    seen
+    // The folder of the test is another one each time.
+    seen.replace(&files.display().to_string(), "")
 }
 
 /// Copies the files of a case, as files that were written long ago. A file `NAME.db.sql` becomes the database `NAME.db`.
