@@ -3,6 +3,7 @@
 //! stored as one from a file is. A new tool is one file with a reader, and a line in [`readers`]. See `docs/import.md`.
 
 mod claude;
+mod codex;
 pub mod files;
 mod import;
 pub mod lines;
@@ -20,5 +21,5 @@ pub use sink::{DamagedPlace, ReadEvent, ReadNotes, SessionFacts, Sink, SinkClose
 /// The readers of all tools, in the order in which they are listed.
 #[must_use]
 pub fn readers() -> &'static [&'static dyn SessionReader] {
-    &[&claude::ClaudeReader]
+    &[&claude::ClaudeReader, &codex::CodexReader]
 }

@@ -228,6 +228,33 @@ pub fn changed_file(path: &str, old: Option<&str>, new: &str) -> Json {
     diff::from_v1(Json::from(item).fields())
 }
 
+/// A changed file of which only a diff is known, as an item of a tool call. The file may have moved.
+#[must_use]
+pub fn patched_file(path: &str, moved_to: Option<&str>, unified_diff: &str) -> Json {
+    let hunks = unified_diff.find("@@").map_or("", |start| &unified_diff[start..]);
+    let end = if hunks.ends_with('\n') || hunks.is_empty() { "" } else { "\n" };
+    let new = moved_to.unwrap_or(path);
+    let moved = moved_to.map(|new| format!("rename from {path}\nrename to {new}\n")).unwrap_or_default();
+    let text = format!("diff --git {path} {new}\n{moved}--- {path}\n+++ {new}\n{hunks}{end}");
+    let change = match moved_to {
+        Some(new) => json!({"operation": "move", "path": new, "oldPath": path, "fileType": "text"}),
+        None => json!({"operation": "modify", "path": path, "fileType": "text"}),
+    };
+    json!({"type": "diff", "changes": [change], "patch": {"format": "git_patch", "text": text}}).into()
+}
+
+/// A deleted file as an item of a tool call.
+#[must_use]
+pub fn deleted_file(path: &str, old: &str) -> Json {
+    let lines: String = old.lines().map(|line| format!("-{line}\n")).collect();
+    let count = old.lines().count();
+    let text = format!(
+        "diff --git {path} {path}\ndeleted file mode 100644\n--- {path}\n+++ /dev/null\n@@ -1,{count} +0,0 @@\n{lines}"
+    );
+    let change = json!({"operation": "delete", "path": path, "fileType": "text"});
+    json!({"type": "diff", "changes": [change], "patch": {"format": "git_patch", "text": text}}).into()
+}
+
 fn message(tag: &str, id: &str, blocks: &[Value]) -> Update {
     Update::read(json!({"sessionUpdate": tag, "messageId": id, "content": blocks}).into())
 }
