@@ -5,8 +5,11 @@
 mod claude;
 mod codex;
 pub mod files;
+mod gemini;
+mod genai;
 mod import;
 pub mod lines;
+mod qwen;
 mod reader;
 mod recorder;
 mod sink;
@@ -21,5 +24,5 @@ pub use sink::{DamagedPlace, ReadEvent, ReadNotes, SessionFacts, Sink, SinkClose
 /// The readers of all tools, in the order in which they are listed.
 #[must_use]
 pub fn readers() -> &'static [&'static dyn SessionReader] {
-    &[&claude::ClaudeReader, &codex::CodexReader]
+    &[&claude::ClaudeReader, &codex::CodexReader, &gemini::GeminiReader, &qwen::QwenReader]
 }
