@@ -9,6 +9,7 @@ mod doctor;
 mod environment;
 mod export_file;
 mod failure;
+mod importing;
 mod log;
 mod markdown;
 mod output;

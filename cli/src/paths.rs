@@ -47,6 +47,11 @@ impl Paths {
         Ok(self.state.join("chat_history"))
     }
 
+    /// The folder for copies of databases that are imported, which may not exist.
+    pub(crate) fn scratch(&self) -> PathBuf {
+        self.state.join("scratch")
+    }
+
     /// The folder for logs, which may not exist.
     pub(crate) fn log_folder(&self) -> PathBuf {
         self.state.join("logs")

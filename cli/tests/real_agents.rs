@@ -9,7 +9,7 @@ use std::future::Future;
 use std::time::Instant;
 
 use real::agents::Agent;
-use real::{killed, speed, translated};
+use real::{imported, killed, speed, translated};
 use rethread::edge::Version;
 
 /// Names the agents, separated by spaces.
@@ -63,6 +63,10 @@ impl Table {
             }
         }
         self.run(agent, "a tool call, in the other version", translated::conversation(agent)).await;
+        if agent.is_imported() {
+            let other = next.filter(|other| **other != agent).copied();
+            self.run(agent, "its own files, imported", imported::imported(agent, other)).await;
+        }
         if agent == Agent::Codex {
             self.run(agent, "load of 100 turns", speed::load_is_fast(agent)).await;
         }

@@ -99,6 +99,12 @@ impl JournalBuilder {
         self.extra = Some(extra);
     }
 
+    /// The things that were spoken of so far.
+    #[must_use]
+    pub fn known(&self) -> &KnownThings {
+        &self.known
+    }
+
     /// The state of the session after the entries so far.
     #[must_use]
     pub fn session(&self) -> &Session {

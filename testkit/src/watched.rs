@@ -4,9 +4,9 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use rethread::store::{
-    Append, Archived, Changes, FoldUpTo, Lease, ListPage, ListQuery, NewSession, Page, ProgressCallback,
-    PruneTurn, ReleaseAnswer, Revision, SearchPage, SearchQuery, SessionRow, Store, StoreError, StoreFuture,
-    Stub,
+    Append, Archived, Changes, DriftCount, FoldUpTo, ImportLedger, ImportRecord, Lease, ListPage, ListQuery,
+    NewSession, Page, ProgressCallback, PruneTurn, ReleaseAnswer, Revision, SearchPage, SearchQuery,
+    SessionRow, Store, StoreError, StoreFuture, Stub,
 };
 use rethread_core::{Millis, Seq, SessionId};
 
@@ -160,5 +160,27 @@ impl<W: Watchman> Store for Watched<W> {
 
     fn remember_profile(&self, key: &str, profile: &[u8], at: Millis) -> StoreFuture<'_, ()> {
         self.store.remember_profile(key, profile, at)
+    }
+}
+
+impl<W: Watchman> ImportLedger for Watched<W> {
+    fn imports(&self, tool: &str) -> StoreFuture<'_, Vec<ImportRecord>> {
+        self.store.imports(tool)
+    }
+
+    fn remember_import(&self, record: &ImportRecord) -> StoreFuture<'_, ()> {
+        self.store.remember_import(record)
+    }
+
+    fn find_native(&self, agents: &[&str], native: &str) -> StoreFuture<'_, Option<SessionId>> {
+        self.store.find_native(agents, native)
+    }
+
+    fn add_drift(&self, drift: &[DriftCount], at: Millis) -> StoreFuture<'_, ()> {
+        self.store.add_drift(drift, at)
+    }
+
+    fn drift(&self) -> StoreFuture<'_, Vec<DriftCount>> {
+        self.store.drift()
     }
 }

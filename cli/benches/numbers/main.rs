@@ -9,6 +9,7 @@ mod disk;
 mod figure;
 mod hop;
 mod idle;
+mod import;
 mod list;
 mod many;
 mod memory;
@@ -33,7 +34,7 @@ const MISSED: u8 = 3;
 type Measure = fn() -> Vec<Row>;
 
 /// All measurements by name.
-const MEASUREMENTS: [(&str, Measure); 11] = [
+const MEASUREMENTS: [(&str, Measure); 12] = [
     ("pace", pace::measure),
     ("pace-written", written::measure),
     ("many", many::measure),
@@ -45,6 +46,7 @@ const MEASUREMENTS: [(&str, Measure); 11] = [
     ("list", list::measure),
     ("search", search::measure),
     ("idle", idle::measure),
+    ("import", import::measure),
 ];
 
 fn main() -> ExitCode {

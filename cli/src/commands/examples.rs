@@ -41,7 +41,14 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
             ("a file to import elsewhere", "rethread export 7f3a91c2 -o session.jsonl"),
         ],
     ),
-    ("import", &[("what `export` wrote", "rethread import session.jsonl")]),
+    (
+        "import",
+        &[
+            ("all sessions of other tools", "rethread import --all"),
+            ("those of one tool, from another place", "rethread import claude /backup/.claude"),
+            ("what `export` wrote", "rethread import session.jsonl"),
+        ],
+    ),
     ("stats", &[("all directories, the last month", "rethread stats --all --since 30d")]),
     ("prune", &[("sessions that nobody has used for long", "rethread prune --older-than 90d")]),
     ("rename", &[("the newest of this directory", "rethread rename @last \"Fix the parser\"")]),

@@ -1,4 +1,5 @@
-//! `rethread import`: stores the sessions of a file that `rethread export` wrote.
+//! `rethread import`: stores the sessions of other tools, or those of a file that `rethread export` wrote. Importing from
+//! other tools is in `importing`.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufReader, Seek, SeekFrom};
@@ -6,6 +7,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use rethread::importer::{SessionReader, readers};
 use rethread::session_file::{
     BrokenLine, FileContent, FileSection, ImportError, ImportMode, ImportOutcome, ImportedSession,
     SessionFileError, import_section, read_sections,
@@ -16,6 +18,7 @@ use serde_json::{Value, json};
 
 use crate::changes::{JsonOption, ReportForm};
 use crate::failure::{ExitCode, Failure};
+use crate::importing::{self, ImportRequest, Question, tool_named};
 use crate::output::escape::visible;
 use crate::output::json::json_document;
 use crate::output::stream::print;
@@ -24,12 +27,25 @@ use crate::stored_sessions::with_new_store;
 /// Options of `import`.
 #[derive(Debug, Args)]
 pub(crate) struct ImportArgs {
-    /// The file; `-` for stdin.
-    #[arg(value_name = "FILE")]
-    file: PathBuf,
+    /// A tool whose sessions are imported: claude, codex, gemini, opencode, qwen, goose, zed. Or a file that `rethread
+    /// export` wrote; `-` for stdin.
+    #[arg(value_name = "TOOL|FILE", required_unless_present_any = ["all", "watch"])]
+    source: Option<PathBuf>,
+    /// Where the tool's sessions are, if not where it keeps them: a folder, a file or a database.
+    #[arg(value_name = "PATH")]
+    path: Option<PathBuf>,
+    /// Import the sessions of all tools.
+    #[arg(long, conflicts_with_all = ["source", "path"])]
+    all: bool,
+    /// Follow the tools and import what they write, until Ctrl-C. Without a tool, all are followed.
+    #[arg(long, conflicts_with_all = ["as_new", "all"])]
+    watch: bool,
     /// Store copies under new ids. Agents continue a copy from its transcript.
     #[arg(long)]
     as_new: bool,
+    /// Do not ask.
+    #[arg(long, short)]
+    yes: bool,
     #[command(flatten)]
     json: JsonOption,
 }
@@ -40,17 +56,60 @@ struct ImportReport {
     sessions: Vec<(FileSection, ImportedSession)>,
 }
 
-/// Imports a file.
+/// Imports from tools, or from a file.
 pub(crate) fn run(args: &ImportArgs) -> Result<(), Failure> {
-    let mut file = open(&args.file)?;
-    let content = read_sections(BufReader::new(&mut file)).map_err(|error| unreadable(&args.file, error))?;
+    let tool = args.source.as_deref().and_then(tool_named);
+    match (tool, &args.source) {
+        (Some(reader), _) => from_tools(args, vec![reader]),
+        (None, None) => from_tools(args, readers().to_vec()),
+        (None, Some(source)) if args.path.is_some() || args.watch => Err(no_such_tool(source)),
+        (None, Some(file)) => from_file(args, file),
+    }
+}
+
+fn no_such_tool(name: &Path) -> Failure {
+    let names: Vec<_> = readers().iter().map(|reader| reader.tool().name).collect();
+    let message = format!("there is no tool {} to import from", name.display());
+    Failure::new(ExitCode::Usage, message).hint(format!("the tools are {}", names.join(", ")))
+}
+
+fn from_tools(args: &ImportArgs, tools: Vec<&'static dyn SessionReader>) -> Result<(), Failure> {
+    let question = if args.all && !args.yes { Question::Asked } else { Question::Skipped };
+    let request = ImportRequest { tools, path: args.path.clone(), mode: args.mode(), question };
+    let form = args.json.form();
+    if args.watch {
+        return with_new_store(async |store| importing::watch(store.as_ref(), &request, form).await);
+    }
+    let reports = with_new_store(async |store| importing::import(store.as_ref(), &request).await)?;
+    match form {
+        ReportForm::Json => print(&json_document(&importing::json(&reports)))?,
+        ReportForm::Text => print(&importing::text(&reports))?,
+    }
+    importing::failure(&reports)
+}
+
+impl ImportArgs {
+    fn mode(&self) -> ImportMode {
+        if self.as_new { ImportMode::Copy } else { ImportMode::Same }
+    }
+}
+
+/// Imports a file of sessions.
+fn from_file(args: &ImportArgs, path: &Path) -> Result<(), Failure> {
+    let mut file = open(path)?;
+    let content = read_sections(BufReader::new(&mut file)).map_err(|error| unreadable(path, error))?;
     warn(&content);
     if content.sections.iter().all(|section| section.entries == 0) {
-        let message = format!("{} has no session that can be read", args.file.display());
-        return Err(Failure::plain(&message).hint("`rethread export` writes such files"));
+        let names: Vec<_> = readers().iter().map(|reader| reader.tool().name).collect();
+        let message = format!("{} has no session that can be read", path.display());
+        let hint = format!(
+            "`rethread export` writes such files; the files of other tools are imported with `rethread import {} FILE`",
+            names.join("|")
+        );
+        return Err(Failure::plain(&message).hint(hint));
     }
-    let mode = if args.as_new { ImportMode::Copy } else { ImportMode::Same };
-    let report = with_new_store(async |store| import(store.as_ref(), &mut file, &content, mode, args).await)?;
+    let report =
+        with_new_store(async |store| import(store.as_ref(), &mut file, &content, args.mode(), path).await)?;
     match args.json.form() {
         ReportForm::Json => print(&json_document(&report.json(&content)))?,
         ReportForm::Text => print(&report.text())?,
@@ -94,14 +153,14 @@ async fn import(
     file: &mut File,
     content: &FileContent,
     mode: ImportMode,
-    args: &ImportArgs,
+    path: &Path,
 ) -> Result<ImportReport, Failure> {
     let mut report = ImportReport::default();
     for section in content.sections.iter().filter(|section| section.entries > 0) {
         file.seek(SeekFrom::Start(section.offset()))?;
         let imported = import_section(store, section, mode, BufReader::new(&mut *file)).await;
         let imported = imported.map_err(|error| match error {
-            ImportError::File(error) => unreadable(&args.file, error),
+            ImportError::File(error) => unreadable(path, error),
             ImportError::Store(error) => error.into(),
         })?;
         report.sessions.push((section.clone(), imported));

@@ -66,7 +66,7 @@ pub(crate) enum Command {
     Show(show::ShowArgs),
     /// Writes sessions to a file: JSON lines to import again, Markdown, or a web page.
     Export(export::ExportArgs),
-    /// Stores the sessions of a file that `rethread export` wrote.
+    /// Stores the sessions of other tools, or those of a file that `rethread export` wrote.
     Import(import::ImportArgs),
     /// Sums up turns, tokens and cost by agent, model and day.
     Stats(stats::StatsArgs),

@@ -1,11 +1,11 @@
 //! The store: what an inspection found, in words and with remedies; and repairing what can be repaired safely.
 
-use rethread::store::Store as _;
 use rethread::store::embedded::inspect::{
     InspectedOwner, Inspection, InspectionDepth, OwnerState, StoreLeftover, StoreProblem, inspect,
     supported_version,
 };
 use rethread::store::embedded::{EmbeddedPaths, EmbeddedStore};
+use rethread::store::{DriftCount, Store as _};
 use rethread::wire::with_causes;
 use serde_json::{Value, json};
 
@@ -16,6 +16,9 @@ use crate::output::size::size;
 
 /// The remedy of everything that `--repair` does.
 const REPAIR: &str = "run `rethread doctor --repair`";
+
+/// How many unknown things of imports are listed for people.
+const MAX_DRIFT: usize = 20;
 
 /// What is said of the store.
 pub(crate) struct StoreReport {
@@ -88,8 +91,24 @@ fn findings(paths: &EmbeddedPaths, inspection: &Inspection) -> Vec<Finding> {
         found.push(checked(inspection));
     }
     found.extend(owners(inspection));
+    found.extend(inspection.drift.iter().take(MAX_DRIFT).map(unknown));
+    found.extend(more_unknown(inspection.drift.len()));
     found.extend(problems);
     found
+}
+
+/// Something in the files of another tool that is not known.
+fn unknown(found: &DriftCount) -> Finding {
+    let DriftCount { tool, version, what, count } = found;
+    let version = if version.is_empty() { String::new() } else { format!(" {version}") };
+    let message =
+        format!("imported from {tool}{version}: {what} is not known ({})", self::count(*count, "time"));
+    Finding::new(Area::Store, Level::Note, message)
+}
+
+fn more_unknown(all: usize) -> Option<Finding> {
+    let more = all.checked_sub(MAX_DRIFT).filter(|more| *more > 0)?;
+    Some(Finding::new(Area::Store, Level::Note, format!("{more} more are not known; --json lists them")))
 }
 
 fn contents(inspection: &Inspection) -> String {
@@ -230,6 +249,7 @@ fn document(paths: &EmbeddedPaths, inspection: &Inspection) -> Value {
             "sessions": owner.sessions,
         })
     };
+    let drift = |found: &DriftCount| json!({"tool": found.tool, "version": found.version, "what": found.what, "count": found.count});
     let (sizes, sessions, coverage) = (inspection.sizes, inspection.sessions, inspection.coverage);
     json!({
         "path": paths.database,
@@ -243,6 +263,7 @@ fn document(paths: &EmbeddedPaths, inspection: &Inspection) -> Value {
         "backupBytes": sizes.backups,
         "sessions": {"listed": sessions.listed, "archived": sessions.archived, "empty": sessions.empty},
         "owners": inspection.owners.iter().map(owner).collect::<Vec<_>>(),
+        "importDrift": inspection.drift.iter().map(drift).collect::<Vec<_>>(),
         "checked": {
             "complete": coverage.is_complete(),
             "segments": coverage.segments.0,

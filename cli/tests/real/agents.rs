@@ -101,6 +101,11 @@ impl Agent {
         }
     }
 
+    /// Whether the program has a reader for its files, under its name.
+    pub(crate) fn is_imported(self) -> bool {
+        rethread::importer::readers().iter().any(|reader| reader.tool().name == self.name())
+    }
+
     /// What it says in a new session before it is asked anything.
     pub(crate) fn greeting(self) -> Option<&'static str> {
         (self == Self::Pi).then_some("pi v")

@@ -2,11 +2,13 @@
 
 use std::ffi::OsString;
 use std::fs;
+use std::process::Stdio;
 use std::time::Duration;
 
 use rethread::edge::Version;
 use rethread_testkit::model::ModelServer;
 use rethread_testkit::program::{Home, Program};
+use serde_json::Value;
 
 use super::agents::Agent;
 
@@ -42,6 +44,19 @@ impl Stage {
         let mut command = tokio::process::Command::new(&words[0]);
         command.args(&words[1..]).kill_on_drop(true);
         initialized(Program::start(command, client)).await
+    }
+
+    /// Imports the sessions that an agent has written, and returns the report.
+    pub(crate) async fn import(&self, agent: Agent) -> Value {
+        let mut command = self.home.command(&["import", agent.name(), "--json"]);
+        command.env("HOME", self.home.beside().join(agent.name()));
+        for name in ["CLAUDE_CONFIG_DIR", "CODEX_HOME", "OPENCODE_DB", "XDG_DATA_HOME", "XDG_CONFIG_HOME"] {
+            command.env_remove(name);
+        }
+        let output = command.stdout(Stdio::piped()).stderr(Stdio::inherit()).output().await.expect("it runs");
+        assert!(output.status.success(), "the import failed");
+        let report: Value = serde_json::from_slice(&output.stdout).expect("it is JSON");
+        report["tools"][0].clone()
     }
 
     fn command_of(&self, agent: Agent) -> Vec<OsString> {

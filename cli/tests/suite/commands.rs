@@ -10,6 +10,7 @@ mod demo;
 mod doctor;
 mod exporting;
 mod forking;
+mod importing;
 mod listing;
 mod long_transcripts;
 mod moving;

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 /// The version of the fixture.
 const OLD_VERSION: i64 = 3;
 /// The current version.
-const NEW_VERSION: i64 = 6;
+const NEW_VERSION: i64 = 7;
 /// Names the program that makes the fixture.
 const OLD_PROGRAM: &str = "RETHREAD_OLD_PROGRAM";
 const BOTH: [Version; 2] = [Version::V1, Version::V2];

@@ -3,8 +3,8 @@
 //! is continued where it was left.
 
 use rethread_core::{
-    AgentKind, Binding, Entry, HeldPrompts, Input, JournalBuilder, Json, Millis, Origin, PromptStyle,
-    Session, Stop, Update,
+    AgentKind, Binding, Entry, HeldPrompts, Input, JournalBuilder, Json, KnownThings, Millis, Origin,
+    PromptStyle, Session, Stop, Update,
 };
 use serde_json::json;
 use sha2::{Digest, Sha256};
@@ -95,9 +95,12 @@ impl Recorder {
     pub(super) fn pass(&mut self, event: &ReadEvent) {
         self.count(event);
         match event {
-            ReadEvent::Updated(update, _) => self.builder.pass(update),
-            ReadEvent::Model(_)
-            | ReadEvent::Begun(_)
+            ReadEvent::Updated(update, at) => {
+                self.time(*at);
+                self.builder.pass(update);
+            }
+            ReadEvent::Model(name) => self.model = Some(name.clone()),
+            ReadEvent::Begun(_)
             | ReadEvent::Tokens(_)
             | ReadEvent::TurnEnded(..)
             | ReadEvent::Unfinished
@@ -119,7 +122,6 @@ impl Recorder {
             ReadEvent::TurnEnded(stop, at) => {
                 let at = self.time(at);
                 self.builder.end_turn(stop, Some(at));
-                self.tokens = UsedTokens::default();
             }
             ReadEvent::Unfinished => self.end = SourceEnd::Unfinished,
             ReadEvent::Begun(_) | ReadEvent::Ended => {}
@@ -127,6 +129,7 @@ impl Recorder {
         let entries = self.builder.take_entries();
         if entries.iter().any(|entry| matches!(entry, Entry::TurnEnded { .. })) {
             self.complete = complete;
+            self.tokens = UsedTokens::default();
         }
         entries
     }
@@ -151,35 +154,44 @@ impl Recorder {
         self.builder.has_conversation()
     }
 
-    /// The state of the session.
-    pub(super) fn session(&self) -> &Session {
-        self.builder.session()
-    }
-
-    /// Ends the last turn and the service of the agent. Returns the last entries, and how far they go.
-    pub(super) fn finish(mut self, tool: &ToolInfo) -> (Vec<Entry>, ReadMark) {
+    /// Ends the last turn. Returns the last entries.
+    pub(super) fn end_turn(&mut self) -> Vec<Entry> {
         let stop = match self.end {
             SourceEnd::Settled => Stop::plain("end_turn"),
             SourceEnd::Unfinished => Stop::plain("cancelled"),
         };
         self.builder.end_turn(stop, None);
-        if self.model.is_some() {
-            // A model of the past is no choice that a later agent is to be asked for.
-            self.builder.add(options(&[]), None);
-        }
-        let mark = self.mark();
+        self.complete = self.mark();
+        self.builder.take_entries()
+    }
+
+    /// The entries that end the service of the agent in a session of which this is the state.
+    pub(super) fn closing(&self, session: &Session, tool: &ToolInfo) -> Vec<Entry> {
         let reason = format!("the session was imported from {}", tool.title);
-        self.builder.take_in(Input::AgentExited { reason, held: HeldPrompts::Drop, at: self.last });
-        (self.builder.take_entries(), mark)
+        let gone = Input::AgentExited { reason, held: HeldPrompts::Drop, at: self.last };
+        // A model of the past is no choice that a later agent is to be asked for.
+        let options = self.model.is_some().then(|| Entry::Updated { update: options(&[]), known: false });
+        let gone = rethread_core::decide(session, gone).unwrap_or_default();
+        options.into_iter().chain(gone).collect()
+    }
+
+    /// Binds the agent again to a session that goes on, with the model that it had.
+    pub(super) fn go_on(&mut self, tool: &ToolInfo, native: &str) -> Vec<Entry> {
+        self.bind(tool, native, Binding::Resumed);
+        if let Some(name) = self.model.clone() {
+            self.builder.add(options(&[model_option(&name)]), None);
+        }
+        self.builder.take_entries()
+    }
+
+    /// The things that were spoken of so far.
+    pub(super) fn known(&self) -> &KnownThings {
+        self.builder.known()
     }
 
     fn update(&mut self, update: Update, at: Option<Millis>) {
         let at = self.time(at);
-        let turns = self.builder.session().turns;
         self.builder.add(update, Some(at));
-        if self.builder.session().turns != turns {
-            self.tokens = UsedTokens::default();
-        }
     }
 
     fn model(&mut self, name: String) {

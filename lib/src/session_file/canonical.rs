@@ -26,6 +26,11 @@ enum TurnPart {
 }
 
 impl CanonicalFold {
+    /// Goes on where these things were spoken of.
+    pub(super) fn after(known: KnownThings) -> Self {
+        Self { known, ..Self::default() }
+    }
+
     /// Adds an entry. Returns the entries of the turn that it ends, or nothing.
     pub(super) fn push(&mut self, entry: Entry) -> Vec<Entry> {
         let Some(entry) = untrusted(entry) else { return Vec::new() };

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::vec::IntoIter;
 
 use rethread_core::session::Native;
-use rethread_core::{Entry, Millis, Seq, Session, SessionId, stored};
+use rethread_core::{Entry, KnownThings, Millis, Seq, Session, SessionId, stored};
 
 use super::canonical::{CanonicalFold, size};
 use crate::store::{
@@ -53,6 +53,8 @@ pub(crate) struct SessionWriter<'a> {
     last_turn_end: Seq,
     /// The agent's id that is stored with the batch.
     native: Option<NativeId>,
+    /// When the session is changed by the next batch, if that is to be seen in lists.
+    touched: Option<Millis>,
 }
 
 impl<'a> SessionWriter<'a> {
@@ -69,6 +71,46 @@ impl<'a> SessionWriter<'a> {
             bytes: 0,
             last_turn_end: Seq(0),
             native: None,
+            touched: None,
+        }
+    }
+
+    /// Goes on with a stored session that is owned and between two turns.
+    pub(crate) fn resume(
+        store: &'a dyn Store,
+        row: WrittenRow,
+        lease: Lease,
+        session: Session,
+        known: KnownThings,
+    ) -> Self {
+        let turns = CanonicalFold::after(known);
+        Self { turns, session, lease: Some(lease), ..Self::new(store, row, KeptNatives::All) }
+    }
+
+    /// Sets when the session was changed last, if nothing of it is stored yet.
+    pub(crate) fn changed_at(&mut self, at: Millis) {
+        self.row.at = at;
+    }
+
+    /// Returns whether something of the session is stored.
+    pub(crate) fn is_stored(&self) -> bool {
+        self.lease.is_some()
+    }
+
+    /// Drops the entries since the last turn, unless a part of them is written. Returns whether they were dropped.
+    pub(crate) fn drop_open_turn(&mut self) -> bool {
+        let is_whole = self.session.turn.is_none();
+        if is_whole {
+            self.turns.restart_turn();
+        }
+        is_whole
+    }
+
+    /// Gives the session up without its last entries.
+    pub(crate) async fn abandon(mut self) -> Result<(), StoreError> {
+        match self.lease.take() {
+            Some(lease) => self.store.release(&lease).await,
+            None => Ok(()),
         }
     }
 
@@ -120,8 +162,14 @@ impl<'a> SessionWriter<'a> {
     }
 
     /// Stores the rest with the last changes of the row, folds the finished turns and releases the session.
-    pub(crate) async fn finish(mut self, facts: RowFacts) -> Result<(), StoreError> {
+    pub(crate) async fn finish(self, facts: RowFacts) -> Result<(), StoreError> {
+        self.finish_at(facts, None).await
+    }
+
+    /// The same for a session that is changed at a time, and gets its place in lists by that.
+    pub(crate) async fn finish_at(mut self, facts: RowFacts, at: Option<Millis>) -> Result<(), StoreError> {
         self.end_turn().await?;
+        self.touched = at;
         let snapshot = self.session.turn.is_none().then(|| stored::encode_session(&self.session));
         self.store_batch(snapshot.clone(), facts).await?;
         let Some(lease) = self.lease.take() else { return Ok(()) };
@@ -164,7 +212,7 @@ impl<'a> SessionWriter<'a> {
                     entries,
                     facts,
                     durability: Durability::Process,
-                    at: None,
+                    at: self.touched.take(),
                 };
                 self.store.append(append).await?;
                 lease.head = Seq(lease.head.0 + count);
@@ -180,8 +228,12 @@ impl<'a> SessionWriter<'a> {
         snapshot: Option<Vec<u8>>,
     ) -> NewSession {
         let first = self.row.facts.clone();
-        let facts =
-            RowFacts { title: facts.title.or(first.title), listed: facts.listed.or(first.listed), ..facts };
+        let facts = RowFacts {
+            title: facts.title.or(first.title),
+            listed: facts.listed.or(first.listed),
+            import: facts.import.or(first.import),
+            ..facts
+        };
         let WrittenRow { id, cwd, agent, at, .. } = &self.row;
         let (id, cwd, agent) = (id.clone(), cwd.clone(), agent.clone());
         NewSession { id, cwd, agent, parent: None, entries, facts, snapshot, at: *at }

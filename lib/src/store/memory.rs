@@ -1,6 +1,7 @@
 //! A store in memory, for tests and for sessions that need not outlive the process. It follows the same contract as the
 //! other stores, but has only one owner.
 
+mod imports;
 mod search;
 
 use std::collections::HashMap;
@@ -30,6 +31,7 @@ pub struct MemoryStore {
 struct MemoryState {
     sessions: HashMap<SessionId, StoredSession>,
     profiles: HashMap<String, Vec<u8>>,
+    ledger: imports::MemoryLedger,
     revision: u64,
     pruned_at: Millis,
 }
@@ -215,9 +217,16 @@ impl MemoryState {
         stored.row.snapshot.clone_from(&new.snapshot);
         let lease = stored.lease();
         self.drop_stub(&new.facts);
+        self.remember_import(&new.facts);
         stored.revision = self.next_revision();
         self.sessions.insert(new.id, stored);
         Ok(lease)
+    }
+
+    fn remember_import(&mut self, facts: &RowFacts) {
+        if let Some(record) = &facts.import {
+            self.ledger.remember(record);
+        }
     }
 
     fn claim(&mut self, session: &SessionId) -> Result<Lease, StoreError> {
@@ -383,6 +392,7 @@ impl MemoryState {
         stored.write(&append.entries, &append.facts, at);
         stored.revision = revision;
         self.drop_stub(&append.facts);
+        self.remember_import(&append.facts);
         Ok(())
     }
 

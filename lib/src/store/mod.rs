@@ -9,6 +9,7 @@ mod cursor;
 pub mod embedded;
 pub mod facts;
 pub mod fork;
+mod imports;
 mod lineage;
 pub mod memory;
 mod page;
@@ -18,6 +19,7 @@ mod search;
 pub(crate) mod state;
 mod texts;
 
+pub use imports::{DriftCount, ImportLedger, ImportProgress, ImportRecord};
 pub use page::Page;
 pub use search::{IndexProgress, MAX_HITS, ProgressCallback, SearchHit, SearchPage, SearchQuery};
 pub use state::read_state;
@@ -29,7 +31,7 @@ pub type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>>
 pub type PageVisitor = Box<dyn FnOnce(Page) + Send>;
 
 /// A store of sessions. The methods never block the thread that awaits them for longer than one small write.
-pub trait Store: Send + Sync + 'static {
+pub trait Store: ImportLedger + Send + Sync + 'static {
     /// Creates a session that this process owns, with its first entries, so that it survives a power failure. An id is
     /// never reused, not even after a delete. For a fork, the parent must not be deleted and must contain the fork point,
     /// else [`StoreError::MovedOn`].
@@ -223,6 +225,8 @@ pub struct RowFacts {
     pub cwd: Option<String>,
     /// Another agent that serves the session.
     pub agent_name: Option<AgentName>,
+    /// The source that the session is imported from. With a new session, both are stored or neither.
+    pub import: Option<ImportRecord>,
 }
 
 /// The configured name of an agent; nothing if it is only a command.

@@ -5,15 +5,18 @@
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
 use expect_test::expect_file;
-use rethread::importer::{self, Found, Places, SessionReader, SourceReport, import_source};
+use rethread::importer::{self, Found, Places, SessionReader, SourceReport, ToolImport};
+use rethread::session_file::ImportMode;
 use rethread::store::memory::MemoryStore;
 use rethread::store::{SessionRow, Store};
 use rethread::transcript::{JournalScan, ScanStep};
 use rethread_core::{Entry, Passage, SessionId, UpdateKind, readable};
+
+mod growth;
+mod prefixes;
 
 #[tokio::test]
 async fn every_case_is_read_as_expected() {
@@ -54,13 +57,14 @@ async fn import_case(reader: &'static dyn SessionReader, case: &Path) -> String 
     let mut found = Found::default();
     reader.find(&files, &places, &mut found);
     let store = MemoryStore::new();
+    let mut import = ToolImport::begin(&store, reader, ImportMode::Same).await.expect("the store works");
     let mut seen = String::new();
     for refused in &found.unreadable {
         let _ = writeln!(seen, "unreadable {}: {}", short(&refused.path, &files), refused.reason);
     }
     for source in found.sources {
         let _ = writeln!(seen, "# {} {}", short(&source.path, &files), source.key);
-        match import_source(&store, reader, Arc::new(source)).await {
+        match import.source(source).await {
             Ok(report) => seen += &shown(&store, &report, &files).await,
             Err(error) => {
                 let error = error.to_string().replace(&files.display().to_string(), "");

@@ -11,9 +11,11 @@ use rethread::store::{
 use rethread_core::{Seq, SessionId, TitleSource};
 use tempfile::TempDir;
 
+mod imports;
 mod laws;
 pub(crate) mod searching;
 
+use self::imports::*;
 use self::searching::*;
 use crate::store::{
     Blocking, append, append_of, append_one, entry, fork_of, listed_session, new_session, open, read_all,
@@ -88,6 +90,9 @@ contract! {
     a_deleted_session_is_gone_for_everyone_but_find
     unknown_sessions_are_unknown_everywhere
     profiles_are_remembered
+    imports_are_remembered_by_their_source
+    a_session_is_found_by_the_id_of_its_agent
+    what_is_not_known_is_added_up
     messages_and_tool_calls_are_found
     letters_are_compared_without_case_and_diacritics
     hits_are_newest_first_by_their_own_time
@@ -195,6 +200,7 @@ fn an_append_changes_the_row(store: &Blocking) {
         listed: None,
         cwd: Some("/moved".to_owned()),
         agent_name: Some(AgentName(Some("codex".to_owned()))),
+        import: None,
     };
     let changed =
         Append { facts, at: Some(77), durability: Durability::Power, ..append_of(&lease, texts("a")) };

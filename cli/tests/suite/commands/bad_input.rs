@@ -142,7 +142,7 @@ fn a_store_of_a_newer_version_is_refused() {
         &["list"],
         5,
         &expect![[r#"
-            error: the database has version 999, but this program supports only versions up to 6
+            error: the database has version 999, but this program supports only versions up to 7
             hint: use the newer rethread that wrote the database, or another RETHREAD_HOME
         "#]],
     );

@@ -1,18 +1,22 @@
-//! The kinds of record and the fields that Claude Code is known to write, up to version 2.1. Others are counted.
+//! The kinds of record and the fields that Claude Code is known to write, up to version 2.1.312. Others are counted.
 
 use rethread_core::RawMembers;
 
 use crate::importer::sink::Sink;
 
 /// The kinds of record, in alphabetical order.
-const KINDS: [&str; 27] = [
+const KINDS: [&str; 31] = [
     "agent-name",
     "ai-title",
+    "api-request",
+    "api-request-blob",
+    "api-request-shape",
     "assistant",
     "atis-latch",
     "attachment",
     "bridge-session",
     "content-replacement",
+    "cost-state",
     "custom-title",
     "file-history-snapshot",
     "frame-link",
@@ -25,6 +29,7 @@ const KINDS: [&str; 27] = [
     "queue-operation",
     "relocated",
     "result",
+    "speculation-accept",
     "started",
     "summary",
     "system",
@@ -32,12 +37,13 @@ const KINDS: [&str; 27] = [
     "tools-used",
     "user",
     "worktree-state",
-    "speculation-accept",
 ];
 
 /// The fields of messages, in alphabetical order.
-const MESSAGE_FIELDS: [&str; 56] = [
+const MESSAGE_FIELDS: [&str; 65] = [
     "agentId",
+    "agentName",
+    "apiBlockIndex",
     "attributionAgent",
     "attributionPlugin",
     "attributionSkill",
@@ -67,10 +73,15 @@ const MESSAGE_FIELDS: [&str; 56] = [
     "origin",
     "parentToolUseID",
     "parentUuid",
+    "perTurnEffort",
+    "permissionDecision",
     "permissionMode",
     "promptId",
     "promptSource",
     "requestId",
+    "requestRef",
+    "requestedModel",
+    "sandboxed",
     "sessionId",
     "sessionKind",
     "session_id",
@@ -87,12 +98,14 @@ const MESSAGE_FIELDS: [&str; 56] = [
     "toolEndsTurn",
     "toolUseID",
     "toolUseResult",
+    "turnAttributionKey",
     "turnCompanion",
+    "turnOrigin",
+    "turnPosition",
     "type",
     "userType",
     "uuid",
     "version",
-    "agentName",
 ];
 
 /// Counts what is not known of a record.

@@ -109,6 +109,9 @@ impl<'a> GeminiTelling<'a> {
         if blocks.is_empty() {
             return Ok(());
         }
+        if self.turn == GeminiTurn::Asked {
+            self.end(Stop::plain("cancelled"), None)?;
+        }
         // Commands of the tool itself have no answer.
         let is_command = words.starts_with('/') && blocks.len() == 1;
         self.turn = if is_command { GeminiTurn::Answered } else { GeminiTurn::Asked };

@@ -10,7 +10,7 @@ use super::fault::SqliteFault;
 use super::integers::{seq_to_sql, to_sql};
 use super::row::title_number;
 use super::segment::{Packed, pack};
-use super::stubs;
+use super::{imports, stubs};
 
 /// The approximate size of the entries that one segment is made of, since readers decompress a whole segment.
 pub(super) const WINDOW_BYTES: usize = 2 * 1024 * 1024;
@@ -81,7 +81,7 @@ pub(super) fn apply_facts(tx: &Transaction<'_>, key: i64, facts: &RowFacts) -> R
     if *facts == RowFacts::default() {
         return Ok(());
     }
-    let RowFacts { title, roots, native, listed, cwd, agent_name } = facts;
+    let RowFacts { title, roots, native, listed, cwd, agent_name, import } = facts;
     let (title, by) = title.as_ref().map(|(title, by)| (title, title_number(*by))).unzip();
     let roots = roots.as_ref().map(|roots| serde_json::json!(roots).to_string());
     tx.prepare_cached(
@@ -106,6 +106,9 @@ pub(super) fn apply_facts(tx: &Transaction<'_>, key: i64, facts: &RowFacts) -> R
         agent_name.is_some(),
         agent_name.as_ref().and_then(|name| name.0.as_ref()),
     ])?;
+    if let Some(record) = import {
+        imports::remember(tx, record)?;
+    }
     match native {
         Some(native) => stubs::remember(tx, key, native),
         None => Ok(()),

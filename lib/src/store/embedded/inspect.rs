@@ -14,7 +14,8 @@ use rethread_core::{Millis, Seq, SessionId};
 
 use super::fault::io_failed;
 use super::migrate::LATEST_VERSION;
-use super::{EmbeddedPaths, StoreError};
+use super::{EmbeddedPaths, StoreError, imports};
+use crate::store::DriftCount;
 
 /// How long each part of a bounded inspection may take.
 const TIME_LIMIT: Duration = Duration::from_secs(3);
@@ -45,6 +46,8 @@ pub struct Inspection {
     pub sessions: SessionCounts,
     /// The processes that are registered.
     pub owners: Vec<InspectedOwner>,
+    /// What was not known in the files of other tools.
+    pub drift: Vec<DriftCount>,
     /// How much was read.
     pub coverage: Coverage,
     /// What is wrong.
@@ -277,6 +280,9 @@ pub fn inspect(paths: &EmbeddedPaths, depth: InspectionDepth) -> Inspection {
     database::inspect(&mut connection, paths, depth, &mut inspection);
     if inspection.version == Some(LATEST_VERSION) {
         journals::inspect(&mut connection, paths, depth, &mut inspection);
+        // What is damaged has been found before.
+        let drift = connection.transaction().ok().and_then(|tx| imports::drift(&tx).ok());
+        inspection.drift = drift.unwrap_or_default();
     }
     inspection
 }

@@ -16,13 +16,14 @@ use super::{EmbeddedPaths, StoreError, owner};
 mod tail;
 
 /// The steps, each with the version that it results in.
-const STEPS: [(i64, &str); 6] = [
+const STEPS: [(i64, &str); 7] = [
     (1, include_str!("migrations/0001_sessions.sql")),
     (2, include_str!("migrations/0002_profiles.sql")),
     (3, include_str!("migrations/0003_natives.sql")),
     (4, include_str!("migrations/0004_journal_files.sql")),
     (5, include_str!("migrations/0005_search.sql")),
     (6, include_str!("migrations/0006_release.sql")),
+    (7, include_str!("migrations/0007_imports.sql")),
 ];
 
 /// The latest version of a database.

@@ -32,6 +32,7 @@ mod fault;
 mod files;
 mod fold;
 mod free;
+mod imports;
 pub mod inspect;
 mod integers;
 mod journal_file;

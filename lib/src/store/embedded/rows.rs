@@ -55,7 +55,7 @@ impl RowChange {
 
     /// Adds later changes.
     fn then(&mut self, later: Self) {
-        let RowFacts { title, roots, native, listed, cwd, agent_name } = later.facts;
+        let RowFacts { title, roots, native, listed, cwd, agent_name, import } = later.facts;
         if let Some((title, by)) = title
             && self.facts.title.as_ref().is_none_or(|(_, old)| by <= *old)
         {
@@ -66,6 +66,7 @@ impl RowChange {
         self.facts.listed = listed.or(self.facts.listed);
         self.facts.cwd = cwd.or(self.facts.cwd.take());
         self.facts.agent_name = agent_name.or(self.facts.agent_name.take());
+        self.facts.import = import.or(self.facts.import.take());
         self.at = self.at.max(later.at);
     }
 }

@@ -47,6 +47,14 @@ impl Blocking {
         self.runtime.block_on(self.store.create(new))
     }
 
+    /// Waits for what a method of the store returns.
+    pub(crate) fn wait<T>(
+        &self,
+        call: impl AsyncFnOnce(&dyn Store) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        self.runtime.block_on(call(self.store.as_ref()))
+    }
+
     pub(crate) fn claim(&self, session: &SessionId) -> Result<Lease, StoreError> {
         self.runtime.block_on(self.store.claim(session))
     }
