@@ -9,9 +9,16 @@ use reqwest::{Client, ClientBuilder, StatusCode, Url};
 /// The maximum number of redirects.
 const MOST_REDIRECTS: usize = 5;
 
+/// A builder for a client, with `ring` as the cryptography of TLS. A program that has chosen another one keeps it.
+pub(crate) fn builder() -> ClientBuilder {
+    // The error says that one is installed already.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    Client::builder()
+}
+
 /// A builder for a client of the server at this URL, with a connection timeout.
 pub(crate) fn client(url: &Url, connect: Duration) -> ClientBuilder {
-    let builder = Client::builder().connect_timeout(connect).redirect(Policy::custom(follow));
+    let builder = builder().connect_timeout(connect).redirect(Policy::custom(follow));
     // Requests to this machine bypass proxies.
     if is_here(url) { builder.no_proxy() } else { builder }
 }

@@ -3,10 +3,11 @@
 use std::ffi::OsStr;
 use std::{fmt, io};
 
-use rethread::store::StoreError;
+use rethread::store::{StoreError, WriteObstacle};
 use rethread::wire::with_causes;
 
 use crate::output::escape::visible_lines;
+use crate::output::target::{OutputTarget, Paint};
 use crate::paths::NoHome;
 
 /// The exit codes of all commands. `docs/cli.md` lists them.
@@ -103,8 +104,18 @@ impl Failure {
     /// Prints the message and the hint to stderr, if there is a message.
     pub(crate) fn report(&self) {
         if !self.message.is_empty() {
-            eprintln!("{self}");
+            eprintln!("{}", self.painted(OutputTarget::stderr()));
         }
+    }
+
+    /// The message and the hint, with their first words in colour.
+    fn painted(&self, target: OutputTarget) -> String {
+        let text = self.to_string();
+        let text = match text.strip_prefix("error: ") {
+            Some(rest) => format!("{} {rest}", target.paint(Paint::Red, "error:")),
+            None => text,
+        };
+        text.replacen("\nhint: ", &format!("\n{} ", target.paint(Paint::Cyan, "hint:")), 1)
     }
 }
 
@@ -146,6 +157,13 @@ impl From<StoreError> for Failure {
                 (ExitCode::Store, "use the newer rethread that wrote the database, or another RETHREAD_HOME")
             }
             StoreError::InUse { .. } => (ExitCode::Store, "end that process, then start again"),
+            StoreError::Unwritable { obstacle: WriteObstacle::Full, .. } => {
+                (ExitCode::Store, "free space on that disk, then try again; reading works without")
+            }
+            StoreError::Unwritable { obstacle: WriteObstacle::ReadOnly, .. } => (
+                ExitCode::Store,
+                "mount it writable, or set RETHREAD_HOME to a folder on another disk; reading works as it is",
+            ),
             StoreError::BadCursor | StoreError::Io { .. } | StoreError::Damaged { .. } => {
                 (ExitCode::Store, "check the file and its folder, or set RETHREAD_HOME to another folder")
             }

@@ -57,11 +57,14 @@ impl Paths {
         self.state.join("logs")
     }
 
-    /// The folder for logs, created if it is missing.
+    /// The folder for logs, created if it is missing. On a full or read-only disk nothing is logged.
     pub(crate) fn logs(&self) -> io::Result<PathBuf> {
         let logs = self.log_folder();
-        make_private(&logs)?;
-        Ok(logs)
+        match make_private(&logs).map_err(|error| error.kind()) {
+            Err(io::ErrorKind::StorageFull | io::ErrorKind::ReadOnlyFilesystem) => Ok(logs),
+            Err(other) => Err(other.into()),
+            Ok(()) => Ok(logs),
+        }
     }
 }
 

@@ -41,7 +41,7 @@ impl ServerParts {
         config: Config,
         log_level: LogLevel,
     ) -> Result<(Self, OpenOutcome), Failure> {
-        share_heap_arenas();
+        tune_heap();
         raise_file_limit();
         let paths = Paths::from_environment()?;
         match &agent {
@@ -129,11 +129,14 @@ fn raise_file_limit() {
 }
 
 /// Limits glibc to two heap arenas. By default it makes an arena for each new thread, up to eight per core, and memory
-/// freed in one is not reused by the others, so that the process would grow with its threads.
-fn share_heap_arenas() {
+/// freed in one is not reused by the others, so that the process would grow with its threads. Buffers as large as a piece
+/// of a replay come from the heap, and some free memory stays there: the system clears each page that it gives out.
+fn tune_heap() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
-    // SAFETY: sets a number; no thread has been started so far.
+    // SAFETY: sets numbers; no thread has been started so far.
     unsafe {
         libc::mallopt(libc::M_ARENA_MAX, 2);
+        libc::mallopt(libc::M_MMAP_THRESHOLD, 512 * 1024);
+        libc::mallopt(libc::M_TRIM_THRESHOLD, 1024 * 1024);
     }
 }

@@ -169,6 +169,34 @@ pub enum Entry {
     },
 }
 
+impl Entry {
+    /// The length of the text that an entry carries for others, in bytes: a prompt, an update or a question. What else it
+    /// has is short.
+    #[must_use]
+    pub fn text_len(&self) -> usize {
+        match self {
+            Self::Updated { update, .. } => update.body.text().len(),
+            Self::PromptInserted { content, .. } | Self::PromptHeld { content, .. } => content.text().len(),
+            Self::QuestionAsked { body, .. } => body.text().len(),
+            Self::Opened { .. }
+            | Self::RootsSet { .. }
+            | Self::AgentBound { .. }
+            | Self::AgentLost { .. }
+            | Self::PromptSent { .. }
+            | Self::PromptDropped { .. }
+            | Self::TurnStarted { .. }
+            | Self::StateChanged { .. }
+            | Self::TurnEnded { .. }
+            | Self::QuestionAnswered { .. }
+            | Self::QuestionWithdrawn { .. }
+            | Self::OptionAsked { .. }
+            | Self::OptionSettled { .. }
+            | Self::CancelAsked { .. }
+            | Self::TitleSet { .. } => 0,
+        }
+    }
+}
+
 /// An MCP server as it may be written down: no arguments, environment, headers or address.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServerNote {

@@ -219,27 +219,8 @@ impl Live {
 
 /// About what an entry costs in memory.
 fn weight(entry: &Entry) -> usize {
-    let text = match entry {
-        Entry::Updated { update, .. } => update.body.text().len(),
-        Entry::PromptInserted { content, .. } | Entry::PromptHeld { content, .. } => content.text().len(),
-        Entry::QuestionAsked { body, .. } => body.text().len(),
-        Entry::Opened { .. }
-        | Entry::RootsSet { .. }
-        | Entry::AgentBound { .. }
-        | Entry::AgentLost { .. }
-        | Entry::PromptSent { .. }
-        | Entry::PromptDropped { .. }
-        | Entry::TurnStarted { .. }
-        | Entry::StateChanged { .. }
-        | Entry::TurnEnded { .. }
-        | Entry::QuestionAnswered { .. }
-        | Entry::QuestionWithdrawn { .. }
-        | Entry::OptionAsked { .. }
-        | Entry::OptionSettled { .. }
-        | Entry::CancelAsked { .. }
-        | Entry::TitleSet { .. } => 128,
-    };
-    text + 192
+    const FIXED: usize = 192;
+    FIXED + entry.text_len()
 }
 
 #[cfg(test)]

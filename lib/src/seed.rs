@@ -7,11 +7,20 @@ use rethread_core::{ConversationRole, Entry, Folded, Gathered, Speaker, readable
 pub(crate) const BUDGET: usize = 96 * 1024;
 /// How many characters of each speaker are kept in a shortened turn.
 const SHORTENED: usize = 240;
+/// How many bytes of a turn are gathered before they are written as text.
+const MAX_GATHERED: usize = 8 * 1024 * 1024;
+/// How many bytes of whole turns are kept: many times of what fits in a transcript.
+const MAX_WHOLE: usize = 64 * BUDGET;
+/// A whole turn of this size is kept in any case.
+const SMALL_TURN: usize = 1024;
 
 /// A turn as text, whole and shortened.
 #[derive(Default)]
 struct TurnText {
+    /// The end of the text, of which more than a transcript can have is not kept.
     whole: String,
+    /// The length of the whole text.
+    length: usize,
     short: String,
     last: Option<Speaker>,
 }
@@ -20,8 +29,13 @@ struct TurnText {
 #[derive(Default)]
 pub(crate) struct Transcript {
     turns: Vec<TurnText>,
-    /// What came since the last turn was done with.
+    /// The bytes of all whole turns.
+    kept: usize,
+    /// What came since the last turn was done with, and its bytes.
     now: Gathered,
+    bytes: usize,
+    /// The number of turns before the one that runs.
+    before: usize,
     phase: TurnPhase,
 }
 
@@ -42,7 +56,7 @@ impl Transcript {
                 self.now.push(item.clone());
             }
             Entry::Updated { update, .. } => match update.kind.meaning().conversation {
-                ConversationRole::Essential => self.now.push(item.clone()),
+                ConversationRole::Essential => self.gather(item, update.body.text().len()),
                 // What comes next does not depend on thoughts, plans and the like.
                 ConversationRole::Accompanying | ConversationRole::Outside => {}
             },
@@ -50,7 +64,7 @@ impl Transcript {
             Entry::TurnEnded { stop, .. } => {
                 self.phase = TurnPhase::Between;
                 match stop.reason.as_str() {
-                    "refusal" => drop(self.now.take()),
+                    "refusal" => self.drop_turn(),
                     _ => self.write_down(),
                 }
             }
@@ -75,12 +89,50 @@ impl Transcript {
     fn turn_begins(&mut self) {
         if self.phase == TurnPhase::Between {
             self.write_down();
+            self.before = self.turns.len();
             self.phase = TurnPhase::Begun;
         }
     }
 
+    fn gather(&mut self, item: &Folded, bytes: usize) {
+        self.now.push(item.clone());
+        self.bytes += bytes;
+        if self.bytes > MAX_GATHERED {
+            self.write_down();
+        }
+    }
+
+    fn drop_turn(&mut self) {
+        drop(self.now.take());
+        self.bytes = 0;
+        self.turns.truncate(self.before);
+    }
+
+    /// Begins another turn. Of the older ones, what cannot be in the transcript is dropped.
+    fn push_turn(&mut self) {
+        if let Some(last) = self.turns.last_mut() {
+            if last.length > BUDGET {
+                last.whole = String::new();
+            }
+            self.kept += last.whole.len();
+        }
+        if self.kept > MAX_WHOLE {
+            let mut rest = MAX_WHOLE / 2;
+            for turn in self.turns.iter_mut().rev() {
+                match rest.checked_sub(turn.whole.len()) {
+                    Some(left) => rest = left,
+                    None if turn.whole.len() > SMALL_TURN => turn.whole = String::new(),
+                    None => {}
+                }
+            }
+            self.kept = self.turns.iter().map(|turn| turn.whole.len()).sum();
+        }
+        self.turns.push(TurnText::default());
+    }
+
     /// Writes what came so far as text.
     fn write_down(&mut self) {
+        self.bytes = 0;
         for item in self.now.take() {
             let Some(passage) = readable(&item.entry) else { continue };
             // A word on an older tool call that does not name it says nothing to a reader.
@@ -92,7 +144,7 @@ impl Transcript {
                 prompted || (passage.speaker == Speaker::User && turn.last != Some(Speaker::User))
             };
             if self.turns.last().is_none_or(begins) {
-                self.turns.push(TurnText::default());
+                self.push_turn();
             }
             if let Some(turn) = self.turns.last_mut() {
                 turn.say(passage.speaker, &passage.text());
@@ -110,8 +162,9 @@ impl Transcript {
         let (mut used, mut shortened, mut dropped) = (0, 0, 0);
         for turn in self.turns.iter().rev() {
             // The newest turn may be cut, but is never left out.
-            let (text, short) = if used + turn.whole.len() <= budget * 3 / 4 || parts.is_empty() {
-                (tail(&turn.whole, budget), false)
+            let fits = used + turn.length <= budget * 3 / 4 && turn.whole.len() == turn.length;
+            let (text, short) = if fits || parts.is_empty() {
+                (turn.tail(budget), false)
             } else {
                 (turn.short.clone(), true)
             };
@@ -136,12 +189,28 @@ impl TurnText {
         }
         if self.last.replace(speaker) != Some(speaker) {
             let heading = format!("\n## {}\n", speaker.name());
-            self.whole.push_str(&heading);
+            self.write(&heading);
             self.short.push_str(&heading);
             self.short.push_str(&shortened(text));
         }
+        self.write(text);
+        self.write("\n");
+    }
+
+    fn write(&mut self, text: &str) {
+        self.length += text.len();
         self.whole.push_str(text);
-        self.whole.push('\n');
+        if self.whole.len() > 4 * BUDGET {
+            self.whole = last_bytes(&self.whole, BUDGET).to_owned();
+        }
+    }
+
+    /// The end of a text that is too long, since the last part matters most.
+    fn tail(&self, budget: usize) -> String {
+        if self.length <= budget {
+            return self.whole.clone();
+        }
+        format!("…{}", last_bytes(&self.whole, budget))
     }
 }
 
@@ -178,13 +247,10 @@ fn shortened(text: &str) -> String {
     short
 }
 
-/// The end of a text that is too long, since the last part matters most.
-fn tail(text: &str, budget: usize) -> String {
-    if text.len() <= budget {
-        return text.to_owned();
-    }
-    let from = (text.len() - budget..text.len()).find(|at| text.is_char_boundary(*at)).unwrap_or(text.len());
-    format!("…{}", &text[from..])
+/// At most so many bytes from the end of a text.
+fn last_bytes(text: &str, most: usize) -> &str {
+    let from = text.len().saturating_sub(most);
+    &text[(from..text.len()).find(|at| text.is_char_boundary(*at)).unwrap_or(text.len())..]
 }
 
 #[cfg(test)]
@@ -335,5 +401,25 @@ mod tests {
     fn one_huge_turn_is_cut_at_its_beginning() {
         let text = write(turns(1, &"é".repeat(100_000)), 10_000);
         assert!(text.len() < 11_000 && text.ends_with("é\n"));
+    }
+
+    #[test]
+    fn a_very_long_conversation_needs_little_memory() {
+        let mut transcript = Transcript::default();
+        let (answer, mut seq) = ("word ".repeat(100_000), Seq(0));
+        for entry in turns(40, &answer).into_iter().chain(turns(1, "the end")) {
+            seq = seq.next();
+            transcript.add(&Folded { first: seq, last: seq, entry });
+        }
+        let kept: usize = transcript.turns.iter().map(|turn| turn.whole.len() + turn.short.len()).sum();
+        assert!(kept < 6 * BUDGET, "{kept}");
+        let text = transcript.write(BUDGET).unwrap_or_default();
+        assert!(
+            text.contains("of 41 turns") && text.contains("40 older turns are shortened"),
+            "{}",
+            &text[..300]
+        );
+        let one = write(turns(1, &answer), BUDGET);
+        assert!(one.contains("…") && one.len() > BUDGET && one.len() < BUDGET + 400, "{}", one.len());
     }
 }

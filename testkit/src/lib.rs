@@ -35,6 +35,7 @@
 //! - [`barrage`] is a client that sends random requests without waiting, and counts the answers.
 //! - [`checkout`] gives access to the sources and documents, for tests that compare them.
 //! - [`normal::transcript`] is the whole conversation as text with stable names for ids, for `expect!`.
+//! - `small_disk` is a real disk that is full or read-only, for programs.
 //! - [`fault::FaultStore`] fails like a full disk; [`watched::Watched`] puts any other observer in front of a store.
 //! - [`model::ModelServer`] is a model server for real agents and the assistant.
 //! - [`mcp::WebServer`] and the example `mcp_server` are MCP servers that misbehave on demand.
@@ -56,6 +57,8 @@ mod pairing;
 pub mod processes;
 pub mod program;
 mod schema;
+#[cfg(target_os = "linux")]
+pub mod small_disk;
 pub mod view;
 pub mod watched;
 mod world;

@@ -23,6 +23,7 @@ use tokio::task::{AbortHandle, JoinSet};
 
 use super::fault::root;
 use super::raw_frames::{ConnectionFailure, RawFrames};
+use crate::web;
 
 /// The maximum length of an event, in bytes. It fits into one HTTP/2 frame.
 pub(super) const LONGEST_EVENT: usize = 16_000_000;
@@ -112,7 +113,7 @@ impl Relay {
 async fn start(routes: Arc<Mutex<HashMap<String, Arc<RouteTarget>>>>) -> Result<RunningRelay, String> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.map_err(|error| error.to_string())?;
     let port = listener.local_addr().map_err(|error| error.to_string())?.port();
-    let client = Client::builder()
+    let client = web::builder()
         .no_proxy()
         .redirect(reqwest::redirect::Policy::none())
         .http2_prior_knowledge()
@@ -302,7 +303,7 @@ mod tests {
 
     async fn route(relay: &Relay, port: u16, frames: &Arc<RawFrames>) -> Route {
         let address = Url::parse(&format!("http://127.0.0.1:{port}/v1/?a=b")).unwrap();
-        let client = Client::builder().no_proxy().build().unwrap();
+        let client = web::builder().no_proxy().build().unwrap();
         relay.route(RouteTarget { client, address, frames: frames.clone() }).await.unwrap()
     }
 

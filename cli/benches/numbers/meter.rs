@@ -47,9 +47,18 @@ fn field(pid: u32, file: &str, name: &str) -> u64 {
 
 /// The time of the monotonic clock, which is the same in all processes.
 pub(crate) fn monotonic() -> Duration {
+    time_of(libc::CLOCK_MONOTONIC)
+}
+
+/// The processor time of the calling thread.
+pub(crate) fn thread_processor_time() -> Duration {
+    time_of(libc::CLOCK_THREAD_CPUTIME_ID)
+}
+
+fn time_of(clock: libc::clockid_t) -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the pointer is valid for the call.
-    let failed = unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
+    let failed = unsafe { libc::clock_gettime(clock, &mut time) };
     assert_eq!(failed, 0, "every system has this clock");
     let seconds = u64::try_from(time.tv_sec).expect("the clock starts at 0");
     Duration::from_secs(seconds) + Duration::from_nanos(time.tv_nsec.unsigned_abs())

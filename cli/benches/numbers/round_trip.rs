@@ -9,7 +9,7 @@ use std::time::Instant;
 use crate::agent::Turn;
 use crate::client::Client;
 use crate::figure::{Pair, Spread, median, number};
-use crate::meter::{processor_time, processor_time_since};
+use crate::meter::{processor_time, processor_time_since, thread_processor_time};
 use crate::table::{Bound, Row};
 use crate::{conductor, disk};
 
@@ -21,6 +21,9 @@ const SYNCED: [u8; 400] = [b'x'; 400];
 const IN_RAM: &str = "prompt round trip p50, store on a RAM disk, against the conductor";
 const ON_DISK: &str = "prompt round trip p50, store on disk, against the conductor plus one `fdatasync`";
 const SHARE: &str = "prompt round trip p50, store on disk: share of one `fdatasync`";
+const COST_IN_RAM: &str = "processor time per turn of one chunk, store on a RAM disk, against the conductor";
+const COST_ON_DISK: &str =
+    "processor time per turn of one chunk, store on disk, against the conductor plus one `fdatasync`";
 const COST: &str = "processor time per turn of one chunk, store on disk, against the conductor";
 
 /// All ratios.
@@ -41,7 +44,7 @@ pub(crate) fn measure() -> Vec<Row> {
         }
         let theirs = official.as_mut().map(Prompter::finish_round);
         let ram = in_ram.as_mut().map(Prompter::finish_round);
-        figures.push(theirs.as_ref(), ram.as_ref(), &on_disk.finish_round(), syncs.finish_round());
+        figures.push(theirs.as_ref(), ram.as_ref(), &on_disk.finish_round(), &syncs.finish_round());
     }
     official.into_iter().chain(in_ram).chain([on_disk]).for_each(|prompter| prompter.client.end());
     figures.rows()
@@ -51,41 +54,47 @@ pub(crate) fn measure() -> Vec<Row> {
 struct Figures {
     in_ram: Pair,
     on_disk: Pair,
+    cost_in_ram: Pair,
+    cost_on_disk: Pair,
     cost: Pair,
     syncs: Vec<f64>,
     shares: Vec<f64>,
 }
 
 impl Figures {
-    fn push(&mut self, theirs: Option<&Turns>, ram: Option<&Turns>, on_disk: &Turns, sync: f64) {
+    fn push(&mut self, theirs: Option<&Turns>, ram: Option<&Turns>, on_disk: &Turns, sync: &Turns) {
+        let (time, cost) = (theirs.map(|turns| turns.time), theirs.map(|turns| turns.processor_time));
         if let Some(ram) = ram {
-            self.in_ram.push(ram.time, theirs.map(|theirs| theirs.time));
+            self.in_ram.push(ram.time, time);
+            self.cost_in_ram.push(ram.processor_time, cost);
         }
-        self.on_disk.push(on_disk.time, theirs.map(|theirs| theirs.time + sync));
-        self.cost.push(on_disk.processor_time, theirs.map(|theirs| theirs.processor_time));
-        self.syncs.push(sync);
-        self.shares.push(sync / on_disk.time);
+        self.on_disk.push(on_disk.time, time.map(|time| time + sync.time));
+        self.cost_on_disk.push(on_disk.processor_time, cost.map(|cost| cost + sync.processor_time));
+        self.cost.push(on_disk.processor_time, cost);
+        self.syncs.push(sync.time);
+        self.shares.push(sync.time / on_disk.time);
     }
 
     fn rows(&self) -> Vec<Row> {
-        let in_ram = if self.in_ram.is_empty() {
-            Row::skipped(IN_RAM, "no RAM disk", Bound::AtMost(0.6, ""))
-        } else {
-            Row::ratio(IN_RAM, &self.in_ram, "us", Bound::AtMost(0.6, ""))
+        let in_ram = |what, pair: &Pair| match pair.is_empty() {
+            true => Row::skipped(what, "no RAM disk", Bound::AtMost(0.6, "")),
+            false => Row::ratio(what, pair, "us", Bound::AtMost(0.6, "")),
         };
         let share = Spread::of(&self.shares);
         let sync =
             format!("{} of our time; the sync takes {} us", share.text(""), number(median(&self.syncs)));
         vec![
-            in_ram,
+            in_ram(IN_RAM, &self.in_ram),
             Row::ratio(ON_DISK, &self.on_disk, "us", Bound::AtMost(1.0, "")),
             Row::new(SHARE, sync, share.median, Bound::Information),
-            Row::ratio(COST, &self.cost, "us", Bound::AtMost(0.6, "")),
+            in_ram(COST_IN_RAM, &self.cost_in_ram),
+            Row::ratio(COST_ON_DISK, &self.cost_on_disk, "us", Bound::AtMost(0.6, "")),
+            Row::ratio(COST, &self.cost, "us", Bound::Information),
         ]
     }
 }
 
-/// The figures of a round, in microseconds for each turn.
+/// The figures of a round, in microseconds for each turn or sync.
 struct Turns {
     time: f64,
     processor_time: f64,
@@ -126,24 +135,27 @@ impl Prompter {
 struct Syncs {
     file: File,
     times: Vec<f64>,
+    processor_time: f64,
 }
 
 impl Syncs {
     fn new(folder: &Path) -> Self {
         let file = OpenOptions::new().create(true).append(true).open(folder.join("synced"));
-        Self { file: file.expect("a file can be made"), times: Vec::new() }
+        Self { file: file.expect("a file can be made"), times: Vec::new(), processor_time: 0.0 }
     }
 
     fn sync(&mut self) {
         self.file.write_all(&SYNCED).expect("there is room");
-        let began = Instant::now();
+        let (began, spent) = (Instant::now(), thread_processor_time());
         self.file.sync_data().expect("the disk works");
         self.times.push(began.elapsed().as_secs_f64() * 1e6);
+        self.processor_time += (thread_processor_time() - spent).as_secs_f64() * 1e6;
     }
 
-    fn finish_round(&mut self) -> f64 {
-        let time = median(&self.times);
+    fn finish_round(&mut self) -> Turns {
+        let processor_time = std::mem::take(&mut self.processor_time) / self.times.len() as f64;
+        let syncs = Turns { time: median(&self.times), processor_time };
         self.times.clear();
-        time
+        syncs
     }
 }

@@ -29,12 +29,16 @@ const WORDS: usize = 20;
 const FIRST_TIME: Millis = 1_700_000_000_000;
 
 /// The queries with the hits that they have among all messages.
-const QUERIES: [(&str, &str, usize); 5] = [
+const QUERIES: [(&str, &str, usize); 9] = [
     ("a word of 1 in 10 messages", "tenth", MESSAGES / 10),
     ("a word of 1 in 1,000 messages", "thousandth", MESSAGES / 1000),
     ("a word of 1 message", "single", 1),
     ("a phrase of 1 in 1,000 messages, its words in 1 of 20", "\"green apple\"", MESSAGES / 1000),
     ("a prefix of 4,096 words in 1 of 10 messages", "prefix*", MESSAGES / 10),
+    ("a prefix of one letter, in all messages", "w*", MESSAGES),
+    ("a prefix of two letters, in 3 of 4 messages", "w2*", MESSAGES / 4 * 3),
+    ("a prefix of one letter and a word of 1 in 1,000 messages", "w* thousandth", MESSAGES / 1000),
+    ("a prefix of one letter that 1 message has", "s*", 1),
 ];
 
 /// The times of the queries, with and without a folder.

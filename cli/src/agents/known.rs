@@ -94,9 +94,26 @@ pub(crate) fn known_agent(name: &str) -> Option<&'static KnownAgent> {
     KNOWN_AGENTS.iter().find(|agent| agent.name == name)
 }
 
+/// The agent that gives itself this name in `initialize`: its package, the last part of that, or its name.
+pub(crate) fn known_by_own_name(own: &str) -> Option<&'static KnownAgent> {
+    KNOWN_AGENTS.iter().find(|agent| {
+        let last = agent.package.rsplit('/').next().unwrap_or_default();
+        own == agent.package || own == last || own.eq_ignore_ascii_case(agent.name)
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn agents_are_known_by_what_they_call_themselves() {
+        let known = |own: &str| known_by_own_name(own).map(|agent| agent.name);
+        assert_eq!(known("@agentclientprotocol/claude-agent-acp"), Some("claude"));
+        assert_eq!(known("gemini-cli"), Some("gemini"));
+        assert_eq!(known("OpenCode"), Some("opencode"));
+        assert_eq!(known("another"), None);
+    }
 
     #[test]
     fn the_readme_has_the_same_agents() {

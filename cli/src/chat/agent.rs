@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use rethread::store::{SessionRow, Store, read_state};
 
 use crate::agents::AgentChoice;
+use crate::agents::known::known_by_own_name;
 use crate::failure::{ExitCode, Failure};
 use crate::output::ids::short_ids;
 use crate::shell_word::shell_word;
@@ -78,7 +79,11 @@ impl AgentArg {
 
 /// The agent that has this name for itself.
 fn by_own_name(name: &str) -> Result<AgentChoice, Failure> {
-    if name == OWN_NAME { Ok(AgentChoice::Assistant) } else { AgentChoice::named(name) }
+    match known_by_own_name(name) {
+        _ if name == OWN_NAME => Ok(AgentChoice::Assistant),
+        Some(known) => AgentChoice::named(known.name),
+        None => AgentChoice::named(name),
+    }
 }
 
 fn unknown_agent(row: &SessionRow, agent: &str) -> Failure {

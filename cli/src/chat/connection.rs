@@ -13,6 +13,7 @@ use rethread::wire::code;
 use rethread_core::SessionId;
 use tokio::sync::mpsc;
 
+use super::login::LoginPolicy;
 use crate::failure::{ExitCode, Failure};
 
 /// How many events may wait; the agent waits then.
@@ -62,21 +63,25 @@ pub(crate) struct Conversation {
 }
 
 /// A connection without a session.
-pub(super) struct Connected {
-    pub(super) client: AcpClient<ChatHandler>,
+pub(crate) struct Connected {
+    /// The connection.
+    pub(crate) client: AcpClient<ChatHandler>,
     pub(super) events: mpsc::Receiver<ChatEvent>,
     pub(super) source: ServerSource,
 }
 
 impl Connected {
     /// Connects to the server. The agent is started if its abilities are not known.
-    pub(super) async fn to(server: Server) -> Result<Self, Failure> {
+    pub(crate) async fn to(server: Server, login: LoginPolicy) -> Result<Self, Failure> {
         let (sender, events) = mpsc::channel(EVENTS);
         let me = Introduction {
             name: "rethread-chat".to_owned(),
             title: Some("Rethread chat".to_owned()),
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            services: vec![ClientService::Forms],
+            services: match login {
+                LoginPolicy::Ask => vec![ClientService::Forms, ClientService::TerminalLogin],
+                LoginPolicy::Fail => vec![ClientService::Forms],
+            },
         };
         let source = ServerSource::new(server);
         let handler = ChatHandler { events: sender };
@@ -86,7 +91,7 @@ impl Connected {
     }
 
     /// Closes the connection.
-    pub(super) async fn close(self) {
+    pub(crate) async fn close(self) {
         self.client.close().await;
         self.source.closed().await;
     }

@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 use std::fs::OpenOptions;
-use std::io;
+use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::sync::Arc;
@@ -18,12 +18,15 @@ use reedline::{
 
 use super::completion::ChatCompleter;
 use crate::output::target::Color;
+use crate::output::width::width;
 
 /// How many prompts the history keeps.
 const HISTORY: usize = 2_000;
 /// How many texts may wait to be printed above the line.
 const WAITING_TEXTS: usize = 256;
 const MENU: &str = "completions";
+/// What stands before the typed text.
+const MARK: &str = "› ";
 
 /// What the user did at the input line.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,7 +85,7 @@ impl InputLine {
             printer: printer.sender(),
             completer: ChatCompleter::default(),
         };
-        let menu = ColumnarMenu::default().with_name(MENU).with_columns(1).with_marker("› ");
+        let menu = ColumnarMenu::default().with_name(MENU).with_columns(1).with_marker(MARK);
         let editor = Reedline::create()
             .with_history(Box::new(file))
             .with_edit_mode(Box::new(Emacs::new(keys())))
@@ -124,6 +127,7 @@ impl InputLine {
             Signal::CtrlC => Entered::Interrupted,
             Signal::CtrlD => Entered::EndOfInput,
             Signal::ExternalBreak(draft) => {
+                erase_line(&draft)?;
                 self.draft = draft;
                 Entered::Broken
             }
@@ -131,6 +135,16 @@ impl InputLine {
             _ => Entered::Broken,
         })
     }
+}
+
+/// Removes a line that was taken away, with what was typed in it.
+fn erase_line(draft: &str) -> io::Result<()> {
+    let columns = crossterm::terminal::size().map_or(80, |(columns, _)| usize::from(columns).max(1));
+    let rows: usize = draft.split('\n').map(|line| (width(line) + width(MARK)) / columns + 1).sum();
+    let up = if rows > 1 { format!("\u{1b}[{}A", rows - 1) } else { String::new() };
+    let mut out = io::stdout().lock();
+    out.write_all(format!("\r{up}\u{1b}[J").as_bytes())?;
+    out.flush()
 }
 
 fn keys() -> reedline::Keybindings {
@@ -176,7 +190,7 @@ impl Prompt for ChatPrompt {
     }
 
     fn render_prompt_indicator(&self, _mode: PromptEditMode) -> Cow<'_, str> {
-        "› ".into()
+        MARK.into()
     }
 
     fn render_prompt_multiline_indicator(&self) -> Cow<'_, str> {

@@ -42,6 +42,33 @@ impl Drop for QuietKeyboard {
     }
 }
 
+/// Shows typed characters and passes whole lines, as other programs expect it. Dropping it restores the mode before.
+pub(crate) struct UsualKeyboard {
+    before: Option<libc::termios>,
+}
+
+impl UsualKeyboard {
+    /// Changes the mode of the terminal on stdin, if it is one.
+    pub(crate) fn begin() -> Self {
+        let before = mode();
+        if let Some(before) = before {
+            let mut usual = before;
+            usual.c_lflag |= libc::ICANON | libc::ECHO | libc::ISIG;
+            usual.c_iflag |= libc::ICRNL;
+            set_mode(&usual);
+        }
+        Self { before }
+    }
+}
+
+impl Drop for UsualKeyboard {
+    fn drop(&mut self) {
+        if let Some(before) = &self.before {
+            set_mode(before);
+        }
+    }
+}
+
 /// Forgets what was typed, so that it does not answer a question that the user has not seen.
 pub(crate) fn forget_typed() {
     // SAFETY: a plain call on a descriptor that may also be closed.

@@ -3,6 +3,7 @@
 
 pub(crate) mod agent;
 mod attachments;
+mod background;
 mod completion;
 mod connection;
 mod diff;
@@ -30,10 +31,10 @@ mod transcript;
 mod transcript_tests;
 mod turn;
 
-pub(crate) use connection::{ChatEvent, Conversation};
+pub(crate) use connection::{Connected, Conversation};
 pub(crate) use keys::QuietKeyboard;
-pub(crate) use login::LoginPolicy;
-pub(crate) use opening::ChatSession;
+pub(crate) use login::{LoginPolicy, login_required};
+pub(crate) use opening::{ChatSession, Opened};
 pub(crate) use opening_screen::OpeningScreen;
 pub(crate) use permission::PermissionPolicy;
-pub(crate) use talk::{SaidAnything, TalkSetup, TerminalChat};
+pub(crate) use talk::{ChatEnd, SaidAnything, TalkSetup, TerminalChat};

@@ -64,8 +64,14 @@ pub(crate) fn prompt_lines(text: &str, color: Color) -> String {
 
 /// What is said at the end of a turn: why it ended if that is not usual, and the usage.
 pub(crate) fn turn_end_lines(stop: &Stop, view: &SessionView, took: Duration, color: Color) -> String {
+    let usage = TextStyle::DIM.paint(color, &usage_line(view, took));
+    format!("{}{usage}\n", stop_lines(stop, color))
+}
+
+/// Why a turn ended, if that is not usual.
+pub(crate) fn stop_lines(stop: &Stop, color: Color) -> String {
     let (style, sentence) = match stop.reason.as_str() {
-        "end_turn" => (TextStyle::PLAIN, String::new()),
+        "end_turn" | "" => (TextStyle::PLAIN, String::new()),
         "cancelled" => (TextStyle::colored(TextColor::Yellow), "Cancelled.".to_owned()),
         "refusal" => (TextStyle::colored(TextColor::Yellow), "The agent refused to answer.".to_owned()),
         "max_tokens" => {
@@ -77,9 +83,7 @@ pub(crate) fn turn_end_lines(stop: &Stop, view: &SessionView, took: Duration, co
         }
         other => (TextStyle::colored(TextColor::Red), error_sentence(stop, other)),
     };
-    let sentence = visible_lines(&sentence).lines().map(|line| style.paint(color, line) + "\n").collect();
-    let usage = TextStyle::DIM.paint(color, &usage_line(view, took));
-    [sentence, format!("{usage}\n")].into_iter().filter(|text: &String| text != "\n").collect()
+    visible_lines(&sentence).lines().map(|line| style.paint(color, line) + "\n").collect()
 }
 
 fn error_sentence(stop: &Stop, reason: &str) -> String {

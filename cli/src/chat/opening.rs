@@ -3,18 +3,16 @@
 use rethread::client::view::SessionView;
 use rethread::client::{ClientError, ClientSession};
 use rethread::edge::client_request::{ReplayFrom, Setup};
-use rethread::server::Server;
 use rethread::store::{SessionRow, Store};
 use rethread_core::{Entry, Seq, SessionId};
 
 use super::connection::{ChatEvent, Connected, Conversation, failure, with_events};
-use super::login::LoginPolicy;
 use crate::failure::{ExitCode, Failure};
 
 /// How many turns of the history are shown.
 const SHOWN_TURNS: usize = 2;
 /// How many entries are read at first to find the last turns.
-const FIRST_STEP: u64 = 2_000;
+const FIRST_STEP: u64 = 200;
 /// How many bytes of a journal are read at a time.
 const PAGE_BYTES: usize = 1024 * 1024;
 
@@ -56,49 +54,38 @@ impl ChatSession {
     }
 }
 
+/// How opening a session went.
+pub(crate) enum Opened {
+    /// It is open.
+    Chat(Box<Conversation>),
+    /// The agent requires a login.
+    LoginRequired(Box<Connected>, ClientError),
+}
+
 impl Conversation {
-    /// Connects to the server and opens the session. `each` sees what happens before it is open: of a session that exists
-    /// what is replayed.
+    /// Opens the session. `each` sees what happens before it is open: of a session that exists what is replayed.
     pub(crate) async fn open(
-        server: Server,
+        mut connected: Connected,
         choice: &ChatSession,
         replay: &ReplayFrom,
-        login: LoginPolicy,
         mut each: impl FnMut(&mut SessionView, ChatEvent),
-    ) -> Result<Self, Failure> {
-        let mut connected = Connected::to(server).await?;
+    ) -> Result<Opened, Failure> {
         let mut view = SessionView::default();
-        let opened = connected.log_in_and_open(choice, replay, login, |event| each(&mut view, event)).await;
-        match opened {
+        match connected.open(choice, replay, |event| each(&mut view, event)).await {
             Ok(session) => {
                 let Connected { client, events, source } = connected;
-                Ok(Self { client, session, view, events, source })
+                Ok(Opened::Chat(Box::new(Self { client, session, view, events, source })))
             }
-            Err(failure) => {
+            Err(error) if error.requires_login() => Ok(Opened::LoginRequired(Box::new(connected), error)),
+            Err(error) => {
                 connected.close().await;
-                Err(failure)
+                Err(failure(error))
             }
         }
     }
 }
 
 impl Connected {
-    async fn log_in_and_open(
-        &mut self,
-        choice: &ChatSession,
-        replay: &ReplayFrom,
-        login: LoginPolicy,
-        mut each: impl FnMut(ChatEvent),
-    ) -> Result<ClientSession, Failure> {
-        match self.open(choice, replay, &mut each).await {
-            Err(error) if error.requires_login() && login == LoginPolicy::Ask => {
-                self.log_in(error).await?;
-                self.open(choice, replay, &mut each).await.map_err(failure)
-            }
-            opened => opened.map_err(failure),
-        }
-    }
-
     async fn open(
         &mut self,
         choice: &ChatSession,

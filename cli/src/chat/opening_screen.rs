@@ -11,13 +11,14 @@ use rethread::server::Server;
 use rethread_core::SessionId;
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::connection::{ChatEvent, Conversation};
+use super::connection::{ChatEvent, Connected, Conversation};
 use super::login::LoginPolicy;
-use super::opening::ChatSession;
+use super::opening::{ChatSession, Opened};
 use super::permission::PermissionPolicy;
 use super::screen::{LiveLines, Screen};
 use super::transcript::{Moment, Transcript};
 use super::turn::{ChatScreen, asked_to_end};
+use crate::agents::AgentChoice;
 use crate::failure::Failure;
 use crate::markdown::style::TextStyle;
 use crate::output::escape::visible;
@@ -45,7 +46,8 @@ impl OpeningScreen {
     /// Opens the session and shows what is replayed.
     pub(crate) async fn open(
         self,
-        server: Server,
+        server: &Server,
+        agent: &AgentChoice,
         choice: &ChatSession,
         from: &ReplayFrom,
     ) -> Result<(Conversation, Self), Failure> {
@@ -53,15 +55,29 @@ impl OpeningScreen {
         if let (ChatSession::Existing(row), ReplayFrom::Message(_)) = (choice, from) {
             screen.borrow_mut().earlier_turns(&row.id)?;
         }
-        let each = |view: &mut SessionView, event| screen.borrow_mut().event(view, event);
-        let opening = Conversation::open(server, choice, from, LoginPolicy::Ask, each);
-        let chat = unless_interrupted(opening, || {
-            let line = LiveLines::status("starting the agent · Ctrl-C leaves");
-            Ok(screen.borrow_mut().shown.screen.set_live(line)?)
-        });
-        let chat = chat.await;
-        screen.borrow_mut().shown.screen.set_live(LiveLines::default())?;
-        Ok((chat?, screen.into_inner()))
+        let mut connection = None;
+        loop {
+            let opening = async {
+                let connected = match connection.take() {
+                    Some(connected) => connected,
+                    None => Connected::to(server.clone(), LoginPolicy::Ask).await?,
+                };
+                let each = |view: &mut SessionView, event| screen.borrow_mut().event(view, event);
+                Conversation::open(connected, choice, from, each).await
+            };
+            let opened = unless_interrupted(opening, || {
+                let line = LiveLines::status("starting the agent · Ctrl-C leaves");
+                Ok(screen.borrow_mut().shown.screen.set_live(line)?)
+            })
+            .await;
+            screen.borrow_mut().shown.screen.set_live(LiveLines::default())?;
+            match opened? {
+                Opened::Chat(chat) => return Ok((*chat, screen.into_inner())),
+                Opened::LoginRequired(connected, error) => {
+                    connection = connected.log_in(error, agent).await?
+                }
+            }
+        }
     }
 
     /// Says how to see the turns that are not shown.

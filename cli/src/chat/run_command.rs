@@ -4,14 +4,14 @@ use std::fmt;
 use std::path::PathBuf;
 
 use inquire::{InquireError, Select};
-use rethread::client::ClientError;
 use rethread::client::view::{OptionInfo, SessionView};
+use rethread::client::{AskedQuestion, ClientError};
 use rethread::edge::client_request::Setup;
 use rethread::store::ListQuery;
 use rethread_core::{Json, clean_title};
 use serde_json::Value;
 
-use super::connection::{failure, with_events};
+use super::connection::{ChatEvent, failure, with_events};
 use super::export::export;
 use super::opening::{last_turns, setup_of};
 use super::slash::{COMMANDS, ChatCommand};
@@ -128,15 +128,16 @@ impl TerminalChat {
         }
         let id = self.chat.session.id().clone();
         let setting = self.chat.client.set_title(&id, &title);
-        let view = &mut self.chat.view;
-        with_events(&mut self.chat.events, setting, |event| apply(view, event)).await.map_err(failure)?;
+        let (view, questions) = (&mut self.chat.view, &mut self.questions);
+        let each = |event| apply(view, questions, event);
+        with_events(&mut self.chat.events, setting, each).await.map_err(failure)?;
         self.note(&format!("the title is now {title}"))
     }
 
     /// Waits for a call and applies the events that come with it.
     async fn call<T>(&mut self, call: impl Future<Output = Result<T, ClientError>>) -> Result<T, Failure> {
-        let view = &mut self.chat.view;
-        with_events(&mut self.chat.events, call, |event| apply(view, event)).await.map_err(failure)
+        let (view, questions) = (&mut self.chat.view, &mut self.questions);
+        with_events(&mut self.chat.events, call, |event| apply(view, questions, event)).await.map_err(failure)
     }
 
     async fn fork(&mut self) -> Result<(), Failure> {
@@ -144,7 +145,9 @@ impl TerminalChat {
         let setup = Setup { cwd: self.cwd.display().to_string(), ..Setup::default() };
         let mut view = SessionView::default();
         let forking = self.chat.client.fork(old.id(), &setup, None);
-        let fork = with_events(&mut self.chat.events, forking, |event| apply(&mut view, event)).await;
+        let questions = &mut self.questions;
+        let each = |event| apply(&mut view, questions, event);
+        let fork = with_events(&mut self.chat.events, forking, each).await;
         self.chat.session = fork.map_err(failure)?;
         self.chat.view = view;
         let short = short_ids(&[old.id().as_str()])[0].to_owned();
@@ -176,13 +179,13 @@ impl TerminalChat {
         let opening = self.chat.client.attach(&row.id, &setup, &from);
         let (questions, events) = (&mut self.questions, &mut self.chat.events);
         let opened = with_events(events, opening, |event| match event {
-            super::ChatEvent::Happened(_, event) => {
+            ChatEvent::Happened(_, event) => {
                 if let Some(change) = view.apply(&event) {
                     let _ = screen.commit(&transcript.change(&view, &change));
                 }
             }
-            super::ChatEvent::Asked(question) => questions.push(question),
-            super::ChatEvent::Ended(_) => {}
+            ChatEvent::Asked(question) => questions.push(question),
+            ChatEvent::Ended(_) => {}
         })
         .await;
         let session = opened.map_err(failure)?;
@@ -198,23 +201,30 @@ impl TerminalChat {
 
     /// Closes a session that the user has left; it stays in the store.
     async fn leave_behind(&mut self, old: rethread::client::ClientSession) {
-        let view = &mut self.chat.view;
+        let (view, questions) = (&mut self.chat.view, &mut self.questions);
+        questions.retain(|question| question.session != *old.id());
         let closing = old.close();
         // One that cannot be closed is closed with the connection.
         let _ = with_events(&mut self.chat.events, closing, |event| {
-            if let super::ChatEvent::Happened(session, event) = event
-                && session != *old.id()
-            {
-                view.apply(&event);
+            let of_old = match &event {
+                ChatEvent::Happened(session, _) => session == old.id(),
+                ChatEvent::Asked(question) => question.session == *old.id(),
+                ChatEvent::Ended(_) => true,
+            };
+            if !of_old {
+                apply(view, questions, event);
             }
         })
         .await;
     }
 }
 
-fn apply(view: &mut SessionView, event: super::ChatEvent) {
-    if let super::ChatEvent::Happened(_, event) = event {
-        view.apply(&event);
+/// Applies an event, and keeps a question to be asked before the next prompt.
+fn apply(view: &mut SessionView, questions: &mut Vec<AskedQuestion>, event: ChatEvent) {
+    match event {
+        ChatEvent::Happened(_, event) => drop(view.apply(&event)),
+        ChatEvent::Asked(question) => questions.push(question),
+        ChatEvent::Ended(_) => {}
     }
 }
 

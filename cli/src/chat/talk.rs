@@ -7,18 +7,23 @@ use std::time::Duration;
 
 use rethread::client::AskedQuestion;
 use rethread::store::Store;
-use rethread_core::Json;
+use rethread_core::{Json, SessionId};
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::time::Instant;
 
 use super::agent::AgentArg;
 use super::attachments::{Embedding, content};
+use super::background::{background_text, happened, print_above};
 use super::completion::Completions;
-use super::connection::{ChatEvent, Conversation};
-use super::input::{Entered, InputHandle, InputLine};
+use super::connection::Conversation;
+use super::input::{Entered, InputLine};
+use super::login::{LoggedIn, log_in};
+use super::notes::stop_lines;
 use super::opening_screen::OpeningScreen;
 use super::screen::Screen;
 use super::slash::{COMMANDS, ChatCommand, Typed, typed};
 use super::turn::{AfterTurn, ChatScreen, TurnOnScreen, asked_to_end};
+use crate::agents::AgentChoice;
 use crate::failure::Failure;
 use crate::markdown::load_grammars;
 use crate::markdown::style::TextStyle;
@@ -30,6 +35,10 @@ use crate::output::width::cut_end;
 /// How long the input line may take to go when the process has to end.
 const LAST_WORDS: Duration = Duration::from_millis(300);
 
+/// How long an agent that writes outside of a turn says nothing before what it wrote is shown as it is.
+const QUIET: Duration = Duration::from_millis(300);
+const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);
+
 const HELP: &str = "/help shows the commands, Ctrl-D leaves";
 
 /// A chat on a terminal.
@@ -40,6 +49,7 @@ pub(crate) struct TerminalChat {
     pub(super) input: InputLine,
     pub(super) cwd: PathBuf,
     agent: AgentArg,
+    program: AgentChoice,
     /// Questions that came outside of a turn.
     pub(super) questions: Vec<AskedQuestion>,
     /// Text that is to be printed above the input line.
@@ -58,6 +68,15 @@ pub(crate) enum SaidAnything {
     No,
 }
 
+/// Why a chat ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum ChatEnd {
+    /// The user has left.
+    Left,
+    /// The agent has to be started again for this session.
+    StartAgain(SessionId),
+}
+
 /// What a chat is started with.
 pub(crate) struct TalkSetup {
     /// The open session.
@@ -70,6 +89,8 @@ pub(crate) struct TalkSetup {
     pub(crate) history: PathBuf,
     /// The agent as the command line names it.
     pub(crate) agent: AgentArg,
+    /// The agent itself.
+    pub(crate) program: AgentChoice,
     /// Whether the session has turns.
     pub(crate) said: SaidAnything,
     /// The working directory of the session.
@@ -79,10 +100,15 @@ pub(crate) struct TalkSetup {
 impl TerminalChat {
     /// Prepares the chat; the history has been shown.
     pub(crate) fn new(setup: TalkSetup) -> Result<Self, Failure> {
-        let TalkSetup { chat, store, opening, history, agent, said, cwd } = setup;
+        let TalkSetup { chat, store, opening, history, agent, program, said, cwd } = setup;
         let OpeningScreen { mut shown, questions } = opening;
+        let has_history = shown.transcript.has_lines();
         let rest = shown.transcript.end_turn(&chat.view);
         shown.screen.commit(&rest)?;
+        if let Some(stop) = chat.view.stop().filter(|_| has_history) {
+            let lines = stop_lines(stop, shown.screen.color());
+            shown.screen.commit(&if lines.is_empty() { lines } else { format!("\n{lines}") })?;
+        }
         shown.transcript.begin_live();
         let header = header(&chat, &shown.screen);
         shown.screen.commit(&if said == SaidAnything::Yes {
@@ -94,13 +120,13 @@ impl TerminalChat {
         let background = String::new();
         let interrupts = signal(SignalKind::interrupt())?;
         let mut talk =
-            Self { chat, store, shown, input, cwd, agent, questions, background, said, interrupts };
+            Self { chat, store, shown, input, cwd, agent, program, questions, background, said, interrupts };
         talk.chat.view.forget_items();
         Ok(talk)
     }
 
     /// Talks until the user leaves; the first prompt may be given.
-    pub(crate) async fn run(mut self, first: Option<String>) -> Result<(), Failure> {
+    pub(crate) async fn run(mut self, first: Option<String>) -> Result<ChatEnd, Failure> {
         if self.shown.screen.color() == Color::On {
             // Meanwhile the user types. Nobody waits for it.
             drop(tokio::task::spawn_blocking(load_grammars));
@@ -110,22 +136,26 @@ impl TerminalChat {
         let id = self.chat.session.id().clone();
         let words = self.agent.words();
         self.chat.close().await;
-        outcome?;
+        if outcome? == AfterTurn::StartAgain {
+            return Ok(ChatEnd::StartAgain(id));
+        }
         if said == SaidAnything::Yes {
             let short = short_ids(&[id.as_str()])[0];
             let line =
                 format!("Come back with: rethread chat --resume {}{}", visible(short), visible(&words));
             self.shown.screen.commit(&format!("{}\n", TextStyle::DIM.paint(color, &line)))?;
         }
-        Ok(())
+        Ok(ChatEnd::Left)
     }
 
-    async fn talk(&mut self, first: Option<String>) -> Result<(), Failure> {
+    /// Talks until there is something else to do than to go on.
+    async fn talk(&mut self, first: Option<String>) -> Result<AfterTurn, Failure> {
         if let Some(first) = first {
             let lines = super::notes::prompt_lines(&first, self.shown.screen.color());
             self.shown.screen.commit(&lines)?;
-            if self.entered(first).await? == AfterTurn::Leave {
-                return Ok(());
+            let after = self.entered(first).await?;
+            if after != AfterTurn::GoOn {
+                return Ok(after);
             }
         }
         let mut interrupts = 0;
@@ -134,26 +164,28 @@ impl TerminalChat {
                 let questions = std::mem::take(&mut self.questions);
                 let turn =
                     TurnOnScreen::new(&mut self.chat, &mut self.shown, questions, &mut self.interrupts);
-                if turn.answer_questions().await? == AfterTurn::Leave {
-                    return Ok(());
+                let after = turn.answer_questions().await?;
+                if after != AfterTurn::GoOn {
+                    return Ok(after);
                 }
             }
             match self.read().await? {
                 Some(Entered::Text(text)) => {
                     interrupts = 0;
-                    if self.entered(text).await? == AfterTurn::Leave {
-                        return Ok(());
+                    let after = self.entered(text).await?;
+                    if after != AfterTurn::GoOn {
+                        return Ok(after);
                     }
                 }
                 Some(Entered::Interrupted) => {
                     interrupts += 1;
                     if interrupts > 1 {
-                        return Ok(());
+                        return Ok(AfterTurn::Leave);
                     }
                     self.note("Ctrl-C again leaves, and so does Ctrl-D")?;
                 }
                 Some(Entered::Broken) => {}
-                Some(Entered::EndOfInput) | None => return Ok(()),
+                Some(Entered::EndOfInput) | None => return Ok(AfterTurn::Leave),
             }
         }
     }
@@ -168,6 +200,7 @@ impl TerminalChat {
         let Self { chat, shown, input, questions, background, interrupts, .. } = self;
         let mut reading = pin!(input.read());
         let mut ends = pin!(asked_to_end());
+        let mut quiet = pin!(tokio::time::sleep(QUIET));
         loop {
             tokio::select! {
                 biased;
@@ -183,7 +216,14 @@ impl TerminalChat {
                     let _ = tokio::time::timeout(LAST_WORDS, &mut reading).await;
                     return Ok(None);
                 }
+                () = &mut quiet => {
+                    quiet.as_mut().reset(Instant::now() + FOREVER);
+                    let text = shown.transcript.finish_message();
+                    background_text(shown, background, &text);
+                    print_above(&handle, background);
+                }
                 Some(event) = chat.events.recv() => {
+                    quiet.as_mut().reset(Instant::now() + QUIET);
                     happened(chat, shown, questions, event, background)?;
                     print_above(&handle, background);
                     if !questions.is_empty() {
@@ -223,7 +263,34 @@ impl TerminalChat {
         self.shown.screen.commit("\n")?;
         let questions = std::mem::take(&mut self.questions);
         let turn = TurnOnScreen::new(&mut self.chat, &mut self.shown, questions, &mut self.interrupts);
-        turn.prompt(&content).await
+        match turn.prompt(&content).await? {
+            AfterTurn::LogIn => self.log_in().await,
+            after @ (AfterTurn::GoOn | AfterTurn::Leave | AfterTurn::StartAgain) => Ok(after),
+        }
+    }
+
+    /// Lets the user log in after a turn that failed for that.
+    async fn log_in(&mut self) -> Result<AfterTurn, Failure> {
+        if self.chat.client.login_methods().is_empty() {
+            return Ok(AfterTurn::GoOn);
+        }
+        let Conversation { client, events, .. } = &mut self.chat;
+        match log_in(client, events, "Log in with:", &self.program).await {
+            Ok(LoggedIn::ByAgent) => {
+                self.note("logged in; send the prompt again (the Up key has it)")?;
+                Ok(AfterTurn::GoOn)
+            }
+            Ok(LoggedIn::ByProgram) => {
+                self.note(
+                    "logged in; the agent starts again, then send the prompt again (the Up key has it)",
+                )?;
+                Ok(AfterTurn::StartAgain)
+            }
+            Err(failure) => {
+                self.shown.screen.commit(&format!("{failure}\n\n"))?;
+                Ok(AfterTurn::GoOn)
+            }
+        }
     }
 
     /// Prints a short remark of the chat itself.
@@ -264,43 +331,4 @@ fn header(chat: &Conversation, screen: &Screen) -> String {
     let about = TextStyle::BOLD.paint(screen.color(), &cut_end(&about, screen.columns()));
     let help = TextStyle::DIM.paint(screen.color(), &cut_end(HELP, screen.columns()));
     format!("{about}\n{help}\n")
-}
-
-/// Handles what happens while the user types.
-fn happened(
-    chat: &mut Conversation,
-    shown: &mut ChatScreen,
-    questions: &mut Vec<AskedQuestion>,
-    event: ChatEvent,
-    background: &mut String,
-) -> Result<(), Failure> {
-    match event {
-        ChatEvent::Happened(session, event) => {
-            if let Some(change) = chat.apply(&session, &event) {
-                let text = shown.transcript.change(&chat.view, &change);
-                background.push_str(&text);
-                if !text.is_empty() {
-                    background.push('\n');
-                    shown.transcript.set_apart();
-                }
-            }
-            let view = &chat.view;
-            questions.retain(|question| view.questions().iter().any(|open| open.id == question.id));
-            Ok(())
-        }
-        ChatEvent::Asked(question) => {
-            questions.push(question);
-            Ok(())
-        }
-        ChatEvent::Ended(reason) => Err(Failure::plain(&reason)),
-    }
-}
-
-fn print_above(handle: &InputHandle, background: &mut String) {
-    if !background.is_empty()
-        && let Err(text) = handle.print(std::mem::take(background))
-    {
-        // Printed with what comes next.
-        *background = text;
-    }
 }

@@ -146,6 +146,11 @@ impl Transcript {
         text
     }
 
+    /// Shows the message that is streaming as far as it came: nothing more of it is expected.
+    pub(crate) fn finish_message(&mut self) -> String {
+        self.end_message()
+    }
+
     /// The end of the text that is not finished, in at most so many lines and an empty one.
     pub(crate) fn open_lines(&self, max: usize) -> Vec<String> {
         let text = self.stream.as_ref().map(MarkdownStream::open_text).unwrap_or_default();

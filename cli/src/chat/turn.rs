@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use rethread::client::view::PermissionChoice;
 use rethread::client::{AskedQuestion, ClientError};
+use rethread::wire::code;
 use rethread_core::{Json, QuestionKind, Stop};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -35,6 +36,10 @@ pub(crate) enum AfterTurn {
     GoOn,
     /// The user wants to leave.
     Leave,
+    /// The agent requires a login.
+    LogIn,
+    /// The agent has to be started again.
+    StartAgain,
 }
 
 /// What is waited for.
@@ -306,7 +311,7 @@ impl<'a> TurnOnScreen<'a> {
         };
         self.shown.screen.commit(&format!("{gap}{lines}\n"))?;
         self.chat.view.forget_items();
-        Ok(AfterTurn::GoOn)
+        Ok(if outcome.as_ref().is_some_and(requires_login) { AfterTurn::LogIn } else { AfterTurn::GoOn })
     }
 }
 
@@ -317,6 +322,17 @@ impl TurnOnScreen<'_> {
             "" if self.cancels > 0 => Stop::plain("cancelled"),
             "" => Stop::plain("end_turn"),
             _ => stop.clone(),
+        }
+    }
+}
+
+/// Whether a turn failed because nobody is logged in.
+fn requires_login(outcome: &Result<Stop, ClientError>) -> bool {
+    match outcome {
+        Err(error) => error.requires_login(),
+        Ok(stop) => {
+            let error = stop.error.as_ref().map(Json::fields).unwrap_or_default();
+            error.get("code").and_then(|found| found.read().ok()) == Some(code::AUTH_REQUIRED)
         }
     }
 }

@@ -14,8 +14,8 @@ use crate::agents::AgentChoice;
 use crate::changes::{JsonOption, ReportForm};
 use crate::chat::agent::AgentArg;
 use crate::chat::{
-    ChatSession, Conversation, LoginPolicy, OpeningScreen, PermissionPolicy, QuietKeyboard, SaidAnything,
-    TalkSetup, TerminalChat, plain,
+    ChatEnd, ChatSession, Connected, Conversation, LoginPolicy, Opened, OpeningScreen, PermissionPolicy,
+    QuietKeyboard, SaidAnything, TalkSetup, TerminalChat, login_required, plain,
 };
 use crate::failure::{ExitCode, Failure};
 use crate::log::LogLevel;
@@ -68,13 +68,14 @@ pub(crate) fn run(args: ChatArgs) -> Result<(), Failure> {
     let named = if args.last { Some("@last".to_owned()) } else { args.resume };
     let (choice, agent_choice) = session_and_agent(named, agent.clone())?;
     choice.check()?;
+    let agent = ChatAgent { named: agent, choice: agent_choice.clone() };
     let (parts, opened) = ServerParts::prepare(agent_choice, Config::default(), LogLevel::Info)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let outcome = runtime.block_on(async {
         opened.wait().await?;
         match prompt {
-            Some(prompt) if !on_terminal => send(&parts, &choice, &prompt, form, policy).await,
-            prompt => talk(&parts, &choice, prompt, agent, policy).await,
+            Some(prompt) if !on_terminal => send(&parts, &choice, &agent, &prompt, form, policy).await,
+            prompt => talk(&parts, choice, prompt, &agent, policy).await,
         }
     });
     // A thread may wait for keys.
@@ -82,17 +83,31 @@ pub(crate) fn run(args: ChatArgs) -> Result<(), Failure> {
     outcome
 }
 
+/// The agent of a chat.
+struct ChatAgent {
+    /// As the command line names it.
+    named: AgentArg,
+    choice: AgentChoice,
+}
+
 /// Sends one prompt without a terminal.
 async fn send(
     parts: &ServerParts,
     choice: &ChatSession,
+    agent: &ChatAgent,
     prompt: &str,
     form: ReportForm,
     policy: PermissionPolicy,
 ) -> Result<(), Failure> {
-    let mut chat =
-        Conversation::open(parts.server(), choice, &ReplayFrom::Nothing, LoginPolicy::Fail, |_, _| {})
-            .await?;
+    let connected = Connected::to(parts.server(), LoginPolicy::Fail).await?;
+    let mut chat = match Conversation::open(connected, choice, &ReplayFrom::Nothing, |_, _| {}).await? {
+        Opened::Chat(chat) => *chat,
+        Opened::LoginRequired(connected, error) => {
+            let failure = login_required(&error, &connected.client.login_methods(), &agent.named);
+            connected.close().await;
+            return Err(failure);
+        }
+    };
     let content: Json = json!([{"type": "text", "text": prompt}]).into();
     let outcome = plain::run(&mut chat, &content, form, policy).await;
     chat.close().await;
@@ -102,23 +117,34 @@ async fn send(
 /// Talks on the terminal.
 async fn talk(
     parts: &ServerParts,
-    choice: &ChatSession,
-    first: Option<String>,
-    agent: AgentArg,
+    mut choice: ChatSession,
+    mut first: Option<String>,
+    agent: &ChatAgent,
     policy: PermissionPolicy,
 ) -> Result<(), Failure> {
     let unasked = Some(policy).filter(|policy| *policy != PermissionPolicy::RejectAndFail);
     let _quiet = QuietKeyboard::begin();
-    let (said, cwd) = match choice {
-        ChatSession::New { cwd } => (SaidAnything::No, PathBuf::from(cwd)),
-        ChatSession::Existing(row) => (SaidAnything::Yes, PathBuf::from(&row.cwd)),
-    };
-    let store = parts.store.clone();
-    let from = choice.shown_from(store.as_ref()).await?;
-    let (chat, opening) = OpeningScreen::new(unasked).open(parts.server(), choice, &from).await?;
-    let history = Paths::from_environment()?.chat_history()?;
-    let setup = TalkSetup { chat, store, opening, history, agent, said, cwd };
-    TerminalChat::new(setup)?.run(first).await
+    let (store, server) = (parts.store.clone(), parts.server());
+    let mut from = choice.shown_from(store.as_ref()).await?;
+    loop {
+        let (said, cwd) = match &choice {
+            ChatSession::New { cwd } => (SaidAnything::No, PathBuf::from(cwd)),
+            ChatSession::Existing(row) => (SaidAnything::Yes, PathBuf::from(&row.cwd)),
+        };
+        let opening = OpeningScreen::new(unasked).open(&server, &agent.choice, &choice, &from);
+        let (chat, opening) = opening.await?;
+        let history = Paths::from_environment()?.chat_history()?;
+        let (store, named, program) = (store.clone(), agent.named.clone(), agent.choice.clone());
+        let setup = TalkSetup { chat, store, opening, history, agent: named, program, said, cwd };
+        let ChatEnd::StartAgain(id) = TerminalChat::new(setup)?.run(first.take()).await? else {
+            return Ok(());
+        };
+        // What was said so far is on the screen.
+        from = ReplayFrom::Nothing;
+        if let Some(row) = parts.store.find(&id).await? {
+            choice = ChatSession::Existing(Box::new(row));
+        }
+    }
 }
 
 /// The session that the command line names, or a new one, and its agent.

@@ -12,7 +12,7 @@ use rethread::transcript::{JournalDamage, SessionOutline, TranscriptTurn, each_t
 use serde_json::json;
 
 use super::show::unreadable;
-use crate::changes::{JsonOption, report};
+use crate::changes::{ReportForm, report};
 use crate::export_file::{ExportFile, Overwrite, file_name};
 use crate::failure::{ExitCode, Failure};
 use crate::output::escape::visible;
@@ -41,8 +41,17 @@ pub(crate) struct ExportArgs {
     /// Replace nothing.
     #[arg(long, overrides_with = "redact")]
     no_redact: bool,
-    #[command(flatten)]
-    json: JsonOption,
+    /// Print JSON about the files that were written; needs a file, since otherwise stdout has the export itself. To print a
+    /// session as JSON, use `--format jsonl`, or `rethread show --json`.
+    #[arg(long)]
+    json: bool,
+}
+
+impl ExportArgs {
+    /// The file or folder to write to; nothing for stdout.
+    fn file(&self) -> Option<&Path> {
+        self.output.as_deref().filter(|path| path.as_os_str() != "-")
+    }
 }
 
 /// The format of an export.
@@ -87,8 +96,9 @@ struct ExportPlan {
 
 /// Exports sessions.
 pub(crate) fn run(args: &ExportArgs) -> Result<(), Failure> {
-    let format = args.format.or_else(|| ExportFormat::of_file(args.output.as_deref()?));
+    let format = args.format.or_else(|| ExportFormat::of_file(args.file()?));
     let format = format.unwrap_or(ExportFormat::Jsonl);
+    check_json(args, format)?;
     let redacts = args.redact || (format == ExportFormat::Html && !args.no_redact);
     let mut plan = ExportPlan {
         format,
@@ -104,10 +114,21 @@ pub(crate) fn run(args: &ExportArgs) -> Result<(), Failure> {
         }
     })?;
     plan.report_redactions();
-    if args.output.is_some() {
+    if args.file().is_some() {
         report_files(args, &plan, &written)?;
     }
     plan.damage.map_or(Ok(()), |damage| Err(unreadable(&damage)))
+}
+
+/// Refuses JSON about files where there are none, unless what goes to stdout is JSON anyway.
+fn check_json(args: &ExportArgs, format: ExportFormat) -> Result<(), Failure> {
+    match (args.json && args.file().is_none(), format) {
+        (false, _) | (true, ExportFormat::Jsonl) => Ok(()),
+        (true, ExportFormat::Markdown | ExportFormat::Html) => {
+            Err(Failure::new(ExitCode::Usage, "--json is about files, but the export goes to stdout")
+                .hint("name a file with -o; for the session as JSON use `rethread show --json`"))
+        }
+    }
 }
 
 /// Exports one session to a new file, in the format of its extension or else as Markdown.
@@ -149,7 +170,7 @@ async fn rows(args: &ExportArgs, store: &dyn Store) -> Result<Vec<SessionRow>, F
 }
 
 fn target(args: &ExportArgs, format: ExportFormat, sessions: usize) -> Result<ExportTarget, Failure> {
-    let Some(path) = args.output.clone().filter(|path| path.as_os_str() != "-") else {
+    let Some(path) = args.file().map(Path::to_owned) else {
         return match format {
             ExportFormat::Html if sessions > 1 => {
                 Err(Failure::new(ExitCode::Usage, "several web pages cannot be written to stdout")
@@ -292,5 +313,6 @@ fn report_files(args: &ExportArgs, plan: &ExportPlan, written: &[WrittenSession]
     let sessions: Vec<_> =
         written.iter().map(|(row, path)| json!({"id": row.id, "file": path.display().to_string()})).collect();
     let redacted: BTreeMap<_, _> = plan.finder.iter().flat_map(SecretFinder::counts).collect();
-    report(args.json.form(), &sentence, &json!({"exported": sessions, "redacted": redacted}))
+    let form = if args.json { ReportForm::Json } else { ReportForm::Text };
+    report(form, &sentence, &json!({"exported": sessions, "redacted": redacted}))
 }

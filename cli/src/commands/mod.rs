@@ -88,7 +88,7 @@ pub(crate) enum Command {
     Release(release::ReleaseArgs),
     /// Lists the agents that can be used by name.
     Agents(agents::AgentsArgs),
-    /// Lists the models of the built-in assistant.
+    /// Lists the models of the built-in assistant. Providers are asked each time; nothing is cached.
     Models(models::ModelsArgs),
     /// Shows, edits or checks the configuration.
     Config(config::ConfigArgs),

@@ -22,7 +22,7 @@ const LIST_LIMIT: Duration = Duration::from_secs(3);
 /// Options of `models`.
 #[derive(Debug, Args)]
 pub(crate) struct ModelsArgs {
-    /// Do not ask providers for their models; list only those that are known.
+    /// Do not ask providers for their models; list only those that the configuration names and those that rethread knows.
     #[arg(long)]
     offline: bool,
     /// Print JSON.

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use rethread::clock;
-use rethread::store::{Archived, SearchHit, SearchPage, SearchQuery, Store};
+use rethread::store::{Archived, SearchHit, SearchPage, SearchQuery, Store, StoreError};
 use rethread_core::search::{PartKind, TextQuery};
 use rethread_core::{Millis, TurnNo};
 use serde_json::{Value, json};
@@ -25,6 +25,8 @@ use crate::time_span::PointInTime;
 /// The lines of a passage on a terminal, and what they are indented by.
 const PASSAGE_LINES: usize = 3;
 const INDENT: &str = "  ";
+/// The width of the column that says who speaks.
+const SPEAKER_WIDTH: usize = 11;
 
 /// Options of `search`.
 #[derive(Debug, Args)]
@@ -64,7 +66,11 @@ pub(crate) fn run(args: &SearchArgs) -> Result<(), Failure> {
             .hint("words are letters and digits; \"several words\" are a phrase, pars* is a beginning")
     })?;
     let page = with_store(async |store| {
-        store.update_index(progress_bar("Indexing")).await?;
+        match store.update_index(progress_bar("Indexing")).await {
+            // The store can search without writing.
+            Ok(()) | Err(StoreError::Unwritable { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
         search(args, store.as_ref(), text).await
     })?;
     if args.json {
@@ -133,7 +139,10 @@ fn shown(args: &SearchArgs, page: &SearchPage) -> String {
     if page.hits.is_empty() {
         return "No message was found.\n".to_owned();
     }
-    let mut text = page.hits.iter().map(|hit| entry(target, hit)).collect::<Vec<_>>().join("\n");
+    let same_turn =
+        |one: &SearchHit, next: &SearchHit| (&one.session, one.turn) == (&next.session, next.turn);
+    let turns = page.hits.chunk_by(same_turn);
+    let mut text = turns.map(|hits| entry(target, hits)).collect::<Vec<_>>().join("\n");
     if page.next.is_some() {
         let more = format!("There are more than {}; --limit shows more of them.", page.hits.len());
         let more = if args.limit > page.hits.len() { "There are more.".to_owned() } else { more };
@@ -142,8 +151,9 @@ fn shown(args: &SearchArgs, page: &SearchPage) -> String {
     text
 }
 
-/// A hit: the session, the passage, and how to open it.
-fn entry(target: OutputTarget, hit: &SearchHit) -> String {
+/// The hits of one turn: the session, the passages, and how to open it.
+fn entry(target: OutputTarget, hits: &[SearchHit]) -> String {
+    let Some(hit) = hits.first() else { return String::new() };
     let archived = if hit.archived == Archived::Yes { ", archived" } else { "" };
     let about = format!("{}, {}{archived}", hit.agent, ago(hit.at));
     let about = visible(&about);
@@ -153,8 +163,14 @@ fn entry(target: OutputTarget, hit: &SearchHit) -> String {
     let title = target.paint(Paint::Cyan, &title);
     let columns = target.width().saturating_sub(INDENT.len());
     let mut text = format!("{title}  {}\n", target.paint(Paint::Dim, &about));
-    for line in passage_lines(target, &hit.excerpt, columns, PASSAGE_LINES) {
-        text += &format!("{INDENT}{line}\n");
+    for hit in hits {
+        let mark = format!("{:<SPEAKER_WIDTH$}", hit.speaker.name().to_lowercase());
+        let mark = target.paint(Paint::Dim, &mark);
+        let lines = passage_lines(target, &hit.excerpt, columns.saturating_sub(SPEAKER_WIDTH), PASSAGE_LINES);
+        for (at, line) in lines.iter().enumerate() {
+            let before = if at == 0 { mark.clone() } else { " ".repeat(SPEAKER_WIDTH) };
+            text += &format!("{INDENT}{before}{line}\n");
+        }
     }
     let turn = if hit.turn == TurnNo(0) { String::new() } else { format!(" --turn {}", hit.turn) };
     let command = format!("rethread show {}{turn}", shell_word(hit.session.as_str()));

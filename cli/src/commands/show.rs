@@ -3,7 +3,9 @@
 use clap::{Args, ValueEnum};
 use rethread::store::{SessionRow, Store};
 use rethread::transcript::markdown::{self, ToolDetail};
-use rethread::transcript::{JournalDamage, JournalScan, ScanStep, SessionOutline, each_turn};
+use rethread::transcript::{
+    JournalDamage, JournalScan, ScanStep, SessionOutline, TranscriptTurn, each_turn, one_turn,
+};
 use rethread_core::{Entry, Seq};
 
 use crate::failure::{ExitCode, Failure};
@@ -88,10 +90,7 @@ async fn show_text(
         let only = "\nOnly the agent has this session so far. Load it in a client to store it here.\n";
         output.print(&document.push(only))?;
     }
-    let damage = each_turn(store, &row.id, |turn| {
-        if args.turn.is_some() && turn.number != args.turn {
-            return Ok(());
-        }
+    let damage = turns(args, store, &outline, |turn| {
         output.print(&document.push(&markdown::turn(&turn, args.tools.detail())))
     })
     .await?;
@@ -110,16 +109,23 @@ async fn show_json(
     let mut output = OutputStream::stdout();
     let mut document = TranscriptDocument::default();
     output.print(&document.head(&outline))?;
-    let damage = each_turn(store, &row.id, |turn| {
-        if args.turn.is_some() && turn.number != args.turn {
-            return Ok(());
-        }
-        output.print(&document.turn(&turn))
-    })
-    .await?;
+    let damage = turns(args, store, &outline, |turn| output.print(&document.turn(&turn))).await?;
     output.print(&document.foot(damage.as_ref()))?;
     output.finish()?;
     Ok(damage)
+}
+
+/// Reads the turns that are to be shown. Damage behind a turn that was asked for does not matter.
+async fn turns(
+    args: &ShowArgs,
+    store: &dyn Store,
+    outline: &SessionOutline,
+    visit: impl FnMut(TranscriptTurn) -> Result<(), Failure>,
+) -> Result<Option<JournalDamage>, Failure> {
+    match args.turn {
+        Some(number) => one_turn(store, outline, number, visit).await,
+        None => each_turn(store, &outline.id, visit).await,
+    }
 }
 
 /// The outline of the session. A turn that is not there is not found.

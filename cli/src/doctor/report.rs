@@ -16,11 +16,13 @@ pub(crate) fn text(target: OutputTarget, findings: &[Finding], repaired: &[Strin
         if of_area.is_empty() {
             continue;
         }
-        text += &format!("{}\n", target.paint(Paint::Bold, area.heading()));
+        let gap = if text.is_empty() { "" } else { "\n" };
+        text += &format!("{gap}{}\n", target.paint(Paint::Bold, area.heading()));
         for finding in of_area {
             text += &lines(target, finding);
         }
     }
+    text.push('\n');
     for message in repaired {
         text += &format!("{} {}\n", target.paint(Paint::Green, "Repaired:"), visible(message));
     }
@@ -78,10 +80,13 @@ mod tests {
               warning  process 4711 on a machine with a rather long name
                        has ended and is registered with 3 sessions
                        hint: run `rethread doctor --repair`
+
             System
               ok       20.0 GB free
+
             This agent
               broken   \u{1b}[2J said the agent
+
             Repaired: 1 lock file
             1 thing is broken.
         "#]]

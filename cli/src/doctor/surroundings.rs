@@ -115,18 +115,11 @@ pub(crate) fn system(paths: &Paths) -> (Vec<Finding>, Value) {
             .hint("raise the hard limit (`ulimit -Hn`) if many sessions are open at a time"),
     });
     let database = paths.store().database;
-    let free = free_space(&database);
-    findings.extend(free.map(|free| {
-        match free < LITTLE_SPACE {
-            false => ok(format!("{} free for the store", size(free))),
-            true => {
-                Finding::new(Area::System, Level::Warning, format!("only {} free for the store", size(free)))
-                    .hint("free disk space: a full disk stops every session")
-            }
-        }
-    }));
+    let disk = disk_of(&database);
+    let free = disk.as_ref().map(|disk| disk.free);
+    findings.extend(disk.as_ref().map(disk_finding));
     let document = json!({
-        "version": env!("CARGO_PKG_VERSION"), "logs": logs, "logBytes": bytes.ok(), "openFiles": soft, "openFilesLimit": hard, "freeBytes": free,
+        "version": env!("CARGO_PKG_VERSION"), "logs": logs, "logBytes": bytes.ok(), "openFiles": soft, "openFilesLimit": hard, "freeBytes": free, "readOnly": disk.map(|disk| disk.read_only),
     });
     (findings, document)
 }
@@ -150,12 +143,32 @@ fn file_limits() -> (u64, u64) {
 
 /// The space on the disk of a file, or of the first folder above it that exists.
 #[allow(clippy::unnecessary_cast, reason = "the types differ between systems")]
-fn free_space(file: &Path) -> Option<u64> {
+/// The disk of the store.
+struct Disk {
+    free: u64,
+    read_only: bool,
+}
+
+fn disk_finding(disk: &Disk) -> Finding {
+    let warning = |message: String| Finding::new(Area::System, Level::Warning, message);
+    if disk.read_only {
+        warning("the disk of the store is read-only".to_owned())
+            .hint("mount it writable: stored sessions can be read, but nothing can be added")
+    } else if disk.free < LITTLE_SPACE {
+        warning(format!("only {} free for the store", size(disk.free)))
+            .hint("free disk space: a full disk stops every session")
+    } else {
+        Finding::new(Area::System, Level::Ok, format!("{} free for the store", size(disk.free)))
+    }
+}
+
+fn disk_of(file: &Path) -> Option<Disk> {
     let folder = file.ancestors().find(|path| path.exists())?;
     let path = std::ffi::CString::new(folder.as_os_str().as_bytes()).ok()?;
     // SAFETY: all zeroes is a valid `statvfs`.
     let mut found: libc::statvfs = unsafe { std::mem::zeroed() };
     // SAFETY: the path ends with a zero, and the struct is valid for the call.
     let known = unsafe { libc::statvfs(path.as_ptr(), &raw mut found) } == 0;
-    known.then_some((found.f_bavail as u64).saturating_mul(found.f_frsize as u64))
+    let free = (found.f_bavail as u64).saturating_mul(found.f_frsize as u64);
+    known.then_some(Disk { free, read_only: found.f_flag & libc::ST_RDONLY != 0 })
 }

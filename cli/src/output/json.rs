@@ -18,17 +18,19 @@ pub(crate) fn json_line(value: &impl Serialize) -> String {
 /// Escapes what JSON allows in strings as it is. Outside of strings JSON has no such characters.
 fn escaped(line: &str) -> String {
     let mut safe = String::with_capacity(line.len());
-    for c in line.chars() {
-        if is_hostile(c) {
-            let mut units = [0; 2];
-            for unit in c.encode_utf16(&mut units) {
-                safe += &format!("\\u{unit:04x}");
-            }
-        } else {
-            safe.push(c);
+    let mut rest = line;
+    // Most text has none, and is copied in one piece.
+    while let Some(at) = rest.find(is_hostile) {
+        let (before, after) = rest.split_at(at);
+        safe += before;
+        let mut letters = after.chars();
+        let mut units = [0; 2];
+        for unit in letters.next().into_iter().flat_map(|c| c.encode_utf16(&mut units).to_vec()) {
+            safe += &format!("\\u{unit:04x}");
         }
+        rest = letters.as_str();
     }
-    safe
+    safe + rest
 }
 
 #[cfg(test)]

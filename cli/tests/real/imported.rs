@@ -79,7 +79,7 @@ impl Seen {
         let tools = |view: &View| {
             let tool = |item: &Item| match item {
                 Item::Tool { status, .. } => Some(status.clone()),
-                _ => None,
+                Item::Message { .. } | Item::Other(_) => None,
             };
             view.items.iter().filter_map(tool).collect::<Vec<_>>()
         };

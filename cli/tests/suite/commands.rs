@@ -10,6 +10,8 @@ mod demo;
 mod doctor;
 mod exporting;
 mod forking;
+#[cfg(target_os = "linux")]
+mod full_disk;
 mod importing;
 mod listing;
 mod long_transcripts;

@@ -256,3 +256,101 @@ async fn refused_prompt(client: &Client, session: &str) -> Value {
 fn home() -> Home {
     Home::new(env!("CARGO_BIN_EXE_rethread"))
 }
+
+/// 2,000 sessions with a limit of 1,024 files, if `RETHREAD_LIVE_SESSIONS` is 2000; otherwise fewer of both.
+#[cfg(target_os = "linux")]
+#[test]
+fn twice_as_many_sessions_are_live_as_files_may_be_open() {
+    let wanted = std::env::var("RETHREAD_LIVE_SESSIONS").ok();
+    let count: usize =
+        wanted.map_or(400, |wanted| wanted.parse().expect("RETHREAD_LIVE_SESSIONS is a number"));
+    let files = libc::rlim_t::try_from(count * 1024 / 2000).expect("it is small");
+    let home = home();
+    let mut command = home.acp(&home.scripted(Version::V1));
+    // SAFETY: only an async-signal-safe call is made between fork and exec.
+    unsafe {
+        command.pre_exec(move || {
+            let limit = libc::rlimit { rlim_cur: files, rlim_max: files };
+            match libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) {
+                0 => Ok(()),
+                _ => Err(std::io::Error::last_os_error()),
+            }
+        });
+    }
+    let mut lines = LineClient::start(command);
+    lines.ask_all("initialize", [json!({"protocolVersion": 1, "clientCapabilities": {}})]);
+    let made = lines.ask_all("session/new", (0..count).map(|_| json!({"cwd": "/tmp", "mcpServers": []})));
+    let sessions: Vec<&str> = made.iter().filter_map(|made| made["sessionId"].as_str()).collect();
+    assert_eq!(sessions.len(), count);
+    // All are live, and each is written twice.
+    for text in ["one", "two"] {
+        let prompt = [json!({"type": "text", "text": format!("say {text}")})];
+        let prompts = sessions.iter().map(|session| json!({"sessionId": session, "prompt": prompt}));
+        let ended = lines.ask_all("session/prompt", prompts);
+        assert!(ended.iter().all(|ended| ended["stopReason"] == "end_turn"));
+    }
+    let open = std::fs::read_dir(format!("/proc/{}/fd", lines.child.id())).expect("it runs").count();
+    assert!((open as u64) < files, "{open} files are open");
+    drop(lines);
+    let shown = |session| home.command(&["show", session]).into_std().output().expect("it runs").stdout;
+    for session in sessions.iter().step_by(count / 4) {
+        let shown = String::from_utf8(shown(session)).expect("UTF-8");
+        assert!(shown.contains("say one") && shown.contains("say two"), "{shown}");
+    }
+}
+
+/// A client that looks at nothing but answers, for very many requests. Its program is killed on drop.
+#[cfg(target_os = "linux")]
+struct LineClient {
+    child: std::process::Child,
+    stdout: std::io::BufReader<std::process::ChildStdout>,
+    asked: usize,
+}
+
+#[cfg(target_os = "linux")]
+impl LineClient {
+    fn start(command: tokio::process::Command) -> Self {
+        let mut command = command.into_std();
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it starts");
+        let stdout = std::io::BufReader::new(child.stdout.take().expect("it was piped"));
+        Self { child, stdout, asked: 0 }
+    }
+
+    /// Sends requests, some at a time, and returns their results in the same order.
+    fn ask_all(&mut self, method: &str, all: impl IntoIterator<Item = Value>) -> Vec<Value> {
+        let all: Vec<Value> = all.into_iter().collect();
+        all.chunks(20).flat_map(|some| self.ask_some(method, some)).collect()
+    }
+
+    fn ask_some(&mut self, method: &str, some: &[Value]) -> Vec<Value> {
+        use std::io::{BufRead as _, Write as _};
+        let stdin = self.child.stdin.as_mut().expect("it was piped");
+        for (at, params) in some.iter().enumerate() {
+            let id = self.asked + at;
+            let request = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
+            writeln!(stdin, "{request}").expect("it reads");
+        }
+        let mut results = vec![Value::Null; some.len()];
+        let mut open = some.len();
+        while open > 0 {
+            let mut line = String::new();
+            assert!(self.stdout.read_line(&mut line).expect("it writes") > 0, "it has ended");
+            let message: Value = serde_json::from_str(&line).expect("JSON");
+            if let (Some(id), None) = (message["id"].as_u64(), message.get("method")) {
+                let at = usize::try_from(id).expect("it is small") - self.asked;
+                results[at] = message.get("result").unwrap_or_else(|| panic!("{message}")).clone();
+                open -= 1;
+            }
+        }
+        self.asked += some.len();
+        results
+    }
+}
+
+#[cfg(target_os = "linux")]
+impl Drop for LineClient {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

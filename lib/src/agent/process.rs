@@ -136,15 +136,6 @@ pub enum SpawnError {
         /// What it printed.
         said: String,
     },
-    /// The log file cannot be written.
-    #[error("agent log {} could not be opened", path.display())]
-    Log {
-        /// The log file.
-        path: PathBuf,
-        /// The cause.
-        #[source]
-        source: io::Error,
-    },
     /// Pipes or threads could not be created.
     #[error("the pipes to the agent could not be created")]
     Pipes(#[from] io::Error),
@@ -158,10 +149,7 @@ impl SpawnError {
                 Some("install it, or give its full path; a script also needs its interpreter")
             }
             SpawnError::NotStarted { .. } => Some("check that it is a program and that you may run it"),
-            SpawnError::NoGuardian { .. }
-            | SpawnError::GuardianLost { .. }
-            | SpawnError::Log { .. }
-            | SpawnError::Pipes(_) => None,
+            SpawnError::NoGuardian { .. } | SpawnError::GuardianLost { .. } | SpawnError::Pipes(_) => None,
         }
     }
 }
@@ -178,11 +166,11 @@ pub struct ExitReport {
 /// Starts an agent in our working directory and environment, under a guardian in its own session. Returns when the
 /// agent's program runs.
 pub async fn spawn(command: &AgentCommand) -> Result<SpawnedAgent, SpawnError> {
-    let log = command
-        .stderr_log
-        .as_ref()
-        .map(|path| StderrLog::open(path).map_err(|source| SpawnError::Log { path: path.clone(), source }));
-    let log = log.transpose()?;
+    let log = command.stderr_log.as_ref().and_then(|path| {
+        // The agent works without its log, for example on a full disk.
+        let warn = |error: &io::Error| tracing::warn!("agent log {} is not written: {error}", path.display());
+        StderrLog::open(path).inspect_err(warn).ok()
+    });
     let own_secrets = Secrets::default();
     own_secrets.add_variables(&command.env);
     let (stdin, our_stdin) = io::pipe()?;

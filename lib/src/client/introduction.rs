@@ -37,6 +37,8 @@ pub enum ClientService {
     Terminals,
     /// Shows forms to the user: `elicitation/create`.
     Forms,
+    /// Runs the agent's own command on a terminal, where the user logs in.
+    TerminalLogin,
 }
 
 /// How a client connects.
@@ -88,6 +90,9 @@ impl Introduction {
         });
         if does(ClientService::Forms) {
             capabilities["elicitation"] = json!({"form": {}});
+        }
+        if does(ClientService::TerminalLogin) {
+            capabilities["auth"] = json!({"terminal": true});
         }
         let mut info = json!({"name": self.name, "version": self.version});
         if let Some(title) = &self.title {

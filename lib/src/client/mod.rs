@@ -26,6 +26,7 @@ mod error;
 mod event;
 mod handler;
 mod introduction;
+mod login;
 mod open_turns;
 mod session;
 mod session_task;
@@ -44,6 +45,7 @@ pub use error::ClientError;
 pub use event::SessionEvent;
 pub use handler::{AgentRequest, AskedQuestion, ClientHandler};
 pub use introduction::{ClientConfig, ClientService, Introduction};
+pub use login::{LoginKind, LoginMethod};
 pub use session::ClientSession;
 pub use sessions::{ListedSession, SessionPage};
 pub use source::{ServerSource, TransportSource};
@@ -125,13 +127,9 @@ impl<H: ClientHandler> AcpClient<H> {
         Ok(self.peer().notify(method, params)?)
     }
 
-    /// Logs in with one of the methods that the agent offers.
+    /// Logs in with one of the methods that the agent carries out itself.
     pub async fn authenticate(&self, login: &str) -> Result<(), ClientError> {
-        let offered = self.profile().auth_methods.iter();
-        let mut ids = offered.filter_map(|way| way.text("methodId").or_else(|| way.text("id")));
-        if !ids.any(|id| id == login) {
-            return Err(ClientError::NotOffered(format!("the login {login}")));
-        }
+        self.check_login(login)?;
         let method = self.version().login_method("authenticate");
         self.request(method, &json!({"methodId": login}).into()).await.map(drop)
     }

@@ -210,6 +210,8 @@ impl Subscription {
         self.settle_at(reached, upto, out, asked);
         if reached <= upto.min(self.attachment.past) {
             self.begin_piece(reached, upto, store, spare, PiecePosition::Later);
+            // Its task runs before the lines of this piece are written, so that both happen at the same time.
+            tokio::task::yield_now().await;
         }
         Ok(true)
     }

@@ -19,6 +19,10 @@ use crate::ids;
 const ATTEMPTS: usize = 20;
 const PAUSE: Duration = Duration::from_millis(50);
 
+/// How the folders of copies begin, and after what time one belongs to a process that was killed.
+const PREFIX: &str = "import-";
+const ABANDONED: Duration = Duration::from_secs(24 * 60 * 60);
+
 /// What SQLite keeps beside a database: pages that are newer, or those that an unfinished change has overwritten.
 const LOGS: [&str; 2] = ["-wal", "-journal"];
 
@@ -32,7 +36,8 @@ pub struct SqliteSnapshot {
 impl SqliteSnapshot {
     /// Copies a database and its log into a new folder below `scratch`.
     pub fn take(database: &Path, scratch: &Path) -> Result<Self, ReadError> {
-        let folder = scratch.join(format!("import-{}", ids::unique()));
+        remove_old(scratch);
+        let folder = scratch.join(format!("{PREFIX}{}", ids::unique()));
         let made = DirBuilder::new().recursive(true).mode(0o700).create(&folder);
         made.map_err(ReadError::io(&folder))?;
         let snapshot = Self { folder, original: database.to_owned() };
@@ -120,6 +125,18 @@ fn copy_to(mut from: File, path: &Path) -> io::Result<()> {
     let mut to = options.write(true).create(true).truncate(true).mode(0o600).open(path)?;
     io::copy(&mut from, &mut to)?;
     Ok(())
+}
+
+/// Removes the copies that processes left which were killed.
+fn remove_old(scratch: &Path) {
+    for item in fs::read_dir(scratch).into_iter().flatten().flatten() {
+        let is_ours = item.file_name().to_str().is_some_and(|name| name.starts_with(PREFIX));
+        let age = item.metadata().and_then(|found| found.modified()).ok().and_then(|at| at.elapsed().ok());
+        if is_ours && age.is_some_and(|age| age > ABANDONED) {
+            // Another process may be first.
+            let _ = fs::remove_dir_all(item.path());
+        }
+    }
 }
 
 fn stamp(metadata: &fs::Metadata) -> (u64, i64, i64, u64) {

@@ -69,8 +69,8 @@ impl LiveSession {
             self.agent.host = host;
         }
         let notice = self.set_up(client.tag.id, setup).await;
-        // The state in memory may not be stored, so it is not sent.
-        if let Some(error) = self.broken_error() {
+        // What is not stored is not sent.
+        if let Some(error) = self.broken_error().filter(|_| self.condition.ahead) {
             let _ = reply.send(Err(error));
             return;
         }
@@ -107,7 +107,10 @@ impl LiveSession {
         match (same, free) {
             (_, true) => {
                 self.clients.attached.forget_wanted();
-                self.apply_setup(setup).await;
+                self.apply_setup(setup.clone()).await;
+                if self.condition.broken.is_some() {
+                    self.clients.attached.want(client, setup);
+                }
                 None
             }
             (true, false) => None,
@@ -121,7 +124,7 @@ impl LiveSession {
 
     /// Applies what a client asked for earlier, once its time has come.
     pub(super) async fn apply_wanted_setup(&mut self) {
-        if self.session.turn.is_some() || self.condition.ended {
+        if self.session.turn.is_some() || self.condition.ended || self.condition.broken.is_some() {
             return;
         }
         if let Some(setup) = self.clients.attached.take_wanted() {

@@ -120,5 +120,7 @@ pub(super) struct Mailbox {
 pub(super) struct Condition {
     /// The store failed; what it was.
     pub(super) broken: Option<String>,
+    /// Whether the state in memory may be ahead of the store, since that failed.
+    pub(super) ahead: bool,
     pub(super) ended: bool,
 }

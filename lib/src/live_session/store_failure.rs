@@ -12,7 +12,7 @@ use super::{AgentSlot, LiveSession};
 use crate::clock;
 use crate::outbox::{Ephemeral, Outbound};
 use crate::store::state::read_state;
-use crate::store::{Archived, Deleted, StoreError};
+use crate::store::{Archived, Deleted, StoreError, WriteObstacle};
 use crate::wire::{RpcError, code, with_causes};
 
 /// How long a store that fails is left alone.
@@ -29,15 +29,17 @@ impl LiveSession {
         self.report_error(&rpc_error, None);
         self.stop_agent();
         self.condition.broken = Some(with_causes(&error));
+        self.condition.ahead = true;
         self.retry_store().await;
     }
 
-    /// Reads the state anew after a failure and ends what was open. Stays broken while the store does.
+    /// Reads the state anew after a failure and ends what was open. Stays broken while the store does: then the state is the
+    /// stored one, if it can be read.
     pub(super) async fn retry_store(&mut self) {
         let Some(reason) = self.condition.broken.clone() else { return };
         match self.end_turn_anew(reason).await {
             Ok(entries) => {
-                self.condition.broken = None;
+                (self.condition.broken, self.condition.ahead) = (None, false);
                 let following = self.publish(&entries);
                 // After the end of the turn, which takes away its own deadline.
                 if matches!(self.agent.slot, AgentSlot::Stopping(_)) {
@@ -54,6 +56,7 @@ impl LiveSession {
 
     async fn end_turn_anew(&mut self, reason: String) -> Result<Vec<Arc<Entry>>, StoreError> {
         let (session, row) = read_state(self.deps.store.as_ref(), &self.id).await?;
+        let stored = session.clone();
         self.session = session;
         self.lease.head = row.head;
         let mut entries = Vec::new();
@@ -63,8 +66,11 @@ impl LiveSession {
         ) {
             self.apply(decided, &mut entries);
         }
-        if !entries.is_empty() {
-            self.deps.store.append(self.appended(&entries)).await?;
+        if !entries.is_empty()
+            && let Err(error) = self.deps.store.append(self.appended(&entries)).await
+        {
+            (self.session, self.condition.ahead) = (stored, false);
+            return Err(error);
         }
         Ok(entries)
     }
@@ -130,6 +136,12 @@ pub(crate) fn store_error(error: &StoreError) -> RpcError {
     match error {
         StoreError::Io { .. } => rpc_error
             .hint("free disk space or repair the file, then try again; everything shown so far is saved"),
+        StoreError::Unwritable { obstacle: WriteObstacle::Full, .. } => {
+            rpc_error.hint("free disk space, then try again; everything shown so far is saved")
+        }
+        StoreError::Unwritable { obstacle: WriteObstacle::ReadOnly, .. } => {
+            rpc_error.hint("make the disk writable, then try again; everything shown so far is saved")
+        }
         StoreError::LiveElsewhere { session, owner } => {
             let owner = json!({"pid": owner.pid, "host": owner.host, "since": clock::rfc3339(owner.since)});
             RpcError::new(code::LIVE_ELSEWHERE, error.to_string())

@@ -100,28 +100,8 @@ fn note(things: &mut KnownThings, entry: &mut Entry) {
     }
 }
 
-/// About how many bytes an entry has.
+/// About how many bytes an entry has in a file.
 pub(super) fn size(entry: &Entry) -> usize {
-    const SMALL: usize = 128;
-    SMALL
-        + match entry {
-            Entry::Updated { update, .. } => update.body.text().len(),
-            Entry::PromptInserted { content, .. } | Entry::PromptHeld { content, .. } => content.text().len(),
-            Entry::QuestionAsked { body, .. } => body.text().len(),
-            Entry::Opened { .. }
-            | Entry::RootsSet { .. }
-            | Entry::AgentBound { .. }
-            | Entry::AgentLost { .. }
-            | Entry::PromptSent { .. }
-            | Entry::PromptDropped { .. }
-            | Entry::TurnStarted { .. }
-            | Entry::StateChanged { .. }
-            | Entry::TurnEnded { .. }
-            | Entry::QuestionAnswered { .. }
-            | Entry::QuestionWithdrawn { .. }
-            | Entry::OptionAsked { .. }
-            | Entry::OptionSettled { .. }
-            | Entry::CancelAsked { .. }
-            | Entry::TitleSet { .. } => 0,
-        }
+    const FIXED: usize = 128;
+    FIXED + entry.text_len()
 }

@@ -1,5 +1,7 @@
 //! The interface of a session store: journals, rows, leases and lists. `memory` and `embedded` implement it.
 
+use std::fmt;
+use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -447,6 +449,24 @@ pub struct ListPage {
     pub next: Option<String>,
 }
 
+/// Why nothing can be written to a disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WriteObstacle {
+    /// There is no room.
+    Full,
+    /// The file system is mounted read-only.
+    ReadOnly,
+}
+
+impl fmt::Display for WriteObstacle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Full => "full",
+            Self::ReadOnly => "read-only",
+        })
+    }
+}
+
 /// An error of a store.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
@@ -509,6 +529,16 @@ pub enum StoreError {
         /// The cause.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// Nothing can be written to the disk. Reading works.
+    #[error("{context} failed: the disk at {} is {obstacle}", disk.display())]
+    Unwritable {
+        /// The operation and the file.
+        context: String,
+        /// What is in the way.
+        obstacle: WriteObstacle,
+        /// The folder at which the disk is mounted.
+        disk: PathBuf,
     },
     /// Stored data cannot be decoded.
     #[error("session {session} is damaged at entry {at}")]

@@ -73,7 +73,7 @@ impl TranscriptEvent {
             Self::Forked => "the session was forked here".to_owned(),
             Self::PromptDropped => "a prompt was withdrawn or refused".to_owned(),
             Self::CancelAsked => "the user cancelled the turn".to_owned(),
-            Self::QuestionOpen { title } => format!("the agent waits for an answer: {title}"),
+            Self::QuestionOpen { title } => format!("the agent's question has no answer: {title}"),
         }
     }
 }

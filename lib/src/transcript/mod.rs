@@ -21,5 +21,5 @@ pub use item::{PlanItem, SubagentItem, TerminalItem, ToolItem, TranscriptItem};
 pub use outline::{AgentPeriod, SessionOutline, TurnOutline};
 pub use scan::{JournalDamage, JournalScan, ScanStep};
 pub use times::day_and_minute;
-pub use turn::{TranscriptTurn, TurnEnding, TurnFold, each_turn};
+pub use turn::{TranscriptTurn, TurnEnding, TurnFold, each_turn, one_turn};
 pub use usage::{CostSum, TurnTokens};

@@ -63,6 +63,12 @@ impl<'a> JournalScan<'a> {
         Self { store, session, next: Seq(0), turn_start: Seq(0), folded: None, state, damage: None }
     }
 
+    /// Begins at an entry that is the first one after a turn.
+    #[must_use]
+    pub fn starting_at(store: &'a dyn Store, session: &'a SessionId, first: Seq) -> Self {
+        Self { next: first, turn_start: first, ..Self::new(store, session) }
+    }
+
     /// Reads on. The items of a page must be passed through [`JournalScan::readable`].
     pub async fn step(&mut self) -> Result<ScanStep, StoreError> {
         if self.state == ScanState::Ended {

@@ -1,13 +1,16 @@
 //! The turns of a session, folded from its entries one after the other. Of a turn that is very long, parts are given out
 //! before it has ended, so that memory stays bounded.
 
-use rethread_core::{Entry, Json, MessageId, Millis, SessionId, Stop, TurnNo, Update, UpdateKind};
+use std::ops::ControlFlow;
+
+use rethread_core::{Entry, Json, MessageId, Millis, Seq, SessionId, Stop, TurnNo, Update, UpdateKind};
 use serde::ser::SerializeStruct as _;
 use serde::{Serialize, Serializer};
 use serde_json::json;
 
 use super::event::TranscriptEvent;
 use super::item::{TranscriptItem, items_of};
+use super::outline::SessionOutline;
 use super::scan::{JournalDamage, JournalScan, ScanStep};
 use super::usage::{CostMeter, CostSum, TurnTokens};
 use crate::client::SessionEvent;
@@ -236,8 +239,47 @@ pub async fn each_turn<E: From<StoreError>>(
     session: &SessionId,
     mut visit: impl FnMut(TranscriptTurn) -> Result<(), E>,
 ) -> Result<Option<JournalDamage>, E> {
-    let mut scan = JournalScan::new(store, session);
-    let mut fold = TurnFold::default();
+    let scan = JournalScan::new(store, session);
+    visit_turns(scan, TurnFold::default(), |turn| visit(turn).map(ControlFlow::<()>::Continue)).await
+}
+
+/// Reads one turn that an outline has, without those before and after it, and passes it on; in parts if it is very long.
+pub async fn one_turn<E: From<StoreError>>(
+    store: &dyn Store,
+    outline: &SessionOutline,
+    number: u64,
+    mut visit: impl FnMut(TranscriptTurn) -> Result<(), E>,
+) -> Result<Option<JournalDamage>, E> {
+    let Some(at) = outline.turns.iter().position(|turn| turn.number == number) else { return Ok(None) };
+    let (first, position) = match at.checked_sub(1) {
+        Some(before) => (outline.turns[before].last.next(), JournalPosition::Within),
+        None => (Seq(0), JournalPosition::Beginning),
+    };
+    let scan = JournalScan::starting_at(store, &outline.id, first);
+    let at_turn_end = (CostMeter::default(), position);
+    let fold = TurnFold { position, at_turn_end, ..TurnFold::default() };
+    visit_turns(scan, fold, |mut turn| {
+        match turn.number {
+            Some(found) if found == number => {}
+            Some(_) => return Ok(ControlFlow::Break(())),
+            // What came before it, if that is very long.
+            None => return Ok(ControlFlow::Continue(())),
+        }
+        let is_over = turn.end.is_some();
+        // Agents report the cost of all turns so far.
+        turn.end.iter_mut().for_each(|end| end.cost = outline.turns[at].cost.clone());
+        visit(turn)?;
+        Ok(if is_over { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+    })
+    .await
+}
+
+/// Folds entries into turns and passes them on, until there are no more or no more are wanted.
+async fn visit_turns<E: From<StoreError>>(
+    mut scan: JournalScan<'_>,
+    mut fold: TurnFold,
+    mut visit: impl FnMut(TranscriptTurn) -> Result<ControlFlow<()>, E>,
+) -> Result<Option<JournalDamage>, E> {
     loop {
         let page = match scan.step().await? {
             ScanStep::Page(page) => page,
@@ -248,10 +290,15 @@ pub async fn each_turn<E: From<StoreError>>(
             ScanStep::End => break,
         };
         for item in scan.decoded(&page)? {
-            fold.push(&item.entry).map_or(Ok(()), &mut visit)?;
+            let Some(turn) = fold.push(&item.entry) else { continue };
+            if visit(turn)?.is_break() {
+                return Ok(None);
+            }
         }
     }
-    fold.finish().map_or(Ok(()), &mut visit)?;
+    if let Some(turn) = fold.finish() {
+        let _ = visit(turn)?;
+    }
     Ok(scan.damage().cloned())
 }
 

@@ -17,6 +17,7 @@ use rethread_core::{Entry, Passage, SessionId, UpdateKind, readable};
 
 mod growth;
 mod prefixes;
+mod sources;
 
 #[tokio::test]
 async fn every_case_is_read_as_expected() {
@@ -167,7 +168,19 @@ fn entry_text(entry: &Entry) -> String {
             }
             None => format!("{}\n", update.body),
         },
-        other => readable(other).map(|passage| passage_text(&passage)).unwrap_or_default(),
+        Entry::RootsSet { .. }
+        | Entry::PromptHeld { .. }
+        | Entry::PromptSent { .. }
+        | Entry::PromptInserted { .. }
+        | Entry::PromptDropped { .. }
+        | Entry::StateChanged { .. }
+        | Entry::QuestionAsked { .. }
+        | Entry::QuestionAnswered { .. }
+        | Entry::QuestionWithdrawn { .. }
+        | Entry::OptionAsked { .. }
+        | Entry::OptionSettled { .. }
+        | Entry::CancelAsked { .. }
+        | Entry::TitleSet { .. } => readable(entry).map(|passage| passage_text(&passage)).unwrap_or_default(),
     }
 }
 

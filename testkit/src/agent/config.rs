@@ -80,6 +80,10 @@ pub enum Login {
     NotNeeded,
     /// `session/new` is refused with -32000 until a login.
     Needed,
+    /// The same, and the agent's program can do it on a terminal, with `--log-in`.
+    OnTerminal,
+    /// The same for `session/prompt`.
+    OnTerminalToPrompt,
 }
 
 /// The configuration of a scripted agent. All of it may change between two runs.
@@ -275,6 +279,10 @@ impl AgentConfig {
         match self.login {
             Login::NotNeeded => json!([]),
             Login::Needed => json!([{id: "key", "name": "A key", "type": "agent"}]),
+            Login::OnTerminal | Login::OnTerminalToPrompt => json!([
+                {id: "key", "name": "A key", "type": "agent"},
+                {id: "tui", "name": "In the terminal", "type": "terminal", "args": ["--log-in"]},
+            ]),
         }
     }
 }

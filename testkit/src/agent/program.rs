@@ -2,7 +2,7 @@
 //! starts writes its id to a file for the test, and ends by itself within a minute.
 
 use std::ffi::OsString;
-use std::io;
+use std::io::{self, Write as _};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use rethread::transport::stdio;
 
-use super::quirk::ProcessQuirk;
-use super::{AgentConfig, End, ScriptedAgent, Speaks};
+use super::quirk::{ProcessQuirk, Quirk};
+use super::{AgentConfig, End, Login, ScriptedAgent, Speaks};
 
 /// How long a process stays that does not end: longer than any test waits.
 const STAY: Duration = Duration::from_secs(60);
@@ -24,8 +24,14 @@ const DAEMONIZE: &str = "--daemonize";
 /// The folder for the files with process ids.
 const NOTES: &str = "--notes";
 
-/// Runs the program with these arguments: `--protocol 1|2|both`, `--bare`, `--notes FOLDER` and the flags of
-/// [`ProcessQuirk`]. Gives its exit status.
+/// Makes the program log in on its terminal.
+const LOG_IN: &str = "--log-in";
+/// The file that is there after a login.
+const LOGIN_FILE: &str = "--login-file";
+
+/// Runs the program with these arguments: `--protocol 1|2|both`, `--bare`, `--notes FOLDER`, `--login-file FILE` (a login is
+/// required until the file is there; with `--login-to-prompt` only for a prompt), `--asks-when-opened`
+/// ([`Quirk::AsksWhenOpened`]) and the flags of [`ProcessQuirk`]. Gives its exit status.
 ///
 /// # Errors
 /// If stdin or stdout cannot be used, or a process cannot be started.
@@ -38,6 +44,9 @@ pub async fn run(words: Vec<String>) -> io::Result<i32> {
     if program.has(DAEMONIZE) {
         program.start(&[LINGER, "daemon"], ProcessPlacement::OwnSession)?;
         return Ok(0);
+    }
+    if program.has(LOG_IN) {
+        return program.log_in();
     }
     if program.is(ProcessQuirk::Relaunches) {
         return program.relaunch();
@@ -113,7 +122,26 @@ impl AgentProgram {
             Some("2") => Speaks::Two,
             Some(_) | None => Speaks::Both,
         };
-        if self.has("--bare") { AgentConfig::bare(speaks) } else { AgentConfig::able(speaks) }
+        let config = if self.has("--bare") { AgentConfig::bare(speaks) } else { AgentConfig::able(speaks) };
+        let login = match self.after(LOGIN_FILE).map(PathBuf::from) {
+            Some(file) if !file.exists() && self.has("--login-to-prompt") => Login::OnTerminalToPrompt,
+            Some(file) if !file.exists() => Login::OnTerminal,
+            Some(_) | None => Login::NotNeeded,
+        };
+        let asks = self.has("--asks-when-opened").then_some(Quirk::AsksWhenOpened);
+        AgentConfig { login, quirks: asks.into_iter().collect(), ..config }
+    }
+
+    /// Asks for a password, which is `open`.
+    fn log_in(&self) -> io::Result<i32> {
+        io::stdout().write_all(b"Password: ")?;
+        io::stdout().flush()?;
+        let mut word = String::new();
+        io::stdin().read_line(&mut word)?;
+        match (word.trim(), self.after(LOGIN_FILE)) {
+            ("open", Some(file)) => std::fs::write(file, "").map(|()| 0),
+            (_, _) => Ok(1),
+        }
     }
 
     fn linger(&self, name: &str) -> io::Result<()> {

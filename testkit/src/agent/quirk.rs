@@ -59,6 +59,9 @@ pub enum Quirk {
     EchoesVersion,
     /// The same, and its answer has the `info` of version 2, so that only its later messages show what it speaks.
     EchoesVersionWithInfo,
+    /// A moment after it has made a session it asks for a permission, outside of any turn: agents that want to be trusted
+    /// with a directory.
+    AsksWhenOpened,
 }
 
 /// How many sessions are listed by an agent with [`Quirk::ShortList`].

@@ -16,7 +16,7 @@ use super::memory::Memory;
 use super::quirk::{GREETING, Quirk, SHORT_LIST, UNKNOWN_REQUEST};
 use super::restore::{Replay, again, fork, unknown};
 use super::talk::{self, AgentOutcome, Prompt, Taken, Talk};
-use super::turn;
+use super::{turn, updates};
 
 /// How long a late replay comes after its answer, and a slow answer after its request.
 pub(super) const A_MOMENT: Duration = Duration::from_millis(20);
@@ -218,6 +218,11 @@ fn initialize(talk: &Talk, params: &Value) -> AgentOutcome {
     if let Some(meta) = config.meta {
         answer["_meta"] = meta;
     }
+    let takes_terminal_login = params["clientCapabilities"]["auth"]["terminal"] == true
+        || params["capabilities"]["auth"]["terminal"].is_object();
+    if let (false, Some(methods)) = (takes_terminal_login, answer["authMethods"].as_array_mut()) {
+        methods.retain(|method| method["type"] != "terminal");
+    }
     Ok(answer)
 }
 
@@ -226,19 +231,41 @@ fn unsupported(requested: u64, supported: u64) -> Value {
         "data": {"requested": requested, "supported": [supported]}})
 }
 
-fn new(talk: &Talk, params: &Value) -> AgentOutcome {
+fn new(talk: &Arc<Talk>, params: &Value) -> AgentOutcome {
     let config = talk.memory.config();
-    if config.login == Login::Needed && !talk.memory.inner().logged_in {
-        return Err(json!({"code": -32000, "message": "log in first"}));
+    if matches!(config.login, Login::Needed | Login::OnTerminal) && !talk.memory.inner().logged_in {
+        return Err(log_in_first());
     }
     let first = talk.memory.inner().sessions.keys().next().cloned();
     let id = match first.filter(|_| config.has(Quirk::OneSessionId)) {
         Some(first) => first,
         None => talk.memory.make(params["cwd"].as_str().unwrap_or_default()),
     };
+    if config.has(Quirk::AsksWhenOpened) {
+        tokio::spawn(ask_outside(talk.clone(), id.clone()));
+    }
     let mut answer = choices(talk, &id);
     answer["sessionId"] = json!(id);
     Ok(answer)
+}
+
+/// Asks for a permission outside of any turn, and says what was answered.
+async fn ask_outside(talk: Arc<Talk>, session: String) {
+    tokio::time::sleep(10 * A_MOMENT).await;
+    let params = updates::permission(talk.version(), &session, "trust");
+    let (_, answered) = talk.ask("session/request_permission", params).await;
+    let chosen = match answered.await {
+        Ok(Ok(result)) => result["outcome"]["optionId"].as_str().unwrap_or("nothing").to_owned(),
+        Ok(Err(_)) | Err(_) => "an error".to_owned(),
+    };
+    let id = talk.mint("msg");
+    let content = json!({"type": "text", "text": format!("trust: {chosen}")});
+    let update = json!({"sessionUpdate": "agent_message_chunk", "messageId": id, "content": content});
+    talk.update(&session, update).await;
+}
+
+fn log_in_first() -> Value {
+    json!({"code": -32000, "message": "log in first"})
 }
 
 pub(super) fn choices(talk: &Talk, session: &str) -> Value {
@@ -286,6 +313,10 @@ async fn prompt(talk: &Arc<Talk>, id: Value, params: &Value, work: &mut JoinSet<
     let session = params["sessionId"].as_str().unwrap_or_default().to_owned();
     if !talk.memory.inner().sessions.contains_key(&session) {
         return talk.answer(id, Err(unknown(&talk.memory.config(), &session))).await;
+    }
+    let logs_in = talk.memory.config().login == Login::OnTerminalToPrompt;
+    if logs_in && !talk.memory.inner().logged_in {
+        return talk.answer(id, Err(log_in_first())).await;
     }
     if talk.version() == Version::V1 && talk.busy(&session) {
         disturb(talk, &session).await;

@@ -3,6 +3,7 @@
 
 mod hand_over;
 mod hostile;
+mod login;
 mod plain;
 mod terminal;
 mod terminal_commands;

@@ -96,19 +96,24 @@ fn a_healthy_store_is_described_and_not_changed() {
           ok       /tmp/home/rethread.db, SIZE, version 6
           ok       2 sessions, 0 journal files with 0 bytes
           ok       the database, 2 segments and the journal files of 0 sessions were read
+
         Configuration
           ok       /tmp/home/config.toml does not exist; the defaults are used
+
         Agents
           note     no agent is installed; the built-in assistant is there
                    hint: `rethread agents --all` shows how to install one
+
         Models
           note     no model provider is configured for the assistant
                    hint: docs/models.md says how to configure one
+
         System
           ok       rethread VERSION
           ok       logs in /tmp/home/state/logs, 0 bytes
           ok       N open files allowed
           ok       N free for the store
+
         Nothing is broken.
     "#]]
     .assert_eq(&plain(&said.stdout));
@@ -131,19 +136,24 @@ fn without_a_store_nothing_is_created() {
     expect![[r#"
         Store
           note     /tmp/home/rethread.db does not exist yet
+
         Configuration
           ok       /tmp/home/config.toml does not exist; the defaults are used
+
         Agents
           note     no agent is installed; the built-in assistant is there
                    hint: `rethread agents --all` shows how to install one
+
         Models
           note     no model provider is configured for the assistant
                    hint: docs/models.md says how to configure one
+
         System
           ok       rethread VERSION
           ok       logs in /tmp/home/state/logs, 0 bytes
           ok       N open files allowed
           ok       N free for the store
+
         Nothing is broken.
     "#]]
     .assert_eq(&plain(&said.stdout));
@@ -226,6 +236,7 @@ fn a_newer_database_is_told() {
           ok       /tmp/home/rethread.db, SIZE, version 999
           broken   the database has version 999, but this program supports only versions up to 6
                    hint: use the newer rethread that wrote it
+
     "#]]
     .assert_eq(&plain(store));
 }
@@ -337,6 +348,7 @@ fn an_agent_is_started_for_a_moment() {
           ok       a lost session is restored by its own resume, else from the stored transcript
           ok       prompts may contain text, links, image, audio, embeddedContext
           ok       MCP servers: stdio, http, sse
+
         Nothing is broken.
     "#]]
     .assert_eq(&said);
@@ -345,6 +357,7 @@ fn an_agent_is_started_for_a_moment() {
     expect![[r#"
           broken   sh does not work: the agent ended before it answered initialize: exit status 3; it said: no key; it printed: noise
                    hint: run its command by hand to see what it says
+
         1 thing is broken.
     "#]].assert_eq(&said);
     let (code, said) = run(&["--start-seconds", "1", "--", "sleep", "60"]);

@@ -421,3 +421,23 @@ fn the_file_begins_with_its_format() {
     assert!(text.ends_with(&format!("{{\"end\":{{\"entries\":{}}}}}\n", text.lines().count() - 2)), "{text}");
     assert_eq!(NOON, 1_794_744_000_000);
 }
+
+#[test]
+fn json_is_about_files() {
+    let shell = with_rich();
+    let said = shell.run(&["export", RICH, "--format", "markdown", "--json"]);
+    assert_eq!((said.code, said.stdout.as_str()), (Some(2), ""));
+    expect![[r#"
+        error: --json is about files, but the export goes to stdout
+        hint: name a file with -o; for the session as JSON use `rethread show --json`
+    "#]]
+    .assert_eq(&said.stderr);
+    for stdout in [&["--json"][..], &["-o", "-"]] {
+        let said = shell.run(&[&["export", RICH][..], stdout].concat());
+        let is_alone =
+            said.stdout.starts_with("{\"format\"") && said.stdout.ends_with("{\"end\":{\"entries\":27}}\n");
+        assert!(said.code == Some(0) && is_alone, "{}", said.stdout);
+    }
+    let said = shell.run(&["export", RICH, "-o", "out.md", "--json"]);
+    assert!(said.code == Some(0) && said.stdout.contains("\"file\": \"out.md\""), "{}", said.stdout);
+}

@@ -40,19 +40,16 @@ fn hits_are_shown_newest_first() {
         &["search", "parser"],
         &expect![[r#"
             Fix the parser of the configuration file  Claude Code, 5 min ago
-              Run the parser tests 12 passed
+              tool       Run the parser tests 12 passed
               rethread show 019a-aaaa1111 --turn 2
 
             Fix the parser of the configuration file  Claude Code, 5 min ago
-              The parser now reads \u{1b}[31mall\u{1b}[0m files.
-              rethread show 019a-aaaa1111 --turn 1
-
-            Fix the parser of the configuration file  Claude Code, 5 min ago
-              Fix the parser of the configuration file
+              agent      The parser now reads \u{1b}[31mall\u{1b}[0m files.
+              user       Fix the parser of the configuration file
               rethread show 019a-aaaa1111 --turn 1
 
             日本語のパーサーを書く  codex, 3 days ago
-              Un café parser, s'il vous plaît
+              agent      Un café parser, s'il vous plaît
               rethread show 019a-bbbb2222 --turn 1
         "#]],
     );
@@ -60,7 +57,7 @@ fn hits_are_shown_newest_first() {
         &["search", "cafe"],
         &expect![[r#"
             日本語のパーサーを書く  codex, 3 days ago
-              Un café parser, s'il vous plaît
+              agent      Un café parser, s'il vous plaît
               rethread show 019a-bbbb2222 --turn 1
         "#]],
     );
@@ -68,7 +65,7 @@ fn hits_are_shown_newest_first() {
         &["search", "パーサー"],
         &expect![[r#"
             日本語のパーサーを書く  codex, 3 days ago
-              日本語のパーサーを書く
+              user       日本語のパーサーを書く
               rethread show 019a-bbbb2222 --turn 1
         "#]],
     );
@@ -76,7 +73,7 @@ fn hits_are_shown_newest_first() {
         &["search", "the parser", "--limit", "1"],
         &expect![[r#"
             Fix the parser of the configuration file  Claude Code, 5 min ago
-              Run the parser tests 12 passed
+              tool       Run the parser tests 12 passed
               rethread show 019a-aaaa1111 --turn 2
 
             There are more than 1; --limit shows more of them.
@@ -86,7 +83,7 @@ fn hits_are_shown_newest_first() {
         &["search", "pars*", "--agent", "CODEX"],
         &expect![[r#"
             日本語のパーサーを書く  codex, 3 days ago
-              Un café parser, s'il vous plaît
+              agent      Un café parser, s'il vous plaît
               rethread show 019a-bbbb2222 --turn 1
         "#]],
     );
@@ -94,11 +91,8 @@ fn hits_are_shown_newest_first() {
         &["search", "parser", "file*", "--cwd", "."],
         &expect![[r#"
             Fix the parser of the configuration file  Claude Code, 5 min ago
-              The parser now reads \u{1b}[31mall\u{1b}[0m files.
-              rethread show 019a-aaaa1111 --turn 1
-
-            Fix the parser of the configuration file  Claude Code, 5 min ago
-              Fix the parser of the configuration file
+              agent      The parser now reads \u{1b}[31mall\u{1b}[0m files.
+              user       Fix the parser of the configuration file
               rethread show 019a-aaaa1111 --turn 1
         "#]],
     );

@@ -1,6 +1,7 @@
 //! `rethread show`.
 
 use expect_test::expect;
+use serde_json::Value;
 
 use super::Shell;
 use super::rich::RICH;
@@ -45,7 +46,7 @@ fn the_transcript_is_markdown() {
             **Plan**
 
             - [x] Read the parser
-            - [~] Mend it
+            - [ ] Mend it *(in progress)*
             - [ ] Test it
 
             ✓ **Edit src/parser.rs** · edit · completed · `/w/src/parser.rs:12`
@@ -141,7 +142,7 @@ fn tool_calls_can_be_left_out_or_shown_in_full() {
             **Plan**
 
             - [x] Read the parser
-            - [~] Mend it
+            - [ ] Mend it *(in progress)*
             - [ ] Test it
 
             Done. The **parser** keeps the last token now:
@@ -307,4 +308,20 @@ fn a_terminal_shows_headings_and_diffs_in_colour() {
     }
     assert!(said.contains(r"\u{1b}[31mred\u{202e}"), "text of agents is escaped: {said}");
     assert!(!on_terminal("1").contains('\u{1b}'), "NO_COLOR");
+}
+
+#[test]
+fn one_turn_is_the_same_as_among_all_turns() {
+    let shell = with_rich();
+    let json = |words: &[&str]| -> Vec<Value> {
+        let said = shell.run(&[&["show", RICH, "--json"], words].concat());
+        let document: Value = serde_json::from_str(&said.stdout).unwrap();
+        document["turns"].as_array().unwrap().clone()
+    };
+    let all = json(&[]);
+    assert!(all.len() >= 3, "{all:?}");
+    for number in 1..=3_u64 {
+        let of_turn: Vec<Value> = all.iter().filter(|turn| turn["turn"] == number).cloned().collect();
+        assert_eq!(json(&["--turn", &number.to_string()]), of_turn, "turn {number}");
+    }
 }

@@ -85,6 +85,8 @@ pub(super) struct Index {
     pub(super) session: Option<String>,
     pub(super) cwd: Option<String>,
     pub(super) custom_title: Option<String>,
+    /// The title in a file of its own.
+    pub(super) sidecar_title: Option<String>,
     pub(super) generated_title: Option<String>,
     pub(super) summary: Option<String>,
     pub(super) first_at: Option<Millis>,

@@ -16,13 +16,14 @@ mod index;
 mod known;
 mod order;
 mod prompt;
+mod subagent_telling;
 mod subagents;
 mod telling;
 mod tools;
 
 use index::Index;
 use order::Speakers;
-use subagents::{Subagents, is_subagent};
+use subagents::{SessionSubagents, is_subagent};
 use telling::Telling;
 
 /// What Claude Code prefixes titles of archived sessions with.
@@ -55,7 +56,7 @@ impl SessionReader for ClaudeReader {
     fn find(&self, root: &Path, _places: &Places, found: &mut Found) {
         match root.metadata() {
             Ok(metadata) if metadata.is_file() => {
-                let beside = root.parent().map(|folder| subagents_beside(folder)).unwrap_or_default();
+                let beside = root.parent().map(subagents_beside).unwrap_or_default();
                 let source = SessionSource::file(root, &metadata);
                 add(source, &beside, found);
             }
@@ -73,10 +74,11 @@ impl SessionReader for ClaudeReader {
         let failed = || ReadError::io(&source.path);
         let (file, _) = files::open(&source.path).map_err(failed())?;
         let mut lines = SourceLines::new(file);
-        let index = index::index(&source.path, &mut lines, sink).map_err(failed())?;
+        let mut index = index::index(&source.path, &mut lines, sink).map_err(failed())?;
+        index.sidecar_title = sidecar_title(&source.path);
         sink.begin(facts(&source.path, &index))?;
         let order = order::conversation(&index, Speakers::Main);
-        let mut telling = Telling::new(sink, &index, Subagents::of(&index, &source.parts));
+        let mut telling = Telling::new(sink, &index, SessionSubagents::of(&index, &source.parts));
         for place in order {
             let node = &index.nodes[place];
             if let Some(record) = telling::record(&mut lines, node).map_err(failed())? {
@@ -92,7 +94,7 @@ fn find_below(root: &Path, found: &mut Found) {
     let listed = files::files_below(root, found, |path| files::has_ending(path, ".jsonl"));
     let (agents, sessions): (Vec<_>, Vec<_>) = listed
         .into_iter()
-        .filter(|(path, _)| !is_inside_session(path))
+        .filter(|(path, _)| !is_inside_session(path, root))
         .partition(|(path, _)| is_subagent(path));
     let mut beside: BesideSessions = HashMap::new();
     for (path, _) in agents {
@@ -127,13 +129,27 @@ fn add(mut source: SessionSource, beside: &BesideSessions, found: &mut Found) {
 }
 
 /// Says whether a file is in the folder of a session, and no session itself.
-fn is_inside_session(path: &Path) -> bool {
-    path.components().any(|part| part.as_os_str() == "subagents" || part.as_os_str() == "workflows")
+fn is_inside_session(path: &Path, root: &Path) -> bool {
+    let below = path.strip_prefix(root).unwrap_or(path);
+    below.components().any(|part| part.as_os_str() == "subagents" || part.as_os_str() == "workflows")
+}
+
+/// The title that the user gave, where it is in a file of its own in the session's folder.
+fn sidecar_title(session: &Path) -> Option<String> {
+    const LONGEST_FILE: u64 = 64 * 1024;
+    let listed = std::fs::read_dir(session.with_extension("")).ok()?.flatten().map(|item| item.path());
+    let path = listed.into_iter().find(|path| files::has_ending(path, "custom-title.json"))?;
+    let (file, _) = files::open(&path).ok()?;
+    let found: serde_json::Value = serde_json::from_reader(std::io::Read::take(file, LONGEST_FILE)).ok()?;
+    let title =
+        [&found["customTitle"], &found["title"], &found].into_iter().find_map(|title| title.as_str())?;
+    Some(title.to_owned()).filter(|title| !title.is_empty())
 }
 
 fn facts(path: &Path, index: &Index) -> SessionFacts {
     let titles = [
         (&index.custom_title, TitleSource::User),
+        (&index.sidecar_title, TitleSource::User),
         (&index.generated_title, TitleSource::Agent),
         (&index.summary, TitleSource::Agent),
     ];

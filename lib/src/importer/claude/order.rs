@@ -69,8 +69,8 @@ impl<'a> RecordTree<'a> {
     /// The parent of a node, as compactions before `limit` have it.
     fn parent(&self, node: &Node, limit: usize) -> Option<Key> {
         let relinked = self.relinked.get(&node.key).into_iter().flatten();
-        let relinked = relinked.filter(|(number, _)| *number < limit).map(|(_, parent)| *parent);
-        relinked.last().or(node.parent)
+        let mut relinked = relinked.filter(|(number, _)| *number < limit).map(|(_, parent)| *parent);
+        relinked.next_back().or(node.parent)
     }
 
     /// The newest message that nothing follows.

@@ -29,7 +29,7 @@ pub(super) fn user_says(content: &Value) -> UserSays {
     let blocks: Vec<Value> = match content {
         Value::String(words) => vec![text(words)],
         Value::Array(blocks) => blocks.iter().filter_map(block).collect(),
-        _ => Vec::new(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => Vec::new(),
     };
     let mut said = Vec::new();
     let mut output = String::new();

@@ -24,7 +24,7 @@ pub(super) enum Subagent {
 
 /// The sub-agents of a session by what started them.
 #[derive(Debug, Default)]
-pub(super) struct Subagents {
+pub(super) struct SessionSubagents {
     /// By the ids that results of calls name.
     by_id: HashMap<String, Subagent>,
     /// By their first prompt.
@@ -32,7 +32,7 @@ pub(super) struct Subagents {
     told: HashSet<String>,
 }
 
-impl Subagents {
+impl SessionSubagents {
     /// Those of a session with these files of sub-agents.
     pub(super) fn of(index: &Index, parts: &[PathBuf]) -> Self {
         let mut subagents = Self::default();

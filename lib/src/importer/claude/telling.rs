@@ -4,17 +4,14 @@
 use std::collections::HashSet;
 use std::fs::File;
 use std::io;
-use std::path::Path;
 
 use rethread_core::{Millis, Stop, Update};
 use serde_json::Value;
 
-use super::index::{self, Index, Node, NodeKind, key};
-use super::order::{self, Speakers};
+use super::index::{Index, Node, NodeKind};
 use super::prompt::{UserSays, is_human, user_says};
-use super::subagents::{Subagent, Subagents};
+use super::subagents::SessionSubagents;
 use super::tools;
-use crate::importer::files;
 use crate::importer::lines::{SourceLine, SourceLines};
 use crate::importer::reader::ReadError;
 use crate::importer::sink::{Sink, SinkClosed, UsedTokens};
@@ -34,11 +31,11 @@ pub(super) fn record(lines: &mut SourceLines<File>, node: &Node) -> io::Result<O
 
 /// Tells a conversation to a sink.
 pub(super) struct Telling<'a> {
-    sink: &'a mut Sink,
-    index: &'a Index,
-    subagents: Subagents,
+    pub(super) sink: &'a mut Sink,
+    pub(super) index: &'a Index,
+    pub(super) subagents: SessionSubagents,
     /// The sub-agent that speaks; empty if none does.
-    child: String,
+    pub(super) child: String,
     turn: ToldTurn,
     /// The tokens of the API message whose records are being read.
     tokens: Option<(String, UsedTokens)>,
@@ -61,7 +58,7 @@ enum ToldTurn {
 }
 
 impl<'a> Telling<'a> {
-    pub(super) fn new(sink: &'a mut Sink, index: &'a Index, subagents: Subagents) -> Self {
+    pub(super) fn new(sink: &'a mut Sink, index: &'a Index, subagents: SessionSubagents) -> Self {
         Self {
             sink,
             index,
@@ -207,64 +204,6 @@ impl<'a> Telling<'a> {
             self.changes.insert(id.to_owned());
         }
         self.update(tools::begun(id, name, input).status(ToolStatus::InProgress).update(), at)
-    }
-
-    /// Tells what the sub-agent did that a call started.
-    fn subagent(
-        &mut self,
-        block: &Value,
-        at: Option<Millis>,
-        lines: &mut SourceLines<File>,
-    ) -> Result<(), ReadError> {
-        let name = block["name"].as_str().unwrap_or_default();
-        if !matches!(name, "Task" | "Agent") || !self.child.is_empty() {
-            return Ok(());
-        }
-        let named = block["id"].as_str().and_then(|id| self.index.started.get(&key(id)));
-        let Some((id, subagent)) = self.subagents.of_call(named, &block["input"]) else { return Ok(()) };
-        let session = format!("agent-{id}");
-        let title = block["input"]["description"].as_str().unwrap_or(name);
-        self.sink.update(updates::subagent(&session, title, "running"), at)?;
-        match subagent {
-            Subagent::File(path) => self.subagent_file(&session, &path)?,
-            Subagent::Branch(places) => self.subagent_records(&session, self.index, &places, lines)?,
-        }
-        Ok(self.sink.update(updates::subagent(&session, title, "idle"), None)?)
-    }
-
-    fn subagent_file(&mut self, session: &str, path: &Path) -> Result<(), ReadError> {
-        let read = files::open(path).and_then(|(file, _)| {
-            let mut lines = SourceLines::new(file);
-            let index = index::index(path, &mut lines, self.sink)?;
-            Ok((lines, index))
-        });
-        let (mut lines, index) = match read {
-            Ok(read) => read,
-            Err(error) => {
-                self.sink.damaged(path, 0, error.to_string());
-                return Ok(());
-            }
-        };
-        let places = order::conversation(&index, Speakers::Subagent);
-        self.subagent_records(session, &index, &places, &mut lines)
-    }
-
-    fn subagent_records(
-        &mut self,
-        session: &str,
-        index: &Index,
-        places: &[usize],
-        lines: &mut SourceLines<File>,
-    ) -> Result<(), ReadError> {
-        let mut inner = Telling::new(self.sink, index, Subagents::default());
-        session.clone_into(&mut inner.child);
-        for node in places.iter().map(|place| &index.nodes[*place]) {
-            // What has changed meanwhile is read by the next import.
-            if let Ok(Some(record)) = record(lines, node) {
-                inner.record(node, &record, lines)?;
-            }
-        }
-        inner.finish()
     }
 
     /// The result of a tool that ran at the model's provider.

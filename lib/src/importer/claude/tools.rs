@@ -77,7 +77,7 @@ pub(super) fn result_content(content: &Value) -> Vec<Json> {
         Value::String(words) if words.is_empty() => Vec::new(),
         Value::String(words) => vec![shown(&text(words))],
         Value::Array(blocks) => blocks.iter().filter_map(result_block).collect(),
-        _ => Vec::new(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => Vec::new(),
     }
 }
 

@@ -38,8 +38,8 @@ const REQUEST: &str = "## My request for Codex:";
 /// What a person typed of a text; nothing if Codex wrote it.
 pub(super) fn typed(words: &str) -> Option<&str> {
     let start = words.trim_start();
-    let begins = |mark: &&str| start.get(..mark.len()).is_some_and(|start| start.eq_ignore_ascii_case(mark));
-    if start.is_empty() || INJECTED.iter().any(|mark| begins(&mark)) {
+    let begins = |mark: &str| start.get(..mark.len()).is_some_and(|start| start.eq_ignore_ascii_case(mark));
+    if start.is_empty() || INJECTED.iter().any(|mark| begins(mark)) {
         return None;
     }
     match words.split_once(REQUEST) {

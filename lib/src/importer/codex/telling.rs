@@ -103,7 +103,7 @@ impl CodexTelling {
                 let id = format!("{}compaction-{number}", self.prefix);
                 self.update(updates::compaction(&id, summary));
             }
-            "inter_agent_communication" => self.from_agent(number, payload["content"].as_str()),
+            "inter_agent_communication" => self.told_by_agent(number, payload["content"].as_str()),
             _ => {}
         }
         let told = std::mem::take(&mut self.told);
@@ -219,7 +219,7 @@ impl CodexTelling {
                 self.call(id, items::web_search(id, item));
             }
             "image_generation_call" => self.call(id, items::image_generation(id, item)),
-            "agent_message" => self.from_agent(number, Some(&joined(&item["content"]))),
+            "agent_message" => self.told_by_agent(number, Some(&joined(&item["content"]))),
             _ => {}
         }
     }
@@ -265,7 +265,7 @@ impl CodexTelling {
     }
 
     /// A message of another agent: what a sub-agent is told to do.
-    fn from_agent(&mut self, number: u64, words: Option<&str>) {
+    fn told_by_agent(&mut self, number: u64, words: Option<&str>) {
         if let (CodexSpeaker::Child(_), Some(words)) =
             (&self.speaker, words.filter(|words| !words.is_empty()))
         {

@@ -106,9 +106,9 @@ impl GeminiFold {
         }
         self.started = self.started.or(time("startTime"));
         self.updated = self.updated.max(time("lastUpdated"));
-        let directories = facts.get("directories").and_then(|list| serde_json::from_str(list.get()).ok());
-        self.directory =
-            self.directory.take().or_else(|| directories.unwrap_or_else(Vec::new).into_iter().next());
+        let directories: Option<Vec<String>> =
+            facts.get("directories").and_then(|list| serde_json::from_str(list.get()).ok());
+        self.directory = self.directory.take().or_else(|| directories.unwrap_or_default().into_iter().next());
         let messages =
             facts.get("messages").and_then(|list| serde_json::from_str::<Vec<&RawValue>>(list.get()).ok());
         for (index, message) in messages.unwrap_or_default().into_iter().enumerate() {

@@ -142,7 +142,8 @@ impl<'a> GeminiTelling<'a> {
         trim_end(&mut blocks);
         let is_acknowledgement = blocks.len() == 1
             && blocks[0]["text"].as_str().is_some_and(|words| words.starts_with("Got it. Thanks for the"));
-        if !blocks.is_empty() && !(is_acknowledgement && self.turn == GeminiTurn::Over) {
+        let is_silent = blocks.is_empty() || is_acknowledgement && self.turn == GeminiTurn::Over;
+        if !is_silent {
             self.turn = GeminiTurn::Answered;
             self.update(updates::agent_message(id, &blocks), at)?;
         }

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, ErrorCode, MAIN_DB, OpenFlags};
 
-use super::StoreError;
 use super::fault::failed;
+use super::{StoreError, WriteObstacle, obstacle};
 
 /// Older versions can lose commits when several processes write and one of them resets the log.
 const OLDEST_SQLITE: i32 = 3_051_003;
@@ -53,7 +53,12 @@ pub(super) fn check_file(connection: &Connection, database: &Path) -> Result<(),
     let _: i64 =
         connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0)).map_err(opening)?;
     if connection.is_readonly(MAIN_DB).map_err(opening)? {
-        return Err(failed("opening", database, "the file is read-only"));
+        return Err(match obstacle::of_disk(database) {
+            Some(WriteObstacle::ReadOnly) => {
+                failed("opening", database, std::io::Error::from(std::io::ErrorKind::ReadOnlyFilesystem))
+            }
+            Some(WriteObstacle::Full) | None => failed("opening", database, "the file is read-only"),
+        });
     }
     let mode = enter_wal(connection).map_err(opening)?;
     if mode == "wal" {

@@ -4,7 +4,7 @@ use std::error::Error;
 use std::io;
 use std::path::Path;
 
-use super::StoreError;
+use super::{StoreError, obstacle};
 
 /// A refusal, after which the connection is still usable, or a failure, after which it is not.
 #[derive(Debug)]
@@ -37,9 +37,13 @@ impl From<rusqlite::Error> for SqliteFault {
     }
 }
 
-/// Makes an I/O error that names the operation and the file.
+/// Makes an I/O error that names the operation and the file, and the disk if it is full or read-only.
 pub(super) fn failed(what: &str, file: &Path, cause: impl Into<Box<dyn Error + Send + Sync>>) -> StoreError {
-    StoreError::Io { context: format!("{what} {}", file.display()), source: cause.into() }
+    let (context, source) = (format!("{what} {}", file.display()), cause.into());
+    match obstacle::find(file, &*source) {
+        Some(obstacle) => StoreError::Unwritable { context, obstacle, disk: obstacle::disk_of(file) },
+        None => StoreError::Io { context, source },
+    }
 }
 
 /// The same for [`io::Error`], for use with `map_err`.

@@ -13,8 +13,15 @@ pub(super) const PRIVATE_FILE: u32 = 0o600;
 const GROUP_AND_OTHERS: u32 = 0o077;
 
 /// Creates missing directories and the database file, and removes access of other users from existing files. Existing
-/// directories stay as they are, since they may be shared.
+/// directories stay as they are, since they may be shared. Where nothing can be written, an existing database can be read.
 pub(super) fn prepare(paths: &EmbeddedPaths) -> Result<(), StoreError> {
+    match prepare_all(paths) {
+        Err(StoreError::Unwritable { .. }) if paths.database.exists() => Ok(()),
+        prepared => prepared,
+    }
+}
+
+fn prepare_all(paths: &EmbeddedPaths) -> Result<(), StoreError> {
     if let Some(dir) = paths.database.parent() {
         make_dir(dir)?;
     }
@@ -95,7 +102,7 @@ pub(super) fn make_file(path: &Path) -> io::Result<()> {
 }
 
 /// Creates a directory so that it survives a power failure, as the files in it do.
-fn make_dir(dir: &Path) -> Result<(), StoreError> {
+pub(super) fn make_dir(dir: &Path) -> Result<(), StoreError> {
     if dir.is_dir() {
         return Ok(());
     }

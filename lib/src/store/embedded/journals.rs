@@ -91,6 +91,8 @@ enum FileCondition {
     Good,
     /// No file of this owner has been made.
     Missing,
+    /// The session is not claimed yet, since nothing could be written. It must be before a file is made.
+    Unclaimed,
     /// A sync failed, or a part of a record could not be cut off: what is not synced must go to a new file.
     Unreliable,
 }
@@ -103,6 +105,11 @@ pub(super) enum FirstFile {
     Missing {
         /// The id of the session's files.
         journal: FileId,
+        epoch: u64,
+    },
+    /// The session is claimed later, and the file is made then.
+    Unclaimed {
+        /// The epoch that the claim is to have.
         epoch: u64,
     },
 }
@@ -148,13 +155,22 @@ impl OwnedJournals {
             FirstFile::Missing { journal, epoch } => {
                 (FileName { journal, epoch, number: FIRST_FILE - 1 }, FileCondition::Missing)
             }
+            FirstFile::Unclaimed { epoch } => {
+                let journal = FileId::default();
+                (FileName { journal, epoch, number: FIRST_FILE - 1 }, FileCondition::Unclaimed)
+            }
+        };
+        let synced = match condition {
+            // The files of former owners are synced when they are claimed.
+            FileCondition::Unclaimed => lease.folded,
+            FileCondition::Good | FileCondition::Missing | FileCondition::Unreliable => lease.head,
         };
         let journal = OwnedJournal {
             session: lease.session.clone(),
             key,
             epoch: lease.epoch,
             head: lease.head,
-            synced: lease.head,
+            synced,
             listed,
             replaced_by: None,
             current: JournalFile::empty(name),
@@ -471,13 +487,26 @@ impl OwnedJournal {
     pub(super) fn needs_file(&self) -> bool {
         match self.condition {
             FileCondition::Good => false,
-            FileCondition::Missing | FileCondition::Unreliable => true,
+            FileCondition::Missing | FileCondition::Unclaimed | FileCondition::Unreliable => true,
         }
     }
 
     /// Whether no file has been made so far.
     pub(super) fn has_no_file(&self) -> bool {
-        self.condition == FileCondition::Missing
+        matches!(self.condition, FileCondition::Missing | FileCondition::Unclaimed)
+    }
+
+    /// Whether the session is still to be claimed.
+    pub(super) fn is_unclaimed(&self) -> bool {
+        self.condition == FileCondition::Unclaimed
+    }
+
+    /// Notes that the session is claimed. `journal` is the id of its files, `earlier` are those of former owners.
+    pub(super) fn claimed(&mut self, journal: FileId, earlier: Vec<(FileName, Seq)>) {
+        self.current.name.journal = journal;
+        self.earlier = earlier;
+        self.synced = self.head;
+        self.condition = FileCondition::Missing;
     }
 
     /// Whether entries between two turns are not synced.

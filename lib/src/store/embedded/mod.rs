@@ -20,7 +20,7 @@ use super::{
     Append, Archived, ArchivedFilter, ChangedSession, Changes, Deleted, Durability, FoldUpTo, Lease,
     ListPage, ListQuery, NativeId, NewSession, OwnedHere, Owner, Page, PageVisitor, ProgressCallback,
     PruneTurn, ReleaseAnswer, Revision, RowFacts, SearchPage, SearchQuery, SessionRow, Store, StoreError,
-    StoreFuture, Stub,
+    StoreFuture, Stub, WriteObstacle,
 };
 
 mod append;
@@ -40,6 +40,7 @@ mod journals;
 mod list;
 mod locks;
 mod migrate;
+mod obstacle;
 mod open_store;
 mod opening;
 mod owner;
@@ -47,6 +48,7 @@ mod ownership;
 mod profile;
 mod read;
 mod readers;
+mod reading;
 mod removal;
 mod row;
 mod rows;

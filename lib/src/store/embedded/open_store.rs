@@ -61,6 +61,7 @@ impl OpenStore {
         durability: Durability,
         work: impl FnOnce(&Transaction<'_>) -> Result<R, SqliteFault>,
     ) -> Result<R, StoreError> {
+        self.this_process.register(&self.writer)?;
         let _writing = locked(&self.writing);
         let pending = self.rows.take();
         let outcome = self.writer.write_as(durability, |tx| {

@@ -4,11 +4,13 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle};
 
+use rethread_core::Millis;
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
 use super::chain::JournalFolder;
-use super::fault::io_failed;
+use super::fault::{SqliteFault, io_failed};
+use super::journal_file::FileId;
 use super::journals::OwnedJournals;
 use super::open_store::OpenStore;
 use super::owner::ThisProcess;
@@ -102,18 +104,28 @@ fn not_opened() -> StoreError {
 pub(super) fn open(paths: &EmbeddedPaths) -> Result<RunningStore, StoreError> {
     let database = &paths.database;
     create_files(paths)?;
-    let first = connect(database)?;
-    connection::check_file(&first, database)?;
-    migrate::migrate(&first, paths)?;
-    let store = migrate::store_id(&first).map_err(|fault| fault.at("opening", database))?;
+    let readers = Readers::new(database);
+    let (first, (store, newest)) = match open_writer(paths) {
+        Ok(first) => {
+            let facts = store_facts(&first).map_err(|fault| fault.at("opening", database))?;
+            (Some(first), facts)
+        }
+        Err(error @ StoreError::Unwritable { .. }) => (None, unwritable_facts(&readers, error)?),
+        Err(error) => return Err(error),
+    };
     let times = ListTimes::default();
-    times.saw(list::newest(&first).map_err(|cause| fault::failed("opening", database, cause))?);
+    times.saw(newest);
     let folder = Arc::new(JournalFolder::new(paths.journals(), store));
     let requests = Arc::new(UpkeepRequests::default());
     let writer = SqliteWriter::new(database, first, requests.clone())?;
-    let this_process = ThisProcess::register(&writer, &paths.locks)?;
+    let this_process = ThisProcess::new(&paths.locks);
+    match this_process.register(&writer) {
+        // Reading works, and the first write tries again.
+        Ok(()) | Err(StoreError::Unwritable { .. }) => {}
+        Err(error) => return Err(error),
+    }
     let store = Arc::new(OpenStore {
-        readers: Readers::new(database),
+        readers,
         writer,
         journals: OwnedJournals::new(folder),
         rows: PendingRows::default(),
@@ -126,6 +138,28 @@ pub(super) fn open(paths: &EmbeddedPaths) -> Result<RunningStore, StoreError> {
     });
     let upkeep = Upkeep::start(&store)?;
     Ok(RunningStore { store, _upkeep: upkeep })
+}
+
+/// Opens the connection that writes, and migrates the database.
+fn open_writer(paths: &EmbeddedPaths) -> Result<Connection, StoreError> {
+    let first = connect(&paths.database)?;
+    connection::check_file(&first, &paths.database)?;
+    migrate::migrate(&first, paths)?;
+    Ok(first)
+}
+
+/// What is read when a store is opened: its id, and the newest time in lists.
+fn store_facts(connection: &Connection) -> Result<(FileId, Millis), SqliteFault> {
+    Ok((migrate::store_id(connection)?, list::newest(connection)?))
+}
+
+/// The same where nothing can be written. `error` says why, and is returned if the database has to be migrated.
+fn unwritable_facts(readers: &Readers, error: StoreError) -> Result<(FileId, Millis), StoreError> {
+    let found = readers.read("opening", |tx| match migrate::version(tx)? {
+        migrate::LATEST_VERSION => Ok(Some(store_facts(tx)?)),
+        _ => Ok(None),
+    });
+    found?.ok_or(error)
 }
 
 /// Creates the folders and the database file if they are missing.

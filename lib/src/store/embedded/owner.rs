@@ -2,17 +2,20 @@
 //! sessions is in `session`.
 
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use rusqlite::{OptionalExtension as _, Transaction, params};
 
 use super::fault::{SqliteFault, io_failed};
+use super::files::make_dir;
 use super::integers::{from_sql, to_sql};
 use super::locks::{self, HeldLock, Holder};
 use super::writer::SqliteWriter;
 use super::{OwnedHere, Owner, StoreError};
 use crate::clock;
 use crate::ids;
+use crate::lock::locked;
 use crate::store::process::{ProcessIdentity, runs};
 
 /// How long a process that seems to have ended may still hold its lock before it counts as live.
@@ -23,7 +26,8 @@ pub(super) struct ThisProcess {
     id: String,
     process: ProcessIdentity,
     locks: PathBuf,
-    _lock: HeldLock,
+    /// Held as soon as this process is registered.
+    lock: Mutex<Option<HeldLock>>,
 }
 
 /// A row of the table `owner`.
@@ -44,23 +48,35 @@ pub(super) enum Liveness {
 }
 
 impl ThisProcess {
-    /// Acquires a lock, removes rows of ended processes, then inserts its own row: a process that sees the row finds the lock
-    /// held.
-    pub(super) fn register(writer: &SqliteWriter, locks: &Path) -> Result<Self, StoreError> {
-        let id = ids::unique().to_string();
-        let lock = locks::acquire(locks, &id).map_err(io_failed("locking in", locks))?;
-        let this_process =
-            Self { id, process: ProcessIdentity::this(), locks: locks.to_owned(), _lock: lock };
-        writer.write("entering", |tx| {
-            this_process.clear_rows(tx)?;
-            this_process.insert_row(tx)
+    /// Not registered yet.
+    pub(super) fn new(locks: &Path) -> Self {
+        let (id, process) = (ids::unique().to_string(), ProcessIdentity::this());
+        Self { id, process, locks: locks.to_owned(), lock: Mutex::default() }
+    }
+
+    /// Registers this process, if it is not registered: it must be before it writes. Acquires a lock, removes rows of ended
+    /// processes, then inserts its own row: a process that sees the row finds the lock held.
+    pub(super) fn register(&self, writer: &SqliteWriter) -> Result<(), StoreError> {
+        let mut held = locked(&self.lock);
+        if held.is_some() {
+            return Ok(());
+        }
+        make_dir(&self.locks)?;
+        let lock = locks::acquire(&self.locks, &self.id).map_err(io_failed("locking in", &self.locks))?;
+        writer.write("writing to", |tx| {
+            self.clear_rows(tx)?;
+            self.insert_row(tx)
         })?;
-        locks::remove_stale(locks).map_err(io_failed("clearing", locks))?;
-        Ok(this_process)
+        *held = Some(lock);
+        drop(held);
+        locks::remove_stale(&self.locks).map_err(io_failed("clearing", &self.locks))
     }
 
     /// Removes the row, which releases all sessions.
     pub(super) fn unregister(&self, writer: &SqliteWriter) -> Result<(), StoreError> {
+        if locked(&self.lock).is_none() {
+            return Ok(());
+        }
         writer.write("leaving", |tx| {
             tx.execute("DELETE FROM owner WHERE id = ?1", [&self.id])?;
             Ok(())
@@ -69,6 +85,12 @@ impl ThisProcess {
 
     pub(super) fn id(&self) -> &str {
         &self.id
+    }
+
+    /// This store as the owner of a session.
+    pub(super) fn owner(&self) -> Owner {
+        let ProcessIdentity { pid, host, .. } = self.process.clone();
+        Owner { pid, host, since: clock::now(), ours: OwnedHere::Yes }
     }
 
     /// Returns whether an owner lives. An owner on another machine counts as live, since its lock is not visible here.
@@ -82,7 +104,7 @@ impl ThisProcess {
     fn insert_row(&self, tx: &Transaction<'_>) -> Result<(), SqliteFault> {
         let process = &self.process;
         tx.execute(
-            "INSERT INTO owner (id, pid, host, boot, started_at) VALUES (?1, ?2, ?3, ?4, ?5)",
+            "INSERT OR IGNORE INTO owner (id, pid, host, boot, started_at) VALUES (?1, ?2, ?3, ?4, ?5)",
             params![self.id, process.pid, process.host, process.boot, to_sql(clock::now())],
         )?;
         Ok(())

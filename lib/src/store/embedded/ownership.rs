@@ -1,6 +1,7 @@
 //! Creates, claims and releases sessions: the row, the lease and the journal file that goes with it.
 
 use std::fs::File;
+use std::sync::{Mutex, MutexGuard};
 
 use rethread_core::stored::Stored;
 use rethread_core::{Entry, Seq, SessionId};
@@ -8,10 +9,10 @@ use rusqlite::Transaction;
 
 use super::chain::{Chain, FileName, Visit, deregister, files_of, register};
 use super::fault::io_failed;
-use super::journals::{FIRST_FILE, FirstFile, lock, make};
+use super::journals::{FIRST_FILE, FirstFile, OwnedJournal, lock, make};
 use super::open_store::OpenStore;
 use super::read::ReadFault;
-use super::row::{self, existing_head};
+use super::row::{self, existing_head, session_head};
 use super::rows::RowChange;
 use super::session::{self, ClaimedSession, LastOwner};
 use super::{Deleted, Durability, Lease, NewSession, StoreError};
@@ -91,28 +92,93 @@ impl OpenStore {
     /// Claims a session, unless a live process owns it, this one included. The claim itself is not synced: nothing follows
     /// from it before the first file of its epoch is registered, which is. That file is made soon, or by the first append
     /// if that comes sooner, so that a client can be shown the session without waiting for the disk.
+    ///
+    /// Where nothing can be written, the session is claimed later, with the first append.
     pub(super) fn claim(&self, session: &SessionId) -> Result<Lease, StoreError> {
+        let (claimed, leftovers, listed) = match self.claim_now(session, None) {
+            Err(StoreError::Unwritable { .. }) => return self.claim_later(session),
+            claimed => claimed?,
+        };
+        let ClaimedSession { key, epoch, journal, .. } = claimed;
+        let lease = Lease { session: session.clone(), epoch, head: leftovers.head, folded: leftovers.folded };
+        self.journals.add(&lease, key, FirstFile::Missing { journal, epoch }, leftovers.files, listed);
+        self.requests.file_missing();
+        Ok(lease)
+    }
+
+    /// Claims a session and reads what earlier owners have left. `expected` is the epoch that the claim must have. Returns
+    /// also whether the session is in lists.
+    fn claim_now(
+        &self,
+        session: &SessionId,
+        expected: Option<u64>,
+    ) -> Result<(ClaimedSession, Leftovers, bool), StoreError> {
         let claimed = self.write("claiming a session in", Durability::Process, |tx| {
-            session::claim(tx, &self.this_process, session)
-        })?;
-        let ClaimedSession { key, epoch, journal, last_owner } = claimed;
-        match self.take_over(session, key, last_owner) {
-            Ok((leftovers, listed)) => {
-                let lease =
-                    Lease { session: session.clone(), epoch, head: leftovers.head, folded: leftovers.folded };
-                let file = FirstFile::Missing { journal, epoch };
-                self.journals.add(&lease, key, file, leftovers.files, listed);
-                self.requests.file_missing();
-                Ok(lease)
+            let found = session_head(tx, session)?.epoch;
+            match expected {
+                Some(held) if held != found + 1 => {
+                    Err(StoreError::StaleEpoch { session: session.clone(), held, found }.into())
+                }
+                Some(_) | None => session::claim(tx, &self.this_process, session),
             }
+        })?;
+        match self.take_over(session, claimed.key, claimed.last_owner) {
+            Ok((leftovers, listed)) => Ok((claimed, leftovers, listed)),
             Err(error) => {
-                // A session that cannot be read belongs to nobody. If this fails too, the error is the same.
-                let _ = self.write("releasing a session in", Durability::Process, |tx| {
-                    session::give_up(tx, &self.this_process, key)
-                });
+                // A session that cannot be read belongs to nobody.
+                self.give_up(claimed.key);
                 Err(error)
             }
         }
+    }
+
+    /// Leaves a session to nobody, after an error. If this fails too, the error is the same.
+    fn give_up(&self, key: i64) {
+        let _ = self.write("releasing a session in", Durability::Process, |tx| {
+            session::give_up(tx, &self.this_process, key)
+        });
+    }
+
+    /// Has a session open that can only be read now. If another process claims it before this one does, the epoch tells.
+    fn claim_later(&self, session: &SessionId) -> Result<Lease, StoreError> {
+        if self.journals.get(session).is_some() {
+            let owner = self.this_process.owner();
+            return Err(StoreError::LiveElsewhere { session: session.clone(), owner });
+        }
+        let (claimable, leftovers, listed) = self.read_with_files("reading", session, |tx| {
+            let claimable = session::claimable(tx, &self.this_process, session)?;
+            let leftovers = self.leftovers(tx, session, claimable.key, claimable.last_owner)?;
+            let listed = row::is_listed(tx, claimable.key)?;
+            Ok((claimable, leftovers, listed))
+        })?;
+        let ClaimedSession { key, epoch, .. } = claimable;
+        let lease = Lease { session: session.clone(), epoch, head: leftovers.head, folded: leftovers.folded };
+        self.journals.add(&lease, key, FirstFile::Unclaimed { epoch }, leftovers.files, listed);
+        Ok(lease)
+    }
+
+    /// Claims a session that is still to be claimed. Call it with the guard of `making`.
+    pub(super) fn claim_open(
+        &self,
+        journal: &Mutex<OwnedJournal>,
+        _making: &MutexGuard<'_, ()>,
+    ) -> Result<(), StoreError> {
+        let (session, epoch, head) = {
+            let journal = lock(journal);
+            if !journal.is_unclaimed() {
+                return Ok(());
+            }
+            (journal.session.clone(), journal.epoch, journal.head)
+        };
+        let (claimed, leftovers, listed) = self.claim_now(&session, Some(epoch))?;
+        if leftovers.head != head {
+            self.give_up(claimed.key);
+            return Err(StoreError::MovedOn { session, expected: head, found: leftovers.head });
+        }
+        let mut journal = lock(journal);
+        journal.claimed(claimed.journal, leftovers.files);
+        journal.listed |= listed;
+        Ok(())
     }
 
     /// Reads what earlier owners have left in files, and completes the row. Returns also whether the session is in lists.
@@ -181,6 +247,11 @@ impl OpenStore {
         let (key, empty) = {
             let journal = lock(&journal);
             if journal.epoch != lease.epoch {
+                return Ok(());
+            }
+            if journal.is_unclaimed() {
+                drop(journal);
+                self.journals.remove(lease);
                 return Ok(());
             }
             (journal.key, journal.empty_files())

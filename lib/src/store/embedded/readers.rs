@@ -6,8 +6,8 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 
 use super::StoreError;
-use super::connection;
 use super::fault::SqliteFault;
+use super::reading::{self, ReadConnection};
 
 /// More connections would only compete for the same disk.
 const MAX_CONNECTIONS: usize = 4;
@@ -87,7 +87,10 @@ fn attempt<R>(
 ) -> Result<R, SqliteFault> {
     let connection = match connection {
         Some(connection) => connection,
-        None => connection.insert(connection::reader(database)?),
+        None => match reading::open(database)? {
+            ReadConnection::Shared(opened) => connection.insert(opened),
+            ReadConnection::Alone(alone) => return alone.read(work),
+        },
     };
     let tx = Transaction::new_unchecked(connection, TransactionBehavior::Deferred)?;
     work(&tx)

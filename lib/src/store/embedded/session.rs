@@ -69,6 +69,27 @@ pub(super) fn claim(
     this_process: &ThisProcess,
     session: &SessionId,
 ) -> Result<ClaimedSession, SqliteFault> {
+    let claimed = claimable(tx, this_process, session)?;
+    tx.execute(
+        "UPDATE session SET owner = ?2, owned_since = ?3, epoch = ?4, journal = ?5, release_asked_at = NULL
+         WHERE key = ?1",
+        params![
+            claimed.key,
+            this_process.id(),
+            to_sql(clock::now()),
+            to_sql(claimed.epoch),
+            hex(&claimed.journal)
+        ],
+    )?;
+    Ok(claimed)
+}
+
+/// What a claim would give. Refused as a claim is.
+pub(super) fn claimable(
+    tx: &Transaction<'_>,
+    this_process: &ThisProcess,
+    session: &SessionId,
+) -> Result<ClaimedSession, SqliteFault> {
     let sql =
         "SELECT key, epoch, journal, owner, owned_since FROM session WHERE uid = ?1 AND deleted_at IS NULL";
     let read = |row: &Row<'_>| {
@@ -87,11 +108,6 @@ pub(super) fn claim(
     let epoch = last_epoch + 1;
     let last_owner = if named.is_some() { LastOwner::Crashed } else { LastOwner::Released };
     let journal = known.as_deref().and_then(from_hex).unwrap_or_else(|| *ids::unique().as_bytes());
-    tx.execute(
-        "UPDATE session SET owner = ?2, owned_since = ?3, epoch = ?4, journal = ?5, release_asked_at = NULL
-         WHERE key = ?1",
-        params![key, this_process.id(), to_sql(clock::now()), to_sql(epoch), hex(&journal)],
-    )?;
     Ok(ClaimedSession { key, epoch, journal, last_owner })
 }
 

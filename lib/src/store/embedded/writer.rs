@@ -24,15 +24,15 @@ struct OpenConnection {
 }
 
 impl SqliteWriter {
-    /// Makes a writer that reports the size of its log.
+    /// Makes a writer that reports the size of its log. Without a connection it opens one when it is used.
     pub(super) fn new(
         database: &Path,
-        first: Connection,
+        first: Option<Connection>,
         requests: Arc<UpkeepRequests>,
     ) -> Result<Self, StoreError> {
-        let open = OpenConnection::new(first, &requests)
-            .map_err(|cause| SqliteFault::from(cause).at("opening", database))?;
-        Ok(Self { database: database.to_owned(), requests, open: Mutex::new(Some(open)) })
+        let open = first.map(|first| OpenConnection::new(first, &requests)).transpose();
+        let open = open.map_err(|cause| SqliteFault::from(cause).at("opening", database))?;
+        Ok(Self { database: database.to_owned(), requests, open: Mutex::new(open) })
     }
 
     /// Runs `work` in a transaction and commits it if it succeeds.
@@ -119,7 +119,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let database = dir.path().join("db");
         let first = Connection::open(&database).unwrap();
-        let writer = SqliteWriter::new(&database, first, Arc::default()).unwrap();
+        let writer = SqliteWriter::new(&database, Some(first), Arc::default()).unwrap();
         for (durability, synchronous) in
             [(Durability::Process, 1), (Durability::Power, 2), (Durability::Process, 1)]
         {

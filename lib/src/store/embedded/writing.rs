@@ -61,6 +61,7 @@ impl OpenStore {
             journal.check(append)?;
             journal.key
         };
+        self.claim_open(&journal, &locked(&self.making))?;
         let change = RowChange::of(append, &self.times);
         self.write("updating a row in", Durability::Process, |tx| Ok(write_one(tx, key, &change)?))?;
         lock(&journal).listed |= append.facts.listed.is_some();
@@ -151,13 +152,14 @@ impl OpenStore {
 
     /// Has the journal written to a new file, unless another thread has done that meanwhile.
     fn change_file(&self, session: &SessionId) -> Result<(), StoreError> {
-        let _making = locked(&self.making);
+        let making = locked(&self.making);
         let Some(journal) = self.journals.get(session) else {
             return Err(StoreError::Unknown(session.clone()));
         };
         if !lock(&journal).needs_file() {
             return Ok(());
         }
+        self.claim_open(&journal, &making)?;
         let name = self.make_file(&journal)?;
         self.journals.replace_file(session, name)
     }
@@ -179,6 +181,7 @@ impl OpenStore {
         let Some(journal) = self.journals.get(&lease.session) else {
             return Err(StoreError::Unknown(lease.session.clone()));
         };
+        self.claim_open(&journal, &locked(&self.making))?;
         let prepared = {
             let journal = lock(&journal);
             journal.check_epoch(lease)?;

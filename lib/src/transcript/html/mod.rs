@@ -7,7 +7,7 @@ mod items;
 mod message;
 
 use super::event::TranscriptEvent;
-use super::markdown::{capitalized, is_blank, is_shown, lasted, token_words, usage_words};
+use super::markdown::{as_sentence, is_blank, is_shown, lasted, token_words, usage_words};
 use super::outline::{AgentSummary, SessionOutline, TurnOutline, agent_summaries};
 use super::scan::JournalDamage;
 use super::times::day_and_minute;
@@ -18,7 +18,7 @@ use escape::escaped;
 const STYLE: &str = include_str!("style.css");
 
 /// The SHA-256 of the style, in base64: the only style that the page allows.
-const STYLE_HASH: &str = "7lmbvdYEZkKYafLyVHQQo4LDI0P2VFCgwqNVsrhO2A8=";
+const STYLE_HASH: &str = "8txos2S4pxm8g0Wd9H3Bxw2QoEtUhjGOYYfEcRjwT2g=";
 
 /// Writes what comes before the turns.
 #[must_use]
@@ -116,7 +116,7 @@ fn when(turn: &TranscriptTurn) -> String {
 fn ending(end: &TurnEnding) -> String {
     let mut text = String::new();
     if let Some(sentence) = end.sentence() {
-        text += &format!("<p class=\"problem\">{}.</p>\n", escaped(&capitalized(&sentence)));
+        text += &format!("<p class=\"problem\">{}</p>\n", escaped(&as_sentence(&sentence)));
     }
     let cost = (!end.cost.is_empty()).then(|| end.cost.text());
     let usage: Vec<_> = end.tokens.as_ref().map(token_words).into_iter().chain(cost).collect();
@@ -136,7 +136,7 @@ fn event(event: &TranscriptEvent) -> String {
         | TranscriptEvent::CancelAsked
         | TranscriptEvent::QuestionOpen { .. } => "event",
     };
-    format!("<p class=\"{class}\">{}.</p>\n", escaped(&capitalized(&event.sentence())))
+    format!("<p class=\"{class}\">{}</p>\n", escaped(&as_sentence(&event.sentence())))
 }
 
 #[cfg(test)]

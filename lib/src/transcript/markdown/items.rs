@@ -3,7 +3,7 @@
 use rethread_core::TextPart;
 
 use super::pieces::{closed, code_span, fenced, first_lines, last_lines, plain, quoted, shortened};
-use super::{ToolDetail, capitalized};
+use super::{ToolDetail, as_sentence};
 use crate::client::view::FileLocation;
 use crate::transcript::content::ContentPart;
 use crate::transcript::item::{PlanItem, SubagentItem, TerminalItem, ToolItem, TranscriptItem};
@@ -48,7 +48,7 @@ impl ItemWriter {
             TranscriptItem::Compaction { status, content } => compaction(status.as_deref(), content),
             TranscriptItem::Subagent(subagent) => self.subagent(subagent),
             TranscriptItem::Event(event) => {
-                return format!("\n*{}.*\n", plain(&capitalized(&event.sentence())));
+                return format!("\n*{}*\n", plain(&as_sentence(&event.sentence())));
             }
         };
         self.spoken(Side::Agent, &text)
@@ -183,12 +183,12 @@ pub(in crate::transcript) fn exit_words(terminal: &TerminalItem) -> Option<Strin
 fn plan_text(plan: &PlanItem) -> String {
     let mut text = "**Plan**\n\n".to_owned();
     for step in &plan.steps {
-        let mark = match step.status.as_str() {
-            "completed" => 'x',
-            "in_progress" => '~',
-            _ => ' ',
+        let (mark, note) = match step.status.as_str() {
+            "completed" => ('x', ""),
+            "in_progress" => (' ', " *(in progress)*"),
+            _ => (' ', ""),
         };
-        text += &format!("- [{mark}] {}\n", plain(&step.content));
+        text += &format!("- [{mark}] {}{note}\n", plain(&step.content));
     }
     text + &plan.text.as_ref().map(|text| closed(text)).unwrap_or_default()
 }

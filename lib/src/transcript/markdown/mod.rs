@@ -55,7 +55,7 @@ pub fn turn(turn: &TranscriptTurn, detail: ToolDetail) -> String {
         text += &writer.item(item);
     }
     if let Some(sentence) = turn.end.as_ref().and_then(TurnEnding::sentence) {
-        text += &format!("\n*{}.*\n", plain(&capitalized(&sentence)));
+        text += &format!("\n*{}*\n", plain(&as_sentence(&sentence)));
     }
     text
 }
@@ -152,10 +152,14 @@ pub(super) fn is_shown(item: &TranscriptItem) -> bool {
     )
 }
 
-/// A sentence with a capital letter.
-pub(super) fn capitalized(sentence: &str) -> String {
-    let mut rest = sentence.chars();
-    rest.next().map(|first| first.to_uppercase().chain(rest).collect()).unwrap_or_default()
+/// A sentence with a capital letter, and with a full stop unless it ends with another mark.
+pub(super) fn as_sentence(words: &str) -> String {
+    let mut rest = words.chars();
+    let mut text: String = rest.next().into_iter().flat_map(char::to_uppercase).chain(rest).collect();
+    if !text.ends_with(['.', '?', '!', '…', ':']) {
+        text.push('.');
+    }
+    text
 }
 
 #[cfg(test)]

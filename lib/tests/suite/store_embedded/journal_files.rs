@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rethread::store::{Append, Archived, Durability, Lease, StoreError};
+use rethread::store::{Append, Archived, Durability, Lease, ListQuery, StoreError};
 use rethread_core::{Entry, Seq, Stop, TurnNo};
 use tempfile::{TempDir, tempdir};
 
@@ -131,6 +131,28 @@ fn an_end_that_was_never_synced_is_skipped() {
     store.fold(&lease, Seq(3)).unwrap();
     assert_eq!(show(&read_all(&store, "s", 1000)), ["1 a", "2 b", "3 d"]);
     assert!(!file.exists());
+}
+
+#[test]
+fn readers_change_no_journal_file_whatever_is_wrong_with_it() {
+    let torn = |file: &fs::File, length: u64| file.set_len(length - 1).unwrap();
+    let flipped = |file: &fs::File, length: u64| file.write_all_at(b"\xff", length / 2).unwrap();
+    let longer = |file: &fs::File, length: u64| file.write_all_at(b"no record", length).unwrap();
+    let harms: [&dyn Fn(&fs::File, u64); 3] = [&torn, &flipped, &longer];
+    for harm in harms {
+        let (dir, file) = left(None);
+        let opened = fs::OpenOptions::new().write(true).open(&file).unwrap();
+        harm(&opened, fs::metadata(&file).unwrap().len());
+        let (bytes, changed) = (fs::read(&file).unwrap(), fs::metadata(&file).unwrap().modified().unwrap());
+        let store = open(dir.path());
+        // What can be read of it is tested elsewhere.
+        let _ = store.read(&id("s"), Seq(1), 1000);
+        store.find(&id("s")).unwrap();
+        store.list(&ListQuery { limit: 10, ..ListQuery::default() }).unwrap();
+        drop(store);
+        assert_eq!(fs::read(&file).unwrap(), bytes);
+        assert_eq!(fs::metadata(&file).unwrap().modified().unwrap(), changed);
+    }
 }
 
 #[test]

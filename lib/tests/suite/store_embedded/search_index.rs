@@ -8,9 +8,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rethread::store::facts::facts;
 use rethread::store::{Lease, Listed, NewSession, RowFacts, SearchQuery};
 use rethread_core::search::TextQuery;
+use rethread_core::{JournalBuilder, Json, Millis, Origin, Update};
 use rusqlite::Connection;
+use serde_json::json;
 use tempfile::tempdir;
 
 use super::journal_files::{files_with, wait_gone};
@@ -324,4 +327,44 @@ fn longest_wait(dir: &Path, done: &AtomicUsize) -> Duration {
         thread::sleep(Duration::from_millis(2));
     }
     longest
+}
+
+/// A session of messages that each are a second older than the next.
+fn many_messages(texts: impl Iterator<Item = String>) -> NewSession {
+    let origin =
+        Origin { cwd: "/work".to_owned(), roots: Vec::new(), agent: "agent".to_owned(), title: None, at: 0 };
+    let mut journal = JournalBuilder::new(origin);
+    for (number, text) in texts.enumerate() {
+        let body = json!({"sessionUpdate": "user_message", "messageId": format!("m{number}"),
+            "content": [{"type": "text", "text": text}]});
+        journal.add(Update::read(Json::from(body)), Some(number as Millis * 1000));
+    }
+    let (_, entries) = journal.finish();
+    NewSession {
+        facts: facts(entries.iter()),
+        entries: entries.into_iter().map(Arc::new).collect(),
+        ..new_session("many")
+    }
+}
+
+#[test]
+fn beginnings_of_words_are_found_among_the_newest_messages_and_far_behind_them() {
+    let dir = tempdir().unwrap();
+    let store = open(dir.path());
+    let filler = "some words that are not looked for ".repeat(8);
+    let text = |number: usize| match number {
+        0 | 1 | 2_990 | 2_998 => format!("{filler} needle{number}"),
+        _ => filler.clone(),
+    };
+    store.create(many_messages((0..3_000).map(text))).unwrap();
+    // The oldest ones are too far behind to be looked at one by one.
+    for word in ["needle*", "ne*", "ne* looked"] {
+        let mut query = SearchQuery::new(TextQuery::parse(word).unwrap(), 3);
+        let first = store.search(&query).unwrap();
+        query.after = first.next;
+        let second = store.search(&query).unwrap();
+        let found: Vec<u64> = first.hits.iter().chain(&second.hits).map(|hit| hit.at / 1000).collect();
+        assert_eq!((found, second.next), (vec![2_998, 2_990, 1, 0], None), "{word}");
+        assert_eq!(first.hits.len(), 3, "{word}");
+    }
 }

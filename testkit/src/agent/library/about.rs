@@ -22,7 +22,7 @@ pub(super) fn about(config: &AgentConfig) -> About {
     let can = ABILITIES.iter().filter(|(name, _)| config.can(name));
     let able: Vec<_> = can.map(|(_, ability)| *ability).collect();
     let mut about = About::new(config.name, "2").able(&able);
-    if config.login == Login::Needed {
+    if config.login != Login::NotNeeded {
         let (id, name) = ("key".to_owned(), "A key".to_owned());
         about.logins.push(Method { id, name, description: "Have one".to_owned() });
         about.login_first = true;

@@ -254,3 +254,46 @@ fn a_terminal_with_few_rows_shows_everything_once() {
     assert_eq!(written.matches("c120").count(), 1, "{written}");
     assert_eq!(written.matches("c1 c2 c3").count(), 1, "{written}");
 }
+
+#[test]
+fn a_question_that_was_open_when_the_chat_was_killed_is_no_longer_asked() {
+    let shell = Shell::new();
+    let mut chat = talk(&shell, &[]);
+    chat.types("permit\r");
+    chat.screen_with("press y, n");
+    signal(i32::try_from(chat.id()).unwrap(), libc::SIGKILL);
+    chat.ends();
+    let shown = shell.run(&["show", "@last"]).stdout;
+    assert!(shown.contains("The agent's question has no answer: Run it?"), "{shown}");
+    let mut chat = talk(&shell, &["--last"]);
+    let screen = chat.prompt_after("✗ Run it (failed)", PROMPT);
+    assert!(screen.contains("error: rethread stopped while the agent was running"), "{screen}");
+    chat.types("permit\r");
+    chat.screen_with("press y, n");
+    chat.types("y");
+    chat.prompt_after("permission: selected yes", PROMPT);
+}
+
+#[test]
+fn a_question_outside_of_a_turn_takes_the_input_line_away() {
+    for protocol in ["1", "2"] {
+        let shell = Shell::new();
+        let agent = agent();
+        let asking = ["--", &agent, "--protocol", protocol, "--asks-when-opened"];
+        let mut chat = on_terminal(&shell, &[&["chat"][..], &asking].concat(), 30, 80);
+        chat.screen_with("press y, n");
+        chat.types("n");
+        chat.prompt_after("trust: no", PROMPT);
+        chat.types("say on\r");
+        chat.prompt_after("\n\non\n", PROMPT);
+        drop(chat);
+        // A session that is resumed is opened at the agent with the first prompt.
+        let mut chat = on_terminal(&shell, &[&["chat", "--last"][..], &asking].concat(), 30, 80);
+        chat.screen_with("/help shows");
+        chat.types("say more\r");
+        let screen = chat.screen_with("press y, n");
+        assert!(screen.contains("? Run it"), "{screen}");
+        chat.types("y");
+        chat.prompt_after("trust: yes", PROMPT);
+    }
+}

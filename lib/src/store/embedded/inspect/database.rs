@@ -11,6 +11,7 @@ use super::super::files::with_suffix;
 use super::super::integers::{from_sql, seq_from_sql};
 use super::super::migrate::{LATEST_VERSION, version};
 use super::super::owner::{Liveness, OwnerRow, liveness};
+use super::super::reading::{self, ReadConnection};
 use super::super::segment::unpack;
 use super::super::{EmbeddedPaths, StoreError};
 use super::{
@@ -61,19 +62,15 @@ fn open(database: &Path) -> rusqlite::Result<Connection> {
     let in_use = with_suffix(database, "-wal").exists();
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = if in_use {
-        Connection::open_with_flags(database, flags)?
+        match reading::open_with(database, || Connection::open_with_flags(database, flags))? {
+            ReadConnection::Shared(connection) => connection,
+            ReadConnection::Alone(alone) => alone.connection,
+        }
     } else {
-        let uri = format!("file:{}?immutable=1", percent_encoded(database));
-        Connection::open_with_flags(uri, flags | OpenFlags::SQLITE_OPEN_URI)?
+        reading::open_immutable(database)?
     };
     connection.busy_timeout(super::TIME_LIMIT)?;
     Ok(connection)
-}
-
-fn percent_encoded(path: &Path) -> String {
-    let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"/._-~".contains(byte);
-    let encode = |byte: u8| if plain(&byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
-    path.as_os_str().as_encoded_bytes().iter().copied().map(encode).collect()
 }
 
 /// Inspects what the database says by itself.

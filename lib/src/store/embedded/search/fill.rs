@@ -11,7 +11,7 @@ use rusqlite::{OptionalExtension as _, Transaction, params};
 use super::erase::ErasureLimit;
 use super::index_file::{IfMissing, IndexFile};
 use super::journal_facts::{JournalFacts, JournalLiveness, ShownAs};
-use super::{IndexFault, ProgressSink, message_row};
+use super::{IndexFault, ProgressSink, SearchIndex, message_row};
 use crate::lock::locked;
 use crate::store::embedded::fault::SqliteFault;
 use crate::store::embedded::integers::{from_sql, seq_from_sql, seq_to_sql, to_sql};
@@ -62,13 +62,18 @@ struct VisitList {
 }
 
 impl OpenStore {
-    /// Indexes all turns that have ended and are not indexed.
-    pub(super) fn fill_index(&self, progress: ProgressSink<'_>) -> Result<(), IndexFault> {
-        let _filling = locked(&self.search.filling);
+    /// Indexes all turns that have ended and are not indexed. Returns the sessions that the store has on its list of those
+    /// to be indexed again, and that are.
+    pub(super) fn fill_index(
+        &self,
+        index: &SearchIndex,
+        progress: ProgressSink<'_>,
+    ) -> Result<Vec<i64>, IndexFault> {
+        let _filling = locked(&index.filling);
         self.try_write_pending();
         // Before anything is read: what is dropped or erased meanwhile must not be added to a newer index.
         let generation = self.index_generation()?;
-        let mut filler = Filler { store: self, generation, parts: Vec::new(), bytes: 0, rows: 0 };
+        let mut filler = Filler { store: self, index, generation, parts: Vec::new(), bytes: 0, rows: 0 };
         let revision = filler.in_index(IndexFile::revision)?;
         let list = self.readers.read("reading", |tx| visit_list(tx, revision))?;
         let total = list.changed.len() + list.others.len();
@@ -87,14 +92,14 @@ impl OpenStore {
             progress(IndexProgress { done, total });
         }
         filler.note_revision(list.revision)?;
-        self.forget_pending(&list.pending)?;
-        Ok(())
+        Ok(list.pending)
     }
 
     /// Indexes a part of one session. Returns whether there is more.
     pub(super) fn fill_some(&self, key: i64) -> Result<bool, IndexFault> {
         let generation = self.index_generation()?;
-        let mut filler = Filler { store: self, generation, parts: Vec::new(), bytes: 0, rows: 0 };
+        let index = &self.search;
+        let mut filler = Filler { store: self, index, generation, parts: Vec::new(), bytes: 0, rows: 0 };
         let mut more = false;
         filler.add(key, &mut |page| {
             more = !page.end;
@@ -135,6 +140,7 @@ type AfterPage<'a> = &'a mut dyn FnMut(&Page) -> ControlFlow<()>;
 /// Collects rows of several journals and writes them together.
 struct Filler<'a> {
     store: &'a OpenStore,
+    index: &'a SearchIndex,
     generation: i64,
     parts: Vec<JournalPart>,
     bytes: usize,
@@ -143,7 +149,7 @@ struct Filler<'a> {
 
 impl Filler<'_> {
     fn in_index<R>(&self, work: impl FnOnce(&IndexFile) -> Result<R, IndexFault>) -> Result<R, IndexFault> {
-        let done = self.store.search.with(self.generation, IfMissing::Create, work)?;
+        let done = self.index.with(self.generation, IfMissing::Create, work)?;
         done.ok_or(IndexFault::Failed(rusqlite::Error::QueryReturnedNoRows))
     }
 

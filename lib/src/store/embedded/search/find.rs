@@ -1,15 +1,17 @@
-//! Searches the index: makes a query for FTS5 out of a parsed query, and reads the hits, newest first.
+//! Searches the index: makes a query for FTS5 out of a parsed query, and collects the hits, newest first.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::ops::ControlFlow;
 
 use rethread_core::search::{Excerpt, TermEnd, TextQuery, TextTerm};
 use rethread_core::{Seq, Speaker, TurnNo};
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
-use super::IndexFault;
 use super::index_file::{IfMissing, IndexFile};
 use super::message_row::{self, AGENT, DIRECTORY, token};
+use super::newest_scan::ScanEnd;
+use super::{IndexFault, SearchIndex};
 use crate::store::embedded::fault::SqliteFault;
 use crate::store::embedded::integers::from_sql;
 use crate::store::embedded::open_store::OpenStore;
@@ -25,7 +27,7 @@ struct ShownSession {
 }
 
 /// A message that was found.
-struct FoundMessage {
+pub(super) struct FoundMessage {
     place: MessagePlace,
     journal: i64,
     shown: i64,
@@ -55,13 +57,27 @@ impl FoundMessage {
     }
 }
 
+/// Collects the hits of a page.
+pub(super) struct HitCollector<'a> {
+    store: &'a OpenStore,
+    query: &'a SearchQuery,
+    sessions: HashMap<i64, Option<ShownSession>>,
+    page: SearchPage,
+    last: Option<(MessagePlace, i64, Seq)>,
+}
+
 impl OpenStore {
-    pub(super) fn find_messages(&self, query: &SearchQuery) -> Result<SearchPage, IndexFault> {
+    pub(super) fn find_messages(
+        &self,
+        index: &SearchIndex,
+        query: &SearchQuery,
+    ) -> Result<SearchPage, IndexFault> {
         let before = query.after.as_deref().map(MessagePlace::of_cursor).transpose()?;
+        let before = before.unwrap_or(MessagePlace(i64::MAX));
         let generation = self.index_generation()?;
-        let found = self.search.with(generation, IfMissing::Create, |index| {
-            match match_expression(&index.connection, query)? {
-                Some(expression) => self.page(index, query, &expression, before),
+        let found = index.with(generation, IfMissing::Create, |index| {
+            match scope_expression(&index.connection, query)? {
+                Some(scope) => self.page(index, query, &scope, before),
                 None => Ok(SearchPage::default()),
             }
         })?;
@@ -72,49 +88,91 @@ impl OpenStore {
         &self,
         index: &IndexFile,
         query: &SearchQuery,
-        expression: &str,
-        before: Option<MessagePlace>,
+        scope: &[String],
+        before: MessagePlace,
     ) -> Result<SearchPage, IndexFault> {
         // One consistent state: the texts of the words that are found.
         let tx = index.connection.unchecked_transaction()?;
-        let sql = "SELECT rowid FROM word WHERE word MATCH ?1 AND rowid < ?2 AND rowid >= ?3
-                   ORDER BY rowid DESC";
-        let mut statement = tx.prepare_cached(sql)?;
-        let before = before.unwrap_or(MessagePlace(i64::MAX));
-        let since = query.since.map_or(MessagePlace(0), MessagePlace::first_at);
-        let mut rows = statement.query(params![expression, before.0, since.0])?;
-        let mut sessions: HashMap<i64, Option<ShownSession>> = HashMap::new();
-        let mut page = SearchPage::default();
-        let mut last: Option<(MessagePlace, i64, Seq)> = None;
-        while let Some(row) = rows.next()? {
-            let Some(found) = message(&tx, row.get(0)?, &query.text)? else { continue };
-            // The parts of a long message are one hit.
-            if last.is_some_and(|(_, journal, seq)| (journal, seq) == (found.journal, found.seq)) {
-                continue;
+        let (sessions, page, last) = (HashMap::new(), SearchPage::default(), None);
+        let mut collector = HitCollector { store: self, query, sessions, page, last };
+        let before = match collector.scan_newest(&tx, scope, before)? {
+            ScanEnd::Complete => return Ok(collector.page),
+            ScanEnd::StoppedAt(place) => place,
+        };
+        let text = format!("{{text}} : ({})", text_expression(query.text.terms()));
+        let expression = [&[text][..], scope].concat().join(" AND ");
+        collector.each_place(&tx, &expression, before, |collector, place| {
+            match message(&tx, place, &query.text)? {
+                Some(found) => collector.offer(found),
+                None => Ok(ControlFlow::Continue(())),
             }
-            let Some(session) = self.shown_session(&mut sessions, found.shown)? else { continue };
-            if page.hits.len() == query.page_size() {
-                page.next = last.map(|(place, ..)| place.cursor());
-                break;
-            }
-            last = Some((found.place, found.journal, found.seq));
-            page.hits.push(found.hit(session));
-        }
-        Ok(page)
+        })?;
+        Ok(collector.page)
+    }
+}
+
+impl HitCollector<'_> {
+    /// What is searched for.
+    pub(super) fn query(&self) -> &SearchQuery {
+        self.query
     }
 
-    /// The session that a hit is shown for; nothing if it was deleted and its text is about to be erased.
-    fn shown_session<'a>(
-        &self,
-        known: &'a mut HashMap<i64, Option<ShownSession>>,
-        key: i64,
-    ) -> Result<Option<&'a ShownSession>, StoreError> {
-        Ok(match known.entry(key) {
-            Entry::Occupied(known) => known.into_mut(),
-            Entry::Vacant(place) => place.insert(self.readers.read("reading", |tx| shown_session(tx, key))?),
+    /// Visits the messages before a place that an expression finds, the newest first; all messages if it is empty.
+    pub(super) fn each_place(
+        &mut self,
+        connection: &Connection,
+        expression: &str,
+        before: MessagePlace,
+        mut each: impl FnMut(&mut Self, MessagePlace) -> Result<ControlFlow<()>, IndexFault>,
+    ) -> Result<(), IndexFault> {
+        let sql = match expression {
+            "" => "SELECT id FROM message WHERE ?1 = '' AND id < ?2 AND id >= ?3 ORDER BY id DESC",
+            _ => {
+                "SELECT rowid FROM word WHERE word MATCH ?1 AND rowid < ?2 AND rowid >= ?3
+                 ORDER BY rowid DESC"
+            }
+        };
+        let mut statement = connection.prepare_cached(sql)?;
+        let since = self.query.since.map_or(MessagePlace(0), MessagePlace::first_at);
+        let mut rows = statement.query(params![expression, before.0, since.0])?;
+        while let Some(row) = rows.next()? {
+            if each(self, MessagePlace(row.get(0)?))?.is_break() {
+                break;
+            }
         }
-        .as_ref())
+        Ok(())
     }
+
+    /// Adds a hit; breaks if the page was full.
+    pub(super) fn offer(&mut self, found: FoundMessage) -> Result<ControlFlow<()>, IndexFault> {
+        // The parts of a long message are one hit.
+        if self.last.is_some_and(|(_, journal, seq)| (journal, seq) == (found.journal, found.seq)) {
+            return Ok(ControlFlow::Continue(()));
+        }
+        let Some(session) = shown_for(self.store, &mut self.sessions, found.shown)? else {
+            return Ok(ControlFlow::Continue(()));
+        };
+        if self.page.hits.len() == self.query.page_size() {
+            self.page.next = self.last.map(|(place, ..)| place.cursor());
+            return Ok(ControlFlow::Break(()));
+        }
+        self.last = Some((found.place, found.journal, found.seq));
+        self.page.hits.push(found.hit(session));
+        Ok(ControlFlow::Continue(()))
+    }
+}
+
+/// The session that a hit is shown for; nothing if it was deleted and its text is about to be erased.
+fn shown_for<'a>(
+    store: &OpenStore,
+    known: &'a mut HashMap<i64, Option<ShownSession>>,
+    key: i64,
+) -> Result<Option<&'a ShownSession>, StoreError> {
+    Ok(match known.entry(key) {
+        Entry::Occupied(known) => known.into_mut(),
+        Entry::Vacant(place) => place.insert(store.readers.read("reading", |tx| shown_session(tx, key))?),
+    }
+    .as_ref())
 }
 
 fn shown_session(connection: &Connection, key: i64) -> Result<Option<ShownSession>, SqliteFault> {
@@ -131,34 +189,48 @@ fn shown_session(connection: &Connection, key: i64) -> Result<Option<ShownSessio
     Ok(Some(ShownSession { row, agent }).filter(|shown| shown.row.deleted == Deleted::No))
 }
 
-fn message(connection: &Connection, id: i64, query: &TextQuery) -> rusqlite::Result<Option<FoundMessage>> {
+fn message(
+    connection: &Connection,
+    place: MessagePlace,
+    query: &TextQuery,
+) -> rusqlite::Result<Option<FoundMessage>> {
+    message_if(connection, place, |text| Some(query.excerpt(text, EXCERPT_BYTES)))
+}
+
+/// The message at a place, if its text has an excerpt.
+pub(super) fn message_if(
+    connection: &Connection,
+    place: MessagePlace,
+    excerpt: impl Fn(&str) -> Option<Excerpt>,
+) -> rusqlite::Result<Option<FoundMessage>> {
     let sql = "SELECT message.journal, shown, seq, message.turn, speaker, message, length, text
                FROM message JOIN indexed ON indexed.journal = message.journal WHERE id = ?1";
     let read = |row: &Row<'_>| {
-        Ok(FoundMessage {
-            place: MessagePlace(id),
+        let Some(excerpt) = excerpt(&message_row::text(row, 6)?) else { return Ok(None) };
+        Ok(Some(FoundMessage {
+            place,
             journal: row.get(0)?,
             shown: row.get(1)?,
             seq: Seq(from_sql(row.get(2)?)),
             turn: TurnNo(from_sql(row.get(3)?)),
             speaker: message_row::speaker(row.get(4)?),
             message: row.get(5)?,
-            excerpt: query.excerpt(&message_row::text(row, 6)?, EXCERPT_BYTES),
-        })
+            excerpt,
+        }))
     };
-    connection.prepare_cached(sql)?.query_row([id], read).optional()
+    Ok(connection.prepare_cached(sql)?.query_row([place.0], read).optional()?.flatten())
 }
 
-/// The query as FTS5 reads it; nothing if the filters exclude everything.
-fn match_expression(connection: &Connection, query: &SearchQuery) -> rusqlite::Result<Option<String>> {
-    let mut expression = format!("{{text}} : ({})", text_expression(&query.text));
+/// The directory and the agent of a query as FTS5 reads them, each as a condition; nothing if they exclude everything.
+fn scope_expression(connection: &Connection, query: &SearchQuery) -> rusqlite::Result<Option<Vec<String>>> {
+    let mut conditions = Vec::new();
     if let Some(cwd) = &query.cwd {
         let sql = "SELECT id FROM scope_name WHERE kind = ?1 AND name = ?2";
         let named = params![DIRECTORY, bare_directory(cwd)];
         let id: Option<i64> =
             connection.prepare_cached(sql)?.query_row(named, |row| row.get(0)).optional()?;
         let Some(id) = id else { return Ok(None) };
-        expression += &format!(" AND {{scope}} : \"{}\"", token(DIRECTORY, id));
+        conditions.push(format!("{{scope}} : \"{}\"", token(DIRECTORY, id)));
     }
     if let Some(agent) = &query.agent {
         let sql = "SELECT id FROM scope_name WHERE kind = ?1 AND instr(lower(name), lower(?2)) > 0";
@@ -169,13 +241,13 @@ fn match_expression(connection: &Connection, query: &SearchQuery) -> rusqlite::R
         if tokens.is_empty() {
             return Ok(None);
         }
-        expression += &format!(" AND {{scope}} : ({})", tokens.join(" OR "));
+        conditions.push(format!("{{scope}} : ({})", tokens.join(" OR ")));
     }
-    Ok(Some(expression))
+    Ok(Some(conditions))
 }
 
-/// All terms, each as a quoted phrase. A word has no quotes, but nothing depends on that.
-fn text_expression(query: &TextQuery) -> String {
+/// Terms that must all match, each as a quoted phrase. A word has no quotes, but nothing depends on that.
+pub(super) fn text_expression<'a>(terms: impl IntoIterator<Item = &'a TextTerm>) -> String {
     let term = |term: &TextTerm| {
         let phrase = term.words.join(" ").replace('"', "\"\"");
         match term.end {
@@ -183,5 +255,5 @@ fn text_expression(query: &TextQuery) -> String {
             TermEnd::Prefix => format!("\"{phrase}\" *"),
         }
     };
-    query.terms().iter().map(term).collect::<Vec<_>>().join(" AND ")
+    terms.into_iter().map(term).collect::<Vec<_>>().join(" AND ")
 }

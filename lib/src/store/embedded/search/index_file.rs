@@ -1,16 +1,19 @@
 //! The file of the search index: its name, opening and creating it, removing old ones.
 
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use rusqlite::backup::{Backup, StepResult};
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 
 use super::IndexFault;
 use crate::store::StoreError;
 use crate::store::embedded::connection;
-use crate::store::embedded::fault::io_failed;
+use crate::store::embedded::fault::{failed, io_failed};
 use crate::store::embedded::files::{make_file, with_suffix};
+use crate::store::embedded::reading::{self, ReadConnection};
 
 const SCHEMA: &str = include_str!("schema.sql");
 
@@ -19,6 +22,9 @@ const FORMAT: i64 = 1;
 
 /// The page cache in KiB: a search reads more pages than other statements.
 const CACHE_KIB: i64 = 4096;
+
+/// The size of a copy in memory in pages: 256 MiB.
+const MAX_COPIED_PAGES: i32 = 64 * 1024;
 
 /// How long a statement waits for another process. Others hold the lock for a few milliseconds at a time.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -58,6 +64,25 @@ impl IndexFile {
         let index = Self { generation, connection };
         index.prepare()?;
         Ok(Some(index))
+    }
+
+    /// Copies the index of a generation into memory, or makes a new one there.
+    pub(super) fn copy(database: &Path, generation: i64) -> Result<Self, IndexFault> {
+        let path = path_of(database, generation);
+        let mut connection = Connection::open_in_memory()?;
+        if fs::metadata(&path).is_ok_and(|meta| meta.len() > 0) {
+            let source = match reading::open(&path)? {
+                ReadConnection::Shared(connection) => connection,
+                ReadConnection::Alone(alone) => alone.connection,
+            };
+            if Backup::new(&source, &mut connection)?.step(MAX_COPIED_PAGES)? != StepResult::Done {
+                return Err(too_large(&path));
+            }
+        }
+        connection.pragma_update(None, "max_page_count", MAX_COPIED_PAGES)?;
+        let index = Self { generation, connection };
+        index.prepare()?;
+        Ok(index)
     }
 
     /// Runs `work` in a transaction that may write.
@@ -101,6 +126,11 @@ impl IndexFile {
     }
 }
 
+/// Without room on its disk, an index of this size cannot be brought up to date.
+fn too_large(path: &Path) -> IndexFault {
+    failed("copying to memory", path, io::Error::from(io::ErrorKind::StorageFull)).into()
+}
+
 /// The generation that is in use.
 pub(super) fn generation(tx: &Transaction<'_>) -> rusqlite::Result<i64> {
     tx.prepare_cached("SELECT search_generation FROM store")?.query_row([], |row| row.get(0))
@@ -116,7 +146,7 @@ pub(super) fn remove_older(database: &Path, generation: i64) -> Result<(), Store
         }
         for file in [path.clone(), with_suffix(&path, "-wal"), with_suffix(&path, "-shm")] {
             match fs::remove_file(&file) {
-                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
                     return Err(io_failed("removing", &file)(error));
                 }
                 Ok(()) | Err(_) => {}

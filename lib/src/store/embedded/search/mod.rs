@@ -2,7 +2,7 @@
 //! are not affected, and it can be dropped and made anew from the journals. Several processes share it.
 //!
 //! `index_file` opens it. `journal_facts` says what the store has of a journal, `fill` adds what is missing, `erase` removes
-//! what was deleted, `find` searches. A turn is indexed some time after it has ended, and at the latest by the next search
+//! what was deleted, `find` searches, `newest_scan` does so for the beginnings of words. A turn is indexed some time after it has ended, and at the latest by the next search
 //! of any process.
 
 use std::collections::BTreeSet;
@@ -26,6 +26,7 @@ mod find;
 mod index_file;
 mod journal_facts;
 mod message_row;
+mod newest_scan;
 mod separators;
 
 pub(super) use erase::{ErasureLimit, note_deleted};
@@ -82,6 +83,13 @@ impl SearchIndex {
         Self { database: database.to_owned(), open, filling, ended, deleted: AtomicBool::new(false) }
     }
 
+    /// A copy in memory.
+    fn copy(database: &Path, generation: i64) -> Result<Self, IndexFault> {
+        let index = Self::new(database);
+        *locked(&index.open) = Some(IndexFile::copy(database, generation)?);
+        Ok(index)
+    }
+
     /// Notes that a turn has ended.
     pub(super) fn note_turn_end(&self, key: i64) {
         locked(&self.ended).insert(key);
@@ -119,15 +127,34 @@ impl SearchIndex {
 
 impl OpenStore {
     /// Searches, after everything that is missing in the index was added. A damaged index is made anew.
+    ///
+    /// Where nothing can be written, a copy of the index in memory is searched.
     pub(super) fn search(&self, query: &SearchQuery) -> Result<SearchPage, StoreError> {
-        self.with_sound_index(|| {
-            self.fill_index(&mut |_| {})?;
-            self.find_messages(query)
-        })
+        let found = self.with_sound_index(|| {
+            self.update(&mut |_| {})?;
+            self.find_messages(&self.search, query)
+        });
+        match found {
+            Err(StoreError::Unwritable { .. }) => {
+                self.search_copy(query).map_err(|fault| self.index_error(fault))
+            }
+            found => found,
+        }
+    }
+
+    fn search_copy(&self, query: &SearchQuery) -> Result<SearchPage, IndexFault> {
+        let copy = SearchIndex::copy(&self.search.database, self.index_generation()?)?;
+        self.fill_index(&copy, &mut |_| {})?;
+        self.find_messages(&copy, query)
+    }
+
+    fn update(&self, progress: ProgressSink<'_>) -> Result<(), IndexFault> {
+        let indexed = self.fill_index(&self.search, progress)?;
+        Ok(self.forget_pending(&indexed)?)
     }
 
     pub(super) fn update_index(&self, mut progress: ProgressCallback) -> Result<(), StoreError> {
-        self.with_sound_index(|| self.fill_index(&mut progress))
+        self.with_sound_index(|| self.update(&mut progress))
     }
 
     pub(super) fn rebuild_index(&self, progress: ProgressCallback) -> Result<(), StoreError> {
