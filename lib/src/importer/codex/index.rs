@@ -27,7 +27,7 @@ pub(super) struct ThreadIndex {
     pub(super) last_at: Option<Millis>,
     undone: Vec<Range<u64>>,
     turns: Vec<IndexedTurn>,
-    open: OpenTurn,
+    open: IndexedTurnState,
     /// The first item of a user since the agent did something.
     asked: Option<u64>,
 }
@@ -40,7 +40,7 @@ struct IndexedTurn {
 
 /// Whether a turn runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum OpenTurn {
+enum IndexedTurnState {
     None,
     /// A message of the user began it.
     Implied,
@@ -62,7 +62,7 @@ pub(super) fn index(
         last_at: None,
         undone: Vec::new(),
         turns: Vec::new(),
-        open: OpenTurn::None,
+        open: IndexedTurnState::None,
         asked: None,
     };
     while lines.next(|line| index.line(&line, head, sink))?.is_some() {}
@@ -108,8 +108,8 @@ impl ThreadIndex {
 
     fn event(&mut self, number: u64, event: &RawMembers<'_>) {
         match event.text("type").as_deref().unwrap_or_default() {
-            "task_started" | "turn_started" => self.begin(number, OpenTurn::Explicit),
-            "task_complete" | "turn_complete" | "turn_aborted" => self.open = OpenTurn::None,
+            "task_started" | "turn_started" => self.begin(number, IndexedTurnState::Explicit),
+            "task_complete" | "turn_complete" | "turn_aborted" => self.open = IndexedTurnState::None,
             "user_message" => self.said_by_user(number),
             "item_completed" => {
                 let item = event.get("item").map(RawMembers::of).unwrap_or_default();
@@ -131,15 +131,15 @@ impl ThreadIndex {
         if self.items_until == u64::MAX {
             // The same message is there for the model, and was taken for the begin of a turn.
             self.items_until = self.asked.unwrap_or(number);
-            if self.open == OpenTurn::Implied
+            if self.open == IndexedTurnState::Implied
                 && self.turns.last().is_some_and(|turn| turn.start >= self.items_until)
             {
                 self.turns.pop();
-                self.open = OpenTurn::None;
+                self.open = IndexedTurnState::None;
             }
         }
-        if self.open != OpenTurn::Explicit {
-            self.begin(number, OpenTurn::Implied);
+        if self.open != IndexedTurnState::Explicit {
+            self.begin(number, IndexedTurnState::Implied);
         }
     }
 
@@ -157,22 +157,22 @@ impl ThreadIndex {
                 return;
             }
             self.asked.get_or_insert(number);
-            if self.open != OpenTurn::Explicit {
-                self.begin(number, OpenTurn::Implied);
+            if self.open != IndexedTurnState::Explicit {
+                self.begin(number, IndexedTurnState::Implied);
             }
         } else if item.text("role").as_deref() != Some("developer") {
             self.asked = None;
         }
     }
 
-    fn begin(&mut self, start: u64, open: OpenTurn) {
+    fn begin(&mut self, start: u64, open: IndexedTurnState) {
         self.turns.push(IndexedTurn { start });
         self.open = open;
     }
 
     /// Takes back the last turns.
     fn roll_back(&mut self, number: u64, turns: usize) {
-        self.open = OpenTurn::None;
+        self.open = IndexedTurnState::None;
         let kept = self.turns.len().saturating_sub(turns);
         let undone = self.turns.split_off(kept);
         let Some(first) = undone.first() else { return };

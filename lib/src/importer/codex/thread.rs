@@ -19,7 +19,7 @@ use crate::importer::updates;
 
 /// A file, or the beginning of one.
 #[derive(Clone, Debug)]
-pub(super) struct Segment {
+pub(super) struct RolloutSegment {
     pub(super) path: PathBuf,
     end: Option<HistoryBase>,
 }
@@ -37,13 +37,13 @@ pub(super) struct ThreadLine<'a> {
 /// Reads the lines of all files of a thread.
 pub(super) struct ThreadLines {
     /// The files that are still to be read, the next one last.
-    waiting: Vec<Segment>,
-    current: Option<(Segment, SourceLines<Box<dyn Read>>)>,
+    waiting: Vec<RolloutSegment>,
+    current: Option<(RolloutSegment, SourceLines<Box<dyn Read>>)>,
     number: u64,
 }
 
 impl ThreadLines {
-    pub(super) fn new(segments: &[Segment]) -> Self {
+    pub(super) fn new(segments: &[RolloutSegment]) -> Self {
         Self { waiting: segments.iter().rev().cloned().collect(), current: None, number: 0 }
     }
 
@@ -70,7 +70,7 @@ impl ThreadLines {
 }
 
 /// Says whether a line is behind the end of what is taken from a file.
-fn is_behind(segment: &Segment, offset: u64, text: &SourceLine<'_>) -> bool {
+fn is_behind(segment: &RolloutSegment, offset: u64, text: &SourceLine<'_>) -> bool {
     let Some(end) = &segment.end else { return false };
     let SourceLine::Text(text, _) = text else { return false };
     let ordinal = serde_json::from_str::<RawMembers<'_>>(text).ok().and_then(|record| ordinal(&record));
@@ -217,8 +217,8 @@ fn lineage(
     head: &RolloutHead,
     parts: &[(PathBuf, RolloutHead)],
     sink: &mut Sink,
-) -> Vec<Segment> {
-    let mut segments = vec![Segment { path: path.to_owned(), end: None }];
+) -> Vec<RolloutSegment> {
+    let mut segments = vec![RolloutSegment { path: path.to_owned(), end: None }];
     let mut seen = HashSet::from([head.rollout.as_str()]);
     let mut next = head.base.as_ref();
     while let Some(base) = next {
@@ -228,7 +228,7 @@ fn lineage(
             sink.damaged(path, 1, reason);
             break;
         };
-        segments.push(Segment { path: path.clone(), end: Some(base.clone()) });
+        segments.push(RolloutSegment { path: path.clone(), end: Some(base.clone()) });
         next = head.base.as_ref();
     }
     segments.reverse();

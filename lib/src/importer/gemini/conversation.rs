@@ -7,7 +7,7 @@ use std::path::Path;
 use rethread_core::RawMembers;
 use serde_json::Value;
 
-use super::fold::{GeminiFold, MessagePlace};
+use super::fold::{GeminiFold, GeminiPlace};
 use crate::importer::files;
 use crate::importer::lines::{LineEnd, LinePlace, SourceLine, SourceLines};
 use crate::importer::reader::ReadError;
@@ -88,7 +88,7 @@ impl GeminiConversation {
     /// Reads a message again; nothing if the file has changed meanwhile.
     pub(super) fn message(
         &mut self,
-        place: MessagePlace,
+        place: GeminiPlace,
         read_for: ReadFor,
     ) -> Result<Option<&Value>, std::io::Error> {
         let slot = match (&mut self.content, read_for) {

@@ -18,7 +18,7 @@ pub(in crate::importer) type GeminiKey = u64;
 
 /// Where a message is: in a line, or in the list that a line has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in crate::importer) struct MessagePlace {
+pub(in crate::importer) struct GeminiPlace {
     pub(super) line: LinePlace,
     pub(super) index: Option<usize>,
 }
@@ -34,7 +34,7 @@ pub(in crate::importer) struct GeminiPiece {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::importer) enum GeminiPieceKind {
     /// A message without its calls.
-    Message(MessagePlace),
+    Message(GeminiPlace),
     /// A call. Its message may be much older: later calls are added to it.
     Call(GeminiKey),
 }
@@ -44,7 +44,7 @@ pub(in crate::importer) enum GeminiPieceKind {
 pub(in crate::importer) struct GeminiFold {
     pub(super) pieces: Vec<GeminiPiece>,
     /// Where a call was written last. This is kept when messages are written again without it.
-    pub(super) calls: HashMap<GeminiKey, MessagePlace>,
+    pub(super) calls: HashMap<GeminiKey, GeminiPlace>,
     pub(super) session: Option<String>,
     pub(super) kind: Option<String>,
     pub(super) summary: Option<String>,
@@ -69,7 +69,7 @@ impl GeminiFold {
             return self.rewind(key(&id));
         }
         if record.get("id").is_some() && record.get("type").is_some() {
-            return self.message(record, MessagePlace { line, index: None }, sink);
+            return self.message(record, GeminiPlace { line, index: None }, sink);
         }
         if let Some(set) = record.get("$set") {
             let set = RawMembers::of(set);
@@ -112,11 +112,11 @@ impl GeminiFold {
         let messages =
             facts.get("messages").and_then(|list| serde_json::from_str::<Vec<&RawValue>>(list.get()).ok());
         for (index, message) in messages.unwrap_or_default().into_iter().enumerate() {
-            self.message(&RawMembers::of(message), MessagePlace { line, index: Some(index) }, sink);
+            self.message(&RawMembers::of(message), GeminiPlace { line, index: Some(index) }, sink);
         }
     }
 
-    fn message(&mut self, message: &RawMembers<'_>, place: MessagePlace, sink: &mut Sink) {
+    fn message(&mut self, message: &RawMembers<'_>, place: GeminiPlace, sink: &mut Sink) {
         let Some(id) = message.text("id") else { return };
         let kind = message.text("type").unwrap_or_default();
         known::count_message(&kind, message, sink);
