@@ -106,6 +106,17 @@ impl Agent {
         rethread::importer::readers().iter().any(|reader| reader.tool().name == self.name())
     }
 
+    /// Whether a load soon after the last start may find nothing. Minutes later the same session is loaded.
+    pub(crate) fn loses_what_it_loads(self) -> bool {
+        self == Self::Gemini
+    }
+
+    /// Whether its files have the prompt of a turn that was cancelled.
+    pub(crate) fn keeps_cancelled_prompts(self) -> bool {
+        // It takes the turn back.
+        self != Self::Gemini
+    }
+
     /// What it says in a new session before it is asked anything.
     pub(crate) fn greeting(self) -> Option<&'static str> {
         (self == Self::Pi).then_some("pi v")

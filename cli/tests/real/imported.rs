@@ -18,17 +18,21 @@ pub(crate) async fn imported(agent: Agent, other: Option<Agent>) -> String {
     let report = stage.import(agent).await;
     assert_eq!(report["counts"]["imported"], 1, "{report:#}");
     assert_eq!(report["skippedLines"], 0, "{report:#}");
-    let id = report["sessions"][0]["id"].as_str().expect("it has an id").to_owned();
+    // An agent may have made a file for a session that nobody used.
+    let ids =
+        report["sessions"].as_array().into_iter().flatten().filter_map(|session| session["id"].as_str());
+    let id = ids.last().expect("it has an id").to_owned();
     let again = stage.import(agent).await;
-    assert_eq!(again["counts"]["unchanged"], 1, "{again:#}");
+    assert_eq!(again["counts"]["unchanged"], report["found"], "{again:#}");
 
     let mut program = stage.start(Version::V1, agent, &[]).await;
     program.client.load_in(&stage.cwd, &id).await;
-    seen.assert_shown(&program.client.view(&id));
+    seen.assert_shown(agent, &program.client.view(&id));
     let before = stage.model.asked().len();
     assert_eq!(program.client.prompt(&id, "five DELTAS=4").await.stop, "end_turn");
     let how = restored(&program, &id);
-    assert!(matches!(how.as_str(), "resumed" | "loaded"), "it was {how}");
+    let is_native = matches!(how.as_str(), "resumed" | "loaded");
+    assert!(is_native || agent.loses_what_it_loads(), "it was {how}");
     assert_told(&stage, before, agent, &seen.first_words);
     end(&mut program).await;
     // The agent has written more, which is here already.
@@ -59,14 +63,15 @@ struct Seen {
 }
 
 impl Seen {
-    fn assert_shown(&self, shown: &View) {
+    fn assert_shown(&self, agent: Agent, shown: &View) {
         let users = shown.user();
-        let prompts = ["one DELTAS=5", "TOOL BASH", CANCELLED, "four DELTAS=3"];
+        let mut prompts = vec!["one DELTAS=5", "TOOL BASH", CANCELLED, "four DELTAS=3"];
+        prompts.retain(|prompt| *prompt != CANCELLED || agent.keeps_cancelled_prompts());
         assert_eq!(users.len(), prompts.len(), "{shown}");
         for (user, prompt) in users.iter().zip(prompts) {
             assert!(user.contains(prompt), "{user} is not {prompt}\n{shown}");
         }
-        let said = |view: &View| view.agent().concat().split_whitespace().collect::<Vec<_>>().join(" ");
+        let said = |view: &View| view.agent().join(" ").split_whitespace().collect::<Vec<_>>().join(" ");
         let all = said(shown);
         for view in &self.views {
             assert!(all.contains(&said(view)), "the agent said\n{}\nand now it is\n{shown}", said(view));
@@ -87,6 +92,10 @@ async fn conversation(stage: &Stage, agent: Agent) -> (String, Seen) {
     let mut program = stage.start_alone(Version::V1, agent).await;
     let client = &program.client;
     let session = client.new_session_in(&stage.cwd).await;
+    if let Some(mode) = agent.asking_mode() {
+        // What else judges a command is in no file.
+        client.set_option(&session, "mode", mode).await;
+    }
     let mut views = Vec::new();
     let file = format!("{}/made", stage.cwd);
     for prompt in

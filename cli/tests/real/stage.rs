@@ -50,7 +50,9 @@ impl Stage {
     pub(crate) async fn import(&self, agent: Agent) -> Value {
         let mut command = self.home.command(&["import", agent.name(), "--json"]);
         command.env("HOME", self.home.beside().join(agent.name()));
-        for name in ["CLAUDE_CONFIG_DIR", "CODEX_HOME", "OPENCODE_DB", "XDG_DATA_HOME", "XDG_CONFIG_HOME"] {
+        let elsewhere =
+            ["CLAUDE_CONFIG_DIR", "CODEX_HOME", "GEMINI_CLI_HOME", "QWEN_HOME", "QWEN_RUNTIME_DIR"];
+        for name in elsewhere.iter().chain(&["OPENCODE_DB", "XDG_DATA_HOME", "XDG_CONFIG_HOME"]) {
             command.env_remove(name);
         }
         let output = command.stdout(Stdio::piped()).stderr(Stdio::inherit()).output().await.expect("it runs");

@@ -3,12 +3,16 @@
 //! stored as one from a file is. A new tool is one file with a reader, and a line in [`readers`]. See `docs/import.md`.
 
 mod claude;
+mod codex;
 pub mod files;
+mod gemini;
+mod genai;
 mod goose;
 mod growth;
 mod import;
 pub mod lines;
 mod opencode;
+mod qwen;
 mod reader;
 mod recorder;
 mod sink;
@@ -26,5 +30,13 @@ pub use sink::{DamagedPlace, ReadEvent, ReadNotes, SessionFacts, Sink, SinkClose
 /// The readers of all tools, in the order in which they are listed.
 #[must_use]
 pub fn readers() -> &'static [&'static dyn SessionReader] {
-    &[&claude::ClaudeReader, &opencode::OpencodeReader, &goose::GooseReader, &zed::ZedReader]
+    &[
+        &claude::ClaudeReader,
+        &codex::CodexReader,
+        &gemini::GeminiReader,
+        &opencode::OpencodeReader,
+        &qwen::QwenReader,
+        &goose::GooseReader,
+        &zed::ZedReader,
+    ]
 }

@@ -122,7 +122,6 @@ impl Recorder {
             ReadEvent::TurnEnded(stop, at) => {
                 let at = self.time(at);
                 self.builder.end_turn(stop, Some(at));
-                self.tokens = UsedTokens::default();
             }
             ReadEvent::Unfinished => self.end = SourceEnd::Unfinished,
             ReadEvent::Begun(_) | ReadEvent::Ended => {}
@@ -130,6 +129,7 @@ impl Recorder {
         let entries = self.builder.take_entries();
         if entries.iter().any(|entry| matches!(entry, Entry::TurnEnded { .. })) {
             self.complete = complete;
+            self.tokens = UsedTokens::default();
         }
         entries
     }
@@ -191,11 +191,7 @@ impl Recorder {
 
     fn update(&mut self, update: Update, at: Option<Millis>) {
         let at = self.time(at);
-        let turns = self.builder.session().turns;
         self.builder.add(update, Some(at));
-        if self.builder.session().turns != turns {
-            self.tokens = UsedTokens::default();
-        }
     }
 
     fn model(&mut self, name: String) {

@@ -256,31 +256,59 @@ pub fn changed_file(path: &str, old: Option<&str>, new: &str) -> Json {
 
 /// A file that a unified diff changes, as an item of a tool call. What is before the first hunk is replaced.
 #[must_use]
-pub fn patched_file(path: &str, operation: FileOperation, diff: &str) -> Json {
+pub fn patched_file(path: &str, operation: FileOperation<'_>, diff: &str) -> Json {
     let hunks = if diff.starts_with("@@") { Some(0) } else { diff.find("\n@@").map(|place| place + 1) };
     let hunks = hunks.map_or("", |place| &diff[place..]);
-    let is_odd = path.contains(|c: char| c.is_control() || matches!(c, '"' | '\\'));
-    let quoted = if is_odd { format!("{path:?}") } else { path.to_owned() };
-    let (word, mode, old, new) = match operation {
-        FileOperation::Add => ("add", "new file mode 100644\n", "/dev/null", quoted.as_str()),
-        FileOperation::Modify => ("modify", "", quoted.as_str(), quoted.as_str()),
-        FileOperation::Delete => ("delete", "deleted file mode 100644\n", quoted.as_str(), "/dev/null"),
+    let end = if hunks.ends_with('\n') || hunks.is_empty() { "" } else { "\n" };
+    let (from, none) = (quoted(path), "/dev/null");
+    let target = match operation {
+        FileOperation::MoveTo(target) => quoted(target),
+        FileOperation::Add | FileOperation::Modify | FileOperation::Delete => from.clone(),
     };
-    let text = format!("diff --git {quoted} {quoted}\n{mode}--- {old}\n+++ {new}\n{hunks}");
-    json!({"type": "diff", "changes": [{"operation": word, "path": path, "fileType": "text"}],
-        "patch": {"format": "git_patch", "text": text}})
-    .into()
+    let (word, mode, old, new) = match operation {
+        FileOperation::Add => ("add", "new file mode 100644\n".to_owned(), none, target.as_str()),
+        FileOperation::Modify => ("modify", String::new(), from.as_str(), target.as_str()),
+        FileOperation::Delete => ("delete", "deleted file mode 100644\n".to_owned(), from.as_str(), none),
+        FileOperation::MoveTo(_) => {
+            ("move", format!("rename from {from}\nrename to {target}\n"), from.as_str(), target.as_str())
+        }
+    };
+    let text = format!("diff --git {from} {target}\n{mode}--- {old}\n+++ {new}\n{hunks}{end}");
+    let change = match operation {
+        FileOperation::MoveTo(target) => {
+            json!({"operation": word, "path": target, "oldPath": path, "fileType": "text"})
+        }
+        FileOperation::Add | FileOperation::Modify | FileOperation::Delete => {
+            json!({"operation": word, "path": path, "fileType": "text"})
+        }
+    };
+    json!({"type": "diff", "changes": [change], "patch": {"format": "git_patch", "text": text}}).into()
+}
+
+/// A path as it is written in a patch.
+fn quoted(path: &str) -> String {
+    let is_odd = path.contains(|c: char| c.is_control() || matches!(c, '"' | '\\'));
+    if is_odd { format!("{path:?}") } else { path.to_owned() }
 }
 
 /// What is done to a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FileOperation {
+pub enum FileOperation<'a> {
     /// It is new.
     Add,
     /// It is changed.
     Modify,
     /// It is removed.
     Delete,
+    /// It is moved to another path, and may be changed.
+    MoveTo(&'a str),
+}
+
+/// A deleted file as an item of a tool call.
+#[must_use]
+pub fn deleted_file(path: &str, old: &str) -> Json {
+    let lines: String = old.lines().map(|line| format!("-{line}\n")).collect();
+    patched_file(path, FileOperation::Delete, &format!("@@ -1,{} +0,0 @@\n{lines}", old.lines().count()))
 }
 
 fn message(tag: &str, id: &str, blocks: &[Value]) -> Update {

@@ -17,6 +17,7 @@ use rethread_core::{Entry, Passage, SessionId, UpdateKind, readable};
 
 mod databases;
 mod growth;
+mod prefixes;
 mod sources;
 
 #[tokio::test]
