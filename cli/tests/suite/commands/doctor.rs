@@ -93,7 +93,7 @@ fn a_healthy_store_is_described_and_not_changed() {
     assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""), "{}", said.stdout);
     expect![[r#"
         Store
-          ok       /tmp/home/rethread.db, SIZE, version 6
+          ok       /tmp/home/rethread.db, SIZE, version 7
           ok       2 sessions, 0 journal files with 0 bytes
           ok       the database, 2 segments and the journal files of 0 sessions were read
 
@@ -234,7 +234,7 @@ fn a_newer_database_is_told() {
     expect![[r#"
         Store
           ok       /tmp/home/rethread.db, SIZE, version 999
-          broken   the database has version 999, but this program supports only versions up to 6
+          broken   the database has version 999, but this program supports only versions up to 7
                    hint: use the newer rethread that wrote it
 
     "#]]

@@ -322,8 +322,11 @@ fn doctor_lists_what_is_not_known() {
     "#]]
     .assert_eq(&said.stderr);
     let doctor = shell.run(&["doctor"]).stdout;
-    let lines: String =
-        doctor.lines().filter(|line| line.contains("telepathy")).map(|line| format!("{line}\n")).collect();
+    let lines: String = doctor
+        .lines()
+        .filter(|line| line.contains("telepathy"))
+        .map(|line| format!("{}\n", line.trim()))
+        .collect();
     expect![[r#"
           note     imported from claude 9.9: record telepathy is not known (1 time)
     "#]]
