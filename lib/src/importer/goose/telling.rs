@@ -45,7 +45,7 @@ enum GooseRepeat {
 }
 
 /// Whose message it is, which, and when.
-struct Spoken<'a> {
+struct GooseSpoken<'a> {
     id: &'a str,
     at: Option<Millis>,
 }
@@ -101,7 +101,7 @@ impl<'a> GooseTelling<'a> {
     pub(super) fn message(&mut self, node: &GooseNode, content: &Value) -> Result<(), ReadError> {
         self.count += 1;
         let id = node.id.clone().unwrap_or_else(|| self.count.to_string());
-        let spoken = Spoken { id: &id, at: node.at };
+        let spoken = GooseSpoken { id: &id, at: node.at };
         if let Some(inference) = &node.metadata.inference {
             let model = inference.resolved_model.as_deref().unwrap_or(&inference.requested_model);
             if !model.is_empty() {
@@ -129,7 +129,7 @@ impl<'a> GooseTelling<'a> {
         Ok(())
     }
 
-    fn user(&mut self, spoken: &Spoken<'_>, content: &Value) -> Result<(), SinkClosed> {
+    fn user(&mut self, spoken: &GooseSpoken<'_>, content: &Value) -> Result<(), SinkClosed> {
         let mut blocks = Vec::new();
         let mut words = String::new();
         for item in content.as_array().into_iter().flatten() {
@@ -159,7 +159,7 @@ impl<'a> GooseTelling<'a> {
         self.sink.update(updates::user_message(spoken.id, &blocks), spoken.at)
     }
 
-    fn assistant(&mut self, spoken: &Spoken<'_>, content: &Value) -> Result<(), SinkClosed> {
+    fn assistant(&mut self, spoken: &GooseSpoken<'_>, content: &Value) -> Result<(), SinkClosed> {
         for item in content.as_array().into_iter().flatten() {
             match item["type"].as_str().unwrap_or_default() {
                 "text" | "image" | "resource" | "resource_link" => {
@@ -177,7 +177,7 @@ impl<'a> GooseTelling<'a> {
     }
 
     /// Tells content that any message may have.
-    fn known(&mut self, kind: &str, spoken: &Spoken<'_>, item: &Value) -> Result<(), SinkClosed> {
+    fn known(&mut self, kind: &str, spoken: &GooseSpoken<'_>, item: &Value) -> Result<(), SinkClosed> {
         let words = |name: &str| item[name].as_str().unwrap_or_default();
         match kind {
             "thinking" | "reasoning" => {
