@@ -65,6 +65,31 @@ impl ServerParts {
         Ok((Self { store: Arc::new(store.sync_in_place()), agent, config, keep_days }, opened))
     }
 
+    /// The same for a server of many clients, which say themselves which agent they want.
+    pub(crate) fn prepare_shared(
+        paths: &Paths,
+        config: Config,
+        log_level: LogLevel,
+    ) -> Result<(Self, OpenOutcome), Failure> {
+        share_heap_arenas();
+        raise_file_limit();
+        // SAFETY: no thread has been started so far.
+        unsafe { environment::take(&config::key_variables(&paths.config())) };
+        EmbeddedStore::create_files(&paths.store())?;
+        let secrets = Secrets::default();
+        add_secrets(&secrets, &AgentChoice::Assistant, paths);
+        log::start(paths.logs()?.join("rethread.log"), log_level, secrets.clone());
+        let (store, opened) = EmbeddedStore::open_in_background(&paths.store())?;
+        let agent = AgentChoice::Assistant.source(paths)?;
+        let config = Config { secrets, guardian: Some(guardian()?), ..config };
+        Ok((Self { store: Arc::new(store), agent, config, keep_days: None }, opened))
+    }
+
+    /// The secrets that are removed from logs and errors.
+    pub(crate) fn secrets(&self) -> &Secrets {
+        &self.config.secrets
+    }
+
     /// Deletes old sessions once a day, if the configuration says so. Never ends.
     pub(crate) async fn prune_daily(&self) {
         match self.keep_days {

@@ -12,6 +12,13 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         ],
     ),
     (
+        "serve",
+        &[
+            ("keep sessions running without their clients", "rethread serve"),
+            ("how the running server is", "rethread serve --status"),
+        ],
+    ),
+    (
         "list",
         &[
             ("the sessions of this directory", "rethread list"),

@@ -22,6 +22,7 @@ mod release;
 mod relocate;
 mod rename;
 mod search;
+mod serve;
 mod show;
 mod stats;
 
@@ -56,6 +57,8 @@ impl Cli {
 pub(crate) enum Command {
     /// Serves an ACP client on stdin and stdout: with the given agent, or with the built-in assistant.
     Acp(acp::AcpArgs),
+    /// Keeps sessions running without clients, and serves several clients at once.
+    Serve(serve::ServeArgs),
     /// Talks to an agent in the terminal, or sends it one prompt.
     Chat(chat::ChatArgs),
     /// Lists the sessions of this directory, newest first.
@@ -113,6 +116,7 @@ impl Command {
     pub(crate) fn run(self) -> Result<(), Failure> {
         match self {
             Self::Acp(args) => acp::run(args),
+            Self::Serve(args) => serve::run(&args),
             Self::Chat(args) => chat::run(args),
             Self::List(args) => list::run(&args),
             Self::Search(args) => search::run(&args),

@@ -47,6 +47,11 @@ impl Connection {
         {
             self.deps.host_config.secrets.add_servers(&setup.servers);
         }
+        if is_work(&call)
+            && let Err(error) = self.deps.registry.check_open()
+        {
+            return request.answer(Err(error));
+        }
         match call {
             ClientRequest::New(setup) => self.create(context, request, setup),
             ClientRequest::Resume { session, setup, replay } => {
@@ -313,6 +318,18 @@ impl Connection {
             }
             request.answer(outcome);
         });
+    }
+}
+
+/// Says whether a request begins something that a server which stops could not finish.
+fn is_work(call: &ClientRequest) -> bool {
+    match call {
+        ClientRequest::New(_) | ClientRequest::Fork { .. } => true,
+        ClientRequest::Session { call, .. } => matches!(call, SessionRequest::Prompt { .. }),
+        ClientRequest::Resume { .. }
+        | ClientRequest::List { .. }
+        | ClientRequest::Search(_)
+        | ClientRequest::Relay { .. } => false,
     }
 }
 
