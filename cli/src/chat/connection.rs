@@ -1,14 +1,17 @@
-//! The client side of a chat: the connection to the server in this process, the open session, and the events that arrive.
+//! The client side of a chat: the connection to the server in this process or to the running one, the open session, and the
+//! events that arrive.
 
 use std::pin::pin;
 use std::sync::Arc;
 
+use rethread::agent::host::AgentSource;
 use rethread::client::view::{SessionView, ViewChange};
 use rethread::client::{
     AcpClient, AskedQuestion, ClientConfig, ClientError, ClientHandler, ClientService, ClientSession,
-    Introduction, ServerSource, SessionEvent,
+    Introduction, ServerSource, SessionEvent, TransportSource,
 };
 use rethread::server::Server;
+use rethread::transport::Wire;
 use rethread::wire::code;
 use rethread_core::SessionId;
 use tokio::sync::mpsc;
@@ -48,6 +51,31 @@ impl ClientHandler for ChatHandler {
     }
 }
 
+/// The server of a chat.
+pub(crate) enum ChatServer {
+    /// One in this process.
+    Own(Server),
+    /// The running server of this store, by this connection.
+    Running(Wire),
+}
+
+/// What is waited for when a chat ends.
+pub(super) enum Ending {
+    /// The sessions and agents of the server in this process.
+    OwnServer(ServerSource),
+    /// Nothing: the running server keeps the session.
+    Detached,
+}
+
+impl Ending {
+    async fn wait(self) {
+        match self {
+            Self::OwnServer(source) => source.closed().await,
+            Self::Detached => {}
+        }
+    }
+}
+
 /// A client with one open session.
 pub(crate) struct Conversation {
     /// The connection.
@@ -58,19 +86,19 @@ pub(crate) struct Conversation {
     pub(crate) view: SessionView,
     /// What happens.
     pub(crate) events: mpsc::Receiver<ChatEvent>,
-    pub(super) source: ServerSource,
+    pub(super) ending: Ending,
 }
 
 /// A connection without a session.
 pub(super) struct Connected {
     pub(super) client: AcpClient<ChatHandler>,
     pub(super) events: mpsc::Receiver<ChatEvent>,
-    pub(super) source: ServerSource,
+    pub(super) ending: Ending,
 }
 
 impl Connected {
     /// Connects to the server. The agent is started if its abilities are not known.
-    pub(super) async fn to(server: Server) -> Result<Self, Failure> {
+    pub(super) async fn to(server: ChatServer) -> Result<Self, Failure> {
         let (sender, events) = mpsc::channel(EVENTS);
         let me = Introduction {
             name: "rethread-chat".to_owned(),
@@ -78,17 +106,23 @@ impl Connected {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             services: vec![ClientService::Forms],
         };
-        let source = ServerSource::new(server);
+        let (source, ending): (Arc<dyn AgentSource>, _) = match server {
+            ChatServer::Own(server) => {
+                let source = ServerSource::new(server);
+                (Arc::new(source.clone()), Ending::OwnServer(source))
+            }
+            ChatServer::Running(wire) => (Arc::new(TransportSource::new(wire)), Ending::Detached),
+        };
         let handler = ChatHandler { events: sender };
-        let connecting = AcpClient::connect(Arc::new(source.clone()), &me, ClientConfig::default(), handler);
-        let client = connecting.await.map_err(failure)?;
-        Ok(Self { client, events, source })
+        let client =
+            AcpClient::connect(source, &me, ClientConfig::default(), handler).await.map_err(failure)?;
+        Ok(Self { client, events, ending })
     }
 
     /// Closes the connection.
     pub(super) async fn close(self) {
         self.client.close().await;
-        self.source.closed().await;
+        self.ending.wait().await;
     }
 }
 
@@ -98,14 +132,14 @@ impl Conversation {
         if session == self.session.id() { self.view.apply(event) } else { None }
     }
 
-    /// Closes the session and the connection; the agent has ended when this returns.
+    /// Closes the connection. The agent has ended when this returns, unless the running server keeps it.
     pub(crate) async fn close(self) {
-        let Self { client, session, mut events, source, .. } = self;
+        let Self { client, session, mut events, ending, .. } = self;
         // Nobody reads the events any more; the handler must not wait.
         events.close();
         drop(session);
         client.close().await;
-        source.closed().await;
+        ending.wait().await;
     }
 }
 

@@ -3,11 +3,10 @@
 use rethread::client::view::SessionView;
 use rethread::client::{ClientError, ClientSession};
 use rethread::edge::client_request::{ReplayFrom, Setup};
-use rethread::server::Server;
 use rethread::store::{SessionRow, Store};
 use rethread_core::{Entry, Seq, SessionId};
 
-use super::connection::{ChatEvent, Connected, Conversation, failure, with_events};
+use super::connection::{ChatEvent, ChatServer, Connected, Conversation, failure, with_events};
 use super::login::LoginPolicy;
 use crate::failure::{ExitCode, Failure};
 
@@ -60,7 +59,7 @@ impl Conversation {
     /// Connects to the server and opens the session. `each` sees what happens before it is open: of a session that exists
     /// what is replayed.
     pub(crate) async fn open(
-        server: Server,
+        server: ChatServer,
         choice: &ChatSession,
         replay: &ReplayFrom,
         login: LoginPolicy,
@@ -71,8 +70,8 @@ impl Conversation {
         let opened = connected.log_in_and_open(choice, replay, login, |event| each(&mut view, event)).await;
         match opened {
             Ok(session) => {
-                let Connected { client, events, source } = connected;
-                Ok(Self { client, session, view, events, source })
+                let Connected { client, events, ending } = connected;
+                Ok(Self { client, session, view, events, ending })
             }
             Err(failure) => {
                 connected.close().await;

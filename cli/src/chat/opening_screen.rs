@@ -7,11 +7,10 @@ use std::time::Duration;
 use rethread::client::AskedQuestion;
 use rethread::client::view::SessionView;
 use rethread::edge::client_request::ReplayFrom;
-use rethread::server::Server;
 use rethread_core::SessionId;
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::connection::{ChatEvent, Conversation};
+use super::connection::{ChatEvent, ChatServer, Conversation};
 use super::login::LoginPolicy;
 use super::opening::ChatSession;
 use super::permission::PermissionPolicy;
@@ -45,7 +44,7 @@ impl OpeningScreen {
     /// Opens the session and shows what is replayed.
     pub(crate) async fn open(
         self,
-        server: Server,
+        server: ChatServer,
         choice: &ChatSession,
         from: &ReplayFrom,
     ) -> Result<(Conversation, Self), Failure> {

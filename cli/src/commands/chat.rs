@@ -2,11 +2,15 @@
 
 use std::ffi::OsString;
 use std::io::{IsTerminal as _, Read as _, stdin, stdout};
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use clap::Args;
 use rethread::edge::client_request::ReplayFrom;
 use rethread::server::Config;
+use rethread::store::Store;
+use rethread::store::embedded::{EmbeddedStore, OpenOutcome};
 use rethread_core::Json;
 use serde_json::json;
 
@@ -14,14 +18,17 @@ use crate::agents::AgentChoice;
 use crate::changes::{JsonOption, ReportForm};
 use crate::chat::agent::AgentArg;
 use crate::chat::{
-    ChatSession, Conversation, LoginPolicy, OpeningScreen, PermissionPolicy, QuietKeyboard, SaidAnything,
-    TalkSetup, TerminalChat, plain,
+    ChatServer, ChatSession, Conversation, LoginPolicy, OpeningScreen, PermissionPolicy, QuietKeyboard,
+    SaidAnything, TalkSetup, TerminalChat, plain,
 };
 use crate::failure::{ExitCode, Failure};
 use crate::log::LogLevel;
 use crate::paths::Paths;
 use crate::resolve;
 use crate::server_parts::ServerParts;
+use crate::serving;
+use crate::serving::find::FoundServer;
+use crate::serving::request::wire;
 use crate::stored_sessions::with_store;
 
 /// Options of `chat`.
@@ -66,15 +73,15 @@ pub(crate) fn run(args: ChatArgs) -> Result<(), Failure> {
     let prompt = if on_terminal { args.prompt } else { Some(prompt_without_terminal(args.prompt)?) };
     let agent = AgentArg::of(args.agent, args.command);
     let named = if args.last { Some("@last".to_owned()) } else { args.resume };
-    let (choice, agent_choice) = session_and_agent(named, agent.clone())?;
-    choice.check()?;
-    let (parts, opened) = ServerParts::prepare(agent_choice, Config::default(), LogLevel::Info)?;
+    let running = serving::usable()?;
+    let (choice, agent_choice) = session_and_agent(named, agent.clone(), running.as_ref())?;
+    let prepared = PreparedChat::new(running, &choice, agent_choice)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let outcome = runtime.block_on(async {
-        opened.wait().await?;
+        let (store, server) = prepared.ready().await?;
         match prompt {
-            Some(prompt) if !on_terminal => send(&parts, &choice, &prompt, form, policy).await,
-            prompt => talk(&parts, &choice, prompt, agent, policy).await,
+            Some(prompt) if !on_terminal => send(server, &choice, &prompt, form, policy).await,
+            prompt => talk(store, server, &choice, prompt, agent, policy).await,
         }
     });
     // A thread may wait for keys.
@@ -82,17 +89,51 @@ pub(crate) fn run(args: ChatArgs) -> Result<(), Failure> {
     outcome
 }
 
+/// What a chat needs, before there is a runtime.
+enum PreparedChat {
+    /// A server in this process.
+    Own(Box<ServerParts>, OpenOutcome),
+    /// A connection to the running server.
+    Running(UnixStream),
+}
+
+impl PreparedChat {
+    /// Uses the running server if there is one that takes this chat.
+    fn new(running: Option<FoundServer>, choice: &ChatSession, agent: AgentChoice) -> Result<Self, Failure> {
+        let served = running.map(|found| serving::client_of(found, &agent, &Config::default()));
+        if let Some(stream) = served.transpose()?.flatten() {
+            return Ok(Self::Running(stream));
+        }
+        choice.check()?;
+        let (parts, opened) = ServerParts::prepare(agent, Config::default(), LogLevel::Info)?;
+        Ok(Self::Own(Box::new(parts), opened))
+    }
+
+    /// The store and the server, once both can be used.
+    async fn ready(self) -> Result<(Arc<dyn Store>, ChatServer), Failure> {
+        match self {
+            Self::Own(parts, opened) => {
+                opened.wait().await?;
+                Ok((parts.store.clone(), ChatServer::Own(parts.server())))
+            }
+            Self::Running(stream) => {
+                let store = EmbeddedStore::open(&Paths::from_environment()?.store())?;
+                Ok((Arc::new(store), ChatServer::Running(wire(stream)?)))
+            }
+        }
+    }
+}
+
 /// Sends one prompt without a terminal.
 async fn send(
-    parts: &ServerParts,
+    server: ChatServer,
     choice: &ChatSession,
     prompt: &str,
     form: ReportForm,
     policy: PermissionPolicy,
 ) -> Result<(), Failure> {
     let mut chat =
-        Conversation::open(parts.server(), choice, &ReplayFrom::Nothing, LoginPolicy::Fail, |_, _| {})
-            .await?;
+        Conversation::open(server, choice, &ReplayFrom::Nothing, LoginPolicy::Fail, |_, _| {}).await?;
     let content: Json = json!([{"type": "text", "text": prompt}]).into();
     let outcome = plain::run(&mut chat, &content, form, policy).await;
     chat.close().await;
@@ -101,7 +142,8 @@ async fn send(
 
 /// Talks on the terminal.
 async fn talk(
-    parts: &ServerParts,
+    store: Arc<dyn Store>,
+    server: ChatServer,
     choice: &ChatSession,
     first: Option<String>,
     agent: AgentArg,
@@ -113,16 +155,19 @@ async fn talk(
         ChatSession::New { cwd } => (SaidAnything::No, PathBuf::from(cwd)),
         ChatSession::Existing(row) => (SaidAnything::Yes, PathBuf::from(&row.cwd)),
     };
-    let store = parts.store.clone();
     let from = choice.shown_from(store.as_ref()).await?;
-    let (chat, opening) = OpeningScreen::new(unasked).open(parts.server(), choice, &from).await?;
+    let (chat, opening) = OpeningScreen::new(unasked).open(server, choice, &from).await?;
     let history = Paths::from_environment()?.chat_history()?;
     let setup = TalkSetup { chat, store, opening, history, agent, said, cwd };
     TerminalChat::new(setup)?.run(first).await
 }
 
 /// The session that the command line names, or a new one, and its agent.
-fn session_and_agent(named: Option<String>, agent: AgentArg) -> Result<(ChatSession, AgentChoice), Failure> {
+fn session_and_agent(
+    named: Option<String>,
+    agent: AgentArg,
+    running: Option<&FoundServer>,
+) -> Result<(ChatSession, AgentChoice), Failure> {
     let Some(named) = named else {
         let cwd = std::env::current_dir()?.display().to_string();
         return Ok((ChatSession::New { cwd }, agent.for_new()?));
@@ -132,7 +177,13 @@ fn session_and_agent(named: Option<String>, agent: AgentArg) -> Result<(ChatSess
             "" => resolve::choose(store.as_ref()).await?,
             named => resolve::resolve(store.as_ref(), named).await?,
         };
-        let agent = agent.for_session(store.as_ref(), &row).await?;
+        let served =
+            row.owner.as_ref().zip(running).is_some_and(|(owner, found)| owner.pid == found.greeting.pid);
+        let agent = match agent.for_session(store.as_ref(), &row).await {
+            // A session that is open keeps the agent that it has.
+            Err(_) if served => AgentChoice::Assistant,
+            agent => agent?,
+        };
         Ok((ChatSession::Existing(Box::new(row)), agent))
     })
 }

@@ -9,6 +9,7 @@ pub(crate) mod handshake;
 pub(crate) mod process;
 pub(crate) mod pump;
 mod registration;
+pub(crate) mod request;
 mod settings;
 
 use std::os::unix::net::UnixStream;
@@ -25,16 +26,39 @@ use handshake::{Ask, Handover};
 /// Becomes a client of the running server, with this agent. Nothing if there is none, or if it cannot be used; stderr says
 /// why it cannot.
 pub(crate) fn connected(agent: &AgentChoice, config: &Config) -> Result<Option<UnixStream>, Failure> {
-    let served = match FoundServer::usable(&Paths::from_environment()?) {
-        Ok(found) => found.serve(Ask::Serve(Box::new(Handover::of(agent, config)?))),
-        Err(NoServer::None) => return Ok(None),
-        Err(NoServer::Unusable(failure)) => Err(failure),
-    };
-    match served {
-        Ok(stream) => Ok(Some(stream)),
-        Err(failure) => {
-            eprintln!("note: working without the server: {}", visible_lines(failure.message()));
+    match usable()? {
+        Some(found) => client_of(found, agent, config),
+        None => Ok(None),
+    }
+}
+
+/// The running server. Nothing if there is none, or if it cannot be used; stderr says why it cannot.
+pub(crate) fn usable() -> Result<Option<FoundServer>, Failure> {
+    match FoundServer::usable(&Paths::from_environment()?) {
+        Ok(found) => Ok(Some(found)),
+        Err(NoServer::None) => Ok(None),
+        Err(NoServer::Unusable(failure)) => {
+            note(&failure);
             Ok(None)
         }
     }
+}
+
+/// Becomes a client of this server, with this agent. Nothing if it refuses; stderr says why.
+pub(crate) fn client_of(
+    found: FoundServer,
+    agent: &AgentChoice,
+    config: &Config,
+) -> Result<Option<UnixStream>, Failure> {
+    match found.serve(Ask::Serve(Box::new(Handover::of(agent, config)?))) {
+        Ok(stream) => Ok(Some(stream)),
+        Err(failure) => {
+            note(&failure);
+            Ok(None)
+        }
+    }
+}
+
+fn note(failure: &Failure) {
+    eprintln!("note: working without the server: {}", visible_lines(failure.message()));
 }

@@ -1,5 +1,7 @@
-//! `rethread serve` as a real process: its life (`lifecycle`), and clients that reach it by `rethread acp` (`pump`).
+//! `rethread serve` as a real process: its life (`lifecycle`), clients that reach it by `rethread acp` (`pump`), and commands that
+//! work through it (`commands`).
 
+mod commands;
 mod lifecycle;
 mod pump;
 
