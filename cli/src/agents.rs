@@ -112,6 +112,21 @@ impl AgentChoice {
         }
     }
 
+    /// The agent that a remote client names: one of the configuration, and never any other program. The default one if it
+    /// names none.
+    pub(crate) fn configured(config: &ConfigFile, name: Option<&str>) -> Result<Self, Failure> {
+        match (name, &config.default_agent) {
+            (None, None) | (Some(ASSISTANT), _) => Ok(Self::Assistant),
+            (None, Some(default)) => Self::named_in(config, default),
+            (Some(name), default) if config.agents.contains_key(name) || default.as_deref() == Some(name) => {
+                Self::named_in(config, name)
+            }
+            (Some(name), _) => {
+                Err(Failure::new(ExitCode::NotFound, format!("no agent is configured as {name}")))
+            }
+        }
+    }
+
     /// Makes the source of the agent, which logs its stderr.
     pub(crate) fn source(self, paths: &Paths) -> Result<Arc<dyn AgentSource>, Failure> {
         let log = paths.logs()?.join("agent.log");

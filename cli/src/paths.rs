@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use rethread::store::embedded::EmbeddedPaths;
 
 /// The folders in use.
+#[derive(Clone, Debug)]
 pub(crate) struct Paths {
     data: PathBuf,
     state: PathBuf,
@@ -52,6 +53,21 @@ impl Paths {
     /// The folder for sockets in the user's runtime folder, if there is one.
     pub(crate) fn runtime(&self) -> Option<PathBuf> {
         self.runtime.clone()
+    }
+
+    /// The file with the tokens of remote clients; its folder may be missing.
+    pub(crate) fn tokens(&self) -> PathBuf {
+        self.data.join("tokens.json")
+    }
+
+    /// Makes the folder with the data.
+    pub(crate) fn make_data(&self) -> io::Result<()> {
+        make_private(&self.data)
+    }
+
+    /// The home folder of the user.
+    pub(crate) fn user_home() -> Option<PathBuf> {
+        variable("HOME").filter(|home| home.is_absolute())
     }
 
     /// The file in which a server registers; its folder may be missing.

@@ -17,7 +17,9 @@ use crate::store::Store;
 use crate::transport::messages::ClientTransport;
 use crate::transport::stdio;
 
-pub use crate::connection::NativeSessions;
+pub use crate::connection::{
+    ClientAccess, ClientOrigin, ClientRole, NativeSessions, RemoteRules, StdioServers,
+};
 pub use crate::live_session::{Activity, WhenUnattended};
 
 /// The settings of a server.
@@ -82,14 +84,17 @@ pub struct ClientSettings {
     pub start_limit: Duration,
     /// As [`Config::native_sessions`].
     pub native_sessions: NativeSessions,
+    /// What the client may do.
+    pub access: ClientAccess,
 }
 
 impl ClientSettings {
-    /// The usual settings with this agent.
+    /// The usual settings of a local client with this agent.
     #[must_use]
     pub fn with_agent(agent: Arc<dyn AgentSource>) -> Self {
         let Config { agent_protocol, longest_line, start_limit, native_sessions, .. } = Config::default();
-        Self { agent, agent_protocol, longest_line, start_limit, native_sessions }
+        let access = ClientAccess::default();
+        Self { agent, agent_protocol, longest_line, start_limit, native_sessions, access }
     }
 }
 
@@ -111,6 +116,7 @@ impl Server {
             host_config: host_config(&config),
             registry,
             native_sessions: config.native_sessions,
+            access: ClientAccess::default(),
         };
         Self { deps: Arc::new(deps) }
     }
@@ -143,7 +149,8 @@ impl Server {
         settings: ClientSettings,
         stop: impl Future<Output = ()>,
     ) {
-        let ClientSettings { agent, agent_protocol, longest_line, start_limit, native_sessions } = settings;
+        let ClientSettings { agent, agent_protocol, longest_line, start_limit, native_sessions, access } =
+            settings;
         let shared = &self.deps;
         let secrets = shared.host_config.secrets.clone();
         let deps = ConnectionDeps {
@@ -153,6 +160,7 @@ impl Server {
             host_config: HostConfig { protocol: agent_protocol, longest_line, start_limit, secrets },
             registry: shared.registry.clone(),
             native_sessions,
+            access,
         };
         Connection::serve(Arc::new(deps), transport.into(), stop).await;
     }

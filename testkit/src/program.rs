@@ -96,9 +96,16 @@ impl Home {
         program
     }
 
-    /// Starts `serve` with these arguments, and waits until it listens.
+    /// Starts `serve` with these arguments, on a unix socket alone, and waits until it listens.
     pub async fn serve(&self, args: &[&str]) -> ServerProgram {
-        let mut command = self.command(&["serve"]);
+        let mut command = self.command(&["serve", "--listen", "off"]);
+        command.args(args);
+        ServerProgram::start(command).await
+    }
+
+    /// The same with HTTP on any free port, for sessions in any directory.
+    pub async fn serve_http(&self, args: &[&str]) -> ServerProgram {
+        let mut command = self.command(&["serve", "--listen", "127.0.0.1:0"]);
         command.args(args);
         ServerProgram::start(command).await
     }

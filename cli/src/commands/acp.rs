@@ -22,6 +22,7 @@ use crate::log::LogLevel;
 use crate::server_parts::{ServerParts, asked_to_stop};
 use crate::serving::connected;
 use crate::serving::pump;
+use crate::serving::remote::{self, ConnectArgs};
 
 /// From this length on, a word that is almost one of our options is taken for it.
 const LONG_OPTION: usize = 7;
@@ -53,6 +54,8 @@ pub(crate) struct AcpArgs {
     /// Whether to use the running `rethread serve` of this store. Without one, this process does everything itself.
     #[arg(long, value_enum, default_value_t = ServerUse::Auto)]
     server: ServerUse,
+    #[command(flatten)]
+    remote: ConnectArgs,
     /// Serve an ACP client even if stdin and stdout are a terminal.
     #[arg(long, conflicts_with = "run_agent")]
     serve: bool,
@@ -153,6 +156,13 @@ enum Mode {
 
 /// Serves the client on stdin and stdout until it disconnects, or runs the agent's command.
 pub(crate) fn run(args: AcpArgs) -> Result<(), Failure> {
+    if args.remote.connect.is_some() && !(args.command.is_empty() && args.arguments.is_empty()) {
+        return Err(Failure::new(ExitCode::Usage, "a server runs the agents of its own configuration")
+            .hint("name one of them: `rethread acp --connect URL NAME`"));
+    }
+    if let Some(target) = args.remote.target(args.agent.as_deref())? {
+        return remote::pump(target);
+    }
     let agent = args.choice()?;
     match (args.mode(&agent)?, agent) {
         (Mode::Serve, agent) => serve(args, agent),

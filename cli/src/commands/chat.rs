@@ -11,7 +11,9 @@ use rethread::edge::client_request::ReplayFrom;
 use rethread::server::Config;
 use rethread::store::Store;
 use rethread::store::embedded::{EmbeddedStore, OpenOutcome};
+use rethread::store::memory::MemoryStore;
 use rethread_core::Json;
+use rethread_http::RemoteTarget;
 use serde_json::json;
 
 use crate::agents::AgentChoice;
@@ -28,6 +30,7 @@ use crate::resolve;
 use crate::server_parts::ServerParts;
 use crate::serving;
 use crate::serving::find::FoundServer;
+use crate::serving::remote::{ConnectArgs, remote_wire};
 use crate::serving::request::wire;
 use crate::stored_sessions::with_store;
 
@@ -55,6 +58,8 @@ pub(crate) struct ChatArgs {
     no: bool,
     #[command(flatten)]
     json: JsonOption,
+    #[command(flatten)]
+    remote: ConnectArgs,
     /// The agent's program and arguments. Without an agent, a new session is one of the built-in assistant, and a session
     /// that exists continues with the agent that served it last.
     #[arg(last = true, value_name = "AGENT")]
@@ -71,11 +76,22 @@ pub(crate) fn run(args: ChatArgs) -> Result<(), Failure> {
         (false, false) => PermissionPolicy::RejectAndFail,
     };
     let prompt = if on_terminal { args.prompt } else { Some(prompt_without_terminal(args.prompt)?) };
+    if args.remote.connect.is_some() && (args.resume.is_some() || args.last || !args.command.is_empty()) {
+        return Err(Failure::new(ExitCode::Usage, "a chat with a remote server begins a new session")
+            .hint("leave out --resume, --last and the command; --agent names an agent of the server"));
+    }
+    let target = args.remote.target(args.agent.as_deref())?;
     let agent = AgentArg::of(args.agent, args.command);
     let named = if args.last { Some("@last".to_owned()) } else { args.resume };
-    let running = serving::usable()?;
-    let (choice, agent_choice) = session_and_agent(named, agent.clone(), running.as_ref())?;
-    let prepared = PreparedChat::new(running, &choice, agent_choice)?;
+    let (choice, prepared) = match target {
+        Some(target) => (new_session()?, PreparedChat::Remote(Box::new(target))),
+        None => {
+            let running = serving::usable()?;
+            let (choice, agent_choice) = session_and_agent(named, agent.clone(), running.as_ref())?;
+            let prepared = PreparedChat::new(running, &choice, agent_choice)?;
+            (choice, prepared)
+        }
+    };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let outcome = runtime.block_on(async {
         let (store, server) = prepared.ready().await?;
@@ -95,6 +111,8 @@ enum PreparedChat {
     Own(Box<ServerParts>, OpenOutcome),
     /// A connection to the running server.
     Running(UnixStream),
+    /// The address of a server.
+    Remote(Box<RemoteTarget>),
 }
 
 impl PreparedChat {
@@ -119,6 +137,10 @@ impl PreparedChat {
             Self::Running(stream) => {
                 let store = EmbeddedStore::open(&Paths::from_environment()?.store())?;
                 Ok((Arc::new(store), ChatServer::Running(wire(stream)?)))
+            }
+            // What is said there is stored there.
+            Self::Remote(target) => {
+                Ok((Arc::new(MemoryStore::new()), ChatServer::Running(remote_wire(*target).await?)))
             }
         }
     }
@@ -162,6 +184,11 @@ async fn talk(
     TerminalChat::new(setup)?.run(first).await
 }
 
+/// A new session in the current directory.
+fn new_session() -> Result<ChatSession, Failure> {
+    Ok(ChatSession::New { cwd: std::env::current_dir()?.display().to_string() })
+}
+
 /// The session that the command line names, or a new one, and its agent.
 fn session_and_agent(
     named: Option<String>,
@@ -169,8 +196,7 @@ fn session_and_agent(
     running: Option<&FoundServer>,
 ) -> Result<(ChatSession, AgentChoice), Failure> {
     let Some(named) = named else {
-        let cwd = std::env::current_dir()?.display().to_string();
-        return Ok((ChatSession::New { cwd }, agent.for_new()?));
+        return Ok((new_session()?, agent.for_new()?));
     };
     with_store(async |store| {
         let row = match named.as_str() {

@@ -19,6 +19,16 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         ],
     ),
     (
+        "token",
+        &[
+            (
+                "a token for a phone that only looks, for 30 days",
+                "rethread token new phone --role observer --expires 30d",
+            ),
+            ("all tokens", "rethread token list"),
+        ],
+    ),
+    (
         "list",
         &[
             ("the sessions of this directory", "rethread list"),

@@ -25,6 +25,7 @@ mod search;
 mod serve;
 mod show;
 mod stats;
+mod token;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
@@ -89,6 +90,8 @@ pub(crate) enum Command {
     Move(relocate::MoveArgs),
     /// Asks the process that has a session open to let it go.
     Release(release::ReleaseArgs),
+    /// Makes, lists and revokes the tokens of remote clients.
+    Token(token::TokenArgs),
     /// Lists the agents that can be used by name.
     Agents(agents::AgentsArgs),
     /// Lists the models of the built-in assistant.
@@ -132,6 +135,7 @@ impl Command {
             Self::Fork(args) => fork::run(&args),
             Self::Move(args) => relocate::run(&args),
             Self::Release(args) => release::run(&args),
+            Self::Token(args) => token::run(&args),
             Self::Agents(args) => agents::run(&args),
             Self::Models(args) => models::run(&args),
             Self::Config(args) => config::run(&args),

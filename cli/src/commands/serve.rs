@@ -17,6 +17,7 @@ use crate::output::escape::visible;
 use crate::paths::Paths;
 use crate::serving::find::{FoundServer, NoServer};
 use crate::serving::handshake::{Answer, Ask, Greeting, HANDSHAKE, ServerState, ServerStatus};
+use crate::serving::http::{HttpOptions, PlainHttp};
 use crate::serving::process::{self, ServeOptions};
 
 /// Options of `serve`.
@@ -25,6 +26,24 @@ pub(crate) struct ServeArgs {
     /// The path of the unix socket, in a folder that only you can use.
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
+    /// The address for HTTP and WebSocket, or `off`. One that other machines can reach needs TLS.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7373")]
+    listen: String,
+    /// The file with the certificate chain for TLS, in PEM.
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+    /// The file with the key of the certificate, in PEM.
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+    /// Listen beyond this machine without TLS: everybody on the way can read everything, the tokens included.
+    #[arg(long)]
+    insecure_plain_http: bool,
+    /// A name under which clients reach the server, besides those of this machine.
+    #[arg(long, value_name = "NAME")]
+    allow_host: Vec<String>,
+    /// A web page that may use the server, such as `https://app.example`.
+    #[arg(long, value_name = "ORIGIN")]
+    allow_origin: Vec<String>,
     /// How many clients may be connected.
     #[arg(long, value_name = "NUMBER", default_value_t = 1024)]
     max_clients: usize,
@@ -56,6 +75,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
         (false, true) => stop(args.json.form()),
         (false, false) => process::run(ServeOptions {
             socket: args.socket.as_ref().map(std::path::absolute).transpose()?,
+            http: http(args)?,
             most_clients: args.max_clients,
             stop_seconds: args.stop_seconds,
             config: Config {
@@ -65,6 +85,23 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
             log_level: args.log_level,
         }),
     }
+}
+
+/// Where HTTP is served.
+fn http(args: &ServeArgs) -> Result<Option<HttpOptions>, Failure> {
+    if args.listen == "off" {
+        return Ok(None);
+    }
+    let address = args.listen.parse().map_err(|_| {
+        let message = format!("{} is not an address with a port", args.listen);
+        Failure::new(ExitCode::Usage, message).hint("write it as 127.0.0.1:7373 or [::1]:7373, or `off`")
+    })?;
+    let tls = args.tls_cert.clone().zip(args.tls_key.clone());
+    let plain = if args.insecure_plain_http { PlainHttp::Anywhere } else { PlainHttp::Loopback };
+    let (hosts, origins) = (args.allow_host.clone(), args.allow_origin.clone());
+    let options = HttpOptions { address, tls, plain, hosts, origins };
+    options.check()?;
+    Ok(Some(options))
 }
 
 fn status(form: ReportForm) -> Result<(), Failure> {

@@ -123,7 +123,7 @@ fn status(shared: &ServeShared) -> ServerStatus {
     ServerStatus {
         since: shared.since,
         addresses: shared.addresses.clone(),
-        clients: shared.clients.get(),
+        clients: shared.clients.get() + (shared.http_clients)(),
         sessions: activities.len(),
         running: count(|activity| matches!(activity, Activity::Running)),
         waiting: count(|activity| matches!(activity, Activity::Waiting | Activity::Unattended)),

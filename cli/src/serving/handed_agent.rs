@@ -12,7 +12,7 @@ use rethread::agent::host::{AgentProtocol, AgentSource, CommandSource};
 use rethread::agent::process::AgentCommand;
 use rethread::edge::Version;
 use rethread::secret::{Secret, Secrets};
-use rethread::server::{ClientSettings, Config, NativeSessions};
+use rethread::server::{ClientAccess, ClientSettings, Config, NativeSessions};
 
 use super::handshake::{Encoded, HandedAgent, Handover};
 use crate::agents::{self, AgentChoice, guardian};
@@ -62,6 +62,7 @@ impl Handover {
             longest_line,
             start_limit: Duration::from_secs(start_seconds),
             native_sessions,
+            access: ClientAccess::default(),
         })
     }
 }

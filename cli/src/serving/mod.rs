@@ -6,9 +6,11 @@ mod address;
 pub(crate) mod find;
 mod handed_agent;
 pub(crate) mod handshake;
+pub(crate) mod http;
 pub(crate) mod process;
 pub(crate) mod pump;
 mod registration;
+pub(crate) mod remote;
 pub(crate) mod request;
 mod settings;
 

@@ -18,6 +18,7 @@ use tokio::task::JoinSet;
 use super::accept::{self, ClientCount};
 use super::address::socket_path;
 use super::handshake::ServerState;
+use super::http::HttpOptions;
 use super::registration::{NotRegistered, Registered, Registration};
 use super::settings::ServeSettings;
 use crate::failure::{ExitCode, Failure};
@@ -35,6 +36,8 @@ const CLOSE_LIMIT: Duration = Duration::from_secs(3);
 pub(crate) struct ServeOptions {
     /// The socket, if it is not the usual one.
     pub(crate) socket: Option<PathBuf>,
+    /// Where HTTP is served.
+    pub(crate) http: Option<HttpOptions>,
     /// How many clients may be connected.
     pub(crate) most_clients: usize,
     /// How many seconds the turns that run get when the server is asked to end.
@@ -54,7 +57,9 @@ pub(crate) struct ServeShared {
     pub(crate) most_clients: usize,
     pub(crate) addresses: Vec<String>,
     pub(crate) since: Millis,
-    settings: Mutex<ServeSettings>,
+    /// Counts the clients of HTTP.
+    pub(crate) http_clients: Box<dyn Fn() -> usize + Send + Sync>,
+    settings: Arc<Mutex<ServeSettings>>,
     stage: watch::Sender<Stage>,
 }
 
@@ -117,26 +122,46 @@ pub(crate) fn run(options: ServeOptions) -> Result<(), Failure> {
         opened.wait().await?;
         let socket = options.socket.clone().unwrap_or_else(|| socket_path(&paths));
         let listener = LocalListener::bind(&socket).map_err(not_bound)?;
+        let server = parts.server();
+        let settings = Arc::new(Mutex::new(settings));
+        let http = match &options.http {
+            Some(http) => {
+                Some(http.listen(&server, &parts, &paths, settings.clone(), options.most_clients).await?)
+            }
+            None => None,
+        };
         let registered = Registered {
             pid: std::process::id(),
             socket: Some(listener.path().to_owned()),
-            addresses: Vec::new(),
+            addresses: http.iter().map(|http| http.url.clone()).collect(),
         };
         registration.write(&registered)?;
+        let (http, http_clients): (_, Box<dyn Fn() -> usize + Send + Sync>) = match http {
+            Some(http) => {
+                let count = http.listener.client_count();
+                (Some(http.listener), Box::new(count))
+            }
+            None => (None, Box::new(|| 0)),
+        };
         let shared = Arc::new(ServeShared {
-            server: parts.server(),
+            server,
             secrets: parts.secrets().clone(),
             paths,
             clients: Arc::default(),
+            http_clients,
             most_clients: options.most_clients,
             addresses: registered.all_addresses(),
             since: clock::now(),
-            settings: Mutex::new(settings),
+            settings,
             stage: watch::Sender::new(Stage::Running),
         });
         announce(&shared)?;
         let signals = Signals::watch()?;
+        let http = http.map(|http| tokio::spawn(http.serve(shared.closing())));
         serve(&shared, listener, &parts, signals, options.stop_seconds).await;
+        if let Some(http) = http {
+            let _ = http.await;
+        }
         Ok(())
     });
     // Blocking reads of nobody may hold the process.

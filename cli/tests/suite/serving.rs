@@ -1,7 +1,8 @@
-//! `rethread serve` as a real process: its life (`lifecycle`), clients that reach it by `rethread acp` (`pump`), and commands that
-//! work through it (`commands`).
+//! `rethread serve` as a real process: its life (`lifecycle`), clients that reach it by `rethread acp` (`pump`), commands that
+//! work through it (`commands`), and clients by address (`http`).
 
 mod commands;
+mod http;
 mod lifecycle;
 mod pump;
 

@@ -35,7 +35,10 @@ impl Connection {
             }
         };
         match ClientRequest::decode(context.client.version, method, params) {
-            Ok(call) => self.call(context, request, call).await,
+            Ok(call) => match self.deps.access.check(&call) {
+                Ok(()) => self.call(context, request, call).await,
+                Err(error) => request.answer(Err(error)),
+            },
             Err(error) => request.answer(Err(error)),
         }
     }

@@ -75,7 +75,7 @@ fn reporting_agent(home: &Home, file: &std::path::Path) -> Vec<OsString> {
 #[tokio::test]
 async fn an_agent_gets_exactly_the_environment_and_directory_of_its_client() {
     let home = home();
-    let mut serve = home.command(&["serve"]);
+    let mut serve = home.command(&["serve", "--listen", "off"]);
     serve.env("ONLY_SERVER", "1").env("BOTH_HAVE", "server");
     let _server = rethread_testkit::program::ServerProgram::start(serve).await;
     let (file, folder) = (home.beside().join("report"), home.beside().join("project"));
