@@ -1,7 +1,7 @@
 //! Checks where a request says that it comes from, before anything else: a web page of somebody else must not reach the
 //! server through the user's browser, by its own name or by one that leads here. Forwarded headers are not looked at.
 
-use http::header::{CONTENT_LENGTH, HOST, ORIGIN, TRANSFER_ENCODING};
+use http::header::{HOST, ORIGIN};
 use http::{HeaderMap, StatusCode, Uri};
 
 /// The names under which the server may be reached, and the pages that may use it.
@@ -28,10 +28,6 @@ impl Guard {
 
     /// Refuses a request with a wrong host or origin.
     pub(crate) fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), StatusCode> {
-        // One proxy may believe one length, and this server the other.
-        if headers.contains_key(TRANSFER_ENCODING) && headers.contains_key(CONTENT_LENGTH) {
-            return Err(StatusCode::BAD_REQUEST);
-        }
         let host = host_of(uri, headers)?.to_ascii_lowercase();
         let name = without_port(&host);
         if !self.hosts.iter().any(|known| known == name || *known == host) {

@@ -60,6 +60,8 @@ struct OutStreams {
     waiting_bytes: usize,
     /// Where the answers to requests go, by the JSON text of their ids.
     answers: HashMap<String, StreamName>,
+    /// The sessions of loads that are not answered, by the JSON text of their ids.
+    loads: HashMap<String, String>,
     ended: bool,
     /// Whether the client said that it comes back after its transport has ended.
     comes_back: bool,
@@ -99,6 +101,7 @@ impl RemoteConnection {
             by_name: HashMap::new(),
             waiting_bytes: 0,
             answers: HashMap::new(),
+            loads: HashMap::new(),
             ended: false,
             comes_back: false,
             last_used: Instant::now(),
@@ -141,6 +144,11 @@ impl RemoteConnection {
     /// Says where the answer to a request goes.
     pub(crate) fn expect_answer(&self, id: String, to: StreamName) {
         locked(&self.out).answers.insert(id, to);
+    }
+
+    /// Has the answer to a load wait until its replay was taken from the stream of the session.
+    pub(crate) fn expect_replay(&self, id: String, session: String) {
+        locked(&self.out).loads.insert(id, session);
     }
 
     /// Ends the connection, as if the client had hung up. Its sessions go on.
@@ -194,7 +202,7 @@ impl RemoteConnection {
                 if out.ended {
                     return false;
                 }
-                if out.waiting_bytes < MOST_WAITING {
+                if out.waiting_bytes < MOST_WAITING && !self.overtakes(&mut out, &message) {
                     let name = self.stream_of(&mut out, &message);
                     out.waiting_bytes += message.len();
                     out.stream(name).messages.push_back(message);
@@ -205,6 +213,22 @@ impl RemoteConnection {
         }
         self.changed.notify_waiters();
         true
+    }
+
+    /// Whether this is the answer to a load whose replay is still being taken from another stream.
+    fn overtakes(&self, out: &mut OutStreams, message: &[u8]) -> bool {
+        if out.loads.is_empty() {
+            return false;
+        }
+        let envelope: Envelope<'_> = serde_json::from_slice(message).unwrap_or_default();
+        let (Some(id), None) = (envelope.id, &envelope.method) else { return false };
+        let Some(session) = out.loads.get(id.get()).cloned() else { return false };
+        let stream = out.stream(StreamName::Session(session));
+        let waits = stream.receiver != 0 && stream.next < stream.first + stream.messages.len() as u64;
+        if !waits {
+            out.loads.remove(id.get());
+        }
+        waits
     }
 
     fn stream_of(&self, out: &mut OutStreams, message: &[u8]) -> StreamName {

@@ -108,7 +108,7 @@ fn open_websocket(
     };
     let after = last_event(request.headers())?;
     let receiver = connection.receiver(StreamName::Connection, after.as_ref());
-    let receiver = receiver.map_err(|status| no_stream(status))?;
+    let receiver = receiver.map_err(no_stream)?;
     let response = websocket::accepted(request.headers(), &connection);
     if response.status() != StatusCode::SWITCHING_PROTOCOLS {
         connection.close();
@@ -130,9 +130,9 @@ fn open_stream(
         return Err(Box::new(refused(StatusCode::NOT_ACCEPTABLE, "Accept must have text/event-stream")));
     }
     let connection = existing(shared, token, headers)?;
-    let name = streamable::stream_name(headers).map_err(|status| no_stream(status))?;
+    let name = streamable::stream_name(headers).map_err(no_stream)?;
     let after = last_event(headers)?;
-    let receiver = connection.receiver(name, after.as_ref()).map_err(|status| no_stream(status))?;
+    let receiver = connection.receiver(name, after.as_ref()).map_err(no_stream)?;
     Ok(streamable::events(receiver))
 }
 
@@ -152,7 +152,7 @@ async fn post(
         return Ok(streamable::post(&connection, &posted, body).await);
     }
     let connection = begin(shared, token, parts.uri.query(), Layout::PerSession)?;
-    let receiver = connection.receiver(StreamName::Initialize, None).map_err(|status| no_stream(status))?;
+    let receiver = connection.receiver(StreamName::Initialize, None).map_err(no_stream)?;
     let accepted = streamable::post(&connection, &posted, body).await;
     match accepted.status() {
         StatusCode::ACCEPTED => Ok(streamable::initialized(receiver, &connection).await),
@@ -214,7 +214,7 @@ fn parameter(query: Option<&str>, name: &str) -> Option<String> {
 fn last_event(headers: &HeaderMap) -> Result<Option<EventId>, Refused> {
     let Some(value) = headers.get("last-event-id") else { return Ok(None) };
     let id = value.to_str().map_err(|_| StatusCode::BAD_REQUEST).and_then(EventId::read);
-    id.map(Some).map_err(|status| no_stream(status))
+    id.map(Some).map_err(no_stream)
 }
 
 fn no_stream(status: StatusCode) -> Refused {

@@ -94,6 +94,9 @@ pub(crate) fn check_content(headers: &HeaderMap) -> Result<(), Box<Response<Body
 pub(crate) async fn post(connection: &RemoteConnection, posted: &Posted, body: Bytes) -> Response<Body> {
     if let (Some(id), Some(_)) = (&posted.id, &posted.method) {
         connection.expect_answer(id.clone(), posted.answered_on());
+        if let (Some("session/load"), Some(session)) = (posted.method.as_deref(), &posted.session) {
+            connection.expect_replay(id.clone(), session.clone());
+        }
     }
     match connection.receive(one_line(body)).await {
         true => with_body(StatusCode::ACCEPTED, "text/plain", Bytes::new()),
