@@ -60,14 +60,14 @@ pub(crate) enum ChatServer {
 }
 
 /// What is waited for when a chat ends.
-pub(super) enum Ending {
+pub(super) enum ServerEnding {
     /// The sessions and agents of the server in this process.
     OwnServer(ServerSource),
     /// Nothing: the running server keeps the session.
     Detached,
 }
 
-impl Ending {
+impl ServerEnding {
     async fn wait(self) {
         match self {
             Self::OwnServer(source) => source.closed().await,
@@ -86,14 +86,14 @@ pub(crate) struct Conversation {
     pub(crate) view: SessionView,
     /// What happens.
     pub(crate) events: mpsc::Receiver<ChatEvent>,
-    pub(super) ending: Ending,
+    pub(super) ending: ServerEnding,
 }
 
 /// A connection without a session.
 pub(super) struct Connected {
     pub(super) client: AcpClient<ChatHandler>,
     pub(super) events: mpsc::Receiver<ChatEvent>,
-    pub(super) ending: Ending,
+    pub(super) ending: ServerEnding,
 }
 
 impl Connected {
@@ -109,9 +109,9 @@ impl Connected {
         let (source, ending): (Arc<dyn AgentSource>, _) = match server {
             ChatServer::Own(server) => {
                 let source = ServerSource::new(server);
-                (Arc::new(source.clone()), Ending::OwnServer(source))
+                (Arc::new(source.clone()), ServerEnding::OwnServer(source))
             }
-            ChatServer::Running(wire) => (Arc::new(TransportSource::new(wire)), Ending::Detached),
+            ChatServer::Running(wire) => (Arc::new(TransportSource::new(wire)), ServerEnding::Detached),
         };
         let handler = ChatHandler { events: sender };
         let client =
