@@ -1,8 +1,9 @@
-//! The configuration of the assistant: providers, defaults, limits, the configuration file and the guardian.
+//! The configuration of the assistant: providers, defaults, limits, the configuration file, and how commands
+//! are started.
 
 use std::path::PathBuf;
 
-use rethread::command::GuardianCommand;
+use rethread::command::{Environment, GuardianCommand};
 
 use crate::choice::Mode;
 use crate::mcp::{self, ServerConfig};
@@ -22,6 +23,8 @@ pub struct AssistantConfig {
     pub mcp: mcp::Limits,
     /// The guardian that commands and MCP servers run below. Without one only their process groups are ended.
     pub guardian: Option<GuardianCommand>,
+    /// The environment that commands and MCP servers are started in.
+    pub environment: Environment,
 }
 
 /// What new sessions begin with, unless the client says otherwise.

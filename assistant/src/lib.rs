@@ -170,6 +170,7 @@ impl Agent for Assistant {
             keys: providers.key_names(),
             private: self.config.config_file.iter().cloned().collect(),
             guardian: self.config.guardian.clone(),
+            environment: self.config.environment.clone(),
             servers: self.config.defaults.servers.clone(),
         };
         let chosen = setup.chosen.clone();

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use rethread::author::{Emitter, SessionSetup, Turn};
-use rethread::command::GuardianCommand;
+use rethread::command::{Environment, GuardianCommand};
 use rethread::lock::locked;
 use rethread::wire::RpcError;
 use serde_json::{Value, json};
@@ -46,6 +46,8 @@ pub(crate) struct SessionDeps {
     pub(crate) private: Vec<PathBuf>,
     /// The guardian of commands and servers.
     pub(crate) guardian: Option<GuardianCommand>,
+    /// The environment of commands and servers.
+    pub(crate) environment: Environment,
     /// The MCP servers of every session.
     pub(crate) servers: Vec<ServerConfig>,
 }
@@ -53,12 +55,12 @@ pub(crate) struct SessionDeps {
 impl Session {
     /// Opens a session and starts to connect its servers without waiting. Notices report the outcome.
     pub(crate) async fn open(setup: SessionSetup, deps: SessionDeps) -> Result<Self, RpcError> {
-        let SessionDeps { limits, keys, private, guardian, servers: own_servers } = deps;
+        let SessionDeps { limits, keys, private, guardian, environment, servers: own_servers } = deps;
         let SessionSetup { cwd, roots, servers, system_prompt, emitter, .. } = setup;
         let roots: Vec<_> = std::iter::once(cwd).chain(roots).collect();
         // Commands and servers must not read the API keys.
         let toolbox = Toolbox::new(roots.clone()).without_variables(keys.clone()).without_files(private);
-        let toolbox = toolbox.guarded(guardian.clone());
+        let toolbox = toolbox.guarded(guardian.clone()).in_environment(environment.clone());
         let (mut configs, wrong) = mcp::from_acp(&json!(servers).into());
         let is_missing = |server: &ServerConfig| configs.iter().all(|config| config.name() != server.name());
         let missing: Vec<_> = own_servers.into_iter().filter(is_missing).collect();
@@ -66,7 +68,13 @@ impl Session {
         for error in wrong {
             emitter.notice("warning", &error.to_string(), None).await;
         }
-        let environment = SessionEnvironment { cwd: roots[0].clone(), roots, hidden: keys, guardian };
+        let environment = SessionEnvironment {
+            cwd: roots[0].clone(),
+            roots,
+            variables: environment,
+            hidden: keys,
+            guardian,
+        };
         let servers = Arc::new(Servers::start(configs, environment, limits));
         let servers_by = Instant::now() + limits.first_prompt;
         let (skipped, left_out, noted) = (SkippedServers::default(), AtomicUsize::new(0), Mutex::default());

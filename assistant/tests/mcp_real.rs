@@ -6,6 +6,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use rethread::command::Environment;
 use rethread_assistant::mcp::{
     CallError, Content, Limits, McpToolResult, Secret, ServerConfig, Servers, SessionEnvironment,
 };
@@ -25,6 +26,7 @@ async fn connect(configs: Vec<ServerConfig>, root: &Path) -> Servers {
     let place = SessionEnvironment {
         cwd: root.to_owned(),
         roots: vec![root.to_owned()],
+        variables: Environment::Inherited,
         hidden: Vec::new(),
         guardian: None,
     };

@@ -9,6 +9,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use rethread::agent::environment::Environment;
 use rethread::agent::host::{AgentSource, CommandSource};
 use rethread::agent::process::{AgentCommand, GuardianCommand};
 use rethread::author::InProcess;
@@ -18,6 +19,7 @@ use rethread_assistant::model::ProviderLimits;
 use rethread_assistant::{Assistant, AssistantConfig};
 
 use crate::config::{self, ASSISTANT, AgentConfig, ConfigFile, nearest};
+use crate::environment;
 use crate::failure::{ExitCode, Failure};
 use crate::paths::Paths;
 use known::{KNOWN_AGENTS, known_agent};
@@ -110,6 +112,21 @@ impl AgentChoice {
         }
     }
 
+    /// The agent that a remote client names: one of the configuration, and never any other program. The default one if it
+    /// names none.
+    pub(crate) fn configured(config: &ConfigFile, name: Option<&str>) -> Result<Self, Failure> {
+        match (name, &config.default_agent) {
+            (None, None) | (Some(ASSISTANT), _) => Ok(Self::Assistant),
+            (None, Some(default)) => Self::named_in(config, default),
+            (Some(name), default) if config.agents.contains_key(name) || default.as_deref() == Some(name) => {
+                Self::named_in(config, name)
+            }
+            (Some(name), _) => {
+                Err(Failure::new(ExitCode::NotFound, format!("no agent is configured as {name}")))
+            }
+        }
+    }
+
     /// Makes the source of the agent, which logs its stderr.
     pub(crate) fn source(self, paths: &Paths) -> Result<Arc<dyn AgentSource>, Failure> {
         let log = paths.logs()?.join("agent.log");
@@ -123,18 +140,7 @@ impl AgentChoice {
         log: Option<PathBuf>,
     ) -> Result<Arc<dyn AgentSource>, Failure> {
         match self {
-            Self::Assistant => {
-                let file = paths.config();
-                let assistant = Assistant::new(AssistantConfig {
-                    config_file: Some(file.clone()),
-                    defaults: config::assistant_defaults(&file),
-                    providers: Box::new(move || config::providers(&file)),
-                    provider_limits: ProviderLimits::default(),
-                    mcp: Limits::default(),
-                    guardian: Some(guardian()?),
-                });
-                Ok(Arc::new(InProcess::new(assistant).named(ASSISTANT)))
-            }
+            Self::Assistant => assistant(paths, environment::for_agents(), environment::variable),
             Self::Command(invocation) => {
                 let key = invocation.key();
                 let name = invocation.name.clone();
@@ -145,9 +151,28 @@ impl AgentChoice {
     }
 }
 
+/// The built-in assistant. It starts commands in this environment, and reads the keys of models from these variables.
+pub(crate) fn assistant(
+    paths: &Paths,
+    environment: Environment,
+    variable: impl Fn(&str) -> Option<String> + Send + Sync + 'static,
+) -> Result<Arc<dyn AgentSource>, Failure> {
+    let file = paths.config();
+    let assistant = Assistant::new(AssistantConfig {
+        config_file: Some(file.clone()),
+        defaults: config::assistant_defaults(&file),
+        providers: Box::new(move || config::providers(&file, &variable)),
+        provider_limits: ProviderLimits::default(),
+        mcp: Limits::default(),
+        guardian: Some(guardian()?),
+        environment,
+    });
+    Ok(Arc::new(InProcess::new(assistant).named(ASSISTANT)))
+}
+
 impl AgentInvocation {
     /// Identifies the agent by its program file (with size and time) and arguments: a new version is another agent.
-    fn key(&self) -> Option<String> {
+    pub(crate) fn key(&self) -> Option<String> {
         let program = find_program(Path::new(self.words.first()?), search_path_of(&self.env))?;
         let file = std::fs::metadata(&program).ok()?;
         let identity = (file.dev(), file.ino(), file.len(), file.mtime(), file.mtime_nsec());
@@ -162,7 +187,9 @@ impl AgentInvocation {
         Ok(AgentCommand {
             program: words.next().unwrap_or_default(),
             args: words.collect(),
+            environment: environment::for_agents(),
             env: self.env,
+            directory: None,
             guardian: guardian()?,
             stderr_log: log,
         })

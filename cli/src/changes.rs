@@ -1,5 +1,5 @@
-//! What the commands that change sessions have in common: they refuse a session that is live in another process, and
-//! report what they did.
+//! What the commands that change sessions have in common: they change a session that the running server has open by
+//! a request to it, refuse one that is live in another process, and report what they did.
 
 use rethread::store::{SessionRow, Store};
 use serde::Serialize;
@@ -9,10 +9,26 @@ use crate::output::escape::visible;
 use crate::output::json::json_document;
 use crate::output::stream::print;
 use crate::resolve::SessionArg;
+use crate::serving::request::ServedSession;
 
-/// Finds the session that the command line names. Refuses one that a process has open.
-pub(crate) async fn unowned(session: &SessionArg, store: &dyn Store) -> Result<SessionRow, Failure> {
+/// A session that can be changed, and how.
+pub(crate) enum Changeable {
+    /// No process has it open: in the store.
+    Stored(SessionRow),
+    /// The running server has it open: by a request to it.
+    Served(SessionRow, ServedSession),
+}
+
+/// Finds the session that the command line names. Refuses one that another process than the server has open.
+pub(crate) async fn changeable(session: &SessionArg, store: &dyn Store) -> Result<Changeable, Failure> {
     let row = session.resolve(store).await?;
+    match ServedSession::find(&row)? {
+        Some(served) => Ok(Changeable::Served(row, served)),
+        None => refuse_owned(row).map(Changeable::Stored),
+    }
+}
+
+fn refuse_owned(row: SessionRow) -> Result<SessionRow, Failure> {
     match &row.owner {
         None => Ok(row),
         Some(owner) => {

@@ -1,10 +1,11 @@
 //! The configuration: `config.toml`, and environment variables for model providers. `file` has the shape of the file,
-//! `providers` adds the environment, `check` finds what is valid and yet wrong, `shown` prints it without secrets.
+//! `serve` that of its server part, `providers` adds the environment, `check` finds what is valid and yet wrong, `shown` prints it without secrets.
 
 mod check;
 mod file;
 mod mistake;
 mod providers;
+mod serve;
 mod shown;
 
 use std::io::ErrorKind;
@@ -19,7 +20,7 @@ use crate::failure::Failure;
 pub(crate) use check::{Problem, Severity, check};
 pub(crate) use file::{ASSISTANT, AgentConfig, ConfigFile};
 pub(crate) use mistake::{Mistake, nearest};
-pub(crate) use providers::{key_variables, with_environment};
+pub(crate) use providers::{key_variables, with_environment, with_variables};
 pub(crate) use shown::{as_json, as_toml, without_keys, without_password};
 
 /// Reads the file. One that does not exist is empty.
@@ -31,9 +32,12 @@ pub(crate) fn read(file: &Path) -> Result<ConfigFile, Mistake> {
     }
 }
 
-/// Reads the providers of the file, then those that are only in the environment.
-pub(crate) fn providers(file: &Path) -> Result<Vec<ProviderConfig>, String> {
-    Ok(with_environment(read(file).map_err(|mistake| mistake.to_string())?.providers))
+/// Reads the providers of the file, then those that are only in these variables.
+pub(crate) fn providers(
+    file: &Path,
+    variable: &impl Fn(&str) -> Option<String>,
+) -> Result<Vec<ProviderConfig>, String> {
+    Ok(with_variables(read(file).map_err(|mistake| mistake.to_string())?.providers, variable))
 }
 
 /// Reads after how many days without a change sessions are deleted; nothing if they are kept.

@@ -1,9 +1,14 @@
 //! Reads the environment variables with the keys of model providers once and removes them from the environment, so that
-//! neither child processes nor readers of `/proc/<pid>/environ` see them.
+//! neither child processes nor readers of `/proc/<pid>/environ` see them. Makes the environment of agents.
 
 use std::collections::HashMap;
-use std::ffi::{CStr, c_char};
+use std::ffi::{CStr, OsString, c_char};
 use std::sync::{Mutex, PoisonError};
+
+use rethread::agent::environment::Environment;
+
+/// How the variables that are meant for rethread begin: folders, tokens, databases.
+const OWN_PREFIX: &[u8] = b"RETHREAD_";
 
 static TAKEN: Mutex<Option<HashMap<String, String>>> = Mutex::new(None);
 
@@ -34,6 +39,13 @@ pub(crate) fn variable(name: &str) -> Option<String> {
     let taken = TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
     let taken = taken.as_ref().and_then(|taken| taken.get(name).cloned());
     taken.or_else(|| std::env::var(name).ok()).filter(|value| !value.trim().is_empty())
+}
+
+/// The environment of agents, and of the commands and MCP servers that are run for them: that of this process as it is now,
+/// without what is meant for rethread alone.
+pub(crate) fn for_agents() -> Environment {
+    let own = |name: &OsString| name.as_encoded_bytes().starts_with(OWN_PREFIX);
+    Environment::exact(std::env::vars_os().filter(|(name, _)| !own(name)))
 }
 
 /// Overwrites the value of a variable in the process's initial environment, which `/proc/<pid>/environ` shows even

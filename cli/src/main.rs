@@ -18,6 +18,7 @@ mod picker;
 mod pruning;
 mod resolve;
 mod server_parts;
+mod serving;
 mod shell_word;
 mod stored_sessions;
 mod summary;

@@ -7,17 +7,19 @@ use std::path::{Path, PathBuf};
 use rethread::store::embedded::EmbeddedPaths;
 
 /// The folders in use.
+#[derive(Clone, Debug)]
 pub(crate) struct Paths {
     data: PathBuf,
     state: PathBuf,
     config: PathBuf,
+    runtime: Option<PathBuf>,
 }
 
 impl Paths {
     /// Reads the environment.
     pub(crate) fn from_environment() -> Result<Self, NoHome> {
         if let Some(home) = variable("RETHREAD_HOME") {
-            return Ok(Self { data: home.clone(), state: home.join("state"), config: home });
+            return Ok(Self { runtime: runtime(), ..Self::below(&home) });
         }
         let home = variable("HOME");
         let below = |name: &str, standard: &str| {
@@ -28,7 +30,54 @@ impl Paths {
             data: below("XDG_DATA_HOME", ".local/share")?.join("rethread"),
             state: below("XDG_STATE_HOME", ".local/state")?.join("rethread"),
             config: below("XDG_CONFIG_HOME", ".config")?.join("rethread"),
+            runtime: runtime(),
         })
+    }
+
+    /// The folders of a `RETHREAD_HOME`, without one for sockets.
+    pub(crate) fn below(home: &Path) -> Self {
+        let (data, config) = (home.to_owned(), home.to_owned());
+        Self { data, state: home.join("state"), config, runtime: None }
+    }
+
+    /// The folder with the data.
+    pub(crate) fn data(&self) -> &Path {
+        &self.data
+    }
+
+    /// The folder for locks and logs.
+    pub(crate) fn state(&self) -> &Path {
+        &self.state
+    }
+
+    /// The folder for sockets in the user's runtime folder, if there is one.
+    pub(crate) fn runtime(&self) -> Option<PathBuf> {
+        self.runtime.clone()
+    }
+
+    /// The file with the tokens of remote clients; its folder may be missing.
+    pub(crate) fn tokens(&self) -> PathBuf {
+        self.data.join("tokens.json")
+    }
+
+    /// Makes the folder with the data.
+    pub(crate) fn make_data(&self) -> io::Result<()> {
+        make_private(&self.data)
+    }
+
+    /// The home folder of the user.
+    pub(crate) fn user_home() -> Option<PathBuf> {
+        variable("HOME").filter(|home| home.is_absolute())
+    }
+
+    /// The file in which a server registers; its folder may be missing.
+    pub(crate) fn registration(&self) -> PathBuf {
+        self.state.join("server.json")
+    }
+
+    /// Makes the folder for locks and logs.
+    pub(crate) fn make_state(&self) -> io::Result<()> {
+        make_private(&self.state)
     }
 
     /// The database and the lock files.
@@ -71,6 +120,11 @@ impl Paths {
 /// Neither `RETHREAD_HOME` nor `HOME` is set.
 #[derive(Debug)]
 pub(crate) struct NoHome;
+
+fn runtime() -> Option<PathBuf> {
+    let folder = variable("XDG_RUNTIME_DIR").filter(|path| path.is_absolute() && path.is_dir())?;
+    Some(folder.join("rethread"))
+}
 
 fn variable(name: &str) -> Option<PathBuf> {
     std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from)

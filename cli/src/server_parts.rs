@@ -3,6 +3,7 @@
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
+use rethread::agent::environment::Environment;
 use rethread::agent::host::AgentSource;
 use rethread::secret::Secrets;
 use rethread::server::{Config, Server};
@@ -31,6 +32,8 @@ pub(crate) struct ServerParts {
     config: Config,
     /// After how many days without a change sessions are deleted.
     keep_days: Option<NonZeroU32>,
+    /// The environment of agents that no client hands over.
+    environment: Environment,
 }
 
 impl ServerParts {
@@ -62,7 +65,45 @@ impl ServerParts {
             tracing::warn!("old sessions are kept: {why}");
             None
         });
-        Ok((Self { store: Arc::new(store.sync_in_place()), agent, config, keep_days }, opened))
+        let environment = environment::for_agents();
+        Ok((Self { store: Arc::new(store.sync_in_place()), agent, config, keep_days, environment }, opened))
+    }
+
+    /// The same for a server of many clients, which say themselves which agent they want.
+    pub(crate) fn prepare_shared(
+        paths: &Paths,
+        config: Config,
+        log_level: LogLevel,
+    ) -> Result<(Self, OpenOutcome), Failure> {
+        tune_heap();
+        raise_file_limit();
+        // Agents may need the keys.
+        let environment = environment::for_agents();
+        // SAFETY: no thread has been started so far.
+        unsafe { environment::take(&config::key_variables(&paths.config())) };
+        EmbeddedStore::create_files(&paths.store())?;
+        let secrets = Secrets::default();
+        add_secrets(&secrets, &AgentChoice::Assistant, paths);
+        log::start(paths.logs()?.join("rethread.log"), log_level, secrets.clone());
+        let (store, opened) = EmbeddedStore::open_in_background(&paths.store())?;
+        let agent = AgentChoice::Assistant.source(paths)?;
+        let config = Config { secrets, guardian: Some(guardian()?), ..config };
+        Ok((Self { store: Arc::new(store), agent, config, keep_days: None, environment }, opened))
+    }
+
+    /// The built-in assistant of the server.
+    pub(crate) fn agent(&self) -> &Arc<dyn AgentSource> {
+        &self.agent
+    }
+
+    /// The environment of agents that no client hands over.
+    pub(crate) fn environment(&self) -> &Environment {
+        &self.environment
+    }
+
+    /// The secrets that are removed from logs and errors.
+    pub(crate) fn secrets(&self) -> &Secrets {
+        &self.config.secrets
     }
 
     /// Deletes old sessions once a day, if the configuration says so. Never ends.

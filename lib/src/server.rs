@@ -17,8 +17,10 @@ use crate::store::Store;
 use crate::transport::messages::ClientTransport;
 use crate::transport::stdio;
 
-pub use crate::connection::NativeSessions;
-pub use crate::live_session::WhenUnattended;
+pub use crate::connection::{
+    ClientAccess, ClientOrigin, ClientRole, NativeSessions, RemoteRules, StdioServers,
+};
+pub use crate::live_session::{Activity, WhenUnattended};
 
 /// The settings of a server.
 #[derive(Clone, Debug)]
@@ -69,7 +71,34 @@ impl Default for Config {
     }
 }
 
-/// Serves clients with one store and one kind of agent. Clones are the same server.
+/// What one client is served with, in place of what the server has for all.
+#[derive(Clone)]
+pub struct ClientSettings {
+    /// The agent of the sessions that it makes, and of those that have none.
+    pub agent: Arc<dyn AgentSource>,
+    /// As [`Config::agent_protocol`].
+    pub agent_protocol: AgentProtocol,
+    /// As [`Config::longest_line`].
+    pub longest_line: usize,
+    /// As [`Config::start_limit`].
+    pub start_limit: Duration,
+    /// As [`Config::native_sessions`].
+    pub native_sessions: NativeSessions,
+    /// What the client may do.
+    pub access: ClientAccess,
+}
+
+impl ClientSettings {
+    /// The usual settings of a local client with this agent.
+    #[must_use]
+    pub fn with_agent(agent: Arc<dyn AgentSource>) -> Self {
+        let Config { agent_protocol, longest_line, start_limit, native_sessions, .. } = Config::default();
+        let access = ClientAccess::default();
+        Self { agent, agent_protocol, longest_line, start_limit, native_sessions, access }
+    }
+}
+
+/// Serves clients with one store. Clones are the same server.
 #[derive(Clone)]
 pub struct Server {
     deps: Arc<ConnectionDeps>,
@@ -87,6 +116,7 @@ impl Server {
             host_config: host_config(&config),
             registry,
             native_sessions: config.native_sessions,
+            access: ClientAccess::default(),
         };
         Self { deps: Arc::new(deps) }
     }
@@ -110,6 +140,41 @@ impl Server {
     /// when this returns.
     pub async fn serve_until(&self, transport: impl Into<ClientTransport>, stop: impl Future<Output = ()>) {
         Connection::serve(self.deps.clone(), transport.into(), stop).await;
+    }
+
+    /// Serves one client with settings of its own until it hangs up or `stop` is ready.
+    pub async fn serve_client(
+        &self,
+        transport: impl Into<ClientTransport>,
+        settings: ClientSettings,
+        stop: impl Future<Output = ()>,
+    ) {
+        let ClientSettings { agent, agent_protocol, longest_line, start_limit, native_sessions, access } =
+            settings;
+        let shared = &self.deps;
+        let secrets = shared.host_config.secrets.clone();
+        let deps = ConnectionDeps {
+            store: shared.store.clone(),
+            agent,
+            agents: shared.agents.clone(),
+            host_config: HostConfig { protocol: agent_protocol, longest_line, start_limit, secrets },
+            registry: shared.registry.clone(),
+            native_sessions,
+            access,
+        };
+        Connection::serve(Arc::new(deps), transport.into(), stop).await;
+    }
+
+    /// Takes no new work from now on, and waits until no turn runs that can make progress, or until the limit. Turns that
+    /// wait for an answer are waited for as long as a client is there to give it.
+    pub async fn drain(&self, limit: Duration) {
+        self.deps.registry.drain(limit).await;
+    }
+
+    /// What each live session is doing.
+    #[must_use]
+    pub fn activities(&self) -> Vec<Activity> {
+        self.deps.registry.activities()
     }
 
     /// Ends all sessions, also those that no client follows. Returns when their journals are settled and their agents

@@ -96,6 +96,20 @@ impl Home {
         program
     }
 
+    /// Starts `serve` with these arguments, on a unix socket alone, and waits until it listens.
+    pub async fn serve(&self, args: &[&str]) -> ServerProgram {
+        let mut command = self.command(&["serve", "--listen", "off"]);
+        command.args(args);
+        ServerProgram::start(command).await
+    }
+
+    /// The same with HTTP on any free port, for sessions in any directory.
+    pub async fn serve_http(&self, args: &[&str]) -> ServerProgram {
+        let mut command = self.command(&["serve", "--listen", "127.0.0.1:0"]);
+        command.args(args);
+        ServerProgram::start(command).await
+    }
+
     /// The command of the scripted agent, an example of the same package as the binary.
     #[must_use]
     pub fn scripted(&self, version: Version) -> Vec<OsString> {
@@ -156,6 +170,62 @@ impl Program {
             read.expect("what the program writes is text");
         }
         text
+    }
+}
+
+/// A running server, killed on drop.
+pub struct ServerProgram {
+    /// What it listens on, as it printed it.
+    pub addresses: Vec<String>,
+    child: Child,
+}
+
+impl ServerProgram {
+    /// Starts a command, and waits until it has printed its addresses.
+    pub async fn start(mut command: Command) -> Self {
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+        let mut child = command.spawn().expect("the server starts");
+        let mut output = child.stdout.take().expect("it was piped");
+        let mut text = Vec::new();
+        let reading = async {
+            // All addresses are printed at once.
+            while !text.ends_with(b"\n") && output.read_buf(&mut text).await.is_ok_and(|count| count > 0) {}
+        };
+        tokio::time::timeout(2 * DEADLINE, reading).await.expect("the server says where it listens");
+        let text = String::from_utf8(text).expect("it prints text");
+        let addresses = text.lines().filter_map(|line| line.strip_prefix("listening on "));
+        let addresses: Vec<_> = addresses.map(str::to_owned).collect();
+        if addresses.is_empty() {
+            let (code, said) = Self { addresses, child }.exited().await;
+            panic!("the server did not start: {code:?} {said}");
+        }
+        Self { addresses, child }
+    }
+
+    /// The process id.
+    #[must_use]
+    pub fn pid(&self) -> i32 {
+        let id = self.child.id().expect("it was not waited for");
+        i32::try_from(id).expect("a process id is small")
+    }
+
+    /// The path of its socket.
+    #[must_use]
+    pub fn socket(&self) -> PathBuf {
+        let path = self.addresses.iter().find_map(|address| address.strip_prefix("unix:"));
+        path.expect("it listens on a socket").into()
+    }
+
+    /// Waits until it has exited. Gives its exit code and what it wrote to stderr.
+    pub async fn exited(mut self) -> (Option<i32>, String) {
+        let mut said = String::new();
+        let mut stderr = self.child.stderr.take().expect("it was piped");
+        let ended = async {
+            stderr.read_to_string(&mut said).await.expect("it writes text");
+            self.child.wait().await.expect("it can be waited for")
+        };
+        let status = tokio::time::timeout(2 * DEADLINE, ended).await.expect("the server ends");
+        (status.code(), said)
     }
 }
 

@@ -61,7 +61,8 @@ impl Connection {
             ServerConfig::Stdio { command, args, env, .. } => {
                 let (hidden, cwd, guardian) =
                     (&environment.hidden, &environment.cwd, environment.guardian.as_ref());
-                let launch = Launch { command, args, env, hidden, cwd, guardian };
+                let variables = &environment.variables;
+                let launch = Launch { command, args, environment: variables, env, hidden, cwd, guardian };
                 open_stdio(&launch, environment, longest, deadline).await
             }
             ServerConfig::Http { url, headers, .. } => {

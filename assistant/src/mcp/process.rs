@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use rethread::agent::stderr::AgentStderr;
-use rethread::command::{Group, GuardianCommand, ProgramArgs};
+use rethread::command::{Environment, Group, GuardianCommand, ProgramArgs};
 use rethread::secret::{Secret, Secrets};
 use tokio::net::unix::pipe::{Receiver, Sender};
 use tokio::time::Instant;
@@ -25,6 +25,8 @@ const STDERR_WAIT: Duration = Duration::from_millis(200);
 pub(super) struct Launch<'a> {
     pub(super) command: &'a str,
     pub(super) args: &'a [String],
+    /// The environment that it is started in.
+    pub(super) environment: &'a Environment,
     pub(super) env: &'a [(String, Secret)],
     /// Environment variables that it does not inherit.
     pub(super) hidden: &'a [String],
@@ -55,6 +57,7 @@ impl Process {
         let (our_stderr, stderr) = io::pipe()?;
         let words = ProgramArgs { program: launch.command, args: launch.args };
         let group = Group::start(launch.guardian, words, |command: &mut Command| {
+            launch.environment.apply(command);
             for name in launch.hidden {
                 command.env_remove(name);
             }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use rethread::command::GuardianCommand;
+use rethread::command::{Environment, GuardianCommand};
 use rethread::lock::locked;
 use rethread_core::Json;
 use serde_json::Value;
@@ -36,6 +36,8 @@ pub struct SessionEnvironment {
     pub cwd: PathBuf,
     /// The directories that servers get as roots.
     pub roots: Vec<PathBuf>,
+    /// The environment that processes are started in.
+    pub variables: Environment,
     /// Environment variables that processes do not inherit; a configuration can still set them.
     pub hidden: Vec<String>,
     /// The guardian that tracks the descendants of processes; without one, only their process groups are ended.

@@ -41,7 +41,7 @@ pub use self::prepared::{CallEnd, CommandLine, Exit, ImageFile, Location, Prepar
 pub use self::shell::{Shell, shell};
 pub use self::spec::{Effect, Kind, ToolSpec};
 use self::workspace::Workspace;
-use rethread::command::GuardianCommand;
+use rethread::command::{Environment, GuardianCommand};
 
 /// The tools of one session. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -91,6 +91,12 @@ impl Toolbox {
     #[must_use]
     pub fn guarded(&self, guardian: Option<GuardianCommand>) -> Self {
         Self(Arc::new(Workspace { guardian, ..Workspace::clone(&self.0) }))
+    }
+
+    /// The same tools; commands are started in this environment.
+    #[must_use]
+    pub fn in_environment(&self, environment: Environment) -> Self {
+        Self(Arc::new(Workspace { environment, ..Workspace::clone(&self.0) }))
     }
 
     /// The roots as they were configured, the working directory first.

@@ -135,6 +135,7 @@ async fn start(line: &RunCall, workspace: Arc<Workspace>) -> Result<RunningComma
     let launch = CommandSpec {
         command: shell().path().to_owned(),
         args: vec!["-c".to_owned(), line.command.line.clone()],
+        environment: workspace.environment.clone(),
         env: ENVIRONMENT.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec(),
         without: workspace.hidden.clone(),
         cwd: line.command.cwd.to_string_lossy().into_owned(),

@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rethread::command::GuardianCommand;
+use rethread::command::{Environment, GuardianCommand};
 use rethread::sandbox::{
     FileError, LinkPolicy, MissingDirs, PathError, PathTarget, ResolvedPath, Roots, open_regular,
 };
@@ -29,6 +29,8 @@ pub(super) struct Workspace {
     pub(super) private: Vec<PathBuf>,
     /// The guardian that tracks the processes of commands.
     pub(super) guardian: Option<GuardianCommand>,
+    /// The environment that commands are started in.
+    pub(super) environment: Environment,
     /// The files that the model has read.
     pub(super) read_files: Arc<ReadFiles>,
 }
@@ -61,6 +63,7 @@ impl Workspace {
             hidden: Vec::new(),
             private: Vec::new(),
             guardian: None,
+            environment: Environment::Inherited,
             read_files: Arc::default(),
         }
     }

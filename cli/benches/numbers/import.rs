@@ -63,6 +63,7 @@ struct Imported {
     peak_kib: u64,
 }
 
+#[expect(clippy::zombie_processes, reason = "`wait` waits for it")]
 fn import(tool: &str, folder: &Path, home: &Path) -> Imported {
     let mut command = Command::new(env!("CARGO_BIN_EXE_rethread"));
     command.args(["import", tool]).arg(folder).env("RETHREAD_HOME", home);
@@ -111,7 +112,7 @@ fn claude_record(id: &str, uuid: &str, parent: &str, turn: u64, part: u64) -> St
         2 => json!([{"type": "tool_result", "tool_use_id": call, "content": words(turn, 500)}]),
         _ => json!([{"type": "text", "text": words(turn, 150)}]),
     };
-    let (kind, stop) = if part % 2 == 0 {
+    let (kind, stop) = if part.is_multiple_of(2) {
         ("user", json!(null))
     } else {
         ("assistant", json!(if part == 1 { "tool_use" } else { "end_turn" }))

@@ -15,6 +15,7 @@ mod many;
 mod memory;
 mod meter;
 mod pace;
+mod pump;
 mod round_trip;
 mod search;
 mod start;
@@ -34,12 +35,13 @@ const MISSED: u8 = 3;
 type Measure = fn() -> Vec<Row>;
 
 /// All measurements by name.
-const MEASUREMENTS: [(&str, Measure); 12] = [
+const MEASUREMENTS: [(&str, Measure); 13] = [
     ("pace", pace::measure),
     ("pace-written", written::measure),
     ("many", many::measure),
     ("stream", stream::measure),
     ("round-trip", round_trip::measure),
+    ("pump", pump::measure),
     ("memory", memory::measure),
     ("turns", turns::measure),
     ("start", start::measure),

@@ -1,14 +1,17 @@
-//! The client side of a chat: the connection to the server in this process, the open session, and the events that arrive.
+//! The client side of a chat: the connection to the server in this process or to the running one, the open session, and the
+//! events that arrive.
 
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 
+use rethread::agent::host::AgentSource;
 use rethread::client::view::{SessionView, ViewChange};
 use rethread::client::{
     AcpClient, AskedQuestion, ClientConfig, ClientError, ClientHandler, ClientService, ClientSession,
-    Introduction, ServerSource, SessionEvent,
+    Introduction, ServerSource, SessionEvent, TransportSource,
 };
 use rethread::server::Server;
+use rethread::transport::Wire;
 use rethread::wire::code;
 use rethread_core::SessionId;
 use tokio::sync::mpsc;
@@ -49,6 +52,34 @@ impl ClientHandler for ChatHandler {
     }
 }
 
+/// Connects to a server outside of this process.
+pub(crate) type Connect = Box<dyn Fn() -> Pin<Box<dyn Future<Output = Result<Wire, Failure>>>>>;
+
+/// The server of a chat. A chat connects again after a login.
+pub(crate) enum ChatServer {
+    /// One in this process.
+    Own(Server),
+    /// The running server of this store, or a remote one.
+    Running(Connect),
+}
+
+/// What is waited for when a chat ends.
+pub(super) enum ServerEnding {
+    /// The sessions and agents of the server in this process.
+    OwnServer(ServerSource),
+    /// Nothing: the running server keeps the session.
+    Detached,
+}
+
+impl ServerEnding {
+    async fn wait(self) {
+        match self {
+            Self::OwnServer(source) => source.closed().await,
+            Self::Detached => {}
+        }
+    }
+}
+
 /// A client with one open session.
 pub(crate) struct Conversation {
     /// The connection.
@@ -59,7 +90,7 @@ pub(crate) struct Conversation {
     pub(crate) view: SessionView,
     /// What happens.
     pub(crate) events: mpsc::Receiver<ChatEvent>,
-    pub(super) source: ServerSource,
+    pub(super) ending: ServerEnding,
 }
 
 /// A connection without a session.
@@ -67,12 +98,12 @@ pub(crate) struct Connected {
     /// The connection.
     pub(crate) client: AcpClient<ChatHandler>,
     pub(super) events: mpsc::Receiver<ChatEvent>,
-    pub(super) source: ServerSource,
+    pub(super) ending: ServerEnding,
 }
 
 impl Connected {
     /// Connects to the server. The agent is started if its abilities are not known.
-    pub(crate) async fn to(server: Server, login: LoginPolicy) -> Result<Self, Failure> {
+    pub(crate) async fn to(server: &ChatServer, login: LoginPolicy) -> Result<Self, Failure> {
         let (sender, events) = mpsc::channel(EVENTS);
         let me = Introduction {
             name: "rethread-chat".to_owned(),
@@ -83,17 +114,25 @@ impl Connected {
                 LoginPolicy::Fail => vec![ClientService::Forms],
             },
         };
-        let source = ServerSource::new(server);
+        let (source, ending): (Arc<dyn AgentSource>, _) = match server {
+            ChatServer::Own(server) => {
+                let source = ServerSource::new(server.clone());
+                (Arc::new(source.clone()), ServerEnding::OwnServer(source))
+            }
+            ChatServer::Running(connect) => {
+                (Arc::new(TransportSource::new(connect().await?)), ServerEnding::Detached)
+            }
+        };
         let handler = ChatHandler { events: sender };
-        let connecting = AcpClient::connect(Arc::new(source.clone()), &me, ClientConfig::default(), handler);
-        let client = connecting.await.map_err(failure)?;
-        Ok(Self { client, events, source })
+        let client =
+            AcpClient::connect(source, &me, ClientConfig::default(), handler).await.map_err(failure)?;
+        Ok(Self { client, events, ending })
     }
 
     /// Closes the connection.
     pub(crate) async fn close(self) {
         self.client.close().await;
-        self.source.closed().await;
+        self.ending.wait().await;
     }
 }
 
@@ -103,14 +142,14 @@ impl Conversation {
         if session == self.session.id() { self.view.apply(event) } else { None }
     }
 
-    /// Closes the session and the connection; the agent has ended when this returns.
+    /// Closes the connection. The agent has ended when this returns, unless the running server keeps it.
     pub(crate) async fn close(self) {
-        let Self { client, session, mut events, source, .. } = self;
+        let Self { client, session, mut events, ending, .. } = self;
         // Nobody reads the events any more; the handler must not wait.
         events.close();
         drop(session);
         client.close().await;
-        source.closed().await;
+        ending.wait().await;
     }
 }
 

@@ -1,5 +1,5 @@
-//! `rethread chat`: a conversation with an agent in a terminal, or one prompt without a terminal. The agent runs behind a
-//! server in this process, so that everything is stored; this is a client of that server like any other.
+//! `rethread chat`: a conversation with an agent in a terminal, or one prompt without a terminal. The agent runs behind the
+//! running server, or else behind one in this process, so that everything is stored; this is a client of it like any other.
 
 pub(crate) mod agent;
 mod attachments;
@@ -31,7 +31,7 @@ mod transcript;
 mod transcript_tests;
 mod turn;
 
-pub(crate) use connection::{Connected, Conversation};
+pub(crate) use connection::{ChatServer, Connect, Connected, Conversation, failure};
 pub(crate) use keys::QuietKeyboard;
 pub(crate) use login::{LoginPolicy, login_required};
 pub(crate) use opening::{ChatSession, Opened};

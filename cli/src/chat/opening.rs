@@ -73,8 +73,8 @@ impl Conversation {
         let mut view = SessionView::default();
         match connected.open(choice, replay, |event| each(&mut view, event)).await {
             Ok(session) => {
-                let Connected { client, events, source } = connected;
-                Ok(Opened::Chat(Box::new(Self { client, session, view, events, source })))
+                let Connected { client, events, ending } = connected;
+                Ok(Opened::Chat(Box::new(Self { client, session, view, events, ending })))
             }
             Err(error) if error.requires_login() => Ok(Opened::LoginRequired(Box::new(connected), error)),
             Err(error) => {

@@ -7,11 +7,10 @@ use std::time::Duration;
 use rethread::client::AskedQuestion;
 use rethread::client::view::SessionView;
 use rethread::edge::client_request::ReplayFrom;
-use rethread::server::Server;
 use rethread_core::SessionId;
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::connection::{ChatEvent, Connected, Conversation};
+use super::connection::{ChatEvent, ChatServer, Connected, Conversation};
 use super::login::LoginPolicy;
 use super::opening::{ChatSession, Opened};
 use super::permission::PermissionPolicy;
@@ -46,7 +45,7 @@ impl OpeningScreen {
     /// Opens the session and shows what is replayed.
     pub(crate) async fn open(
         self,
-        server: &Server,
+        server: &ChatServer,
         agent: &AgentChoice,
         choice: &ChatSession,
         from: &ReplayFrom,
@@ -60,7 +59,7 @@ impl OpeningScreen {
             let opening = async {
                 let connected = match connection.take() {
                     Some(connected) => connected,
-                    None => Connected::to(server.clone(), LoginPolicy::Ask).await?,
+                    None => Connected::to(server, LoginPolicy::Ask).await?,
                 };
                 let each = |view: &mut SessionView, event| screen.borrow_mut().event(view, event);
                 Conversation::open(connected, choice, from, each).await

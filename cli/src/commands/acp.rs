@@ -16,9 +16,13 @@ use rethread::transport::stdio;
 use strsim::damerau_levenshtein;
 
 use crate::agents::{AgentChoice, AgentInvocation};
+use crate::environment;
 use crate::failure::{ExitCode, Failure};
 use crate::log::LogLevel;
 use crate::server_parts::{ServerParts, asked_to_stop};
+use crate::serving::connected;
+use crate::serving::pump;
+use crate::serving::remote::{self, ConnectArgs};
 
 /// From this length on, a word that is almost one of our options is taken for it.
 const LONG_OPTION: usize = 7;
@@ -47,6 +51,11 @@ pub(crate) struct AcpArgs {
     /// The least severe events to write to the log.
     #[arg(long, value_enum, default_value_t = LogLevel::Info)]
     log_level: LogLevel,
+    /// Whether to use the running `rethread serve` of this store. Without one, this process does everything itself.
+    #[arg(long, value_enum, default_value_t = ServerUse::Auto)]
+    server: ServerUse,
+    #[command(flatten)]
+    remote: ConnectArgs,
     /// Serve an ACP client even if stdin and stdout are a terminal.
     #[arg(long, conflicts_with = "run_agent")]
     serve: bool,
@@ -76,6 +85,15 @@ enum Protocol {
     /// Version 2 only.
     #[value(name = "2")]
     Two,
+}
+
+/// Whether the running server is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ServerUse {
+    /// If one runs.
+    Auto,
+    /// Never.
+    Off,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -138,6 +156,13 @@ enum Mode {
 
 /// Serves the client on stdin and stdout until it disconnects, or runs the agent's command.
 pub(crate) fn run(args: AcpArgs) -> Result<(), Failure> {
+    if args.remote.connect.is_some() && !(args.command.is_empty() && args.arguments.is_empty()) {
+        return Err(Failure::new(ExitCode::Usage, "a server runs the agents of its own configuration")
+            .hint("name one of them: `rethread acp --connect URL NAME`"));
+    }
+    if let Some(target) = args.remote.target(args.agent.as_deref())? {
+        return remote::pump(target);
+    }
     let agent = args.choice()?;
     match (args.mode(&agent)?, agent) {
         (Mode::Serve, agent) => serve(args, agent),
@@ -189,12 +214,25 @@ fn exec_agent(agent: &AgentInvocation) -> Failure {
     let (program, args) =
         words.split_first().map_or((OsStr::new(""), &words[..]), |(first, rest)| (first.as_os_str(), rest));
     let env = agent.env.iter().map(|(name, value)| (name, value.reveal()));
-    let error = process::Command::new(program).args(args).envs(env).exec();
+    let mut command = process::Command::new(program);
+    environment::for_agents().apply(&mut command);
+    let error = command.args(args).envs(env).exec();
     Failure::agent_not_started(program, &error)
 }
 
 fn serve(args: AcpArgs, agent: AgentChoice) -> Result<(), Failure> {
-    let config = Config {
+    let config = config(&args);
+    if args.server == ServerUse::Auto
+        && let Some(stream) = connected(&agent, &config)?
+    {
+        return pump::run(stream);
+    }
+    serve_alone(agent, config, args.log_level)
+}
+
+/// The settings of the command line.
+fn config(args: &AcpArgs) -> Config {
+    Config {
         agent_protocol: match args.agent_protocol {
             Protocol::Auto => AgentProtocol::Auto,
             Protocol::One => AgentProtocol::Only(Version::V1),
@@ -211,8 +249,11 @@ fn serve(args: AcpArgs, agent: AgentChoice) -> Result<(), Failure> {
         idle_limit: Duration::from_secs(args.idle_minutes.max(1) * 60),
         native_sessions: if args.own_sessions_only { NativeSessions::Hidden } else { NativeSessions::Listed },
         ..Config::default()
-    };
-    let (parts, opened) = ServerParts::prepare(agent, config, args.log_level)?;
+    }
+}
+
+fn serve_alone(agent: AgentChoice, config: Config, log_level: LogLevel) -> Result<(), Failure> {
+    let (parts, opened) = ServerParts::prepare(agent, config, log_level)?;
     // One thread: a chunk goes from the agent to the client without a thread switch. Long work runs on blocking threads.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {

@@ -5,7 +5,7 @@ use rethread::clock;
 use rethread::store::{Archived, SessionRow};
 use serde_json::json;
 
-use crate::changes::{JsonOption, name_of, report, unowned};
+use crate::changes::{Changeable, JsonOption, changeable, name_of, report};
 use crate::failure::Failure;
 use crate::resolve::SessionArg;
 use crate::stored_sessions::with_store;
@@ -37,9 +37,18 @@ pub(crate) fn unarchive(args: &ArchiveArgs) -> Result<(), Failure> {
 }
 
 fn set(args: &ArchiveArgs, archived: Archived) -> Result<SessionRow, Failure> {
-    with_store(async |store| {
-        let row = unowned(&args.session, store.as_ref()).await?;
-        store.set_archived(&row.id, archived, clock::now()).await?;
-        Ok(row)
+    with_store(async |store| match changeable(&args.session, store.as_ref()).await? {
+        Changeable::Stored(row) => {
+            store.set_archived(&row.id, archived, clock::now()).await?;
+            Ok(row)
+        }
+        Changeable::Served(row, server) => {
+            let method = match archived {
+                Archived::Yes => "session/archive",
+                Archived::No => "session/unarchive",
+            };
+            server.request(method, json!({})).await?;
+            Ok(row)
+        }
     })
 }

@@ -4,7 +4,7 @@ use clap::Args;
 use rethread::clock;
 use serde_json::json;
 
-use crate::changes::{JsonOption, name_of, report, unowned};
+use crate::changes::{Changeable, JsonOption, changeable, name_of, report};
 use crate::failure::{ExitCode, Failure};
 use crate::picker::confirm;
 use crate::resolve::SessionArg;
@@ -25,10 +25,18 @@ pub(crate) struct DeleteArgs {
 /// Deletes a session.
 pub(crate) fn run(args: &DeleteArgs) -> Result<(), Failure> {
     let row = with_store(async |store| {
-        let row = unowned(&args.session, store.as_ref()).await?;
+        let found = changeable(&args.session, store.as_ref()).await?;
+        let (Changeable::Stored(row) | Changeable::Served(row, _)) = &found;
         if !args.yes {
-            confirm(&format!("Delete {} for good?", name_of(&row)))?;
+            confirm(&format!("Delete {} for good?", name_of(row)))?;
         }
+        let row = match found {
+            Changeable::Stored(row) => row,
+            Changeable::Served(row, server) => {
+                server.request("session/delete", json!({})).await?;
+                return Ok(row);
+            }
+        };
         let deleted =
             store.delete_unowned(std::slice::from_ref(&row.id), clock::now(), Box::new(|_| {})).await?;
         if deleted.is_empty() {

@@ -12,6 +12,23 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         ],
     ),
     (
+        "serve",
+        &[
+            ("keep sessions running without their clients", "rethread serve"),
+            ("how the running server is", "rethread serve --status"),
+        ],
+    ),
+    (
+        "token",
+        &[
+            (
+                "a token for a phone that only looks, for 30 days",
+                "rethread token new phone --role observer --expires 30d",
+            ),
+            ("all tokens", "rethread token list"),
+        ],
+    ),
+    (
         "list",
         &[
             ("the sessions of this directory", "rethread list"),

@@ -22,8 +22,10 @@ mod release;
 mod relocate;
 mod rename;
 mod search;
+mod serve;
 mod show;
 mod stats;
+mod token;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
@@ -56,6 +58,8 @@ impl Cli {
 pub(crate) enum Command {
     /// Serves an ACP client on stdin and stdout: with the given agent, or with the built-in assistant.
     Acp(acp::AcpArgs),
+    /// Keeps sessions running without clients, and serves several clients at once.
+    Serve(serve::ServeArgs),
     /// Talks to an agent in the terminal, or sends it one prompt.
     Chat(chat::ChatArgs),
     /// Lists the sessions of this directory, newest first.
@@ -86,6 +90,8 @@ pub(crate) enum Command {
     Move(relocate::MoveArgs),
     /// Asks the process that has a session open to let it go.
     Release(release::ReleaseArgs),
+    /// Makes, lists and revokes the tokens of remote clients.
+    Token(token::TokenArgs),
     /// Lists the agents that can be used by name.
     Agents(agents::AgentsArgs),
     /// Lists the models of the built-in assistant. Providers are asked each time; nothing is cached.
@@ -113,6 +119,7 @@ impl Command {
     pub(crate) fn run(self) -> Result<(), Failure> {
         match self {
             Self::Acp(args) => acp::run(args),
+            Self::Serve(args) => serve::run(&args),
             Self::Chat(args) => chat::run(args),
             Self::List(args) => list::run(&args),
             Self::Search(args) => search::run(&args),
@@ -128,6 +135,7 @@ impl Command {
             Self::Fork(args) => fork::run(&args),
             Self::Move(args) => relocate::run(&args),
             Self::Release(args) => release::run(&args),
+            Self::Token(args) => token::run(&args),
             Self::Agents(args) => agents::run(&args),
             Self::Models(args) => models::run(&args),
             Self::Config(args) => config::run(&args),

@@ -32,7 +32,7 @@ pub(crate) struct ReleaseArgs {
 }
 
 /// What happened to the session.
-enum ReleaseOutcome {
+pub(super) enum ReleaseOutcome {
     /// No process had it open.
     NotOpen,
     /// The process that had it open has ended; what it left is settled.
@@ -62,7 +62,8 @@ pub(crate) fn run(args: &ReleaseArgs) -> Result<(), Failure> {
     report(args.json.form(), &sentence, &json!({"id": row.id, "outcome": word, "process": process}))
 }
 
-async fn release(store: &dyn Store, row: &SessionRow) -> Result<ReleaseOutcome, Failure> {
+/// Asks the process that has a session open to let it go, and waits until it has.
+pub(super) async fn release(store: &dyn Store, row: &SessionRow) -> Result<ReleaseOutcome, Failure> {
     if let Some(owner) = &row.owner {
         let state = read_state(store, &row.id).await?.0;
         refuse_busy(row, owner, SessionState::of(&state, Some(owner)))?;

@@ -7,7 +7,8 @@ use clap::Args;
 use rethread::store::relocate::{RelocateError, relocate};
 use serde_json::json;
 
-use crate::changes::{JsonOption, name_of, report, unowned};
+use crate::changes::{Changeable, JsonOption, changeable, name_of, report};
+use crate::commands::release::release;
 use crate::failure::{ExitCode, Failure};
 use crate::output::escape::visible;
 use crate::resolve::{SessionArg, current_directories};
@@ -30,7 +31,14 @@ pub(crate) struct MoveArgs {
 pub(crate) fn run(args: &MoveArgs) -> Result<(), Failure> {
     let cwd = absolute(&args.directory)?;
     let (row, before) = with_store(async |store| {
-        let row = unowned(&args.session, store.as_ref()).await?;
+        let row = match changeable(&args.session, store.as_ref()).await? {
+            Changeable::Stored(row) => row,
+            // The server lets go of an idle session, and opens it again where it is then.
+            Changeable::Served(row, _) => {
+                release(store.as_ref(), &row).await?;
+                row
+            }
+        };
         let before = relocate(store.as_ref(), &row.id, &cwd).await?;
         Ok((row, before))
     })?;

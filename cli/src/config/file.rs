@@ -12,6 +12,7 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::mistake::{FilePosition, Mistake, explain};
+use super::serve::ServeConfig;
 
 /// The name of the built-in assistant, which no other agent can have.
 pub(crate) const ASSISTANT: &str = "assistant";
@@ -29,6 +30,8 @@ pub(crate) struct ConfigFile {
     pub(crate) providers: Vec<ProviderConfig>,
     /// After how many days without a change sessions are deleted; nothing if they are kept.
     pub(crate) keep_days: Option<NonZeroU32>,
+    /// The settings of `rethread serve`.
+    pub(crate) serve: ServeConfig,
 }
 
 /// An agent with a name.
@@ -54,6 +57,8 @@ struct Written {
     provider: Vec<Spanned<ProviderConfig>>,
     #[serde(default)]
     store: WrittenStore,
+    #[serde(default)]
+    serve: ServeConfig,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -131,6 +136,7 @@ impl ConfigFile {
             assistant: assistant(source, written.assistant)?,
             providers: providers(source, written.provider)?,
             keep_days: written.store.keep_days,
+            serve: written.serve,
         })
     }
 }

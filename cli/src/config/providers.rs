@@ -16,12 +16,20 @@ const DEFAULT_VARIABLES: [(&str, ProviderKind); 4] = [
 ];
 
 /// Completes the providers of the file from the environment, and adds those that are only there.
-pub(crate) fn with_environment(mut providers: Vec<ProviderConfig>) -> Vec<ProviderConfig> {
+pub(crate) fn with_environment(providers: Vec<ProviderConfig>) -> Vec<ProviderConfig> {
+    with_variables(providers, &variable)
+}
+
+/// The same with other variables than those of this process.
+pub(crate) fn with_variables(
+    mut providers: Vec<ProviderConfig>,
+    variable: &impl Fn(&str) -> Option<String>,
+) -> Vec<ProviderConfig> {
     for provider in &mut providers {
-        complete(provider, &variable);
+        complete(provider, variable);
     }
     for (name, kind) in DEFAULT_VARIABLES {
-        let found = from_environment(name, kind, &variable);
+        let found = from_environment(name, kind, variable);
         let found = found.filter(|found| !providers.iter().any(|provider| is_same(provider, found)));
         providers.extend(found);
     }

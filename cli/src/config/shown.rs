@@ -31,6 +31,7 @@ pub(crate) fn as_json(config: &ConfigFile, providers: &[ProviderConfig]) -> Valu
             "mcp_servers": servers,
         },
         "store": {"keep_days": config.keep_days},
+        "serve": config.serve.shown(),
         "provider": providers.iter().map(provider).collect::<Vec<_>>(),
     })
 }

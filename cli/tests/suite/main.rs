@@ -15,4 +15,5 @@ mod migration;
 mod owners;
 mod processes;
 mod pseudo_terminal;
+mod serving;
 mod trees;

@@ -12,6 +12,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rethread::agent::AgentEnd;
+use rethread::agent::environment::Environment;
 use rethread::agent::process::{AgentCommand, GuardianCommand, SpawnError, SpawnedAgent, spawn};
 use rethread_testkit::processes::{assert_gone_by, left_of, signal};
 use tempfile::TempDir;
@@ -327,7 +328,9 @@ fn command_in(dir: &Path) -> AgentCommand {
     AgentCommand {
         program: "sh".into(),
         args: vec![script, dir.into()],
+        environment: Environment::Inherited,
         env: Vec::new(),
+        directory: None,
         guardian: GuardianCommand { program: binary(), args: vec!["__guard".into()] },
         stderr_log: Some(dir.join("stderr.log")),
     }

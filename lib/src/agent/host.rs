@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use rethread_core::{AgentKind, Json};
 use tokio::sync::{oneshot, watch};
 
+use super::environment::Environment;
 use super::peer::{AgentPeer, PeerRules};
 use super::process::{self, AgentCommand, AgentProcess};
 use super::sessionless::ProcessClients;
@@ -57,6 +58,11 @@ pub trait AgentSource: Send + Sync + 'static {
     /// start the same agent by it.
     fn configured_name(&self) -> Option<String> {
         None
+    }
+
+    /// The environment in which commands are run for it. Its clients may have another one than this process.
+    fn environment(&self) -> Environment {
+        Environment::Inherited
     }
 
     /// Where it runs. Only an agent that is part of this program is [`AgentKind::InProcess`]: what it keeps in
@@ -119,8 +125,18 @@ impl AgentSource for CommandSource {
 
     fn process_key(&self) -> Option<String> {
         // The key has the file's identity in it: after an update of the program, new clients get the new one.
-        let env: Vec<_> = self.command.env.iter().map(|(name, value)| (name, value.reveal())).collect();
-        Some(format!("{:?} {:?} {:?} {env:?}", self.command.program, self.command.args, self.key))
+        let AgentCommand { program, args, environment, env, directory, .. } = &self.command;
+        let env: Vec<_> = env.iter().map(|(name, value)| (name, value.reveal())).collect();
+        // Only a program that is named by a relative path depends on the directory.
+        let relative =
+            std::path::Path::new(program).is_relative() && program.as_encoded_bytes().contains(&b'/');
+        let directory = directory.as_ref().filter(|_| relative);
+        let environment = environment.comparable();
+        Some(format!("{program:?} {args:?} {:?} {env:?} {directory:?} {environment}", self.key))
+    }
+
+    fn environment(&self) -> Environment {
+        self.command.environment.clone()
     }
 
     fn configured_name(&self) -> Option<String> {
@@ -288,6 +304,12 @@ impl AgentHost {
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.shared, &other.shared)
+    }
+
+    /// The environment in which commands are run for the agent.
+    #[must_use]
+    pub fn environment(&self) -> Environment {
+        self.shared.source.environment()
     }
 
     /// Where the agent runs.

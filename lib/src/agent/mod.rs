@@ -1,7 +1,8 @@
 //! Agent processes: starting, watching and ending them as a process tree (`process`, `guardian`), message transport
-//! (`peer`), starting on demand (`host`), and quoting their output in errors (`quote`). Independent of what the
-//! messages mean.
+//! (`peer`), starting on demand (`host`), the variables they are started with (`environment`), and quoting their output in
+//! errors (`quote`). Independent of what the messages mean.
 
+pub mod environment;
 pub mod guardian;
 pub mod host;
 pub mod peer;

@@ -14,6 +14,7 @@ use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe::{Receiver, Sender};
 use tokio::process::{Child, Command};
 
+use super::environment::Environment;
 use super::guardian::END;
 use super::status::{AgentEnd, StatusLine};
 use super::stderr::{AgentStderr, StderrLog};
@@ -35,8 +36,12 @@ pub struct AgentCommand {
     pub program: OsString,
     /// The arguments.
     pub args: Vec<OsString>,
-    /// Environment variables of this agent alone, added to those of this process.
+    /// The environment that it is started in.
+    pub environment: Environment,
+    /// Environment variables of this agent alone, added to the environment.
     pub env: Vec<(String, Secret)>,
+    /// The directory that it is started in; that of this process if there is none.
+    pub directory: Option<PathBuf>,
     /// The command that runs [`guardian::run`](super::guardian::run).
     pub guardian: GuardianCommand,
     /// The file that its stderr is appended to.
@@ -163,8 +168,7 @@ pub struct ExitReport {
     pub stderr: String,
 }
 
-/// Starts an agent in our working directory and environment, under a guardian in its own session. Returns when the
-/// agent's program runs.
+/// Starts an agent under a guardian in its own session. Returns when the agent's program runs.
 pub async fn spawn(command: &AgentCommand) -> Result<SpawnedAgent, SpawnError> {
     let log = command.stderr_log.as_ref().and_then(|path| {
         // The agent works without its log, for example on a full disk.
@@ -315,7 +319,12 @@ struct GuardianPipes {
 }
 
 fn start_guardian(command: &AgentCommand, pipes: GuardianPipes) -> io::Result<Child> {
-    let mut guardian = Command::from(command.guardian.with_pipes(&[], &pipes.control, &pipes.status));
+    let mut guardian = command.guardian.with_pipes(&[], &pipes.control, &pipes.status);
+    command.environment.apply(&mut guardian);
+    if let Some(directory) = &command.directory {
+        guardian.current_dir(directory);
+    }
+    let mut guardian = Command::from(guardian);
     guardian
         .arg(&command.program)
         .args(&command.args)

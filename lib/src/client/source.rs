@@ -5,14 +5,13 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 
 use rethread_core::AgentKind;
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::task::JoinHandle;
 
 use crate::agent::host::{AgentSource, Started, Starting};
 use crate::lock::locked;
 use crate::server::Server;
-use crate::transport::messages::{ClientTransport, MessageChannel};
-use crate::transport::{Wire, memory};
+use crate::transport::memory;
+use crate::transport::messages::ClientTransport;
 use crate::wire::RpcError;
 
 /// A server in this process. The client is one of its clients.
@@ -79,7 +78,7 @@ impl AgentSource for TransportSource {
             let transport = locked(&self.transport).take();
             let wire = match transport {
                 Some(ClientTransport::Bytes(wire)) => wire,
-                Some(ClientTransport::Messages(channel)) => lines_of(channel),
+                Some(ClientTransport::Messages(channel)) => channel.into_wire(),
                 None => return Err(RpcError::internal("the connection to the agent has ended")),
             };
             Ok(Started { wire, process: None })
@@ -89,31 +88,6 @@ impl AgentSource for TransportSource {
     fn name(&self) -> String {
         "agent".to_owned()
     }
-}
-
-/// Carries whole messages as lines.
-fn lines_of(channel: MessageChannel) -> Wire {
-    let (here, there) = memory::pair();
-    let there = Wire::from(there);
-    let (mut incoming, outgoing) = (channel.incoming, channel.outgoing);
-    let mut writer = there.writer;
-    tokio::spawn(async move {
-        while let Some(message) = incoming.recv().await {
-            let line = [&message[..], b"\n"].concat();
-            if writer.write_all(&line).await.is_err() || writer.flush().await.is_err() {
-                return;
-            }
-        }
-    });
-    tokio::spawn(async move {
-        let mut lines = BufReader::new(there.reader).lines();
-        while let Ok(Some(line)) = lines.next_line().await {
-            if outgoing.send(line.into()).await.is_err() {
-                return;
-            }
-        }
-    });
-    here.into()
 }
 
 /// Any source, of which the client keeps `_meta.rethread`: it shows it, and neither stores nor trusts it.

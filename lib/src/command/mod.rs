@@ -18,6 +18,7 @@ pub use self::group::{POLL_INTERVAL, ProgramArgs};
 pub use self::running::{CommandEvent, RunningCommand};
 #[cfg(test)]
 pub(crate) use self::unguarded::is_alive;
+pub use crate::agent::environment::Environment;
 pub use crate::agent::process::GuardianCommand;
 
 /// A command to run.
@@ -27,9 +28,11 @@ pub struct CommandSpec {
     pub command: String,
     /// Its arguments.
     pub args: Vec<String>,
-    /// Environment variables in addition to ours.
+    /// The environment that it is started in.
+    pub environment: Environment,
+    /// Environment variables in addition to these.
     pub env: Vec<(String, String)>,
-    /// Variables of our environment to remove.
+    /// Variables of the environment to remove.
     pub without: Vec<String>,
     /// The path of the working directory, for display.
     pub cwd: String,
@@ -59,6 +62,7 @@ fn configure(
     directory: &OwnedFd,
     output: &PipeWriter,
 ) -> io::Result<()> {
+    launch.environment.apply(command);
     for name in &launch.without {
         command.env_remove(name);
     }

@@ -35,7 +35,10 @@ impl Connection {
             }
         };
         match ClientRequest::decode(context.client.version, method, params) {
-            Ok(call) => self.call(context, request, call).await,
+            Ok(call) => match self.deps.access.check(&call) {
+                Ok(()) => self.call(context, request, call).await,
+                Err(error) => request.answer(Err(error)),
+            },
             Err(error) => request.answer(Err(error)),
         }
     }
@@ -46,6 +49,11 @@ impl Connection {
         | ClientRequest::Fork { setup, .. } = &call
         {
             self.deps.host_config.secrets.add_servers(&setup.servers);
+        }
+        if is_work(&call)
+            && let Err(error) = self.deps.registry.check_open()
+        {
+            return request.answer(Err(error));
         }
         match call {
             ClientRequest::New(setup) => self.create(context, request, setup),
@@ -313,6 +321,18 @@ impl Connection {
             }
             request.answer(outcome);
         });
+    }
+}
+
+/// Says whether a request begins something that a server which stops could not finish.
+fn is_work(call: &ClientRequest) -> bool {
+    match call {
+        ClientRequest::New(_) | ClientRequest::Fork { .. } => true,
+        ClientRequest::Session { call, .. } => matches!(call, SessionRequest::Prompt { .. }),
+        ClientRequest::Resume { .. }
+        | ClientRequest::List { .. }
+        | ClientRequest::Search(_)
+        | ClientRequest::Relay { .. } => false,
     }
 }
 

@@ -71,7 +71,7 @@ impl Connection {
         let Ready { request, client, outcome, agent_start } = ready;
         let unneeded = match outcome {
             Ok(profile) => {
-                let answer = profile.answer(client.version);
+                let answer = self.deps.access.shown(profile.answer(client.version));
                 let context = self.agree(client, user.shared().clone(), profile);
                 self.meet_agent(&context, agent_start);
                 self.phase = Phase::Ready(Box::new(ReadyClient { context, user }));

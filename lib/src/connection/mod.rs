@@ -1,6 +1,7 @@
 //! One client. The reading half dispatches its messages, the writing half (`pump`) sends it what it follows; both run at the
 //! same time. A connection attaches to sessions of the server and detaches from them; it owns neither sessions nor agents.
 
+mod access;
 mod answers;
 mod attach;
 mod dispatch;
@@ -35,6 +36,7 @@ use crate::registry::Registry;
 use crate::store::Store;
 use crate::transport::messages::ClientTransport;
 use crate::wire::{Id, IdKind, Line, Malformed, Out, RpcError, RpcMessage, code, parse};
+pub use access::{ClientAccess, ClientOrigin, ClientRole, RemoteRules, StdioServers};
 use intake::Intake;
 use pump::Pump;
 use sent_requests::SentRequests;
@@ -53,6 +55,7 @@ pub(crate) struct ConnectionDeps {
     /// The live sessions.
     pub(crate) registry: Arc<Registry>,
     pub(crate) native_sessions: NativeSessions,
+    pub(crate) access: ClientAccess,
 }
 
 /// Whether sessions that an agent keeps by itself are listed.

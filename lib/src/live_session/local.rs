@@ -33,6 +33,7 @@ impl LiveSession {
     /// Begins to carry a request out.
     pub(super) fn serve_locally(&mut self, request: Id, method: &str, params: &Json) {
         let roots = std::iter::once(&self.agent.setup.cwd).chain(&self.agent.setup.roots).cloned().collect();
+        self.services.local.set_environment(self.agent.host.environment());
         match self.services.local.begin(&request, method, params, RootPaths(roots)) {
             ServiceStart::Answer(outcome) => self.answer_request(&request, outcome.as_ref()),
             ServiceStart::Waiting => {}

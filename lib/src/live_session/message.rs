@@ -8,7 +8,7 @@ use rethread_core::{Json, MessageId, QuestionId, Seq, Session, SessionId};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::client_requests::reply_of;
-use super::{AgentSlot, Attached, Client, local};
+use super::{Activity, AgentSlot, Attached, Client, local};
 use crate::agent::Restore;
 use crate::agent::host::LiveAgent;
 use crate::agent::peer::{AgentLine, FromAgent};
@@ -36,6 +36,7 @@ pub(crate) struct Handle {
     pub(super) inbox: mpsc::Sender<Box<Message>>,
     /// Becomes true when the session has given up its lease and its task is over.
     pub(super) finished: watch::Receiver<bool>,
+    pub(super) activity: watch::Receiver<Activity>,
 }
 
 impl Handle {
@@ -49,6 +50,18 @@ impl Handle {
         let (reply, state) = oneshot::channel();
         self.send(Message::ForkState(reply)).await.ok()?;
         state.await.ok().flatten()
+    }
+
+    /// What the session is doing.
+    pub(crate) fn activity(&self) -> Activity {
+        *self.activity.borrow()
+    }
+
+    /// Waits until no turn runs that can make progress.
+    pub(crate) async fn quiet(&self) {
+        let quiet = |now: &Activity| matches!(now, Activity::Idle | Activity::Unattended);
+        // A session that has ended is quiet, too.
+        let _ = self.activity.clone().wait_for(quiet).await;
     }
 
     /// Says whether the session takes no more messages.

@@ -5,8 +5,10 @@
 //!   the agent (`postponed`), relayed requests (`relay`);
 //! - the agent: its state (`agent_slot`), its lines (`from_agent`), its version (`version_found`), restoring (`ladder`,
 //!   `opening`, `choices`, `journal_scan`, `outcome`), letting it go (`release`), files and terminals for it (`local`);
+//! - what it is doing, for the server (`activity`);
 //! - entries: their effects (`effects`), the session's row (`facts`), errors of the store (`store_failure`).
 
+mod activity;
 mod agent_slot;
 mod attach;
 mod choices;
@@ -55,6 +57,7 @@ use relays::Relays;
 use requests::Requests;
 use timers::{Alarm, DueTimer, Timers};
 
+pub use activity::Activity;
 pub(crate) use agent_slot::{AgentSlot, Bound, Replaying};
 pub(crate) use attach::{Attached, RunningTurn};
 pub(crate) use clients::Client;
@@ -113,7 +116,9 @@ impl LiveSession {
         let (own, inbox) = mpsc::channel(INBOX);
         let live = Arc::new(Live::new(begin.lease.head));
         let (finish, finished) = watch::channel(false);
-        let handle = Handle { id: begin.id.clone(), live: live.clone(), inbox: own.clone(), finished };
+        let (activity, observed) = watch::channel(Activity::Idle);
+        let id = begin.id.clone();
+        let handle = Handle { id, live: live.clone(), inbox: own.clone(), finished, activity: observed };
         let folded = begin.lease.folded;
         let ended_turn = if begin.session.turn.is_none() { begin.session.turns } else { TurnNo(0) };
         let session = Box::new(Self {
@@ -134,7 +139,7 @@ impl LiveSession {
             },
             timers: Timers::until_idle(Instant::now() + deps.idle_limit),
             folding: Folding::since(folded),
-            condition: Condition::default(),
+            condition: Condition { activity, ..Condition::default() },
             deps,
         });
         (handle, session.run(), finish)
@@ -159,6 +164,7 @@ impl LiveSession {
                 self.stay_awake();
             }
             self.apply_wanted_setup().await;
+            self.report_activity();
             self.fold_if_read();
         }
     }

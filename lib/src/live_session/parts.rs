@@ -5,9 +5,8 @@ use std::collections::HashMap;
 
 use rethread_core::session::Native;
 use rethread_core::{QuestionId, QuestionKind};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 
-use super::PendingAnswer;
 use super::agent_slot::{AgentSlot, Bound};
 use super::clients::Clients;
 use super::message::{AgentLines, Message};
@@ -15,6 +14,7 @@ use super::opening::Opening;
 use super::postponed::Postponed;
 use super::relays::Relays;
 use super::requests::Requests;
+use super::{Activity, PendingAnswer};
 use crate::agent::peer::{AgentLine, FromAgent};
 use crate::agent::pool::HostUser;
 use crate::edge::client_request::Setup;
@@ -123,4 +123,6 @@ pub(super) struct Condition {
     /// Whether the state in memory may be ahead of the store, since that failed.
     pub(super) ahead: bool,
     pub(super) ended: bool,
+    /// Tells the server what the session is doing.
+    pub(super) activity: watch::Sender<Activity>,
 }

@@ -18,7 +18,7 @@ use tokio::sync::Semaphore;
 use self::files::{LineRange, TextError};
 pub(crate) use self::terminal::{LocalTerminal, TerminalState};
 use self::terminal_request::number;
-use crate::command::GuardianCommand;
+use crate::command::{Environment, GuardianCommand};
 use crate::edge::params::Params;
 use crate::sandbox::{FileError, Roots};
 use crate::wire::{Id, RpcError};
@@ -83,6 +83,8 @@ pub(crate) struct LocalServices {
     generation: u64,
     /// The guardian for commands.
     guardian: Option<GuardianCommand>,
+    /// The environment that commands are started in.
+    environment: Environment,
 }
 
 /// A terminal and the requests that wait for its exit.
@@ -107,7 +109,13 @@ impl LocalServices {
             working: 0,
             generation: 0,
             guardian,
+            environment: Environment::Inherited,
         }
+    }
+
+    /// Starts commands in this environment from now on.
+    pub(crate) fn set_environment(&mut self, environment: Environment) {
+        self.environment = environment;
     }
 
     /// Returns whether this terminal runs here.
@@ -242,6 +250,7 @@ impl LocalServices {
         }
         let mut request = terminal_request::read(params, roots.0.first().map_or("/", String::as_str))?;
         request.launch.guardian = self.guardian.clone();
+        request.launch.environment = self.environment.clone();
         let room = self.reserve()?;
         Ok(ServiceStart::Work(Box::pin(async move {
             let _room = room.acquire().await;

@@ -5,7 +5,7 @@ use std::io;
 use rethread_core::Json;
 use serde_json::Value;
 
-use crate::command::CommandSpec;
+use crate::command::{CommandSpec, Environment};
 use crate::edge::params::Params;
 use crate::wire::RpcError;
 
@@ -39,6 +39,7 @@ pub(super) fn read(params: &Params, cwd: &str) -> Result<TerminalRequest, RpcErr
     let launch = CommandSpec {
         command: params.text("command")?,
         args: args.collect::<Result<_, _>>()?,
+        environment: Environment::Inherited,
         env: env.collect::<Result<_, _>>()?,
         without: Vec::new(),
         cwd,

@@ -1,7 +1,9 @@
 //! The live sessions of a server: finds one, opens it from the store, or creates it. Opening is atomic per id (`turns`).
-//! `adopt` stores sessions that only the agent has, `fork` branches off, `watch` notices what other processes do.
+//! `adopt` stores sessions that only the agent has, `drain` ends the work, `fork` branches off, `watch` notices what other
+//! processes do.
 
 mod adopt;
+mod drain;
 mod fork;
 mod turns;
 mod watch;
@@ -30,6 +32,7 @@ use crate::store::facts::facts;
 use crate::store::state::read_state;
 use crate::store::{AgentName, Deleted, Lease, NewSession, RowFacts, SessionRow, Store, StoreError};
 use crate::wire::RpcError;
+use drain::WorkGate;
 use turns::Turns;
 
 /// The live sessions.
@@ -40,11 +43,13 @@ pub(crate) struct Registry {
     deps: SessionDeps,
     /// Set when the store is watched.
     watching: OnceLock<()>,
+    gate: WorkGate,
 }
 
 impl Registry {
     pub(crate) fn new(deps: SessionDeps) -> Self {
-        Self { live: Arc::default(), turns: Turns::default(), deps, watching: OnceLock::new() }
+        let gate = WorkGate::default();
+        Self { live: Arc::default(), turns: Turns::default(), deps, watching: OnceLock::new(), gate }
     }
 
     pub(crate) fn store(&self) -> &dyn Store {
@@ -165,16 +170,14 @@ impl Registry {
 
     /// Ends all sessions, side by side.
     pub(crate) async fn end_all(&self, reason: &str) {
-        let handles: Vec<_> = locked(&self.live).values().cloned().collect();
         let mut ending: JoinSet<_> =
-            handles.into_iter().map(|handle| end(handle, reason.to_owned(), None)).collect();
+            self.handles().into_iter().map(|handle| end(handle, reason.to_owned(), None)).collect();
         while ending.join_next().await.is_some() {}
     }
 
     /// Shows a notice to the clients of all sessions that use this agent process, but not to the client that changed it.
     pub(crate) async fn host_changed(&self, host: &SharedHost, by: ClientId, notice: &Json) {
-        let handles: Vec<_> = locked(&self.live).values().cloned().collect();
-        for handle in handles {
+        for handle in self.handles() {
             let message = Message::HostChanged { host: host.clone(), by, notice: notice.clone() };
             // A session that has ended has nobody to show it to.
             let _ = handle.send(message).await;

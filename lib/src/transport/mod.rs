@@ -5,6 +5,7 @@ use std::fmt;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 mod blocking;
+pub mod local_socket;
 pub mod memory;
 pub mod messages;
 mod polled;

@@ -36,6 +36,8 @@ pub mod code {
     pub const NOT_FOUND: i64 = -32002;
     /// The session is live in another process.
     pub const LIVE_ELSEWHERE: i64 = -32010;
+    /// The client may not do this.
+    pub const NOT_ALLOWED: i64 = -32011;
     /// No protocol version is supported by both sides.
     pub const UNSUPPORTED_VERSION: i64 = -32022;
 }

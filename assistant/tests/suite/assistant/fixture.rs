@@ -106,6 +106,7 @@ impl Fixture {
             provider_limits,
             mcp: self.limits,
             guardian: None,
+            environment: rethread::command::Environment::Inherited,
         });
         let agent = Arc::new(InProcess::new(assistant));
         let server = Server::new(self.store.clone(), agent, config);

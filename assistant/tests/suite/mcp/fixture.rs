@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use rethread::command::Environment;
 use rethread_assistant::mcp::{
     CallError, Content, Limits, McpToolResult, Secret, ServerConfig, ServerFailure, Servers,
     SessionEnvironment,
@@ -23,6 +24,7 @@ pub(crate) fn place() -> SessionEnvironment {
     SessionEnvironment {
         roots: vec![cwd.clone(), PathBuf::from("/with space")],
         cwd,
+        variables: Environment::Inherited,
         hidden: Vec::new(),
         guardian: None,
     }

@@ -1,0 +1,29 @@
+//! The table `[serve]` of the file: the settings of the server. A server reads them again on SIGHUP.
+
+use std::path::PathBuf;
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+/// The settings of `rethread serve`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ServeConfig {
+    /// How many seconds the turns that run get when the server is asked to end.
+    #[serde(default)]
+    pub(crate) stop_seconds: Option<u64>,
+    /// The directories below which clients of HTTP may open sessions; the home folder if there are none.
+    #[serde(default)]
+    pub(crate) roots: Vec<PathBuf>,
+    /// Whether clients of HTTP may have commands run as MCP servers.
+    #[serde(default)]
+    pub(crate) allow_client_mcp: bool,
+}
+
+impl ServeConfig {
+    /// The settings for people and programs; what is not set is null.
+    pub(crate) fn shown(&self) -> Value {
+        let allowed = Some(true).filter(|_| self.allow_client_mcp);
+        json!({"stop_seconds": self.stop_seconds, "roots": self.roots, "allow_client_mcp": allowed})
+    }
+}

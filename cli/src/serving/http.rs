@@ -1,0 +1,161 @@
+//! HTTP for a server: where it listens, and which agents its clients may use.
+
+use std::io::ErrorKind;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+use rethread::agent::environment::Environment;
+use rethread::agent::host::{AgentSource, CommandSource};
+use rethread::agent::process::AgentCommand;
+use rethread::lock::locked;
+use rethread::secret::Secrets;
+use rethread::server::{RemoteRules, Server};
+use rethread_http::{AgentDirectory, Guard, HttpConfig, HttpListener, TokenFile, tls_acceptor};
+use tokio::net::TcpListener;
+
+use super::settings::ServeSettings;
+use crate::agents::{AgentChoice, guardian};
+use crate::config;
+use crate::failure::{ExitCode, Failure};
+use crate::paths::Paths;
+use crate::server_parts::ServerParts;
+
+/// What the command line says of HTTP.
+#[derive(Clone, Debug)]
+pub(crate) struct HttpOptions {
+    /// Where to listen.
+    pub(crate) address: SocketAddr,
+    /// The files of the certificate and its key.
+    pub(crate) tls: Option<(PathBuf, PathBuf)>,
+    /// Where HTTP without TLS is allowed.
+    pub(crate) plain: PlainHttp,
+    /// Names under which the server is reached, besides those of this machine.
+    pub(crate) hosts: Vec<String>,
+    /// Web pages that may use the server.
+    pub(crate) origins: Vec<String>,
+}
+
+/// Where HTTP without TLS is allowed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PlainHttp {
+    /// On this machine.
+    Loopback,
+    /// On any network.
+    Anywhere,
+}
+
+/// A listener, and its address for people.
+pub(crate) struct ListeningHttp {
+    pub(crate) listener: HttpListener,
+    pub(crate) url: String,
+}
+
+impl HttpOptions {
+    /// Refuses to send tokens over a network in plain text.
+    pub(crate) fn check(&self) -> Result<(), Failure> {
+        if self.tls.is_some() || self.address.ip().is_loopback() || self.plain == PlainHttp::Anywhere {
+            return Ok(());
+        }
+        let message = format!("{} can be reached from other machines, and there is no TLS", self.address);
+        Err(Failure::new(ExitCode::Usage, message)
+            .hint("give --tls-cert and --tls-key, or read what --insecure-plain-http means"))
+    }
+
+    /// Begins to listen.
+    pub(crate) async fn listen(
+        &self,
+        server: &Server,
+        parts: &ServerParts,
+        paths: &Paths,
+        settings: Arc<Mutex<ServeSettings>>,
+        most_clients: usize,
+    ) -> Result<ListeningHttp, Failure> {
+        let tls = match &self.tls {
+            Some((certificate, key)) => {
+                let acceptor = tls_acceptor(certificate, key);
+                Some(acceptor.map_err(|error| Failure::plain(&rethread::wire::with_causes(&error)))?)
+            }
+            None => None,
+        };
+        let listener =
+            TcpListener::bind(self.address).await.map_err(|error| not_bound(self.address, &error))?;
+        let bound = listener.local_addr()?;
+        let scheme = if tls.is_some() { "https" } else { "http" };
+        let agents = NamedAgents {
+            paths: paths.clone(),
+            assistant: parts.agent().clone(),
+            environment: parts.environment().clone(),
+            secrets: parts.secrets().clone(),
+            settings,
+        };
+        let listener = HttpListener::new(
+            listener,
+            tls,
+            server.clone(),
+            Guard::new(bound.ip(), &self.hosts, &self.origins),
+            Arc::new(TokenFile::new(paths.tokens())),
+            Arc::new(agents),
+            HttpConfig { most_clients, ..HttpConfig::default() },
+        );
+        Ok(ListeningHttp { listener, url: format!("{scheme}://{bound}") })
+    }
+}
+
+fn not_bound(address: SocketAddr, error: &std::io::Error) -> Failure {
+    let failure = Failure::plain(&format!("listening on {address} failed: {error}"));
+    if error.kind() == ErrorKind::AddrInUse {
+        failure.hint("another program uses the port; name another one with --listen, or `--listen off`")
+    } else {
+        failure.hint("name another address with --listen, or `--listen off`")
+    }
+}
+
+/// The agents of the configuration, for remote clients.
+struct NamedAgents {
+    paths: Paths,
+    assistant: Arc<dyn AgentSource>,
+    environment: Environment,
+    secrets: Secrets,
+    settings: Arc<Mutex<ServeSettings>>,
+}
+
+impl NamedAgents {
+    fn find(&self, name: Option<&str>) -> Result<Arc<dyn AgentSource>, Failure> {
+        let config = config::read(&self.paths.config())?;
+        let invocation = match AgentChoice::configured(&config, name)? {
+            AgentChoice::Assistant => return Ok(self.assistant.clone()),
+            AgentChoice::Command(invocation) => invocation,
+        };
+        self.secrets.add_variables(&invocation.env);
+        let (key, name) = (invocation.key(), invocation.name.clone());
+        let mut words = invocation.words.into_iter();
+        let command = AgentCommand {
+            program: words.next().unwrap_or_default(),
+            args: words.collect(),
+            environment: self.environment.clone(),
+            env: invocation.env,
+            directory: None,
+            guardian: guardian()?,
+            stderr_log: Some(self.paths.logs()?.join("agent.log")),
+        };
+        Ok(Arc::new(CommandSource { configured_name: name, command, key }))
+    }
+}
+
+impl AgentDirectory for NamedAgents {
+    /// The reason for a failure may be in a file of the user, so that a client gets only the sentence for it.
+    fn agent(&self, name: Option<&str>) -> Result<Arc<dyn AgentSource>, String> {
+        self.find(name).map_err(|failure| {
+            if failure.exit_code() == ExitCode::NotFound {
+                return failure.message().to_owned();
+            }
+            tracing::error!("an agent for a remote client cannot be used: {}", failure.message());
+            "the agent cannot be used; the log of the server says why".to_owned()
+        })
+    }
+
+    fn rules(&self) -> RemoteRules {
+        locked(&self.settings).rules.clone()
+    }
+}

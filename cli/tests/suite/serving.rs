@@ -1,0 +1,29 @@
+//! `rethread serve` as a real process: its life (`lifecycle`), clients that reach it by `rethread acp` (`pump`), commands that
+//! work through it (`commands`), and clients by address (`http`).
+
+mod commands;
+mod http;
+mod lifecycle;
+mod pump;
+
+use std::process::Output;
+
+use rethread_testkit::program::Home;
+
+fn home() -> Home {
+    Home::new(env!("CARGO_BIN_EXE_rethread"))
+}
+
+/// Runs a command to its end.
+async fn run(home: &Home, args: &[&str]) -> Output {
+    let output = home.command(args).output();
+    tokio::time::timeout(2 * rethread_testkit::DEADLINE, output).await.expect("it ends").expect("it runs")
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}

@@ -1,0 +1,150 @@
+//! The life of a server: it starts once per store, says how it is, reads its configuration again, and ends in order.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::time::{Duration, Instant};
+
+use rethread::edge::Version;
+use rethread_testkit::DEADLINE;
+use rethread_testkit::processes::signal;
+use serde_json::{Value, json};
+
+use super::{home, run, stderr, stdout};
+
+#[tokio::test]
+async fn a_server_listens_on_a_private_socket_says_how_it_is_and_stops() {
+    let home = home();
+    let server = home.serve(&[]).await;
+    let socket = server.socket();
+    let mode = |path: &std::path::Path| fs::symlink_metadata(path).expect("it is there").mode() & 0o777;
+    assert_eq!((mode(&socket), mode(socket.parent().expect("it has a folder"))), (0o600, 0o700));
+
+    let status = run(&home, &["serve", "--status", "--json"]).await;
+    let status: Value = serde_json::from_slice(&status.stdout).expect("it is JSON");
+    assert_eq!(status["state"], "running");
+    assert_eq!(status["pid"], server.pid());
+    assert_eq!(status["addresses"], json!([format!("unix:{}", socket.display())]));
+    assert_eq!(status["sessions"], json!({"open": 0, "running": 0, "waiting": 0}));
+
+    let stopped = run(&home, &["serve", "--stop"]).await;
+    assert_eq!(stdout(&stopped), format!("Stopped the server in process {}.\n", server.pid()));
+    assert_eq!(server.exited().await, (Some(0), String::new()));
+    assert!(!socket.exists());
+    for argument in ["--status", "--stop"] {
+        let output = run(&home, &["serve", argument]).await;
+        assert_eq!(output.status.code(), Some(3), "{argument}: {}", stderr(&output));
+        assert!(stderr(&output).contains("no server runs for this store"), "{}", stderr(&output));
+    }
+}
+
+#[tokio::test]
+async fn a_second_server_is_told_who_serves_the_store() {
+    let home = home();
+    let first = home.serve(&[]).await;
+    let second = run(&home, &["serve"]).await;
+    assert_eq!(second.status.code(), Some(4));
+    let said = stderr(&second);
+    assert!(said.contains(&format!("process {}", first.pid())), "{said}");
+    assert!(said.contains(&first.addresses[0]), "{said}");
+    assert!(run(&home, &["serve", "--status"]).await.status.success(), "the first one goes on");
+}
+
+#[tokio::test]
+async fn what_a_killed_server_left_is_replaced() {
+    let home = home();
+    let first = home.serve(&[]).await;
+    let socket = first.socket();
+    signal(first.pid(), libc::SIGKILL);
+    first.exited().await;
+    assert!(socket.exists(), "a killed process removes nothing");
+    assert_eq!(run(&home, &["serve", "--status"]).await.status.code(), Some(3));
+    let second = home.serve(&[]).await;
+    assert_eq!(second.socket(), socket);
+    assert!(run(&home, &["serve", "--status"]).await.status.success());
+}
+
+#[tokio::test]
+async fn a_socket_can_be_named_and_must_be_private() {
+    let home = home();
+    let folder = home.beside().join("mine");
+    fs::create_dir(&folder).expect("a folder can be made");
+    fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).expect("it is ours");
+    let socket = folder.join("s.sock").display().to_string();
+    let refused = run(&home, &["serve", "--socket", &socket]).await;
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(stderr(&refused).contains("its mode is 755, not 700"), "{}", stderr(&refused));
+    fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)).expect("it is ours");
+    let server = home.serve(&["--socket", &socket]).await;
+    assert_eq!(server.addresses, [format!("unix:{socket}")]);
+    assert!(run(&home, &["serve", "--status"]).await.status.success(), "it is found without its name");
+}
+
+#[tokio::test]
+async fn a_server_that_stops_lets_a_turn_finish_and_takes_no_new_one() {
+    let home = home();
+    let server = home.serve(&[]).await;
+    let program = home.ready(Version::V1, Version::V1).await;
+    let (session, other) = (program.client.new_session().await, program.client.new_session().await);
+    let request = program.client.begin_prompt(&session, "say one; slow 200").await;
+    let said = |update: &Value| update["content"]["text"] == "one";
+    program.client.wait_update(0, &session, "one", said).await;
+    signal(server.pid(), libc::SIGTERM);
+
+    let deadline = Instant::now() + DEADLINE;
+    let error = loop {
+        let prompt = json!({"sessionId": other, "prompt": [{"type": "text", "text": "say no"}]});
+        if let Err(error) = program.client.request("session/prompt", prompt).await {
+            break error;
+        }
+        assert!(Instant::now() < deadline, "new work is refused");
+    };
+    assert!(error["message"].as_str().is_some_and(|text| text.contains("stopping")), "{error}");
+    assert_eq!(program.client.finish(&session, &request).await.stop, "end_turn");
+    assert_eq!(server.exited().await.0, Some(0));
+}
+
+#[tokio::test]
+async fn a_turn_that_takes_too_long_is_ended_and_its_agent_with_it() {
+    let home = home();
+    fs::create_dir_all(home.path()).expect("a folder can be made");
+    fs::write(home.path().join("config.toml"), "[serve]\nstop_seconds = 600\n").expect("it can be written");
+    let server = home.serve(&[]).await;
+    let program = home.ready(Version::V2, Version::V1).await;
+    let session = program.client.new_session().await;
+    program.client.begin_prompt(&session, "say one; hang").await;
+    let said = |update: &Value| update["content"]["text"] == "one";
+    program.client.wait_update(0, &session, "one", said).await;
+
+    // A wrong file changes nothing, a right one does.
+    fs::write(home.path().join("config.toml"), "[serve]\nstop_second = 0\n").expect("it can be written");
+    signal(server.pid(), libc::SIGHUP);
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    fs::write(home.path().join("config.toml"), "[serve]\nstop_seconds = 0\n").expect("it can be written");
+    signal(server.pid(), libc::SIGHUP);
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    signal(server.pid(), libc::SIGTERM);
+    let (code, said) = server.exited().await;
+    assert_eq!(code, Some(0));
+    assert!(said.contains("stop_second"), "{said}");
+
+    // What was shown is there, and the turn has ended.
+    let again = home.ready(Version::V2, Version::V1).await;
+    again.client.load(&session).await;
+    assert_eq!(again.client.view(&session).agent(), ["one"]);
+}
+
+#[tokio::test]
+async fn a_second_signal_ends_a_server_at_once() {
+    let home = home();
+    let server = home.serve(&["--stop-seconds", "600"]).await;
+    let program = home.ready(Version::V1, Version::V2).await;
+    let session = program.client.new_session().await;
+    program.client.begin_prompt(&session, "say one; hang").await;
+    let said = |update: &Value| update["content"]["text"] == "one";
+    program.client.wait_update(0, &session, "one", said).await;
+    signal(server.pid(), libc::SIGTERM);
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert!(run(&home, &["serve", "--status"]).await.status.success(), "it waits for the turn");
+    signal(server.pid(), libc::SIGTERM);
+    assert_eq!(server.exited().await.0, Some(0));
+}

@@ -1,0 +1,27 @@
+//! Serves the sessions of a [`Server`](rethread::server::Server) over HTTP: the Agent Client Protocol by WebSocket and by
+//! streamable HTTP, with tokens and TLS. A remote client is an ordinary connection of the server with a transport of whole
+//! messages; nothing of the protocol is decided here.
+//!
+//! Everything that arrives here may come from anybody: `guard` checks where a request says that it comes from, `tokens` who sent
+//! it, and [`RemoteRules`](rethread::server::RemoteRules) what it may ask for.
+
+mod client;
+mod connections;
+mod failures;
+mod guard;
+mod listener;
+mod remote;
+mod replies;
+mod routes;
+mod sent_id;
+mod sent_messages;
+mod streamable;
+mod tls;
+mod tokens;
+mod websocket;
+
+pub use client::{RemoteError, RemoteTarget, connect};
+pub use guard::Guard;
+pub use listener::{AgentDirectory, HttpConfig, HttpListener};
+pub use tls::{TlsError, tls_acceptor};
+pub use tokens::{NewToken, StoredToken, TokenError, TokenFile};

@@ -1,0 +1,256 @@
+//! The tokens of a server: random texts, of which a file has the hashes. A token is worth what its role allows, until it is
+//! revoked or expires.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use rethread::clock;
+use rethread::lock::locked;
+use rethread::server::ClientRole;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use subtle::ConstantTimeEq;
+
+/// What a token begins with, so that people and scanners recognize one.
+const PREFIX: &str = "rethread_";
+/// How many random bytes a token has.
+const RANDOM_BYTES: usize = 32;
+
+/// Why the tokens cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum TokenError {
+    /// The file cannot be read or written.
+    #[error("the tokens in {} cannot be used", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// The cause.
+        #[source]
+        source: io::Error,
+    },
+    /// No token has this id.
+    #[error("no token has the id {0}")]
+    Unknown(String),
+    /// The system gives no random numbers.
+    #[error("the system gives no random numbers")]
+    NoRandomness,
+}
+
+/// A token as it is stored: what it may do, and the hash of its text.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoredToken {
+    /// Names the token; not secret.
+    pub id: String,
+    /// What it is for, in the words of its owner.
+    pub name: String,
+    /// Whether it may do everything or only look: `full` or `observer`.
+    pub role: String,
+    /// When it was made, in milliseconds since 1970.
+    pub created: u64,
+    /// When it stops to work, in milliseconds since 1970.
+    pub expires: Option<u64>,
+    /// The hash of its text.
+    hash: String,
+}
+
+impl StoredToken {
+    /// The role. One that is not known may do as little as possible.
+    #[must_use]
+    pub fn client_role(&self) -> ClientRole {
+        if self.role == ClientRole::Full.name() { ClientRole::Full } else { ClientRole::Observer }
+    }
+
+    /// Whether it works at this time.
+    #[must_use]
+    pub fn is_valid_at(&self, now: u64) -> bool {
+        self.expires.is_none_or(|expires| now < expires)
+    }
+}
+
+/// A token that was just made. Its text is nowhere else.
+pub struct NewToken {
+    /// The text.
+    pub text: String,
+    /// What is stored of it.
+    pub stored: StoredToken,
+}
+
+/// The file with the tokens.
+#[derive(Debug)]
+pub struct TokenFile {
+    path: PathBuf,
+    read: Mutex<(FileStamp, Vec<StoredToken>)>,
+}
+
+/// Tells one version of the file from another.
+type FileStamp = Option<(u64, u64, i64, i64)>;
+
+impl TokenFile {
+    /// The tokens in this file, which need not exist.
+    #[must_use]
+    pub fn new(path: PathBuf) -> Self {
+        Self { path, read: Mutex::new((None, Vec::new())) }
+    }
+
+    /// Makes a token.
+    pub fn add(&self, name: &str, role: ClientRole, expires: Option<u64>) -> Result<NewToken, TokenError> {
+        let mut random = [0; RANDOM_BYTES];
+        getrandom::fill(&mut random).map_err(|_| TokenError::NoRandomness)?;
+        let text = format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(random));
+        let hash = hash_of(&text);
+        let stored = StoredToken {
+            // Of the hash, which says nothing of the token.
+            id: hash[..8].to_owned(),
+            name: name.to_owned(),
+            role: role.name().to_owned(),
+            created: clock::now(),
+            expires,
+            hash,
+        };
+        self.change(|tokens| {
+            tokens.push(stored.clone());
+            Ok(())
+        })?;
+        Ok(NewToken { text, stored })
+    }
+
+    /// Revokes a token. A running server closes its connections.
+    pub fn revoke(&self, id: &str) -> Result<StoredToken, TokenError> {
+        self.change(|tokens| match tokens.iter().position(|token| token.id == id) {
+            Some(at) => Ok(tokens.remove(at)),
+            None => Err(TokenError::Unknown(id.to_owned())),
+        })
+    }
+
+    /// All tokens, those that have expired included.
+    pub fn list(&self) -> Result<Vec<StoredToken>, TokenError> {
+        match fs::read(&self.path) {
+            Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| self.failed(error.into())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+            Err(error) => Err(self.failed(error)),
+        }
+    }
+
+    /// The token with this text, if it works now.
+    pub(crate) fn check(&self, text: &str) -> Option<StoredToken> {
+        let hash = hash_of(text);
+        let mut found = None;
+        // All of them are compared, each in constant time: the time says nothing of which one it was.
+        for token in self.current() {
+            if bool::from(token.hash.as_bytes().ct_eq(hash.as_bytes())) {
+                found = Some(token);
+            }
+        }
+        found.filter(|token| token.is_valid_at(clock::now()))
+    }
+
+    /// Whether the token with this id still works.
+    pub(crate) fn is_valid(&self, id: &str) -> bool {
+        let now = clock::now();
+        self.current().iter().any(|token| token.id == id && token.is_valid_at(now))
+    }
+
+    /// The tokens, read again if the file has changed. A file that cannot be read has none.
+    fn current(&self) -> Vec<StoredToken> {
+        let stamp = stamp_of(&self.path);
+        let mut read = locked(&self.read);
+        if read.0 != stamp || stamp.is_none() {
+            let tokens = self.list().unwrap_or_else(|error| {
+                tracing::error!("{}", rethread::wire::with_causes(&error));
+                Vec::new()
+            });
+            *read = (stamp, tokens);
+        }
+        read.1.clone()
+    }
+
+    /// Replaces the file as a whole, one process at a time.
+    fn change<T>(
+        &self,
+        change: impl FnOnce(&mut Vec<StoredToken>) -> Result<T, TokenError>,
+    ) -> Result<T, TokenError> {
+        let failed = |error| self.failed(error);
+        let private =
+            |path: &Path| OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path);
+        let lock: File = private(&self.path.with_extension("lock")).map_err(failed)?;
+        lock.lock().map_err(failed)?;
+        let mut tokens = self.list()?;
+        let outcome = change(&mut tokens)?;
+        let next = self.path.with_extension("new");
+        let mut file = private(&next).map_err(failed)?;
+        let text = serde_json::to_vec_pretty(&tokens).map_err(|error| failed(error.into()))?;
+        file.write_all(&text).and_then(|()| file.sync_all()).map_err(failed)?;
+        fs::rename(&next, &self.path).map_err(failed)?;
+        Ok(outcome)
+    }
+
+    fn failed(&self, source: io::Error) -> TokenError {
+        TokenError::Io { path: self.path.clone(), source }
+    }
+}
+
+/// A token has 256 random bits, so that its hash needs no salt and no slow function.
+fn hash_of(text: &str) -> String {
+    Sha256::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn stamp_of(path: &Path) -> FileStamp {
+    let found = fs::metadata(path).ok()?;
+    Some((found.ino(), found.len(), found.mtime(), found.mtime_nsec()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file() -> (tempfile::TempDir, TokenFile) {
+        let folder = tempfile::tempdir().unwrap();
+        let file = TokenFile::new(folder.path().join("tokens.json"));
+        (folder, file)
+    }
+
+    #[test]
+    fn a_token_works_until_it_is_revoked_and_its_text_is_not_stored() {
+        let (folder, file) = file();
+        assert_eq!(file.check("anything"), None);
+        let made = file.add("phone", ClientRole::Observer, None).unwrap();
+        let other = file.add("laptop", ClientRole::Full, None).unwrap();
+        assert_eq!(file.check(&made.text), Some(made.stored.clone()));
+        assert_eq!(file.check(&made.text).unwrap().client_role(), ClientRole::Observer);
+        assert_eq!(file.check(&made.text[1..]), None);
+        assert_eq!(file.check(&made.stored.hash), None, "what is stored is no token");
+        let path = folder.path().join("tokens.json");
+        assert!(!fs::read_to_string(&path).unwrap().contains(&made.text));
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
+        file.revoke(&made.stored.id).unwrap();
+        assert_eq!(file.check(&made.text), None);
+        assert!(!file.is_valid(&made.stored.id) && file.is_valid(&other.stored.id));
+        assert!(matches!(file.revoke("00000000"), Err(TokenError::Unknown(_))));
+    }
+
+    #[test]
+    fn a_token_expires_and_another_process_sees_changes() {
+        let (_folder, file) = file();
+        let past = file.add("old", ClientRole::Full, Some(clock::now() - 1)).unwrap();
+        let future = file.add("new", ClientRole::Full, Some(clock::now() + 60_000)).unwrap();
+        assert_eq!(file.check(&past.text), None);
+        assert!(file.check(&future.text).is_some());
+        let other = TokenFile::new(file.path.clone());
+        other.revoke(&future.stored.id).unwrap();
+        assert_eq!(file.check(&future.text), None);
+    }
+
+    #[test]
+    fn an_unknown_role_may_only_look() {
+        let (_folder, file) = file();
+        let made = file.add("x", ClientRole::Full, None).unwrap();
+        let text = fs::read_to_string(&file.path).unwrap().replace("\"full\"", "\"everything\"");
+        fs::write(&file.path, text).unwrap();
+        assert_eq!(file.check(&made.text).unwrap().client_role(), ClientRole::Observer);
+    }
+}

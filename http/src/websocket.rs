@@ -1,0 +1,207 @@
+//! WebSocket: text frames with one message each; several that are joined by line breaks, and binary frames with text, are
+//! taken, too.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::{SinkExt, Stream, StreamExt};
+use http::header::{CONNECTION, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_PROTOCOL, UPGRADE};
+use http::{HeaderMap, HeaderValue, Response, StatusCode};
+use http_body_util::{BodyExt, Empty};
+use hyper_util::rt::TokioIo;
+use tokio::time::Instant;
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
+use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
+use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
+use tokio_tungstenite::tungstenite::{Error, Message};
+
+use crate::remote::{Envelope, RemoteConnection, StreamReceiver};
+use crate::replies::{Body, refused};
+
+/// How often the other side is asked whether it is there.
+const PING: Duration = Duration::from_secs(15);
+/// How long it may say nothing at all.
+const SILENCE: Duration = Duration::from_secs(45);
+/// How long it may take to send `initialize`.
+const FIRST: Duration = Duration::from_secs(30);
+/// The subprotocols that are answered; never one with a token.
+const VERSIONS: [&str; 2] = ["acp.v1", "acp.v2"];
+
+/// Whether a request wants to become a WebSocket.
+pub(crate) fn is_upgrade(headers: &HeaderMap) -> bool {
+    let has = |name, word: &str| {
+        headers
+            .get_all(name)
+            .iter()
+            .filter_map(|value| value.to_str().ok())
+            .any(|value| value.split(',').any(|part| part.trim().eq_ignore_ascii_case(word)))
+    };
+    has(UPGRADE, "websocket") && has(CONNECTION, "upgrade")
+}
+
+/// The answer that makes a WebSocket of a connection, or why it does not.
+pub(crate) fn accepted(headers: &HeaderMap, connection: &RemoteConnection) -> Response<Body> {
+    let Some(key) = headers.get(SEC_WEBSOCKET_KEY).filter(|key| key.len() == 24) else {
+        return refused(StatusCode::BAD_REQUEST, "Sec-WebSocket-Key is missing or wrong");
+    };
+    if headers.get("sec-websocket-version").is_none_or(|version| version != "13") {
+        return refused(StatusCode::UPGRADE_REQUIRED, "Sec-WebSocket-Version must be 13");
+    }
+    let mut response = Response::new(Empty::new().boxed_unsync());
+    *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+    let answer = response.headers_mut();
+    answer.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
+    answer.insert(UPGRADE, HeaderValue::from_static("websocket"));
+    let text = |text: &str| {
+        HeaderValue::from_str(text).expect("hexadecimal digits and base64 are valid in a header")
+    };
+    answer.insert(SEC_WEBSOCKET_ACCEPT, text(&derive_accept_key(key.as_bytes())));
+    answer.insert("acp-connection-id", text(&connection.id));
+    answer.insert("acp-event-epoch", text(connection.epoch()));
+    answer.insert("acp-received", text(&connection.received().to_string()));
+    if let Some(version) = offered_version(headers) {
+        answer.insert(SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(version));
+    }
+    response
+}
+
+fn offered_version(headers: &HeaderMap) -> Option<&'static str> {
+    let offered = headers.get_all(SEC_WEBSOCKET_PROTOCOL).iter().filter_map(|value| value.to_str().ok());
+    let offered: Vec<&str> = offered.flat_map(|value| value.split(',')).map(str::trim).collect();
+    VERSIONS.into_iter().find(|version| offered.contains(version))
+}
+
+/// Whether the client has been seen before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Arrival {
+    /// It begins.
+    New,
+    /// It comes back.
+    Again,
+}
+
+/// Serves a WebSocket until it ends. The connection ends with it, unless the client said that it comes back.
+pub(crate) async fn serve(
+    upgrade: hyper::upgrade::OnUpgrade,
+    connection: Arc<RemoteConnection>,
+    mut receiver: StreamReceiver,
+    longest: usize,
+    arrival: Arrival,
+) {
+    let Ok(upgraded) = upgrade.await else { return connection.close() };
+    let config = WebSocketConfig::default().max_message_size(Some(longest)).max_frame_size(Some(longest));
+    let socket = WebSocketStream::from_raw_socket(TokioIo::new(upgraded), Role::Server, Some(config)).await;
+    let (mut sink, stream) = socket.split();
+    let mut reading = pin!(read(stream, &connection, arrival));
+    let mut ping = tokio::time::interval_at(Instant::now() + PING, PING);
+    let outcome = loop {
+        let message = tokio::select! {
+            ended = &mut reading => break ended,
+            next = receiver.next() => match next {
+                Some((_, message)) => text_frame(message),
+                None => break Ended::ByServer,
+            },
+            _ = ping.tick() => Message::Ping(Bytes::new()),
+        };
+        // While a client does not read, it is still read from.
+        let sent = tokio::select! {
+            sent = sink.send(message) => sent.is_ok(),
+            ended = &mut reading => break ended,
+        };
+        if !sent {
+            break Ended::Lost;
+        }
+    };
+    if let Some(code) = outcome.close_code() {
+        let frame = CloseFrame { code, reason: outcome.reason().into() };
+        let _ = tokio::time::timeout(Duration::from_secs(1), sink.send(Message::Close(Some(frame)))).await;
+    }
+    drop(receiver);
+    if !connection.comes_back() {
+        connection.close();
+    }
+}
+
+fn text_frame(message: Bytes) -> Message {
+    match message.try_into() {
+        Ok(text) => Message::Text(text),
+        // Nothing else is ever written.
+        Err(_) => Message::Ping(Bytes::new()),
+    }
+}
+
+/// How a WebSocket ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ended {
+    /// The client is gone, or has said so.
+    Lost,
+    /// The connection has ended here: the token does not work any more, or the server stops.
+    ByServer,
+    /// A message was too large.
+    TooLarge,
+    /// The client said nothing for too long.
+    Silent,
+}
+
+impl Ended {
+    fn close_code(self) -> Option<CloseCode> {
+        match self {
+            Self::Lost => None,
+            Self::ByServer => Some(CloseCode::Away),
+            Self::TooLarge => Some(CloseCode::Size),
+            Self::Silent => Some(CloseCode::Policy),
+        }
+    }
+
+    fn reason(self) -> &'static str {
+        match self {
+            Self::Lost => "",
+            Self::ByServer => "the connection has ended",
+            Self::TooLarge => "the message is too large",
+            Self::Silent => "nothing was heard for too long",
+        }
+    }
+}
+
+/// Hands on what the client sends.
+async fn read(
+    mut stream: impl Stream<Item = Result<Message, Error>> + Unpin,
+    connection: &RemoteConnection,
+    arrival: Arrival,
+) -> Ended {
+    let mut first = (arrival == Arrival::New).then(|| Instant::now() + FIRST);
+    loop {
+        let silent = Instant::now() + SILENCE;
+        let deadline = first.map_or(silent, |first| first.min(silent));
+        let message = match tokio::time::timeout_at(deadline, stream.next()).await {
+            Ok(Some(Ok(message))) => message,
+            Ok(Some(Err(Error::Capacity(_)))) => return Ended::TooLarge,
+            Ok(Some(Err(_)) | None) => return Ended::Lost,
+            Err(_) => return Ended::Silent,
+        };
+        let bytes: Bytes = match message {
+            Message::Text(text) => text.into(),
+            Message::Binary(bytes) => bytes,
+            Message::Close(_) => return Ended::Lost,
+            Message::Ping(_) | Message::Pong(_) | Message::Frame(_) => continue,
+        };
+        for line in bytes.split(|byte| *byte == b'\n').filter(|line| !line.trim_ascii().is_empty()) {
+            let line = bytes.slice_ref(line);
+            if first.is_some() && is_initialize(&line) {
+                first = None;
+                connection.introduced(&line);
+            }
+            if !connection.receive(line).await {
+                return Ended::ByServer;
+            }
+        }
+    }
+}
+
+fn is_initialize(line: &[u8]) -> bool {
+    serde_json::from_slice::<Envelope<'_>>(line)
+        .is_ok_and(|message| message.method.as_deref() == Some("initialize"))
+}

@@ -1,0 +1,144 @@
+//! A listener with a scripted agent, its clients, and plain requests.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper_util::rt::TokioIo;
+use rethread::agent::host::AgentSource;
+use rethread::edge::Version;
+use rethread::server::{ClientRole, RemoteRules, StdioServers, WhenUnattended};
+use rethread_http::{AgentDirectory, Guard, HttpConfig, HttpListener, RemoteTarget, TokenFile};
+use rethread_testkit::agent::ScriptedAgent;
+use rethread_testkit::client::Client;
+use rethread_testkit::{Pairing, World};
+use serde_json::Value;
+use tokio::net::{TcpListener, TcpStream};
+
+/// A listener.
+pub(crate) struct Listening {
+    pub(crate) address: SocketAddr,
+    pub(crate) tokens: Arc<TokenFile>,
+    /// A token that may do everything.
+    pub(crate) token: String,
+    /// A directory in which sessions may be opened.
+    pub(crate) cwd: PathBuf,
+    pub(crate) world: World,
+    _folder: tempfile::TempDir,
+}
+
+struct OneAgent(ScriptedAgent, PathBuf);
+
+impl AgentDirectory for OneAgent {
+    fn agent(&self, name: Option<&str>) -> Result<Arc<dyn AgentSource>, String> {
+        match name {
+            None | Some("scripted") => Ok(Arc::new(self.0.clone())),
+            Some(other) => Err(format!("no agent is configured as {other}")),
+        }
+    }
+
+    fn rules(&self) -> RemoteRules {
+        RemoteRules { roots: vec![self.1.clone()], stdio_servers: StdioServers::Refused }
+    }
+}
+
+impl Listening {
+    /// Listens on loopback.
+    pub(crate) async fn start(agent: Version) -> Self {
+        Self::with(agent, HttpConfig::default()).await
+    }
+
+    pub(crate) async fn with(agent: Version, config: HttpConfig) -> Self {
+        let folder = tempfile::tempdir().expect("a folder can be made");
+        let cwd = folder.path().join("work");
+        std::fs::create_dir(&cwd).expect("a folder can be made");
+        let pairing = Pairing::of(Version::V1, agent);
+        let world = World::of(pairing).set(|config| config.when_unattended = WhenUnattended::Keep);
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
+        let address = listener.local_addr().expect("it is bound");
+        let tokens = Arc::new(TokenFile::new(folder.path().join("tokens.json")));
+        let token = tokens.add("test", ClientRole::Full, None).expect("a token can be made").text;
+        let guard = Guard::new(address.ip(), &[], &["https://app.example".to_owned()]);
+        let agents = Arc::new(OneAgent(world.agent.clone(), cwd.clone()));
+        let http =
+            HttpListener::new(listener, None, world.server.clone(), guard, tokens.clone(), agents, config);
+        tokio::spawn(http.serve(std::future::pending()));
+        Self { address, tokens, token, cwd, world, _folder: folder }
+    }
+
+    pub(crate) fn cwd(&self) -> String {
+        self.cwd.display().to_string()
+    }
+
+    /// A client by WebSocket, as our own programs connect.
+    pub(crate) async fn websocket(&self, version: Version) -> Client {
+        let client = self.websocket_to(self.address, version).await;
+        client.initialize().await;
+        client
+    }
+
+    /// The same to another address, which leads here, and without `initialize`.
+    pub(crate) async fn websocket_to(&self, address: SocketAddr, version: Version) -> Client {
+        let target =
+            RemoteTarget { url: format!("http://{address}"), token: Some(self.token.clone()), ca: None };
+        let channel = rethread_http::connect(target).await.expect("the server accepts");
+        Client::over(channel.into_wire(), version, None)
+    }
+
+    /// Sends one request on a connection of its own. The body of the answer may go on.
+    pub(crate) async fn send(&self, request: Request<Full<Bytes>>) -> Response<Incoming> {
+        let stream = TcpStream::connect(self.address).await.expect("it listens");
+        let (mut sender, connection) =
+            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.expect("it speaks HTTP");
+        tokio::spawn(connection);
+        let sending = sender.send_request(request);
+        let answered = tokio::time::timeout(Duration::from_secs(30), sending).await;
+        answered.expect("it answers").expect("it answers")
+    }
+
+    /// A request with the token and these headers.
+    pub(crate) fn request(
+        &self,
+        method: &str,
+        headers: &[(&str, &str)],
+        body: impl Into<Bytes>,
+    ) -> Request<Full<Bytes>> {
+        let bearer = format!("Bearer {}", self.token);
+        let mut request = Request::builder().method(method).uri("/acp").header("authorization", bearer);
+        if !headers.iter().any(|(name, _)| *name == "host") {
+            request = request.header("host", self.address.to_string());
+        }
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        request.body(Full::new(body.into())).expect("a valid request")
+    }
+
+    /// The status of a request without a token.
+    pub(crate) async fn status(&self, method: &str, path: &str, headers: &[(&str, &str)]) -> u16 {
+        let mut request = Request::builder().method(method).uri(path);
+        if !headers.iter().any(|(name, _)| *name == "host") {
+            request = request.header("host", self.address.to_string());
+        }
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let request = request.body(Full::new(Bytes::new())).expect("a valid request");
+        self.send(request).await.status().as_u16()
+    }
+}
+
+/// Everything of a body.
+pub(crate) async fn whole(response: Response<Incoming>) -> Bytes {
+    response.into_body().collect().await.expect("it is complete").to_bytes()
+}
+
+/// Everything of a body as JSON.
+pub(crate) async fn json_of(response: Response<Incoming>) -> Value {
+    serde_json::from_slice(&whole(response).await).expect("it is JSON")
+}

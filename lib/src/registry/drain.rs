@@ -1,0 +1,57 @@
+//! The end of a server's work: new work is refused, and the turns that run get some time to end.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+
+use super::Registry;
+use crate::live_session::{Activity, Handle};
+use crate::lock::locked;
+use crate::wire::RpcError;
+
+/// Whether new work is taken.
+#[derive(Debug, Default)]
+pub(super) struct WorkGate(AtomicBool);
+
+impl WorkGate {
+    fn close(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    fn is_closed(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl Registry {
+    /// Refuses new turns and sessions once the server stops.
+    pub(crate) fn check_open(&self) -> Result<(), RpcError> {
+        match self.gate.is_closed() {
+            false => Ok(()),
+            true => {
+                let hint = "wait until the server runs again, then load the session";
+                Err(RpcError::internal("the server is stopping and takes no new work").hint(hint))
+            }
+        }
+    }
+
+    /// Takes no new work from now on, and waits until no turn runs that can make progress, or until the limit.
+    pub(crate) async fn drain(&self, limit: Duration) {
+        self.gate.close();
+        let mut turns: JoinSet<_> =
+            self.handles().into_iter().map(|handle| async move { handle.quiet().await }).collect();
+        let all = async { while turns.join_next().await.is_some() {} };
+        // Turns that take longer are ended with their sessions.
+        let _ = tokio::time::timeout(limit, all).await;
+    }
+
+    /// What the live sessions are doing.
+    pub(crate) fn activities(&self) -> Vec<Activity> {
+        self.handles().iter().map(Handle::activity).collect()
+    }
+
+    pub(super) fn handles(&self) -> Vec<Handle> {
+        locked(&self.live).values().cloned().collect()
+    }
+}
