@@ -138,7 +138,7 @@ fn readers_change_no_journal_file_whatever_is_wrong_with_it() {
     let torn = |file: &fs::File, length: u64| file.set_len(length - 1).unwrap();
     let flipped = |file: &fs::File, length: u64| file.write_all_at(b"\xff", length / 2).unwrap();
     let longer = |file: &fs::File, length: u64| file.write_all_at(b"no record", length).unwrap();
-    let harms: [&dyn Fn(&fs::File, u64); 3] = [&torn, &flipped, &longer];
+    let harms: [fn(&fs::File, u64); 3] = [torn, flipped, longer];
     for harm in harms {
         let (dir, file) = left(None);
         let opened = fs::OpenOptions::new().write(true).open(&file).unwrap();
