@@ -19,9 +19,9 @@ pub(crate) async fn imported(agent: Agent, other: Option<Agent>) -> String {
     assert_eq!(report["counts"]["imported"], 1, "{report:#}");
     assert_eq!(report["skippedLines"], 0, "{report:#}");
     // An agent may have made a file for a session that nobody used.
-    let ids =
+    let mut ids =
         report["sessions"].as_array().into_iter().flatten().filter_map(|session| session["id"].as_str());
-    let id = ids.last().expect("it has an id").to_owned();
+    let id = ids.next_back().expect("it has an id").to_owned();
     let again = stage.import(agent).await;
     assert_eq!(again["counts"]["unchanged"], report["found"], "{again:#}");
 
