@@ -229,7 +229,7 @@ fn what_cannot_be_imported_from_is_named() {
         2,
         &expect![[r#"
             error: there is no tool clod to import from
-            hint: the tools are claude
+            hint: the tools are claude, codex, gemini, opencode, qwen, goose, zed
         "#]],
     );
     shell.check_failure(
