@@ -69,10 +69,8 @@ fn a_mistake_is_told_with_its_line_and_key_and_what_was_meant() {
         ),
         ("[[models]]\nid = \"m\"", "line 4: unknown key `models`: did you mean `[[provider.models]]`?"),
         ("[[providers]]\nname = \"m\"", "line 4: unknown key `providers`: did you mean `[[provider]]`?"),
-        (
-            "[server]\nport = 1",
-            "line 4: unknown key `server`: expected `default_agent`, `[agents.NAME]`, `[assistant]`, `[store]` or `[[provider]]`",
-        ),
+        ("[server]\nport = 1", "line 4: unknown key `server`: did you mean `[serve]`?"),
+        ("[network]\nport = 1", "line 4: unknown key `network`: expected `default_agent`, `[agents.NAME]`, "),
         (
             "[[provider.models]]\nid = \"m\"\nefforts = [\"hihg\"]",
             "line 6: key `efforts`: unknown value `hihg`: did you mean `high`?",
