@@ -17,7 +17,7 @@ const TOKEN_VARIABLE: &str = "RETHREAD_TOKEN";
 /// Options that name a server.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ConnectArgs {
-    /// Use the server at this address, such as https://team.example:7373. Its token is read from RETHREAD_TOKEN or
+    /// Use the server at this address, such as `https://team.example:7373`. Its token is read from RETHREAD_TOKEN or
     /// --token-file.
     #[arg(long, value_name = "URL")]
     pub(crate) connect: Option<String>,
