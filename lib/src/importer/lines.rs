@@ -2,7 +2,13 @@
 //! is half written is left for another time.
 
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, ErrorKind, Read, Seek, SeekFrom};
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
+use std::path::Path;
+
+use rethread_core::RawMembers;
+
+use super::sink::Sink;
+use crate::session_file::skip_line;
 
 /// The longest line that is read.
 const MAX_LINE_BYTES: u64 = 64 * 1024 * 1024;
@@ -64,7 +70,7 @@ impl<R: Read> SourceLines<R> {
             }
             if read == MAX_LINE_BYTES && !complete {
                 self.bytes = Vec::new();
-                self.skip_rest()?;
+                self.next += skip_line(&mut self.input)?;
                 return Ok(Some((self.place, SourceLine::Damaged("the line is too long"))));
             }
             if !self.bytes.trim_ascii().is_empty() {
@@ -78,25 +84,31 @@ impl<R: Read> SourceLines<R> {
         };
         Ok(Some((self.place, line)))
     }
+}
 
-    /// Skips the rest of a line without keeping it.
-    fn skip_rest(&mut self) -> io::Result<()> {
-        loop {
-            let part = match self.input.fill_buf() {
-                Ok(part) => part,
-                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-                Err(error) => return Err(error),
-            };
-            let end = memchr::memchr(b'\n', part);
-            let length = end.map_or(part.len(), |end| end + 1);
-            let over = end.is_some() || part.is_empty();
-            self.input.consume(length);
-            self.next += length as u64;
-            if over {
-                return Ok(());
+/// Parses the lines as JSON objects and gives them to `each`. Lines that are damaged are reported.
+pub fn for_each_record<R: Read>(
+    path: &Path,
+    lines: &mut SourceLines<R>,
+    sink: &mut Sink,
+    mut each: impl FnMut(&RawMembers<'_>, LinePlace, &mut Sink),
+) -> io::Result<()> {
+    while let Some((place, line)) = lines.next_line()? {
+        let (text, end) = match line {
+            SourceLine::Text(text, end) => (text, end),
+            SourceLine::Damaged(reason) => {
+                sink.damaged(path, place.line, reason);
+                continue;
             }
+        };
+        match serde_json::from_str::<RawMembers<'_>>(text) {
+            Ok(record) => each(&record, place, sink),
+            // It is being written: the next import has it.
+            Err(_) if end == LineEnd::Missing => {}
+            Err(error) => sink.damaged(path, place.line, format!("it is not a JSON object: {error}")),
         }
     }
+    Ok(())
 }
 
 impl SourceLines<File> {

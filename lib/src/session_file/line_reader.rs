@@ -63,28 +63,29 @@ impl<R: BufRead> FileLineReader<R> {
         self.offset += read as u64;
         if read as u64 == MAX_LINE_BYTES && bytes.last() != Some(&b'\n') {
             drop(bytes);
-            self.skip_rest()?;
+            self.offset += skip_line(&mut self.input)?;
             return Ok(Some(RawLine::TooLong));
         }
         Ok(Some(RawLine::Bytes(bytes)))
     }
+}
 
-    /// Skips the rest of a line without keeping it.
-    fn skip_rest(&mut self) -> io::Result<()> {
-        loop {
-            let part = match self.input.fill_buf() {
-                Ok(part) => part,
-                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-                Err(error) => return Err(error),
-            };
-            let end = memchr::memchr(b'\n', part);
-            let length = end.map_or(part.len(), |end| end + 1);
-            let over = end.is_some() || part.is_empty();
-            self.input.consume(length);
-            self.offset += length as u64;
-            if over {
-                return Ok(());
-            }
+/// Skips the rest of a line without keeping it. Returns how many bytes it had.
+pub(crate) fn skip_line(input: &mut impl BufRead) -> io::Result<u64> {
+    let mut skipped = 0;
+    loop {
+        let part = match input.fill_buf() {
+            Ok(part) => part,
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error),
+        };
+        let end = memchr::memchr(b'\n', part);
+        let length = end.map_or(part.len(), |end| end + 1);
+        let over = end.is_some() || part.is_empty();
+        input.consume(length);
+        skipped += length as u64;
+        if over {
+            return Ok(skipped);
         }
     }
 }

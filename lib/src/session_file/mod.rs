@@ -21,4 +21,5 @@ pub(crate) mod writer;
 pub use export::{ExportRedaction, export_session};
 pub use header::{FORMAT, SessionFileHeader, VERSION};
 pub use import::{ImportError, ImportMode, ImportOutcome, ImportedSession, import_section};
+pub(crate) use line_reader::skip_line;
 pub use sections::{BrokenLine, FileContent, FileSection, SessionFileError, read_sections};

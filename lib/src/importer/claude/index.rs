@@ -14,7 +14,7 @@ use serde_json::value::RawValue;
 use super::known;
 use super::subagents::prompt_key;
 use crate::clock;
-use crate::importer::lines::{LineEnd, LinePlace, SourceLine, SourceLines};
+use crate::importer::lines::{LinePlace, SourceLines, for_each_record};
 use crate::importer::sink::Sink;
 
 /// The hash of a uuid, a message id or the id of a tool call.
@@ -106,21 +106,7 @@ pub(super) fn key(id: &str) -> Key {
 /// Reads a file once.
 pub(super) fn index(path: &Path, lines: &mut SourceLines<File>, sink: &mut Sink) -> io::Result<Index> {
     let mut index = Index::default();
-    while let Some((place, line)) = lines.next_line()? {
-        let (text, end) = match line {
-            SourceLine::Text(text, end) => (text, end),
-            SourceLine::Damaged(reason) => {
-                sink.damaged(path, place.line, reason);
-                continue;
-            }
-        };
-        match serde_json::from_str::<RawMembers<'_>>(text) {
-            Ok(record) => index.record(&record, place, sink),
-            // It is being written: the next import has it.
-            Err(_) if end == LineEnd::Missing => {}
-            Err(error) => sink.damaged(path, place.line, format!("it is not a JSON object: {error}")),
-        }
-    }
+    for_each_record(path, lines, sink, |record, place, sink| index.record(record, place, sink))?;
     for node in &mut index.nodes {
         node.gone |= index.retracted.contains(&node.key);
     }

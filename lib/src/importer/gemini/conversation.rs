@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::fold::{GeminiFold, GeminiPlace};
 use crate::importer::files;
-use crate::importer::lines::{LineEnd, LinePlace, SourceLine, SourceLines};
+use crate::importer::lines::{LinePlace, SourceLine, SourceLines, for_each_record};
 use crate::importer::reader::ReadError;
 use crate::importer::sink::Sink;
 
@@ -50,21 +50,8 @@ impl GeminiConversation {
         let (file, _) = files::open(path).map_err(failed())?;
         let mut lines = SourceLines::new(file);
         let mut fold = GeminiFold::default();
-        while let Some((place, line)) = lines.next_line().map_err(failed())? {
-            let (text, end) = match line {
-                SourceLine::Text(text, end) => (text, end),
-                SourceLine::Damaged(reason) => {
-                    sink.damaged(path, place.line, reason);
-                    continue;
-                }
-            };
-            match serde_json::from_str::<RawMembers<'_>>(text) {
-                Ok(record) => fold.record(&record, place, path, sink),
-                // It is being written: the next import has it.
-                Err(_) if end == LineEnd::Missing => {}
-                Err(error) => sink.damaged(path, place.line, format!("it is not a JSON object: {error}")),
-            }
-        }
+        let each = |record: &RawMembers<'_>, place, sink: &mut Sink| fold.record(record, place, path, sink);
+        for_each_record(path, &mut lines, sink, each).map_err(failed())?;
         Ok(Self { fold, content: ConversationContent::Lines(Box::new(lines)), read: [None, None] })
     }
 

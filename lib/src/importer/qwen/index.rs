@@ -10,7 +10,7 @@ use rethread_core::{Millis, RawMembers, TitleSource};
 
 use super::known;
 use crate::clock;
-use crate::importer::lines::{LineEnd, LinePlace, SourceLine, SourceLines};
+use crate::importer::lines::{LinePlace, SourceLines, for_each_record};
 use crate::importer::sink::Sink;
 
 /// The hash of a uuid.
@@ -43,21 +43,7 @@ pub(super) fn index(
     sink: &mut Sink,
 ) -> std::io::Result<QwenIndex> {
     let mut index = QwenIndex::default();
-    while let Some((place, line)) = lines.next_line()? {
-        let (text, end) = match line {
-            SourceLine::Text(text, end) => (text, end),
-            SourceLine::Damaged(reason) => {
-                sink.damaged(path, place.line, reason);
-                continue;
-            }
-        };
-        match serde_json::from_str::<RawMembers<'_>>(text) {
-            Ok(record) => index.record(&record, place, sink),
-            // It is being written: the next import has it.
-            Err(_) if end == LineEnd::Missing => {}
-            Err(error) => sink.damaged(path, place.line, format!("it is not a JSON object: {error}")),
-        }
-    }
+    for_each_record(path, lines, sink, |record, place, sink| index.record(record, place, sink))?;
     Ok(index)
 }
 
