@@ -1,0 +1,2 @@
+// Styles are files of their own; the build puts them together.
+declare module "*.css";
