@@ -9,6 +9,45 @@ use rethread::agent::environment::Environment;
 
 /// How the variables that are meant for rethread begin: folders, tokens, databases.
 const OWN_PREFIX: &[u8] = b"RETHREAD_";
+/// Variables that open a database, of which the store may be one: the connection string of many programs, and those of
+/// PostgreSQL's own clients.
+const DATABASE: &[&str] = &[
+    "DATABASE_URL",
+    "PGAPPNAME",
+    "PGCHANNELBINDING",
+    "PGCLIENTENCODING",
+    "PGCONNECT_TIMEOUT",
+    "PGDATABASE",
+    "PGGSSENCMODE",
+    "PGGSSLIB",
+    "PGHOST",
+    "PGHOSTADDR",
+    "PGKRBSRVNAME",
+    "PGLOADBALANCEHOSTS",
+    "PGOPTIONS",
+    "PGPASSFILE",
+    "PGPASSWORD",
+    "PGPORT",
+    "PGREQUIREAUTH",
+    "PGREQUIREPEER",
+    "PGREQUIRESSL",
+    "PGSERVICE",
+    "PGSERVICEFILE",
+    "PGSSLCERT",
+    "PGSSLCERTMODE",
+    "PGSSLCOMPRESSION",
+    "PGSSLCRL",
+    "PGSSLCRLDIR",
+    "PGSSLKEY",
+    "PGSSLMODE",
+    "PGSSLNEGOTIATION",
+    "PGSSLROOTCERT",
+    "PGSSLSNI",
+    "PGSYSCONFDIR",
+    "PGTARGETSESSIONATTRS",
+    "PGTZ",
+    "PGUSER",
+];
 
 static TAKEN: Mutex<Option<HashMap<String, String>>> = Mutex::new(None);
 
@@ -41,11 +80,14 @@ pub(crate) fn variable(name: &str) -> Option<String> {
     taken.or_else(|| std::env::var(name).ok()).filter(|value| !value.trim().is_empty())
 }
 
-/// The environment of agents, and of the commands and MCP servers that are run for them: that of this process as it is now,
-/// without what is meant for rethread alone.
+/// The environment of agents, of the commands and MCP servers that are run for them, and of whatever else is started: that of
+/// this process as it is now, without what is meant for rethread alone and without what opens a database.
 pub(crate) fn for_agents() -> Environment {
-    let own = |name: &OsString| name.as_encoded_bytes().starts_with(OWN_PREFIX);
-    Environment::exact(std::env::vars_os().filter(|(name, _)| !own(name)))
+    let kept = |name: &OsString| {
+        let bytes = name.as_encoded_bytes();
+        !bytes.starts_with(OWN_PREFIX) && !DATABASE.iter().any(|known| known.as_bytes() == bytes)
+    };
+    Environment::exact(std::env::vars_os().filter(|(name, _)| kept(name)))
 }
 
 /// Overwrites the value of a variable in the process's initial environment, which `/proc/<pid>/environ` shows even

@@ -5,7 +5,8 @@ use std::fmt;
 
 use rethread::clock;
 use rethread::store::{Archived, Owner, SessionRow, Store, StoreError, read_state};
-use rethread_core::{Activity, Millis, Session};
+use rethread_core::session::SessionProgress;
+use rethread_core::{Millis, Session};
 use serde::Serialize;
 
 use crate::failure::Failure;
@@ -69,16 +70,10 @@ impl SessionState {
         if owner.is_none() {
             return Self::Idle;
         }
-        match session.activity {
-            Activity::RequiresAction => Self::Waiting,
-            Activity::Idle | Activity::Running | Activity::Other if !session.questions.is_empty() => {
-                Self::Waiting
-            }
-            Activity::Running => Self::Running,
-            Activity::Idle | Activity::Other if session.turn.is_some() || !session.prompts.is_empty() => {
-                Self::Running
-            }
-            Activity::Idle | Activity::Other => Self::Idle,
+        match session.progress() {
+            SessionProgress::Idle => Self::Idle,
+            SessionProgress::Running => Self::Running,
+            SessionProgress::Waiting => Self::Waiting,
         }
     }
 }

@@ -6,10 +6,12 @@
 //! it, and [`RemoteRules`](rethread::server::RemoteRules) what it may ask for.
 
 mod client;
+mod codes;
 mod connections;
 mod failures;
 mod guard;
 mod listener;
+mod page;
 mod remote;
 mod replies;
 mod routes;
@@ -21,7 +23,9 @@ mod tokens;
 mod websocket;
 
 pub use client::{RemoteError, RemoteTarget, connect};
+pub use codes::OneTimeCodes;
 pub use guard::Guard;
 pub use listener::{AgentDirectory, HttpConfig, HttpListener};
+pub use page::{PageCaching, PageEncoding, PageFile, PageFiles};
 pub use tls::{TlsError, tls_acceptor};
-pub use tokens::{NewToken, StoredToken, TokenError, TokenFile};
+pub use tokens::{NewToken, StoredToken, TokenError, TokenFile, TokenKind};

@@ -16,9 +16,11 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
 
+use crate::codes::OneTimeCodes;
 use crate::connections::Connections;
 use crate::failures::Failures;
 use crate::guard::Guard;
+use crate::page::PageFiles;
 use crate::routes;
 use crate::tokens::TokenFile;
 
@@ -45,12 +47,14 @@ pub struct HttpConfig {
     pub longest_message: usize,
     /// How long a client stays without a transport, so that it can come back.
     pub grace: Duration,
+    /// The web page.
+    pub page: Option<Arc<dyn PageFiles>>,
 }
 
 impl Default for HttpConfig {
     fn default() -> Self {
         let longest_message = 64 * 1024 * 1024;
-        Self { most_clients: 1024, longest_message, grace: Duration::from_secs(600) }
+        Self { most_clients: 1024, longest_message, grace: Duration::from_secs(600), page: None }
     }
 }
 
@@ -62,6 +66,7 @@ pub(crate) struct HttpShared {
     pub(crate) agents: Arc<dyn AgentDirectory>,
     pub(crate) connections: Arc<Connections>,
     pub(crate) failures: Failures,
+    pub(crate) codes: Arc<OneTimeCodes>,
     pub(crate) config: HttpConfig,
 }
 
@@ -85,8 +90,8 @@ impl HttpListener {
         config: HttpConfig,
     ) -> Self {
         let connections = Arc::new(Connections::new(config.most_clients, config.grace));
-        let failures = Failures::default();
-        let shared = HttpShared { server, guard, tokens, agents, connections, failures, config };
+        let (failures, codes) = (Failures::default(), Arc::default());
+        let shared = HttpShared { server, guard, tokens, agents, connections, failures, codes, config };
         Self { listener, tls, shared: Arc::new(shared) }
     }
 
@@ -96,6 +101,12 @@ impl HttpListener {
     /// If the socket has no address.
     pub fn address(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
+    }
+
+    /// The codes with which its web page gets a token.
+    #[must_use]
+    pub fn codes(&self) -> Arc<OneTimeCodes> {
+        self.shared.codes.clone()
     }
 
     /// Counts the clients that are connected, now and later.

@@ -15,6 +15,7 @@ use rethread::server::{ClientAccess, ClientOrigin, ClientRole, ClientSettings};
 
 use crate::failures::Attempts;
 use crate::listener::HttpShared;
+use crate::page;
 use crate::remote::{Layout, RemoteConnection, StreamName};
 use crate::replies::{Body, refused, text};
 use crate::sent_id::EventId;
@@ -43,7 +44,8 @@ pub(crate) async fn answer(
             Ok(_) => text(StatusCode::OK, "ready\n"),
             Err(refused) => *refused,
         },
-        _ => refused(StatusCode::NOT_FOUND, "there is nothing here"),
+        "/code" => page::exchange(&shared, address, request).await,
+        _ => page::file(shared.config.page.as_deref(), &request),
     }
 }
 
@@ -160,7 +162,8 @@ async fn post(
     }
 }
 
-async fn collect(body: Incoming, longest: usize) -> Result<Bytes, Refused> {
+/// The whole body, if it is not too long.
+pub(crate) async fn collect(body: Incoming, longest: usize) -> Result<Bytes, Refused> {
     match Limited::new(body, longest).collect().await {
         Ok(collected) => Ok(collected.to_bytes()),
         Err(error) if error.is::<LengthLimitError>() => {

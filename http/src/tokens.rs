@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -41,6 +42,28 @@ pub enum TokenError {
     NoRandomness,
 }
 
+/// Who holds a token.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TokenKind {
+    /// A person or a program; it was made by hand.
+    #[default]
+    Client,
+    /// The web page in a browser; it was made for a one-time code.
+    Page,
+}
+
+impl TokenKind {
+    /// The name of the kind.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Client => "client",
+            Self::Page => "page",
+        }
+    }
+}
+
 /// A token as it is stored: what it may do, and the hash of its text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoredToken {
@@ -54,6 +77,9 @@ pub struct StoredToken {
     pub created: u64,
     /// When it stops to work, in milliseconds since 1970.
     pub expires: Option<u64>,
+    /// Who holds it.
+    #[serde(default)]
+    pub kind: TokenKind,
     /// The hash of its text.
     hash: String,
 }
@@ -99,24 +125,23 @@ impl TokenFile {
 
     /// Makes a token.
     pub fn add(&self, name: &str, role: ClientRole, expires: Option<u64>) -> Result<NewToken, TokenError> {
-        let mut random = [0; RANDOM_BYTES];
-        getrandom::fill(&mut random).map_err(|_| TokenError::NoRandomness)?;
-        let text = format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(random));
-        let hash = hash_of(&text);
-        let stored = StoredToken {
-            // Of the hash, which says nothing of the token.
-            id: hash[..8].to_owned(),
-            name: name.to_owned(),
-            role: role.name().to_owned(),
-            created: clock::now(),
-            expires,
-            hash,
-        };
+        let made = new_token(name, role, expires, TokenKind::Client)?;
         self.change(|tokens| {
-            tokens.push(stored.clone());
-            Ok(())
-        })?;
-        Ok(NewToken { text, stored })
+            tokens.push(made.stored.clone());
+            Ok(made)
+        })
+    }
+
+    /// Makes a token for the web page that works for this long. Those of earlier pages that have expired are removed.
+    pub(crate) fn add_for_page(&self, life: Duration) -> Result<NewToken, TokenError> {
+        let now = clock::now();
+        let expires = now.saturating_add(u64::try_from(life.as_millis()).unwrap_or(u64::MAX));
+        let made = new_token("web page", ClientRole::Full, Some(expires), TokenKind::Page)?;
+        self.change(|tokens| {
+            tokens.retain(|token| token.kind != TokenKind::Page || token.is_valid_at(now));
+            tokens.push(made.stored.clone());
+            Ok(made)
+        })
     }
 
     /// Revokes a token. A running server closes its connections.
@@ -194,8 +219,31 @@ impl TokenFile {
     }
 }
 
-/// A token has 256 random bits, so that its hash needs no salt and no slow function.
-fn hash_of(text: &str) -> String {
+fn new_token(
+    name: &str,
+    role: ClientRole,
+    expires: Option<u64>,
+    kind: TokenKind,
+) -> Result<NewToken, TokenError> {
+    let mut random = [0; RANDOM_BYTES];
+    getrandom::fill(&mut random).map_err(|_| TokenError::NoRandomness)?;
+    let text = format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(random));
+    let hash = hash_of(&text);
+    let stored = StoredToken {
+        // Of the hash, which says nothing of the token.
+        id: hash[..8].to_owned(),
+        name: name.to_owned(),
+        role: role.name().to_owned(),
+        created: clock::now(),
+        expires,
+        kind,
+        hash,
+    };
+    Ok(NewToken { text, stored })
+}
+
+/// Tokens and codes have 256 random bits, so that a hash needs no salt and no slow function.
+pub(crate) fn hash_of(text: &str) -> String {
     Sha256::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 

@@ -205,5 +205,6 @@ fn session_deps(store: &Arc<dyn Store>, config: &Config) -> SessionDeps {
         when_unattended: config.when_unattended,
         idle_limit: config.idle_limit,
         guardian: config.guardian.clone(),
+        changed: Arc::default(),
     }
 }

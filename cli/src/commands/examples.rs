@@ -19,6 +19,13 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         ],
     ),
     (
+        "web",
+        &[
+            ("open the page in the browser", "rethread web"),
+            ("print the address, to open it elsewhere", "rethread web --print"),
+        ],
+    ),
+    (
         "token",
         &[
             (

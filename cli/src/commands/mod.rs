@@ -26,6 +26,7 @@ mod serve;
 mod show;
 mod stats;
 mod token;
+mod web;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
@@ -90,6 +91,8 @@ pub(crate) enum Command {
     Move(relocate::MoveArgs),
     /// Asks the process that has a session open to let it go.
     Release(release::ReleaseArgs),
+    /// Opens the web page of the running server in the browser.
+    Web(web::WebArgs),
     /// Makes, lists and revokes the tokens of remote clients.
     Token(token::TokenArgs),
     /// Lists the agents that can be used by name.
@@ -135,6 +138,7 @@ impl Command {
             Self::Fork(args) => fork::run(&args),
             Self::Move(args) => relocate::run(&args),
             Self::Release(args) => release::run(&args),
+            Self::Web(args) => web::run(&args),
             Self::Token(args) => token::run(&args),
             Self::Agents(args) => agents::run(&args),
             Self::Models(args) => models::run(&args),

@@ -14,9 +14,8 @@ use crate::failure::{ExitCode, Failure};
 use crate::log::LogLevel;
 use crate::output::age::age;
 use crate::output::escape::visible;
-use crate::paths::Paths;
-use crate::serving::find::{FoundServer, NoServer};
-use crate::serving::handshake::{Answer, Ask, Greeting, HANDSHAKE, ServerState, ServerStatus};
+use crate::serving::find::{FoundServer, other_answer};
+use crate::serving::handshake::{Answer, Ask, Greeting, ServerState, ServerStatus};
 use crate::serving::http::{HttpOptions, PlainHttp};
 use crate::serving::process::{self, ServeOptions};
 
@@ -105,12 +104,12 @@ fn http(args: &ServeArgs) -> Result<Option<HttpOptions>, Failure> {
 }
 
 fn status(form: ReportForm) -> Result<(), Failure> {
-    let found = found()?;
+    let found = FoundServer::running()?;
     let greeting = found.greeting.clone();
     match found.ask(&Ask::Status)? {
         (Answer::Status(status), _) => show(form, &greeting, &status),
-        (Answer::Accepted | Answer::Refused { .. } | Answer::Stopping, _) => {
-            Err(Failure::plain("the server answered something else"))
+        (Answer::Accepted | Answer::Refused { .. } | Answer::Page(_) | Answer::Stopping, _) => {
+            Err(other_answer())
         }
     }
 }
@@ -145,25 +144,10 @@ fn show(form: ReportForm, greeting: &Greeting, status: &ServerStatus) -> Result<
 }
 
 fn stop(form: ReportForm) -> Result<(), Failure> {
-    let found = found()?;
+    let found = FoundServer::running()?;
     let pid = found.greeting.pid;
     let (_, mut stream) = found.ask(&Ask::Stop)?;
     // It ends with the process.
     let _ = stream.read_to_end(&mut Vec::new());
     report(form, &format!("Stopped the server in process {pid}."), &json!({"pid": pid, "stopped": true}))
-}
-
-/// The running server, if it speaks our handshake.
-fn found() -> Result<FoundServer, Failure> {
-    match FoundServer::find(&Paths::from_environment()?) {
-        Ok(found) if found.greeting.handshake == HANDSHAKE => Ok(found),
-        Ok(found) => {
-            let Greeting { pid, version, .. } = &found.greeting;
-            let message = format!("the server in process {pid} is of another version ({version})");
-            Err(Failure::plain(&message).hint(format!("end it with `kill {pid}`")))
-        }
-        Err(NoServer::None) => Err(Failure::new(ExitCode::NotFound, "no server runs for this store")
-            .hint("`rethread serve` starts one")),
-        Err(NoServer::Unusable(failure)) => Err(failure),
-    }
 }

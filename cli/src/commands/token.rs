@@ -111,7 +111,7 @@ fn list(tokens: &TokenFile, form: ReportForm) -> Result<(), Failure> {
 
 fn document(token: &StoredToken, now: u64) -> Value {
     json!({
-        "id": token.id, "name": token.name, "role": token.client_role().name(),
+        "id": token.id, "name": token.name, "role": token.client_role().name(), "kind": token.kind.name(),
         "createdAt": clock::rfc3339(token.created), "expiresAt": token.expires.map(clock::rfc3339),
         "valid": token.is_valid_at(now),
     })

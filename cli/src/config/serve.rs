@@ -1,5 +1,6 @@
 //! The table `[serve]` of the file: the settings of the server. A server reads them again on SIGHUP.
 
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 
 use serde::Deserialize;
@@ -18,12 +19,18 @@ pub(crate) struct ServeConfig {
     /// Whether clients of HTTP may have commands run as MCP servers.
     #[serde(default)]
     pub(crate) allow_client_mcp: bool,
+    /// How many hours a token of the web page works.
+    #[serde(default)]
+    pub(crate) page_hours: Option<NonZeroU32>,
 }
 
 impl ServeConfig {
     /// The settings for people and programs; what is not set is null.
     pub(crate) fn shown(&self) -> Value {
         let allowed = Some(true).filter(|_| self.allow_client_mcp);
-        json!({"stop_seconds": self.stop_seconds, "roots": self.roots, "allow_client_mcp": allowed})
+        json!({
+            "stop_seconds": self.stop_seconds, "roots": self.roots, "allow_client_mcp": allowed,
+            "page_hours": self.page_hours,
+        })
     }
 }

@@ -11,7 +11,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 
 use super::handshake::{
-    Answer, Ask, Greeting, HANDSHAKE, Handover, LineBuffer, ServerState, ServerStatus, content_of, line_of,
+    Answer, Ask, Greeting, HANDSHAKE, Handover, LineBuffer, PageAddress, ServerState, ServerStatus,
+    content_of, line_of,
 };
 use super::process::ServeShared;
 
@@ -52,6 +53,7 @@ pub(crate) async fn serve(mut stream: UnixStream, shared: Arc<ServeShared>) {
     let outcome = match asked {
         Ok(Ok(Ask::Serve(handover))) => serve_client(stream, *handover, &shared).await,
         Ok(Ok(Ask::Status)) => say(&mut stream, &Answer::Status(status(&shared))).await,
+        Ok(Ok(Ask::Page)) => say(&mut stream, &page(&shared)).await,
         Ok(Ok(Ask::Stop)) => stop(stream, &shared).await,
         Ok(Err(error)) => Err(error),
         // It said nothing.
@@ -99,6 +101,20 @@ async fn serve_client(mut stream: UnixStream, handover: Handover, shared: &Serve
     }
 }
 
+/// The address of the web page, with a code that works once.
+fn page(shared: &ServeShared) -> Answer {
+    if shared.state() == ServerState::Stopping {
+        return Answer::Refused { reason: "the server is stopping".to_owned() };
+    }
+    let Some(http) = &shared.http else {
+        return Answer::Refused { reason: "the server does not listen for HTTP (`--listen off`)".to_owned() };
+    };
+    match http.codes.make(shared.page_life()) {
+        Ok(code) => Answer::Page(PageAddress { url: http.page_url.clone(), code }),
+        Err(error) => Answer::Refused { reason: error.to_string() },
+    }
+}
+
 /// Ends the server. The connection stays open until the process has ended.
 async fn stop(mut stream: UnixStream, shared: &ServeShared) -> io::Result<()> {
     shared.stop();
@@ -123,7 +139,7 @@ fn status(shared: &ServeShared) -> ServerStatus {
     ServerStatus {
         since: shared.since,
         addresses: shared.addresses.clone(),
-        clients: shared.clients.get() + (shared.http_clients)(),
+        clients: shared.clients.get() + shared.http.as_ref().map_or(0, |http| (http.clients)()),
         sessions: activities.len(),
         running: count(|activity| matches!(activity, Activity::Running)),
         waiting: count(|activity| matches!(activity, Activity::Waiting | Activity::Unattended)),

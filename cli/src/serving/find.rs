@@ -59,6 +59,21 @@ impl FoundServer {
         }
     }
 
+    /// The running server, of which this process wants something that needs one.
+    pub(crate) fn running() -> Result<Self, Failure> {
+        match Self::find(&Paths::from_environment()?) {
+            Ok(found) if found.greeting.handshake == HANDSHAKE => Ok(found),
+            Ok(found) => {
+                let Greeting { pid, version, .. } = &found.greeting;
+                let message = format!("the server in process {pid} is of another version ({version})");
+                Err(Failure::plain(&message).hint(format!("end it with `kill {pid}`")))
+            }
+            Err(NoServer::None) => Err(Failure::new(ExitCode::NotFound, "no server runs for this store")
+                .hint("`rethread serve` starts one")),
+            Err(NoServer::Unusable(failure)) => Err(failure),
+        }
+    }
+
     /// Asks for something. The stream is for what follows.
     pub(crate) fn ask(mut self, ask: &Ask) -> Result<(Answer, UnixStream), Failure> {
         let failed = |error| failed(&self.socket, error);
@@ -74,9 +89,7 @@ impl FoundServer {
         match self.ask(&ask)? {
             (Answer::Accepted, stream) => Ok(stream),
             (Answer::Refused { reason }, _) => Err(Failure::new(ExitCode::Refused, reason)),
-            (Answer::Status(_) | Answer::Stopping, _) => {
-                Err(Failure::plain("the server answered something else"))
-            }
+            (Answer::Status(_) | Answer::Page(_) | Answer::Stopping, _) => Err(other_answer()),
         }
     }
 
@@ -87,6 +100,11 @@ impl FoundServer {
         let greeting = content_of(&greeting).map_err(failed)?;
         Ok(Self { stream, socket, greeting })
     }
+}
+
+/// The server answered something that was not asked for.
+pub(crate) fn other_answer() -> Failure {
+    Failure::plain("the server answered something else")
 }
 
 fn read_line(stream: &mut UnixStream) -> std::io::Result<Vec<u8>> {

@@ -10,8 +10,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-/// The number of this handshake. It changes when a line means something else.
-pub(crate) const HANDSHAKE: u32 = 1;
+/// The number of this handshake. It changes when a line means something else, or when there is more to ask for.
+pub(crate) const HANDSHAKE: u32 = 2;
 
 /// The longest line: command lines and environments are smaller on all systems.
 pub(crate) const LONGEST_LINE: usize = 16 * 1024 * 1024;
@@ -47,6 +47,8 @@ pub(crate) enum Ask {
     Serve(Box<Handover>),
     /// How the server is.
     Status,
+    /// The address of the web page, with a one-time code.
+    Page,
     /// To end. The connection ends when the process does.
     Stop,
 }
@@ -64,8 +66,33 @@ pub(crate) enum Answer {
     },
     /// How the server is.
     Status(ServerStatus),
+    /// The web page.
+    Page(PageAddress),
     /// It ends.
     Stopping,
+}
+
+/// Where the web page is.
+#[derive(Clone, Serialize, Deserialize)]
+pub(crate) struct PageAddress {
+    /// The address of its start.
+    pub(crate) url: String,
+    /// The code with which it gets a token.
+    pub(crate) code: String,
+}
+
+impl PageAddress {
+    /// The address with the code, where no server and no log gets it.
+    pub(crate) fn with_code(&self) -> String {
+        format!("{}#code={}", self.url, self.code)
+    }
+}
+
+impl std::fmt::Debug for PageAddress {
+    /// The code is secret.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PageAddress").field("url", &self.url).finish_non_exhaustive()
+    }
 }
 
 /// How a server is.

@@ -11,7 +11,7 @@ use rethread::agent::process::AgentCommand;
 use rethread::lock::locked;
 use rethread::secret::Secrets;
 use rethread::server::{RemoteRules, Server};
-use rethread_http::{AgentDirectory, Guard, HttpConfig, HttpListener, TokenFile, tls_acceptor};
+use rethread_http::{AgentDirectory, Guard, HttpConfig, HttpListener, OneTimeCodes, TokenFile, tls_acceptor};
 use tokio::net::TcpListener;
 
 use super::settings::ServeSettings;
@@ -49,6 +49,29 @@ pub(crate) enum PlainHttp {
 pub(crate) struct ListeningHttp {
     pub(crate) listener: HttpListener,
     pub(crate) url: String,
+    /// Where a browser on this machine finds the web page.
+    page_url: String,
+}
+
+impl ListeningHttp {
+    /// What others need of it while it serves.
+    pub(crate) fn reached(&self) -> ReachedHttp {
+        ReachedHttp {
+            page_url: self.page_url.clone(),
+            codes: self.listener.codes(),
+            clients: Box::new(self.listener.client_count()),
+        }
+    }
+}
+
+/// A listener that serves, for the other parts of the process.
+pub(crate) struct ReachedHttp {
+    /// Where a browser on this machine finds the web page.
+    pub(crate) page_url: String,
+    /// The codes with which the page gets its token.
+    pub(crate) codes: Arc<OneTimeCodes>,
+    /// Counts the clients.
+    pub(crate) clients: Box<dyn Fn() -> usize + Send + Sync>,
 }
 
 impl HttpOptions {
@@ -98,7 +121,19 @@ impl HttpOptions {
             Arc::new(agents),
             HttpConfig { most_clients, ..HttpConfig::default() },
         );
-        Ok(ListeningHttp { listener, url: format!("{scheme}://{bound}") })
+        let page_url = format!("{scheme}://{}/", self.page_host(bound));
+        Ok(ListeningHttp { listener, url: format!("{scheme}://{bound}"), page_url })
+    }
+
+    /// The host and port by which a browser on this machine reaches the server. A certificate is for a name, so that with TLS
+    /// the first allowed one is used.
+    fn page_host(&self, bound: SocketAddr) -> String {
+        match (&self.tls, self.hosts.first()) {
+            (Some(_), Some(name)) if name.contains(':') => name.clone(),
+            (Some(_), Some(name)) => format!("{name}:{}", bound.port()),
+            (Some(_) | None, _) if bound.ip().is_unspecified() => format!("localhost:{}", bound.port()),
+            (Some(_) | None, _) => bound.to_string(),
+        }
     }
 }
 

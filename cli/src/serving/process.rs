@@ -18,7 +18,7 @@ use tokio::task::JoinSet;
 use super::accept::{self, ClientCount};
 use super::address::socket_path;
 use super::handshake::ServerState;
-use super::http::HttpOptions;
+use super::http::{HttpOptions, ListeningHttp, ReachedHttp};
 use super::registration::{NotRegistered, Registered, Registration};
 use super::settings::ServeSettings;
 use crate::failure::{ExitCode, Failure};
@@ -57,8 +57,8 @@ pub(crate) struct ServeShared {
     pub(crate) most_clients: usize,
     pub(crate) addresses: Vec<String>,
     pub(crate) since: Millis,
-    /// Counts the clients of HTTP.
-    pub(crate) http_clients: Box<dyn Fn() -> usize + Send + Sync>,
+    /// HTTP, if it is served.
+    pub(crate) http: Option<ReachedHttp>,
     settings: Arc<Mutex<ServeSettings>>,
     stage: watch::Sender<Stage>,
 }
@@ -83,6 +83,11 @@ impl ServeShared {
             Stage::Running => ServerState::Running,
             Stage::Draining | Stage::Ending | Stage::Closing => ServerState::Stopping,
         }
+    }
+
+    /// How long a token of the web page works.
+    pub(crate) fn page_life(&self) -> Duration {
+        locked(&self.settings).page_life
     }
 
     /// Begins to end; the second time, turns get no more time.
@@ -136,19 +141,12 @@ pub(crate) fn run(options: ServeOptions) -> Result<(), Failure> {
             addresses: http.iter().map(|http| http.url.clone()).collect(),
         };
         registration.write(&registered)?;
-        let (http, http_clients): (_, Box<dyn Fn() -> usize + Send + Sync>) = match http {
-            Some(http) => {
-                let count = http.listener.client_count();
-                (Some(http.listener), Box::new(count))
-            }
-            None => (None, Box::new(|| 0)),
-        };
         let shared = Arc::new(ServeShared {
             server,
             secrets: parts.secrets().clone(),
             paths,
             clients: Arc::default(),
-            http_clients,
+            http: http.as_ref().map(ListeningHttp::reached),
             most_clients: options.most_clients,
             addresses: registered.all_addresses(),
             since: clock::now(),
@@ -157,7 +155,7 @@ pub(crate) fn run(options: ServeOptions) -> Result<(), Failure> {
         });
         announce(&shared)?;
         let signals = Signals::watch()?;
-        let http = http.map(|http| tokio::spawn(http.serve(shared.closing())));
+        let http = http.map(|http| tokio::spawn(http.listener.serve(shared.closing())));
         serve(&shared, listener, &parts, signals, options.stop_seconds).await;
         if let Some(http) = http {
             let _ = http.await;

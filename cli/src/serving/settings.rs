@@ -11,6 +11,8 @@ use crate::paths::Paths;
 
 /// How long the turns that run get when the server is asked to end.
 const STOP_LIMIT: Duration = Duration::from_secs(30);
+/// How many hours a token of the web page works.
+const PAGE_HOURS: u32 = 12;
 
 /// What a reload can change.
 #[derive(Clone, Debug)]
@@ -19,6 +21,8 @@ pub(crate) struct ServeSettings {
     pub(crate) stop_limit: Duration,
     /// After how many days without a change sessions are deleted.
     pub(crate) keep_days: Option<NonZeroU32>,
+    /// How long a token of the web page works.
+    pub(crate) page_life: Duration,
     /// What clients of HTTP may name.
     pub(crate) rules: RemoteRules,
 }
@@ -36,6 +40,8 @@ impl ServeSettings {
             roots.extend(Paths::user_home());
         }
         let rules = RemoteRules { roots, stdio_servers };
-        Ok(Self { stop_limit, keep_days: config.keep_days, rules })
+        let hours = config.serve.page_hours.map_or(PAGE_HOURS, NonZeroU32::get);
+        let page_life = Duration::from_secs(u64::from(hours) * 3600);
+        Ok(Self { stop_limit, page_life, keep_days: config.keep_days, rules })
     }
 }

@@ -1,10 +1,11 @@
 //! `rethread serve` as a real process: its life (`lifecycle`), clients that reach it by `rethread acp` (`pump`), commands that
-//! work through it (`commands`), and clients by address (`http`).
+//! work through it (`commands`), clients by address (`http`), and the way to its web page (`web`).
 
 mod commands;
 mod http;
 mod lifecycle;
 mod pump;
+mod web;
 
 use std::process::Output;
 

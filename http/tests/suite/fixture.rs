@@ -13,7 +13,7 @@ use hyper_util::rt::TokioIo;
 use rethread::agent::host::AgentSource;
 use rethread::edge::Version;
 use rethread::server::{ClientRole, RemoteRules, StdioServers, WhenUnattended};
-use rethread_http::{AgentDirectory, Guard, HttpConfig, HttpListener, RemoteTarget, TokenFile};
+use rethread_http::{AgentDirectory, Guard, HttpConfig, HttpListener, OneTimeCodes, RemoteTarget, TokenFile};
 use rethread_testkit::agent::ScriptedAgent;
 use rethread_testkit::client::Client;
 use rethread_testkit::{Pairing, World};
@@ -28,6 +28,8 @@ pub(crate) struct Listening {
     pub(crate) token: String,
     /// A directory in which sessions may be opened.
     pub(crate) cwd: PathBuf,
+    /// The codes for its web page.
+    pub(crate) codes: Arc<OneTimeCodes>,
     pub(crate) world: World,
     _folder: tempfile::TempDir,
 }
@@ -67,8 +69,9 @@ impl Listening {
         let agents = Arc::new(OneAgent(world.agent.clone(), cwd.clone()));
         let http =
             HttpListener::new(listener, None, world.server.clone(), guard, tokens.clone(), agents, config);
+        let codes = http.codes();
         tokio::spawn(http.serve(std::future::pending()));
-        Self { address, tokens, token, cwd, world, _folder: folder }
+        Self { address, tokens, token, cwd, codes, world, _folder: folder }
     }
 
     pub(crate) fn cwd(&self) -> String {

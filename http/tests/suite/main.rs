@@ -1,6 +1,7 @@
 //! All integration tests of the crate: real sockets on loopback, a server in the same process, and a scripted agent.
 
 mod fixture;
+mod page;
 mod sdk_client;
 mod security;
 mod streamable;

@@ -92,7 +92,10 @@ impl ClientAccess {
 
 fn check_observer(call: &ClientRequest) -> Result<(), RpcError> {
     let allowed = match call {
-        ClientRequest::List { .. } | ClientRequest::Search(_) => true,
+        ClientRequest::List { .. }
+        | ClientRequest::Search(_)
+        | ClientRequest::Subscribe(_)
+        | ClientRequest::Unsubscribe(_) => true,
         ClientRequest::Session { call, .. } => matches!(call, SessionRequest::Status),
         ClientRequest::New(_)
         | ClientRequest::Resume { .. }
@@ -114,6 +117,8 @@ fn setup_of(call: &ClientRequest) -> Option<&Setup> {
         | ClientRequest::Fork { setup, .. } => Some(setup),
         ClientRequest::List { .. }
         | ClientRequest::Search(_)
+        | ClientRequest::Subscribe(_)
+        | ClientRequest::Unsubscribe(_)
         | ClientRequest::Session { .. }
         | ClientRequest::Relay { .. } => None,
     }

@@ -67,6 +67,8 @@ impl Connection {
                 self.list(context, request, cwd, cursor, archived).await
             }
             ClientRequest::Search(params) => self.search(&context, request, params),
+            ClientRequest::Subscribe(subscription) => self.subscribe(context, request, subscription).await,
+            ClientRequest::Unsubscribe(id) => self.unsubscribe(context, request, id).await,
             ClientRequest::Session { session, call } => {
                 self.session_call(context, request, SessionId(session), call).await;
             }
@@ -332,6 +334,8 @@ fn is_work(call: &ClientRequest) -> bool {
         ClientRequest::Resume { .. }
         | ClientRequest::List { .. }
         | ClientRequest::Search(_)
+        | ClientRequest::Subscribe(_)
+        | ClientRequest::Unsubscribe(_)
         | ClientRequest::Relay { .. } => false,
     }
 }

@@ -8,6 +8,7 @@ mod dispatch;
 mod initialize;
 mod intake;
 mod io;
+mod list;
 mod pump;
 mod replay;
 mod search;
@@ -79,6 +80,8 @@ pub(crate) struct Connection {
     in_flight: InFlight,
     /// The sessions that this client follows.
     attached: Attachments,
+    /// How many subscriptions to the list it has.
+    subscriptions: usize,
     ready: mpsc::Sender<Ready>,
     from_process: mpsc::Sender<ProcessMessage>,
 }
@@ -208,6 +211,7 @@ impl Connection {
             asked,
             in_flight: InFlight::default(),
             attached: Attachments::new(),
+            subscriptions: 0,
             ready,
             from_process,
         };
@@ -276,6 +280,9 @@ impl Connection {
         let handles =
             self.attached.close().into_iter().filter_map(|session| self.deps.registry.find(&session));
         let client = self.client;
+        if self.subscriptions > 0 {
+            self.deps.registry.leave_list(client).await;
+        }
         let mut leaving: JoinSet<_> = handles.map(|handle| detach(handle, client)).collect();
         while leaving.join_next().await.is_some() {}
         match self.phase {

@@ -155,6 +155,10 @@ impl Pump {
                 }
             }
             Outbound::Notify { method, params } => self.out.notification(&method, &params),
+            Outbound::ListChanges { method, params, waiting } => {
+                self.out.notification(method, &params);
+                drop(waiting);
+            }
         }
     }
 

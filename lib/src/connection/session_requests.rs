@@ -1,4 +1,4 @@
-//! Handles the requests of a client about sessions: new, fork, load, resume, list, close, delete, archive, status, title.
+//! Handles the requests of a client about sessions: new, fork, load, resume, close, delete, archive, status, title.
 
 use rethread_core::{Json, Seq, SessionId, clean_title};
 use serde_json::json;
@@ -8,17 +8,12 @@ use super::answers::{self, SomewhereOpen};
 use super::attach::{Attacher, check};
 use super::{ClientContext, Connection};
 use crate::clock;
-use crate::edge::client_request::{self, ReplayFrom, Setup};
+use crate::edge::client_request::{ReplayFrom, Setup};
 use crate::edge::dialect::UnknownClose;
 use crate::live_session::{Handle, Message, SessionEnded, store_error};
 use crate::outbox::{OpenRequest, Worker};
-use crate::store::{Archived, ArchivedFilter, ListQuery, SessionRow, StoreError};
+use crate::store::{Archived, SessionRow, StoreError};
 use crate::wire::RpcError;
-
-/// How many sessions a page of a list has.
-const PAGE: usize = 50;
-/// What the answer to a list takes beside the sessions and the client's id: the envelope and the cursor.
-const LIST_FRAME: usize = 2048;
 
 impl Connection {
     /// Making a session waits for the agent, and nothing else waits for that. The client may take it back meanwhile.
@@ -117,32 +112,6 @@ impl Connection {
             bell: self.bell.clone(),
             attached: self.attached.clone(),
         }
-    }
-
-    pub(super) async fn list(
-        &self,
-        context: ClientContext,
-        request: OpenRequest,
-        cwd: Option<String>,
-        cursor: Option<String>,
-        archived: client_request::ArchivedParam,
-    ) {
-        let archived = match archived {
-            client_request::ArchivedParam::Exclude => ArchivedFilter::Exclude,
-            client_request::ArchivedParam::Include => ArchivedFilter::Include,
-            client_request::ArchivedParam::Only => ArchivedFilter::Only,
-        };
-        let query = ListQuery { cwd, archived, after: cursor.clone(), limit: PAGE, ..ListQuery::default() };
-        let page = context.registry.store().list(&query).await;
-        let room = self.deps.host_config.longest_line.saturating_sub(LIST_FRAME + request.id().text().len());
-        request.answer(match page {
-            Ok(page) => Ok(answers::list(page, room)),
-            Err(StoreError::BadCursor) => {
-                Err(RpcError::field("cursor", &json!(cursor), "a cursor that an earlier page gave")
-                    .hint("start again without a cursor"))
-            }
-            Err(error) => Err(store_error(&error)),
-        });
     }
 
     pub(super) async fn close(&mut self, context: ClientContext, request: OpenRequest, session: SessionId) {

@@ -5,6 +5,7 @@ use rethread_core::{Fields, Json};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use super::list_subscription::{CHANGES, ListSubscription, SUBSCRIBE, UNSUBSCRIBE};
 use super::params::{Params, absolute};
 use super::search_request::{SEARCH, SearchParams};
 use super::{Version, prompt_blocks, v1};
@@ -44,6 +45,10 @@ pub enum ClientRequest {
     },
     /// `_rethread/search`.
     Search(SearchParams),
+    /// `_rethread/list/subscribe`.
+    Subscribe(ListSubscription),
+    /// `_rethread/list/unsubscribe`, with the id of the subscription.
+    Unsubscribe(String),
     /// A request about one session.
     Session {
         /// The id of the session.
@@ -106,6 +111,18 @@ pub enum ArchivedParam {
     Only,
 }
 
+impl ArchivedParam {
+    /// Reads the parameter.
+    pub fn read(params: &Params) -> Result<Self, RpcError> {
+        match params.optional_text("archived")?.as_deref() {
+            None | Some("exclude") => Ok(Self::Exclude),
+            Some("include") => Ok(Self::Include),
+            Some("only") => Ok(Self::Only),
+            Some(_) => Err(params.wrong("archived", "\"exclude\", \"include\" or \"only\"")),
+        }
+    }
+}
+
 /// How a request refers to an option.
 #[derive(Debug)]
 pub enum OptionName {
@@ -162,6 +179,8 @@ impl ClientRequest {
             }
             (_, "session/fork") => fork(&read, version),
             (_, "session/list") => list(&read),
+            (_, SUBSCRIBE) => Ok(Self::Subscribe(ListSubscription::read(&read, CHANGES)?)),
+            (_, UNSUBSCRIBE) => Ok(Self::Unsubscribe(read.text("subscriptionId")?)),
             (_, SEARCH) => Ok(Self::Search(SearchParams::read(&read)?)),
             _ => match session_call(version, method, &read)? {
                 Some(call) => Ok(Self::Session { session: read.text("sessionId")?, call }),
@@ -229,12 +248,7 @@ fn list(params: &Params) -> Result<ClientRequest, RpcError> {
     if let Some(cwd) = &cwd {
         absolute("cwd", cwd)?;
     }
-    let archived = match params.optional_text("archived")?.as_deref() {
-        None | Some("exclude") => ArchivedParam::Exclude,
-        Some("include") => ArchivedParam::Include,
-        Some("only") => ArchivedParam::Only,
-        Some(_) => return Err(params.wrong("archived", "\"exclude\", \"include\" or \"only\"")),
-    };
+    let archived = ArchivedParam::read(params)?;
     Ok(ClientRequest::List { cwd, cursor: params.optional_text("cursor")?, archived })
 }
 

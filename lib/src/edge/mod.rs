@@ -5,6 +5,7 @@ pub mod agent_translator;
 pub mod capabilities;
 pub mod client_request;
 pub mod dialect;
+pub mod list_subscription;
 pub mod opened;
 pub mod own_meta;
 pub mod params;

@@ -7,6 +7,7 @@ use rethread_core::session::Native;
 use rethread_core::{Json, MessageId, QuestionId, Seq, Session, SessionId};
 use tokio::sync::{mpsc, oneshot, watch};
 
+use super::activity::{ChangedSessions, SessionStatus};
 use super::client_requests::reply_of;
 use super::{Activity, AgentSlot, Attached, Client, local};
 use crate::agent::Restore;
@@ -36,7 +37,7 @@ pub(crate) struct Handle {
     pub(super) inbox: mpsc::Sender<Box<Message>>,
     /// Becomes true when the session has given up its lease and its task is over.
     pub(super) finished: watch::Receiver<bool>,
-    pub(super) activity: watch::Receiver<Activity>,
+    pub(super) status: watch::Receiver<SessionStatus>,
 }
 
 impl Handle {
@@ -54,14 +55,19 @@ impl Handle {
 
     /// What the session is doing.
     pub(crate) fn activity(&self) -> Activity {
-        *self.activity.borrow()
+        self.status.borrow().activity
+    }
+
+    /// How the session is, in short.
+    pub(crate) fn status(&self) -> SessionStatus {
+        self.status.borrow().clone()
     }
 
     /// Waits until no turn runs that can make progress.
     pub(crate) async fn quiet(&self) {
-        let quiet = |now: &Activity| matches!(now, Activity::Idle | Activity::Unattended);
+        let quiet = |now: &SessionStatus| matches!(now.activity, Activity::Idle | Activity::Unattended);
         // A session that has ended is quiet, too.
-        let _ = self.activity.clone().wait_for(quiet).await;
+        let _ = self.status.clone().wait_for(quiet).await;
     }
 
     /// Says whether the session takes no more messages.
@@ -228,6 +234,8 @@ pub(crate) struct SessionDeps {
     pub(crate) idle_limit: Duration,
     /// What keeps a command that is run for an agent together.
     pub(crate) guardian: Option<GuardianCommand>,
+    /// Where sessions note that their status has changed.
+    pub(crate) changed: Arc<ChangedSessions>,
 }
 
 /// A session as it is found or made, ready to run.

@@ -74,6 +74,15 @@ pub(crate) enum Outbound {
         /// The parameters with our session id.
         params: Json,
     },
+    /// Changes of the list that the client subscribed to. The next ones are sent when these have been taken.
+    ListChanges {
+        /// The method.
+        method: &'static str,
+        /// The parameters.
+        params: Json,
+        /// Held until the notification is taken.
+        waiting: Arc<()>,
+    },
 }
 
 impl Outbound {

@@ -1,10 +1,12 @@
 //! The live sessions of a server: finds one, opens it from the store, or creates it. Opening is atomic per id (`turns`).
 //! `adopt` stores sessions that only the agent has, `drain` ends the work, `fork` branches off, `watch` notices what other
-//! processes do.
+//! processes do and reports changes to those who subscribed to the list (`list_changes`), `session_info` says how a session is.
 
 mod adopt;
 mod drain;
 mod fork;
+mod list_changes;
+mod session_info;
 mod turns;
 mod watch;
 
@@ -12,7 +14,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use rethread_core::{AgentKind, Binding, Entry, Input, Json, Seq, Session, SessionId, stored};
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 
 use crate::agent::host::LiveAgent;
@@ -34,15 +36,22 @@ use crate::store::{AgentName, Deleted, Lease, NewSession, RowFacts, SessionRow, 
 use crate::wire::RpcError;
 use drain::WorkGate;
 use turns::Turns;
+use watch::WatchRequest;
+
+pub(crate) use list_changes::ListSubscriber;
+pub(crate) use session_info::RowForm;
+
+/// The live sessions by id.
+type LiveSessions = Mutex<HashMap<SessionId, Handle>>;
 
 /// The live sessions.
 pub(crate) struct Registry {
-    live: Arc<Mutex<HashMap<SessionId, Handle>>>,
+    live: Arc<LiveSessions>,
     /// Who is opening which session.
     turns: Turns,
     deps: SessionDeps,
-    /// Set when the store is watched.
-    watching: OnceLock<()>,
+    /// The way to the task that watches the store, when it is watched.
+    watching: OnceLock<mpsc::Sender<WatchRequest>>,
     gate: WorkGate,
 }
 

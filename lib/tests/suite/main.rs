@@ -11,6 +11,7 @@ mod edge_v1;
 mod importers;
 mod ladder;
 mod library_agent;
+mod list_changes;
 mod local_services;
 mod many_clients;
 mod notices;

@@ -6,12 +6,13 @@ use std::process::Stdio;
 use rethread::edge::Version;
 use rethread_testkit::program::{Home, Program, ServerProgram};
 use serde_json::{Value, json};
-use tokio::net::TcpListener;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
 
 use super::{home, run, stderr, stdout};
 
 /// Configures the scripted agent as `scripted`, for sessions in the folder beside the home.
-fn configure(home: &Home, agent: Version) {
+pub(super) fn configure(home: &Home, agent: Version) {
     let words: Vec<String> =
         home.scripted(agent).iter().map(|word| format!("{:?}", word.to_string_lossy())).collect();
     let roots = home.beside().canonicalize().expect("it exists").display().to_string();
@@ -23,14 +24,42 @@ fn configure(home: &Home, agent: Version) {
     fs::write(home.path().join("config.toml"), text).expect("it can be written");
 }
 
-fn url(server: &ServerProgram) -> String {
+pub(super) fn url(server: &ServerProgram) -> String {
     server.addresses.iter().find(|address| address.starts_with("http://")).expect("it has HTTP").clone()
 }
 
-async fn new_token(home: &Home, role: &str) -> String {
+pub(super) async fn new_token(home: &Home, role: &str) -> String {
     let made = run(home, &["token", "new", "test", "--role", role]).await;
     assert!(made.status.success(), "{}", stderr(&made));
     stdout(&made).trim_end().to_owned()
+}
+
+/// The status and the body of the answer to one request.
+pub(super) async fn request(
+    server: &ServerProgram,
+    method: &str,
+    path: &str,
+    token: Option<&str>,
+    body: &str,
+) -> (u16, String) {
+    let address = url(server).trim_start_matches("http://").to_owned();
+    let token = token.map(|token| format!("Authorization: Bearer {token}\r\n")).unwrap_or_default();
+    let head = format!(
+        "{method} {path} HTTP/1.1\r\nHost: {address}\r\n{token}Content-Type: application/json\r\n\
+         Content-Length: {}\r\nConnection: close\r\n\r\n{body}",
+        body.len()
+    );
+    let asking = async {
+        let mut stream = TcpStream::connect(&address).await.expect("it listens");
+        stream.write_all(head.as_bytes()).await.expect("it reads");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.expect("it answers with text");
+        answer
+    };
+    let answer = tokio::time::timeout(rethread_testkit::DEADLINE, asking).await.expect("it answers");
+    let (head, body) = answer.split_once("\r\n\r\n").expect("it has a head");
+    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("it has a status");
+    (status, body.to_owned())
 }
 
 fn remote(home: &Home, url: &str, token: &str) -> Program {

@@ -106,7 +106,10 @@ impl AgentProfile {
             Version::V2 => self.answer_v2(),
         };
         let mut meta = self.meta.as_ref().map(Json::fields).unwrap_or_default();
-        meta.set("rethread", json!({"version": env!("CARGO_PKG_VERSION"), "search": {}}).into());
+        meta.set(
+            "rethread",
+            json!({"version": env!("CARGO_PKG_VERSION"), "search": {}, "listSubscribe": {}}).into(),
+        );
         answer.set("_meta", meta.json());
         answer.json()
     }
