@@ -14,6 +14,7 @@ use rethread::server::{RemoteRules, Server};
 use rethread_http::{AgentDirectory, Guard, HttpConfig, HttpListener, OneTimeCodes, TokenFile, tls_acceptor};
 use tokio::net::TcpListener;
 
+use super::page::EmbeddedPage;
 use super::settings::ServeSettings;
 use crate::agents::{AgentChoice, guardian};
 use crate::config;
@@ -119,7 +120,7 @@ impl HttpOptions {
             Guard::new(bound.ip(), &self.hosts, &self.origins),
             Arc::new(TokenFile::new(paths.tokens())),
             Arc::new(agents),
-            HttpConfig { most_clients, ..HttpConfig::default() },
+            HttpConfig { most_clients, page: Some(Arc::new(EmbeddedPage)), ..HttpConfig::default() },
         );
         let page_url = format!("{scheme}://{}/", self.page_host(bound));
         Ok(ListeningHttp { listener, url: format!("{scheme}://{bound}"), page_url })

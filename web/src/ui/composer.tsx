@@ -118,11 +118,11 @@ export function Composer({ store }: { store: SessionStore }) {
         <span class="spring" />
         {busy && (
           <button type="button" class="button" onClick={() => void cancel(store)}>
-            <Icon name="stop" size={12} /> Cancel
+            <Icon name="stop" size={14} /> <span>Cancel</span>
           </button>
         )}
         <button type="submit" class="button primary" disabled={!online || (draft.trim() === "" && images.length === 0)} title={online ? undefined : "Not connected. The text is kept."}>
-          <Icon name="send" size={14} /> Send
+          <Icon name="send" size={14} /> <span>Send</span>
         </button>
       </div>
     </form>

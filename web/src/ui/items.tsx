@@ -221,7 +221,7 @@ const STOPS: Record<string, string> = {
 function EventMarker({ item }: { item: Item }) {
   const { members } = item;
   const kind = text(members["type"]);
-  if (kind === "turn_started") return null;
+  if (kind === "turn_started" || kind === "cancel_asked") return null;
   if (kind === "turn_ended") {
     const reason = text(members["stopReason"]) ?? "";
     const error = text(members["error"]) ?? text(at(members["error"], "message"));

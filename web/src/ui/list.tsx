@@ -147,7 +147,7 @@ function Row({ row }: { row: SessionRow }) {
   return (
     <li class="row" data-row>
       <a href={placeHref({ page: "session", session: row.id })}>
-        <span class="row-title" dir="auto">{firstLine(row.title ?? "", 160) || "Untitled session"}</span>
+        <span class="row-title"><bdi>{firstLine(row.title ?? "", 160) || "Untitled session"}</bdi></span>
         {row.question !== undefined && <span class="row-question">{firstLine(row.question, 60)}</span>}
         <StateBadge state={state} quiet />
         {row.agent !== "" && <Plain class="row-agent" text={row.agent} />}

@@ -17,7 +17,9 @@ const AT_END = 48;
 
 export function TimelineView({ store }: { store: SessionStore }) {
   const scroller = useRef<HTMLDivElement>(null);
+  const content = useRef<HTMLDivElement>(null);
   const anchor = useRef<{ key: string; top: number } | undefined>(undefined);
+  const lastTop = useRef(0);
   const timeline = store.timeline.value;
   const sent = store.sent.value;
   const running = store.standing.value.state === "running";
@@ -30,8 +32,21 @@ export function TimelineView({ store }: { store: SessionStore }) {
     if (store.atEnd && !timeline.after) box.scrollTop = box.scrollHeight;
     else restore(box, anchor.current);
     anchor.current = topmost(box);
+    lastTop.current = box.scrollTop;
     loadNear(box, store);
   }, [timeline, sent]);
+
+  // What is drawn later, such as colours and a question below, must not push the end out of sight.
+  useLayoutEffect(() => {
+    const box = scroller.current;
+    if (box === null || content.current === null) return;
+    const observer = new ResizeObserver(() => {
+      if (store.atEnd && !store.timeline.value.after) box.scrollTop = box.scrollHeight;
+    });
+    observer.observe(box);
+    observer.observe(content.current);
+    return () => observer.disconnect();
+  }, []);
 
   useSignalEffect(() => {
     const target = store.target.value;
@@ -43,7 +58,11 @@ export function TimelineView({ store }: { store: SessionStore }) {
     const box = scroller.current;
     if (box === null) return;
     anchor.current = topmost(box);
-    const atEnd = box.scrollHeight - box.scrollTop - box.clientHeight < AT_END && !store.timeline.value.after;
+    const near = box.scrollHeight - box.scrollTop - box.clientHeight < AT_END;
+    // The end moves away by itself while something is drawn; only the user scrolls up.
+    const up = box.scrollTop < lastTop.current - 1;
+    lastTop.current = box.scrollTop;
+    const atEnd = !store.timeline.value.after && (near || (store.atEnd && !up));
     store.atEnd = atEnd;
     if (atEnd) store.below.value = 0;
     loadNear(box, store);
@@ -51,7 +70,7 @@ export function TimelineView({ store }: { store: SessionStore }) {
 
   return (
     <div class="timeline" ref={scroller} onScroll={scrolled} data-timeline>
-      <div class="timeline-items">
+      <div class="timeline-items" ref={content}>
         {timeline.before ? <p class="muted center">Loading earlier messages…</p> : <p class="muted center begin">The beginning of the session</p>}
         {shown.map((item) => (
           <ItemView
