@@ -5,6 +5,8 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rethread_core::SessionId;
+
 use crate::agent::Restore;
 use crate::agent::host::{AgentProtocol, AgentSource, HostConfig};
 use crate::agent::pool::AgentPool;
@@ -18,7 +20,8 @@ use crate::transport::messages::ClientTransport;
 use crate::transport::stdio;
 
 pub use crate::connection::{
-    ClientAccess, ClientOrigin, ClientRole, NativeSessions, RemoteRules, StdioServers,
+    ClientAccess, ClientOrigin, ClientRole, ClientScope, NativeSessions, Redaction, RemoteRules,
+    StdioServers, TransportName,
 };
 pub use crate::live_session::{Activity, WhenUnattended};
 
@@ -86,6 +89,8 @@ pub struct ClientSettings {
     pub native_sessions: NativeSessions,
     /// What the client may do.
     pub access: ClientAccess,
+    /// How the client is connected, for other clients.
+    pub transport: TransportName,
 }
 
 impl ClientSettings {
@@ -93,8 +98,8 @@ impl ClientSettings {
     #[must_use]
     pub fn with_agent(agent: Arc<dyn AgentSource>) -> Self {
         let Config { agent_protocol, longest_line, start_limit, native_sessions, .. } = Config::default();
-        let access = ClientAccess::default();
-        Self { agent, agent_protocol, longest_line, start_limit, native_sessions, access }
+        let (access, transport) = (ClientAccess::default(), TransportName::default());
+        Self { agent, agent_protocol, longest_line, start_limit, native_sessions, access, transport }
     }
 }
 
@@ -117,6 +122,8 @@ impl Server {
             registry,
             native_sessions: config.native_sessions,
             access: ClientAccess::default(),
+            transport: TransportName::default(),
+            directory: Arc::default(),
         };
         Self { deps: Arc::new(deps) }
     }
@@ -149,8 +156,15 @@ impl Server {
         settings: ClientSettings,
         stop: impl Future<Output = ()>,
     ) {
-        let ClientSettings { agent, agent_protocol, longest_line, start_limit, native_sessions, access } =
-            settings;
+        let ClientSettings {
+            agent,
+            agent_protocol,
+            longest_line,
+            start_limit,
+            native_sessions,
+            access,
+            transport: transport_name,
+        } = settings;
         let shared = &self.deps;
         let secrets = shared.host_config.secrets.clone();
         let deps = ConnectionDeps {
@@ -161,6 +175,8 @@ impl Server {
             registry: shared.registry.clone(),
             native_sessions,
             access,
+            transport: transport_name,
+            directory: shared.directory.clone(),
         };
         Connection::serve(Arc::new(deps), transport.into(), stop).await;
     }
@@ -175,6 +191,12 @@ impl Server {
     #[must_use]
     pub fn activities(&self) -> Vec<Activity> {
         self.deps.registry.activities()
+    }
+
+    /// How many clients are attached to each live session. Observers do not count.
+    #[must_use]
+    pub fn attached_clients(&self) -> Vec<(SessionId, usize)> {
+        self.deps.registry.attached_clients()
     }
 
     /// Ends all sessions, also those that no client follows. Returns when their journals are settled and their agents

@@ -1,6 +1,6 @@
 //! Answers `session/list` from the store, and subscribes a client to changes of the list.
 
-use rethread_core::{Fields, Json};
+use rethread_core::{Fields, Json, SessionId};
 use serde_json::json;
 
 use super::{ClientContext, Connection};
@@ -9,9 +9,9 @@ use crate::edge::list_subscription::ListSubscription;
 use crate::ids;
 use crate::live_session::store_error;
 use crate::outbox::OpenRequest;
-use crate::registry::{ListSubscriber, Registry, RowForm};
+use crate::registry::{ListSubscriber, RowForm};
 use crate::store::{ArchivedFilter, ListPage, ListQuery, StoreError};
-use crate::wire::RpcError;
+use crate::wire::{RpcError, code};
 
 /// How many sessions a page of a list has.
 const PAGE: usize = 50;
@@ -21,22 +21,13 @@ const LIST_FRAME: usize = 2048;
 const MOST_SUBSCRIPTIONS: usize = 16;
 
 impl Connection {
-    pub(super) async fn list(
-        &self,
-        context: ClientContext,
-        request: OpenRequest,
-        cwd: Option<String>,
-        cursor: Option<String>,
-        archived: ArchivedParam,
-    ) {
-        let archived = filter(archived);
-        let query = ListQuery { cwd, archived, after: cursor.clone(), limit: PAGE, ..ListQuery::default() };
+    pub(super) async fn list(&self, context: ClientContext, request: OpenRequest, query: ListQuery) {
         let page = context.registry.store().list(&query).await;
         let room = self.list_room().saturating_sub(request.id().text().len());
         request.answer(match page {
-            Ok(page) => Ok(answer(&context.registry, page, room).await),
+            Ok(page) => Ok(answer(&context, page, room).await),
             Err(StoreError::BadCursor) => {
-                Err(RpcError::field("cursor", &json!(cursor), "a cursor that an earlier page gave")
+                Err(RpcError::field("cursor", &json!(query.after), "a cursor that an earlier page gave")
                     .hint("start again without a cursor"))
             }
             Err(error) => Err(store_error(&error)),
@@ -60,7 +51,7 @@ impl Connection {
             client: self.client,
             id: id.clone(),
             query: ListQuery { cwd, archived: filter(archived), ..ListQuery::default() },
-            form: RowForm::Own,
+            form: row_form(&context),
             method,
             room: self.list_room(),
             outbox: self.outbox.clone(),
@@ -78,8 +69,42 @@ impl Connection {
         request.answer(Err(RpcError::field("subscriptionId", &json!(id), expected)));
     }
 
+    /// Answers with the rows of these sessions, in this order. Those that do not exist are left out.
+    pub(super) async fn batch_get(&self, context: ClientContext, request: OpenRequest, ids: Vec<String>) {
+        let mut rows = Vec::new();
+        for id in ids {
+            match context.registry.row(&SessionId(id)).await {
+                Ok(row) => rows.push(row),
+                Err(error) if error.code == code::NOT_FOUND => {}
+                Err(error) => return request.answer(Err(error)),
+            }
+        }
+        let room = self.list_room().saturating_sub(request.id().text().len());
+        let page = ListPage { rows, next: None };
+        request.answer(Ok(answer(&context, page, room).await));
+    }
+
     fn list_room(&self) -> usize {
         self.deps.host_config.longest_line.saturating_sub(LIST_FRAME)
+    }
+}
+
+/// The query of `session/list`.
+pub(super) fn list_query(
+    cwd: Option<String>,
+    cursor: Option<String>,
+    archived: ArchivedParam,
+    limit: Option<usize>,
+) -> ListQuery {
+    let limit = limit.unwrap_or(PAGE);
+    ListQuery { cwd, archived: filter(archived), after: cursor, limit, ..ListQuery::default() }
+}
+
+/// How the client gets rows.
+fn row_form(context: &ClientContext) -> RowForm {
+    match context.client.air() {
+        Some(air) if air.has_session_index() => RowForm::Air,
+        Some(_) | None => RowForm::Own,
     }
 }
 
@@ -92,11 +117,11 @@ fn filter(archived: ArchivedParam) -> ArchivedFilter {
 }
 
 /// As much of one page of a list as fits into `room` bytes. A session that does not fit by itself is left out.
-async fn answer(registry: &Registry, mut page: ListPage, room: usize) -> Json {
+async fn answer(context: &ClientContext, mut page: ListPage, room: usize) -> Json {
     let (mut sessions, mut used) = (Vec::new(), 0);
     let mut rest = None;
     for (at, row) in page.rows.iter().enumerate() {
-        let info = registry.session_info(row, RowForm::Own).await.json();
+        let info = context.registry.session_info(row, row_form(context)).await.json();
         let size = info.text().len() + 1;
         if size <= room && used + size > room {
             rest = Some(at);

@@ -6,12 +6,13 @@ use tokio::sync::oneshot;
 
 use super::answers::{self, SomewhereOpen};
 use super::attach::{Attacher, check};
-use super::{ClientContext, Connection};
+use super::{ClientContext, ClientRole, Connection, Redaction};
 use crate::clock;
 use crate::edge::client_request::{ReplayFrom, Setup};
 use crate::edge::dialect::UnknownClose;
 use crate::live_session::{Handle, Message, SessionEnded, store_error};
 use crate::outbox::{OpenRequest, Worker};
+use crate::secret::{SecretFinder, redacted_json};
 use crate::store::{Archived, SessionRow, StoreError};
 use crate::wire::RpcError;
 
@@ -105,17 +106,26 @@ impl Connection {
         }
     }
 
-    fn attacher(&self, context: &ClientContext) -> Attacher {
+    pub(super) fn attacher(&self, context: &ClientContext) -> Attacher {
+        // What an observer follows is kept apart: it does not take part in it.
+        let attached = match context.access.role() {
+            ClientRole::Full => &self.attached,
+            ClientRole::Observer => &self.observing,
+        };
         Attacher {
             context: context.clone(),
             outbox: self.outbox.clone(),
             bell: self.bell.clone(),
-            attached: self.attached.clone(),
+            attached: attached.clone(),
+            directory: self.deps.directory.clone(),
         }
     }
 
     pub(super) async fn close(&mut self, context: ClientContext, request: OpenRequest, session: SessionId) {
         let following = self.attached.remove(&session);
+        if following {
+            self.deps.directory.session_changed(&session);
+        }
         let handle = if following { context.registry.find(&session) } else { None };
         let Some(handle) = handle else {
             // Nothing to close is closed; only a session that never was is an error, and only in version 1.
@@ -192,7 +202,11 @@ impl Connection {
             }
             None => None,
         };
-        request.answer(Ok(answers::status(context.client.version.client_dialect(), state.as_ref(), open)));
+        let answer = answers::status(context.client.version.client_dialect(), state.as_ref(), open);
+        request.answer(Ok(match context.access.redaction() {
+            Redaction::Off => answer,
+            Redaction::Secrets => redacted_json(&answer, &mut SecretFinder::default()),
+        }));
     }
 
     pub(super) async fn set_title(

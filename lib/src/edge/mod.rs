@@ -2,6 +2,7 @@
 //! encodes entries and requests for them. Has no access to stores, transports or tasks.
 
 pub mod agent_translator;
+pub mod air;
 pub mod capabilities;
 pub mod client_request;
 pub mod dialect;

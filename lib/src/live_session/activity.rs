@@ -104,6 +104,11 @@ impl ChangedSessions {
         locked(&self.ids).clear();
     }
 
+    /// Has whoever waits look.
+    pub(crate) fn wake(&self) {
+        self.notify.notify_one();
+    }
+
     /// Takes what was noted.
     pub(crate) fn take(&self) -> HashSet<SessionId> {
         std::mem::take(&mut *locked(&self.ids))

@@ -101,6 +101,15 @@ pub(crate) enum Message {
         /// How things stand, or why not.
         reply: oneshot::Sender<Result<Attached, RpcError>>,
     },
+    /// An observer wants to read along. It does not become a client.
+    Observe {
+        /// The observer.
+        client: ClientId,
+        /// Where it is, and its bell.
+        cursor: Arc<Cursor>,
+        /// How things stand, or why not.
+        reply: oneshot::Sender<Result<Attached, RpcError>>,
+    },
     /// It prompts.
     Prompt {
         /// The id minted for the message.

@@ -1,11 +1,13 @@
 //! The live sessions of a server: finds one, opens it from the store, or creates it. Opening is atomic per id (`turns`).
 //! `adopt` stores sessions that only the agent has, `drain` ends the work, `fork` branches off, `watch` notices what other
-//! processes do and reports changes to those who subscribed to the list (`list_changes`), `session_info` says how a session is.
+//! processes do and reports changes to those who subscribed to the list (`list_changes`), `session_info` says how a session
+//! is, `observe` lets observers follow a session without opening it.
 
 mod adopt;
 mod drain;
 mod fork;
 mod list_changes;
+mod observe;
 mod session_info;
 mod turns;
 mod watch;
@@ -35,6 +37,7 @@ use crate::store::state::read_state;
 use crate::store::{AgentName, Deleted, Lease, NewSession, RowFacts, SessionRow, Store, StoreError};
 use crate::wire::RpcError;
 use drain::WorkGate;
+use observe::ObservedSessions;
 use turns::Turns;
 use watch::WatchRequest;
 
@@ -53,12 +56,14 @@ pub(crate) struct Registry {
     /// The way to the task that watches the store, when it is watched.
     watching: OnceLock<mpsc::Sender<WatchRequest>>,
     gate: WorkGate,
+    observed: ObservedSessions,
 }
 
 impl Registry {
     pub(crate) fn new(deps: SessionDeps) -> Self {
-        let gate = WorkGate::default();
-        Self { live: Arc::default(), turns: Turns::default(), deps, watching: OnceLock::new(), gate }
+        let (gate, observed) = (WorkGate::default(), ObservedSessions::default());
+        let (live, turns, watching) = (Arc::default(), Turns::default(), OnceLock::new());
+        Self { live, turns, deps, watching, gate, observed }
     }
 
     pub(crate) fn store(&self) -> &dyn Store {
@@ -198,13 +203,16 @@ impl Registry {
         let lease = begin.lease.clone();
         let (handle, run, finished) = LiveSession::prepare(begin, self.deps.clone());
         locked(&self.live).insert(handle.id.clone(), handle.clone());
+        self.observed.went_live(&handle);
         let (live, id, store) = (self.live.clone(), handle.id.clone(), self.deps.store.clone());
+        let (observed, tail) = (self.observed.clone(), handle.live.clone());
         tokio::spawn(async move {
             if tokio::spawn(run).await.is_err() {
                 // It panicked: the next opener must not find it owned.
                 let _ = store.release(&lease).await;
             }
             locked(&live).remove(&id);
+            observed.ended(&id, tail.head());
             let _ = finished.send(true);
         });
         handle

@@ -1,14 +1,17 @@
 //! Watches the store, one task for a server: ends sessions that another process has archived or deleted while they are live
 //! here, passes on requests of other processes to release one, and reports changes of rows to those who subscribed to the
-//! list. It alone owns the subscriptions.
+//! list; and looks how far observed sessions are that other processes have open. It alone owns the subscriptions.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rethread_core::SessionId;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
 use super::list_changes::{ListSubscriber, ListSubscribers};
+use super::observe::{ObservedSessions, OpenElsewhere};
 use super::{LiveSessions, Registry};
 use crate::client_id::ClientId;
 use crate::live_session::{ChangedSessions, Message};
@@ -17,6 +20,8 @@ use crate::store::{Changes, Revision, Store};
 
 /// How often the store is asked.
 const INTERVAL: Duration = Duration::from_secs(1);
+/// How often sessions that observers follow and another process has open are looked at.
+const ELSEWHERE: Duration = Duration::from_millis(400);
 /// How long changes of live sessions are collected before they are reported.
 const COALESCED: Duration = Duration::from_millis(150);
 /// How many requests may wait.
@@ -44,6 +49,8 @@ impl Registry {
                 changed: self.deps.changed.clone(),
                 since: None,
                 subscribers: ListSubscribers::default(),
+                observed: self.observed.clone(),
+                elsewhere: HashSet::new(),
             };
             tokio::spawn(watcher.run(requests));
             sender
@@ -80,12 +87,15 @@ struct Watcher {
     changed: Arc<ChangedSessions>,
     since: Option<Revision>,
     subscribers: ListSubscribers,
+    observed: ObservedSessions,
+    /// The observed sessions that other processes have open, or that were never looked at.
+    elsewhere: HashSet<SessionId>,
 }
 
 impl Watcher {
     async fn run(mut self, mut requests: mpsc::Receiver<WatchRequest>) {
         let changed = self.changed.clone();
-        let mut next = Instant::now();
+        let (mut next, mut next_elsewhere) = (Instant::now(), Instant::now());
         loop {
             tokio::select! {
                 request = requests.recv() => match request {
@@ -96,7 +106,14 @@ impl Watcher {
                     self.look().await;
                     next = Instant::now() + INTERVAL;
                 }
-                () = changed.noted() => next = next.min(Instant::now() + COALESCED),
+                () = tokio::time::sleep_until(next_elsewhere), if !self.elsewhere.is_empty() => {
+                    self.look_elsewhere().await;
+                    next_elsewhere = Instant::now() + ELSEWHERE;
+                }
+                () = changed.noted() => {
+                    next = next.min(Instant::now() + COALESCED);
+                    self.elsewhere.extend(self.observed.not_live(&self.live));
+                }
             }
         }
     }
@@ -122,7 +139,10 @@ impl Watcher {
 
     /// While no session is live and nobody has subscribed, nothing can be missed.
     async fn look(&mut self) {
-        let wanted = self.since.is_none() || !locked(&self.live).is_empty() || !self.subscribers.is_empty();
+        let wanted = self.since.is_none()
+            || !locked(&self.live).is_empty()
+            || !self.subscribers.is_empty()
+            || !self.observed.not_live(&self.live).is_empty();
         if wanted {
             self.look_now().await;
         }
@@ -133,10 +153,25 @@ impl Watcher {
         if let Ok(changes) = self.store.changes(self.since).await {
             self.pass_on(&changes).await;
             self.since = Some(changes.revision);
-            self.subscribers.changed(changes.sessions.into_iter().map(|changed| changed.id));
+            let observed: HashSet<_> = self.observed.not_live(&self.live).into_iter().collect();
+            let ids: Vec<_> = changes.sessions.into_iter().map(|changed| changed.id).collect();
+            self.elsewhere.extend(ids.iter().filter(|id| observed.contains(*id)).cloned());
+            self.subscribers.changed(ids);
         }
         self.subscribers.changed(self.changed.take());
         self.subscribers.report(&self.live, self.store.as_ref()).await;
+    }
+
+    /// Looks how far the sessions are that other processes have open.
+    async fn look_elsewhere(&mut self) {
+        let not_live: HashSet<_> = self.observed.not_live(&self.live).into_iter().collect();
+        for session in std::mem::take(&mut self.elsewhere) {
+            if not_live.contains(&session)
+                && self.observed.look(self.store.as_ref(), &session).await == OpenElsewhere::Yes
+            {
+                self.elsewhere.insert(session);
+            }
+        }
     }
 
     async fn pass_on(&self, changes: &Changes) {
