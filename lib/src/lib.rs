@@ -25,6 +25,7 @@ pub mod secret;
 mod seed;
 pub mod server;
 pub mod session_file;
+mod session_view;
 pub mod store;
 pub mod transcript;
 pub mod transport;

@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use rethread_core::{Activity, Fields, Input, Json, PromptStyle, QuestionKind, Stop, Subject, Update};
 use serde_json::json;
 
-use super::event::SessionEvent;
+use super::SessionEvent;
 use crate::edge::Version;
 use crate::edge::agent_translator::{AgentEvent, AgentTranslator, outgoing};
 use crate::edge::dialect::AgentDialect;

@@ -3,7 +3,7 @@
 use rethread_core::{Json, QuestionId, QuestionKind, SessionId};
 use serde_json::json;
 
-use super::event::SessionEvent;
+use super::SessionEvent;
 use super::session_task::SessionLink;
 use crate::agent::peer::AgentPeer;
 use crate::edge::agent_translator::outgoing::cancelled_answer;

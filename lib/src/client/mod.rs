@@ -23,7 +23,6 @@
 
 mod decoder;
 mod error;
-mod event;
 mod handler;
 mod introduction;
 mod login;
@@ -32,7 +31,11 @@ mod session;
 mod session_task;
 mod sessions;
 mod source;
-pub mod view;
+
+/// The view of a session, folded from its events.
+pub mod view {
+    pub use crate::session_view::*;
+}
 
 use std::sync::Arc;
 
@@ -42,7 +45,6 @@ use tokio::sync::mpsc;
 
 pub use decoder::{Decoded, SessionDecoder};
 pub use error::ClientError;
-pub use event::SessionEvent;
 pub use handler::{AgentRequest, AskedQuestion, ClientHandler};
 pub use introduction::{ClientConfig, ClientService, Introduction};
 pub use login::{LoginKind, LoginMethod};
@@ -56,6 +58,7 @@ use crate::agent::sessionless::ProcessMessage;
 use crate::client_id::ClientId;
 use crate::edge::Version;
 use crate::edge::capabilities::AgentProfile;
+pub use crate::session_view::SessionEvent;
 use crate::wire::{RpcMessage, parse};
 use source::Unfiltered;
 

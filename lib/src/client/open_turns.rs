@@ -3,7 +3,7 @@
 
 use rethread_core::{Activity, Stop, Subject};
 
-use super::event::SessionEvent;
+use super::SessionEvent;
 
 /// The open prompts of one session, each with what is to be told of its end.
 #[derive(Debug)]

@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex};
 use rethread_core::{Json, PromptStyle, QuestionId, QuestionKind, SessionId, Stop};
 use tokio::sync::{mpsc, oneshot};
 
+use super::SessionEvent;
 use super::decoder::{Decoded, SessionDecoder};
 use super::error::ClientError;
-use super::event::SessionEvent;
 use super::handler::{AgentRequest, AskedQuestion, ClientHandler};
 use super::open_turns::OpenTurns;
 use crate::agent::peer::{AgentLine, AgentPeer, FromAgent};

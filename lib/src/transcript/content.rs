@@ -5,7 +5,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::item::TerminalItem;
-use crate::client::view::ItemContent;
+use crate::session_view::ItemContent;
 
 /// A part of the content of an item.
 #[derive(Clone, Debug, PartialEq, Serialize)]

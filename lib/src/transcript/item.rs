@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::content::ContentPart;
 use super::event::TranscriptEvent;
-use crate::client::view::{FileLocation, ItemContent, PlanStep, SessionView, ViewItem};
+use crate::session_view::{FileLocation, ItemContent, PlanStep, SessionView, ViewItem};
 
 /// How deep sub-agents of sub-agents are shown.
 const MAX_DEPTH: usize = 8;

@@ -13,9 +13,8 @@ use super::item::{TranscriptItem, items_of};
 use super::outline::SessionOutline;
 use super::scan::{JournalDamage, JournalScan, ScanStep};
 use super::usage::{CostMeter, CostSum, TurnTokens};
-use crate::client::SessionEvent;
-use crate::client::view::SessionView;
 use crate::clock;
+use crate::session_view::{SessionEvent, SessionView};
 use crate::store::{Store, StoreError};
 
 /// About how many bytes of updates are kept of a turn before a part of it is given out.

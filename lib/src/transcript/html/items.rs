@@ -4,7 +4,7 @@ use super::diff::diff;
 use super::escape::{escaped, image, link};
 use super::event;
 use super::message::markdown;
-use crate::client::view::{FileLocation, PlanStep};
+use crate::session_view::{FileLocation, PlanStep};
 use crate::transcript::content::ContentPart;
 use crate::transcript::item::{PlanItem, SubagentItem, TerminalItem, ToolItem, TranscriptItem};
 use crate::transcript::markdown::{exit_words, first_lines, last_lines, shortened};

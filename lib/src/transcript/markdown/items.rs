@@ -4,7 +4,7 @@ use rethread_core::TextPart;
 
 use super::pieces::{closed, code_span, fenced, first_lines, last_lines, plain, quoted, shortened};
 use super::{ToolDetail, as_sentence};
-use crate::client::view::FileLocation;
+use crate::session_view::FileLocation;
 use crate::transcript::content::ContentPart;
 use crate::transcript::item::{PlanItem, SubagentItem, TerminalItem, ToolItem, TranscriptItem};
 use crate::transcript::terminal_text::terminal_text;

@@ -2,6 +2,7 @@
 //! appearance, the options, commands, title, usage and state, and the open questions. Each event is applied by itself and
 //! says what it changed. Needs no runtime and no connection.
 
+mod event;
 mod item;
 mod read;
 mod standing;
@@ -11,11 +12,10 @@ use std::collections::HashMap;
 use rethread_core::{Activity, Json, QuestionId, QuestionKind, Stop, Subject, Update, UpdateForm};
 use serde_json::Value;
 
+pub use event::SessionEvent;
 pub use item::{ItemContent, Members, ViewItem};
 pub use read::{FileLocation, PlanStep, TerminalExit};
 pub use standing::{OptionChoice, OptionInfo, PermissionChoice, SessionCost, SlashCommand, TokenUsage};
-
-use super::event::SessionEvent;
 
 /// The visible state of a session.
 #[derive(Clone, Debug, Default, PartialEq)]
