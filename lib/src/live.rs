@@ -24,6 +24,8 @@ const LOOK: Duration = Duration::from_millis(5);
 pub(crate) struct Live {
     tail: Mutex<Tail>,
     peers: Mutex<Vec<Weak<Cursor>>>,
+    /// Those who are rung but hold nothing back.
+    listeners: Mutex<Vec<Weak<Cursor>>>,
 }
 
 #[derive(Default)]
@@ -119,7 +121,7 @@ impl Live {
     #[must_use]
     pub(crate) fn new(head: Seq) -> Self {
         let tail = Tail { first: head.0 + 1, ..Tail::default() };
-        Self { tail: Mutex::new(tail), peers: Mutex::default() }
+        Self { tail: Mutex::new(tail), peers: Mutex::default(), listeners: Mutex::default() }
     }
 
     /// Makes entries known that are written, and rings everybody.
@@ -141,13 +143,9 @@ impl Live {
 
     /// Rings everybody who reads along.
     pub(crate) fn ring(&self) {
-        locked(&self.peers).retain(|peer| match peer.upgrade() {
-            Some(peer) => {
-                peer.ring();
-                true
-            }
-            None => false,
-        });
+        for hearers in [&self.peers, &self.listeners] {
+            locked(hearers).retain(|hearer| hearer.upgrade().inspect(Cursor::ring).is_some());
+        }
     }
 
     /// The session has ended: whoever has been shown everything leaves.
@@ -178,6 +176,11 @@ impl Live {
     /// Lets a peer hear the bell.
     pub(crate) fn attach(&self, cursor: &Arc<Cursor>) {
         locked(&self.peers).push(Arc::downgrade(cursor));
+    }
+
+    /// Lets somebody hear the bell for whom no entry is kept.
+    pub(crate) fn listen(&self, cursor: &Arc<Cursor>) {
+        locked(&self.listeners).push(Arc::downgrade(cursor));
     }
 
     /// The last entry that was made known.

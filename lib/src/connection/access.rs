@@ -92,7 +92,7 @@ impl ClientAccess {
 
 fn check_observer(call: &ClientRequest) -> Result<(), RpcError> {
     let allowed = match call {
-        ClientRequest::List { .. } | ClientRequest::Search(_) => true,
+        ClientRequest::List { .. } | ClientRequest::Search(_) | ClientRequest::Reading(_) => true,
         ClientRequest::Session { call, .. } => matches!(call, SessionRequest::Status),
         ClientRequest::New(_)
         | ClientRequest::Resume { .. }
@@ -114,6 +114,7 @@ fn setup_of(call: &ClientRequest) -> Option<&Setup> {
         | ClientRequest::Fork { setup, .. } => Some(setup),
         ClientRequest::List { .. }
         | ClientRequest::Search(_)
+        | ClientRequest::Reading(_)
         | ClientRequest::Session { .. }
         | ClientRequest::Relay { .. } => None,
     }

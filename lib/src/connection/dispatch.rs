@@ -67,6 +67,7 @@ impl Connection {
                 self.list(context, request, cwd, cursor, archived).await
             }
             ClientRequest::Search(params) => self.search(&context, request, params),
+            ClientRequest::Reading(reading) => self.reading(&context, request, reading).await,
             ClientRequest::Session { session, call } => {
                 self.session_call(context, request, SessionId(session), call).await;
             }
@@ -332,6 +333,7 @@ fn is_work(call: &ClientRequest) -> bool {
         ClientRequest::Resume { .. }
         | ClientRequest::List { .. }
         | ClientRequest::Search(_)
+        | ClientRequest::Reading(_)
         | ClientRequest::Relay { .. } => false,
     }
 }

@@ -5,10 +5,12 @@ mod access;
 mod answers;
 mod attach;
 mod dispatch;
+mod following;
 mod initialize;
 mod intake;
 mod io;
 mod pump;
+mod reading;
 mod replay;
 mod search;
 mod sent_requests;
@@ -39,6 +41,7 @@ use crate::wire::{Id, IdKind, Line, Malformed, Out, RpcError, RpcMessage, code, 
 pub use access::{ClientAccess, ClientOrigin, ClientRole, RemoteRules, StdioServers};
 use intake::Intake;
 use pump::Pump;
+use reading::Readings;
 use sent_requests::SentRequests;
 
 /// How long answers that are under way may still take when the client has ended its input.
@@ -79,6 +82,7 @@ pub(crate) struct Connection {
     in_flight: InFlight,
     /// The sessions that this client follows.
     attached: Attachments,
+    readings: Readings,
     ready: mpsc::Sender<Ready>,
     from_process: mpsc::Sender<ProcessMessage>,
 }
@@ -208,6 +212,7 @@ impl Connection {
             asked,
             in_flight: InFlight::default(),
             attached: Attachments::new(),
+            readings: Readings::new(),
             ready,
             from_process,
         };

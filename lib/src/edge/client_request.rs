@@ -6,6 +6,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::params::{Params, absolute};
+use super::reading_request::ReadingRequest;
 use super::search_request::{SEARCH, SearchParams};
 use super::{Version, prompt_blocks, v1};
 use crate::wire::RpcError;
@@ -44,6 +45,8 @@ pub enum ClientRequest {
     },
     /// `_rethread/search`.
     Search(SearchParams),
+    /// `_rethread/read`, `_rethread/follow` and others that claim nothing.
+    Reading(ReadingRequest),
     /// A request about one session.
     Session {
         /// The id of the session.
@@ -163,6 +166,9 @@ impl ClientRequest {
             (_, "session/fork") => fork(&read, version),
             (_, "session/list") => list(&read),
             (_, SEARCH) => Ok(Self::Search(SearchParams::read(&read)?)),
+            (_, method) if let Some(reading) = ReadingRequest::decode(method, &read)? => {
+                Ok(Self::Reading(reading))
+            }
             _ => match session_call(version, method, &read)? {
                 Some(call) => Ok(Self::Session { session: read.text("sessionId")?, call }),
                 None => relay(version, method, params),

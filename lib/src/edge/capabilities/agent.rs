@@ -47,6 +47,16 @@ const NATIVE: [&str; 12] = [
     "history",
 ];
 
+/// What Rethread adds for every client.
+fn extensions() -> Fields {
+    let mut added = Fields::new();
+    added.set("version", Json::of(env!("CARGO_PKG_VERSION")));
+    for name in ["search", "read", "follow"] {
+        added.set(name, json!({}).into());
+    }
+    added
+}
+
 impl AgentProfile {
     /// Decodes the answer to `initialize`.
     pub fn read(answer: &Json) -> Result<Self, RpcError> {
@@ -106,7 +116,7 @@ impl AgentProfile {
             Version::V2 => self.answer_v2(),
         };
         let mut meta = self.meta.as_ref().map(Json::fields).unwrap_or_default();
-        meta.set("rethread", json!({"version": env!("CARGO_PKG_VERSION"), "search": {}}).into());
+        meta.set("rethread", extensions().json());
         answer.set("_meta", meta.json());
         answer.json()
     }
