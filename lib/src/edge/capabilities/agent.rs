@@ -31,9 +31,6 @@ pub struct AgentProfile {
     pub meta: Option<Json>,
 }
 
-/// What Rethread adds to the protocol (see `docs/protocol.md`).
-const EXTENSIONS: [&str; 3] = ["search", "listSubscribe", "clients"];
-
 const CONTENT: [&str; 3] = ["image", "audio", "embeddedContext"];
 const NATIVE: [&str; 12] = [
     "load",
@@ -49,6 +46,16 @@ const NATIVE: [&str; 12] = [
     "systemPrompt",
     "history",
 ];
+
+/// What Rethread adds for every client.
+fn extensions() -> Fields {
+    let mut added = Fields::new();
+    added.set("version", Json::of(env!("CARGO_PKG_VERSION")));
+    for name in ["search", "read", "follow", "listSubscribe", "clients"] {
+        added.set(name, json!({}).into());
+    }
+    added
+}
 
 impl AgentProfile {
     /// Decodes the answer to `initialize`.
@@ -109,9 +116,7 @@ impl AgentProfile {
             Version::V2 => self.answer_v2(),
         };
         let mut meta = self.meta.as_ref().map(Json::fields).unwrap_or_default();
-        let mut own: Fields = [("version", Json::of(env!("CARGO_PKG_VERSION")))].into_iter().collect();
-        EXTENSIONS.iter().for_each(|name| own.set(name, json!({}).into()));
-        meta.set("rethread", own.json());
+        meta.set("rethread", extensions().json());
         answer.set("_meta", meta.json());
         answer.json()
     }
