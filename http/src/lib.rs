@@ -7,6 +7,7 @@
 
 mod client;
 mod connections;
+mod conversation;
 mod failures;
 mod guard;
 mod listener;
@@ -15,6 +16,7 @@ mod replies;
 mod routes;
 mod sent_id;
 mod sent_messages;
+mod shown_session;
 mod streamable;
 mod tls;
 mod tokens;

@@ -120,7 +120,7 @@ pub(crate) async fn serve(
         let _ = tokio::time::timeout(Duration::from_secs(1), sink.send(Message::Close(Some(frame)))).await;
     }
     drop(receiver);
-    if !connection.comes_back() {
+    if outcome == Ended::ByClient || !connection.comes_back() {
         connection.close();
     }
 }
@@ -136,8 +136,10 @@ fn text_frame(message: Bytes) -> Message {
 /// How a WebSocket ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ended {
-    /// The client is gone, or has said so.
+    /// The client is gone, or goes.
     Lost,
+    /// The client has ended the connection, and does not come back.
+    ByClient,
     /// The connection has ended here: the token does not work any more, or the server stops.
     ByServer,
     /// A message was too large.
@@ -149,7 +151,7 @@ enum Ended {
 impl Ended {
     fn close_code(self) -> Option<CloseCode> {
         match self {
-            Self::Lost => None,
+            Self::Lost | Self::ByClient => None,
             Self::ByServer => Some(CloseCode::Away),
             Self::TooLarge => Some(CloseCode::Size),
             Self::Silent => Some(CloseCode::Policy),
@@ -158,7 +160,7 @@ impl Ended {
 
     fn reason(self) -> &'static str {
         match self {
-            Self::Lost => "",
+            Self::Lost | Self::ByClient => "",
             Self::ByServer => "the connection has ended",
             Self::TooLarge => "the message is too large",
             Self::Silent => "nothing was heard for too long",
@@ -185,6 +187,7 @@ async fn read(
         let bytes: Bytes = match message {
             Message::Text(text) => text.into(),
             Message::Binary(bytes) => bytes,
+            Message::Close(Some(frame)) if frame.code == CloseCode::Normal => return Ended::ByClient,
             Message::Close(_) => return Ended::Lost,
             Message::Ping(_) | Message::Pong(_) | Message::Frame(_) => continue,
         };

@@ -1,10 +1,12 @@
 //! `rethread serve` as a real process: its life (`lifecycle`), clients that reach it by `rethread acp` (`pump`), commands that
-//! work through it (`commands`), and clients by address (`http`).
+//! work through it (`commands`), and
+//! clients by address (`http`, `restart`).
 
 mod commands;
 mod http;
 mod lifecycle;
 mod pump;
+mod restart;
 
 use std::process::Output;
 

@@ -11,7 +11,7 @@ use tokio::net::TcpListener;
 use super::{home, run, stderr, stdout};
 
 /// Configures the scripted agent as `scripted`, for sessions in the folder beside the home.
-fn configure(home: &Home, agent: Version) {
+pub(super) fn configure(home: &Home, agent: Version) {
     let words: Vec<String> =
         home.scripted(agent).iter().map(|word| format!("{:?}", word.to_string_lossy())).collect();
     let roots = home.beside().canonicalize().expect("it exists").display().to_string();
@@ -23,11 +23,11 @@ fn configure(home: &Home, agent: Version) {
     fs::write(home.path().join("config.toml"), text).expect("it can be written");
 }
 
-fn url(server: &ServerProgram) -> String {
+pub(super) fn url(server: &ServerProgram) -> String {
     server.addresses.iter().find(|address| address.starts_with("http://")).expect("it has HTTP").clone()
 }
 
-async fn new_token(home: &Home, role: &str) -> String {
+pub(super) async fn new_token(home: &Home, role: &str) -> String {
     let made = run(home, &["token", "new", "test", "--role", role]).await;
     assert!(made.status.success(), "{}", stderr(&made));
     stdout(&made).trim_end().to_owned()
@@ -80,7 +80,9 @@ async fn the_end_of_a_remote_server_is_one_line_on_stderr() {
     configure(&home, Version::V1);
     let server = home.serve_http(&[]).await;
     let token = new_token(&home, "full").await;
-    let mut far = remote(&home, &url(&server), &token);
+    let mut acp = home.command(&["acp", "--connect", &url(&server), "--reconnect-seconds", "0"]);
+    acp.env("RETHREAD_TOKEN", &token).stderr(Stdio::piped());
+    let mut far = Program::start(acp, Version::V1);
     far.client.initialize().await;
     assert!(run(&home, &["serve", "--stop"]).await.status.success());
     server.exited().await;
