@@ -27,6 +27,8 @@ const PING: Duration = Duration::from_secs(15);
 const SILENCE: Duration = Duration::from_secs(45);
 /// How long it may take to send `initialize`.
 const FIRST: Duration = Duration::from_secs(30);
+/// How much is read and written at once. The usual 128 KiB would be most of the memory of a client that says little.
+const BUFFER: usize = 4 * 1024;
 /// The subprotocols that are answered; never one with a token.
 const VERSIONS: [&str; 2] = ["acp.v1", "acp.v2"];
 
@@ -92,7 +94,11 @@ pub(crate) async fn serve(
     arrival: Arrival,
 ) {
     let Ok(upgraded) = upgrade.await else { return connection.close() };
-    let config = WebSocketConfig::default().max_message_size(Some(longest)).max_frame_size(Some(longest));
+    let config = WebSocketConfig::default()
+        .max_message_size(Some(longest))
+        .max_frame_size(Some(longest))
+        .read_buffer_size(BUFFER)
+        .write_buffer_size(BUFFER);
     let socket = WebSocketStream::from_raw_socket(TokioIo::new(upgraded), Role::Server, Some(config)).await;
     let (mut sink, stream) = socket.split();
     let mut reading = pin!(read(stream, &connection, arrival));

@@ -1,12 +1,15 @@
 //! `rethread serve` as a real process: its life (`lifecycle`), clients that reach it by `rethread acp` (`pump`), commands that
 //! work through it (`commands`), and
-//! clients by address (`http`, `restart`).
+//! clients by address (`http`, `restart`),
+//! sessions without clients (`unattended`), and kills while three clients follow one session (`rounds`).
 
 mod commands;
 mod http;
 mod lifecycle;
 mod pump;
 mod restart;
+mod rounds;
+mod unattended;
 
 use std::process::Output;
 

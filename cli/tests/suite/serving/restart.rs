@@ -51,6 +51,11 @@ impl Restartable {
         }
     }
 
+    /// The process of the server, which runs.
+    pub(super) fn pid(&self) -> i32 {
+        self.server.as_ref().expect("it runs").pid()
+    }
+
     pub(super) async fn start_again(&mut self) {
         let address = self.url.trim_start_matches("http://").trim_end_matches('/').to_owned();
         let serve = self.home.command(&["serve", "--listen", &address]);
@@ -86,7 +91,7 @@ async fn an_editor_goes_on_after_its_server_was_killed_and_started_again() {
                 client.wait_update(0, &session, "a chunk", |update| update["toolCallId"] == "call_2").await;
                 if by == libc::SIGTERM {
                     // The second one: the turn gets no more time.
-                    signal(scene.server.as_ref().expect("it runs").pid(), by);
+                    signal(scene.pid(), by);
                     tokio::time::sleep(Duration::from_millis(200)).await;
                 }
                 scene.end(by).await;
