@@ -1,5 +1,7 @@
 //! A client's connection to a server by WebSocket. It comes back after the connection was lost, and goes on where it was: the
-//! server sends what was not received, and what the server has not taken is sent again.
+//! server sends what was not received, and what the server has not taken is sent again. On a server that has forgotten the
+//! connection, or was started anew, it initializes, loads the open sessions and passes on only what is new
+//! (`conversation`).
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,12 +16,15 @@ use rustls::pki_types::{CertificateDer, ServerName};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 use tokio_rustls::TlsConnector;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
-use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
+use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
+use tokio_tungstenite::tungstenite::protocol::{CloseFrame, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{Error, Message};
 
+use crate::conversation::{Conversation, Heard};
 use crate::sent_messages::SentMessages;
 
 /// How long the server may take to accept a connection.
@@ -29,8 +34,10 @@ const SILENCE: Duration = Duration::from_secs(45);
 /// The first pause before the connection is tried again; it doubles.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(15);
-/// How long the connection is tried again; the server forgets it after ten minutes.
-const GIVE_UP: Duration = Duration::from_secs(600);
+/// How long a new beginning may take: `initialize`, and loading the open sessions.
+const BEGIN_LIMIT: Duration = Duration::from_secs(120);
+/// The code with which a server closes a connection that it does not know any more.
+pub(crate) const FORGOTTEN: u16 = 4404;
 
 /// A server to connect to.
 #[derive(Clone)]
@@ -41,6 +48,8 @@ pub struct RemoteTarget {
     pub token: Option<String>,
     /// A file with certificates to trust in place of those of the system.
     pub ca: Option<PathBuf>,
+    /// How long a lost connection is tried again.
+    pub patience: Duration,
 }
 
 /// Why there is no connection.
@@ -70,21 +79,44 @@ pub enum RemoteError {
     Refused(StatusCode),
 }
 
-/// Connects. The channel ends when the server has ended the connection for good.
+/// Connects. A lost connection is made again; the channel ends when that was tried for too long, or when the server does not
+/// want this client any more.
+///
+/// ```no_run
+/// # use std::{sync::Arc, time::Duration};
+/// # use rethread::client::{AcpClient, ClientConfig, ClientHandler, Introduction, TransportSource};
+/// # async fn example<H: ClientHandler>(token: String, handler: H) -> Result<(), Box<dyn std::error::Error>> {
+/// let target = rethread_http::RemoteTarget {
+///     url: "https://team.example:7373".to_owned(),
+///     token: Some(token),
+///     ca: None,
+///     patience: Duration::from_secs(600),
+/// };
+/// let wire = rethread_http::connect(target).await?.into_wire();
+/// let source = Arc::new(TransportSource::new(wire));
+/// let client = AcpClient::connect(source, &Introduction::default(), ClientConfig::default(), handler).await?;
+/// # Ok(())
+/// # }
+/// ```
 ///
 /// # Errors
 /// If the first connection fails.
 pub async fn connect(target: RemoteTarget) -> Result<MessageChannel, RemoteError> {
     let address = Address::read(&target)?;
     let (socket, response) = address.open(None).await?;
-    let life = Life {
-        connection: header(&response, "acp-connection-id"),
-        epoch: header(&response, "acp-event-epoch"),
-        received: 0,
-    };
     let (outgoing, to_send) = mpsc::channel(64);
     let (to_caller, incoming) = mpsc::channel(64);
-    let link = Link { address, life, sent: SentMessages::default(), to_send, to_caller };
+    let link = Link {
+        address,
+        life: Some(Life::begun(&response)),
+        sent: SentMessages::default(),
+        conversation: Conversation::default(),
+        to_send,
+        to_caller,
+        patience: target.patience,
+        lost: None,
+        pause: FIRST_PAUSE,
+    };
     tokio::spawn(link.run(socket));
     Ok(MessageChannel { incoming, outgoing })
 }
@@ -103,19 +135,36 @@ struct Life {
     received: u64,
 }
 
+impl Life {
+    fn begun(response: &Response<Option<Vec<u8>>>) -> Self {
+        let (connection, epoch) =
+            (header(response, "acp-connection-id"), header(response, "acp-event-epoch"));
+        Self { connection, epoch, received: 0 }
+    }
+}
+
 struct Link {
     address: Address,
-    life: Life,
+    /// The connection that the server knows; nothing if it has forgotten it.
+    life: Option<Life>,
     sent: SentMessages,
+    conversation: Conversation,
     to_send: mpsc::Receiver<Bytes>,
     to_caller: mpsc::Sender<Bytes>,
+    patience: Duration,
+    /// Since when the caller and the server cannot speak with each other.
+    lost: Option<Instant>,
+    /// How long to wait before the next attempt.
+    pause: Duration,
 }
 
 /// Why a socket is not used any more.
 enum Lost {
     /// The connection broke: try again.
     Broken,
-    /// The caller has ended, or the server has ended the connection.
+    /// The server does not know it any more.
+    Forgotten,
+    /// The caller has ended, or the server does not want it.
     ForGood,
 }
 
@@ -124,40 +173,47 @@ impl Link {
         loop {
             match self.carry(&mut socket).await {
                 Lost::ForGood => {
-                    let _ = tokio::time::timeout(Duration::from_secs(1), socket.close(None)).await;
+                    let frame = CloseFrame { code: CloseCode::Normal, reason: "".into() };
+                    let _ = tokio::time::timeout(Duration::from_secs(1), socket.close(Some(frame))).await;
                     return;
                 }
-                Lost::Broken => match self.come_back().await {
-                    Some(again) => socket = again,
-                    None => return,
-                },
+                Lost::Broken => {}
+                Lost::Forgotten => self.forget().await,
+            }
+            drop(socket);
+            match self.come_back().await {
+                Some(again) => socket = again,
+                None => return,
             }
         }
     }
 
     /// Carries messages both ways until the socket is lost.
     async fn carry(&mut self, socket: &mut Socket) -> Lost {
+        let begin_limit = Instant::now() + BEGIN_LIMIT;
         loop {
+            let beginning = self.conversation.is_beginning();
+            if !beginning {
+                (self.lost, self.pause) = (None, FIRST_PAUSE);
+            }
             let heard = tokio::time::timeout(SILENCE, socket.next());
             tokio::select! {
-                message = self.to_send.recv() => {
+                message = self.to_send.recv(), if !beginning => {
                     let Some(message) = message else { return Lost::ForGood };
-                    let message = declared(message);
-                    self.sent.push(message.clone());
-                    if !send(socket, message).await {
+                    let Some(message) = self.conversation.sent(declared(message)) else { continue };
+                    if !self.send(socket, message).await {
                         return Lost::Broken;
                     }
                 }
+                () = self.to_caller.closed(), if beginning => return Lost::ForGood,
+                () = tokio::time::sleep_until(begin_limit), if beginning => return Lost::Forgotten,
                 heard = heard => match heard {
                     Ok(Some(Ok(Message::Text(text)))) => {
-                        self.life.received += 1;
-                        if self.to_caller.send(text.into()).await.is_err() {
-                            return Lost::ForGood;
+                        if let Err(lost) = self.received(text.into(), socket).await {
+                            return lost;
                         }
                     }
-                    Ok(Some(Ok(Message::Close(Some(frame))))) if u16::from(frame.code) != 1006 => {
-                        return Lost::ForGood;
-                    }
+                    Ok(Some(Ok(Message::Close(frame)))) => return closed(frame),
                     Ok(Some(Ok(_))) => {}
                     Ok(Some(Err(Error::Capacity(_)))) => return Lost::ForGood,
                     Ok(Some(Err(_)) | None) | Err(_) => return Lost::Broken,
@@ -166,29 +222,118 @@ impl Link {
         }
     }
 
-    /// Connects again, with longer and longer pauses. Nothing if the server has forgotten the connection.
+    async fn received(&mut self, message: Bytes, socket: &mut Socket) -> Result<(), Lost> {
+        if let Some(life) = &mut self.life {
+            life.received += 1;
+        }
+        let Heard { to_caller, to_server } = self.conversation.received(message);
+        for message in to_caller {
+            self.to_caller.send(message).await.map_err(|_| Lost::ForGood)?;
+        }
+        for message in to_server {
+            if !self.send(socket, message).await {
+                return Err(Lost::Broken);
+            }
+        }
+        if self.conversation.is_refused() { Err(Lost::Forgotten) } else { Ok(()) }
+    }
+
+    async fn send(&mut self, socket: &mut Socket, message: Bytes) -> bool {
+        self.sent.push(message.clone());
+        send(socket, message).await
+    }
+
+    /// The server has forgotten the connection: the caller is told what got lost.
+    async fn forget(&mut self) {
+        self.life = None;
+        for message in self.conversation.lost() {
+            // A caller that has ended is noticed elsewhere.
+            let _ = self.to_caller.send(message).await;
+        }
+    }
+
+    /// Connects again, with longer and longer pauses. Nothing if that is to no avail.
     async fn come_back(&mut self) -> Option<Socket> {
-        let (mut pause, begun) = (FIRST_PAUSE, tokio::time::Instant::now());
-        while begun.elapsed() < GIVE_UP && !self.to_caller.is_closed() {
-            match self.address.open(Some(&self.life)).await {
-                Ok((mut socket, response)) => {
-                    let taken = header(&response, "acp-received").parse().unwrap_or(0);
-                    let mut sent = true;
-                    for message in self.sent.after(taken)? {
-                        sent = sent && send(&mut socket, message).await;
-                    }
-                    if sent {
+        let lost = *self.lost.get_or_insert_with(Instant::now);
+        while lost.elapsed() < self.patience && !self.to_caller.is_closed() {
+            match self.address.open(self.life.as_ref()).await {
+                Ok((socket, response)) => {
+                    if let Some(socket) = self.go_on(socket, &response).await {
                         return Some(socket);
                     }
                 }
-                Err(RemoteError::Refused(status)) if !status.is_server_error() => return None,
+                Err(RemoteError::Refused(status)) if self.life.is_some() && is_forgotten(status) => {
+                    self.forget().await;
+                    continue;
+                }
+                Err(RemoteError::Refused(status)) if is_final(status) => return None,
                 Err(_) => {}
             }
-            tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(LONGEST_PAUSE);
+            let rest = self.patience.saturating_sub(lost.elapsed());
+            tokio::time::sleep(with_jitter(self.pause).min(rest)).await;
+            self.pause = (self.pause * 2).min(LONGEST_PAUSE);
         }
         None
     }
+
+    /// Goes on where the connection was, or begins again.
+    async fn go_on(&mut self, mut socket: Socket, response: &Response<Option<Vec<u8>>>) -> Option<Socket> {
+        let messages = match &self.life {
+            Some(_) => {
+                let taken = header(response, "acp-received").parse().unwrap_or(0);
+                match self.sent.after(taken) {
+                    Some(rest) => rest,
+                    None => {
+                        self.forget().await;
+                        return None;
+                    }
+                }
+            }
+            None => {
+                self.life = Some(Life::begun(response));
+                self.sent = SentMessages::default();
+                let messages = self.conversation.begin_again();
+                messages.iter().for_each(|message| self.sent.push(message.clone()));
+                messages
+            }
+        };
+        for message in messages {
+            if !send(&mut socket, message).await {
+                return None;
+            }
+        }
+        Some(socket)
+    }
+}
+
+/// What the code means with which the server has closed a connection.
+fn closed(frame: Option<CloseFrame>) -> Lost {
+    match frame.map(|frame| frame.code) {
+        Some(CloseCode::Normal | CloseCode::Size) => Lost::ForGood,
+        Some(code) if u16::from(code) == FORGOTTEN => Lost::Forgotten,
+        // It stops, or the connection is of no use any more; what it answers next time decides.
+        Some(_) | None => Lost::Broken,
+    }
+}
+
+/// Whether a server that answers this does not know the connection, or not what was sent on it.
+fn is_forgotten(status: StatusCode) -> bool {
+    matches!(status, StatusCode::NOT_FOUND | StatusCode::GONE | StatusCode::BAD_REQUEST)
+}
+
+/// Whether it is to no avail to try again.
+fn is_final(status: StatusCode) -> bool {
+    status.is_client_error()
+        && status != StatusCode::TOO_MANY_REQUESTS
+        && status != StatusCode::REQUEST_TIMEOUT
+}
+
+/// Half to one and a half times as long, so that the clients of a server do not come back all at once.
+fn with_jitter(pause: Duration) -> Duration {
+    let mut random = [0];
+    // Without random numbers they do.
+    let _ = getrandom::fill(&mut random);
+    pause / 2 + pause * u32::from(random[0]) / 255
 }
 
 async fn send(socket: &mut Socket, message: Bytes) -> bool {

@@ -8,6 +8,7 @@
 mod client;
 mod codes;
 mod connections;
+mod conversation;
 mod failures;
 mod guard;
 mod listener;
@@ -18,6 +19,7 @@ mod replies;
 mod routes;
 mod sent_id;
 mod sent_messages;
+mod shown_session;
 mod streamable;
 mod tls;
 mod tokens;

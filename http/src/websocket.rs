@@ -22,6 +22,8 @@ use crate::listener::{HttpConfig, HttpLimits};
 use crate::remote::{Envelope, RemoteConnection, StreamReceiver};
 use crate::replies::{Body, refused};
 
+/// How much is read and written at once. The usual 128 KiB would be most of the memory of a client that says little.
+const BUFFER: usize = 4 * 1024;
 /// The subprotocols that are answered; never one with a token.
 const VERSIONS: [&str; 2] = ["acp.v1", "acp.v2"];
 
@@ -88,7 +90,11 @@ pub(crate) async fn serve(
 ) {
     let Ok(upgraded) = upgrade.await else { return connection.close() };
     let (limits, longest) = (config.limits, Some(config.longest_message));
-    let frames = WebSocketConfig::default().max_message_size(longest).max_frame_size(longest);
+    let frames = WebSocketConfig::default()
+        .max_message_size(longest)
+        .max_frame_size(longest)
+        .read_buffer_size(BUFFER)
+        .write_buffer_size(BUFFER);
     let socket = WebSocketStream::from_raw_socket(TokioIo::new(upgraded), Role::Server, Some(frames)).await;
     let (mut sink, stream) = socket.split();
     let mut reading = pin!(read(stream, &connection, limits, arrival));
@@ -116,7 +122,7 @@ pub(crate) async fn serve(
         let _ = tokio::time::timeout(Duration::from_secs(1), sink.send(Message::Close(Some(frame)))).await;
     }
     drop(receiver);
-    if !connection.comes_back() {
+    if outcome == Ended::ByClient || !connection.comes_back() {
         connection.close();
     }
 }
@@ -132,8 +138,10 @@ fn text_frame(message: Bytes) -> Message {
 /// How a WebSocket ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ended {
-    /// The client is gone, or has said so.
+    /// The client is gone, or goes.
     Lost,
+    /// The client has ended the connection, and does not come back.
+    ByClient,
     /// The connection has ended here: the token does not work any more, or the server stops.
     ByServer,
     /// What arrived is no frame, such as a compressed one.
@@ -147,7 +155,7 @@ enum Ended {
 impl Ended {
     fn close_code(self) -> Option<CloseCode> {
         match self {
-            Self::Lost => None,
+            Self::Lost | Self::ByClient => None,
             Self::ByServer => Some(CloseCode::Away),
             Self::Broken => Some(CloseCode::Protocol),
             Self::TooLarge => Some(CloseCode::Size),
@@ -157,7 +165,7 @@ impl Ended {
 
     fn reason(self) -> &'static str {
         match self {
-            Self::Lost => "",
+            Self::Lost | Self::ByClient => "",
             Self::ByServer => "the connection has ended",
             Self::Broken => "this is no valid frame; compression is not accepted",
             Self::TooLarge => "the message is too large",
@@ -187,6 +195,7 @@ async fn read(
         let bytes: Bytes = match message {
             Message::Text(text) => text.into(),
             Message::Binary(bytes) => bytes,
+            Message::Close(Some(frame)) if frame.code == CloseCode::Normal => return Ended::ByClient,
             Message::Close(_) => return Ended::Lost,
             Message::Ping(_) | Message::Pong(_) | Message::Frame(_) => continue,
         };

@@ -44,7 +44,8 @@ impl fmt::Display for Turn {
 }
 
 impl Turn {
-    fn parse(text: &str) -> Option<Self> {
+    /// Reads the text of a prompt.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
         let mut words = text.splitn(3, ' ');
         let (kind, count) = (words.next()?, words.next()?.parse().ok()?);
         let mut rest = || words.next();
@@ -64,6 +65,11 @@ impl Turn {
 /// The text of a chunk of a flood; its number makes all of them different.
 pub(crate) fn word(number: usize) -> String {
     format!("word {number} ")
+}
+
+/// The text of a chunk of a paced turn: the current time.
+pub(crate) fn stamp() -> String {
+    format!("{:08x}", low_half(monotonic()))
 }
 
 /// The time that has passed since each stamp in a text. Stamps count nanoseconds and start again every four seconds.
@@ -161,8 +167,7 @@ fn paced(request: &Value, chunks: usize, pause: Duration, prompts: usize) {
     // Turns that begin together send at different times.
     thread::sleep(pause * ((prompts * 61) % 100) as u32 / 100);
     for _ in 0..chunks {
-        let stamp = format!("{:08x}", low_half(monotonic()));
-        write(&mut std::io::stdout().lock(), &chunk(session, &message, &stamp));
+        write(&mut std::io::stdout().lock(), &chunk(session, &message, &stamp()));
         thread::sleep(pause);
     }
     end_turn(request);

@@ -45,6 +45,11 @@ impl Pair {
         self.ours.is_empty()
     }
 
+    /// The median of our figures.
+    pub(crate) fn our_median(&self) -> f64 {
+        median(&self.ours)
+    }
+
     /// Our figure divided by that of the base, for each round.
     pub(crate) fn ratio(&self) -> Option<Spread> {
         let ratios: Vec<f64> = self.ours.iter().zip(&self.base).map(|(ours, base)| ours / base).collect();

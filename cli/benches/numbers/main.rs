@@ -11,13 +11,16 @@ mod hop;
 mod idle;
 mod import;
 mod list;
+mod load_clients;
 mod many;
 mod memory;
 mod meter;
 mod pace;
 mod pump;
 mod round_trip;
+mod sdk_server;
 mod search;
+mod server;
 mod start;
 mod stream;
 mod table;
@@ -35,13 +38,14 @@ const MISSED: u8 = 3;
 type Measure = fn() -> Vec<Row>;
 
 /// All measurements by name.
-const MEASUREMENTS: [(&str, Measure); 13] = [
+const MEASUREMENTS: [(&str, Measure); 14] = [
     ("pace", pace::measure),
     ("pace-written", written::measure),
     ("many", many::measure),
     ("stream", stream::measure),
     ("round-trip", round_trip::measure),
     ("pump", pump::measure),
+    ("server", server::measure),
     ("memory", memory::measure),
     ("turns", turns::measure),
     ("start", start::measure),
@@ -57,6 +61,7 @@ fn main() -> ExitCode {
     match args[..] {
         [agent::FLAG] => agent::run(0),
         [agent::FLAG, listed] => agent::run(listed.parse().expect("a number of sessions")),
+        [sdk_server::FLAG] => sdk_server::run(),
         [hop::FLAG, journal] => hop::run(Path::new(journal)),
         _ => return measure(&args),
     }

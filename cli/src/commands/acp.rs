@@ -46,8 +46,8 @@ pub(crate) struct AcpArgs {
     #[arg(long)]
     own_sessions_only: bool,
     /// The number of minutes without activity after which a session releases its agent.
-    #[arg(long, value_name = "MINUTES", default_value_t = 30)]
-    idle_minutes: u64,
+    #[arg(long, value_name = "MINUTES", default_value_t = IdleMinutes::default())]
+    idle_minutes: IdleMinutes,
     /// The least severe events to write to the log.
     #[arg(long, value_enum, default_value_t = LogLevel::Info)]
     log_level: LogLevel,
@@ -94,6 +94,39 @@ pub(crate) enum ServerUse {
     Auto,
     /// Never.
     Off,
+}
+
+/// After how many minutes without activity a session releases its agent. Fractions are allowed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct IdleMinutes(f64);
+
+impl IdleMinutes {
+    /// The time; at least a second.
+    pub(crate) fn limit(self) -> Duration {
+        Duration::from_secs_f64((self.0 * 60.0).max(1.0))
+    }
+}
+
+impl Default for IdleMinutes {
+    fn default() -> Self {
+        Self(30.0)
+    }
+}
+
+impl std::fmt::Display for IdleMinutes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl std::str::FromStr for IdleMinutes {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        // A hundred years: longer times cannot be added to the clock.
+        let fits = |minutes: &f64| (0.0..=52_560_000.0).contains(minutes);
+        text.parse().ok().filter(fits).map(Self).ok_or("not a number of minutes")
+    }
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -246,7 +279,7 @@ fn config(args: &AcpArgs) -> Config {
             RestoreBy::Reseed => Restore::Reseed,
             RestoreBy::ReadOnly => Restore::ReadOnly,
         },
-        idle_limit: Duration::from_secs(args.idle_minutes.max(1) * 60),
+        idle_limit: args.idle_minutes.limit(),
         native_sessions: if args.own_sessions_only { NativeSessions::Hidden } else { NativeSessions::Listed },
         ..Config::default()
     }

@@ -2,7 +2,6 @@
 
 use std::io::Read as _;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use clap::Args;
 use rethread::server::Config;
@@ -10,6 +9,7 @@ use rethread_core::Millis;
 use serde_json::json;
 
 use crate::changes::{JsonOption, ReportForm, report};
+use crate::commands::acp::IdleMinutes;
 use crate::failure::{ExitCode, Failure};
 use crate::log::LogLevel;
 use crate::output::age::age;
@@ -52,8 +52,8 @@ pub(crate) struct ServeArgs {
     stop_seconds: Option<u64>,
     /// The number of minutes without activity after which a session releases its agent, and is closed if no client is
     /// attached.
-    #[arg(long, value_name = "MINUTES", default_value_t = 30)]
-    idle_minutes: u64,
+    #[arg(long, value_name = "MINUTES", default_value_t = IdleMinutes::default())]
+    idle_minutes: IdleMinutes,
     /// The least severe events to write to the log.
     #[arg(long, value_enum, default_value_t = LogLevel::Info)]
     log_level: LogLevel,
@@ -77,10 +77,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
             http: http(args)?,
             most_clients: args.max_clients,
             stop_seconds: args.stop_seconds,
-            config: Config {
-                idle_limit: Duration::from_secs(args.idle_minutes.max(1) * 60),
-                ..Config::default()
-            },
+            config: Config { idle_limit: args.idle_minutes.limit(), ..Config::default() },
             log_level: args.log_level,
         }),
     }

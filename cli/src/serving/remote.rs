@@ -2,6 +2,8 @@
 //! from the environment or a file, never from an argument, which others could see.
 
 use std::path::PathBuf;
+use std::pin::pin;
+use std::time::Duration;
 
 use clap::Args;
 use rethread::transport::Wire;
@@ -13,6 +15,9 @@ use crate::failure::{ExitCode, Failure};
 
 /// The variable with the token.
 const TOKEN_VARIABLE: &str = "RETHREAD_TOKEN";
+
+/// How long a client that has ended waits until the server knows.
+const FAREWELL: Duration = Duration::from_secs(2);
 
 /// Options that name a server.
 #[derive(Clone, Debug, Args)]
@@ -27,6 +32,9 @@ pub(crate) struct ConnectArgs {
     /// The file with the certificates to trust for --connect, in PEM, in place of those of the system.
     #[arg(long, value_name = "FILE", requires = "connect")]
     ca: Option<PathBuf>,
+    /// The number of seconds for which a lost connection to the server of --connect is tried again.
+    #[arg(long, value_name = "SECONDS", requires = "connect", default_value_t = 600)]
+    reconnect_seconds: u64,
 }
 
 impl ConnectArgs {
@@ -46,7 +54,12 @@ impl ConnectArgs {
             }
             None => environment::variable(TOKEN_VARIABLE).map(|token| token.trim().to_owned()),
         };
-        Ok(Some(RemoteTarget { url: with_agent(url, agent), token, ca: self.ca.clone() }))
+        Ok(Some(RemoteTarget {
+            url: with_agent(url, agent),
+            token,
+            ca: self.ca.clone(),
+            patience: Duration::from_secs(self.reconnect_seconds),
+        }))
     }
 }
 
@@ -78,9 +91,15 @@ pub(crate) fn pump(target: RemoteTarget) -> Result<(), Failure> {
     let outcome = runtime.block_on(async {
         let Wire { mut reader, mut writer } = remote_wire(target).await?;
         let (mut input, mut output) = stdio::open()?;
+        let mut from_server = pin!(tokio::io::copy(&mut reader, &mut output));
         tokio::select! {
-            _ = tokio::io::copy(&mut input, &mut writer) => Ok(()),
-            carried = tokio::io::copy(&mut reader, &mut output) => match carried {
+            _ = tokio::io::copy(&mut input, &mut writer) => {
+                // The server is told that this client does not come back.
+                drop(writer);
+                let _ = tokio::time::timeout(FAREWELL, from_server).await;
+                Ok(())
+            }
+            carried = &mut from_server => match carried {
                 Ok(_) => Err(Failure::plain("the server has ended the connection; the sessions are kept there")),
                 // A client that reads no more has ended.
                 Err(_) => Ok(()),

@@ -234,7 +234,7 @@ fn number_of(number: usize) -> String {
 }
 
 /// Every prompt is there once, and so is every chunk of a text.
-fn nothing_is_doubled(view: &View) -> Result<(), String> {
+pub(crate) fn nothing_is_doubled(view: &View) -> Result<(), String> {
     let user = view.user();
     if let Some(twice) = user.iter().enumerate().find(|(at, text)| user[..*at].contains(text)) {
         return Err(format!("the prompt {:?} is there twice", twice.1));
@@ -262,13 +262,13 @@ fn kills() -> usize {
 }
 
 /// Random moments.
-struct Moments {
+pub(crate) struct Moments {
     seed: u64,
     state: u64,
 }
 
 impl Moments {
-    fn new(salt: u64) -> Self {
+    pub(crate) fn new(salt: u64) -> Self {
         let given = std::env::var(SEED).ok().and_then(|seed| seed.parse().ok());
         let now =
             || SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |time| u64::from(time.subsec_nanos()));
@@ -282,7 +282,7 @@ impl Moments {
         self.up_to(Duration::from_millis(longest))
     }
 
-    fn up_to(&mut self, longest: Duration) -> Duration {
+    pub(crate) fn up_to(&mut self, longest: Duration) -> Duration {
         let micros = u64::try_from(longest.as_micros()).unwrap_or(u64::MAX);
         Duration::from_micros((self.random() >> 8) % micros)
     }
@@ -294,7 +294,7 @@ impl Moments {
         self.state
     }
 
-    fn label(&self, kill: usize) -> String {
+    pub(crate) fn label(&self, kill: usize) -> String {
         format!("kill {kill}, {SEED}={}", self.seed)
     }
 }

@@ -1,10 +1,14 @@
 //! `rethread serve` as a real process: its life (`lifecycle`), clients that reach it by `rethread acp` (`pump`), commands that
-//! work through it (`commands`), clients by address (`http`), and the way to its web page (`web`).
+//! work through it (`commands`), clients by address (`http`, `restart`), the way to its web page (`web`), sessions without clients
+//! (`unattended`), and kills while three clients follow one session (`rounds`).
 
 mod commands;
 mod http;
 mod lifecycle;
 mod pump;
+mod restart;
+mod rounds;
+mod unattended;
 mod web;
 
 use std::process::Output;

@@ -33,6 +33,7 @@ pub(crate) struct Listening {
     /// The codes for its web page.
     pub(crate) codes: Arc<OneTimeCodes>,
     pub(crate) world: World,
+    clients: Box<dyn Fn() -> usize + Send + Sync>,
     _folder: tempfile::TempDir,
 }
 
@@ -77,9 +78,14 @@ impl Listening {
         let agents = Arc::new(OneAgent(world.agent.clone(), cwd.clone()));
         let http =
             HttpListener::new(listener, tls, world.server.clone(), guard, tokens.clone(), agents, config);
-        let codes = http.codes();
+        let (codes, clients) = (http.codes(), Box::new(http.client_count()));
         tokio::spawn(http.serve(std::future::pending()));
-        Self { address, tokens, token, cwd, codes, world, _folder: folder }
+        Self { address, tokens, token, cwd, codes, world, clients, _folder: folder }
+    }
+
+    /// How many clients the server knows.
+    pub(crate) fn clients(&self) -> usize {
+        (self.clients)()
     }
 
     pub(crate) fn cwd(&self) -> String {
@@ -95,8 +101,12 @@ impl Listening {
 
     /// The same to another address, which leads here, and without `initialize`.
     pub(crate) async fn websocket_to(&self, address: SocketAddr, version: Version) -> Client {
-        let target =
-            RemoteTarget { url: format!("http://{address}"), token: Some(self.token.clone()), ca: None };
+        let target = RemoteTarget {
+            url: format!("http://{address}"),
+            token: Some(self.token.clone()),
+            ca: None,
+            patience: Duration::from_secs(60),
+        };
         let channel = rethread_http::connect(target).await.expect("the server accepts");
         Client::over(channel.into_wire(), version, None)
     }

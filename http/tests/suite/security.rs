@@ -167,7 +167,12 @@ async fn agents_are_chosen_by_configured_name_only() {
     let listening = Listening::start(Version::V1).await;
     let connect = |agent: &str| {
         let url = format!("ws://{}/acp?agent={agent}", listening.address);
-        rethread_http::connect(RemoteTarget { url, token: Some(listening.token.clone()), ca: None })
+        rethread_http::connect(RemoteTarget {
+            url,
+            token: Some(listening.token.clone()),
+            ca: None,
+            patience: Duration::from_secs(60),
+        })
     };
     assert!(connect("scripted").await.is_ok());
     for name in ["sh", "/bin/sh", "..%2fsh"] {
@@ -183,7 +188,8 @@ async fn an_observer_may_look_and_nothing_else() {
         [(token.as_str(), ""), (listening.token.as_str(), "?role=observer"), (token.as_str(), "?role=full")]
     {
         let url = format!("ws://{}/acp{query}", listening.address);
-        let target = RemoteTarget { url, token: Some(token.to_owned()), ca: None };
+        let target =
+            RemoteTarget { url, token: Some(token.to_owned()), ca: None, patience: Duration::from_secs(60) };
         let channel = rethread_http::connect(target).await.expect("it is accepted");
         let client = rethread_testkit::client::Client::over(channel.into_wire(), Version::V1, None);
         client.initialize().await;
@@ -204,7 +210,12 @@ async fn too_many_clients_are_refused() {
     let listening = Listening::with(Version::V1, config).await;
     let _first = listening.websocket(Version::V1).await;
     let url = format!("http://{}", listening.address);
-    let second = rethread_http::connect(RemoteTarget { url, token: Some(listening.token.clone()), ca: None });
+    let second = rethread_http::connect(RemoteTarget {
+        url,
+        token: Some(listening.token.clone()),
+        ca: None,
+        patience: Duration::from_secs(60),
+    });
     assert!(matches!(second.await, Err(RemoteError::Refused(status)) if status == 503));
 }
 

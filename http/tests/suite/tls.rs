@@ -29,6 +29,7 @@ async fn a_client_that_trusts_the_certificate_is_served_and_others_send_nothing(
         url: format!("https://{host}:{port}"),
         token: Some(listening.token.clone()),
         ca,
+        patience: std::time::Duration::from_secs(60),
     };
     let channel = rethread_http::connect(target("localhost", Some(certificate.clone()))).await;
     let client = Client::over(channel.expect("it is trusted").into_wire(), Version::V1, None);

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use futures::{SinkExt, StreamExt};
 use rethread::edge::Version;
+use rethread_http::HttpConfig;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -120,6 +121,65 @@ async fn a_connection_that_breaks_again_and_again_loses_and_doubles_nothing() {
     let other = listening.websocket(Version::V1).await;
     other.load_in(&listening.cwd(), &session).await;
     assert_eq!(client.view(&session).agent(), other.view(&session).agent());
+}
+
+/// A relay that can be shut, which breaks its connections.
+async fn gate(to: SocketAddr) -> (SocketAddr, tokio::sync::watch::Sender<bool>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
+    let address = listener.local_addr().expect("it is bound");
+    let (is_open, watched) = tokio::sync::watch::channel(true);
+    tokio::spawn(async move {
+        while let Ok((client, _)) = listener.accept().await {
+            let mut watched = watched.clone();
+            tokio::spawn(async move {
+                if *watched.borrow() {
+                    let server = TcpStream::connect(to).await.expect("it listens");
+                    tokio::select! {
+                        () = relay(client, server, usize::MAX) => {}
+                        _ = watched.wait_for(|is_open| !is_open) => {}
+                    }
+                }
+            });
+        }
+    });
+    (address, is_open)
+}
+
+#[tokio::test]
+async fn a_client_that_stayed_away_too_long_begins_again_and_sees_the_rest_once() {
+    for version in BOTH {
+        let config = HttpConfig { grace: Duration::from_millis(100), ..HttpConfig::default() };
+        let listening = Listening::with(Version::V1, config).await;
+        let (address, is_open) = gate(listening.address).await;
+        let client = listening.websocket_to(address, version).await;
+        client.set_deadline(Duration::from_secs(60));
+        client.initialize().await;
+        let session = client.new_session_in(&listening.cwd()).await;
+        let open = client.begin_prompt(&session, "say one; chunks 20; wait go; tool call_1; say two").await;
+        let last =
+            |update: &Value| update["content"]["text"].as_str().is_some_and(|text| text.contains("c20"));
+        client.wait_update(0, &session, "the last chunk", last).await;
+        is_open.send_replace(false);
+        // The server looks for connections that nobody uses every two seconds.
+        let forgotten = async {
+            while listening.clients() > 0 {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(30), forgotten).await.expect("it is forgotten");
+        listening.world.agent.open_gate("go");
+        is_open.send_replace(true);
+        let said =
+            |update: &Value| update["content"]["text"] == "two" || update["content"][0]["text"] == "two";
+        client.wait_update(0, &session, "two", said).await;
+        if version == Version::V1 {
+            assert_eq!(client.answer(&open).await.expect_err("it was lost")["code"], -32603);
+        }
+        assert_eq!(client.prompt(&session, "say three; permit").await.stop, "end_turn");
+        let other = listening.websocket(version).await;
+        other.load_in(&listening.cwd(), &session).await;
+        assert_eq!(client.view(&session).items, other.view(&session).items);
+    }
 }
 
 pub(crate) type PlainSocket = tokio_tungstenite::WebSocketStream<TcpStream>;

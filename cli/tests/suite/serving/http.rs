@@ -109,7 +109,9 @@ async fn the_end_of_a_remote_server_is_one_line_on_stderr() {
     configure(&home, Version::V1);
     let server = home.serve_http(&[]).await;
     let token = new_token(&home, "full").await;
-    let mut far = remote(&home, &url(&server), &token);
+    let mut acp = home.command(&["acp", "--connect", &url(&server), "--reconnect-seconds", "0"]);
+    acp.env("RETHREAD_TOKEN", &token).stderr(Stdio::piped());
+    let mut far = Program::start(acp, Version::V1);
     far.client.initialize().await;
     assert!(run(&home, &["serve", "--stop"]).await.status.success());
     server.exited().await;
