@@ -21,6 +21,8 @@ pub(crate) struct ServeSettings {
     pub(crate) keep_days: Option<NonZeroU32>,
     /// What clients of HTTP may name.
     pub(crate) rules: RemoteRules,
+    /// The tools whose new sessions are imported, by name.
+    pub(crate) watch: Vec<String>,
 }
 
 impl ServeSettings {
@@ -36,6 +38,6 @@ impl ServeSettings {
             roots.extend(Paths::user_home());
         }
         let rules = RemoteRules { roots, stdio_servers };
-        Ok(Self { stop_limit, keep_days: config.keep_days, rules })
+        Ok(Self { stop_limit, keep_days: config.keep_days, rules, watch: config.watch })
     }
 }
