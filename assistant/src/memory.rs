@@ -187,7 +187,7 @@ impl ConversationReader {
 }
 
 /// The beginning of a summary message.
-const SUMMED_UP: &str = "[The conversation before this was summed up:]\n";
+const SUMMED_UP: &str = "[In place of the conversation before this:]\n";
 
 /// The message with the summary of a conversation.
 pub(crate) fn summed_up(summary: &str) -> Message {
@@ -343,7 +343,7 @@ mod tests {
             "summary": [{"type": "text", "text": "SUM"}]});
         let turns = [user("one"), says("yes"), idle("end_turn"), user("two"), own("a"), summed, own("b")];
         let read = conversation(&turns);
-        assert_eq!(described(&read.past), ["user: [The conversation before this was summed up:]\nSUM"]);
+        assert_eq!(described(&read.past), ["user: [In place of the conversation before this:]\nSUM"]);
         assert_eq!(described(&read.now), ["user: two", "model: <a>", "tools: a", "model: <b>", "tools: b"]);
         let later = conversation(&[&turns[..], &[idle("refusal"), user("three")]].concat());
         assert_eq!(described(&later.past), described(&read.past), "the summary is not part of the turn");

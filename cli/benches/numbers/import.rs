@@ -1,5 +1,5 @@
-//! Imports 1 GB of session files of another tool: the speed, the peak memory, and a second import of the same, which has
-//! nothing to do. A tool is a line in `TOOLS`: its name and what writes one of its files.
+//! Imports 1 GB of session files of another tool: the speed, the peak memory, also for one file, and a second import of the
+//! same, which has nothing to do. A tool is a line in `TOOLS`: its name and what writes one of its files.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::disk;
 use crate::figure::{Spread, number};
@@ -23,11 +23,20 @@ const ROUNDS: usize = 3;
 type WriteFile = fn(folder: &Path, number: u64, bytes: u64) -> io::Result<()>;
 
 /// The tools whose files can be made.
-const TOOLS: [(&str, WriteFile); 1] = [("claude", write_claude)];
+const TOOLS: [(&str, WriteFile); 2] = [("claude", write_claude), ("codex", write_codex)];
 
-/// The speed, the memory and the second import for each tool.
+/// The speed, the memory and the second import for each tool, and the memory for one file of all bytes.
 pub(crate) fn measure() -> Vec<Row> {
-    TOOLS.into_iter().flat_map(|(tool, write)| measure_tool(tool, write)).collect()
+    let each = |(tool, write)| measure_tool(tool, write).into_iter().chain([measure_one_file(tool, write)]);
+    TOOLS.into_iter().flat_map(each).collect()
+}
+
+fn measure_one_file(tool: &str, write: WriteFile) -> Row {
+    let (files, home) = (disk::folder(), disk::folder());
+    write(files.path(), 0, BYTES).expect("the file can be written");
+    let peak = import(tool, files.path(), home.path()).peak_kib as f64 / 1024.0;
+    let what = format!("import of one {tool} file of {} GB: peak memory", number(BYTES as f64 / 1e9));
+    Row::spread(what, Spread::of(&[peak]), Bound::AtMost(200.0, "MiB"))
 }
 
 fn measure_tool(tool: &str, write: WriteFile) -> Vec<Row> {
@@ -125,6 +134,64 @@ fn claude_record(id: &str, uuid: &str, parent: &str, turn: u64, part: u64) -> St
         "sessionId": id, "version": "2.1.239", "gitBranch": "main", "type": kind, "uuid": uuid, "message": message,
         "timestamp": format!("2026-03-04T10:{minute:02}:{second:02}.000Z")});
     format!("{record}\n")
+}
+
+/// A thread of Codex: prompts, commands with their output, answers, each as an item and as an event where Codex writes both.
+fn write_codex(folder: &Path, number: u64, bytes: u64) -> io::Result<()> {
+    let id = format!("019f0000-0000-7000-8000-{number:012}");
+    let path = folder.join(format!("rollout-2026-03-04T10-00-00-{id}.jsonl"));
+    let mut file = BufWriter::new(fs::File::create(path)?);
+    let meta = json!({"session_id": id, "id": id, "timestamp": "2026-03-04T10:00:00.000Z", "cwd": "/home/user/project",
+        "originator": "codex_cli_rs", "cli_version": "0.166.0", "source": "cli", "model_provider": "openai"});
+    let mut written = codex_line(&mut file, 0, 0, "session_meta", &meta)?;
+    let (mut turn, mut ordinal) = (0, 1);
+    while written < bytes {
+        for (kind, payload) in codex_turn(&id, turn) {
+            written += codex_line(&mut file, turn, ordinal, kind, &payload)?;
+            ordinal += 1;
+        }
+        turn += 1;
+    }
+    file.flush()
+}
+
+fn codex_line(file: &mut impl Write, turn: u64, ordinal: u64, kind: &str, payload: &Value) -> io::Result<u64> {
+    let (minute, second) = (turn / 60 % 60, turn % 60);
+    let record = json!({"timestamp": format!("2026-03-04T10:{minute:02}:{second:02}.000Z"), "ordinal": ordinal,
+        "type": kind, "payload": payload});
+    let line = format!("{record}\n");
+    file.write_all(line.as_bytes())?;
+    Ok(line.len() as u64)
+}
+
+fn codex_turn(thread: &str, turn: u64) -> Vec<(&'static str, Value)> {
+    let (name, call) = (format!("t{turn}"), format!("call_{turn}"));
+    let (prompt, answer) = (words(turn, 30), words(turn, 150));
+    let message = |id: &str, role: &str, kind: &str, text: &str| {
+        json!({"type": "message", "id": format!("{id}{turn}"), "role": role, "content": [{"type": kind, "text": text}]})
+    };
+    let completed = |kind: &str, id: &str, content: Value| {
+        json!({"type": "item_completed", "thread_id": thread, "turn_id": name, "started_at_ms": 0, "completed_at_ms": 0,
+            "item": {"type": kind, "id": format!("{id}{turn}"), "content": content}})
+    };
+    let arguments = json!({"cmd": words(turn, 10)}).to_string();
+    vec![
+        ("event_msg", json!({"type": "task_started", "turn_id": name, "started_at": 0, "model_context_window": 258_400})),
+        ("turn_context", json!({"turn_id": name, "cwd": "/home/user/project", "model": "gpt-5.6"})),
+        ("response_item", message("msg_u", "user", "input_text", &prompt)),
+        ("event_msg", completed("UserMessage", "u", json!([{"type": "text", "text": prompt, "text_elements": []}]))),
+        (
+            "response_item",
+            json!({"type": "function_call", "id": format!("fc_{turn}"), "name": "exec_command", "arguments": arguments, "call_id": call}),
+        ),
+        (
+            "response_item",
+            json!({"type": "function_call_output", "id": format!("fco_{turn}"), "call_id": call, "output": format!("Output:\n{}", words(turn, 500))}),
+        ),
+        ("event_msg", completed("AgentMessage", "m", json!([{"type": "Text", "text": answer}]))),
+        ("response_item", message("m", "assistant", "output_text", &answer)),
+        ("event_msg", json!({"type": "task_complete", "turn_id": name, "last_agent_message": null})),
+    ]
 }
 
 fn words(seed: u64, count: u64) -> String {

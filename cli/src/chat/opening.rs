@@ -1,16 +1,19 @@
 //! Opens the session of a chat: a new one, or one that exists, with the end of its history.
 
+use std::collections::VecDeque;
+
 use rethread::client::view::SessionView;
 use rethread::client::{ClientError, ClientSession};
 use rethread::edge::client_request::{ReplayFrom, Setup};
 use rethread::store::{SessionRow, Store};
-use rethread_core::{Entry, Seq, SessionId};
+use rethread_core::{Entry, Seq, SessionId, Subject};
 
 use super::connection::{ChatEvent, Connected, Conversation, failure, with_events};
 use crate::failure::{ExitCode, Failure};
 
-/// How many turns of the history are shown.
+/// How many turns of the history are shown, and how many bytes of its entries at most.
 const SHOWN_TURNS: usize = 2;
+const SHOWN_BYTES: usize = 2 * 1024 * 1024;
 /// How many entries are read at first to find the last turns.
 const FIRST_STEP: u64 = 200;
 /// How many bytes of a journal are read at a time.
@@ -111,14 +114,15 @@ pub(crate) fn setup_of(row: &SessionRow) -> Setup {
     Setup { cwd: row.cwd.clone(), roots: row.roots.clone(), ..Setup::default() }
 }
 
-/// Where the last turns begin. Reads the journal from its end, so that a long session opens quickly.
+/// Where the last turns begin. Reads the journal from its end, so that a long session opens quickly. Of turns that are very
+/// long, only the end is shown.
 pub(crate) async fn last_turns(store: &dyn Store, row: &SessionRow) -> Result<ReplayFrom, Failure> {
     let (head, mut step) = (row.head.0, FIRST_STEP);
     loop {
         let from = head.saturating_sub(step);
-        let prompts = prompts_from(store, &row.id, Seq(from)).await?;
-        if prompts.len() > SHOWN_TURNS {
-            return Ok(ReplayFrom::Message(prompts[prompts.len() - SHOWN_TURNS].clone()));
+        let tail = JournalTail::read(store, &row.id, Seq(from)).await?;
+        if tail.prompts.len() > SHOWN_TURNS || tail.bytes > SHOWN_BYTES {
+            return Ok(tail.shown());
         }
         if from == 0 {
             return Ok(ReplayFrom::Start);
@@ -127,19 +131,101 @@ pub(crate) async fn last_turns(store: &dyn Store, row: &SessionRow) -> Result<Re
     }
 }
 
-/// The ids of the prompts from a place on.
-async fn prompts_from(store: &dyn Store, session: &SessionId, from: Seq) -> Result<Vec<String>, Failure> {
-    let (mut prompts, mut next) = (Vec::new(), from);
-    loop {
-        let page = store.read(session, next, PAGE_BYTES).await?;
-        for item in page.decode()? {
-            if let Entry::PromptInserted { message, .. } = item.entry {
-                prompts.push(message.0);
+/// The messages at the end of a journal.
+#[derive(Default)]
+struct JournalTail {
+    /// The size of all that was read.
+    bytes: usize,
+    /// The newest prompts.
+    prompts: VecDeque<MessagePlace>,
+    /// The messages that are near enough to the end to be shown.
+    messages: VecDeque<MessagePlace>,
+}
+
+/// A message, and how much is before it.
+struct MessagePlace {
+    id: String,
+    before: usize,
+}
+
+impl JournalTail {
+    /// Reads from a place on.
+    async fn read(store: &dyn Store, session: &SessionId, from: Seq) -> Result<Self, Failure> {
+        let (mut tail, mut next) = (Self::default(), from);
+        loop {
+            let page = store.read(session, next, PAGE_BYTES).await?;
+            page.decode()?.iter().for_each(|item| tail.add(&item.entry));
+            if page.end {
+                return Ok(tail);
+            }
+            next = page.next;
+        }
+    }
+
+    fn add(&mut self, entry: &Entry) {
+        let before = self.bytes;
+        if let Entry::PromptInserted { message, content, .. } = entry {
+            self.bytes += content.text().len();
+            self.prompts.push_back(MessagePlace { id: message.0.clone(), before });
+        } else if let Entry::Updated { update, .. } = entry {
+            self.bytes += update.body.text().len();
+            // A chunk belongs to a message that began earlier, or begins one.
+            let is_new = self.messages.back().is_none_or(|last| last.id != update.id);
+            if update.kind.subject() == Subject::AgentMessage && is_new {
+                self.messages.push_back(MessagePlace { id: update.id.clone(), before });
             }
         }
-        if page.end {
-            return Ok(prompts);
+        while self.prompts.len() > SHOWN_TURNS + 1 {
+            self.prompts.pop_front();
         }
-        next = page.next;
+        while self.messages.front().is_some_and(|first| self.bytes - first.before > SHOWN_BYTES) {
+            self.messages.pop_front();
+        }
+    }
+
+    /// Where to begin: with the last turns, with fewer of them, or inside of the last one.
+    fn shown(self) -> ReplayFrom {
+        let last_turns = self.prompts.iter().rev().take(SHOWN_TURNS).collect::<Vec<_>>();
+        let places = last_turns.into_iter().rev().chain(&self.messages);
+        let mut fitting = places.filter(|place| self.bytes - place.before <= SHOWN_BYTES);
+        fitting.next().map_or(ReplayFrom::Nothing, |place| ReplayFrom::Message(place.id.clone()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rethread_core::{MessageId, TurnNo, Update};
+    use serde_json::json;
+
+    use super::*;
+
+    fn prompt(id: &str) -> Entry {
+        let content = json!([{"type": "text", "text": id}]).into();
+        Entry::PromptInserted { message: MessageId(id.to_owned()), turn: TurnNo(1), content, at: 0 }
+    }
+
+    fn chunk(id: &str, bytes: usize) -> Entry {
+        let body = json!({"sessionUpdate": "agent_message_chunk", "messageId": id,
+            "content": {"type": "text", "text": "x".repeat(bytes)}});
+        Entry::Updated { update: Update::read(body.into()), known: false }
+    }
+
+    /// The message that the history is shown from, if it is shown at all.
+    fn begins(entries: &[Entry]) -> Option<String> {
+        let mut tail = JournalTail::default();
+        entries.iter().for_each(|entry| tail.add(entry));
+        if let ReplayFrom::Message(id) = tail.shown() { Some(id) } else { None }
+    }
+
+    #[test]
+    fn the_end_of_a_history_is_shown_as_far_as_it_fits() {
+        let (some, most) = (SHOWN_BYTES / 3, SHOWN_BYTES - 1000);
+        let turn = |number: usize, bytes| [prompt(&format!("p{number}")), chunk(&format!("m{number}"), bytes)];
+        let turns = |sizes: [usize; 3]| [turn(1, sizes[0]), turn(2, sizes[1]), turn(3, sizes[2])].concat();
+        assert_eq!(begins(&turns([some; 3])).as_deref(), Some("p2"), "the last two turns");
+        assert_eq!(begins(&turns([some, most, some])).as_deref(), Some("p3"), "the last turn");
+        let long = [prompt("p"), chunk("a", most), chunk("b", some), chunk("b", some), chunk("c", some / 2)];
+        assert_eq!(begins(&long).as_deref(), Some("b"), "the end of the last turn");
+        assert_eq!(begins(&[prompt("p"), chunk("a", most), chunk("a", most)]), None, "nothing fits");
     }
 }

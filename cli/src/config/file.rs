@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::path::Path;
 
+use rethread::importer::readers;
 use rethread::secret::Secret;
 use rethread_assistant::mcp::ServerConfig;
 use rethread_assistant::model::ProviderConfig;
@@ -11,7 +12,7 @@ use rethread_assistant::{AssistantDefaults, Mode};
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::mistake::{FilePosition, Mistake, explain};
+use super::mistake::{FilePosition, Mistake, explain, nearest};
 use super::serve::ServeConfig;
 
 /// The name of the built-in assistant, which no other agent can have.
@@ -32,6 +33,8 @@ pub(crate) struct ConfigFile {
     pub(crate) keep_days: Option<NonZeroU32>,
     /// The settings of `rethread serve`.
     pub(crate) serve: ServeConfig,
+    /// The tools whose new sessions a server imports, by name.
+    pub(crate) watch: Vec<String>,
 }
 
 /// An agent with a name.
@@ -59,6 +62,15 @@ struct Written {
     store: WrittenStore,
     #[serde(default)]
     serve: ServeConfig,
+    #[serde(default)]
+    import: WrittenImport,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenImport {
+    #[serde(default)]
+    watch: Vec<Spanned<String>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -137,6 +149,7 @@ impl ConfigFile {
             providers: providers(source, written.provider)?,
             keep_days: written.store.keep_days,
             serve: written.serve,
+            watch: watched(source, written.import.watch)?,
         })
     }
 }
@@ -245,6 +258,23 @@ fn server_of(source: Source<'_>, at: usize, written: WrittenServer) -> Result<Se
             })
         }
     }
+}
+
+fn watched(source: Source<'_>, written: Vec<Spanned<String>>) -> Result<Vec<String>, Mistake> {
+    let tools: Vec<&str> = readers().iter().map(|reader| reader.tool().name).collect();
+    for name in &written {
+        if !tools.contains(&name.get_ref().as_str()) {
+            let what = match nearest(name.get_ref(), &tools) {
+                Some(meant) => format!("unknown tool `{}`: did you mean `{meant}`?", name.get_ref()),
+                None => format!("unknown tool: expected one of {}", tools.join(", ")),
+            };
+            return Err(source.at(name.span().start).mistake(format!("key `watch`: {what}")));
+        }
+    }
+    let mut names: Vec<String> = written.into_iter().map(Spanned::into_inner).collect();
+    names.sort();
+    names.dedup();
+    Ok(names)
 }
 
 fn providers(

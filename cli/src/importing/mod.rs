@@ -19,7 +19,7 @@ use crate::paths::Paths;
 use crate::picker::confirm;
 use report::{ToolReport, plural};
 pub(crate) use report::{failure, json, text};
-pub(crate) use watch::watch;
+pub(crate) use watch::{keep_watching, watch};
 
 /// What is imported, and how.
 pub(crate) struct ImportRequest {

@@ -22,6 +22,7 @@ use super::http::{HttpOptions, ListeningHttp, ReachedHttp};
 use super::registration::{NotRegistered, Registered, Registration};
 use super::settings::ServeSettings;
 use crate::failure::{ExitCode, Failure};
+use crate::importing::keep_watching;
 use crate::log::LogLevel;
 use crate::output::stream::print;
 use crate::paths::Paths;
@@ -184,6 +185,7 @@ async fn serve(
     let mut clients = JoinSet::new();
     let mut ended = pin!(end(shared.clone()));
     let mut pruning = pin!(prune(parts, shared));
+    let mut watching = watch_tools(parts, shared);
     loop {
         tokio::select! {
             () = &mut ended => break,
@@ -197,12 +199,13 @@ async fn serve(
                 Asked::Reload => {
                     reload(shared, stop_seconds);
                     pruning.set(prune(parts, shared));
+                    watching = watch_tools(parts, shared);
                 }
             },
             () = &mut pruning => {}
         }
     }
-    drop(listener);
+    drop((listener, watching));
     let closed = async { while clients.join_next().await.is_some() {} };
     let _ = tokio::time::timeout(CLOSE_LIMIT, closed).await;
 }
@@ -227,6 +230,16 @@ async fn prune(parts: &ServerParts, shared: &ServeShared) {
         Some(days) => prune_daily(parts.store.clone(), days).await,
         None => std::future::pending().await,
     }
+}
+
+/// Imports what other tools write, in a task of its own: reading their files takes processor time.
+fn watch_tools(parts: &ServerParts, shared: &ServeShared) -> JoinSet<()> {
+    let tools = locked(&shared.settings).watch.clone();
+    let mut watching = JoinSet::new();
+    if !tools.is_empty() {
+        watching.spawn(keep_watching(parts.store.clone(), tools));
+    }
+    watching
 }
 
 /// Reads the configuration again. A wrong one changes nothing.

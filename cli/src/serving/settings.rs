@@ -25,6 +25,8 @@ pub(crate) struct ServeSettings {
     pub(crate) page_life: Duration,
     /// What clients of HTTP may name.
     pub(crate) rules: RemoteRules,
+    /// The tools whose new sessions are imported, by name.
+    pub(crate) watch: Vec<String>,
 }
 
 impl ServeSettings {
@@ -42,6 +44,6 @@ impl ServeSettings {
         let rules = RemoteRules { roots, stdio_servers };
         let hours = config.serve.page_hours.map_or(PAGE_HOURS, NonZeroU32::get);
         let page_life = Duration::from_secs(u64::from(hours) * 3600);
-        Ok(Self { stop_limit, page_life, keep_days: config.keep_days, rules })
+        Ok(Self { stop_limit, page_life, keep_days: config.keep_days, rules, watch: config.watch })
     }
 }

@@ -20,8 +20,8 @@ use crate::lock::locked;
 use crate::transport::Wire;
 use crate::wire::{self, Id, LineReader, RpcError, code};
 
-/// The client's messages are limited before they get here, but a history is not.
-const MAX_LINE_BYTES: usize = 1024 * 1024 * 1024;
+/// More than a history and a message of a client, which are limited before they get here.
+const MAX_LINE_BYTES: usize = 256 * 1024 * 1024;
 
 /// One run of an agent.
 struct ServedAgent<A> {

@@ -1,9 +1,9 @@
 //! Tracks the tool calls that a v1 client was sent, and the terminals in them. Version 1 has neither terminals of the
 //! agent nor content chunks, so a call is always sent as a whole. To keep the total size linear, a growing call is sent
 //! again only when it has grown by a fraction of the last size, and with its next update. Calls are forgotten at the
-//! end of their turn.
+//! end of their turn; of a very long turn, the oldest finished ones are forgotten sooner.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use rethread_core::{Fields, Json, Screen, Update};
 
@@ -15,6 +15,9 @@ use super::view::{TerminalOwner, Timing, content_update};
 /// A call is sent again when the new part is at least `1/GROWTH` of what was sent last.
 const GROWTH: usize = 4;
 
+/// How many bytes of finished calls are kept, in case something is added to them.
+const MAX_FINISHED_BYTES: usize = 16 * 1024 * 1024;
+
 /// The tracked calls and terminals of one view.
 pub(super) struct ToolCalls {
     pub(super) terminals: TerminalOwner,
@@ -25,6 +28,9 @@ pub(super) struct ToolCalls {
     calls: BTreeMap<String, TrackedCall>,
     /// Calls with content that was not sent.
     stale: BTreeSet<String>,
+    /// The finished calls of this turn, oldest first, with their sizes, and the sum of those.
+    finished: VecDeque<(String, usize)>,
+    finished_bytes: usize,
 }
 
 /// The content of one call.
@@ -89,6 +95,8 @@ impl ToolCalls {
             own: BTreeMap::new(),
             calls: BTreeMap::new(),
             stale: BTreeSet::new(),
+            finished: VecDeque::new(),
+            finished_bytes: 0,
         }
     }
 
@@ -105,6 +113,16 @@ impl ToolCalls {
     /// Applies an update of a call. Returns the body to send, including content that was not sent yet, so that nothing
     /// follows the final update.
     pub(super) fn call_changed(&mut self, update: &Update) -> Json {
+        let body = self.apply_call(update);
+        if let Some(call) = self.calls.get(&update.id).filter(|call| call.phase == CallPhase::Finished) {
+            self.finished_bytes += call.sent;
+            self.finished.push_back((update.id.clone(), call.sent));
+            self.forget_oldest();
+        }
+        body
+    }
+
+    fn apply_call(&mut self, update: &Update) -> Json {
         let mut body = update.body.fields();
         let over = body.text("status").map(|status| phase_of_status(&status));
         if let Some(content) = body.get("content") {
@@ -126,6 +144,18 @@ impl ToolCalls {
         call.was_sent(content.text().len());
         body.set("content", content);
         body.json()
+    }
+
+    /// Forgets the oldest finished calls if they need too much memory, but not the one that was just finished.
+    fn forget_oldest(&mut self) {
+        while self.finished_bytes > MAX_FINISHED_BYTES && self.finished.len() > 1 {
+            let Some((id, bytes)) = self.finished.pop_front() else { return };
+            self.finished_bytes -= bytes;
+            let is_over = |call: &TrackedCall| call.phase == CallPhase::Finished && call.terminals.is_empty();
+            if self.calls.get(&id).is_some_and(is_over) && !self.stale.contains(&id) {
+                self.calls.remove(&id);
+            }
+        }
     }
 
     /// Appends a content chunk to a call, and returns when it is sent.
@@ -198,6 +228,8 @@ impl ToolCalls {
     /// Ends a turn: makes unsent content due and forgets the calls that are finished.
     pub(super) fn turn_ended(&mut self) {
         self.mark_all_due();
+        self.finished.clear();
+        self.finished_bytes = 0;
         let (stale, screens) = (&self.stale, &self.screens);
         let runs = |terminal: &String| screens.get(terminal).is_some_and(|screen| !screen.has_exited());
         self.calls.retain(|id, call| {
@@ -299,6 +331,19 @@ mod tests {
         for text in ["two", "three"] {
             calls.content_added(&chunk("c", text), Announced::Known);
             assert_eq!(calls.take_due_updates().len(), 1);
+        }
+    }
+
+    #[test]
+    fn a_turn_of_any_length_needs_little_memory() {
+        let mut calls = ToolCalls::new(TerminalOwner::Agent);
+        let content = json!([{"type": "content", "content": {"type": "text", "text": "x".repeat(1_000_000)}}]);
+        for number in 0..40 {
+            let id = format!("c{number}");
+            let body = json!({"sessionUpdate": "tool_call_update", "toolCallId": id, "status": "completed",
+                "content": content});
+            calls.call_changed(&update(UpdateKind::ToolCallUpdate, &id, body));
+            assert!(calls.calls.contains_key(&id) && calls.calls.len() <= 16, "{}", calls.calls.len());
         }
     }
 

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use rethread::edge::Version;
 use rethread_testkit::DEADLINE;
 use rethread_testkit::processes::signal;
+use rethread_testkit::program::ServerProgram;
 use serde_json::{Value, json};
 
 use super::{home, run, stderr, stdout};
@@ -131,6 +132,63 @@ async fn a_turn_that_takes_too_long_is_ended_and_its_agent_with_it() {
     let again = home.ready(Version::V2, Version::V1).await;
     again.client.load(&session).await;
     assert_eq!(again.client.view(&session).agent(), ["one"]);
+}
+
+/// Writes a session of Claude Code, as one that was changed an hour ago.
+fn claude_session(folder: &std::path::Path, number: u32) -> String {
+    let id = format!("33333333-0000-4000-8000-{number:012}");
+    let record = |kind: &str, parent: Value, message: Value| {
+        let record = json!({"type": kind, "uuid": kind, "parentUuid": parent, "sessionId": id, "cwd": "/w",
+            "version": "2.1.239", "timestamp": "2026-03-04T10:00:00.000Z", "message": message});
+        format!("{record}\n")
+    };
+    let answer = json!([{"type": "text", "text": "an answer"}]);
+    let text = record("user", Value::Null, json!({"role": "user", "content": format!("question {number}")}))
+        + &record(
+            "assistant",
+            json!("user"),
+            json!({"id": "m", "role": "assistant", "model": "m", "content": answer, "stop_reason": "end_turn"}),
+        );
+    fs::create_dir_all(folder.join("projects/-w")).expect("a folder can be made");
+    let path = folder.join("projects/-w").join(format!("{id}.jsonl"));
+    fs::write(&path, text).expect("it can be written");
+    let file = fs::File::options().write(true).open(&path).expect("it can be opened");
+    let hour = Duration::from_secs(3600);
+    file.set_modified(std::time::SystemTime::now() - hour).expect("the time can be set");
+    id
+}
+
+#[tokio::test]
+async fn a_server_imports_what_the_tools_in_its_configuration_write() {
+    let home = home();
+    let tool = home.path().join("tool");
+    let config = |text: &str| fs::write(home.path().join("config.toml"), text).expect("it can be written");
+    let listed = async |id: &str| {
+        let listed = run(&home, &["list", "--all", "--json"]).await;
+        let listed: Value = serde_json::from_slice(&listed.stdout).expect("it is JSON");
+        listed["sessions"].as_array().is_some_and(|rows| rows.iter().any(|row| row["id"] == id))
+    };
+    let comes = async |id: &str| {
+        let deadline = Instant::now() + DEADLINE;
+        while !listed(id).await {
+            assert!(Instant::now() < deadline, "{id} is imported");
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    let first = claude_session(&tool, 1);
+    config("[import]\nwatch = [\"codex\"]\n");
+    let mut command = home.command(&["serve", "--listen", "off"]);
+    command.env("CLAUDE_CONFIG_DIR", &tool).env("CODEX_HOME", home.path().join("none"));
+    let server = ServerProgram::start(command).await;
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert!(!listed(&first).await, "this tool is not followed");
+
+    config("[import]\nwatch = [\"claude\"]\n");
+    signal(server.pid(), libc::SIGHUP);
+    comes(&first).await;
+    comes(&claude_session(&tool, 2)).await;
+    assert!(run(&home, &["serve", "--stop"]).await.status.success());
+    assert_eq!(server.exited().await.0, Some(0));
 }
 
 #[tokio::test]
