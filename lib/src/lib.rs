@@ -19,6 +19,7 @@ mod live_session;
 mod local_services;
 pub mod lock;
 mod outbox;
+mod reading;
 mod registry;
 pub mod sandbox;
 pub mod secret;

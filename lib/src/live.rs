@@ -27,6 +27,8 @@ const LOOK: Duration = Duration::from_millis(5);
 pub(crate) struct Live {
     tail: Mutex<Tail>,
     peers: Mutex<Vec<Weak<Cursor>>>,
+    /// Those who are rung but hold nothing back.
+    listeners: Mutex<Vec<Weak<Cursor>>>,
 }
 
 #[derive(Default)]
@@ -122,7 +124,7 @@ impl Live {
     #[must_use]
     pub(crate) fn new(head: Seq) -> Self {
         let tail = Tail { first: head.0 + 1, ..Tail::default() };
-        Self { tail: Mutex::new(tail), peers: Mutex::default() }
+        Self { tail: Mutex::new(tail), peers: Mutex::default(), listeners: Mutex::default() }
     }
 
     /// Makes entries known that are written, and rings everybody.
@@ -144,13 +146,9 @@ impl Live {
 
     /// Rings everybody who reads along.
     pub(crate) fn ring(&self) {
-        locked(&self.peers).retain(|peer| match peer.upgrade() {
-            Some(peer) => {
-                peer.ring();
-                true
-            }
-            None => false,
-        });
+        for hearers in [&self.peers, &self.listeners] {
+            locked(hearers).retain(|hearer| hearer.upgrade().inspect(Cursor::ring).is_some());
+        }
     }
 
     /// The store has entries up to `head`, which are read there.
@@ -194,6 +192,11 @@ impl Live {
     /// Lets a peer hear the bell.
     pub(crate) fn attach(&self, cursor: &Arc<Cursor>) {
         locked(&self.peers).push(Arc::downgrade(cursor));
+    }
+
+    /// Lets somebody hear the bell for whom no entry is kept.
+    pub(crate) fn listen(&self, cursor: &Arc<Cursor>) {
+        locked(&self.listeners).push(Arc::downgrade(cursor));
     }
 
     /// The last entry that was made known.

@@ -81,6 +81,10 @@ impl<W: Watchman> Store for Watched<W> {
         }
     }
 
+    fn seek_back(&self, session: &SessionId, before: Seq, budget: usize) -> StoreFuture<'_, Seq> {
+        self.store.seek_back(session, before, budget)
+    }
+
     fn fold(&self, lease: &Lease, fold: FoldUpTo) -> StoreFuture<'_, ()> {
         self.store.fold(lease, fold)
     }

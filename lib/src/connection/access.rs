@@ -174,6 +174,7 @@ impl ClientScope {
             | ClientRequest::BatchGet(_) => return Err(only_look("this token is for one session")),
             ClientRequest::New(_) => None,
             ClientRequest::Clients(session) => session.clone(),
+            ClientRequest::Reading(reading) => reading.session().map(str::to_owned),
             ClientRequest::Resume { session, .. }
             | ClientRequest::Fork { session, .. }
             | ClientRequest::Session { session, .. } => Some(session.clone()),
@@ -195,6 +196,7 @@ fn check_observer(call: &ClientRequest) -> Result<(), RpcError> {
         | ClientRequest::Unsubscribe(_)
         | ClientRequest::BatchGet(_)
         | ClientRequest::Clients(_)
+        | ClientRequest::Reading(_)
         | ClientRequest::Resume { .. } => true,
         ClientRequest::Session { call, .. } => match call {
             SessionRequest::Status => true,
@@ -230,6 +232,7 @@ fn setup_of(call: &ClientRequest) -> Option<&Setup> {
         | ClientRequest::Unsubscribe(_)
         | ClientRequest::BatchGet(_)
         | ClientRequest::Clients(_)
+        | ClientRequest::Reading(_)
         | ClientRequest::Session { .. }
         | ClientRequest::Relay { .. } => None,
     }

@@ -84,6 +84,7 @@ impl Connection {
             ClientRequest::Unsubscribe(id) => self.unsubscribe(context, request, id).await,
             ClientRequest::Clients(session) => self.clients(&context, request, session),
             ClientRequest::BatchGet(ids) => self.batch_get(context, request, ids).await,
+            ClientRequest::Reading(reading) => self.reading(&context, request, reading).await,
             ClientRequest::Session { session, call } => {
                 self.session_call(context, request, SessionId(session), call).await;
             }
@@ -372,6 +373,7 @@ fn is_work(call: &ClientRequest) -> bool {
         | ClientRequest::Unsubscribe(_)
         | ClientRequest::Clients(_)
         | ClientRequest::BatchGet(_)
+        | ClientRequest::Reading(_)
         | ClientRequest::Relay { .. } => false,
     }
 }

@@ -6,12 +6,14 @@ mod answers;
 mod attach;
 mod directory;
 mod dispatch;
+mod following;
 mod initialize;
 mod intake;
 mod io;
 mod list;
 mod observe;
 mod pump;
+mod reading;
 mod replay;
 mod search;
 mod sent_requests;
@@ -44,6 +46,7 @@ pub(crate) use directory::ClientDirectory;
 pub use directory::TransportName;
 use intake::Intake;
 use pump::Pump;
+use reading::Readings;
 use sent_requests::SentRequests;
 
 /// How long answers that are under way may still take when the client has ended its input.
@@ -92,6 +95,7 @@ pub(crate) struct Connection {
     observing: Attachments,
     /// How many subscriptions to the list it has.
     subscriptions: usize,
+    readings: Readings,
     ready: mpsc::Sender<Ready>,
     from_process: mpsc::Sender<ProcessMessage>,
 }
@@ -233,6 +237,7 @@ impl Connection {
             attached: Attachments::new(),
             observing: Attachments::new(),
             subscriptions: 0,
+            readings: Readings::new(),
             ready,
             from_process,
         };

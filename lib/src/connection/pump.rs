@@ -13,6 +13,7 @@ use super::io::ClientSink;
 use super::sent_requests::{SentRequest, SentRequests};
 use super::subscription::{Advance, DeferredMessage, Subscription};
 use crate::edge::dialect::StateUpdates;
+use crate::edge::reading_request::FOLLOWED;
 use crate::edge::view::View;
 use crate::live::{Bell, Cursor};
 use crate::outbox::{Attachment, Ephemeral, Outbound, Outgoing, Sender};
@@ -154,6 +155,10 @@ impl Pump {
                 if let Some(id) = self.asked.take_back(&request) {
                     self.out.notification("$/cancel_request", &cancel(&id));
                 }
+            }
+            Outbound::Followed { params, room } => {
+                self.out.notification(FOLLOWED, &params);
+                drop(room);
             }
             Outbound::Notify { method, params } => self.out.notification(&method, &params),
             Outbound::ListChanges { method, params, waiting } => {

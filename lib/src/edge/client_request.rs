@@ -7,6 +7,7 @@ use serde_json::value::RawValue;
 
 use super::list_subscription::{CHANGES, ListSubscription, SUBSCRIBE, UNSUBSCRIBE};
 use super::params::{Params, absolute};
+use super::reading_request::ReadingRequest;
 use super::search_request::{SEARCH, SearchParams};
 use super::{Version, prompt_blocks, v1};
 use crate::wire::RpcError;
@@ -58,6 +59,8 @@ pub enum ClientRequest {
     Clients(Option<String>),
     /// `_session/batch_get` of a JetBrains AIR client: the rows of these sessions.
     BatchGet(Vec<String>),
+    /// `_rethread/read`, `_rethread/follow` and others that claim nothing.
+    Reading(ReadingRequest),
     /// A request about one session.
     Session {
         /// The id of the session.
@@ -204,6 +207,9 @@ impl ClientRequest {
             (_, UNSUBSCRIBE) => Ok(Self::Unsubscribe(read.text("subscriptionId")?)),
             (_, CLIENTS) => Ok(Self::Clients(read.optional_text("sessionId")?)),
             (_, SEARCH) => Ok(Self::Search(SearchParams::read(&read)?)),
+            (_, method) if let Some(reading) = ReadingRequest::decode(method, &read)? => {
+                Ok(Self::Reading(reading))
+            }
             _ => match session_call(version, method, &read)? {
                 Some(call) => Ok(Self::Session { session: read.text("sessionId")?, call }),
                 None => relay(version, method, params),

@@ -11,6 +11,7 @@ pub mod opened;
 pub mod own_meta;
 pub mod params;
 mod prompt_blocks;
+pub mod reading_request;
 pub mod replay_fast_path;
 pub mod search_request;
 mod tool_calls;

@@ -9,6 +9,7 @@ mod reply;
 use std::sync::Arc;
 
 use rethread_core::{Json, MessageId, Seq, SessionId};
+use tokio::sync::OwnedSemaphorePermit;
 
 use crate::client_id::ClientTag;
 use crate::edge::client_request::UpdateDelivery;
@@ -70,6 +71,13 @@ pub(crate) enum Outbound {
     },
     /// A relayed request is taken back.
     CancelRelay(Relayed),
+    /// What happened in a session that the client follows without being attached. The next is read when this was taken.
+    Followed {
+        /// The parameters.
+        params: Json,
+        /// The room for it.
+        room: OwnedSemaphorePermit,
+    },
     /// A notification of the agent's.
     Notify {
         /// The method.

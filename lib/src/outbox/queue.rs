@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use rethread_core::Json;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::Outbound;
@@ -83,6 +84,11 @@ impl Outbox {
         state.messages.push_back(message);
         drop(state);
         self.0.0.bell.ring();
+    }
+
+    /// Hands over what happened in a followed session. There is always room: the permit is one of few.
+    pub(crate) fn hand_over_followed(&self, params: Json, room: OwnedSemaphorePermit) {
+        self.push(Outbound::Followed { params, room });
     }
 
     /// Answers a line that was not taken as a request.

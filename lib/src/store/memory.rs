@@ -94,6 +94,10 @@ impl Store for MemoryStore {
         ready(self.state().read(session, from, budget))
     }
 
+    fn seek_back(&self, session: &SessionId, before: Seq, budget: usize) -> StoreFuture<'_, Seq> {
+        ready(self.state().seek_back(session, before, budget))
+    }
+
     fn fold(&self, lease: &Lease, fold: FoldUpTo) -> StoreFuture<'_, ()> {
         ready(self.state().fold(lease, fold))
     }
@@ -265,6 +269,25 @@ impl MemoryState {
         Ok(page.end(from.max(head.next())))
     }
 
+    fn seek_back(&mut self, session: &SessionId, before: Seq, budget: usize) -> Result<Seq, StoreError> {
+        let head = self.existing(session)?.row.head;
+        let mut size = 0;
+        for layer in self.layers(session, head).iter().rev() {
+            let Some(stored) = self.sessions.get(&layer.key) else { continue };
+            let within =
+                |sized: &&SizedItem| sized.item.first > layer.after && sized.item.first <= layer.upto;
+            for sized in stored.items.iter().rev().filter(within) {
+                if sized.item.first < before {
+                    size += sized.size;
+                    if size > budget {
+                        return Ok(sized.item.first);
+                    }
+                }
+            }
+        }
+        Ok(Seq(0))
+    }
+
     fn fold(&mut self, lease: &Lease, fold: FoldUpTo) -> Result<(), StoreError> {
         self.session(&lease.session)?.check_epoch(lease.epoch)?;
         let cuts = self.forks_of(&lease.session);
@@ -407,6 +430,9 @@ impl MemoryState {
     fn fill(&self, layer: &Layer<SessionId>, from: Seq, page: &mut PageBuilder) -> Option<Seq> {
         let from = from.max(layer.after.next());
         let stored = self.sessions.get(&layer.key)?;
+        if from <= stored.folded.min(layer.upto) {
+            page.begin_folded();
+        }
         let start = stored.items.partition_point(|sized| sized.item.first < from);
         let mut last = None;
         for sized in &stored.items[start..] {

@@ -54,6 +54,14 @@ pub trait Store: ImportLedger + Send + Sync + 'static {
     /// one item if there is one. Needs no ownership.
     fn read(&self, session: &SessionId, from: Seq, budget: usize) -> StoreFuture<'_, Page>;
 
+    /// Finds where a read begins that shows what comes before an entry: about `budget` bytes before it, or at `Seq(0)` if
+    /// there is less. Parts that are stored as a whole count as a whole. Needs no ownership. This default is correct, but
+    /// has the reader begin at the start of every journal.
+    fn seek_back(&self, session: &SessionId, before: Seq, budget: usize) -> StoreFuture<'_, Seq> {
+        let _ = (session, before, budget);
+        Box::pin(std::future::ready(Ok(Seq(0))))
+    }
+
     /// Reads as [`Store::read`] does and passes the page to `visit`. A store that reads on a thread that may block calls it
     /// there, so that reading and using a page needs one change of threads.
     fn read_to(

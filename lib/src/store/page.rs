@@ -17,6 +17,16 @@ pub struct Page {
     pub next: Seq,
     /// Whether the journal has no more entries for now.
     pub end: bool,
+    start: PageStart,
+}
+
+/// What a page begins with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum PageStart {
+    /// Entries as they were appended, or nothing.
+    Entries,
+    /// A folded part: an item of it may have begun before the page.
+    FoldedPart,
 }
 
 /// A run of items from one place.
@@ -34,6 +44,13 @@ impl Page {
     /// Visits the items in the order of their first sequence number.
     pub fn items(&self) -> impl Iterator<Item = Result<Stored<'_>, StoreError>> {
         self.parts.iter().flat_map(|part| self.part_items(part))
+    }
+
+    /// Returns whether the page begins in a folded part of the journal. Then an item that began before it may go on after
+    /// its beginning, and is not on it.
+    #[must_use]
+    pub fn begins_folded(&self) -> bool {
+        self.start == PageStart::FoldedPart
     }
 
     /// Decodes all items.
@@ -112,6 +129,7 @@ pub(super) struct PageBuilder {
     parts: Vec<PagePart>,
     /// Whether there is any item: segments may have none in their range.
     content: PageContent,
+    start: PageStart,
     room: usize,
 }
 
@@ -124,7 +142,8 @@ enum PageContent {
 impl PageBuilder {
     /// Makes an empty page of about `budget` bytes.
     pub(super) fn new(session: &SessionId, budget: usize) -> Self {
-        Self { session: session.clone(), parts: Vec::new(), content: PageContent::None, room: budget }
+        let (content, start) = (PageContent::None, PageStart::Entries);
+        Self { session: session.clone(), parts: Vec::new(), content, start, room: budget }
     }
 
     /// Returns whether something of this size fits. An empty page accepts any size.
@@ -140,12 +159,20 @@ impl PageBuilder {
     /// Adds the items of a segment that begin in this range.
     pub(super) fn add_segment(&mut self, plain: Vec<u8>, range: Range<Seq>) {
         self.room = self.room.saturating_sub(plain.len());
+        self.begin_folded();
         // What cannot be decoded is found when the items are visited.
         let counts = |item: Result<Stored<'_>, _>| item.map_or(true, |item| range.contains(&item.first));
         if SegmentItems::of(&plain).map_or(true, |mut items| items.any(counts)) {
             self.content = PageContent::Some;
         }
         self.parts.push(PagePart::Segment { plain, range });
+    }
+
+    /// Notes that what is added next is folded.
+    pub(super) fn begin_folded(&mut self) {
+        if self.parts.is_empty() {
+            self.start = PageStart::FoldedPart;
+        }
     }
 
     /// Adds one entry in compact form.
@@ -176,11 +203,11 @@ impl PageBuilder {
 
     /// Ends the page before this entry, because its budget is used up.
     pub(super) fn cut(self, next: Seq) -> Page {
-        Page { session: self.session, parts: self.parts, next, end: false }
+        Page { session: self.session, parts: self.parts, next, end: false, start: self.start }
     }
 
     /// Ends the page at the end of the journal.
     pub(super) fn end(self, next: Seq) -> Page {
-        Page { session: self.session, parts: self.parts, next, end: true }
+        Page { session: self.session, parts: self.parts, next, end: true, start: self.start }
     }
 }

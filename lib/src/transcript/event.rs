@@ -37,7 +37,7 @@ pub enum TranscriptEvent {
 
 impl TranscriptEvent {
     /// Reads an entry; nothing if it is no such event. The first entry of a session reads as a fork.
-    pub(super) fn read(entry: &Entry) -> Option<Self> {
+    pub(crate) fn read(entry: &Entry) -> Option<Self> {
         match entry {
             Entry::AgentBound { agent, native, binding, .. } => {
                 let (agent, native_id) = (agent.clone(), native.clone());

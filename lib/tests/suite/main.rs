@@ -18,6 +18,7 @@ mod notices;
 mod options;
 mod protocol_list;
 mod quirks;
+mod reading;
 mod relays;
 mod rules_1_connection;
 mod rules_2_new;

@@ -65,6 +65,9 @@ contract! {
     pages_are_about_as_large_as_asked
     reading_goes_on_where_the_end_was
     reading_in_the_middle_begins_there
+    seeking_back_finds_a_place_before_an_entry
+    seeking_back_does_not_go_to_the_beginning
+    a_page_says_whether_it_begins_in_a_folded_part
     a_fold_changes_no_text
     a_fold_needs_the_lease
     a_fold_can_be_repeated
@@ -362,6 +365,64 @@ fn reading_in_the_middle_begins_there(store: &Blocking) {
         assert_eq!(page.items[0].first, Seq(from));
         assert_eq!(page.items.len() as u64, 6 - from);
     }
+}
+
+fn seek(store: &Blocking, session: &str, before: u64, budget: usize) -> u64 {
+    store.wait(async |store| store.seek_back(&id(session), Seq(before), budget).await).unwrap().0
+}
+
+fn seeking_back_finds_a_place_before_an_entry(store: &Blocking) {
+    let mut parent = store.create(new_session("p")).unwrap();
+    append(store, &mut parent, (0..10).map(|_| entry(&"x".repeat(1000))).collect()).unwrap();
+    store.fold(&parent, Seq(5)).unwrap();
+    let mut child = store.create(fork_of("s", "p", 8)).unwrap();
+    append(store, &mut child, (0..10).map(|_| entry(&"y".repeat(1000))).collect()).unwrap();
+    store.fold(&child, Seq(12)).unwrap();
+    for before in 0..=25 {
+        let mut nearer = u64::MAX;
+        for budget in [0, 1, 2500, 6000] {
+            let found = seek(store, "s", before, budget);
+            assert!(found == 0 || found < before, "{found} is before {before}");
+            assert!(found <= nearer, "more bytes before {before} begin no later");
+            nearer = found;
+            let page = store.read(&id("s"), Seq(found), 100_000).unwrap();
+            assert!(page.next >= Seq(before.min(19)), "reading from {found} leads to {before}");
+        }
+        assert_eq!(seek(store, "s", before, 1_000_000), 0);
+    }
+    assert!(matches!(
+        store.wait(async |store| store.seek_back(&id("unknown"), Seq(1), 1).await),
+        Err(StoreError::Unknown(_))
+    ));
+}
+
+fn seeking_back_does_not_go_to_the_beginning(store: &Blocking) {
+    let mut lease = store.create(new_session("s")).unwrap();
+    for _ in 0..40 {
+        append(store, &mut lease, (0..100).map(|_| entry(&"x".repeat(1000))).collect()).unwrap();
+    }
+    for folded in [Seq(0), Seq(1500), Seq(3000)] {
+        store.fold(&lease, folded).unwrap();
+        for before in [4001, 2000] {
+            let found = seek(store, "s", before, 10_000);
+            assert!(
+                found < before && found + 1600 > before,
+                "{found} is near {before}, folded up to {folded}"
+            );
+        }
+    }
+}
+
+fn a_page_says_whether_it_begins_in_a_folded_part(store: &Blocking) {
+    let mut lease = store.create(new_session("s")).unwrap();
+    append(store, &mut lease, texts("a b c d")).unwrap();
+    let begins = |from| {
+        let page = store.wait(async |store| store.read(&id("s"), Seq(from), 1000).await);
+        page.unwrap().begins_folded()
+    };
+    assert!(!begins(1));
+    store.fold(&lease, Seq(2)).unwrap();
+    assert_eq!([1, 2, 3, 4, 5].map(begins), [true, true, false, false, false]);
 }
 
 fn a_fold_changes_no_text(store: &Blocking) {

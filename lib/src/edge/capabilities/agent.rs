@@ -32,7 +32,7 @@ pub struct AgentProfile {
 }
 
 /// What Rethread adds to the protocol (see `docs/protocol.md`).
-const EXTENSIONS: [&str; 3] = ["search", "listSubscribe", "clients"];
+const EXTENSIONS: [&str; 5] = ["search", "listSubscribe", "clients", "read", "follow"];
 
 const CONTENT: [&str; 3] = ["image", "audio", "embeddedContext"];
 const NATIVE: [&str; 12] = [

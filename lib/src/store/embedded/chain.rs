@@ -106,6 +106,14 @@ impl JournalFolder {
         places.get(behind.checked_sub(1)?).copied()
     }
 
+    /// The known places of a file before an entry, and where the first one at or after it is.
+    fn places(&self, name: &FileName, before: Seq) -> (Vec<(Seq, u64)>, Option<u64>) {
+        let marks = locked(&self.marks);
+        let places = marks.get(name).map(Vec::as_slice).unwrap_or_default();
+        let (behind, ahead) = places.split_at(places.partition_point(|(known, _)| *known < before));
+        (behind.to_vec(), ahead.first().map(|(_, offset)| *offset))
+    }
+
     /// Removes files that are not in use any more. One that stays is removed when a store is opened.
     pub(super) fn remove(&self, names: &[FileName]) {
         for name in names {
@@ -248,6 +256,28 @@ impl<'a> Chain<'a> {
             }
         }
         Ok(Some(end))
+    }
+
+    /// Finds an entry that begins about `room` bytes before another one. If the files have less before it, nothing, and the
+    /// room that is left.
+    pub(super) fn seek_back(&self, before: Seq, mut room: u64) -> Result<Result<Seq, u64>, ChainFault> {
+        for link in self.links.iter().rev() {
+            let Some(first) = link.first.filter(|first| *first < before) else { continue };
+            if link.length > MARK_BYTES {
+                // A file that was not read yet has no known places.
+                let last = Seq(before.0 - 1);
+                link.visit(self.folder, last, last, &mut |_| Visit::Stop)
+                    .map_err(|fault| fault.at(&link.path))?;
+            }
+            let (places, end) = self.folder.places(&link.name, before);
+            let end = end.unwrap_or(link.length);
+            if end - HEADER_BYTES as u64 > room {
+                let far = places.iter().rev().find(|(_, offset)| offset + room <= end);
+                return Ok(Ok(far.map_or(first, |(seq, _)| *seq)));
+            }
+            room -= end - HEADER_BYTES as u64;
+        }
+        Ok(Err(room))
     }
 
     /// Finds the last good entry.

@@ -53,6 +53,7 @@ mod removal;
 mod row;
 mod rows;
 mod search;
+mod seek;
 mod segment;
 mod session;
 mod stubs;
@@ -204,6 +205,11 @@ impl Store for EmbeddedStore {
     fn read(&self, session: &SessionId, from: Seq, budget: usize) -> StoreFuture<'_, Page> {
         let session = session.clone();
         self.call(move |store| store.read(&session, from, budget))
+    }
+
+    fn seek_back(&self, session: &SessionId, before: Seq, budget: usize) -> StoreFuture<'_, Seq> {
+        let session = session.clone();
+        self.call(move |store| store.seek_back(&session, before, budget))
     }
 
     fn read_to(

@@ -15,6 +15,7 @@ use super::readers::Readers;
 use super::row;
 use super::rows::{self, ListTimes, PendingRows};
 use super::search::SearchIndex;
+use super::seek;
 use super::upkeep::UpkeepRequests;
 use super::writer::SqliteWriter;
 use super::{Durability, Page, SessionRow, StoreError};
@@ -140,6 +141,16 @@ impl OpenStore {
             let head = self.journals.head(session);
             read::read(tx, self.folder(), session, from, budget, head)
         })
+    }
+
+    pub(super) fn seek_back(
+        &self,
+        session: &SessionId,
+        before: Seq,
+        budget: usize,
+    ) -> Result<Seq, StoreError> {
+        let what = "reading";
+        self.read_with_files(what, session, |tx| seek::back(tx, self.folder(), session, before, budget))
     }
 
     pub(super) fn find(&self, session: &SessionId) -> Result<Option<SessionRow>, StoreError> {

@@ -13,7 +13,7 @@ use crate::store::lineage::{Layer, lineage};
 use crate::store::page::PageBuilder;
 
 /// Later than any entry.
-const NO_LIMIT: Seq = Seq(u64::MAX - 1);
+pub(super) const NO_LIMIT: Seq = Seq(u64::MAX - 1);
 
 /// Reads one page of a journal. `head` is the last entry, if this process knows it.
 pub(super) fn read(
@@ -179,7 +179,8 @@ pub(super) fn damaged(
     }
 }
 
-fn parent_of(tx: &Transaction<'_>, key: i64) -> Result<Option<(i64, Seq)>, rusqlite::Error> {
+/// The parent of a session, and the entry at which it was forked.
+pub(super) fn parent_of(tx: &Transaction<'_>, key: i64) -> Result<Option<(i64, Seq)>, rusqlite::Error> {
     let sql = "SELECT parent, fork_seq FROM session WHERE key = ?1 AND parent IS NOT NULL";
     tx.prepare_cached(sql)?.query_row([key], |row| Ok((row.get(0)?, seq_from_sql(row.get(1)?)))).optional()
 }

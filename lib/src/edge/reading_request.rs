@@ -1,0 +1,133 @@
+//! The requests that read sessions without claiming them, the same in both versions: decodes and validates their parameters.
+
+use rethread_core::Seq;
+
+use super::params::Params;
+use crate::wire::RpcError;
+
+/// The notification with what happens in a session that a client follows.
+pub const FOLLOWED: &str = "_rethread/followed";
+
+/// The number of items of a page if the client does not say how many it wants.
+const DEFAULT_LIMIT: usize = 50;
+
+/// The largest number of items of a page.
+const MAX_LIMIT: usize = 500;
+
+/// A request that reads without claiming.
+#[derive(Debug)]
+pub enum ReadingRequest {
+    /// `_rethread/read`: one page of items.
+    Read(ReadParams),
+    /// `_rethread/follow`: what happens from now on.
+    Follow {
+        /// The id of the session.
+        session: String,
+        /// The last entry that the client knows.
+        after: Seq,
+    },
+    /// `_rethread/unfollow`.
+    Unfollow {
+        /// The id of the session.
+        session: String,
+    },
+}
+
+/// The parameters of `_rethread/read`.
+#[derive(Debug)]
+pub struct ReadParams {
+    /// The id of the session.
+    pub session: String,
+    /// Which page.
+    pub place: ReadPlace,
+    /// The maximum number of items.
+    pub limit: usize,
+    /// Whether large items are wanted as a whole.
+    pub whole: bool,
+}
+
+/// Which page is read.
+#[derive(Debug)]
+pub enum ReadPlace {
+    /// The newest.
+    Newest,
+    /// The items before an entry.
+    Before(Seq),
+    /// The items after an entry.
+    After(Seq),
+    /// The items around a message or tool call.
+    Around(String),
+}
+
+impl ReadingRequest {
+    /// Reads the parameters of a request with this method; nothing if it is no such request.
+    pub fn decode(method: &str, params: &Params) -> Result<Option<Self>, RpcError> {
+        let session = || params.text("sessionId");
+        Ok(Some(match method {
+            "_rethread/read" => Self::Read(ReadParams::read(params)?),
+            "_rethread/follow" => {
+                let after = seq(params, "after")?.ok_or_else(|| params.wrong("after", ENTRY))?;
+                Self::Follow { session: session()?, after }
+            }
+            "_rethread/unfollow" => Self::Unfollow { session: session()? },
+            _ => return Ok(None),
+        }))
+    }
+
+    /// The session that it is about.
+    #[must_use]
+    pub fn session(&self) -> Option<&str> {
+        match self {
+            Self::Read(ReadParams { session, .. })
+            | Self::Follow { session, .. }
+            | Self::Unfollow { session } => Some(session),
+        }
+    }
+}
+
+impl ReadParams {
+    fn read(params: &Params) -> Result<Self, RpcError> {
+        Ok(Self {
+            session: params.text("sessionId")?,
+            place: ReadPlace::read(params)?,
+            limit: limit(params)?,
+            whole: flag(params, "whole")?,
+        })
+    }
+}
+
+impl ReadPlace {
+    fn read(params: &Params) -> Result<Self, RpcError> {
+        let (before, after) = (seq(params, "before")?, seq(params, "after")?);
+        match (before, after, params.optional_text("around")?) {
+            (None, None, None) => Ok(Self::Newest),
+            (Some(before), None, None) => Ok(Self::Before(before)),
+            (None, Some(after), None) => Ok(Self::After(after)),
+            (None, None, Some(id)) => Ok(Self::Around(id)),
+            (Some(_), Some(_), _) => Err(params.wrong("after", "only one of before, after and around")),
+            (_, _, Some(_)) => Err(params.wrong("around", "only one of before, after and around")),
+        }
+    }
+}
+
+const ENTRY: &str = "the number of an entry";
+
+/// The number of an entry, which may be absent or null.
+fn seq(params: &Params, name: &str) -> Result<Option<Seq>, RpcError> {
+    let Some(value) = params.get(name) else { return Ok(None) };
+    value.read::<u64>().map(|number| Some(Seq(number))).map_err(|_| params.wrong(name, ENTRY))
+}
+
+fn limit(params: &Params) -> Result<usize, RpcError> {
+    let Some(value) = params.get("limit") else { return Ok(DEFAULT_LIMIT) };
+    match value.read::<usize>() {
+        Ok(limit) if (1..=MAX_LIMIT).contains(&limit) => Ok(limit),
+        Ok(_) | Err(_) => Err(params.wrong("limit", "a number from 1 to 500")),
+    }
+}
+
+/// A boolean that may be absent or null.
+fn flag(params: &Params, name: &str) -> Result<bool, RpcError> {
+    let Some(value) = params.get(name) else { return Ok(false) };
+    value.read::<bool>().map_err(|_| params.wrong(name, "true or false"))
+}
