@@ -17,13 +17,13 @@ pub(crate) struct RedactedEntries {
     /// Those of sub-agents, by the id of the sub-agent, without the envelope.
     children: BTreeMap<String, Gathered>,
     bytes: usize,
-    turn: OpenTurn,
+    turn: TurnRuns,
     finder: SecretFinder,
 }
 
 /// Whether a turn runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum OpenTurn {
+enum TurnRuns {
     #[default]
     No,
     Yes,
@@ -38,8 +38,8 @@ impl RedactedEntries {
                 self.hold(item);
                 if self.bytes > MOST { self.take() } else { Vec::new() }
             }
-            Entry::TurnStarted { .. } => self.border(OpenTurn::Yes, item),
-            Entry::TurnEnded { .. } => self.border(OpenTurn::No, item),
+            Entry::TurnStarted { .. } => self.border(TurnRuns::Yes, item),
+            Entry::TurnEnded { .. } => self.border(TurnRuns::No, item),
             Entry::Updated { .. }
             | Entry::Opened { .. }
             | Entry::RootsSet { .. }
@@ -77,10 +77,10 @@ impl RedactedEntries {
             | Subject::Compaction
             | Subject::Other => false,
         };
-        !standing && (self.turn == OpenTurn::Yes || update.kind.meaning().form == UpdateForm::Chunk)
+        !standing && (self.turn == TurnRuns::Yes || update.kind.meaning().form == UpdateForm::Chunk)
     }
 
-    fn border(&mut self, turn: OpenTurn, item: Folded) -> Vec<Folded> {
+    fn border(&mut self, turn: TurnRuns, item: Folded) -> Vec<Folded> {
         self.turn = turn;
         let mut shown = self.take();
         shown.push(self.redact(item));

@@ -2,11 +2,13 @@
 //! installed programs are separate binaries.
 
 mod agent_hosts;
+mod air;
 mod author;
 mod capabilities;
 mod choices;
 mod client;
 mod client_view;
+mod clients;
 mod edge_v1;
 mod importers;
 mod ladder;
@@ -15,6 +17,7 @@ mod list_changes;
 mod local_services;
 mod many_clients;
 mod notices;
+mod observers;
 mod options;
 mod protocol_list;
 mod quirks;
