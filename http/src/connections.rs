@@ -14,9 +14,6 @@ use tokio::sync::mpsc;
 use crate::remote::{Layout, RemoteConnection};
 use crate::tokens::{StoredToken, TokenFile};
 
-/// How often tokens and unused connections are looked at. A revoked token must not work for more than five seconds.
-const SWEEP: Duration = Duration::from_secs(2);
-
 /// The remote clients.
 pub(crate) struct Connections {
     by_id: Mutex<HashMap<String, Arc<RemoteConnection>>>,
@@ -71,16 +68,17 @@ impl Connections {
     }
 
     /// Ends connections whose token does not work any more, and those that nobody uses. Never ends.
-    pub(crate) async fn sweep(&self, tokens: &TokenFile) {
+    pub(crate) async fn sweep(&self, tokens: &TokenFile, pause: Duration) {
         loop {
-            tokio::time::sleep(SWEEP).await;
+            let working = tokens.working();
             let connections: Vec<_> = locked(&self.by_id).values().cloned().collect();
             for connection in connections {
                 let unused = connection.unused_since().is_some_and(|since| since.elapsed() > self.grace);
-                if unused || !tokens.is_valid(&connection.token) {
+                if unused || !working.contains(&connection.token) {
                     connection.close();
                 }
             }
+            tokio::time::sleep(pause).await;
         }
     }
 

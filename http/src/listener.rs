@@ -11,7 +11,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use rethread::agent::host::AgentSource;
 use rethread::server::{RemoteRules, Server};
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
@@ -20,14 +20,19 @@ use crate::codes::OneTimeCodes;
 use crate::connections::Connections;
 use crate::failures::Failures;
 use crate::guard::Guard;
+use crate::open_requests::OpenRequests;
 use crate::page::PageFiles;
 use crate::routes;
 use crate::tokens::TokenFile;
 
-/// How long a peer may take for the headers of a request, and for the handshake of TLS.
-const HEADER_LIMIT: Duration = Duration::from_secs(30);
 /// Sockets may be more than clients: streamable HTTP needs several.
 const SOCKETS_PER_CLIENT: usize = 4;
+/// How many sockets too many are told so at a time; others are closed without a word.
+const MOST_REFUSALS: usize = 64;
+/// How long a socket too many is read from, so that its peer gets to see the answer.
+const REFUSAL_LIMIT: Duration = Duration::from_secs(1);
+/// The answer to a socket too many.
+const TOO_MANY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
 
 /// Which agents and directories remote clients may use.
 pub trait AgentDirectory: Send + Sync + 'static {
@@ -47,14 +52,50 @@ pub struct HttpConfig {
     pub longest_message: usize,
     /// How long a client stays without a transport, so that it can come back.
     pub grace: Duration,
+    /// How long peers may take.
+    pub limits: HttpLimits,
     /// The web page.
     pub page: Option<Arc<dyn PageFiles>>,
+}
+
+/// How long peers may take.
+#[derive(Clone, Copy, Debug)]
+pub struct HttpLimits {
+    /// For the headers of a request, and the handshake of TLS; a connection without requests is closed after as long.
+    pub headers: Duration,
+    /// For `initialize` on a WebSocket.
+    pub first_message: Duration,
+    /// How often a client is asked whether it is there.
+    pub ping: Duration,
+    /// How long a client may say nothing, or not take what it is sent.
+    pub silence: Duration,
+    /// How often tokens and unused connections are looked at.
+    pub sweep: Duration,
+}
+
+impl Default for HttpLimits {
+    fn default() -> Self {
+        Self {
+            headers: Duration::from_secs(30),
+            first_message: Duration::from_secs(30),
+            ping: Duration::from_secs(15),
+            silence: Duration::from_secs(45),
+            // A revoked token must not work for more than five seconds.
+            sweep: Duration::from_secs(2),
+        }
+    }
 }
 
 impl Default for HttpConfig {
     fn default() -> Self {
         let longest_message = 64 * 1024 * 1024;
-        Self { most_clients: 1024, longest_message, grace: Duration::from_secs(600), page: None }
+        Self {
+            most_clients: 1024,
+            longest_message,
+            grace: Duration::from_secs(600),
+            limits: HttpLimits::default(),
+            page: None,
+        }
     }
 }
 
@@ -119,22 +160,24 @@ impl HttpListener {
     pub async fn serve(self, stop: impl Future<Output = ()>) {
         let most = self.shared.config.most_clients.saturating_mul(SOCKETS_PER_CLIENT);
         let sockets = Arc::new(Semaphore::new(most.min(Semaphore::MAX_PERMITS)));
+        let refusals = Arc::new(Semaphore::new(MOST_REFUSALS));
         let sweeping = {
             let shared = self.shared.clone();
-            async move { shared.connections.sweep(&shared.tokens).await }
+            async move { shared.connections.sweep(&shared.tokens, shared.config.limits.sweep).await }
         };
         let accepting = async {
             loop {
-                // A socket that cannot be served waits in the system's queue.
-                let Ok(room) = sockets.clone().acquire_owned().await else { return };
                 match self.listener.accept().await {
-                    Ok((stream, address)) => {
-                        let (tls, shared) = (self.tls.clone(), self.shared.clone());
-                        tokio::spawn(async move {
-                            serve_socket(stream, address, tls, shared).await;
-                            drop(room);
-                        });
-                    }
+                    Ok((stream, address)) => match sockets.clone().try_acquire_owned() {
+                        Ok(room) => {
+                            let (tls, shared) = (self.tls.clone(), self.shared.clone());
+                            tokio::spawn(async move {
+                                serve_socket(stream, address, tls, shared).await;
+                                drop(room);
+                            });
+                        }
+                        Err(_) => self.refuse(stream, &refusals),
+                    },
                     Err(error) => {
                         tracing::warn!("a connection was not accepted: {error}");
                         tokio::time::sleep(Duration::from_millis(100)).await;
@@ -151,6 +194,26 @@ impl HttpListener {
     }
 }
 
+impl HttpListener {
+    /// Says that there are too many sockets. With TLS there is no answer before the handshake.
+    fn refuse(&self, mut stream: TcpStream, refusals: &Arc<Semaphore>) {
+        let Ok(room) = refusals.clone().try_acquire_owned() else { return };
+        if self.tls.is_some() {
+            return;
+        }
+        tokio::spawn(async move {
+            let refusing = async {
+                stream.write_all(TOO_MANY).await?;
+                stream.shutdown().await?;
+                // Closing a socket with something unread would take the answer back.
+                tokio::io::copy(&mut stream, &mut tokio::io::sink()).await
+            };
+            let _ = tokio::time::timeout(REFUSAL_LIMIT, refusing).await;
+            drop(room);
+        });
+    }
+}
+
 async fn serve_socket(
     stream: TcpStream,
     address: SocketAddr,
@@ -159,10 +222,13 @@ async fn serve_socket(
 ) {
     // Chunks are small and must not wait for more.
     let _ = stream.set_nodelay(true);
+    end_when_not_taken(&stream, shared.config.limits.silence);
     match tls {
         None => serve_stream(stream, address, shared).await,
         Some(tls) => {
-            if let Ok(Ok(stream)) = tokio::time::timeout(HEADER_LIMIT, tls.accept(stream)).await {
+            if let Ok(Ok(stream)) =
+                tokio::time::timeout(shared.config.limits.headers, tls.accept(stream)).await
+            {
                 serve_stream(stream, address, shared).await;
             }
         }
@@ -174,13 +240,33 @@ async fn serve_stream(
     address: SocketAddr,
     shared: Arc<HttpShared>,
 ) {
+    let limits = shared.config.limits;
+    let requests = OpenRequests::default();
+    let opened = requests.clone();
     let service = service_fn(move |request| {
-        let shared = shared.clone();
-        async move { Ok::<_, Infallible>(routes::answer(shared, address.ip(), request).await) }
+        let (shared, open) = (shared.clone(), opened.begin());
+        async move {
+            let response = routes::answer(shared, address.ip(), request).await;
+            Ok::<_, Infallible>(response.map(|body| open.until_the_end_of(body)))
+        }
     });
     let mut builder = Builder::new(TokioExecutor::new());
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADER_LIMIT);
-    builder.http2().timer(TokioTimer::new()).keep_alive_interval(Duration::from_secs(15));
-    // Whatever a peer does wrong concerns only its own connection.
-    let _ = builder.serve_connection_with_upgrades(TokioIo::new(stream), service).await;
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(limits.headers);
+    builder.http2().timer(TokioTimer::new()).keep_alive_interval(limits.ping);
+    builder.http2().keep_alive_timeout(limits.silence.saturating_sub(limits.ping));
+    tokio::select! {
+        // Whatever a peer does wrong concerns only its own connection.
+        _ = builder.serve_connection_with_upgrades(TokioIo::new(stream), service) => {}
+        () = requests.none_for(limits.headers) => {}
+    }
 }
+
+/// Has the system close a connection whose peer does not take what was sent: it is gone, or does not read.
+#[cfg(target_os = "linux")]
+fn end_when_not_taken(stream: &TcpStream, limit: Duration) {
+    let _ = socket2::SockRef::from(stream).set_tcp_user_timeout(Some(limit));
+}
+
+/// Other systems give such a connection up by themselves, later.
+#[cfg(not(target_os = "linux"))]
+fn end_when_not_taken(_: &TcpStream, _: Duration) {}

@@ -47,7 +47,6 @@ pub(crate) struct RemoteConnection {
     pub(crate) id: String,
     /// The id of its token.
     pub(crate) token: String,
-    epoch: String,
     layout: Layout,
     incoming: Mutex<Option<mpsc::Sender<Bytes>>>,
     received: AtomicU64,
@@ -56,6 +55,8 @@ pub(crate) struct RemoteConnection {
 }
 
 struct OutStreams {
+    /// Tells the lives of connections apart.
+    epoch: String,
     by_name: HashMap<StreamName, OutStream>,
     waiting_bytes: usize,
     /// Where the answers to requests go, by the JSON text of their ids.
@@ -76,6 +77,8 @@ struct OutStream {
     first: u64,
     /// The number of the first message that nobody has taken.
     next: u64,
+    /// Tells the stream from the others of the connection, and from those of other connections.
+    epoch: String,
     /// Which receiver is the current one; 0 if there is none.
     receiver: u64,
     receivers: u64,
@@ -98,6 +101,7 @@ impl RemoteConnection {
     ) -> (Arc<Self>, mpsc::Receiver<Bytes>) {
         let (incoming, received) = mpsc::channel(64);
         let out = OutStreams {
+            epoch,
             by_name: HashMap::new(),
             waiting_bytes: 0,
             answers: HashMap::new(),
@@ -109,7 +113,6 @@ impl RemoteConnection {
         let connection = Self {
             id,
             token,
-            epoch,
             layout,
             incoming: Mutex::new(Some(incoming)),
             received: AtomicU64::new(0),
@@ -119,9 +122,9 @@ impl RemoteConnection {
         (Arc::new(connection), received)
     }
 
-    /// Tells the lives of connections apart.
-    pub(crate) fn epoch(&self) -> &str {
-        &self.epoch
+    /// The epoch of the stream of the connection.
+    pub(crate) fn epoch(&self) -> String {
+        locked(&self.out).stream(StreamName::Connection).epoch.clone()
     }
 
     /// Hands a message of the client on. `false` if the connection has ended.
@@ -257,12 +260,13 @@ impl RemoteConnection {
         if !out.by_name.contains_key(&name) && out.by_name.len() >= MOST_STREAMS {
             return Err(StatusCode::TOO_MANY_REQUESTS);
         }
+        let epoch = out.epoch.clone();
         let stream = out.stream(name.clone());
         let mut again = 0;
         match after {
             None if stream.receiver != 0 => return Err(StatusCode::CONFLICT),
             None => {}
-            Some(after) => again = stream.go_back(after, &self.epoch)?,
+            Some(after) => again = stream.go_back(after, &epoch)?,
         }
         stream.receivers += 1;
         stream.receiver = stream.receivers;
@@ -276,18 +280,24 @@ impl RemoteConnection {
 
 impl OutStreams {
     fn stream(&mut self, name: StreamName) -> &mut OutStream {
-        self.by_name.entry(name).or_insert_with(|| OutStream { first: 1, next: 1, ..OutStream::default() })
+        let epoch = format!("{}{:04x}", self.epoch, self.by_name.len());
+        self.by_name.entry(name).or_insert_with(|| OutStream {
+            first: 1,
+            next: 1,
+            epoch,
+            ..OutStream::default()
+        })
     }
 }
 
 impl OutStream {
     /// Has everything after an event taken again. Gives its bytes.
-    fn go_back(&mut self, after: &EventId, epoch: &str) -> Result<usize, StatusCode> {
-        if after.epoch != epoch {
+    fn go_back(&mut self, after: &EventId, connection: &str) -> Result<usize, StatusCode> {
+        if !after.epoch.starts_with(connection) {
             return Err(StatusCode::GONE);
         }
-        // From the future, or of another session.
-        if after.number >= self.next {
+        // Of another session, or from the future.
+        if after.epoch != self.epoch || after.number >= self.next {
             return Err(StatusCode::BAD_REQUEST);
         }
         if after.number + 1 < self.first {
@@ -329,10 +339,11 @@ impl StreamReceiver {
                     return None;
                 }
                 if let Some((number, message)) = stream.take() {
+                    let epoch = stream.epoch.clone();
                     out.waiting_bytes = out.waiting_bytes.saturating_sub(message.len());
                     drop(out);
                     self.connection.changed.notify_waiters();
-                    return Some((EventId { epoch: self.connection.epoch.clone(), number }, message));
+                    return Some((EventId { epoch, number }, message));
                 }
                 if out.ended {
                     return None;
@@ -399,7 +410,7 @@ mod tests {
     }
 
     fn id(number: u64) -> EventId {
-        EventId { epoch: "ab".to_owned(), number }
+        EventId { epoch: "ab0000".to_owned(), number }
     }
 
     #[tokio::test]
@@ -429,7 +440,9 @@ mod tests {
         let name = StreamName::Session("s".to_owned());
         let status = |after: &EventId| connection.receiver(name.clone(), Some(after)).err();
         assert_eq!(status(&id(1)), Some(StatusCode::BAD_REQUEST), "nobody has got it");
-        assert_eq!(status(&EventId { epoch: "cd".to_owned(), number: 0 }), Some(StatusCode::GONE));
+        assert_eq!(status(&EventId { epoch: "cd0000".to_owned(), number: 0 }), Some(StatusCode::GONE));
+        let other = EventId { epoch: "ab0001".to_owned(), number: 0 };
+        assert_eq!(status(&other), Some(StatusCode::BAD_REQUEST), "of another stream");
         let mut receiver = connection.receiver(name.clone(), None).unwrap();
         numbers(&mut receiver, 1).await;
         let big = Bytes::from(vec![b' '; MOST_KEPT / 2]);

@@ -117,8 +117,10 @@ fn open_websocket(
         return Ok(response);
     }
     let upgrade = hyper::upgrade::on(&mut request);
-    let longest = shared.config.longest_message;
-    tokio::spawn(websocket::serve(upgrade, connection, receiver, longest, arrival));
+    let shared = shared.clone();
+    tokio::spawn(async move {
+        websocket::serve(upgrade, connection, receiver, &shared.config, arrival).await;
+    });
     Ok(response)
 }
 
@@ -135,7 +137,7 @@ fn open_stream(
     let name = streamable::stream_name(headers).map_err(no_stream)?;
     let after = last_event(headers)?;
     let receiver = connection.receiver(name, after.as_ref()).map_err(no_stream)?;
-    Ok(streamable::events(receiver))
+    Ok(streamable::events(receiver, shared.config.limits.ping))
 }
 
 async fn post(

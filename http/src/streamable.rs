@@ -14,9 +14,6 @@ use hyper::body::Frame;
 use crate::remote::{Envelope, RemoteConnection, StreamName, StreamReceiver};
 use crate::replies::{Body, refused, with_body};
 
-/// How often a stream says that it is there.
-const KEEP_ALIVE: Duration = Duration::from_secs(15);
-
 /// The header with the id of a connection.
 pub(crate) const CONNECTION_ID: &str = "acp-connection-id";
 /// The header with the id of a session.
@@ -148,10 +145,10 @@ pub(crate) fn stream_name(headers: &HeaderMap) -> Result<StreamName, StatusCode>
     }
 }
 
-/// An answer that goes on: the events of a stream.
-pub(crate) fn events(receiver: StreamReceiver) -> Response<Body> {
-    let frames = stream::unfold(receiver, |mut receiver| async {
-        let text = match tokio::time::timeout(KEEP_ALIVE, receiver.next()).await {
+/// An answer that goes on: the events of a stream. It says this often that it is there.
+pub(crate) fn events(receiver: StreamReceiver, keep_alive: Duration) -> Response<Body> {
+    let frames = stream::unfold(receiver, move |mut receiver| async move {
+        let text = match tokio::time::timeout(keep_alive, receiver.next()).await {
             Ok(Some((id, message))) => event(&id.to_string(), &message),
             Ok(None) => return None,
             Err(_) => Bytes::from_static(b":\n\n"),

@@ -1,11 +1,12 @@
 //! The tokens of a server: random texts, of which a file has the hashes. A token is worth what its role allows, until it is
 //! revoked or expires.
 
+use std::collections::{HashMap, HashSet};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -110,7 +111,49 @@ pub struct NewToken {
 #[derive(Debug)]
 pub struct TokenFile {
     path: PathBuf,
-    read: Mutex<(FileStamp, Vec<StoredToken>)>,
+    known: Mutex<KnownTokens>,
+}
+
+/// What was read of the file, and until when each token works by a clock that nobody can set: a clock that is set forward or
+/// back ends no token early and keeps none for ever.
+#[derive(Debug, Default)]
+struct KnownTokens {
+    stamp: FileStamp,
+    tokens: Vec<StoredToken>,
+    /// By the id of the token, in milliseconds since the machine started.
+    deadlines: HashMap<String, u64>,
+}
+
+/// The current time by both clocks, in milliseconds.
+#[derive(Clone, Copy, Debug)]
+struct TokenTime {
+    since_1970: u64,
+    since_boot: u64,
+}
+
+impl TokenTime {
+    fn now() -> Self {
+        Self { since_1970: clock::now(), since_boot: clock::since_boot() }
+    }
+}
+
+impl KnownTokens {
+    /// Takes what the file has now. A token that is new here works for what is left of its time, and never for longer than it was
+    /// made for, whatever the clock shows.
+    fn replace(&mut self, stamp: FileStamp, tokens: Vec<StoredToken>, now: TokenTime) {
+        let mut deadlines = HashMap::new();
+        for token in &tokens {
+            let Some(expires) = token.expires else { continue };
+            let left = expires.saturating_sub(now.since_1970).min(expires.saturating_sub(token.created));
+            let known = self.deadlines.get(&token.id).copied();
+            deadlines.insert(token.id.clone(), known.unwrap_or(now.since_boot.saturating_add(left)));
+        }
+        *self = Self { stamp, tokens, deadlines };
+    }
+
+    fn works(&self, token: &StoredToken, now: TokenTime) -> bool {
+        self.deadlines.get(&token.id).is_none_or(|deadline| now.since_boot < *deadline)
+    }
 }
 
 /// Tells one version of the file from another.
@@ -120,7 +163,7 @@ impl TokenFile {
     /// The tokens in this file, which need not exist.
     #[must_use]
     pub fn new(path: PathBuf) -> Self {
-        Self { path, read: Mutex::new((None, Vec::new())) }
+        Self { path, known: Mutex::default() }
     }
 
     /// Makes a token.
@@ -163,35 +206,42 @@ impl TokenFile {
 
     /// The token with this text, if it works now.
     pub(crate) fn check(&self, text: &str) -> Option<StoredToken> {
+        self.check_at(text, TokenTime::now())
+    }
+
+    fn check_at(&self, text: &str, now: TokenTime) -> Option<StoredToken> {
         let hash = hash_of(text);
+        let known = self.current(now);
         let mut found = None;
         // All of them are compared, each in constant time: the time says nothing of which one it was.
-        for token in self.current() {
+        for token in &known.tokens {
             if bool::from(token.hash.as_bytes().ct_eq(hash.as_bytes())) {
                 found = Some(token);
             }
         }
-        found.filter(|token| token.is_valid_at(clock::now()))
+        found.filter(|token| known.works(token, now)).cloned()
     }
 
-    /// Whether the token with this id still works.
-    pub(crate) fn is_valid(&self, id: &str) -> bool {
-        let now = clock::now();
-        self.current().iter().any(|token| token.id == id && token.is_valid_at(now))
+    /// The ids of the tokens that work now.
+    pub(crate) fn working(&self) -> HashSet<String> {
+        let now = TokenTime::now();
+        let known = self.current(now);
+        let working = known.tokens.iter().filter(|token| known.works(token, now));
+        working.map(|token| token.id.clone()).collect()
     }
 
     /// The tokens, read again if the file has changed. A file that cannot be read has none.
-    fn current(&self) -> Vec<StoredToken> {
+    fn current(&self, now: TokenTime) -> MutexGuard<'_, KnownTokens> {
         let stamp = stamp_of(&self.path);
-        let mut read = locked(&self.read);
-        if read.0 != stamp || stamp.is_none() {
+        let mut known = locked(&self.known);
+        if known.stamp != stamp || stamp.is_none() {
             let tokens = self.list().unwrap_or_else(|error| {
                 tracing::error!("{}", rethread::wire::with_causes(&error));
                 Vec::new()
             });
-            *read = (stamp, tokens);
+            known.replace(stamp, tokens, now);
         }
-        read.1.clone()
+        known
     }
 
     /// Replaces the file as a whole, one process at a time.
@@ -277,7 +327,7 @@ mod tests {
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
         file.revoke(&made.stored.id).unwrap();
         assert_eq!(file.check(&made.text), None);
-        assert!(!file.is_valid(&made.stored.id) && file.is_valid(&other.stored.id));
+        assert_eq!(file.working(), HashSet::from([other.stored.id]));
         assert!(matches!(file.revoke("00000000"), Err(TokenError::Unknown(_))));
     }
 
@@ -291,6 +341,27 @@ mod tests {
         let other = TokenFile::new(file.path.clone());
         other.revoke(&future.stored.id).unwrap();
         assert_eq!(file.check(&future.text), None);
+    }
+
+    #[test]
+    fn a_clock_that_jumps_ends_no_token_early_and_keeps_none_for_ever() {
+        const HOUR: u64 = 3_600_000;
+        let (_folder, file) = file();
+        let start = TokenTime { since_1970: clock::now(), since_boot: 5 * HOUR };
+        let made = file.add("x", ClientRole::Full, Some(start.since_1970 + 2 * HOUR)).unwrap();
+        let works = |file: &TokenFile, since_1970, since_boot| {
+            file.check_at(&made.text, TokenTime { since_1970, since_boot }).is_some()
+        };
+        assert!(works(&file, start.since_1970, start.since_boot));
+        assert!(works(&file, start.since_1970 + 1000 * HOUR, start.since_boot + HOUR), "set forward");
+        assert!(works(&file, 0, start.since_boot + HOUR), "set back");
+        assert!(!works(&file, 0, start.since_boot + 2 * HOUR), "its time is over, whatever the clock shows");
+        // The clock stood at 1970 when the server started: it works for as long as it was made for.
+        let restarted = TokenFile::new(file.path.clone());
+        assert!(works(&restarted, 0, HOUR) && works(&restarted, 0, 3 * HOUR - 1000));
+        assert!(!works(&restarted, 0, 3 * HOUR + 1000));
+        let late = TokenFile::new(file.path.clone());
+        assert!(!works(&late, start.since_1970 + 2 * HOUR, HOUR), "it had expired before");
     }
 
     #[test]

@@ -18,15 +18,10 @@ use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{Error, Message};
 
+use crate::listener::{HttpConfig, HttpLimits};
 use crate::remote::{Envelope, RemoteConnection, StreamReceiver};
 use crate::replies::{Body, refused};
 
-/// How often the other side is asked whether it is there.
-const PING: Duration = Duration::from_secs(15);
-/// How long it may say nothing at all.
-const SILENCE: Duration = Duration::from_secs(45);
-/// How long it may take to send `initialize`.
-const FIRST: Duration = Duration::from_secs(30);
 /// The subprotocols that are answered; never one with a token.
 const VERSIONS: [&str; 2] = ["acp.v1", "acp.v2"];
 
@@ -60,7 +55,7 @@ pub(crate) fn accepted(headers: &HeaderMap, connection: &RemoteConnection) -> Re
     };
     answer.insert(SEC_WEBSOCKET_ACCEPT, text(&derive_accept_key(key.as_bytes())));
     answer.insert("acp-connection-id", text(&connection.id));
-    answer.insert("acp-event-epoch", text(connection.epoch()));
+    answer.insert("acp-event-epoch", text(&connection.epoch()));
     answer.insert("acp-received", text(&connection.received().to_string()));
     if let Some(version) = offered_version(headers) {
         answer.insert(SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(version));
@@ -88,15 +83,16 @@ pub(crate) async fn serve(
     upgrade: hyper::upgrade::OnUpgrade,
     connection: Arc<RemoteConnection>,
     mut receiver: StreamReceiver,
-    longest: usize,
+    config: &HttpConfig,
     arrival: Arrival,
 ) {
     let Ok(upgraded) = upgrade.await else { return connection.close() };
-    let config = WebSocketConfig::default().max_message_size(Some(longest)).max_frame_size(Some(longest));
-    let socket = WebSocketStream::from_raw_socket(TokioIo::new(upgraded), Role::Server, Some(config)).await;
+    let (limits, longest) = (config.limits, Some(config.longest_message));
+    let frames = WebSocketConfig::default().max_message_size(longest).max_frame_size(longest);
+    let socket = WebSocketStream::from_raw_socket(TokioIo::new(upgraded), Role::Server, Some(frames)).await;
     let (mut sink, stream) = socket.split();
-    let mut reading = pin!(read(stream, &connection, arrival));
-    let mut ping = tokio::time::interval_at(Instant::now() + PING, PING);
+    let mut reading = pin!(read(stream, &connection, limits, arrival));
+    let mut ping = tokio::time::interval_at(Instant::now() + limits.ping, limits.ping);
     let outcome = loop {
         let message = tokio::select! {
             ended = &mut reading => break ended,
@@ -140,6 +136,8 @@ enum Ended {
     Lost,
     /// The connection has ended here: the token does not work any more, or the server stops.
     ByServer,
+    /// What arrived is no frame, such as a compressed one.
+    Broken,
     /// A message was too large.
     TooLarge,
     /// The client said nothing for too long.
@@ -151,6 +149,7 @@ impl Ended {
         match self {
             Self::Lost => None,
             Self::ByServer => Some(CloseCode::Away),
+            Self::Broken => Some(CloseCode::Protocol),
             Self::TooLarge => Some(CloseCode::Size),
             Self::Silent => Some(CloseCode::Policy),
         }
@@ -160,6 +159,7 @@ impl Ended {
         match self {
             Self::Lost => "",
             Self::ByServer => "the connection has ended",
+            Self::Broken => "this is no valid frame; compression is not accepted",
             Self::TooLarge => "the message is too large",
             Self::Silent => "nothing was heard for too long",
         }
@@ -170,15 +170,17 @@ impl Ended {
 async fn read(
     mut stream: impl Stream<Item = Result<Message, Error>> + Unpin,
     connection: &RemoteConnection,
+    limits: HttpLimits,
     arrival: Arrival,
 ) -> Ended {
-    let mut first = (arrival == Arrival::New).then(|| Instant::now() + FIRST);
+    let mut first = (arrival == Arrival::New).then(|| Instant::now() + limits.first_message);
     loop {
-        let silent = Instant::now() + SILENCE;
+        let silent = Instant::now() + limits.silence;
         let deadline = first.map_or(silent, |first| first.min(silent));
         let message = match tokio::time::timeout_at(deadline, stream.next()).await {
             Ok(Some(Ok(message))) => message,
             Ok(Some(Err(Error::Capacity(_)))) => return Ended::TooLarge,
+            Ok(Some(Err(Error::Protocol(_) | Error::Utf8(_)))) => return Ended::Broken,
             Ok(Some(Err(_)) | None) => return Ended::Lost,
             Err(_) => return Ended::Silent,
         };

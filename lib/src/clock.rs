@@ -21,6 +21,21 @@ pub fn now() -> Millis {
     u64::try_from(since_1970(SystemTime::now()).as_millis()).unwrap_or(u64::MAX)
 }
 
+/// The milliseconds since the machine started, including the time that it slept. Nobody can set this clock.
+#[must_use]
+pub fn since_boot() -> Millis {
+    #[cfg(target_os = "linux")]
+    const CLOCK: libc::clockid_t = libc::CLOCK_BOOTTIME;
+    // On macOS it includes sleep.
+    #[cfg(not(target_os = "linux"))]
+    const CLOCK: libc::clockid_t = libc::CLOCK_MONOTONIC;
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the struct is valid for the call, and the clock exists.
+    unsafe { libc::clock_gettime(CLOCK, &raw mut time) };
+    let (seconds, nanoseconds) = (u64::try_from(time.tv_sec), u64::try_from(time.tv_nsec));
+    seconds.unwrap_or(0) * 1000 + nanoseconds.unwrap_or(0) / 1_000_000
+}
+
 pub(crate) fn since_1970(time: SystemTime) -> Duration {
     time.duration_since(UNIX_EPOCH).unwrap_or_default()
 }

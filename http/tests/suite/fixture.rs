@@ -1,7 +1,7 @@
 //! A listener with a scripted agent, its clients, and plain requests.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +13,9 @@ use hyper_util::rt::TokioIo;
 use rethread::agent::host::AgentSource;
 use rethread::edge::Version;
 use rethread::server::{ClientRole, RemoteRules, StdioServers, WhenUnattended};
-use rethread_http::{AgentDirectory, Guard, HttpConfig, HttpListener, OneTimeCodes, RemoteTarget, TokenFile};
+use rethread_http::{
+    AgentDirectory, Guard, HttpConfig, HttpListener, OneTimeCodes, RemoteTarget, TokenFile, tls_acceptor,
+};
 use rethread_testkit::agent::ScriptedAgent;
 use rethread_testkit::client::Client;
 use rethread_testkit::{Pairing, World};
@@ -56,6 +58,12 @@ impl Listening {
     }
 
     pub(crate) async fn with(agent: Version, config: HttpConfig) -> Self {
+        Self::with_tls(agent, config, None).await
+    }
+
+    /// The same with TLS.
+    pub(crate) async fn with_tls(agent: Version, config: HttpConfig, tls: Option<(&Path, &Path)>) -> Self {
+        let tls = tls.map(|(certificate, key)| tls_acceptor(certificate, key).expect("they are valid"));
         let folder = tempfile::tempdir().expect("a folder can be made");
         let cwd = folder.path().join("work");
         std::fs::create_dir(&cwd).expect("a folder can be made");
@@ -68,7 +76,7 @@ impl Listening {
         let guard = Guard::new(address.ip(), &[], &["https://app.example".to_owned()]);
         let agents = Arc::new(OneAgent(world.agent.clone(), cwd.clone()));
         let http =
-            HttpListener::new(listener, None, world.server.clone(), guard, tokens.clone(), agents, config);
+            HttpListener::new(listener, tls, world.server.clone(), guard, tokens.clone(), agents, config);
         let codes = http.codes();
         tokio::spawn(http.serve(std::future::pending()));
         Self { address, tokens, token, cwd, codes, world, _folder: folder }

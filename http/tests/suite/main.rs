@@ -1,8 +1,10 @@
 //! All integration tests of the crate: real sockets on loopback, a server in the same process, and a scripted agent.
 
+mod faults;
 mod fixture;
 mod page;
 mod sdk_client;
 mod security;
 mod streamable;
+mod tls;
 mod websocket;

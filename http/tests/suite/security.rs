@@ -29,10 +29,13 @@ async fn everything_but_health_needs_a_token() {
     let bearer = format!("Bearer {}", listening.token);
     assert_eq!(listening.status("GET", "/readyz", &[("authorization", &bearer)]).await, 200);
     // Neither addresses nor cookies carry one.
-    let by_address = format!("/readyz?token={}", listening.token);
-    assert_eq!(listening.status("GET", &by_address, &[]).await, 401);
     let cookie = format!("token={}", listening.token);
-    assert_eq!(listening.status("GET", "/readyz", &[("cookie", &cookie)]).await, 401);
+    for path in ["/readyz", "/acp"] {
+        let by_address = format!("{path}?token={}", listening.token);
+        assert_eq!(listening.status("GET", &by_address, &[]).await, 401);
+        assert_eq!(listening.status("GET", &by_address, &upgrade).await, 401);
+        assert_eq!(listening.status("GET", path, &[("cookie", &cookie)]).await, 401);
+    }
 }
 
 #[tokio::test]
@@ -45,6 +48,37 @@ async fn wrong_tokens_are_counted_and_never_lock_a_right_one_out() {
     assert_eq!(listening.status("GET", "/readyz", &wrong).await, 429);
     let bearer = format!("Bearer {}", listening.token);
     assert_eq!(listening.status("GET", "/readyz", &[("authorization", &bearer)]).await, 200);
+    for header in ["x-forwarded-for", "forwarded", "x-real-ip"] {
+        let forwarded = [wrong[0], (header, "for=203.0.113.7")];
+        assert_eq!(listening.status("GET", "/readyz", &forwarded).await, 429, "{header} is not looked at");
+    }
+    if cfg!(target_os = "linux") {
+        let socket = tokio::net::TcpSocket::new_v4().expect("there is a socket");
+        socket.bind("127.0.0.2:0".parse().expect("an address")).expect("it is of this machine");
+        let mut other = socket.connect(listening.address).await.expect("it listens");
+        let request = format!(
+            "GET /readyz HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer x\r\nConnection: close\r\n\r\n",
+            listening.address
+        );
+        other.write_all(request.as_bytes()).await.expect("it reads");
+        let mut answer = String::new();
+        other.read_to_string(&mut answer).await.expect("it answers");
+        assert!(answer.starts_with("HTTP/1.1 401"), "each address is counted by itself: {answer}");
+    }
+}
+
+/// The time of a comparison says nothing that a test could measure reliably, so the code is looked at.
+#[test]
+fn tokens_and_codes_are_compared_in_constant_time() {
+    for file in ["tokens.rs", "codes.rs"] {
+        let path = format!("{}/src/{file}", env!("CARGO_MANIFEST_DIR"));
+        let text = std::fs::read_to_string(path).expect("it is there");
+        let code = text.split("#[cfg(test)]").next().unwrap_or_default();
+        assert!(code.contains("hash.as_bytes().ct_eq(hash.as_bytes())"), "{file}");
+        let plain =
+            code.lines().find(|line| line.contains("hash") && (line.contains("==") || line.contains("!=")));
+        assert_eq!(plain, None, "{file} compares otherwise");
+    }
 }
 
 #[tokio::test]
@@ -52,8 +86,8 @@ async fn hosts_and_origins_are_checked_on_every_verb_before_the_token() {
     let listening = Listening::start(Version::V1).await;
     let bearer = format!("Bearer {}", listening.token);
     let right = ("authorization", bearer.as_str());
-    for method in ["GET", "POST", "DELETE", "OPTIONS"] {
-        for path in ["/acp", "/healthz", "/nothing"] {
+    for method in ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"] {
+        for path in ["/acp", "/acp/ws", "/healthz", "/readyz", "/metrics", "/code", "/", "/nothing"] {
             let host = [("host", "evil.example"), right];
             assert_eq!(listening.status(method, path, &host).await, 421, "{method} {path}");
             let origin = [("origin", "https://evil.example"), right];
@@ -78,6 +112,21 @@ async fn a_revoked_token_closes_its_connections_within_five_seconds() {
     assert_eq!(listening.status("GET", "/readyz", &[("authorization", &bearer)]).await, 401, "at once");
     let closed = async { while let Some(Ok(_)) = socket.next().await {} };
     tokio::time::timeout(Duration::from_secs(5), closed).await.expect("it is closed in time");
+}
+
+#[tokio::test]
+async fn a_token_that_expires_closes_its_connections_within_five_seconds() {
+    let listening = Listening::start(Version::V1).await;
+    let expires = rethread::clock::now() + 1500;
+    let token = listening.tokens.add("short", ClientRole::Full, Some(expires)).expect("it can be made").text;
+    let (mut socket, _) = plain_socket(&listening, &subprotocol(&token)).await;
+    let bearer = format!("Bearer {token}");
+    let headers = [("authorization", bearer.as_str())];
+    assert_eq!(listening.status("GET", "/readyz", &headers).await, 200);
+    let closed = async { while let Some(Ok(_)) = socket.next().await {} };
+    tokio::time::timeout(Duration::from_millis(6500), closed).await.expect("it is closed in time");
+    assert!(rethread::clock::now() >= expires, "not before");
+    assert_eq!(listening.status("GET", "/readyz", &headers).await, 401);
 }
 
 #[tokio::test]

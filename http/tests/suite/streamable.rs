@@ -9,14 +9,14 @@ use serde_json::{Value, json};
 use crate::fixture::{Listening, json_of};
 
 /// A client of streamable HTTP.
-struct HttpClient<'a> {
+pub(crate) struct HttpClient<'a> {
     listening: &'a Listening,
-    connection: String,
+    pub(crate) connection: String,
     next: u64,
 }
 
 /// The events of a stream.
-struct Events {
+pub(crate) struct Events {
     body: Incoming,
     text: Vec<u8>,
 }
@@ -43,7 +43,7 @@ impl Events {
 }
 
 impl<'a> HttpClient<'a> {
-    async fn begin(listening: &'a Listening) -> Self {
+    pub(crate) async fn begin(listening: &'a Listening) -> Self {
         let params = json!({"protocolVersion": 1, "clientCapabilities": {}});
         let message = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params});
         let request = listening.request("POST", &[("content-type", "application/json")], message.to_string());
@@ -68,7 +68,11 @@ impl<'a> HttpClient<'a> {
         assert_eq!(self.listening.send(request).await.status(), 202, "{message}");
     }
 
-    async fn status_of_stream(&self, session: Option<&str>, after: Option<&str>) -> Result<Events, u16> {
+    pub(crate) async fn status_of_stream(
+        &self,
+        session: Option<&str>,
+        after: Option<&str>,
+    ) -> Result<Events, u16> {
         let mut headers =
             vec![("accept", "text/event-stream"), ("acp-connection-id", self.connection.as_str())];
         headers.extend(session.map(|session| ("acp-session-id", session)));
@@ -85,15 +89,20 @@ impl<'a> HttpClient<'a> {
     }
 
     /// A new session, with the stream of the connection.
-    async fn new_session(&mut self) -> (String, Events) {
+    pub(crate) async fn new_session(&mut self) -> (String, Events) {
         let mut events = self.stream(None, None).await;
+        (self.next_session(&mut events).await, events)
+    }
+
+    /// One more session; the events are those of the connection.
+    async fn next_session(&mut self, events: &mut Events) -> String {
         let id = self.post("session/new", json!({"cwd": self.listening.cwd(), "mcpServers": []})).await;
         let (_, answer) = events.next().await.expect("it is answered");
         assert_eq!(answer["id"], id);
-        (answer["result"]["sessionId"].as_str().expect("an id").to_owned(), events)
+        answer["result"]["sessionId"].as_str().expect("an id").to_owned()
     }
 
-    async fn prompt(&mut self, session: &str, text: &str) -> u64 {
+    pub(crate) async fn prompt(&mut self, session: &str, text: &str) -> u64 {
         let params = json!({"sessionId": session, "prompt": [{"type": "text", "text": text}]});
         self.post("session/prompt", params).await
     }
@@ -131,14 +140,23 @@ async fn a_conversation_by_posts_and_streams() {
     assert!(connection.next().await.is_none(), "the streams end");
 }
 
+/// How often a stream is cut, and of how many chunks it is. `RETHREAD_CUTS` says more than is usual.
+pub(crate) fn cuts() -> (usize, usize) {
+    match std::env::var("RETHREAD_CUTS").ok().and_then(|cuts| cuts.parse().ok()) {
+        Some(cuts) => (cuts, 5000),
+        None => (20, 400),
+    }
+}
+
 #[tokio::test]
 async fn a_stream_that_is_cut_goes_on_by_last_event_id() {
     let listening = Listening::start(Version::V1).await;
     let mut client = HttpClient::begin(&listening).await;
-    let (session, _connection) = client.new_session().await;
+    let (session, mut connection) = client.new_session().await;
     let mut events = client.stream(Some(&session), None).await;
-    let prompt = client.prompt(&session, "slow 400").await;
-    let (mut text, mut cuts, mut seed) = (String::new(), 0, 12345_u64);
+    let (wanted, chunks) = cuts();
+    let prompt = client.prompt(&session, &format!("slow {chunks}")).await;
+    let (mut text, mut cuts, mut seen, mut seed) = (String::new(), 0, 0, 12345_u64);
     let last = loop {
         let (id, message) = events.next().await.expect("it goes on");
         if message["id"] == prompt && message.get("method").is_none() {
@@ -147,22 +165,34 @@ async fn a_stream_that_is_cut_goes_on_by_last_event_id() {
         let update = &message["params"]["update"];
         if update["sessionUpdate"] == "agent_message_chunk" {
             text.push_str(update["content"]["text"].as_str().unwrap_or_default());
+            seen += 1;
         }
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        if seed >> 60 == 0 && cuts < 100 {
+        // So that all cuts are done, at any moment, when the last chunk has arrived.
+        if (seed >> 33) as usize % (chunks - seen).max(1) < wanted - cuts {
             cuts += 1;
             drop(events);
             events = client.stream(Some(&session), Some(&id)).await;
         }
     };
-    let expected: Vec<String> = (1..=400).map(|n| format!("c{n}")).collect();
+    let expected: Vec<String> = (1..=chunks).map(|n| format!("c{n}")).collect();
     assert_eq!(text, expected.join(" "));
-    assert!(cuts > 0, "it was cut {cuts} times");
+    assert_eq!(cuts, wanted);
     assert_eq!(client.status_of_stream(Some(&session), Some("nonsense")).await.err(), Some(400));
     let epoch = last.split_once('.').expect("an id").0.to_owned();
     let future = format!("{epoch}.999999999");
     assert_eq!(client.status_of_stream(Some(&session), Some(&future)).await.err(), Some(400));
     assert_eq!(client.status_of_stream(Some(&session), Some("00000000.1")).await.err(), Some(410));
+    let other = client.next_session(&mut connection).await;
+    let mut others = client.stream(Some(&other), None).await;
+    client.prompt(&other, "say one").await;
+    others.next().await.expect("it goes on");
+    let first = format!("{epoch}.1");
+    assert_eq!(
+        client.status_of_stream(Some(&other), Some(&first)).await.err(),
+        Some(400),
+        "of another session"
+    );
 }
 
 #[tokio::test]

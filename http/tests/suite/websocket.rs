@@ -14,6 +14,7 @@ use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 
 use crate::fixture::Listening;
+use crate::streamable::cuts;
 
 const BOTH: [Version; 2] = [Version::V1, Version::V2];
 
@@ -105,14 +106,17 @@ async fn relay(client: TcpStream, server: TcpStream, mut room: usize) {
 #[tokio::test]
 async fn a_connection_that_breaks_again_and_again_loses_and_doubles_nothing() {
     let listening = Listening::start(Version::V1).await;
-    let (address, broken) = breaking_relay(listening.address, 25).await;
+    let (wanted, chunks) = cuts();
+    let (address, broken) = breaking_relay(listening.address, wanted).await;
     let client = listening.websocket_to(address, Version::V1).await;
-    client.set_deadline(Duration::from_secs(60));
+    client.set_deadline(Duration::from_secs(300));
     client.initialize().await;
     let session = client.new_session_in(&listening.cwd()).await;
-    let turn = client.prompt(&session, "slow 400; permit; say end").await;
+    let turn = client.prompt(&session, &format!("slow {chunks}; permit; say end")).await;
     assert_eq!(turn.stop, "end_turn");
-    assert!(broken.load(Ordering::Relaxed) >= 10, "it broke {} times", broken.load(Ordering::Relaxed));
+    assert!(broken.load(Ordering::Relaxed) >= wanted, "it broke {} times", broken.load(Ordering::Relaxed));
+    let expected: Vec<String> = (1..=chunks).map(|n| format!("c{n}")).collect();
+    assert_eq!(client.view(&session).agent()[0], expected.join(" "));
     let other = listening.websocket(Version::V1).await;
     other.load_in(&listening.cwd(), &session).await;
     assert_eq!(client.view(&session).agent(), other.view(&session).agent());
@@ -139,7 +143,7 @@ pub(crate) fn subprotocol(token: &str) -> String {
     format!("acp.v1, rethread-bearer.{encoded}")
 }
 
-async fn next_json(socket: &mut PlainSocket) -> Value {
+pub(crate) async fn next_json(socket: &mut PlainSocket) -> Value {
     loop {
         let next =
             tokio::time::timeout(Duration::from_secs(20), socket.next()).await.expect("something comes");
