@@ -1,24 +1,6 @@
 // A page of the server in a browser, and what it must never do: fail, break its policy, or speak to another server.
 
 import assert from "node:assert/strict";
-import { existsSync, readFileSync } from "node:fs";
-import { dirname, join } from "node:path";
-import { fileURLToPath } from "node:url";
-
-const dist = join(dirname(fileURLToPath(import.meta.url)), "../dist");
-const TYPES = { html: "text/html; charset=utf-8", js: "text/javascript; charset=utf-8", css: "text/css; charset=utf-8", svg: "image/svg+xml" };
-
-/** For work on the page: files come from web/dist with the server's headers, so that the program need not be built again. */
-async function freshFiles(context, stage) {
-  const { headers } = await fetch(stage.url);
-  await context.route(`${stage.url}/**`, (route) => {
-    const path = new URL(route.request().url()).pathname;
-    const file = join(dist, path === "/" ? "index.html" : path);
-    if (!existsSync(file)) return route.continue();
-    const kept = Object.fromEntries([...headers].filter(([name]) => !/^content-(length|encoding|type)|etag|cache/.test(name)));
-    return route.fulfill({ body: readFileSync(file), headers: { ...kept, "content-type": TYPES[file.split(".").pop()] } });
-  });
-}
 
 export class Visit {
   constructor(context, page) {
@@ -41,7 +23,7 @@ export class Visit {
 /** Opens the page with a token, or at an address with a code. */
 export async function visit(browser, stage, { token, address, place = "#/", ...options } = {}) {
   const context = await browser.newContext({ viewport: { width: 1200, height: 820 }, permissions: ["clipboard-read", "clipboard-write"], ...options });
-  if (process.env.RETHREAD_FRESH_PAGE) await freshFiles(context, stage);
+  context.setDefaultTimeout(20_000);
   const page = await context.newPage();
   const opened = new Visit(context, page);
   page.on("pageerror", (error) => opened.problems.push(`failed: ${error.message}`));
