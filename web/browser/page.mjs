@@ -23,6 +23,7 @@ export class Visit {
 /** Opens the page with a token, or at an address with a code. */
 export async function visit(browser, stage, { token, address, place = "#/", ...options } = {}) {
   const context = await browser.newContext({ viewport: { width: 1200, height: 820 }, permissions: ["clipboard-read", "clipboard-write"], ...options });
+  context.setDefaultTimeout(20_000);
   const page = await context.newPage();
   const opened = new Visit(context, page);
   page.on("pageerror", (error) => opened.problems.push(`failed: ${error.message}`));

@@ -61,7 +61,7 @@ test("storage that is blocked does not matter in this tab", async () => {
   });
   await page.goto(stage.address());
   await page.getByRole("link", { name: /Lighthouse keeper/ }).click();
-  await page.getByText("Done with").waitFor();
+  await page.locator("article.item-agent", { hasText: "Done with" }).waitFor();
   await context.close();
 });
 
@@ -104,9 +104,9 @@ test("a session is shown with all that happened in it", async () => {
   await tool.locator(".diff-removed", { hasText: "one" }).waitFor();
   assert.match(await tool.locator(".tool-head").innerText(), /Done/);
   await page.locator(".plan", { hasText: "1 of 3 done" }).waitFor();
-  await page.getByText("future_thing").waitFor();
-  await page.getByText("the child speaks").waitFor();
-  await page.getByText("50% of context").waitFor();
+  await page.locator("summary", { hasText: "future_thing" }).waitFor();
+  await page.locator("article.nested", { hasText: "the child speaks" }).waitFor();
+  await page.locator(".session-facts", { hasText: "50% of context" }).waitFor();
   assert.equal(await page.title(), "Lighthouse keeper · Rethread");
   const terminal = page.locator(".terminal");
   if ((await terminal.count()) === 0) await page.locator(".tool-head").last().click();
@@ -117,7 +117,7 @@ test("a session is shown with all that happened in it", async () => {
 
 test("reading claims nothing", async () => {
   const opened = await visit(browser, stage, { token, place: sessionPlace(session) });
-  await opened.page.getByText("Done with").waitFor();
+  await opened.page.locator("article.item-agent", { hasText: "Done with" }).waitFor();
   await opened.close();
   await client.prompt(session, "say still mine");
 });

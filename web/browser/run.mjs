@@ -17,5 +17,5 @@ if (!existsSync(program)) {
 }
 const wanted = process.argv.slice(2);
 const files = readdirSync(here).filter((name) => name.endsWith(".test.mjs") && (wanted.length === 0 || wanted.some((word) => name.includes(word))));
-const words = ["--test", "--test-concurrency=1", "--test-timeout=180000", ...files.map((name) => join(here, name))];
+const words = ["--test", "--test-concurrency=1", "--test-timeout=600000", ...files.map((name) => join(here, name))];
 process.exit(spawnSync(process.execPath, words, { stdio: "inherit" }).status ?? 1);

@@ -2,6 +2,8 @@
 
 import { spawn, spawnSync } from "node:child_process";
 import { chmodSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { createServer, request } from "node:http";
+import { connect } from "node:net";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { createInterface } from "node:readline";
@@ -45,7 +47,7 @@ export class Stage {
     chmodSync(join(bin, "xdg-open"), 0o755);
     this.env = { ...process.env, RETHREAD_HOME: this.home, PATH: `${bin}:${process.env.PATH}`, XDG_RUNTIME_DIR: "" };
     const words = (...flags) => JSON.stringify([agent, ...flags]);
-    const config = `default_agent = "scripted"\n[agents.scripted]\ncommand = ${words("--protocol", "2")}\n[agents.older]\ncommand = ${words("--protocol", "1")}\n[serve]\nroots = [${JSON.stringify(this.folder)}]\n`;
+    const config = `default_agent = "scripted"\n[agents.scripted]\ncommand = ${words("--protocol", "2", "--options")}\n[agents.older]\ncommand = ${words("--protocol", "1")}\n[serve]\nroots = [${JSON.stringify(this.folder)}]\n`;
     writeFileSync(join(this.home, "config.toml"), config);
   }
 
@@ -64,8 +66,9 @@ export class Stage {
       if (child.exitCode !== null) throw new Error(`the server ended: ${said}`);
       return /http:\/\/127\.0\.0\.1:(\d+)/.exec(said);
     });
-    this.url = found[0];
     this.port = Number(found[1]);
+    if (process.env.RETHREAD_FRESH_PAGE) this.front ??= await freshFront(this);
+    this.url = this.front ?? found[0];
     this.server = child;
     return this;
   }
@@ -90,7 +93,7 @@ export class Stage {
   address() {
     rmSync(join(this.folder, "opened"), { force: true });
     this.run("web");
-    return readFileSync(join(this.folder, "opened"), "utf8");
+    return readFileSync(join(this.folder, "opened"), "utf8").replace(/^http:\/\/[^/]*/, this.url);
   }
 
   /** A client on the unix socket, as an editor is. */
@@ -116,6 +119,40 @@ export class Stage {
     clearTimeout(late);
     if (existsSync(this.folder)) rmSync(this.folder, { recursive: true, force: true, maxRetries: 5 });
   }
+}
+
+const dist = join(root, "web/dist");
+const TYPES = { html: "text/html; charset=utf-8", js: "text/javascript; charset=utf-8", css: "text/css; charset=utf-8", svg: "image/svg+xml" };
+
+/** For work on the page: a server in front, with files from web/dist and the headers of the real one, so that the program need not be built again. */
+async function freshFront(stage) {
+  const { headers } = await fetch(`http://127.0.0.1:${stage.port}`);
+  const kept = Object.fromEntries([...headers].filter(([name]) => !/^(content-(length|encoding|type)|etag|cache-control|date)$/.test(name)));
+  const front = createServer((asked, answer) => {
+    const path = asked.url.split("?")[0];
+    const file = join(dist, path === "/" ? "index.html" : path);
+    if (existsSync(file)) {
+      answer.writeHead(200, { ...kept, "content-type": TYPES[file.split(".").pop()] });
+      return answer.end(readFileSync(file));
+    }
+    const passed = request({ port: stage.port, host: "127.0.0.1", path: asked.url, method: asked.method, headers: asked.headers }, (got) => {
+      answer.writeHead(got.statusCode, got.headers);
+      got.pipe(answer);
+    });
+    passed.on("error", () => answer.destroy());
+    asked.pipe(passed);
+  });
+  front.on("upgrade", (asked, socket, head) => {
+    const behind = connect(stage.port, "127.0.0.1", () => {
+      behind.write(`${asked.method} ${asked.url} HTTP/1.1\r\n${asked.rawHeaders.map((word, at) => (at % 2 === 0 ? `${word}: ` : `${word}\r\n`)).join("")}\r\n`);
+      behind.write(head);
+      socket.pipe(behind).pipe(socket);
+    });
+    for (const [one, other] of [[socket, behind], [behind, socket]]) one.on("error", () => other.destroy()).on("close", () => other.destroy());
+  });
+  await new Promise((resolve) => front.listen(0, "127.0.0.1", resolve));
+  front.unref();
+  return `http://127.0.0.1:${front.address().port}`;
 }
 
 /** A client that speaks lines of JSON. */

@@ -47,6 +47,15 @@ test("entries wait while the window does not reach the end, and are applied when
   assert.equal(all.after, false);
 });
 
+test("one entry can be an update and an event, also in two batches", () => {
+  const idle = { seq: 2, update: { sessionUpdate: "state_update", state: "idle" } };
+  const ended = { seq: 2, event: { type: "turn_ended", stopReason: "cancelled" } };
+  const subjects = (timeline: Timeline) => timeline.items.map((item) => item.subject);
+  assert.deepEqual(subjects(live(said(1, "m", "a"), idle, ended)), ["agent", "event"]);
+  assert.deepEqual(subjects(withEntries(live(said(1, "m", "a"), idle), [ended])), ["agent", "event"]);
+  assert.deepEqual(subjects(withEntries(live(said(1, "m", "a"), idle, ended), [idle, ended])), ["agent", "event"]);
+});
+
 test("older pages come before, and an item in two pages is one", () => {
   const newest = fromPage(page([whole(9, 12, "c", "C")], 12, true));
   const more = withOlder(newest, page([whole(1, 3, "a", "A"), whole(9, 10, "c", "old")], 12));

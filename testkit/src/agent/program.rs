@@ -11,7 +11,7 @@ use std::time::Duration;
 use rethread::transport::stdio;
 
 use super::quirk::{ProcessQuirk, Quirk};
-use super::{AgentConfig, End, Login, ScriptedAgent, Speaks};
+use super::{AgentConfig, End, Login, Offer, ScriptedAgent, Speaks};
 
 /// How long a process stays that does not end: longer than any test waits.
 const STAY: Duration = Duration::from_secs(60);
@@ -30,7 +30,7 @@ const LOG_IN: &str = "--log-in";
 const LOGIN_FILE: &str = "--login-file";
 
 /// Runs the program with these arguments: `--protocol 1|2|both`, `--bare`, `--notes FOLDER`, `--login-file FILE` (a login is
-/// required until the file is there; with `--login-to-prompt` only for a prompt), `--asks-when-opened`
+/// required until the file is there; with `--login-to-prompt` only for a prompt), `--options` (all of [`Offer`] but one), `--asks-when-opened`
 /// ([`Quirk::AsksWhenOpened`]) and the flags of [`ProcessQuirk`]. Gives its exit status.
 ///
 /// # Errors
@@ -129,7 +129,9 @@ impl AgentProgram {
             Some(_) | None => Login::NotNeeded,
         };
         let asks = self.has("--asks-when-opened").then_some(Quirk::AsksWhenOpened);
-        AgentConfig { login, quirks: asks.into_iter().collect(), ..config }
+        let all = [Offer::Modes, Offer::Models, Offer::Effort, Offer::Verbose];
+        let offers = if self.has("--options") { all.to_vec() } else { Vec::new() };
+        AgentConfig { login, offers, quirks: asks.into_iter().collect(), ..config }
     }
 
     /// Asks for a password, which is `open`.

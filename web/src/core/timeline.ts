@@ -16,8 +16,9 @@ export interface Timeline {
   readonly before: boolean;
   /** Whether there is more after the last item; then live entries are not part of the window. */
   readonly after: boolean;
-  /** The last entry that the window contains, if it reaches the end. */
+  /** The last entry that the window contains, if it reaches the end, and what of it: one entry can be an update and then an event. */
   readonly through: number;
+  readonly throughPart: "update" | "event";
   /** Live entries that came while the window did not reach the end. */
   readonly waiting: readonly JsonObject[];
 }
@@ -28,6 +29,7 @@ export const EMPTY: Timeline = {
   before: false,
   after: true,
   through: 0,
+  throughPart: "event",
   waiting: [],
 };
 
@@ -80,15 +82,16 @@ export function withEntries(timeline: Timeline, entries: readonly JsonObject[], 
   }
   const items = [...timeline.items];
   const places = new Map(timeline.places);
-  let through = timeline.through;
+  let { through, throughPart } = timeline;
   for (const entry of entries) {
     const place = entryPlace(entry);
+    const part = isObject(entry["event"]) ? "event" : "update";
     // What the window has already, because a page was read meanwhile or a connection was made again.
-    if (place.seq <= through) continue;
-    through = place.seq;
+    if (place.seq < through || (place.seq === through && (throughPart === "event" || part === "update"))) continue;
+    [through, throughPart] = [place.seq, part];
     take(items, places, entry, place);
   }
-  const next = { ...timeline, items, places, through };
+  const next = { ...timeline, items, places, through, throughPart };
   if (items.length <= 2 * MOST_ITEMS) return next;
   return kept === "end" ? withoutBeginning(next) : withoutEnd(next);
 }
@@ -101,7 +104,7 @@ export function trimmed(timeline: Timeline): Timeline {
 function grown(timeline: Timeline, page: Page): Timeline {
   if (page.after) return { ...timeline, after: true };
   const { waiting } = timeline;
-  const here = { ...timeline, after: false, through: Math.max(page.head, timeline.through), waiting: [] };
+  const here: Timeline = { ...timeline, after: false, through: page.head, throughPart: "event", waiting: [] };
   return withEntries(here, waiting);
 }
 

@@ -4,7 +4,8 @@
 import { at, text, type Json, type JsonObject } from "../core/json.ts";
 import { ConnectionLost, RpcError } from "../core/rpc.ts";
 import { readOptions } from "../core/standing.ts";
-import { hello, notify, request } from "./link.ts";
+import { notify, request } from "./link.ts";
+import { sessions } from "./list.ts";
 import { say } from "./notices.ts";
 import type { SentPrompt, SessionStore } from "./session.ts";
 
@@ -22,7 +23,7 @@ export function attach(store: SessionStore): Promise<void> {
 }
 
 async function resume(store: SessionStore): Promise<void> {
-  const cwd = store.outline.value?.cwd ?? text(at(await request("_rethread/outline", { sessionId: store.id }), "cwd")) ?? "/";
+  const cwd = await cwdOf(store);
   const params = { sessionId: store.id, cwd, mcpServers: [], _meta: { rethread: { updates: false } } };
   const answer = await request("session/resume", params);
   store.attached.value = true;
@@ -31,9 +32,17 @@ async function resume(store: SessionStore): Promise<void> {
   if (Array.isArray(options)) store.standing.value = { ...store.standing.value, options: readOptions(options) };
 }
 
-/** Attaches to a session that is at work, so that its questions can be answered here. Somebody else may own it: then it is read. */
+async function cwdOf(store: SessionStore): Promise<string> {
+  const known = store.outline.value?.cwd ?? sessions.row(store.id)?.cwd;
+  return known ?? text(at(await request("_rethread/outline", { sessionId: store.id }), "cwd")) ?? "/";
+}
+
+/**
+ * Attaches to a session that is at work, so that its questions are asked here, too. Somebody else may own it: then it is only read. An
+ * observer claims nothing by this.
+ */
 export function attachQuietly(store: SessionStore): void {
-  if (hello.value?.role !== "full" || store.attached.value || store.refusal.value !== undefined) return;
+  if (store.attached.value || store.refusal.value !== undefined) return;
   attach(store).catch((error: unknown) => {
     if (error instanceof RpcError) store.refusal.value = error.message;
   });
@@ -95,8 +104,8 @@ export async function setOption(store: SessionStore, id: string, value: string |
 /** Makes a session that begins as this one, up to and with a message. Gives its id. */
 export async function fork(store: SessionStore, message: string | undefined): Promise<string | undefined> {
   const own: JsonObject = message === undefined ? { updates: false } : { updates: false, atMessage: message };
-  const cwd = store.outline.value?.cwd ?? "/";
   try {
+    const cwd = await cwdOf(store);
     return text(at(await request("session/fork", { sessionId: store.id, cwd, mcpServers: [], _meta: { rethread: own } }), "sessionId"));
   } catch (error) {
     failed("The session was not forked", error);

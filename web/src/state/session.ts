@@ -228,7 +228,7 @@ export class SessionStore {
   }
 
   #flush(): void {
-    const entries = this.#entries.filter((entry) => (number(entry["seq"]) ?? 0) > this.seen);
+    const entries = this.#entries;
     this.#entries = [];
     if (entries.length === 0 || this.#closed) return;
     let standing = this.standing.value;

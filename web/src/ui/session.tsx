@@ -31,7 +31,8 @@ export function SessionPage({ id, message }: { id: string; message: string | und
   }, [message]);
   useSignalEffect(() => {
     const { state } = store.standing.value;
-    if (state === "running" || state === "waiting") attachQuietly(store);
+    const looksOn = hello.value?.role === "observer" && store.opening.value.state === "open";
+    if (state === "running" || state === "waiting" || looksOn) attachQuietly(store);
   });
   const opening = store.opening.value;
   if (opening.state === "failed") return <Failed reason={opening.reason} />;
