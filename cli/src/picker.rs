@@ -11,6 +11,7 @@ use rethread_core::SessionId;
 
 use crate::failure::{ExitCode, Failure};
 use crate::output::age::age;
+use crate::output::agent_name::short_agent;
 use crate::output::escape::visible;
 use crate::output::target::OutputTarget;
 use crate::output::width::{cut_end, padded};
@@ -59,7 +60,7 @@ struct SessionChoice {
 impl SessionChoice {
     fn of(row: SessionRow, here: &[String], width: usize) -> Self {
         let age = padded(&age(clock::now(), row.updated_at), AGE_WIDTH);
-        let agent = padded(&cut_end(&visible(&row.agent), AGENT_WIDTH), AGENT_WIDTH);
+        let agent = padded(&cut_end(&visible(short_agent(&row.agent)), AGENT_WIDTH), AGENT_WIDTH);
         let title = row.title.as_ref().map_or("(no title)", |(title, _)| title.as_str());
         let place = if here.contains(&row.cwd) { String::new() } else { format!("  {}", row.cwd) };
         let line = format!("{age}  {agent}  {}{}", visible(title), visible(&place));

@@ -331,7 +331,9 @@ mod tests {
         let mut updates = Vec::new();
         for (turn, parts) in [(1, 1), (2, 3), (3, 2), (4, 9)] {
             let text = json!([{"type": "text", "text": format!("prompt {turn}")}]);
-            updates.push(json!({"sessionUpdate": "user_message", "messageId": format!("p{turn}"), "content": text}));
+            updates.push(
+                json!({"sessionUpdate": "user_message", "messageId": format!("p{turn}"), "content": text}),
+            );
             for part in 0..parts {
                 let call = format!("c{turn}.{part}");
                 let begun = json!({"sessionUpdate": "tool_call_update", "toolCallId": call, "title": "Read"});
@@ -356,7 +358,8 @@ mod tests {
     }
 
     fn kept_bytes(history: &ConversationHistory) -> usize {
-        let kept = history.past.iter().chain(history.now.clone().fold()).map(left_out::size).collect::<Vec<_>>();
+        let kept =
+            history.past.iter().chain(history.now.clone().fold()).map(left_out::size).collect::<Vec<_>>();
         kept.iter().sum()
     }
 
@@ -394,7 +397,8 @@ mod tests {
             tool_call_update c4.8 whole
             agent_message m4.8 whole
             usage_update
-            state_update"#]].assert_eq(&lines.join("\n"));
+            state_update"#]]
+        .assert_eq(&lines.join("\n"));
     }
 
     #[test]

@@ -220,7 +220,8 @@ mod tests {
     #[test]
     fn the_end_of_a_history_is_shown_as_far_as_it_fits() {
         let (some, most) = (SHOWN_BYTES / 3, SHOWN_BYTES - 1000);
-        let turn = |number: usize, bytes| [prompt(&format!("p{number}")), chunk(&format!("m{number}"), bytes)];
+        let turn =
+            |number: usize, bytes| [prompt(&format!("p{number}")), chunk(&format!("m{number}"), bytes)];
         let turns = |sizes: [usize; 3]| [turn(1, sizes[0]), turn(2, sizes[1]), turn(3, sizes[2])].concat();
         assert_eq!(begins(&turns([some; 3])).as_deref(), Some("p2"), "the last two turns");
         assert_eq!(begins(&turns([some, most, some])).as_deref(), Some("p3"), "the last turn");

@@ -61,7 +61,7 @@ impl TerminalChat {
                 &of_agent.into_iter().map(|(name, what)| (format!("/{name}"), what)).collect::<Vec<_>>(),
             );
         }
-        text += "\n@file sends a file along. Alt-Enter or a backslash at the end begins a new line. Tab completes.\n\
+        text += "\n@file sends a file along. Tab completes.\nAlt-Enter or a backslash at the end begins a new line.\n\
             Ctrl-C cancels a turn; twice leaves.\n";
         Ok(self.shown.screen.commit(&format!("{text}\n"))?)
     }

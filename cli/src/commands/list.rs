@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use crate::failure::Failure;
 use crate::output::age::age;
+use crate::output::agent_name::short_agent;
 use crate::output::ids::short_ids;
 use crate::output::json::json_document;
 use crate::output::stream::{OutputStream, print};
@@ -165,7 +166,7 @@ fn row(args: &ListArgs, session: &SessionSummary, short: &str) -> Vec<Cell> {
         Cell::new(&age(clock::now(), session.changed)),
         Cell::painted(session.state.name(), state),
         Cell::new(&turns),
-        Cell::new(&session.agent),
+        Cell::new(short_agent(&session.agent)),
         Cell::painted(&process, Paint::Dim),
         Cell::new(&clients),
         Cell::painted(if args.all { &session.cwd } else { "" }, Paint::Dim),

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use crate::changes::{JsonOption, ReportForm};
 use crate::failure::Failure;
 use crate::output::age::age;
+use crate::output::agent_name::short_agent;
 use crate::output::ids::short_ids;
 use crate::output::json::json_document;
 use crate::output::progress::progress_bar;
@@ -129,7 +130,7 @@ fn row(old: &OldSession, id: &str) -> Vec<Cell> {
         Cell::painted(id, Paint::Cyan),
         Cell::new(&age(clock::now(), old.row.updated_at)),
         Cell::new(&size(old.bytes)),
-        Cell::new(&old.row.agent),
+        Cell::new(short_agent(&old.row.agent)),
         Cell::painted(&old.row.cwd, Paint::Dim),
         title.map_or_else(|| Cell::painted("(no title)", Paint::Dim), Cell::new),
     ]

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use crate::failure::{ExitCode, Failure};
 use crate::output::age::age;
+use crate::output::agent_name::short_agent;
 use crate::output::escape::visible;
 use crate::output::json::json_document;
 use crate::output::passage::passage_lines;
@@ -155,7 +156,7 @@ fn shown(args: &SearchArgs, page: &SearchPage) -> String {
 fn entry(target: OutputTarget, hits: &[SearchHit]) -> String {
     let Some(hit) = hits.first() else { return String::new() };
     let archived = if hit.archived == Archived::Yes { ", archived" } else { "" };
-    let about = format!("{}, {}{archived}", hit.agent, ago(hit.at));
+    let about = format!("{}, {}{archived}", short_agent(&hit.agent), ago(hit.at));
     let about = visible(&about);
     let title = visible(hit.title.as_deref().unwrap_or("(no title)"));
     let room = target.width().saturating_sub(about.len() + 2);

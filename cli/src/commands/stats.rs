@@ -11,6 +11,7 @@ use rethread::transcript::{SessionOutline, TurnTokens, day_and_minute};
 use rethread_core::Millis;
 
 use crate::failure::Failure;
+use crate::output::agent_name::short_agent;
 use crate::output::escape::visible;
 use crate::output::json::json_document;
 use crate::output::progress::progress_bar;
@@ -155,7 +156,7 @@ fn usage_table(target: OutputTarget, name: &'static str, rows: &[(String, UsageS
         Column { header: "cost", cut: Cut::Number },
         Column { header: "", cut: Cut::End(4) },
     ];
-    let texts: Vec<_> = rows.iter().map(|(name, sum)| texts(name, sum)).collect();
+    let texts: Vec<_> = rows.iter().map(|(name, sum)| texts(short_agent(name), sum)).collect();
     let most = rows.iter().map(|(_, sum)| sum.turns).max().unwrap_or(0);
     let room = bar_room(target, &columns, &texts);
     let cells = texts.iter().zip(rows).map(|(texts, (_, sum))| {

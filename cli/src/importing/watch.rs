@@ -194,10 +194,7 @@ impl<'a> WatchedTool<'a> {
         match self.audience {
             Audience::User(ReportForm::Json) => {
                 let word = outcome_word(&report.outcome);
-                print(&format!(
-                    "{}\n",
-                    json!({"tool": tool.name, "id": id, "outcome": word, "turns": turns})
-                ))
+                print(&format!("{}\n", json!({"tool": tool.name, "id": id, "outcome": word, "turns": turns})))
             }
             Audience::User(ReportForm::Text) => {
                 let row = store.find(&id).await?;

@@ -1,7 +1,8 @@
-//! Printing for people and programs: escaping hostile text, widths, tables, passages, ages, sizes, colours, JSON,
+//! Printing for people and programs: escaping hostile text, widths, tables, passages, ages, names of agents, sizes, colours, JSON,
 //! progress bars, the pager.
 
 pub(crate) mod age;
+pub(crate) mod agent_name;
 pub(crate) mod escape;
 pub(crate) mod ids;
 pub(crate) mod json;

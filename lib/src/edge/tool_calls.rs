@@ -337,7 +337,8 @@ mod tests {
     #[test]
     fn a_turn_of_any_length_needs_little_memory() {
         let mut calls = ToolCalls::new(TerminalOwner::Agent);
-        let content = json!([{"type": "content", "content": {"type": "text", "text": "x".repeat(1_000_000)}}]);
+        let content =
+            json!([{"type": "content", "content": {"type": "text", "text": "x".repeat(1_000_000)}}]);
         for number in 0..40 {
             let id = format!("c{number}");
             let body = json!({"sessionUpdate": "tool_call_update", "toolCallId": id, "status": "completed",

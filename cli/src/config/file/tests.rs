@@ -189,7 +189,10 @@ fn mistakes_in_agents_and_the_assistant_have_their_line() {
             "[import]\nwatch = [\"codex\",\n\"claud\"]",
             "line 3: key `watch`: unknown tool `claud`: did you mean `claude`?",
         ),
-        ("[import]\nwatch = [\"sk-123456\"]", "line 2: key `watch`: unknown tool: expected one of claude, codex"),
+        (
+            "[import]\nwatch = [\"sk-123456\"]",
+            "line 2: key `watch`: unknown tool: expected one of claude, codex",
+        ),
         ("[agents.x]\ncommand = [\"x\"\nenv = {}", "line 3"),
         ("key = \"sk-123456", "line 1"),
         ("[agents.x\n", "line 1"),
