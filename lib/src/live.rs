@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use crate::lock::locked;
 
 /// How many bytes of newest entries a session keeps in memory.
-const TAIL: usize = 3 * 1024 * 1024;
+const TAIL: usize = 1024 * 1024;
 
 /// How often it is looked whether peers have caught up.
 const LOOK: Duration = Duration::from_millis(5);
