@@ -17,7 +17,7 @@ use crate::lock::locked;
 pub(crate) use observed::ObservedTail;
 
 /// How many bytes of newest entries a session keeps in memory.
-const TAIL: usize = 3 * 1024 * 1024;
+const TAIL: usize = 1024 * 1024;
 
 /// How often it is looked whether peers have caught up.
 const LOOK: Duration = Duration::from_millis(5);

@@ -11,7 +11,7 @@ use crate::edge::capabilities::ClientProfile;
 use crate::lock::locked;
 
 /// What tells the hosts of a server apart.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Debug, PartialEq, Eq, Hash)]
 struct HostKey {
     /// The program with its arguments and environment, or the source itself if it is no command.
     source: String,
@@ -23,7 +23,7 @@ struct HostKey {
 /// The hosts of a server.
 #[derive(Clone, Default)]
 pub struct AgentPool {
-    hosts: Arc<Mutex<HashMap<HostKey, Counted>>>,
+    hosts: Arc<Mutex<HashMap<Arc<HostKey>, Counted>>>,
 }
 
 struct Counted {
@@ -40,11 +40,11 @@ impl AgentPool {
         client: &ClientProfile,
         config: &HostConfig,
     ) -> HostUser {
-        let key = HostKey {
+        let key = Arc::new(HostKey {
             source: source.process_key().unwrap_or_else(|| format!("{:p}", Arc::as_ptr(source))),
             offers: client.offers(),
             protocol: config.protocol,
-        };
+        });
         let new = || AgentHost::new(source.clone(), client.clone(), config.clone());
         let host = locked(&self.hosts).entry(key.clone()).or_insert_with(|| Counted::of(new())).host.clone();
         SharedHost { host, pool: self.clone(), key }.user()
@@ -73,7 +73,8 @@ impl Counted {
 pub struct SharedHost {
     host: AgentHost,
     pool: AgentPool,
-    key: HostKey,
+    /// Shared, since it contains a whole environment.
+    key: Arc<HostKey>,
 }
 
 impl SharedHost {

@@ -20,9 +20,9 @@ use super::status::{AgentEnd, StatusLine};
 use super::stderr::{AgentStderr, StderrLog};
 use crate::secret::{Secret, Secrets};
 use crate::transport::Wire;
+use crate::transport::pipe_size::enlarge;
 
-/// The pipe size for the agent's output, so that it rarely waits for us; the system may allow less.
-#[cfg(target_os = "linux")]
+/// The pipe size for the agent's output, so that it rarely waits for us.
 const STDOUT_PIPE_BYTES: libc::c_int = 1024 * 1024;
 /// How long a guardian may take to end a tree, with some reserve over its own limits.
 pub(crate) const END_LIMIT: Duration = Duration::from_millis(1900);
@@ -182,7 +182,7 @@ pub async fn spawn(command: &AgentCommand) -> Result<SpawnedAgent, SpawnError> {
     let (our_stderr, stderr) = io::pipe()?;
     let (control, our_tie) = io::pipe()?;
     let (our_status, status) = io::pipe()?;
-    enlarge(&our_stdout);
+    enlarge(&our_stdout, STDOUT_PIPE_BYTES);
 
     let pipes = GuardianPipes { stdin, stdout, stderr, control, status };
     let child = start_guardian(command, pipes)
@@ -339,16 +339,6 @@ fn inherit(fd: RawFd) -> io::Result<()> {
     // SAFETY: a plain call on a descriptor that is open in this process.
     if unsafe { libc::fcntl(fd, libc::F_SETFD, 0) } < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
-
-/// Best effort: the system may limit the size, and a smaller pipe is only slower.
-#[cfg(target_os = "linux")]
-fn enlarge(pipe: &PipeReader) {
-    // SAFETY: a plain call on a descriptor that we own.
-    unsafe { libc::fcntl(pipe.as_raw_fd(), libc::F_SETPIPE_SZ, STDOUT_PIPE_BYTES) };
-}
-
-#[cfg(not(target_os = "linux"))]
-fn enlarge(_pipe: &PipeReader) {}
 
 /// Only our end becomes non-blocking: each end of a pipe has its own flags.
 fn sender(pipe: PipeWriter) -> io::Result<Sender> {

@@ -74,7 +74,8 @@ impl LiveSession {
         if let Some(error) = self.broken_error() {
             return reply.refuse(error);
         }
-        let title = prompt_title(&content);
+        // Only a session without a title gets one from a prompt.
+        let title = if self.session.title.is_none() { prompt_title(&content) } else { None };
         let sender = self.clients.attached.get(reply.client).map(|client| client.tag.clone());
         if let Some(sender) = &sender {
             let from =

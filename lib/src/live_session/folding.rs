@@ -17,7 +17,7 @@ const FOLD_CHECK: Duration = Duration::from_millis(300);
 
 /// After a turn of this many entries, or this many turns, they are folded at once.
 const MANY_ENTRIES: u64 = 2_000;
-const MANY_TURNS: u32 = 128;
+const MANY_TURNS: u32 = 256;
 
 /// How long after the last turn the rest is folded.
 const QUIET: Duration = Duration::from_secs(5);
@@ -113,7 +113,9 @@ impl LiveSession {
     pub(super) async fn fold_rest(&mut self) {
         self.folding.settled().await;
         if self.folding.folded < self.folding.foldable && self.condition.broken.is_none() {
-            self.fold(self.folding.foldable);
+            // What follows the last turn is folded with it, so that no journal file is left to read.
+            let upto = if self.session.turn.is_none() { self.lease.head } else { self.folding.foldable };
+            self.fold(upto);
             self.folding.settled().await;
         }
     }

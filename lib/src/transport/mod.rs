@@ -8,6 +8,7 @@ mod blocking;
 pub mod local_socket;
 pub mod memory;
 pub mod messages;
+pub(crate) mod pipe_size;
 mod polled;
 pub mod stdio;
 

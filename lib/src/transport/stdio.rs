@@ -12,7 +12,11 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::Wire;
 use super::blocking::{BlockingReader, BlockingWriter};
+use super::pipe_size::enlarge;
 use super::polled::{PolledFd, SavedFlags};
+
+/// The pipe size for a client, so that the next piece of a replay is written while it reads one.
+const CLIENT_PIPE_BYTES: libc::c_int = 256 * 1024;
 
 /// Takes standard input and output for the protocol. Must be called once, inside a tokio runtime.
 ///
@@ -77,6 +81,7 @@ impl StdoutWriter {
     fn from_fd(fd: OwnedFd) -> io::Result<StdoutWriter> {
         match FileKind::of(fd.as_fd())? {
             FileKind::Pollable => {
+                enlarge(&fd, CLIENT_PIPE_BYTES);
                 let flags = Arc::new(SavedFlags::non_blocking(&fd)?);
                 Ok(StdoutWriter(StdoutSink::Polled(PolledFd::writing(fd, flags)?)))
             }

@@ -19,7 +19,10 @@ use crate::lock::locked;
 /// How long a thread waits for the next call.
 const KEPT: Duration = Duration::from_secs(10);
 
-type Call = Box<dyn FnOnce() + Send>;
+/// Does the work.
+type Call = Box<dyn FnOnce() -> Report + Send>;
+/// Tells whoever waits for the outcome.
+type Report = Box<dyn FnOnce()>;
 
 /// A set of threads. Dropping it waits for the calls that were begun.
 pub(super) struct CallThreads {
@@ -37,7 +40,7 @@ struct SharedQueue {
 #[derive(Default)]
 struct QueueState {
     calls: VecDeque<Call>,
-    /// The threads that wait for a call.
+    /// The threads that wait for a call, or look for one as soon as they have reported the last.
     free: usize,
     /// All threads.
     running: usize,
@@ -57,8 +60,9 @@ impl CallThreads {
     ) -> Result<R, StoreError> {
         let (report, outcome) = oneshot::channel();
         self.add(Box::new(move || {
+            let outcome = call();
             // Whoever asked may have gone.
-            let _ = report.send(call());
+            Box::new(move || _ = report.send(outcome))
         }))?;
         outcome.await.unwrap_or_else(|_panicked| Err(failed("the call did not end".into())))
     }
@@ -110,33 +114,37 @@ impl Drop for CallThreads {
 
 impl SharedQueue {
     fn work(&self) {
-        while let Some(call) = self.next() {
+        let mut report = None;
+        while let Some(call) = self.next(report.take()) {
             // A panic ends this call, not the thread.
-            let _ = catch_unwind(AssertUnwindSafe(call));
+            report = catch_unwind(AssertUnwindSafe(call)).ok();
         }
     }
 
-    /// Waits for a call; nothing if the thread is no longer needed.
-    fn next(&self) -> Option<Call> {
+    /// Reports the last call and waits for another; nothing if the thread is no longer needed.
+    fn next(&self, report: Option<Report>) -> Option<Call> {
+        // Free before it reports: whoever waited for the outcome often has the next call at once, and no thread has to be
+        // started for that.
+        locked(&self.state).free += 1;
+        report.into_iter().for_each(|report| report());
         let mut state = locked(&self.state);
-        loop {
+        let call = loop {
             if let Some(call) = state.calls.pop_front() {
-                return Some(call);
+                break Some(call);
             }
             if state.closed {
-                state.running -= 1;
-                return None;
+                break None;
             }
-            state.free += 1;
             let waited = self.changed.wait_timeout(state, KEPT);
             let (woken, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
             state = woken;
-            state.free -= 1;
             if timeout.timed_out() && state.calls.is_empty() {
-                state.running -= 1;
-                return None;
+                break None;
             }
-        }
+        };
+        state.free -= 1;
+        state.running -= usize::from(call.is_none());
+        call
     }
 
     /// The calls wait for other threads; if there are none, they fail.
@@ -182,6 +190,15 @@ mod tests {
         let numbers: Result<Vec<usize>, _> = futures::future::join_all(calls).await.into_iter().collect();
         assert_eq!(numbers.unwrap(), (0..9).collect::<Vec<_>>());
         assert_eq!(most.load(Ordering::SeqCst), 3);
+    }
+
+    #[tokio::test]
+    async fn calls_one_after_the_other_use_one_thread() {
+        let threads = CallThreads::up_to(8);
+        for number in 0..200 {
+            assert_eq!(threads.run(move || Ok(number)).await.unwrap(), number);
+        }
+        assert_eq!(locked(&threads.shared.state).running, 1);
     }
 
     #[tokio::test]

@@ -106,6 +106,8 @@ pub(super) enum FirstFile {
         /// The id of the session's files.
         journal: FileId,
         epoch: u64,
+        /// The last synced entry.
+        synced: Seq,
     },
     /// The session is claimed later, and the file is made then.
     Unclaimed {
@@ -149,21 +151,16 @@ impl OwnedJournals {
         earlier: Vec<(FileName, Seq)>,
         listed: bool,
     ) {
-        let (name, condition) = match file {
-            FirstFile::Made(name) => (name, FileCondition::Good),
-            // The next number is that of the first file.
-            FirstFile::Missing { journal, epoch } => {
-                (FileName { journal, epoch, number: FIRST_FILE - 1 }, FileCondition::Missing)
+        // The next number is that of the first file.
+        let missing = |journal, epoch| FileName { journal, epoch, number: FIRST_FILE - 1 };
+        let (name, condition, synced) = match file {
+            FirstFile::Made(name) => (name, FileCondition::Good, lease.head),
+            FirstFile::Missing { journal, epoch, synced } => {
+                (missing(journal, epoch), FileCondition::Missing, synced)
             }
             FirstFile::Unclaimed { epoch } => {
-                let journal = FileId::default();
-                (FileName { journal, epoch, number: FIRST_FILE - 1 }, FileCondition::Unclaimed)
+                (missing(FileId::default(), epoch), FileCondition::Unclaimed, lease.folded)
             }
-        };
-        let synced = match condition {
-            // The files of former owners are synced when they are claimed.
-            FileCondition::Unclaimed => lease.folded,
-            FileCondition::Good | FileCondition::Missing | FileCondition::Unreliable => lease.head,
         };
         let journal = OwnedJournal {
             session: lease.session.clone(),
@@ -501,12 +498,25 @@ impl OwnedJournal {
         self.condition == FileCondition::Unclaimed
     }
 
-    /// Notes that the session is claimed. `journal` is the id of its files, `earlier` are those of former owners.
-    pub(super) fn claimed(&mut self, journal: FileId, earlier: Vec<(FileName, Seq)>) {
+    /// Notes that the session is claimed. `journal` is the id of its files, `earlier` are those of former owners, of which
+    /// the entries up to `synced` are synced.
+    pub(super) fn claimed(&mut self, journal: FileId, earlier: Vec<(FileName, Seq)>, synced: Seq) {
         self.current.name.journal = journal;
         self.earlier = earlier;
-        self.synced = self.head;
+        self.synced = synced;
         self.condition = FileCondition::Missing;
+    }
+
+    /// The files of former owners and the last entry in them, if they are not known to be synced. A journal that has a file
+    /// of its own has synced them before.
+    pub(super) fn unsynced_leftovers(&self) -> Option<(Vec<FileName>, Seq)> {
+        let unsynced = self.condition == FileCondition::Missing && self.synced < self.head;
+        unsynced.then(|| (self.earlier.iter().map(|(name, _)| *name).collect(), self.head))
+    }
+
+    /// Notes that the files of former owners, which end with this entry, are synced.
+    pub(super) fn leftovers_synced(&mut self, last: Seq) {
+        self.synced = self.synced.max(last);
     }
 
     /// Whether entries between two turns are not synced.

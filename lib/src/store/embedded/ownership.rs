@@ -35,6 +35,21 @@ pub(super) struct Leftovers {
     pub(super) change: RowChange,
 }
 
+impl Leftovers {
+    /// The last entry that is synced after a claim.
+    fn synced(&self, last_owner: LastOwner) -> Seq {
+        match last_owner {
+            LastOwner::Crashed => self.head,
+            LastOwner::Released => self.folded,
+        }
+    }
+
+    /// The files with entries.
+    pub(super) fn names(&self) -> impl Iterator<Item = &FileName> {
+        self.files.iter().map(|(name, _)| name)
+    }
+}
+
 impl OpenStore {
     /// Creates a session that this process owns.
     pub(super) fn create(&self, new: &NewSession) -> Result<Lease, StoreError> {
@@ -91,7 +106,8 @@ impl OpenStore {
 
     /// Claims a session, unless a live process owns it, this one included. The claim itself is not synced: nothing follows
     /// from it before the first file of its epoch is registered, which is. That file is made soon, or by the first append
-    /// if that comes sooner, so that a client can be shown the session without waiting for the disk.
+    /// if that comes sooner, so that a client can be shown the session without waiting for the disk. For the same reason the
+    /// files of an owner that has released the session are synced then: it has synced every turn that has ended.
     ///
     /// Where nothing can be written, the session is claimed later, with the first append.
     pub(super) fn claim(&self, session: &SessionId) -> Result<Lease, StoreError> {
@@ -99,9 +115,11 @@ impl OpenStore {
             Err(StoreError::Unwritable { .. }) => return self.claim_later(session),
             claimed => claimed?,
         };
+        let synced = leftovers.synced(claimed.last_owner);
         let ClaimedSession { key, epoch, journal, .. } = claimed;
         let lease = Lease { session: session.clone(), epoch, head: leftovers.head, folded: leftovers.folded };
-        self.journals.add(&lease, key, FirstFile::Missing { journal, epoch }, leftovers.files, listed);
+        let file = FirstFile::Missing { journal, epoch, synced };
+        self.journals.add(&lease, key, file, leftovers.files, listed);
         self.requests.file_missing();
         Ok(lease)
     }
@@ -175,8 +193,9 @@ impl OpenStore {
             self.give_up(claimed.key);
             return Err(StoreError::MovedOn { session, expected: head, found: leftovers.head });
         }
+        let synced = leftovers.synced(claimed.last_owner);
         let mut journal = lock(journal);
-        journal.claimed(claimed.journal, leftovers.files);
+        journal.claimed(claimed.journal, leftovers.files, synced);
         journal.listed |= listed;
         Ok(())
     }
@@ -191,10 +210,8 @@ impl OpenStore {
         let (leftovers, mut listed) = self.read_with_files("reading", session, |tx| {
             Ok((self.leftovers(tx, session, key, last_owner)?, row::is_listed(tx, key)?))
         })?;
-        // What follows will be synced: what it follows must be, too.
-        for (name, _) in &leftovers.files {
-            let path = self.folder().path_of(name);
-            File::open(&path).and_then(|file| file.sync_data()).map_err(io_failed("syncing", &path))?;
+        if last_owner == LastOwner::Crashed {
+            self.sync_leftovers(leftovers.names())?;
         }
         if !leftovers.empty.is_empty() || !leftovers.change.is_empty() {
             listed = self.write("claiming a session in", removal_durability(&leftovers.empty), |tx| {
@@ -205,6 +222,27 @@ impl OpenStore {
             self.folder().remove(&leftovers.empty);
         }
         Ok((leftovers, listed))
+    }
+
+    /// Syncs the files of a journal that former owners have left and that are not known to be synced. To be called before
+    /// anything follows them: that will be synced, so they must be, too.
+    pub(super) fn sync_earlier(&self, journal: &Mutex<OwnedJournal>) -> Result<(), StoreError> {
+        let Some((unsynced, head)) = lock(journal).unsynced_leftovers() else { return Ok(()) };
+        self.sync_leftovers(unsynced.iter())?;
+        lock(journal).leftovers_synced(head);
+        Ok(())
+    }
+
+    /// Syncs files that nobody writes any more.
+    pub(super) fn sync_leftovers<'a>(
+        &self,
+        names: impl Iterator<Item = &'a FileName>,
+    ) -> Result<(), StoreError> {
+        for name in names {
+            let path = self.folder().path_of(name);
+            File::open(&path).and_then(|file| file.sync_data()).map_err(io_failed("syncing", &path))?;
+        }
+        Ok(())
     }
 
     /// Reads what earlier owners have left in files.
@@ -287,4 +325,82 @@ fn removal_durability(files: &[FileName]) -> Durability {
 
 fn row_is_deleted(store: &OpenStore, key: i64) -> Result<bool, StoreError> {
     store.readers.read("reading", |tx| Ok(row::deleted_of(tx, key)? == Deleted::Yes))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use rethread_core::TitleSource;
+
+    use super::super::{EmbeddedPaths, EmbeddedStore};
+    use super::*;
+    use crate::store::{Append, RowFacts, Store as _};
+
+    fn paths(dir: &tempfile::TempDir) -> EmbeddedPaths {
+        EmbeddedPaths { database: dir.path().join("rethread.db"), locks: dir.path().join("locks") }
+    }
+
+    fn append(lease: &Lease) -> Append {
+        let title = Entry::TitleSet { title: "title".to_owned(), by: TitleSource::Agent };
+        Append {
+            session: lease.session.clone(),
+            epoch: lease.epoch,
+            expected: lease.head,
+            entries: vec![Arc::new(title)],
+            facts: RowFacts::default(),
+            durability: Durability::Process,
+            at: None,
+        }
+    }
+
+    /// A session with an entry that is not synced.
+    async fn written(store: &EmbeddedStore) -> Lease {
+        let new = NewSession {
+            id: "s".into(),
+            cwd: "/w".to_owned(),
+            agent: "agent".to_owned(),
+            parent: None,
+            entries: Vec::new(),
+            facts: RowFacts::default(),
+            snapshot: None,
+            at: 1,
+        };
+        let lease = store.create(new).await.unwrap();
+        store.append(append(&lease)).await.unwrap();
+        lease
+    }
+
+    #[tokio::test]
+    async fn the_files_of_an_owner_that_released_a_session_are_synced_before_anything_follows_them() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = EmbeddedStore::open(&paths(&dir)).unwrap();
+        let lease = written(&store).await;
+        store.release(&lease).await.unwrap();
+        let open = store.opening.wait().unwrap();
+        // Nobody makes a file meanwhile.
+        let making = locked(&open.making);
+        let claimed = open.claim(&lease.session).unwrap();
+        let journal = open.journals.get(&lease.session).unwrap();
+        assert_eq!((claimed.head, lock(&journal).synced()), (Seq(1), Seq(0)));
+        drop(making);
+        open.make_missing_files().unwrap();
+        assert_eq!(lock(&journal).synced(), Seq(1));
+        assert!(lock(&journal).unsynced_leftovers().is_none());
+        store.append(append(&claimed)).await.unwrap();
+        assert_eq!(lock(&journal).synced(), Seq(1), "the next entry is not synced with them");
+    }
+
+    #[tokio::test]
+    async fn the_files_of_an_owner_that_crashed_are_synced_with_the_claim() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = EmbeddedStore::open(&paths(&dir)).unwrap();
+        let lease = written(&store).await;
+        drop(store);
+        let store = EmbeddedStore::open(&paths(&dir)).unwrap();
+        let open = store.opening.wait().unwrap();
+        open.claim(&lease.session).unwrap();
+        let journal = open.journals.get(&lease.session).unwrap();
+        assert_eq!(lock(&journal).synced(), Seq(1));
+    }
 }

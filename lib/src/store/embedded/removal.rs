@@ -206,6 +206,8 @@ impl OpenStore {
             let epoch = session_head(tx, session)?.epoch;
             Ok((epoch, self.leftovers(tx, session, key, last_owner)?))
         })?;
+        // A session without an owner counts as one that was released, so that its turns are synced.
+        self.sync_leftovers(leftovers.names())?;
         self.write("updating a row in", Durability::Process, |tx| {
             session_head(tx, session)?.check_epoch(session, epoch)?;
             rows::write_one(tx, key, &leftovers.change)?;

@@ -160,6 +160,7 @@ impl OpenStore {
             return Ok(());
         }
         self.claim_open(&journal, &making)?;
+        self.sync_earlier(&journal)?;
         let name = self.make_file(&journal)?;
         self.journals.replace_file(session, name)
     }
@@ -182,6 +183,7 @@ impl OpenStore {
             return Err(StoreError::Unknown(lease.session.clone()));
         };
         self.claim_open(&journal, &locked(&self.making))?;
+        self.sync_earlier(&journal)?;
         let prepared = {
             let journal = lock(&journal);
             journal.check_epoch(lease)?;
