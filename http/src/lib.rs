@@ -11,6 +11,7 @@ mod connections;
 mod failures;
 mod guard;
 mod listener;
+mod metrics;
 mod open_requests;
 mod page;
 mod remote;

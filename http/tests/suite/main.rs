@@ -2,6 +2,7 @@
 
 mod faults;
 mod fixture;
+mod metrics;
 mod page;
 mod sdk_client;
 mod security;

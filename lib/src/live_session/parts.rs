@@ -125,4 +125,6 @@ pub(super) struct Condition {
     pub(super) ended: bool,
     /// Tells the server what the session is doing.
     pub(super) activity: watch::Sender<Activity>,
+    /// When the turn that runs was started here.
+    pub(super) turn_began: Option<std::time::Instant>,
 }

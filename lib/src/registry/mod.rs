@@ -28,6 +28,7 @@ use crate::live_session::{
     AgentLines, AgentSlot, Bound, Handle, LiveSession, Message, Replaying, SessionDeps, SessionStart,
 };
 use crate::lock::locked;
+use crate::news::NewsDesk;
 use crate::store::facts::facts;
 use crate::store::state::read_state;
 use crate::store::{AgentName, Deleted, Lease, NewSession, RowFacts, SessionRow, Store, StoreError};
@@ -50,6 +51,11 @@ impl Registry {
     pub(crate) fn new(deps: SessionDeps) -> Self {
         let gate = WorkGate::default();
         Self { live: Arc::default(), turns: Turns::default(), deps, watching: OnceLock::new(), gate }
+    }
+
+    /// Where the sessions report what happens.
+    pub(crate) fn news(&self) -> &NewsDesk {
+        &self.deps.news
     }
 
     pub(crate) fn store(&self) -> &dyn Store {
