@@ -7,6 +7,7 @@ pub(crate) mod find;
 mod handed_agent;
 pub(crate) mod handshake;
 pub(crate) mod http;
+mod notify;
 pub(crate) mod process;
 pub(crate) mod pump;
 mod registration;

@@ -1,9 +1,11 @@
 //! `rethread serve` as a real process: its life (`lifecycle`), clients that reach it by `rethread acp` (`pump`), commands that
-//! work through it (`commands`), clients by address (`http`), and the way to its web page (`web`).
+//! work through it (`commands`), clients by address (`http`), the way to its web page (`web`), and
+//! notifications (`notify`).
 
 mod commands;
 mod http;
 mod lifecycle;
+mod notify;
 mod pump;
 mod web;
 
