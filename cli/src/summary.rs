@@ -5,7 +5,8 @@ use std::fmt;
 
 use rethread::clock;
 use rethread::store::{Archived, Owner, SessionRow, Store, StoreError, read_state};
-use rethread_core::{Activity, Millis, Session};
+use rethread_core::session::SessionProgress;
+use rethread_core::{Millis, Session};
 use serde::Serialize;
 
 use crate::failure::Failure;
@@ -33,6 +34,8 @@ pub(crate) struct SessionSummary {
     pub(crate) state: SessionState,
     /// The process that has it open.
     pub(crate) process: Option<OwnerProcess>,
+    /// How many clients are attached, if the server has it open.
+    pub(crate) clients: Option<usize>,
     /// Whether it is archived.
     archived: bool,
     /// The session that it was forked from.
@@ -69,16 +72,10 @@ impl SessionState {
         if owner.is_none() {
             return Self::Idle;
         }
-        match session.activity {
-            Activity::RequiresAction => Self::Waiting,
-            Activity::Idle | Activity::Running | Activity::Other if !session.questions.is_empty() => {
-                Self::Waiting
-            }
-            Activity::Running => Self::Running,
-            Activity::Idle | Activity::Other if session.turn.is_some() || !session.prompts.is_empty() => {
-                Self::Running
-            }
-            Activity::Idle | Activity::Other => Self::Idle,
+        match session.progress() {
+            SessionProgress::Idle => Self::Idle,
+            SessionProgress::Running => Self::Running,
+            SessionProgress::Waiting => Self::Waiting,
         }
     }
 }
@@ -140,6 +137,7 @@ impl SessionSummary {
             turns: (row.head.0 > 0).then_some(session.turns.0),
             state: SessionState::of(session, row.owner.as_ref()),
             process: row.owner.as_ref().map(OwnerProcess::of),
+            clients: None,
             archived: row.archived == Archived::Yes,
             parent: row.parent.as_ref().map(|(parent, _)| parent.0.clone()),
         }

@@ -159,6 +159,30 @@ pub struct OpenQuestion {
     pub body: Json,
 }
 
+/// What a session is doing, in short.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SessionProgress {
+    /// Nothing runs.
+    #[default]
+    Idle,
+    /// A turn runs.
+    Running,
+    /// A turn waits for the user.
+    Waiting,
+}
+
+impl SessionProgress {
+    /// The name in lists.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Idle => "idle",
+            Self::Running => "running",
+            Self::Waiting => "waiting",
+        }
+    }
+}
+
 impl Session {
     /// Folds one more entry in. It cannot fail: what is written is true.
     pub fn apply(&mut self, entry: &Entry) {
@@ -221,6 +245,21 @@ impl Session {
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.activity == Activity::Idle && self.turn.is_none() && self.prompts.is_empty()
+    }
+
+    /// What a session that a process has open is doing, in short.
+    #[must_use]
+    pub fn progress(&self) -> SessionProgress {
+        let open = self.turn.is_some() || !self.prompts.is_empty();
+        match self.activity {
+            Activity::RequiresAction => SessionProgress::Waiting,
+            Activity::Idle | Activity::Running | Activity::Other if !self.questions.is_empty() => {
+                SessionProgress::Waiting
+            }
+            Activity::Running => SessionProgress::Running,
+            Activity::Idle | Activity::Other if open => SessionProgress::Running,
+            Activity::Idle | Activity::Other => SessionProgress::Idle,
+        }
     }
 
     /// Says whether the agent has something left to do that it was asked to stop.

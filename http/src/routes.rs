@@ -11,7 +11,7 @@ use http::header::{ALLOW, AUTHORIZATION, SEC_WEBSOCKET_PROTOCOL, WWW_AUTHENTICAT
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Incoming;
-use rethread::server::{ClientAccess, ClientOrigin, ClientRole, ClientSettings};
+use rethread::server::{ClientAccess, ClientOrigin, ClientRole, ClientSettings, TransportName};
 
 use crate::failures::Attempts;
 use crate::listener::HttpShared;
@@ -221,9 +221,13 @@ fn begin(
         Some("observer") => ClientRole::Observer,
         Some(_) | None => token.client_role(),
     };
-    let access = ClientAccess { role, origin: ClientOrigin::Remote(shared.agents.rules()) };
+    let access = ClientAccess { role, origin: ClientOrigin::Remote(shared.agents.rules()), scope: None };
     let longest_line = shared.config.longest_message;
-    let settings = ClientSettings { access, longest_line, ..ClientSettings::with_agent(agent) };
+    let transport = match layout {
+        Layout::Single => TransportName::WebSocket,
+        Layout::PerSession => TransportName::Http,
+    };
+    let settings = ClientSettings { access, longest_line, transport, ..ClientSettings::with_agent(agent) };
     let begun = shared.connections.begin(&shared.server, settings, token, layout);
     begun.map_err(|status| Box::new(refused(status, "there are too many connections; try again later")))
 }

@@ -1,6 +1,8 @@
 //! The newest entries of a live session, shared with its clients, and the notification of new ones. A client has a position,
 //! not a queue; one that falls behind reads the store. The bell of a client names the sessions that have something new for it,
-//! so that it looks at no others.
+//! so that it looks at no others. Observers follow a session that need not be live (`observed`).
+
+mod observed;
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,6 +14,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::lock::locked;
+pub(crate) use observed::ObservedTail;
 
 /// How many bytes of newest entries a session keeps in memory.
 const TAIL: usize = 3 * 1024 * 1024;
@@ -148,6 +151,19 @@ impl Live {
             }
             None => false,
         });
+    }
+
+    /// The store has entries up to `head`, which are read there.
+    pub(crate) fn advance_to(&self, head: Seq) {
+        let mut tail = locked(&self.tail);
+        if head.0 < tail.first + tail.entries.len() as u64 {
+            return;
+        }
+        tail.entries.clear();
+        tail.bytes = 0;
+        tail.first = head.0 + 1;
+        drop(tail);
+        self.ring();
     }
 
     /// The session has ended: whoever has been shown everything leaves.

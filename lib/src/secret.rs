@@ -2,6 +2,7 @@
 //! values from texts; `session_secrets` collects those of all sessions of a server; `detect` finds what looks like one.
 
 mod detect;
+mod entry;
 pub mod scrub;
 mod session_secrets;
 
@@ -10,6 +11,7 @@ use std::fmt;
 use serde::{Deserialize, Deserializer};
 
 pub use detect::SecretFinder;
+pub use entry::{redacted_entry, redacted_json};
 pub use session_secrets::Secrets;
 
 /// The replacement for a secret in a text.

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use rethread_core::SessionId;
+
 use crate::agent::Restore;
 use crate::agent::host::{AgentProtocol, AgentSource, HostConfig};
 use crate::agent::pool::AgentPool;
@@ -20,7 +22,8 @@ use crate::transport::messages::ClientTransport;
 use crate::transport::stdio;
 
 pub use crate::connection::{
-    ClientAccess, ClientOrigin, ClientRole, NativeSessions, RemoteRules, StdioServers,
+    ClientAccess, ClientOrigin, ClientRole, ClientScope, NativeSessions, Redaction, RemoteRules,
+    StdioServers, TransportName,
 };
 pub use crate::live_session::{Activity, WhenUnattended};
 pub use crate::news::{DurationTotals, NewsEvent, NewsItem, NewsReader, ServerTotals, SessionNews};
@@ -89,6 +92,8 @@ pub struct ClientSettings {
     pub native_sessions: NativeSessions,
     /// What the client may do.
     pub access: ClientAccess,
+    /// How the client is connected, for other clients.
+    pub transport: TransportName,
 }
 
 impl ClientSettings {
@@ -96,8 +101,8 @@ impl ClientSettings {
     #[must_use]
     pub fn with_agent(agent: Arc<dyn AgentSource>) -> Self {
         let Config { agent_protocol, longest_line, start_limit, native_sessions, .. } = Config::default();
-        let access = ClientAccess::default();
-        Self { agent, agent_protocol, longest_line, start_limit, native_sessions, access }
+        let (access, transport) = (ClientAccess::default(), TransportName::default());
+        Self { agent, agent_protocol, longest_line, start_limit, native_sessions, access, transport }
     }
 }
 
@@ -130,6 +135,8 @@ impl Server {
             registry,
             native_sessions: config.native_sessions,
             access: ClientAccess::default(),
+            transport: TransportName::default(),
+            directory: Arc::default(),
         };
         Self { deps: Arc::new(deps), clients: Arc::default() }
     }
@@ -162,8 +169,15 @@ impl Server {
         settings: ClientSettings,
         stop: impl Future<Output = ()>,
     ) {
-        let ClientSettings { agent, agent_protocol, longest_line, start_limit, native_sessions, access } =
-            settings;
+        let ClientSettings {
+            agent,
+            agent_protocol,
+            longest_line,
+            start_limit,
+            native_sessions,
+            access,
+            transport: transport_name,
+        } = settings;
         let shared = &self.deps;
         let secrets = shared.host_config.secrets.clone();
         let deps = ConnectionDeps {
@@ -174,6 +188,8 @@ impl Server {
             registry: shared.registry.clone(),
             native_sessions,
             access,
+            transport: transport_name,
+            directory: shared.directory.clone(),
         };
         self.connected(Arc::new(deps), transport.into(), stop).await;
     }
@@ -225,6 +241,12 @@ impl Server {
         self.clients.load(Ordering::Relaxed)
     }
 
+    /// How many clients are attached to each live session. Observers do not count.
+    #[must_use]
+    pub fn attached_clients(&self) -> Vec<(SessionId, usize)> {
+        self.deps.registry.attached_clients()
+    }
+
     /// Ends all sessions, also those that no client follows. Returns when their journals are settled and their agents
     /// have been released.
     pub async fn shut_down(&self) {
@@ -254,5 +276,6 @@ fn session_deps(store: &Arc<dyn Store>, config: &Config) -> SessionDeps {
         idle_limit: config.idle_limit,
         guardian: config.guardian.clone(),
         news: NewsDesk::default(),
+        changed: Arc::default(),
     }
 }

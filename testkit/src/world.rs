@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use rethread::edge::Version;
-use rethread::server::{Config, Server};
+use rethread::server::{ClientAccess, ClientRole, ClientSettings, Config, Server};
 use rethread::store::embedded::{EmbeddedPaths, EmbeddedStore};
 use rethread::store::memory::MemoryStore;
 use rethread::store::{FoldUpTo, Store};
@@ -131,6 +131,20 @@ impl World {
     #[must_use]
     pub fn connect_as(&self, version: Version) -> Client {
         Client::connect(&self.server, version)
+    }
+
+    /// An initialized client of this version that may do only this.
+    pub async fn ready_with(&self, version: Version, access: ClientAccess) -> Client {
+        let settings = ClientSettings::with_agent(Arc::new(self.agent.clone()));
+        let client = Client::connect_with(&self.server, version, ClientSettings { access, ..settings });
+        client.initialize().await;
+        client
+    }
+
+    /// An initialized observer of this version.
+    pub async fn observer(&self, version: Version) -> Client {
+        let access = ClientAccess { role: ClientRole::Observer, ..ClientAccess::default() };
+        self.ready_with(version, access).await
     }
 
     /// An initialized client.

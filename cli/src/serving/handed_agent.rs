@@ -12,7 +12,7 @@ use rethread::agent::host::{AgentProtocol, AgentSource, CommandSource};
 use rethread::agent::process::AgentCommand;
 use rethread::edge::Version;
 use rethread::secret::{Secret, Secrets};
-use rethread::server::{ClientAccess, ClientSettings, Config, NativeSessions};
+use rethread::server::{ClientAccess, ClientSettings, Config, NativeSessions, TransportName};
 
 use super::handshake::{Encoded, HandedAgent, Handover};
 use crate::agents::{self, AgentChoice, guardian};
@@ -63,6 +63,7 @@ impl Handover {
             start_limit: Duration::from_secs(start_seconds),
             native_sessions,
             access: ClientAccess::default(),
+            transport: TransportName::Socket,
         })
     }
 }

@@ -6,6 +6,7 @@ use rethread_core::{Fields, Json};
 use serde_json::{Value, json};
 
 use crate::edge::client_request::{ClientRequest, SessionRequest, Setup};
+use crate::edge::params::Params;
 use crate::wire::{RpcError, code};
 
 /// What a client may do.
@@ -15,6 +16,27 @@ pub struct ClientAccess {
     pub role: ClientRole,
     /// Where it comes from.
     pub origin: ClientOrigin,
+    /// The only session that it may see, if it may not see all. Such a client is an observer, whatever its role.
+    pub scope: Option<ClientScope>,
+}
+
+/// The only session that a client may see, with its sub-agents.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientScope {
+    /// The id of the session.
+    pub session: String,
+    /// Whether it is shown with what looks like a secret.
+    pub redaction: Redaction,
+}
+
+/// Whether what looks like a secret is replaced before a client is shown it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Redaction {
+    /// It is shown.
+    #[default]
+    Off,
+    /// It is replaced. Text is then shown in whole turns.
+    Secrets,
 }
 
 /// The role of a client.
@@ -23,7 +45,7 @@ pub enum ClientRole {
     /// It may do everything.
     #[default]
     Full,
-    /// It may only look: list, search, and ask for the status of sessions.
+    /// It may only look: list and search sessions, read and follow them. It claims nothing, starts no agent and is asked nothing.
     Observer,
 }
 
@@ -70,41 +92,131 @@ pub enum StdioServers {
 impl ClientAccess {
     /// Refuses a request that the client may not send.
     pub(super) fn check(&self, call: &ClientRequest) -> Result<(), RpcError> {
-        match self.role {
-            ClientRole::Full => {}
-            ClientRole::Observer => check_observer(call)?,
+        if let Some(scope) = &self.scope {
+            scope.check(call)?;
         }
+        match self.role() {
+            ClientRole::Full => self.check_setup(call),
+            ClientRole::Observer => check_observer(call),
+        }
+    }
+
+    fn check_setup(&self, call: &ClientRequest) -> Result<(), RpcError> {
         match (&self.origin, setup_of(call)) {
             (ClientOrigin::Remote(rules), Some(setup)) => rules.check(setup),
             (ClientOrigin::Remote(_), None) | (ClientOrigin::Local, _) => Ok(()),
         }
     }
 
+    /// The role that counts: a client that may see only one session is an observer.
+    #[must_use]
+    pub fn role(&self) -> ClientRole {
+        if self.scope.is_some() { ClientRole::Observer } else { self.role }
+    }
+
+    /// Whether the client is shown what looks like a secret.
+    #[must_use]
+    pub fn redaction(&self) -> Redaction {
+        self.scope.as_ref().map_or(Redaction::Off, |scope| scope.redaction)
+    }
+
+    /// The same with the role that the client itself asks for in `_meta.rethread.role` of `initialize`, which can only be a
+    /// lower one.
+    pub(super) fn lowered(&self, params: &Params) -> Result<Self, RpcError> {
+        let own = params.meta().and_then(|meta| meta.fields().take("rethread")).map(|own| own.fields());
+        let role = match own.and_then(|own| own.get("role").cloned()) {
+            None => self.role,
+            Some(asked) => match asked.as_string().as_deref() {
+                Some("observer") => ClientRole::Observer,
+                Some("full") => self.role,
+                Some(_) | None => {
+                    let expected = "\"full\" or \"observer\"";
+                    return Err(RpcError::field("_meta.rethread.role", &asked.value(), expected));
+                }
+            },
+        };
+        Ok(Self { role, ..self.clone() })
+    }
+
     /// The answer to `initialize` as this client gets it: one from elsewhere has no terminal on this machine to log in
     /// with.
     pub(super) fn shown(&self, answer: Json) -> Json {
-        match self.origin {
+        let answer = match self.origin {
             ClientOrigin::Local => answer,
             ClientOrigin::Remote(_) => without_terminal_logins(&answer),
+        };
+        self.with_role(&answer)
+    }
+
+    /// Adds the role, and the session if the client may see only one, to `_meta.rethread`.
+    fn with_role(&self, answer: &Json) -> Json {
+        let mut answer = answer.fields();
+        let mut meta = answer.get("_meta").map(Json::fields).unwrap_or_default();
+        let mut own = meta.get("rethread").map(Json::fields).unwrap_or_default();
+        own.set("role", Json::of(self.role().name()));
+        if let Some(scope) = &self.scope {
+            own.set("session", Json::of(&scope.session));
+        }
+        meta.set("rethread", own.json());
+        answer.set("_meta", meta.json());
+        answer.json()
+    }
+}
+
+impl ClientScope {
+    /// Any other session does not exist for the client; what is about all sessions is not for it.
+    fn check(&self, call: &ClientRequest) -> Result<(), RpcError> {
+        let named = match call {
+            ClientRequest::List { .. }
+            | ClientRequest::Search(_)
+            | ClientRequest::Subscribe(_)
+            | ClientRequest::Unsubscribe(_)
+            | ClientRequest::BatchGet(_) => return Err(only_look("this token is for one session")),
+            ClientRequest::New(_) => None,
+            ClientRequest::Clients(session) => session.clone(),
+            ClientRequest::Resume { session, .. }
+            | ClientRequest::Fork { session, .. }
+            | ClientRequest::Session { session, .. } => Some(session.clone()),
+            ClientRequest::Relay { params, .. } => params.fields().text("sessionId"),
+        };
+        match named {
+            Some(other) if other != self.session => Err(RpcError::unknown_session(&other)),
+            Some(_) | None => Ok(()),
         }
     }
 }
 
+/// The requests that an observer may send.
 fn check_observer(call: &ClientRequest) -> Result<(), RpcError> {
     let allowed = match call {
-        ClientRequest::List { .. } | ClientRequest::Search(_) => true,
-        ClientRequest::Session { call, .. } => matches!(call, SessionRequest::Status),
-        ClientRequest::New(_)
-        | ClientRequest::Resume { .. }
-        | ClientRequest::Fork { .. }
-        | ClientRequest::Relay { .. } => false,
+        ClientRequest::List { .. }
+        | ClientRequest::Search(_)
+        | ClientRequest::Subscribe(_)
+        | ClientRequest::Unsubscribe(_)
+        | ClientRequest::BatchGet(_)
+        | ClientRequest::Clients(_)
+        | ClientRequest::Resume { .. } => true,
+        ClientRequest::Session { call, .. } => match call {
+            SessionRequest::Status => true,
+            SessionRequest::Prompt { .. }
+            | SessionRequest::SetOption { .. }
+            | SessionRequest::SetTitle(_)
+            | SessionRequest::Close
+            | SessionRequest::Delete
+            | SessionRequest::Archive
+            | SessionRequest::Unarchive
+            | SessionRequest::CancelToolCall(_)
+            | SessionRequest::CancelTerminal(_) => false,
+        },
+        ClientRequest::New(_) | ClientRequest::Fork { .. } | ClientRequest::Relay { .. } => false,
     };
-    match allowed {
-        true => Ok(()),
-        false => Err(RpcError::new(code::NOT_ALLOWED, "an observer may only look")
-            .with("role", ClientRole::Observer.name())
-            .hint("use a token of the role full")),
-    }
+    if allowed { Ok(()) } else { Err(only_look("an observer may only look")) }
+}
+
+fn only_look(why: &str) -> RpcError {
+    RpcError::new(code::NOT_ALLOWED, why)
+        .with("role", ClientRole::Observer.name())
+        .hint("use a token of the role full")
 }
 
 fn setup_of(call: &ClientRequest) -> Option<&Setup> {
@@ -114,6 +226,10 @@ fn setup_of(call: &ClientRequest) -> Option<&Setup> {
         | ClientRequest::Fork { setup, .. } => Some(setup),
         ClientRequest::List { .. }
         | ClientRequest::Search(_)
+        | ClientRequest::Subscribe(_)
+        | ClientRequest::Unsubscribe(_)
+        | ClientRequest::BatchGet(_)
+        | ClientRequest::Clients(_)
         | ClientRequest::Session { .. }
         | ClientRequest::Relay { .. } => None,
     }
@@ -224,7 +340,10 @@ mod tests {
         let answer: Json = json!({"authMethods": [{"id": "a", "type": "terminal"}, {"id": "b"}]}).into();
         let remote =
             ClientAccess { origin: ClientOrigin::Remote(rules(Path::new("/"))), ..ClientAccess::default() };
-        assert_eq!(remote.shown(answer.clone()).value(), json!({"authMethods": [{"id": "b"}]}));
-        assert_eq!(ClientAccess::default().shown(answer.clone()).value(), answer.value());
+        assert_eq!(remote.shown(answer.clone()).value()["authMethods"], json!([{"id": "b"}]));
+        assert_eq!(
+            ClientAccess::default().shown(answer.clone()).value()["authMethods"],
+            answer.value()["authMethods"]
+        );
     }
 }

@@ -6,9 +6,10 @@ use rethread_core::{Json, Seq, Session, SessionId};
 use serde_json::json;
 use tokio::sync::oneshot;
 
-use super::{Attachments, ClientContext};
+use super::{Attachments, ClientContext, ClientDirectory};
 use crate::edge::agent_translator::outgoing;
-use crate::edge::client_request::{ReplayFrom, Setup};
+use crate::edge::air::AirClient;
+use crate::edge::client_request::{ReplayFrom, Setup, UpdateDelivery};
 use crate::edge::dialect::CommandsIn;
 use crate::edge::opened::opened;
 use crate::edge::view::{TerminalOwner, View, title_update};
@@ -27,6 +28,7 @@ pub(super) struct Attacher {
     pub(super) outbox: Outbox,
     pub(super) bell: Arc<Bell>,
     pub(super) attached: Attachments,
+    pub(super) directory: Arc<ClientDirectory>,
 }
 
 impl Attacher {
@@ -34,9 +36,11 @@ impl Attacher {
     pub(super) fn finish(&self, request: OpenRequest, opened: Result<Opened, RpcError>) {
         match opened {
             Ok(Opened { mut attachment, answer }) => {
-                if self.attached.add(attachment.session.clone()).is_err() {
-                    return self.leave(&attachment.session);
+                let session = attachment.session.clone();
+                if self.attached.add(session.clone()).is_err() {
+                    return self.leave(&session);
                 }
+                self.directory.session_changed(&session);
                 request.hand_over_with(|request| {
                     attachment.then.answer = Some((request, answer));
                     Outbound::Attach(Box::new(attachment))
@@ -60,6 +64,7 @@ impl Attacher {
         session: Session,
         setup: Setup,
     ) -> Result<Opened, RpcError> {
+        let updates = setup.updates;
         let cursor = Cursor::new(handle.id.clone(), session.head.next(), self.bell.clone());
         self.attach(&handle, &cursor, setup).await.ok_or_else(ended)??;
         let mut view = self.view();
@@ -74,7 +79,7 @@ impl Attacher {
         let then = AfterReplay { after_answer, ..AfterReplay::default() };
         let past = session.head;
         let (session, live, view) = (handle.id, handle.live, Some(view));
-        let attachment = Attachment { session, live, cursor, past, view, then };
+        let attachment = Attachment { session, live, cursor, past, view, then, updates, observing: None };
         Ok(Opened { attachment, answer: answer.json() })
     }
 
@@ -85,6 +90,9 @@ impl Attacher {
         setup: Setup,
         replay: ReplayFrom,
     ) -> Result<Opened, RpcError> {
+        let updates = setup.updates;
+        // Nothing is replayed to a client that is sent no updates.
+        let replay = if updates == UpdateDelivery::Withheld { ReplayFrom::Nothing } else { replay };
         let (handle, cursor, attached) = self.open(&session, setup, &replay).await?;
         let mut view = self.view();
         view.set_mode(attached.options.as_ref());
@@ -94,12 +102,18 @@ impl Attacher {
         if attached.turn == RunningTurn::OfOthers {
             view.in_turn_of_others();
         }
-        let then = then(&self.context, &attached, &view, &replay);
-        let answer = opened(&self.context.client, attached.options.as_ref(), attached.commands.as_ref());
+        let (then, answer) = self.then(&attached, &view, &replay);
         let past = attached.head;
         let (live, view) = (handle.live, Some(view));
-        let attachment = Attachment { session, live, cursor, past, view, then };
-        Ok(Opened { attachment, answer: answer.json() })
+        let attachment = Attachment { session, live, cursor, past, view, then, updates, observing: None };
+        Ok(Opened { attachment, answer })
+    }
+
+    /// The messages between the replay and everything after it, and the answer.
+    pub(super) fn then(&self, attached: &Attached, view: &View, replay: &ReplayFrom) -> (AfterReplay, Json) {
+        let then = then(&self.context, attached, view, replay);
+        let answer = opened(&self.context.client, attached.options.as_ref(), attached.commands.as_ref());
+        (then, answer.json())
     }
 
     /// Refuses a place to replay from that is not in the session, before the session is opened. What only the agent has
@@ -132,12 +146,24 @@ impl Attacher {
     ) -> Result<(Handle, Arc<Cursor>, Attached), RpcError> {
         check(&self.context, &setup)?;
         let (handle, cursor, attached) = self.attach_live(session, setup).await?;
+        self.set_cursor(session, &cursor, replay, attached.head).await?;
+        Ok((handle, cursor, attached))
+    }
+
+    /// Places a cursor, which is before everything, where a replay begins.
+    pub(super) async fn set_cursor(
+        &self,
+        session: &SessionId,
+        cursor: &Cursor,
+        replay: &ReplayFrom,
+        head: Seq,
+    ) -> Result<(), RpcError> {
         match replay {
             ReplayFrom::Start => {}
-            ReplayFrom::Nothing => cursor.advance(attached.head.next()),
+            ReplayFrom::Nothing => cursor.advance(head.next()),
             ReplayFrom::Message(message) => cursor.advance(self.message_place(session, message).await?),
         }
-        Ok((handle, cursor, attached))
+        Ok(())
     }
 
     /// A session that ends just then is opened anew.
@@ -180,8 +206,8 @@ impl Attacher {
 
 /// A session that is open for a client, and the answer to the request that opened it.
 pub(super) struct Opened {
-    attachment: Attachment,
-    answer: Json,
+    pub(super) attachment: Attachment,
+    pub(super) answer: Json,
 }
 
 fn ended() -> RpcError {
@@ -220,6 +246,9 @@ fn then(context: &ClientContext, attached: &Attached, view: &View, replay: &Repl
         ReplayFrom::Start | ReplayFrom::Message(_) => (moment, Vec::new()),
     };
     updates.extend(view.state_now(&attached.state));
+    if *replay == ReplayFrom::Start {
+        updates.extend(context.client.air().and_then(AirClient::replay_end));
+    }
     // What may speak in its own name has to be known before it does, and before it asks.
     let children = match replay {
         ReplayFrom::Start => &[][..],

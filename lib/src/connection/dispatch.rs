@@ -5,17 +5,22 @@ use serde_json::value::RawValue;
 
 use super::answers;
 use super::initialize::ProfileCache;
+use super::list::list_query;
 use super::sent_requests::SentRequest;
-use super::{ClientContext, Connection, Phase};
+use super::{ClientContext, ClientRole, Connection, Phase};
 use crate::agent::peer::SessionlessMessage;
 use crate::agent::sessionless::{LoginChange, LoginState, ProcessMessage};
 use crate::edge::agent_translator::outgoing::check_content;
+use crate::edge::air;
 use crate::edge::client_request::{ClientRequest, SessionRequest, is_ours};
 use crate::edge::params::Params;
 use crate::ids;
 use crate::live_session::{Handle, Message, SessionEnded};
 use crate::outbox::{OpenRequest, Origin, Outbound, Relayed, Sender, Worker};
 use crate::wire::{Id, RpcError, code, parse};
+
+/// What the names of our extensions begin with.
+const OURS: &str = "_rethread/";
 
 impl Connection {
     pub(super) async fn request(&mut self, request: OpenRequest, method: &str, params: Option<&RawValue>) {
@@ -34,8 +39,11 @@ impl Connection {
                 return request.answer(Err(error));
             }
         };
-        match ClientRequest::decode(context.client.version, method, params) {
-            Ok(call) => match self.deps.access.check(&call) {
+        if method.starts_with(OURS) {
+            self.deps.directory.knows_us(self.client);
+        }
+        match decode(&context, method, params) {
+            Ok(call) => match context.access.check(&call) {
                 Ok(()) => self.call(context, request, call).await,
                 Err(error) => request.answer(Err(error)),
             },
@@ -57,16 +65,25 @@ impl Connection {
         }
         match call {
             ClientRequest::New(setup) => self.create(context, request, setup),
+            ClientRequest::Resume { session, setup, replay }
+                if context.access.role() == ClientRole::Observer =>
+            {
+                self.observe(context, request, SessionId(session), setup.updates, replay).await;
+            }
             ClientRequest::Resume { session, setup, replay } => {
                 self.resume(context, request, SessionId(session), setup, replay).await;
             }
             ClientRequest::Fork { session, setup, at } => {
                 self.fork(context, request, SessionId(session), setup, at).await;
             }
-            ClientRequest::List { cwd, cursor, archived } => {
-                self.list(context, request, cwd, cursor, archived).await
+            ClientRequest::List { cwd, cursor, archived, limit } => {
+                self.list(context, request, list_query(cwd, cursor, archived, limit)).await;
             }
             ClientRequest::Search(params) => self.search(&context, request, params),
+            ClientRequest::Subscribe(subscription) => self.subscribe(context, request, subscription).await,
+            ClientRequest::Unsubscribe(id) => self.unsubscribe(context, request, id).await,
+            ClientRequest::Clients(session) => self.clients(&context, request, session),
+            ClientRequest::BatchGet(ids) => self.batch_get(context, request, ids).await,
             ClientRequest::Session { session, call } => {
                 self.session_call(context, request, SessionId(session), call).await;
             }
@@ -152,6 +169,8 @@ impl Connection {
         let session = read.optional_text("sessionId").ok().flatten().map(SessionId);
         match (method, session) {
             ("$/cancel_request", _) => self.withdraw(&context, &read).await,
+            // Whoever only looks has nothing to say to an agent.
+            _ if context.access.role() == ClientRole::Observer => {}
             ("session/cancel", Some(session)) => {
                 if let Some(handle) = self.following(&context, &session) {
                     let _ = handle.send(Message::Cancel).await;
@@ -324,6 +343,23 @@ impl Connection {
     }
 }
 
+/// Decodes a request, as the client means it.
+fn decode(
+    context: &ClientContext,
+    method: &str,
+    params: Option<&RawValue>,
+) -> Result<ClientRequest, RpcError> {
+    if let Some(call) = air::decode(&context.client, method, params)? {
+        return Ok(call);
+    }
+    let version = context.client.version;
+    let call = match context.access.role() {
+        ClientRole::Full => ClientRequest::decode(version, method, params)?,
+        ClientRole::Observer => ClientRequest::decode_observed(version, method, params)?,
+    };
+    Ok(air::adapt(&context.client, call))
+}
+
 /// Says whether a request begins something that a server which stops could not finish.
 fn is_work(call: &ClientRequest) -> bool {
     match call {
@@ -332,6 +368,10 @@ fn is_work(call: &ClientRequest) -> bool {
         ClientRequest::Resume { .. }
         | ClientRequest::List { .. }
         | ClientRequest::Search(_)
+        | ClientRequest::Subscribe(_)
+        | ClientRequest::Unsubscribe(_)
+        | ClientRequest::Clients(_)
+        | ClientRequest::BatchGet(_)
         | ClientRequest::Relay { .. } => false,
     }
 }

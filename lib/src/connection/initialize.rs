@@ -2,16 +2,20 @@
 //! agent's last start is used at once while the agent starts; only the first start is waited for.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rethread_core::Json;
 use serde_json::value::RawValue;
 
+use super::directory::ClientRecord;
+use super::observe::{NoAgent, unknown_agent};
 use super::{
-    AgentStart, ClientContext, Connection, ConnectionDeps, NativeSessions, Phase, Ready, ReadyClient,
+    AgentStart, ClientAccess, ClientContext, ClientRole, Connection, ConnectionDeps, NativeSessions, Phase,
+    Ready, ReadyClient,
 };
-use crate::agent::host::{AgentHost, LiveAgent};
+use crate::agent::host::{AgentHost, AgentSource, LiveAgent};
 use crate::agent::pool::{HostUser, SharedHost};
 use crate::client_id::ClientTag;
 use crate::clock;
@@ -34,12 +38,14 @@ impl Connection {
             let error = RpcError::new(code::INVALID_REQUEST, "the connection is already initialized");
             return request.answer(Err(error.hint("open a new connection to initialize again")));
         }
-        let client = match Params::read(params).and_then(|params| ClientProfile::read(&params)) {
-            Ok(client) => client,
+        let read = Params::read(params)
+            .and_then(|params| Ok((ClientProfile::read(&params)?, self.deps.access.lowered(&params)?)));
+        let (client, access) = match read {
+            Ok(read) => read,
             Err(error) => return request.answer(Err(error)),
         };
-        let user = self.deps.agents.host(&self.deps.agent, &client, &self.deps.host_config);
-        user.clients().add(self.client, self.from_process.clone());
+        let role = access.role();
+        let user = self.host_user(&client, role);
         let host = user.shared().clone();
         let before = match std::mem::replace(&mut self.phase, Phase::Fresh) {
             Phase::Ready(ready_client) => Some(ready_client),
@@ -49,15 +55,33 @@ impl Connection {
         let (ready, deps) = (self.ready.clone(), self.deps.clone());
         tokio::spawn(async move {
             let memory = ProfileCache::new(&deps, &client);
-            let (outcome, agent_start) = match memory.recall().await {
-                Some(profile) => {
+            let (outcome, agent_start) = match (role, memory.recall().await) {
+                (ClientRole::Observer, Some(profile)) => (Ok(profile), AgentStart::Never),
+                (ClientRole::Observer, None) => (Ok(memory.earlier().await), AgentStart::Never),
+                (ClientRole::Full, Some(profile)) => {
                     host.recall(&profile);
                     (Ok(profile), AgentStart::Soon)
                 }
-                None => (memory.meet(&host).await, AgentStart::Now),
+                (ClientRole::Full, None) => (memory.meet(&host).await, AgentStart::Now),
             };
-            let _ = ready.send(Ready { request, client, outcome, agent_start }).await;
+            let _ = ready.send(Ready { request, client, access, outcome, agent_start }).await;
         });
+    }
+
+    /// The agent host of the client. An observer has one that starts nothing, and hears nothing of any agent.
+    fn host_user(&self, client: &ClientProfile, role: ClientRole) -> HostUser {
+        let (agents, config) = (&self.deps.agents, &self.deps.host_config);
+        match role {
+            ClientRole::Full => {
+                let user = agents.host(&self.deps.agent, client, config);
+                user.clients().add(self.client, self.from_process.clone());
+                user
+            }
+            ClientRole::Observer => {
+                let none: Arc<dyn AgentSource> = Arc::new(NoAgent);
+                agents.host(&none, client, config)
+            }
+        }
     }
 
     pub(super) async fn initialized(&mut self, ready: Ready) {
@@ -68,11 +92,12 @@ impl Connection {
                 return;
             }
         };
-        let Ready { request, client, outcome, agent_start } = ready;
+        let Ready { request, client, access, outcome, agent_start } = ready;
         let unneeded = match outcome {
             Ok(profile) => {
-                let answer = self.deps.access.shown(profile.answer(client.version));
-                let context = self.agree(client, user.shared().clone(), profile);
+                let answer = access.shown(profile.answer(client.version));
+                let context = self.agree(client, access, user.shared().clone(), profile);
+                self.register(&context);
                 self.meet_agent(&context, agent_start);
                 self.phase = Phase::Ready(Box::new(ReadyClient { context, user }));
                 request.answer(Ok(answer));
@@ -99,7 +124,29 @@ impl Connection {
         user.leave().await;
     }
 
-    fn agree(&self, client: ClientProfile, host: SharedHost, profile: Arc<AgentProfile>) -> ClientContext {
+    /// Tells the other clients who this one is.
+    fn register(&self, context: &ClientContext) {
+        self.deps.directory.add(ClientRecord {
+            tag: context.tag.clone(),
+            program: context.client.program_version(),
+            protocol: context.client.version,
+            role: context.access.role(),
+            transport: self.deps.transport,
+            since: clock::now(),
+            attached: self.attached.clone(),
+            observing: self.observing.clone(),
+            outbox: self.outbox.clone(),
+            knows_us: AtomicBool::new(false),
+        });
+    }
+
+    fn agree(
+        &self,
+        client: ClientProfile,
+        access: ClientAccess,
+        host: SharedHost,
+        profile: Arc<AgentProfile>,
+    ) -> ClientContext {
         let tag = ClientTag { id: self.client, name: client.name() };
         ClientContext {
             client: Arc::new(client),
@@ -107,6 +154,7 @@ impl Connection {
             host,
             profile: Arc::new(Mutex::new(profile)),
             registry: self.deps.registry.clone(),
+            access: Arc::new(access),
             used: false,
         }
     }
@@ -119,6 +167,7 @@ impl Connection {
             match agent_start {
                 AgentStart::Now => {}
                 AgentStart::Soon => tokio::time::sleep(START_DELAY).await,
+                AgentStart::Never => return,
             }
             // The next request that needs the agent gets the error.
             let Ok(live) = context.host.live().await else { return };
@@ -177,6 +226,11 @@ impl ProfileCache {
             Ok(Ok(live)) => Ok(live.profile),
             Ok(Err(_)) | Err(_) => Ok(earlier),
         }
+    }
+
+    /// What the same command said before, or nothing in particular.
+    async fn earlier(&self) -> Arc<AgentProfile> {
+        self.recall_key(self.command.clone()).await.unwrap_or_else(unknown_agent)
     }
 
     async fn recall(&self) -> Option<Arc<AgentProfile>> {

@@ -4,10 +4,13 @@
 mod access;
 mod answers;
 mod attach;
+mod directory;
 mod dispatch;
 mod initialize;
 mod intake;
 mod io;
+mod list;
+mod observe;
 mod pump;
 mod replay;
 mod search;
@@ -36,7 +39,9 @@ use crate::registry::Registry;
 use crate::store::Store;
 use crate::transport::messages::ClientTransport;
 use crate::wire::{Id, IdKind, Line, Malformed, Out, RpcError, RpcMessage, code, parse};
-pub use access::{ClientAccess, ClientOrigin, ClientRole, RemoteRules, StdioServers};
+pub use access::{ClientAccess, ClientOrigin, ClientRole, ClientScope, Redaction, RemoteRules, StdioServers};
+pub(crate) use directory::ClientDirectory;
+pub use directory::TransportName;
 use intake::Intake;
 use pump::Pump;
 use sent_requests::SentRequests;
@@ -56,6 +61,10 @@ pub(crate) struct ConnectionDeps {
     pub(crate) registry: Arc<Registry>,
     pub(crate) native_sessions: NativeSessions,
     pub(crate) access: ClientAccess,
+    /// How the client is connected.
+    pub(crate) transport: TransportName,
+    /// All clients of the server.
+    pub(crate) directory: Arc<ClientDirectory>,
 }
 
 /// Whether sessions that an agent keeps by itself are listed.
@@ -79,6 +88,10 @@ pub(crate) struct Connection {
     in_flight: InFlight,
     /// The sessions that this client follows.
     attached: Attachments,
+    /// The sessions that it only looks at.
+    observing: Attachments,
+    /// How many subscriptions to the list it has.
+    subscriptions: usize,
     ready: mpsc::Sender<Ready>,
     from_process: mpsc::Sender<ProcessMessage>,
 }
@@ -106,6 +119,11 @@ impl Attachments {
 
     fn remove(&self, session: &SessionId) -> bool {
         self.set().as_mut().is_some_and(|set| set.remove(session))
+    }
+
+    /// What is in it.
+    fn list(&self) -> Vec<SessionId> {
+        self.set().iter().flatten().cloned().collect()
     }
 
     /// Ends it, and gives what was in it.
@@ -143,6 +161,8 @@ struct ClientContext {
     /// What is known of the agent: at first perhaps only from the last time.
     profile: Arc<Mutex<Arc<AgentProfile>>>,
     registry: Arc<Registry>,
+    /// What the client may do.
+    access: Arc<ClientAccess>,
     /// Whether anything was asked since: then `initialize` cannot be repeated.
     used: bool,
 }
@@ -162,6 +182,7 @@ impl ClientContext {
 struct Ready {
     request: OpenRequest,
     client: ClientProfile,
+    access: ClientAccess,
     outcome: Result<Arc<AgentProfile>, RpcError>,
     agent_start: AgentStart,
 }
@@ -173,6 +194,8 @@ enum AgentStart {
     Now,
     /// After the first requests of the client.
     Soon,
+    /// Not at all, for an observer.
+    Never,
 }
 
 impl Connection {
@@ -208,6 +231,8 @@ impl Connection {
             asked,
             in_flight: InFlight::default(),
             attached: Attachments::new(),
+            observing: Attachments::new(),
+            subscriptions: 0,
             ready,
             from_process,
         };
@@ -273,9 +298,14 @@ impl Connection {
 
     /// Leaves its sessions, side by side, and then its agent.
     async fn end(self) {
-        let handles =
-            self.attached.close().into_iter().filter_map(|session| self.deps.registry.find(&session));
+        let (attached, observed) = (self.attached.close(), self.observing.close());
         let client = self.client;
+        self.deps.directory.remove(client);
+        attached.iter().chain(&observed).for_each(|session| self.deps.directory.session_changed(session));
+        let handles = attached.into_iter().filter_map(|session| self.deps.registry.find(&session));
+        if self.subscriptions > 0 {
+            self.deps.registry.leave_list(client).await;
+        }
         let mut leaving: JoinSet<_> = handles.map(|handle| detach(handle, client)).collect();
         while leaving.join_next().await.is_some() {}
         match self.phase {

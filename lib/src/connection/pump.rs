@@ -80,6 +80,7 @@ impl Pump {
         for cursor in &self.active {
             if let Some(subscription) = self.subscriptions.get_mut(cursor.session()) {
                 subscription.finish_piece().await;
+                subscription.find_tail();
                 subscription.safe_upto = subscription.attachment.live.head();
             }
         }
@@ -155,6 +156,10 @@ impl Pump {
                 }
             }
             Outbound::Notify { method, params } => self.out.notification(&method, &params),
+            Outbound::ListChanges { method, params, waiting } => {
+                self.out.notification(method, &params);
+                drop(waiting);
+            }
         }
     }
 
@@ -164,7 +169,7 @@ impl Pump {
         match ephemeral {
             Ephemeral::Notice(notice) => subscription.notice(notice, &mut self.out),
             Ephemeral::Error(updates) if states == Some(StateUpdates::Sent) => {
-                updates.iter().for_each(|update| self.out.update(&subscription.name, update));
+                updates.iter().for_each(|update| subscription.write_update(update, &mut self.out));
             }
             // Version 1 gets it as the answer to its prompt.
             Ephemeral::Error(_) => {}

@@ -61,6 +61,8 @@ pub(super) struct Lines {
     pub(super) lines: Out,
     /// Everything before this is in them, or in earlier ones.
     pub(super) reached: Seq,
+    /// The last end of a turn in them.
+    pub(super) turn_end: Option<Seq>,
 }
 
 impl Replay {
@@ -78,16 +80,19 @@ impl Replay {
         let stored = self.position.stored_bytes();
         lines.reserve(stored + stored / 2);
         let mut shown = Vec::new();
-        let mut reached = page.next;
+        let (mut reached, mut turn_end) = (page.next, None);
         for item in page.items() {
             let item = item?;
+            if item.sort() == ItemSort::TurnEnded {
+                turn_end = Some(item.last);
+            }
             if item.first > self.upto {
                 reached = item.first;
                 break;
             }
             self.encode_item(item, page, &mut shown, &mut lines)?;
         }
-        Ok(Piece { view: self.view, lines: Lines { lines, reached } })
+        Ok(Piece { view: self.view, lines: Lines { lines, reached, turn_end } })
     }
 
     fn encode_item(
@@ -122,6 +127,9 @@ fn write(shown: ClientMessage, name: &str, lines: &mut Out) {
         ClientMessage::Update(update) => lines.update(name, &update),
         ClientMessage::SubagentUpdate(child, update) => lines.update(Json::of(&child).text(), &update),
         // History asks nobody: what is still open is asked when the replay is over.
-        ClientMessage::Question { .. } | ClientMessage::WithdrawQuestion(_) => {}
+        ClientMessage::Question { .. }
+        | ClientMessage::WithdrawQuestion(_)
+        | ClientMessage::QuestionSeen { .. }
+        | ClientMessage::QuestionClosed { .. } => {}
     }
 }

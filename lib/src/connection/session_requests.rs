@@ -1,4 +1,4 @@
-//! Handles the requests of a client about sessions: new, fork, load, resume, list, close, delete, archive, status, title.
+//! Handles the requests of a client about sessions: new, fork, load, resume, close, delete, archive, status, title.
 
 use rethread_core::{Json, Seq, SessionId, clean_title};
 use serde_json::json;
@@ -6,19 +6,15 @@ use tokio::sync::oneshot;
 
 use super::answers::{self, SomewhereOpen};
 use super::attach::{Attacher, check};
-use super::{ClientContext, Connection};
+use super::{ClientContext, ClientRole, Connection, Redaction};
 use crate::clock;
-use crate::edge::client_request::{self, ReplayFrom, Setup};
+use crate::edge::client_request::{ReplayFrom, Setup};
 use crate::edge::dialect::UnknownClose;
 use crate::live_session::{Handle, Message, SessionEnded, store_error};
 use crate::outbox::{OpenRequest, Worker};
-use crate::store::{Archived, ArchivedFilter, ListQuery, SessionRow, StoreError};
+use crate::secret::{SecretFinder, redacted_json};
+use crate::store::{Archived, SessionRow, StoreError};
 use crate::wire::RpcError;
-
-/// How many sessions a page of a list has.
-const PAGE: usize = 50;
-/// What the answer to a list takes beside the sessions and the client's id: the envelope and the cursor.
-const LIST_FRAME: usize = 2048;
 
 impl Connection {
     /// Making a session waits for the agent, and nothing else waits for that. The client may take it back meanwhile.
@@ -110,43 +106,26 @@ impl Connection {
         }
     }
 
-    fn attacher(&self, context: &ClientContext) -> Attacher {
+    pub(super) fn attacher(&self, context: &ClientContext) -> Attacher {
+        // What an observer follows is kept apart: it does not take part in it.
+        let attached = match context.access.role() {
+            ClientRole::Full => &self.attached,
+            ClientRole::Observer => &self.observing,
+        };
         Attacher {
             context: context.clone(),
             outbox: self.outbox.clone(),
             bell: self.bell.clone(),
-            attached: self.attached.clone(),
+            attached: attached.clone(),
+            directory: self.deps.directory.clone(),
         }
-    }
-
-    pub(super) async fn list(
-        &self,
-        context: ClientContext,
-        request: OpenRequest,
-        cwd: Option<String>,
-        cursor: Option<String>,
-        archived: client_request::ArchivedParam,
-    ) {
-        let archived = match archived {
-            client_request::ArchivedParam::Exclude => ArchivedFilter::Exclude,
-            client_request::ArchivedParam::Include => ArchivedFilter::Include,
-            client_request::ArchivedParam::Only => ArchivedFilter::Only,
-        };
-        let query = ListQuery { cwd, archived, after: cursor.clone(), limit: PAGE, ..ListQuery::default() };
-        let page = context.registry.store().list(&query).await;
-        let room = self.deps.host_config.longest_line.saturating_sub(LIST_FRAME + request.id().text().len());
-        request.answer(match page {
-            Ok(page) => Ok(answers::list(page, room)),
-            Err(StoreError::BadCursor) => {
-                Err(RpcError::field("cursor", &json!(cursor), "a cursor that an earlier page gave")
-                    .hint("start again without a cursor"))
-            }
-            Err(error) => Err(store_error(&error)),
-        });
     }
 
     pub(super) async fn close(&mut self, context: ClientContext, request: OpenRequest, session: SessionId) {
         let following = self.attached.remove(&session);
+        if following {
+            self.deps.directory.session_changed(&session);
+        }
         let handle = if following { context.registry.find(&session) } else { None };
         let Some(handle) = handle else {
             // Nothing to close is closed; only a session that never was is an error, and only in version 1.
@@ -223,7 +202,11 @@ impl Connection {
             }
             None => None,
         };
-        request.answer(Ok(answers::status(context.client.version.client_dialect(), state.as_ref(), open)));
+        let answer = answers::status(context.client.version.client_dialect(), state.as_ref(), open);
+        request.answer(Ok(match context.access.redaction() {
+            Redaction::Off => answer,
+            Redaction::Secrets => redacted_json(&answer, &mut SecretFinder::default()),
+        }));
     }
 
     pub(super) async fn set_title(

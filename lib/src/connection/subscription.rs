@@ -4,20 +4,25 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use rethread_core::{Entry, Json, Seq, UpdateKind};
+use rethread_core::{Entry, Fields, Folded, Json, QuestionId, QuestionKind, Seq, SessionId, UpdateKind};
 
 use tokio::task::JoinHandle;
 
 use super::pump::cancel;
 use super::replay::{Lines, Piece, PiecePosition, Replay};
 use super::sent_requests::{SentRequest, SentRequests};
+use crate::edge::client_request::UpdateDelivery;
 use crate::edge::v1::side_updates::with_notices;
 use crate::edge::view::{ClientMessage, EntryPosition, Timing, View};
 use crate::live::Tailing;
 use crate::outbox::{Attachment, Outbound};
-use crate::store::{Store, StoreError};
+use crate::store::{Page, Store, StoreError};
 use crate::wire::Out;
 
+/// The notification of a question for an observer.
+const QUESTION: &str = "_rethread/question";
+/// The notification that a question is no longer open.
+const QUESTION_CLOSED: &str = "_rethread/question_closed";
 /// How much is encoded before it is written.
 const WRITE: usize = 128 * 1024;
 /// How much is read from the store at once, of what was written since the replay began.
@@ -41,6 +46,8 @@ pub(super) struct Subscription {
     until: Option<Seq>,
     /// What is made of history before it is needed.
     ahead: NextPiece,
+    /// The first entry after the last end of a turn that was shown: nothing is folded across it.
+    turn_start: Seq,
 }
 
 /// Something that waits for its place behind an entry.
@@ -72,7 +79,7 @@ impl Subscription {
     /// Follows from where the attachment's cursor is.
     pub(super) fn new(attachment: Attachment) -> Self {
         let name = Json::of(&attachment.session).text().to_owned();
-        let safe_upto = attachment.live.head();
+        let (safe_upto, turn_start) = (attachment.live.head(), attachment.cursor.next());
         Self {
             attachment,
             name,
@@ -83,6 +90,7 @@ impl Subscription {
             settled: true,
             until: None,
             ahead: NextPiece::Nothing,
+            turn_start,
         }
     }
 
@@ -143,7 +151,7 @@ impl Subscription {
             Tailing::Entries(entries) => {
                 let mut seq = next;
                 for entry in &entries {
-                    self.show(seq, entry, out, asked);
+                    self.show(seq, seq, entry, out, asked);
                     seq = seq.next();
                     // Messages after the replay, and those that wait for a place, go exactly here.
                     if self.at_border(seq) || seq > upto {
@@ -154,7 +162,7 @@ impl Subscription {
                 self.settle_at(seq, upto, out, asked);
                 Ok(true)
             }
-            Tailing::Behind if next <= upto.min(self.attachment.past) => {
+            Tailing::Behind if next <= upto.min(self.attachment.past) && !self.is_redacted() => {
                 self.replay(upto, store, out, asked).await
             }
             Tailing::Behind => self.read_store(upto, store, out, asked).await,
@@ -169,18 +177,21 @@ impl Subscription {
         asked: &SentRequests,
     ) -> Result<bool, StoreError> {
         let next = self.attachment.cursor.next();
-        let page = store.read(&self.attachment.session, next, READ).await?;
+        let page = self.page(next, store).await?;
         let mut reached = page.next;
         for item in page.items() {
             let item = item?;
+            if item.last < next {
+                continue;
+            }
             // Entries since the replay began follow the messages after the replay.
             if self.at_border(item.first) || item.first > upto {
                 reached = item.first;
                 break;
             }
-            let first = item.first;
+            let (first, last) = (item.first, item.last);
             let entry = item.entry().map_err(|cause| page.damaged(first, cause))?;
-            self.show(first, &entry, out, asked);
+            self.show(first, last, &entry, out, asked);
         }
         self.attachment.cursor.advance(reached);
         self.settle_at(reached, upto, out, asked);
@@ -203,7 +214,8 @@ impl Subscription {
         let NextPiece::Made(made) = std::mem::replace(&mut self.ahead, NextPiece::Nothing) else {
             return Ok(false);
         };
-        let Lines { lines, reached } = made?;
+        let Lines { lines, reached, turn_end } = made?;
+        self.turn_start = turn_end.map_or(self.turn_start, Seq::next);
         self.settled = false;
         let spare = out.append(lines);
         self.attachment.cursor.advance(reached);
@@ -263,9 +275,7 @@ impl Subscription {
         }
         self.settle(out, asked);
         let then = std::mem::take(&mut self.attachment.then);
-        for update in &then.updates {
-            out.update(&self.name, update);
-        }
+        then.updates.iter().for_each(|update| self.write_update(update, out));
         if let Some((request, answer)) = then.answer
             && let Some(id) = request.take_id()
         {
@@ -276,9 +286,7 @@ impl Subscription {
         if let Some(notice) = &then.notice {
             self.notice(notice, out);
         }
-        for update in &then.after_answer {
-            out.update(&self.name, update);
-        }
+        then.after_answer.iter().for_each(|update| self.write_update(update, out));
         for shown in then.open {
             self.write(shown, out, asked);
         }
@@ -293,7 +301,7 @@ impl Subscription {
     pub(super) fn notice(&self, notice: &Json, out: &mut Out) {
         let shown =
             self.attachment.view.as_ref().map(|view| view.notice(notice, self.attachment.cursor.next()));
-        shown.into_iter().flatten().for_each(|update| out.update(&self.name, &update));
+        shown.into_iter().flatten().for_each(|update| self.write_update(&update, out));
     }
 
     /// The client leaves the session once it has been shown everything up to this entry.
@@ -316,7 +324,55 @@ impl Subscription {
         }
     }
 
-    fn show(&mut self, seq: Seq, entry: &Entry, out: &mut Out, asked: &SentRequests) {
+    /// The next entries from the store. The store may have folded what an observer of another process's session is in the
+    /// midst of: then the whole of it is shown, which replaces what was shown.
+    async fn page(&self, next: Seq, store: &Arc<dyn Store>) -> Result<Page, StoreError> {
+        let session = &self.attachment.session;
+        let mut page = store.read(session, next, READ).await?;
+        let first = page.items().next().transpose()?.map(|item| item.first);
+        if self.attachment.observing.is_none() || first == Some(next) || self.turn_start >= next {
+            return Ok(page);
+        }
+        let mut from = self.turn_start;
+        loop {
+            page = store.read(session, from, READ).await?;
+            if page.end || page.next > next {
+                return Ok(page);
+            }
+            from = page.next;
+        }
+    }
+
+    /// An observer reads on where the session is now.
+    pub(super) fn find_tail(&mut self) {
+        let Some(observing) = &self.attachment.observing else { return };
+        let current = observing.tail.current();
+        if !Arc::ptr_eq(&current, &self.attachment.live) {
+            current.attach(&self.attachment.cursor);
+            self.attachment.live = current;
+        }
+    }
+
+    fn is_redacted(&self) -> bool {
+        self.attachment.observing.as_ref().is_some_and(|observing| observing.redactor.is_some())
+    }
+
+    fn show(&mut self, first: Seq, last: Seq, entry: &Entry, out: &mut Out, asked: &SentRequests) {
+        if let Entry::TurnEnded { .. } = entry {
+            self.turn_start = last.next();
+        }
+        let redactor = self.attachment.observing.as_mut().and_then(|observing| observing.redactor.as_mut());
+        match redactor {
+            None => self.show_entry(first, entry, out, asked),
+            Some(redactor) => {
+                for item in redactor.push(Folded { first, last, entry: entry.clone() }) {
+                    self.show_entry(item.first, &item.entry, out, asked);
+                }
+            }
+        }
+    }
+
+    fn show_entry(&mut self, seq: Seq, entry: &Entry, out: &mut Out, asked: &SentRequests) {
         let timing = if seq <= self.attachment.past { Timing::Replay } else { Timing::Live };
         let mut shown = Vec::new();
         if let Some(view) = &mut self.attachment.view {
@@ -352,8 +408,28 @@ impl Subscription {
 
     fn write(&self, shown: ClientMessage, out: &mut Out, asked: &SentRequests) {
         match shown {
-            ClientMessage::Update(update) => out.update(&self.name, &update),
-            ClientMessage::SubagentUpdate(child, update) => out.update(Json::of(&child).text(), &update),
+            ClientMessage::Update(update) => self.write_update(&update, out),
+            ClientMessage::SubagentUpdate(child, update) => match self.attachment.updates {
+                UpdateDelivery::Sent => out.update(Json::of(&child).text(), &update),
+                UpdateDelivery::Withheld => {}
+            },
+            ClientMessage::QuestionSeen { question, kind, mut params } => {
+                if params.get("sessionId").is_none() {
+                    params.set("sessionId", Json::of(&self.attachment.session));
+                }
+                let seen = question_seen(&self.attachment.session, &question, kind, &params);
+                out.notification(QUESTION, &seen);
+            }
+            ClientMessage::QuestionClosed { question, outcome } => {
+                let closed: Fields = [
+                    ("sessionId", Json::of(&self.attachment.session)),
+                    ("questionId", Json::of(&question)),
+                    ("outcome", outcome),
+                ]
+                .into_iter()
+                .collect();
+                out.notification(QUESTION_CLOSED, &closed.json());
+            }
             ClientMessage::Question { question, method, mut params } => {
                 let id = asked.ask(SentRequest::Question(self.attachment.session.clone(), question));
                 // A sub-agent asks in its own name.
@@ -370,6 +446,14 @@ impl Subscription {
         }
     }
 
+    /// Sends an update of the session, if the client is sent updates.
+    pub(super) fn write_update(&self, update: &Json, out: &mut Out) {
+        match self.attachment.updates {
+            UpdateDelivery::Sent => out.update(&self.name, update),
+            UpdateDelivery::Withheld => {}
+        }
+    }
+
     /// Says whether the client has been shown and answered all that there is, and the session has ended; or all that
     /// there was before the next attachment to it.
     pub(super) fn is_done(&self) -> bool {
@@ -379,8 +463,27 @@ impl Subscription {
             Some(_) | None => false,
         };
         let left = self.until.is_some_and(|until| next > until);
-        !self.after_replay_pending() && (before_next || left || self.attachment.live.is_over(next))
+        // An observer waits for the session to go on.
+        let over = self.attachment.observing.is_none() && self.attachment.live.is_over(next);
+        !self.after_replay_pending() && (before_next || left || over)
     }
+}
+
+/// What an observer is told of a question.
+fn question_seen(session: &SessionId, question: &QuestionId, kind: QuestionKind, params: &Fields) -> Json {
+    let kind = match kind {
+        QuestionKind::Permission => "permission",
+        QuestionKind::Elicitation => "elicitation",
+    };
+    let seen: Fields = [
+        ("sessionId", Json::of(session)),
+        ("questionId", Json::of(question)),
+        ("kind", Json::of(kind)),
+        ("params", params.json()),
+    ]
+    .into_iter()
+    .collect();
+    seen.json()
 }
 
 /// The error for a piece that was not made, because its task panicked or the runtime stops.

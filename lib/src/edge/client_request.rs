@@ -5,10 +5,14 @@ use rethread_core::{Fields, Json};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use super::list_subscription::{CHANGES, ListSubscription, SUBSCRIBE, UNSUBSCRIBE};
 use super::params::{Params, absolute};
 use super::search_request::{SEARCH, SearchParams};
 use super::{Version, prompt_blocks, v1};
 use crate::wire::RpcError;
+
+/// The method that lists clients.
+pub const CLIENTS: &str = "_rethread/clients";
 
 /// A request of a client after `initialize`.
 #[derive(Debug)]
@@ -41,9 +45,19 @@ pub enum ClientRequest {
         cursor: Option<String>,
         /// Whether archived sessions are listed.
         archived: ArchivedParam,
+        /// How many sessions a page has, if the client may choose.
+        limit: Option<usize>,
     },
     /// `_rethread/search`.
     Search(SearchParams),
+    /// `_rethread/list/subscribe`.
+    Subscribe(ListSubscription),
+    /// `_rethread/list/unsubscribe`, with the id of the subscription.
+    Unsubscribe(String),
+    /// `_rethread/clients`: the clients of the server, or of one session.
+    Clients(Option<String>),
+    /// `_session/batch_get` of a JetBrains AIR client: the rows of these sessions.
+    BatchGet(Vec<String>),
     /// A request about one session.
     Session {
         /// The id of the session.
@@ -106,6 +120,18 @@ pub enum ArchivedParam {
     Only,
 }
 
+impl ArchivedParam {
+    /// Reads the parameter.
+    pub fn read(params: &Params) -> Result<Self, RpcError> {
+        match params.optional_text("archived")?.as_deref() {
+            None | Some("exclude") => Ok(Self::Exclude),
+            Some("include") => Ok(Self::Include),
+            Some("only") => Ok(Self::Only),
+            Some(_) => Err(params.wrong("archived", "\"exclude\", \"include\" or \"only\"")),
+        }
+    }
+}
+
 /// How a request refers to an option.
 #[derive(Debug)]
 pub enum OptionName {
@@ -128,6 +154,18 @@ pub struct Setup {
     pub system_prompt: Option<Json>,
     /// The `_meta` of the request.
     pub meta: Option<Json>,
+    /// Whether the client is sent the updates of the session.
+    pub updates: UpdateDelivery,
+}
+
+/// Whether a client is sent the updates of a session.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum UpdateDelivery {
+    /// It is.
+    #[default]
+    Sent,
+    /// It is not: it gets only what it is asked, and the answers to its own requests.
+    Withheld,
 }
 
 /// Which part of the history to replay when a client attaches.
@@ -161,12 +199,52 @@ impl ClientRequest {
                 resume(&read, version, replay_from(&read)?, ServersParam::Optional)
             }
             (_, "session/fork") => fork(&read, version),
-            (_, "session/list") => list(&read),
+            (_, "session/list") => Self::list(&read, ArchivedParam::read(&read)?, None),
+            (_, SUBSCRIBE) => Ok(Self::Subscribe(ListSubscription::read(&read, CHANGES)?)),
+            (_, UNSUBSCRIBE) => Ok(Self::Unsubscribe(read.text("subscriptionId")?)),
+            (_, CLIENTS) => Ok(Self::Clients(read.optional_text("sessionId")?)),
             (_, SEARCH) => Ok(Self::Search(SearchParams::read(&read)?)),
             _ => match session_call(version, method, &read)? {
                 Some(call) => Ok(Self::Session { session: read.text("sessionId")?, call }),
                 None => relay(version, method, params),
             },
+        }
+    }
+}
+
+impl ClientRequest {
+    /// Decodes `session/list` apart from what is given.
+    pub(super) fn list(
+        params: &Params,
+        archived: ArchivedParam,
+        limit: Option<usize>,
+    ) -> Result<Self, RpcError> {
+        let cwd = params.optional_text("cwd")?;
+        if let Some(cwd) = &cwd {
+            absolute("cwd", cwd)?;
+        }
+        Ok(Self::List { cwd, cursor: params.optional_text("cursor")?, archived, limit })
+    }
+
+    /// Decodes a request of an observer: what a session is to be opened with is not looked at.
+    pub fn decode_observed(
+        version: Version,
+        method: &str,
+        params: Option<&RawValue>,
+    ) -> Result<Self, RpcError> {
+        let replay = |params: &Params| match (version, method) {
+            (_, "session/load") => Ok(Some(ReplayFrom::Start)),
+            (Version::V1, "session/resume") => Ok(Some(ReplayFrom::Nothing)),
+            (Version::V2, "session/resume") => replay_from(params).map(Some),
+            _ => Ok(None),
+        };
+        let read = Params::read(params)?;
+        match replay(&read)? {
+            Some(replay) => {
+                let setup = Setup { updates: update_delivery(&read)?, ..Setup::default() };
+                Ok(Self::Resume { session: read.text("sessionId")?, setup, replay })
+            }
+            None => Self::decode(version, method, params),
         }
     }
 }
@@ -224,20 +302,6 @@ fn set_option(version: Version, params: &Params) -> Result<SessionRequest, RpcEr
     Ok(SessionRequest::SetOption { option, value })
 }
 
-fn list(params: &Params) -> Result<ClientRequest, RpcError> {
-    let cwd = params.optional_text("cwd")?;
-    if let Some(cwd) = &cwd {
-        absolute("cwd", cwd)?;
-    }
-    let archived = match params.optional_text("archived")?.as_deref() {
-        None | Some("exclude") => ArchivedParam::Exclude,
-        Some("include") => ArchivedParam::Include,
-        Some("only") => ArchivedParam::Only,
-        Some(_) => return Err(params.wrong("archived", "\"exclude\", \"include\" or \"only\"")),
-    };
-    Ok(ClientRequest::List { cwd, cursor: params.optional_text("cursor")?, archived })
-}
-
 /// Whether `mcpServers` is a required parameter.
 #[derive(Clone, Copy)]
 enum ServersParam {
@@ -257,9 +321,7 @@ fn resume(
 
 fn fork(params: &Params, version: Version) -> Result<ClientRequest, RpcError> {
     let session = params.text("sessionId")?;
-    let own = params.get("_meta").and_then(|meta| meta.fields().get("rethread").map(Json::fields));
-    let at = own.and_then(|own| own.get("atMessage").cloned()).filter(|at| !at.is_null());
-    let at = match at {
+    let at = match own_member(params, "atMessage") {
         None => None,
         Some(at) => Some(at.as_string().ok_or_else(|| {
             RpcError::field("_meta.rethread.atMessage", &at.value(), "the id of a message")
@@ -277,7 +339,25 @@ fn setup(version: Version, params: &Params, servers: ServersParam) -> Result<Set
         servers: servers.collect::<Result<_, _>>()?,
         system_prompt: params.get("systemPrompt").cloned(),
         meta: params.meta(),
+        updates: update_delivery(params)?,
     })
+}
+
+fn update_delivery(params: &Params) -> Result<UpdateDelivery, RpcError> {
+    match own_member(params, "updates") {
+        None => Ok(UpdateDelivery::Sent),
+        Some(value) => match value.text() {
+            "true" => Ok(UpdateDelivery::Sent),
+            "false" => Ok(UpdateDelivery::Withheld),
+            _ => Err(RpcError::field("_meta.rethread.updates", &value.value(), "true or false")),
+        },
+    }
+}
+
+/// A member of `_meta.rethread` that is not null.
+fn own_member(params: &Params, name: &str) -> Option<Json> {
+    let own = params.get("_meta").and_then(|meta| meta.fields().take("rethread"))?;
+    own.fields().take(name).filter(|value| !value.is_null())
 }
 
 fn servers_list(version: Version, params: &Params, servers: ServersParam) -> Result<Vec<Json>, RpcError> {

@@ -2,9 +2,11 @@
 //! encodes entries and requests for them. Has no access to stores, transports or tasks.
 
 pub mod agent_translator;
+pub mod air;
 pub mod capabilities;
 pub mod client_request;
 pub mod dialect;
+pub mod list_subscription;
 pub mod opened;
 pub mod own_meta;
 pub mod params;

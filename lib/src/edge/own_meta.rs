@@ -9,7 +9,7 @@ use rethread_core::{Fields, Json};
 const OWN_MEMBER: &str = "rethread";
 
 /// The keys of `_meta.rethread` that a client may send (see `docs/protocol.md`).
-pub const CLIENT_KEYS: &[&str] = &["atMessage"];
+pub const CLIENT_KEYS: &[&str] = &["atMessage", "role", "updates"];
 
 /// Tool input and output is opaque data, in which `_meta` has no meaning for Rethread.
 const TOOL_DATA: [&str; 2] = ["rawInput", "rawOutput"];

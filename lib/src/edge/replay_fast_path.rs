@@ -122,7 +122,9 @@ mod tests {
                         ClientMessage::Update(update) => update.value(),
                         other @ (ClientMessage::SubagentUpdate(..)
                         | ClientMessage::Question { .. }
-                        | ClientMessage::WithdrawQuestion(_)) => {
+                        | ClientMessage::WithdrawQuestion(_)
+                        | ClientMessage::QuestionSeen { .. }
+                        | ClientMessage::QuestionClosed { .. }) => {
                             panic!("more than an update: {other:?}")
                         }
                     })

@@ -38,6 +38,22 @@ pub enum ClientMessage {
     },
     /// The question was answered or withdrawn: the client's answer is no longer needed.
     WithdrawQuestion(QuestionId),
+    /// A question that the client only sees, because it is an observer.
+    QuestionSeen {
+        /// The question.
+        question: QuestionId,
+        /// What is asked for.
+        kind: QuestionKind,
+        /// The parameters of the request in version 2, without the session id unless a sub-agent asks.
+        params: Fields,
+    },
+    /// A question that an observer has seen is no longer open.
+    QuestionClosed {
+        /// The question.
+        question: QuestionId,
+        /// How it ended.
+        outcome: Json,
+    },
 }
 
 /// Whether an entry is replayed or new.
@@ -96,6 +112,17 @@ enum Watching {
     Turn,
     /// Its own turn, or none.
     Nothing,
+    /// Every turn, for it has none of its own.
+    Everything,
+}
+
+/// What a client is to a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Audience {
+    /// It takes part: it is asked questions.
+    Participant,
+    /// It only looks.
+    Observer,
 }
 
 /// What one client has been sent of a session.
@@ -104,6 +131,7 @@ pub struct View {
     support: ClientSupport,
     /// Decides which questions the client is asked.
     profile: ClientProfile,
+    audience: Audience,
     /// Prompts that this client sent, which v1 does not echo.
     own_prompts: BTreeSet<MessageId>,
     /// Prompts that other clients sent, with their senders.
@@ -134,11 +162,19 @@ impl View {
         Self::of(client, support, terminals)
     }
 
+    /// Makes a view for an observer, which is shown every turn and every question and is asked nothing.
+    #[must_use]
+    pub fn observer(client: &ClientProfile) -> Self {
+        let view = Self::new(client, TerminalOwner::Agent);
+        Self { audience: Audience::Observer, watching: Watching::Everything, ..view }
+    }
+
     fn of(client: &ClientProfile, support: ClientSupport, terminals: TerminalOwner) -> Self {
         Self {
             version: client.version,
             support,
             profile: client.clone(),
+            audience: Audience::Participant,
             own_prompts: BTreeSet::new(),
             other_prompts: BTreeMap::new(),
             watching: Watching::Nothing,
@@ -182,7 +218,9 @@ impl View {
 
     /// Records that the client does not wait for the running turn.
     pub fn in_turn_of_others(&mut self) {
-        self.watching = Watching::Turn;
+        if self.watching == Watching::Nothing {
+            self.watching = Watching::Turn;
+        }
     }
 
     /// Returns the update with the current state for a client that attaches. A v1 client gets one only for a turn that it
@@ -191,7 +229,7 @@ impl View {
     pub fn state_now(&self, state: &Json) -> Option<Json> {
         match (self.version, self.watching) {
             (Version::V2, _) => Some(state.clone()),
-            (Version::V1, Watching::Turn) => Some(v1::state::info_update(state)),
+            (Version::V1, Watching::Turn | Watching::Everything) => Some(v1::state::info_update(state)),
             (Version::V1, Watching::Nothing) => None,
         }
     }
@@ -211,7 +249,9 @@ impl View {
             ClientMessage::Update(body) => Some(body),
             ClientMessage::SubagentUpdate(..)
             | ClientMessage::Question { .. }
-            | ClientMessage::WithdrawQuestion(_) => None,
+            | ClientMessage::WithdrawQuestion(_)
+            | ClientMessage::QuestionSeen { .. }
+            | ClientMessage::QuestionClosed { .. } => None,
         };
         shown.into_iter().filter_map(update).collect()
     }
@@ -243,11 +283,10 @@ impl View {
                     shown.extend(self.ask(question, *kind, body));
                 }
             }
-            Entry::QuestionAnswered { question, .. } | Entry::QuestionWithdrawn { question } => {
-                if timing == Timing::Live {
-                    shown.push(ClientMessage::WithdrawQuestion(question.clone()));
-                }
+            Entry::QuestionAnswered { question, answer } => {
+                self.question_closed(question, Some(answer), timing, shown);
             }
+            Entry::QuestionWithdrawn { question } => self.question_closed(question, None, timing, shown),
             Entry::TitleSet { title, by: TitleSource::User | TitleSource::Prompt } => {
                 if timing == Timing::Live {
                     shown.push(ClientMessage::Update(title_update(title)));
@@ -274,6 +313,23 @@ impl View {
         self.subagents.values_mut().for_each(Self::turn_ended);
     }
 
+    fn question_closed(
+        &self,
+        question: &QuestionId,
+        answer: Option<&Json>,
+        timing: Timing,
+        shown: &mut Vec<ClientMessage>,
+    ) {
+        let question = question.clone();
+        match (timing, self.audience) {
+            (Timing::Live, Audience::Participant) => shown.push(ClientMessage::WithdrawQuestion(question)),
+            (Timing::Live, Audience::Observer) => {
+                shown.push(ClientMessage::QuestionClosed { question, outcome: outcome_of(answer) });
+            }
+            (Timing::Replay, _) => {}
+        }
+    }
+
     fn mark_all_due(&mut self) {
         self.calls.mark_all_due();
         self.subagents.values_mut().for_each(Self::mark_all_due);
@@ -282,6 +338,10 @@ impl View {
     /// Encodes an open question as a request, if the client can answer it.
     #[must_use]
     pub fn ask(&self, question: &QuestionId, kind: QuestionKind, body: &Json) -> Option<ClientMessage> {
+        if self.audience == Audience::Observer {
+            let (question, params) = (question.clone(), body.fields());
+            return Some(ClientMessage::QuestionSeen { question, kind, params });
+        }
         if kind == QuestionKind::Elicitation && !self.profile.supports_elicitation(body) {
             return None;
         }
@@ -364,7 +424,7 @@ impl View {
     fn state(&self, state: &Json, timing: Timing, shown: &mut Vec<ClientMessage>) {
         match (self.version, timing, self.watching) {
             (Version::V2, Timing::Live, _) => shown.push(ClientMessage::Update(state.clone())),
-            (Version::V1, Timing::Live, Watching::Turn) => {
+            (Version::V1, Timing::Live, Watching::Turn | Watching::Everything) => {
                 shown.push(ClientMessage::Update(v1::state::info_update(state)));
             }
             (Version::V1, Timing::Live, Watching::Nothing) | (_, Timing::Replay, _) => {}
@@ -373,10 +433,11 @@ impl View {
 
     /// Sends a v1 client that did not wait for the turn the reason of a failure: it gets no answer with it.
     fn others_turn_ended(&mut self, stop: &Stop, position: EntryPosition, shown: &mut Vec<ClientMessage>) {
-        if position.timing == Timing::Replay
-            || std::mem::replace(&mut self.watching, Watching::Nothing) == Watching::Nothing
-        {
+        if position.timing == Timing::Replay || self.watching == Watching::Nothing {
             return;
+        }
+        if self.watching == Watching::Turn {
+            self.watching = Watching::Nothing;
         }
         if self.version == Version::V1 && stop.reason == "error" {
             let notice = v1::state::failed_notice(stop);
@@ -517,7 +578,9 @@ impl View {
             }
             other @ (ClientMessage::SubagentUpdate(..)
             | ClientMessage::Question { .. }
-            | ClientMessage::WithdrawQuestion(_)) => Some(other),
+            | ClientMessage::WithdrawQuestion(_)
+            | ClientMessage::QuestionSeen { .. }
+            | ClientMessage::QuestionClosed { .. }) => Some(other),
         }));
     }
 
@@ -533,6 +596,18 @@ impl View {
 
 fn announced(known: bool) -> Announced {
     if known { Announced::Known } else { Announced::New }
+}
+
+/// How a question ended, for an observer: the outcome of a permission, what was done with a form but not what was filled in,
+/// or that it was withdrawn.
+fn outcome_of(answer: Option<&Json>) -> Json {
+    let Some(answer) = answer else { return json!({"outcome": "withdrawn"}).into() };
+    let fields = answer.fields();
+    match (fields.get("outcome"), fields.get("action")) {
+        (Some(outcome), _) => outcome.clone(),
+        (None, Some(action)) => [("action", action.clone())].into_iter().collect::<Fields>().json(),
+        (None, None) => json!({}).into(),
+    }
 }
 
 /// The update that sets a title.

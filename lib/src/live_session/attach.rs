@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use rethread_core::{Fields, Input, Json, MessageId, Seq, ServerNote};
+use rethread_core::{Fields, Input, Json, MessageId, Seq, ServerNote, Session};
 use serde_json::json;
 use tokio::sync::oneshot;
 
@@ -12,6 +12,8 @@ use crate::client_id::{ClientId, ClientTag};
 use crate::edge::client_request::Setup;
 use crate::edge::v1;
 use crate::live::Cursor;
+use crate::secret::{SecretFinder, redacted_json};
+use crate::store::Owner;
 use crate::wire::RpcError;
 
 /// The current state of a session, for a client that attaches.
@@ -38,6 +40,40 @@ pub(crate) struct Attached {
     pub(crate) questions: Vec<rethread_core::session::OpenQuestion>,
     /// The sub-agents that live.
     pub(crate) children: Vec<rethread_core::Child>,
+}
+
+impl Attached {
+    /// The state of a session that is not live here, for an observer. What only a process that has the session open can go on
+    /// with is left out if there is none.
+    pub(crate) fn of_stored(session: Session, owner: Option<&Owner>) -> Self {
+        let idle = || json!({"sessionUpdate": "state_update", "state": "idle"}).into();
+        let open = owner.is_some();
+        let title = session.title().map(str::to_owned);
+        let running = open && session.turn.is_some();
+        Self {
+            head: session.head,
+            state: session.state.filter(|_| open).unwrap_or_else(idle),
+            turn: if running { RunningTurn::OfOthers } else { RunningTurn::OwnOrNone },
+            senders: Vec::new(),
+            notice: None,
+            options: session.options,
+            commands: session.commands,
+            usage: session.usage,
+            title,
+            questions: if open { session.questions } else { Vec::new() },
+            children: session.children,
+        }
+    }
+
+    /// Replaces what looks like a secret.
+    pub(crate) fn redact(&mut self, finder: &mut SecretFinder) {
+        let standing = [&mut self.options, &mut self.commands, &mut self.usage, &mut self.notice];
+        let bodies = self.questions.iter_mut().map(|open| &mut open.body);
+        let children = self.children.iter_mut().map(|child| &mut child.body);
+        let all = standing.into_iter().flatten().chain(bodies).chain(children).chain([&mut self.state]);
+        all.for_each(|json| *json = redacted_json(json, finder));
+        self.title.iter_mut().for_each(|title| *title = finder.redact(title).into_owned());
+    }
 }
 
 /// Whose turn runs when a client begins to follow.
@@ -79,6 +115,22 @@ impl LiveSession {
         self.live.attach(&cursor);
         let _ = reply.send(Ok(self.attached(id, notice)));
         self.need_agent().await;
+    }
+
+    /// Has an observer read along. Nothing is set up for it, and no agent is started.
+    pub(super) async fn observe(
+        &mut self,
+        client: ClientId,
+        cursor: &Arc<Cursor>,
+        reply: oneshot::Sender<Result<Attached, RpcError>>,
+    ) {
+        self.folding.settled().await;
+        if let Some(error) = self.broken_error().filter(|_| self.condition.ahead) {
+            let _ = reply.send(Err(error));
+            return;
+        }
+        self.live.attach(cursor);
+        let _ = reply.send(Ok(self.attached(client, None)));
     }
 
     fn attached(&self, client: ClientId, notice: Option<Json>) -> Attached {

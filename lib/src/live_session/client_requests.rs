@@ -27,7 +27,10 @@ pub(crate) enum OptionAnswer {
 
 impl LiveSession {
     pub(super) async fn on_client_message(&mut self, message: Message) {
-        self.stay_awake();
+        // Whoever only looks does not keep it from being idle.
+        if !matches!(message, Message::Observe { .. } | Message::Status(_)) {
+            self.stay_awake();
+        }
         if self.condition.broken.is_some() {
             self.retry_store().await;
         }
@@ -35,6 +38,7 @@ impl LiveSession {
             Message::Attach { client, cursor, setup, host, reply } => {
                 self.attach(client, cursor, setup, host, reply).await;
             }
+            Message::Observe { client, cursor, reply } => self.observe(client, &cursor, reply).await,
             Message::Detach { client, done } => self.detach(client, done).await,
             Message::NotFollowed => self.end_if_unattended().await,
             Message::Prompt { message, content, meta, reply } => {
@@ -296,6 +300,7 @@ pub(super) fn waiting_client(message: &Message) -> Option<ClientId> {
         | Message::Close(reply) => Some(reply.client),
         Message::Relay { reply, .. } => reply.as_ref().map(|reply| reply.client),
         Message::Attach { .. }
+        | Message::Observe { .. }
         | Message::Cancel
         | Message::Withdraw(..)
         | Message::Detach { .. }
@@ -323,6 +328,7 @@ pub(super) fn reply_of(message: Message) -> Option<Reply> {
         | Message::Close(reply) => Some(reply),
         Message::Relay { reply, .. } => reply,
         Message::Attach { .. }
+        | Message::Observe { .. }
         | Message::Cancel
         | Message::Withdraw(..)
         | Message::Detach { .. }

@@ -73,6 +73,10 @@ impl Clients {
         self.attached.is_empty()
     }
 
+    pub(super) fn len(&self) -> usize {
+        self.attached.len()
+    }
+
     /// Says whether nobody else follows.
     pub(super) fn is_alone(&self, client: ClientId) -> bool {
         self.attached.iter().all(|known| known.tag.id == client)

@@ -7,6 +7,7 @@ use rethread_core::session::Native;
 use rethread_core::{Json, MessageId, QuestionId, Seq, Session, SessionId};
 use tokio::sync::{mpsc, oneshot, watch};
 
+use super::activity::{ChangedSessions, SessionStatus};
 use super::client_requests::reply_of;
 use super::{Activity, AgentSlot, Attached, Client, local};
 use crate::agent::Restore;
@@ -37,7 +38,7 @@ pub(crate) struct Handle {
     pub(super) inbox: mpsc::Sender<Box<Message>>,
     /// Becomes true when the session has given up its lease and its task is over.
     pub(super) finished: watch::Receiver<bool>,
-    pub(super) activity: watch::Receiver<Activity>,
+    pub(super) status: watch::Receiver<SessionStatus>,
 }
 
 impl Handle {
@@ -55,14 +56,19 @@ impl Handle {
 
     /// What the session is doing.
     pub(crate) fn activity(&self) -> Activity {
-        *self.activity.borrow()
+        self.status.borrow().activity
+    }
+
+    /// How the session is, in short.
+    pub(crate) fn status(&self) -> SessionStatus {
+        self.status.borrow().clone()
     }
 
     /// Waits until no turn runs that can make progress.
     pub(crate) async fn quiet(&self) {
-        let quiet = |now: &Activity| matches!(now, Activity::Idle | Activity::Unattended);
+        let quiet = |now: &SessionStatus| matches!(now.activity, Activity::Idle | Activity::Unattended);
         // A session that has ended is quiet, too.
-        let _ = self.activity.clone().wait_for(quiet).await;
+        let _ = self.status.clone().wait_for(quiet).await;
     }
 
     /// Says whether the session takes no more messages.
@@ -93,6 +99,15 @@ pub(crate) enum Message {
         setup: Setup,
         /// The agent host of its connection, for a session that has no agent at the moment.
         host: HostUser,
+        /// How things stand, or why not.
+        reply: oneshot::Sender<Result<Attached, RpcError>>,
+    },
+    /// An observer wants to read along. It does not become a client.
+    Observe {
+        /// The observer.
+        client: ClientId,
+        /// Where it is, and its bell.
+        cursor: Arc<Cursor>,
         /// How things stand, or why not.
         reply: oneshot::Sender<Result<Attached, RpcError>>,
     },
@@ -231,6 +246,8 @@ pub(crate) struct SessionDeps {
     pub(crate) guardian: Option<GuardianCommand>,
     /// Where it reports what happens.
     pub(crate) news: NewsDesk,
+    /// Where sessions note that their status has changed.
+    pub(crate) changed: Arc<ChangedSessions>,
 }
 
 /// A session as it is found or made, ready to run.

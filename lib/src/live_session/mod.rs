@@ -5,7 +5,7 @@
 //!   the agent (`postponed`), relayed requests (`relay`);
 //! - the agent: its state (`agent_slot`), its lines (`from_agent`), its version (`version_found`), restoring (`ladder`,
 //!   `opening`, `choices`, `journal_scan`, `outcome`), letting it go (`release`), files and terminals for it (`local`);
-//! - what it is doing, for the server (`activity`, `reporting`);
+//! - how it is, for the server and for lists (`activity`), and what happens (`reporting`);
 //! - entries: their effects (`effects`), the session's row (`facts`), errors of the store (`store_failure`).
 
 mod activity;
@@ -59,6 +59,7 @@ use requests::Requests;
 use timers::{Alarm, DueTimer, Timers};
 
 pub use activity::Activity;
+pub(crate) use activity::{ChangedSessions, QuestionSummary, SessionStatus};
 pub(crate) use agent_slot::{AgentSlot, Bound, Replaying};
 pub(crate) use attach::{Attached, RunningTurn};
 pub(crate) use clients::Client;
@@ -117,9 +118,9 @@ impl LiveSession {
         let (own, inbox) = mpsc::channel(INBOX);
         let live = Arc::new(Live::new(begin.lease.head));
         let (finish, finished) = watch::channel(false);
-        let (activity, observed) = watch::channel(Activity::Idle);
+        let (status, observed) = watch::channel(SessionStatus::default());
         let id = begin.id.clone();
-        let handle = Handle { id, live: live.clone(), inbox: own.clone(), finished, activity: observed };
+        let handle = Handle { id, live: live.clone(), inbox: own.clone(), finished, status: observed };
         let folded = begin.lease.folded;
         let ended_turn = if begin.session.turn.is_none() { begin.session.turns } else { TurnNo(0) };
         let session = Box::new(Self {
@@ -140,7 +141,7 @@ impl LiveSession {
             },
             timers: Timers::until_idle(Instant::now() + deps.idle_limit),
             folding: Folding::since(folded),
-            condition: Condition { activity, ..Condition::default() },
+            condition: Condition { status, ..Condition::default() },
             deps,
         });
         (handle, session.run(), finish)
@@ -165,7 +166,7 @@ impl LiveSession {
                 self.stay_awake();
             }
             self.apply_wanted_setup().await;
-            self.report_activity();
+            self.report_status();
             self.fold_if_read();
         }
     }

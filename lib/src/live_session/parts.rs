@@ -14,7 +14,7 @@ use super::opening::Opening;
 use super::postponed::Postponed;
 use super::relays::Relays;
 use super::requests::Requests;
-use super::{Activity, PendingAnswer};
+use super::{PendingAnswer, SessionStatus};
 use crate::agent::peer::{AgentLine, FromAgent};
 use crate::agent::pool::HostUser;
 use crate::edge::client_request::Setup;
@@ -123,8 +123,8 @@ pub(super) struct Condition {
     /// Whether the state in memory may be ahead of the store, since that failed.
     pub(super) ahead: bool,
     pub(super) ended: bool,
-    /// Tells the server what the session is doing.
-    pub(super) activity: watch::Sender<Activity>,
+    /// Tells the server how the session is.
+    pub(super) status: watch::Sender<SessionStatus>,
     /// When the turn that runs was started here.
     pub(super) turn_began: Option<std::time::Instant>,
 }

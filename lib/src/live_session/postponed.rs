@@ -53,6 +53,7 @@ fn weight(message: &Message) -> usize {
         Message::Relay { params, .. } => params.text().len(),
         Message::SetOption { value, .. } => value.text().len(),
         Message::Attach { .. }
+        | Message::Observe { .. }
         | Message::Detach { .. }
         | Message::NotFollowed
         | Message::Prompt { .. }

@@ -3,6 +3,7 @@
 
 mod in_flight;
 mod queue;
+mod redacted;
 mod reply;
 
 use std::sync::Arc;
@@ -10,12 +11,14 @@ use std::sync::Arc;
 use rethread_core::{Json, MessageId, Seq, SessionId};
 
 use crate::client_id::ClientTag;
+use crate::edge::client_request::UpdateDelivery;
 use crate::edge::view::View;
-use crate::live::{Cursor, Live};
+use crate::live::{Cursor, Live, ObservedTail};
 use crate::wire::{Id, RpcError};
 
 pub(crate) use in_flight::{InFlight, OpenRequest, RequestIdInUse, RequestNotTaken, Worker};
 pub(crate) use queue::{AnswerSlot, Outbox, Outgoing, queue};
+pub(crate) use redacted::RedactedEntries;
 pub(crate) use reply::Reply;
 
 /// One thing for a client.
@@ -73,6 +76,15 @@ pub(crate) enum Outbound {
         method: String,
         /// The parameters with our session id.
         params: Json,
+    },
+    /// Changes of the list that the client subscribed to. The next ones are sent when these have been taken.
+    ListChanges {
+        /// The method.
+        method: &'static str,
+        /// The parameters.
+        params: Json,
+        /// Held until the notification is taken.
+        waiting: Arc<()>,
     },
 }
 
@@ -149,6 +161,18 @@ pub(crate) struct Attachment {
     pub(crate) view: Option<View>,
     /// What is sent between the replay and everything after it.
     pub(crate) then: AfterReplay,
+    /// Whether the client is sent updates.
+    pub(crate) updates: UpdateDelivery,
+    /// For an observer: where it reads on, and what it is not shown.
+    pub(crate) observing: Option<Observing>,
+}
+
+/// How an observer follows a session.
+pub(crate) struct Observing {
+    /// Where it reads on when the session begins or ends to be live.
+    pub(crate) tail: Arc<ObservedTail>,
+    /// Holds back and redacts entries, if secrets are not shown.
+    pub(crate) redactor: Option<RedactedEntries>,
 }
 
 /// What is sent when a replay is over, in this order.

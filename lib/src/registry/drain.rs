@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use rethread_core::SessionId;
 use tokio::task::JoinSet;
 
 use super::Registry;
@@ -49,6 +50,11 @@ impl Registry {
     /// What the live sessions are doing.
     pub(crate) fn activities(&self) -> Vec<Activity> {
         self.handles().iter().map(Handle::activity).collect()
+    }
+
+    /// How many clients are attached to each live session.
+    pub(crate) fn attached_clients(&self) -> Vec<(SessionId, usize)> {
+        self.handles().iter().map(|handle| (handle.id.clone(), handle.status().clients)).collect()
     }
 
     pub(super) fn handles(&self) -> Vec<Handle> {

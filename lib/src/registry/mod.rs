@@ -1,10 +1,14 @@
 //! The live sessions of a server: finds one, opens it from the store, or creates it. Opening is atomic per id (`turns`).
 //! `adopt` stores sessions that only the agent has, `drain` ends the work, `fork` branches off, `watch` notices what other
-//! processes do.
+//! processes do and reports changes to those who subscribed to the list (`list_changes`), `session_info` says how a session
+//! is, `observe` lets observers follow a session without opening it.
 
 mod adopt;
 mod drain;
 mod fork;
+mod list_changes;
+mod observe;
+mod session_info;
 mod turns;
 mod watch;
 
@@ -12,7 +16,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use rethread_core::{AgentKind, Binding, Entry, Input, Json, Seq, Session, SessionId, stored};
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 
 use crate::agent::host::LiveAgent;
@@ -34,23 +38,33 @@ use crate::store::state::read_state;
 use crate::store::{AgentName, Deleted, Lease, NewSession, RowFacts, SessionRow, Store, StoreError};
 use crate::wire::RpcError;
 use drain::WorkGate;
+use observe::ObservedSessions;
 use turns::Turns;
+use watch::WatchRequest;
+
+pub(crate) use list_changes::ListSubscriber;
+pub(crate) use session_info::RowForm;
+
+/// The live sessions by id.
+type LiveSessions = Mutex<HashMap<SessionId, Handle>>;
 
 /// The live sessions.
 pub(crate) struct Registry {
-    live: Arc<Mutex<HashMap<SessionId, Handle>>>,
+    live: Arc<LiveSessions>,
     /// Who is opening which session.
     turns: Turns,
     deps: SessionDeps,
-    /// Set when the store is watched.
-    watching: OnceLock<()>,
+    /// The way to the task that watches the store, when it is watched.
+    watching: OnceLock<mpsc::Sender<WatchRequest>>,
     gate: WorkGate,
+    observed: ObservedSessions,
 }
 
 impl Registry {
     pub(crate) fn new(deps: SessionDeps) -> Self {
-        let gate = WorkGate::default();
-        Self { live: Arc::default(), turns: Turns::default(), deps, watching: OnceLock::new(), gate }
+        let (gate, observed) = (WorkGate::default(), ObservedSessions::default());
+        let (live, turns, watching) = (Arc::default(), Turns::default(), OnceLock::new());
+        Self { live, turns, deps, watching, gate, observed }
     }
 
     /// Where the sessions report what happens.
@@ -195,13 +209,16 @@ impl Registry {
         let lease = begin.lease.clone();
         let (handle, run, finished) = LiveSession::prepare(begin, self.deps.clone());
         locked(&self.live).insert(handle.id.clone(), handle.clone());
+        self.observed.went_live(&handle);
         let (live, id, store) = (self.live.clone(), handle.id.clone(), self.deps.store.clone());
+        let (observed, tail) = (self.observed.clone(), handle.live.clone());
         tokio::spawn(async move {
             if tokio::spawn(run).await.is_err() {
                 // It panicked: the next opener must not find it owned.
                 let _ = store.release(&lease).await;
             }
             locked(&live).remove(&id);
+            observed.ended(&id, tail.head());
             let _ = finished.send(true);
         });
         handle

@@ -6,8 +6,8 @@ use serde_json::json;
 
 use super::canonical::CanonicalFold;
 use super::header::SessionFileHeader;
-use super::redaction::{redacted_entry, redacted_header};
-use crate::secret::SecretFinder;
+use super::redaction::redacted_header;
+use crate::secret::{SecretFinder, redacted_entry};
 use crate::store::{SessionRow, Store, StoreError};
 use crate::transcript::{JournalDamage, JournalScan, ScanStep};
 use crate::visible::is_hostile;

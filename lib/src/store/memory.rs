@@ -15,9 +15,9 @@ use super::lineage::{Layer, lineage};
 use super::page::{Page, PageBuilder};
 use super::process::ProcessIdentity;
 use super::{
-    Append, Archived, ArchivedFilter, ChangedSession, Changes, Deleted, FoldUpTo, Lease, ListPage, ListQuery,
-    Listed, NativeId, NewSession, OwnedHere, Owner, ProgressCallback, PruneTurn, ReleaseAnswer, Revision,
-    RowFacts, SearchPage, SearchQuery, SessionRow, Store, StoreError, StoreFuture, Stub,
+    Append, Archived, ChangedSession, Changes, Deleted, FoldUpTo, Lease, ListPage, ListQuery, Listed,
+    NativeId, NewSession, OwnedHere, Owner, ProgressCallback, PruneTurn, ReleaseAnswer, Revision, RowFacts,
+    SearchPage, SearchQuery, SessionRow, Store, StoreError, StoreFuture, Stub,
 };
 use crate::clock;
 
@@ -41,7 +41,6 @@ struct StoredSession {
     revision: u64,
     /// The epoch that the owner claimed.
     owned_epoch: u64,
-    listed: Option<Listed>,
     epoch: u64,
     items: Vec<SizedItem>,
     folded: Seq,
@@ -436,7 +435,8 @@ impl MemoryState {
 impl MemoryState {
     /// The first millisecond after the last change of all other listed sessions.
     fn later_than_others(&self, session: &SessionId) -> Millis {
-        let listed = |stored: &&StoredSession| stored.listed.is_some() && stored.row.deleted == Deleted::No;
+        let listed =
+            |stored: &&StoredSession| stored.row.listed.is_some() && stored.row.deleted == Deleted::No;
         let others = self.sessions.values().filter(listed).filter(|stored| stored.row.id != *session);
         others.map(|stored| stored.row.updated_at + 1).max().unwrap_or(0)
     }
@@ -474,7 +474,7 @@ impl StoredSession {
             at: stub.updated_at,
         });
         stored.row.owner = None;
-        stored.listed = Some(Listed);
+        stored.row.listed = Some(Listed);
         stored
     }
 
@@ -496,12 +496,12 @@ impl StoredSession {
             parent: new.parent.clone(),
             agent_name: None,
             release_asked_at: None,
+            listed: None,
         };
         Self {
             row,
             revision: 0,
             owned_epoch: 1,
-            listed: None,
             epoch: 1,
             items: Vec::new(),
             folded: head,
@@ -564,7 +564,7 @@ impl StoredSession {
                 self.row.natives.push(native.id.clone());
             }
         }
-        self.listed = self.listed.or(facts.listed);
+        self.row.listed = self.row.listed.or(facts.listed);
     }
 
     /// Folds the unfolded entries without merging across the forks in `cuts`.
@@ -584,15 +584,7 @@ impl StoredSession {
     }
 
     fn matches(&self, query: &ListQuery) -> bool {
-        self.listed.is_some()
-            && self.row.deleted == Deleted::No
-            && query.spellings().is_none_or(|spellings| spellings.contains(&self.row.cwd))
-            && query.agent.as_deref().is_none_or(|agent| self.was_served_by(agent))
-            && match query.archived {
-                ArchivedFilter::Exclude => self.row.archived == Archived::No,
-                ArchivedFilter::Include => true,
-                ArchivedFilter::Only => self.row.archived == Archived::Yes,
-            }
+        query.includes(&self.row) && query.agent.as_deref().is_none_or(|agent| self.was_served_by(agent))
     }
 
     fn size(&self) -> u64 {
@@ -617,7 +609,7 @@ impl StoredSession {
     }
 
     fn listing(&self) -> SessionRow {
-        SessionRow { head: self.folded, snapshot: None, owner: None, ..self.row.clone() }
+        SessionRow { head: self.folded, snapshot: None, ..self.row.clone() }
     }
 }
 

@@ -360,6 +360,8 @@ pub struct SessionRow {
     pub agent_name: Option<String>,
     /// When its owner was asked to release it, if that request is open.
     pub release_asked_at: Option<Millis>,
+    /// Whether the session has content, so that it is in lists.
+    pub listed: Option<Listed>,
 }
 
 /// Whether a session is archived.
@@ -419,6 +421,26 @@ pub struct ListQuery {
 }
 
 impl ListQuery {
+    /// Says whether a row is one that the query lists: it has content, and it is in the right directory and not in the wrong
+    /// archive. The agent is not looked at.
+    #[must_use]
+    pub fn includes(&self, row: &SessionRow) -> bool {
+        row.listed.is_some()
+            && row.deleted == Deleted::No
+            && self.is_in_directory(row)
+            && match self.archived {
+                ArchivedFilter::Exclude => row.archived == Archived::No,
+                ArchivedFilter::Include => true,
+                ArchivedFilter::Only => row.archived == Archived::Yes,
+            }
+    }
+
+    /// Says whether a row is in the directory that the query names, if it names one.
+    #[must_use]
+    pub fn is_in_directory(&self, row: &SessionRow) -> bool {
+        self.spellings().is_none_or(|spellings| spellings.contains(&row.cwd))
+    }
+
     /// The directory with and without a trailing slash.
     fn spellings(&self) -> Option<Vec<String>> {
         let cwd = self.cwd.as_ref()?;
@@ -443,7 +465,7 @@ pub enum ArchivedFilter {
 /// One page of a list.
 #[derive(Clone, Debug, Default)]
 pub struct ListPage {
-    /// The rows, without snapshots and owners.
+    /// The rows, without snapshots.
     pub rows: Vec<SessionRow>,
     /// The cursor of the next page, if there is one.
     pub next: Option<String>,

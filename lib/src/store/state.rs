@@ -14,6 +14,20 @@ pub async fn read_state(store: &dyn Store, id: &SessionId) -> Result<(Session, S
     Ok((state_of(store, &row).await?, row))
 }
 
+/// The state of a session as the store has it, unless more than this many entries would have to be read for it.
+pub(crate) async fn read_state_within(
+    store: &dyn Store,
+    id: &SessionId,
+    most: u64,
+) -> Result<Option<Session>, StoreError> {
+    let row = store.find(id).await?.ok_or_else(|| StoreError::Unknown(id.clone()))?;
+    let known = snapshot_of(&row).map_or(Seq(0), |session| session.head);
+    if row.head.0.saturating_sub(known.0) > most {
+        return Ok(None);
+    }
+    state_of(store, &row).await.map(Some)
+}
+
 /// The state of a session at the head of its row: the snapshot, and what came after it.
 async fn state_of(store: &dyn Store, row: &SessionRow) -> Result<Session, StoreError> {
     let mut session = snapshot_of(row).unwrap_or_default();

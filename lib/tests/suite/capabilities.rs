@@ -79,7 +79,9 @@ fn expected_capabilities(pairing: Pairing, can: &[&str]) -> Value {
 
 fn expected_answer(pairing: Pairing, capabilities: Value) -> Value {
     let info = json!({"name": "scripted", "version": pairing.agent.number().to_string()});
-    let meta = json!({"rethread": {"version": env!("CARGO_PKG_VERSION"), "search": {}}});
+    let meta = json!({"rethread": {
+        "version": env!("CARGO_PKG_VERSION"), "role": "full", "search": {}, "listSubscribe": {}, "clients": {},
+    }});
     match pairing.client {
         Version::V1 => json!({
             "protocolVersion": 1, "agentInfo": info, "agentCapabilities": capabilities,

@@ -2,18 +2,22 @@
 //! installed programs are separate binaries.
 
 mod agent_hosts;
+mod air;
 mod author;
 mod capabilities;
 mod choices;
 mod client;
 mod client_view;
+mod clients;
 mod edge_v1;
 mod importers;
 mod ladder;
 mod library_agent;
+mod list_changes;
 mod local_services;
 mod many_clients;
 mod notices;
+mod observers;
 mod options;
 mod protocol_list;
 mod quirks;

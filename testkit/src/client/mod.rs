@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use rethread::edge::Version;
-use rethread::server::Server;
+use rethread::server::{ClientSettings, Server};
 use rethread::transport::{Wire, memory as pipe};
 use serde_json::{Value, json};
 use tokio::io::{AsyncWrite, AsyncWriteExt};
@@ -43,6 +43,15 @@ impl Client {
         let server = server.clone();
         let serving = tokio::spawn(async move { server.serve(there).await });
         Self::over(here.into(), version, Some(serving))
+    }
+
+    /// Connects with settings of its own, without sending anything.
+    #[must_use]
+    pub fn connect_with(server: &Server, version: Version, settings: ClientSettings) -> Self {
+        let (here, there) = pipe::pair();
+        let server = server.clone();
+        let serve = async move { server.serve_client(there, settings, std::future::pending()).await };
+        Self::over(here.into(), version, Some(tokio::spawn(serve)))
     }
 
     /// Makes a client on any wire.

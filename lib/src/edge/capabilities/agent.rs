@@ -31,6 +31,9 @@ pub struct AgentProfile {
     pub meta: Option<Json>,
 }
 
+/// What Rethread adds to the protocol (see `docs/protocol.md`).
+const EXTENSIONS: [&str; 3] = ["search", "listSubscribe", "clients"];
+
 const CONTENT: [&str; 3] = ["image", "audio", "embeddedContext"];
 const NATIVE: [&str; 12] = [
     "load",
@@ -106,7 +109,9 @@ impl AgentProfile {
             Version::V2 => self.answer_v2(),
         };
         let mut meta = self.meta.as_ref().map(Json::fields).unwrap_or_default();
-        meta.set("rethread", json!({"version": env!("CARGO_PKG_VERSION"), "search": {}}).into());
+        let mut own: Fields = [("version", Json::of(env!("CARGO_PKG_VERSION")))].into_iter().collect();
+        EXTENSIONS.iter().for_each(|name| own.set(name, json!({}).into()));
+        meta.set("rethread", own.json());
         answer.set("_meta", meta.json());
         answer.json()
     }

@@ -6,6 +6,7 @@ use serde_json::json;
 
 use super::has_object;
 use crate::edge::Version;
+use crate::edge::air::AirClient;
 use crate::edge::params::Params;
 use crate::edge::v1::options::BooleanOptions;
 use crate::edge::v1::plan::PlanForm;
@@ -19,6 +20,7 @@ pub struct ClientProfile {
     pub version: Version,
     info: Option<Json>,
     capabilities: Fields,
+    air: Option<AirClient>,
 }
 
 impl ClientProfile {
@@ -26,11 +28,10 @@ impl ClientProfile {
     pub fn read(params: &Params) -> Result<Self, RpcError> {
         let requested = params.get("protocolVersion").and_then(|version| version.read::<u64>().ok());
         match requested {
-            Some(1) => Ok(Self {
-                version: Version::V1,
-                info: params.get("clientInfo").cloned(),
-                capabilities: params.get("clientCapabilities").map(Json::fields).unwrap_or_default(),
-            }),
+            Some(1) => {
+                let capabilities = params.get("clientCapabilities").map(Json::fields).unwrap_or_default();
+                Ok(Self::of(Version::V1, params.get("clientInfo").cloned(), capabilities))
+            }
             Some(0) => Err(RpcError::new(code::UNSUPPORTED_VERSION, "protocol version 0 is not supported")
                 .with("requested", 0)
                 .with("supported", json!([1, 2]))),
@@ -52,11 +53,26 @@ impl ClientProfile {
             return Err(params.wrong("protocolVersion", "a whole number from 1 to 65535"));
         }
         let info = params.get("info").filter(|_| named).cloned();
-        Ok(Self {
-            version: Version::V2,
-            info: Some(info.unwrap_or_else(|| json!({"name": "unknown", "version": "unknown"}).into())),
-            capabilities: params.get("capabilities").map(Json::fields).unwrap_or_default(),
-        })
+        let unknown = || json!({"name": "unknown", "version": "unknown"}).into();
+        let capabilities = params.get("capabilities").map(Json::fields).unwrap_or_default();
+        Ok(Self::of(Version::V2, Some(info.unwrap_or_else(unknown)), capabilities))
+    }
+
+    fn of(version: Version, info: Option<Json>, capabilities: Fields) -> Self {
+        let air = AirClient::read(&capabilities);
+        Self { version, info, capabilities, air }
+    }
+
+    /// What a JetBrains AIR client has declared; nothing if it is none.
+    #[must_use]
+    pub fn air(&self) -> Option<&AirClient> {
+        self.air.as_ref()
+    }
+
+    /// The version that the client gave itself.
+    #[must_use]
+    pub fn program_version(&self) -> Option<String> {
+        self.info.as_ref()?.fields().text("version").filter(|version| !version.is_empty())
     }
 
     /// The `initialize` parameters that offer `offer` to the agent on behalf of this client.

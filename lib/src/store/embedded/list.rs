@@ -5,6 +5,7 @@ use rusqlite::{Connection, ToSql, Transaction, named_params, params};
 
 use super::fault::SqliteFault;
 use super::integers::{from_sql, to_sql};
+use super::owner::ThisProcess;
 use super::row::{COLUMNS, read_row};
 use super::{ArchivedFilter, ListPage, ListQuery, SessionRow};
 use crate::store::cursor::ListCursor;
@@ -14,6 +15,7 @@ const YES: i64 = 1;
 
 pub(super) fn list(
     tx: &Transaction<'_>,
+    this_process: &ThisProcess,
     query: &ListQuery,
     after: Option<&ListCursor>,
 ) -> Result<ListPage, SqliteFault> {
@@ -28,7 +30,7 @@ pub(super) fn list(
     let mut found = Vec::new();
     for archived in archived {
         for cwd in &directories {
-            found.extend(rows(tx, query, cwd.as_deref(), after, *archived)?);
+            found.extend(rows(tx, this_process, query, cwd.as_deref(), after, *archived)?);
         }
     }
     found.sort_by_cached_key(|row| std::cmp::Reverse(ListCursor::after(row)));
@@ -38,6 +40,7 @@ pub(super) fn list(
 /// Reads one row more than the page has, to know whether there is a next page.
 fn rows(
     tx: &Transaction<'_>,
+    this_process: &ThisProcess,
     query: &ListQuery,
     cwd: Option<&str>,
     after: Option<&ListCursor>,
@@ -54,7 +57,7 @@ fn rows(
     let mut found = statement.query(parameters.as_slice())?;
     let mut rows = Vec::new();
     while let Some(row) = found.next()? {
-        rows.push(read_row(row)?.parse()?);
+        rows.push(read_row(row)?.parse_owned(tx, this_process)?);
     }
     Ok(rows)
 }
@@ -79,6 +82,7 @@ fn sql(cwd: Option<&str>, agent: Option<&str>) -> String {
 /// Reads the rows of sessions whose id begins or ends with this text. Visits all rows: no index has the ends of ids.
 pub(super) fn find_by_part(
     tx: &Transaction<'_>,
+    this_process: &ThisProcess,
     part: &str,
     limit: usize,
 ) -> Result<Vec<SessionRow>, SqliteFault> {
@@ -91,7 +95,7 @@ pub(super) fn find_by_part(
     let mut found = statement.query(params![part, i64::try_from(limit).unwrap_or(i64::MAX)])?;
     let mut rows = Vec::new();
     while let Some(row) = found.next()? {
-        rows.push(read_row(row)?.parse()?);
+        rows.push(read_row(row)?.parse_owned(tx, this_process)?);
     }
     Ok(rows)
 }

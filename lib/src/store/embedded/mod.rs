@@ -18,7 +18,7 @@ use self::writing::AppendStep;
 use super::cursor::ListCursor;
 use super::{
     Append, Archived, ArchivedFilter, ChangedSession, Changes, Deleted, Durability, FoldUpTo, Lease,
-    ListPage, ListQuery, NativeId, NewSession, OwnedHere, Owner, Page, PageVisitor, ProgressCallback,
+    ListPage, ListQuery, Listed, NativeId, NewSession, OwnedHere, Owner, Page, PageVisitor, ProgressCallback,
     PruneTurn, ReleaseAnswer, Revision, RowFacts, SearchPage, SearchQuery, SessionRow, Store, StoreError,
     StoreFuture, Stub, WriteObstacle,
 };
@@ -229,14 +229,16 @@ impl Store for EmbeddedStore {
 
     fn find_by_part(&self, part: &str, limit: usize) -> StoreFuture<'_, Vec<SessionRow>> {
         let part = part.to_owned();
-        self.call(move |store| store.read_rows("reading", |tx| list::find_by_part(tx, &part, limit)))
+        self.call(move |store| {
+            store.read_rows("reading", |tx| list::find_by_part(tx, &store.this_process, &part, limit))
+        })
     }
 
     fn list(&self, query: &ListQuery) -> StoreFuture<'_, ListPage> {
         let query = query.clone();
         self.call(move |store| {
             let after = query.after.as_deref().map(ListCursor::decode).transpose()?;
-            store.read_rows("listing", |tx| list::list(tx, &query, after.as_ref()))
+            store.read_rows("listing", |tx| list::list(tx, &store.this_process, &query, after.as_ref()))
         })
     }
 

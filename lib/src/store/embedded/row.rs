@@ -6,12 +6,12 @@ use rusqlite::{OptionalExtension as _, Row, Transaction};
 use super::fault::SqliteFault;
 use super::integers::{from_sql, seq_from_sql};
 use super::owner::{self, Liveness, ThisProcess};
-use super::{Archived, Deleted, OwnedHere, Owner, SessionRow, StoreError};
+use super::{Archived, Deleted, Listed, OwnedHere, Owner, SessionRow, StoreError};
 
 /// The columns that [`read_row`] reads, in order.
 pub(super) const COLUMNS: &str = "uid, cwd, roots, title, title_by, agent, natives, updated_at, head_seq, archived, \
      deleted_at IS NOT NULL, (SELECT p.uid FROM session AS p WHERE p.key = session.parent), fork_seq, agent_name, \
-     release_asked_at";
+     release_asked_at, listed, owner, owned_since";
 
 /// What must be checked before a session is changed. The head is that of the segments.
 pub(super) struct SessionHead {
@@ -65,12 +65,11 @@ pub(super) fn find(
     session: &SessionId,
 ) -> Result<Option<(SessionRow, i64)>, SqliteFault> {
     let sql = format!("SELECT {COLUMNS}, key FROM session WHERE uid = ?1");
-    let read = |row: &Row<'_>| Ok((read_row(row)?, row.get::<_, i64>(15)?));
+    let read = |row: &Row<'_>| Ok((read_row(row)?, row.get::<_, i64>(18)?));
     let found = tx.prepare_cached(&sql)?.query_row([session.as_str()], read).optional()?;
     let Some((row, key)) = found else { return Ok(None) };
-    let mut row = row.parse()?;
+    let mut row = row.parse_owned(tx, this_process)?;
     row.snapshot = snapshot(tx, key)?;
-    row.owner = live_owner(tx, this_process, key)?;
     Ok(Some((row, key)))
 }
 
@@ -120,9 +119,23 @@ pub(super) struct RawRow {
     row: SessionRow,
     roots: String,
     natives: String,
+    owner: Option<NamedOwner>,
 }
 
 impl RawRow {
+    /// Parses the JSON columns, and looks whether the owner lives.
+    pub(super) fn parse_owned(
+        self,
+        tx: &Transaction<'_>,
+        this_process: &ThisProcess,
+    ) -> Result<SessionRow, SqliteFault> {
+        let owner = match &self.owner {
+            Some(named) => named.if_live(tx, this_process)?,
+            None => None,
+        };
+        Ok(SessionRow { owner, ..self.parse()? })
+    }
+
     /// Parses the JSON columns.
     pub(super) fn parse(mut self) -> Result<SessionRow, StoreError> {
         self.row.roots = self.texts(&self.roots)?;
@@ -139,13 +152,14 @@ impl RawRow {
     }
 }
 
-/// Reads [`COLUMNS`], which include neither snapshot nor owner.
+/// Reads [`COLUMNS`], which do not include the snapshot.
 pub(super) fn read_row(row: &Row<'_>) -> rusqlite::Result<RawRow> {
     let parent: Option<String> = row.get(11)?;
     let fork: Option<i64> = row.get(12)?;
     Ok(RawRow {
         roots: row.get(2)?,
         natives: row.get(6)?,
+        owner: NamedOwner::read(row, 16)?,
         row: SessionRow {
             id: SessionId(row.get(0)?),
             cwd: row.get(1)?,
@@ -166,6 +180,7 @@ pub(super) fn read_row(row: &Row<'_>) -> rusqlite::Result<RawRow> {
             parent: parent.map(SessionId).zip(fork.map(seq_from_sql)),
             agent_name: row.get(13)?,
             release_asked_at: row.get::<_, Option<i64>>(14)?.map(from_sql),
+            listed: row.get::<_, bool>(15)?.then_some(Listed),
         },
     })
 }

@@ -2,6 +2,7 @@
 //! and what one of them can do to the others.
 
 mod leaving;
+mod observers;
 mod questions;
 mod services;
 mod setup;
