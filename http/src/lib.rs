@@ -30,4 +30,4 @@ pub use guard::Guard;
 pub use listener::{AgentDirectory, HttpConfig, HttpLimits, HttpListener};
 pub use page::{PageCaching, PageEncoding, PageFile, PageFiles};
 pub use tls::{TlsError, tls_acceptor};
-pub use tokens::{NewToken, StoredToken, TokenError, TokenFile, TokenKind};
+pub use tokens::{NewToken, SharedSession, StoredToken, TokenError, TokenFile, TokenKind};

@@ -53,6 +53,10 @@ async fn route(shared: Arc<HttpShared>, address: IpAddr, request: Request<Incomi
             Err(refused) => *refused,
         },
         "/metrics" => match authorize(&shared, address, request.headers()) {
+            // They are about all sessions.
+            Ok(token) if token.scope().is_some() => {
+                refused(StatusCode::FORBIDDEN, "this token shows one session")
+            }
             Ok(_) => {
                 let text = metrics::text(&shared.server, &shared.connections, &shared.counts);
                 with_body(StatusCode::OK, metrics::CONTENT_TYPE, text.into())
@@ -221,7 +225,8 @@ fn begin(
         Some("observer") => ClientRole::Observer,
         Some(_) | None => token.client_role(),
     };
-    let access = ClientAccess { role, origin: ClientOrigin::Remote(shared.agents.rules()), scope: None };
+    let access =
+        ClientAccess { role, origin: ClientOrigin::Remote(shared.agents.rules()), scope: token.scope() };
     let longest_line = shared.config.longest_message;
     let transport = match layout {
         Layout::Single => TransportName::WebSocket,

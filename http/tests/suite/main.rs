@@ -6,6 +6,7 @@ mod metrics;
 mod page;
 mod sdk_client;
 mod security;
+mod share;
 mod streamable;
 mod tls;
 mod websocket;
