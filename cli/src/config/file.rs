@@ -13,6 +13,7 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::mistake::{FilePosition, Mistake, explain, nearest};
+use super::notify::NotifyConfig;
 use super::serve::ServeConfig;
 
 /// The name of the built-in assistant, which no other agent can have.
@@ -35,6 +36,8 @@ pub(crate) struct ConfigFile {
     pub(crate) serve: ServeConfig,
     /// The tools whose new sessions a server imports, by name.
     pub(crate) watch: Vec<String>,
+    /// The command that the server runs when a session needs its user.
+    pub(crate) notify: NotifyConfig,
 }
 
 /// An agent with a name.
@@ -64,6 +67,8 @@ struct Written {
     serve: ServeConfig,
     #[serde(default)]
     import: WrittenImport,
+    #[serde(default)]
+    notify: NotifyConfig,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -150,6 +155,7 @@ impl ConfigFile {
             keep_days: written.store.keep_days,
             serve: written.serve,
             watch: watched(source, written.import.watch)?,
+            notify: written.notify,
         })
     }
 }

@@ -33,6 +33,7 @@ pub(crate) fn as_json(config: &ConfigFile, providers: &[ProviderConfig]) -> Valu
         "store": {"keep_days": config.keep_days},
         "serve": config.serve.shown(),
         "import": {"watch": config.watch},
+        "notify": config.notify.shown(),
         "provider": providers.iter().map(provider).collect::<Vec<_>>(),
     })
 }

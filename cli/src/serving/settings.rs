@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rethread::server::{RemoteRules, StdioServers};
 
-use crate::config::{self, Mistake};
+use crate::config::{self, Mistake, NotifyConfig};
 use crate::paths::Paths;
 
 /// How long the turns that run get when the server is asked to end.
@@ -23,6 +23,8 @@ pub(crate) struct ServeSettings {
     pub(crate) keep_days: Option<NonZeroU32>,
     /// How long a token of the web page works.
     pub(crate) page_life: Duration,
+    /// What is run when a session needs its user.
+    pub(crate) notify: NotifyConfig,
     /// What clients of HTTP may name.
     pub(crate) rules: RemoteRules,
     /// The tools whose new sessions are imported, by name.
@@ -44,6 +46,7 @@ impl ServeSettings {
         let rules = RemoteRules { roots, stdio_servers };
         let hours = config.serve.page_hours.map_or(PAGE_HOURS, NonZeroU32::get);
         let page_life = Duration::from_secs(u64::from(hours) * 3600);
-        Ok(Self { stop_limit, page_life, keep_days: config.keep_days, rules, watch: config.watch })
+        let (keep_days, notify, watch) = (config.keep_days, config.notify, config.watch);
+        Ok(Self { stop_limit, page_life, notify, keep_days, rules, watch })
     }
 }

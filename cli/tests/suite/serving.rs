@@ -1,13 +1,16 @@
 //! `rethread serve` as a real process: its life (`lifecycle`), clients that reach it by `rethread acp` (`pump`), commands that
-//! work through it (`commands`), clients by address (`http`, `restart`), the way to its web page (`web`), sessions without clients
-//! (`unattended`), and kills while three clients follow one session (`rounds`).
+//! work through it (`commands`), clients by address (`http`, `restart`), the way to its web page (`web`), links to sessions
+//! (`share`), notifications (`notify`), sessions without clients (`unattended`), and kills while three clients follow one session
+//! (`rounds`).
 
 mod commands;
 mod http;
 mod lifecycle;
+mod notify;
 mod pump;
 mod restart;
 mod rounds;
+mod share;
 mod unattended;
 mod web;
 
