@@ -83,11 +83,23 @@ impl ClientAccess {
     /// The answer to `initialize` as this client gets it: one from elsewhere has no terminal on this machine to log in
     /// with.
     pub(super) fn shown(&self, answer: Json) -> Json {
+        let answer = with_role(&answer, self.role);
         match self.origin {
             ClientOrigin::Local => answer,
             ClientOrigin::Remote(_) => without_terminal_logins(&answer),
         }
     }
+}
+
+/// Says in `_meta.rethread` what the client may do.
+fn with_role(answer: &Json, role: ClientRole) -> Json {
+    let mut fields = answer.fields();
+    let mut meta = fields.get("_meta").map(Json::fields).unwrap_or_default();
+    let mut ours = meta.get("rethread").map(Json::fields).unwrap_or_default();
+    ours.set("role", Json::of(role.name()));
+    meta.set("rethread", ours.json());
+    fields.set("_meta", meta.json());
+    fields.json()
 }
 
 fn check_observer(call: &ClientRequest) -> Result<(), RpcError> {

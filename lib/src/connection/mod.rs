@@ -5,6 +5,7 @@ mod access;
 mod answers;
 mod attach;
 mod dispatch;
+mod exports;
 mod following;
 mod initialize;
 mod intake;
