@@ -51,7 +51,7 @@ const NATIVE: [&str; 12] = [
 fn extensions() -> Fields {
     let mut added = Fields::new();
     added.set("version", Json::of(env!("CARGO_PKG_VERSION")));
-    for name in ["search", "read", "follow", "listSubscribe", "clients"] {
+    for name in ["search", "read", "follow", "outline", "export", "usage", "listSubscribe", "clients"] {
         added.set(name, json!({}).into());
     }
     added
