@@ -9,7 +9,8 @@ use crate::fixture::Listening;
 
 async fn connected(listening: &Listening, token: &str, query: &str) -> (Client, Value) {
     let url = format!("ws://{}/acp{query}", listening.address);
-    let target = RemoteTarget { url, token: Some(token.to_owned()), ca: None };
+    let patience = std::time::Duration::from_secs(60);
+    let target = RemoteTarget { url, token: Some(token.to_owned()), ca: None, patience };
     let channel = rethread_http::connect(target).await.expect("it is accepted");
     let client = Client::over(channel.into_wire(), Version::V2, None);
     let answer = client.initialize().await;
