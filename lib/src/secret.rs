@@ -3,6 +3,7 @@
 
 mod detect;
 mod entry;
+mod held_back;
 pub mod scrub;
 mod session_secrets;
 
@@ -12,7 +13,18 @@ use serde::{Deserialize, Deserializer};
 
 pub use detect::SecretFinder;
 pub use entry::{redacted_entry, redacted_json};
+pub(crate) use held_back::RedactedEntries;
 pub use session_secrets::Secrets;
+
+/// Whether what looks like a secret is replaced before somebody is shown it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Redaction {
+    /// It is shown.
+    #[default]
+    Off,
+    /// It is replaced. Text that comes in chunks is then shown when its turn has ended.
+    Secrets,
+}
 
 /// The replacement for a secret in a text.
 pub(crate) const REDACTED: &str = "[secret]";

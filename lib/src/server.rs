@@ -16,14 +16,15 @@ use crate::connection::{Connection, ConnectionDeps};
 use crate::live_session::SessionDeps;
 use crate::news::NewsDesk;
 use crate::registry::Registry;
+pub use crate::secret::Redaction;
 use crate::secret::Secrets;
 use crate::store::Store;
 use crate::transport::messages::ClientTransport;
 use crate::transport::stdio;
 
 pub use crate::connection::{
-    ClientAccess, ClientOrigin, ClientRole, ClientScope, NativeSessions, Redaction, RemoteRules,
-    StdioServers, TransportName,
+    ClientAccess, ClientOrigin, ClientRole, ClientScope, NativeSessions, RemoteRules, StdioServers,
+    TransportName,
 };
 pub use crate::live_session::{Activity, WhenUnattended};
 pub use crate::news::{DurationTotals, NewsEvent, NewsItem, NewsReader, ServerTotals, SessionNews};

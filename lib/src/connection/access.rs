@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use crate::edge::client_request::{ClientRequest, SessionRequest, Setup};
 use crate::edge::params::Params;
+use crate::secret::Redaction;
 use crate::wire::{RpcError, code};
 
 /// What a client may do.
@@ -27,16 +28,6 @@ pub struct ClientScope {
     pub session: String,
     /// Whether it is shown with what looks like a secret.
     pub redaction: Redaction,
-}
-
-/// Whether what looks like a secret is replaced before a client is shown it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Redaction {
-    /// It is shown.
-    #[default]
-    Off,
-    /// It is replaced. Text is then shown in whole turns.
-    Secrets,
 }
 
 /// The role of a client.

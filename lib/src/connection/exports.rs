@@ -9,8 +9,9 @@ use tokio::sync::Mutex;
 
 use super::reading::read_error;
 use crate::edge::reading_request::{ExportFormatParam, ExportParams};
-use crate::reading::{ExportForm, Redaction, SessionExport};
+use crate::reading::{ExportForm, SessionExport};
 use crate::registry::Registry;
+use crate::secret::Redaction;
 use crate::store::Store;
 use crate::transcript::TextFormat;
 use crate::wire::RpcError;
@@ -96,7 +97,7 @@ impl Exports {
         };
         // As on the command line: what is made to be passed on has no secrets, unless they are wanted.
         let redact = params.redact.unwrap_or(params.format == ExportFormatParam::Html);
-        let redaction = if redact { Redaction::On } else { Redaction::Off };
+        let redaction = if redact { Redaction::Secrets } else { Redaction::Off };
         let size = PIECE.min(room / ESCAPED);
         let export = SessionExport::begin(store, row, form, redaction, size);
         let export = Arc::new(Mutex::new(OpenExport { export, session, next: 0 }));

@@ -16,6 +16,7 @@ use crate::live::{Bell, Cursor, Live, Tailing};
 use crate::outbox::{OpenRequest, Outbox};
 use crate::reading::{FollowedEntries, FollowedParams, JournalFollower, standing};
 use crate::registry::Registry;
+use crate::secret::Redaction;
 use crate::store::StoreError;
 use crate::wire::{RpcError, code, with_causes};
 
@@ -59,6 +60,8 @@ pub(super) struct Following {
     bell: Arc<Bell>,
     /// Taken by a notification until it is among the lines to be written.
     room: Arc<Semaphore>,
+    /// Whether secrets are replaced.
+    redaction: Redaction,
     /// The largest notification.
     longest: usize,
     follows: HashMap<SessionId, FollowedSession>,
@@ -102,12 +105,13 @@ enum FollowActivity {
 
 impl Following {
     /// Follows nothing yet.
-    pub(super) fn new(registry: Arc<Registry>, outbox: Outbox, longest: usize) -> Self {
+    pub(super) fn new(registry: Arc<Registry>, outbox: Outbox, redaction: Redaction, longest: usize) -> Self {
         Self {
             registry,
             outbox,
             bell: Arc::default(),
             room: Arc::new(Semaphore::new(1)),
+            redaction,
             longest,
             follows: HashMap::new(),
             active: Vec::new(),
@@ -165,8 +169,9 @@ impl Following {
         }
         self.registry.row(session).await?;
         let store = self.registry.store();
-        let now = standing(store, session).await.map_err(|error| read_error(&error))?;
-        let follower = JournalFollower::new(store, session, after, now.head, self.longest).await;
+        let now = standing(store, session, self.redaction).await.map_err(|error| read_error(&error))?;
+        let follower =
+            JournalFollower::new(store, session, after, now.head, self.redaction, self.longest).await;
         let follower = follower.map_err(|error| read_error(&error))?;
         let source = self.source(session);
         let follow = FollowedSession { follower, source, activity: FollowActivity::Quiet };

@@ -42,7 +42,7 @@ use crate::registry::Registry;
 use crate::store::Store;
 use crate::transport::messages::ClientTransport;
 use crate::wire::{Id, IdKind, Line, Malformed, Out, RpcError, RpcMessage, code, parse};
-pub use access::{ClientAccess, ClientOrigin, ClientRole, ClientScope, Redaction, RemoteRules, StdioServers};
+pub use access::{ClientAccess, ClientOrigin, ClientRole, ClientScope, RemoteRules, StdioServers};
 pub(crate) use directory::ClientDirectory;
 pub use directory::TransportName;
 use intake::Intake;

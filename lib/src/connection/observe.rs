@@ -7,15 +7,15 @@ use std::sync::Arc;
 use rethread_core::{Seq, SessionId};
 
 use super::attach::{Attacher, Opened};
-use super::{ClientContext, ClientRole, Connection, Redaction};
+use super::{ClientContext, ClientRole, Connection};
 use crate::agent::host::{AgentSource, Starting};
 use crate::edge::capabilities::AgentProfile;
 use crate::edge::client_request::{ReplayFrom, UpdateDelivery};
 use crate::edge::view::View;
 use crate::live::Cursor;
 use crate::live_session::RunningTurn;
-use crate::outbox::{Attachment, Observing, OpenRequest, RedactedEntries};
-use crate::secret::SecretFinder;
+use crate::outbox::{Attachment, Observing, OpenRequest};
+use crate::secret::{RedactedEntries, Redaction, SecretFinder};
 use crate::wire::{RpcError, code};
 
 /// The agent of observers: none is ever started for them.

@@ -14,8 +14,9 @@ use super::{ClientContext, Connection};
 use crate::edge::reading_request::{ReadParams, ReadPlace, ReadingQuery, ReadingRequest, UsageParams};
 use crate::live_session::store_error;
 use crate::outbox::OpenRequest;
-use crate::reading::{self, ItemSize, PageOrder, PagePlace, ReadFailure, Redaction};
+use crate::reading::{self, ItemSize, PageOrder, PagePlace, ReadFailure};
 use crate::registry::Registry;
+use crate::secret::Redaction;
 use crate::store::StoreError;
 use crate::transcript::UsageFilter;
 use crate::wire::RpcError;
@@ -69,12 +70,20 @@ impl Connection {
         let room = self.answer_room().saturating_sub(request.id().text().len());
         let (reads, exports) = (self.readings.reads.clone(), self.readings.exports.clone());
         let (registry, store) = (context.registry.clone(), self.deps.store.clone());
+        let redaction = context.access.redaction();
         tokio::spawn(async move {
             let _turn = reads.acquire().await;
             let answer = match query {
-                ReadingQuery::Read(params) => page(&registry, params, room).await,
-                ReadingQuery::Outline { session } => outline(&registry, &SessionId(session), room).await,
-                ReadingQuery::Export(params) => exports.piece(&registry, store, params, room).await,
+                ReadingQuery::Read(params) => page(&registry, params, redaction, room).await,
+                ReadingQuery::Outline { session } => {
+                    outline(&registry, &SessionId(session), redaction, room).await
+                }
+                ReadingQuery::Export(mut params) => {
+                    if redaction == Redaction::Secrets {
+                        params.redact = Some(true);
+                    }
+                    exports.piece(&registry, store, params, room).await
+                }
                 ReadingQuery::Usage(params) => usage(&registry, params, room).await,
             };
             request.answer(answer);
@@ -90,7 +99,12 @@ impl Connection {
         let longest = self.answer_room();
         let follows = self.readings.follows.get_or_insert_with(|| {
             let (follows, commands) = mpsc::channel(MAX_COMMANDS);
-            let following = Following::new(context.registry.clone(), self.outbox.clone(), longest);
+            let following = Following::new(
+                context.registry.clone(),
+                self.outbox.clone(),
+                context.access.redaction(),
+                longest,
+            );
             tokio::spawn(following.run(commands));
             follows
         });
@@ -99,7 +113,12 @@ impl Connection {
     }
 }
 
-async fn page(registry: &Registry, params: ReadParams, room: usize) -> Result<Json, RpcError> {
+async fn page(
+    registry: &Registry,
+    params: ReadParams,
+    redaction: Redaction,
+    room: usize,
+) -> Result<Json, RpcError> {
     let ReadParams { session, place, limit, whole } = params;
     let session = SessionId(session);
     let row = registry.row(&session).await?;
@@ -110,7 +129,7 @@ async fn page(registry: &Registry, params: ReadParams, room: usize) -> Result<Js
         ReadPlace::Around(id) => PagePlace::Around(id),
     };
     let size = if whole { ItemSize::Whole } else { ItemSize::Shortened };
-    let order = PageOrder { place, limit, size, room };
+    let order = PageOrder { place, limit, size, redaction, room };
     match reading::read_page(registry.store(), &session, row.head, &order).await {
         Ok(page) => Ok(Json::of(&page)),
         Err(ReadFailure::Store(error)) => Err(read_error(&error)),
@@ -118,9 +137,14 @@ async fn page(registry: &Registry, params: ReadParams, room: usize) -> Result<Js
     }
 }
 
-async fn outline(registry: &Registry, session: &SessionId, room: usize) -> Result<Json, RpcError> {
+async fn outline(
+    registry: &Registry,
+    session: &SessionId,
+    redaction: Redaction,
+    room: usize,
+) -> Result<Json, RpcError> {
     registry.row(session).await?;
-    let read = reading::outline(registry.store(), session, Redaction::Off, room).await;
+    let read = reading::outline(registry.store(), session, redaction, room).await;
     read.map_err(|error| read_error(&error))
 }
 

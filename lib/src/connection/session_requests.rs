@@ -6,13 +6,13 @@ use tokio::sync::oneshot;
 
 use super::answers::{self, SomewhereOpen};
 use super::attach::{Attacher, check};
-use super::{ClientContext, ClientRole, Connection, Redaction};
+use super::{ClientContext, ClientRole, Connection};
 use crate::clock;
 use crate::edge::client_request::{ReplayFrom, Setup};
 use crate::edge::dialect::UnknownClose;
 use crate::live_session::{Handle, Message, SessionEnded, store_error};
 use crate::outbox::{OpenRequest, Worker};
-use crate::secret::{SecretFinder, redacted_json};
+use crate::secret::{Redaction, SecretFinder, redacted_json};
 use crate::store::{Archived, SessionRow, StoreError};
 use crate::wire::RpcError;
 

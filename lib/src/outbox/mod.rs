@@ -3,7 +3,6 @@
 
 mod in_flight;
 mod queue;
-mod redacted;
 mod reply;
 
 use std::sync::Arc;
@@ -19,7 +18,6 @@ use crate::wire::{Id, RpcError};
 
 pub(crate) use in_flight::{InFlight, OpenRequest, RequestIdInUse, RequestNotTaken, Worker};
 pub(crate) use queue::{AnswerSlot, Outbox, Outgoing, queue};
-pub(crate) use redacted::RedactedEntries;
 pub(crate) use reply::Reply;
 
 /// One thing for a client.
@@ -180,7 +178,7 @@ pub(crate) struct Observing {
     /// Where it reads on when the session begins or ends to be live.
     pub(crate) tail: Arc<ObservedTail>,
     /// Holds back and redacts entries, if secrets are not shown.
-    pub(crate) redactor: Option<RedactedEntries>,
+    pub(crate) redactor: Option<crate::secret::RedactedEntries>,
 }
 
 /// What is sent when a replay is over, in this order.

@@ -5,8 +5,7 @@ use std::sync::Arc;
 use rethread_core::SessionId;
 use tokio::sync::mpsc;
 
-use super::outline::Redaction;
-use crate::secret::SecretFinder;
+use crate::secret::{Redaction, SecretFinder};
 use crate::session_file::{ExportRedaction, SessionLines};
 use crate::store::{SessionRow, Store, StoreError};
 use crate::transcript::{SessionOutline, TextFormat, TurnReader};
@@ -47,7 +46,7 @@ impl SessionExport {
             let mut out = PieceWriter { to, text: String::new(), piece };
             let mut finder = SecretFinder::default();
             let finder = match redaction {
-                Redaction::On => Some(&mut finder),
+                Redaction::Secrets => Some(&mut finder),
                 Redaction::Off => None,
             };
             let written = match form {

@@ -9,6 +9,7 @@ use serde::Serialize;
 use super::item::{Freshness, ReadItem, entry_items, items_of};
 use super::position::TurnTime;
 use super::stretch::{FIRST, Stretch};
+use crate::secret::{RedactedEntries, Redaction, SecretFinder};
 use crate::store::{Store, StoreError};
 
 /// About how much is given at once of a turn that was folded.
@@ -28,6 +29,8 @@ pub(crate) struct JournalFollower {
     given: Seq,
     /// A larger entry is shortened.
     longest: usize,
+    /// Holds back and redacts entries, if secrets are not shown.
+    redactor: Option<RedactedEntries>,
 }
 
 /// What a follower gives next.
@@ -45,9 +48,10 @@ impl JournalFollower {
         session: &SessionId,
         after: Seq,
         head: Seq,
+        redaction: Redaction,
         longest: usize,
     ) -> Result<Self, StoreError> {
-        let after = after.min(head);
+        let mut after = after.min(head);
         let stretch = Stretch::before(store, session, after.next()).await?;
         let mut now = TurnTime { turn: None, at: stretch.since };
         let mut turn_start = stretch.start;
@@ -57,8 +61,17 @@ impl JournalFollower {
                 turn_start = item.last.next();
             }
         }
+        let redactor = match redaction {
+            Redaction::Off => None,
+            Redaction::Secrets => {
+                // A secret may be split at any entry, so a turn is read from its beginning.
+                after = Seq(turn_start.0.saturating_sub(1));
+                now = TurnTime { turn: None, at: stretch.since };
+                Some(RedactedEntries::default())
+            }
+        };
         let (session, next) = (session.clone(), after.next());
-        Ok(Self { session, next, turn_start, now, past: head, given: Seq(0), longest })
+        Ok(Self { session, next, turn_start, now, past: head, given: Seq(0), longest, redactor })
     }
 
     /// The entry that it reads next.
@@ -71,7 +84,7 @@ impl JournalFollower {
         let mut entries = Vec::new();
         for entry in appended {
             let seq = self.next;
-            self.add(&Folded { first: seq, last: seq, entry: entry.as_ref().clone() }, &mut entries);
+            self.pass(Folded { first: seq, last: seq, entry: entry.as_ref().clone() }, &mut entries);
             self.next = seq.next();
         }
         entries
@@ -93,7 +106,7 @@ impl JournalFollower {
             let first = item.first;
             let item = item.folded().map_err(|cause| page.damaged(first, cause));
             match item {
-                Ok(item) => self.add(&item, &mut entries),
+                Ok(item) => self.pass(item, &mut entries),
                 // What could be read is given first; the next read begins with the error.
                 Err(_) if !entries.is_empty() => {
                     self.next = first;
@@ -119,6 +132,10 @@ impl JournalFollower {
                 return Ok(FollowedEntries { entries, is_last: false });
             }
             self.given = item.seq;
+            let item = match &self.redactor {
+                Some(_) => item.redacted(&mut SecretFinder::default()),
+                None => item,
+            };
             let entry = self.encoded(item);
             bytes += entry.text().len();
             entries.push(entry);
@@ -131,6 +148,13 @@ impl JournalFollower {
         self.next = stretch.end.next.max(next);
         self.turn_start = self.next.max(FIRST);
         Ok(FollowedEntries { entries, is_last: false })
+    }
+
+    fn pass(&mut self, item: Folded, entries: &mut Vec<Json>) {
+        match &mut self.redactor {
+            None => self.add(&item, entries),
+            Some(redactor) => redactor.push(item).iter().for_each(|item| self.add(item, entries)),
+        }
     }
 
     fn add(&mut self, item: &Folded, entries: &mut Vec<Json>) {

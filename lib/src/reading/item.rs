@@ -1,7 +1,7 @@
 //! The items of a stretch: messages, tool calls and the like as one update each, and events. What a sub-agent said is folded
 //! for each sub-agent by itself.
 
-use rethread_core::{Entry, Folded, Json, MessageId, ReplayRule, Seq, Update, UpdateKind, fold};
+use rethread_core::{Entry, Folded, Json, MessageId, ReplayRule, Seq, Subject, Update, UpdateKind, fold};
 use serde::Serialize;
 use serde_json::json;
 
@@ -10,6 +10,7 @@ use super::event::event_of;
 use super::position::{TurnTime, TurnTimes};
 use super::stretch::Stretch;
 use crate::clock;
+use crate::secret::{SecretFinder, redacted_json};
 
 /// One item of a session as clients read it.
 #[derive(Clone, Debug, Serialize)]
@@ -80,6 +81,19 @@ impl ReadItem {
         !self.id.is_empty() && self.id == id
     }
 
+    /// Whether it is an update that is neither a prompt nor a state.
+    fn is_said_by_agent(&self) -> bool {
+        let ItemBody::Update(body) = &self.body else { return false };
+        Update::read(body.clone()).kind.subject() != Subject::UserMessage
+    }
+
+    /// The same without what looks like a secret.
+    pub(super) fn redacted(mut self, finder: &mut SecretFinder) -> Self {
+        let (ItemBody::Update(body) | ItemBody::Event(body)) = &mut self.body;
+        *body = redacted_json(body, finder);
+        self
+    }
+
     /// Shortens it to this many bytes. What it had is noted.
     pub(super) fn cut_to(&mut self, longest: usize) {
         let ItemBody::Update(body) = &mut self.body else { return };
@@ -113,6 +127,19 @@ pub(super) fn items_of(stretch: &Stretch, past: Seq) -> Vec<ReadItem> {
         items[start..].sort_by_key(|item: &ReadItem| item.seq);
     }
     items
+}
+
+/// The items without what looks like a secret. What an agent has said in a turn that still runs is left out: a secret may be
+/// split between what was said and what is not said yet.
+pub(super) fn redacted_items(
+    stretch: &Stretch,
+    items: Vec<ReadItem>,
+    finder: &mut SecretFinder,
+) -> Vec<ReadItem> {
+    let ended = stretch.items.iter().rev().find(|item| matches!(item.entry, Entry::TurnEnded { .. }));
+    let settled = ended.map_or(Seq(0), |item| item.last);
+    let shown = |item: &ReadItem| item.last() <= settled || !item.is_said_by_agent();
+    items.into_iter().filter(shown).map(|item| item.redacted(finder)).collect()
 }
 
 /// What a client is given of one entry.

@@ -16,7 +16,7 @@ mod usage;
 
 pub(crate) use export::{ExportForm, SessionExport};
 pub(crate) use follower::{FollowedEntries, FollowedParams, JournalFollower};
-pub(crate) use outline::{Redaction, outline};
+pub(crate) use outline::outline;
 pub(crate) use page::{ItemSize, PageOrder, PagePlace, ReadFailure, read_page};
 pub(crate) use standing::standing;
 pub(crate) use usage::usage;

@@ -4,21 +4,12 @@ use rethread_core::{Activity, Json, Session};
 use serde_json::{Value, json};
 
 use crate::clock;
-use crate::secret::SecretFinder;
+use crate::secret::{Redaction, SecretFinder};
 use crate::store::{Archived, Store, StoreError, read_state};
 use crate::transcript::{SessionOutline, TurnOutline};
 
 /// How much of a prompt is shown.
 const MAX_PROMPT: usize = 200;
-
-/// Whether what looks like a secret is replaced.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Redaction {
-    /// It is.
-    On,
-    /// It is not.
-    Off,
-}
 
 /// Reads the outline of a session. If it has too many turns for `room` bytes, the oldest are left out.
 pub(crate) async fn outline(
@@ -29,7 +20,7 @@ pub(crate) async fn outline(
 ) -> Result<Json, StoreError> {
     let (session, row) = read_state(store, id).await?;
     let mut outline = SessionOutline::read(store, &row).await?;
-    if redaction == Redaction::On {
+    if redaction == Redaction::Secrets {
         outline.redact(&mut SecretFinder::default());
     }
     let state = if row.owner.is_some() { state_name(&session) } else { "idle" };

@@ -7,8 +7,9 @@ use rethread_core::stored::{RawItem, Stored, StoredError};
 use rethread_core::{Json, Seq, SessionId, UpdateKind};
 use serde::Serialize;
 
-use super::item::{ReadItem, id_in, items_of};
+use super::item::{ReadItem, id_in, items_of, redacted_items};
 use super::stretch::{FIRST, Stretch, StretchEnd};
+use crate::secret::{Redaction, SecretFinder};
 use crate::store::{Store, StoreError};
 use crate::transcript::JournalDamage;
 
@@ -30,6 +31,8 @@ pub(crate) struct PageOrder {
     pub(crate) limit: usize,
     /// Whether large items are shortened.
     pub(crate) size: ItemSize,
+    /// Whether secrets are replaced. What a turn that still runs has said is then left out: a secret may be split.
+    pub(crate) redaction: Redaction,
     /// The largest answer.
     pub(crate) room: usize,
 }
@@ -102,7 +105,7 @@ pub(crate) async fn read_page(
     head: Seq,
     order: &PageOrder,
 ) -> Result<ReadPage, ReadFailure> {
-    let mut window = Window::open(store, session, head, &order.place).await?;
+    let mut window = Window::open(store, session, head, &order.place, order.redaction).await?;
     match &order.place {
         PagePlace::Newest | PagePlace::Before(_) => window.fill_back(order.limit).await?,
         PagePlace::After(_) => window.fill_forward(order.limit).await?,
@@ -118,6 +121,7 @@ pub(crate) async fn read_page(
 struct Window<'a> {
     store: &'a dyn Store,
     session: &'a SessionId,
+    redaction: Redaction,
     items: VecDeque<ReadItem>,
     middle: usize,
     start: Seq,
@@ -131,6 +135,7 @@ impl<'a> Window<'a> {
         session: &'a SessionId,
         head: Seq,
         place: &PagePlace,
+        redaction: Redaction,
     ) -> Result<Self, ReadFailure> {
         let (before, after) = match place {
             PagePlace::Newest => (head.next(), head),
@@ -142,7 +147,7 @@ impl<'a> Window<'a> {
             }
         };
         let stretch = Stretch::before(store, session, before).await?;
-        let items: VecDeque<_> = items_of(&stretch, EVERYTHING).into();
+        let items: VecDeque<_> = page_items(&stretch, redaction).into();
         let middle = match place {
             PagePlace::Newest | PagePlace::Before(_) | PagePlace::After(_) => {
                 items.partition_point(|item| item.seq <= after)
@@ -151,14 +156,15 @@ impl<'a> Window<'a> {
                 items.iter().position(|item| item.is(id)).ok_or(ReadFailure::NoSuchMessage)?
             }
         };
-        Ok(Self { store, session, items, middle, start: stretch.start, end: stretch.end })
+        let (start, end) = (stretch.start, stretch.end);
+        Ok(Self { store, session, redaction, items, middle, start, end })
     }
 
     /// Reads turns until there are more than `count` items before the place, so that it is known whether there is more.
     async fn fill_back(&mut self, count: usize) -> Result<(), ReadFailure> {
         while self.middle <= count && self.start > FIRST {
             let earlier = Stretch::before(self.store, self.session, self.start).await?;
-            let items = items_of(&earlier, EVERYTHING);
+            let items = page_items(&earlier, self.redaction);
             self.middle += items.len();
             items.into_iter().rev().for_each(|item| self.items.push_front(item));
             self.start = earlier.start;
@@ -170,7 +176,7 @@ impl<'a> Window<'a> {
     async fn fill_forward(&mut self, count: usize) -> Result<(), ReadFailure> {
         while self.items.len() - self.middle <= count && !self.end.is_last {
             let later = Stretch::after(self.store, self.session, &self.end).await?;
-            self.items.extend(items_of(&later, EVERYTHING));
+            self.items.extend(page_items(&later, self.redaction));
             self.end = later.end;
         }
         Ok(())
@@ -262,6 +268,15 @@ impl Choice<'_> {
         let mut item = item.clone().with_last();
         item.cut_to(longest);
         Json::of(&item)
+    }
+}
+
+/// The items of whole turns as a client is shown them.
+fn page_items(stretch: &Stretch, redaction: Redaction) -> Vec<ReadItem> {
+    let items = items_of(stretch, EVERYTHING);
+    match redaction {
+        Redaction::Off => items,
+        Redaction::Secrets => redacted_items(stretch, items, &mut SecretFinder::default()),
     }
 }
 

@@ -5,6 +5,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::stretch::Stretch;
+use crate::secret::{Redaction, SecretFinder, redacted_json};
 use crate::store::{Store, StoreError, read_state};
 
 /// How a session stands.
@@ -37,7 +38,11 @@ impl Standing {
 }
 
 /// Reads how a session stands.
-pub(crate) async fn standing(store: &dyn Store, id: &SessionId) -> Result<Standing, StoreError> {
+pub(crate) async fn standing(
+    store: &dyn Store,
+    id: &SessionId,
+    redaction: Redaction,
+) -> Result<Standing, StoreError> {
     let (session, row) = read_state(store, id).await?;
     let idle = || json!({"sessionUpdate": "state_update", "state": "idle"}).into();
     // A turn whose process has ended does not go on.
@@ -48,6 +53,10 @@ pub(crate) async fn standing(store: &dyn Store, id: &SessionId) -> Result<Standi
     let mut updates = vec![state.unwrap_or_else(idle)];
     updates.extend([session.options, session.commands, session.usage, info].into_iter().flatten());
     updates.extend(open_plan(&Stretch::before(store, id, row.head.next()).await?));
+    if redaction == Redaction::Secrets {
+        let mut finder = SecretFinder::default();
+        updates.iter_mut().for_each(|update| *update = redacted_json(update, &mut finder));
+    }
     Ok(Standing { head: row.head, updates })
 }
 

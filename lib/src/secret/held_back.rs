@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use rethread_core::{Entry, Folded, Gathered, Subject, Update, UpdateForm, UpdateKind};
 
-use crate::secret::{SecretFinder, redacted_entry};
+use super::{SecretFinder, redacted_entry};
 
 /// How many bytes are held back. A turn that says more is shown in pieces of this size.
 const MOST: usize = 8 * 1024 * 1024;
