@@ -56,7 +56,7 @@ impl Connection {
                 }
                 None => (memory.meet(&host).await, AgentStart::Now),
             };
-            let _ = ready.send(Ready { request, client, outcome, agent_start }).await;
+            let _ = ready.send(Box::new(Ready { request, client, outcome, agent_start })).await;
         });
     }
 
