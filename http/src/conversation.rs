@@ -11,6 +11,8 @@ use crate::shown_session::{EarlierHistory, ShownSession};
 
 /// The id of our own request to initialize again. Requests of the caller have numbers, or ids of another form.
 const INITIALIZE_ID: &str = "rethread-again-initialize";
+/// The same as JSON text.
+const INITIALIZE_ID_TEXT: &str = "\"rethread-again-initialize\"";
 /// Our own requests to load a session again have this and the session as their id.
 const LOAD_ID: &str = "rethread-again-load ";
 /// Requests that do the same when they are sent a second time.
@@ -181,7 +183,7 @@ impl Conversation {
     }
 
     fn answered(&mut self, id: &str, message: Bytes) -> Heard {
-        if id == json!(INITIALIZE_ID).to_string() {
+        if id == INITIALIZE_ID_TEXT {
             return self.initialized_again(&message);
         }
         let held_back = self.loaded(id);

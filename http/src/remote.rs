@@ -322,11 +322,23 @@ impl OutStream {
         self.next += 1;
         self.kept_bytes += message.len();
         while self.kept_bytes > MOST_KEPT && self.first < self.next {
-            let Some(oldest) = self.messages.pop_front() else { break };
+            self.drop_oldest();
+        }
+        Some((number, message))
+    }
+
+    fn drop_oldest(&mut self) {
+        if let Some(oldest) = self.messages.pop_front() {
             self.kept_bytes -= oldest.len();
             self.first += 1;
         }
-        Some((number, message))
+    }
+
+    /// Keeps nothing of what was taken.
+    fn forget_taken(&mut self) {
+        while self.first < self.next {
+            self.drop_oldest();
+        }
     }
 }
 
@@ -338,6 +350,7 @@ impl StreamReceiver {
             let mut news = std::pin::pin!(news);
             news.as_mut().enable();
             {
+                let is_single = self.connection.layout == Layout::Single;
                 let mut out = locked(&self.connection.out);
                 let stream = out.stream(self.name.clone());
                 if stream.receiver != self.number {
@@ -345,6 +358,10 @@ impl StreamReceiver {
                 }
                 if let Some((number, message)) = stream.take() {
                     let epoch = stream.epoch.clone();
+                    // A WebSocket client that does not come back asks for nothing again.
+                    if is_single && !out.comes_back {
+                        out.stream(self.name.clone()).forget_taken();
+                    }
                     out.waiting_bytes = out.waiting_bytes.saturating_sub(message.len());
                     drop(out);
                     self.connection.changed.notify_waiters();
@@ -458,6 +475,23 @@ mod tests {
         drop(receiver);
         assert_eq!(status(&id(1)), Some(StatusCode::GONE), "too old");
         assert_eq!(status(&id(4)), None);
+    }
+
+    #[tokio::test]
+    async fn nothing_is_kept_for_a_websocket_client_that_does_not_come_back() {
+        for (initialize, kept) in
+            [("{}", 0), (r#"{"params":{"_meta":{"rethread":{"resume":{}}}}}"#, update("s", 0).len())]
+        {
+            let (single, _incoming) =
+                RemoteConnection::new("c".to_owned(), "ab".to_owned(), "t".to_owned(), Layout::Single);
+            single.introduced(initialize.as_bytes());
+            single.push(update("s", 0)).await;
+            let mut receiver = single.receiver(StreamName::Connection, None).unwrap();
+            numbers(&mut receiver, 1).await;
+            assert_eq!(locked(&single.out).stream(StreamName::Connection).kept_bytes, kept);
+            single.push(update("s", 1)).await;
+            assert_eq!(numbers(&mut receiver, 1).await, [2]);
+        }
     }
 
     #[tokio::test]

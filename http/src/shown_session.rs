@@ -96,7 +96,7 @@ impl ObjectKind {
             Value::Array(items) => Some(total(items)),
             Value::String(data) => Some(decoded_length(data)),
             Value::Object(output) => output.get("data").and_then(Value::as_str).map(decoded_length),
-            _ => None,
+            Value::Null | Value::Bool(_) | Value::Number(_) => None,
         }
     }
 }

@@ -64,7 +64,8 @@ impl Connection {
                 }
                 (ClientRole::Full, None) => (memory.meet(&host).await, AgentStart::Now),
             };
-            let _ = ready.send(Ready { request, client, access, outcome, agent_start }).await;
+            let ready_client = Ready { request, client, access, outcome, agent_start };
+            let _ = ready.send(Box::new(ready_client)).await;
         });
     }
 

@@ -97,7 +97,8 @@ pub(crate) struct Connection {
     /// How many subscriptions to the list it has.
     subscriptions: usize,
     readings: Readings,
-    ready: mpsc::Sender<Ready>,
+    /// Boxed, since a channel has room for many.
+    ready: mpsc::Sender<Box<Ready>>,
     from_process: mpsc::Sender<ProcessMessage>,
 }
 
@@ -268,7 +269,7 @@ impl Connection {
     async fn read(
         mut self,
         mut intake: Intake,
-        mut initialized: mpsc::Receiver<Ready>,
+        mut initialized: mpsc::Receiver<Box<Ready>>,
         mut process: mpsc::Receiver<ProcessMessage>,
         stop: impl Future<Output = ()>,
     ) {
@@ -280,7 +281,7 @@ impl Connection {
                     Some((line, slot)) => self.handle_line(line, slot).await,
                     None => break,
                 },
-                Some(ready) = initialized.recv() => self.initialized(ready).await,
+                Some(ready) = initialized.recv() => self.initialized(*ready).await,
                 Some(message) = process.recv() => self.process_message(&message),
             }
         }
@@ -290,13 +291,13 @@ impl Connection {
     }
 
     /// Somebody who pipes requests in and waits for the end still gets the answers that are under way.
-    async fn finish_answers(&mut self, initialized: &mut mpsc::Receiver<Ready>) {
+    async fn finish_answers(&mut self, initialized: &mut mpsc::Receiver<Box<Ready>>) {
         let patience = tokio::time::sleep(LAST_ANSWERS);
         tokio::pin!(patience);
         while !self.in_flight.is_empty() {
             tokio::select! {
                 () = &mut patience => return,
-                Some(ready) = initialized.recv() => self.initialized(ready).await,
+                Some(ready) = initialized.recv() => self.initialized(*ready).await,
                 () = tokio::time::sleep(Duration::from_millis(5)) => {}
             }
         }

@@ -271,6 +271,63 @@ mod tests {
         assert!(matches!(connect(&link.join("a.sock")), Err(LocalSocketError::NotPrivate { .. })));
     }
 
+    /// Runs this as another user. Only root can; says whether it was done.
+    #[cfg(target_os = "linux")]
+    fn as_somebody_else(run: impl FnOnce() + Send + 'static) -> bool {
+        if own_user() != 0 {
+            return false;
+        }
+        let other = std::thread::spawn(|| {
+            // SAFETY: a plain call. Unlike the function of the C library it changes this thread alone.
+            assert_eq!(unsafe { libc::syscall(libc::SYS_setresuid, -1, 65_534, -1) }, 0);
+            run();
+        });
+        other.join().unwrap();
+        true
+    }
+
+    #[cfg(target_os = "linux")]
+    #[tokio::test]
+    async fn a_folder_or_a_process_of_another_user_is_refused() {
+        use std::os::fd::{FromRawFd, OwnedFd};
+        let folder = folder();
+        let path = folder.path().join("a.sock");
+        let listener = LocalListener::bind(&path).unwrap();
+        // Whatever the folder allows: who connects is checked, too.
+        fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(0o666)).unwrap();
+        let to = path.clone();
+        if !as_somebody_else(move || drop(BlockingStream::connect(to).unwrap())) {
+            return;
+        }
+        let refused = listener.accept().await;
+        assert!(matches!(refused, Err(LocalSocketError::OtherUser { user: 65_534, .. })), "{refused:?}");
+        drop(listener);
+
+        // A socket of ours on which somebody else listens.
+        fs::set_permissions(folder.path(), Permissions::from_mode(0o700)).unwrap();
+        // SAFETY: the descriptor is owned by nobody else, and the address is valid for its length.
+        let socket = unsafe {
+            let socket = OwnedFd::from_raw_fd(libc::socket(libc::AF_UNIX, libc::SOCK_STREAM, 0));
+            let mut address: libc::sockaddr_un = std::mem::zeroed();
+            address.sun_family = libc::AF_UNIX as libc::sa_family_t;
+            for (to, from) in address.sun_path.iter_mut().zip(path.as_os_str().as_encoded_bytes()) {
+                *to = *from as libc::c_char;
+            }
+            let length = size_of::<libc::sockaddr_un>() as libc::socklen_t;
+            assert_eq!(libc::bind(socket.as_raw_fd(), (&raw const address).cast(), length), 0);
+            socket
+        };
+        let number = socket.as_raw_fd();
+        // SAFETY: the descriptor is open.
+        as_somebody_else(move || assert_eq!(unsafe { libc::listen(number, 1) }, 0));
+        let refused = connect(&path);
+        assert!(matches!(refused, Err(LocalSocketError::OtherUser { user: 65_534, .. })), "{refused:?}");
+
+        std::os::unix::fs::chown(folder.path(), Some(65_534), None).unwrap();
+        assert!(matches!(connect(&path), Err(LocalSocketError::NotPrivate { .. })), "its folder");
+    }
+
     #[tokio::test]
     async fn what_is_no_socket_is_left_alone() {
         let folder = folder();

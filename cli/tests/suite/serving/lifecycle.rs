@@ -81,6 +81,41 @@ async fn a_socket_can_be_named_and_must_be_private() {
 }
 
 #[tokio::test]
+async fn the_socket_is_in_the_runtime_folder_or_in_a_short_one() {
+    let home = home();
+    let below = |name: &str| home.beside().join(name);
+    fs::create_dir(below("run")).expect("a folder can be made");
+    let command = |args: &[&str]| {
+        let mut command = home.command(args);
+        command.env_remove("RETHREAD_HOME").env("XDG_RUNTIME_DIR", below("run"));
+        command.env("XDG_DATA_HOME", below("data")).env("XDG_STATE_HOME", below("state"));
+        command.env("XDG_CONFIG_HOME", below("config"));
+        command
+    };
+    let server = ServerProgram::start(command(&["serve", "--listen", "off"])).await;
+    assert_eq!(server.socket().parent(), Some(below("run/rethread").as_path()));
+    let status = command(&["serve", "--status"]).output().await.expect("it runs");
+    assert!(status.status.success(), "{}", stderr(&status));
+    // Two servers of one runtime folder, each with its own store.
+    let mut other = command(&["serve", "--listen", "off"]);
+    other.env("XDG_DATA_HOME", below("other")).env("XDG_STATE_HOME", below("other-state"));
+    let other = ServerProgram::start(other).await;
+    assert_eq!(other.socket().parent(), server.socket().parent());
+    assert_ne!(other.socket(), server.socket());
+
+    let long = below(&"x".repeat(100));
+    let mut command = home.command(&["serve", "--listen", "off"]);
+    command.env("RETHREAD_HOME", &long);
+    let server = ServerProgram::start(command).await;
+    let socket = server.socket();
+    assert!(socket.as_os_str().len() <= 100 && !socket.starts_with(&long), "{}", socket.display());
+    assert_eq!(fs::metadata(socket.parent().expect("a folder")).expect("it exists").mode() & 0o777, 0o700);
+    let mut status = home.command(&["serve", "--status"]);
+    let status = status.env("RETHREAD_HOME", &long).output().await.expect("it runs");
+    assert!(status.status.success(), "{}", stderr(&status));
+}
+
+#[tokio::test]
 async fn a_server_that_stops_lets_a_turn_finish_and_takes_no_new_one() {
     let home = home();
     let server = home.serve(&[]).await;

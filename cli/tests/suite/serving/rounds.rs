@@ -98,6 +98,10 @@ impl Trio {
 
     /// The next session, with both editors.
     async fn next_session(&mut self) {
+        // The agent counts its sessions from 1 in each process, so no two of them may be open.
+        for client in [&self.editor.client, &self.remote.client] {
+            client.close(&self.session).await.expect("it is open");
+        }
         self.session = self.editor.client.new_session_in(&self.scene.cwd()).await;
         self.remote.client.load_in(&self.scene.cwd(), &self.session).await;
     }
@@ -137,11 +141,13 @@ impl Trio {
     }
 
     /// A turn of each editor that nothing disturbs; after it, nothing runs.
-    async fn quiet_turns(&mut self) {
+    async fn quiet_turns(&mut self, label: &str) {
         for number in [self.number + 1, self.number + 2] {
             let client = if number % 2 == 0 { &self.editor.client } else { &self.remote.client };
             let said = format!("quiet {number}");
-            assert_eq!(client.prompt(&self.session, &format!("say {said}")).await.stop, "end_turn");
+            let turn = client.prompt(&self.session, &format!("say {said}")).await;
+            let last = client.said().len().saturating_sub(8);
+            assert_eq!(turn.stop, "end_turn", "{label}: {:#?}", &client.said()[last..]);
             for client in [&self.editor.client, &self.remote.client] {
                 let is = |update: &Value| {
                     update["content"]["text"] == said.as_str()
@@ -155,7 +161,7 @@ impl Trio {
 
     /// All clients see what a new one is shown.
     async fn check_same(&mut self, label: &str) -> View {
-        self.quiet_turns().await;
+        self.quiet_turns(label).await;
         let loaded = self.loaded().await;
         for program in [&self.editor, &self.remote] {
             let view = program.client.view(&self.session);
