@@ -65,6 +65,25 @@ async fn an_empty_session_survives_a_kill_and_is_not_listed() {
 }
 
 #[tokio::test]
+async fn a_session_that_ends_leaves_no_journal_file() {
+    for version in BOTH {
+        let home = home();
+        let mut program = home.ready(version, Version::V1).await;
+        let session = program.client.new_session().await;
+        for text in ["say one", "say two"] {
+            assert_eq!(program.client.prompt(&session, text).await.stop, "end_turn");
+        }
+        program.client.disconnect().await;
+        program.exited().await;
+        let files: Vec<_> = std::fs::read_dir(home.path().join("live")).expect("a folder").collect();
+        assert!(files.is_empty(), "{files:?}");
+        let next = home.ready(version, Version::V1).await;
+        next.client.load(&session).await;
+        assert_eq!(next.client.view(&session).agent(), ["one", "two"]);
+    }
+}
+
+#[tokio::test]
 async fn listing_works_while_another_process_has_the_session() {
     for version in BOTH {
         let home = home();

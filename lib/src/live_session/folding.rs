@@ -121,7 +121,8 @@ impl LiveSession {
     }
 
     fn fold(&mut self, upto: Seq) {
-        self.live.forget(upto);
+        // What follows the last turn stays for those who have not read it.
+        self.live.forget(upto.min(self.folding.foldable));
         let state = || Snapshot { head: self.lease.head, state: stored::encode_session(&self.session) };
         let snapshot = self.session.turn.is_none().then(state);
         let (store, lease, id) = (self.deps.store.clone(), self.lease.clone(), self.id.clone());
