@@ -1,10 +1,15 @@
 //! Counts the requests of one connection that are being answered, and notices when there are none for long. The HTTP library
 //! does not limit a connection that sends nothing at all, or one of HTTP/2 without requests.
 
+use std::convert::Infallible;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
+use bytes::Bytes;
 use http_body_util::BodyExt;
+use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use rethread::lock::locked;
 use tokio::time::Instant;
 
@@ -55,11 +60,33 @@ impl OpenRequests {
 impl OpenHttpRequest {
     /// It is answered when this body was sent or given up.
     pub(crate) fn until_the_end_of(self, body: Body) -> Body {
-        body.map_frame(move |frame| {
-            let _ = &self;
-            frame
-        })
-        .boxed_unsync()
+        AnswerBody { body, _open: self }.boxed_unsync()
+    }
+}
+
+/// A body whose request is open as long as it is there. Its length stays known.
+struct AnswerBody {
+    body: Body,
+    _open: OpenHttpRequest,
+}
+
+impl HttpBody for AnswerBody {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
     }
 }
 

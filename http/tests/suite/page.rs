@@ -90,6 +90,7 @@ async fn files_are_served_without_a_token_and_with_every_header_that_protects_th
     assert_eq!(header("cross-origin-opener-policy"), "same-origin");
     assert_eq!(header("cross-origin-resource-policy"), "same-origin");
     assert_eq!(header("cache-control"), "no-store");
+    assert_eq!(header("content-length"), "15");
     assert_eq!(whole(index).await, "<!doctype html>");
 
     let script = listening.file("GET", "/app-1f.js", &[]).await;
