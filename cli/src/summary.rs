@@ -34,6 +34,8 @@ pub(crate) struct SessionSummary {
     pub(crate) state: SessionState,
     /// The process that has it open.
     pub(crate) process: Option<OwnerProcess>,
+    /// How many clients are attached, if the server has it open.
+    pub(crate) clients: Option<usize>,
     /// Whether it is archived.
     archived: bool,
     /// The session that it was forked from.
@@ -135,6 +137,7 @@ impl SessionSummary {
             turns: (row.head.0 > 0).then_some(session.turns.0),
             state: SessionState::of(session, row.owner.as_ref()),
             process: row.owner.as_ref().map(OwnerProcess::of),
+            clients: None,
             archived: row.archived == Archived::Yes,
             parent: row.parent.as_ref().map(|(parent, _)| parent.0.clone()),
         }

@@ -13,6 +13,7 @@ use crate::output::stream::{OutputStream, print};
 use crate::output::table::{Cell, Column, Cut, table};
 use crate::output::target::{OutputTarget, Paint};
 use crate::resolve::current_directories;
+use crate::serving::attached_clients;
 use crate::stored_sessions::with_store;
 use crate::summary::{SessionState, SessionSummary, summarize};
 use crate::time_span::PointInTime;
@@ -54,7 +55,7 @@ struct SessionList {
 
 /// Lists sessions.
 pub(crate) fn run(args: &ListArgs) -> Result<(), Failure> {
-    let list = with_store(async |store| {
+    let mut list = with_store(async |store| {
         let (rows, more) = rows(args, store.as_ref()).await?;
         let mut sessions = Vec::new();
         for row in rows {
@@ -62,12 +63,24 @@ pub(crate) fn run(args: &ListArgs) -> Result<(), Failure> {
         }
         Ok(SessionList { sessions, more })
     })?;
+    add_clients(&mut list);
     if args.json {
         return print(&json_document(&list));
     }
     let mut output = OutputStream::paged();
     output.print(&text(args, &list))?;
     output.finish()
+}
+
+/// Adds how many clients are attached to the sessions that a running server has open.
+fn add_clients(list: &mut SessionList) {
+    if list.sessions.iter().all(|session| session.process.is_none()) {
+        return;
+    }
+    let attached = attached_clients();
+    for session in &mut list.sessions {
+        session.clients = attached.get(&session.id).copied();
+    }
 }
 
 /// The rows to list, and whether there are more.
@@ -121,6 +134,7 @@ fn text(args: &ListArgs, list: &SessionList) -> String {
         Column { header: "turns", cut: Cut::Number },
         Column { header: "agent", cut: Cut::End(8) },
         Column { header: "process", cut: Cut::End(8) },
+        Column { header: "clients", cut: Cut::Number },
         Column { header: "directory", cut: Cut::Start(12) },
         Column { header: "title", cut: Cut::End(24) },
     ];
@@ -141,6 +155,7 @@ fn row(args: &ListArgs, session: &SessionSummary, short: &str) -> Vec<Cell> {
     };
     let turns = session.turns.map_or_else(String::new, |turns| turns.to_string());
     let process = session.process.as_ref().map_or_else(String::new, ToString::to_string);
+    let clients = session.clients.map_or_else(String::new, |clients| clients.to_string());
     let title = match &session.title {
         Some(title) => Cell::new(title),
         None => Cell::painted("(no title)", Paint::Dim),
@@ -152,6 +167,7 @@ fn row(args: &ListArgs, session: &SessionSummary, short: &str) -> Vec<Cell> {
         Cell::new(&turns),
         Cell::new(&session.agent),
         Cell::painted(&process, Paint::Dim),
+        Cell::new(&clients),
         Cell::painted(if args.all { &session.cwd } else { "" }, Paint::Dim),
         title,
     ]

@@ -143,5 +143,6 @@ fn status(shared: &ServeShared) -> ServerStatus {
         sessions: activities.len(),
         running: count(|activity| matches!(activity, Activity::Running)),
         waiting: count(|activity| matches!(activity, Activity::Waiting | Activity::Unattended)),
+        attached: shared.server.attached_clients().into_iter().map(|(id, clients)| (id.0, clients)).collect(),
     }
 }

@@ -110,6 +110,9 @@ pub(crate) struct ServerStatus {
     pub(crate) running: usize,
     /// How many of them wait for an answer.
     pub(crate) waiting: usize,
+    /// How many clients are attached to each open session. Earlier servers do not say it.
+    #[serde(default)]
+    pub(crate) attached: Vec<(String, usize)>,
 }
 
 /// A client's agent, and where it is to be started.

@@ -15,6 +15,7 @@ pub(crate) mod remote;
 pub(crate) mod request;
 mod settings;
 
+use std::collections::HashMap;
 use std::os::unix::net::UnixStream;
 
 use rethread::server::Config;
@@ -24,7 +25,7 @@ use crate::failure::Failure;
 use crate::output::escape::visible_lines;
 use crate::paths::Paths;
 use find::{FoundServer, NoServer};
-use handshake::{Ask, Handover};
+use handshake::{Answer, Ask, HANDSHAKE, Handover};
 
 /// Becomes a client of the running server, with this agent. Nothing if there is none, or if it cannot be used; stderr says
 /// why it cannot.
@@ -58,6 +59,19 @@ pub(crate) fn client_of(
         Err(failure) => {
             note(&failure);
             Ok(None)
+        }
+    }
+}
+
+/// How many clients are attached to each session that the running server has open. Nothing is known without a server, or if
+/// it does not answer.
+pub(crate) fn attached_clients() -> HashMap<String, usize> {
+    let found = Paths::from_environment().ok().and_then(|paths| FoundServer::find(&paths).ok());
+    let found = found.filter(|found| found.greeting.handshake == HANDSHAKE);
+    match found.map(|found| found.ask(&Ask::Status)) {
+        Some(Ok((Answer::Status(status), _))) => status.attached.into_iter().collect(),
+        Some(Ok((Answer::Accepted | Answer::Refused { .. } | Answer::Stopping, _)) | Err(_)) | None => {
+            HashMap::new()
         }
     }
 }

@@ -87,23 +87,28 @@ pub fn decode(
 
 /// What a request of the protocol means if such a client sends it.
 #[must_use]
-pub fn adapt(client: &ClientProfile, call: ClientRequest) -> ClientRequest {
+pub fn adapt(client: &ClientProfile, mut call: ClientRequest) -> ClientRequest {
     let Some(air) = client.air() else { return call };
-    match call {
-        ClientRequest::Fork { session, setup, at: None } => {
-            let at = setup.meta.as_ref().and_then(|meta| {
-                let member = |from: &Fields, name: &str| from.get(name).map(Json::fields);
-                let air = member(&member(&meta.fields(), "jetbrains")?, "air")?;
-                member(&air, "fork")?.text("messageId")
-            });
-            ClientRequest::Fork { session, setup, at }
-        }
-        // For a client without an index this is the only way to put a session aside; it does not mean to lose it.
-        ClientRequest::Session { session, call: SessionRequest::Delete } if !air.has_session_index() => {
-            ClientRequest::Session { session, call: SessionRequest::Archive }
-        }
-        other => other,
+    if let ClientRequest::Fork { setup, at, .. } = &mut call
+        && at.is_none()
+    {
+        *at = setup.meta.as_ref().and_then(|meta| fork_message(&meta.fields()));
     }
+    // For a client without an index this is the only way to put a session aside; it does not mean to lose it.
+    if let ClientRequest::Session { call: about, .. } = &mut call
+        && matches!(about, SessionRequest::Delete)
+        && !air.has_session_index()
+    {
+        *about = SessionRequest::Archive;
+    }
+    call
+}
+
+/// The message that a fork ends with.
+fn fork_message(meta: &Fields) -> Option<String> {
+    let member = |from: &Fields, name: &str| from.get(name).map(Json::fields);
+    let air = member(&member(meta, "jetbrains")?, "air")?;
+    member(&air, "fork")?.text("messageId")
 }
 
 fn batch_get(params: &Params) -> Result<ClientRequest, RpcError> {

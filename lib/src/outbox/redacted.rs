@@ -97,15 +97,17 @@ impl RedactedEntries {
         held.into_iter().map(|item| self.redact(item)).collect()
     }
 
-    fn hold(&mut self, item: Folded) {
-        match item.entry {
-            // A journal folds only what the agent itself says.
-            Entry::Updated { update, known } if update.kind == UpdateKind::Other && !update.id.is_empty() => {
-                let entry = Entry::Updated { update: Update::read(update.body), known };
-                self.children.entry(update.id).or_default().push(Folded { entry, ..item });
-            }
-            entry => self.pending.push(Folded { entry, ..item }),
+    fn hold(&mut self, mut item: Folded) {
+        // A journal folds only what the agent itself says.
+        if let Entry::Updated { update, .. } = &mut item.entry
+            && update.kind == UpdateKind::Other
+            && !update.id.is_empty()
+        {
+            let child = std::mem::take(&mut update.id);
+            *update = Update::read(update.body.clone());
+            return self.children.entry(child).or_default().push(item);
         }
+        self.pending.push(item);
     }
 
     fn redact(&mut self, item: Folded) -> Folded {
@@ -114,17 +116,12 @@ impl RedactedEntries {
 }
 
 /// An item of a sub-agent in its envelope again.
-fn of_child(child: &str, item: Folded) -> Folded {
-    let Folded { first, last, entry } = item;
-    let entry = match entry {
-        Entry::Updated { update, known } => {
-            let update = Update { kind: UpdateKind::Other, id: child.to_owned(), body: update.body };
-            Entry::Updated { update, known }
-        }
-        // Only updates are held back.
-        other => other,
-    };
-    Folded { first, last, entry }
+fn of_child(child: &str, mut item: Folded) -> Folded {
+    if let Entry::Updated { update, .. } = &mut item.entry {
+        update.kind = UpdateKind::Other;
+        child.clone_into(&mut update.id);
+    }
+    item
 }
 
 #[cfg(test)]

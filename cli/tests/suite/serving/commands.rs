@@ -54,6 +54,23 @@ async fn a_session_of_the_server_is_moved_when_it_is_idle() {
 }
 
 #[tokio::test]
+async fn a_list_says_how_many_clients_are_attached() {
+    let home = home();
+    let (_server, _program, session) = served(&home).await;
+    let other = home.ready(Version::V2, Version::V1).await;
+    let listed = async || {
+        let list = run(&home, &["list", "--all", "--json"]).await;
+        let list: Value = serde_json::from_slice(&list.stdout).expect("it is JSON");
+        list["sessions"][0]["clients"].clone()
+    };
+    assert_eq!(listed().await, json!(1));
+    other.client.load(&session).await;
+    assert_eq!(listed().await, json!(2));
+    let table = stdout(&run(&home, &["list", "--all"]).await);
+    assert!(table.contains("clients"), "{table}");
+}
+
+#[tokio::test]
 async fn a_chat_joins_the_session_of_an_editor() {
     let home = home();
     let (_server, program, session) = served(&home).await;
