@@ -1,9 +1,10 @@
 //! The configuration: `config.toml`, and environment variables for model providers. `file` has the shape of the file,
-//! `serve` that of its server part, `providers` adds the environment, `check` finds what is valid and yet wrong, `shown` prints it without secrets.
+//! `serve` and `notify` those of its server parts, `providers` adds the environment, `check` finds what is valid and yet wrong, `shown` prints it without secrets.
 
 mod check;
 mod file;
 mod mistake;
+mod notify;
 mod providers;
 mod serve;
 mod shown;
@@ -20,6 +21,7 @@ use crate::failure::Failure;
 pub(crate) use check::{Problem, Severity, check};
 pub(crate) use file::{ASSISTANT, AgentConfig, ConfigFile};
 pub(crate) use mistake::{Mistake, nearest};
+pub(crate) use notify::{NotifyConfig, NotifyEvent};
 pub(crate) use providers::{key_variables, with_environment, with_variables};
 pub(crate) use shown::{as_json, as_toml, without_keys, without_password};
 

@@ -32,6 +32,11 @@ impl Connections {
         locked(&self.by_id).len()
     }
 
+    /// How many bytes clients have not taken.
+    pub(crate) fn waiting_bytes(&self) -> usize {
+        locked(&self.by_id).values().map(|connection| connection.waiting_bytes()).sum()
+    }
+
     /// The connection with this id, for the token that began it.
     pub(crate) fn find(&self, id: &str, token: &StoredToken) -> Option<Arc<RemoteConnection>> {
         let found = locked(&self.by_id).get(id).cloned();

@@ -20,6 +20,7 @@ use crate::codes::OneTimeCodes;
 use crate::connections::Connections;
 use crate::failures::Failures;
 use crate::guard::Guard;
+use crate::metrics::HttpCounts;
 use crate::open_requests::OpenRequests;
 use crate::page::PageFiles;
 use crate::routes;
@@ -108,6 +109,7 @@ pub(crate) struct HttpShared {
     pub(crate) connections: Arc<Connections>,
     pub(crate) failures: Failures,
     pub(crate) codes: Arc<OneTimeCodes>,
+    pub(crate) counts: Arc<HttpCounts>,
     pub(crate) config: HttpConfig,
 }
 
@@ -131,8 +133,17 @@ impl HttpListener {
         config: HttpConfig,
     ) -> Self {
         let connections = Arc::new(Connections::new(config.most_clients, config.grace));
-        let (failures, codes) = (Failures::default(), Arc::default());
-        let shared = HttpShared { server, guard, tokens, agents, connections, failures, codes, config };
+        let shared = HttpShared {
+            server,
+            guard,
+            tokens,
+            agents,
+            connections,
+            failures: Failures::default(),
+            codes: Arc::default(),
+            counts: Arc::default(),
+            config,
+        };
         Self { listener, tls, shared: Arc::new(shared) }
     }
 

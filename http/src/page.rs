@@ -199,6 +199,7 @@ pub(crate) async fn exchange(
 }
 
 fn wrong_code(shared: &HttpShared, address: IpAddr) -> Response<Body> {
+    shared.counts.wrong_token();
     match shared.failures.add(address, Instant::now()) {
         Attempts::TooMany => problem(StatusCode::TOO_MANY_REQUESTS, "too many wrong codes; wait a minute"),
         Attempts::Few => {

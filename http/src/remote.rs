@@ -173,6 +173,11 @@ impl RemoteConnection {
         locked(&self.out).comes_back
     }
 
+    /// How many bytes wait for receivers.
+    pub(crate) fn waiting_bytes(&self) -> usize {
+        locked(&self.out).waiting_bytes
+    }
+
     /// Whether it has ended.
     pub(crate) fn has_ended(&self) -> bool {
         locked(&self.out).ended

@@ -15,9 +15,10 @@ use rethread::server::{ClientAccess, ClientOrigin, ClientRole, ClientSettings, T
 
 use crate::failures::Attempts;
 use crate::listener::HttpShared;
+use crate::metrics;
 use crate::page;
 use crate::remote::{Layout, RemoteConnection, StreamName};
-use crate::replies::{Body, refused, text};
+use crate::replies::{Body, refused, text, with_body};
 use crate::sent_id::EventId;
 use crate::streamable::{self, CONNECTION_ID, Posted};
 use crate::tokens::StoredToken;
@@ -25,12 +26,19 @@ use crate::websocket::{self, Arrival};
 
 type Refused = Box<Response<Body>>;
 
-/// Answers one request of this address.
+/// Answers one request of this address, and counts the answer.
 pub(crate) async fn answer(
     shared: Arc<HttpShared>,
     address: IpAddr,
     request: Request<Incoming>,
 ) -> Response<Body> {
+    let counts = shared.counts.clone();
+    let response = route(shared, address, request).await;
+    counts.answered(response.status());
+    response
+}
+
+async fn route(shared: Arc<HttpShared>, address: IpAddr, request: Request<Incoming>) -> Response<Body> {
     if let Err(status) = shared.guard.check(request.uri(), request.headers()) {
         return refused(status, "this host or origin is not allowed");
     }
@@ -44,6 +52,17 @@ pub(crate) async fn answer(
             Ok(_) => text(StatusCode::OK, "ready\n"),
             Err(refused) => *refused,
         },
+        "/metrics" => match authorize(&shared, address, request.headers()) {
+            // They are about all sessions.
+            Ok(token) if token.scope().is_some() => {
+                refused(StatusCode::FORBIDDEN, "this token shows one session")
+            }
+            Ok(_) => {
+                let text = metrics::text(&shared.server, &shared.connections, &shared.counts);
+                with_body(StatusCode::OK, metrics::CONTENT_TYPE, text.into())
+            }
+            Err(refused) => *refused,
+        },
         "/code" => page::exchange(&shared, address, request).await,
         _ => page::file(shared.config.page.as_deref(), &request),
     }
@@ -54,6 +73,9 @@ fn authorize(shared: &HttpShared, address: IpAddr, headers: &HeaderMap) -> Resul
     let given = bearer(headers).or_else(|| by_subprotocol(headers));
     if let Some(token) = given.as_deref().and_then(|text| shared.tokens.check(text)) {
         return Ok(token);
+    }
+    if given.is_some() {
+        shared.counts.wrong_token();
     }
     if given.is_some() && shared.failures.add(address, Instant::now()) == Attempts::TooMany {
         return Err(Box::new(refused(StatusCode::TOO_MANY_REQUESTS, "too many wrong tokens; wait a minute")));
@@ -203,7 +225,8 @@ fn begin(
         Some("observer") => ClientRole::Observer,
         Some(_) | None => token.client_role(),
     };
-    let access = ClientAccess { role, origin: ClientOrigin::Remote(shared.agents.rules()), scope: None };
+    let access =
+        ClientAccess { role, origin: ClientOrigin::Remote(shared.agents.rules()), scope: token.scope() };
     let longest_line = shared.config.longest_message;
     let transport = match layout {
         Layout::Single => TransportName::WebSocket,

@@ -13,7 +13,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use rethread::clock;
 use rethread::lock::locked;
-use rethread::server::ClientRole;
+use rethread::server::{ClientRole, ClientScope, Redaction};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
@@ -52,6 +52,8 @@ pub enum TokenKind {
     Client,
     /// The web page in a browser; it was made for a one-time code.
     Page,
+    /// Whoever has the link to one session.
+    Share,
 }
 
 impl TokenKind {
@@ -61,8 +63,18 @@ impl TokenKind {
         match self {
             Self::Client => "client",
             Self::Page => "page",
+            Self::Share => "share",
         }
     }
+}
+
+/// The only session that a token shows, with its sub-agents.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SharedSession {
+    /// The id of the session.
+    pub session: String,
+    /// Whether what looks like a secret is replaced.
+    pub redact: bool,
 }
 
 /// A token as it is stored: what it may do, and the hash of its text.
@@ -81,6 +93,9 @@ pub struct StoredToken {
     /// Who holds it.
     #[serde(default)]
     pub kind: TokenKind,
+    /// The only session that it shows, if it does not show all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub share: Option<SharedSession>,
     /// The hash of its text.
     hash: String,
 }
@@ -90,6 +105,20 @@ impl StoredToken {
     #[must_use]
     pub fn client_role(&self) -> ClientRole {
         if self.role == ClientRole::Full.name() { ClientRole::Full } else { ClientRole::Observer }
+    }
+
+    /// The only session that a client with this token may see. A token for a link that does not say which shows none.
+    pub(crate) fn scope(&self) -> Option<ClientScope> {
+        let redaction = |redact: bool| if redact { Redaction::Secrets } else { Redaction::Off };
+        match (&self.share, self.kind) {
+            (Some(share), _) => {
+                Some(ClientScope { session: share.session.clone(), redaction: redaction(share.redact) })
+            }
+            (None, TokenKind::Share) => {
+                Some(ClientScope { session: String::new(), redaction: Redaction::Secrets })
+            }
+            (None, TokenKind::Client | TokenKind::Page) => None,
+        }
     }
 
     /// Whether it works at this time.
@@ -182,6 +211,16 @@ impl TokenFile {
         let made = new_token("web page", ClientRole::Full, Some(expires), TokenKind::Page)?;
         self.change(|tokens| {
             tokens.retain(|token| token.kind != TokenKind::Page || token.is_valid_at(now));
+            tokens.push(made.stored.clone());
+            Ok(made)
+        })
+    }
+
+    /// Makes a token that shows one session and nothing else.
+    pub fn add_share(&self, name: &str, share: SharedSession, expires: u64) -> Result<NewToken, TokenError> {
+        let mut made = new_token(name, ClientRole::Observer, Some(expires), TokenKind::Share)?;
+        made.stored.share = Some(share);
+        self.change(|tokens| {
             tokens.push(made.stored.clone());
             Ok(made)
         })
@@ -287,6 +326,7 @@ fn new_token(
         created: clock::now(),
         expires,
         kind,
+        share: None,
         hash,
     };
     Ok(NewToken { text, stored })

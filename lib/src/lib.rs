@@ -18,6 +18,7 @@ mod live;
 mod live_session;
 mod local_services;
 pub mod lock;
+mod news;
 mod outbox;
 mod reading;
 mod registry;

@@ -3,6 +3,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use rethread_core::SessionId;
@@ -13,6 +14,7 @@ use crate::agent::pool::AgentPool;
 use crate::agent::process::GuardianCommand;
 use crate::connection::{Connection, ConnectionDeps};
 use crate::live_session::SessionDeps;
+use crate::news::NewsDesk;
 use crate::registry::Registry;
 use crate::secret::Secrets;
 use crate::store::Store;
@@ -24,6 +26,7 @@ pub use crate::connection::{
     StdioServers, TransportName,
 };
 pub use crate::live_session::{Activity, WhenUnattended};
+pub use crate::news::{DurationTotals, NewsEvent, NewsItem, NewsReader, ServerTotals, SessionNews};
 
 /// The settings of a server.
 #[derive(Clone, Debug)]
@@ -107,6 +110,16 @@ impl ClientSettings {
 #[derive(Clone)]
 pub struct Server {
     deps: Arc<ConnectionDeps>,
+    clients: Arc<AtomicUsize>,
+}
+
+/// A client that is counted until this is dropped.
+struct CountedConnection(Arc<AtomicUsize>);
+
+impl Drop for CountedConnection {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl Server {
@@ -125,7 +138,7 @@ impl Server {
             transport: TransportName::default(),
             directory: Arc::default(),
         };
-        Self { deps: Arc::new(deps) }
+        Self { deps: Arc::new(deps), clients: Arc::default() }
     }
 
     /// Serves one client until it hangs up.
@@ -146,7 +159,7 @@ impl Server {
     /// follows is decided by [`Config::when_unattended`]; with [`WhenUnattended::End`] they and their agent have ended
     /// when this returns.
     pub async fn serve_until(&self, transport: impl Into<ClientTransport>, stop: impl Future<Output = ()>) {
-        Connection::serve(self.deps.clone(), transport.into(), stop).await;
+        self.connected(self.deps.clone(), transport.into(), stop).await;
     }
 
     /// Serves one client with settings of its own until it hangs up or `stop` is ready.
@@ -178,7 +191,18 @@ impl Server {
             transport: transport_name,
             directory: shared.directory.clone(),
         };
-        Connection::serve(Arc::new(deps), transport.into(), stop).await;
+        self.connected(Arc::new(deps), transport.into(), stop).await;
+    }
+
+    async fn connected(
+        &self,
+        deps: Arc<ConnectionDeps>,
+        transport: ClientTransport,
+        stop: impl Future<Output = ()>,
+    ) {
+        self.clients.fetch_add(1, Ordering::Relaxed);
+        let _counted = CountedConnection(self.clients.clone());
+        Connection::serve(deps, transport, stop).await;
     }
 
     /// Takes no new work from now on, and waits until no turn runs that can make progress, or until the limit. Turns that
@@ -191,6 +215,30 @@ impl Server {
     #[must_use]
     pub fn activities(&self) -> Vec<Activity> {
         self.deps.registry.activities()
+    }
+
+    /// Reads what happens in live sessions from now on.
+    #[must_use]
+    pub fn news(&self) -> NewsReader {
+        self.deps.registry.news().reader()
+    }
+
+    /// What has happened since the server was made, in numbers.
+    #[must_use]
+    pub fn totals(&self) -> ServerTotals {
+        self.deps.registry.news().totals()
+    }
+
+    /// How many agents its clients and sessions use.
+    #[must_use]
+    pub fn agent_count(&self) -> usize {
+        self.deps.agents.count()
+    }
+
+    /// How many clients are connected.
+    #[must_use]
+    pub fn client_count(&self) -> usize {
+        self.clients.load(Ordering::Relaxed)
     }
 
     /// How many clients are attached to each live session. Observers do not count.
@@ -227,6 +275,7 @@ fn session_deps(store: &Arc<dyn Store>, config: &Config) -> SessionDeps {
         when_unattended: config.when_unattended,
         idle_limit: config.idle_limit,
         guardian: config.guardian.clone(),
+        news: NewsDesk::default(),
         changed: Arc::default(),
     }
 }

@@ -26,6 +26,13 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         ],
     ),
     (
+        "share",
+        &[
+            ("the newest of this directory, for a day", "rethread share @last --expires 1d"),
+            ("all links", "rethread share list"),
+        ],
+    ),
+    (
         "token",
         &[
             (

@@ -23,6 +23,7 @@ mod relocate;
 mod rename;
 mod search;
 mod serve;
+mod share;
 mod show;
 mod stats;
 mod token;
@@ -93,6 +94,8 @@ pub(crate) enum Command {
     Release(release::ReleaseArgs),
     /// Opens the web page of the running server in the browser.
     Web(web::WebArgs),
+    /// Makes a link with which anybody can look at one session; lists and revokes such links.
+    Share(share::ShareArgs),
     /// Makes, lists and revokes the tokens of remote clients.
     Token(token::TokenArgs),
     /// Lists the agents that can be used by name.
@@ -139,6 +142,7 @@ impl Command {
             Self::Move(args) => relocate::run(&args),
             Self::Release(args) => release::run(&args),
             Self::Web(args) => web::run(&args),
+            Self::Share(args) => share::run(&args),
             Self::Token(args) => token::run(&args),
             Self::Agents(args) => agents::run(&args),
             Self::Models(args) => models::run(&args),

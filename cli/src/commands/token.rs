@@ -118,15 +118,20 @@ fn document(token: &StoredToken, now: u64) -> Value {
 }
 
 fn line(token: &StoredToken, now: u64) -> String {
-    let end = match token.expires {
+    let (id, name) = (visible(&token.id), visible(&token.name));
+    format!("{id}  {:8}  {name}  {}\n", token.client_role().name(), validity(token, now))
+}
+
+/// Until when a token works.
+pub(super) fn validity(token: &StoredToken, now: u64) -> String {
+    match token.expires {
         None => "until it is revoked".to_owned(),
         Some(at) if token.is_valid_at(now) => format!("until {}", clock::rfc3339(at)),
         Some(at) => format!("expired {}", clock::rfc3339(at)),
-    };
-    format!("{}  {:8}  {}  {end}\n", visible(&token.id), token.client_role().name(), visible(&token.name))
+    }
 }
 
-fn failure(error: TokenError) -> Failure {
+pub(super) fn failure(error: TokenError) -> Failure {
     let message = rethread::wire::with_causes(&error);
     match error {
         TokenError::Unknown(_) => {

@@ -12,6 +12,7 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::mistake::{FilePosition, Mistake, explain};
+use super::notify::NotifyConfig;
 use super::serve::ServeConfig;
 
 /// The name of the built-in assistant, which no other agent can have.
@@ -32,6 +33,8 @@ pub(crate) struct ConfigFile {
     pub(crate) keep_days: Option<NonZeroU32>,
     /// The settings of `rethread serve`.
     pub(crate) serve: ServeConfig,
+    /// The command that the server runs when a session needs its user.
+    pub(crate) notify: NotifyConfig,
 }
 
 /// An agent with a name.
@@ -59,6 +62,8 @@ struct Written {
     store: WrittenStore,
     #[serde(default)]
     serve: ServeConfig,
+    #[serde(default)]
+    notify: NotifyConfig,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -137,6 +142,7 @@ impl ConfigFile {
             providers: providers(source, written.provider)?,
             keep_days: written.store.keep_days,
             serve: written.serve,
+            notify: written.notify,
         })
     }
 }

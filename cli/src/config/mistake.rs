@@ -125,11 +125,12 @@ fn unknown_key(word: &str, expected: &[&str]) -> String {
         Some("agents") if is_top_level => "did you mean `[agents.NAME]`?".to_owned(),
         Some("store") if is_top_level => "did you mean `[store]`?".to_owned(),
         Some("assistant") if is_top_level => "did you mean `[assistant]`?".to_owned(),
+        Some("notify") if is_top_level => "did you mean `[notify]`?".to_owned(),
         Some("serve") if is_top_level => "did you mean `[serve]`?".to_owned(),
         Some(meant) => format!("did you mean `{meant}`?"),
         None if is_top_level && word == "models" => "did you mean `[[provider.models]]`?".to_owned(),
         None if is_top_level => misplaced(word).unwrap_or_else(|| {
-            "expected `default_agent`, `[agents.NAME]`, `[assistant]`, `[store]`, `[serve]` or `[[provider]]`".to_owned()
+            "expected `default_agent`, `[agents.NAME]`, `[assistant]`, `[store]`, `[serve]`, `[notify]` or `[[provider]]`".to_owned()
         }),
         None => format!("expected one of {}", listed(expected)),
     };

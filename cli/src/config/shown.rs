@@ -32,6 +32,7 @@ pub(crate) fn as_json(config: &ConfigFile, providers: &[ProviderConfig]) -> Valu
         },
         "store": {"keep_days": config.keep_days},
         "serve": config.serve.shown(),
+        "notify": config.notify.shown(),
         "provider": providers.iter().map(provider).collect::<Vec<_>>(),
     })
 }

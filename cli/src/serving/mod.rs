@@ -7,6 +7,7 @@ pub(crate) mod find;
 mod handed_agent;
 pub(crate) mod handshake;
 pub(crate) mod http;
+mod notify;
 mod page;
 pub(crate) mod process;
 pub(crate) mod pump;
@@ -70,9 +71,10 @@ pub(crate) fn attached_clients() -> HashMap<String, usize> {
     let found = found.filter(|found| found.greeting.handshake == HANDSHAKE);
     match found.map(|found| found.ask(&Ask::Status)) {
         Some(Ok((Answer::Status(status), _))) => status.attached.into_iter().collect(),
-        Some(Ok((Answer::Accepted | Answer::Refused { .. } | Answer::Stopping, _)) | Err(_)) | None => {
-            HashMap::new()
-        }
+        Some(
+            Ok((Answer::Accepted | Answer::Refused { .. } | Answer::Page(_) | Answer::Stopping, _)) | Err(_),
+        )
+        | None => HashMap::new(),
     }
 }
 

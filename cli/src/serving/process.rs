@@ -19,6 +19,7 @@ use super::accept::{self, ClientCount};
 use super::address::socket_path;
 use super::handshake::ServerState;
 use super::http::{HttpOptions, ListeningHttp, ReachedHttp};
+use super::notify;
 use super::registration::{NotRegistered, Registered, Registration};
 use super::settings::ServeSettings;
 use crate::failure::{ExitCode, Failure};
@@ -156,7 +157,9 @@ pub(crate) fn run(options: ServeOptions) -> Result<(), Failure> {
         announce(&shared)?;
         let signals = Signals::watch()?;
         let http = http.map(|http| tokio::spawn(http.listener.serve(shared.closing())));
+        let notifying = tokio::spawn(notify::notify(shared.server.news(), shared.settings.clone()));
         serve(&shared, listener, &parts, signals, options.stop_seconds).await;
+        notifying.abort();
         if let Some(http) = http {
             let _ = http.await;
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rethread::server::{RemoteRules, StdioServers};
 
-use crate::config::{self, Mistake};
+use crate::config::{self, Mistake, NotifyConfig};
 use crate::paths::Paths;
 
 /// How long the turns that run get when the server is asked to end.
@@ -23,6 +23,8 @@ pub(crate) struct ServeSettings {
     pub(crate) keep_days: Option<NonZeroU32>,
     /// How long a token of the web page works.
     pub(crate) page_life: Duration,
+    /// What is run when a session needs its user.
+    pub(crate) notify: NotifyConfig,
     /// What clients of HTTP may name.
     pub(crate) rules: RemoteRules,
 }
@@ -42,6 +44,6 @@ impl ServeSettings {
         let rules = RemoteRules { roots, stdio_servers };
         let hours = config.serve.page_hours.map_or(PAGE_HOURS, NonZeroU32::get);
         let page_life = Duration::from_secs(u64::from(hours) * 3600);
-        Ok(Self { stop_limit, page_life, keep_days: config.keep_days, rules })
+        Ok(Self { stop_limit, page_life, notify: config.notify, keep_days: config.keep_days, rules })
     }
 }

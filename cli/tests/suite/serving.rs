@@ -1,10 +1,13 @@
 //! `rethread serve` as a real process: its life (`lifecycle`), clients that reach it by `rethread acp` (`pump`), commands that
-//! work through it (`commands`), clients by address (`http`), and the way to its web page (`web`).
+//! work through it (`commands`), clients by address (`http`), the way to its web page (`web`), links to
+//! sessions (`share`), and notifications (`notify`).
 
 mod commands;
 mod http;
 mod lifecycle;
+mod notify;
 mod pump;
+mod share;
 mod web;
 
 use std::process::Output;

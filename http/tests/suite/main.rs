@@ -2,9 +2,11 @@
 
 mod faults;
 mod fixture;
+mod metrics;
 mod page;
 mod sdk_client;
 mod security;
+mod share;
 mod streamable;
 mod tls;
 mod websocket;

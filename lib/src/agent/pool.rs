@@ -50,6 +50,11 @@ impl AgentPool {
         SharedHost { host, pool: self.clone(), key }.user()
     }
 
+    /// How many hosts have users.
+    pub(crate) fn count(&self) -> usize {
+        locked(&self.hosts).len()
+    }
+
     /// Takes one user away. Returns the host if that was the last one.
     fn remove_user(&self, key: &HostKey) -> Option<AgentHost> {
         let mut hosts = locked(&self.hosts);

@@ -19,6 +19,7 @@ use crate::client_id::{ClientId, ClientTag};
 use crate::edge::client_request::{OptionName, Setup};
 use crate::edge::v1::BooleanOptions;
 use crate::live::{Cursor, Live};
+use crate::news::NewsDesk;
 use crate::outbox::Reply;
 use crate::secret::Secrets;
 use crate::store::{Lease, Store};
@@ -243,6 +244,8 @@ pub(crate) struct SessionDeps {
     pub(crate) idle_limit: Duration,
     /// What keeps a command that is run for an agent together.
     pub(crate) guardian: Option<GuardianCommand>,
+    /// Where it reports what happens.
+    pub(crate) news: NewsDesk,
     /// Where sessions note that their status has changed.
     pub(crate) changed: Arc<ChangedSessions>,
 }

@@ -5,7 +5,7 @@
 //!   the agent (`postponed`), relayed requests (`relay`);
 //! - the agent: its state (`agent_slot`), its lines (`from_agent`), its version (`version_found`), restoring (`ladder`,
 //!   `opening`, `choices`, `journal_scan`, `outcome`), letting it go (`release`), files and terminals for it (`local`);
-//! - how it is, for the server and for lists (`activity`);
+//! - how it is, for the server and for lists (`activity`), and what happens (`reporting`);
 //! - entries: their effects (`effects`), the session's row (`facts`), errors of the store (`store_failure`).
 
 mod activity;
@@ -29,6 +29,7 @@ mod postponed;
 mod relay;
 mod relays;
 mod release;
+mod reporting;
 mod requests;
 mod store_failure;
 mod timers;
@@ -243,8 +244,13 @@ impl LiveSession {
     async fn write(&mut self, mut entries: Vec<Arc<Entry>>) {
         // What follows from entries may be more entries: an agent that does not take a prompt, say.
         while !entries.is_empty() && self.condition.broken.is_none() {
+            let begun = std::time::Instant::now();
             match self.deps.store.append(self.appended(&entries)).await {
-                Ok(()) => entries = self.publish(&entries),
+                Ok(()) => {
+                    let bytes = entries.iter().map(|entry| entry.text_len()).sum();
+                    self.deps.news.written(entries.len(), bytes, begun.elapsed());
+                    entries = self.publish(&entries);
+                }
                 Err(error) => return Box::pin(self.store_failed(error)).await,
             }
         }
@@ -257,6 +263,7 @@ impl LiveSession {
         self.live.publish(entries);
         let mut following = Vec::new();
         for (at, entry) in entries.iter().enumerate() {
+            self.report(entry);
             self.effect(Seq(first + at as u64), entry, &mut following);
         }
         let mut next = Vec::new();

@@ -125,4 +125,6 @@ pub(super) struct Condition {
     pub(super) ended: bool,
     /// Tells the server how the session is.
     pub(super) status: watch::Sender<SessionStatus>,
+    /// When the turn that runs was started here.
+    pub(super) turn_began: Option<std::time::Instant>,
 }

@@ -21,6 +21,7 @@ const REST: Duration = Duration::from_secs(1);
 impl LiveSession {
     pub(super) async fn store_failed(&mut self, error: StoreError) {
         tracing::error!(session = %self.id, "{}", with_causes(&error));
+        self.deps.news.store_failed();
         if matches!(error, StoreError::StaleEpoch { .. } | StoreError::Unknown(_)) {
             return self.lose_session(error).await;
         }

@@ -32,6 +32,7 @@ use crate::live_session::{
     AgentLines, AgentSlot, Bound, Handle, LiveSession, Message, Replaying, SessionDeps, SessionStart,
 };
 use crate::lock::locked;
+use crate::news::NewsDesk;
 use crate::store::facts::facts;
 use crate::store::state::read_state;
 use crate::store::{AgentName, Deleted, Lease, NewSession, RowFacts, SessionRow, Store, StoreError};
@@ -64,6 +65,11 @@ impl Registry {
         let (gate, observed) = (WorkGate::default(), ObservedSessions::default());
         let (live, turns, watching) = (Arc::default(), Turns::default(), OnceLock::new());
         Self { live, turns, deps, watching, gate, observed }
+    }
+
+    /// Where the sessions report what happens.
+    pub(crate) fn news(&self) -> &NewsDesk {
+        &self.deps.news
     }
 
     pub(crate) fn store(&self) -> &dyn Store {

@@ -184,3 +184,102 @@ async fn a_taken_port_and_an_open_one_without_tls_are_refused() {
     let files = run(&home, &["serve", "--listen", "0.0.0.0:0", "--tls-cert", "no", "--tls-key", "no"]).await;
     assert_eq!(files.status.code(), Some(1));
 }
+
+#[tokio::test]
+async fn a_server_with_tls_is_used_by_those_who_trust_its_certificate() {
+    let home = home();
+    configure(&home, Version::V1);
+    let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).expect("it can be made");
+    let (certificate, key) = (home.beside().join("certificate.pem"), home.beside().join("key.pem"));
+    fs::write(&certificate, made.cert.pem()).expect("it can be written");
+    fs::write(&key, made.signing_key.serialize_pem()).expect("it can be written");
+    let (certificate, key) = (certificate.display().to_string(), key.display().to_string());
+    let server = home.serve_http(&["--tls-cert", &certificate, "--tls-key", &key]).await;
+    let address = server.addresses.iter().find_map(|address| address.strip_prefix("https://127.0.0.1"));
+    let url = format!("https://localhost{}", address.expect("it has TLS"));
+    let token = new_token(&home, "full").await;
+    let mut acp = home.command(&["acp", "--connect", &url, "--ca", &certificate]);
+    acp.env("RETHREAD_TOKEN", &token).stderr(Stdio::piped());
+    let far = Program::start(acp, Version::V1);
+    far.client.initialize().await;
+    let session = far.client.new_session_in(&home.beside().display().to_string()).await;
+    assert_eq!(far.client.prompt(&session, "say one").await.stop, "end_turn");
+    let mut unknown = home.command(&["acp", "--connect", &url]);
+    let unknown = unknown.env("RETHREAD_TOKEN", &token).output().await.expect("it runs");
+    assert_eq!(unknown.status.code(), Some(1));
+    assert!(stderr(&unknown).contains("cannot be reached"), "{}", stderr(&unknown));
+}
+
+#[tokio::test]
+async fn agents_are_configured_ones_and_get_no_variables_of_rethread_or_of_a_database() {
+    let home = home();
+    configure(&home, Version::V1);
+    // An agent that writes its environment to a file, and is none.
+    let seen = home.beside().join("environment");
+    let script = format!("env > {}.part && mv {}.part {}", seen.display(), seen.display(), seen.display());
+    let file = home.path().join("config.toml");
+    let text = fs::read_to_string(&file).expect("it is there");
+    fs::write(
+        &file,
+        format!("{text}[agents.shows]\ncommand = [\"sh\", \"-c\", {script:?}]\nenv = {{ KEPT = \"yes\" }}\n"),
+    )
+    .expect("it can be written");
+    let mut command = home.command(&["serve", "--listen", "127.0.0.1:0"]);
+    for name in
+        ["RETHREAD_TOKEN", "RETHREAD_DATABASE_URL", "PGPASSWORD", "PGHOST", "PGPASSFILE", "DATABASE_URL"]
+    {
+        command.env(name, "a secret of the server");
+    }
+    let server = ServerProgram::start(command).await;
+    let token = new_token(&home, "full").await;
+    let initialize =
+        json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {"protocolVersion": 1}});
+    for name in ["sh", "/bin/sh", "codex", "no", "scripted%20--help"] {
+        let path = format!("/acp?agent={name}");
+        let (status, said) = request(&server, "POST", &path, Some(&token), &initialize.to_string()).await;
+        assert_eq!(status, 400, "{name}: {said}");
+    }
+    // It fails, since the agent says nothing; its environment was written before.
+    request(&server, "POST", "/acp?agent=shows", Some(&token), &initialize.to_string()).await;
+    let deadline = std::time::Instant::now() + rethread_testkit::DEADLINE;
+    while !seen.exists() {
+        assert!(std::time::Instant::now() < deadline, "the agent was started");
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+    let environment = fs::read_to_string(&seen).expect("it is text");
+    assert!(environment.contains("KEPT=yes") && environment.contains("PATH="), "{environment}");
+    assert!(
+        !environment.contains("a secret of the server") && !environment.contains("RETHREAD_"),
+        "{environment}"
+    );
+}
+
+#[tokio::test]
+async fn no_token_is_in_logs_or_errors() {
+    let home = home();
+    configure(&home, Version::V1);
+    let server = home.serve_http(&["--log-level", "debug"]).await;
+    let token = new_token(&home, "full").await;
+    let wrong = "rethread_wrong-secret";
+    let mut answers = String::new();
+    for (given, path) in [
+        (token.as_str(), "/readyz"),
+        (wrong, "/readyz"),
+        (wrong, "/acp"),
+        (&token, "/metrics"),
+        (&token, "/nothing"),
+    ] {
+        answers += &request(&server, "GET", path, Some(given), "").await.1;
+    }
+    let far = remote(&home, &url(&server), &token);
+    far.client.initialize().await;
+    let mut refused = home.command(&["acp", "--connect", &url(&server)]);
+    let refused = refused.env("RETHREAD_TOKEN", wrong).output().await.expect("it runs");
+    assert_eq!(refused.status.code(), Some(4));
+    let folder = home.path().join("state/logs");
+    let files = fs::read_dir(folder).expect("there are logs").flatten();
+    let logs: String = files.filter_map(|file| fs::read_to_string(file.path()).ok()).collect();
+    assert!(logs.contains("serving in process"), "{logs}");
+    let said = format!("{answers}{logs}{}{}", stdout(&refused), stderr(&refused));
+    assert!(!said.contains(&token) && !said.contains(wrong), "{said}");
+}
