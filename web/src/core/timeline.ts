@@ -51,6 +51,11 @@ export function readPage(answer: Json): Page {
   };
 }
 
+/** The newest page: whatever it says, nothing but live entries comes after it. */
+export function readNewest(answer: Json): Page {
+  return { ...readPage(answer), after: false };
+}
+
 /** A window that has exactly this page, and the live entries after it. */
 export function fromPage(page: Page, waiting: readonly JsonObject[] = []): Timeline {
   const items = page.items.flatMap(pageItem);

@@ -6,7 +6,7 @@ import { itemText } from "../core/item.ts";
 import { at, fields, isObject, list, number, text, type Json, type JsonObject } from "../core/json.ts";
 import { ConnectionLost, RpcError } from "../core/rpc.ts";
 import { standingAfter, standingAfterEvent, stateOf, UNKNOWN, type Standing } from "../core/standing.ts";
-import { EMPTY, fromPage, readPage, trimmed, withEntries, withNewer, withOlder, type Timeline } from "../core/timeline.ts";
+import { EMPTY, fromPage, readNewest, readPage, trimmed, withEntries, withNewer, withOlder, type Page, type Timeline } from "../core/timeline.ts";
 import { onNotified, onReady, request } from "./link.ts";
 import { announce } from "./notices.ts";
 
@@ -106,7 +106,7 @@ export class SessionStore {
   newer(): Promise<void> {
     const { items, after } = this.timeline.value;
     const last = items.reduce((most, item) => Math.max(most, item.seq), 0);
-    if (!after || last === 0) return Promise.resolve();
+    if (!after) return Promise.resolve();
     return this.#extend({ after: last }, (answer) => {
       this.timeline.value = withNewer(this.timeline.value, readPage(answer));
     });
@@ -116,7 +116,7 @@ export class SessionStore {
   async toEnd(): Promise<void> {
     if (this.timeline.value.after) {
       await this.#read({}, (answer) => {
-        this.timeline.value = fromPage(readPage(answer), this.timeline.value.waiting);
+        this.timeline.value = fromPage(readNewest(answer), this.timeline.value.waiting);
       });
     }
     this.timeline.value = trimmed(this.timeline.value);
@@ -178,18 +178,18 @@ export class SessionStore {
   async #first(): Promise<void> {
     this.opening.value = { state: "loading" };
     const message = this.target.value;
-    const take = (answer: Json) => {
-      this.timeline.value = fromPage(readPage(answer));
+    const take = (read: (answer: Json) => Page) => (answer: Json) => {
+      this.timeline.value = fromPage(read(answer));
       this.seen = number(at(answer, "head")) ?? 0;
     };
-    const around = message === undefined ? {} : { around: message };
     try {
-      await this.#read(around, take);
+      if (message === undefined) await this.#read({}, take(readNewest));
+      else await this.#read({ around: message }, take(readPage));
     } catch (error) {
       if (message === undefined || !(error instanceof RpcError)) throw error;
       // A link to a message that is not there: the session is shown from its end.
       this.target.value = undefined;
-      await this.#read({}, take);
+      await this.#read({}, take(readNewest));
     }
     this.opening.value = { state: "open" };
   }
