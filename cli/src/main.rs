@@ -24,7 +24,6 @@ mod stored_sessions;
 mod summary;
 mod time_span;
 mod transcript_json;
-mod usage_sums;
 
 use std::process::exit;
 

@@ -7,8 +7,7 @@ use clap::{Args, ValueEnum};
 use rethread::secret::SecretFinder;
 use rethread::session_file::{ExportRedaction, export_session};
 use rethread::store::{SessionRow, Store};
-use rethread::transcript::markdown::{self, ToolDetail};
-use rethread::transcript::{JournalDamage, SessionOutline, TranscriptTurn, each_turn, html};
+use rethread::transcript::{JournalDamage, SessionOutline, TextFormat, each_turn};
 use serde_json::json;
 
 use super::show::unreadable;
@@ -247,8 +246,8 @@ impl ExportPlan {
                 let redaction = self.finder.as_mut().map_or(ExportRedaction::Off, ExportRedaction::On);
                 export_session(store, row, redaction, |line| file.write(line)).await?
             }
-            ExportFormat::Markdown => self.write_turns(store, row, file, &MARKDOWN).await?,
-            ExportFormat::Html => self.write_turns(store, row, file, &HTML).await?,
+            ExportFormat::Markdown => self.write_turns(store, row, file, TextFormat::Markdown).await?,
+            ExportFormat::Html => self.write_turns(store, row, file, TextFormat::Html).await?,
         };
         self.damage = damage.or(self.damage.take());
         Ok(())
@@ -259,19 +258,19 @@ impl ExportPlan {
         store: &dyn Store,
         row: &SessionRow,
         file: &mut ExportFile,
-        writer: &TextWriter,
+        format: TextFormat,
     ) -> Result<Option<JournalDamage>, Failure> {
         let mut outline = SessionOutline::read(store, row).await?;
         // What the outline repeats of the prompts is counted with them.
         self.finder.clone().iter_mut().for_each(|finder| outline.redact(finder));
-        file.write(&(writer.head)(&outline))?;
+        file.write(&format.head(&outline))?;
         drop(outline);
         let damage = each_turn(store, &row.id, |mut turn| {
             self.finder.iter_mut().for_each(|finder| turn.redact(finder));
-            file.write(&(writer.turn)(&turn))
+            file.write(&format.turn(&turn))
         })
         .await?;
-        file.write(&(writer.foot)(damage.as_ref()))?;
+        file.write(&format.foot(damage.as_ref()))?;
         Ok(damage)
     }
 
@@ -284,21 +283,6 @@ impl ExportPlan {
         }
     }
 }
-
-/// How a format of text is written.
-struct TextWriter {
-    head: fn(&SessionOutline) -> String,
-    turn: fn(&TranscriptTurn) -> String,
-    foot: fn(Option<&JournalDamage>) -> String,
-}
-
-const MARKDOWN: TextWriter = TextWriter {
-    head: markdown::head,
-    turn: |turn| markdown::turn(turn, ToolDetail::Full),
-    foot: markdown::foot,
-};
-
-const HTML: TextWriter = TextWriter { head: html::head, turn: html::turn, foot: html::foot };
 
 fn report_files(args: &ExportArgs, plan: &ExportPlan, written: &[WrittenSession]) -> Result<(), Failure> {
     let mut files: Vec<_> = written.iter().map(|(_, path)| path.display().to_string()).collect();

@@ -1,13 +1,8 @@
 //! `rethread stats`: turns, tokens and cost by agent, model and day.
-//!
-//! All journals are read. What is needed is in them since the first version, agents report it in different ways, and of
-//! most entries only the kind is looked at, so that thousands of sessions take seconds; keeping sums in the rows of
-//! sessions would be a second truth that forks and imports have to keep right.
 
 use clap::Args;
 use rethread::clock;
-use rethread::store::{ArchivedFilter, IndexProgress, ListQuery, SessionRow, Store, StoreError};
-use rethread::transcript::{SessionOutline, TurnTokens, day_and_minute};
+use rethread::transcript::{TurnTokens, UsageFilter, UsageSum, UsageSums, day_and_minute};
 use rethread_core::Millis;
 
 use crate::failure::Failure;
@@ -21,10 +16,6 @@ use crate::output::width::width;
 use crate::resolve::current_directories;
 use crate::stored_sessions::with_store;
 use crate::time_span::PointInTime;
-use crate::usage_sums::{Sums, UsageSum};
-
-/// The number of rows that are read at once.
-const PAGE: usize = 500;
 
 /// The number of days and models that are shown as text.
 const MAX_ROWS: usize = 31;
@@ -52,9 +43,10 @@ pub(crate) struct StatsArgs {
 /// Sums up the usage of sessions.
 pub(crate) fn run(args: &StatsArgs) -> Result<(), Failure> {
     let since = args.since.map(|since| since.at(clock::now()));
+    let directories = if args.all { Vec::new() } else { current_directories()? };
+    let filter = UsageFilter { directories, agent: args.agent.clone(), since };
     let sums = with_store(async |store| {
-        let rows = rows(args, store.as_ref(), since.unwrap_or(0)).await?;
-        sum_up(args, store.as_ref(), &rows, since.unwrap_or(0)).await
+        Ok(UsageSums::read(store.as_ref(), &filter, progress_bar("Reading")).await?)
     })?;
     for id in &sums.damaged {
         eprintln!("warning: session {} is damaged; a part of it is not counted", visible(id));
@@ -67,54 +59,7 @@ pub(crate) fn run(args: &StatsArgs) -> Result<(), Failure> {
     output.finish()
 }
 
-/// The sessions that have changed since then.
-async fn rows(args: &StatsArgs, store: &dyn Store, since: Millis) -> Result<Vec<SessionRow>, Failure> {
-    let directories =
-        if args.all { vec![None] } else { current_directories()?.into_iter().map(Some).collect() };
-    let mut found = Vec::new();
-    for cwd in directories {
-        let archived = ArchivedFilter::Include;
-        let mut query = ListQuery { cwd, agent: args.agent.clone(), archived, after: None, limit: PAGE };
-        loop {
-            let page = store.list(&query).await?;
-            let older = page.rows.iter().position(|row| row.updated_at < since);
-            let wanted = older.unwrap_or(page.rows.len());
-            found.extend(page.rows.into_iter().take(wanted));
-            query.after = page.next;
-            if older.is_some() || query.after.is_none() {
-                break;
-            }
-        }
-    }
-    Ok(found)
-}
-
-async fn sum_up(
-    args: &StatsArgs,
-    store: &dyn Store,
-    rows: &[SessionRow],
-    since: Millis,
-) -> Result<Sums, Failure> {
-    let mut sums = Sums::default();
-    let (mut progress, total) = (progress_bar("Reading"), rows.len());
-    let wanted = args.agent.as_ref().map(|agent| agent.to_lowercase());
-    for (done, row) in rows.iter().enumerate() {
-        progress(IndexProgress { done, total });
-        let outline = match SessionOutline::read(store, row).await {
-            Ok(outline) => outline,
-            // It was deleted meanwhile.
-            Err(StoreError::Unknown(_)) => continue,
-            Err(other) => return Err(other.into()),
-        };
-        sums.add(row, &outline, |turn| {
-            let agent = turn.agent.as_deref().unwrap_or(&row.agent).to_lowercase();
-            turn.started_at >= since && wanted.as_ref().is_none_or(|wanted| agent.contains(wanted))
-        });
-    }
-    Ok(sums)
-}
-
-fn text(args: &StatsArgs, sums: &Sums, since: Option<Millis>) -> String {
+fn text(args: &StatsArgs, sums: &UsageSums, since: Option<Millis>) -> String {
     if sums.total.turns == 0 {
         let place = if args.all { "" } else { " in this directory; --all counts those of all directories" };
         return format!("No turns{place}.\n");
@@ -134,7 +79,7 @@ fn text(args: &StatsArgs, sums: &Sums, since: Option<Millis>) -> String {
     text + &note(target, sums)
 }
 
-fn headline(sums: &Sums, since: Option<Millis>) -> String {
+fn headline(sums: &UsageSums, since: Option<Millis>) -> String {
     let count = |number: u64, one: &str| {
         if number == 1 { format!("1 {one}") } else { format!("{} {one}s", grouped(number)) }
     };
@@ -203,7 +148,7 @@ fn bar(turns: u64, most: u64, room: usize) -> String {
 }
 
 /// What is missing in the sums.
-fn note(target: OutputTarget, sums: &Sums) -> String {
+fn note(target: OutputTarget, sums: &UsageSums) -> String {
     let (without, turns) = (sums.total.turns_without_tokens, sums.total.turns);
     let words = match without {
         0 => return String::new(),

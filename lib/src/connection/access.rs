@@ -174,7 +174,10 @@ impl ClientScope {
             | ClientRequest::BatchGet(_) => return Err(only_look("this token is for one session")),
             ClientRequest::New(_) => None,
             ClientRequest::Clients(session) => session.clone(),
-            ClientRequest::Reading(reading) => reading.session().map(str::to_owned),
+            ClientRequest::Reading(reading) => match reading.session() {
+                Some(session) => Some(session.to_owned()),
+                None => return Err(only_look("this token is for one session")),
+            },
             ClientRequest::Resume { session, .. }
             | ClientRequest::Fork { session, .. }
             | ClientRequest::Session { session, .. } => Some(session.clone()),

@@ -6,6 +6,7 @@ mod answers;
 mod attach;
 mod directory;
 mod dispatch;
+mod exports;
 mod following;
 mod initialize;
 mod intake;

@@ -7,14 +7,17 @@ use rethread_core::{Json, SessionId};
 use serde_json::json;
 use tokio::sync::{Semaphore, mpsc};
 
+use super::exports::Exports;
 use super::following::{FollowCommand, Following};
+use super::search::since_time;
 use super::{ClientContext, Connection};
-use crate::edge::reading_request::{ReadParams, ReadPlace, ReadingRequest};
+use crate::edge::reading_request::{ReadParams, ReadPlace, ReadingQuery, ReadingRequest, UsageParams};
 use crate::live_session::store_error;
 use crate::outbox::OpenRequest;
-use crate::reading::{self, ItemSize, PageOrder, PagePlace, ReadFailure};
+use crate::reading::{self, ItemSize, PageOrder, PagePlace, ReadFailure, Redaction};
 use crate::registry::Registry;
 use crate::store::StoreError;
+use crate::transcript::UsageFilter;
 use crate::wire::RpcError;
 
 /// How many reads of a client run at the same time: each may need memory for a long turn.
@@ -29,13 +32,15 @@ const FRAME: usize = 2048;
 /// What a connection reads without claiming.
 pub(super) struct Readings {
     reads: Arc<Semaphore>,
+    exports: Arc<Exports>,
     /// The task that follows sessions, once it is needed.
     follows: Option<mpsc::Sender<FollowCommand>>,
 }
 
 impl Readings {
     pub(super) fn new() -> Self {
-        Self { reads: Arc::new(Semaphore::new(MAX_READS)), follows: None }
+        let reads = Arc::new(Semaphore::new(MAX_READS));
+        Self { reads, exports: Arc::default(), follows: None }
     }
 }
 
@@ -47,7 +52,6 @@ impl Connection {
         reading: ReadingRequest,
     ) {
         match reading {
-            ReadingRequest::Read(params) => self.read_page(context, request, params),
             ReadingRequest::Follow { session, after } => {
                 let session = SessionId(session);
                 self.follow(context, FollowCommand::Follow { session, after, request }).await;
@@ -56,15 +60,24 @@ impl Connection {
                 let session = SessionId(session);
                 self.follow(context, FollowCommand::Unfollow { session, request }).await;
             }
+            ReadingRequest::Query(query) => self.answer_query(context, request, query),
         }
     }
 
-    fn read_page(&self, context: &ClientContext, request: OpenRequest, params: ReadParams) {
-        let (registry, reads) = (context.registry.clone(), self.readings.reads.clone());
+    /// Answers in a task of its own, a few at a time.
+    fn answer_query(&self, context: &ClientContext, request: OpenRequest, query: ReadingQuery) {
         let room = self.answer_room().saturating_sub(request.id().text().len());
+        let (reads, exports) = (self.readings.reads.clone(), self.readings.exports.clone());
+        let (registry, store) = (context.registry.clone(), self.deps.store.clone());
         tokio::spawn(async move {
             let _turn = reads.acquire().await;
-            request.answer(page(&registry, params, room).await);
+            let answer = match query {
+                ReadingQuery::Read(params) => page(&registry, params, room).await,
+                ReadingQuery::Outline { session } => outline(&registry, &SessionId(session), room).await,
+                ReadingQuery::Export(params) => exports.piece(&registry, store, params, room).await,
+                ReadingQuery::Usage(params) => usage(&registry, params, room).await,
+            };
+            request.answer(answer);
         });
     }
 
@@ -103,6 +116,18 @@ async fn page(registry: &Registry, params: ReadParams, room: usize) -> Result<Js
         Err(ReadFailure::Store(error)) => Err(read_error(&error)),
         Err(ReadFailure::NoSuchMessage) => Err(no_such_message(&order.place)),
     }
+}
+
+async fn outline(registry: &Registry, session: &SessionId, room: usize) -> Result<Json, RpcError> {
+    registry.row(session).await?;
+    let read = reading::outline(registry.store(), session, Redaction::Off, room).await;
+    read.map_err(|error| read_error(&error))
+}
+
+async fn usage(registry: &Registry, params: UsageParams, room: usize) -> Result<Json, RpcError> {
+    let UsageParams { since, cwd, agent } = params;
+    let filter = UsageFilter { directories: cwd.into_iter().collect(), agent, since: since_time(since)? };
+    reading::usage(registry.store(), &filter, room).await.map_err(|error| read_error(&error))
 }
 
 fn no_such_message(place: &PagePlace) -> RpcError {

@@ -1,7 +1,7 @@
 //! Answers `_rethread/search` from the store, without the agent.
 
-use rethread_core::Json;
 use rethread_core::search::{ExcerptPart, PartKind};
+use rethread_core::{Json, Millis};
 use serde_json::{Value, json};
 
 use super::{ClientContext, Connection};
@@ -33,13 +33,17 @@ impl Connection {
 
 fn query(params: SearchParams) -> Result<SearchQuery, RpcError> {
     let SearchParams { text, cwd, agent, since, limit, cursor } = params;
-    let since = match since {
-        None => None,
-        Some(since) => Some(clock::from_rfc3339(&since).ok_or_else(|| {
-            RpcError::field("since", &json!(since), "a time in RFC 3339, such as 2026-01-31T12:00:00Z")
-        })?),
-    };
-    Ok(SearchQuery { cwd, agent, since, after: cursor, ..SearchQuery::new(text, limit) })
+    Ok(SearchQuery { cwd, agent, since: since_time(since)?, after: cursor, ..SearchQuery::new(text, limit) })
+}
+
+/// Reads the time in the parameter `since`.
+pub(super) fn since_time(since: Option<String>) -> Result<Option<Millis>, RpcError> {
+    let Some(since) = since else { return Ok(None) };
+    let shown: String = since.chars().take(100).collect();
+    let time = clock::from_rfc3339(&since).ok_or_else(|| {
+        RpcError::field("since", &json!(shown), "a time in RFC 3339, such as 2026-01-31T12:00:00Z")
+    })?;
+    Ok(Some(time))
 }
 
 /// A page of fewer hits is searched for if the answer would be too long for a line.

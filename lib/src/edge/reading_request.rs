@@ -2,7 +2,7 @@
 
 use rethread_core::Seq;
 
-use super::params::Params;
+use super::params::{Params, absolute};
 use crate::wire::RpcError;
 
 /// The notification with what happens in a session that a client follows.
@@ -17,8 +17,6 @@ const MAX_LIMIT: usize = 500;
 /// A request that reads without claiming.
 #[derive(Debug)]
 pub enum ReadingRequest {
-    /// `_rethread/read`: one page of items.
-    Read(ReadParams),
     /// `_rethread/follow`: what happens from now on.
     Follow {
         /// The id of the session.
@@ -31,6 +29,59 @@ pub enum ReadingRequest {
         /// The id of the session.
         session: String,
     },
+    /// A request that is answered from the store.
+    Query(ReadingQuery),
+}
+
+/// A request that is answered from the store.
+#[derive(Debug)]
+pub enum ReadingQuery {
+    /// `_rethread/read`: one page of items.
+    Read(ReadParams),
+    /// `_rethread/outline`: the turns of a session, without their content.
+    Outline {
+        /// The id of the session.
+        session: String,
+    },
+    /// `_rethread/export`: a session as text, piece by piece.
+    Export(ExportParams),
+    /// `_rethread/usage`: the turns, tokens and cost of all sessions.
+    Usage(UsageParams),
+}
+
+/// The parameters of `_rethread/export`.
+#[derive(Debug)]
+pub struct ExportParams {
+    /// The id of the session.
+    pub session: String,
+    /// What it is written as.
+    pub format: ExportFormatParam,
+    /// Whether what looks like a secret is replaced; the format decides if the client does not say it.
+    pub redact: Option<bool>,
+    /// The cursor that the previous piece came with.
+    pub cursor: Option<String>,
+}
+
+/// The `format` parameter of `_rethread/export`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExportFormatParam {
+    /// Lines that can be imported.
+    Lines,
+    /// Markdown.
+    Markdown,
+    /// A web page.
+    Html,
+}
+
+/// The parameters of `_rethread/usage`.
+#[derive(Debug)]
+pub struct UsageParams {
+    /// Only turns since then, as the client wrote it.
+    pub since: Option<String>,
+    /// Only sessions with this working directory.
+    pub cwd: Option<String>,
+    /// Only turns of agents whose name contains this text.
+    pub agent: Option<String>,
 }
 
 /// The parameters of `_rethread/read`.
@@ -64,23 +115,29 @@ impl ReadingRequest {
     pub fn decode(method: &str, params: &Params) -> Result<Option<Self>, RpcError> {
         let session = || params.text("sessionId");
         Ok(Some(match method {
-            "_rethread/read" => Self::Read(ReadParams::read(params)?),
             "_rethread/follow" => {
+                let session = session()?;
                 let after = seq(params, "after")?.ok_or_else(|| params.wrong("after", ENTRY))?;
-                Self::Follow { session: session()?, after }
+                Self::Follow { session, after }
             }
             "_rethread/unfollow" => Self::Unfollow { session: session()? },
+            "_rethread/read" => Self::Query(ReadingQuery::Read(ReadParams::read(params)?)),
+            "_rethread/outline" => Self::Query(ReadingQuery::Outline { session: session()? }),
+            "_rethread/export" => Self::Query(ReadingQuery::Export(ExportParams::read(params)?)),
+            "_rethread/usage" => Self::Query(ReadingQuery::Usage(UsageParams::read(params)?)),
             _ => return Ok(None),
         }))
     }
 
-    /// The session that it is about.
+    /// The session that it is about; nothing if it is about all of them.
     #[must_use]
     pub fn session(&self) -> Option<&str> {
         match self {
-            Self::Read(ReadParams { session, .. })
-            | Self::Follow { session, .. }
-            | Self::Unfollow { session } => Some(session),
+            Self::Follow { session, .. } | Self::Unfollow { session } => Some(session),
+            Self::Query(ReadingQuery::Read(ReadParams { session, .. })) => Some(session),
+            Self::Query(ReadingQuery::Outline { session }) => Some(session),
+            Self::Query(ReadingQuery::Export(ExportParams { session, .. })) => Some(session),
+            Self::Query(ReadingQuery::Usage(_)) => None,
         }
     }
 }
@@ -93,6 +150,34 @@ impl ReadParams {
             limit: limit(params)?,
             whole: flag(params, "whole")?,
         })
+    }
+}
+
+impl ExportParams {
+    fn read(params: &Params) -> Result<Self, RpcError> {
+        let session = params.text("sessionId")?;
+        let format = match params.text("format")?.as_str() {
+            "jsonl" => ExportFormatParam::Lines,
+            "markdown" => ExportFormatParam::Markdown,
+            "html" => ExportFormatParam::Html,
+            _ => return Err(params.wrong("format", "\"jsonl\", \"markdown\" or \"html\"")),
+        };
+        let redact = match params.get("redact") {
+            None => None,
+            Some(_) => Some(flag(params, "redact")?),
+        };
+        Ok(Self { session, format, redact, cursor: params.optional_text("cursor")? })
+    }
+}
+
+impl UsageParams {
+    fn read(params: &Params) -> Result<Self, RpcError> {
+        let cwd = params.optional_text("cwd")?;
+        if let Some(cwd) = &cwd {
+            absolute("cwd", cwd)?;
+        }
+        let (since, agent) = (params.optional_text("since")?, params.optional_text("agent")?);
+        Ok(Self { since, cwd, agent })
     }
 }
 

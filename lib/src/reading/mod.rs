@@ -4,13 +4,19 @@
 
 mod cut;
 mod event;
+mod export;
 mod follower;
 mod item;
+mod outline;
 mod page;
 mod position;
 mod standing;
 mod stretch;
+mod usage;
 
+pub(crate) use export::{ExportForm, SessionExport};
 pub(crate) use follower::{FollowedEntries, FollowedParams, JournalFollower};
+pub(crate) use outline::{Redaction, outline};
 pub(crate) use page::{ItemSize, PageOrder, PagePlace, ReadFailure, read_page};
 pub(crate) use standing::standing;
+pub(crate) use usage::usage;

@@ -191,10 +191,12 @@ impl<'a> Window<'a> {
             // The message itself comes first.
             PagePlace::Around(_) => while choice.grow_forward() | choice.grow_back() {},
         }
-        let more = MoreItems {
-            before: choice.low > 0 || self.start > FIRST,
-            after: choice.high < self.items.len() || !self.end.is_last,
+        let at_end = match &order.place {
+            PagePlace::Newest => true,
+            PagePlace::Before(before) => *before > head,
+            PagePlace::After(_) | PagePlace::Around(_) => choice.high == self.items.len() && self.end.is_last,
         };
+        let more = MoreItems { before: choice.low > 0 || self.start > FIRST, after: !at_end };
         let items = choice.items;
         let damage = self.end.damage.filter(|_| !more.after);
         let damage = damage.map(|JournalDamage { at, message }| DamageNote { seq: at, message });

@@ -151,10 +151,12 @@ impl Reading {
         let end = self.items.iter().position(|item| turn_end(&item.entry).is_some() && item.first >= inside);
         match end {
             Some(end) => {
-                self.items.truncate(end + 1);
-                self.next = self.items[end].last.next();
-                self.is_last = false;
+                self.is_last &= end + 1 == self.items.len() && self.damage.is_none();
                 self.damage = None;
+                self.items.truncate(end + 1);
+                if !self.is_last {
+                    self.next = self.items[end].last.next();
+                }
             }
             None if self.is_last => {}
             None => return None,

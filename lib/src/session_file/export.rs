@@ -28,32 +28,68 @@ pub async fn export_session<E: From<StoreError>>(
     redaction: ExportRedaction<'_>,
     mut write: impl FnMut(&str) -> Result<(), E>,
 ) -> Result<Option<JournalDamage>, E> {
-    let mut lines = LineWriter { redaction, entries: 0 };
-    write(&lines.header(SessionFileHeader::of(row)))?;
-    let mut scan = JournalScan::new(store, &row.id);
-    let mut turns = CanonicalFold::default();
-    loop {
-        let page = match scan.step().await? {
-            ScanStep::Page(page) => page,
-            ScanStep::Restarted => {
-                turns.restart_turn();
-                continue;
-            }
-            ScanStep::End => break,
-        };
-        for item in scan.decoded(&page)? {
-            for entry in turns.push(item.entry) {
-                write(&lines.entry(entry))?;
-            }
+    let mut lines = SessionLines::new(store, row, redaction);
+    while let Some(text) = lines.next().await? {
+        write(&text)?;
+    }
+    Ok(lines.damage().cloned())
+}
+
+/// The lines of a session, in pieces of some lines each.
+pub struct SessionLines<'a> {
+    scan: JournalScan<'a>,
+    turns: CanonicalFold,
+    lines: LineWriter<'a>,
+    header: Option<SessionFileHeader>,
+    is_over: bool,
+}
+
+impl<'a> SessionLines<'a> {
+    /// Begins with the header.
+    #[must_use]
+    pub fn new(store: &'a dyn Store, row: &'a SessionRow, redaction: ExportRedaction<'a>) -> Self {
+        Self {
+            scan: JournalScan::new(store, &row.id),
+            turns: CanonicalFold::default(),
+            lines: LineWriter { redaction, entries: 0 },
+            header: Some(SessionFileHeader::of(row)),
+            is_over: false,
         }
     }
-    for entry in turns.take() {
-        write(&lines.entry(entry))?;
+
+    /// The next lines; nothing after the last one. They may be an empty text.
+    pub async fn next(&mut self) -> Result<Option<String>, StoreError> {
+        if let Some(header) = self.header.take() {
+            return Ok(Some(self.lines.header(header)));
+        }
+        if self.is_over {
+            return Ok(None);
+        }
+        let mut text = String::new();
+        match self.scan.step().await? {
+            ScanStep::Page(page) => {
+                for item in self.scan.decoded(&page)? {
+                    let entries = self.turns.push(item.entry);
+                    entries.into_iter().for_each(|entry| text += &self.lines.entry(entry));
+                }
+            }
+            ScanStep::Restarted => self.turns.restart_turn(),
+            ScanStep::End => {
+                self.is_over = true;
+                self.turns.take().into_iter().for_each(|entry| text += &self.lines.entry(entry));
+                if self.scan.damage().is_none() {
+                    text += &self.lines.end();
+                }
+            }
+        }
+        Ok(Some(text))
     }
-    if scan.damage().is_none() {
-        write(&lines.end())?;
+
+    /// Where the journal is damaged, if that is known: then the last line is missing.
+    #[must_use]
+    pub fn damage(&self) -> Option<&JournalDamage> {
+        self.scan.damage()
     }
-    Ok(scan.damage().cloned())
 }
 
 /// Writes the lines of one session.

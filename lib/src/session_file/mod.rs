@@ -18,7 +18,7 @@ mod sections;
 mod untrusted;
 pub(crate) mod writer;
 
-pub use export::{ExportRedaction, export_session};
+pub use export::{ExportRedaction, SessionLines, export_session};
 pub use header::{FORMAT, SessionFileHeader, VERSION};
 pub use import::{ImportError, ImportMode, ImportOutcome, ImportedSession, import_section};
 pub(crate) use line_reader::skip_line;

@@ -1,6 +1,8 @@
 //! The outline of a session: which agents served it and how they got its conversation, its turns with times, models, tokens
 //! and cost. Most entries are skipped without being decoded, so that many sessions can be outlined quickly.
 
+use std::collections::HashSet;
+
 use rethread_core::stored::{ItemSort, RawItem, Stored};
 use rethread_core::{Binding, Entry, Json, Millis, Seq, SessionId, UpdateKind, prompt_title};
 use serde::Serialize;
@@ -74,6 +76,12 @@ pub struct TurnOutline {
     pub tokens: Option<TurnTokens>,
     /// The cost; empty if the agent reported none.
     pub cost: CostSum,
+    /// The id of the message that is its prompt.
+    pub message: Option<String>,
+    /// How many tool calls it has.
+    pub tools: usize,
+    /// Its first entry.
+    pub first: Seq,
     /// Its last entry: a fork has the turns up to a certain entry from its parent.
     pub last: Seq,
 }
@@ -114,6 +122,9 @@ impl SessionOutline {
 fn read_page(scan: &mut JournalScan<'_>, page: &Page, reading: &mut OutlineReader) -> Result<(), StoreError> {
     for item in page.items() {
         let Some(item) = scan.readable(item)? else { break };
+        if let Some(RawItem::Update { kind: UpdateKind::ToolCallUpdate, id, .. }) = item.raw_item() {
+            reading.tool_called(id);
+        }
         if is_irrelevant(&item) {
             continue;
         }
@@ -121,7 +132,7 @@ fn read_page(scan: &mut JournalScan<'_>, page: &Page, reading: &mut OutlineReade
         let entry = item.entry().map_err(|cause| page.damaged(first, cause));
         let Some(entry) = scan.readable(entry)? else { break };
         scan.passed(&entry, last);
-        reading.entry(&entry, last);
+        reading.entry(&entry, first, last);
     }
     Ok(())
 }
@@ -143,6 +154,8 @@ struct OutlineReader {
     agents: Vec<AgentPeriod>,
     turns: Vec<TurnOutline>,
     turn: Option<TurnOutline>,
+    /// The tool calls of the turn.
+    calls: HashSet<String>,
     model: Option<String>,
     context: Option<(u64, u64)>,
     last: Seq,
@@ -151,20 +164,29 @@ struct OutlineReader {
 }
 
 impl OutlineReader {
-    fn entry(&mut self, entry: &Entry, last: Seq) {
+    fn entry(&mut self, entry: &Entry, first: Seq, last: Seq) {
         self.last = last;
         match entry {
             Entry::Opened { at, .. } => self.created_at = self.created_at.or(Some(*at)),
             Entry::AgentBound { agent, native, binding, .. } => self.bound(agent, native, *binding),
-            Entry::TurnStarted { turn, at, .. } => drop(self.begun(turn.0, *at)),
-            Entry::PromptInserted { turn, content, at, .. } => {
-                let turn = self.begun(turn.0, *at);
+            Entry::TurnStarted { turn, at, .. } => drop(self.begun(turn.0, *at, first)),
+            Entry::PromptInserted { message, turn, content, at } => {
+                let turn = self.begun(turn.0, *at, first);
+                turn.message.get_or_insert_with(|| message.0.clone());
                 if turn.prompt.is_empty() {
                     turn.prompt = prompt_title(content).unwrap_or_default();
                 }
             }
-            Entry::TurnEnded { turn, stop, at, state } => self.ended(turn.0, &stop.reason, *at, state),
-            Entry::Updated { update, .. } => self.updated(update.kind, &update.body),
+            Entry::TurnEnded { turn, stop, at, state } => {
+                self.begun(turn.0, *at, first);
+                self.ended(&stop.reason, *at, state);
+            }
+            Entry::Updated { update, .. } => {
+                if update.kind == UpdateKind::ToolCallUpdate {
+                    self.tool_called(&update.id);
+                }
+                self.updated(update.kind, &update.body);
+            }
             Entry::RootsSet { .. }
             | Entry::AgentLost { .. }
             | Entry::PromptHeld { .. }
@@ -196,12 +218,18 @@ impl OutlineReader {
     }
 
     /// The turn that runs, begun if it was not.
-    fn begun(&mut self, number: u64, started_at: Millis) -> &mut TurnOutline {
-        self.turn.get_or_insert_with(|| TurnOutline { number, started_at, ..TurnOutline::default() })
+    fn begun(&mut self, number: u64, started_at: Millis, first: Seq) -> &mut TurnOutline {
+        self.turn.get_or_insert_with(|| TurnOutline { number, started_at, first, ..TurnOutline::default() })
     }
 
-    fn ended(&mut self, number: u64, reason: &str, at: Millis, state: &Json) {
-        self.begun(number, at);
+    fn tool_called(&mut self, id: &str) {
+        if !self.calls.contains(id) {
+            self.calls.insert(id.to_owned());
+        }
+    }
+
+    fn ended(&mut self, reason: &str, at: Millis, state: &Json) {
+        let tools = std::mem::take(&mut self.calls).len();
         let (agent, cost) = (self.agents.last().map(|period| period.agent.clone()), self.cost.take());
         self.turns.extend(self.turn.take().map(|turn| TurnOutline {
             ended_at: Some(at),
@@ -210,6 +238,7 @@ impl OutlineReader {
             model: self.model.clone(),
             tokens: TurnTokens::read(state),
             cost,
+            tools,
             last: self.last,
             ..turn
         }));
@@ -230,6 +259,7 @@ impl OutlineReader {
     /// Drops the turn that has not ended: it comes again.
     fn restart_turn(&mut self) {
         self.turn = None;
+        self.calls.clear();
         self.cost = self.cost_at_turn_end.clone();
         let ended = self.turns.last().map_or(0, |turn| turn.number);
         self.agents.retain(|period| period.from_turn <= ended);
@@ -238,7 +268,8 @@ impl OutlineReader {
     fn finish(mut self, row: &SessionRow, damage: Option<JournalDamage>) -> SessionOutline {
         if let Some(turn) = self.turn.take() {
             let (agent, cost) = (self.agents.last().map(|period| period.agent.clone()), self.cost.take());
-            self.turns.push(TurnOutline { agent, model: self.model.clone(), cost, last: self.last, ..turn });
+            let (model, tools, last) = (self.model.clone(), self.calls.len(), self.last);
+            self.turns.push(TurnOutline { agent, model, cost, tools, last, ..turn });
         }
         SessionOutline {
             id: row.id.clone(),

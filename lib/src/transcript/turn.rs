@@ -1,6 +1,7 @@
 //! The turns of a session, folded from its entries one after the other. Of a turn that is very long, parts are given out
 //! before it has ended, so that memory stays bounded.
 
+use std::collections::VecDeque;
 use std::ops::ControlFlow;
 
 use rethread_core::{Entry, Json, MessageId, Millis, Seq, SessionId, Stop, TurnNo, Update, UpdateKind};
@@ -231,6 +232,43 @@ impl TurnFold {
     }
 }
 
+/// Reads the turns of a session one by one.
+pub struct TurnReader<'a> {
+    scan: JournalScan<'a>,
+    fold: TurnFold,
+    /// Those that were read and not given out.
+    turns: VecDeque<TranscriptTurn>,
+}
+
+impl<'a> TurnReader<'a> {
+    /// Begins with the first turn of the session, or of the oldest session that it was forked from.
+    #[must_use]
+    pub fn new(store: &'a dyn Store, session: &'a SessionId) -> Self {
+        Self { scan: JournalScan::new(store, session), fold: TurnFold::default(), turns: VecDeque::new() }
+    }
+
+    /// The next turn, or a part of one that is very long.
+    pub async fn next(&mut self) -> Result<Option<TranscriptTurn>, StoreError> {
+        while self.turns.is_empty() {
+            match self.scan.step().await? {
+                ScanStep::Page(page) => {
+                    let items = self.scan.decoded(&page)?;
+                    self.turns.extend(items.iter().filter_map(|item| self.fold.push(&item.entry)));
+                }
+                ScanStep::Restarted => self.fold.restart_turn(),
+                ScanStep::End => return Ok(self.fold.finish()),
+            }
+        }
+        Ok(self.turns.pop_front())
+    }
+
+    /// Where the journal is damaged, if the reader has come upon it.
+    #[must_use]
+    pub fn damage(&self) -> Option<&JournalDamage> {
+        self.scan.damage()
+    }
+}
+
 /// Reads all turns of a session and passes them on one by one, until `visit` returns an error. Returns where the journal is
 /// damaged, if it is.
 pub async fn each_turn<E: From<StoreError>>(
@@ -238,8 +276,8 @@ pub async fn each_turn<E: From<StoreError>>(
     session: &SessionId,
     mut visit: impl FnMut(TranscriptTurn) -> Result<(), E>,
 ) -> Result<Option<JournalDamage>, E> {
-    let scan = JournalScan::new(store, session);
-    visit_turns(scan, TurnFold::default(), |turn| visit(turn).map(ControlFlow::<()>::Continue)).await
+    let turns = TurnReader::new(store, session);
+    visit_turns(turns, |turn| visit(turn).map(ControlFlow::<()>::Continue)).await
 }
 
 /// Reads one turn that an outline has, without those before and after it, and passes it on; in parts if it is very long.
@@ -257,7 +295,7 @@ pub async fn one_turn<E: From<StoreError>>(
     let scan = JournalScan::starting_at(store, &outline.id, first);
     let at_turn_end = (CostMeter::default(), position);
     let fold = TurnFold { position, at_turn_end, ..TurnFold::default() };
-    visit_turns(scan, fold, |mut turn| {
+    visit_turns(TurnReader { scan, fold, turns: VecDeque::new() }, |mut turn| {
         match turn.number {
             Some(found) if found == number => {}
             Some(_) => return Ok(ControlFlow::Break(())),
@@ -273,32 +311,17 @@ pub async fn one_turn<E: From<StoreError>>(
     .await
 }
 
-/// Folds entries into turns and passes them on, until there are no more or no more are wanted.
+/// Passes turns on, until there are no more or no more are wanted.
 async fn visit_turns<E: From<StoreError>>(
-    mut scan: JournalScan<'_>,
-    mut fold: TurnFold,
+    mut turns: TurnReader<'_>,
     mut visit: impl FnMut(TranscriptTurn) -> Result<ControlFlow<()>, E>,
 ) -> Result<Option<JournalDamage>, E> {
-    loop {
-        let page = match scan.step().await? {
-            ScanStep::Page(page) => page,
-            ScanStep::Restarted => {
-                fold.restart_turn();
-                continue;
-            }
-            ScanStep::End => break,
-        };
-        for item in scan.decoded(&page)? {
-            let Some(turn) = fold.push(&item.entry) else { continue };
-            if visit(turn)?.is_break() {
-                return Ok(None);
-            }
+    while let Some(turn) = turns.next().await? {
+        if visit(turn)?.is_break() {
+            return Ok(None);
         }
     }
-    if let Some(turn) = fold.finish() {
-        let _ = visit(turn)?;
-    }
-    Ok(scan.damage().cloned())
+    Ok(turns.damage().cloned())
 }
 
 impl Serialize for TranscriptTurn {

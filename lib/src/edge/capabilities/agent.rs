@@ -32,7 +32,8 @@ pub struct AgentProfile {
 }
 
 /// What Rethread adds to the protocol (see `docs/protocol.md`).
-const EXTENSIONS: [&str; 5] = ["search", "listSubscribe", "clients", "read", "follow"];
+const EXTENSIONS: [&str; 8] =
+    ["search", "listSubscribe", "clients", "read", "follow", "outline", "export", "usage"];
 
 const CONTENT: [&str; 3] = ["image", "audio", "embeddedContext"];
 const NATIVE: [&str; 12] = [

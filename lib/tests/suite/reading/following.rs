@@ -10,8 +10,8 @@ async fn a_live_session_is_followed_in_live_form(pairing: Pairing) {
     let world = World::of(pairing);
     let client = world.ready().await;
     let session = client.new_session().await;
-    client.prompt(&session, "say before; commands a,b; usage 5/50; plan P,Q").await;
     for version in [Version::V1, Version::V2] {
+        client.prompt(&session, "say before; commands a,b; usage 5/50; plan P,Q").await;
         let reader = world.connect_as(version);
         let hello = reader.initialize().await;
         assert_eq!(hello["_meta"]["rethread"]["follow"], json!({}), "it is advertised");

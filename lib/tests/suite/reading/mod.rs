@@ -1,9 +1,11 @@
 //! Reading without claiming, by clients of both versions over agents of both versions: pages, following, and what both have
 //! in common with replays and transcripts.
 
+mod damage;
 mod following;
 mod laws;
 mod pages;
+mod summaries;
 
 use rethread::client::SessionEvent;
 use rethread::client::view::SessionView;
