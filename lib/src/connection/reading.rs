@@ -16,9 +16,10 @@ use crate::live_session::store_error;
 use crate::outbox::OpenRequest;
 use crate::reading::{self, ItemSize, PageOrder, PagePlace, ReadFailure, Redaction};
 use crate::registry::Registry;
+use crate::secret::{SecretFinder, redacted_json};
 use crate::store::StoreError;
 use crate::transcript::UsageFilter;
-use crate::wire::RpcError;
+use crate::wire::{RpcError, code};
 
 /// How many reads of a client run at the same time: each may need memory for a long turn.
 const MAX_READS: usize = 4;
@@ -52,6 +53,11 @@ impl Connection {
         reading: ReadingRequest,
     ) {
         match reading {
+            // A secret may be split between chunks: who is not shown secrets reads whole messages.
+            ReadingRequest::Follow { .. } if hides_secrets(context) => {
+                let error = RpcError::new(code::NOT_ALLOWED, "this token does not follow");
+                request.answer(Err(error.hint("read the newest page instead")));
+            }
             ReadingRequest::Follow { session, after } => {
                 let session = SessionId(session);
                 self.follow(context, FollowCommand::Follow { session, after, request }).await;
@@ -69,15 +75,22 @@ impl Connection {
         let room = self.answer_room().saturating_sub(request.id().text().len());
         let (reads, exports) = (self.readings.reads.clone(), self.readings.exports.clone());
         let (registry, store) = (context.registry.clone(), self.deps.store.clone());
+        let hides = hides_secrets(context);
         tokio::spawn(async move {
             let _turn = reads.acquire().await;
             let answer = match query {
                 ReadingQuery::Read(params) => page(&registry, params, room).await,
                 ReadingQuery::Outline { session } => outline(&registry, &SessionId(session), room).await,
-                ReadingQuery::Export(params) => exports.piece(&registry, store, params, room).await,
+                ReadingQuery::Export(mut params) => {
+                    params.redact = if hides { Some(true) } else { params.redact };
+                    exports.piece(&registry, store, params, room).await
+                }
                 ReadingQuery::Usage(params) => usage(&registry, params, room).await,
             };
-            request.answer(answer);
+            request.answer(match hides {
+                true => answer.map(|answer| redacted_json(&answer, &mut SecretFinder::default())),
+                false => answer,
+            });
         });
     }
 
@@ -96,6 +109,14 @@ impl Connection {
         });
         // The task ends only with the client. What is not sent is dropped, and with that its request is answered.
         let _ = follows.send(command).await;
+    }
+}
+
+/// Whether the client is not shown secrets.
+fn hides_secrets(context: &ClientContext) -> bool {
+    match context.access.redaction() {
+        super::Redaction::Secrets => true,
+        super::Redaction::Off => false,
     }
 }
 
