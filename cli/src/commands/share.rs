@@ -78,7 +78,8 @@ fn new(tokens: &TokenFile, share: &NewShare) -> Result<(), Failure> {
         None => listening()?,
     };
     let shared = SharedSession { session: row.id.as_str().to_owned(), redact: !share.no_redact };
-    let name = row.title.as_deref().unwrap_or(row.id.as_str()).to_owned();
+    let title = row.title.as_ref().map(|(title, _)| title.as_str()).filter(|title| !title.is_empty());
+    let name = title.unwrap_or(row.id.as_str()).to_owned();
     let expires = clock::now().saturating_add(share.expires.0);
     let made = tokens.add_share(&name, shared, expires).map_err(failure)?;
     let secrets = match share.no_redact {
