@@ -57,7 +57,7 @@ for (const [name, options] of [
     await look("usage", "#/usage", (page) => page.getByRole("heading", { name: "By model" }).waitFor());
     await look("session", sessionPlace(session), async (page) => {
       await page.locator(".markdown table").waitFor();
-      await page.locator(".hl-keyword").first().waitFor();
+      await page.locator(".item-agent .hl-keyword").first().waitFor();
       for (const head of await page.locator(".tool-head[aria-expanded=false]").all()) await head.click();
     });
     await look("menu and commands", sessionPlace(session), async (page) => {

@@ -279,8 +279,8 @@ test("a prompt whose answer was lost is sent once", async () => {
   await send(page, "say exactly once");
   await answer(page, "exactly once").waitFor({ timeout: 40_000 });
   await page.locator(".item-sent").waitFor({ state: "detached" });
-  const outline = await client.request("_rethread/outline", { sessionId: session });
-  assert.equal(outline.turns.filter((turn) => turn.prompt.includes("exactly once")).length, 1);
+  const { items } = await client.request("_rethread/read", { sessionId: session });
+  assert.equal(items.filter(({ update }) => update?.sessionUpdate === "user_message" && JSON.stringify(update).includes("exactly once")).length, 1);
   assert.equal(await page.locator("article.item-user", { hasText: "exactly once" }).count(), 1);
   assert.equal(await page.getByLabel("Prompt", { exact: true }).inputValue(), "");
   await there.close();

@@ -37,6 +37,9 @@ test("a link shows one session live, without a list or a box", async () => {
   assert.equal((await page.content()).includes("sk-ant-api03"), false, "keys are removed");
   await client.prompt(session, "say live too");
   await page.locator("article.item-agent", { hasText: "live too" }).waitFor();
+  await client.prompt(session, "say again sk-ant-api03-abcdefghijklmnopqrstuvwxyz0123456789abcdefghijklmnopqrstuvwxyz0123456789abcdefghijk-abcdefghAA");
+  await page.locator("article.item-agent", { hasText: "again" }).waitFor();
+  assert.equal((await page.content()).includes("sk-ant-api03"), false, "keys are removed live, too");
   const other = await client.session();
   await client.prompt(other, "say secret");
   await page.goto(`${stage.url}/#/session/${other}`);

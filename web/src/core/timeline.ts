@@ -51,6 +51,11 @@ export function readPage(answer: Json): Page {
   };
 }
 
+/** The newest page: whatever it says, nothing but live entries comes after it. */
+export function readNewest(answer: Json): Page {
+  return { ...readPage(answer), after: false };
+}
+
 /** A window that has exactly this page, and the live entries after it. */
 export function fromPage(page: Page, waiting: readonly JsonObject[] = []): Timeline {
   const items = page.items.flatMap(pageItem);
@@ -69,6 +74,13 @@ export function withNewer(timeline: Timeline, page: Page): Timeline {
   const items = merged(timeline.items, page.items.flatMap(pageItem));
   const longer = grown({ ...timeline, items, places: placesOf(items) }, page);
   return items.length > MOST_ITEMS ? withoutBeginning(longer) : longer;
+}
+
+/** The window after its newest page was read again. A page that does not touch the window replaces it. */
+export function refreshed(timeline: Timeline, page: Page): Timeline {
+  const last = timeline.items.reduce((most, item) => Math.max(most, item.last), 0);
+  const first = page.items[0] === undefined ? 0 : entryPlace(page.items[0]).seq;
+  return page.before && first > last ? fromPage(page) : withNewer(timeline, page);
 }
 
 /** Which part of the window is looked at, and is kept when it gets too long. */

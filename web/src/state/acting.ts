@@ -11,6 +11,8 @@ import type { SentPrompt, SessionStore } from "./session.ts";
 
 const attaching = new WeakMap<SessionStore, Promise<void>>();
 let nextPrompt = 1;
+/** The directories of sessions that were made here: they are in no list before their first prompt. */
+const made = new Map<string, string>();
 
 /** Attaches to the session: starts its agent if it does not run. */
 export function attach(store: SessionStore): Promise<void> {
@@ -33,7 +35,7 @@ async function resume(store: SessionStore): Promise<void> {
 }
 
 async function cwdOf(store: SessionStore): Promise<string> {
-  const known = store.outline.value?.cwd ?? sessions.row(store.id)?.cwd;
+  const known = store.outline.value?.cwd ?? sessions.row(store.id)?.cwd ?? made.get(store.id);
   return known ?? text(at(await request("_rethread/outline", { sessionId: store.id }), "cwd")) ?? "/";
 }
 
@@ -117,7 +119,9 @@ export async function fork(store: SessionStore, message: string | undefined): Pr
 export async function begin(cwd: string, agent: string | undefined): Promise<string | undefined> {
   const own: JsonObject = agent === undefined ? { updates: false } : { updates: false, agent };
   try {
-    return text(at(await request("session/new", { cwd, mcpServers: [], _meta: { rethread: own } }), "sessionId"));
+    const session = text(at(await request("session/new", { cwd, mcpServers: [], _meta: { rethread: own } }), "sessionId"));
+    if (session !== undefined) made.set(session, cwd);
+    return session;
   } catch (error) {
     failed("The session was not made", error);
     return undefined;

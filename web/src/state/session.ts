@@ -6,11 +6,15 @@ import { itemText } from "../core/item.ts";
 import { at, fields, isObject, list, number, text, type Json, type JsonObject } from "../core/json.ts";
 import { ConnectionLost, RpcError } from "../core/rpc.ts";
 import { standingAfter, standingAfterEvent, stateOf, UNKNOWN, type Standing } from "../core/standing.ts";
-import { EMPTY, fromPage, readPage, trimmed, withEntries, withNewer, withOlder, type Timeline } from "../core/timeline.ts";
+import { EMPTY, fromPage, readNewest, readPage, refreshed, trimmed, withEntries, withNewer, withOlder, type Page, type Timeline } from "../core/timeline.ts";
 import { onNotified, onReady, request } from "./link.ts";
 import { announce } from "./notices.ts";
 
 const PAGE = 60;
+/** What a request gets that the token does not allow. */
+const NOT_ALLOWED = -32011;
+/** How often a session is read again that may not be followed. */
+const READ_AGAIN = 2_000;
 
 export interface OutlineTurn {
   turn: number;
@@ -90,6 +94,7 @@ export class SessionStore {
     this.#closed = true;
     this.#ends.forEach((end) => end());
     clearTimeout(this.#outlineTimer);
+    clearTimeout(this.#readTimer);
     request("_rethread/unfollow", { sessionId: this.id }).catch(() => {});
   }
 
@@ -106,7 +111,7 @@ export class SessionStore {
   newer(): Promise<void> {
     const { items, after } = this.timeline.value;
     const last = items.reduce((most, item) => Math.max(most, item.seq), 0);
-    if (!after || last === 0) return Promise.resolve();
+    if (!after) return Promise.resolve();
     return this.#extend({ after: last }, (answer) => {
       this.timeline.value = withNewer(this.timeline.value, readPage(answer));
     });
@@ -116,7 +121,7 @@ export class SessionStore {
   async toEnd(): Promise<void> {
     if (this.timeline.value.after) {
       await this.#read({}, (answer) => {
-        this.timeline.value = fromPage(readPage(answer), this.timeline.value.waiting);
+        this.timeline.value = fromPage(readNewest(answer), this.timeline.value.waiting);
       });
     }
     this.timeline.value = trimmed(this.timeline.value);
@@ -178,24 +183,30 @@ export class SessionStore {
   async #first(): Promise<void> {
     this.opening.value = { state: "loading" };
     const message = this.target.value;
-    const take = (answer: Json) => {
-      this.timeline.value = fromPage(readPage(answer));
+    const take = (read: (answer: Json) => Page) => (answer: Json) => {
+      this.timeline.value = fromPage(read(answer));
       this.seen = number(at(answer, "head")) ?? 0;
     };
-    const around = message === undefined ? {} : { around: message };
     try {
-      await this.#read(around, take);
+      if (message === undefined) await this.#read({}, take(readNewest));
+      else await this.#read({ around: message }, take(readPage));
     } catch (error) {
       if (message === undefined || !(error instanceof RpcError)) throw error;
       // A link to a message that is not there: the session is shown from its end.
       this.target.value = undefined;
-      await this.#read({}, take);
+      await this.#read({}, take(readNewest));
     }
     this.opening.value = { state: "open" };
   }
 
   async #follow(): Promise<void> {
-    const answer = await request("_rethread/follow", { sessionId: this.id, after: this.seen });
+    let answer: Json;
+    try {
+      answer = await request("_rethread/follow", { sessionId: this.id, after: this.seen });
+    } catch (error) {
+      if (!(error instanceof RpcError) || error.code !== NOT_ALLOWED) throw error;
+      return this.#readAgain();
+    }
     let standing = this.standing.value;
     for (const update of list(at(answer, "standing"))) standing = standingAfter(standing, fields(update));
     this.standing.value = standing;
@@ -204,6 +215,23 @@ export class SessionStore {
     else this.#settleAt = head;
   }
 
+  /** A view without secrets gets no chunks, which could have parts of one: its newest messages are read again and again. */
+  #readAgain(): void {
+    this.#isRead = true;
+    clearTimeout(this.#readTimer);
+    this.#readTimer = setTimeout(async () => {
+      if (!this.timeline.value.after) {
+        await this.#extend({}, (answer) => {
+          this.timeline.value = refreshed(this.timeline.value, readNewest(answer));
+        });
+      }
+      await this.#readOutline();
+      if (!this.#closed) this.#readAgain();
+    }, READ_AGAIN);
+  }
+
+  #isRead = false;
+  #readTimer: ReturnType<typeof setTimeout> | undefined;
   #settleAt: number | undefined;
 
   #notified(method: string, params: JsonObject): void {
@@ -283,7 +311,7 @@ export class SessionStore {
     try {
       const answer = fields(await request("_rethread/outline", { sessionId: this.id }));
       this.outline.value = readOutline(answer);
-      if (this.standing.value.state === "unknown") {
+      if (this.standing.value.state === "unknown" || this.#isRead) {
         this.standing.value = { ...this.standing.value, state: stateOf(answer["state"]) };
       }
     } catch {

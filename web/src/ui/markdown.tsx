@@ -57,8 +57,9 @@ function draw(node: MarkdownNode, key: number, growing: boolean): ComponentChild
         </Link>
       );
     case "heading":
+      // Agents begin with any level and skip some; below the title of the page, all of them are of the next level.
       return (
-        <p key={key} class={`heading h${node.level}`} role="heading" aria-level={Math.min(6, node.level + 2)}>
+        <p key={key} class={`heading h${node.level}`} role="heading" aria-level={2}>
           {drawAll(node.children, growing)}
         </p>
       );

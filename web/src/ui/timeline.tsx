@@ -19,12 +19,12 @@ export function TimelineView({ store }: { store: SessionStore }) {
   const scroller = useRef<HTMLDivElement>(null);
   const content = useRef<HTMLDivElement>(null);
   const anchor = useRef<{ key: string; top: number } | undefined>(undefined);
-  const lastTop = useRef(0);
+  const last = useRef({ top: 0, height: 0, touched: 0 });
   const timeline = store.timeline.value;
   const sent = store.sent.value;
   const running = store.standing.value.state === "running";
   const { shown, terminals } = useMemo(() => arrange(timeline.items), [timeline]);
-  const last = shown.at(-1);
+  const newest = shown.at(-1);
 
   useLayoutEffect(() => {
     const box = scroller.current;
@@ -32,7 +32,7 @@ export function TimelineView({ store }: { store: SessionStore }) {
     if (store.atEnd && !timeline.after) box.scrollTop = box.scrollHeight;
     else restore(box, anchor.current);
     anchor.current = topmost(box);
-    lastTop.current = box.scrollTop;
+    last.current = { ...last.current, top: box.scrollTop, height: box.scrollHeight };
     loadNear(box, store);
   }, [timeline, sent]);
 
@@ -59,17 +59,22 @@ export function TimelineView({ store }: { store: SessionStore }) {
     if (box === null) return;
     anchor.current = topmost(box);
     const near = box.scrollHeight - box.scrollTop - box.clientHeight < AT_END;
-    // The end moves away by itself while something is drawn; only the user scrolls up.
-    const up = box.scrollTop < lastTop.current - 1;
-    lastTop.current = box.scrollTop;
+    // The end also moves away by itself while something is drawn; then the height changes, and nobody has touched anything.
+    const { top, height, touched } = last.current;
+    const up = box.scrollTop < top - 1 && (box.scrollHeight === height || performance.now() - touched < 500);
+    last.current = { top: box.scrollTop, height: box.scrollHeight, touched };
     const atEnd = !store.timeline.value.after && (near || (store.atEnd && !up));
     store.atEnd = atEnd;
     if (atEnd) store.below.value = 0;
     loadNear(box, store);
   };
 
+  const touch = () => {
+    last.current.touched = performance.now();
+  };
+
   return (
-    <div class="timeline" ref={scroller} onScroll={scrolled} data-timeline>
+    <div class="timeline" ref={scroller} onScroll={scrolled} onWheel={touch} onTouchMove={touch} onPointerDown={touch} onKeyDown={touch} data-timeline>
       <div class="timeline-items" ref={content}>
         {timeline.before ? <p class="muted center">Loading earlier messages…</p> : <p class="muted center begin">The beginning of the session</p>}
         {shown.map((item) => (
@@ -77,7 +82,7 @@ export function TimelineView({ store }: { store: SessionStore }) {
             key={item.key}
             item={item}
             store={store}
-            growing={running && item === last}
+            growing={running && item === newest}
             terminal={(id) => terminals.get(terminalKey(item, id))}
             terminals={terminalOf(item, terminals)}
           />
