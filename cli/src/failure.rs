@@ -164,6 +164,7 @@ impl From<StoreError> for Failure {
                 ExitCode::Store,
                 "mount it writable, or set RETHREAD_HOME to a folder on another disk; reading works as it is",
             ),
+            StoreError::Database { problem, .. } => (ExitCode::Store, problem.hint()),
             StoreError::BadCursor | StoreError::Io { .. } | StoreError::Damaged { .. } => {
                 (ExitCode::Store, "check the file and its folder, or set RETHREAD_HOME to another folder")
             }

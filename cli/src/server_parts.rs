@@ -8,7 +8,8 @@ use rethread::agent::host::AgentSource;
 use rethread::secret::Secrets;
 use rethread::server::{Config, Server};
 use rethread::store::Store;
-use rethread::store::embedded::{EmbeddedStore, OpenOutcome};
+use rethread::store::OpenOutcome;
+use rethread::store::embedded::EmbeddedStore;
 use rethread_assistant::mcp::ServerConfig;
 use tokio::signal::unix::{SignalKind, signal};
 

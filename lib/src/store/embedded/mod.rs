@@ -12,13 +12,13 @@ use rethread_core::{Millis, Seq, SessionId};
 
 use self::call_threads::CallThreads;
 use self::open_store::OpenStore;
-pub use self::opening::OpenOutcome;
 use self::opening::StoreOpening;
 use self::writing::AppendStep;
 use super::cursor::ListCursor;
+use super::{integers, segment};
 use super::{
     Append, Archived, ArchivedFilter, ChangedSession, Changes, Deleted, Durability, FoldUpTo, Lease,
-    ListPage, ListQuery, NativeId, NewSession, OwnedHere, Owner, Page, PageVisitor, ProgressCallback,
+    ListPage, ListQuery, NativeId, NewSession, OpenOutcome, OwnedHere, Owner, Page, PageVisitor, ProgressCallback,
     PruneTurn, ReleaseAnswer, Revision, RowFacts, SearchPage, SearchQuery, SessionRow, Store, StoreError,
     StoreFuture, Stub, WriteObstacle,
 };
@@ -34,7 +34,6 @@ mod fold;
 mod free;
 mod imports;
 pub mod inspect;
-mod integers;
 mod journal_file;
 mod journals;
 mod list;
@@ -53,7 +52,6 @@ mod removal;
 mod row;
 mod rows;
 mod search;
-mod segment;
 mod session;
 mod stubs;
 mod upkeep;
