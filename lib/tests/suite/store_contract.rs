@@ -47,16 +47,15 @@ fn postgres() -> Option<Fixture> {
 
 macro_rules! contract {
     ($($clause:ident)*) => {
-        contract!(@ memory, |backend: fn() -> Fixture| Some(backend()): $($clause)*);
-        contract!(@ embedded, |backend: fn() -> Fixture| Some(backend()): $($clause)*);
-        contract!(@ postgres, |backend: fn() -> Option<Fixture>| backend(): $($clause)*);
+        contract!(@ memory: $($clause)*);
+        contract!(@ embedded: $($clause)*);
+        contract!(@ postgres: $($clause)*);
     };
-    (@ $backend:ident, $open:expr: $($clause:ident)*) => {
+    (@ $backend:ident: $($clause:ident)*) => {
         mod $backend {
-            use super::Fixture;
-
             $(#[test] fn $clause() {
-                if let Some(fixture) = ($open)(super::$backend) {
+                if let Some(fixture) = Option::from(super::$backend()) {
+                    let fixture: super::Fixture = fixture;
                     super::$clause(&fixture.store);
                 }
             })*
