@@ -101,6 +101,11 @@ impl Failure {
         &self.message
     }
 
+    /// The hint.
+    pub(crate) fn advice(&self) -> Option<&str> {
+        self.hint.as_deref()
+    }
+
     /// Prints the message and the hint to stderr, if there is a message.
     pub(crate) fn report(&self) {
         if !self.message.is_empty() {

@@ -52,6 +52,7 @@ pub struct HostLease {
     deadline: BootMillis,
     /// When to ask again.
     next_renewal: BootMillis,
+    lapses: u64,
 }
 
 /// A renewal that was asked for.
@@ -64,7 +65,7 @@ impl HostLease {
     /// A host that has no lease yet.
     #[must_use]
     pub fn new(terms: LeaseTerms) -> Self {
-        Self { terms, deadline: BootMillis(0), next_renewal: BootMillis(0) }
+        Self { terms, deadline: BootMillis(0), next_renewal: BootMillis(0), lapses: 0 }
     }
 
     /// Begins to ask for a lease or its renewal. Must be called before the question is sent.
@@ -74,7 +75,10 @@ impl HostLease {
     }
 
     /// The database has granted a renewal. Answers may be late and in any order: an old one never shortens the lease.
-    pub fn granted(&mut self, renewal: Renewal) {
+    pub fn granted(&mut self, renewal: Renewal, now: BootMillis) {
+        if self.deadline > BootMillis(0) && now >= self.deadline {
+            self.lapses += 1;
+        }
         let valid = self.terms.lease.saturating_sub(self.terms.margin);
         self.deadline = self.deadline.max(renewal.asked_at.after(valid));
     }
@@ -88,6 +92,14 @@ impl HostLease {
     #[must_use]
     pub fn next_renewal(&self) -> BootMillis {
         self.next_renewal
+    }
+
+    /// How often the lease was over before it was granted again. An answer of the database to a question that was sent before
+    /// such a lapse says nothing of now: another host may have taken the session over in between, so that it has to be asked
+    /// again.
+    #[must_use]
+    pub fn lapses(&self) -> u64 {
+        self.lapses
     }
 
     /// Until when agents may run; 0 without a lease.

@@ -266,7 +266,7 @@ async fn a_program_that_may_not_run_is_named_with_the_cause() {
 #[tokio::test]
 async fn a_guardian_that_is_none_is_not_waited_for() {
     let scene = Scene::new(&OBEDIENT);
-    let guardian = GuardianCommand { program: binary(), args: vec!["--no-such-option".into()] };
+    let guardian = GuardianCommand { program: binary(), args: vec!["--no-such-option".into()], deadline: None };
     let command = AgentCommand { guardian, ..command_in(scene.dir.path()) };
     let error = within(spawn(&command)).await.unwrap_err();
     assert!(error.to_string().contains("--no-such-option"), "{error}");
@@ -331,7 +331,7 @@ fn command_in(dir: &Path) -> AgentCommand {
         environment: Environment::Inherited,
         env: Vec::new(),
         directory: None,
-        guardian: GuardianCommand { program: binary(), args: vec!["__guard".into()] },
+        guardian: GuardianCommand { program: binary(), args: vec!["__guard".into()], deadline: None },
         stderr_log: Some(dir.join("stderr.log")),
     }
 }

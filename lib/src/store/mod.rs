@@ -7,12 +7,13 @@ use std::sync::Arc;
 
 use rethread_core::{Entry, Millis, Seq, SessionId, TitleSource};
 
+use crate::host_deadline::HostDeadline;
+
 mod cursor;
 mod database_problem;
 pub mod embedded;
 pub mod facts;
 pub mod fork;
-mod host_deadline;
 mod imports;
 mod integers;
 mod lineage;
@@ -30,7 +31,6 @@ mod text_form;
 mod texts;
 
 pub use database_problem::DatabaseProblem;
-pub use host_deadline::HostDeadline;
 pub use imports::{DriftCount, ImportLedger, ImportProgress, ImportRecord};
 pub use open_outcome::OpenOutcome;
 pub use page::Page;

@@ -21,6 +21,7 @@ impl OpenStore {
             None => current_lease(&self, &append.session).await?.0,
         };
         let encoded = encode(&append, key);
+        let lapses = self.host.lapses();
         let accepted = if append.facts.native.is_some() || append.facts.import.is_some() {
             self.append_with_facts(&append, &encoded).await?
         } else {
@@ -28,7 +29,8 @@ impl OpenStore {
             done.map_err(|fault| fault.at("appending", &self.database.address))?
         };
         match accepted {
-            Accepted::Yes => Ok(()),
+            Accepted::Yes if self.host.lapses() == lapses => Ok(()),
+            Accepted::Yes => self.check_still_owned(&append).await,
             Accepted::No => Err(self.why_refused(&append).await?),
         }
     }
@@ -53,6 +55,21 @@ impl OpenStore {
                 Ok(accepted)
             })
             .await
+    }
+
+    /// The lease of this host was over while an append was under way: it is stored, but another host may have the session now.
+    async fn check_still_owned(&self, append: &Append) -> Result<(), StoreError> {
+        loop {
+            let lapses = self.host.lapses();
+            let (_, found, _) = current_lease(self, &append.session).await?;
+            if found != append.epoch {
+                let session = append.session.clone();
+                return Err(StoreError::StaleEpoch { session, held: append.epoch, found });
+            }
+            if self.host.lapses() == lapses {
+                return Ok(());
+            }
+        }
     }
 
     async fn why_refused(&self, append: &Append) -> Result<StoreError, StoreError> {

@@ -16,9 +16,10 @@ use super::database::Database;
 use super::fault::PgFault;
 use super::text_column::{from_column, to_column};
 use crate::clock;
+use crate::host_deadline::HostDeadline;
 use crate::store::integers::from_sql;
 use crate::store::process::{self, ProcessIdentity};
-use crate::store::{HostDeadline, OwnedHere, Owner, StoreError};
+use crate::store::{OwnedHere, Owner, StoreError};
 
 const TERMS: LeaseTerms = LeaseTerms::STANDARD;
 
@@ -91,6 +92,11 @@ impl ThisHost {
         Ok(key)
     }
 
+    /// How often the lease was over before it was granted again.
+    pub(super) fn lapses(&self) -> u64 {
+        self.lease.borrow().lapses()
+    }
+
     /// The key of this host's row, if it is registered.
     pub(super) fn known_key(&self) -> Option<i64> {
         self.key.get()
@@ -145,7 +151,7 @@ impl ThisHost {
 
     fn granted(&self, renewal: rethread_core::lease::Renewal) {
         let mut lease = self.lease.borrow_mut();
-        lease.granted(renewal);
+        lease.granted(renewal, clock::since_boot());
         self.deadline.store(lease.deadline().0, Ordering::Release);
     }
 

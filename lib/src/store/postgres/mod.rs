@@ -12,8 +12,9 @@ use self::open_store::OpenStore;
 pub use self::open_store::Patience;
 use self::store_thread::StoreThread;
 use super::open_outcome::not_opened;
+use crate::host_deadline::HostDeadline;
 use super::{
-    Append, Archived, Changes, FoldUpTo, HostDeadline, Lease, ListPage, ListQuery, NewSession, OpenOutcome, Page,
+    Append, Archived, Changes, FoldUpTo, Lease, ListPage, ListQuery, NewSession, OpenOutcome, Page,
     ProgressCallback, PruneTurn, ReleaseAnswer, Revision, SearchPage, SearchQuery, SessionRow, Store, StoreError,
     StoreFuture, Stub,
 };
@@ -26,6 +27,7 @@ mod fault;
 mod fold;
 mod host;
 mod imports;
+pub mod inspect;
 mod migrate;
 mod open_store;
 mod ownership;

@@ -16,7 +16,8 @@ use super::fault::NextStep;
 use super::host::ThisHost;
 use super::migrate;
 use super::writer::Writers;
-use crate::store::{HostDeadline, StoreError};
+use crate::host_deadline::HostDeadline;
+use crate::store::StoreError;
 
 /// How often hosts that have ended are looked for, and what has ended is indexed.
 const UPKEEP_INTERVAL: Duration = Duration::from_secs(5);

@@ -19,9 +19,17 @@ impl HostDeadline {
         lease::beat(LeaseTerms::STANDARD, clock::since_boot(), deadline)
     }
 
+    /// The first sign of life for a guardian. Nothing if there never was a lease: then no session can have been claimed. A time
+    /// that has passed if the lease is over.
+    #[must_use]
+    pub fn first_beat(&self) -> Option<BootMillis> {
+        let granted = self.0.load(Ordering::Acquire) > 0;
+        granted.then(|| self.beat().unwrap_or_default())
+    }
+
     /// The place where the store writes it, in milliseconds since the boot.
     #[cfg(feature = "postgres")]
-    pub(super) fn shared(&self) -> Arc<AtomicU64> {
+    pub(crate) fn shared(&self) -> Arc<AtomicU64> {
         self.0.clone()
     }
 }
