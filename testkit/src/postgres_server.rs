@@ -58,10 +58,17 @@ impl PostgresServer {
     }
 
     fn start(programs: PathBuf, settings: &[&str]) -> Self {
-        let folder = tempfile::Builder::new().prefix("rethread-pg").tempdir().expect("there is room for a folder");
+        let folder =
+            tempfile::Builder::new().prefix("rethread-pg").tempdir().expect("there is room for a folder");
         let port = free_port();
-        let server =
-            Self { programs, folder, port, process: Mutex::default(), ties: Mutex::default(), databases: AtomicUsize::new(0) };
+        let server = Self {
+            programs,
+            folder,
+            port,
+            process: Mutex::default(),
+            ties: Mutex::default(),
+            databases: AtomicUsize::new(0),
+        };
         server.init();
         server.configure(settings);
         server.run();
@@ -85,7 +92,8 @@ impl PostgresServer {
     /// Makes a new database with an empty store, and returns its name.
     pub fn new_database(&self) -> String {
         let name = format!("t{}", self.databases.fetch_add(1, Ordering::Relaxed));
-        let made = format!("CREATE DATABASE {name} TEMPLATE template_of_tests OWNER {ROLE} STRATEGY file_copy");
+        let made =
+            format!("CREATE DATABASE {name} TEMPLATE template_of_tests OWNER {ROLE} STRATEGY file_copy");
         self.sql("postgres", &made);
         name
     }
@@ -104,6 +112,12 @@ impl PostgresServer {
     pub fn socket_url_of(&self, database: &str) -> String {
         let folder = self.socket_folder().display().to_string().replace('/', "%2F");
         format!("postgres://{ROLE}:{PASSWORD}@{folder}:{}/{database}", self.port)
+    }
+
+    /// The address of a database for the programs of PostgreSQL, as its superuser.
+    pub fn superuser_url(&self, database: &str) -> String {
+        let folder = self.socket_folder().display().to_string().replace('/', "%2F");
+        format!("postgres://postgres@{folder}:{}/{database}", self.port)
     }
 
     /// The loopback port.
@@ -166,15 +180,25 @@ impl PostgresServer {
     fn init(&self) {
         let chown = |path: &Path| {
             if is_root() {
-                std::os::unix::fs::chown(path, Some(NOBODY), Some(NOBODY)).expect("root may give folders away");
+                std::os::unix::fs::chown(path, Some(NOBODY), Some(NOBODY))
+                    .expect("root may give folders away");
             }
         };
-        fs::set_permissions(self.folder.path(), fs::Permissions::from_mode(0o755)).expect("the folder is ours");
+        fs::set_permissions(self.folder.path(), fs::Permissions::from_mode(0o755))
+            .expect("the folder is ours");
         chown(self.folder.path());
         fs::create_dir(self.socket_folder()).expect("the folder is new");
         chown(&self.socket_folder());
         let mut command = self.command("initdb");
-        command.args(["-U", "postgres", "-E", "UTF8", "--locale=C", "--auth-local=trust", "--auth-host=scram-sha-256"]);
+        command.args([
+            "-U",
+            "postgres",
+            "-E",
+            "UTF8",
+            "--locale=C",
+            "--auth-local=trust",
+            "--auth-host=scram-sha-256",
+        ]);
         command.args(["--no-sync", "--no-instructions", "-D"]).arg(self.data());
         let done = command.output().expect("initdb can be started");
         assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
@@ -245,7 +269,10 @@ impl Drop for PostgresServer {
 }
 
 fn skipped() {
-    let _ = writeln!(std::io::stderr(), "SKIPPED: PostgreSQL is not used ({ON_POSTGRES} is not set; see .ci/postgres)");
+    let _ = writeln!(
+        std::io::stderr(),
+        "SKIPPED: PostgreSQL is not used ({ON_POSTGRES} is not set; see .ci/postgres)"
+    );
 }
 
 /// The folder of the programs, if tests are to use PostgreSQL.
@@ -258,7 +285,8 @@ fn programs() -> Option<PathBuf> {
         return Some(folder);
     }
     let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
-    let mut folders: Vec<PathBuf> = versions.map(|version| version.path().join("bin")).filter(is_there).collect();
+    let mut folders: Vec<PathBuf> =
+        versions.map(|version| version.path().join("bin")).filter(is_there).collect();
     folders.sort();
     Some(folders.pop().unwrap_or_else(|| panic!("{ON_POSTGRES} is set, but PostgreSQL is not installed")))
 }

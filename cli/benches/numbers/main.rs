@@ -15,6 +15,7 @@ mod many;
 mod memory;
 mod meter;
 mod pace;
+mod postgres;
 mod pump;
 mod round_trip;
 mod search;
@@ -35,7 +36,7 @@ const MISSED: u8 = 3;
 type Measure = fn() -> Vec<Row>;
 
 /// All measurements by name.
-const MEASUREMENTS: [(&str, Measure); 13] = [
+const MEASUREMENTS: [(&str, Measure); 14] = [
     ("pace", pace::measure),
     ("pace-written", written::measure),
     ("many", many::measure),
@@ -49,6 +50,7 @@ const MEASUREMENTS: [(&str, Measure); 13] = [
     ("search", search::measure),
     ("idle", idle::measure),
     ("import", import::measure),
+    ("postgres", postgres::measure),
 ];
 
 fn main() -> ExitCode {

@@ -47,9 +47,12 @@ fn copy(args: &CopyArgs) -> Result<(), Failure> {
     let paths = Paths::from_environment()?;
     let [from, to] = [&args.from, &args.to].map(|named| StoreChoice::parse(named, &paths));
     let (from, to) = (from?, to?);
-    let shown = |choice: &StoreChoice| choice.shown().unwrap_or_else(|| paths.store().database.display().to_string());
+    let shown =
+        |choice: &StoreChoice| choice.shown().unwrap_or_else(|| paths.store().database.display().to_string());
     if shown(&from) == shown(&to) {
-        return Err(Failure::new(ExitCode::Usage, "both stores are the same").hint("name two different stores"));
+        return Err(
+            Failure::new(ExitCode::Usage, "both stores are the same").hint("name two different stores")
+        );
     }
     let (source, target) = (from.open_existing()?, to.open()?);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -72,6 +75,9 @@ fn copy(args: &CopyArgs) -> Result<(), Failure> {
         return Ok(());
     }
     let ids: Vec<&str> = different.iter().map(|id| id.as_str()).collect();
-    Err(Failure::new(ExitCode::Store, format!("these copies are not equal to the originals: {}", ids.join(", ")))
-        .hint("a session that is in use changes while it is copied: repeat the copy when it is closed"))
+    Err(Failure::new(
+        ExitCode::Store,
+        format!("these copies are not equal to the originals: {}", ids.join(", ")),
+    )
+    .hint("a session that is in use changes while it is copied: repeat the copy when it is closed"))
 }

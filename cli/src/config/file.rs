@@ -96,7 +96,8 @@ impl<'de> Deserialize<'de> for WrittenStore {
             }
 
             fn visit_map<A: serde::de::MapAccess<'de>>(self, map: A) -> Result<WrittenStore, A::Error> {
-                let table = WrittenStoreTable::deserialize(serde::de::value::MapAccessDeserializer::new(map))?;
+                let table =
+                    WrittenStoreTable::deserialize(serde::de::value::MapAccessDeserializer::new(map))?;
                 Ok(WrittenStore { address: table.address, keep_days: table.keep_days })
             }
         }

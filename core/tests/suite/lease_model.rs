@@ -58,13 +58,36 @@ fn event() -> impl Strategy<Value = Event> {
 enum Message {
     Renew(Renewal),
     Renewed(Renewal),
-    Claim { lapses: u64 },
-    Claimed { epoch: u64, head: Seq, lapses: u64 },
-    Append { epoch: u64, expected: Seq, count: u64, lapses: u64 },
-    Appended { outcome: Result<(), LeaseRefusal>, epoch: u64, upto: Seq, lapses: u64 },
+    Claim {
+        lapses: u64,
+    },
+    Claimed {
+        epoch: u64,
+        head: Seq,
+        lapses: u64,
+    },
+    Append {
+        epoch: u64,
+        expected: Seq,
+        count: u64,
+        lapses: u64,
+    },
+    Appended {
+        outcome: Result<(), LeaseRefusal>,
+        epoch: u64,
+        upto: Seq,
+        lapses: u64,
+    },
     /// Asks for the head after a lost answer.
-    Look { epoch: u64, expected: Seq, count: u64, lapses: u64 },
-    Release { epoch: u64 },
+    Look {
+        epoch: u64,
+        expected: Seq,
+        count: u64,
+        lapses: u64,
+    },
+    Release {
+        epoch: u64,
+    },
 }
 
 /// A host as it sees itself.
@@ -180,7 +203,9 @@ impl World {
 
     fn ask_append(&mut self, at: usize, count: u64) {
         let host = &mut self.hosts[at];
-        let Some((epoch, expected)) = host.owned.filter(|_| !host.paused && host.waiting.is_none()) else { return };
+        let Some((epoch, expected)) = host.owned.filter(|_| !host.paused && host.waiting.is_none()) else {
+            return;
+        };
         host.waiting = Some((epoch, expected, count));
         let lapses = host.lease.lapses();
         self.messages.push((at, Message::Append { epoch, expected, count, lapses }));
@@ -191,7 +216,10 @@ impl World {
         let ended = self.agent_ends(at).is_none_or(|ends| ends <= self.now);
         let host = &mut self.hosts[at];
         // A host ends its agent before it releases the session.
-        if host.paused || host.waiting.is_some() || !(ended || host.agent.is_none_or(|agent| agent.is_over(now))) {
+        if host.paused
+            || host.waiting.is_some()
+            || !(ended || host.agent.is_none_or(|agent| agent.is_over(now)))
+        {
             return;
         }
         if let Some((epoch, _)) = host.owned.take().filter(|_| ended) {
@@ -230,7 +258,8 @@ impl World {
         }
         let at = at % self.messages.len();
         let (host, message) = self.messages[at].clone();
-        let to_host = matches!(message, Message::Renewed(_) | Message::Claimed { .. } | Message::Appended { .. });
+        let to_host =
+            matches!(message, Message::Renewed(_) | Message::Claimed { .. } | Message::Appended { .. });
         if to_host && self.hosts[host].paused {
             return;
         }
@@ -255,8 +284,12 @@ impl World {
                 let upto = Seq(expected.0 + count);
                 self.messages.push((host, Message::Appended { outcome, epoch, upto, lapses }));
             }
-            Message::Appended { outcome, epoch, upto, lapses } => self.appended(host, outcome, (epoch, upto), lapses),
-            Message::Look { epoch, expected, count, lapses } => self.look(host, (epoch, expected, count), lapses),
+            Message::Appended { outcome, epoch, upto, lapses } => {
+                self.appended(host, outcome, (epoch, upto), lapses)
+            }
+            Message::Look { epoch, expected, count, lapses } => {
+                self.look(host, (epoch, expected, count), lapses)
+            }
             Message::Release { epoch } => self.lease.release(epoch),
         }
     }
@@ -279,7 +312,13 @@ impl World {
         }
     }
 
-    fn appended(&mut self, at: usize, outcome: Result<(), LeaseRefusal>, (epoch, upto): (u64, Seq), lapses: u64) {
+    fn appended(
+        &mut self,
+        at: usize,
+        outcome: Result<(), LeaseRefusal>,
+        (epoch, upto): (u64, Seq),
+        lapses: u64,
+    ) {
         let host = &mut self.hosts[at];
         host.waiting = None;
         if outcome.is_err() || host.lease.lapses() != lapses {
@@ -334,7 +373,7 @@ impl World {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 500, ..ProptestConfig::default() })]
 
     #[test]
     fn one_host_at_a_time(

@@ -223,8 +223,11 @@ mod tests {
     #[tokio::test]
     async fn a_silent_guardian_does_not_block_the_thread() {
         // It starts and never reports that the program runs.
-        let guardian =
-            GuardianCommand { program: "/bin/sh".into(), args: vec!["-c".into(), "sleep 30".into()], deadline: None };
+        let guardian = GuardianCommand {
+            program: "/bin/sh".into(),
+            args: vec!["-c".into(), "sleep 30".into()],
+            deadline: None,
+        };
         let words = ProgramArgs { program: "true", args: &[] };
         let Ok(starting) = StartingGuardian::begin(&guardian, words, |_| Ok(())) else {
             panic!("the guardian starts")

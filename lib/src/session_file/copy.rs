@@ -12,8 +12,9 @@ use super::{ExportRedaction, export_session};
 use crate::clock;
 use crate::store::facts::facts;
 use crate::store::{
-    AgentName, Append, Archived, ArchivedFilter, Durability, FoldUpTo, ImportProgress, ImportRecord, IndexProgress, Lease,
-    ListQuery, Listed, NewSession, ProgressCallback, RowFacts, SessionRow, Snapshot, Store, StoreError, read_state,
+    AgentName, Append, Archived, ArchivedFilter, Durability, FoldUpTo, ImportProgress, ImportRecord,
+    IndexProgress, Lease, ListQuery, Listed, NewSession, ProgressCallback, RowFacts, SessionRow, Snapshot,
+    Store, StoreError, read_state,
 };
 
 /// The name of copies in the ledger of imports.
@@ -60,7 +61,9 @@ pub async fn copy_store(
                 }
             }
             Ok(CopyOutcome::Unchanged) => report.unchanged += 1,
-            Ok(CopyOutcome::Skipped) | Err(StoreError::LiveElsewhere { .. }) => report.skipped.push(row.id.clone()),
+            Ok(CopyOutcome::Skipped) | Err(StoreError::LiveElsewhere { .. }) => {
+                report.skipped.push(row.id.clone())
+            }
             Err(error) => return Err(error),
         }
         progress(IndexProgress { done, total: sessions.len() });
@@ -73,7 +76,14 @@ pub async fn is_equal(from: &dyn Store, to: &dyn Store, id: &SessionId) -> Resul
     let (Some(a), Some(b)) = (from.find(id).await?, to.find(id).await?) else { return Ok(false) };
     let listed = |row: &SessionRow| {
         let archived = row.archived == Archived::Yes;
-        (row.cwd.clone(), row.roots.clone(), row.title.clone(), row.agent.clone(), row.agent_name.clone(), archived)
+        (
+            row.cwd.clone(),
+            row.roots.clone(),
+            row.title.clone(),
+            row.agent.clone(),
+            row.agent_name.clone(),
+            archived,
+        )
     };
     Ok(listed(&a) == listed(&b) && export_hash(from, &a).await? == export_hash(to, &b).await?)
 }

@@ -43,11 +43,15 @@ impl DatabaseProblem {
             Self::Certificate => {
                 "name the authority that signed it: sslrootcert=FILE; the host must be as in the certificate"
             }
-            Self::NoTls => "set up TLS in the database; sslmode=disable in the address of the store does without",
+            Self::NoTls => {
+                "set up TLS in the database; sslmode=disable in the address of the store does without"
+            }
             Self::Right => {
                 "let the role own the schema: GRANT CREATE ON DATABASE name TO role, or CREATE SCHEMA rethread AUTHORIZATION role"
             }
-            Self::ReadOnly => "name the primary in the address of the store, or several hosts with target_session_attrs=read-write",
+            Self::ReadOnly => {
+                "name the primary in the address of the store, or several hosts with target_session_attrs=read-write"
+            }
             Self::DiskFull => "free space on the disk of the database, then try again",
             Self::TooManyConnections => "raise max_connections of the database, or use fewer hosts",
             Self::Contention => "try again",

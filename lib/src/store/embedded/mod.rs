@@ -15,13 +15,13 @@ use self::open_store::OpenStore;
 use self::opening::StoreOpening;
 use self::writing::AppendStep;
 use super::cursor::ListCursor;
-use super::{integers, segment};
 use super::{
     Append, Archived, ArchivedFilter, ChangedSession, Changes, Deleted, Durability, FoldUpTo, Lease,
-    ListPage, ListQuery, NativeId, NewSession, OpenOutcome, OwnedHere, Owner, Page, PageVisitor, ProgressCallback,
-    PruneTurn, ReleaseAnswer, Revision, RowFacts, SearchPage, SearchQuery, SessionRow, Store, StoreError,
-    StoreFuture, Stub, WriteObstacle,
+    ListPage, ListQuery, NativeId, NewSession, OpenOutcome, OwnedHere, Owner, Page, PageVisitor,
+    ProgressCallback, PruneTurn, ReleaseAnswer, Revision, RowFacts, SearchPage, SearchQuery, SessionRow,
+    Store, StoreError, StoreFuture, Stub, WriteObstacle,
 };
+use super::{integers, segment};
 
 mod append;
 mod backups;

@@ -207,11 +207,23 @@ mod tests {
 
     #[test]
     fn the_password_is_not_shown() {
-        check("postgres://me:s3cret@db.example/work", "postgres://me@db.example:5432/work", &TlsMode::Full(None));
-        check("postgresql://me:s3cret@127.0.0.1:5433/work", "postgres://me@127.0.0.1:5433/work", &TlsMode::Off);
+        check(
+            "postgres://me:s3cret@db.example/work",
+            "postgres://me@db.example:5432/work",
+            &TlsMode::Full(None),
+        );
+        check(
+            "postgresql://me:s3cret@127.0.0.1:5433/work",
+            "postgres://me@127.0.0.1:5433/work",
+            &TlsMode::Off,
+        );
         check("postgres://me:s3cret@[::1]/work", "postgres://me@::1:5432/work", &TlsMode::Off);
         check("postgres://me@%2Frun%2Fpg/work", "postgres://me@/run/pg/work", &TlsMode::Off);
-        check("postgres://me@a,b:7/w?target_session_attrs=read-write", "postgres://me@a:5432,b:7/w", &TlsMode::Full(None));
+        check(
+            "postgres://me@a,b:7/w?target_session_attrs=read-write",
+            "postgres://me@a:5432,b:7/w",
+            &TlsMode::Full(None),
+        );
     }
 
     #[test]
@@ -219,7 +231,11 @@ mod tests {
         check("postgres://me@h/d?sslmode=disable", "postgres://me@h:5432/d", &TlsMode::Off);
         check("postgres://me@h/d?sslmode=require", "postgres://me@h:5432/d", &TlsMode::Unverified);
         let root = TlsMode::Full(Some("/a b/ca.pem".into()));
-        check("postgres://me@localhost/d?sslrootcert=/a%20b/ca.pem&sslmode=verify-full", "postgres://me@localhost:5432/d", &root);
+        check(
+            "postgres://me@localhost/d?sslrootcert=/a%20b/ca.pem&sslmode=verify-full",
+            "postgres://me@localhost:5432/d",
+            &root,
+        );
     }
 
     #[test]

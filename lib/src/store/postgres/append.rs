@@ -36,7 +36,11 @@ impl OpenStore {
     }
 
     /// Appends in a transaction with the facts that other tables have.
-    async fn append_with_facts(&self, append: &Append, encoded: &EncodedAppend) -> Result<Accepted, StoreError> {
+    async fn append_with_facts(
+        &self,
+        append: &Append,
+        encoded: &EncodedAppend,
+    ) -> Result<Accepted, StoreError> {
         let attempts = Cell::new(0);
         self.database
             .write("appending", async |tx| {

@@ -16,7 +16,8 @@ use crate::store::{Archived, ChangedSession, Changes, Deleted, Revision, StoreEr
 /// The changes that are remembered for callers. One that is further behind is told more than it needs.
 const MAX_REMEMBERED: usize = 20_000;
 
-const COLUMNS: &str = "SELECT s.key, s.id, l.epoch, s.archived, s.deleted_at IS NOT NULL, s.release_asked_at, s.changed_in,
+const COLUMNS: &str =
+    "SELECT s.key, s.id, l.epoch, s.archived, s.deleted_at IS NOT NULL, s.release_asked_at, s.changed_in,
         pg_snapshot_xmin(pg_current_snapshot())::text::bigint AS oldest
     FROM (SELECT) AS one LEFT JOIN (rethread.session AS s JOIN rethread.lease AS l ON l.session = s.key)
         ON s.changed_in >= $1 ORDER BY s.changed_in";

@@ -3,7 +3,9 @@
 
 use std::time::Duration;
 
-use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, RecyclingMethod, Runtime, Timeouts, Transaction};
+use deadpool_postgres::{
+    Manager, ManagerConfig, Object, Pool, RecyclingMethod, Runtime, Timeouts, Transaction,
+};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Config, IsolationLevel, Row};
@@ -92,7 +94,8 @@ impl Database {
         let options = self.config.get_options().unwrap_or_default().to_owned();
         self.config.options(format!("{options} -c synchronous_commit=on"));
         let made = pool(&self.config, &self.connector);
-        self.pool = made.map_err(|why| PgFault::NoConnection(why).at("preparing the store", &self.address))?;
+        self.pool =
+            made.map_err(|why| PgFault::NoConnection(why).at("preparing the store", &self.address))?;
         Ok(())
     }
 
@@ -103,7 +106,8 @@ impl Database {
         work: impl AsyncFn(&Transaction<'_>) -> Result<T, PgFault>,
     ) -> Result<T, StoreError> {
         self.retrying(what, async |client: &mut Object| {
-            let begin = client.build_transaction().isolation_level(IsolationLevel::RepeatableRead).read_only(true);
+            let begin =
+                client.build_transaction().isolation_level(IsolationLevel::RepeatableRead).read_only(true);
             let tx = begin.start().await?;
             let done = work(&tx).await?;
             tx.commit().await?;
@@ -200,7 +204,11 @@ fn pool(config: &Config, connector: &MakeRustlsConnect) -> Result<Pool, String> 
 }
 
 /// Runs a statement of a transaction and returns its rows.
-pub(super) async fn rows(tx: &Transaction<'_>, sql: &str, parameters: Parameters<'_>) -> Result<Vec<Row>, PgFault> {
+pub(super) async fn rows(
+    tx: &Transaction<'_>,
+    sql: &str,
+    parameters: Parameters<'_>,
+) -> Result<Vec<Row>, PgFault> {
     let statement = tx.prepare_cached(sql).await?;
     Ok(tx.query(&statement, parameters).await?)
 }
@@ -216,7 +224,11 @@ pub(super) async fn row(
 }
 
 /// Runs a statement of a transaction and returns how many rows it changed.
-pub(super) async fn execute(tx: &Transaction<'_>, sql: &str, parameters: Parameters<'_>) -> Result<u64, PgFault> {
+pub(super) async fn execute(
+    tx: &Transaction<'_>,
+    sql: &str,
+    parameters: Parameters<'_>,
+) -> Result<u64, PgFault> {
     let statement = tx.prepare_cached(sql).await?;
     Ok(tx.execute(&statement, parameters).await?)
 }

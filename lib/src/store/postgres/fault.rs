@@ -75,7 +75,9 @@ impl PgFault {
             Self::NoConnection(_) => NextStep::Reconnect,
             Self::Failed(error) => match error.code() {
                 Some(code) => step_after(code),
-                None if is_bad_certificate(error) || error.to_string().contains("configuration") => NextStep::GiveUp,
+                None if is_bad_certificate(error) || error.to_string().contains("configuration") => {
+                    NextStep::GiveUp
+                }
                 // Without a code it is the connection, or an error of ours in the use of the driver.
                 None if error.is_closed() || has_io_cause(error) => NextStep::Reconnect,
                 None => NextStep::GiveUp,
@@ -154,12 +156,16 @@ fn causes(error: &tokio_postgres::Error) -> impl Iterator<Item = &(dyn Error + '
 
 fn has_io_cause(error: &tokio_postgres::Error) -> bool {
     let text = error.to_string();
-    text.contains("connect") || text.contains("communicating") || causes(error).any(|cause| cause.is::<std::io::Error>())
+    text.contains("connect")
+        || text.contains("communicating")
+        || causes(error).any(|cause| cause.is::<std::io::Error>())
 }
 
 fn is_bad_certificate(error: &tokio_postgres::Error) -> bool {
     let is_certificate = |cause: &(dyn Error + 'static)| {
-        cause.downcast_ref::<rustls::Error>().is_some_and(|error| matches!(error, rustls::Error::InvalidCertificate(_)))
+        cause
+            .downcast_ref::<rustls::Error>()
+            .is_some_and(|error| matches!(error, rustls::Error::InvalidCertificate(_)))
             || cause.to_string().contains("certificate")
     };
     causes(error).any(is_certificate)

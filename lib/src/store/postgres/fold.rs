@@ -63,7 +63,8 @@ impl OpenStore {
             .write(WHAT, async |tx| {
                 let head = locked_head(tx, &lease.session).await?;
                 head.check_epoch(&lease.session, lease.epoch)?;
-                keep_snapshot(tx, head.key, fold.snapshot.as_ref().map(|snapshot| snapshot.state.as_slice())).await
+                keep_snapshot(tx, head.key, fold.snapshot.as_ref().map(|snapshot| snapshot.state.as_slice()))
+                    .await
             })
             .await
     }
@@ -141,7 +142,12 @@ async fn segments_before(tx: &Transaction<'_>, key: i64, first: Seq) -> Result<V
             break;
         }
         next = seq_from_sql(row.get(0));
-        before.push(SegmentBefore { first: next, length: row.get(2), checksum: row.get(3), items: row.get(4) });
+        before.push(SegmentBefore {
+            first: next,
+            length: row.get(2),
+            checksum: row.get(3),
+            items: row.get(4),
+        });
     }
     Ok(before)
 }

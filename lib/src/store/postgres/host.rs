@@ -84,7 +84,11 @@ impl ThisHost {
         let (name, boot) = (to_column(&self.process.host), to_column(&self.boot));
         let lease = TERMS.lease as f64;
         let rows = database
-            .query("registering a host", sql, &[&name, &i64::from(self.process.pid), &boot, &self.process_started, &lease])
+            .query(
+                "registering a host",
+                sql,
+                &[&name, &i64::from(self.process.pid), &boot, &self.process_started, &lease],
+            )
             .await?;
         let key = rows.first().map_or(0, |row| row.get(0));
         self.key.set(Some(key));
@@ -103,7 +107,11 @@ impl ThisHost {
     }
 
     /// Renews the lease when it is time. Ends when `closing` says so.
-    pub(super) async fn keep_alive(self: Rc<Self>, database: Rc<Database>, closing: tokio::sync::watch::Receiver<bool>) {
+    pub(super) async fn keep_alive(
+        self: Rc<Self>,
+        database: Rc<Database>,
+        closing: tokio::sync::watch::Receiver<bool>,
+    ) {
         let mut closing = closing;
         loop {
             let wait = match self.key.get() {

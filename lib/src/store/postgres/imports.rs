@@ -52,7 +52,8 @@ impl ImportLedger for PostgresStore {
 
     fn drift(&self) -> StoreFuture<'_, Vec<DriftCount>> {
         self.call(async move |store| {
-            let sql = "SELECT tool, version, what, count FROM rethread.import_drift ORDER BY tool, version, what";
+            let sql =
+                "SELECT tool, version, what, count FROM rethread.import_drift ORDER BY tool, version, what";
             let found = store.database.query("reading the ledger of imports", sql, &[]).await?;
             let count = |row: &Row| DriftCount {
                 tool: from_column(row.get(0)),

@@ -26,14 +26,15 @@ pub(super) struct ServerFacts {
 
 /// Checks the server, and migrates the schema if that is necessary.
 pub(super) async fn prepare(database: &Database) -> Result<ServerFacts, PgFault> {
-    database.once(async |client| {
-        let facts = check_server(client, database).await?;
-        if version(client).await? < LATEST_VERSION {
-            migrate(client).await?;
-        }
-        Ok(facts)
-    })
-    .await
+    database
+        .once(async |client| {
+            let facts = check_server(client, database).await?;
+            if version(client).await? < LATEST_VERSION {
+                migrate(client).await?;
+            }
+            Ok(facts)
+        })
+        .await
 }
 
 async fn check_server(client: &Object, database: &Database) -> Result<ServerFacts, PgFault> {

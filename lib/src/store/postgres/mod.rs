@@ -12,12 +12,12 @@ use self::open_store::OpenStore;
 pub use self::open_store::Patience;
 use self::store_thread::StoreThread;
 use super::open_outcome::not_opened;
-use crate::host_deadline::HostDeadline;
 use super::{
     Append, Archived, Changes, FoldUpTo, Lease, ListPage, ListQuery, NewSession, OpenOutcome, Page,
-    ProgressCallback, PruneTurn, ReleaseAnswer, Revision, SearchPage, SearchQuery, SessionRow, Store, StoreError,
-    StoreFuture, Stub,
+    ProgressCallback, PruneTurn, ReleaseAnswer, Revision, SearchPage, SearchQuery, SessionRow, Store,
+    StoreError, StoreFuture, Stub,
 };
+use crate::host_deadline::HostDeadline;
 
 mod address;
 mod append;

@@ -84,7 +84,9 @@ impl OpenStore {
                            WHERE s.id = $1 AND l.session = s.key AND l.owned_epoch = $2
                            RETURNING s.key, s.deleted_at IS NOT NULL";
                 let id = to_column(lease.session.as_str());
-                let Some(released) = row(tx, sql, &[&id, &to_sql(lease.epoch)]).await? else { return Ok(None) };
+                let Some(released) = row(tx, sql, &[&id, &to_sql(lease.epoch)]).await? else {
+                    return Ok(None);
+                };
                 let key: i64 = released.get(0);
                 mark_changed(tx, key).await?;
                 note_pending(tx, key).await?;
@@ -148,7 +150,8 @@ impl OpenStore {
     /// can then be indexed and freed.
     pub(super) async fn retire_hosts(&self) -> Result<(), StoreError> {
         let gone = self.host.gone_here(&self.database).await;
-        let gone = gone.map_err(|fault| fault.at("looking for hosts that have ended", &self.database.address))?;
+        let gone =
+            gone.map_err(|fault| fault.at("looking for hosts that have ended", &self.database.address))?;
         let deleted = self
             .database
             .write("retiring hosts", async |tx| {
@@ -275,8 +278,7 @@ async fn insert_row(
     let facts = &new.facts;
     let cwd = to_column(facts.cwd.as_deref().unwrap_or(&new.cwd));
     let name = facts.agent_name.as_ref().and_then(|name| name.0.as_deref()).map(to_column);
-    let (title, by) =
-        facts.title.as_ref().map(|(title, by)| (to_column(title), title_number(*by))).unzip();
+    let (title, by) = facts.title.as_ref().map(|(title, by)| (to_column(title), title_number(*by))).unzip();
     let roots = to_columns(facts.roots.as_deref().unwrap_or_default());
     let (parent, fork) = parent.map(|(key, fork)| (key, seq_to_sql(fork))).unzip();
     let inserted = row(
@@ -312,7 +314,11 @@ pub(super) async fn add_segment(tx: &Transaction<'_>, key: i64, segment: &NewSeg
 }
 
 /// Stores the snapshot, if there is one.
-pub(super) async fn keep_snapshot(tx: &Transaction<'_>, key: i64, state: Option<&[u8]>) -> Result<(), PgFault> {
+pub(super) async fn keep_snapshot(
+    tx: &Transaction<'_>,
+    key: i64,
+    state: Option<&[u8]>,
+) -> Result<(), PgFault> {
     if let Some(state) = state {
         let sql = "INSERT INTO rethread.snapshot (session, state) VALUES ($1, $2)
                    ON CONFLICT (session) DO UPDATE SET state = excluded.state";

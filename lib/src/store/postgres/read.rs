@@ -51,7 +51,12 @@ enum Filled {
 
 impl OpenStore {
     /// Reads one page of a journal.
-    pub(super) async fn read(self: Rc<Self>, session: SessionId, from: Seq, budget: usize) -> Result<Page, StoreError> {
+    pub(super) async fn read(
+        self: Rc<Self>,
+        session: SessionId,
+        from: Seq,
+        budget: usize,
+    ) -> Result<Page, StoreError> {
         self.database.read("reading a journal", async |tx| page(tx, &session, from, budget).await).await
     }
 }
@@ -105,7 +110,9 @@ struct LayerReader<'a> {
 
 impl LayerReader<'_> {
     async fn fill(&mut self, page: &mut PageBuilder) -> Result<Filled, PgFault> {
-        if self.fill_from_segments(page).await? == Filled::Page || self.fill_from_tail(page).await? == Filled::Page {
+        if self.fill_from_segments(page).await? == Filled::Page
+            || self.fill_from_tail(page).await? == Filled::Page
+        {
             return Ok(Filled::Page);
         }
         if self.position <= self.layer.upto {

@@ -28,12 +28,18 @@ const LIVING_FORKS: &str = "WITH RECURSIVE fork (key, cut, deleted) AS (
 
 impl OpenStore {
     /// Sets the title as the user's choice.
-    pub(super) async fn set_title(self: Rc<Self>, session: SessionId, title: String) -> Result<(), StoreError> {
+    pub(super) async fn set_title(
+        self: Rc<Self>,
+        session: SessionId,
+        title: String,
+    ) -> Result<(), StoreError> {
         let (title, by) = (to_column(&title), title_number(TitleSource::User));
         self.database
             .write("setting a title", async |tx| {
                 let key = existing_locked_head(tx, &session).await?.key;
-                let sql = format!("UPDATE rethread.session SET title = $2, title_by = $3, {CHANGED} WHERE key = $1");
+                let sql = format!(
+                    "UPDATE rethread.session SET title = $2, title_by = $3, {CHANGED} WHERE key = $1"
+                );
                 execute(tx, &sql, &[&key, &title, &by]).await?;
                 Ok(())
             })
@@ -158,7 +164,11 @@ impl OpenStore {
     }
 
     /// Notes that old sessions are pruned, unless that was done at `since` or later.
-    pub(super) async fn begin_pruning(self: Rc<Self>, at: Millis, since: Millis) -> Result<PruneTurn, StoreError> {
+    pub(super) async fn begin_pruning(
+        self: Rc<Self>,
+        at: Millis,
+        since: Millis,
+    ) -> Result<PruneTurn, StoreError> {
         let sql = "UPDATE rethread.store SET pruned_at = $1 WHERE pruned_at < $2 RETURNING version";
         let noted = self.database.query("noting the pruning", sql, &[&to_sql(at), &to_sql(since)]).await?;
         Ok(if noted.is_empty() { PruneTurn::Done } else { PruneTurn::Ours })

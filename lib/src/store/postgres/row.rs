@@ -130,7 +130,11 @@ impl OpenStore {
     }
 
     /// Reads the rows of sessions whose id begins or ends with this text, by two indexes.
-    pub(super) async fn find_by_part(self: Rc<Self>, part: String, limit: usize) -> Result<Vec<SessionRow>, StoreError> {
+    pub(super) async fn find_by_part(
+        self: Rc<Self>,
+        part: String,
+        limit: usize,
+    ) -> Result<Vec<SessionRow>, StoreError> {
         let sql = format!(
             "SELECT {COLUMNS} FROM rethread.session AS s JOIN rethread.lease AS l ON l.session = s.key
              WHERE s.deleted_at IS NULL
@@ -172,7 +176,8 @@ impl OpenStore {
         after: Option<&ListCursor>,
         archived: bool,
     ) -> Result<Vec<SessionRow>, StoreError> {
-        let (time, id) = after.map_or((i64::MAX, ""), |cursor| (to_sql(cursor.updated_at), cursor.uid.as_str()));
+        let (time, id) =
+            after.map_or((i64::MAX, ""), |cursor| (to_sql(cursor.updated_at), cursor.uid.as_str()));
         let limit = i64::try_from(query.limit.max(1).saturating_add(1)).unwrap_or(i64::MAX);
         let (cwd, agent) = (cwd.map(to_column), query.agent.as_deref().map(to_column));
         let cwd_is = if cwd.is_some() { "s.cwd = $5 AND" } else { "$5::text IS NULL AND" };
@@ -183,7 +188,8 @@ impl OpenStore {
                AND (s.updated_at, s.id) < ($2, $3)
              ORDER BY s.updated_at DESC, s.id DESC LIMIT $4"
         );
-        let parameters: super::database::Parameters<'_> = &[&archived, &time, &to_column(id), &limit, &cwd, &agent];
+        let parameters: super::database::Parameters<'_> =
+            &[&archived, &time, &to_column(id), &limit, &cwd, &agent];
         let found = self.database.query("listing sessions", &sql, parameters).await?;
         Ok(found.iter().map(read_row).collect())
     }
@@ -203,7 +209,8 @@ impl OpenStore {
 }
 
 /// A condition on the agents of a session.
-pub(super) const AGENT_IS: &str = "(strpos(translate(s.agent, 'ABCDEFGHIJKLMNOPQRSTUVWXYZ', 'abcdefghijklmnopqrstuvwxyz'),
+pub(super) const AGENT_IS: &str =
+    "(strpos(translate(s.agent, 'ABCDEFGHIJKLMNOPQRSTUVWXYZ', 'abcdefghijklmnopqrstuvwxyz'),
           translate($6, 'ABCDEFGHIJKLMNOPQRSTUVWXYZ', 'abcdefghijklmnopqrstuvwxyz')) > 0
      OR EXISTS (SELECT FROM rethread.native AS n WHERE n.session = s.key
           AND strpos(translate(n.agent, 'ABCDEFGHIJKLMNOPQRSTUVWXYZ', 'abcdefghijklmnopqrstuvwxyz'),
@@ -249,7 +256,9 @@ pub(super) async fn remove_stub(tx: &Transaction<'_>, id: &str) -> Result<(), Pg
 /// Records an agent's id for a session, and removes the stub that the agent may have listed under it.
 async fn remember_native(tx: &Transaction<'_>, key: i64, native: &NativeId) -> Result<(), PgFault> {
     let (agent, id) = (to_column(&native.agent), to_column(&native.id));
-    let sql = format!("DELETE FROM rethread.session AS s WHERE s.id = $2 AND s.agent = $1 AND s.key <> $3 AND {IS_STUB}");
+    let sql = format!(
+        "DELETE FROM rethread.session AS s WHERE s.id = $2 AND s.agent = $1 AND s.key <> $3 AND {IS_STUB}"
+    );
     execute(tx, &sql, &[&agent, &id, &key]).await?;
     let sql = "INSERT INTO rethread.native (agent, id, session) VALUES ($1, $2, $3)
                ON CONFLICT (agent, id) DO UPDATE SET session = excluded.session";
@@ -265,7 +274,8 @@ async fn remember_native(tx: &Transaction<'_>, key: i64, native: &NativeId) -> R
 /// The changes of a row that an append makes by itself; the native id and the import are apart.
 pub(super) fn row_change(facts: &RowFacts, at: Option<Millis>) -> Option<RowChange> {
     let RowFacts { title, roots, native: _, listed, cwd, agent_name, import: _ } = facts;
-    let nothing = title.is_none() && roots.is_none() && listed.is_none() && cwd.is_none() && agent_name.is_none();
+    let nothing =
+        title.is_none() && roots.is_none() && listed.is_none() && cwd.is_none() && agent_name.is_none();
     if nothing && at.is_none() {
         return None;
     }
@@ -280,7 +290,11 @@ pub(super) fn row_change(facts: &RowFacts, at: Option<Millis>) -> Option<RowChan
 }
 
 /// Stores the native id and the import of an append or a new session.
-pub(super) async fn store_rare_facts(tx: &Transaction<'_>, key: i64, facts: &RowFacts) -> Result<(), PgFault> {
+pub(super) async fn store_rare_facts(
+    tx: &Transaction<'_>,
+    key: i64,
+    facts: &RowFacts,
+) -> Result<(), PgFault> {
     if let Some(record) = &facts.import {
         imports::remember(tx, record).await?;
     }

@@ -54,8 +54,12 @@ impl OpenStore {
     }
 
     /// Indexes all turns that have ended and are not indexed.
-    pub(super) async fn update_index(self: Rc<Self>, mut progress: ProgressCallback) -> Result<(), StoreError> {
-        let sql = "SELECT session, array_agg(id) FROM rethread.search_pending GROUP BY session ORDER BY session";
+    pub(super) async fn update_index(
+        self: Rc<Self>,
+        mut progress: ProgressCallback,
+    ) -> Result<(), StoreError> {
+        let sql =
+            "SELECT session, array_agg(id) FROM rethread.search_pending GROUP BY session ORDER BY session";
         let pending = self.database.query(WHAT, sql, &[]).await?;
         for (done, row) in (1..).zip(&pending) {
             let (key, noted): (i64, Vec<i64>) = (row.get(0), row.get(1));
@@ -128,7 +132,11 @@ impl OpenStore {
         })
     }
 
-    async fn find_messages(&self, query: &SearchQuery, before: MessagePlace) -> Result<SearchPage, StoreError> {
+    async fn find_messages(
+        &self,
+        query: &SearchQuery,
+        before: MessagePlace,
+    ) -> Result<SearchPage, StoreError> {
         let (mut page, mut last, mut before) = (SearchPage::default(), None, before);
         loop {
             let found = self.candidates(query, before).await?;
@@ -233,7 +241,8 @@ async fn add_row(tx: &Transaction<'_>, key: i64, shown: i64, text: &TextRow) -> 
                       $3, $4, $5, $6, $7, $8, $9, $10, $11, array_to_tsvector($12)
                ON CONFLICT DO NOTHING";
     let packed = pack_text(&text.text);
-    let (length, bytes) = packed.map_err(|cause| StoreError::Io { context: WHAT.to_owned(), source: cause.into() })?;
+    let (length, bytes) =
+        packed.map_err(|cause| StoreError::Io { context: WHAT.to_owned(), source: cause.into() })?;
     let (first, last) = (MessagePlace::first_at(text.at), MessagePlace::last_at(text.at));
     let (seq, part) = (seq_to_sql(text.seq), i64::from(text.part));
     for _ in 0..PLACE_ATTEMPTS {
@@ -284,8 +293,10 @@ fn word_query(query: &TextQuery) -> String {
 }
 
 fn message_text(row: &Row) -> Result<String, StoreError> {
-    unpack_text(row.get("length"), row.get("text"))
-        .map_err(|cause| StoreError::Io { context: "reading the search index".to_owned(), source: cause.into() })
+    unpack_text(row.get("length"), row.get("text")).map_err(|cause| StoreError::Io {
+        context: "reading the search index".to_owned(),
+        source: cause.into(),
+    })
 }
 
 fn hit(found: &Row, query: &SearchQuery, text: &str, place: MessagePlace) -> SearchHit {

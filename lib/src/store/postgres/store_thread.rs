@@ -98,11 +98,7 @@ impl Drop for StoreThread {
     }
 }
 
-async fn run(
-    open: Opener,
-    mut queue: mpsc::Receiver<Job>,
-    report: oneshot::Sender<Result<(), StoreError>>,
-) {
+async fn run(open: Opener, mut queue: mpsc::Receiver<Job>, report: oneshot::Sender<Result<(), StoreError>>) {
     // A store that is dropped before it is open is not waited for.
     let closed = Cell::new(false);
     let opened = tokio::select! {

@@ -9,11 +9,11 @@ use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
+use deadpool_postgres::Transaction;
 use rethread_core::Seq;
 use rethread_core::lease::{LeaseRecord, LeaseRefusal, LostAppend};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::time::timeout;
-use deadpool_postgres::Transaction;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Statement};
 
@@ -127,7 +127,11 @@ impl Writers {
     pub(super) fn start(database: &Rc<Database>) -> Self {
         let start = |_| {
             let (sender, queue) = mpsc::channel(QUEUE);
-            let writer = Rc::new(Writer { database: database.clone(), client: RefCell::default(), connecting: Default::default() });
+            let writer = Rc::new(Writer {
+                database: database.clone(),
+                client: RefCell::default(),
+                connecting: Default::default(),
+            });
             tokio::task::spawn_local(writer.run(queue));
             sender
         };
@@ -234,7 +238,8 @@ impl Writer {
             return Ok(known);
         }
         let connecting = self.connect();
-        let client = Rc::new(timeout(WAIT_LIMIT, connecting).await.unwrap_or_else(|_| Err(no_answer(WAIT_LIMIT)))?);
+        let client =
+            Rc::new(timeout(WAIT_LIMIT, connecting).await.unwrap_or_else(|_| Err(no_answer(WAIT_LIMIT)))?);
         *self.client.borrow_mut() = Some(client.clone());
         Ok(client)
     }
